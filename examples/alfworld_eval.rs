@@ -1,16 +1,16 @@
-//! Plays ALFWorld games with `blueprints/alfworld.yaml` and measures how far they came.
+//! Plays ALFWorld games with `blueprints/alfworld.yaml` and measures the progress in them.
 //!
 //! GAMES is a directory of games with an `INDEX.json`: an array of `{"game", "task_type"}`, where a game is a directory
-//! `SET/TYPE-OBJECT-X-RECEPTACLE-SCENE/TRIAL` with its `game.tw-pddl`. Tasks are taken in turn from each type, so that the
-//! first six are one of each. The environment is `examples/alfworld/environment.py`, which needs a Python with alfworld.
-//! Every run is a board in the journal of OUT, so `patchboard log BOARD --data-dir OUT/boards` tells what happened in it.
+//! `SET/TYPE-OBJECT-X-RECEPTACLE-SCENE/TRIAL` with its `game.tw-pddl`. Tasks rotate over the types, so that the first
+//! six are one of each. The environment is `examples/alfworld/environment.py`, which needs a Python with alfworld.
+//! Every run is a board in the journal of OUT; show it with `patchboard log BOARD --data-dir OUT/boards`.
 //!
-//! | measure | of one game |
+//! | measure | per game |
 //! |---|---|
 //! | `won` | 1 if it was won |
-//! | `conditions`, `reached` | what the goal asks for (see [`Goal`]), and how much of it was done |
+//! | `conditions`, `reached` | conditions of the goal (see [`Goal`]), and the number of them reached |
 //! | `steps` | steps of the game |
-//! | `actions`, `admissible` | actions proposed, and how many of them the game admitted |
+//! | `actions`, `admissible` | actions proposed, and the number of them that the game admitted |
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -33,7 +33,7 @@ struct Arguments {
     /// A directory of games with an INDEX.json
     #[arg(value_name = "GAMES")]
     games: PathBuf,
-    /// A Python that has alfworld 0.4.2 and textworld 1.7.0
+    /// A Python with alfworld 0.4.2 and textworld 1.7.0
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     python: PathBuf,
     #[command(flatten)]
@@ -48,13 +48,13 @@ struct Game {
     task_type: String,
 }
 
-/// What a game asks for, by the name of its directory: an object, how often, what is to be done to it, and where it must
-/// end. Each is a condition: it was taken; it was cleaned, heated or cooled; it was put there (of two objects each); or
-/// the lamp was switched on with it in hand.
+/// Goal of a game, parsed from the name of its directory: object, count, treatment, and final place. Each is a
+/// condition: the object was taken; it was cleaned, heated or cooled; it was put there (twice for two objects). For a
+/// lamp, it was switched on with the object in hand.
 struct Goal {
     object: String,
     receptacle: String,
-    /// The verb of what is to be done to it between.
+    /// Verb of the treatment before the object is put down, if any.
     verb: Option<&'static str>,
     count: usize,
     is_lamp: bool,
@@ -75,12 +75,12 @@ impl Goal {
         })
     }
 
-    /// How many conditions there are.
+    /// Returns the number of conditions.
     fn conditions(&self) -> usize {
         1 + usize::from(self.verb.is_some()) + self.count
     }
 
-    /// How many of them these actions, which all had an effect, have met.
+    /// Counts the conditions that these actions, all of them effective, have met.
     fn reached(&self, actions: &[&str]) -> usize {
         let is_object = |name: &str| name.split(' ').next() == Some(self.object.as_str());
         let (mut holds, mut was_taken, mut was_treated, mut is_lit) = (None, false, false, false);
@@ -115,8 +115,8 @@ impl Goal {
     }
 }
 
-/// What the game's program has told of the game. The document is no witness: on a board that checks nothing, anybody may
-/// have written it.
+/// Data about the game from its program. The document is no evidence: on a board without checks, any worker may have
+/// written it.
 #[derive(Default)]
 struct World {
     history: Vec<Value>,
@@ -172,7 +172,7 @@ fn measure(task: &Task, played: &Played) -> (Vec<(&'static str, f64)>, Value) {
     (measures, json!({"goal": told, "actions": history.iter().map(|step| &step["action"]).collect::<Vec<_>>()}))
 }
 
-/// The games in turn from each type.
+/// Interleaves the games by type.
 fn in_turn(games: Vec<Game>) -> Vec<Game> {
     let mut seen = BTreeMap::<String, usize>::new();
     let mut ranked: Vec<(usize, Game)> = games
@@ -204,7 +204,7 @@ async fn evaluate(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
     let environment = Program::new(program.iter().map(|part| part.display().to_string()).collect());
     let task = |game: &Game| Task { name: game.game.clone(), request: json!({"game": game.game}) };
     let tasks: Vec<Task> = games.iter().map(task).collect();
-    // A blueprint for a game needs the game's program, which architects may not seat.
+    // A game's blueprint needs the game's program, and architects may not use programs.
     let subject = Subject { blueprint: &blueprint, environment: Some(&environment), words: None };
     let results = suite::run(&arguments.flags, &arguments.systems, &subject, &tasks, measure).await?;
     Ok(report(results.runs()))

@@ -1,7 +1,7 @@
-//! Plays `blueprints/approval-room.yaml` with an author and critics written here: a plan is proposed, voted on, sent back, and
-//! approved.
+//! Plays `blueprints/approval-room.yaml` with an author and critics written in Rust: a plan is proposed, voted on, sent
+//! back, and approved.
 //!
-//! The votes are theirs; what follows from them is the coordinator's (`builtin:coordinator`), by the numbers of docs/rooms.md.
+//! The critics vote; the coordinator (`builtin:coordinator`) decides, by the rules of docs/rooms.md.
 //!
 //! `cargo run --package patchboard-examples --bin approval_room`
 
@@ -12,10 +12,10 @@ use patchboard_examples::seated::{play, shown};
 use patchboard_runtime::agent::Call;
 use serde_json::{Value, json};
 
-/// Words that a step may have before it is too large to be done.
+/// Maximum words of a step; a longer one is too large.
 const WORDS_MAX: usize = 8;
 
-/// The plan as it is proposed: the last one that the author sees, with what the critics of it recommend.
+/// Returns the next proposal: the latest plan in the view, changed as its critics recommend.
 fn author(call: &Call) -> Value {
     let proposals = shown(call, "/room/proposals");
     let number = proposals.as_object().map_or(0, serde_json::Map::len);
@@ -39,7 +39,7 @@ fn author(call: &Call) -> Value {
     json!([{"op": "add", "path": format!("/room/proposals/{id}"), "value": value}])
 }
 
-/// The vote of a critic on the plan it was woken for, by one thing that it looks for.
+/// Returns a critic's vote on the plan of its trigger, by a single criterion.
 fn critic(call: &Call) -> Option<Value> {
     let artifact = call.shown.woken_at()?.strip_prefix("/room/ballots/")?.split('/').next()?.to_owned();
     let steps = shown(call, &format!("/room/proposals/{artifact}/artifact"));

@@ -1,7 +1,8 @@
-//! Plays `blueprints/etl.yaml` with workers written here: orders are parsed, cleaned, counted and reported, each node on what the
-//! nodes before it have made.
+//! Plays `blueprints/etl.yaml` with workers written in Rust: orders are parsed, cleaned, counted and reported. Each
+//! node uses the results of the nodes before it.
 //!
-//! Which node is next, what each is given and where its output goes is the workflow's (`builtin:workflow`, docs/workflows.md).
+//! The workflow (`builtin:workflow`, docs/workflows.md) selects the next node, prepares its input and stores its
+//! output.
 //!
 //! `cargo run --package patchboard-examples --bin etl_workflow`
 
@@ -12,10 +13,10 @@ use patchboard_examples::seated::{play, shown};
 use patchboard_runtime::agent::Call;
 use serde_json::{Value, json};
 
-/// What stands in the file of the orders. One line cannot be read.
+/// Content of the file of orders. One line is invalid.
 const ORDERS: &str = "Apples, 3\npears, 0\n quinces ,2\nplums, many\nApples, 4\n";
 
-/// The output of a node for its input.
+/// Returns the output of a node for its input.
 fn output(worker: &str, input: &Value) -> Option<Value> {
     let rows = || input["rows"].as_array().into_iter().flatten();
     let count = |row: &Value| row["count"].as_u64().unwrap_or_default();
@@ -48,7 +49,7 @@ fn output(worker: &str, input: &Value) -> Option<Value> {
     })
 }
 
-/// The reply of the worker of a node: what it makes of its input.
+/// Returns the reply of a node's worker for its input.
 fn worker(call: &Call) -> Option<Value> {
     let input = call.shown.woken_at()?.strip_suffix("/input")?;
     let made = output(call.worker.as_str(), &shown(call, &format!("{input}/input")))?;

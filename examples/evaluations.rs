@@ -1,5 +1,5 @@
-//! Runs the evaluations against an endpoint that answers whatever the schema of its request allows, and looks at what they
-//! measure.
+//! Runs the evaluations against an endpoint that generates replies from the schema of each request, and checks their
+//! measures.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 mod game;
 
-/// A value that a schema allows: of alternatives the second, of values the last (of places the last sentence or claim), of lists
-/// one element, of texts `x`.
+/// Returns a value that a schema allows: the second alternative, the last enum value (preferring the last sentence or
+/// claim), one list element, and the text `x`.
 fn instance(schema: &Value) -> Value {
     if let Some(values) = schema["enum"].as_array() {
         let is_evidence = |value: &&Value| {
@@ -34,7 +34,7 @@ fn instance(schema: &Value) -> Value {
     }
 }
 
-/// A blueprint as an architect may write it.
+/// Returns a blueprint as an architect may write it.
 fn blueprint() -> Value {
     json!({
         "blueprint": 1, "name": "answers", "description": "Answers a question.", "request": {"type": "object"},
@@ -59,8 +59,8 @@ fn answer(view: &str) -> Option<Value> {
     Some(json!({"intent": "It says so.", "patch": [{"op": "add", "path": "/answer", "value": value}]}))
 }
 
-/// An endpoint that answers by the schema of its request; without one, in the way of messages or not at all. It writes a
-/// blueprint for who built something, and none that can be accepted for anything else.
+/// Serves replies by the schema of each request; without a schema, in the message format or not at all. Writes an
+/// acceptable blueprint only for the question "Who built it?".
 fn endpoint() -> Endpoint {
     Endpoint::serving(|request| {
         let schema = &request["response_format"]["json_schema"]["schema"];
@@ -95,7 +95,7 @@ fn text(output: &Output) -> String {
     out.into_owned()
 }
 
-/// The cells of the first row of a report that begins with this one.
+/// Returns the cells of the first row of a report that begins with this cell.
 fn row<'t>(report: &'t str, system: &str) -> Vec<&'t str> {
     let mut rows = report.lines().map(|line| line.trim_matches(['|', ' ']).split(" | ").collect::<Vec<_>>());
     rows.find(|cells| cells[0] == system).unwrap_or_else(|| panic!("no row of {system} in\n{report}"))
@@ -120,7 +120,7 @@ fn hotpot_eval_asks_each_question_of_each_system_once_and_measures_the_answers()
 
     let model = endpoint();
     let report = text(&hotpot(&model.url, &[]));
-    // The last document, its last sentence, and the first word of that.
+    // The last document, its last sentence, and the first word of that sentence.
     let ours = row(&report, "patchboard");
     assert!(ours[1].starts_with("1 of 2,"), "{report}");
     assert!(ours[2].starts_with("0 of 2,"), "unsupported claims: {report}");
@@ -132,11 +132,11 @@ fn hotpot_eval_asks_each_question_of_each_system_once_and_measures_the_answers()
     assert!(row(attempts, "patchboard-free")[1].starts_with("2 of 2, 100.0 %"), "{report}");
     let asked = model.requests().len();
 
-    // What is there is not run again, and needs nobody.
+    // Existing results are not run again, without a server.
     assert_eq!(text(&hotpot(&model.url, &[])), report);
     assert_eq!(model.requests().len(), asked);
     assert_eq!(text(&hotpot("http://127.0.0.1:1/v1", &["--report"])), report);
-    // A run that was cut off while it was written down is made again.
+    // A run with a truncated result line is repeated.
     let runs = fs::read_to_string(out.join("runs.jsonl")).expect("results are kept");
     assert_eq!(runs.lines().count(), 4);
     fs::write(out.join("runs.jsonl"), &runs[..runs.len() - 20]).expect("a file can be written");
@@ -206,7 +206,7 @@ fn alfworld_eval_plays_the_same_game_by_patches_and_on_both_blackboards() {
     let index = json!([{"game": game, "task_type": "look_at_obj_in_light"}]);
     let games = directory.path().join("games");
     fs::write(games.join("INDEX.json"), index.to_string()).expect("a file can be written");
-    // Programs get no variable that they were not given.
+    // Programs get only the environment variables they are given.
     let launcher = directory.path().join("python");
     let source = format!("#!/bin/sh\nPYTHONPATH={} exec {python} \"$@\"\n", directory.path().display());
     fs::write(&launcher, source).expect("a file can be written");
@@ -225,8 +225,8 @@ fn alfworld_eval_plays_the_same_game_by_patches_and_on_both_blackboards() {
     assert!(row(&report, "patchboard-free")[1].starts_with("0 of 1"), "{report}");
 }
 
-/// A model on a blackboard: it decides questions about apples at once, and leaves the others to the vote, where nearly all
-/// are of one mind.
+/// Serves a model on a blackboard: it decides questions about apples at once, and leaves the others to the vote, with
+/// almost unanimous answers.
 fn blackboard() -> Endpoint {
     Endpoint::serving(|request| {
         let told = |nth: usize| request["messages"][nth]["content"].as_str().unwrap_or_default();
@@ -268,7 +268,7 @@ fn gsm8k_eval_compares_the_blackboard_with_and_without_its_parts() {
     let gsm8k =
         |url: &str, more: &[&str]| run(env!("CARGO_BIN_EXE_gsm8k_eval"), &out, url, &[&[file.as_str()], more].concat());
     let model = blackboard();
-    // Stopped after one question, and gone on with.
+    // Stop after one question, then continue.
     let first = text(&gsm8k(&model.url, &["--count", "1"]));
     assert!(row(&first, "full")[1].starts_with("1 of 1,"), "{first}");
     let before = model.requests().len();
@@ -286,7 +286,7 @@ fn gsm8k_eval_compares_the_blackboard_with_and_without_its_parts() {
             "{arm}: {report}"
         );
     }
-    // Six agents were asked, without a cleaner five; the critic is of another mind.
+    // Six agents voted, five without a cleaner; the critic disagrees.
     assert!(
         row(&report, "full")[4].starts_with("5 of 6,") && row(&report, "no-cleaner")[4].starts_with("4 of 5,"),
         "{report}"

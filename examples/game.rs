@@ -1,11 +1,11 @@
-//! A stand-in for the libraries of ALFWorld, so that `alfworld/environment.py` plays without them.
+//! Stand-in for the libraries of ALFWorld, so that `alfworld/environment.py` runs without them.
 
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::Command;
 
-/// What environment.py needs of its libraries: a game of one room with a lamp, that is won by its light.
+/// Stub libraries for environment.py: a game of one room with a lamp, won by its light.
 const LIBRARIES: [(&str, &str); 3] = [
     ("textworld/__init__.py", "def EnvInfos(**infos):\n    return infos\n"),
     (
@@ -33,17 +33,17 @@ class PddlEnv:
     ("alfworld/agents/environment/alfred_tw_env.py", "def AlfredDemangler(env, shuffle):\n    return env\n"),
 ];
 
-/// The Python to run it with; none, and a visible line, where there is none.
+/// Returns the Python interpreter, or `None` with a visible message if there is none.
 pub(crate) fn python() -> Option<&'static str> {
     if Command::new("python3").arg("--version").output().is_ok() {
         return Some("python3");
     }
-    // Past the capturing of output, because a skipped test must not look like one that ran.
+    // Bypasses output capture: a skipped test must not look like one that ran.
     let _ = writeln!(io::stderr(), "SKIPPED: no python3 to run examples/alfworld/environment.py with");
     None
 }
 
-/// Puts the libraries into a directory, and this game below `games` there.
+/// Writes the libraries to a directory, and this game below its `games`.
 pub(crate) fn lay_out(directory: &Path, game: &str) {
     let game = format!("games/{game}/game.tw-pddl");
     for (path, text) in LIBRARIES.into_iter().chain([(game.as_str(), "")]) {

@@ -1,15 +1,15 @@
-//! Puts GSM8K questions to `blueprints/blackboard.yaml`, with and without its parts, and measures what comes of them.
+//! Plays `blueprints/blackboard.yaml` with GSM8K questions, with and without its parts, and measures the answers.
 //!
-//! The file has one JSON object a line: `question`, and `answer`, whose number stands behind `####` at its end. Every run is
-//! a board in the journal of OUT, so `patchboard log BOARD --data-dir OUT/boards` tells what happened in it.
+//! The file has one JSON object a line: `question`, and `answer`, with the number after `####` at its end. Every run is
+//! a board in the journal of OUT; show it with `patchboard log BOARD --data-dir OUT/boards`.
 //!
-//! | measure | of one question |
+//! | measure | per question |
 //! |---|---|
 //! | `right` | 1 if the number of the answer is the expected one |
 //! | `decided` | 1 if the decider gave the answer, not the vote |
-//! | `rounds` | rounds that were begun |
-//! | `asked` | 1 if it came to the ballot |
-//! | `answers`, `agreeing` | answers at the ballot, and the most of them that are the same |
+//! | `rounds` | number of rounds begun |
+//! | `asked` | 1 if there was a vote |
+//! | `answers`, `agreeing` | answers at the vote, and the size of the largest group of equal answers |
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -28,24 +28,24 @@ use serde_json::{Value, json};
 /// Evaluate the blackboard on GSM8K questions
 #[derive(Parser, Debug)]
 struct Arguments {
-    /// Questions in the GSM8K form, one JSON object a line
+    /// Questions in the GSM8K format, one JSON object a line
     #[arg(value_name = "FILE")]
     questions: PathBuf,
-    /// What is compared
+    /// Variants to compare
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "full,no-control,no-cleaner,single")]
     arms: Vec<Arm>,
     #[command(flatten)]
     flags: Flags,
 }
 
-/// The blackboard with all of its parts, or without some.
+/// Variant of the blackboard, with all or some of its parts.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum Arm {
-    /// All of it
+    /// Complete blackboard
     Full,
-    /// Every agent is woken in each round
+    /// Every agent is triggered in each round
     NoControl,
-    /// Nobody cleans
+    /// No cleaner
     NoCleaner,
     /// Useless messages are marked, not removed
     Mark,
@@ -68,7 +68,7 @@ impl Arm {
     }
 }
 
-/// Who answers alone: in the form of a decider, which leaves room to think.
+/// Returns the blueprint of a single agent, with a decider's reply format, which leaves room to think.
 fn single() -> Result<Blueprint, serde_json::Error> {
     let answer =
         json!({"type": "object", "required": ["text", "by"], "properties": {"text": {"type": "string"}, "by": true}});
@@ -121,7 +121,7 @@ impl Question {
     }
 }
 
-/// The last number of a text. Commas between digits count for nothing, as do zeros at the end of a fraction.
+/// Parses the last number of a text. Ignores commas between digits and trailing zeros of a fraction.
 fn number(text: &str) -> Option<f64> {
     let text: Vec<char> = text.chars().collect();
     let digit = |at: Option<usize>| at.and_then(|at| text.get(at)).is_some_and(char::is_ascii_digit);
@@ -145,7 +145,7 @@ fn number(text: &str) -> Option<f64> {
     numbers.iter().rev().find_map(|number| number.parse().ok())
 }
 
-/// An answer as it is compared with others: its number, or its words.
+/// Normalises an answer for comparison: its number, or its words.
 fn normalised(text: &str) -> String {
     match number(text) {
         Some(number) => number.to_string(),

@@ -1,8 +1,8 @@
-//! Plays `blueprints/handoff.yaml` with agents written here: a ticket goes to whoever can do it, the first who is asked says why
-//! not, another takes it, and only that one can answer it then.
+//! Plays `blueprints/handoff.yaml` with agents written in Rust. A ticket is offered to an agent, which gives a reason
+//! to reject it; another agent accepts it, and only that one can answer it.
 //!
-//! Whom to ask, what may follow what and who may still write is the product's (`builtin:handoff`, docs/handoff.md); the agents say
-//! only what they know.
+//! The coordinator (`builtin:handoff`, docs/handoff.md) selects agents, checks transitions and grants write access; the
+//! agents only contribute their knowledge.
 //!
 //! `cargo run --package patchboard-examples --bin handoff`
 
@@ -13,7 +13,7 @@ use patchboard_examples::seated::{play, shown};
 use patchboard_runtime::agent::Call;
 use serde_json::{Value, json};
 
-/// What an agent does: `ada` looks at the ticket, the others answer what they are asked, and whoever has the ticket goes on with it.
+/// Returns an agent's reply: `ada` inspects the ticket, the others answer offers, and the owner continues the work.
 fn agent(call: &Call) -> Option<Value> {
     let worker = call.worker.as_str();
     if !["ada", "bob", "cyd"].contains(&worker) {
@@ -34,7 +34,7 @@ fn agent(call: &Call) -> Option<Value> {
     })
 }
 
-/// Whether somebody takes a handoff: `bob` takes none that is about a contract.
+/// Accepts or rejects a handoff: `bob` rejects those about a contract.
 fn answer(call: &Call, handoff: &str) -> Value {
     let place = format!("/handoffs/{handoff}");
     let context = shown(call, &format!("{place}/context"));

@@ -1,15 +1,15 @@
-//! Puts HotpotQA questions to `blueprints/evidence-review.yaml` and measures what comes of them.
+//! Plays `blueprints/evidence-review.yaml` with HotpotQA questions and measures the answers.
 //!
-//! The file is a JSON array in the HotpotQA form: `question`, `answer`, `context` (titles and sentences), and
-//! `supporting_facts` (title and number of each sentence that is needed). Every run is a board in the journal of OUT, so
-//! `patchboard log BOARD --data-dir OUT/boards` tells what happened in it.
+//! The file is a JSON array in the HotpotQA format: `question`, `answer`, `context` (titles and sentences), and
+//! `supporting_facts` (title and number of each needed sentence). Every run is a board in the journal of OUT; show it
+//! with `patchboard log BOARD --data-dir OUT/boards`.
 //!
-//! | measure | of one question |
+//! | measure | per question |
 //! |---|---|
 //! | `answered` | 1 if the answer is the expected one, compared as the HotpotQA scorer does |
-//! | `claims`, `unsupported` | claims made, and how many are no sentence of a given document |
-//! | `needed`, `covered` | sentences that are needed, and how many of them were verified |
-//! | `verified`, `precise` | sentences verified, and how many of them are needed |
+//! | `claims`, `unsupported` | claims made, and the number of them that are no sentence of a given document |
+//! | `needed`, `covered` | needed sentences, and the number of them that were verified |
+//! | `verified`, `precise` | verified sentences, and the number of them that are needed |
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -24,14 +24,14 @@ use patchboard_examples::eval::suite::{self, Flags, Subject, Systems, Task};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// What a model is asked that is to write a blueprint.
+/// Prompt for a model that writes a blueprint.
 const WORDS: &str = "Answer the question /request/question from the documents in /request/documents, each of which has a \
     title and a list of sentences. The answer is as short as possible, and goes as a text to /answer.";
 
 /// Evaluate the evidence review on HotpotQA questions
 #[derive(Parser, Debug)]
 struct Arguments {
-    /// A JSON array of questions in the HotpotQA form
+    /// A JSON array of questions in the HotpotQA format
     #[arg(value_name = "FILE")]
     questions: PathBuf,
     #[command(flatten)]
@@ -61,7 +61,7 @@ struct Facts {
 }
 
 impl Question {
-    /// The given documents, without empty sentences.
+    /// Returns the given documents, without empty sentences.
     fn documents(&self) -> Vec<Value> {
         let given = self.context.title.iter().zip(&self.context.sentences);
         let document = |(title, sentences): (&String, &Vec<String>)| {
@@ -75,7 +75,7 @@ impl Question {
         self.context.sentences.iter().flatten().map(|sentence| sentence.trim()).collect()
     }
 
-    /// The sentences that are needed to answer; a number that there is no sentence of is left out.
+    /// Returns the needed sentences; invalid sentence numbers are skipped.
     fn needed(&self) -> BTreeSet<&str> {
         let facts = self.supporting_facts.title.iter().zip(&self.supporting_facts.sent_id);
         let sentence = |(title, number): (&String, &usize)| {
@@ -95,7 +95,7 @@ impl Question {
         let (claims, verified) = (texts("claims"), texts("verified"));
         let count = |list: &[String], of: &BTreeSet<&str>| list.iter().filter(|one| of.contains(one.as_str())).count();
         let covered = needed.iter().filter(|one| verified.iter().any(|verified| verified == *one)).count();
-        // A blueprint that a model wrote was asked for a text.
+        // A generated blueprint has a text as its answer.
         let answer = state["answer"]["says"].as_str().or(state["answer"].as_str());
         let is_answered = answer.is_some_and(|answer| normalised(answer) == normalised(&self.answer));
         let measures = vec![
@@ -111,7 +111,7 @@ impl Question {
     }
 }
 
-/// As the HotpotQA scorer compares: lower case, without punctuation, articles and double spaces.
+/// Normalises an answer like the HotpotQA scorer: lower case, without punctuation, articles and double spaces.
 fn normalised(text: &str) -> String {
     let text: String = text.to_lowercase().chars().filter(|c| !c.is_ascii_punctuation()).collect();
     let words = text.split_whitespace().filter(|word| !matches!(*word, "a" | "an" | "the"));

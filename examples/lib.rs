@@ -1,4 +1,5 @@
-//! What the examples share: evaluations of boards that a language model plays, and boards whose seats a program fills.
+//! Code shared by the examples: evaluations of boards played by a language model, and boards with workers played by a
+//! program.
 
 pub mod eval;
 pub mod seated;

@@ -1,4 +1,4 @@
-//! Runs every example and looks at what it prints.
+//! Runs every example and checks its output.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -78,7 +78,7 @@ fn a_daemon_under_load_that_is_killed_loses_nothing() {
     assert!(figures["proposal to event, p99"].as_f64() > Some(0.0), "{figures}");
 }
 
-/// What becomes of libraries from the package registry; none, said visibly, where they cannot be fetched.
+/// Restores libraries from the package registry; returns `None`, with a visible message, if they cannot be fetched.
 fn restored(arguments: &[&str]) -> Option<Vec<Value>> {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("storm_commit0");
     let mut restore = Command::new(env!("CARGO_BIN_EXE_storm_commit0"));
@@ -94,8 +94,8 @@ fn restored(arguments: &[&str]) -> Option<Vec<Value>> {
     Some(serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}")))
 }
 
-/// With two engineers in every mode, and with eight, so that they really meet: what is checked passes, and what is not loses
-/// something.
+/// Uses two engineers in every mode, and eight to force conflicts. Checked modes lose nothing, and unchecked ones lose
+/// some changes.
 #[test]
 fn engineers_who_are_checked_restore_a_real_library_and_those_who_are_not_do_not() {
     let Some(rows) = restored(&["--library", "deprecated", "--engineers", "2"]) else { return };
@@ -115,8 +115,8 @@ fn engineers_who_are_checked_restore_a_real_library_and_those_who_are_not_do_not
     assert_eq!(soft["acceptance"], 1.0, "{soft}");
 }
 
-/// With four engineers a library is lost in both ways that are not checked: without a word where all is written, and by
-/// merges without a conflict.
+/// With four engineers, both unchecked modes break a library: silently when all edits are written, and by merges
+/// without a conflict.
 #[test]
 #[ignore = "full tier: a minute; the quick tier has one library with engineers who are checked and who are not"]
 fn four_engineers_lose_a_real_library_unchecked_and_by_merges_and_not_checked() {
@@ -137,7 +137,7 @@ fn four_engineers_lose_a_real_library_unchecked_and_by_merges_and_not_checked() 
     assert_eq!(worktree["left"], 0, "all was done, and it does not fit: {worktree}");
 }
 
-/// The same where a module gets another name and many work in one file of 400 lines.
+/// Renames a module, and has many engineers edit one file of 400 lines.
 #[test]
 #[ignore = "full tier: most of a minute"]
 fn a_module_is_renamed_and_a_large_file_shared_and_nothing_is_lost_that_is_checked() {
@@ -170,9 +170,9 @@ fn the_environment_of_alfworld_plays_what_it_is_shown_and_knows_where_the_game_i
     let requests = [
         shown(json!({})),
         shown(json!({"/action": "look"})),
-        // The same again: the reply was lost, the step was made.
+        // Repeated request: the reply was lost, the step was made.
         shown(json!({"/action": "look"})),
-        // The board is where the game is not: it is begun again.
+        // The board's history differs from the game, so the game restarts.
         shown(json!({"/action": "use lamp"})),
         shown(json!({"/history/0/action": "look", "/action": "use lamp"})),
         shown(json!({"/action": "fly"})),
@@ -217,7 +217,7 @@ fn the_environment_of_alfworld_plays_what_it_is_shown_and_knows_where_the_game_i
     assert_eq!(replies[2], replies[1]);
     assert_eq!(replies[3], step("use lamp", "Light.", "won"));
     assert_eq!(replies[4], step("use lamp", "Light.", "won"));
-    // What the game does not admit does nothing, and counts.
+    // An inadmissible action has no effect, but counts as a step.
     assert_eq!(replies[5], step("fly", "Nothing happens.", "playing"));
     assert!(replies[6]["error"].as_str().is_some_and(|error| error.contains("no game")), "{}", replies[6]);
 }

@@ -1,4 +1,4 @@
-//! Boards from blueprint files whose seats are filled by this program, beside the roles that PatchBoard brings.
+//! Plays boards of blueprint files with workers written in this program, beside PatchBoard's built-in roles.
 
 use std::error::Error;
 use std::future::Future;
@@ -19,8 +19,8 @@ use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::runtime::{Options, Runtime};
 use serde_json::Value;
 
-/// What fills seats: a function for those that are the program's own, which answers with a patch or an envelope; all others are
-/// filled as ever.
+/// Agent with a function for the program's own workers, which returns a patch or an envelope; the others are played as
+/// usual.
 struct Seated<F> {
     own: F,
     seats: Seats,
@@ -38,29 +38,29 @@ impl<F: Fn(&Call) -> Option<Value> + Send + Sync + 'static> Agent for Seated<F> 
     }
 }
 
-/// The value at a place (JSON Pointer) as a call shows it; null if nothing is there.
+/// Returns the value at a place (JSON Pointer) in a call's view; null if there is none.
 pub fn shown(call: &Call, place: &str) -> Value {
     let place = Pointer::parse(place).ok();
     let node = place.and_then(|place| call.shown.value_at(place).ok().flatten());
     node.map_or(Value::Null, patchboard_kernel::tree::Node::to_value)
 }
 
-/// What a board came to.
+/// Result of a board.
 pub struct Played {
-    /// How it ended: `done`, `quiescent`, …
+    /// End of the board: `done`, `quiescent`, …
     pub end: String,
-    /// Commits.
+    /// Number of commits.
     pub version: u64,
-    /// The document it left.
+    /// Final document.
     pub state: Value,
-    /// Records of its journal, all of which were verified.
+    /// Number of records in its journal, all of them verified.
     pub records: u64,
 }
 
-/// A blueprint file with its fragments, which stand below its directory.
+/// Reads a blueprint file with its fragments, which lie below its directory.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The findings.
 pub fn blueprint(path: &Path) -> Result<Blueprint, Box<dyn Error>> {
     let directory = path.parent().unwrap_or(Path::new("."));
     let source = Source::read(&path.display().to_string(), &std::fs::read_to_string(path)?);
@@ -72,10 +72,10 @@ pub fn blueprint(path: &Path) -> Result<Blueprint, Box<dyn Error>> {
     report.blueprint.ok_or_else(|| format!("{:?}", report.findings).into())
 }
 
-/// Plays a board of a blueprint file to its end, in a directory that is gone then; `own` fills the seats it knows.
+/// Plays a board of a blueprint file to its end, in a temporary directory; `own` answers for the workers it knows.
 ///
 /// # Errors
-/// The board cannot be made, or its journal does not verify.
+/// The board cannot be created, or its journal does not verify.
 pub async fn play(
     path: &Path,
     request: Value,

@@ -1,7 +1,7 @@
-//! Runs a board from a Rust program, with agents written in it.
+//! Runs a board from a Rust program, with agents written in Rust.
 //!
-//! A splitter cuts a text into lines; every new line wakes a counter; the kernel adds nothing up by itself, so a
-//! summer waits until each line has its count. Then the journal is verified and asked who wrote the total.
+//! A splitter cuts a text into lines; every new line triggers a counter. The kernel computes no sums, so a summer waits
+//! until each line has its count. Then the program verifies the journal and looks up the author of the total.
 //!
 //! `cargo run --package patchboard-examples --bin word_count`
 
@@ -22,7 +22,8 @@ use serde_json::{Value, json};
 
 const BLUEPRINT: &str = include_str!("word_count.yaml");
 
-/// Three seats, one function each. A view is text for a model; a program finds its facts by their JSON Pointers.
+/// Agent for three workers, one function each. A view is text for a model; a program finds values by their JSON
+/// Pointers.
 struct Counting;
 
 impl Agent for Counting {

@@ -1,7 +1,7 @@
-//! Reads a blueprint from disk with its fragments, and shows what the lint found in it.
+//! Reads a blueprint and its fragments from disk, and formats lint findings.
 //!
-//! A blueprint is not trusted with the machine (SPEC section 11): its fragments and departments are files below its own
-//! directory, and nothing else is opened for it.
+//! A blueprint is untrusted input (SPEC section 11): fragments and manifests of departments must lie below the
+//! blueprint's directory. No other file is opened for it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,33 +19,33 @@ use crate::failure::Failure;
 use crate::given::{self, STDIN};
 use crate::output::Output;
 
-/// The code of a blueprint that cannot be read.
+/// Finding code for a blueprint that cannot be read.
 const UNREADABLE: &str = "blueprint_unreadable";
 
-/// What to do about it.
+/// Help text for [`UNREADABLE`].
 const UNREADABLE_HELP: &str = "name a blueprint file, in YAML or JSON";
 
-/// The most entries of a directory that is looked through for folders.
+/// Upper bound on directory entries scanned for folders.
 const ENTRIES_MAX: usize = 1000;
 
-/// A blueprint as read.
+/// Blueprint that was read, with the lint's report.
 pub(crate) struct Reading {
-    /// The file, as the user named it.
+    /// File name, as the user gave it.
     name: String,
-    /// What the file and its fragments hold; the file itself under the empty name.
+    /// Texts of the file and of its fragments by name; the file itself has the empty name.
     texts: BTreeMap<String, String>,
-    /// Its values with their positions; none if it could not be read.
+    /// Parsed values with their positions; `None` if the file could not be parsed.
     source: Option<Source>,
-    /// What the lint made of it.
+    /// Report of the lint.
     pub(crate) report: Report,
-    /// How many tests of departments were run.
+    /// Number of department tests that were run.
     pub(crate) tests: usize,
 }
 
 /// Reads and checks a blueprint.
 ///
 /// # Errors
-/// The file cannot be read. What is wrong *in* it is in the report.
+/// The file cannot be read. Errors *in* the blueprint are findings of the report.
 pub(crate) fn read(path: &Path) -> Result<Reading, Failure> {
     let name = path.display().to_string();
     let text = text_of(path)
@@ -53,7 +53,7 @@ pub(crate) fn read(path: &Path) -> Result<Reading, Failure> {
     Ok(read_text(path, name, text))
 }
 
-/// The same; a file that cannot be read is a finding among others.
+/// Like [`read`], but reports an unreadable file as a finding.
 pub(crate) fn read_or_find(path: &Path) -> Reading {
     let name = path.display().to_string();
     match text_of(path) {
@@ -89,7 +89,7 @@ fn read_text(path: &Path, name: String, text: String) -> Reading {
     Reading { name, texts, source, report, tests: 0 }
 }
 
-/// The files below a blueprint's directory, whose texts are kept.
+/// Reads files below a blueprint's directory and keeps their texts.
 struct Below<'a> {
     directory: &'a Path,
     texts: &'a mut BTreeMap<String, String>,
@@ -110,7 +110,8 @@ impl source::Files for Below<'_> {
                 return Err(format!("it has more than {ENTRIES_MAX} entries"));
             }
             let entry = entry.map_err(|error| error.to_string())?;
-            // A link to a folder is one, if it leads to one below the directory: its manifest is opened like any file.
+            // A symbolic link to a folder counts as a folder. `fragment_path` checks that its manifest lies below the
+            // directory.
             let is_folder = entry.path().is_dir();
             let name = entry.file_name().into_string().map_err(|_| "a folder's name is not UTF-8".to_owned())?;
             if is_folder && !name.starts_with('.') {
@@ -121,23 +122,22 @@ impl source::Files for Below<'_> {
     }
 }
 
-/// What is reported of a file that holds no blueprint.
+/// Returns the report of a file that holds no blueprint.
 fn refused(findings: Vec<Diagnostic>) -> Report {
     Report { blueprint: None, findings, opaque: Vec::new() }
 }
 
-/// Returns the request of a board that is made of a blueprint.
+/// Returns the request for a board created from a blueprint.
 pub(crate) type Given<'a> = dyn Fn(&Blueprint) -> Result<Value, Failure> + 'a;
 
-/// The blueprint of a file, or an error that holds everything that is wrong with it. Findings that refuse nothing are
-/// printed as progress, with those on a board that is begun with the request, if one is given. What views have no room for, the board
-/// itself tells.
+/// Reads a blueprint, or returns an error with all of its findings. Warnings are printed as progress, with those of a
+/// board created from the request, if one is given. Findings about view space are left to the running board.
 pub(crate) fn accepted(path: &Path, given: Option<&Given<'_>>, output: Output) -> Result<Blueprint, Failure> {
     let mut reading = read(path)?;
     if let (Some(given), false, Some(blueprint), Some(source)) =
         (given, output.is_json(), &reading.report.blueprint, &reading.source)
     {
-        // A request that makes no board is refused where the board is made.
+        // Creating the board reports an invalid request.
         let request = given(blueprint).ok();
         let found = request.and_then(|request| lint::check_beginning(source, blueprint.clone(), request).ok());
         let found = found.unwrap_or_default();
@@ -165,7 +165,7 @@ pub(crate) fn accepted(path: &Path, given: Option<&Given<'_>>, output: Output) -
 }
 
 impl Reading {
-    /// The same with the tests of its departments, where nothing else is wrong with it.
+    /// Runs the tests of the departments, if the blueprint has no errors.
     pub(crate) fn tested(mut self) -> Self {
         if self.report.blueprint.is_some() {
             for (name, text) in &self.texts {
@@ -178,11 +178,11 @@ impl Reading {
         self
     }
 
-    /// Adds findings on a board that is begun with this request: what its workers may read and their views have no room for.
-    /// `context` returns the tokens that prompt and reply of a model may have together.
+    /// Adds findings on a board created with this request: what its workers may read and what exceeds their views.
+    /// `context` returns a model's context length in tokens, prompt and reply together.
     ///
     /// # Errors
-    /// The request makes no board.
+    /// The request creates no board.
     pub(crate) fn begun(
         mut self,
         request: &Value,
@@ -197,35 +197,35 @@ impl Reading {
         Ok(self)
     }
 
-    /// How many findings are this bad.
+    /// Counts the findings of a severity.
     pub(crate) fn count(&self, severity: Severity) -> usize {
         self.report.findings.iter().filter(|finding| finding.severity == severity).count()
     }
 
-    /// One finding as text of several lines.
+    /// Formats a finding as text of several lines.
     pub(crate) fn text(&self, finding: &Diagnostic) -> String {
         let text = self.texts.get(finding.file.as_deref().unwrap_or_default());
         diagnostics::text(finding, &self.path(finding.file.as_deref()), text.map_or("", String::as_str))
     }
 
-    /// One finding as JSON.
+    /// Formats a finding as JSON.
     pub(crate) fn json(&self, finding: &Diagnostic) -> Value {
         let mut value = diagnostics::json(finding);
         value["file"] = self.path(finding.file.as_deref()).into();
         value
     }
 
-    /// One opaque place as a line.
+    /// Formats an opaque place as a line.
     pub(crate) fn opaque_text(&self, opaque: &OpaquePlace) -> String {
         diagnostics::opaque_text(opaque, &self.path(opaque.file.as_deref()))
     }
 
-    /// One opaque place as JSON.
+    /// Formats an opaque place as JSON.
     pub(crate) fn opaque_json(&self, opaque: &OpaquePlace) -> Value {
         diagnostics::opaque_json(opaque, &self.path(opaque.file.as_deref()))
     }
 
-    /// The file that a fragment is, or the blueprint itself, as a path the user can open.
+    /// Returns the path of a fragment, or of the blueprint itself, for display.
     fn path(&self, fragment: Option<&str>) -> String {
         match fragment {
             None => self.name.clone(),
@@ -234,19 +234,19 @@ impl Reading {
     }
 }
 
-/// `1 error`, `2 errors`.
+/// Formats a count with its noun: `1 error`, `2 errors`.
 pub(crate) fn plural(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Where a fragment is, if it lies below the blueprint's directory, symbolic links followed.
+/// Returns a fragment's canonical path, if it lies below the blueprint's directory after following symbolic links.
 fn fragment_path(directory: &Path, fragment: &str) -> Result<PathBuf, String> {
     let within = directory.canonicalize().map_err(|error| error.to_string())?;
     let path = within.join(fragment).canonicalize().map_err(|error| error.to_string())?;
     if path.starts_with(&within) { Ok(path) } else { Err("it lies outside the blueprint's directory".to_owned()) }
 }
 
-/// The text of a file, no more of it than a blueprint may have: the reader refuses what is longer.
+/// Reads a file as text, up to just over the blueprint size limit; the parser rejects longer texts.
 fn text_of(path: &Path) -> Result<String, String> {
     if path != Path::new(STDIN) && !std::fs::metadata(path).map_err(|error| error.to_string())?.is_file() {
         return Err("it is not a file".to_owned());
@@ -254,7 +254,7 @@ fn text_of(path: &Path) -> Result<String, String> {
     let bytes = given::beginning(path, u64::try_from(source::BYTES_MAX).unwrap_or(u64::MAX))?;
     match String::from_utf8(bytes) {
         Ok(text) => Ok(text),
-        // A file that was cut within a character is too long, which the reader says better.
+        // A file cut within a character is too long. Returning an oversized text lets the parser report that.
         Err(error) if error.as_bytes().len() > source::BYTES_MAX => Ok(" ".repeat(source::BYTES_MAX + 1)),
         Err(error) => Err(format!("it is not UTF-8 at byte {}", error.utf8_error().valid_up_to())),
     }

@@ -1,4 +1,4 @@
-//! The command line: what can be asked for, and the options all commands share.
+//! Command line: the commands and the options they share.
 //!
 //! Each command keeps its own arguments and its work in a file of [`crate::commands`].
 
@@ -17,10 +17,10 @@ use crate::serve;
 
 /// Agents that work on one shared, typed document instead of talking to each other.
 ///
-/// A blueprint says what the document looks like, which workers there are, what each may read and write, and what wakes
-/// them. Workers propose JSON Patches; the kernel checks every one of them and commits it whole or refuses it with a
-/// reason. Everything is kept in a journal, so that a run can be replayed without calling a model again, and every
-/// field can be asked who wrote it and why.
+/// A blueprint declares the state schema of the document, the workers, what each may read and write, and the rules that
+/// trigger them. Workers propose JSON Patches; the kernel validates each and commits it as a whole or rejects it with a
+/// reason. A journal records everything, so a run can be replayed without model calls and every field traced to the
+/// worker and the reason that wrote it.
 #[derive(Parser, Debug)]
 #[command(
     name = "patchboard",
@@ -42,47 +42,47 @@ Exit codes: 0 done · 1 failed · 2 wrong usage or refused blueprint · 3 stoppe
 
 Results go to stdout, progress and errors to stderr.")]
 pub(crate) struct Cli {
-    /// What every command understands.
+    /// Options of every command.
     #[command(flatten)]
     pub(crate) shared: Shared,
-    /// What to do.
+    /// Selected command.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// Where boards are kept by default.
+/// Default data directory.
 pub(crate) const DATA_DIR: &str = ".patchboard";
 
-/// Variable that names another place.
+/// Environment variable that overrides [`DATA_DIR`].
 pub(crate) const DATA_DIR_ENV: &str = "PATCHBOARD_DATA_DIR";
 
-/// What every command understands.
+/// Options of every command.
 #[derive(Args, Debug)]
 pub(crate) struct Shared {
-    /// Where boards are kept: one file, patchboard.db
+    /// Data directory; boards are kept in its file patchboard.db
     #[arg(long, global = true, value_name = "DIR", env = DATA_DIR_ENV, default_value = DATA_DIR)]
     #[arg(help_heading = "Common options")]
     pub(crate) data_dir: PathBuf,
-    /// The operator's configuration: models and programs [default: ./patchboard.toml, if you have agreed to it with `trust`]
+    /// Operator configuration: models and programs [default: ./patchboard.toml, if you have approved it with `trust`]
     #[arg(long, global = true, value_name = "FILE", env = "PATCHBOARD_CONFIG", help_heading = "Common options")]
     pub(crate) config: Option<PathBuf>,
-    /// For people, or one JSON value (or one per line) on stdout
+    /// Output format: human-readable text, or JSON (one value per line for streams)
     #[arg(long, global = true, value_name = "FORMAT", default_value = "text", help_heading = "Common options")]
     pub(crate) output: Format,
-    /// No progress on stderr; errors are still told
+    /// Suppress progress output on stderr; errors are still printed
     #[arg(long, short, global = true, help_heading = "Common options")]
     pub(crate) quiet: bool,
-    /// Log more on stderr: -v what happens, -vv also views and calls; `serve` tells what happens anyway (RUST_LOG, where set,
-    /// decides instead)
+    /// Log more on stderr: -v events, -vv also views and calls; `serve` logs events by default (RUST_LOG overrides
+    /// this, if set)
     #[arg(long, short, global = true, action = ArgAction::Count, help_heading = "Common options")]
     pub(crate) verbose: u8,
-    /// The form of logs on stderr: for people, or one JSON object to a line
+    /// Log format on stderr: human-readable text, or JSON (one object per line)
     #[arg(long, global = true, value_name = "FORMAT", env = "PATCHBOARD_LOG_FORMAT", default_value = "text")]
     #[arg(help_heading = "Common options")]
     pub(crate) log_format: LogFormat,
 }
 
-/// What to do.
+/// Commands.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     Init(init::Arguments),
@@ -129,10 +129,10 @@ pub(crate) enum Command {
     Faults(faults::Arguments),
 }
 
-/// Names a board.
+/// Argument that selects a board.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct BoardArgument {
-    /// The board: its id, a beginning of the id that no other board has, or `last`
+    /// The board: its id, a unique prefix of the id, or `last`
     #[arg(value_name = "BOARD")]
     pub(crate) board: String,
 }

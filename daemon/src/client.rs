@@ -1,4 +1,4 @@
-//! A daemon, as commands of the command line reach it.
+//! HTTP client of the commands that talk to a daemon.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -14,37 +14,37 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 use crate::seating::quoted;
 
-/// Time to reach a daemon, and to have its answer.
+/// Timeouts for the connection and for the whole response.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The variable that holds a token; arguments are seen by everybody on the machine.
+/// Environment variable with the API token; arguments would be visible to all users of the machine.
 const TOKEN: &str = "PATCHBOARD_TOKEN";
 
-/// The variable that names a daemon.
+/// Environment variable with the daemon's URL.
 const URL: &str = "PATCHBOARD_URL";
 
-/// Which daemon.
+/// Option that selects a daemon.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct DaemonArgument {
-    /// Ask the daemon at this address instead of the data directory, with the token in PATCHBOARD_TOKEN, if there is one
+    /// Use the daemon at this address instead of the data directory, with the token in PATCHBOARD_TOKEN, if set
     #[arg(long, value_name = "URL", env = URL)]
     url: Option<String>,
 }
 
 impl DaemonArgument {
-    /// The daemon, if one is named.
+    /// Returns a client of the daemon, if one is named.
     pub(crate) fn client(&self) -> Result<Option<Client>, Failure> {
         self.url.as_deref().map(Client::new).transpose()
     }
 
-    /// Whether one is named beside the environment.
+    /// Returns true if the URL comes from the command line, not from the environment.
     pub(crate) fn is_given(&self) -> bool {
         self.url.is_some() && self.url != std::env::var(URL).ok()
     }
 }
 
-/// A daemon that is reached over HTTP.
+/// Client of a daemon's HTTP API.
 pub(crate) struct Client {
     http: Http,
     base: String,
@@ -56,7 +56,7 @@ impl Client {
         Self::with(url, std::env::var(TOKEN).ok().filter(|token| !token.is_empty()))
     }
 
-    /// The same with a token that is not the environment's.
+    /// Like [`Client::new`], with an explicit token instead of the environment's.
     pub(crate) fn at(url: &str, token: String) -> Result<Self, Failure> {
         Self::with(url, Some(token))
     }
@@ -66,7 +66,7 @@ impl Client {
         let mut builder = Http::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(ANSWER_TIMEOUT)
-            // A token goes to the address it was given for and to no other.
+            // Redirects are not followed: the token is sent only to the address it was given for.
             .redirect(redirect::Policy::none())
             .user_agent(concat!("patchboard/", env!("CARGO_PKG_VERSION")));
         let base = url.trim_end_matches('/').to_owned();
@@ -77,22 +77,23 @@ impl Client {
         Ok(Self { http, base, token })
     }
 
-    /// The flags that a later command needs to reach the same daemon, after a space; none where the environment names it.
+    /// Returns the flags (after a space) with which a later command reaches this daemon; empty if the environment
+    /// names it.
     pub(crate) fn repeated(&self) -> String {
         if std::env::var(URL).is_ok() { String::new() } else { format!(" --url {}", quoted(&shown(&self.base))) }
     }
 
-    /// What the daemon answers; null if it has nothing to say.
+    /// Sends a GET request and returns the JSON response; null if the body is empty.
     pub(crate) async fn get(&self, path: &str) -> Result<Value, Failure> {
         self.ask(Method::GET, path, None).await
     }
 
-    /// What the daemon answers to a document.
+    /// Posts a document and returns the JSON response.
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
         self.ask(Method::POST, path, Some(body)).await
     }
 
-    /// Steers a board, named by its whole id, and prints its status.
+    /// Sends a control action to a board, named by its whole id, and prints its status.
     pub(crate) async fn steer(&self, board: &str, action: &str, body: &Value, output: Output) -> Outcome {
         let answer = self.post(&path(&["v1", "boards", board, action]), body).await?;
         if output.is_json() {
@@ -104,7 +105,7 @@ impl Client {
         Ok(Exit::Done)
     }
 
-    /// The answer to a JSON text, as it comes, within this time.
+    /// Posts a JSON text and returns the streaming response, with this timeout.
     pub(crate) async fn send(
         &self,
         path: &str,
@@ -117,7 +118,7 @@ impl Client {
         request.send().await.map_err(|error| self.unreachable(path, error))
     }
 
-    /// What is there, as it comes, within this time.
+    /// Sends a GET request and returns the streaming response, with this timeout.
     pub(crate) async fn fetch(&self, path: &str, within: Duration) -> Result<Response, Failure> {
         let request = self.request(Method::GET, path).timeout(within);
         request.send().await.map_err(|error| self.unreachable(path, error))
@@ -145,12 +146,12 @@ impl Client {
         }
     }
 
-    /// That no answer came, or not all of it.
+    /// Returns the failure for a missing or incomplete response.
     pub(crate) fn unreachable(&self, path: &str, error: reqwest::Error) -> Failure {
         self.broken(path, &error.without_url())
     }
 
-    /// The same for what an error became.
+    /// Like [`Client::unreachable`], for any error.
     pub(crate) fn broken(&self, path: &str, error: &dyn Display) -> Failure {
         let url = format!("{}{path}", shown(&self.base));
         Failure::failed("daemon_unreachable", format!("{url} does not answer: {error}"))
@@ -158,10 +159,10 @@ impl Client {
     }
 }
 
-/// Returns the address of a daemon as messages show it: without user, password, query and fragment.
+/// Returns the daemon's address for messages: without user, password, query and fragment.
 fn shown(base: &str) -> String {
     let Ok(mut url) = Url::parse(base) else {
-        // No part of it can be told from a password.
+        // Any part of it may be a password.
         return "the address of the daemon".to_owned();
     };
     if url.set_username("").is_err() || url.set_password(None).is_err() {
@@ -172,14 +173,14 @@ fn shown(base: &str) -> String {
     url.as_str().trim_end_matches('/').to_owned()
 }
 
-/// A path of these segments, whatever they are made of.
+/// Joins segments to a path and percent-encodes them.
 pub(crate) fn path(segments: &[&str]) -> String {
     let mut url = Url::parse("http://daemon").expect("it is an address");
     url.path_segments_mut().expect("it has a path").clear().extend(segments);
     url.path().to_owned()
 }
 
-/// A problem document as an error of the command line.
+/// Converts a problem document to a command-line failure.
 fn refused(problem: &Value, is_failed: bool) -> Failure {
     let text = |name: &str| problem[name].as_str();
     let told = text("code").unwrap_or_default();

@@ -1,20 +1,19 @@
-//! What the stable codes mean: `docs/codes.md`, which a test keeps equal to the enums it is made from.
+//! Meanings of the stable codes, from `docs/codes.md`; a test keeps that page equal to the enums.
 
-/// The page, as it stands in the repository.
+/// Text of the page, as in the repository.
 const PAGE: &str = include_str!("../../docs/codes.md");
 
-/// One code and what it means.
+/// Code and its meaning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
-    /// The heading it stands under, e.g. `Refusals`.
+    /// Heading of its section, e.g. `Refusals`.
     pub(crate) section: &'static str,
-    /// The code.
     pub(crate) code: &'static str,
-    /// The last column.
+    /// Last column of the table.
     pub(crate) meaning: &'static str,
 }
 
-/// Every row of every table of the page, in order.
+/// Returns all rows of the page's tables, in order.
 pub(crate) fn entries() -> impl Iterator<Item = Entry> {
     let mut section = "";
     PAGE.lines().filter_map(move |line| {

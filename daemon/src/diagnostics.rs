@@ -1,4 +1,4 @@
-//! Shows findings about a blueprint the way a compiler shows them: code, place, the line itself, and how to mend it.
+//! Formats findings about a blueprint as a compiler does: code, place, the source line, and a fix.
 
 use owo_colors::OwoColorize as _;
 use patchboard_kernel::lint::{Diagnostic, OpaquePlace, Severity};
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use crate::output::{clean, one_line};
 
-/// How many characters of a source line are shown.
+/// Maximum characters of a source line.
 const LINE_MAX: usize = 160;
 
-/// One finding as text of several lines; `source` is what `file` holds.
+/// Formats a finding as text of several lines; `source` is the content of `file`.
 pub(crate) fn text(finding: &Diagnostic, file: &str, source: &str) -> String {
     let head = format!("{}[{}]", word(finding.severity), finding.code);
     let head = match finding.severity {
@@ -39,7 +39,7 @@ pub(crate) fn text(finding: &Diagnostic, file: &str, source: &str) -> String {
     text
 }
 
-/// One finding as JSON.
+/// Formats a finding as JSON.
 pub(crate) fn json(finding: &Diagnostic) -> Value {
     json!({
         "severity": word(finding.severity),
@@ -52,7 +52,8 @@ pub(crate) fn json(finding: &Diagnostic) -> Value {
     })
 }
 
-/// One opaque place as a line: `file:line:column: a write under /claims validates the whole of /claims because of …`.
+/// Formats an opaque place as a line: `file:line:column: a write under /claims validates the whole of /claims because
+/// of …`.
 pub(crate) fn opaque_text(opaque: &OpaquePlace, file: &str) -> String {
     let at = opaque.position.map_or(String::new(), |position| format!(":{}:{}", position.line, position.column));
     let named =
@@ -77,7 +78,7 @@ pub(crate) fn opaque_text(opaque: &OpaquePlace, file: &str) -> String {
     format!("{}{at}: a write under {place} {does}; {size}; {writers}", one_line(file))
 }
 
-/// One opaque place as JSON.
+/// Formats an opaque place as JSON.
 pub(crate) fn opaque_json(opaque: &OpaquePlace, file: &str) -> Value {
     json!({
         "file": file,
@@ -92,7 +93,7 @@ pub(crate) fn opaque_json(opaque: &OpaquePlace, file: &str) -> Value {
     })
 }
 
-/// The stable name of a severity.
+/// Returns the stable name of a severity.
 pub(crate) const fn word(severity: Severity) -> &'static str {
     match severity {
         Severity::Error => "error",
@@ -112,8 +113,8 @@ fn help(margin: usize, finding: &Diagnostic) -> String {
     format!("{:indent$}{} {}\n", "", "= help:".blue().bold(), one_line(&finding.help))
 }
 
-/// What is shown of a source line, and how many characters of it stand before the column. A long line is shown from
-/// near the column on.
+/// Returns the displayed part of a source line, and the number of its characters before the column. A long line is cut
+/// to the surroundings of the column.
 fn excerpt(line: &str, column: usize) -> (String, usize) {
     let characters: Vec<char> = line.chars().collect();
     let target = (column - 1).min(characters.len());

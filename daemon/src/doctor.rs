@@ -1,6 +1,6 @@
-//! What is wrong with a set-up, judged from what was observed of it.
+//! Judges an installation from observations.
 //!
-//! Every judgement is a function of plain data; [`observe`] is what looks at the machine. A finding says what to do.
+//! Every judgement is a function of plain data; [`observe`] collects the data. A finding includes a fix.
 
 pub(crate) mod observe;
 
@@ -16,7 +16,7 @@ use self::observe::{Bound, DataDir, Found, Journaled, Placed};
 use crate::blueprint_file::plural;
 use crate::reader::{lost_help, moment};
 
-/// What is looked at, in this order.
+/// Checks, in the order in which they run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Check {
@@ -59,7 +59,7 @@ impl Check {
         Self::Tokens,
     ];
 
-    /// The stable name.
+    /// Returns the stable name.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Version => "version",
@@ -82,32 +82,32 @@ impl Check {
     }
 }
 
-/// How bad it is.
+/// Severity of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Severity {
-    /// It is as it should be.
+    /// No problem.
     Ok,
-    /// It works, and may not for long, or not as well.
+    /// Works, but with a risk or reduced performance.
     Warning,
-    /// It does not work.
+    /// Does not work.
     Error,
 }
 
-/// What was found out about one thing.
+/// Result of one check.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Finding {
     pub(crate) check: Check,
     pub(crate) severity: Severity,
     pub(crate) message: String,
-    /// What to do about it.
+    /// Suggested fix.
     pub(crate) help: Option<String>,
-    /// Operator's name of a model, and what it can do.
+    /// Operator's name of a model, and its capabilities.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(crate) able: Option<Able>,
 }
 
-/// Abilities of one of the operator's models.
+/// Capabilities of one of the operator's models.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Able {
     pub(crate) model: String,
@@ -128,28 +128,28 @@ impl Finding {
     }
 }
 
-/// A sync of the disk that takes longer makes every commit slow.
+/// Duration from which a disk sync counts as slow; every commit waits for one.
 const SYNC_SLOW: Duration = Duration::from_millis(100);
 
-/// With less room than this, boards stop soon...
+/// Free bytes below which there is a warning: boards will stop soon.
 const ROOM_LOW: u64 = 1 << 30;
 
-/// ...and with less than this, at once.
+/// Free bytes below which there is an error: boards stop at once.
 const ROOM_OUT: u64 = 32 << 20;
 
-/// Fewer files than this a daemon with some clients runs out of...
+/// Limit of open files below which there is a warning: a daemon with some clients exceeds it.
 const FILES_LOW: u64 = 1024;
 
-/// ...and with fewer than this, one with none.
+/// Limit of open files below which there is an error: a daemon without clients exceeds it.
 const FILES_OUT: u64 = 128;
 
-/// Before this, in milliseconds since 1970, no version of this program was made: 2025-01-01.
+/// Lower bound of a plausible clock, in milliseconds since 1970: 2025-01-01, before the first version of this program.
 const CLOCK_MIN: i64 = 1_735_689_600_000;
 
-/// How far a clock may be behind the newest record, or jump while it is looked at.
+/// Tolerance for a clock behind the newest record, or jumping during the check.
 const CLOCK_SLACK: Duration = Duration::from_secs(2);
 
-/// What to do about a disk that cannot be read.
+/// Help text for a disk that cannot be read.
 pub(crate) const DISK: &str = "the system's log (`dmesg`) says more of the disk; once it can be read, or was copied to another one, `patchboard doctor` and \
     `patchboard verify BOARD` say whether the journal is whole";
 
@@ -178,7 +178,7 @@ pub(crate) fn data_dir(observed: &DataDir) -> Finding {
     }
 }
 
-/// How long a sync of the disk took; nothing where the directory cannot be written to.
+/// Judges the duration of a disk sync; `None` if the directory is not writable.
 pub(crate) fn sync(observed: &DataDir) -> Option<Finding> {
     let DataDir::There { written: Ok(took), .. } = observed else { return None };
     let message = format!("a sync of the disk takes {:.1} ms", took.as_secs_f64() * 1000.0);
@@ -192,7 +192,7 @@ pub(crate) fn sync(observed: &DataDir) -> Option<Finding> {
     })
 }
 
-/// Bytes that are left for the data directory.
+/// Judges the free bytes for the data directory.
 pub(crate) fn disk(free: Result<u64, String>) -> Finding {
     let help = "make room, or move the data directory";
     match free {
@@ -252,10 +252,10 @@ pub(crate) fn journal(observed: &Journaled) -> Finding {
     }
 }
 
-/// The most boards that are named of those that cannot be trusted.
+/// Maximum number of damaged boards that are named.
 const DAMAGED_MAX: usize = 8;
 
-/// Boards that have not ended: how many somebody runs, and how many nobody does.
+/// Reports the boards that have not ended: running, or interrupted.
 pub(crate) fn boards(observed: &Journaled) -> Option<Finding> {
     let Journaled::Read { boards, running, interrupted, failed, .. } = observed else { return None };
     let message =
@@ -275,7 +275,7 @@ pub(crate) fn boards(observed: &Journaled) -> Option<Finding> {
     })
 }
 
-/// The clock against the newest record, and against itself: time as the calendar has it and as it passes, while we looked.
+/// Checks the clock against the newest record, and wall-clock time against monotonic time during the check.
 pub(crate) fn clock(now: Timestamp, newest: Option<Timestamp>, by_calendar: i64, passed: Duration) -> Finding {
     let help = "set the clock, and let something like chrony or systemd-timesyncd keep it";
     let slack = i64::try_from(CLOCK_SLACK.as_millis()).unwrap_or(i64::MAX);
@@ -299,7 +299,7 @@ pub(crate) fn clock(now: Timestamp, newest: Option<Timestamp>, by_calendar: i64,
     Finding::ok(Check::Clock, moment(now))
 }
 
-/// How many files the process may open; without a number, any.
+/// Judges the process's limit of open files; `None` is unlimited.
 pub(crate) fn files(limit: Option<u64>) -> Finding {
     let help = "raise it: `ulimit -n 65536`, or LimitNOFILE= in a systemd unit";
     match limit {
@@ -315,12 +315,12 @@ pub(crate) fn files(limit: Option<u64>) -> Finding {
     }
 }
 
-/// A model of the operator, by the operator's name.
+/// Judges a model of the operator, by the operator's name.
 pub(crate) fn model(name: &str, wanted: &str, probed: &Probed) -> Finding {
     server(Check::Models, name, wanted, probed)
 }
 
-/// Abilities of a model of the operator, by the operator's name.
+/// Reports the capabilities of a model, by the operator's name.
 pub(crate) fn abilities(name: &str, found: Result<Abilities, Unanswered>) -> Finding {
     match found {
         Ok(abilities) => {
@@ -332,7 +332,7 @@ pub(crate) fn abilities(name: &str, found: Result<Abilities, Unanswered>) -> Fin
     }
 }
 
-/// What the operator has embeddings from. Whether it gives any is not asked: that may cost something.
+/// Judges the server for embeddings. No embedding is requested, because that may cost money.
 pub(crate) fn embeddings(wanted: &str, probed: &Probed) -> Finding {
     server(Check::Embeddings, "embeddings", wanted, probed)
 }
@@ -365,7 +365,7 @@ fn server(check: Check, name: &str, wanted: &str, probed: &Probed) -> Finding {
     }
 }
 
-/// A program of the operator, by the operator's name.
+/// Judges a program of the operator, by the operator's name.
 pub(crate) fn command(name: &str, program: &str, observed: &Found) -> Finding {
     let mend = format!("mend [commands.{name}] in patchboard.toml");
     match observed {
@@ -382,7 +382,7 @@ pub(crate) fn command(name: &str, program: &str, observed: &Found) -> Finding {
     }
 }
 
-/// Whether a daemon has the data directory.
+/// Reports whether a daemon serves the data directory.
 pub(crate) fn daemon(observed: Placed) -> Finding {
     match observed {
         Placed::Served => Finding::ok(Check::Daemon, "one is running on the data directory"),
@@ -390,7 +390,7 @@ pub(crate) fn daemon(observed: Placed) -> Finding {
     }
 }
 
-/// Whether `serve` could listen.
+/// Checks that `serve` could listen on the address.
 pub(crate) fn address(address: SocketAddr, bound: &Bound, placed: Placed) -> Finding {
     match bound {
         Bound::Free => Finding::ok(Check::Address, format!("{address} is free")),
@@ -410,7 +410,7 @@ pub(crate) fn address(address: SocketAddr, bound: &Bound, placed: Placed) -> Fin
     }
 }
 
-/// Whether those can come in who should. `count`: tokens that open something.
+/// Checks that authorized clients have access. `count` is the number of valid tokens.
 pub(crate) fn tokens(is_open: bool, is_loopback: bool, count: Result<usize, String>) -> Finding {
     let check = Check::Tokens;
     match (is_open, count) {

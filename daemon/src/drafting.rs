@@ -1,5 +1,5 @@
-//! Has an architect write a blueprint: documents in, progress while the model writes, findings if it fails, and a person's
-//! word on what it wrote.
+//! Has an architect write a blueprint: reads documents, shows progress and findings, and asks a person to approve the
+//! result.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, IsTerminal as _, Read as _, Write};
@@ -21,46 +21,48 @@ use crate::narrative::grouped;
 use crate::output::{Output, clean, json_pretty, one_line};
 use crate::seating::{ModelArguments, quoted};
 
-/// The most bytes of a document.
+/// Maximum bytes of a document.
 const DOCUMENT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// The most bytes of an answer that is read at once.
+/// Maximum bytes of an answer line that are read at once.
 const LINE_BYTES_MAX: u64 = 1024;
 
-/// The most documents.
+/// Maximum number of documents.
 const DOCUMENTS_MAX: usize = 1000;
 
-/// How an architect is to work.
+/// Options of the architect.
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Architect")]
 pub(crate) struct DraftArguments {
-    /// Text files that the board is given at /request/documents, a list of {title, text}; an architect is told names, sizes and beginnings
+    /// Text files to store at /request/documents, a list of {title, text}; the architect sees names, sizes and
+    /// beginnings
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) documents: Vec<PathBuf>,
-    /// Write the blueprint here, into a new file; a request that the model wrote goes beside it, into *.request.json
+    /// Write the blueprint to this new file; a request written by the model goes to *.request.json beside it
     #[arg(long, short, value_name = "FILE", group = "written")]
     pub(crate) out: Option<PathBuf>,
-    /// Show the blueprint and go on only if you agree
+    /// Show the blueprint and continue only if you approve it
     #[arg(long)]
     pub(crate) approve: bool,
-    /// How often findings go back to the model, 0 to 10 [default: 3, or what patchboard.toml says]
+    /// Maximum number of repairs, 0 to 10: findings are sent back to the model [default: 3, or the value in
+    /// patchboard.toml]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10))]
     pub(crate) repairs: Option<u32>,
 }
 
-/// What a person said to a blueprint.
+/// Person's decision on a blueprint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Word {
-    /// Go on.
+    /// Approved.
     Agreed,
-    /// Do not.
+    /// Denied.
     Denied,
-    /// Nobody is there to ask.
+    /// No terminal to ask at.
     Nobody,
 }
 
 impl DraftArguments {
-    /// Refuses flags that mean nothing where no architect is asked.
+    /// Rejects architect flags in a command without an architect.
     pub(crate) fn belongs_to_an_architect(&self) -> Result<(), Failure> {
         let given = [("--out", self.out.is_some()), ("--approve", self.approve), ("--repairs", self.repairs.is_some())];
         match given.into_iter().find(|(_, given)| *given) {
@@ -70,10 +72,10 @@ impl DraftArguments {
         }
     }
 
-    /// What is asked of the architect.
+    /// Returns the architect's task.
     ///
-    /// A board's request may be given with it, in which documents have a place; else the model writes it if `wants_input`.
-    /// Both together have at most the bytes that the state of a board may have.
+    /// A board's request may be given, with room for the documents; otherwise the model writes it if `wants_input`.
+    /// Documents and request together must fit into a board's state size limit.
     pub(crate) fn brief(
         &self,
         request: &str,
@@ -95,7 +97,7 @@ impl DraftArguments {
         Ok(Brief { request, documents, input, wants_input })
     }
 
-    /// The documents, if they have a place in a board's request and are, with it, no more than so many bytes.
+    /// Reads the documents. They must fit into a board's request and, together with it, into `state_bytes`.
     fn texts(&self, request: &Value, state_bytes: u64) -> Result<Vec<Document>, Failure> {
         if self.documents.is_empty() {
             return Ok(Vec::new());
@@ -120,39 +122,38 @@ impl DraftArguments {
         Ok(documents)
     }
 
-    /// A board's request with the documents put in.
+    /// Adds the documents to a board's request.
     pub(crate) fn with_documents(&self, request: Value, state_bytes: u64) -> Result<Value, Failure> {
         let documents = self.texts(&request, state_bytes)?;
-        // Nothing is lost: a request without a place for documents was refused.
+        // The default is never used: a request without room for documents was rejected.
         Ok(architect::with_documents(request, &documents).unwrap_or_default())
     }
 
-    /// What the architect may use up and grant.
+    /// Returns the architect's budget and grants.
     pub(crate) fn terms(&self, models: &ModelArguments, config: Option<&Path>) -> Result<Terms, Failure> {
         Ok(self.own(models.seats(config, Inline::Refused)?.config().architect.terms()))
     }
 
-    /// The operator's terms with what the flags say.
+    /// Overrides the operator's terms with the flags.
     fn own(&self, terms: Terms) -> Terms {
         Terms { repairs: self.repairs.unwrap_or(terms.repairs), ..terms }
     }
 
-    /// Finds out before anything is paid for whether the blueprint can be written, and the request that is to come with
-    /// it.
+    /// Checks, before any model call, that the blueprint and the request beside it can be written.
     pub(crate) fn can_write(&self, wants_input: bool, is_forced: bool) -> Result<(), Failure> {
         let Some(path) = &self.out else { return Ok(()) };
         can_be_made(path, is_forced)?;
         if wants_input { can_be_made(&request_path(path), is_forced) } else { Ok(()) }
     }
 
-    /// The documents as flags for a shell; empty, or beginning with a space.
+    /// Returns the documents as shell flags; empty, or with a leading space.
     pub(crate) fn repeated(&self) -> String {
         let paths = self.documents.iter().map(|path| format!(" {}", quoted(&path.display().to_string())));
         let paths: String = paths.collect();
         if paths.is_empty() { paths } else { format!(" --documents{paths}") }
     }
 
-    /// Asks the architect, telling how it goes.
+    /// Runs the architect, with progress output.
     ///
     /// # Errors
     /// `not_configured`; `no_blueprint` with findings and last draft; `architect_failed`.
@@ -178,7 +179,7 @@ impl DraftArguments {
     }
 }
 
-/// A line on what came of a round.
+/// Prints the result of a round as a line.
 fn tell(round: &Round, output: Output) {
     let tokens = round.usage.map_or(0, |usage| usage.total());
     let errors = round.findings.iter().filter(|finding| finding.severity == Severity::Error).count();
@@ -197,7 +198,7 @@ fn codes(findings: &[Diagnostic]) -> String {
     codes.join(", ")
 }
 
-/// Says what was wrong with the last draft.
+/// Prints the errors of the last draft, and returns the failure.
 fn refused(refusal: &Refusal, output: Output) -> Failure {
     let spent = Spent::of(refusal.rounds());
     let (draft, findings) =
@@ -221,7 +222,8 @@ fn refused(refusal: &Refusal, output: Output) -> Failure {
         .detail("rounds", rounds_json(refusal.rounds()))
 }
 
-/// What all calls cost, as JSON: `{"calls", "total", "prompt", "completion", "cached", "estimated", "repairs"}`.
+/// Returns the cost of all calls as JSON: `{"calls", "total", "prompt", "completion", "cached", "estimated",
+/// "repairs"}`.
 fn spent_json(spent: &Spent) -> Value {
     json!({
         "calls": spent.calls,
@@ -234,7 +236,7 @@ fn spent_json(spent: &Spent) -> Value {
     })
 }
 
-/// What came of every call, as JSON.
+/// Returns the result of every call as JSON.
 fn rounds_json(rounds: &[Round]) -> Value {
     let one = |round: &Round| {
         json!({
@@ -247,7 +249,7 @@ fn rounds_json(rounds: &[Round]) -> Value {
     rounds.iter().map(one).collect()
 }
 
-/// The warnings of a blueprint, as progress.
+/// Prints the warnings of a blueprint as progress.
 pub(crate) fn warn(design: &Design, name: &str, output: Output) {
     if !output.is_json() {
         for finding in &design.findings {
@@ -256,7 +258,7 @@ pub(crate) fn warn(design: &Design, name: &str, output: Output) {
     }
 }
 
-/// Shows a blueprint, and asks whoever sits at the terminal.
+/// Shows a blueprint, and asks the person at the terminal.
 pub(crate) fn ask_person(design: &Design, brief: &Brief, output: Output) -> Result<Word, Failure> {
     if !std::io::stdin().is_terminal() {
         return Ok(Word::Nobody);
@@ -268,10 +270,10 @@ pub(crate) fn ask_person(design: &Design, brief: &Brief, output: Output) -> Resu
     decide(&mut std::io::stdin().lock(), &mut anstream::stderr())
 }
 
-/// Asks until the answer is yes, no, or over.
+/// Repeats the question until the answer is yes or no, or the input ends.
 fn decide(answers: &mut impl BufRead, questions: &mut impl Write) -> Result<Word, Failure> {
     loop {
-        // Whoever cannot read the question can still answer it.
+        // An error of writing the question does not prevent an answer.
         let _ = write!(questions, "Go on with this blueprint? [y/n] ").and_then(|()| questions.flush());
         let mut line = String::new();
         let read = answers.by_ref().take(LINE_BYTES_MAX).read_line(&mut line);
@@ -285,8 +287,8 @@ fn decide(answers: &mut impl BufRead, questions: &mut impl Write) -> Result<Word
     }
 }
 
-/// Writes a blueprint to its file, and a request that the model wrote beside it. If that fails, they are printed: they have
-/// been paid for.
+/// Writes a blueprint to its file, and a request written by the model beside it. Prints them if that fails, since they
+/// have been paid for.
 pub(crate) fn save(design: &Design, brief: &Brief, path: &Path, output: Output) -> Result<(), Failure> {
     let input = written_input(design, brief).map(|input| json_pretty(&input) + "\n");
     let files = [(path.to_owned(), Some(&design.yaml)), (request_path(path), input.as_ref())];
@@ -303,7 +305,7 @@ pub(crate) fn save(design: &Design, brief: &Brief, path: &Path, output: Output) 
     Ok(())
 }
 
-/// The board's request as far as the model wrote it: without the documents.
+/// Returns the part of the board's request that the model wrote, without the documents.
 pub(crate) fn written_input(design: &Design, brief: &Brief) -> Option<Value> {
     let mut input = design.input.clone().filter(|_| brief.input.is_none())?;
     if let Some(members) = input.as_object_mut().filter(|_| !brief.documents.is_empty()) {
@@ -312,12 +314,12 @@ pub(crate) fn written_input(design: &Design, brief: &Brief) -> Option<Value> {
     Some(input)
 }
 
-/// Where the request goes that belongs to a blueprint: `owls.request.json` beside `owls.yaml`.
+/// Returns the path of a blueprint's request: `owls.request.json` beside `owls.yaml`.
 pub(crate) fn request_path(blueprint: &Path) -> PathBuf {
     blueprint.with_extension("request.json")
 }
 
-/// Writes a blueprint to stdout; as JSON, with all that is known of it.
+/// Prints a blueprint to stdout; as JSON, with all details.
 pub(crate) fn hand_over(design: &Design, output: Output) -> Result<(), Failure> {
     match output.is_json() {
         true => output.json(&design_json(design)),
@@ -325,7 +327,7 @@ pub(crate) fn hand_over(design: &Design, output: Output) -> Result<(), Failure> 
     }
 }
 
-/// `{"blueprint", "input", "rounds", "usage", "findings"}`.
+/// Returns `{"blueprint", "input", "rounds", "usage", "findings"}`.
 fn design_json(design: &Design) -> Value {
     json!({
         "blueprint": design.blueprint,
@@ -336,7 +338,7 @@ fn design_json(design: &Design) -> Value {
     })
 }
 
-/// Refuses a file that cannot be written, or that is there, unless it is to be written over.
+/// Rejects an unwritable file, or an existing file unless it may be overwritten.
 fn can_be_made(path: &Path, is_forced: bool) -> Result<(), Failure> {
     if path.is_file() && !is_forced {
         return Err(Failure::refused("output_exists", format!("{} exists", path.display()))
@@ -348,7 +350,7 @@ fn can_be_made(path: &Path, is_forced: bool) -> Result<(), Failure> {
     })
 }
 
-/// Whether a file can be written, found out by opening it; one that is there is left as it is.
+/// Checks that a file can be written by opening it; an existing file is not changed.
 pub(crate) fn try_writing(path: &Path) -> std::io::Result<()> {
     match std::fs::metadata(path) {
         Ok(_) => OpenOptions::new().append(true).open(path).map(drop),
@@ -364,7 +366,7 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::failed("output_failed", format!("{} cannot be written: {error}", path.display()))
 }
 
-/// Refuses a request in which documents have no place.
+/// Rejects a request without room for documents.
 fn takes_documents(request: &Value) -> Result<(), Failure> {
     let why = match request {
         Value::Null => return Ok(()),
@@ -375,12 +377,12 @@ fn takes_documents(request: &Value) -> Result<(), Failure> {
     Err(Failure::refused("bad_request", why).help("give documents in one of the two ways"))
 }
 
-/// The error of a person who does not agree.
+/// Returns the error for a denied blueprint.
 pub(crate) fn denied() -> Failure {
     Failure::refused("blueprint_denied", "the blueprint was not agreed to").help("say the request in other words")
 }
 
-/// How many bytes a value has as JSON, which is how a board counts them.
+/// Returns the size of a value as JSON, as a board counts it.
 fn json_bytes(value: &impl Serialize) -> u64 {
     serde_json::to_vec(value).map_or(u64::MAX, |bytes| bytes.len() as u64)
 }

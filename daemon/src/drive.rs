@@ -1,4 +1,4 @@
-//! Goes along with a running board until it ends or the user stops it, and tells how it ended.
+//! Follows a running board until it ends or the user stops it, and reports the result.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -34,7 +34,7 @@ use crate::reader::moment;
 use crate::seating::{Again, Seating};
 use crate::user;
 
-/// Finds out before anything is paid for whether boards can be kept in a data directory.
+/// Checks, before any model call, that boards can be stored in a data directory.
 pub(crate) fn can_keep_boards(data_dir: &Path) -> Result<(), Failure> {
     SqliteJournal::open(data_dir).map(drop).map_err(crate::reader::storage)
 }
@@ -43,13 +43,13 @@ pub(crate) fn can_keep_boards(data_dir: &Path) -> Result<(), Failure> {
 pub(crate) async fn start(data_dir: &Path, seating: &Seating) -> Result<Runtime, Failure> {
     let journal = SqliteJournal::open(data_dir).map_err(crate::reader::storage)?;
     let mut options = Options::new(seating.agent.clone());
-    // Two runs of one recording give the same records: then the place of those that name snapshots counts, too.
+    // Runs of one recording must produce identical journals, including the positions of snapshot records.
     options.snapshots.waits = seating.is_played();
     options.observer = seating.inside.clone();
     Runtime::start(Arc::new(journal), options).await.map_err(failure)
 }
 
-/// Starts a runtime and takes a stored board up in it; `is_forced`: even if another process seems to run it.
+/// Starts a runtime and acquires a stored board in it.
 pub(crate) async fn take_up(
     data_dir: &Path,
     seating: &Seating,
@@ -74,12 +74,12 @@ pub(crate) async fn take_up(
     }
 }
 
-/// Returns the user whom records name; none for runs of a recording, whose records are the same whoever runs them.
+/// Returns the user to record; `None` for a played recording: its records must not depend on the user.
 pub(crate) fn by_user(seating: &Seating) -> Option<Principal> {
     (!seating.is_played()).then(user::principal)
 }
 
-/// A board whose directory is open, if it has one.
+/// Attaches a board's directory, if it has one.
 pub(crate) async fn with_directory(
     runtime: Runtime,
     board: BoardHandle,
@@ -95,35 +95,35 @@ pub(crate) async fn with_directory(
     }
 }
 
-/// Characters of a value that is there now, in a question to a person.
+/// Maximum characters of a current value in a question.
 const THERE_MAX: usize = 400;
 
-/// How a board of the journal is taken up.
+/// Way of acquiring a stored board.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TakeUp {
-    /// It goes on.
+    /// Resume.
     Plainly,
-    /// It goes on, even if another process seems to run it.
+    /// Resume, even if another process seems to run it.
     Forced,
-    /// It is paused, and calls nobody.
+    /// Acquire in a paused state, without calling agents.
     Paused,
 }
 
-/// What a run came to.
+/// Result of a run.
 enum Stop {
-    /// The board ended.
+    /// Board ended.
     Ended(Ended),
-    /// The user paused it.
+    /// Board paused by the user.
     Paused,
-    /// Nothing but persons is waited for.
+    /// Board waits only for persons.
     Waiting,
-    /// A provider is away for longer than patience lasts, or needs an operator.
+    /// Provider is unavailable for longer than the board's patience, or needs an operator.
     Unavailable,
 }
 
-/// Shows the board's progress until it ends or the user interrupts, then its result on stdout.
+/// Prints the board's progress until it ends or the user interrupts, then its result on stdout.
 ///
-/// Records up to `told_after` are not told as news.
+/// Records up to `told_after` are not printed as progress.
 pub(crate) async fn to_the_end(
     runtime: Runtime,
     board: BoardHandle,
@@ -186,14 +186,14 @@ pub(crate) async fn to_the_end(
         }
         Err(failure) => {
             let failure = failure.detail("board", snapshot.board.as_str().into());
-            // Another process has the board: going on here would take it back.
+            // Another process owns the board: resuming here would fence it.
             let is_fenced = matches!(&failure, Failure::Told(told) if told.code == "journal_fenced");
             Err(if is_fenced { failure } else { failure.help(format!("go on with: {again}")) })
         }
     }
 }
 
-/// Cancels the inner boards that go on in this process: the board that they worked for has ended.
+/// Cancels the nested boards that run in this process, because their outer board has ended.
 async fn end_inside(runtime: &Runtime, outer: &BoardId) {
     for inside in runtime.boards().iter().filter(|board| *board != outer) {
         let Some(inside) = runtime.board(inside).filter(|inside| inside.snapshot().ended.is_none()) else { continue };
@@ -203,41 +203,39 @@ async fn end_inside(runtime: &Runtime, outer: &BoardId) {
     }
 }
 
-/// What a board came to.
+/// Result of a board, with the data to print it.
 pub(crate) struct CameTo<'a> {
-    /// The board.
     pub(crate) board: &'a BoardId,
-    /// Which system it ran as.
+    /// System that ran the board.
     pub(crate) mode: &'a Mode,
-    /// How it ended; `None`: it is paused, or waits for persons.
+    /// End of the board; `None` if it is paused or waits for persons.
     pub(crate) ended: Option<Ended>,
-    /// Its version.
     pub(crate) version: Version,
-    /// Its document.
+    /// Document of the board.
     pub(crate) state: &'a State,
-    /// Condition under which it is done.
+    /// Condition under which the board is done.
     pub(crate) done: Option<&'a Done>,
-    /// Places of it that hold what the board was made for.
+    /// Places of the document that hold the result.
     pub(crate) results: Vec<PointerBuf>,
-    /// Whether part of that is what the kernel knows of files.
+    /// Set if the document contains the kernel's data on files.
     pub(crate) has_files: bool,
-    /// Its last record.
+    /// Last record of the board.
     pub(crate) head: Head,
-    /// What its records tell.
+    /// Totals from the board's records.
     pub(crate) totals: &'a Totals,
-    /// What its calls have cost, as `cost` has it.
+    /// Cost of the calls, as `cost` reports it.
     pub(crate) account: Account,
-    /// Work that it leaves undone, if it has ended.
+    /// Work left undone, if the board has ended.
     pub(crate) undone: Undone,
-    /// Why the kernel paused it, if it did.
+    /// Reason for a pause by the kernel, if any.
     pub(crate) pause_cause: Option<PauseCause>,
-    /// What persons are asked.
+    /// Pending questions to persons.
     pub(crate) pending: &'a BTreeMap<Seq, Pending>,
-    /// Flags of commands that go on with it.
+    /// Flags for commands that resume the board.
     pub(crate) again: &'a Again,
 }
 
-/// The option of `retry` that raises the limit which has stopped a board; none if it was no limit, or one of several.
+/// Returns the option of `retry` that raises the limit which stopped a board; empty for other causes or several limits.
 pub(crate) const fn retry_option(cause: Cause) -> &'static str {
     match cause {
         Cause::Commits => " --commits N",
@@ -251,7 +249,7 @@ fn and_more(all: usize) -> String {
     if all > 1 { format!(" and {} more", all - 1) } else { String::new() }
 }
 
-/// The exit code of an end (SPEC section 12).
+/// Returns the exit code of an end (SPEC section 12).
 const fn exit_of(end: End) -> Exit {
     match end {
         End::Done => Exit::Done,
@@ -261,11 +259,11 @@ const fn exit_of(end: End) -> Exit {
     }
 }
 
-/// An error of the runtime, as users see it.
+/// Converts a runtime error to a command-line failure.
 pub(crate) fn failure(error: RuntimeError) -> Failure {
     match &error {
         RuntimeError::Board(BoardError::BadRequest(violations)) => {
-            // A document that is closed and does not name the request.
+            // A state schema with closed properties that omits the request.
             let has_no_room = violations.iter().any(|violation| {
                 violation.pointer.is_empty() && violation.message.contains("`request`")
             });
@@ -314,13 +312,13 @@ async fn follow(
     loop {
         let snapshot = board.snapshot();
         progress.spent = snapshot.account.spent;
-        // A question whose time is over is about to be closed, and what follows from that is still to come.
+        // An expired question is about to be closed, and its consequences are still to come.
         let now = SystemClock.now();
         let is_over = snapshot.pending.values().any(|question| question.is_over(now));
         if !pausing && snapshot.waits_for_persons && !is_over {
             return Ok(Stop::Waiting);
         }
-        // A paused board waits for calls alone: for no next attempt, no provider and no person.
+        // A paused board waits only for calls in progress, not for retries, providers or persons.
         let under_way = snapshot.calling;
         if snapshot.pause_cause.is_some() && under_way == 0 {
             return Ok(Stop::Unavailable);
@@ -335,7 +333,7 @@ async fn follow(
                     return Ok(Stop::Paused);
                 }
                 board.pause(None).await.map_err(failure)?;
-                // Nobody is there who could interrupt again.
+                // Without a terminal there can be no second interrupt.
                 if interrupt == Interrupt::HangUp {
                     return Ok(Stop::Paused);
                 }
@@ -353,7 +351,7 @@ async fn follow(
                     progress.record(&record);
                 }
                 Some(Err(error)) => return Err(crate::reader::storage(error)),
-                // The board was closed under us; `ended` says why.
+                // The runtime closed the board; `ended` has the reason.
                 None => return (&mut ended).await.map(Stop::Ended).map_err(failure),
             },
             end = &mut ended => return end.map(Stop::Ended).map_err(failure),
@@ -361,12 +359,12 @@ async fn follow(
     }
 }
 
-/// Returns findings of boards inside, without those of the board that runs.
+/// Returns the findings of nested boards, without those of the board itself.
 fn of_others(board: &BoardHandle, found: &[HiddenInside]) -> Vec<HiddenInside> {
     found.iter().filter(|hidden| hidden.board != *board.id()).cloned().collect()
 }
 
-/// Reads what is durable already and has not been seen yet.
+/// Reads the durable records that have not been seen yet.
 async fn catch_up(board: &BoardHandle, records: &mut Subscription, progress: &mut Progress) {
     let head = board.snapshot().head.seq;
     while progress.last.is_none_or(|last| last < head) {
@@ -376,7 +374,7 @@ async fn catch_up(board: &BoardHandle, records: &mut Subscription, progress: &mu
 }
 
 impl CameTo<'_> {
-    /// Prints it, and says with what the process exits.
+    /// Prints the result, and returns the exit code.
     pub(crate) fn tell(&self, output: Output) -> Outcome {
         if output.is_json() {
             output.json(&self.json())?;
@@ -392,7 +390,7 @@ impl CameTo<'_> {
         Ok(self.ended.map_or(Exit::Waiting, |ended| exit_of(ended.end)))
     }
 
-    /// Names what the board has left undone, and the commands that go on with it.
+    /// Describes work left undone, and the commands that continue it.
     fn undone(&self) -> Option<String> {
         let cause = self.ended.map(|ended| ended.cause)?;
         match cause {
@@ -412,13 +410,13 @@ impl CameTo<'_> {
         (!notes.is_empty()).then(|| notes.join("\n"))
     }
 
-    /// Says that `done` does not hold where nothing is left to do.
+    /// Reports that `done` is false when no work is left.
     fn not_done(&self) -> Option<String> {
         let done = short(&self.done?.when, 300);
         Some(format!("nothing is left to do, and `done` does not hold: {done}"))
     }
 
-    /// Says what a board that is done has not waited for.
+    /// Describes the work that a done board did not wait for.
     fn cut_off(&self) -> Option<String> {
         let Undone { cut_off, unfired, .. } = &self.undone;
         let invocations = (*cut_off > 0).then(|| format!("though {} came to nothing", plural(*cut_off, "invocation")));
@@ -437,7 +435,7 @@ impl CameTo<'_> {
         (!missed.is_empty()).then(|| format!("`done` held {}", missed.join(", and ")))
     }
 
-    /// Names a node of the workflow that failed, and how to go on from it.
+    /// Names a failed workflow node, and the command to resume from it.
     fn failed_nodes(&self) -> Option<String> {
         let FailedNode { node, error } = self.undone.failed_nodes.first()?;
         let more = and_more(self.undone.failed_nodes.len());
@@ -448,7 +446,7 @@ impl CameTo<'_> {
         ))
     }
 
-    /// Names the commands that take up what was given up.
+    /// Returns the commands that retry abandoned work.
     fn retries(&self, cause: Cause) -> Vec<String> {
         let (what, advice) = match cause {
             Cause::Commits => ("to go on with more commits", ""),
@@ -477,7 +475,7 @@ impl CameTo<'_> {
                 beyond_limit.iter().map(|worker| command(&format!(" --worker {worker}"))).collect();
             notes.push(format!("to take up what is beyond the invocations of a worker: {}", commands.join(", then: ")));
         }
-        // A retry without options takes up invocations that were given up, and is refused if there are none.
+        // A retry without options queues failed invocations, and is rejected if there are none.
         if notes.is_empty() || *given_up > 0 {
             notes.push(retry);
         }
@@ -532,7 +530,7 @@ impl CameTo<'_> {
         unshown
     }
 
-    /// Why it ended, or why the kernel paused it.
+    /// Returns the cause of the end, or of a pause by the kernel.
     fn cause(&self) -> Option<String> {
         let ended = self.ended.map(|ended| ended.cause.to_string());
         ended.or_else(|| self.pause_cause.map(|cause| cause.to_string()))
@@ -578,12 +576,13 @@ impl CameTo<'_> {
         )
     }
 
-    /// The places with what the board was made for that are there.
+    /// Returns the existing result places with their values.
     fn results(&self) -> impl Iterator<Item = (&PointerBuf, &Node)> {
         self.results.iter().filter_map(|place| Some((place, self.state.root().get(place)?)))
     }
 
-    /// Prints what the board was made for, each with its place if there are several; empty if it is not there, or not done.
+    /// Formats the result, with each place's name if there are several; empty if it is missing, or the board is not
+    /// done.
     fn result(&self) -> String {
         if self.ended.is_none_or(|ended| ended.end != End::Done) {
             return String::new();
@@ -596,7 +595,7 @@ impl CameTo<'_> {
         told.collect()
     }
 
-    /// The document as people read it: of files, of which there may be thousands, only how many there are.
+    /// Formats the document for people; of the files, possibly thousands, only their number.
     fn document(&self) -> (String, String) {
         let root = self.state.root();
         let Some(files) = root.child(FILES).filter(|_| self.has_files) else {
@@ -611,7 +610,7 @@ impl CameTo<'_> {
     }
 }
 
-/// A question to a person, as people read it.
+/// Formats a question to a person as text.
 pub(crate) fn question_text(seq: Seq, question: &Pending, state: &State) -> String {
     let intent = question.intent.as_ref().map(|intent| format!("\n  because: {}", one_line(intent)));
     if let Some(clarify) = &question.clarify {
@@ -640,12 +639,12 @@ pub(crate) fn question_text(seq: Seq, question: &Pending, state: &State) -> Stri
     )
 }
 
-/// Formats the end of a question.
+/// Formats the deadline of a question.
 pub(crate) fn until(expires: Option<Timestamp>) -> String {
     expires.map(|expires| format!(", until {}", moment(expires))).unwrap_or_default()
 }
 
-/// The places that a patch takes values from, or takes away, with what is there now.
+/// Returns the places that a patch reads or overwrites, with their current values.
 fn there_now<'a>(patch: &'a Value, state: &'a State) -> impl Iterator<Item = (String, String)> + 'a {
     let ops = patch.as_array().into_iter().flatten();
     let places = ops.flat_map(|op| [&op["path"], &op["from"]]).filter_map(Value::as_str);
@@ -655,7 +654,7 @@ fn there_now<'a>(patch: &'a Value, state: &'a State) -> impl Iterator<Item = (St
     })
 }
 
-/// The same as JSON.
+/// Formats a question to a person as JSON.
 pub(crate) fn question_json(seq: Seq, question: &Pending) -> Value {
     json!({
         "seq": seq,
@@ -670,24 +669,24 @@ pub(crate) fn question_json(seq: Seq, question: &Pending) -> Value {
     })
 }
 
-/// Lines under the number of the record they are of.
+/// Indents lines under the number of their record.
 fn indented(text: &str, seq: Seq) -> String {
     let lines: Vec<String> = text.lines().map(|line| format!("  {line}")).collect();
     format!("  record {seq}:\n{}", lines.join("\n"))
 }
 
-/// A signal that stops a run.
+/// Signal that stops a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Interrupt {
-    /// Somebody asked for it.
+    /// User's request to stop.
     Stop,
-    /// The terminal is gone.
+    /// Terminal closed.
     HangUp,
 }
 
-/// What a user sends to stop a run: Ctrl-C, the signal to terminate, or that of a terminal that is gone.
+/// Listener for the signals that stop a run: Ctrl-C, terminate, or hang-up of the terminal.
 ///
-/// Listens from the moment it is made: a listener made anew for each wait would miss what arrives in between.
+/// Listens from its creation on: a new listener for each wait would miss signals in between.
 pub(crate) struct Interrupts {
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
@@ -731,7 +730,7 @@ impl Interrupts {
         Interrupt::Stop
     }
 
-    /// Waits for what stops a daemon, which has no terminal.
+    /// Waits for a signal that stops a daemon, which has no terminal.
     pub(crate) async fn stop(&mut self) {
         while self.next().await != Interrupt::Stop {}
     }

@@ -1,4 +1,4 @@
-//! How a command ends: exit codes (SPEC section 12), and errors with a code to branch on and a message to read.
+//! Exit codes of commands (SPEC section 12), and errors with a stable code and a message.
 
 use std::fmt;
 use std::io;
@@ -9,20 +9,20 @@ use serde_json::{Map, Value, json};
 
 use crate::output::{Output, one_line};
 
-/// The exit code of a command that ran.
+/// Exit code of a command that ran.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Exit {
-    /// What was asked for is done.
+    /// Success.
     Done = 0,
-    /// It failed.
+    /// Failure.
     Failed = 1,
-    /// The command line is wrong, or the blueprint was refused.
+    /// Invalid command line, or rejected blueprint.
     Refused = 2,
-    /// A breaker or a limit stopped the board.
+    /// Board stopped by a breaker or a limit.
     Stopped = 3,
-    /// Nothing is left to do, and the board is not done.
+    /// Board stalled: no work is left, and it is not done.
     Quiescent = 4,
-    /// A person must act: the board is paused, or waits for an answer.
+    /// Person required: the board is paused, or waits for an answer.
     Waiting = 5,
 }
 
@@ -32,40 +32,40 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command did not run to its end.
+/// Reason that a command did not finish.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Something to tell the user.
+    /// Error to report to the user.
     Told(Box<Told>),
-    /// Whoever read our output has gone; there is nobody to tell.
+    /// Reader of stdout has closed it, so no report is possible.
     StdoutClosed,
 }
 
-/// An error as users see it.
+/// Error as shown to users.
 #[derive(Debug)]
 pub(crate) struct Told {
-    /// What the process exits with.
+    /// Exit code of the process.
     pub(crate) exit: Exit,
     /// Stable name.
     pub(crate) code: &'static str,
-    /// What is wrong.
+    /// Description of the error.
     pub(crate) message: String,
-    /// What to do about it.
+    /// Suggested fix.
     pub(crate) help: Option<String>,
     /// Findings or records, for `--output json`.
     pub(crate) details: Map<String, Value>,
 }
 
-/// What a command returns.
+/// Result of a command.
 pub(crate) type Outcome = Result<Exit, Failure>;
 
 impl Failure {
-    /// The command could not do its work (exit 1).
+    /// Creates an error for a command that could not do its work (exit 1).
     pub(crate) fn failed(code: &'static str, message: impl fmt::Display) -> Self {
         Self::told(Exit::Failed, code, message)
     }
 
-    /// The command line asks for something that is not there or makes no sense, or a blueprint is refused (exit 2).
+    /// Creates an error for an invalid command line, a missing object or a rejected blueprint (exit 2).
     pub(crate) fn refused(code: &'static str, message: impl fmt::Display) -> Self {
         Self::told(Exit::Refused, code, message)
     }
@@ -75,7 +75,7 @@ impl Failure {
         Self::Told(Box::new(Told { exit, code, message, help: None, details: Map::new() }))
     }
 
-    /// Says what to do about it.
+    /// Adds a suggested fix.
     #[must_use]
     pub(crate) fn help(mut self, help: impl fmt::Display) -> Self {
         if let Self::Told(told) = &mut self {
@@ -93,8 +93,8 @@ impl Failure {
         self
     }
 
-    /// Prints the error as the result of a check that found something wrong, too, where results are JSON:
-    /// `{"board", "ok": false, "code", "seq", "message", …}`.
+    /// With JSON output, also prints the error as the result of a check: `{"board", "ok": false, "code", "seq",
+    /// "message", …}`.
     pub(crate) fn told_as_result(self, board: &impl Serialize, output: Output) -> Self {
         let Self::Told(told) = &self else { return self };
         if output.is_json()
@@ -105,7 +105,7 @@ impl Failure {
         self
     }
 
-    /// An error of writing results.
+    /// Creates the error for a failed write of results.
     pub(crate) fn writing(error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::StdoutClosed;
@@ -115,7 +115,7 @@ impl Failure {
 }
 
 impl Told {
-    /// `error[code]: message` and `help: …`, one line each.
+    /// Formats `error[code]: message` and `help: …`, one line each.
     pub(crate) fn text(&self) -> String {
         let mut text = format!("error[{}]: {}\n", self.code, one_line(&self.message));
         if let Some(help) = &self.help {
@@ -124,7 +124,7 @@ impl Told {
         text
     }
 
-    /// The error as the result of a check of a board.
+    /// Returns the error as the result of a check of a board.
     pub(crate) fn result(&self, board: &impl Serialize) -> Value {
         let mut result = Map::new();
         result.insert("board".into(), json!(board));
@@ -136,7 +136,7 @@ impl Told {
         result.into()
     }
 
-    /// `{"error": {"code", "message", "help", …}}`.
+    /// Returns `{"error": {"code", "message", "help", …}}`.
     pub(crate) fn json(&self) -> Value {
         let mut error = Map::new();
         error.insert("code".into(), self.code.into());

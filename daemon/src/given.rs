@@ -1,4 +1,4 @@
-//! What a command is given in a file, or on standard input.
+//! Reads the input of commands from files or standard input.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -12,9 +12,9 @@ use serde_json::{Map, Value};
 
 use crate::failure::Failure;
 
-/// The deepest nesting of what is given as JSON.
+/// Maximum nesting of JSON input.
 const DEPTH_MAX: usize = 64;
-/// Bytes of what is given as JSON.
+/// Maximum bytes of JSON input.
 const BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// Units of sizes, longer names first.
@@ -29,13 +29,13 @@ const UNITS: [(&str, u64); 8] = [
     ("B", 1),
 ];
 
-/// Describes sizes to those who gave none.
+/// Description of valid sizes, for error messages.
 const SIZE: &str = "a size is a whole number of bytes, or one with a unit: 1048576, 512MiB, 2GiB, 2GB";
 
-/// Reads a number of bytes: `1048576`, or with a unit as in `512MiB`.
+/// Parses a number of bytes: `1048576`, or with a unit as in `512MiB`.
 ///
 /// # Errors
-/// For people.
+/// A message for people.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let unit = UNITS.iter().find_map(|(name, bytes)| Some((text.strip_suffix(name)?, *bytes)));
     let (number, unit) = unit.unwrap_or((text, 1));
@@ -47,7 +47,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| "the size is too large".to_owned())
 }
 
-/// Reads a size of a configuration: a number, or a text as [`size`] reads it.
+/// Deserializes a size in a configuration: a number, or a text as [`size`] parses it.
 pub(crate) fn size_of<'de, D: Deserializer<'de>>(given: D) -> Result<usize, D::Error> {
     #[derive(serde::Deserialize)]
     #[serde(untagged)]
@@ -62,12 +62,12 @@ pub(crate) fn size_of<'de, D: Deserializer<'de>>(given: D) -> Result<usize, D::E
     usize::try_from(bytes).map_err(D::Error::custom)
 }
 
-/// Name of standard input in place of a file.
+/// File name that denotes standard input.
 pub(crate) const STDIN: &str = "-";
-/// True once standard input is read: it has one text.
+/// Set once standard input has been read, which is possible only once.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// What an object says. By itself, serde takes a list of its members for it as well.
+/// Value deserialized from an object only; serde by itself also accepts a list of the members.
 pub(crate) struct Object<T>(pub(crate) T);
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for Object<T> {
@@ -77,16 +77,16 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Object<T> {
     }
 }
 
-/// The bytes of a file, or of standard input where it is called `-`.
+/// Reads a file, or standard input for `-`.
 ///
 /// # Errors
-/// Why they cannot be had, or that there are more than `max`.
+/// The reason the file cannot be read, or the file exceeds `max` bytes.
 pub(crate) fn bytes(path: &Path, max: u64) -> Result<Vec<u8>, String> {
     let bytes = beginning(path, max)?;
     if bytes.len() as u64 > max { Err(format!("it has more than {max} bytes")) } else { Ok(bytes) }
 }
 
-/// Refuses a blueprint and a request that are both standard input.
+/// Rejects a blueprint and a request that are both standard input.
 ///
 /// # Errors
 /// `usage`.
@@ -99,10 +99,10 @@ pub(crate) fn apart<'p>(mut blueprints: impl Iterator<Item = &'p Path>, request:
     Ok(())
 }
 
-/// The same up to one byte more than `max`.
+/// Like [`bytes()`], but reads at most one byte more than `max` without an error.
 ///
 /// # Errors
-/// Why they cannot be had.
+/// The reason the file cannot be read.
 pub(crate) fn beginning(path: &Path, max: u64) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let read = match path == Path::new(STDIN) {
@@ -113,10 +113,10 @@ pub(crate) fn beginning(path: &Path, max: u64) -> Result<Vec<u8>, String> {
     read.map(|_| bytes).map_err(|error| error.to_string())
 }
 
-/// What a JSON file says, or a YAML one if its name ends so.
+/// Parses a JSON file, or a YAML file if its name ends so.
 ///
 /// # Errors
-/// `code`: it cannot be read, or is not what is wanted; `what` is what that is called.
+/// `code`: the file cannot be read, or has the wrong content; `what` names the expected content.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path, what: &str, code: &'static str) -> Result<T, Failure> {
     let shown = path.display();
     let refused = |why: &dyn std::fmt::Display| Failure::refused(code, format!("{shown} holds no {what}: {why}"));

@@ -1,7 +1,8 @@
-//! Logs: what developers and operators read, on stderr, apart from progress and results.
+//! Logs for developers and operators, on stderr, separate from progress and results.
 //!
-//! Fields may hold text from outside: ids, names, paths, errors of providers. In text every character of them that acts on a
-//! terminal, ends a line or is not seen is written by its number; in JSON it is escaped. So one event is one line.
+//! Fields may hold external text: ids, names, paths, provider errors. In text output, characters that control a
+//! terminal, end a line or are invisible are written as numbers; in JSON they are escaped. One event is therefore one
+//! line.
 
 use std::io::{self, Write};
 
@@ -16,31 +17,31 @@ use tracing_subscriber::{EnvFilter, Layer, fmt};
 
 use crate::output;
 
-/// In what form logs are written.
+/// Format of logs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(crate) enum LogFormat {
-    /// For people.
+    /// Human-readable text.
     Text,
-    /// One JSON object to a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// How much is logged, where `RUST_LOG` does not say so.
+/// Log level, unless `RUST_LOG` is set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Level {
-    /// Whether it is a daemon's log, which tells what happens to boards.
+    /// Set for a daemon's log, which includes events of boards.
     pub(crate) is_daemon: bool,
-    /// Whether only what is wrong is told.
+    /// Set if only warnings and errors are logged.
     pub(crate) quiet: bool,
-    /// How often `-v` was given.
+    /// Number of `-v` flags.
     pub(crate) verbose: u8,
 }
 
 impl Level {
     fn directives(self) -> &'static str {
         match (self.is_daemon, self.quiet, self.verbose) {
-            // What gives a board up is told by the command itself, with what to do about it; what a client of MCP has wrong
-            // is told to the client.
+            // The command itself reports a board's failure, with a fix; errors of an MCP client are reported to the
+            // client.
             (false, _, 0) => "warn,rmcp=error,patchboard_runtime::actors::board=off",
             (true, true, _) => "warn,rmcp=error",
             (false, _, 1) | (true, _, 0) => {
@@ -51,14 +52,14 @@ impl Level {
     }
 }
 
-/// Ends when it is dropped: what is still to be exported goes out.
+/// Guard of logging; exports pending data when dropped.
 #[must_use]
 pub(crate) struct Logging {
     #[cfg(feature = "otlp")]
     _exporter: Option<crate::otlp::Exporter>,
 }
 
-/// Returns what writes events as lines.
+/// Returns the layer that writes events as lines.
 fn lines<S, W>(format: LogFormat, is_coloured: bool, writer: W) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -73,7 +74,7 @@ where
     }
 }
 
-/// Formats the fields of events and spans, in which nothing is hidden.
+/// Formatter for fields of events and spans that makes hidden characters visible.
 struct Spelled;
 
 impl<'w> FormatFields<'w> for Spelled {
@@ -84,7 +85,7 @@ impl<'w> FormatFields<'w> for Spelled {
     }
 }
 
-/// Writes lines of JSON in which nothing is hidden.
+/// Writer of JSON lines that escapes hidden characters.
 struct EscapedWriter<W>(W);
 
 impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for EscapedWriter<W> {
@@ -100,7 +101,7 @@ impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for EscapedWriter<W> {
 }
 
 impl<W: Write> Write for EscapedWriter<W> {
-    /// Takes a whole line: the formatter writes each with one call.
+    /// Writes a whole line: the formatter passes each line in one call.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
         self.0.write_all(output::escaped_line(&text).as_bytes())?;
@@ -112,7 +113,7 @@ impl<W: Write> Write for EscapedWriter<W> {
     }
 }
 
-/// Starts logging. `RUST_LOG` decides what is logged, where it is set.
+/// Starts logging. `RUST_LOG` overrides the level, if set.
 pub(crate) fn start(level: Level, format: LogFormat) -> Logging {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level.directives()));
     let is_coloured = anstream::stderr().current_choice() != anstream::ColorChoice::Never;
@@ -131,7 +132,7 @@ pub(crate) fn start(level: Level, format: LogFormat) -> Logging {
         tracing::warn!(problem, "no traces are exported");
     }
     if format == LogFormat::Json {
-        // Every line is to be an object, also that of a bug.
+        // Every line must be an object, even for a panic.
         std::panic::set_hook(Box::new(|panicked| {
             let at = panicked.location().map(ToString::to_string);
             let reason = panicked.payload_as_str().unwrap_or("without a text");
@@ -157,7 +158,7 @@ mod tests {
     const HOSTILE: &str =
         "a\u{1b}[2J\nERROR forged\r\u{9b}31m\u{202e}b\u{200b}\u{2028}c\u{7f}\u{7}\u{0}\u{85}\u{e0041}";
 
-    /// A buffer that several writers share.
+    /// Buffer shared by several writers.
     #[derive(Clone, Default)]
     struct Shared(Arc<Mutex<Vec<u8>>>);
 

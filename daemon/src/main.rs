@@ -1,15 +1,15 @@
 //! The `patchboard` binary: the command line.
 //!
-//! Owns words: what is asked for, how progress and results look, and the exit codes. Decides nothing about boards; the
-//! kernel does that, and the runtime runs it. Each command is a file of [`commands`].
+//! Owns arguments, the format of progress and results, and the exit codes. Makes no decisions about boards: the kernel
+//! does, and the runtime runs it. Each command is a file of [`commands`].
 //!
-//! * [`cli`]: what can be asked for; [`failure`], [`output`], [`logging`]: how it is answered.
-//! * [`blueprint_file`], [`diagnostics`], [`codes`]: blueprints on disk, and what is wrong with them.
-//! * [`drafting`]: having a blueprint written.
+//! * [`cli`]: arguments; [`failure`], [`output`], [`logging`]: results.
+//! * [`blueprint_file`], [`diagnostics`], [`codes`]: blueprints on disk, and their findings.
+//! * [`drafting`]: blueprints written by a model.
 //! * [`seating`], [`drive`], [`progress`]: running boards.
-//! * [`serve`]: the daemon; [`notify`]: its notices to operators; [`doctor`]: what is wrong with a set-up.
+//! * [`serve`]: the daemon; [`notify`]: its notices to operators; [`doctor`]: checks of an installation.
 //! * [`workspace`]: agents at one directory without a daemon.
-//! * [`reader`], [`narrative`], [`provenance`]: reading what has happened.
+//! * [`reader`], [`narrative`], [`provenance`]: reading a board's history.
 
 mod blueprint_file;
 mod cli;
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
     let _logging = logging::start(level, cli.shared.log_format);
     match dispatch(&cli.command, &cli.shared, output) {
         Ok(exit) => exit.into(),
-        // Whoever closed our output has seen enough: `patchboard log last | head` did what was asked.
+        // A closed pipe is success: `patchboard log last | head` did its work.
         Err(Failure::StdoutClosed) => Exit::Done.into(),
         Err(Failure::Told(told)) => {
             let is_json = output.is_json() || cli.shared.log_format == LogFormat::Json;
@@ -130,17 +130,17 @@ fn block_on(command: impl Future<Output = Outcome>) -> Outcome {
         .build()
         .map_err(|error| Failure::failed("start", format!("threads cannot be started: {error}")))?;
     let outcome = runtime.block_on(command);
-    // A thread that still reads standard input or a name server is not waited for.
+    // Does not wait for threads blocked on standard input or a name server.
     runtime.shutdown_background();
     outcome
 }
 
-/// Shows help or version where they were asked for, and says what is wrong with the command line otherwise.
+/// Prints requested help or version; otherwise reports the error in the command line.
 fn misused(error: &clap::Error) -> ExitCode {
     let asked_for = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     if asked_for || !wants_json(&words) {
-        // With nobody to read it there is nobody to tell.
+        // An error of writing is ignored: no reader is left.
         let _ = match words.iter().all(|word| is_shown_as_it_is(word)) {
             true => error.print(),
             false => writeln!(anstream::stderr(), "{}", clean(&error.render().to_string())),
@@ -155,7 +155,7 @@ fn misused(error: &clap::Error) -> ExitCode {
     Exit::Refused.into()
 }
 
-/// Whether the command line, which could not be read, asks for JSON.
+/// Returns true if an invalid command line asks for JSON.
 fn wants_json(words: &[String]) -> bool {
     words.iter().any(|word| word == "--output=json") || words.windows(2).any(|pair| pair == ["--output", "json"])
 }

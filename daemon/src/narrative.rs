@@ -1,6 +1,6 @@
-//! Says in one line what a record records, for logs and live progress; a cassette's miss in several.
+//! Describes a record in one line, for logs and live progress; a cassette miss in several.
 //!
-//! Everything that models, documents or users wrote is cut short and cannot act on a terminal.
+//! Text written by models, documents or users is truncated and cannot control a terminal.
 
 mod editing;
 mod hiding;
@@ -27,22 +27,22 @@ pub(crate) use editing::Editing;
 pub(crate) use hiding::{HiddenInside, Hiding, Inside, UnshownInfo};
 pub(crate) use patchboard_kernel::view::grouped;
 
-/// How many characters of a foreign text are shown.
+/// Maximum characters of a foreign text.
 const SHOWN: usize = 100;
 
-/// How many characters of a refused reply are shown.
+/// Maximum characters of a rejected reply.
 const REPLY_SHOWN: usize = 240;
 
-/// How many lines of a foreign text of several lines are shown.
+/// Maximum lines of a foreign text of several lines.
 const BLOCK_LINES_MAX: usize = 40;
 
-/// How many characters of each of them.
+/// Maximum characters of each of these lines.
 const BLOCK_LINE_CHARS_MAX: usize = 400;
 
-/// How many operations of a patch are shown.
+/// Maximum operations of a patch.
 const OPS_SHOWN: usize = 4;
 
-/// What a record says, or that it cannot be read.
+/// Describes a record, or reports that it cannot be read.
 pub(crate) fn sentence(record: &Record) -> String {
     match record.body() {
         Ok(body) => of(&body),
@@ -50,12 +50,12 @@ pub(crate) fn sentence(record: &Record) -> String {
     }
 }
 
-/// Names the caller that a record names, if it names one.
+/// Returns the name of the record's caller, if it has one.
 pub(crate) fn caller(record: &Record) -> Option<String> {
     record.principal().ok()?.map(|caller| name_of(&caller))
 }
 
-/// Names a caller, and who made its token.
+/// Returns a caller's name, and the creator of its token.
 pub(crate) fn name_of(caller: &Principal) -> String {
     let quoted = |name: &str| if name.is_empty() { String::new() } else { format!(" \"{}\"", short(name, SHOWN)) };
     match caller {
@@ -70,7 +70,7 @@ pub(crate) fn name_of(caller: &Principal) -> String {
     }
 }
 
-/// The beginning of a reply that was refused, as its author sent it. An edit of files names its files itself.
+/// Returns an excerpt of a rejected reply as its author sent it. Edits of files are described elsewhere.
 pub(crate) fn refused_reply(record: &Record) -> Option<String> {
     let (reply, raw) = match record.body().ok()? {
         Body::Rejected(rejected) if rejected.by.edit.is_none() => {
@@ -83,7 +83,7 @@ pub(crate) fn refused_reply(record: &Record) -> Option<String> {
     Some(short(&raw.unwrap_or(reply), REPLY_SHOWN))
 }
 
-/// The models that were drawn, model by model with the workers that got it.
+/// Lists the selected models with their workers.
 pub(crate) fn drawn(drawn: &BTreeMap<WorkerName, String>) -> String {
     let mut by_model: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (worker, model) in drawn {
@@ -93,7 +93,7 @@ pub(crate) fn drawn(drawn: &BTreeMap<WorkerName, String>) -> String {
     each.collect::<Vec<_>>().join("; ")
 }
 
-/// What a record's body says.
+/// Describes a record's body.
 pub(crate) fn of(body: &Body) -> String {
     match body {
         Body::Created(created) => {
@@ -184,7 +184,7 @@ pub(crate) fn of(body: &Body) -> String {
             let first = rejected.rejection.violations.first();
             let why = first.map(|violation| {
                 let place = if violation.pointer.is_empty() { "the whole" } else { violation.pointer.as_str() };
-                // The cause is short, and says nothing of values.
+                // The cause is short, and contains no values.
                 let cause = violation.found.as_ref().and_then(Value::as_str);
                 let cause = cause.filter(|_| violation.code == Code::InvariantViolated);
                 let cause = cause.map(|cause| format!(" ({})", short(cause, SHOWN))).unwrap_or_default();
@@ -208,7 +208,7 @@ pub(crate) fn of(body: &Body) -> String {
             let last = if failed.is_final { " (given up)" } else { "" };
             let (by, code, cost) = (author(&failed.by), failed.code, cost(&failed.by));
             if failed.code == FailureCode::CassetteMiss {
-                // How the view differs from the recorded one is the point of the message.
+                // The message is about the difference between the view and the recorded one.
                 return format!("{by} {code}{last}{cost}: {}", block(&failed.message));
             }
             format!("{by} {code}: {}{last}{cost}", short(&failed.message, 2 * SHOWN))
@@ -260,13 +260,13 @@ pub(crate) fn of(body: &Body) -> String {
     }
 }
 
-/// Places, as many as fit.
+/// Lists places, as many as fit.
 pub(crate) fn listed(places: &[impl ToString]) -> String {
     let places: Vec<String> = places.iter().map(|place| name(&place.to_string())).collect();
     short(&places.join(", "), SHOWN)
 }
 
-/// Foreign text of several lines, those after the first indented.
+/// Formats foreign text of several lines; lines after the first are indented.
 fn block(text: &str) -> String {
     let text = clean(text);
     let mut lines = text.lines();
@@ -278,7 +278,7 @@ fn block(text: &str) -> String {
     block
 }
 
-/// A line with its indentation, cut where it is very long.
+/// Returns a line with its indentation, truncated if very long.
 fn short_line(line: &str) -> String {
     let line: String = line.chars().map(|c| if c == '\t' { ' ' } else { c }).collect();
     match line.char_indices().nth(BLOCK_LINE_CHARS_MAX) {
@@ -287,7 +287,7 @@ fn short_line(line: &str) -> String {
     }
 }
 
-/// Why an invocation is wanted.
+/// Describes the trigger of an invocation.
 pub(crate) fn cause(rule: Option<&RuleName>, trigger: &Trigger) -> String {
     let what = match trigger {
         Trigger::Start => "the board began".to_owned(),
@@ -306,7 +306,7 @@ pub(crate) fn cause(rule: Option<&RuleName>, trigger: &Trigger) -> String {
     }
 }
 
-/// The operations of a patch and where they act, without the values.
+/// Lists the operations of a patch and their places, without the values.
 pub(crate) fn patch(patch: &Value) -> String {
     let ops = patch.as_array().map(Vec::as_slice).unwrap_or_default();
     if ops.is_empty() {
@@ -319,14 +319,14 @@ pub(crate) fn patch(patch: &Value) -> String {
     shown.join(", ")
 }
 
-/// One operation and where it acts.
+/// Describes one operation and its place.
 pub(crate) fn operation(op: &Value) -> String {
     let member = |name: &str| op.get(name).and_then(Value::as_str);
     let from = member("from").map(|from| format!(" {} →", short(from, SHOWN))).unwrap_or_default();
     format!("{}{from} {}", short(member("op").unwrap_or("?"), 16), short(member("path").unwrap_or("?"), SHOWN))
 }
 
-/// `1,234 tokens`, with a sign where the figures are estimates.
+/// Formats `1,234 tokens`, with a mark for estimates.
 pub(crate) fn tokens(usage: Usage) -> String {
     format!("{}{} tokens", if usage.estimated { "~" } else { "" }, grouped(usage.total()))
 }
@@ -350,7 +350,7 @@ fn branch(rule: Option<&RuleName>, worker: &WorkerName) -> String {
     }
 }
 
-/// Names the place of a trigger.
+/// Formats the place of a trigger.
 pub(crate) fn place(trigger: Option<&Trigger>) -> String {
     match trigger {
         Some(Trigger::Event { path, .. }) => format!(" at {}", short(path, SHOWN)),
@@ -362,12 +362,12 @@ fn name(name: &str) -> String {
     short(name, 40)
 }
 
-/// Formats the end of a question.
+/// Formats the deadline of a question.
 fn until(expires: Option<Timestamp>) -> String {
     expires.map(|expires| format!(" (until {})", moment(expires))).unwrap_or_default()
 }
 
-/// What an operator takes up again.
+/// Describes a retry by an operator.
 fn retry(retried: &Retried) -> String {
     let what = match (&retried.invocation, &retried.worker) {
         (Some(invocation), _) => format!("invocation #{invocation}"),
@@ -421,7 +421,7 @@ const fn reason(reason: Reason) -> &'static str {
     }
 }
 
-/// Writes an amount of a resource: money as a decimal of the currency.
+/// Formats an amount of a resource: money as a decimal of the currency.
 fn amount(resource: Resource, units: u64) -> String {
     match resource {
         Resource::WorkerMoney | Resource::BoardMoney => Money(units).to_string(),

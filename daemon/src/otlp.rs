@@ -1,7 +1,7 @@
-//! Traces for an OpenTelemetry collector: OTLP over HTTP with protobuf.
+//! Exports traces to an OpenTelemetry collector: OTLP over HTTP with protobuf.
 //!
-//! Where they go, and all else, is said by the variables that the standard names (`OTEL_EXPORTER_OTLP_ENDPOINT` and others);
-//! without an endpoint nothing is exported. Requests go through our own client, so that there is one TLS in the program.
+//! The standard's environment variables (`OTEL_EXPORTER_OTLP_ENDPOINT` and others) configure everything; without an
+//! endpoint nothing is exported. Requests use our own client, so the program has only one TLS implementation.
 
 use std::fmt;
 use std::future::Future;
@@ -22,29 +22,29 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::registry::LookupSpan;
 
-/// The name of the service where the environment gives none.
+/// Default service name.
 const SERVICE: &str = "patchboard";
 
-/// How long a request may take where the environment does not say so.
+/// Default timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long the end of the process waits for what is still to be exported.
+/// Maximum time to export pending spans at the end of the process.
 const FLUSH: Duration = Duration::from_secs(5);
 
-/// Bytes of a collector's answer that are read.
+/// Maximum bytes of a collector's response.
 const ANSWER_MAX: usize = 64 * 1024;
 
-/// Exports traces until it is dropped; then what is left goes out.
+/// Exporter of traces; exports the remaining spans when dropped.
 pub(crate) struct Exporter {
     provider: SdkTracerProvider,
-    /// What requests are made on.
+    /// Runtime for the requests.
     threads: Option<Runtime>,
 }
 
-/// Starts exporting, if the environment says where to.
+/// Starts exporting, if the environment names an endpoint.
 ///
 /// # Errors
-/// What is wrong with what the environment says.
+/// A message about an invalid environment variable.
 pub(crate) fn start() -> Result<Option<Exporter>, String> {
     let either = |name: &str| {
         let all = [format!("OTEL_EXPORTER_OTLP_TRACES_{name}"), format!("OTEL_EXPORTER_OTLP_{name}")];
@@ -67,7 +67,7 @@ pub(crate) fn start() -> Result<Option<Exporter>, String> {
 }
 
 impl Exporter {
-    /// Gives it the spans of agents and models, however much is logged.
+    /// Returns the layer that exports the spans of agents and models, independent of the log level.
     pub(crate) fn layer<S: Subscriber + for<'span> LookupSpan<'span>>(&self) -> impl Layer<S> + use<S> {
         let ours = Targets::new().with_target("patchboard_agents", LevelFilter::INFO);
         tracing_opentelemetry::layer().with_tracer(self.provider.tracer(SERVICE)).with_filter(ours)
@@ -76,7 +76,7 @@ impl Exporter {
 
 impl Drop for Exporter {
     fn drop(&mut self) {
-        // A collector that is away is told about in the log of the exporter, and keeps nobody.
+        // The exporter logs an unreachable collector; shutdown does not wait for it.
         drop(self.provider.shutdown_with_timeout(FLUSH));
         if let Some(threads) = self.threads.take() {
             threads.shutdown_background();
@@ -84,12 +84,12 @@ impl Drop for Exporter {
     }
 }
 
-/// A variable of the environment; an empty one counts as unset.
+/// Returns an environment variable; an empty one counts as unset.
 fn set(name: String) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Who exports: what the environment says, or our own name and version.
+/// Returns the exporting service: from the environment, or our own name and version.
 fn resource() -> Resource {
     let is_named = set("OTEL_SERVICE_NAME".into()).is_some()
         || set("OTEL_RESOURCE_ATTRIBUTES".into()).is_some_and(|all| all.contains("service.name="));
@@ -102,13 +102,13 @@ fn connect(endpoint: &str, timeout: Duration) -> Result<reqwest::Client, String>
     install_tls_provider();
     let mut builder = reqwest::Client::builder().timeout(timeout).redirect(redirect::Policy::none());
     if endpoint.starts_with("http://") {
-        // Needs no certificates on the machine.
+        // HTTP needs no certificates on the machine.
         builder = builder.tls_certs_only([]);
     }
     builder.build().map_err(|error| format!("no TLS client: {error}"))
 }
 
-/// Sends what the exporter's own thread, which knows no tokio, wants sent.
+/// HTTP client for the exporter's own thread, which has no tokio runtime.
 struct Client {
     http: reqwest::Client,
     threads: Handle,

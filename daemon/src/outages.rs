@@ -1,5 +1,4 @@
-//! Outages of models, as a run tells of them: one line that is kept up to date on a terminal, a line at begin and end
-//! elsewhere.
+//! Output of model outages during a run: a live line on a terminal; elsewhere a line at the beginning and the end.
 
 use std::time::Duration;
 
@@ -14,33 +13,33 @@ use tokio::time::{Instant, Interval, interval_at};
 
 use crate::blueprint_file::plural;
 
-/// Time between two updates of the line.
+/// Update interval of the line.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Returns the operator's name of a worker's preferred model; none if the worker is no language model.
+/// Returns the operator's name of a worker's preferred model; `None` if the worker is no language model.
 pub(crate) fn awaited_model(blueprint: &Blueprint, worker: &WorkerName) -> Option<String> {
     let is_model = blueprint.workers.get(worker)?.agent == AgentKind::Llm;
     is_model.then(|| blueprint.model_of(worker).unwrap_or(DEFAULT_MODEL).to_owned())
 }
 
-/// News of models.
+/// Update on the models' availability.
 pub(crate) enum News {
-    /// A model began to be away, or is back.
+    /// Beginning or end of a model's outage.
     Changed(String),
-    /// The line as it is now; empty if no model is away.
+    /// Current text of the line; empty if all models are available.
     Line(String),
 }
 
 /// Watches the models of a run.
 pub(crate) struct Outages {
     watched: Option<(Gate, Receiver<Transition>)>,
-    /// Models that were away before.
+    /// Models that were unavailable at the start.
     first: Option<String>,
     ticks: Interval,
 }
 
 impl Outages {
-    /// Watches a gate; without one there is never any news.
+    /// Watches a gate; without one there are no updates.
     pub(crate) fn new(gate: Option<Gate>) -> Self {
         let watched = gate.map(|gate| {
             let transitions = gate.subscribe();
@@ -50,7 +49,7 @@ impl Outages {
         Self { watched, first, ticks: interval_at(Instant::now() + EVERY, EVERY) }
     }
 
-    /// The next news. Cancel safe.
+    /// Returns the next update. Cancel safe.
     pub(crate) async fn next(&mut self) -> News {
         if let Some(first) = self.first.take() {
             return News::Changed(first);
@@ -70,10 +69,10 @@ impl Outages {
     }
 }
 
-/// Said of a model that does not come back by itself.
+/// Text for a model that does not recover by itself.
 const OPERATOR: &str = "an operator must mend that";
 
-/// A transition in words.
+/// Describes a transition.
 pub(crate) fn sentence(transition: &Transition) -> String {
     let model = transition.key.model();
     match transition.change {
@@ -85,7 +84,7 @@ pub(crate) fn sentence(transition: &Transition) -> String {
     }
 }
 
-/// The models that are away, with the calls that wait for them.
+/// Lists the unavailable models, with the calls that wait for them.
 fn line(models: &[ModelState]) -> String {
     let away = models.iter().filter_map(|model| {
         let outage = model.outage.as_ref()?;
@@ -101,7 +100,7 @@ fn line(models: &[ModelState]) -> String {
     away.collect::<Vec<_>>().join(" · ")
 }
 
-/// What a reason says of a model.
+/// Describes a model's state by the reason of a deferral.
 const fn is(reason: DeferralReason) -> &'static str {
     match reason {
         DeferralReason::RateLimited => "is rate-limited",

@@ -1,8 +1,8 @@
-//! Results on stdout, progress and errors on stderr, and nothing in either that could act on a terminal.
+//! Writes results to stdout, progress and errors to stderr, without characters that control a terminal.
 //!
-//! Text that models or documents wrote goes through [`clean`] or [`one_line`] before a person sees it, which write out what acts on a
-//! terminal. Whatever is printed goes through [`visible`] at last: what is not seen, or changes the direction, is written as
-//! `<U+200B>`. JSON goes out with all of these escaped, which leaves the value the same.
+//! Text by models or documents passes through [`clean`] or [`one_line`], which escape control characters. All output
+//! finally passes through [`visible`], which writes invisible characters and changes of direction as `<U+200B>`. JSON
+//! output escapes all of these, which preserves the value.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -13,31 +13,31 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Told};
 
-/// In what form results are written.
+/// Format of results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(crate) enum Format {
-    /// For people.
+    /// Human-readable text
     Text,
-    /// One JSON value, or one per line.
+    /// One JSON value, or one per line
     Json,
 }
 
-/// Where a command's words go.
+/// Output settings of a command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
-    /// In what form results are written.
+    /// Format of results.
     pub(crate) format: Format,
-    /// Whether progress is left out.
+    /// Set if progress output is suppressed.
     pub(crate) quiet: bool,
 }
 
 impl Output {
-    /// Whether results are JSON.
+    /// Returns true if results are JSON.
     pub(crate) fn is_json(self) -> bool {
         self.format == Format::Json
     }
 
-    /// Writes text to stdout. It must have been cleaned; colours in it are dropped where nobody sees them.
+    /// Writes text to stdout. The caller has cleaned it; colours are removed if stdout is no terminal.
     pub(crate) fn text(self, text: &str) -> Result<(), Failure> {
         let mut stdout = anstream::stdout().lock();
         stdout
@@ -46,7 +46,7 @@ impl Output {
             .map_err(|error| Failure::writing(&error))
     }
 
-    /// Writes a file's text to stdout: as it is, unless a person reads it.
+    /// Writes a file's text to stdout: unchanged, unless stdout is a terminal.
     pub(crate) fn file(self, text: &str) -> Result<(), Failure> {
         let mut stdout = io::stdout().lock();
         if stdout.is_terminal() {
@@ -66,15 +66,15 @@ impl Output {
         writeln!(stdout, "{}", json_line(value)).and_then(|()| stdout.flush()).map_err(|error| Failure::writing(&error))
     }
 
-    /// Writes a line of progress to stderr, unless progress is not wanted.
+    /// Writes a line of progress to stderr, unless suppressed.
     pub(crate) fn note(self, text: &str) {
         if !self.quiet {
-            // Progress that nobody can read is no reason to stop.
+            // A failure to write progress must not stop the command.
             let _ = writeln!(anstream::stderr().lock(), "{}", visible(text));
         }
     }
 
-    /// Writes to stderr what belongs to an error that follows.
+    /// Writes the context of a following error to stderr.
     pub(crate) fn complaint(self, text: &str) {
         let _ = writeln!(anstream::stderr().lock(), "{}", visible(text));
     }
@@ -95,19 +95,19 @@ impl Output {
     }
 }
 
-/// A value as compact JSON in which no character can act on a terminal.
+/// Formats a value as compact JSON, with terminal control characters escaped.
 pub(crate) fn json_line(value: &impl Serialize) -> String {
     let text = serde_json::to_string(value).expect("what we print has string keys and finite numbers");
     escape_json(text)
 }
 
-/// A value as indented JSON in which no character can act on a terminal.
+/// Formats a value as indented JSON, with terminal control characters escaped.
 pub(crate) fn json_pretty(value: &impl Serialize) -> String {
     let text = serde_json::to_string_pretty(value).expect("what we print has string keys and finite numbers");
     escape_json(text)
 }
 
-/// Rows under a header, in columns.
+/// Formats rows under a header, in columns.
 pub(crate) fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
@@ -116,7 +116,7 @@ pub(crate) fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<I
     lines.join("\n")
 }
 
-/// Escapes what JSON permits unescaped. In JSON text these characters stand only inside strings.
+/// Escapes characters that JSON permits unescaped. In JSON text these occur only inside strings.
 fn escape_json(text: String) -> String {
     let is_escaped = |c: char| (acts(c) && c != '\n') || hides(c);
     if !text.chars().any(is_escaped) {
@@ -135,7 +135,7 @@ fn escape_json(text: String) -> String {
     escaped
 }
 
-/// Text of several lines in which every character that acts on a terminal, or is not seen, is written as `<U+001B>`.
+/// Escapes control and invisible characters of a text of several lines as `<U+001B>`.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     let is_spelled = |c| hides(c) || acts(c) && c != '\n' && c != '\t';
     if !text.contains(is_spelled) {
@@ -144,17 +144,17 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(written_out(&text.replace("\r\n", "\n"), is_spelled).into_owned())
 }
 
-/// Returns true if a terminal shows each character of a text, and does nothing else.
+/// Returns true if a text has neither control nor invisible characters.
 pub(crate) fn is_shown_as_it_is(text: &str) -> bool {
     !text.contains(|c| acts(c) || hides(c))
 }
 
-/// Text in which characters that are not seen are written as `<U+200B>`.
+/// Escapes invisible characters as `<U+200B>`.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     written_out(text, hides)
 }
 
-/// Text in which some characters are written by their numbers.
+/// Replaces some characters by their numbers.
 fn written_out(text: &str, is_spelled: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !text.chars().any(&is_spelled) {
         return Cow::Borrowed(text);
@@ -170,22 +170,22 @@ fn written_out(text: &str, is_spelled: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Text on one line in which every character that acts on a terminal, or is not seen, is written as `<U+001B>`.
+/// Escapes control and invisible characters as `<U+001B>`, including line ends.
 pub(crate) fn spelled(text: &str) -> Cow<'_, str> {
     written_out(text, |c| acts(c) || hides(c))
 }
 
-/// JSON on one line in which such characters are escaped; a line's end stays.
+/// Escapes these characters in a line of JSON; the line end is kept.
 pub(crate) fn escaped_line(line: &str) -> String {
     escape_json(line.to_owned())
 }
 
-/// Text on one line, without anything that acts on a terminal; runs of white space become one space.
+/// Returns a text on one line, without control characters; runs of white space become one space.
 pub(crate) fn one_line(text: &str) -> String {
     clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Text on one line, cut to so many characters, with a sign where it was cut.
+/// Returns a text on one line, truncated to a number of characters, with an ellipsis.
 pub(crate) fn short(text: &str, chars_max: usize) -> String {
     let line = one_line(text);
     if line.chars().count() <= chars_max {
@@ -196,13 +196,13 @@ pub(crate) fn short(text: &str, chars_max: usize) -> String {
     cut
 }
 
-/// Whether a terminal would do something other than show the character: control characters (C0, DEL, C1).
+/// Returns true for control characters (C0, DEL, C1), which a terminal interprets.
 const fn acts(c: char) -> bool {
     matches!(c, '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}')
 }
 
-/// Whether a reader does not see the character, or sees others elsewhere for it: without width (also the soft hyphen, joiners and the
-/// letters of tags), marks of direction, breaks of lines that are none to others.
+/// Returns true for characters that are invisible or misleading: zero width (also the soft hyphen, joiners and tag
+/// letters), marks of direction, and line breaks that not all programs recognise.
 const fn hides(c: char) -> bool {
     matches!(
         c,

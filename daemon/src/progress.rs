@@ -1,7 +1,7 @@
-//! Live progress of a run on stderr: who works, what was committed or refused, and what it has cost so far.
+//! Live progress of a run on stderr: active workers, commits and rejections, and cost so far.
 //!
-//! Everything comes from durable records, so what is told has happened. On a terminal the last line says where the run
-//! stands; elsewhere there is one line per event and nothing that moves.
+//! Shows only durable records. A terminal has a live status line at the bottom; other output has one line per event and
+//! no animation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal as _;
@@ -18,37 +18,37 @@ use crate::narrative::{self, HiddenInside, Hiding, grouped};
 use crate::outages::News;
 use crate::output::{Output, short};
 
-/// How often the line that moves is drawn anew.
+/// Redraw interval of the status line.
 const TICK: Duration = Duration::from_millis(120);
 
-/// The most undecided rules that are kept.
+/// Maximum number of undecided rules that are kept.
 const UNDECIDED_MAX: usize = 1024;
 
-/// What a run has done so far.
+/// Totals of a run so far.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     /// Commits.
     pub(crate) commits: u64,
-    /// Refused proposals.
+    /// Rejected proposals.
     pub(crate) rejected: u64,
     /// Calls that failed.
     pub(crate) failed: u64,
-    /// How the last of them failed.
+    /// Code and message of the last failure.
     pub(crate) last_failure: Option<(FailureCode, String)>,
-    /// What the provider said that an operator must mend, the last time.
+    /// Last message of a provider that requires an operator.
     pub(crate) last_refusal: Option<String>,
-    /// True if something of what its calls cost is an estimate.
+    /// Set if part of the usage is an estimate.
     pub(crate) is_estimated: bool,
-    /// First calls whose views had no room for everything.
+    /// Calls with incomplete views: readable data did not fit.
     pub(crate) hiding: Hiding,
-    /// The same of boards inside.
+    /// Such calls of nested boards.
     pub(crate) inside: Vec<HiddenInside>,
     /// Rules that could not be decided and have not fired since, each with the place of its trigger.
     pub(crate) undecided: BTreeSet<(RuleName, Option<String>)>,
 }
 
 impl Totals {
-    /// The totals of records that were read before.
+    /// Computes the totals of existing records.
     pub(crate) fn of(records: &[Record]) -> Self {
         let mut totals = Self::default();
         for body in records.iter().filter_map(|record| record.body().ok()) {
@@ -57,7 +57,7 @@ impl Totals {
         totals
     }
 
-    /// Adds a record. Returns sentences about what its view has no room for, once for each worker.
+    /// Adds a record. Returns sentences about data omitted from its view, once for each worker.
     fn count(&mut self, body: &Body) -> Vec<String> {
         match body {
             Body::Skipped(skipped) => {
@@ -114,25 +114,24 @@ impl Totals {
     }
 }
 
-/// Shows progress, and adds up what it saw.
+/// Prints progress and sums up the records.
 pub(crate) struct Progress {
     output: Output,
     bar: Option<ProgressBar>,
-    /// Records up to this one are counted and not told: they were there before.
+    /// Records up to this one are counted but not printed, since they existed before.
     told_after: Option<Seq>,
-    /// The last record seen.
     pub(crate) last: Option<Seq>,
-    /// The sum of everything seen.
+    /// Totals of all records so far.
     pub(crate) totals: Totals,
     working: BTreeMap<InvocationId, WorkerName>,
-    /// The models that are away.
+    /// Line about unavailable models; empty if there are none.
     away: String,
-    /// Tokens of the board's calls that are over.
+    /// Tokens of the board's completed calls.
     pub(crate) spent: u64,
 }
 
 impl Progress {
-    /// Tells of the records after `told_after`.
+    /// Prints the records after `told_after`.
     pub(crate) fn new(output: Output, told_after: Option<Seq>) -> Self {
         let moves = !output.quiet && std::io::stderr().is_terminal();
         let bar = moves.then(|| {
@@ -155,7 +154,7 @@ impl Progress {
         }
     }
 
-    /// Takes a record into account and tells of it.
+    /// Counts a record and prints it.
     pub(crate) fn record(&mut self, record: &Record) {
         self.last = Some(record.seq);
         let Ok(body) = record.body() else { return };
@@ -170,7 +169,7 @@ impl Progress {
         }
     }
 
-    /// Takes into account and tells what views in boards inside had no room for, of all that was found.
+    /// Counts and prints new findings of nested boards' views; `found` has all findings so far.
     pub(crate) fn hidden_inside(&mut self, found: &[HiddenInside]) {
         for hidden in found.iter().skip(self.totals.inside.len()) {
             self.not_shown(&hidden.sentences());
@@ -184,7 +183,7 @@ impl Progress {
         }
     }
 
-    /// Takes news of a model into account.
+    /// Processes an update on a model's availability.
     pub(crate) fn outage(&mut self, news: &News) {
         match news {
             News::Changed(sentence) => self.say(sentence),
@@ -195,7 +194,7 @@ impl Progress {
         }
     }
 
-    /// Tells something that is not in the journal.
+    /// Prints a line that is not about a record.
     pub(crate) fn say(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| self.output.note(text)),
@@ -203,7 +202,7 @@ impl Progress {
         }
     }
 
-    /// Takes the line that moves away.
+    /// Removes the status line.
     pub(crate) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -238,7 +237,7 @@ impl Progress {
     }
 }
 
-/// Whether a record is worth a line while a run goes on; the journal has all of them.
+/// Returns true if a record is printed during a run; the journal has all of them.
 const fn is_told(kind: Kind) -> bool {
     match kind {
         Kind::Created
@@ -262,7 +261,7 @@ const fn is_told(kind: Kind) -> bool {
         | Kind::Resumed
         | Kind::Redacted
         | Kind::Signal => true,
-        // An end is told as the command's result.
+        // The command's result reports the end.
         Kind::Scheduled | Kind::Continued | Kind::Tick | Kind::Jumped | Kind::Snapshot | Kind::Ended => false,
     }
 }

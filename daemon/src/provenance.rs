@@ -1,40 +1,40 @@
 //! Finds the commit that last wrote a place of the document.
 //!
-//! A place is followed back through the journal: where elements were inserted before it or removed before it, it had
-//! another index, and whoever shifted it did not write it.
+//! Follows a place back through the journal. Insertions and removals before it in an array change its index, but do not
+//! count as writes to it.
 
 use patchboard_kernel::blueprint::{GrantOp, PatchLimits};
 use patchboard_kernel::patch::{self, Op};
 use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::state::{Candidate, ResultLimits, State};
 
-/// The commit that last wrote a place.
+/// Commit that last wrote a place.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Writer {
     /// Index of its record.
     pub(crate) record: usize,
-    /// Which operations of its patch touched the place, something above it, or something in it.
+    /// Operations of its patch that touched the place, an ancestor, or a descendant.
     pub(crate) ops: Vec<usize>,
-    /// What the place was called right after the commit.
+    /// Pointer of the place right after the commit.
     pub(crate) pointer: String,
 }
 
-/// What one operation did to a place, as far as it matters to others.
+/// Effect of one operation on places.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Touch {
-    /// Something was put there, or taken away from there, and nothing else has moved.
+    /// Write or removal without a shift of other elements.
     At(String),
-    /// An element was put before others of its array.
+    /// Insertion into an array before other elements.
     Inserted { array: String, index: usize },
-    /// An element was taken out of its array.
+    /// Removal from an array.
     Removed { array: String, index: usize },
 }
 
-/// The last of these commits that touched the place, something above it or something in it; none if it is as it was in
-/// `initial`, the state before them.
+/// Returns the last commit that touched the place, an ancestor or a descendant. Returns `None` if the place is
+/// unchanged since `initial`, the state before the records.
 ///
 /// # Errors
-/// A recorded patch that cannot be applied again, with its index: the journal has been altered.
+/// The index of a recorded patch that cannot be applied again, because the journal has been altered.
 pub(crate) fn last_writer(initial: &State, records: &[Record], pointer: &str) -> Result<Option<Writer>, usize> {
     let commits = touches(initial, records)?;
     let mut place = pointer.to_owned();
@@ -46,7 +46,7 @@ pub(crate) fn last_writer(initial: &State, records: &[Record], pointer: &str) ->
                 Wrote::Nothing => {}
                 Wrote::Part => ops.push(*op),
                 Wrote::All => {
-                    // What earlier operations did to the place is gone.
+                    // Earlier operations on the place were overwritten.
                     ops.push(*op);
                     break;
                 }
@@ -61,11 +61,11 @@ pub(crate) fn last_writer(initial: &State, records: &[Record], pointer: &str) ->
     Ok(None)
 }
 
-/// What every commit did: index of the record, and index of the operation with what it touched.
+/// Effects of every commit: index of the record, and index of the operation with its effect.
 type Touches = Vec<(usize, Vec<(usize, Touch)>)>;
 
 fn touches(initial: &State, records: &[Record]) -> Result<Touches, usize> {
-    // The patches were accepted once, under limits that have done their work.
+    // The patches passed validation once, so limits need not apply again.
     let patch_limits = PatchLimits { max_ops: u32::MAX, max_bytes: u32::MAX, ..PatchLimits::default() };
     let limits = ResultLimits { bytes: u64::MAX, depth: u32::MAX };
     let mut candidate = initial.candidate();
@@ -107,14 +107,14 @@ fn touches_of(candidate: &Candidate, op: &Op<'_>) -> Vec<Touch> {
     }
 }
 
-/// How much of a place a touch wrote.
+/// Part of a place that an operation wrote.
 enum Wrote {
     Nothing,
     Part,
     All,
 }
 
-/// Goes back before a touch.
+/// Maps a place to its pointer before an operation.
 fn step_back(touch: &Touch, place: &mut String) -> Wrote {
     let (array, index, inserted) = match touch {
         Touch::At(at) if is_within(place, at) => return Wrote::All,
@@ -124,7 +124,7 @@ fn step_back(touch: &Touch, place: &mut String) -> Wrote {
         Touch::Removed { array, index } => (array, *index, false),
     };
     if is_within(array, place) {
-        // The array itself, or something above it: one of its parts came or went.
+        // The place is the array or an ancestor, and an element was added or removed.
         return Wrote::Part;
     }
     let Some((own, rest)) = index_within(place, array) else { return Wrote::Nothing };
@@ -138,18 +138,18 @@ fn step_back(touch: &Touch, place: &mut String) -> Wrote {
     Wrote::Nothing
 }
 
-/// Whether `inner` is `outer` or lies below it.
+/// Returns true if `inner` is `outer` or lies below it.
 fn is_within(inner: &str, outer: &str) -> bool {
     inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The array and the index of a pointer that may be an element's.
+/// Splits a pointer into array and index, if its last token is an index.
 fn element(pointer: &str) -> Option<(&str, usize)> {
     let (array, index) = pointer.rsplit_once('/')?;
     Some((array, index.parse().ok()?))
 }
 
-/// The index by which a place lies in an array, and the rest of its pointer.
+/// Returns a place's index in an array, and the rest of its pointer.
 fn index_within<'p>(place: &'p str, array: &str) -> Option<(usize, &'p str)> {
     let below = place.strip_prefix(array)?.strip_prefix('/')?;
     let end = below.find('/').unwrap_or(below.len());
@@ -166,7 +166,7 @@ mod tests {
 
     use super::last_writer;
 
-    /// Which of these patches, counted from 0, last wrote the place, by which operations, and what it was called then.
+    /// Returns the index of the patch that last wrote the place, with its operations and the pointer then.
     fn writer(initial: &Value, patches: &[Value], pointer: &str) -> Option<(usize, Vec<usize>, String)> {
         let hasher = Hasher::new(&Salt::ZERO);
         let records: Vec<Record> = patches
@@ -228,7 +228,7 @@ mod tests {
             json!([{"op": "add", "path": "/l/0", "value": "before"}, {"op": "add", "path": "/l/0", "value": "first"}]),
             json!([{"op": "remove", "path": "/l/1"}]),
         ];
-        // Now: first, 0, {x: 1}.
+        // Final list: first, 0, {x: 1}.
         let found = |pointer: &str| writer(&initial, &patches, pointer);
         assert_eq!(found("/l/2/x"), Some((0, vec![0], "/l/1/x".to_owned())));
         assert_eq!(found("/l/0"), Some((1, vec![1], "/l/0".to_owned())));

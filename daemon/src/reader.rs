@@ -1,4 +1,4 @@
-//! Reads the journal of the data directory: finds boards by what users call them, and gives their records.
+//! Reads the journal of the data directory: finds boards by user input, and returns their records.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::doctor::DISK;
 use crate::failure::{Exit, Failure, Outcome};
 
-/// How many records are read at once.
+/// Records per read.
 const PAGE: usize = 1024;
 
 /// A journal, opened for reading.
@@ -27,7 +27,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Opens the journal of a data directory; a run may go on in it meanwhile.
+    /// Opens the journal of a data directory; other processes may write to it concurrently.
     pub(crate) fn open(data_dir: &Path) -> Result<Self, Failure> {
         let journal = SqliteJournal::open_read_only(data_dir).map_err(|error| match error {
             JournalError::NotFound(_) => {
@@ -39,13 +39,13 @@ impl Reader {
         Ok(Self { journal })
     }
 
-    /// Finds a board by its id, by a beginning that only its id has, or by the word `last`.
+    /// Finds a board by its id, by a unique prefix of its id, or by the word `last`.
     pub(crate) fn find(&self, wanted: &str) -> Result<BoardSummary, Failure> {
         find(&self.journal, wanted)
     }
 
-    /// A board as it stood right after the commit that made a version; without one, as it stands now. Starts from a
-    /// snapshot where there is one.
+    /// Returns a board right after the commit of a version, or in its current state. Starts from a snapshot if
+    /// possible.
     pub(crate) fn board(&self, board: &BoardSummary, version: Option<u64>) -> Result<Board, Failure> {
         // A process that runs the board may have appended more since it was listed.
         let now = self.journal.summary(&board.id).map_err(storage)?.map_or(board.version, |summary| summary.version);
@@ -60,7 +60,7 @@ impl Reader {
         })
     }
 
-    /// All records of a board, in order.
+    /// Returns all records of a board, in order.
     pub(crate) fn records(&self, board: &BoardId) -> Result<Vec<Record>, Failure> {
         let mut reading = self.reading(board, None)?;
         let mut records: Vec<Record> = Vec::new();
@@ -73,19 +73,19 @@ impl Reader {
         }
     }
 
-    /// Reads the records of a board after one of them; each is checked.
+    /// Reads the records of a board after a given one; each is verified.
     pub(crate) fn reading<'a>(&'a self, board: &'a BoardId, after: Option<Seq>) -> Result<Reading<'a>, Failure> {
         Reading::after(&self.journal, board, after).map_err(storage)
     }
 
-    /// Returns the end of a command that has shown what stands in a board's journal: done, unless the journal ends inside a
-    /// step. Without it, a damaged board would pass for a whole one.
+    /// Returns the exit code of a command that printed a board's journal: an error if the journal ends inside a step.
+    /// Otherwise a damaged board would pass for an intact one.
     pub(crate) fn shown(&self, board: &BoardId) -> Outcome {
         recovery::check_end(&self.journal, board).map(|()| Exit::Done).map_err(storage)
     }
 
-    /// The name of the blueprint around all others that a board is inside of, which may be its own; and what other boards of
-    /// the same one hold until a moment.
+    /// Returns the blueprint name of the outermost board of a nested board, possibly its own; and the records of
+    /// related boards up to a moment.
     pub(crate) fn around(&self, board: &BoardSummary, until: Timestamp) -> Result<(String, Vec<Vec<Record>>), Failure> {
         let boards = self.journal.boards().map_err(storage)?;
         let outermost = |of: &BoardSummary| {
@@ -103,11 +103,11 @@ impl Reader {
     }
 }
 
-/// See [`Reader::find`].
+/// Finds a board in a journal; see [`Reader::find`].
 pub(crate) fn find(journal: &dyn Journal, wanted: &str) -> Result<BoardSummary, Failure> {
     let boards = journal.boards().map_err(storage)?;
     let matching: Vec<&BoardSummary> = match wanted {
-        // The one that was made last, those inside of others apart: a board inside another is what that one does, and nobody's last.
+        // The newest board that is not nested: a nested board is part of its parent's work.
         LAST => boards.iter().rfind(|board| board.parent.is_none()).into_iter().collect(),
         id => match boards.iter().find(|board| board.id.as_str() == id) {
             Some(exact) => vec![exact],
@@ -149,7 +149,7 @@ fn no_such_version(version: u64, head: u64) -> Failure {
         .detail("version", head.into())
 }
 
-/// An error of storage, as users see it.
+/// Converts a storage error to a command-line failure.
 pub(crate) fn storage(error: JournalError) -> Failure {
     let failure = Failure::failed(error.code(), &error);
     match error {
@@ -166,7 +166,7 @@ pub(crate) fn storage(error: JournalError) -> Failure {
     }
 }
 
-/// What to do about records of boards that are lost.
+/// Returns the help text for lost records of boards.
 pub(crate) fn lost_help(boards: impl std::fmt::Display) -> String {
     format!(
         "restore the data directory from a backup, or give the lost records up and go on from what is there: \
@@ -178,11 +178,11 @@ pub(crate) fn bad_board(error: impl std::fmt::Display) -> Failure {
     Failure::failed("bad_record", error).help("`patchboard verify BOARD` says which record was altered, if one was")
 }
 
-/// A recorded moment, in UTC.
+/// Formats a recorded time, in UTC.
 pub(crate) fn moment(at: Timestamp) -> String {
     match jiff::Timestamp::from_millisecond(at.0) {
         Ok(moment) => moment.to_zoned(TimeZone::UTC).strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string(),
-        // Recorded by a clock that was beyond the calendar.
+        // The clock that recorded it was beyond the calendar's range.
         Err(_) => format!("{} ms", at.0),
     }
 }

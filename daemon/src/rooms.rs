@@ -1,35 +1,35 @@
-//! What was decided over an artefact in a board's negotiation room, read from its document (`docs/rooms.md`).
+//! Reads the decision on an artefact from the document of a board with a negotiation room (`docs/rooms.md`).
 
 use std::fmt;
 
 use patchboard_kernel::tree::Node;
 use serde_json::{Value, json};
 
-/// Where a room stands in a document: the fragment `room.yaml` says so.
+/// Member of the document that holds the room, as in the fragment `room.yaml`.
 pub(crate) const PLACE: &str = "room";
-/// What whoever hears of a decision must be able to read.
+/// Places that a reader of decisions must be allowed to read.
 pub(crate) const READ: &[&str] = &["/room/decisions", "/room/rulings", "/room/votes"];
 
-/// How it stands with an artefact.
+/// State of an artefact.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Standing {
-    /// Nothing is decided yet.
+    /// Not decided.
     Open,
-    /// What is: `artifact_id`, `outcome`, `decision`, `ruling` if a person has ruled, `late_votes`.
+    /// Decided: `artifact_id`, `outcome`, `decision`, `ruling` if a person has ruled, `late_votes`.
     Decided(Value),
 }
 
-/// Why nothing can be decided.
+/// Reason that there is no decision to wait for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum NotThere {
-    /// The document has no room.
+    /// Document without a room.
     Room,
-    /// The room has no artefact of this id.
+    /// Room without an artefact of this id.
     Artifact(String),
 }
 
 impl NotThere {
-    /// Its stable code.
+    /// Returns the stable code.
     pub(crate) const fn code(&self) -> &'static str {
         match self {
             Self::Room => "no_room",
@@ -47,7 +47,7 @@ impl fmt::Display for NotThere {
     }
 }
 
-/// How it stands with an artefact. Where a person has to rule, `ruled` waits for that as well.
+/// Returns the state of an artefact. If a person has to rule, `ruled` waits for the ruling as well.
 ///
 /// # Errors
 /// [`NotThere`].

@@ -1,4 +1,4 @@
-//! Fills the seats of a run: from the operator's configuration and the flags, or from a recording.
+//! Assigns agents to the workers of a run: from the operator's configuration and the flags, or from a recording.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,88 +33,87 @@ use crate::reader::{Reader, storage};
 use crate::tables;
 use crate::trust::config_file;
 
-/// Which model is asked.
+/// Options that select a model.
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Agents")]
 pub(crate) struct ModelArguments {
     /// Address of an OpenAI-compatible server, up to /v1; OPENAI_API_KEY is not sent there unless --api-key-env says so
     #[arg(long, value_name = "URL")]
     model_url: Option<String>,
-    /// The server's name of the model
+    /// Model name on the server
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
-    /// The environment variable that holds the server's key; without it no key is sent to a --model-url, OPENAI_API_KEY
-    /// neither
+    /// Environment variable with the server's key; without it no key is sent to a --model-url, not even OPENAI_API_KEY
     #[arg(long, value_name = "VAR")]
     api_key_env: Option<String>,
-    /// How much chance the model gives its words, from 0 (none) to 2; as configured, or 0
+    /// Sampling temperature, 0 to 2 [default: as configured, or 0]
     #[arg(long, value_name = "NUMBER")]
     temperature: Option<f64>,
 }
 
-/// Who answers calls.
+/// Options that select agents.
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Agents")]
 pub(crate) struct AgentArguments {
     #[command(flatten)]
     models: ModelArguments,
-    /// Answer from a recording instead of asking anybody
+    /// Replay recorded responses; no model calls
     #[arg(long, value_name = "FILE", conflicts_with_all = ["model_url", "model", "api_key_env", "temperature"])]
     cassette: Option<PathBuf>,
-    /// Run programs that the blueprint itself brings: only if you trust its author with this machine
+    /// Run programs embedded in the blueprint: only if you trust its author with this machine
     #[arg(long)]
     allow_inline: bool,
 }
 
-/// What fills the seats.
+/// Options that assign agents to workers.
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Agents", group = ArgGroup::new("written").multiple(true))]
 pub(crate) struct SeatArguments {
     #[command(flatten)]
     agents: AgentArguments,
-    /// Record every answer into a new file
+    /// Record every response to a new file
     #[arg(long, value_name = "FILE", conflicts_with = "cassette", group = "written")]
     record: Option<PathBuf>,
-    /// Write over a file that exists
+    /// Overwrite an existing file
     #[arg(long, requires = "written")]
     force: bool,
-    /// Go on in a recording that exists: of the same board in another process
+    /// Append to an existing recording, of the same board in another process
     #[arg(long, requires = "record", conflicts_with = "force")]
     append: bool,
-    /// The directory that a blueprint's workspace of this name is, beside those that patchboard.toml names
+    /// Directory of the blueprint's workspace NAME, in addition to those in patchboard.toml
     #[arg(long, value_name = "NAME=DIR", value_parser = named_directory)]
     workspace: Vec<(String, PathBuf)>,
 }
 
-/// Filled seats.
+/// Agents assigned to the workers of a run.
 pub(crate) struct Seating {
-    /// Answers every call.
+    /// Agent for every call.
     pub(crate) agent: Arc<dyn Agent>,
-    /// The directories that boards share with their workers.
+    /// Directories shared by boards and their workers.
     workspaces: Arc<Workspaces>,
-    /// Whoever wants to work at one before the board is attached waits.
+    /// Guard that makes workers wait until the board's directory is attached.
     taking_up: Mutex<Option<TakingUp>>,
-    /// The salt that makes two runs of one recording give the same records.
+    /// Salt of a recording, so that two runs of one recording produce identical records.
     pub(crate) salt: Option<Salt>,
-    /// Whether the model that a flag addresses is sent no key.
+    /// Set if no key is sent to the model given by flags.
     sends_no_key: bool,
-    /// The gate in front of the models; none where a recording is played.
+    /// Admission gate of the models; `None` for a played recording.
     gate: Option<Gate>,
     player: Option<Arc<Player>>,
     recorder: Option<(Arc<Recorder>, PathBuf)>,
-    /// Finds what views in boards inside have no room for.
+    /// Collects shortages of nested boards' views.
     pub(crate) inside: Arc<Inside>,
-    /// Flags of commands that go on with a board.
+    /// Flags for commands that resume a board.
     pub(crate) again: Again,
 }
 
 impl ModelArguments {
-    /// Seats of the operator's configuration, the flags and the environment.
+    /// Creates the agents from the operator's configuration, the flags and the environment.
     pub(crate) fn seats(&self, config: Option<&Path>, inline: Inline) -> Result<Seats, Failure> {
         self.seats_with(config, inline, &[])
     }
 
-    /// The same with directories of the command line.
+    /// Like [`ModelArguments::seats`], with directories of the command line.
     fn seats_with(
         &self,
         config: Option<&Path>,
@@ -142,7 +141,7 @@ impl ModelArguments {
         Ok(Seats::new(config, &environment, inline))
     }
 
-    /// The flags that a later command needs to ask the same model; each begins with a space.
+    /// Returns the flags that a later command needs for the model; each begins with a space.
     pub(crate) fn repeated(&self) -> String {
         let mut words = String::new();
         flag(&mut words, "--model-url", self.model_url.as_deref());
@@ -153,21 +152,22 @@ impl ModelArguments {
     }
 }
 
-/// What a recording has been played to so far.
+/// State of a recording that has been played in part.
 pub(crate) struct Played<'a> {
-    /// The blueprint that it is of: that of the board around all others.
+    /// Name of the recorded blueprint, of the outermost board.
     pub(crate) name: &'a str,
-    /// What boards had of it.
+    /// Records of the boards that it has been played to.
     pub(crate) records: &'a [Vec<Record>],
 }
 
 impl AgentArguments {
-    /// Whether a recording answers.
+    /// Returns true if a recording answers.
     pub(crate) const fn is_played(&self) -> bool {
         self.cassette.is_some()
     }
 
-    /// Who answers one worker of a blueprint as of a moment, without tools and with a copy of what departments kept then.
+    /// Returns the agent of one worker at a moment, without tools and with a copy of the departments' data at that
+    /// time.
     pub(crate) fn one(
         &self,
         blueprint: &Blueprint,
@@ -192,7 +192,7 @@ impl AgentArguments {
         if self.allow_inline { Inline::Allowed } else { Inline::Refused }
     }
 
-    /// The flags that a later command needs to ask the same agents; each begins with a space.
+    /// Returns the flags that a later command needs for the agents; each begins with a space.
     fn repeated(&self) -> String {
         let mut words = self.models.repeated();
         let cassette = self.cassette.as_ref().map(|path| path.display().to_string());
@@ -205,17 +205,17 @@ impl AgentArguments {
 }
 
 impl SeatArguments {
-    /// Which model is asked.
+    /// Returns the options that select a model.
     pub(crate) const fn models(&self) -> &ModelArguments {
         &self.agents.models
     }
 
-    /// Whether files that exist may be written over.
+    /// Returns true if existing files may be overwritten.
     pub(crate) const fn is_forced(&self) -> bool {
         self.force
     }
 
-    /// Finds out before anything is paid for whether a recording can be written.
+    /// Checks, before any model call, that a recording can be written.
     pub(crate) fn can_record(&self) -> Result<(), Failure> {
         let Some(path) = &self.record else { return Ok(()) };
         let name = path.display().to_string();
@@ -225,7 +225,8 @@ impl SeatArguments {
         try_writing(path).map_err(|source| cassette_failure(&CassetteError::Io { path: name, source }))
     }
 
-    /// Fills the seats of a blueprint, or says everything that is missing. What departments know is in the data directory.
+    /// Assigns agents to a blueprint's workers, or reports all missing ones. The data directory has the departments'
+    /// data.
     pub(crate) fn seat(
         &self,
         blueprint: &Blueprint,
@@ -258,7 +259,7 @@ impl SeatArguments {
         if !problems.is_empty() {
             return Err(not_configured(&problems));
         }
-        // What a flag addresses gets no key but that of a flag.
+        // The key of the configuration is never sent to an address given by a flag.
         let sends_no_key = models.model_url.is_some() && models.api_key_env.is_none();
         let workspaces = Arc::clone(seats.workspaces());
         let notes = Notes::default();
@@ -306,7 +307,7 @@ impl SeatArguments {
         })
     }
 
-    /// The flags of a later command that goes on with a board.
+    /// Returns the flags for a later command that resumes a board.
     pub(crate) fn again(&self, data_dir: &Path, config: Option<&Path>) -> Again {
         let mut words = finding_flags(data_dir);
         let finds = words.clone();
@@ -319,7 +320,7 @@ impl SeatArguments {
     }
 }
 
-/// Flags with which a later command finds the same boards; each begins with a space.
+/// Returns the flags with which a later command finds the board; each begins with a space.
 pub(crate) fn finding_flags(data_dir: &Path) -> String {
     let mut words = String::new();
     let named = std::env::var_os(DATA_DIR_ENV);
@@ -329,34 +330,34 @@ pub(crate) fn finding_flags(data_dir: &Path) -> String {
     words
 }
 
-/// Flags with which a later command finds the same boards and fills the seats in the same way.
+/// Flags with which a later command finds the board and uses the same agents.
 #[derive(Clone)]
 pub(crate) struct Again {
-    /// Flags with which boards are found.
+    /// Flags to find boards.
     finds: String,
-    /// Flags with which boards are found and seats are filled.
+    /// Flags to find boards and assign agents.
     fills: String,
 }
 
 impl Again {
-    /// A command line that lets a board go on.
+    /// Returns a command line that resumes a board.
     pub(crate) fn command(&self, words: &str) -> String {
         format!("patchboard {words}{}", self.fills)
     }
 
-    /// A command line that looks at a board.
+    /// Returns a command line that inspects a board.
     pub(crate) fn look(&self, words: &str) -> String {
         format!("patchboard {words}{}", self.finds)
     }
 }
 
 impl Seating {
-    /// Whether a recording answers.
+    /// Returns true if a recording answers.
     pub(crate) const fn is_played(&self) -> bool {
         self.player.is_some()
     }
 
-    /// Has workers of a board that was over wait until its directory is open again, by [`Self::attach`].
+    /// Makes the workers of an ended board wait until [`Self::attach`] opens its directory again.
     pub(crate) fn expect_directory(&self) {
         let taking_up = self.workspaces.taking_up();
         *self.taking_up.lock().unwrap_or_else(PoisonError::into_inner) = Some(taking_up);
@@ -369,8 +370,8 @@ impl Seating {
         attached.await.map(drop).map_err(|error| Failure::failed("workspace_failed", error))
     }
 
-    /// Tells a recording which of its answers a board had before it goes on here, and those inside of it, so that nobody
-    /// waits for them. Answers that were under way when a process ended are asked for again.
+    /// Marks the recorded responses that a board and its nested boards received before this process, so that the player
+    /// does not wait for them. Calls in progress at the end of the earlier process are made again.
     pub(crate) fn goes_on(&self, records: &[Record], data_dir: &Path, board: &BoardId) -> Result<(), Failure> {
         let Some(player) = &self.player else { return Ok(()) };
         answered(player, records);
@@ -382,7 +383,7 @@ impl Seating {
         Ok(())
     }
 
-    /// What to do about a call that failed, where the seats have to do with it.
+    /// Returns a fix for a failed call, if the agents' configuration is the cause.
     pub(crate) fn advice(&self, code: FailureCode, message: &str) -> Option<&'static str> {
         let is_denied = code == FailureCode::Refused && (message.starts_with("401 ") || message.starts_with("403 "));
         (self.sends_no_key && is_denied).then_some("no key was sent; give --api-key-env")
@@ -393,7 +394,7 @@ impl Seating {
         Outages::new(self.gate.clone())
     }
 
-    /// Ends a recording, and says what became of it or of the one that was played.
+    /// Finishes a recording, and prints a summary of it or of the played one.
     pub(crate) fn finish(&self, output: Output) -> Result<(), Failure> {
         if let Some((recorder, path)) = &self.recorder {
             let entries = recorder.finish().map_err(|error| cassette_failure(&error))?;
@@ -407,7 +408,7 @@ impl Seating {
     }
 }
 
-/// The recording of a blueprint's run.
+/// Opens the recording of a blueprint's run.
 fn player(path: &Path, blueprint: &str) -> Result<Player, Failure> {
     let player = Player::open(path).map_err(|error| cassette_failure(&error))?;
     if player.blueprint() != blueprint {
@@ -418,7 +419,7 @@ fn player(path: &Path, blueprint: &str) -> Result<Player, Failure> {
     Ok(player)
 }
 
-/// Tells a recording which of its answers these records hold.
+/// Marks the recorded responses that these records hold.
 fn answered(player: &Player, records: &[Record]) {
     let hasher = records.first().and_then(archive::hasher_of);
     let names = hasher.map(|hasher| player.names(&hasher)).unwrap_or_default();
@@ -467,7 +468,7 @@ fn flag(words: &mut String, name: &str, value: Option<&str>) {
     }
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell, if necessary.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

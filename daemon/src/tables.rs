@@ -1,4 +1,4 @@
-//! Tables of the operator's configuration that only some commands use. Every command that reads the file checks them.
+//! Configuration tables of single commands. Every command that reads the file checks all of them.
 
 use std::path::Path;
 

@@ -1,15 +1,15 @@
-//! Blueprints to begin with, and the files that go with them.
+//! Starter blueprints, and the files that belong to them.
 
 /// File of a template: its path below the directory, and its text.
 pub(crate) type File = (&'static str, &'static str);
 
-/// Blueprint to begin with. All of them run as they are, from their scripts and with a model.
+/// Starter blueprint. Each runs unchanged, from its scripts and with a model.
 pub(crate) struct Template {
     pub(crate) name: &'static str,
-    /// One sentence for people.
+    /// Description in one sentence.
     pub(crate) about: &'static str,
     pub(crate) files: &'static [File],
-    /// Name of the workspace that a run needs, and its directory.
+    /// Name of the workspace that a run needs, also of its directory.
     pub(crate) workspace: Option<&'static str>,
 }
 
@@ -19,7 +19,7 @@ macro_rules! files {
     };
 }
 
-/// The templates; the first one is taken where none is named.
+/// Templates; the first is the default.
 pub(crate) const ALL: [Template; 5] = [
     Template {
         name: "map-review",

@@ -1,8 +1,8 @@
-//! Configurations that the operator has agreed to.
+//! Configurations that the operator has approved.
 //!
-//! A patchboard.toml names programs that are run and addresses that keys are sent to. One that lies in the current directory
-//! may have come with somebody else's files: it is used once `patchboard trust` was told so, as long as its text stays the same.
-//! A file that is named (`--config`, PATCHBOARD_CONFIG) needs no more.
+//! A patchboard.toml names programs to run and addresses that receive keys. A file in the current directory may have
+//! come with other people's files. It is used only after `patchboard trust` approved it, and until its text changes. A
+//! file named explicitly (`--config`, PATCHBOARD_CONFIG) needs no approval.
 
 use std::env;
 use std::fs;
@@ -16,16 +16,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 
-/// The configuration that is read where none is named, if it is there.
+/// Configuration used by default, if it exists in the current directory.
 pub(crate) const CONFIG: &str = "patchboard.toml";
 
-/// Files that are remembered; of more, the one that was agreed to first is forgotten.
+/// Maximum number of approved files; beyond it the oldest approval is removed.
 const FILES_MAX: usize = 1_000;
 
-/// The form of the list.
+/// Format version of the list.
 const VERSION: u32 = 1;
 
-/// The list of a user.
+/// List of a user's approvals.
 #[derive(Serialize, Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Agreements {
@@ -33,18 +33,18 @@ pub(crate) struct Agreements {
     files: Vec<Agreement>,
 }
 
-/// A file that was agreed to.
+/// Approved file.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Agreement {
-    /// The file in its directory without links; a link in place of the file is a file of its own.
+    /// Canonical directory and file name. A symbolic link in place of the file counts as a separate file.
     pub(crate) path: PathBuf,
     /// SHA-256 of its text.
     pub(crate) sha256: Digest,
 }
 
 impl Agreement {
-    /// Agrees to a file as it is now.
+    /// Approves a file in its current state.
     pub(crate) fn to(path: &Path) -> Result<Self, Failure> {
         let unreadable = |why: &dyn std::fmt::Display| {
             Failure::refused("bad_config", format!("{} cannot be read: {why}", path.display()))
@@ -55,8 +55,8 @@ impl Agreement {
     }
 }
 
-/// Returns the path of a file in its directory without links. Keeps a link in place of the file: whoever made the link chose
-/// the directory in which relative paths of the configuration are looked up.
+/// Returns the path of a file with its directory canonicalized. A symbolic link in place of the file is kept: its
+/// directory is the base for relative paths of the configuration.
 fn in_directory(path: &Path) -> std::io::Result<PathBuf> {
     let Some(name) = path.file_name() else { return path.canonicalize() };
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -64,7 +64,7 @@ fn in_directory(path: &Path) -> std::io::Result<PathBuf> {
 }
 
 impl Agreements {
-    /// Reads the list of this user; an empty one if there is none.
+    /// Reads the list of this user; empty if there is no file.
     pub(crate) fn read() -> Result<Self, Failure> {
         let place = place()?;
         let text = match fs::read(&place) {
@@ -89,7 +89,7 @@ impl Agreements {
         self.files.contains(agreement)
     }
 
-    /// Adds a file in place of what it was before, and stores the list.
+    /// Adds a file, replacing its earlier approval, and stores the list.
     pub(crate) fn add(&mut self, agreement: Agreement) -> Result<(), Failure> {
         self.files.retain(|file| file.path != agreement.path);
         self.files.push(agreement);
@@ -98,7 +98,7 @@ impl Agreements {
         self.store()
     }
 
-    /// Takes a file out, and stores the list; `false` if it was not in it.
+    /// Removes a file, and stores the list; `false` if it was not listed.
     pub(crate) fn remove(&mut self, path: &Path) -> Result<bool, Failure> {
         let path = in_directory(path).unwrap_or_else(|_| path.to_owned());
         let count = self.files.len();
@@ -122,8 +122,8 @@ impl Agreements {
     }
 }
 
-/// Returns the configuration that is used: the file that is named, or the one in the current directory if the operator has
-/// agreed to it.
+/// Returns the configuration to use: the file that is named, or the one in the current directory if the operator has
+/// approved it.
 pub(crate) fn config_file(named: Option<&Path>) -> Result<Option<&Path>, Failure> {
     let found = Path::new(CONFIG);
     if named.is_some() || !found.is_file() {
@@ -145,9 +145,9 @@ pub(crate) fn config_file(named: Option<&Path>) -> Result<Option<&Path>, Failure
     )))
 }
 
-/// Returns where the list of this user is.
+/// Returns the path of this user's list.
 fn place() -> Result<PathBuf, Failure> {
-    // A relative one would lie in the directory whose configuration is in question.
+    // A relative path would lie in the untrusted directory itself.
     let directory = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || env::home_dir().filter(|home| home.is_absolute());
     let base = match cfg!(windows) {

@@ -1,14 +1,14 @@
-//! The user of the operating system that a command runs as.
+//! User of the operating system that a command runs as.
 
 use patchboard_kernel::record::Principal;
 
-/// Returns the user as records name a caller.
+/// Returns the user as the caller for records.
 pub(crate) fn principal() -> Principal {
     Principal::User { name: name() }
 }
 
-/// Returns the name that the system has for the user of this process, whatever its environment says; the number where it has
-/// none.
+/// Returns the system's name of the user of this process, independent of the environment; the user id if there is no
+/// name.
 #[cfg(unix)]
 fn name() -> String {
     let user = rustix::process::getuid().as_raw();
@@ -21,7 +21,7 @@ fn name() -> String {
     std::env::var("USERNAME").unwrap_or_default()
 }
 
-/// Finds the name of a user in the list of users.
+/// Finds the name of a user in /etc/passwd.
 #[cfg(unix)]
 fn named(listed: &str, user: u32) -> Option<String> {
     listed.lines().find_map(|line| {

@@ -1,15 +1,15 @@
-//! What `patchboard mcp --workspace` is made of: coding agents that edit one directory, each with a process of its own, and no
-//! daemon that anybody has to start or to end.
+//! Implementation of `patchboard mcp --workspace`: coding agents that edit one directory, each with its own process,
+//! without a daemon to start or stop.
 //!
-//! One more process is the host: it runs the board of the directory and lets the others reach it on this machine. Who needs it
-//! first starts it; that there is one only is decided by a lock of the operating system, so that a host that is gone, however
-//! it went, has a successor at once. It ends when nobody is there any more.
+//! One more process is the host: it runs the directory's board and serves the others on this machine. The first client
+//! starts it. A lock of the operating system ensures that there is only one, so a host that ended, for any reason, has
+//! a successor at once. It exits after the last client.
 //!
-//! * [`place`]: what they know each other by, in the directory.
-//! * [`launch`]: how the host is started.
-//! * [`desk`]: one agent's way to the host; [`sitting`]: what it has there; [`changes`]: who changed what lately, in words.
-//! * [`turns`]: its commands, in the order in which it asks, and what it had heard when it did.
-//! * [`editor`]: what the agent sees of it, in MCP.
+//! * [`place`]: files in the directory by which the processes find each other.
+//! * [`launch`]: starts the host.
+//! * [`desk`]: one agent's client of the host; [`sitting`]: its lease there; [`changes`]: summaries of recent changes.
+//! * [`turns`]: order of its commands, and the answers received by then.
+//! * [`editor`]: the editor as an agent sees it, in MCP.
 //!
 //! The host itself is [`crate::serve::host`].
 

@@ -1,4 +1,4 @@
-//! Evaluations: boards played by a language model over many tasks, and what is said of them.
+//! Evaluations: boards played by a language model over many tasks, with reports.
 
 pub mod play;
 pub mod report;

@@ -26,56 +26,56 @@ use serde_json::Value;
 
 use super::results::Attempt;
 
-/// How the architect is named among the workers.
+/// Name of the architect among the workers.
 pub const ARCHITECT: &str = "(architect)";
 
-/// The stage at which a blueprint is refused.
+/// Stage name for a rejected blueprint.
 const DRAFT: &str = "blueprint";
 
-/// Who plays.
+/// Player of boards.
 #[derive(Clone)]
 pub struct Player {
-    /// The model.
+    /// Model that answers for the workers.
     pub model: Model,
-    /// How much of PatchBoard it plays with.
+    /// Parts of PatchBoard that are enabled.
     pub mode: Mode,
-    /// The program of the `environment` seat, if there is one.
+    /// Program of the `environment` worker, if there is one.
     pub environment: Option<Program>,
-    /// The longest that one board may take.
+    /// Timeout of one board.
     pub limit: Duration,
 }
 
-/// Where a board's blueprint comes from.
+/// Origin of a board's blueprint.
 #[derive(Clone, Copy)]
 pub enum Origin<'a> {
-    /// It was written by hand.
+    /// Blueprint written by hand.
     Fixed(&'a Blueprint),
-    /// The model writes it, for a request in these words.
+    /// Blueprint written by the model for a request in words.
     Generated(&'a str),
 }
 
-/// What a board came to.
+/// Result of a board.
 pub struct Played {
-    /// The board; empty if the model wrote no blueprint that one can be made of.
+    /// Id of the board; empty if the model wrote no usable blueprint.
     pub board: String,
-    /// How it ended, and why; `timeout` if it was given up.
+    /// End and its cause; `timeout` if the run was abandoned.
     pub end: (String, String),
-    /// Seconds.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// The document it left.
+    /// Final document.
     pub state: State,
-    /// Whether that breaks the blueprint's schema or invariants.
+    /// Set if the document breaks the blueprint's schema or invariants.
     pub is_invalid: bool,
     /// Attempts of language models, the architect's first, then in the order of the journal.
     pub attempts: Vec<Attempt>,
-    /// Its records.
+    /// Records of its journal.
     pub records: Vec<Record>,
 }
 
-/// A blueprint file.
+/// Reads a blueprint file.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The findings.
 pub fn blueprint(path: &Path) -> Result<Blueprint, Box<dyn Error>> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let source = Source::read(&path.display().to_string(), &text).map_err(|finding| finding.message)?;
@@ -87,7 +87,7 @@ impl Player {
     /// Plays one board; its journal is kept in `data`.
     ///
     /// # Errors
-    /// The board cannot be made, or its journal not be written.
+    /// The board cannot be created, or its journal cannot be written.
     pub async fn play(&self, origin: Origin<'_>, request: Value, data: &Path) -> Result<Played, Box<dyn Error>> {
         let mut config = Config { any_model: Some(self.model.clone()), ..Config::default() };
         config.commands.extend(self.environment.clone().map(|program| ("environment".to_owned(), program)));
@@ -140,10 +140,10 @@ impl Player {
     }
 }
 
-/// Requests that a server must not take, one after the other, to count as one that is not there.
+/// Consecutive deferrals as unreachable after which the server counts as down.
 const DEAF: u32 = 2;
 
-/// Returns once the model's server has turned out not to be there: a board would wait for it for a day.
+/// Returns once the model's server counts as down; a board would wait a day for it.
 async fn is_deaf(board: &BoardHandle) {
     let (mut records, mut count) = (board.subscribe(None), 0);
     while let Some(Ok(record)) = records.next().await {
@@ -159,7 +159,7 @@ async fn is_deaf(board: &BoardHandle) {
     std::future::pending().await
 }
 
-/// What there is where the architect came to nothing: what it cost, and no board.
+/// Returns the result of a run after its architect failed: its cost, and no board.
 fn undesigned(refusal: &Refusal, took: Duration) -> Played {
     Played {
         board: String::new(),
@@ -172,7 +172,7 @@ fn undesigned(refusal: &Refusal, took: Duration) -> Played {
     }
 }
 
-/// The calls of an architect, as attempts of a worker.
+/// Returns the calls of an architect, as attempts of a worker.
 fn drafts(rounds: &[Round]) -> Vec<Attempt> {
     let draft = |(number, round): (u32, &Round)| {
         let usage = round.usage.unwrap_or_default();
@@ -188,8 +188,8 @@ fn drafts(rounds: &[Round]) -> Vec<Attempt> {
     (1..).zip(rounds).map(draft).collect()
 }
 
-/// Whether a document breaks the blueprint's schema or invariants, whatever held it to them. Members whose names begin
-/// with `$` are the kernel's own.
+/// Checks whether a document breaks the blueprint's schema or invariants, regardless of the run's mode. Members that
+/// begin with `$` belong to the kernel.
 fn is_invalid(blueprint: &Blueprint, state: &State) -> Result<bool, String> {
     let plan = Plan::compile(Arc::new(blueprint.clone()), Mode::default())?;
     let mut document = state.root().to_value();
@@ -200,13 +200,13 @@ fn is_invalid(blueprint: &Blueprint, state: &State) -> Result<bool, String> {
     Ok(!pipeline::check_initial(&plan, &state).is_empty())
 }
 
-/// A model behind a server.
+/// Creates a model behind a server.
 pub fn model(url: &str, name: &str, seed: i64) -> Model {
     install_tls_provider();
     Model { seed: Some(seed), ..Model::new(url, name) }
 }
 
-/// The attempts of language models.
+/// Returns the attempts of language models.
 fn attempts(blueprint: &Blueprint, records: &[Record]) -> Vec<Attempt> {
     let is_llm = |by: &Author| blueprint.workers.get(&by.worker).is_some_and(|worker| worker.agent == AgentKind::Llm);
     let attempt = |record: &Record| {

@@ -7,10 +7,10 @@ use patchboard_faults::stats::{self, Interval, Share};
 
 use super::results::{Attempt, Run};
 
-/// What bootstraps begin with.
+/// Random seed of bootstraps.
 const SEED: u64 = 1;
 
-/// A table of rows under a heading.
+/// Formats rows under a heading.
 pub fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     let mut out = String::new();
     let mut row = |cells: &[String]| {
@@ -23,7 +23,7 @@ pub fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     out
 }
 
-/// The runs by system, in the order of these names.
+/// Groups the runs by system.
 pub fn by_system(runs: &[Run]) -> BTreeMap<&str, Vec<&Run>> {
     let mut systems = BTreeMap::<&str, Vec<&Run>>::new();
     for run in runs {
@@ -32,12 +32,12 @@ pub fn by_system(runs: &[Run]) -> BTreeMap<&str, Vec<&Run>> {
     systems
 }
 
-/// `12 of 60, 20.0 % (11.8 to 31.8)`.
+/// Formats a share: `12 of 60, 20.0 % (11.8 to 31.8)`.
 pub fn share(successes: usize, of: usize) -> String {
     Share { successes, of }.to_string()
 }
 
-/// `1234 (1100 to 1400)`, of the mean.
+/// Formats a mean: `1234 (1100 to 1400)`.
 pub fn mean(values: &[f64], decimals: usize) -> String {
     match stats::bootstrap(values, SEED) {
         None => "–".to_owned(),
@@ -47,17 +47,17 @@ pub fn mean(values: &[f64], decimals: usize) -> String {
     }
 }
 
-/// The sum of a measure that counts.
+/// Sums up a count.
 pub fn sum(runs: &[&Run], measure: &str) -> usize {
     runs.iter().map(|run| run.measure(measure)).sum::<f64>() as usize
 }
 
-/// [`mean`] of something of each run.
+/// Formats the [`mean`] of a value of each run.
 pub fn mean_of(runs: &[&Run], of: impl Fn(&Run) -> f64, decimals: usize) -> String {
     mean(&runs.iter().map(|run| of(run)).collect::<Vec<_>>(), decimals)
 }
 
-/// How each system differs from the first in a measure, paired by task and seed.
+/// Compares each system with the first in a measure, paired by task and seed.
 pub fn differences(runs: &[Run], first: &str, of: impl Fn(&Run) -> f64, decimals: usize) -> Vec<Vec<String>> {
     let systems = by_system(runs);
     let Some(ours) = systems.get(first) else { return Vec::new() };
@@ -75,8 +75,8 @@ pub fn differences(runs: &[Run], first: &str, of: impl Fn(&Run) -> f64, decimals
     rows
 }
 
-/// What came of first attempts: by system how many failed, and at what. A reply that commits, passes, or asks for more,
-/// did not; one that is refused, changes nothing, or is no reply at all did.
+/// Reports failed first attempts by system and reason. A reply that commits, passes or requests more data succeeds;
+/// one that is rejected, changes nothing or is no reply at all fails.
 pub fn first_attempts(runs: &[Run]) -> String {
     let failed = |attempt: &&Attempt| {
         !matches!(attempt.outcome.as_str(), "committed" | "passed" | "expanded" | "awaiting_approval")

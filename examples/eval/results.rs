@@ -1,4 +1,4 @@
-//! What runs came to, one JSON line each, so that an interrupted evaluation goes on where it stopped.
+//! Results of runs, one JSON line each, so that an interrupted evaluation continues from them.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -8,23 +8,23 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What one run is of.
+/// Identity of a run.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Key {
     /// Question or game.
     pub task: String,
-    /// What played it.
+    /// System that played it.
     pub system: String,
-    /// The model's seed.
+    /// Seed of the model.
     pub seed: i64,
 }
 
-/// What came of one attempt of a worker.
+/// Result of one attempt of a worker.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Attempt {
-    /// The worker.
+    /// Name of the worker.
     pub worker: String,
-    /// Which attempt of its invocation, from 1; those that a conflict or a lost process cost count.
+    /// Attempt number within its invocation, from 1; includes attempts lost to a conflict or a crash.
     pub number: u32,
     /// `committed`, `no_op`, `passed`, `expanded`, `rejected`, `failed`, `deferred` or `awaiting_approval`.
     pub outcome: String,
@@ -39,27 +39,27 @@ pub struct Attempt {
     pub cached: u64,
 }
 
-/// One run.
+/// Result of one run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Run {
-    /// What it is of.
+    /// Identity of the run.
     #[serde(flatten)]
     pub key: Key,
-    /// The board, in the journal beside the results.
+    /// Id of the board, in the journal beside the results.
     pub board: String,
-    /// How it ended; `timeout` if it was given up.
+    /// How the board ended; `timeout` if the run was abandoned.
     pub end: String,
-    /// Why.
+    /// Cause of the end.
     pub cause: String,
-    /// Seconds.
+    /// Duration in seconds.
     pub seconds: f64,
     /// Attempts of language models, in the order of the journal.
     pub attempts: Vec<Attempt>,
-    /// Whether the document it left breaks the blueprint's schema or invariants.
+    /// Set if the final document breaks the blueprint's schema or invariants.
     pub is_invalid: bool,
-    /// What the evaluation measured of it.
+    /// Measures by name.
     pub measures: BTreeMap<String, f64>,
-    /// What people may want to see of it.
+    /// Further data for readers of the results.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub shown: Value,
 }
@@ -70,7 +70,7 @@ impl Run {
         self.attempts.iter().map(|attempt| attempt.prompt + attempt.completion).sum()
     }
 
-    /// A measure; 0 if there is none of that name.
+    /// Returns a measure; 0 if there is none of that name.
     pub fn measure(&self, name: &str) -> f64 {
         self.measures.get(name).copied().unwrap_or(0.0)
     }
@@ -83,10 +83,10 @@ pub struct Results {
 }
 
 impl Results {
-    /// Those in a file, which is made if it is not there. A last line that was not written to its end is taken off.
+    /// Opens a file of results, and creates it if missing. A partially written last line is removed.
     ///
     /// # Errors
-    /// The file cannot be read or written, or holds something else.
+    /// The file cannot be read or written, or has other content.
     pub fn open(path: &Path) -> io::Result<Self> {
         let mut runs = Vec::new();
         let mut whole = 0;
@@ -110,12 +110,12 @@ impl Results {
         Ok(Self { file, runs })
     }
 
-    /// All runs, in the order in which they ended.
+    /// Returns all runs, in the order in which they ended.
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
 
-    /// Whether a run of this key has ended.
+    /// Returns true if a run with this key has ended.
     pub fn has(&self, key: &Key) -> bool {
         self.runs.iter().any(|run| run.key == *key)
     }

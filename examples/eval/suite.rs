@@ -1,4 +1,5 @@
-//! The loop of an evaluation: every task by every system with every seed, once, with progress, from where it stopped.
+//! Main loop of an evaluation: runs every task with every system and seed once, shows progress, and continues after an
+//! interruption.
 
 use std::error::Error;
 use std::io::Write as _;
@@ -16,80 +17,80 @@ use serde_json::Value;
 use super::play::{Origin, Played, Player, model};
 use super::results::{Key, Results, Run};
 
-/// What every evaluation is told.
+/// Options of every evaluation.
 #[derive(Args, Debug)]
 pub struct Flags {
     /// The OpenAI-compatible server, like http://127.0.0.1:18080/v1
     #[arg(long, value_name = "URL")]
     pub model_url: String,
-    /// The model's name there
+    /// The model's name on the server
     #[arg(long, value_name = "NAME")]
     pub model: String,
-    /// Where results, journals and the report are kept; what is there already is not run again
+    /// Directory of results, journals and the report; existing results are not run again
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// How many tasks, from the first
+    /// Number of tasks, from the first
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub count: usize,
-    /// The model's seeds
+    /// Random seeds for the model
     #[arg(long, value_name = "SEEDS", value_delimiter = ',', default_value = "1")]
     pub seeds: Vec<i64>,
-    /// The model's temperature
+    /// Sampling temperature
     #[arg(long, value_name = "T", default_value_t = 0.0)]
     pub temperature: f64,
-    /// Seconds after which a run is given up
+    /// Timeout of a run in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 1800)]
     pub limit: u64,
-    /// Print the report of what is there, and run nothing
+    /// Print the report of the existing results, and run nothing
     #[arg(long)]
     pub report: bool,
 }
 
-/// What an evaluation is told that compares systems.
+/// Options of an evaluation that compares systems.
 #[derive(Args, Debug)]
 pub struct Systems {
-    /// What plays
+    /// Systems to evaluate
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "patchboard")]
     pub systems: Vec<System>,
 }
 
-/// One run of an evaluation.
+/// Run of an evaluation.
 pub struct Play<'a> {
-    /// What it is of.
+    /// Identity of the run.
     pub key: Key,
-    /// What plays it.
+    /// System that plays.
     pub system: System,
-    /// By which blueprint.
+    /// Origin of the blueprint.
     pub origin: Origin<'a>,
-    /// What the board is asked.
+    /// Request of the board.
     pub request: Value,
-    /// The program of the seat `environment`, if there is one.
+    /// Program of the worker `environment`, if there is one.
     pub environment: Option<&'a Program>,
 }
 
-/// What all tasks of an evaluation are done with.
+/// Blueprint and environment for all tasks of an evaluation.
 pub struct Subject<'a> {
     /// The shipped blueprint.
     pub blueprint: &'a Blueprint,
-    /// The program of its seat `environment`, if it has one.
+    /// Program of the blueprint's worker `environment`, if it has one.
     pub environment: Option<&'a Program>,
-    /// What a model is asked that is to write a blueprint for a task, in words; `None` if none can be written that would do.
+    /// Prompt for a model that writes a blueprint for a task; `None` if no generated blueprint can work.
     pub words: Option<&'a str>,
 }
 
-/// One task.
+/// Task of an evaluation.
 pub struct Task {
-    /// Its name, unique in the evaluation.
+    /// Name, unique in the evaluation.
     pub name: String,
-    /// What the board is asked.
+    /// Request of the board.
     pub request: Value,
 }
 
-/// Prints a report, or why there is none.
+/// Prints a report, or the error.
 pub fn conclude(report: Result<String, Box<dyn Error>>) -> ExitCode {
     match report {
         Ok(report) => {
-            // Whoever reads may have read enough.
+            // A closed pipe is no failure.
             let _ = writeln!(std::io::stdout(), "{report}");
             ExitCode::SUCCESS
         }
@@ -100,26 +101,26 @@ pub fn conclude(report: Result<String, Box<dyn Error>>) -> ExitCode {
     }
 }
 
-/// What plays: how much of PatchBoard a board has, and what its replies are held to.
+/// System under evaluation: the enabled parts of PatchBoard, and the constraint on replies.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum System {
-    /// All of it; replies are held to the form derived from contract and view
+    /// Complete; replies are constrained to the schema derived from contract and view
     Patchboard,
-    /// All of it; replies are held to the generic form of a patch
+    /// Complete; replies are constrained to the generic schema of a patch
     PatchboardGeneric,
-    /// All of it; replies are held to nothing
+    /// Complete; replies are unconstrained
     PatchboardFree,
-    /// All of it, with a blueprint that the model writes for each task
+    /// Complete, with a blueprint that the model writes for each task
     Generated,
     /// Replies are whole objects
     WithoutPatch,
-    /// What a commit makes is not validated
+    /// Results of commits are not validated
     WithoutSchema,
     /// Workers may write everywhere
     WithoutContracts,
     /// Views show the whole document
     WithoutSlicing,
-    /// Views do not show what was refused
+    /// Views do not show rejections
     WithoutFeedback,
     /// A blackboard of messages
     Plain,
@@ -128,7 +129,7 @@ pub enum System {
 }
 
 impl System {
-    /// Its name on the command line and in results.
+    /// Returns the name on the command line and in results.
     pub fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
@@ -155,10 +156,10 @@ impl System {
     }
 }
 
-/// Has every task done by every system with every seed; all results.
+/// Runs every task with every system and seed. Returns all results.
 ///
 /// # Errors
-/// Files, a server that does not answer, or a system that cannot do these tasks.
+/// Unusable files, an unreachable server, or a system that cannot do these tasks.
 pub async fn run(
     flags: &Flags,
     systems: &Systems,
@@ -186,10 +187,10 @@ pub async fn run(
     play_all(flags, &plays, |task, played| measure(task, played)).await
 }
 
-/// Plays what was not played yet; all results. With each play comes what it is measured by.
+/// Plays the missing runs, each with its data for `measure`. Returns all results.
 ///
 /// # Errors
-/// Files, or a server that does not answer.
+/// Unusable files, or an unreachable server.
 pub async fn play_all<T>(
     flags: &Flags,
     plays: &[(Play<'_>, T)],
@@ -232,7 +233,7 @@ pub async fn play_all<T>(
             run.seconds,
             run.tokens()
         );
-        // A bar that nobody sees prints nothing.
+        // A hidden bar would print nothing.
         bar.suspend(|| eprintln!("{told}"));
         results.add(run)?;
         bar.inc(1);

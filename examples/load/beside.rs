@@ -1,4 +1,4 @@
-//! What the daemon is compared with: requests that do nothing, and the same work without HTTP in between.
+//! Baselines for the daemon: requests that do nothing, and the same work without HTTP.
 
 use std::error::Error;
 use std::future::Future;
@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 use crate::daemon::Daemon;
 
-/// Requests per second of so many clients that ask for nothing.
+/// Measures the requests per second of a number of clients that request nothing.
 pub(crate) async fn requests(daemon: &Daemon, clients: usize, lasts: Duration) -> f64 {
     let (asked, begun) = (Arc::new(AtomicU64::new(0)), Instant::now());
     let mut tasks = JoinSet::new();
@@ -36,7 +36,7 @@ pub(crate) async fn requests(daemon: &Daemon, clients: usize, lasts: Duration) -
     asked.load(Ordering::Relaxed) as f64 / begun.elapsed().as_secs_f64()
 }
 
-/// Answers as the workers outside do, within the process.
+/// Agent that answers like the remote workers, within the process.
 #[derive(Default)]
 struct Counter {
     answered: AtomicU64,
@@ -59,7 +59,7 @@ impl Agent for Counter {
     }
 }
 
-/// Commits per second of as many boards in this process, on a disk like the daemon's.
+/// Measures the commits per second of a number of boards in this process, on a disk like the daemon's.
 pub(crate) async fn commits(
     source: &Blueprint,
     boards: usize,

@@ -1,4 +1,4 @@
-//! The daemon under load: a process of its own, reached over HTTP, killed and started again.
+//! The daemon under load: a separate process, reached over HTTP, that is killed and restarted.
 
 use std::error::Error;
 use std::io::{BufRead as _, BufReader};
@@ -10,26 +10,26 @@ use patchboard_agents::llm::transport::install_tls_provider;
 use reqwest::{Client, StatusCode};
 use serde_json::Value;
 
-/// Limits that are no part of what is measured.
+/// Limits that the measurement must not reach.
 const SETTINGS: &str = "[serve.limits]\nconnections = 10000\nstreams = 10000\nrequests_per_second = 1000000\n\
                         requests_burst = 1000000\n";
 
-/// How long boards may take to be taken up.
+/// Maximum time until all boards are resumed.
 const READY: Duration = Duration::from_secs(600);
 
-/// A data directory, and the process on it.
+/// Data directory, and the daemon process that serves it.
 pub(crate) struct Daemon {
     program: PathBuf,
     directory: PathBuf,
     child: Child,
-    /// Where it listens.
+    /// Base URL of the daemon.
     pub(crate) url: String,
-    /// Reaches it.
+    /// HTTP client for the daemon.
     pub(crate) http: Client,
 }
 
 impl Daemon {
-    /// Starts one on a directory that is empty, or that an earlier one has left.
+    /// Starts a daemon on an empty directory, or on one left by an earlier daemon.
     pub(crate) fn start(program: &Path, directory: &Path) -> Result<Self, Box<dyn Error>> {
         install_tls_provider();
         std::fs::write(directory.join("patchboard.toml"), SETTINGS)?;
@@ -52,7 +52,7 @@ impl Daemon {
         Ok(Self { program, directory, child, url: format!("http://{address}"), http })
     }
 
-    /// Ends it as a loss of power does, and starts it again.
+    /// Kills the daemon, as a power failure would, and restarts it.
     pub(crate) fn killed_and_started(mut self) -> Result<Self, Box<dyn Error>> {
         self.child.kill()?;
         self.child.wait()?;
@@ -60,7 +60,7 @@ impl Daemon {
         Self::start(&program, &directory)
     }
 
-    /// Waits until all boards are taken up.
+    /// Waits until all boards are resumed.
     pub(crate) async fn is_ready(&self) -> Result<(), Box<dyn Error>> {
         let begun = Instant::now();
         while begun.elapsed() < READY {
@@ -73,13 +73,13 @@ impl Daemon {
         Err("it did not become ready".into())
     }
 
-    /// What it answers; anything else than success is an error.
+    /// Sends a GET request and returns the JSON response; any status but success is an error.
     pub(crate) async fn get(&self, path: &str) -> Result<Value, Box<dyn Error>> {
         let answer = self.http.get(format!("{}{path}", self.url)).send().await?;
         Ok(answer.error_for_status()?.json().await?)
     }
 
-    /// Makes a board; its id.
+    /// Creates a board and returns its id.
     pub(crate) async fn board(&self, source: &str) -> Result<String, Box<dyn Error>> {
         let body = serde_json::json!({ "source": source });
         let answer = self.http.post(format!("{}/v1/boards", self.url)).json(&body).send().await?;
@@ -87,14 +87,14 @@ impl Daemon {
         Ok(made["board"].as_str().ok_or("the board has no id")?.to_owned())
     }
 
-    /// Its resident memory in bytes, where the system tells.
+    /// Returns the daemon's resident memory in bytes, if the system reports it.
     pub(crate) fn memory(&self) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
         line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
     }
 
-    /// Whether the whole journal of a board verifies, by the program itself.
+    /// Verifies the whole journal of a board with the program itself.
     pub(crate) fn verifies(&self, board: &str) -> Result<bool, Box<dyn Error>> {
         let mut verify = Command::new(&self.program);
         verify.current_dir(&self.directory).args(["verify", board, "--data-dir", "boards", "--quiet"]);
@@ -104,7 +104,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
     }

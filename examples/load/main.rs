@@ -1,5 +1,5 @@
-//! The daemon under load, as a process of its own that is reached over HTTP: how fast it takes up boards, how many commits
-//! of remote workers it makes, when readers see them, what an idle board weighs, and whether a kill loses anything.
+//! Load test of the daemon as a separate process, over HTTP. Measures how fast it resumes boards, the commit rate of
+//! remote workers, the delay until readers see commits, the memory of an idle board, and losses after kills.
 //!
 //! ```sh
 //! cargo build --release -p patchboard-daemon
@@ -25,31 +25,31 @@ use tokio::task::JoinSet;
 use crate::daemon::Daemon;
 use crate::work::Done;
 
-/// What the boards are made of.
+/// Blueprint of the boards.
 const BLUEPRINT: &str = include_str!("blueprint.yaml");
 
-/// Boards that are made at the same time.
+/// Number of boards created concurrently.
 const MADE_AT_ONCE: usize = 16;
 
-/// Put a daemon under load, kill it, and see what is left
+/// Put a daemon under load, kill it, and check for losses
 #[derive(Parser, Debug)]
 struct Arguments {
-    /// Boards that are worked on at once
+    /// Number of active boards
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=2000))]
     boards: u32,
     /// Remote workers, each at one of the boards
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=2000))]
     workers: u32,
-    /// Unfinished boards that a start takes up, and that lie idle
+    /// Number of unfinished, idle boards that the daemon resumes at its start
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     unfinished: u32,
-    /// For how long commits are counted
+    /// Duration of the commit measurement
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
-    /// How often the daemon is killed under load
+    /// Number of kills under load
     #[arg(long, value_name = "N", default_value_t = 3)]
     kills: u32,
-    /// The daemon [default: `patchboard` beside this program]
+    /// The daemon's program [default: `patchboard` beside this program]
     #[arg(long, value_name = "FILE")]
     patchboard: Option<PathBuf>,
     /// Print the figures as one line of JSON
@@ -57,7 +57,7 @@ struct Arguments {
     json: bool,
 }
 
-/// What was measured.
+/// Results of the measurement.
 #[derive(Default)]
 struct Figures(Vec<(&'static str, f64, &'static str)>);
 
@@ -104,7 +104,7 @@ async fn measure(arguments: &Arguments, program: &Path, directory: &Path) -> Res
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Boards that wait for remote workers: what they weigh, and how fast they are taken up after a kill.
+/// Measures boards that wait for remote workers: their memory, and how fast they are resumed after a kill.
 async fn takes_up(
     arguments: &Arguments,
     program: &Path,
@@ -142,7 +142,7 @@ async fn takes_up(
     Ok(())
 }
 
-/// Makes boards; their ids.
+/// Creates boards and returns their ids.
 async fn boards(daemon: &Daemon, count: usize) -> Result<Vec<String>, Box<dyn Error>> {
     let mut made = Vec::with_capacity(count);
     while made.len() < count {
@@ -154,7 +154,7 @@ async fn boards(daemon: &Daemon, count: usize) -> Result<Vec<String>, Box<dyn Er
     Ok(made)
 }
 
-/// Commits of remote workers, and what is left of them after kills. Whether nothing is lost.
+/// Measures the commits of remote workers, and their losses after kills. Returns true if nothing is lost.
 async fn works(
     arguments: &Arguments,
     program: &Path,
@@ -176,7 +176,7 @@ async fn works(
     let inside = directory.join("inside");
     let mut tasks = Some(tasks);
     for _ in 0..arguments.kills {
-        // In the middle of the work.
+        // Kills the daemon while workers are active.
         daemon = daemon.killed_and_started()?;
         ended(tasks.take()).await;
         tasks = Some(work::begin(&daemon.http, &daemon.url, &boards, arguments.workers as usize, &done));
@@ -211,7 +211,7 @@ async fn ended(tasks: Option<JoinSet<()>>) {
     }
 }
 
-/// How many acknowledged commits are not in the journals, which must verify.
+/// Counts the acknowledged commits that are missing in the journals; all journals must verify.
 async fn lost(daemon: &Daemon, boards: &[String], done: &Done) -> Result<usize, Box<dyn Error>> {
     let mut lost = 0;
     for (at, board) in boards.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Remote workers that count, and readers that see every count: what is acknowledged, and when it is seen.
+//! Remote workers that count, and readers that follow the counts: records acknowledged commits and their delays.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,19 +9,19 @@ use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-/// A commit by its board and record.
+/// Commit, identified by its board and record.
 type Commit = (usize, u64);
 
-/// What was done so far.
+/// Observations so far.
 #[derive(Default)]
 pub(crate) struct Done {
-    /// Commits that the daemon has acknowledged, with the version it told.
+    /// Acknowledged commits, with the version that the daemon returned.
     acknowledged: Mutex<HashMap<Commit, u64>>,
-    /// When the answer was sent that became a commit.
+    /// Times at which the answers of commits were sent.
     sent: Mutex<HashMap<Commit, Instant>>,
-    /// When a reader saw a commit.
+    /// Times at which readers saw commits.
     seen: Mutex<HashMap<Commit, Instant>>,
-    /// The last record that a reader of a board saw.
+    /// Last record seen by the reader of a board.
     last_seen: Mutex<HashMap<usize, u64>>,
     is_over: AtomicBool,
     refused: AtomicU64,
@@ -32,23 +32,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Done {
-    /// How many commits were acknowledged.
+    /// Returns the number of acknowledged commits.
     pub(crate) fn commits(&self) -> usize {
         lock(&self.acknowledged).len()
     }
 
-    /// Answers that were neither committed nor lost with the daemon.
+    /// Returns the number of answers that were neither committed nor lost with the daemon.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// The acknowledged commits of a board: their records, and the versions told.
+    /// Returns the acknowledged commits of a board: records with their versions.
     pub(crate) fn of_board(&self, board: usize) -> HashMap<u64, u64> {
         let all = lock(&self.acknowledged);
         all.iter().filter(|((of, _), _)| *of == board).map(|((_, seq), version)| (*seq, *version)).collect()
     }
 
-    /// Milliseconds from the sending of a proposal to its event at a reader, in order.
+    /// Returns the delays from sending a proposal to its event at a reader, in milliseconds, sorted.
     pub(crate) fn delays(&self) -> Vec<f64> {
         let (sent, seen) = (lock(&self.sent), lock(&self.seen));
         let delay = |(commit, sent): (&Commit, &Instant)| {
@@ -59,7 +59,7 @@ impl Done {
         delays
     }
 
-    /// Tells workers and readers to end.
+    /// Signals workers and readers to end.
     pub(crate) fn is_enough(&self) {
         self.is_over.store(true, Ordering::Release);
     }
@@ -69,7 +69,7 @@ impl Done {
     }
 }
 
-/// Seats workers and readers at boards; they work until it is enough or the daemon is gone.
+/// Starts workers and readers of boards; they run until [`Done::is_enough`] or until the daemon is gone.
 pub(crate) fn begin(http: &Client, url: &str, boards: &[String], workers: usize, done: &Arc<Done>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     for number in 0..workers {
@@ -84,7 +84,7 @@ pub(crate) fn begin(http: &Client, url: &str, boards: &[String], workers: usize,
     tasks
 }
 
-/// Leases and answers, one call after the other.
+/// Leases and answers calls, one after the other.
 async fn count(http: Client, path: String, board: usize, done: Arc<Done>) {
     let wanted = json!({"worker": "counter", "wait": 2, "seconds": 30});
     while done.goes_on() {
@@ -116,7 +116,7 @@ async fn count(http: Client, path: String, board: usize, done: Arc<Done>) {
     }
 }
 
-/// Reads the events of a board, from where it was left.
+/// Reads the events of a board, from the last one seen.
 async fn read(http: Client, path: String, board: usize, done: Arc<Done>) {
     let last = lock(&done.last_seen).get(&board).copied();
     let mut request = http.get(&path);

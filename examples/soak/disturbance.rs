@@ -1,4 +1,4 @@
-//! What happens to a running board from outside: pauses, crashes of its kernel, other owners, strangers who propose.
+//! Disturbs a running board from outside: pauses, kernel crashes, changes of owner, and unsolicited proposals.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use patchboard_runtime::runtime::{BoardHandle, Runtime, RuntimeError};
 
 use crate::Ending;
 
-/// Disturbs a board until it ends; with what it has ended.
+/// Disturbs a board until it ends. Returns the board and its end.
 pub(crate) async fn disturb(runtime: &Arc<Runtime>, mut board: BoardHandle, mut random: Random) -> Ending {
     loop {
         let moment = Duration::from_millis(500 + random.below(4_000));
         if let Ok(ended) = tokio::time::timeout(moment, board.ended()).await {
             return match ended {
-                // Closed here, and not gone on with yet.
+                // Closed here, and not resumed yet.
                 Err(RuntimeError::Closed(_)) => Err(RuntimeError::Closed(board.id().clone())),
                 ended => ended.map(|ended| (board, ended)),
             };
         }
-        // A board may end at any moment: whatever cannot be done to it then is not done.
+        // A board may end at any moment, so failed disturbances are ignored.
         match random.below(20) {
             0..3 => {
                 drop(board.pause(None).await);

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 pub(crate) struct Agents {
     seed: u64,
-    /// While it runs.
+    /// Runtime, while the test runs.
     runtime: Mutex<Option<Arc<Runtime>>>,
 }
 
@@ -33,7 +33,7 @@ impl Agents {
         *self.runtime.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// The scenario of a board and its document; none if it is not run here any more.
+    /// Returns the scenario of a board and its document; `None` if the runtime no longer has the board.
     fn board(&self, call: &Call) -> Option<(&'static dyn Scenario, Value)> {
         let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
         let snapshot = runtime.snapshot(&call.board)?;
@@ -63,7 +63,7 @@ async fn answer(board: Option<(&'static dyn Scenario, Value)>, call: &Call, mut 
     let ops = scenario.answer(worker, scenario::woken(&call.prompt.user), &document);
     let reply = |ops: &[Value]| json!({"patch": ops, "intent": "what is due"}).to_string();
     tokio::time::sleep(Duration::from_millis(50 + random.below(700))).await;
-    // Programs err less: one that has failed is not asked again.
+    // Programs err less: a failed program is not called again.
     let dice = if worker == "environment" { 50 + random.below(60) } else { random.below(100) };
     let text = match dice {
         0..8 => malformed::mutate(&reply(&ops), &mut random).1,
@@ -75,7 +75,7 @@ async fn answer(board: Option<(&'static dyn Scenario, Value)>, call: &Call, mut 
         25..28 => return Err(failure("it is gone")),
         28..30 => std::future::pending().await,
         30..32 => {
-            // When nobody waits for it any more.
+            // Replies after the call's timeout.
             tokio::time::sleep(call.timeout + Duration::from_millis(100)).await;
             reply(&ops)
         }

@@ -1,8 +1,8 @@
-//! Many boards at once under random faults, for a while: does memory stay flat, does none get stuck, does every journal
-//! verify, is every document right?
+//! Soak test of many boards under random faults. Checks that memory stays flat, no board is stuck, every journal
+//! verifies, and every document is valid.
 //!
-//! The boards are those of `patchboard faults`, run by the runtime itself on a journal on disk and in real time. When one
-//! ends it is checked, and another begins in its place.
+//! The boards are those of `patchboard faults`, run by the real runtime on a journal on disk and in real time. Each
+//! board is checked when it ends, and another one is started.
 //!
 //! `cargo run --release --package patchboard-examples --bin soak -- --boards 200 --seconds 600`
 
@@ -34,30 +34,30 @@ use serde_json::Value;
 
 use crate::memory::Memory;
 
-/// A board that has not ended after so long is stuck: its running time is limited to half of it.
+/// Time after which a board counts as stuck, twice its limit of running time.
 const STUCK_AFTER: Duration = Duration::from_secs(240);
 
-/// Growth that counts as flat: caches fill, and an allocator does not give everything back.
+/// Growth that counts as flat: caches fill, and an allocator does not return all memory.
 const GROWTH_MAX: f64 = 1.25;
 
 /// Run many boards at once under random faults, and check each when it ends
 #[derive(Parser, Debug)]
 struct Arguments {
-    /// How many boards at once
+    /// Number of concurrent boards
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     boards: u32,
-    /// For how long boards are begun; those that run then are waited for
+    /// Duration of the test; boards still running at the end are waited for
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
-    /// What the tasks and faults follow from; when they come does not
+    /// Random seed for tasks and faults; their timing is not deterministic
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
-    /// Where the journal is kept [default: a directory that is removed at the end]
+    /// Directory of the journal [default: a temporary directory]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 }
 
-/// What came of the boards.
+/// Results of the boards.
 #[derive(Default)]
 struct Tally {
     ends: Mutex<BTreeMap<String, u64>>,
@@ -70,7 +70,7 @@ struct Tally {
 impl Tally {
     fn trouble(&self, board: &BoardId, what: impl std::fmt::Display) {
         let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
-        // The first tell what is wrong.
+        // The first errors are sufficient.
         if troubles.len() < 20 {
             troubles.push(format!("{board}: {what}"));
         }
@@ -84,7 +84,7 @@ impl Tally {
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let arguments = Arguments::parse();
-    // What agents panic with is a part of the exercise.
+    // Panics of agents are part of the test.
     std::panic::set_hook(Box::new(|_| {}));
     let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     match &arguments.data_dir {
@@ -128,7 +128,7 @@ async fn soak(arguments: &Arguments, directory: &Path) -> Result<ExitCode, Box<d
     Ok(report(&tally, &memory, begun.elapsed(), size))
 }
 
-/// Tells how things stand until all boards have ended.
+/// Shows progress until all boards have ended.
 async fn watch(seats: &mut tokio::task::JoinSet<()>, tally: &Tally, begun: Instant, arguments: &Arguments) -> Memory {
     let bar = if std::io::stderr().is_terminal() {
         let style = ProgressStyle::with_template("{elapsed_precise} {bar:30} {msg}");
@@ -143,7 +143,7 @@ async fn watch(seats: &mut tokio::task::JoinSet<()>, tally: &Tally, begun: Insta
             _ = seats.join_next() => {}
             _ = second.tick() => {
                 let elapsed = begun.elapsed();
-                // Boards that run to their end one by one say nothing of what two hundred take.
+                // While the last boards run out, memory is not representative.
                 if elapsed.as_secs() < arguments.seconds.into() {
                     memory.sample();
                 }
@@ -156,7 +156,7 @@ async fn watch(seats: &mut tokio::task::JoinSet<()>, tally: &Tally, begun: Insta
     memory
 }
 
-/// A board from its beginning until it is checked.
+/// Runs a board to its end and checks it.
 async fn one(runtime: &Arc<Runtime>, journal: &SqliteJournal, tally: &Tally, seed: u64, number: u64) {
     let scenario = scenario::ALL[number as usize % scenario::ALL.len()];
     let mut random = Random::of(seed, &[number]);
@@ -191,7 +191,7 @@ async fn one(runtime: &Arc<Runtime>, journal: &SqliteJournal, tally: &Tally, see
     }
 }
 
-/// The same with calls that are given up soon: nobody waits for five minutes here.
+/// Returns the blueprint with short timeouts of calls.
 fn hurried(blueprint: &Blueprint) -> Blueprint {
     let mut blueprint = blueprint.clone();
     let mut value = serde_json::to_value(&blueprint).unwrap_or_default();
@@ -205,7 +205,7 @@ fn hurried(blueprint: &Blueprint) -> Blueprint {
     blueprint
 }
 
-/// What the document must be, whoever has erred: nobody lies here within what it may write.
+/// Checks the document, whatever the agents did: within their grants they write no wrong data.
 fn judge(scenario: &dyn Scenario, board: &BoardHandle, request: &Value, tally: &Tally) {
     let document = board.snapshot().state.root().to_value();
     let wrongs = scenario::wrongs(scenario, request, &document);
@@ -215,7 +215,7 @@ fn judge(scenario: &dyn Scenario, board: &BoardHandle, request: &Value, tally: &
     tally.done.fetch_add(u64::from(scenario.is_done(&document)), Ordering::Relaxed);
 }
 
-/// Verifies a board's journal and derives it again; how many records it has.
+/// Verifies a board's journal and replays it. Returns the number of records.
 fn check(journal: &SqliteJournal, board: &BoardId) -> Result<u64, String> {
     audit::verify(journal, board, None).map_err(|fault| fault.to_string())?;
     let records = journal.records(board, None, usize::MAX).map_err(|error| error.to_string())?;
@@ -248,5 +248,5 @@ fn report(tally: &Tally, memory: &Memory, took: Duration, size: u64) -> ExitCode
     }
 }
 
-/// What stopped a board.
+/// Final state of a board.
 type Ending = Result<(BoardHandle, patchboard_kernel::record::Ended), RuntimeError>;

@@ -1,4 +1,4 @@
-//! What the process takes of memory, second by second.
+//! Memory usage of the process over time.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub(crate) struct Memory(Vec<f64>);
 
 impl Memory {
-    /// Notes what is taken now, where the system tells.
+    /// Samples the current memory, if the system reports it.
     pub(crate) fn sample(&mut self) {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let resident =
@@ -19,7 +19,8 @@ impl Memory {
         self.0.last().map_or_else(|| "memory unknown".to_owned(), |now| format!("{now:.0} MB"))
     }
 
-    /// The median of the last fifth of the time by that of the second: the first is spent on getting going.
+    /// Returns the median of the last fifth of the samples relative to that of the second fifth; the first fifth is
+    /// warm-up.
     pub(crate) fn growth(&self) -> Option<f64> {
         Some(self.fifth(4)? / self.fifth(1)?)
     }

@@ -1,9 +1,8 @@
-//! An engineer who restores functions: what it does next, given what it has seen.
+//! Scripted engineer that restores functions: decides its next step from what it has read.
 //!
-//! It works as a sensible agent does. It views what it is about to edit and what that refers to; it edits in the way that
-//! was planned for it; a refusal is read, and what it shows goes into the next try: the lines that stand there now, a
-//! helper that somebody else has added, a name that is another one now. It does not look back at what was accepted. It is
-//! the same engineer in every mode.
+//! The script behaves like a sensible agent. It views the code to be edited and the definitions that code refers to,
+//! and edits in its planned style. After a rejection it uses the returned content for the retry: current lines, a
+//! helper added by another engineer, a new name. It does not review accepted edits. The script is equal in every mode.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -17,62 +16,62 @@ use serde_json::{Value, json};
 use crate::exercise::{Exercise, has_word};
 use crate::plan::Batch;
 
-/// How often one edit is tried.
+/// Maximum number of attempts at one edit.
 const TRIES_MAX: u32 = 60;
 
-/// How often it is looked for the old name after a rename.
+/// Maximum number of searches for the old name after a rename.
 const SWEEPS_MAX: u32 = 20;
 
-/// Lines behind an anchor that are viewed with it.
+/// Lines after an anchor that are viewed with it.
 const AROUND: u32 = 2;
 
-/// What it does.
+/// Step of an engineer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Step {
-    /// Look at a file, or at lines of it.
+    /// View a file, or lines of it.
     View { path: String, range: Option<Range> },
-    /// Look whether somebody has added a helper already.
+    /// Check whether another engineer has added a helper already.
     Find(usize),
-    /// Add what the head of a file lacks.
+    /// Add missing lines to the head of a file.
     Head { path: String, imports: Vec<usize>, helpers: Vec<usize> },
-    /// Put a body where its stub is.
+    /// Replace a stub by its body.
     Restore(usize),
-    /// Write a file anew, with the bodies in it.
+    /// Rewrite a file, with the bodies in it.
     Rewrite { path: String, pieces: Vec<usize>, imports: Vec<usize>, helpers: Vec<usize> },
-    /// Use the new names all over a file.
+    /// Replace the old names in a file.
     Rename { path: String },
-    /// Give a file its new name.
+    /// Rename a file.
     Move { path: String },
-    /// Look for the old names; where they are found, use the new ones.
+    /// Search for the old names, and replace them.
     Sweep,
 }
 
-/// Lines to look at, as they were before anybody had edited anything; they are looked for where they are not there any more.
+/// Lines to view, with their original numbers; the engineer searches for lines that have moved.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Range {
     lines: (u32, u32),
-    /// The line by which the others are known.
+    /// Number of the line that identifies the range.
     at: u32,
-    /// What that line says.
+    /// Text of that line.
     text: String,
 }
 
-/// What an engineer did.
+/// Statistics of an engineer.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub(crate) struct Deeds {
     pub(crate) views: u64,
     pub(crate) edits: u64,
     pub(crate) accepted: u64,
-    /// Edits that were refused, by code.
+    /// Rejected edits, by code.
     pub(crate) refused: BTreeMap<String, u64>,
-    /// Edits that took more than one try.
+    /// Edits that took more than one attempt.
     pub(crate) again: u64,
     /// Edits that were never accepted.
     pub(crate) given_up: u64,
 }
 
 impl Deeds {
-    /// Those of two together.
+    /// Adds the statistics of another engineer.
     pub(crate) fn add(&mut self, other: &Self) {
         self.views += other.views;
         self.edits += other.edits;
@@ -83,28 +82,28 @@ impl Deeds {
     }
 }
 
-/// What it knows of the files, from what it was shown.
+/// Engineer's knowledge of the files, from views.
 #[derive(Default)]
 struct Memory {
-    /// Numbered lines as they were shown last.
+    /// Numbered lines as last shown.
     lines: BTreeMap<String, BTreeMap<u32, String>>,
-    /// Files of which these are all lines.
+    /// Files with all lines known.
     whole: BTreeSet<String>,
-    /// Lines that are somewhere in a file.
+    /// Lines known to be in a file.
     present: BTreeSet<(String, String)>,
-    /// What has its new name.
+    /// Renames seen to be done.
     renamed: BTreeSet<usize>,
-    /// Files that have.
+    /// Renamed files, by old name.
     moved: BTreeMap<String, String>,
-    /// Which variant of a helper is there.
+    /// Variant of each helper that has been added.
     variants: BTreeMap<usize, usize>,
 }
 
-/// Where an engineer works.
+/// Working directory of an engineer.
 pub(crate) enum Place {
-    /// At the directory that all share.
+    /// Directory shared by all engineers.
     Shared(Box<Session>),
-    /// In a working tree of its own.
+    /// Separate working tree.
     Own(Box<Worktree>),
 }
 
@@ -117,20 +116,20 @@ impl Place {
     }
 }
 
-/// An engineer at work.
+/// Scripted engineer.
 pub(crate) struct Engineer {
     exercise: Arc<Exercise>,
     place: Place,
-    /// Which variant of a helper it would write.
+    /// Variant of a helper that it would write.
     taste: usize,
     batches: VecDeque<Batch>,
-    /// Whether it has a symbol to rename before all else.
+    /// Set while it has a symbol to rename before all other work.
     renames: bool,
     sweeps: u32,
     steps: VecDeque<Step>,
     tries: u32,
     memory: Memory,
-    /// What it did.
+    /// Statistics so far.
     pub(crate) deeds: Deeds,
 }
 
@@ -150,17 +149,17 @@ impl Engineer {
         }
     }
 
-    /// Whether all it had to do is done.
+    /// Returns true if all work is done.
     pub(crate) fn is_done(&self) -> bool {
         self.steps.is_empty() && self.batches.is_empty() && !self.renames
     }
 
-    /// Whether what it began is done.
+    /// Returns true if the current batch is done.
     pub(crate) fn is_idle(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// Begins what comes next: looks at all that it needs for it.
+    /// Starts the next batch: views everything that it needs.
     pub(crate) async fn begin(&mut self) {
         if std::mem::take(&mut self.renames) {
             self.begin_rename();
@@ -172,8 +171,8 @@ impl Engineer {
         }
     }
 
-    /// The definitions first: whoever has read them and has not written yet is told from then on. What is written with the
-    /// old name up to then is found by looking for it afterwards.
+    /// Renames the definitions first: agents that have read them and not yet written are notified. Uses of the old name
+    /// written until then are found by a later search.
     fn begin_rename(&mut self) {
         let exercise = Arc::clone(&self.exercise);
         let is_renamed = |name: &str| exercise.renames.iter().any(|rename| rename.old == name);
@@ -239,7 +238,7 @@ impl Engineer {
         Step::View { path: path.to_owned(), range: Some(range) }
     }
 
-    /// Does one thing: looks at what it does not know any more, or tries an edit.
+    /// Does one step: views content that it no longer knows, or attempts an edit.
     pub(crate) async fn turn(&mut self) {
         let Some(step) = self.steps.front().cloned() else { return };
         match self.wanted(&step) {
@@ -263,7 +262,7 @@ impl Engineer {
         self.tries = 0;
     }
 
-    /// What it takes to do a step, as far as it knows.
+    /// Returns the next action for a step, from the engineer's knowledge.
     fn wanted(&self, step: &Step) -> Wanted {
         match step {
             Step::View { path, range } => Wanted::View((path.clone(), range.clone())),
@@ -303,7 +302,7 @@ impl Engineer {
             }
             Step::Rename { path } => {
                 let Some(text) = self.text(path) else { return Wanted::Look(path.clone()) };
-                // What others say of their blocks is theirs.
+                // Annotations by other engineers stay unchanged.
                 let line = |line: &str| if is_annotation(line) { line.to_owned() } else { self.exercise.renamed(line) };
                 let text: String = text.split_inclusive('\n').map(line).collect();
                 self.create(path, &text, &self.renaming())
@@ -331,7 +330,7 @@ impl Engineer {
         Wanted::Edit(json!({"command": "create", "path": path, "file_text": text, "intent": intent}))
     }
 
-    /// What the head of a file lacks, of what is needed there.
+    /// Returns the needed lines that the head of a file lacks.
     fn missing(&self, path: &str, imports: &[usize], helpers: &[usize]) -> String {
         let lacks = |line: &str| !self.memory.present.contains(&(path.to_owned(), bare(line)));
         let statements = imports.iter().map(|import| self.named(&self.exercise.imports[*import].statement));
@@ -343,7 +342,7 @@ impl Engineer {
         added
     }
 
-    /// A text of its own, with the names of which it knows.
+    /// Returns a text with the new names that the engineer knows.
     fn named(&self, text: &str) -> String {
         let known = self.memory.renamed.iter().map(|number| &self.exercise.renames[*number]);
         known.fold(text.to_owned(), |text, rename| rename.apply(&text))
@@ -356,7 +355,7 @@ impl Engineer {
         self.named(&piece.bodies[variant])
     }
 
-    /// The line behind which to add to the head of a file.
+    /// Returns the line after which to add to the head of a file.
     fn place(&self, path: &str) -> Option<u32> {
         let anchor = &self.exercise.anchors[path];
         let lines = self.memory.lines.get(path)?;
@@ -366,13 +365,13 @@ impl Engineer {
         Some(if anchor.before { at - 1 } else { *at })
     }
 
-    /// All of a file, if it has seen all of it.
+    /// Returns the text of a file, if all of it is known.
     fn text(&self, path: &str) -> Option<String> {
         let is_known = self.memory.whole.contains(path);
         is_known.then(|| self.memory.lines[path].values().map(|line| format!("{line}\n")).collect())
     }
 
-    /// Does something with the tool, with the names that files have now.
+    /// Calls the tool, with the current names of files.
     async fn call(&mut self, mut arguments: Value) -> Told {
         if let Some(now) = arguments["path"].as_str().and_then(|path| self.memory.moved.get(path)) {
             arguments["path"] = json!(now);
@@ -384,7 +383,7 @@ impl Engineer {
         told
     }
 
-    /// A file is not there: it may have another name.
+    /// Lists the files to find the new name of a missing file.
     async fn look_around(&mut self) {
         let listed = self.place.call(json!({"command": "list"})).await;
         let files = self.exercise.renames.iter().filter_map(|rename| rename.file.as_ref());
@@ -412,7 +411,7 @@ impl Engineer {
         }
     }
 
-    /// Looks at a file, or at lines of it.
+    /// Views a file, or lines of it.
     async fn show(&mut self, path: &str, lines: Option<(u32, u32)>) {
         let mut arguments = json!({"command": "view", "path": path});
         if let Some((first, last)) = lines {
@@ -421,11 +420,11 @@ impl Engineer {
         self.deeds.views += 1;
         let told = self.call(arguments).await;
         if told.is_error() {
-            // An empty file is something else; if it has another name, that is known by now.
+            // The error may be for an empty file; a new name is known by now.
             return;
         }
         let content = told.data["content"].as_str().unwrap_or_default();
-        // In a working tree nothing is noted as read, and so it is not said either.
+        // A working tree does not track reads, so its response lacks this member.
         let is_whole = told.data["is_whole"].as_bool();
         let is_whole = is_whole.unwrap_or_else(|| lines.is_none() && !content.contains(" are not shown]\n"));
         self.learn_shown(path, content, is_whole);
@@ -487,7 +486,7 @@ impl Engineer {
 
     async fn accepted(&mut self, step: &Step, path: &str, told: &Told) {
         self.learn_words(&told.text);
-        // What else it knows of the file has other numbers now.
+        // Line numbers of the rest of the file have changed.
         self.forget(path);
         let (imports, helpers) = match step {
             Step::Head { imports, helpers, .. } | Step::Rewrite { imports, helpers, .. } => (imports, helpers),
@@ -515,7 +514,7 @@ impl Engineer {
         self.memory.whole.remove(path);
     }
 
-    /// Lines of a file behind their numbers.
+    /// Stores numbered lines of a file.
     fn learn_shown(&mut self, path: &str, content: &str, is_whole: bool) {
         self.learn_words(content);
         let shown = numbered(content);
@@ -528,7 +527,7 @@ impl Engineer {
         }
     }
 
-    /// A refusal says what stands there now, and what became of what else was read.
+    /// Learns from a rejection, which shows the current target and changes to other content that was read.
     async fn learn_refused(&mut self, path: &str, code: &str, told: &Told) {
         let parts = std::iter::once(&told.data["target"]).chain(told.data["stale"].as_array().into_iter().flatten());
         let mut is_shown = false;
@@ -546,12 +545,12 @@ impl Engineer {
                 self.memory.present.insert((of.to_owned(), text.to_owned()));
             }
             if let Some(content) = part["content"].as_str() {
-                // Differences count among what is known; only what stands there can be written back.
+                // Only complete content can be written back; a diff or an excerpt cannot.
                 let is_whole = part["is_whole"] == true && part["shown"] == part["known"] && !content.contains("\n[");
                 self.learn_shown(of, content, is_whole);
                 is_shown |= of == path;
             }
-            // What it is not shown it has to look at before it can rest on it.
+            // Content that is not included must be viewed again before an edit may rely on it.
             if part["view_again"] == true && part["is_deleted"] != true {
                 let is_next = |step: &Step| matches!(step, Step::View { path, .. } if path == of);
                 if !self.steps.iter().any(is_next) {
@@ -567,7 +566,7 @@ impl Engineer {
         }
     }
 
-    /// The names in a text: of the symbol, and of helpers.
+    /// Learns the new symbol name and the helpers from a text.
     fn learn_words(&mut self, text: &str) {
         let renamed = self.exercise.renames.iter().enumerate().filter(|(_, rename)| has_word(text, &rename.new));
         self.memory.renamed.extend(renamed.map(|(number, _)| number));
@@ -585,10 +584,10 @@ impl Engineer {
     }
 }
 
-/// What a step takes.
+/// Action for a step.
 enum Wanted {
     Nothing,
-    /// At a file that is known no more.
+    /// View a file that is no longer known.
     Look(String),
     View((String, Option<Range>)),
     Find(usize),
@@ -596,7 +595,7 @@ enum Wanted {
     Edit(Value),
 }
 
-/// Lines behind their numbers.
+/// Parses numbered lines.
 fn numbered(shown: &str) -> BTreeMap<u32, String> {
     let numbered = shown.lines().filter_map(|line| {
         let (number, text) = line.split_once('\t')?;
@@ -605,7 +604,7 @@ fn numbered(shown: &str) -> BTreeMap<u32, String> {
     numbered.collect()
 }
 
-/// Whether a line says what somebody wrote the lines below for.
+/// Returns true if a line is an annotation with an engineer's intent.
 fn is_annotation(line: &str) -> bool {
     line.trim_start().starts_with("# engineer_")
 }

@@ -1,5 +1,4 @@
-//! Libraries from the package registry, the Python that runs their tests, and what these tests say. What was fetched once is
-//! kept.
+//! Downloads libraries from the package registry, and runs their tests in a Python environment. Downloads are cached.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -13,47 +12,47 @@ use serde_json::Value;
 
 use crate::exercise::Exercise;
 
-/// How long the tests of a library may take; they take seconds.
+/// Timeout of a library's tests; they take seconds.
 const TESTS_SECONDS: u32 = 120;
 
-/// What is left in a file of which a body was not restored.
+/// Marker of a body that was not restored.
 const STUB: &str = "# to restore: ";
 
-/// Where all is that does not change from run to run.
+/// Cache of everything that does not change between runs.
 pub(crate) struct Cache {
     directory: PathBuf,
     scripts: PathBuf,
 }
 
-/// A library, blanked.
+/// Library with its bodies removed.
 pub(crate) struct Library {
-    /// What is missing.
+    /// Description of the removed bodies.
     pub(crate) exercise: Arc<Exercise>,
-    /// The library without bodies.
+    /// Directory of the library without bodies.
     pub(crate) blank: PathBuf,
-    /// Tests that the library passes as it is.
+    /// Tests that the original library passes.
     pub(crate) reference: BTreeSet<String>,
 }
 
-/// What the tests of a library say of a directory.
+/// Result of a library's tests on a directory.
 #[derive(Deserialize, Debug)]
 pub(crate) struct Verdict {
-    /// Whether they came to an end.
+    /// Set if the tests ran to completion.
     pub(crate) is_over: bool,
-    /// Of each test that ran, what is wrong; null: nothing.
+    /// Error of each test that ran; null if it passed.
     pub(crate) tests: BTreeMap<String, Option<String>>,
 }
 
-/// Versions and the like, of each library.
+/// Returns the specification of each library, with its version.
 pub(crate) fn specs() -> BTreeMap<String, Value> {
     serde_json::from_str(include_str!("libraries.json")).expect("the file beside this one is JSON")
 }
 
 impl Cache {
-    /// Takes up a directory, and puts into it what is not there yet.
+    /// Opens a cache directory, and adds missing files.
     ///
     /// # Errors
-    /// What cannot be fetched or run here.
+    /// A download or program failed.
     pub(crate) fn open(directory: &Path, scripts: &Path) -> Result<Self, Box<dyn Error>> {
         fs::create_dir_all(directory)?;
         let cache = Self { directory: directory.canonicalize()?, scripts: scripts.to_owned() };
@@ -70,7 +69,7 @@ impl Cache {
         Ok(cache)
     }
 
-    /// Several runs may want the same at once.
+    /// Serialises concurrent runs.
     fn lock(&self) -> Result<File, Box<dyn Error>> {
         let file = File::create(self.directory.join("lock"))?;
         file.lock()?;
@@ -93,10 +92,10 @@ impl Cache {
         Err(format!("{} ended with {last}", name.display()).into())
     }
 
-    /// A library: its source distribution fetched, its bodies blanked, its own tests run on it as it is.
+    /// Prepares a library: downloads its source distribution, removes the bodies, and runs its tests on the original.
     ///
     /// # Errors
-    /// What cannot be fetched or run here.
+    /// A download or program failed.
     pub(crate) fn library(&self, name: &str, spec: &Value) -> Result<Library, Box<dyn Error>> {
         let _alone = self.lock()?;
         let version = spec["version"].as_str().ok_or("a library has a version")?;
@@ -123,7 +122,7 @@ impl Cache {
     /// Runs the tests of a library on a directory.
     ///
     /// # Errors
-    /// They cannot be run.
+    /// The tests cannot be run.
     pub(crate) fn judge(&self, directory: &Path, path: &str) -> Result<Verdict, Box<dyn Error>> {
         let mut judge = Command::new(self.python());
         judge.arg(self.scripts.join("judge.py")).arg(directory).arg(path).arg(TESTS_SECONDS.to_string());
@@ -132,17 +131,17 @@ impl Cache {
 }
 
 impl Library {
-    /// Bodies that are not restored in a directory.
+    /// Counts the bodies that are not restored in a directory.
     pub(crate) fn left(&self, directory: &Path) -> usize {
         let names = self.exercise.sizes.keys().flat_map(|path| self.exercise.names_of(path));
         let texts = names.filter_map(|path| fs::read_to_string(directory.join(path)).ok());
         texts.map(|text| text.matches(STUB).count()).sum()
     }
 
-    /// Writes what engineers begin with into a directory.
+    /// Writes the initial files for the engineers to a directory.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// A file cannot be written.
     pub(crate) fn lay_out(&self, directory: &Path) -> Result<(), Box<dyn Error>> {
         copy(&self.blank, directory).map_err(Into::into)
     }

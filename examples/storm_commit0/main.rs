@@ -1,24 +1,24 @@
-//! Real libraries, restored by several engineers at once, in three ways to share a directory.
+//! Real libraries, restored by several engineers concurrently, with three ways to share a directory.
 //!
-//! A small Python library is fetched as its authors publish it, and a script takes the bodies out of its functions, and
-//! with them the imports that nothing else needs. Engineers put them back: each has functions of its own, but they meet in
-//! the heads of files, in helpers that several of them want and each would write in another way, and in a symbol that one
-//! of them renames while others use it. They are scripted, the same in every mode, and take turns in the worst order: all
-//! look, then all write. What comes of it is judged by the library's own tests.
+//! The program downloads small Python libraries. A script removes the bodies of their functions, and the imports that
+//! only these need. Engineers restore them, each with functions of its own. Conflicts arise in the heads of files, in
+//! helpers that several engineers would write differently, and in a symbol that one renames while others use it. The
+//! engineers are scripted and equal in every mode. They take turns in the worst order: all read, then all write. The
+//! library's own tests judge the result.
 //!
-//! | mode | what keeps them apart |
+//! | mode | isolation |
 //! |---|---|
-//! | `storm`, `storm-file` | a workspace that checks every edit against what its author has read, by lines or by files |
-//! | `soft` | nothing: the same directory, and everything is written |
-//! | `worktree` | a git worktree for each, merged one after the other; what conflicts is done once more on what is merged |
+//! | `storm`, `storm-file` | workspace that checks every edit against its author's read set, by lines or by files |
+//! | `soft` | none: a shared directory, and every edit is written |
+//! | `worktree` | a git worktree for each engineer, merged in sequence; conflicting work is redone after the merge |
 //!
 //! ```sh
 //! cargo run --release -p patchboard-examples --bin storm_commit0
 //! cargo run --release -p patchboard-examples --bin storm_commit0 -- --library tinydb --engineers 4 --mode soft --json
 //! ```
 //!
-//! It needs `python3` with `venv`, `git`, and a package registry that `pip` reaches; what is fetched is kept in `--cache`.
-//! Where they are missing it says so and ends with 75. It ends with 1 if `storm` did not restore everything.
+//! Requires `python3` with `venv`, `git`, and a package registry for `pip`; downloads are kept in `--cache`. Without
+//! these it exits with 75. Exits with 1 if `storm` did not restore everything.
 
 mod engineer;
 mod exercise;
@@ -38,10 +38,10 @@ use crate::library::{Cache, Library, specs};
 use crate::modes::{Mode, restore};
 use crate::report::Row;
 
-/// What is needed is not there; it may be another time.
+/// Exit code for missing requirements; a later run may succeed.
 const UNAVAILABLE: u8 = 75;
 
-/// Have libraries restored by several engineers at once
+/// Have libraries restored by several engineers concurrently
 #[derive(Parser, Debug)]
 struct Arguments {
     /// Libraries to restore [default: all]
@@ -50,19 +50,19 @@ struct Arguments {
     /// Ways to share the directory [default: all]
     #[arg(long, value_delimiter = ',')]
     mode: Vec<Mode>,
-    /// How many engineers
+    /// Numbers of engineers
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [2, 4, 8], value_parser = clap::value_parser!(u32).range(1..=32))]
     engineers: Vec<u32>,
-    /// How much a refused edit is told
+    /// Level of detail of a rejected edit's response
     #[arg(long, default_value = "diff", value_parser = ["diff", "full", "brief"])]
     presentation: String,
-    /// What the order of turns is drawn from
+    /// Random seed for the order of turns
     #[arg(long, value_name = "N", default_value_t = 7)]
     seed: u64,
-    /// Where what is fetched is kept
+    /// Cache directory of downloads
     #[arg(long, value_name = "DIR", default_value = "target/tmp/storm_commit0")]
     cache: PathBuf,
-    /// Where to keep what comes of each run
+    /// Directory in which to keep the result of each run
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
     /// Print the figures as JSON

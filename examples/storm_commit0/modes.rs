@@ -1,4 +1,4 @@
-//! One library restored by so many engineers, in one of the ways to share a directory.
+//! Restores one library with a number of engineers, in one of the ways to share a directory.
 
 use std::error::Error;
 use std::path::Path;
@@ -17,51 +17,51 @@ use crate::engineer::{Deeds, Engineer, Place};
 use crate::library::Library;
 use crate::plan::plan;
 
-/// Rounds after which a run is given up.
+/// Maximum number of rounds of a run.
 const ROUNDS_MAX: u32 = 20_000;
 
-/// How engineers share a directory.
+/// Way to share a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Mode {
-    /// Checked against what they have read, line by line
+    /// Edits are checked against the author's read set, line by line
     Storm,
-    /// Checked against what they have read, file by file
+    /// Edits are checked against the author's read set, file by file
     StormFile,
-    /// Told to take care, and never refused
+    /// Engineers are advised to take care, but never rejected
     Soft,
-    /// Each in a working tree of its own, as the workspace gives it, merged one after the other
+    /// Each engineer has its own working tree from the workspace; the trees are merged in sequence
     Worktree,
 }
 
-/// What merging came to.
+/// Statistics of merges.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub(crate) struct Merges {
     pub(crate) tried: u64,
-    /// Those that conflicted; the tree was dropped, and its work done again on what was merged.
+    /// Conflicting merges; the tree was dropped, and its work redone on the merged state.
     pub(crate) conflicts: u64,
-    /// Edits that were made again for that.
+    /// Edits repeated because of conflicts.
     pub(crate) again: u64,
 }
 
-/// What came of it.
+/// Result of a run.
 pub(crate) struct Outcome {
-    /// What is there now.
+    /// Directory of the restored library.
     pub(crate) directory: TempDir,
-    /// What the engineers did.
+    /// Statistics of all engineers.
     pub(crate) deeds: Deeds,
-    /// What the board's records say, of one directory that all share.
+    /// Statistics from the board's records, for a shared directory.
     pub(crate) metrics: Option<Metrics>,
-    /// What merging came to, where there was some.
+    /// Statistics of merges, if there were any.
     pub(crate) merges: Option<Merges>,
-    /// Bodies are not restored because somebody ran out of tries.
+    /// Set if all work was finished and accepted within the limits on attempts and rounds.
     pub(crate) is_whole: bool,
 }
 
-/// Has a library restored; `presentation` is how much refusals tell.
+/// Restores a library; `presentation` is the level of detail of rejections.
 ///
 /// # Errors
-/// Files or git.
+/// A file operation or git failed.
 pub(crate) async fn restore(
     library: &Library,
     mode: Mode,
@@ -96,8 +96,8 @@ async fn shared(library: &Library, engineers: usize, seed: u64, spec: &Value) ->
     Ok(Outcome { directory: shop.closed(), deeds, metrics, merges: None, is_whole })
 }
 
-/// Each works as if alone, in a working tree of its own; then the trees are merged in the order of the engineers. Whose
-/// tree conflicts does its work once more in a new one, of what is merged by then: a failed task is assigned a second time.
+/// Runs each engineer in its own working tree, then merges the trees in order. The engineer of a conflicting tree
+/// repeats its work in a new one, from the merged state, like a failed task that is assigned again.
 async fn worktrees(library: &Library, engineers: usize, seed: u64) -> Result<Outcome, Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     library.lay_out(directory.path())?;
@@ -118,7 +118,7 @@ async fn worktrees(library: &Library, engineers: usize, seed: u64) -> Result<Out
         if merged(&shop, number, &mut merges).await? {
             continue;
         }
-        // What is in the old tree conflicts for ever.
+        // The old tree would conflict again.
         std::fs::remove_dir_all(shop.directory.path().join(".patchboard/worktrees").join(name(number)))?;
         let mut alone = vec![Engineer::new(&library.exercise, tree(&shop, number).await?, number, batches)];
         is_whole &= work(&mut alone, seed).await;
@@ -134,13 +134,13 @@ async fn worktrees(library: &Library, engineers: usize, seed: u64) -> Result<Out
     Ok(Outcome { directory: shop.closed(), deeds, metrics: None, merges: Some(merges), is_whole })
 }
 
-/// A working tree as the workspace gives it to an author.
+/// Opens a working tree of the workspace for an author.
 async fn tree(shop: &Workshop, number: usize) -> Result<Place, Box<dyn Error>> {
     let author = shop.session(number).author().clone();
     Ok(Place::Own(Box::new(Worktree::open(&shop.workspace, author).await?)))
 }
 
-/// Merges what an engineer has done; whether nothing was in the way.
+/// Merges an engineer's work. Returns false on a conflict.
 async fn merged(shop: &Workshop, number: usize, merges: &mut Merges) -> Result<bool, Box<dyn Error>> {
     merges.tried += 1;
     let manager = Author { name: Some("manager".to_owned()), ..shop.session(number).author().clone() };
@@ -154,7 +154,7 @@ async fn merged(shop: &Workshop, number: usize, merges: &mut Merges) -> Result<b
     }
 }
 
-/// Whatever the user's own configuration says.
+/// Runs git, independent of the user's configuration.
 fn git(directory: &Path, arguments: &[&str]) -> Result<(), Box<dyn Error>> {
     let mut command = Command::new("git");
     command.args(["-c", "user.name=manager", "-c", "user.email=manager@example.invalid", "-c", "commit.gpgsign=false"]);
@@ -164,9 +164,9 @@ fn git(directory: &Path, arguments: &[&str]) -> Result<(), Box<dyn Error>> {
     if output.status.success() { Ok(()) } else { Err(format!("git {}: {text}", arguments.join(" ")).into()) }
 }
 
-/// The worst order: all look at what they need for their next files before any of them writes; then each writes once, in
-/// turn, whoever renames first of all, and the others in an order that is another one in every round. Whether that came to
-/// an end.
+/// Runs the engineers in the worst order: all view what they need for their next files before any of them writes. Then
+/// each writes once per round, the renaming engineer first in round 0, later in random order. Returns true if all work
+/// was finished.
 async fn work(team: &mut [Engineer], seed: u64) -> bool {
     let mut random = seed | 1;
     for round in 0..ROUNDS_MAX {

@@ -1,28 +1,28 @@
-//! Who restores what: the pieces of a library, for so many engineers, no piece for two.
+//! Distributes the pieces of a library over a number of engineers, each piece to one of them.
 //!
-//! Files that refer to each other most stay together, as long as that is no more than one engineer's share; a file that is
-//! more than that is split by functions, and the others are given whole to whoever has least to do.
+//! Files that refer to each other most stay together, up to one engineer's share. A larger file is split by functions;
+//! the others are assigned whole to the engineer with the least work.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::exercise::Exercise;
 
-/// Pieces that are restored in one go.
+/// Maximum number of pieces in a batch.
 const BATCH_MAX: usize = 8;
 
-/// Lines of a file that is rather written anew than edited piece by piece, by those who work that way.
+/// Maximum number of lines of a file that is rewritten instead of edited piece by piece.
 const REWRITTEN_LINES_MAX: u32 = 400;
 
-/// Pieces of one file that an engineer restores in one go.
+/// Pieces of one file that an engineer restores together.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Batch {
     pub(crate) path: String,
     pub(crate) pieces: Vec<usize>,
-    /// The whole file is written anew, with these pieces in it.
+    /// Set if the whole file is rewritten with these pieces.
     pub(crate) is_rewritten: bool,
 }
 
-/// What each engineer does, in this order. The first of them also renames what is renamed, before all else.
+/// Returns the batches of each engineer, in order. The first engineer also does the renames, before all other work.
 pub(crate) fn plan(exercise: &Exercise, engineers: usize) -> Vec<Vec<Batch>> {
     let mut tasks = tasks(exercise, engineers);
     tasks.sort_by_key(|task| std::cmp::Reverse(lines(exercise, task)));
@@ -41,7 +41,7 @@ pub(crate) fn plan(exercise: &Exercise, engineers: usize) -> Vec<Vec<Batch>> {
         let mut files: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         share.iter().for_each(|piece| files.entry(&exercise.pieces[*piece].path).or_default().push(*piece));
         let mut files: Vec<_> = files.into_iter().collect();
-        // All begin where most have something to do.
+        // All engineers begin with the files that most of them edit.
         files.sort_by_key(|(path, _)| (std::cmp::Reverse(authors[path].len()), *path));
         let made = files.into_iter().flat_map(|(path, mut pieces)| {
             pieces.sort_unstable();
@@ -59,7 +59,7 @@ fn lines(exercise: &Exercise, pieces: &[usize]) -> u32 {
     pieces.iter().map(|piece| exercise.pieces[*piece].lines).sum()
 }
 
-/// Groups of pieces that stay together.
+/// Groups the pieces that stay together.
 fn tasks(exercise: &Exercise, engineers: usize) -> Vec<Vec<usize>> {
     let total: u32 = exercise.pieces.iter().map(|piece| piece.lines).sum();
     let share = total.div_ceil(u32::try_from(engineers).unwrap_or(u32::MAX)).max(1);
@@ -78,7 +78,7 @@ fn tasks(exercise: &Exercise, engineers: usize) -> Vec<Vec<usize>> {
     groups.into_iter().flat_map(|(_, pieces)| split(exercise, &pieces, share)).collect()
 }
 
-/// The two groups that refer to each other most, if they are no more than a share together.
+/// Returns the two groups with the most references to each other, if together they do not exceed a share.
 fn closest(exercise: &Exercise, groups: &[(BTreeSet<&str>, Vec<usize>)], share: u32) -> Option<(usize, usize)> {
     let refers = |from: &[usize], to: &BTreeSet<&str>| {
         let needs = from.iter().flat_map(|piece| &exercise.pieces[*piece].needs);
@@ -98,7 +98,7 @@ fn closest(exercise: &Exercise, groups: &[(BTreeSet<&str>, Vec<usize>)], share: 
     found.map(|(_, pair)| pair)
 }
 
-/// The same, in parts if it is much more than a share.
+/// Splits a group that is much more than a share.
 fn split(exercise: &Exercise, pieces: &[usize], share: u32) -> Vec<Vec<usize>> {
     let all = lines(exercise, pieces);
     if all <= share + share / 4 {

@@ -1,4 +1,4 @@
-//! What a run came to, in figures, and what its failures are.
+//! Figures of a run, and a classification of its failures.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,34 +10,33 @@ use crate::engineer::Deeds;
 use crate::library::{Library, Verdict};
 use crate::modes::{Merges, Mode, Outcome};
 
-/// What became of a library in one mode.
+/// Result of a library in one mode.
 #[derive(Serialize)]
 pub(crate) struct Row {
     library: String,
     pub(crate) mode: Mode,
     engineers: usize,
-    /// Tests that pass, of those that the library passes as it is.
+    /// Number of passed tests, among those that the original library passes.
     pub(crate) passed: usize,
     pub(crate) tests: usize,
-    /// Refusals by code: conflicts that were seen before anything was written.
+    /// Rejections by code: conflicts detected before a write.
     pub(crate) refused: BTreeMap<String, u64>,
-    /// Merges that conflicted.
+    /// Statistics of merges.
     merges: Option<Merges>,
-    /// Tests that fail, by what is wrong.
+    /// Failed tests, by kind of error.
     failed: BTreeMap<&'static str, usize>,
-    /// What in the run led to failures.
+    /// Possible causes of failures.
     causes: Vec<&'static str>,
-    /// Bodies that are not there at the end.
+    /// Number of bodies missing at the end.
     pub(crate) left: usize,
     edits: u64,
     accepted: u64,
-    /// Edits that were made again.
+    /// Number of repeated edits.
     rework: u64,
-    /// Of the attempts that were reviewed, those that were accepted: edits where the workspace reviews them, merges where
-    /// git does.
+    /// Share of reviewed attempts that were accepted: edits if the workspace reviews them, merges if git does.
     acceptance: Option<f64>,
     reviewed: u64,
-    /// Files that more than one tried to edit, of those that anybody did.
+    /// Share of the edited files that more than one engineer tried to edit.
     overlap: Option<f64>,
     views: u64,
     seconds: f64,
@@ -84,7 +83,7 @@ impl Row {
     }
 }
 
-/// The tests that do not pass, by what is wrong.
+/// Counts the failed tests by kind of error.
 fn failed(library: &Library, verdict: &Verdict) -> BTreeMap<&'static str, usize> {
     let mut failed: BTreeMap<&'static str, usize> = BTreeMap::new();
     for test in &library.reference {
@@ -99,14 +98,14 @@ fn failed(library: &Library, verdict: &Verdict) -> BTreeMap<&'static str, usize>
     failed
 }
 
-/// Why a test was not even found: what is wrong with its file, or with any if nothing is said of that.
+/// Returns the reason that a test was not found: the error of its file, or any other error.
 fn uncollected<'a>(test: &str, verdict: &'a Verdict) -> &'a str {
     let errors = || verdict.tests.iter().filter_map(|(name, message)| Some((name.as_str(), message.as_deref()?)));
     let of_file = errors().find(|(name, _)| test.starts_with(name.trim_start_matches("::")));
     of_file.or_else(|| errors().find(|(name, _)| name.starts_with("::"))).map_or("", |(_, message)| message)
 }
 
-/// What kind of failure a message is of.
+/// Classifies the message of a failure.
 fn kind(message: &str) -> &'static str {
     match Symptom::of(message) {
         Symptom::Assertion => "assertion/semantic",
@@ -117,7 +116,7 @@ fn kind(message: &str) -> &'static str {
     }
 }
 
-/// What in a run led to failures.
+/// Returns the possible causes of failures.
 fn causes(outcome: &Outcome, verdict: &Verdict, left: usize, is_right: bool) -> Vec<&'static str> {
     let mut causes = Vec::new();
     if is_right {

@@ -1,7 +1,7 @@
 //! Records the shipped cassettes again, from a language model.
 //!
-//! Each recording is made beside the shipped one, played again without the model, and only then takes its place: a model
-//! that is away, or a conversation that ends otherwise, changes nothing.
+//! Each recording is made beside the shipped one and replayed without the model before it replaces the shipped one. An
+//! unavailable model, or a conversation with another end, changes nothing.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,16 +11,16 @@ use std::process::{Command, ExitCode, Stdio};
 
 use super::{cargo, workspace_root};
 
-/// A shipped cassette: how its board is made.
+/// Shipped cassette, with the parameters of its board.
 struct Shipped {
     /// Name of the blueprint, and of the folder with its request and its cassette.
     name: &'static str,
     options: &'static [&'static str],
-    /// Options of the recording alone.
+    /// Options for the recording only.
     recording: &'static [&'static str],
     /// Messages after the request, each as a signal `say`.
     messages: &'static [&'static str],
-    /// The exit code of a board that ends as it should.
+    /// Expected exit code of the board.
     exit: i32,
 }
 
@@ -29,7 +29,7 @@ const SHIPPED: [Shipped; 3] = [
     Shipped {
         name: "blackboard",
         options: &["--seed", "1"],
-        // Agents with the same prompt would all say the same at the ballot.
+        // Agents with the same prompt would otherwise give the same answers at the vote.
         recording: &["--temperature", "0.7"],
         messages: &[],
         exit: 0,
@@ -43,12 +43,12 @@ const SHIPPED: [Shipped; 3] = [
             "\"Throw the bananas off the list.\"",
             "\"the household one\"",
         ],
-        // Nothing is left to do until the next message.
+        // The board stalls until the next message.
         exit: 4,
     },
 ];
 
-/// Records all cassettes, or those that are named. The other options go to `patchboard run` and choose the model.
+/// Records all cassettes, or the named ones. The other options go to `patchboard run` and select the model.
 pub(crate) fn cassettes(arguments: &[&str], help: &str) -> ExitCode {
     let (names, model): (Vec<&str>, Vec<&str>) = split(arguments);
     let known = |name: &&str| SHIPPED.iter().any(|shipped| shipped.name == *name);
@@ -79,7 +79,7 @@ pub(crate) fn cassettes(arguments: &[&str], help: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Names of cassettes come first, then the options of the model.
+/// Splits the arguments into names of cassettes and options of the model.
 fn split<'a>(arguments: &[&'a str]) -> (Vec<&'a str>, Vec<&'a str>) {
     let at = arguments.iter().position(|argument| argument.starts_with('-')).unwrap_or(arguments.len());
     (arguments[..at].to_vec(), arguments[at..].to_vec())
@@ -107,7 +107,7 @@ fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace_root().join("target"), PathBuf::from)
 }
 
-/// Records one board, plays the recording, and puts it in the place of the shipped one.
+/// Records one board, replays the recording, and replaces the shipped one.
 fn record(shipped: &Shipped, program: &Path, model: &[&str]) -> Result<PathBuf, String> {
     let room = target().join("cassettes").join(shipped.name);
     let told = |error: io::Error| format!("{}: {error}", room.display());
@@ -131,7 +131,7 @@ fn record(shipped: &Shipped, program: &Path, model: &[&str]) -> Result<PathBuf, 
     Ok(cassette)
 }
 
-/// Makes the board and says all messages. Returns the board's document after each command.
+/// Creates the board and sends all messages. Returns the board's document after each command.
 fn converse<'a>(
     shipped: &Shipped,
     program: &Path,
@@ -153,7 +153,7 @@ fn converse<'a>(
     std::iter::once(Ok(first)).chain(others).collect()
 }
 
-/// Runs a command that shows its progress and must end with an exit code. Returns what it prints.
+/// Runs a command with visible progress and checks its exit code. Returns its output.
 fn said(command: &mut Command, exit: i32) -> Result<String, String> {
     let output = command
         .current_dir(workspace_root())

@@ -7,12 +7,12 @@ use super::step::{Step, run};
 use super::tally::{Runner, Tally};
 use super::{cargo, seconds};
 
-/// Steps that build no program, cheapest first. All features are on, as in the tests: each crate is checked once. The full
-/// tier lints the workspace without them. Documentation leaves private items out.
+/// Steps that build no program, cheapest first. All features are on, as in the tests, so each crate is checked once.
+/// The full tier lints the workspace without them. Documentation omits private items.
 const STEPS: [Step; 4] = [
     Step::new("format", &["fmt", "--all", "--check"]),
     Step::new("lints", &["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]),
-    // A target that no test runs unless it is named is in no other set of targets.
+    // This target runs only when named, so the target sets above omit it.
     Step::new(
         "lints of the hostile set",
         &["clippy", "--package", "patchboard-daemon", "--test", "hostile", "--all-features", "--", "-D", "warnings"],
@@ -23,8 +23,8 @@ const STEPS: [Step; 4] = [
     },
 ];
 
-/// The tests where nextest is installed; it does not run documentation's examples. All features are on, so that everything
-/// is built once; the full tier runs the daemon's tests without them.
+/// Tests with nextest, which does not run documentation examples. All features are on, so everything is built once; the
+/// full tier runs the daemon's tests without them.
 const NEXTEST: [Step; 2] = [
     Step::of_tests("tests", Runner::Nextest, &["nextest", "run", "--workspace", "--all-features", "--no-fail-fast"]),
     Step::of_tests(
@@ -34,11 +34,11 @@ const NEXTEST: [Step; 2] = [
     ),
 ];
 
-/// The tests where it is not.
+/// Tests without nextest.
 const PLAIN_TESTS: [Step; 1] =
     [Step::of_tests("tests", Runner::Harness, &["test", "--workspace", "--all-features", "--no-fail-fast"])];
 
-/// The steps, in the order in which they run.
+/// Returns the steps, in the order in which they run.
 pub(crate) fn steps() -> impl Iterator<Item = &'static Step> {
     let tests: &[Step] = if has_nextest() { &NEXTEST } else { &PLAIN_TESTS };
     STEPS.iter().chain(tests)

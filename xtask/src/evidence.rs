@@ -1,7 +1,8 @@
-//! `cargo xtask evidence`: the long forms of what the tests show of the workspace, of which docs/workspace-evidence.md has the figures.
+//! `cargo xtask evidence`: the long forms of the workspace tests that produce the figures of
+//! docs/workspace-evidence.md.
 //!
-//! The figures, and how far a part is, are what the tests and the example print. Where data or programs are missing a test
-//! says so and passes; nothing is shown by that, so here it is a failure.
+//! The tests and the example print the figures and their progress. A test with missing data or programs prints a
+//! message and passes; here that is a failure.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -10,14 +11,14 @@ use super::seconds;
 use super::step::{Step, run};
 use super::tally::{Runner, Tally};
 
-/// What is asked for: the parts, none for all, and in which form.
+/// Options: the parts (empty for all), and the form.
 #[derive(PartialEq, Eq, Debug)]
 struct Wanted<'a> {
     parts: Vec<&'a str>,
     is_short: bool,
 }
 
-/// Apart, so that the times are those of what is shown.
+/// Separate builds, so that the times of the parts exclude them.
 const BUILDS: [Step; 2] = [
     Step::new("build of tests", &["test", "--package", "patchboard-interleavings", "--test=interleavings", "--no-run"]),
     Step::new("build of examples", &["build", "--package", "patchboard-examples", "--bin", "storm_commit0"]),
@@ -30,9 +31,9 @@ pub(crate) const LONG: [Step; 4] = [
     Step::new("libraries", &["run", "--package", "patchboard-examples", "--bin", "storm_commit0"]),
 ];
 
-/// The same about as the suite plays it, so that it can be seen whether all of it runs.
+/// Short forms, as in the test suite, to check that everything runs.
 const SHORT: [Step; 4] = [
-    // Fewer decisions than the suite's 2,000 do not have all that is asserted of them.
+    // With fewer decisions than the suite's 2,000, some assertions fail.
     test("decisions", &[("INTERLEAVINGS", "2000")], &tests("every_decision")),
     test("sessions", &[("INTERLEAVINGS", "480")], &tests("what_sessions")),
     test("histories", &[("HISTORIES", "some")], &tests("what_two_wrote")),
@@ -65,7 +66,7 @@ const fn test(
     Step { environment, tests: Some(Runner::Harness), ..Step::new(name, arguments) }
 }
 
-/// Runs the parts that are asked for, one after the other, also if one fails.
+/// Runs the selected parts in sequence, even if one fails.
 pub(crate) fn evidence(options: &[&str], help: &str) -> ExitCode {
     let Some(wanted) = read(options) else {
         eprintln!("error: not understood: {}\n\n{help}", options.join(" "));
@@ -97,7 +98,7 @@ pub(crate) fn evidence(options: &[&str], help: &str) -> ExitCode {
     if ends.iter().all(|(is_shown, _)| *is_shown) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Reads the options; none if they mean nothing.
+/// Parses the options; `None` if they are invalid.
 fn read<'a>(options: &[&'a str]) -> Option<Wanted<'a>> {
     let mut wanted = Wanted { parts: Vec::new(), is_short: false };
     for option in options {

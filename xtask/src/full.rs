@@ -1,7 +1,7 @@
 //! `cargo xtask check --full`: the full tier, which runs before a release and not on every change.
 //!
-//! It runs the quick tier, then everything that takes long, needs packages from a network, or needs a model. A failure stops
-//! nothing. A step whose means are missing is skipped, and the summary says why.
+//! Runs the quick tier, then everything that takes long, needs packages from a network, or needs a model. A failure
+//! does not stop the run. A step with missing requirements is skipped, and the summary has the reason.
 
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -13,18 +13,18 @@ use super::{check, evidence, shared, workspace_root};
 /// The file that `--record` writes, from the workspace's root.
 const RECORD: &str = "docs/full-check.md";
 
-/// A thing that a step cannot do without.
+/// Requirement of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Need {
-    /// A program that can be run.
+    /// Program that can be run.
     Program(&'static str),
-    /// A variable of the environment, and its use.
+    /// Environment variable, and its use.
     Variable(&'static str, &'static str),
     /// The conformance data.
     Shared,
 }
 
-/// A step of the full tier alone.
+/// Step of the full tier only.
 struct Long {
     step: Step,
     needs: &'static [Need],
@@ -33,7 +33,7 @@ struct Long {
 /// Makes clients and libraries from package registries mandatory.
 const REQUIRED: (&str, &str) = ("PATCHBOARD_REQUIRE_CLIENTS", "1");
 
-/// The long steps, the shorter ones first.
+/// Long steps, the shorter ones first.
 const LONG: [Long; 19] = [
     // Tests that are too long for the quick tier, or need packages, are marked `#[ignore = "full tier: …"]`.
     Long {
@@ -65,7 +65,7 @@ const LONG: [Long; 19] = [
             ),
         ],
     },
-    // The daemon as it is built without naming features; `--workspace` leaves the crates below it as they are.
+    // The daemon with its default features; `--workspace` does not change the features of its dependencies.
     Long {
         step: Step::of_tests(
             "default features",
@@ -130,7 +130,7 @@ const LONG: [Long; 19] = [
         step: Step::new("fuzz", &["run", "--package", "xtask", "--", "fuzz", "--seconds", "120"]),
         needs: &[Need::Program("cc")],
     },
-    // `load` starts the daemon that lies beside it. The three behind run what this builds.
+    // `load` starts the daemon in the same directory. The next three steps run what this one builds.
     Long {
         step: Step::new(
             "release",
@@ -169,7 +169,7 @@ const LONG: [Long; 19] = [
     },
 ];
 
-/// The end of a step.
+/// Outcome of a step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum End {
     Ok,
@@ -178,26 +178,26 @@ enum End {
     Skipped(String),
 }
 
-/// A step that is over.
+/// Result of a step.
 struct Line {
     name: &'static str,
     command: String,
     end: End,
-    /// Tests in it that found their data missing, and passed.
+    /// Number of its tests that passed because their data was missing.
     without_data: u64,
     seconds: u64,
 }
 
-/// The options.
+/// Options of the full tier.
 #[derive(PartialEq, Eq, Debug, Default)]
 struct Wanted<'a> {
-    /// The steps; none for all.
+    /// Selected steps; empty for all.
     steps: Vec<&'a str>,
     is_recorded: bool,
     is_listed: bool,
 }
 
-/// Runs the steps that are asked for, one after the other.
+/// Runs the selected steps in sequence.
 pub(crate) fn full(options: &[&str], help: &str) -> ExitCode {
     let all: Vec<(&Step, &[Need])> = steps();
     let names: Vec<&str> = all.iter().map(|(step, _)| step.name).collect();
@@ -241,10 +241,10 @@ pub(crate) fn full(options: &[&str], help: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The quick tier and the long steps, in the order in which they run.
+/// Returns the quick tier and the long steps, in the order in which they run.
 fn steps() -> Vec<(&'static Step, &'static [Need])> {
     let long = LONG.iter().map(|long| (&long.step, long.needs));
-    // Data that is missing fails there, and the libraries are a long step of their own.
+    // Missing data is a failure in those steps, and the libraries are a separate long step.
     let shown = evidence::LONG.iter().filter(|step| step.tests.is_some()).map(|step| (step, &[Need::Shared][..]));
     check::steps().map(|step| (step, &[][..])).chain(long).chain(shown).collect()
 }
@@ -261,7 +261,7 @@ fn play(step: &'static Step, needs: &[Need]) -> Line {
     Line { name: step.name, command: step.command(), end, without_data: tally.skipped(), seconds }
 }
 
-/// Reads the options; none if they mean nothing.
+/// Parses the options; `None` if they are invalid.
 fn read<'a>(options: &[&'a str], names: &[&str]) -> Option<Wanted<'a>> {
     let mut wanted = Wanted::default();
     for option in options {
@@ -276,7 +276,7 @@ fn read<'a>(options: &[&'a str], names: &[&str]) -> Option<Wanted<'a>> {
 }
 
 impl Need {
-    /// The reason for skipping a step that needs it, if it is missing.
+    /// Returns the reason for skipping a step, if this requirement is missing.
     fn missing(self) -> Option<String> {
         match self {
             Self::Program(name) => {
@@ -314,7 +314,7 @@ impl Line {
     }
 }
 
-/// The page with these results in place of older ones of the same steps. Rows of steps that are not there any more go.
+/// Merges these results into the page. Rows of steps that no longer exist are removed.
 fn page(old: &str, lines: &[Line], names: &[&str]) -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let today = date(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400));
@@ -334,7 +334,7 @@ fn page(old: &str, lines: &[Line], names: &[&str]) -> String {
     )
 }
 
-/// The commit that is checked, and whether files differ from it.
+/// Returns the commit under test, and whether files differ from it.
 fn commit() -> String {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").current_dir(workspace_root()).args(arguments).output().ok()?;
@@ -342,7 +342,7 @@ fn commit() -> String {
     };
     let hash = git(&["rev-parse", "--short", "HEAD"]).filter(|hash| !hash.is_empty());
     let hash = hash.unwrap_or_else(|| "unknown".to_owned());
-    // The record itself is written after each step.
+    // Excludes the record, which is written after each step.
     let record = format!(":(exclude){RECORD}");
     match git(&["status", "--porcelain", "--untracked-files=no", "--", ".", &record]) {
         Some(changes) if !changes.is_empty() => format!("{hash} with changes"),
@@ -350,7 +350,7 @@ fn commit() -> String {
     }
 }
 
-/// The date of a day, counted from 1970-01-01, by the Gregorian calendar.
+/// Returns the Gregorian date of a day, counted from 1970-01-01.
 fn date(day: u64) -> String {
     let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let (mut year, mut left) = (1970, day);

@@ -1,7 +1,7 @@
-//! `cargo xtask fuzz`: libFuzzer on the targets of `tests/fuzz`, for a bounded time, with what is stable in the compiler.
+//! `cargo xtask fuzz`: runs libFuzzer on the targets of `tests/fuzz` for a limited time, with the stable compiler.
 //!
-//! What the fuzzer finds goes to `fuzz` in the target directory, never into the repository: who finds a failure gives it
-//! a name and puts it into `tests/fuzz/corpus`.
+//! Findings go to `fuzz` in the target directory, never into the repository. To keep a failure, name it and add it to
+//! `tests/fuzz/corpus`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,24 +12,24 @@ use std::time::Instant;
 
 use super::{cargo, seconds, target_directory, workspace_root};
 
-/// Where the targets and their corpus are, from the workspace's root.
+/// Directory of the targets and their corpus, relative to the workspace's root.
 const PACKAGE: &str = "tests/fuzz";
-/// The program that is built.
+/// Name of the built program.
 const RUNNER: &str = "patchboard-fuzz-runner";
-/// The variables by which the runner knows its target, and where it keeps the input that it is trying.
+/// Environment variables of the runner: its target, and the file for the current input.
 const TARGET: &str = "PATCHBOARD_FUZZ_TARGET";
 const LAST: &str = "PATCHBOARD_FUZZ_LAST";
 
-/// Bytes of an input at most; the targets read no more.
+/// Maximum bytes of an input; the targets read no more.
 const INPUT_BYTES_MAX: u32 = 8192;
-/// What one input may take, in seconds and in MiB of memory for all that is kept.
+/// Limits per input: time in seconds, and total memory in MiB.
 const INPUT_SECONDS_MAX: u32 = 25;
 const MEMORY_MIB_MAX: u32 = 2048;
-/// The stack of a worker of tokio, in KiB, as `ulimit -s` has it.
+/// Stack of a tokio worker thread in KiB, for `ulimit -s`.
 const STACK_KIB: u32 = 2048;
 
-/// What makes the compiler count which edges of the program an input reaches, and tell what it compares. libFuzzer asks for
-/// no more, and none of it is of a nightly compiler.
+/// Compiler flags that count the edges reached by an input, and report comparisons. libFuzzer needs no more, and all of
+/// these are available in a stable compiler.
 const INSTRUMENTATION: &str = "\
     -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -39,24 +39,24 @@ const INSTRUMENTATION: &str = "\
     -Ccodegen-units=1 \
     --cfg fuzzing";
 
-/// What is asked for: the targets, none for all, and the seconds for each.
+/// Options: the targets (empty for all), and the seconds for each.
 #[derive(PartialEq, Eq, Debug)]
 struct Wanted<'a> {
     targets: Vec<&'a str>,
     seconds: u32,
 }
 
-/// What libFuzzer told of a run.
+/// Statistics of a run, from libFuzzer's output.
 #[derive(Default)]
 struct Told {
     executions: Option<u64>,
     executions_per_second: Option<u64>,
     edges: Option<u64>,
-    /// Where it has put the input that failed.
+    /// File of the failed input.
     failed: Option<PathBuf>,
 }
 
-/// Builds the runner, and runs each target that is asked for.
+/// Builds the runner, and runs each selected target.
 pub(crate) fn fuzz(options: &[&str], help: &str) -> ExitCode {
     let Some(wanted) = read(options) else {
         eprintln!("error: not understood: {}\n\n{help}", options.join(" "));
@@ -93,7 +93,7 @@ fn fail(why: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Reads the options; none if they mean nothing.
+/// Parses the options; `None` if they are invalid.
 fn read<'a>(options: &[&'a str]) -> Option<Wanted<'a>> {
     let mut wanted = Wanted { targets: Vec::new(), seconds: 60 };
     let mut options = options.iter();
@@ -107,12 +107,12 @@ fn read<'a>(options: &[&'a str]) -> Option<Wanted<'a>> {
     Some(wanted)
 }
 
-/// Where the instrumented program is built and the findings are put: a folder of the target directory.
+/// Returns the folder for the instrumented build and the findings, in the target directory.
 fn scratch() -> PathBuf {
     target_directory().join("fuzz")
 }
 
-/// Builds the runner, and says where it is.
+/// Builds the runner, and returns its path.
 fn build(scratch: &Path) -> Result<PathBuf, String> {
     let host = host()?;
     println!("── building the runner for {host}");
@@ -130,7 +130,7 @@ fn build(scratch: &Path) -> Result<PathBuf, String> {
     Ok(scratch.join(host).join("release").join(RUNNER))
 }
 
-/// The machine that the compiler builds for by itself, e.g. `aarch64-unknown-linux-gnu`.
+/// Returns the compiler's default target, e.g. `aarch64-unknown-linux-gnu`.
 fn host() -> Result<String, String> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| OsString::from("rustc"));
     let output = Command::new(rustc).arg("-vV").output().map_err(|error| format!("rustc cannot be run: {error}"))?;
@@ -139,7 +139,7 @@ fn host() -> Result<String, String> {
     host.map(str::to_owned).ok_or_else(|| "rustc does not name its host".to_owned())
 }
 
-/// Runs one target for so many seconds; false if an input failed.
+/// Runs one target for a number of seconds; false if an input failed.
 fn run(target: &str, runner: &Path, folder: &Path, seconds: u32) -> Result<bool, String> {
     let unusable = |error: std::io::Error| format!("{} cannot be used: {error}", folder.display());
     let (found, last, log) = (folder.join("corpus"), folder.join("last"), folder.join("log"));
@@ -170,7 +170,7 @@ fn run(target: &str, runner: &Path, folder: &Path, seconds: u32) -> Result<bool,
     fs::write(&log, lines).map_err(unusable)?;
     println!("── {target}: {} in {seconds} s: {}", if status.success() { "ok" } else { "FAILED" }, told.summary());
     if !status.success() {
-        // A stack that overflows ends the process at once; the runner has kept what it was trying.
+        // A stack overflow ends the process at once, so the runner stores each input before it runs.
         let input = told.failed.unwrap_or(last);
         println!("   {status}; what was said is in {}", log.display());
         println!("   input: {}", input.display());
@@ -179,7 +179,8 @@ fn run(target: &str, runner: &Path, folder: &Path, seconds: u32) -> Result<bool,
     Ok(status.success())
 }
 
-/// The runner on a small stack. It runs its targets in its first thread, whose stack only a shell can limit.
+/// Returns the command of the runner with a small stack. Targets run in its main thread, and only a shell can
+/// limit that stack.
 fn limited(runner: &Path) -> Command {
     let mut command = Command::new("sh");
     command.arg("-c").arg(format!("ulimit -s {STACK_KIB} && exec \"$0\" \"$@\"")).arg(runner);
@@ -187,7 +188,7 @@ fn limited(runner: &Path) -> Command {
 }
 
 impl Told {
-    /// Reads one line of libFuzzer's: its final numbers, the edges that were reached so far, the input that failed.
+    /// Parses one line of libFuzzer's output: final numbers, edges reached so far, or the failed input.
     fn read(&mut self, line: &str) {
         let number = |text: &str| text.trim().parse().ok();
         if let Some(count) = line.strip_prefix("stat::number_of_executed_units:") {
@@ -212,7 +213,7 @@ impl Told {
     }
 }
 
-/// The names of the folders in a folder, in order.
+/// Returns the names of the folders in a folder, sorted.
 fn folders(of: &Path) -> std::io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(of)? {

@@ -1,7 +1,7 @@
-//! `cargo xtask hostile`: inputs, callers and disks that mean harm, section by section, each with a line of its result.
+//! `cargo xtask hostile`: tests with hostile inputs, callers and disks, in sections with a result line each.
 //!
-//! Sections are tests: those of the target `hostile`, and those of others that a section already has. The daemon is a build that
-//! ships, so that its figures are.
+//! Sections are tests of the target `hostile` and of other targets. Figures are measured on a release build of the
+//! daemon.
 
 use std::process::{ExitCode, Stdio};
 use std::time::Instant;
@@ -10,12 +10,12 @@ use super::step::{Step, run_with};
 use super::tally::{Runner, Tally};
 use super::{cargo, seconds, target_directory};
 
-/// A section of tests of the daemon.
+/// Returns a section of the daemon's tests.
 const fn section(name: &'static str, arguments: &'static [&'static str]) -> Step {
     Step::of_tests(name, Runner::Harness, arguments)
 }
 
-/// A section of the target `hostile`, whose tests print their figures.
+/// Defines a section of the target `hostile`; its tests print their figures.
 macro_rules! hostile {
     ($name:literal, $tests:literal) => {
         section(
@@ -35,7 +35,7 @@ macro_rules! hostile {
     };
 }
 
-/// The sections, in the order in which they run.
+/// Sections, in the order in which they run.
 const SECTIONS: [Step; 8] = [
     section("access", &["test", "--package", "patchboard-daemon", "--all-features", "--test", "serve", "access::"]),
     Step {
@@ -59,7 +59,7 @@ const SECTIONS: [Step; 8] = [
     hostile!("memory", "memory::"),
     Step {
         environment: &[("PATCHBOARD_CRASHES", "all")],
-        // Kills, full disks, syncs that fail, and bits of SQLite's log.
+        // Kills, full disks, failed syncs, and bit flips in SQLite's log.
         ..section(
             "crashes",
             &[
@@ -83,7 +83,7 @@ const SECTIONS: [Step; 8] = [
     hostile!("callers", "callers::"),
 ];
 
-/// Runs the sections that are asked for, also after one that failed.
+/// Runs the selected sections, continuing after a failure.
 pub(crate) fn hostile(options: &[&str], help: &str) -> ExitCode {
     let is_known = |option: &&str| SECTIONS.iter().any(|section| section.name == *option);
     if !options.iter().all(is_known) {
@@ -102,7 +102,7 @@ pub(crate) fn hostile(options: &[&str], help: &str) -> ExitCode {
         let measured = [("PATCHBOARD_BINARY", binary.as_os_str())];
         let is_measured = section.arguments.contains(&"hostile");
         let has_passed = run_with(section, if is_measured { &measured } else { &[] }, &mut tally);
-        // A filter that finds no test has tested nothing, and so has a test without its packages.
+        // A section without tests, or with skipped ones, counts as failed.
         let held = has_passed && tally.is_of_all();
         let (told, count) = (if held { "ok" } else { "FAILED" }, tally.summary().unwrap_or_default());
         let line = format!("{:<12} {:>8}  {told}: {count}", section.name, seconds(began.elapsed()));

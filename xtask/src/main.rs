@@ -1,8 +1,8 @@
-//! The project's own commands: `cargo xtask check` is the one definition of done.
+//! Commands of the project: `cargo xtask check` is the definition of done.
 //!
-//! It depends on nothing but the standard library, so that it builds in a second and still works when the crates it
-//! checks do not compile. The steps of the quick tier are in [`check`], those of the full tier in [`full`]; what tests print
-//! is counted in [`tally`].
+//! Depends on the standard library only, so that it builds in a second and works even when the crates under test do not
+//! compile. The steps of the quick tier are in [`check`], those of the full tier in [`full`]; [`tally`] counts the
+//! tests.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -39,10 +39,10 @@ Commands:
   help           Print this
 ";
 
-/// The name of the variable that lets the test of `docs/codes.md` write the file instead of comparing it.
+/// Environment variable that makes the test of `docs/codes.md` write the file instead of comparing it.
 const WRITE_DOCS: &str = "PATCHBOARD_WRITE_DOCS";
 
-/// The name of the variable that lets the test of the golden journals keep what it plays.
+/// Environment variable that makes the test of the golden journals keep the journals it plays.
 const WRITE_GOLDEN: &str = "PATCHBOARD_WRITE_GOLDEN";
 
 fn main() -> ExitCode {
@@ -86,7 +86,7 @@ fn codes() -> ExitCode {
     }
 }
 
-/// Writes the golden journals of the present format. The test refuses to write over those that are there.
+/// Writes the golden journals of the current format. The test refuses to overwrite existing ones.
 fn golden() -> ExitCode {
     let mut command = cargo();
     let test = "golden::boards_of_the_present_format_can_be_kept_and_are_what_was_played";
@@ -105,7 +105,7 @@ fn golden() -> ExitCode {
     }
 }
 
-/// Runs the random differential tests, optimised, for as many verdicts and as many edits as are asked for.
+/// Runs the random differential tests, optimised, for the given numbers of verdicts and edits.
 fn differential(options: &[&str]) -> ExitCode {
     let (mut cases, mut seed) = ("1000000", "1");
     for option in options.chunks(2) {
@@ -139,7 +139,7 @@ fn differential(options: &[&str]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Returns the cargo that runs this command, in the workspace's root. Tests find the conformance data beside the workspace.
+/// Returns the command for this cargo, in the workspace's root, with the path of the conformance data for tests.
 fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     command.current_dir(workspace_root()).env("PATCHBOARD_SHARED", shared());
@@ -152,14 +152,14 @@ fn shared() -> PathBuf {
     named.map_or_else(|| workspace_root().join("../shared"), PathBuf::from)
 }
 
-/// Returns the directory in which programs are built.
+/// Returns cargo's target directory.
 fn target_directory() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
     workspace_root().join(target)
 }
 
 fn workspace_root() -> PathBuf {
-    // What cargo says when it runs us comes first: a target directory that was copied holds the path of another one.
+    // The runtime value has priority: a copied target directory has the path of another workspace compiled in.
     let here = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
     here.parent().expect("xtask is a folder of the workspace").to_owned()
 }

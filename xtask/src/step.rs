@@ -1,4 +1,4 @@
-//! One step of a check: a command of cargo, run to its end, with its tests counted.
+//! Step of a check: runs a cargo command to its end, and counts its tests.
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use super::tally::{Runner, Tally};
 use super::{cargo, target_directory, workspace_root};
 
-/// A command of a check.
+/// Cargo command of a check.
 pub(crate) struct Step {
     pub(crate) name: &'static str,
     /// Binary of a release build that runs in place of cargo. `cargo run --package` would build its dependencies again with
@@ -16,7 +16,7 @@ pub(crate) struct Step {
     /// Arguments of cargo or of the binary.
     pub(crate) arguments: &'static [&'static str],
     pub(crate) environment: &'static [(&'static str, &'static str)],
-    /// The runner of its tests, if it runs some: its output is read for their numbers.
+    /// Test runner of the step, if it runs tests; determines how its output is parsed.
     pub(crate) tests: Option<Runner>,
 }
 
@@ -34,12 +34,12 @@ impl Step {
         Self { binary: Some(binary), ..Self::new(name, arguments) }
     }
 
-    /// A step that runs tests.
+    /// Creates a step that runs tests.
     pub(crate) const fn of_tests(name: &'static str, runner: Runner, arguments: &'static [&'static str]) -> Self {
         Self { tests: Some(runner), ..Self::new(name, arguments) }
     }
 
-    /// The command as it can be typed again.
+    /// Returns the command for a shell.
     pub(crate) fn command(&self) -> String {
         let variables = self.environment.iter().map(|(name, value)| format!("{name}={value} "));
         let program = match self.binary {
@@ -68,7 +68,7 @@ pub(crate) fn run(step: &Step, tally: &mut Tally) -> bool {
     run_with(step, &[], tally)
 }
 
-/// Like [`run`], with further variables in its environment.
+/// Like [`run`], with further environment variables.
 pub(crate) fn run_with(step: &Step, variables: &[(&str, &OsStr)], tally: &mut Tally) -> bool {
     let mut command = step.program();
     command.args(step.arguments).envs(step.environment.iter().copied()).envs(variables.iter().copied());
@@ -91,7 +91,7 @@ pub(crate) fn run_with(step: &Step, variables: &[(&str, &OsStr)], tally: &mut Ta
     };
     let stdout = child.stdout.take().expect("stdout was piped");
     let stderr = child.stderr.take().expect("stderr was piped");
-    // nextest reports on stderr, the test harness on stdout: both are passed on as they come, and both are counted.
+    // nextest reports on stderr, the test harness on stdout. Both are forwarded immediately, and both are counted.
     let (from_stdout, from_stderr) = std::thread::scope(|scope| {
         let other = scope.spawn(|| pass_on(runner, stderr, io::stderr()));
         (pass_on(runner, stdout, io::stdout()), other.join().expect("reading lines does not panic"))
@@ -101,7 +101,7 @@ pub(crate) fn run_with(step: &Step, variables: &[(&str, &OsStr)], tally: &mut Ta
     child.wait().is_ok_and(|status| status.success())
 }
 
-/// Copies lines as they come and counts the tests they report.
+/// Forwards lines and counts the tests they report.
 fn pass_on(runner: Runner, from: impl Read, mut to: impl Write) -> Tally {
     let mut tally = Tally::default();
     let mut reader = BufReader::new(from);
@@ -113,7 +113,7 @@ fn pass_on(runner: Runner, from: impl Read, mut to: impl Write) -> Tally {
             Ok(_) => {}
         }
         tally.read(runner, &String::from_utf8_lossy(&line));
-        // Whoever reads our output may have gone away; the step must run to its end all the same.
+        // Write errors are ignored: the step must run to its end even without a reader.
         let _ = to.write_all(&line);
     }
 }

@@ -1,6 +1,6 @@
-//! Counts tests from what the test runners print, so that the closing line of a check says only what was reported.
+//! Counts tests from the output of test runners, so that a check's summary covers only reported tests.
 
-/// What runs tests, and so what its reports look like.
+/// Test runner, which determines the format of reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Runner {
     /// `cargo nextest`: one `Summary` line.
@@ -9,7 +9,7 @@ pub(crate) enum Runner {
     Harness,
 }
 
-/// Tests that ran.
+/// Numbers of tests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Tally {
     reports: u64,
@@ -19,9 +19,9 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Reads one line of a runner's output: `test result: ok. 3 passed; 1 failed; …` of the standard harness, or the
-    /// `Summary` line of nextest. Other lines count nothing, among them reports of one runner that the other shows as
-    /// the output of a failed test. A test whose data is missing says `SKIPPED` and passes.
+    /// Parses one line of a runner's output: `test result: ok. 3 passed; 1 failed; …` of the standard harness, or the
+    /// `Summary` line of nextest. Ignores other lines, including the other runner's reports in the output of a failed
+    /// test. A test without its data prints `SKIPPED` and passes.
     pub(crate) fn read(&mut self, runner: Runner, line: &str) {
         let line = without_colours(line);
         self.skipped += u64::from(line.starts_with("SKIPPED"));
@@ -39,14 +39,14 @@ impl Tally {
             match pair[1] {
                 "passed" => self.passed += count,
                 "failed" => self.failed += count,
-                // nextest names tests that ran out of time apart from those that failed.
+                // nextest counts timed-out tests separately from failed ones.
                 "timed" => self.failed += count,
                 _ => {}
             }
         }
     }
 
-    /// Adds what another reader counted.
+    /// Adds the counts of another tally.
     pub(crate) fn add(&mut self, other: Self) {
         self.reports += other.reports;
         self.passed += other.passed;
@@ -54,23 +54,23 @@ impl Tally {
         self.skipped += other.skipped;
     }
 
-    /// Whether there was a test, and each did what it is for.
+    /// Returns true if there were tests, and all passed without skipping.
     pub(crate) const fn is_of_all(self) -> bool {
         self.passed > 0 && self.failed == 0 && self.skipped == 0
     }
 
-    /// Tests that found their data missing.
+    /// Returns the number of tests that skipped because their data was missing.
     pub(crate) const fn skipped(self) -> u64 {
         self.skipped
     }
 
-    /// `N passed, M failed`; nothing if no runner reported.
+    /// Formats `N passed, M failed`; `None` if no runner reported.
     pub(crate) fn summary(self) -> Option<String> {
         (self.reports > 0).then(|| format!("{} passed, {} failed", self.passed, self.failed))
     }
 }
 
-/// The line without the escape sequences that runners colour their words with.
+/// Removes the escape sequences for colours from a line.
 fn without_colours(line: &str) -> String {
     let mut plain = String::with_capacity(line.len());
     let mut rest = line.chars();

@@ -1,4 +1,4 @@
-//! `patchboard approve`, `deny` and `answer`: persons answer what boards ask them. [`super::inbox`] lists it.
+//! `patchboard approve`, `deny` and `answer`: answer a board's questions. [`super::inbox`] lists them.
 
 use std::path::Path;
 
@@ -19,32 +19,32 @@ use crate::output::{Output, one_line};
 use crate::reader::Reader;
 use crate::seating::SeatArguments;
 
-/// What the commands that answer are given.
+/// Arguments shared by `approve`, `deny` and `answer`.
 #[derive(Args, Debug)]
 pub(crate) struct Question {
     #[command(flatten)]
     board: BoardArgument,
-    /// The question: the seq of its `approval` record. Without it the questions that stand are shown
+    /// The question: the seq of its `approval` record. Without it the pending questions are shown
     #[arg(value_name = "SEQ")]
     seq: Option<u64>,
     #[command(flatten)]
     daemon: DaemonArgument,
-    /// Why, in your words; the worker is told, and the journal keeps it
+    /// Reason for the answer; sent to the worker and kept in the journal
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Only record the answer and what comes of it; `patchboard resume` lets the board go on
+    /// Record the answer and its effects only; `patchboard resume` continues the board
     #[arg(long)]
     no_run: bool,
     #[command(flatten)]
     seats: SeatArguments,
 }
 
-/// Agree to a proposal that waits for a person, and let the board go on until it ends or asks again
+/// Approve a pending proposal, and run the board until it ends or asks again
 ///
-/// The answer counts for exactly what is shown: the proposal is checked once more against what its author had read, and
-/// committed if nothing of that has changed. It counts once, and only until the question's time is over.
+/// The approval covers exactly the proposal shown. The kernel checks it again against its author's read set and
+/// commits it if nothing in that has changed. An approval counts once, before the question's deadline.
 ///
-/// A board that a daemon runs is reached with --url. One that another `patchboard run` has cannot be reached: pause that
+/// For a board that a daemon runs, use --url. A board of another `patchboard run` process cannot be reached: pause that
 /// run with Ctrl-C, then answer.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -59,9 +59,9 @@ pub(crate) struct Approve {
     question: Question,
 }
 
-/// Refuse a proposal that waits for a person, or an answer, and let the board go on until it ends or asks again
+/// Deny a pending proposal or question, and run the board until it ends or asks again
 ///
-/// The worker is told the reason and may try again, as often as its `attempts` allow.
+/// The worker receives the reason and may retry, up to its limit of `attempts`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -72,9 +72,9 @@ pub(crate) struct Deny {
     question: Question,
 }
 
-/// Tell a worker what it has asked a person, and let the board go on until it ends or asks again
+/// Answer a worker's question, and run the board until it ends or asks again
 ///
-/// Where the question offers choices, the answer is one of them. The worker is asked again, with the answer.
+/// If the question offers choices, the answer must be one of them. The worker is then called again with the answer.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -89,12 +89,12 @@ pub(crate) struct Tell {
     text: Option<String>,
 }
 
-/// What a person says.
+/// Answer of a person.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Said {
     Agrees,
     Denies,
-    /// What a worker has asked.
+    /// Text of an answer to a worker's question.
     Text(Option<String>),
 }
 
@@ -116,7 +116,7 @@ impl Tell {
     }
 }
 
-/// Answers a question of a daemon's board.
+/// Answers a question of a daemon's board over HTTP.
 async fn over_http(daemon: &Client, asked: &Question, said: &Said, output: Output) -> Outcome {
     let questions = listed(daemon).await?;
     let of_board = |question: &&Value| question["board"].as_str().is_some_and(|id| id.starts_with(&asked.board.board));
@@ -153,7 +153,7 @@ async fn over_http(daemon: &Client, asked: &Question, said: &Said, output: Outpu
             }
             Ok(Exit::Done)
         }
-        // That is what was wanted.
+        // A denial was requested, so the kernel's rejection is success.
         Err(Failure::Told(told)) if *said == Said::Denies && told.code == "denied" => {
             if output.is_json() {
                 output.json(&json!({"outcome": "rejected"}))?;
@@ -191,7 +191,7 @@ async fn answer(asked: &Question, said: Said, data_dir: &Path, config: Option<&P
     };
     let (agrees, reason) = (said != Said::Denies, asked.reason.clone());
     let answer = Answer { of: seq, by: question.approver, digest: question.digest, agrees, reason, text };
-    // A refused answer leaves no trace.
+    // Dry run: a rejected answer must leave no trace in the journal.
     let judged = recovered.step_by(SystemClock.now(), Input::Answer(answer.clone()), drive::by_user(&seating));
     if let Some(Decided::Refused(rejection)) = judged.outcome {
         return Err(refused(&rejection));
@@ -244,7 +244,8 @@ fn refused(rejection: &Rejection) -> Failure {
     Failure::refused(code, message).help("`patchboard resume` shows what stands now")
 }
 
-/// The question of that number, which has not to be guessed: what stands now may be another than the person has read.
+/// Returns the question with this number. Without a number it returns none: the pending question may not be the one
+/// read.
 fn chosen(board: &Board, seq: Option<u64>, output: Output) -> Result<(Seq, Pending), Failure> {
     let pending = board.pending();
     let standing = || {

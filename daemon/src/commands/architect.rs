@@ -11,12 +11,13 @@ use crate::seating::{ModelArguments, quoted};
 
 /// Have a model write a blueprint for a request
 ///
-/// The model is told what a blueprint is, shown one that works, and held to the published schema as far as the server
-/// can. What it writes is checked like any blueprint; errors go back to it, at most --repairs times, then it is refused
-/// with what is still wrong. It may use models and persons who agree, no programs or files, and no limits above those of
-/// the table architect in patchboard.toml. Its model is the one named architect there, if there is one, else the default.
+/// The prompt explains blueprints and includes a working example; output is constrained to the published schema as far
+/// as the server can. The result is linted like any blueprint. Errors are sent back to the model, at most --repairs
+/// times; then the blueprint is rejected with the remaining errors. It may use models and persons who agree, no
+/// programs or files, and no limits above those of the table architect in patchboard.toml. The model is the one named
+/// architect there, else the default.
 ///
-/// What comes out is a file to read, change and run. `patchboard run --architect` makes one and runs it.
+/// The output is a file to read, edit and run. `patchboard run --architect` writes a blueprint and runs it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -27,12 +28,12 @@ Exit codes: 0 done · 1 the model could not be asked, or writing failed in the e
             2 wrong usage, no blueprint, or you did not agree
             5 --approve, and nobody is at the terminal")]
 pub(crate) struct Arguments {
-    /// The task, in your words; or @FILE
+    /// The task in plain language; or @FILE
     #[arg(value_name = "REQUEST|@FILE")]
     request: String,
     #[command(flatten)]
     draft: DraftArguments,
-    /// Write over a file that exists
+    /// Overwrite an existing file
     #[arg(long, requires = "out", help_heading = "Architect")]
     force: bool,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `patchboard audit-log`: what administrators did beside the boards.
+//! `patchboard audit-log`: lists administrative actions.
 
 use std::path::Path;
 
@@ -10,14 +10,14 @@ use crate::output::{Output, one_line, table};
 use crate::reader::{Reader, moment};
 use crate::serve::tokens::{AuditEntry, Tokens};
 
-/// Entries that are read at once.
+/// Entries per read.
 const PAGE: usize = 1000;
 
-/// List actions of administrators that no board records: tokens made and ended, boards archived, restored and deleted
+/// List administrative actions that no board records: tokens created and revoked, boards archived, restored and deleted
 ///
-/// Each entry names the caller: a token with the maker of the token, or the user of the operating system. An entry is written before the
-/// action begins; one that failed, or that a crash broke off, is `not done`. What happens on a board is in the board's journal (`patchboard log`).
-/// A daemon answers the same at `GET /v1/audit-log`.
+/// Each entry names the caller: a token with its creator, or the operating system user. An entry is written before the
+/// action begins; an action that failed, or that a crash interrupted, is `not done`. Events of a board are in the
+/// board's journal (`patchboard log`). A daemon serves the same list at `GET /v1/audit-log`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -1,4 +1,4 @@
-//! `patchboard boards`: what is in the data directory.
+//! `patchboard boards`: lists the boards of the data directory.
 
 use std::fs::{File, TryLockError};
 use std::path::Path;
@@ -22,11 +22,12 @@ use crate::outages::awaited_model;
 use crate::output::{Output, short, table};
 use crate::reader::{moment, storage};
 
-/// List the boards of the data directory, the oldest first
+/// List the boards of the data directory, oldest first
 ///
-/// The status of a board is how it ended, or one of: paused, running (a living process has it), interrupted (its process
-/// died or was killed), damaged (it has lost records, or the list of boards differs from them: `patchboard verify` and `doctor`). `patchboard resume` goes on with paused and interrupted ones. A board may wait for answers of
-/// persons, for a provider that takes no requests now, or, after its patience, for `resume`.
+/// The status of a board is how it ended, or one of: paused, running (held by a living process), interrupted (its
+/// process died or was killed), damaged (it has lost records, or differs from the list of boards: see `patchboard
+/// verify` and `doctor`). `patchboard resume` resumes paused and interrupted boards. A board may wait for answers of
+/// persons, for a provider that accepts no requests now, or, after its patience, for `resume`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -82,24 +83,24 @@ pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     gone.map(|()| Exit::Done)
 }
 
-/// Waits of a board that has not ended.
+/// Waiting conditions of a board that has not ended.
 #[derive(Default)]
 struct Waits {
     is_paused: bool,
-    /// The kernel paused it because no model could be reached.
+    /// Set if the kernel paused the board because no model could be reached.
     is_provider_away: bool,
-    /// Questions to persons.
+    /// Number of questions to persons.
     questions: usize,
-    /// Waits for providers.
     providers: Vec<ProviderWait>,
-    /// The first one's model; none where a board inside waits.
+    /// Model of the first provider wait; `None` if a nested board waits.
     model: Option<String>,
-    /// Calls that wait for admission while none is under way: the first one's model, and their number.
+    /// Calls waiting for admission while no call is in progress: model of the first, and their number.
     admission: Option<(String, usize)>,
 }
 
 impl Waits {
-    /// Recovers a board to see what it waits for. Of one that cannot be recovered nothing is known: `verify` says why.
+    /// Recovers a board to find what it waits for. Empty for a board that cannot be recovered; `verify` reports the
+    /// reason.
     fn of(journal: &SqliteJournal, board: &BoardSummary) -> Self {
         let Ok(recovered) = recovery::recover(journal, &board.id, &Own) else { return Self::default() };
         let board = recovered.board;
@@ -116,7 +117,7 @@ impl Waits {
         }
     }
 
-    /// The provider wait that ends first.
+    /// Returns the provider wait that ends first.
     fn provider(&self) -> Option<&ProviderWait> {
         self.providers.iter().min_by_key(|wait| wait.not_before)
     }
@@ -159,7 +160,7 @@ impl Waits {
     }
 }
 
-/// The status of a board that has lost records, or that the list of boards does not describe as they do.
+/// Status of a board that has lost records, or that differs from its entry in the list of boards.
 pub(crate) const DAMAGED: &str = "damaged";
 
 /// Returns true if a board has lost records, or the list of boards differs from them.
@@ -177,7 +178,7 @@ pub(crate) fn none_is_gone(journal: &SqliteJournal) -> Result<(), Failure> {
     }
 }
 
-/// The status of a board, by its records.
+/// Returns the status of a board, from its records.
 pub(crate) fn status_of(journal: &SqliteJournal, data_dir: &Path, board: &BoardSummary) -> &'static str {
     if is_damaged(journal, board) {
         return DAMAGED;
@@ -196,14 +197,14 @@ fn status(data_dir: &Path, board: &BoardSummary, waits: &Waits) -> &'static str 
     }
 }
 
-/// Whether a living process holds the board's lock file (see `Journal::claim`). Looks without claiming: a shared lock,
-/// given back at once. What cannot be looked at is held by nobody.
+/// Returns true if a living process holds the board's lock file (see `Journal::claim`). Probes with a shared lock that
+/// is released at once, without claiming. A lock file that cannot be opened counts as free.
 pub(crate) fn is_claimed(data_dir: &Path, board: &BoardSummary) -> bool {
     let Ok(file) = File::open(data_dir.join("locks").join(board.id.as_str())) else { return false };
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
-/// Which system it runs as, by its first record; the usual one where that cannot be read.
+/// Returns the board's mode from its first record; the default mode if that is another record.
 fn mode(journal: &SqliteJournal, board: &BoardSummary) -> Result<Mode, Failure> {
     let records = journal.records(&board.id, None, 1).map_err(storage)?;
     match records.first().map(Record::body) {

@@ -1,4 +1,4 @@
-//! `patchboard check`: reads blueprints as a compiler reads source.
+//! `patchboard check`: lints blueprints.
 
 use std::path::{Path, PathBuf};
 
@@ -18,24 +18,24 @@ use crate::output::Output;
 use crate::tables;
 use crate::trust::config_file;
 
-/// Check blueprints: every finding with its line, a stable code and how to mend it
+/// Check blueprints: every finding with its line, a stable code and a fix
 ///
-/// Reads each file with its fragments and checks its form, its names, the state schema and the initial state, every
-/// path against the schema, the CEL conditions, and what wakes what. Errors refuse the blueprint; warnings are things
-/// that run, and probably not as meant.
+/// Reads each file with its fragments and checks its structure, its names, the state schema and the initial state,
+/// every path against the schema, the CEL conditions, and the triggers of workers. A blueprint with errors is rejected;
+/// warnings mark constructs that run, but probably not as intended.
 ///
-/// A file that cannot be read is an error like others; the rest are checked all the same.
+/// A file that cannot be read is an error like others; the remaining files are still checked.
 ///
-/// With a blueprint, the tests of its departments are run: rows and classified words go through the real roles, on a table
-/// in memory. What does not come out as the manifest says is an error.
+/// The tests of a blueprint's departments are run: rows and classified words pass through the real roles, on an
+/// in-memory table. A result that differs from the manifest is an error.
 ///
-/// A write costs what it touches, except below an opaque place: one whose schema has a keyword that looks across the value
-/// (`contains`, `oneOf`, `if`, `uniqueItems` …) and is run again at every write in it. Where somebody may write in such a
-/// place and it goes through a collection that nothing bounds, that is a warning; `--costs` lists all of them (of very
-/// large schemas the first 5,000 places). Each element that is gone through takes about a tenth of a microsecond for a
-/// simple keyword, several for one that looks into all of it.
+/// A write costs time in proportion to the data it touches, except below an opaque place. The schema of an opaque place
+/// has a keyword that applies to the whole value (`contains`, `oneOf`, `if`, `uniqueItems` …) and is validated again at
+/// every write in it. A warning marks opaque places that a worker may write and that hold an unbounded collection;
+/// `--costs` lists all of them (for very large schemas the first 5,000 places). Each element scanned takes about 0.1 µs
+/// for a simple keyword, several times that for one that examines the whole element.
 ///
-/// A configuration that `--config` names is read as well; `patchboard doctor` says more about it.
+/// A configuration given with `--config` is checked as well; `patchboard doctor` checks it further.
 ///
 /// Exits with 0 if no file has an error, else with 2.
 #[derive(Args, Debug)]
@@ -59,13 +59,13 @@ pub(crate) struct Arguments {
     /// List the opaque places: where a write validates more than it touches, and why
     #[arg(long, conflicts_with_all = ["explain", "codes"])]
     costs: bool,
-    /// Begin a board with this request, in memory, and find what its workers may read and their views have no room for
+    /// Create a board with this request, in memory, and check what its workers may read and what exceeds their views
     #[arg(long, short, value_name = "JSON|@FILE", conflicts_with_all = ["explain", "codes", "whole"])]
     request: Option<String>,
-    /// Print the blueprint as JSON with all its files in it, as a daemon takes it; findings go to stderr
+    /// Print the blueprint as JSON with all its files included, as a daemon accepts it; findings go to stderr
     #[arg(long, conflicts_with_all = ["explain", "codes", "costs"])]
     whole: bool,
-    /// Say what a code means: one of a finding, or one of a refused proposal
+    /// Explain a code of a finding or of a rejection
     #[arg(long, value_name = "CODE", conflicts_with_all = ["blueprints", "codes"])]
     explain: Option<String>,
     /// List the codes of all findings
@@ -143,7 +143,7 @@ pub(crate) fn run(arguments: &Arguments, config: Option<&Path>, output: Output) 
     Ok(if refused { Exit::Refused } else { Exit::Done })
 }
 
-/// Prints a blueprint as it is stored with a board.
+/// Prints a blueprint as stored with a board.
 fn whole(paths: &[PathBuf], output: Output) -> Outcome {
     let [path] = paths else {
         return Err(Failure::refused("usage", "--whole prints one blueprint").help("name one file"));
@@ -164,7 +164,7 @@ fn list(output: Output) -> Outcome {
 }
 
 fn explain(code: &str, output: Output) -> Outcome {
-    // One word may name two things: `too_large` is a finding and a refusal.
+    // A code may name both a finding and a rejection, e.g. `too_large`.
     let entries: Vec<_> = codes::entries().filter(|entry| entry.code == code).collect();
     if entries.is_empty() {
         return Err(Failure::refused("unknown_code", format!("there is no code {code}"))

@@ -1,4 +1,4 @@
-//! `patchboard cost`: what a board has cost, by worker, retry and part of the prompt.
+//! `patchboard cost`: prints a board's cost by worker, retry and prompt part.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,17 +22,17 @@ use crate::narrative::{self, grouped};
 use crate::output::{Output, one_line, table};
 use crate::reader::{Reader, storage};
 
-/// Print what a board has cost: tokens by worker, what of it retries took, what prompts consisted of
+/// Print the cost of a board: tokens by worker, tokens of retries, composition of prompts
 ///
-/// What a model took to write the blueprint (`run --architect`) is a line of its own, and part of the board's sum; its
+/// The tokens spent on writing the blueprint (`run --architect`) are a separate line and part of the board's sum; its
 /// calls after the first are its RETRIES.
 ///
-/// With several models, or prices of them, a line says what each took. Money is settled by the price recorded with the call.
+/// With several models, or with prices, each model has a line. Costs use the price recorded with the call.
 ///
-/// Everything comes from the journal: a call is charged what its provider said, or an estimate (marked ~) where it said
-/// nothing; a call that nobody answered is charged what was reserved for it, once, whatever crashed. RETRIES are attempts
-/// after the first of an invocation. What prompts consisted of is shared out by characters. A board inside is one call
-/// of its worker, with all that it has spent; its own `cost` counts the calls in it.
+/// All figures come from the journal. A call is charged the usage its provider reported, or an estimate (marked ~)
+/// if it reported none. A call without a response is charged its reservation, once, even after crashes. RETRIES are
+/// attempts after the first of an invocation. The composition of prompts is estimated by characters. A nested board is
+/// one call of its worker, with its total spending; the nested board's own `cost` counts the calls in it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     Ok(Exit::Done)
 }
 
-/// As JSON, what a board has cost.
+/// Returns a board's cost as JSON.
 pub(crate) fn json(reader: &Reader, summary: &BoardSummary) -> Result<Value, Failure> {
     let board = reader.board(summary, None)?;
     let (blueprint, ledger) = (board.blueprint(), board.ledger());
@@ -139,43 +139,43 @@ impl OfModel {
     }
 }
 
-/// A call that was made.
+/// Call that was dispatched.
 struct Asked {
     worker: WorkerName,
-    /// Admission of the gate.
+    /// Admission by the gate.
     admitted: Admission,
-    /// Tokens that its reply might have.
+    /// Reply tokens reserved for it.
     reply_tokens: u64,
-    /// The format of its record.
+    /// Format version of its record.
     format: u32,
     view: Digest,
     prompt: Digest,
     reserved: u64,
     is_retry: bool,
-    /// Tokens of the prompt that its first call had; what later ones had more is what tools gave.
+    /// Prompt tokens of its first request; the excess of later requests is tool output.
     first: Option<u64>,
 }
 
-/// What the ledger of the board does not say.
+/// Figures that the board's ledger does not hold.
 #[derive(Default)]
 struct Details {
     retries: BTreeMap<WorkerName, Retries>,
-    /// Tokens of answered calls' prompts.
+    /// Prompt tokens of calls that got a response.
     prompts: Parts,
-    /// What replies cost that came when nobody waited any more; charged already by their reservations.
+    /// Usage of replies that arrived after their call had been abandoned; already charged by the reservations.
     late: Usage,
     answered: Usage,
-    /// The models that were drawn, by worker.
+    /// Models selected, by worker.
     drawn: BTreeMap<WorkerName, String>,
-    /// By the operator's name of the model that served them.
+    /// Sums by the operator's name of the serving model.
     models: BTreeMap<String, OfModel>,
     currency: Option<String>,
-    /// What having the blueprint written took.
+    /// Usage of the calls that wrote the blueprint.
     architect: Option<Architect>,
     shortfalls: Vec<Budget>,
 }
 
-/// Tokens of prompts.
+/// Prompt tokens by part.
 #[derive(Clone, Copy, Default)]
 struct Parts {
     instructions: u64,
@@ -187,7 +187,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// Shares the tokens of one prompt out by characters.
+    /// Distributes the tokens of one prompt over its parts by characters.
     fn add(&mut self, of: PromptParts, tokens: u64) {
         let all = of.instructions + of.contract + of.document + of.refusals + of.trigger;
         let share = |part: usize| u64::try_from(u128::from(tokens) * part as u128 / (all.max(1) as u128)).unwrap_or(0);
@@ -197,7 +197,7 @@ impl Parts {
         self.document += document;
         self.refusals += refusals;
         self.trigger += trigger;
-        // What division leaves over, too.
+        // Includes the remainder of the division.
         self.instructions += tokens - (contract + document + refusals + trigger);
     }
 }
@@ -222,11 +222,11 @@ impl Details {
                 }
                 Body::Epoch(epoch) => format = epoch.format.unwrap_or(format),
                 Body::Deferred(deferred) => {
-                    // The request was not taken: only calls before it cost something.
+                    // The provider rejected the last request: only the calls before it cost tokens.
                     let Some(attempt) = &deferred.by.attempt else { continue };
                     let usage = deferred.by.usage.unwrap_or_default();
                     if let Some(call) = asked.remove(&(attempt.invocation, attempt.number)) {
-                        // A model that answered by refusing the request was asked.
+                        // A call with usage reached its model, although the model rejected the request.
                         let uncalled = u64::from(usage.total() == 0);
                         details.of_model(&call.admitted, |of| of.calls = of.calls.saturating_sub(uncalled));
                         details.paid(&call, usage);
@@ -236,7 +236,7 @@ impl Details {
                     continue;
                 }
                 Body::Invoked(invoked) => {
-                    // The attempt before was lost, unless something came of it.
+                    // A previous attempt that is still open was lost.
                     let before = asked.remove(&(invoked.invocation, invoked.attempt.saturating_sub(1)));
                     details.unanswered(before.as_ref());
                     let Invoked { worker, prompt, reserved, attempt, admitted, .. } = invoked;
@@ -279,7 +279,7 @@ impl Details {
             }
             let Some(by) = body.author() else { continue };
             let Some(attempt) = &by.attempt else { continue };
-            // What a person has answered was charged when the person was asked.
+            // A person's answer was charged when the person was asked.
             if let Some(mut call) = asked.remove(&(attempt.invocation, attempt.number)) {
                 details.answered_by(reader, &mut known, &mut call, by)?;
             }
@@ -287,7 +287,7 @@ impl Details {
         Ok(details)
     }
 
-    /// A call of an attempt is over.
+    /// Accounts for a call after its attempt.
     fn answered_by(
         &mut self,
         reader: &Reader,
@@ -307,7 +307,7 @@ impl Details {
         if usage.prompt == 0 {
             return Ok(());
         }
-        // A view stands for its prompt: the static part is its worker's.
+        // The view identifies the prompt: its static part depends on the worker only.
         let parts = match known.get(&call.view) {
             Some(parts) => *parts,
             None => {
@@ -324,7 +324,7 @@ impl Details {
         Ok(())
     }
 
-    /// A call that nothing came of stays charged at what was reserved for it.
+    /// Charges a call without a response its reservation.
     fn unanswered(&mut self, call: Option<&Asked>) {
         let Some(call) = call else { return };
         let hold = Hold { tokens: call.reserved, reply: call.reply_tokens, price: call.admitted.price.as_ref() };
@@ -351,7 +351,7 @@ impl Details {
         });
     }
 
-    /// Changes the sums of a model.
+    /// Updates the sums of a model.
     fn of_model(&mut self, admitted: &Admission, change: impl FnOnce(&mut OfModel)) {
         let Some(model) = &admitted.model else { return };
         if let Some(price) = &admitted.price {
@@ -369,7 +369,7 @@ impl Details {
         self.retries.get(worker).copied().unwrap_or_default()
     }
 
-    /// The architect's calls after its first.
+    /// Returns the architect's calls after its first.
     fn redrafts(&self) -> Retries {
         self.architect.as_ref().map_or_else(Retries::default, |architect| Retries {
             calls: u64::from(architect.calls.saturating_sub(1)),
@@ -440,7 +440,7 @@ impl Details {
                 lines.push(format!("money of {name}: {spent} of {} {currency}", Money(limit)).trim_end().to_owned());
             }
         }
-        // What an architect was told is all instructions, and has its own line.
+        // The architect's prompts are all instructions and have a separate line.
         let prompts = board.prompt.saturating_sub(ledger.architect().map_or(0, |account| account.prompt));
         if prompts > 0 {
             let Parts { instructions, contract, document, refusals, trigger, tools } = self.prompts;
@@ -486,7 +486,7 @@ impl Details {
     }
 }
 
-/// What calls were charged that nobody answered.
+/// Returns the tokens charged for calls without a response.
 pub(crate) const fn unanswered(account: &Account) -> u64 {
     account.spent.saturating_sub(account.prompt.saturating_add(account.completion))
 }

@@ -1,4 +1,4 @@
-//! `patchboard denials`: what was refused on a board, counted.
+//! `patchboard denials`: counts the rejections of a board.
 
 use std::path::Path;
 
@@ -11,11 +11,11 @@ use crate::failure::Outcome;
 use crate::output::{Output, table};
 use crate::reader::Reader;
 
-/// Count what was refused on a board, by worker, stage and code
+/// Count the rejections of a board, by worker, stage and code
 ///
-/// The stages are those of validation, in their order: syntax, authorization (the worker's contract), freshness (what has
-/// changed under it), application, schema, invariant. The code is that of the first violation; `patchboard log --rejected`
-/// has each with its reasons.
+/// The stages are those of validation, in their order: syntax, authorization (the worker's contract), freshness
+/// (changes since it read), application, schema, invariant. The code is that of the first violation; `patchboard log
+/// --rejected` shows each rejection with its reasons.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     reader.shown(&summary.id)
 }
 
-/// The cells of a line.
+/// Returns the cells of a line.
 pub(crate) fn row(denial: Denial) -> [String; 4] {
     let Denial { worker, stage, code, count } = denial;
     [worker.to_string(), stage.to_string(), code.to_string(), count.to_string()]

@@ -1,4 +1,4 @@
-//! `patchboard doctor`: whether the set-up works, and what to do where it does not.
+//! `patchboard doctor`: checks the installation and suggests fixes.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -29,21 +29,23 @@ use crate::serve::tokens::{Action, Intended, Tokens};
 use crate::trust::config_file;
 use crate::user;
 
-/// How long a model's server may take to answer.
+/// Timeout for a model server's response.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Models that are asked for their abilities at once.
+/// Models probed concurrently by `--models`.
 const AT_ONCE: usize = 4;
 
-/// Check the set-up, and say what to do where something is wrong
+/// Check the installation, and suggest a fix for each problem
 ///
-/// Looks at the configuration, the data directory, the disk, the journal (all of its file is read, and every board
-/// verified), the clock, limits of the system, the models' servers (each is asked for its list of models, with its key),
-/// the programs, and whether `serve` could start. Changes nothing, but for --accept-loss. No key or token is ever printed.
+/// Checks the configuration, the data directory, the disk, the journal (reads all of its file and verifies every
+/// board), the clock, system limits, the model servers (requests each one's list of models, with its key), the
+/// programs, and whether `serve` could start. Changes nothing, except with --accept-loss. No key or token is ever
+/// printed.
 ///
-/// With --models each configured model also gets a few tiny requests, which cost tokens: the report is what it can do.
+/// With --models each configured model also gets a few tiny requests, which cost tokens: the report lists the model's
+/// capabilities.
 ///
-/// Exits with 0 if nothing is wrong (warnings aside), with 1 if something is, with 2 if the configuration is refused.
+/// Exits with 0 if there are no errors (warnings aside), with 1 if there are, with 2 if the configuration is rejected.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -53,25 +55,25 @@ Examples:
   patchboard doctor --models
   patchboard doctor --ready")]
 pub(crate) struct Arguments {
-    /// Only ask the daemon whether it is ready, as a health check does: at --url, or where it would listen here
+    /// Only check the daemon's readiness, as a health check does: at --url, or at the address it would use here
     #[arg(long)]
     ready: bool,
     #[command(flatten)]
     daemon: DaemonArgument,
-    /// Ask each model what it can do: forms of replies, tools, streams, members of requests. COSTS TOKENS: at least four
-    /// requests a model, each with a reply of at most 32 tokens. They pass no gate: concurrency, requests_per_minute and
-    /// tokens_per_minute do not hold for them
+    /// Probe each model's capabilities: reply formats, tools, streams, request members. COSTS TOKENS: at least four
+    /// requests a model, each with a reply of at most 32 tokens. The limits concurrency, requests_per_minute and
+    /// tokens_per_minute do not apply
     #[arg(long = "models", conflicts_with_all = ["ready", "offline"])]
     asks_models: bool,
-    /// Seconds that --models gives each model
+    /// Timeout of --models in seconds, for each model
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     #[arg(requires = "asks_models")]
     timeout: u64,
-    /// Give up records of these boards that were acknowledged and are lost (`records_lost`), so that the boards can be read and go
-    /// on from what is there; nothing else is looked at
+    /// Accept the loss of acknowledged records of these boards (`records_lost`), so that the boards can be read and
+    /// resumed from the remaining records; performs no other check
     #[arg(long, value_name = "BOARD", value_delimiter = ',', conflicts_with_all = ["ready", "asks_models"])]
     accept_loss: Vec<String>,
-    /// Do not ask the models' servers
+    /// Do not contact the model servers
     #[arg(long)]
     offline: bool,
     #[command(flatten)]
@@ -134,7 +136,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     Ok(if worst == Severity::Error { exit } else { Exit::Done })
 }
 
-/// Gives up what is lost of boards; of all that are named or of none.
+/// Accepts the loss of records of these boards; all of them or none.
 fn accept_loss(boards: &[String], data_dir: &Path, output: Output) -> Outcome {
     if SqliteJournal::lost_with_file(data_dir).map_err(storage_failure)?.is_empty() {
         drop(Reader::open(data_dir)?);
@@ -164,7 +166,7 @@ fn accept_loss(boards: &[String], data_dir: &Path, output: Output) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// The data directory and what is in it, and the clock that its records are written by.
+/// Checks the data directory, its contents, and the clock that timestamps records.
 fn storage(data_dir: &Path, output: Output) -> Vec<Finding> {
     let (began, began_at) = (Instant::now(), SystemClock.now());
     let directory = observe::data_dir(data_dir);
@@ -182,7 +184,7 @@ fn storage(data_dir: &Path, output: Output) -> Vec<Finding> {
     findings
 }
 
-/// All models at once: one that does not answer keeps the others from nothing.
+/// Probes all models concurrently: an unresponsive server does not delay the others.
 async fn models(seats: &Seats) -> Vec<Finding> {
     let configured = &seats.config().models;
     if configured.is_empty() {
@@ -195,7 +197,7 @@ async fn models(seats: &Seats) -> Vec<Finding> {
     join_all(asked).await
 }
 
-/// Asks some models at once what they can do; findings in the order of names.
+/// Probes the capabilities of models concurrently; findings are in the order of names.
 async fn abilities(seats: &Seats, time: Duration) -> Vec<Finding> {
     let asked = seats
         .config()
@@ -205,7 +207,7 @@ async fn abilities(seats: &Seats, time: Duration) -> Vec<Finding> {
     stream::iter(asked).buffered(AT_ONCE).collect().await
 }
 
-/// Whether `serve` could start.
+/// Checks that `serve` could start.
 fn serving(settings: &Settings, data_dir: &Path) -> Vec<Finding> {
     let placed = observe::placed(data_dir);
     let count = match Tokens::exist(data_dir) {
@@ -226,7 +228,7 @@ fn serving(settings: &Settings, data_dir: &Path) -> Vec<Finding> {
     ]
 }
 
-/// What a health check asks.
+/// Queries the daemon's readiness.
 async fn ready(client: &Client, output: Output) -> Outcome {
     let answer = client.get("/readyz").await?;
     if output.is_json() {

@@ -1,4 +1,4 @@
-//! `patchboard edits`: what became of the edits of boards' files, and what the work came to.
+//! `patchboard edits`: reports statistics on edits of boards' files, and the results of the work.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,31 +13,34 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line, table};
 use crate::reader::Reader;
 
-/// Bytes of a test program's output that are read.
+/// Maximum bytes read of a test program's output.
 const OUTPUT_BYTES_MAX: u64 = 16 << 20;
 
-/// Count the edits of files of one or several boards: made, refused and why, where engineers met; and what the work came to
+/// Report statistics on edits of boards' files (made, rejected, conflicting), and the results of the work
 ///
-/// REVIEWED are edits that were put to the board, MADE those of them that it took; ACCEPTANCE is the part of the one that
-/// is the other, in percent. CONFLICTS were refused because others had been faster (`stale_target`, `stale_read`,
-/// `reserved`), before anything was written. AGAIN are edits of files at which their author had just been refused. OVERLAP is
-/// the part of the files that more than one tried to edit, in percent; of the lines that edits took away, those that another
-/// author had put there are told apart. Of the tasks of the first round (`round: 1` in the document's /tasks, in the form of
-/// blueprints/storm.yaml) it says how many are of a single file, and how many share a file with another, in percent, and how many
-/// functions each engineer was given (`functions_to_implement`); of who
-/// was given tasks, the edits of files that none of them names (`file_path`, `also`) are counted. What others did around the
-/// workspace counts for no one.
+/// REVIEWED counts the edits proposed to the board, MADE the accepted ones; ACCEPTANCE is MADE / REVIEWED, in percent.
+/// CONFLICTS were rejected before anything was written, because another edit came first (`stale_target`, `stale_read`,
+/// `reserved`). AGAIN counts edits of a file right after a rejection of the same author's edit of it. OVERLAP is the
+/// percentage of files that more than one author tried to edit. Deleted lines that another author had written are
+/// counted separately. For the tasks of the first round (`round: 1` in the document's /tasks, in the format of
+/// blueprints/storm.yaml) it reports the percentage with a single file, and of those that share a file with another
+/// task. It also reports the number of functions of each engineer (`functions_to_implement`). For engineers with tasks,
+/// edits of files outside them (`file_path`, `also`) are counted. Changes made outside the workspace are attributed to
+/// no author.
 ///
-/// A board's score is the part of the tests that pass: as `--score` says, or else `passed` and `failed` of the document's
-/// /verdict. Of several boards `score_w` is the tests that pass of all tests, and `score` the mean of the boards' parts, in
-/// percent. `cost_eff` is dollars by point of `score_w` (with --dollars), `tokens_eff` tokens by point, `time_eff` minutes of
-/// recorded running time by point: less is better.
+/// The score of a board is the share of tests that pass: from `--score`, else from `passed` and `failed` of the
+/// document's /verdict. For several boards `score_w` is all passed tests / all tests, and `score` the mean of the
+/// boards' shares, in percent. `cost_eff` is dollars per point of `score_w` (with --dollars), `tokens_eff` tokens per
+/// point, `time_eff` minutes of recorded running time per point: lower is better.
 ///
-/// With `--tests`, what a test program printed (pytest with its short summary, or unittest), failures are counted by symptom:
-/// assertion, missing_symbol, contract, not_implemented, runtime. Of a board that does not pass everything the possible causes
-/// are named: incomplete_api (symbols that are missing or not implemented), scope_drift (accepted edits of files that the
-/// /tasks of the document gave to others or to nobody), budget_or_runtime (an attempt that made all calls of its model that
-/// it may make, or ran out of tokens or time, or a limit of the board), same_file_overlap (edits of more than one author were accepted in one file).
+/// With `--tests`, the output of a test program (pytest with its short summary, or unittest), failures are counted by
+/// symptom: assertion, missing_symbol, contract, not_implemented, runtime. For a board that does not pass all tests,
+/// possible causes are listed.
+/// incomplete_api: symbols are missing or not implemented.
+/// scope_drift: edits of files were accepted that /tasks of the document assigns to others or to no engineer.
+/// budget_or_runtime: an attempt used all its model calls, or ran out of tokens or time, or a limit of the board was
+/// reached.
+/// same_file_overlap: edits of more than one author were accepted in one file.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -53,15 +56,15 @@ pub(crate) struct Arguments {
     /// Tests that pass, of how many; may be repeated, one for each board in their order
     #[arg(long, value_name = "PASSED/TOTAL", value_parser = score)]
     score: Vec<Score>,
-    /// What a test program printed at the end; may be repeated, one for each board in their order
+    /// Final output of a test program; may be repeated, one for each board in their order
     #[arg(long, value_name = "FILE")]
     tests: Vec<PathBuf>,
-    /// What the models have cost for all these boards
+    /// Cost of the models for all these boards
     #[arg(long, value_name = "AMOUNT", value_parser = dollars)]
     dollars: Option<f64>,
 }
 
-/// Tests that pass.
+/// Test result.
 #[derive(Clone, Copy, Debug)]
 struct Score {
     passed: u64,
@@ -86,7 +89,7 @@ fn dollars(text: &str) -> Result<f64, String> {
     amount.ok_or_else(|| "write an amount like 1.25".to_owned())
 }
 
-/// A board, and what its edits and its work came to.
+/// Statistics of a board's edits and work.
 struct Row {
     board: String,
     metrics: Metrics,
@@ -94,7 +97,7 @@ struct Row {
     symptoms: Option<BTreeMap<Symptom, u64>>,
     causes: Vec<&'static str>,
     drift: Vec<Drift>,
-    /// The files of each task of the first round, as the document's /tasks give them out.
+    /// Tasks of the first round, from the document's /tasks.
     tasks: Vec<Task>,
     tokens: u64,
     minutes: f64,
@@ -148,7 +151,7 @@ impl Row {
         Ok(Self { board: summary.id.to_string(), metrics, score, symptoms, causes, drift, tasks, tokens, minutes })
     }
 
-    /// Of the tasks of the first round, those of which this holds, in percent.
+    /// Returns the percentage of first-round tasks that satisfy a predicate.
     fn tasks_that(&self, is: impl Fn(usize, &BTreeSet<String>) -> bool) -> Option<f64> {
         let all = self.tasks.len();
         let those = self.tasks.iter().enumerate().filter(|(index, task)| is(*index, &task.files)).count();
@@ -159,7 +162,7 @@ impl Row {
         self.tasks_that(|_, files| files.len() == 1)
     }
 
-    /// Edits of files that were not given to who made them.
+    /// Counts edits of files that were not assigned to their author.
     fn drifted(&self) -> u64 {
         self.drift.iter().map(|drift| drift.edits).sum()
     }
@@ -172,7 +175,7 @@ impl Row {
         self.tasks_that(shares)
     }
 
-    /// How many functions each engineer was given in the first round.
+    /// Returns the number of functions assigned to each engineer in the first round.
     fn shares(&self) -> BTreeMap<&str, usize> {
         let mut shares = BTreeMap::new();
         for task in &self.tasks {
@@ -206,17 +209,17 @@ impl Row {
     }
 }
 
-/// A task that a board gave out.
+/// Task of a board.
 struct Task {
     engineer: String,
     round: u64,
     files: BTreeSet<String>,
-    /// How many it names.
+    /// Number of functions in the task.
     functions: usize,
 }
 
 impl Task {
-    /// Those of a document that has tasks in the form of the shipped blueprint.
+    /// Returns the tasks of a document, if it has tasks in the format of the shipped blueprint.
     fn all(document: &Node) -> Vec<Self> {
         let tasks = document.child("tasks").map(Node::to_value).unwrap_or_default();
         let read = |task: &Value| {
@@ -245,7 +248,7 @@ fn edits_json(edits: &Edits) -> Value {
     })
 }
 
-/// What the board itself says of the tests.
+/// Returns the test result in the board's document.
 fn verdict(document: &Node) -> Option<Score> {
     let number = |name| document.child("verdict")?.child(name)?.to_value().as_u64();
     let (passed, failed) = (number("passed")?, number("failed")?);
@@ -253,7 +256,7 @@ fn verdict(document: &Node) -> Option<Score> {
     Some(Score { passed, total })
 }
 
-/// Which files the tasks of a board gave to whom.
+/// Returns the files assigned to each engineer by the tasks of a board.
 fn scopes(tasks: &[Task]) -> BTreeMap<String, BTreeSet<String>> {
     let mut scopes: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for task in tasks {
@@ -280,7 +283,7 @@ fn causes(
     found.into_iter().filter(|(_, is)| *is).map(|(cause, _)| cause).collect()
 }
 
-/// What a test program printed, as far as it is read.
+/// Reads the output of a test program, up to [`OUTPUT_BYTES_MAX`].
 fn read(path: &Path) -> Result<String, Failure> {
     use std::io::Read as _;
     let shown = one_line(&path.display().to_string());
@@ -291,7 +294,7 @@ fn read(path: &Path) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// What all boards came to together. Nothing, where one of them has no score.
+/// Totals over all boards. The scores are `None` if any board has no score.
 struct Whole {
     weighted: Option<f64>,
     mean: Option<f64>,
@@ -312,7 +315,7 @@ impl Whole {
         Self { weighted, mean, dollars, tokens, minutes }
     }
 
-    /// So much for each point; none where there are no points.
+    /// Returns an amount per point; `None` if there are no points.
     fn by_point(&self, amount: f64) -> Option<f64> {
         self.weighted.filter(|points| *points > 0.0).map(|points| amount / points)
     }

@@ -1,4 +1,4 @@
-//! `patchboard export`: a board's journal as JSON lines.
+//! `patchboard export`: prints a board's journal as JSON lines.
 
 use std::path::Path;
 
@@ -12,10 +12,11 @@ use crate::reader::Reader;
 /// Print a board's journal as JSON lines: the exact header, the payload and the hash of each record
 ///
 /// `hash` is the SHA-256 of the previous record's 32 hash bytes (zeros before the first) followed by the bytes of
-/// `header`, so that the chain can be checked with a few lines of any language. The texts of views and prompts are not
-/// in it: records name them by their hash.
+/// `header`, so a few lines of any language can check the chain. The texts of views and prompts are not in it: records
+/// name them by their hash.
 ///
-/// Exits with 1 after the last record if the journal ends inside a step, so that records are missing; `verify` refuses what was printed.
+/// Exits with 1 after the last record if the journal ends inside a step, so that records are missing; `verify` rejects
+/// such an export.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

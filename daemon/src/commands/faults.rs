@@ -1,4 +1,4 @@
-//! `patchboard faults`: injects faults into runs of the shipped blueprints and says what became of the documents.
+//! `patchboard faults`: injects faults into runs of the shipped blueprints and checks the resulting documents.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -19,21 +19,21 @@ use crate::commands::denials;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, json_line, table};
 
-/// The most bytes of a file of given texts.
+/// Maximum bytes of a corpus file.
 const CORPUS_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// The most files of given texts, and how deep they are looked for.
+/// Maximum number of corpus files, and maximum directory depth.
 const CORPUS_FILES_MAX: usize = 1000;
 const CORPUS_DEPTH_MAX: usize = 4;
 
-/// Inject faults into runs of the shipped blueprints, and count how often they reach what others work with
+/// Inject faults into runs of the shipped blueprints, and count how many affect the shared document
 ///
-/// Scripted workers do the tasks of three blueprints, and one of them errs: its reply is no JSON, writes where it may not,
-/// rests on what has changed, comes twice, never, or too late, and so on. The same faults are injected into PatchBoard and
-/// into two blackboards that check nothing. The document that is left is judged by code of its own, which knows nothing of
-/// contracts and schemas: it must be one that the task leaves without a fault, or leads to.
+/// Scripted workers do the tasks of three blueprints, and one of them fails. Its reply is not JSON, writes outside its
+/// grant, is based on stale data, arrives twice, late or never, and so on. The same faults are injected into PatchBoard
+/// and into two blackboards that check nothing. A separate judge, independent of contracts and schemas, examines the
+/// final document: it must be a document that a fault-free run produces or passes through.
 ///
-/// Time is virtual and everything follows from --seed: the same command prints the same, byte for byte.
+/// Time is virtual and everything is derived from --seed: the same command prints the same, byte for byte.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 A false claim that a worker may write can only be caught by invariants and by workers who check others. What is counted
@@ -48,28 +48,29 @@ Examples:
   patchboard faults --n 200 --lines faults.jsonl && jq -s 'map(select(.wrongs != []))' faults.jsonl
   patchboard faults --corpus texts/ --output json")]
 pub(crate) struct Arguments {
-    /// How many faults of each class, into each system
+    /// Number of faults of each class, for each system
     #[arg(long = "n", value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     instances: u64,
-    /// What everything follows from
+    /// Random seed for everything
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
-    /// Which faults; no_fault counts what comes of the runs as such
+    /// Fault classes; no_fault counts the results of unmodified runs
     #[arg(long, value_name = "CLASSES", value_delimiter = ',', value_parser = class, default_values_t = Class::ALL)]
     classes: Vec<Class>,
-    /// What they are injected into: patchboard, plain, structured
+    /// Systems to inject into: patchboard, plain, structured
     #[arg(long, value_name = "SYSTEMS", value_delimiter = ',', value_parser = system, default_values_t = System::ALL)]
     systems: Vec<System>,
-    /// More texts: JSON files of [{"input": "TEXT"}], what models wrote; of {"NAME": ["TEXT"]}, instructions to plant
+    /// More texts: JSON files of [{"input": "TEXT"}], malformed model output; of {"NAME": ["TEXT"]}, instructions to
+    /// plant
     #[arg(long, value_name = "DIR")]
     corpus: Option<PathBuf>,
-    /// Write a line of JSON about every fault into this file, too
+    /// Also write a line of JSON for each fault into this file
     #[arg(long, value_name = "FILE")]
     lines: Option<PathBuf>,
-    /// The least share of loops that a breaker must stop, in percent
+    /// Minimum percentage of loops that a breaker must stop
     #[arg(long, value_name = "PERCENT", default_value_t = 99.0, value_parser = percent)]
     min_halted: f64,
-    /// Boards that are played at once [default: as many as there are processors]
+    /// Number of boards run concurrently [default: the number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: Option<u16>,
 }
@@ -153,14 +154,14 @@ fn bar(campaign: &Campaign, output: Output) -> ProgressBar {
     ProgressBar::new(campaign.boards() as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// A verdict as a line.
+/// Returns a verdict as a line of JSON.
 fn told(verdict: &Verdict) -> Value {
     let mut line = serde_json::to_value(verdict).unwrap_or_default();
     line["is_contaminated"] = verdict.is_contaminated().into();
     line
 }
 
-/// What came of each class in each system.
+/// Formats the rates of each class and system as a table.
 fn rates(report: &Report, campaign: &Campaign) -> String {
     let mut rows = Vec::new();
     for class in &campaign.classes {
@@ -175,7 +176,7 @@ fn rates(report: &Report, campaign: &Campaign) -> String {
     table(["FAULT", "SYSTEM", "CONTAMINATED", "HALTED", "DONE ALL THE SAME"], rows)
 }
 
-/// What was refused, by worker and stage.
+/// Formats rejections by worker and stage as a table.
 fn refusals(report: &Report) -> String {
     let all = report.denials.iter().flat_map(|(blueprint, denials)| denials.iter().map(move |one| (blueprint, one)));
     let rows = all.map(|(blueprint, one)| {
@@ -185,7 +186,7 @@ fn refusals(report: &Report) -> String {
     table(["BLUEPRINT", "WORKER", "STAGE", "CODE", "TIMES"], rows)
 }
 
-/// In what PatchBoard is not as good as it must be.
+/// Returns the requirements that PatchBoard did not meet.
 fn shortcomings(report: &Report, min_halted: f64, campaign: &Campaign) -> Vec<String> {
     let mut all = Vec::new();
     for ((class, system), cell) in &report.cells {
@@ -202,7 +203,7 @@ fn shortcomings(report: &Report, min_halted: f64, campaign: &Campaign) -> Vec<St
         if contaminated > 0 && *class != Class::FalseClaim {
             all.push(format!("{contaminated} of {made} faults of {class} reached the document"));
         }
-        // Boards on which nothing goes wrong come to their end, or nothing that is said of the others means anything.
+        // Boards without faults must finish, or the rates of the others are meaningless.
         if *class == Class::NoFault && done < made {
             all.push(format!("only {done} of {made} tasks were done without a fault"));
         }
@@ -211,7 +212,7 @@ fn shortcomings(report: &Report, min_halted: f64, campaign: &Campaign) -> Vec<St
             all.push(format!("{halted} of {made} boards were halted under {class}, at least {least} % must be"));
         }
     }
-    // Too few faults to expect one of every worker.
+    // A smaller sample may contain no fault for some workers.
     if campaign.classes.contains(&Class::UnauthorizedWrite) && campaign.instances >= 100 {
         let idle = report.idle_contracts().into_iter().map(|(blueprint, worker)| format!("{worker} of {blueprint}"));
         let idle: Vec<String> = idle.collect();
@@ -222,7 +223,7 @@ fn shortcomings(report: &Report, min_halted: f64, campaign: &Campaign) -> Vec<St
     all
 }
 
-/// The whole as one value.
+/// Returns the report as JSON.
 fn summary(report: &Report, campaign: &Campaign, shortcomings: &[String]) -> Value {
     let rates = report.cells.iter().map(|((class, system), cell)| {
         let interval = |successes: usize| wilson(successes, cell.made).map(|interval| [interval.low, interval.high]);
@@ -244,7 +245,7 @@ fn summary(report: &Report, campaign: &Campaign, shortcomings: &[String]) -> Val
     })
 }
 
-/// A file of lines.
+/// Output file of JSON lines.
 struct Lines {
     path: PathBuf,
     file: BufWriter<File>,
@@ -269,7 +270,7 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::failed("output_failed", format!("{} cannot be written: {error}", path.display()))
 }
 
-/// The given texts in a directory and below it.
+/// Reads the corpus in a directory and below it.
 fn read_corpus(directory: &Path) -> Result<Corpus, Failure> {
     let unreadable = |path: &Path, why: &dyn std::fmt::Display| {
         Failure::refused("corpus_unreadable", format!("{} cannot be read: {why}", path.display()))
@@ -303,7 +304,7 @@ fn read_corpus(directory: &Path) -> Result<Corpus, Failure> {
     Ok(corpus)
 }
 
-/// The texts in a file.
+/// Adds the texts of a file to the corpus.
 fn take(value: &Value, corpus: &mut Corpus) {
     for text in value.as_array().into_iter().flatten().filter_map(|one| one["input"].as_str()) {
         corpus.add_malformed(text);
@@ -336,7 +337,7 @@ mod tests {
             }
         }
         let bad = Cell { contaminated: 1, ..good };
-        // Lies are told of, and blackboards are what they are.
+        // False claims and blackboards are not held to the requirement.
         for (class, system, is_bad) in [
             (Class::StaleRead, System::Patchboard, true),
             (Class::FalseClaim, System::Patchboard, false),

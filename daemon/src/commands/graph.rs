@@ -1,4 +1,4 @@
-//! `patchboard graph`: draws who reads, writes and wakes what, without running anything.
+//! `patchboard graph`: renders the data-flow graph of a blueprint, without running anything.
 
 mod dot;
 mod mermaid;
@@ -13,16 +13,16 @@ use crate::blueprint_file;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line};
 
-/// Draw who reads, writes and wakes what, from a blueprint's declarations, without running anything
+/// Render the data-flow graph of a blueprint's declarations, without running anything
 ///
-/// Nodes are workers, places of the document as the contracts name them, and what happens without a commit (start, signals,
-/// schedules). Arrows lead from a place to who reads it, from a worker to what it writes (with the operations), and from
-/// what a rule waits for to the worker it wakes. A dotted arrow leads from where something is written to another pattern
-/// under which it is read: what is appended at /claims/- shows in /claims. Places that several workers may write, other than by
-/// appending, are marked; with `writers: one` in the blueprint they are errors (`patchboard check`). The same blueprint is
-/// always drawn the same.
+/// Nodes are workers, places of the document as the contracts name them, and triggers without a commit (start, signals,
+/// schedules). Arrows lead from a place to its readers, from a worker to the places it writes (with the operations),
+/// and from a rule's trigger to the worker it runs. A dotted arrow connects a written place to another pattern that
+/// reads it: an append at /claims/- shows in /claims. Places that several workers may write, other than by appending,
+/// are marked; with `writers: one` in the blueprint they are errors (`patchboard check`). Output is deterministic: a
+/// blueprint always produces the same graph.
 ///
-/// A blueprint with errors is refused as by `check`.
+/// A blueprint with errors is rejected as by `check`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -36,45 +36,45 @@ pub(crate) struct Arguments {
     /// The blueprint file, in YAML or JSON
     #[arg(value_name = "BLUEPRINT")]
     blueprint: PathBuf,
-    /// The notation [default: mermaid, or json with --output json]
+    /// Output format [default: mermaid, or json with --output json]
     #[arg(long, value_name = "FORMAT")]
     format: Option<Notation>,
-    /// Only what one worker reads, writes and is woken by, and who is on the other side of that
+    /// Only the reads, writes and triggers of one worker, and the nodes they connect to
     #[arg(long, value_name = "WORKER")]
     worker: Option<String>,
-    /// A board inside the blueprint's, such as a department: it is drawn instead
+    /// A nested board of the blueprint, such as a department, to draw instead
     #[arg(long, value_name = "BOARD")]
     board: Option<String>,
-    /// Only workers, with arrows from who writes to who reads it, named by the places
+    /// Only workers, with arrows from writers to readers, labelled with the places
     #[arg(long)]
     flow: bool,
 }
 
-/// In what a graph is written.
+/// Output format of a graph.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum Notation {
-    /// For Markdown.
+    /// Flowchart for Markdown.
     Mermaid,
-    /// For Graphviz.
+    /// Graph for Graphviz.
     Dot,
-    /// One JSON value.
+    /// JSON value.
     Json,
 }
 
-/// What a notation writes.
+/// Format-independent drawing of a graph.
 struct Figure {
-    /// The blueprint's name.
+    /// Name of the blueprint.
     title: String,
     nodes: Vec<Shape>,
     arrows: Vec<Arrow>,
 }
 
-/// A node, as people see it.
+/// Node as drawn.
 struct Shape {
     kind: ShapeKind,
-    /// Lines of text.
+    /// Lines of the label.
     label: Vec<String>,
-    /// Whether several workers may write it.
+    /// Set if several workers may write the place.
     is_contested: bool,
 }
 
@@ -85,12 +85,12 @@ enum ShapeKind {
     Worker,
 }
 
-/// An edge between two shapes, by their places in the list.
+/// Edge between two shapes, by their indexes.
 struct Arrow {
     from: usize,
     to: usize,
     style: Style,
-    /// Empty: none.
+    /// Label; empty for an unlabelled arrow.
     label: String,
 }
 
@@ -155,7 +155,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// The graph with everything in it.
+/// Returns the figure of the whole graph.
 fn of_graph(graph: &Graph) -> Figure {
     let place = |node: &Node| graph.nodes.iter().position(|other| other == node);
     let arrow = |edge: &Edge| {
@@ -174,7 +174,7 @@ fn of_graph(graph: &Graph) -> Figure {
                 (Style::Thick, words.into_iter().flatten().collect::<Vec<_>>().join(": "))
             }
         };
-        // Every edge ends at nodes that are there.
+        // The graph contains the ends of all edges.
         Some(Arrow { from: place(&edge.from)?, to: place(&edge.to)?, style, label })
     };
     Figure {
@@ -201,7 +201,7 @@ fn shape(graph: &Graph, node: &Node) -> Shape {
     Shape { kind, label, is_contested: writers.is_some() }
 }
 
-/// Workers alone.
+/// Returns the figure of the workers only.
 fn of_flow(graph: &Graph, workers: &[&str], feeds: &[Feed]) -> Figure {
     let place = |name: &str| workers.iter().position(|other| *other == name);
     let arrow = |feed: &Feed| {

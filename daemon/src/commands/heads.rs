@@ -1,4 +1,4 @@
-//! `patchboard heads`: the last record of every board, to be kept where nobody who can write to the journal can.
+//! `patchboard heads`: prints the last record of every board, to be kept out of reach of writers to the journal.
 
 use std::path::Path;
 
@@ -16,13 +16,13 @@ use crate::given;
 use crate::output::{Output, table};
 use crate::reader::{Reader, storage};
 
-/// Bytes of noted heads that are read.
+/// Maximum bytes of a file of heads.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Print the last record of every board: its number and its hash, which stands for all before it
+/// Print the last record of every board: its number and its hash, which covers all records before it
 ///
-/// Who keeps what is printed elsewhere can tell later whether a journal was cut off or rewritten: `verify --heads` takes it back,
-/// as text or as JSON. The daemon sends heads by itself: `heads` of `[notify]`.
+/// Keep the output elsewhere to detect later that a journal was truncated or rewritten: `verify --heads` reads it back,
+/// as text or as JSON. The daemon can send heads automatically: `heads` of `[notify]`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -30,12 +30,12 @@ Examples:
   patchboard heads --output json | curl --fail --data-binary @- https://elsewhere.example/heads
   patchboard verify --heads heads.txt")]
 pub(crate) struct Arguments {
-    /// The boards: ids, beginnings of ids, or `last`; all, if none is named
+    /// The boards: ids, prefixes of ids, or `last`; all, if none is named
     #[arg(value_name = "BOARD")]
     boards: Vec<String>,
 }
 
-/// A head that was printed before.
+/// Head that was printed before.
 #[derive(Clone, Deserialize, PartialEq, Eq, Debug)]
 pub(crate) struct Noted {
     pub(crate) board: BoardId,
@@ -79,10 +79,10 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     sound()
 }
 
-/// The first line of the text.
+/// Column titles of the text output.
 const HEADER: [&str; 5] = ["BOARD", "SEQ", "HASH", "VERSION", "STATUS"];
 
-/// Reads heads that were printed before.
+/// Reads heads printed before.
 pub(crate) fn read(path: &Path) -> Result<Vec<Noted>, Failure> {
     let bad = |why: String| {
         Failure::refused("bad_heads", format!("{} holds no heads: {why}", path.display()))
@@ -94,21 +94,22 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Noted>, Failure> {
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with(HEADER[0]));
     let heads = lines.map(|(number, line)| noted(line).ok_or_else(|| bad(format!("line {number} is none"))));
     let heads = heads.collect::<Result<Vec<_>, _>>()?.concat();
-    // Nothing is no reason to say that all is well.
+    // An empty list proves nothing, so it must not pass.
     if heads.is_empty() { Err(bad("it is empty".to_owned())) } else { Ok(heads) }
 }
 
-/// A line of JSON.
+/// Line of JSON.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Line {
-    /// Body of a message that `[notify] heads` has sent.
-    Message { heads: Vec<Noted> },
-    /// Head of one board.
+    /// Body of a message sent by `[notify] heads`.
+    Message {
+        heads: Vec<Noted>,
+    },
     Head(Noted),
 }
 
-/// Reads a line of any form.
+/// Parses a line in any of the formats.
 fn noted(line: &str) -> Option<Vec<Noted>> {
     if line.starts_with('{') {
         return Some(match serde_json::from_str(line).ok()? {

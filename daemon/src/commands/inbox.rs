@@ -1,4 +1,4 @@
-//! `patchboard inbox`: what boards ask persons, in a data directory or of a daemon.
+//! `patchboard inbox`: lists pending approvals and questions, from a data directory or a daemon.
 
 use std::path::Path;
 
@@ -14,10 +14,10 @@ use crate::output::{Output, json_line, one_line, short};
 use crate::reader::{Reader, storage};
 use crate::seating::finding_flags;
 
-/// Characters of a patch in a list.
+/// Maximum characters of a patch in a list.
 const PATCH_MAX: usize = 400;
 
-/// List what persons are asked, on all boards that have not ended
+/// List pending approvals and questions of all boards that have not ended
 ///
 /// `patchboard approve`, `deny` and `answer` answer one question, by board and number.
 #[derive(Args, Debug)]
@@ -53,16 +53,16 @@ impl Inbox {
     }
 }
 
-/// What a daemon's boards ask.
+/// Returns the pending questions of a daemon's boards.
 pub(super) async fn listed(daemon: &Client) -> Result<Vec<Value>, Failure> {
     let inbox = daemon.get("/v1/inbox").await?;
     Ok(inbox["questions"].as_array().cloned().unwrap_or_default())
 }
 
-/// Boards that cannot be read, with the reason.
+/// Boards that could not be read, with the reason.
 type Unread = Vec<(BoardId, Failure)>;
 
-/// Returns the questions of the boards of a data directory. A board that cannot be read does not hide those of others.
+/// Returns the pending questions of a data directory. An unreadable board does not hide the questions of others.
 fn standing(data_dir: &Path) -> Result<(Vec<Value>, Unread), Failure> {
     let reader = Reader::open(data_dir)?;
     let (mut questions, mut unread) = (Vec::new(), Vec::new());
@@ -87,12 +87,12 @@ fn standing(data_dir: &Path) -> Result<(Vec<Value>, Unread), Failure> {
     Ok((questions, unread))
 }
 
-/// A question of a list, and how to answer it. `again`: the flags that reach it once more.
+/// Formats a question and the command that answers it. `again` holds the flags to reach the same board.
 pub(super) fn told(question: &Value, again: &str) -> String {
     let text = |name: &str| one_line(question[name].as_str().unwrap_or_default());
     let (board, seq, worker, approver) = (text("board"), &question["seq"], text("worker"), text("approver"));
     let until = until(question["expires"].as_i64().map(Timestamp));
-    // An answer lets the board go on, and with it the programs that its blueprint brings.
+    // An answer resumes the board, and with it the blueprint's inline programs.
     let again = if question["inline"] == true { &format!("{again} --allow-inline") } else { again };
     let asked = &question["clarify"];
     if let Some(asks) = asked["question"].as_str() {

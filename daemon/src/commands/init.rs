@@ -1,4 +1,4 @@
-//! `patchboard init`: a blueprint to begin with.
+//! `patchboard init`: writes a starter blueprint.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -13,10 +13,10 @@ use crate::output::Output;
 use crate::seating::quoted;
 use crate::templates::{self, Template};
 
-/// Write a blueprint to begin with, a request for it, and say how to run them
+/// Write a starter blueprint and a request for it, and print the command that runs them
 ///
-/// Each template runs as it is: without a model, from answers that the blueprint has as scripts (--scripted), and with one. Comments in the
-/// blueprint say what its parts are. Nothing that exists is written over.
+/// Each template runs unchanged, with a model or without one (--scripted, using scripts in the blueprint). Comments in
+/// the blueprint explain its parts. Existing files are not overwritten.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -24,7 +24,7 @@ Examples:
   patchboard init review --template map-review
   patchboard init --list")]
 pub(crate) struct Arguments {
-    /// The directory to write to; made if it is not there
+    /// The directory to write to; created if missing
     #[arg(value_name = "DIR", default_value = ".")]
     dir: PathBuf,
     /// The template
@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
     }
     for (index, (path, (_, text))) in targets.iter().zip(template.files).enumerate() {
         if let Err(error) = write(path, text) {
-            // A part of the files would be in the way of the next attempt.
+            // Partially written files would block the next attempt.
             targets[..index].iter().for_each(|written| drop(fs::remove_file(written)));
             let message = format!("{} cannot be written: {error}", path.display());
             let help = "name a directory that you may write to: `patchboard init DIR`";
@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
     }
     let dir = match arguments.dir.display().to_string().trim_end_matches('/') {
         "." => String::new(),
-        // No flag begins so.
+        // Avoids a path that looks like a flag.
         dir if dir.starts_with('-') => format!("./{dir}/"),
         dir => format!("{dir}/"),
     };
@@ -94,7 +94,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Writes a new file, and the directories above it.
+/// Writes a new file, and creates its parent directories.
 fn write(path: &Path, text: &str) -> std::io::Result<()> {
     if let Some(above) = path.parent() {
         fs::create_dir_all(above)?;

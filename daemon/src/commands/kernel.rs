@@ -20,31 +20,32 @@ use crate::failure::{Exit, Failure};
 use crate::given;
 use crate::output::{Output, json_line};
 
-/// The longest line that is read as a proposal; of a longer one only the beginning is kept, for the rejection.
+/// Maximum bytes of a line; of a longer line only the beginning is kept, for the rejection.
 const LINE_MAX: usize = 64 * 1024 * 1024;
 
-/// How much of a line that is too long reaches the kernel: more than any patch may have by default.
+/// Bytes of an overlong line passed to the kernel: more than the default limit of a patch.
 const KEPT_OF_LONG_LINE: usize = 64 * 1024;
 
-/// The deepest nesting of a line: that of a patch, plus the object around it.
+/// Maximum nesting of a line: that of a patch, plus the object around it.
 const DEPTH_MAX: usize = 65;
 
-/// The shape of a line, for rejections.
+/// Expected shape of a line, for rejections.
 const SHAPE: &str = r#"a line is one JSON object, {"worker": NAME, "patch": [...]} or {"worker": NAME, "text": "..."}, with optional "intent" beside a patch, "base" and "token""#;
 
-/// Put proposals to the kernel: JSON lines in, one outcome per line out
+/// Validate proposals with the kernel: JSON lines in, one outcome per line out
 ///
-/// No agents, no rules, no limits, no journal: the blueprint's schema, contracts and invariants judge every proposal as
-/// they would in a run. The salt is all zeros, so that state hashes compare between runs and machines.
+/// Runs no agents and no rules, applies no limits and keeps no journal. The blueprint's schema, contracts and
+/// invariants judge every proposal as they would in a run. The salt is all zeros, so that state hashes compare between
+/// runs and machines.
 ///
-/// A line in is {"worker": NAME, "patch": [...]} or {"worker": NAME, "text": "..."}; `intent` beside a patch (what it
-/// is for), `base` (the version it was written against; the current one if absent, refused if there is no such version
-/// yet) and `token` (for recognising a repetition) are optional. A line out is one of
+/// A line in is {"worker": NAME, "patch": [...]} or {"worker": NAME, "text": "..."}. Optional members: `intent` beside
+/// a patch (its purpose), `base` (the version it was written against, which must exist; default: the current one) and
+/// `token` (idempotency key). A line out is one of
 ///   {"seq":1,"outcome":"committed","version":1,"state_hash":"..."}
 ///   {"seq":2,"outcome":"no_op"}
 ///   {"seq":3,"outcome":"rejected","stage":"schema","code":"schema_violation","violations":[...],"allowed":[...]}
 ///   {"outcome":"duplicate","of":{...the first outcome of the token...}}
-/// A line that is not such an object is a rejection, too. Every line in is answered by one line out, in order.
+/// A line that is not such an object is a rejection, too. Every line in produces one line out, in order.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 #[command(after_help = "\
@@ -55,10 +56,10 @@ pub(crate) struct Arguments {
     /// The blueprint, in YAML or JSON
     #[arg(value_name = "BLUEPRINT")]
     blueprint: PathBuf,
-    /// A JSON file with the state to begin from, instead of the blueprint's; its /request must be one that `run` takes
+    /// A JSON file with the initial state, instead of the blueprint's; its /request must be valid for `run`
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// At the end, print {"state": ...}
+    /// Print {"state": ...} at the end
     #[arg(long)]
     print_state: bool,
 }
@@ -100,9 +101,9 @@ fn invalid_state(violations: &[Violation]) -> Failure {
         .detail("violations", json!(violations))
 }
 
-/// The blueprint without what makes a board act by itself or end: rules, the `done` condition, breakers and limits of
-/// the whole board. What judges a proposal stays: schema, contracts, invariants, and the limits of a patch and of the
-/// state.
+/// Removes the parts of a blueprint that make a board act by itself or end: rules, the `done` condition, breakers and
+/// limits of the whole board. Keeps those that judge a proposal: schema, contracts, invariants, and the limits of a
+/// patch and of the state.
 fn bare(blueprint: Blueprint) -> Blueprint {
     let limits = BoardLimits {
         commits: u64::MAX,
@@ -145,8 +146,8 @@ fn state_of(path: &PathBuf, blueprint: &Blueprint) -> Result<Value, Failure> {
     })
 }
 
-/// Answers every line. Answers are handed over before waiting for more input, and never sooner: a conversation sees
-/// each at once, a long file is not slowed down by it.
+/// Answers every line. Output is flushed only before waiting for more input, so an interactive client sees each answer
+/// at once and a long file is not slowed down.
 fn converse(board: &mut Board, stdin: impl Read, stdout: impl Write, print_state: bool) -> Result<(), Failure> {
     let mut lines = Lines { input: BufReader::with_capacity(1 << 16, stdin), line: Vec::new() };
     let mut stdout = stdout;
@@ -175,8 +176,8 @@ fn converse(board: &mut Board, stdin: impl Read, stdout: impl Write, print_state
     stdout.flush().map_err(writing)
 }
 
-/// Puts what a line holds to the kernel. What is no proposal is recorded as it came, and answered with what is wrong with
-/// the line: the kernel, which sees a reply, would speak of a reply.
+/// Passes the content of a line to the kernel. A line that is no proposal is recorded as received. The answer describes
+/// the error in the line, because the kernel's message would describe a reply.
 fn answer_line(board: &mut Board, line: &[u8]) -> Answer {
     let parsed = std::str::from_utf8(line).map_err(|error| {
         let message = format!("not UTF-8 (at byte {}); {SHAPE}", error.valid_up_to());
@@ -195,7 +196,7 @@ fn answer_line(board: &mut Board, line: &[u8]) -> Answer {
     match read_proposal(parsed, board.version()) {
         Ok(Line { worker, reply, token, base }) => propose(board, &worker, reply, token, base),
         Err(Misshapen { worker, pointer, what }) => {
-            // A JSON string is never a patch: the kernel refuses it at `syntax` and records what came.
+            // A JSON string is never a patch: the kernel rejects it at `syntax` and records it.
             let text = Value::String(String::from_utf8_lossy(line).into_owned());
             let why = Violation::new(Code::NotAPatch, pointer, format!("{what}; {SHAPE}"));
             propose(board, &worker, ReplyBody::Json(text), None, None).because(why)
@@ -203,12 +204,12 @@ fn answer_line(board: &mut Board, line: &[u8]) -> Answer {
     }
 }
 
-/// A text as a reply that cannot be read as JSON by accident, whatever bounds the blueprint sets.
+/// Returns a text reply that never parses as JSON, whatever limits the blueprint sets.
 fn unreadable(text: &str) -> ReplyBody {
     ReplyBody::Text(format!("not a line: {text}"))
 }
 
-/// A proposal as a line holds it.
+/// Proposal parsed from a line.
 struct Line {
     worker: String,
     reply: ReplyBody,
@@ -216,16 +217,16 @@ struct Line {
     base: Option<Version>,
 }
 
-/// A line that is JSON and no proposal.
+/// Line of JSON that is not a proposal.
 struct Misshapen {
-    /// The worker it names, or nothing.
+    /// Worker it names, or empty.
     worker: String,
-    /// The member to blame, as a JSON Pointer into the line.
+    /// Offending member, as a JSON Pointer into the line.
     pointer: String,
     what: String,
 }
 
-/// `current`: the version that the board is at.
+/// Parses a proposal. `current` is the board's version.
 fn read_proposal(line: Value, current: Version) -> Result<Line, Misshapen> {
     let nobody = |pointer: &str, what: String| Misshapen { worker: String::new(), pointer: pointer.to_owned(), what };
     let mut members = match line {
@@ -314,7 +315,7 @@ fn propose(board: &mut Board, worker: &str, reply: ReplyBody, token: Option<Toke
     Answer::of(step.outcome.expect("a proposal has an outcome"))
 }
 
-/// One line of output; the order of its members is the order in which people read it.
+/// Line of output; members are in reading order.
 #[derive(Serialize, Default)]
 struct Answer {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -332,7 +333,7 @@ struct Answer {
     violations: Option<Vec<Violation>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     allowed: Option<Vec<Allowed>>,
-    /// The first outcome of a repeated token.
+    /// First outcome of a repeated token.
     #[serde(skip_serializing_if = "Option::is_none")]
     of: Option<Box<Answer>>,
 }
@@ -381,7 +382,7 @@ impl Answer {
             Outcome::Duplicate(first) => {
                 let first = match first {
                     Verdict::Committed { seq, version, state } => Self::committed(seq, version, state),
-                    // Tokens of requests are none of proposals.
+                    // Proposals have no tokens of requests, so `Heard` cannot occur.
                     Verdict::NoOp { seq } | Verdict::Heard { seq } => Self::no_op(seq),
                     Verdict::Expanded { seq } => Self::expanded(seq),
                     Verdict::AwaitingApproval { seq } => Self::awaiting_approval(seq),
@@ -392,19 +393,19 @@ impl Answer {
         }
     }
 
-    /// The rejection of a line, with what is wrong with the line itself.
+    /// Replaces the rejection's reason by the error in the line itself.
     fn because(self, why: Violation) -> Self {
         Self { stage: Some(Stage::Syntax), code: Some(why.code), violations: Some(vec![why]), ..self }
     }
 }
 
-/// Lines of bounded length, without their newline.
+/// Reader of lines of bounded length, without their newline.
 struct Lines<R> {
     input: BufReader<R>,
     line: Vec<u8>,
 }
 
-/// A line, or the beginning of one that is too long.
+/// Line, or the beginning of an overlong one.
 enum Piece<'a> {
     Line(&'a [u8]),
     TooLong(&'a [u8]),
@@ -416,7 +417,7 @@ enum LineError {
 }
 
 impl<R: Read> Lines<R> {
-    /// The next line; `None` at the end of the input. Calls `before_waiting` whenever more input must be waited for.
+    /// Returns the next line; `None` at the end of the input. Calls `before_waiting` before each read that may block.
     fn next(&mut self, before_waiting: &mut dyn FnMut() -> io::Result<()>) -> Result<Option<Piece<'_>>, LineError> {
         self.line.clear();
         let mut length = 0;

@@ -1,4 +1,4 @@
-//! `patchboard log`: what happened on a board, record by record.
+//! `patchboard log`: prints the records of a board's journal.
 
 use std::path::Path;
 use std::thread;
@@ -15,16 +15,16 @@ use crate::narrative::{self, Hiding};
 use crate::output::Output;
 use crate::reader::{Reader, moment, storage};
 
-/// How often a followed journal is looked at.
+/// Polling interval of a followed journal.
 const FOLLOW_EVERY: Duration = Duration::from_millis(250);
 
-/// How many records are read at once.
+/// Records per read.
 const PAGE: usize = 1024;
 
-/// Show what happened on a board: one line per record of its journal
+/// Show a board's journal, one line per record
 ///
-/// As text, each line has the record's number, its time, its kind and one sentence; a refused reply is shown with it. As JSON, each line is the record
-/// itself with all its values.
+/// Text output has the record's number, its time, its kind and one sentence per line; a rejected reply is shown
+/// with it. JSON output has the record itself with all its values.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -35,13 +35,13 @@ Examples:
 pub(crate) struct Arguments {
     #[command(flatten)]
     board: BoardArgument,
-    /// Only refused proposals; the same as --kind rejected
+    /// Only rejected proposals; same as --kind rejected
     #[arg(long)]
     rejected: bool,
     /// Only records of this kind; may be repeated
     #[arg(long, value_name = "KIND", value_parser = kinds())]
     kind: Vec<String>,
-    /// Go on with what is recorded from now on, until the board ends
+    /// Follow the log until the board ends
     #[arg(long, short)]
     follow: bool,
 }
@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
                 return reader.shown(&board.id);
             }
             if !is_checked {
-                // No process goes on with a journal that ends inside a step: there is nothing to wait for.
+                // No process continues a journal that ends inside a step, so there is nothing to follow.
                 reader.shown(&board.id)?;
                 is_checked = true;
             }
@@ -91,7 +91,7 @@ fn wanted(arguments: &Arguments, kind: Kind) -> bool {
     all || (arguments.rejected && kind == Kind::Rejected) || arguments.kind.iter().any(|name| name == kind.as_str())
 }
 
-/// Shows what the view of a call had no room for, once for each worker.
+/// Prints the parts that a call's view had no room for, once per worker.
 fn show_hidden(record: &Record, hiding: &mut Hiding, output: Output) -> Result<(), Failure> {
     let body = record.body().ok().filter(|_| record.kind == Kind::Invoked && !output.is_json());
     for sentence in body.map(|body| hiding.note(&body)).unwrap_or_default() {

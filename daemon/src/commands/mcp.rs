@@ -1,9 +1,9 @@
-//! `patchboard mcp`: a way in for clients of MCP that start a program and speak to it over stdin and stdout: into a worker's
-//! seat on a board of a daemon, or to a directory that agents share.
+//! `patchboard mcp`: MCP server over stdin and stdout, for clients that start a program. Gives access to a worker's
+//! seat on a board of a daemon, or to a directory shared by agents.
 //!
-//! Each line is a message; it is sent to the daemon's endpoint, or answered here where there is none, and what comes back is
-//! written as lines. Nothing is decided here, so that both ways in are one; what is asked of an editor here has its turn
-//! (`workspace::turns`). Stdout has nothing but messages.
+//! Each line of input is a message. It is forwarded to the daemon's endpoint, or answered in this process if there is
+//! no daemon; the response is written as lines. Both paths behave the same, because no decision is made here. Editor
+//! commands answered in this process are ordered by `workspace::turns`. Stdout carries nothing but messages.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -31,44 +31,44 @@ use crate::workspace::editor::Editor;
 use crate::workspace::place::Place;
 use crate::workspace::turns::{Queued, Turn, Turns};
 
-/// Bytes of a message, as the daemon takes them.
+/// Maximum bytes of a message, equal to the daemon's limit.
 const MESSAGE_BYTES_MAX: u64 = 8 << 20;
 
-/// Bytes of what the daemon says in one event: a view and its schema may be larger than any proposal.
+/// Maximum bytes of an event from the daemon: a view and its schema may be larger than any proposal.
 const EVENT_BYTES_MAX: u64 = 64 << 20;
 
-/// Messages that wait for their answers; further ones are read when there is room.
+/// Maximum number of concurrent requests; further messages are read when a request finishes.
 const UNDER_WAY_MAX: usize = 64;
 
-/// Answers that wait to be written.
+/// Capacity of the queue of messages to be written.
 const UNWRITTEN_MAX: usize = 64;
 
-/// How long an answer may take, and a stream.
+/// Timeouts for a response and for a stream.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 const STREAM_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long what is under way may take once the client has gone.
+/// Grace period for pending requests after the client closes stdin.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// Where a request says which version of the protocol it speaks.
+/// Member of a request's `_meta` that holds its protocol version.
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
-/// Let a client of MCP edit a directory together with others, or take a worker's seat on a board of a daemon
+/// Let an MCP client edit a directory together with others, or take a worker's seat on a board of a daemon
 ///
 /// Speaks the Model Context Protocol over stdin and stdout, for clients that start a program.
 ///
-/// With --workspace the client finds an editor for the files of a directory: view, list, search, create, str_replace,
-/// insert, delete, rename, and changes. Any number of clients start this command on the same directory at the same time. An
-/// edit is made only if nothing of what its author has read has changed since; otherwise it is refused, with what is there
-/// now. Nothing has to be set up or ended: the processes find each other by .patchboard in the directory, the first starts
-/// another that all of them speak to, and that ends by itself when the last has gone. What was done is in the journal there,
-/// for `patchboard log last --data-dir DIR/.patchboard/workspace`, and for why, replay and verify.
-/// The table `[workspace]` of DIR/patchboard.toml, which the agents are not shown, says what holds for all of them: exclude,
+/// With --workspace the client gets an editor for the files of a directory: view, list, search, create, str_replace,
+/// insert, delete, rename, and changes. Any number of clients can run this command on the same directory concurrently.
+/// An edit is made only if nothing in its author's read set has changed since; otherwise it is rejected, with the
+/// current content. No set-up is needed. The first process starts a host process, found through .patchboard in the
+/// directory, and all clients connect to it; it exits after the last client. A journal there records everything: use
+/// `patchboard log last --data-dir DIR/.patchboard/workspace`, also with why, replay and verify. The table
+/// `[workspace]` of DIR/patchboard.toml, which is hidden from the agents, has the settings for all of them: exclude,
 /// max_bytes, annotate, granularity, intent.
 ///
-/// With --url the client finds the tools of a seat: read_view, propose_patch, expand, clarify and explain_rejection, and the
-/// editor where the worker has files. The token in PATCHBOARD_TOKEN must open the seat; one for seat:BOARD/WORKER names it
-/// by itself.
+/// With --url the client gets the tools of a seat: read_view, propose_patch, expand, clarify and explain_rejection, and
+/// the editor if the worker has files. The token in PATCHBOARD_TOKEN must grant the seat; a token for seat:BOARD/WORKER
+/// also selects it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -80,26 +80,26 @@ Examples:
 In the configuration of a client:
   {\"mcpServers\": {\"files\": {\"command\": \"patchboard\", \"args\": [\"mcp\", \"--workspace\", \".\"]}}}")]
 pub(crate) struct Arguments {
-    /// The directory that is edited
+    /// The directory to edit
     #[arg(long, value_name = "DIR", conflicts_with_all = ["board", "worker"])]
     workspace: Option<PathBuf>,
-    /// What the agent is called in comments and in the log, with a number if another one is called so now; the name of its
-    /// client and a number if absent
+    /// Name of the agent in comments and in the log, with a number if that name is in use; default: the client's name
+    /// and a number
     #[arg(long, value_name = "NAME", requires = "workspace")]
     name: Option<String>,
-    /// Characters that the client shows of a result of the editor; no result has more, so that all of it was read [default:
-    /// 30000]
+    /// Maximum characters of an editor result that the client displays; results are limited to this, so that each is
+    /// read whole [default: 30000]
     #[arg(long, value_name = "CHARACTERS", value_parser = clap::value_parser!(u32).range(1_000..=64_000))]
     room: Option<u32>,
-    /// Be the host of the directory, to whom others come; they start it themselves, with its lock as stdin
+    /// Run as the host of the directory; clients start it themselves, with its lock as stdin
     #[arg(long, hide = true, requires = "workspace", conflicts_with = "name")]
     host: bool,
     #[command(flatten)]
     daemon: DaemonArgument,
-    /// The board, by its whole id; that of the token if absent
+    /// The board, by its whole id; the token's board if absent
     #[arg(long, value_name = "BOARD", requires = "worker")]
     board: Option<String>,
-    /// The worker, by its name in the blueprint; that of the token if absent
+    /// The worker, by its name in the blueprint; the token's worker if absent
     #[arg(long, value_name = "WORKER", requires = "board")]
     worker: Option<String>,
 }
@@ -148,11 +148,11 @@ async fn serve(far: Far) -> Outcome {
     let mut under_way = JoinSet::new();
     let read = tokio::select! {
         read = read(&endpoint, BufReader::new(tokio::io::stdin()), &mut under_way) => read,
-        // Nobody reads any more.
+        // The client no longer reads the output.
         written = &mut writing => return written_all(written),
     };
     drop(endpoint);
-    // What is asked last is answered, too, by one who only writes and then reads.
+    // A client that writes all requests before it reads still gets the last answers.
     let _ = timeout(DRAIN, async { while under_way.join_next().await.is_some() {} }).await;
     under_way.shutdown().await;
     read.map_err(|error| Failure::failed("input_failed", format!("stdin cannot be read: {error}")))?;
@@ -167,18 +167,18 @@ fn written_all(written: Result<io::Result<()>, JoinError>) -> Outcome {
 async fn write(mut unwritten: mpsc::Receiver<Answer>) -> io::Result<()> {
     let mut stdout = tokio::io::stdout();
     while let Some((message, turn)) = unwritten.recv().await {
-        // Whoever goes on as soon as it is there has heard it.
+        // Marked before writing: a client that sees the message may respond to it at once.
         if let Some(turn) = &turn {
             turn.heard();
         }
-        // A message is one line: JSON escapes what would break it.
+        // A message is one line, since JSON escapes line breaks.
         stdout.write_all(format!("{message}\n").as_bytes()).await?;
         stdout.flush().await?;
     }
     Ok(())
 }
 
-/// Sends on every line, without waiting for what comes of those before.
+/// Forwards every line without waiting for earlier responses.
 async fn read(
     endpoint: &Arc<Endpoint>,
     mut from: impl AsyncBufRead + Unpin,
@@ -211,13 +211,13 @@ async fn read(
             endpoint.cancel(&message["params"]["requestId"]);
             continue;
         }
-        // Before it waits for room: what comes meanwhile it has not heard.
+        // Queued before waiting for a free slot: the client has not yet seen answers written meanwhile.
         let queued = endpoint.far.queue(&message);
         while under_way.try_join_next().is_some() {}
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return Ok(()) };
         let (to, text) = (Arc::clone(endpoint), text.to_owned());
         let id = message.get("id").map(ToString::to_string);
-        // Held until it is known how to end the request, so that it cannot be over before.
+        // Lock held until the request is registered, so that it cannot finish earlier.
         let mut asked = locked(&endpoint.asked);
         let own = id.clone();
         let request = under_way.spawn(async move {
@@ -233,19 +233,19 @@ async fn read(
     }
 }
 
-/// Where messages are answered.
+/// Destination of messages.
 enum Far {
-    /// At a daemon's endpoint.
+    /// Endpoint of a daemon.
     Daemon { client: Client, path: String, room: Option<u32> },
-    /// In this process.
+    /// Editor in this process.
     Here { editor: Editor, turns: Arc<Turns> },
 }
 
-/// A message to be written, and the turn that it ends, if it is what came of a command.
+/// Message to write; with the turn that it completes, if it is a command's result.
 type Answer = (Value, Option<Arc<Turn>>);
 
 impl Far {
-    /// The place of a command of an editor here among those that were asked for before. A daemon takes things as they come.
+    /// Queues an editor command of this process behind earlier ones. Messages to a daemon are not queued.
     fn queue(&self, message: &Value) -> Option<Queued> {
         let Self::Here { turns, .. } = self else { return None };
         let tool = message["params"]["name"].as_str().filter(|_| message["method"] == "tools/call");
@@ -277,7 +277,7 @@ impl Far {
         }
     }
 
-    /// That an answer broke off.
+    /// Returns the failure for an incomplete response.
     fn broken(&self, error: &axum::Error) -> Failure {
         match self {
             Self::Daemon { client, path, .. } => client.broken(path, error),
@@ -286,35 +286,35 @@ impl Far {
     }
 }
 
-/// What answers, and what is under way there.
+/// Destination, and the requests in progress.
 struct Endpoint {
     far: Far,
     answers: mpsc::Sender<Answer>,
-    /// The version of the protocol that was agreed on at the beginning, where one was.
+    /// Protocol version negotiated by `initialize`, if any.
     version: Mutex<Option<String>>,
-    /// What is under way, by the text of its id.
+    /// Requests in progress, by the JSON text of their ids.
     asked: Mutex<BTreeMap<String, AbortHandle>>,
 }
 
 impl Endpoint {
-    /// Writes a message, if somebody reads them.
+    /// Queues a message for writing; ignored if the writer has ended.
     async fn tell(&self, message: Value) {
         self.tell_in(None, message).await;
     }
 
-    /// The same, where it is what came of a command.
+    /// Like [`Endpoint::tell`], for the result of a command.
     async fn tell_in(&self, turn: Option<Arc<Turn>>, message: Value) {
         let _ = self.answers.send((message, turn)).await;
     }
 
-    /// Ends a request: the daemon notices that nobody waits for it. Of a command that has begun, the answer is not written.
+    /// Cancels a request. The daemon notices the closed connection; a command already started gets no answer.
     fn cancel(&self, id: &Value) {
         if let Some(request) = locked(&self.asked).remove(&id.to_string()) {
             request.abort();
         }
     }
 
-    /// Has a message answered, and writes what it says.
+    /// Sends a message to its destination, and writes the response.
     async fn pass_on(&self, message: &Value, text: String, queued: Option<Queued>) {
         let turn = match queued {
             Some(queued) => queued.turn().await,
@@ -360,7 +360,7 @@ impl Endpoint {
             }
             self.tell_in(turn, answer).await;
         } else {
-            // A problem document: the daemon did not come to look at the message.
+            // Problem document: the daemon rejected the request before reading the message.
             let code = if status.is_server_error() { -32603 } else { -32600 };
             let detail = answer["detail"].as_str().unwrap_or("the daemon refuses it and does not say why");
             let told = json!({"code": code, "message": detail, "data": answer});
@@ -370,8 +370,8 @@ impl Endpoint {
     }
 }
 
-/// Whether something is told of a message, and as the answer to what: to nothing, if it is none and has no id. What only tells
-/// something, or answers, is not answered.
+/// Returns the id for the response to a message; null for an invalid message without an id. Notifications and responses
+/// get no response.
 fn answered_as(message: &Value) -> Option<Value> {
     let is_answer = message.get("method").is_none() && ["result", "error"].iter().any(|it| message.get(it).is_some());
     let is_told = message["method"].is_string() && message.get("id").is_none();
@@ -379,12 +379,12 @@ fn answered_as(message: &Value) -> Option<Value> {
     (!is_answer && !is_told).then(id)
 }
 
-/// An error that the daemon has no part in.
+/// Returns an error response produced by this process.
 fn error(id: &Value, number: i32, code: &str, message: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "error": {"code": number, "message": message, "data": {"code": code}}})
 }
 
-/// What streamable HTTP wants to have said outside of the message.
+/// Returns the headers that streamable HTTP requires for a message.
 fn headers_of(message: &Value, agreed: Option<&str>) -> HeaderMap {
     let params = &message["params"];
     let own = params["_meta"][VERSION].as_str();
@@ -402,7 +402,7 @@ fn headers_of(message: &Value, agreed: Option<&str>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
     for (header, value) in said {
-        // What fits into no header is missed by the daemon, which says so.
+        // A value invalid as a header is omitted; the daemon reports the missing header.
         if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
             headers.insert(HeaderName::from_static(header), value);
         }
@@ -410,7 +410,7 @@ fn headers_of(message: &Value, agreed: Option<&str>) -> HeaderMap {
     headers
 }
 
-/// Reads a stream of server-sent events, each of which is a message.
+/// Parser of server-sent events, each of them a message.
 #[derive(Default)]
 struct Events {
     unread: Vec<u8>,
@@ -418,7 +418,7 @@ struct Events {
 }
 
 impl Events {
-    /// The messages that are whole with these bytes.
+    /// Returns the messages completed by these bytes.
     fn read(&mut self, bytes: &[u8]) -> Result<Vec<Value>, Failure> {
         let mut messages = Vec::new();
         for byte in bytes {
@@ -443,7 +443,7 @@ impl Events {
     }
 }
 
-/// A text as a segment of a path.
+/// Percent-encodes a text as a path segment.
 fn segment(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     text.bytes()
@@ -452,7 +452,7 @@ fn segment(text: &str) -> String {
 }
 
 fn locked<T>(kept: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing is done while it is held that could leave it half done.
+    // No holder of the lock can leave the value inconsistent, so poisoning is ignored.
     kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,4 +1,4 @@
-//! One file per command: its arguments, and how it shows what the crates below found out.
+//! Commands, one file each: arguments and output.
 
 pub(crate) mod answer;
 pub(crate) mod architect;

@@ -1,4 +1,4 @@
-//! `patchboard notify test`: whether notices reach their receivers.
+//! `patchboard notify test`: checks the delivery of notices.
 
 use std::path::Path;
 
@@ -15,7 +15,8 @@ use crate::trust::config_file;
 
 /// Check that notices of `[notify]` reach their receivers
 ///
-/// The daemon delivers notices to a webhook or a program: a board asks a person, waits for a provider, stopped, or gave up.
+/// The daemon delivers notices to a webhook or a program: a board has a question for a person, waits for a provider,
+/// stopped, or gave up.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -28,7 +29,7 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Send a test notice once to every receiver, and print what came of it
+    /// Send a test notice once to every receiver, and print the result
     Test,
 }
 

@@ -1,4 +1,4 @@
-//! `patchboard redact`: values of a board erased from every file.
+//! `patchboard redact`: erases values of a board from every file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -29,21 +29,22 @@ use crate::reader::{Reader, storage};
 use crate::serve::alone::alone_on;
 use crate::user;
 
-/// Erase values of a board from every file: everything that ever stood at a place, or that a record brought
+/// Erase values of a board from every file: all values that a place ever had, or that a record brought
 ///
-/// A salted commitment (`$redacted:…`) stands in the place of each, wherever the journal had it; views, prompts and
-/// texts of agents that showed it go as a whole. The chain still verifies, and a record says what was erased. What agents
-/// said in other words cannot be known; where the same text still stands elsewhere is told, and erased with --everywhere.
+/// Each value is replaced by a salted commitment (`$redacted:…`), wherever the journal had it; views, prompts and
+/// agents' texts that showed it are removed whole. The chain still verifies, and a record lists what was erased.
+/// Paraphrases by agents cannot be detected; other places with the same text are reported, and erased with
+/// --everywhere.
 ///
-/// Of edits of files all that they wrote goes, and other edits of the file that hold the same lines: name their records, or
-/// the file by its place, like /files/src~1a.py. The files themselves are not touched.
+/// For an edit of files, all that it wrote is erased, and other edits of the file with the same lines. Name their
+/// records, or the file by its place, like /files/src~1a.py. The files themselves are not touched.
 ///
-/// Where departments keep rows with the same text, say what becomes of them: --departments erase, or keep.
+/// If departments keep rows with the same text, choose: --departments erase, or keep.
 ///
-/// A board that can go on must not hold what is erased: give another value with --replace, which is committed first, by
-/// the schema and the invariants, or say with --keep that what stands there now was put there since.
+/// A board that can continue must not hold the erased value. Give another value with --replace, which is committed
+/// first, checked by the schema and the invariants. Or use --keep if the current value was put there since.
 ///
-/// Where a daemon runs it does this itself (`POST /v1/boards/{board}/redactions`).
+/// While a daemon runs, use its API (`POST /v1/boards/{board}/redactions`).
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -54,30 +55,30 @@ Examples:
 pub(crate) struct Arguments {
     #[command(flatten)]
     board: BoardArgument,
-    /// What to erase: JSON Pointers into the document, and numbers of records
+    /// Values to erase: JSON Pointers into the document, and numbers of records
     #[arg(value_name = "POINTER|SEQ")]
     targets: Vec<String>,
-    /// Put this value in the place, and keep it: JSON, or @FILE
+    /// Replacement value, which is kept: JSON, or @FILE
     #[arg(long, value_name = "JSON")]
     replace: Option<String>,
-    /// Keep what stands at the places now, and what stood there since it was put there as a whole
+    /// Keep the current values of the places, and their history since they were last written as a whole
     #[arg(long)]
     keep: bool,
-    /// Also erase other values in which the text of an erased one stands
+    /// Also erase other values that contain an erased text
     #[arg(long)]
     everywhere: bool,
-    /// Also destroy the board's salt: nobody can test guesses any more, and nothing but the chain can be verified
+    /// Also destroy the board's salt: guesses can no longer be tested, and only the chain can be verified
     #[arg(long)]
     forget_salt: bool,
-    /// Erase or keep rows of departments in which the text of an erased value stands; needed where there are any
+    /// Erase or keep rows of departments that contain an erased text; required if there are any
     #[arg(long, value_enum, value_name = "WHAT")]
     departments: Option<Rows>,
-    /// Recordings of this board's agents: what was erased of the board, now or before, goes from them, too
+    /// Recordings of this board's agents, from which values erased now or before are removed, too
     #[arg(long, value_name = "FILE")]
     cassette: Vec<PathBuf>,
 }
 
-/// Numbers of rows that are told of one department.
+/// Maximum row numbers listed for a department.
 const ROWS_TOLD_MAX: usize = 20;
 
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
@@ -155,7 +156,7 @@ pub(crate) fn boards_and_archived(journal: &dyn Journal, data_dir: &Path) -> Res
     Ok(boards)
 }
 
-/// Returns the SHA-256 of the texts of a board's views that are there, by their names.
+/// Returns the SHA-256 of each stored view text of a board, by its name.
 fn hashes_of_views(reader: &Reader, board: &BoardId) -> Result<BTreeMap<Digest, Digest>, Failure> {
     let mut hashes = BTreeMap::new();
     for record in reader.records(board)? {
@@ -168,17 +169,17 @@ fn hashes_of_views(reader: &Reader, board: &BoardId) -> Result<BTreeMap<Digest, 
     Ok(hashes)
 }
 
-/// The fate of rows of departments in which the text of an erased value stands.
+/// Treatment of department rows that contain the text of an erased value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Rows {
-    /// They end, and all their states are emptied; outcomes of calls have a mark in place of the value
+    /// End the rows and empty all their states; in outcomes of calls a mark replaces the value
     Erase,
-    /// They stay
+    /// Keep the rows
     Keep,
 }
 
-/// Rows and outcomes of departments in which an erased text stands, or stood.
+/// Rows and outcomes of departments that contain an erased text, or did.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Beside {
     found: Found,
@@ -188,11 +189,11 @@ pub(crate) struct Beside {
 /// The result of a redaction.
 pub(crate) type Redaction = redaction::Redaction<Beside>;
 
-/// The code of a redaction that has to say what becomes of rows.
+/// Code of a redaction that requires a choice for department rows.
 const KEPT: &str = "kept_by_departments";
 
-/// Returns the search through the departments of a data directory. Without a choice it may find nothing: once the texts
-/// are gone from the journal, their rows cannot be found any more.
+/// Returns the search through the departments of a data directory. Without a choice it must find nothing: once the
+/// texts are erased from the journal, their rows can no longer be found.
 pub(crate) fn beside(
     data_dir: &Path,
     rows: Option<Rows>,
@@ -209,14 +210,14 @@ pub(crate) fn beside(
                 Err(Hindrance { code: KEPT, message: format!("the same text stands in {}", list(&found)) })
             }
             Ok(found) => Ok(Beside { found, is_erased }),
-            // A board is erased also where that file is damaged.
+            // A board is erased even if the departments' file is damaged.
             Err(_) if rows == Some(Rows::Keep) => Ok(Beside::default()),
             Err(fault) => Err(Hindrance { code: "departments_not_erased", message: fault.to_string() }),
         }
     }
 }
 
-/// Names the rows.
+/// Formats the list of rows.
 fn list(found: &Found) -> String {
     let of = |(department, rows): (&String, &BTreeSet<i64>)| {
         let numbers: Vec<String> = rows.iter().take(ROWS_TOLD_MAX).map(ToString::to_string).collect();
@@ -228,13 +229,13 @@ fn list(found: &Found) -> String {
     found.rows.iter().map(of).chain(outcomes).collect::<Vec<_>>().join(", ")
 }
 
-/// Says that a value is erased of the board, and not of its archive.
+/// Returns the failure of a redaction that erased the board but not its archive.
 pub(crate) fn archived(error: &ArchiveError) -> Failure {
     let message = format!("it is erased of the board, and not of the board's archive: {error}");
     Failure::failed("archive_not_redacted", message).help("repeat it, or delete the archive")
 }
 
-/// What is named, read.
+/// Parses the targets of a redaction.
 pub(crate) fn request(targets: &[String]) -> Result<Request, Failure> {
     let mut request = Request::default();
     for target in targets {
@@ -252,7 +253,7 @@ pub(crate) fn request(targets: &[String]) -> Result<Request, Failure> {
     Ok(request)
 }
 
-/// As JSON.
+/// Returns the result as JSON.
 pub(crate) fn told(board: &BoardId, done: &Redaction, related: &[&BoardId]) -> Value {
     let still: Vec<Value> = done.still.iter().map(|still| json!({"seq": still.seq, "place": still.place})).collect();
     json!({
@@ -294,7 +295,7 @@ fn tell(done: &Redaction, output: Output) -> Result<(), Failure> {
 }
 
 impl Beside {
-    /// As JSON.
+    /// Returns the rows and outcomes as JSON.
     fn told(&self) -> Value {
         json!({"rows": self.found.rows, "outcomes": self.found.outcomes, "erased": self.is_erased})
     }
@@ -308,13 +309,13 @@ impl Beside {
     }
 }
 
-/// What was erased is out of the journal, and not yet out of its file.
+/// Returns the failure for values that are gone from the journal but maybe not from its file.
 pub(crate) fn unscrubbed(error: &JournalError) -> Failure {
     Failure::failed("not_scrubbed", format!("it is erased, but old bytes may still be found in the file: {error}"))
         .help("`patchboard vacuum` mends this, and so does the next start that finds room and no reader")
 }
 
-/// Why nothing was erased, as users see it.
+/// Converts a refusal to a command-line failure.
 pub(crate) fn failure(refusal: Refusal) -> Failure {
     match refusal {
         Refusal::Redaction(error) => {

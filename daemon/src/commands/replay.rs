@@ -1,4 +1,4 @@
-//! `patchboard replay`: derives a run again from its records, without calling anybody.
+//! `patchboard replay`: re-derives a run from its records, without calling agents.
 
 use std::path::Path;
 
@@ -13,12 +13,12 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 use crate::reader::Reader;
 
-/// Derive a run again from its journal, and name the first record that differs
+/// Re-derive a run from its journal, and print the first record that differs
 ///
-/// Takes the inputs out of the records (replies, failures, signals, times) and decides everything again: every state
-/// hash, view, schedule and breaker decision must come out as it was recorded. No agent is called.
+/// Takes the inputs from the records (replies, failures, signals, times) and makes every decision again: every state
+/// hash, view, schedule and breaker decision must equal the recorded one. No agent is called.
 ///
-/// Exits with 1 if something differs; as JSON, stdout then has {"ok":false,"code":...,"seq":...,"message":...}.
+/// Exits with 1 if anything differs; as JSON, stdout then has {"ok":false,"code":...,"seq":...,"message":...}.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
             .told_as_result(&summary.id, output)
     })?;
     let (seq, hash) = replayed.board.head();
-    // Without `to` all records were derived, and with them the end of the journal.
+    // Without `to`, replay has checked the end of the journal as well.
     let shown = || if arguments.to.is_some() { reader.shown(&summary.id) } else { Ok(Exit::Done) };
     if output.is_json() {
         output.json(&json!({

@@ -1,4 +1,4 @@
-//! `patchboard resume`: goes on with a board from its journal.
+//! `patchboard resume`: resumes a board from its journal.
 
 use std::path::Path;
 
@@ -14,12 +14,12 @@ use crate::progress::Totals;
 use crate::reader::Reader;
 use crate::seating::SeatArguments;
 
-/// Go on with a board that was paused, interrupted or left behind by a crash
+/// Resume a paused, interrupted or crashed board
 ///
-/// A board that a daemon runs is reached with --url, by its whole id; the command then returns at once.
+/// For a board that a daemon runs, use --url and its whole id; the command then returns at once.
 ///
-/// Everything that was acknowledged is there. Calls that were under way are made again; none commits twice. Progress,
-/// result and exit codes are those of `patchboard run`; a board that has ended is only reported.
+/// Everything that was acknowledged is preserved. Interrupted calls are repeated; none commits twice. Progress, result
+/// and exit codes are those of `patchboard run`; a board that has ended is only reported.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -30,7 +30,7 @@ Examples:
 pub(crate) struct Arguments {
     #[command(flatten)]
     board: BoardArgument,
-    /// Take the board over even if another process seems to run it; that one can write no more
+    /// Take the board over even if another process seems to run it; that process is fenced and can no longer write
     #[arg(long)]
     force_takeover: bool,
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let records = reader.records(&summary.id)?;
     let recovered = reader.board(&summary, None)?;
     if let Some(ended) = recovered.ended() {
-        // There is nothing to go on with, so nothing is taken over.
+        // An ended board has nothing to resume, so it is not taken over.
         let (version, totals) = (recovered.version(), Totals::of(&records));
         let (state, head) = (recovered.state(), summary.head);
         let pending = recovered.pending();

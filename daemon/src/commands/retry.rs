@@ -1,4 +1,4 @@
-//! `patchboard retry`: takes up again what a board has given up.
+//! `patchboard retry`: queues a board's failed invocations again.
 
 use std::path::Path;
 
@@ -19,13 +19,13 @@ use crate::output::Output;
 use crate::reader::Reader;
 use crate::seating::SeatArguments;
 
-/// Queue again what a board gave up, and run it to completion
+/// Queue failed invocations of a board again, and run it to completion
 ///
-/// Invocations whose attempts are used up are queued again with their triggers, stopped branches get one try, and limits
-/// that are named are raised. Works on boards that stalled or were stopped by a breaker or a limit; a board that is done,
+/// Invocations with exhausted attempts are queued again with their triggers, stopped branches get one try, and the
+/// given limits are raised. Works on boards that stalled or were stopped by a breaker or a limit; a board that is done,
 /// cancelled or archived stays as it is. Progress, result and exit codes are those of `patchboard run`.
 ///
-/// A board that a daemon runs is reached with --url, by its whole id; the command then returns at once.
+/// For a board that a daemon runs, use --url and its whole id; the command then returns at once.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     board: BoardArgument,
     #[command(flatten)]
     what: What,
-    /// Only record it; `patchboard resume` lets the board work on it
+    /// Only record the retry; `patchboard resume` continues the board
     #[arg(long)]
     no_run: bool,
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     seats: SeatArguments,
 }
 
-/// What is taken up again, and with which limits.
+/// Invocations to retry, and new limits.
 #[derive(Args, Debug)]
 struct What {
     /// Only invocations of this worker
@@ -57,28 +57,28 @@ struct What {
     /// Only this invocation: its number, as `patchboard log` shows it after `#`
     #[arg(long, value_name = "N", group = "chosen")]
     invocation: Option<u64>,
-    /// Raise the board's limit of tokens to N
+    /// Raise the board's token limit to N
     #[arg(long, value_name = "N")]
     tokens: Option<u64>,
     /// Raise the board's limit of running time, like 2h
     #[arg(long, value_name = "TIME")]
     wall: Option<Duration>,
-    /// Raise the board's limit of commits to N
+    /// Raise the board's commit limit to N
     #[arg(long, value_name = "N")]
     commits: Option<u64>,
-    /// Raise the limit of the board's journal to SIZE, like 2GiB; a number alone is bytes
+    /// Raise the journal size limit to SIZE, like 2GiB; a number alone is bytes
     #[arg(long, value_name = "SIZE", value_parser = size)]
     journal: Option<u64>,
-    /// Raise the board's limit of edits of files to N
+    /// Raise the board's limit of file edits to N
     #[arg(long, value_name = "N")]
     edits: Option<u64>,
-    /// Raise the board's limit of money to AMOUNT, in the currency of the prices
+    /// Raise the board's cost limit to AMOUNT, in the currency of the prices
     #[arg(long, value_name = "AMOUNT", value_parser = money)]
     money: Option<Money>,
-    /// Raise the limit of tokens of the worker, and of each rule that runs it, to N
+    /// Raise the token limit of the worker, and of each rule that runs it, to N
     #[arg(long, value_name = "N", requires = "chosen")]
     worker_tokens: Option<u64>,
-    /// Raise the worker's limit of money to AMOUNT
+    /// Raise the worker's cost limit to AMOUNT
     #[arg(long, value_name = "AMOUNT", value_parser = money, requires = "chosen")]
     worker_money: Option<Money>,
 }
@@ -88,7 +88,7 @@ fn money(text: &str) -> Result<Money, String> {
 }
 
 impl What {
-    /// The body of the request to a daemon.
+    /// Returns the body of the request to a daemon.
     fn request(&self) -> Value {
         let limits = json!({
             "tokens": self.tokens,
@@ -140,14 +140,14 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let was_over = recovered.ended().is_some_and(Ended::is_final);
     drop(reader);
     let retried = arguments.what.retried();
-    // A refused retry leaves no trace. A running board may change before it is taken up, and is judged then.
+    // A rejected retry leaves no trace. A running board may change before it is acquired, so it is judged then.
     let refused = if recovered.ended().is_some() { recovered.judge_retry(&retried) } else { Ok(()) };
     refused.map_err(|refused| drive::failure(RuntimeError::cannot_retry(&summary.id, refused)))?;
     let seating = arguments.seats.seat(&blueprint, data_dir, config)?;
     seating.goes_on(&records, data_dir, &summary.id)?;
     let how = if arguments.no_run { TakeUp::Paused } else { TakeUp::Plainly };
     let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, how).await?;
-    // A board that is only to be resumed later is not at work.
+    // With --no-run no agent works, so no directory is needed.
     let needs_directory = was_over && !arguments.no_run;
     if needs_directory {
         seating.expect_directory();

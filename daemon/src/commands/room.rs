@@ -1,4 +1,4 @@
-//! `patchboard room`: what is decided in a negotiation room, by votes in a file or on a board.
+//! `patchboard room`: decisions in a negotiation room, from votes in a file or on a board.
 
 mod decide;
 mod wait;
@@ -10,14 +10,13 @@ use clap::{Args, Subcommand};
 use crate::failure::Outcome;
 use crate::output::Output;
 
-/// What is decided in a negotiation room, worked out from files or on a board
+/// Decisions in a negotiation room, from files or on a board
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
 
-/// What to find out.
 #[derive(Subcommand, Debug)]
 enum Command {
     Decide(decide::Decide),

@@ -1,4 +1,4 @@
-//! `patchboard run`: makes a board and lets its workers do the task.
+//! `patchboard run`: creates a board and runs it to completion.
 
 use std::path::{Path, PathBuf};
 
@@ -20,24 +20,24 @@ use crate::given::{self, STDIN};
 use crate::output::{Output, json_line, short};
 use crate::seating::{Again, SeatArguments, Seating, quoted};
 
-/// The most bytes of a request.
+/// Maximum bytes of a request.
 const REQUEST_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The deepest nesting of a request.
+/// Maximum nesting of a request.
 const REQUEST_DEPTH_MAX: usize = 64;
 
-/// Make a board from a blueprint and a request, and let its workers do the task
+/// Create a board from a blueprint and a request, and run it to completion
 ///
-/// The blueprint is checked first. Progress goes to stderr: who works, what was committed, what was refused and why.
-/// At the end of a board that is done stdout has the result: what `result` of the blueprint names, or what its `done` looks at; then the
-/// board's id, how it ended, its version and its tokens. Where there is no result, the whole document is printed;
+/// The blueprint is checked first. Progress goes to stderr: active workers, commits, rejections and their reasons. When
+/// the board is done, stdout has the result: the value that `result` of the blueprint names, or that its `done` tests;
+/// then the board's id, how it ended, its version and its tokens. Without a result, the whole document is printed;
 /// `patchboard state last` prints it at any time.
 ///
-/// Ctrl-C pauses the board: calls under way are waited for, and `patchboard resume` goes on. So does it after a crash.
+/// Ctrl-C pauses the board after the calls in progress; `patchboard resume` resumes it, also after a crash.
 ///
 /// Models come from patchboard.toml, or from --model-url and --model, or from OPENAI_BASE_URL, OPENAI_API_KEY and
-/// OPENAI_MODEL. With --cassette nobody is asked: the recorded answers are given again. With --scripted the `script` that a worker has
-/// in the blueprint answers for it.
+/// OPENAI_MODEL. --cassette replays recorded responses; no model is called. With --scripted, workers with a `script` in
+/// the blueprint answer from it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -60,50 +60,51 @@ pub(crate) struct Arguments {
     /// The blueprint, in YAML or JSON; `-` is standard input
     #[arg(value_name = "BLUEPRINT", required_unless_present = "architect")]
     blueprint: Option<PathBuf>,
-    /// Have a model write the blueprint for this task, in your words or in @FILE; without --request it also says what the
-    /// board is given. What that cost is the board's first expense
+    /// Have a model write the blueprint for this task, in plain language or in @FILE; without --request it also writes
+    /// the board's request. The cost is charged to the board
     #[arg(long, value_name = "TASK|@FILE", conflicts_with_all = ["blueprint", "cassette"], help_heading = "Architect")]
     architect: Option<String>,
     #[command(flatten)]
     draft: DraftArguments,
-    /// What you ask: JSON, or @FILE (@- is standard input); it lands at /request of the document
+    /// The request: JSON, or @FILE (@- is standard input); stored at /request of the document
     #[arg(long, short, value_name = "JSON|@FILE")]
     request: Option<String>,
-    /// What models are drawn by, where the blueprint has several for a worker; instead of the blueprint's own seed
+    /// Random seed for model selection, if the blueprint has several models for a worker; overrides the blueprint's
+    /// seed
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
-    /// For comparison: leave out parts of PatchBoard for language models, as in `--ablate patch,feedback`
+    /// For comparison: disable parts of PatchBoard for language models, as in `--ablate patch,feedback`
     #[arg(long, value_name = "PART,…", value_delimiter = ',', help_heading = "Comparisons")]
     ablate: Vec<Part>,
-    /// For comparison: run the same workers and rules as a blackboard that checks nothing
+    /// For comparison: run the same workers and rules on a blackboard that checks nothing
     #[arg(long, value_name = "SYSTEM", default_value = "patchboard", help_heading = "Comparisons")]
     system: System,
-    /// Let workers that have a `script` in the blueprint answer from it, instead of a model or program
+    /// Let workers with a `script` in the blueprint answer from it, instead of a model or program
     #[arg(long, conflicts_with_all = ["architect", "cassette"], help_heading = "Agents")]
     scripted: bool,
     #[command(flatten)]
     seats: SeatArguments,
 }
 
-/// A part of PatchBoard that can be left out.
+/// Part of PatchBoard that can be disabled.
 #[derive(clap::ValueEnum, Clone, Copy, Debug)]
 enum Part {
-    /// No patches: a worker answers with the whole of what it sees, and the difference is judged
+    /// No patches: a worker replies with all of the data it sees, and the difference is judged
     Patch,
-    /// No validation of what a commit makes: neither the state schema nor invariants
+    /// No validation of a commit's result: neither the state schema nor invariants
     Schema,
     /// No write contracts: a worker may write everywhere
     Contracts,
     /// No slicing: a view shows the whole document, up to 64,000 characters
     Slicing,
-    /// No feedback: a worker is not told what was refused
+    /// No feedback: a worker does not see the reasons for rejections
     Feedback,
 }
 
-/// What a board runs as.
+/// System that runs the board.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum System {
-    /// All of it
+    /// Complete system
     Patchboard,
     /// Workers write messages that all of them see
     Plain,
@@ -129,7 +130,7 @@ impl Arguments {
 }
 
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
-    // The default, spelled out, goes with what is left out of it.
+    // An explicit default is allowed together with `--ablate`.
     if !arguments.ablate.is_empty() && arguments.system != System::Patchboard {
         return Err(Failure::refused(
             "usage",
@@ -175,7 +176,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     start(arguments, data_dir, &seating, design.blueprint, request, Some(designed), output).await
 }
 
-/// Ends where a blueprint waits for a word and nobody is at the terminal.
+/// Returns when a blueprint needs approval and no terminal is present.
 fn nobody(arguments: &Arguments, design: &Design, brief: &Brief, again: &Again, output: Output) -> Outcome {
     if output.is_json() || arguments.draft.out.is_none() {
         drafting::hand_over(design, output)?;
@@ -229,13 +230,13 @@ async fn run_file(arguments: &Arguments, data_dir: &Path, config: Option<&Path>,
     start(arguments, data_dir, &seating, blueprint, request, None, output).await
 }
 
-/// Names of the workers that a model answers for.
+/// Returns the names of the workers that a model answers for.
 fn unscripted(blueprint: &Blueprint) -> String {
     let workers = blueprint.workers.iter().filter(|(_, worker)| worker.agent == AgentKind::Llm);
     workers.map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// Makes the board and goes along with it.
+/// Creates the board and runs it to completion.
 async fn start(
     arguments: &Arguments,
     data_dir: &Path,
@@ -269,9 +270,9 @@ async fn start(
     drive::to_the_end(runtime, board, None, seating, output).await
 }
 
-/// Refuses to go on without a request, or with documents alone, if the blueprint demands one.
+/// Returns an error if the blueprint demands a request and only documents, or nothing, are given.
 fn demands_no_request(blueprint: &Blueprint, request: &Value) -> Result<(), Failure> {
-    // A schema that cannot be compiled is told where the board is made.
+    // Creating the board reports a schema that cannot be compiled.
     let Ok(schema) = Schema::compile(&blueprint.request, blueprint.state.assert_formats) else { return Ok(()) };
     let violations = schema.violations(request, VIOLATIONS_MAX);
     if violations.is_empty() {
@@ -286,7 +287,7 @@ fn demands_no_request(blueprint: &Blueprint, request: &Value) -> Result<(), Fail
         .detail("violations", serde_json::json!(violations)))
 }
 
-/// JSON from the command line, or from the file that `@FILE` names; `-` and `@-` are standard input.
+/// Parses JSON from the command line, or from the file of `@FILE`; `-` and `@-` are standard input.
 pub(crate) fn json_argument(argument: &str) -> Result<Value, Failure> {
     let file = argument.strip_prefix('@').or((argument == STDIN).then_some(argument));
     let source = match file {

@@ -1,4 +1,4 @@
-//! `patchboard schema`: the published schemas of what people write.
+//! `patchboard schema`: prints the published JSON Schemas.
 
 use clap::{Args, ValueEnum};
 use patchboard_kernel::lint::{DEPARTMENT_SCHEMA, META_SCHEMA};
@@ -8,8 +8,8 @@ use crate::output::Output;
 
 /// Print the JSON Schema of blueprints, or of the manifests of departments, for editors and other tools
 ///
-/// Editors that check YAML against a schema complete fields and show what they mean: name the file in a comment at the top of a
-/// blueprint, `# yaml-language-server: $schema=blueprint.schema.json`.
+/// Editors that validate YAML against a schema complete fields and show their descriptions: name the schema file in a
+/// comment at the top of a blueprint, `# yaml-language-server: $schema=blueprint.schema.json`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -17,12 +17,12 @@ Examples:
   patchboard schema department > department.schema.json
   patchboard schema | jq '.properties | keys'")]
 pub(crate) struct Arguments {
-    /// The files that it describes
+    /// The files that the schema describes
     #[arg(value_enum, default_value_t = Of::Blueprint)]
     of: Of,
 }
 
-/// A schema.
+/// Published schema.
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum Of {
     /// Blueprints

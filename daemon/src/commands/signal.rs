@@ -1,4 +1,4 @@
-//! `patchboard signal`: tells a board something, and lets it work on that.
+//! `patchboard signal`: sends a signal to a board, and runs it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,11 +16,11 @@ use crate::output::{Output, one_line, short};
 use crate::reader::Reader;
 use crate::seating::SeatArguments;
 
-/// Send a signal to a board, or ask for a manual rule by its name, and let the board work until it ends again
+/// Send a signal to a board, or trigger a manual rule by its name, and run the board until it ends again
 ///
-/// The signal wakes the rules with `trigger: {signal: NAME}`, and the rule NAME with `trigger: manual`. A board with
-/// nothing left to do goes on if a rule wants it; one that has ended otherwise stays as it is. A paused board goes on,
-/// unless --no-run is given. A name that no rule waits for is refused.
+/// The signal triggers the rules with `trigger: {signal: NAME}`, and the rule NAME with `trigger: manual`. A stalled
+/// board continues if a rule is triggered; a board that has ended otherwise stays as it is. A paused board resumes,
+/// unless --no-run is given. A name that no rule handles is rejected.
 ///
 /// A board that another process runs cannot be reached: pause that run with Ctrl-C, then send the signal.
 #[derive(Args, Debug)]
@@ -34,26 +34,25 @@ pub(crate) struct Arguments {
     /// The signal's name
     #[arg(value_name = "NAME")]
     name: String,
-    /// What it carries: JSON, or @FILE
+    /// The signal's payload: JSON, or @FILE
     #[arg(value_name = "JSON")]
     value: Option<String>,
-    /// Only record the signal; `patchboard resume` lets the board work on it
+    /// Only record the signal; `patchboard resume` continues the board
     #[arg(long)]
     no_run: bool,
     #[command(flatten)]
     seats: SeatArguments,
 }
 
-/// Rules that a signal's name reaches.
+/// Rules that a signal's name matches.
 pub(crate) struct Waiting {
-    /// Those that wait for the name.
     rules: Vec<RuleName>,
-    /// Names that rules wait for: of signals, and of manual rules.
+    /// Names of all signals and manual rules that rules handle.
     names: BTreeSet<String>,
 }
 
 impl Waiting {
-    /// Looks for the rules of a blueprint that wait for a name.
+    /// Finds the rules of a blueprint that a name triggers.
     pub(crate) fn of(blueprint: &Blueprint, name: &str) -> Self {
         let waits = blueprint.rules.iter().filter_map(|rule| match &rule.trigger {
             Trigger::Signal(signal) => Some((signal.as_str(), &rule.name)),
@@ -64,7 +63,8 @@ impl Waiting {
         Self { rules, names: waits.map(|(waited, _)| waited.to_owned()).collect() }
     }
 
-    /// Adds `wakes` to an answer: the rules that wait for the name; where there is none also `names`, those that rules wait for.
+    /// Adds `wakes` to an answer: the rules that the name triggers. If there are none, adds `names` with the valid
+    /// names.
     pub(crate) fn tell(&self, mut answer: Value) -> Value {
         answer["wakes"] = json!(self.rules);
         if self.rules.is_empty() {

@@ -1,4 +1,4 @@
-//! `patchboard state`: the document, at any version.
+//! `patchboard state`: prints the document at any version.
 
 use std::path::Path;
 
@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
         output.json(&json!({
             "board": summary.id,
             "version": board.version(),
-            // Of what is erased the digest stays in the journal; what stands there now has another.
+            // After a redaction the live digest differs from the recorded one, so it is omitted.
             "state_hash": board.is_exact().then(|| board.state().digest()),
             "erased": !board.is_exact(),
             "state": board.state().root(),
@@ -44,6 +44,6 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
         }
         output.line(&json_pretty(board.state().root()))?;
     }
-    // The board as it is now was not made without it.
+    // Without `at`, building the board has already checked the journal's end.
     if arguments.at.is_some() { reader.shown(&summary.id) } else { Ok(Exit::Done) }
 }

@@ -1,4 +1,4 @@
-//! `patchboard step`: one worker, once more, on the board as it was; nothing is kept of it.
+//! `patchboard step`: runs one worker again on an earlier state of the board, without side effects on it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -29,28 +29,28 @@ use crate::output::{Output, json_line, one_line, short};
 use crate::reader::{Reader, bad_board};
 use crate::seating::{AgentArguments, Played};
 
-/// Characters of a value that are shown.
+/// Maximum characters of a value in the output.
 const SHOWN: usize = 200;
 
-/// The longest reply that is read from a file.
+/// Maximum bytes of a reply read from a file.
 const REPLY_BYTES_MAX: u64 = 16 << 20;
 
-/// Run one worker once more on the board as it was before a record, and show what it would commit
+/// Run one worker again on the board as it was before a record, and show what it would commit
 ///
-/// Where the record is an attempt of the worker (`invoked`) or what came of one, the worker is shown what it was shown
-/// then; elsewhere it is shown the board as it was before the record, woken by what had woken it last. Its agent is asked
-/// alone, or `--reply` answers for it, and the kernel judges the reply as it would have at that moment. Where the journal
-/// says what really came of it, the two are compared: `same` is the same patch, the same refusal or the same failure.
+/// If the record is an attempt of the worker (`invoked`) or its outcome, the worker gets the view of that attempt.
+/// Otherwise it gets a view of the board before the record, with its latest trigger. Only its agent is called, or
+/// `--reply` provides the reply, and the kernel judges it as it would have at that moment. If the journal has the
+/// actual outcome, the two are compared: `same` means the same patch, the same rejection or the same failure.
 ///
-/// The roles of departments go by the time of the attempt, or of the record, and by the rows as they were then. A recording is
-/// that of the board around all others: it holds what was asked inside.
+/// The roles of departments use the time of the attempt, or of the record, and the rows at that time. For a nested
+/// board give the recording of the outermost board: it includes the nested calls.
 ///
-/// Nothing changes: the journal is only read, also while another process runs the board; no record is made, and what the
-/// call costs is not charged to the board (a model's server still counts it). Agents that edit files would change them, so
-/// for a worker with `files` only `--reply` answers. What a program does beside answering is its own.
+/// Nothing changes. The journal is only read, even while another process runs the board; no record is written, and the
+/// call is not charged to the board (the model server still bills it). Agents that edit files would change them, so a
+/// worker with `files` requires `--reply`. Side effects of programs are not prevented.
 ///
 /// Exits with 0 if the reply would be committed, would change nothing or would wait for a person; with 1 if it would be
-/// refused, or the agent fails.
+/// rejected, or the agent fails.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -62,13 +62,13 @@ Examples:
 pub(crate) struct Arguments {
     #[command(flatten)]
     board: BoardArgument,
-    /// The record before which the board is taken
+    /// The record before which the board is reconstructed
     #[arg(long, value_name = "SEQ")]
     at: u64,
     /// The worker, by its name in the blueprint
     #[arg(long, value_name = "WORKER")]
     worker: String,
-    /// Judge this reply instead of asking anybody: a file, or - for standard input
+    /// Judge this reply instead of calling an agent: a file, or - for standard input
     #[arg(long, value_name = "FILE")]
     #[arg(conflicts_with_all = ["cassette", "model_url", "model", "api_key_env", "temperature", "allow_inline"])]
     reply: Option<PathBuf>,
@@ -76,19 +76,19 @@ pub(crate) struct Arguments {
     agents: AgentArguments,
 }
 
-/// The moment that is stepped.
+/// Reconstructed moment of the run.
 struct Moment {
-    /// As it was before the record.
+    /// State before the record.
     board: Board,
-    /// What the worker is shown.
+    /// View and values for the worker.
     rehearsal: Rehearsal,
-    /// Why; none: a preview.
+    /// Trigger of the call; `None` for a preview.
     queued: Option<Queued>,
-    /// The attempt that the journal has of it.
+    /// Recorded attempt, if any.
     invoked: Option<Invoked>,
-    /// When that was called; without one, when the record was made.
+    /// Time of the attempt, or of the record if there is no attempt.
     time: Timestamp,
-    /// What came of it: the place among the records.
+    /// Index of the record with the actual outcome.
     outcome: Option<usize>,
 }
 
@@ -121,7 +121,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     Ok(if result.would_do() { Exit::Done } else { Exit::Failed })
 }
 
-/// The record's place, if the board as it was before can be made.
+/// Returns the record's index, if the board before it can be reconstructed.
 fn position(records: &[Record], seq: u64) -> Result<usize, Failure> {
     let last = records.last().map_or(0, |record| record.seq.0);
     if seq > last {
@@ -134,7 +134,7 @@ fn position(records: &[Record], seq: u64) -> Result<usize, Failure> {
         return Err(Failure::refused("no_such_record", "before record 0 there is no board")
             .help("name the record of an attempt or of what came of it: `patchboard log BOARD`"));
     }
-    // One that is missing is as bad as one that was altered.
+    // A missing record is as bad as an altered one.
     if let Some(missing) = (0..=position).find(|&at| records.get(at).is_none_or(|record| record.seq.0 != at as u64)) {
         return Err(Failure::failed("bad_record", format!("record {missing} is missing"))
             .help("`patchboard verify BOARD` says what else is wrong")
@@ -160,7 +160,7 @@ impl Moment {
             Body::Invoked(invoked) if invoked.worker == *worker => Some((invoked.invocation, invoked.attempt)),
             other => other.author().filter(|by| by.worker == *worker).and_then(attempt),
         };
-        // The attempt at the record, or else what had woken the worker last.
+        // The attempt at the record, or else the worker's latest trigger.
         let (mut shown_at, mut invocation, mut invoked) = (None, None, None);
         for index in (0..=at).rev() {
             match (body(index)?, attempt) {
@@ -189,7 +189,7 @@ impl Moment {
                 queued = invocation.and_then(|invocation| board.invocation(invocation)).cloned();
             }
         }
-        // Without an attempt, or at its very record, this board is the one that is shown.
+        // Without an attempt, or at the attempt's own record, the view is of this board.
         let rehearsal = rehearsal
             .or_else(|| board.rehearse(worker, queued.as_ref(), &Bindings::default()))
             .expect("the worker is there");
@@ -198,7 +198,7 @@ impl Moment {
         Ok(Self { board, rehearsal, queued, invoked, time, outcome })
     }
 
-    /// The call that the worker's agent would have.
+    /// Returns the call that the worker's agent would get.
     fn call(&self) -> Call {
         let rehearsal = &self.rehearsal;
         let attempt = self.invoked.as_ref().map_or(1, |invoked| invoked.attempt);
@@ -223,13 +223,14 @@ impl Moment {
     }
 }
 
-/// The attempt that a proposal or a failure came from; an edit within one is none.
+/// Returns the attempt of a proposal or failure; `None` for an edit within an attempt.
 fn attempt(by: &Author) -> Option<(InvocationId, u32)> {
     let attempt = by.attempt.as_ref().filter(|_| by.edit.is_none())?;
     Some((attempt.invocation, attempt.number))
 }
 
-/// The record of what came of it: this one, or the first of the attempt; of a trigger, its last.
+/// Returns the index of the outcome: this record or the first later one of the attempt; for a trigger, its last
+/// outcome.
 fn outcome(
     records: &[Record],
     at: usize,
@@ -268,7 +269,7 @@ fn read_reply(path: &Path) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|error| unreadable(&error))
 }
 
-/// Asks the worker's agent.
+/// Calls the worker's agent.
 async fn ask(
     agents: &AgentArguments,
     moment: &Moment,
@@ -285,7 +286,7 @@ async fn ask(
     }
     let is_nobody_here = match &seat.agent {
         AgentKind::Human | AgentKind::Remote => !agents.is_played(),
-        // It would be a board of its own in the journal; recordings hold what was asked inside.
+        // A nested board would have its own journal records; recordings hold only the calls inside it.
         AgentKind::Board => true,
         AgentKind::Llm | AgentKind::Command | AgentKind::Script | AgentKind::Builtin(_) => false,
     };
@@ -305,13 +306,13 @@ async fn ask(
     }))
 }
 
-/// What would come of it.
+/// Outcome of the dry run.
 struct Stepped {
     reply: Option<Reply>,
     outcome: Came,
 }
 
-/// The same, by kind.
+/// Outcome by kind.
 enum Came {
     Committed { patch: Value, expand: Vec<Asked>, changes: Vec<Change>, asks: Option<WorkerName> },
     NoOp { patch: Value, expand: Vec<Asked>, question: Option<String>, pass: Option<String> },
@@ -354,7 +355,7 @@ impl Stepped {
         matches!(self.outcome, Came::Committed { .. } | Came::NoOp { .. })
     }
 
-    /// The kind that its record would have.
+    /// Returns the kind of record that the outcome would have.
     const fn kind(&self) -> &'static str {
         match &self.outcome {
             Came::Committed { asks: Some(_), .. } | Came::NoOp { question: Some(_), .. } => "approval",
@@ -475,11 +476,11 @@ fn change_line(change: &Change) -> String {
     format!("  {}: {} → {}", short(change.path.as_str(), SHOWN), value(&change.before), value(&change.after))
 }
 
-/// What the journal says of it, beside what would come of it now.
+/// Outcome in the journal, compared with the dry run.
 struct Recorded {
     seq: u64,
     kind: &'static str,
-    /// None where what it says is erased.
+    /// Result of the comparison; `None` if the record is redacted.
     same: Option<bool>,
     patch: Option<Value>,
     rejection: Option<Rejection>,
@@ -509,7 +510,7 @@ impl Recorded {
         };
         let is_kind = now.kind() == record.kind.as_str();
         let (patch, same) = match record.body() {
-            // What a person has agreed to would be asked for first.
+            // A proposal that a person approved is `approval` in the dry run.
             Ok(Body::Committed(it)) => {
                 let is_agreed = it.by.approval.is_some() && now.kind() == "approval";
                 let same = (is_kind || is_agreed) && is_patch(&it.patch, &it.expand);

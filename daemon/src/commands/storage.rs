@@ -1,4 +1,4 @@
-//! `patchboard archive`, `restore` and `delete`: boards that have ended, taken out of the live journal and back.
+//! `patchboard archive`, `restore` and `delete`: move ended boards out of the live journal and back, or delete them.
 
 use std::path::{Path, PathBuf};
 
@@ -17,41 +17,41 @@ use crate::serve::alone::{alone_in, alone_on};
 use crate::serve::tokens::{Action, Intended, Tokens};
 use crate::user;
 
-/// Take boards that have ended out of the live journal, each into a file from which it comes back; without BOARD, list
-/// those that were taken out
+/// Archive boards that have ended, each to a file that `patchboard restore` reads; without BOARD, list archived and
+/// deleted boards
 ///
-/// The file is DATA_DIR/archive/BOARD.jsonl: all records and the texts they name. It is read back and checked before
-/// anything leaves the journal. `patchboard vacuum` then gives the space back.
+/// The file is DATA_DIR/archive/BOARD.jsonl: all records and the texts they name. It is read back and verified before
+/// anything is removed from the journal. `patchboard vacuum` then reclaims the space.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   patchboard archive last
   patchboard archive --output json | jq .board")]
 pub(crate) struct ToArchive {
-    /// The boards: ids, beginnings of ids, or `last`
+    /// The boards: ids, prefixes of ids, or `last`
     #[arg(value_name = "BOARD")]
     boards: Vec<String>,
 }
 
-/// Bring a board back from its archive
+/// Restore a board from its archive
 ///
-/// Checks the file before anything is written: the board's id, the chain, every value and text against its hash, and that the
-/// records make a board. A data directory that is not there is made.
+/// Verifies the file before anything is written: the board's id, the chain, every value and text against its hash,
+/// and that the records make a board. A missing data directory is created.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   patchboard restore 0199c0de-7ad4-7000-8000-1ce8a0b1c2d3
   patchboard restore /backup/0199c0de-7ad4-7000-8000-1ce8a0b1c2d3.jsonl")]
 pub(crate) struct Restore {
-    /// The whole id of a board that was archived, or a file
+    /// The whole id of an archived board, or a file
     #[arg(value_name = "BOARD|FILE")]
     wanted: String,
 }
 
-/// Delete a board that has ended, for good
+/// Delete a board that has ended, permanently
 ///
-/// What is left is a line of `patchboard archive`: its id, its last record, and when. The file is written anew, so that
-/// nothing of the board can be found in it.
+/// Only a line of `patchboard archive` remains: its id, its last record, and the time. The database file is rewritten,
+/// so that nothing of the board can be found in it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -59,7 +59,7 @@ Examples:
 pub(crate) struct Delete {
     #[command(flatten)]
     board: BoardArgument,
-    /// Nothing brings it back, and this says so
+    /// Confirm the permanent deletion
     #[arg(long)]
     yes: bool,
 }
@@ -105,13 +105,13 @@ impl Restore {
         let known = archive::path_of(&data_dir.join(archive::DIRECTORY), &self.wanted.as_str().into());
         let path = if known.is_file() { known } else { PathBuf::from(&self.wanted) };
         let beside = match SqliteJournal::open_read_only(data_dir) {
-            // Of a database that is gone, boards come back from their archives.
+            // Boards can be restored even if the database is gone.
             Err(JournalError::NotFound(_) | JournalError::RecordsLost(_)) => None,
             opened => Some(opened.map_err(storage)?),
         };
         let carried =
             archive::checked(&path, beside.as_ref().map(|journal| journal as &dyn Journal)).map_err(failure)?;
-        // Nothing is made or opened for writing before.
+        // Nothing is created or opened for writing before this.
         let (journal, _alone) = alone_in(data_dir, "POST /v1/boards/{board}/restore")?;
         let (tokens, by, id) = (Tokens::open(data_dir)?, user::principal(), carried.board().clone());
         let intended = Intended { action: Action::BoardRestored, subject: Some(id.as_str()), by: Some(&by) };
@@ -151,7 +151,7 @@ impl Delete {
     }
 }
 
-/// Why a board stays where it is, as users see it.
+/// Converts an archive error to a command-line failure.
 pub(crate) fn failure(error: ArchiveError) -> Failure {
     match error {
         ArchiveError::Journal(error) => storage(error),

@@ -1,4 +1,4 @@
-//! `patchboard token`: who may come in to the daemon, and the token of a repetition.
+//! `patchboard token`: manages API tokens of the daemon, and computes idempotency keys.
 
 use std::path::{Path, PathBuf};
 
@@ -19,19 +19,20 @@ use crate::serve::tokens::{Tokens, Wanted};
 use crate::serve::{KEY_FORM, is_key};
 use crate::{narrative, user};
 
-/// Bytes of what a token is made of.
+/// Maximum bytes of the content of an idempotency key.
 const CONTENT_BYTES_MAX: u64 = 1 << 30;
 
-/// Make, list and end the tokens that open the daemon of a data directory; or make the token of a repetition
+/// Create, list and revoke API tokens for the daemon of a data directory; or compute an idempotency key
 ///
-/// A token of the daemon is random, and kept only as a hash: its text is shown once. What it opens is its scope: `admin` everything,
-/// `read` all boards to look at, `board:BOARD` one board, `seat:BOARD/WORKER` one worker's seat on one board, `person:NAME` what
-/// the human worker of this name is asked on any board; `read+person:NAME` and `board:BOARD+person:NAME` are both. A daemon that runs knows of changes at once.
+/// An API token is random and stored only as a hash: its text is shown once. Its scope is what it permits. `admin`
+/// permits everything, `read` viewing all boards, `board:BOARD` one board, `seat:BOARD/WORKER` one worker's seat on one
+/// board, `person:NAME` answering the questions to the human worker of this name on any board; `read+person:NAME` and
+/// `board:BOARD+person:NAME` combine two. Changes apply at once to a running daemon.
 ///
-/// With AGENT, TASK and FILE it prints the idempotency token by which a repetition is known: `AGENT:TASK:HASH`, the hash
-/// being the first 16 hex digits of SHA-256 over agent, line feed, task, line feed and the bytes of the file. The same work
-/// sent again has the same token, whoever computes it. A daemon takes it as an Idempotency-Key if agent and task have no
-/// spaces and nothing but ASCII, and all of it has at most 128 characters.
+/// With AGENT, TASK and FILE it prints an idempotency key, `AGENT:TASK:HASH`. HASH is the first 16 hex digits of
+/// SHA-256 over agent, line feed, task, line feed and the bytes of the file. The same work always has the same key. A
+/// daemon accepts it as an Idempotency-Key if agent and task are ASCII without spaces, and the key has at most 128
+/// characters.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
@@ -50,48 +51,48 @@ pub(crate) struct Arguments {
     of: Option<Repetition>,
 }
 
-/// What a token is of that is the same for the same work.
+/// Input of an idempotency key.
 #[derive(Args, Debug)]
 struct Repetition {
-    /// Who does it
+    /// The agent that does the work
     #[arg(value_name = "AGENT", required = true)]
     agent: String,
-    /// What for
+    /// The task
     #[arg(value_name = "TASK", required = true)]
     task: String,
-    /// What it is, byte for byte; - for standard input
+    /// The content, byte for byte; - for standard input
     #[arg(value_name = "FILE", required = true)]
     content: PathBuf,
-    /// The file is JSON: however it is written, the same value has the same token (RFC 8785)
+    /// Parse the file as JSON and canonicalise it: equal values have the same key (RFC 8785)
     #[arg(long)]
     json: bool,
 }
 
-/// What to do.
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Make a token and print it, this once
+    /// Create a token and print it, only once
     Create {
-        /// `admin`, `read`, `board:BOARD`, `seat:BOARD/WORKER` or `person:NAME`; or `read+person:NAME`, `board:BOARD+person:NAME`
+        /// One of `admin`, `read`, `board:BOARD`, `seat:BOARD/WORKER`, `person:NAME`, `read+person:NAME`,
+        /// `board:BOARD+person:NAME`
         #[arg(long, value_parser = |text: &str| text.parse::<Scope>())]
         scope: Scope,
-        /// What it is for
+        /// A name for the list
         #[arg(long, default_value = "")]
         name: String,
-        /// How long it opens something, like 90d or 12h; without it, until it is revoked
+        /// Lifetime, like 90d or 12h; without it, until it is revoked
         #[arg(long, value_name = "TIME")]
         expires: Option<Duration>,
     },
-    /// List the tokens, without what opens the door
+    /// List tokens (secrets are not shown)
     List,
-    /// End a token: streams and requests that it opened end, too
+    /// Revoke a token: streams and requests that use it end, too
     Revoke {
-        /// Its number in the list
+        /// The number in the list
         id: i64,
     },
-    /// End a token, and take it out of the list
+    /// Revoke a token, and remove it from the list
     Delete {
-        /// Its number in the list
+        /// The number in the list
         id: i64,
     },
 }
@@ -105,7 +106,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     }
 }
 
-/// Prints the token of a repetition.
+/// Prints an idempotency key.
 fn repetition(of: &Repetition, output: Output) -> Outcome {
     let content = if of.json {
         let value: Value = given::read(&of.content, "JSON", "content_unreadable")?;
@@ -128,7 +129,7 @@ fn repetition(of: &Repetition, output: Output) -> Outcome {
 }
 
 fn administer(command: &Command, data_dir: &Path, output: Output) -> Outcome {
-    // Makes the directory, closed to others.
+    // Creates the data directory, inaccessible to other users.
     SqliteJournal::open(data_dir).map_err(storage)?;
     let tokens = Tokens::open(data_dir)?;
     match command {

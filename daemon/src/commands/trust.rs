@@ -1,4 +1,4 @@
-//! `patchboard trust`: agrees to a configuration that is found in a directory.
+//! `patchboard trust`: approves a configuration found in a directory.
 
 use std::path::{Path, PathBuf};
 
@@ -13,12 +13,12 @@ use crate::output::{Output, json_line, one_line, short};
 use crate::tables;
 use crate::trust::{Agreement, Agreements, CONFIG};
 
-/// Agree to a configuration: patchboard.toml of the current directory is used from then on
+/// Approve a configuration: patchboard.toml of the current directory is used from then on
 ///
-/// A configuration names programs that PatchBoard runs and addresses that it sends keys to. One that lies in the current directory may
-/// have come with somebody else's files, so it is used only once you have agreed to it, and as long as it is not changed. This
-/// shows what it does, and remembers your agreement in your home directory (~/.config/patchboard/trusted.json). A file that you
-/// name with --config or PATCHBOARD_CONFIG is used without this.
+/// A configuration names programs that PatchBoard runs and addresses that it sends keys to. A file in the current
+/// directory may have come with other people's files, so it is used only after you approve it, and until it changes.
+/// This command shows its settings, and stores your approval in your home directory
+/// (~/.config/patchboard/trusted.json). A file given with --config or PATCHBOARD_CONFIG needs no approval.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -30,10 +30,10 @@ pub(crate) struct Arguments {
     /// The configuration
     #[arg(value_name = "FILE", default_value = CONFIG)]
     file: PathBuf,
-    /// Take the agreement back
+    /// Revoke the approval
     #[arg(long, conflicts_with = "list")]
     revoke: bool,
-    /// List what you have agreed to
+    /// List approved configurations
     #[arg(long)]
     list: bool,
 }
@@ -71,10 +71,10 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Characters of a value that is shown. A command that is longer is worth a look at the file.
+/// Maximum characters of a value; a longer command should be read in the file.
 const VALUE_MAX: usize = 4000;
 
-/// Lists the settings, a line for each.
+/// Lists the settings, one line each.
 fn effects(path: &Path) -> Result<Vec<String>, Failure> {
     Config::read(path).map_err(|error| Failure::refused("bad_config", error))?;
     tables::check(path)?;
@@ -92,7 +92,7 @@ fn list(name: &str, value: &toml::Value, lines: &mut Vec<String>) {
                 list(&format!("{name}.{member}"), value, lines);
             }
         }
-        // What may hold a key: headers, parameters, what a program is given, and the path of a webhook.
+        // These may hold a key: headers, parameters, environment variables of programs, and the path of a webhook.
         toml::Value::String(_) if [".headers.", ".query.", ".env."].iter().any(|part| name.contains(part)) => {
             lines.push(format!("{name} = …"));
         }
@@ -100,7 +100,7 @@ fn list(name: &str, value: &toml::Value, lines: &mut Vec<String>) {
             let place = Url::parse(address).map(|url| url.origin().ascii_serialization()).unwrap_or_default();
             lines.push(format!("{name} = \"{place}/…\""));
         }
-        // As JSON: a line break is one that is seen.
+        // Formatted as JSON, so that line breaks are visible.
         value => lines.push(short(&format!("{name} = {}", json_line(value)), name.chars().count() + VALUE_MAX)),
     }
 }

@@ -1,4 +1,4 @@
-//! `patchboard vacuum`: the journal's file written anew, without what nobody needs.
+//! `patchboard vacuum`: rewrites the journal's file without unused data.
 
 use std::path::Path;
 
@@ -14,11 +14,10 @@ use crate::serve::alone::alone_on;
 use crate::serve::tokens::{Action, Intended, Tokens};
 use crate::user;
 
-/// Give back the space that boards do not need any more
+/// Reclaim disk space that boards no longer need
 ///
-/// Removes views and prompts that no record names, and writes the file anew. That takes room for a second file, and nothing
-/// else can write meanwhile. Where a daemon runs it does this itself
-/// (`POST /v1/vacuum`).
+/// Removes views and prompts that no record names, and rewrites the file. This needs space for a second file, and
+/// blocks other writers meanwhile. While a daemon runs, use its API (`POST /v1/vacuum`).
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -41,7 +40,7 @@ pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// As JSON.
+/// Returns the result as JSON.
 pub(crate) fn told(vacuumed: Vacuumed) -> Value {
     let Vacuumed { before, after, texts } = vacuumed;
     json!({"bytes_before": before, "bytes_after": after, "texts_removed": texts})

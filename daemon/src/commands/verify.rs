@@ -1,4 +1,4 @@
-//! `patchboard verify`: whether anything in a board's journal was altered.
+//! `patchboard verify`: detects alterations of a board's journal.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, stdin};
@@ -19,14 +19,15 @@ use crate::given::STDIN;
 use crate::output::{Output, one_line};
 use crate::reader::{Reader, storage};
 
-/// Check every record, value and text of a board against the hashes that chain them, and print the head
+/// Check every record, value and text of a board against the hash chain, and print the head
 ///
-/// BOARD is an id, a beginning of one, or `last`. FILE is what `export` or `archive` wrote, and needs no data directory: `-` for
-/// standard input, or a name with a `/` or a `.` (`./last`), which no id has. An export has no texts of views and prompts.
+/// BOARD is an id, a unique prefix of one, or `last`. FILE is the output of `export` or `archive`, and needs no data
+/// directory: `-` for standard input, or a name with a `/` or a `.` (`./last`), which ids never contain. An export has
+/// no texts of views and prompts.
 ///
-/// A head that is kept elsewhere tells a journal that was cut off or rewritten as a whole. --head demands that the last
-/// record has this hash. --heads takes what `patchboard heads` printed, and demands that each board still has the record
-/// that was its head then; a board may have gone on since.
+/// A head kept elsewhere reveals a journal that was truncated or rewritten as a whole. --head demands that the last
+/// record has this hash. --heads reads the output of `patchboard heads`, and demands that each board still has the
+/// record that was its head then; a board may have grown since.
 ///
 /// Exits with 1 and names the first bad record if anything was altered; as JSON, stdout then has
 /// {"ok":false,"code":...,"seq":...,"message":...}.
@@ -40,18 +41,18 @@ Examples:
   patchboard heads > heads.txt
   patchboard verify --heads heads.txt")]
 pub(crate) struct Arguments {
-    /// The board, or the file that carries it
+    /// The board, or a file that contains it
     #[arg(value_name = "BOARD|FILE", required_unless_present = "heads")]
     wanted: Option<String>,
-    /// The hash of the last record, as it is known elsewhere: 64 hexadecimal digits
+    /// Expected hash of the last record, 64 hexadecimal digits
     #[arg(long, value_name = "HASH")]
     head: Option<Digest>,
-    /// Heads as `patchboard heads` printed them, as text or JSON; `-` for standard input
+    /// Output of `patchboard heads`, as text or JSON; `-` for standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["wanted", "head"])]
     heads: Option<PathBuf>,
 }
 
-/// What to do about a file that is not what was written.
+/// Help text for a file that differs from the written one.
 const ANOTHER: &str =
     "the file is not what was written, or not all of it, or goes on after that: get it again from where it was written";
 
@@ -89,12 +90,12 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     Ok(Exit::Done)
 }
 
-/// Whether a file is meant: no id has a `/` or a `.`.
+/// Returns true for a file name: ids have no `/` or `.`.
 fn is_file(wanted: &str) -> bool {
     wanted == STDIN || wanted.contains(['/', '.'])
 }
 
-/// Reads the board that a file carries.
+/// Reads the board that a file contains.
 fn carried(name: &str) -> Result<Carried, Failure> {
     let source: Box<dyn BufRead> = match name {
         STDIN => Box::new(stdin().lock()),
@@ -110,7 +111,7 @@ fn carried(name: &str) -> Result<Carried, Failure> {
     })
 }
 
-/// Verifies a board whose last record must have a hash, if one is given.
+/// Verifies a board; its last record must have the given hash, if any.
 fn verified(journal: &dyn Journal, board: &BoardId, head: Option<Digest>) -> Result<Verified, Failure> {
     let verified = audit::verify(journal, board, head).map_err(told)?;
     if let (Some(expected), Some(at)) = (head, verified.expected_at)
@@ -128,7 +129,7 @@ fn verified(journal: &dyn Journal, board: &BoardId, head: Option<Digest>) -> Res
     Ok(verified)
 }
 
-/// Verifies every board of which a head was noted.
+/// Verifies every board of a list of heads.
 fn noted(heads: &[Noted], data_dir: &Path, output: Output) -> Outcome {
     let reader = Reader::open(data_dir)?;
     let mut bad = 0;

@@ -1,4 +1,4 @@
-//! `patchboard view`: what a worker would be shown.
+//! `patchboard view`: prints a worker's view.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -20,13 +20,13 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, clean, one_line, short, table};
 use crate::reader::Reader;
 
-/// Print what a worker would be shown now, or at a version: never more than its budget, never what it may not read
+/// Print the view that a worker would get now, or at a version: within its budget and its read grant
 ///
-/// The trigger in it is a preview; a view that was really shown has what woke the worker in that place.
+/// The trigger in it is a preview; in a real view that place has the actual trigger.
 ///
-/// As JSON it also says what a proposal made from it rests on: `reads`, the places shown wholly; `members`, the
-/// collections of which it tells what members they have; `summarised`, what there was no room for; and `freshness`, which
-/// of these must not change meanwhile; `items` is what `--explain` lists.
+/// JSON output also has the read set of a proposal based on the view. `reads` lists the places shown completely;
+/// `members`, the collections with all member names shown; `summarised`, the places that did not fit. `freshness` is
+/// the policy for changes to them; `items` is the list of `--explain`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -47,18 +47,18 @@ pub(crate) struct Arguments {
     /// The version: 0 is the initial state, each commit makes the next
     #[arg(long, value_name = "VERSION")]
     at: Option<u64>,
-    /// List what the view shows, summarises and leaves out instead, each with the reason
+    /// List the places that the view shows, summarises and leaves out instead, each with the reason
     #[arg(long)]
     explain: bool,
-    /// Print the JSON Schema instead that a language model's reply to this view is held to
+    /// Print the JSON Schema for a language model's reply to this view instead
     #[arg(long, conflicts_with = "explain")]
     schema: bool,
     /// Bind a name in the worker's paths, as a trigger would; may be given several times. A path with an unbound name
     /// covers nothing
     #[arg(long, value_name = "NAME=TOKEN", value_parser = binding)]
     bind: Vec<(String, String)>,
-    /// As if the worker had asked to be shown this place (a JSON Pointer), or what comes from a part of it on
-    /// ({"at": PLACE, "from": name, index or number of characters}); may be given several times
+    /// Show this place (a JSON Pointer), as if the worker had requested it, or part of it ({"at": PLACE, "from": name,
+    /// index or number of characters}); may be given several times
     #[arg(long, value_name = "PLACE", value_parser = place_asked_for)]
     expand: Vec<Value>,
 }
@@ -84,17 +84,17 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     } else {
         output.line(clean(&view.text).trim_end_matches('\n'))?;
     }
-    // The board as it is now was not made without it.
+    // Without `at`, building the board has already checked the journal's end.
     if arguments.at.is_some() { reader.shown(&summary.id) } else { Ok(Exit::Done) }
 }
 
-/// Reads `NAME=TOKEN`.
+/// Parses `NAME=TOKEN`.
 pub(crate) fn binding(text: &str) -> Result<(String, String), String> {
     let (name, token) = text.split_once('=').ok_or("write NAME=TOKEN, like note=3")?;
     Ok((name.to_owned(), token.to_owned()))
 }
 
-/// Reads a place that is asked for: a JSON Pointer, or an object as JSON.
+/// Parses a requested place: a JSON Pointer, or an object as JSON.
 pub(crate) fn place_asked_for(text: &str) -> Result<Value, String> {
     if text.starts_with('{') {
         serde_json::from_str(text).map_err(|error| format!("this is no JSON: {error}"))
@@ -103,7 +103,7 @@ pub(crate) fn place_asked_for(text: &str) -> Result<Value, String> {
     }
 }
 
-/// A worker's seat with names bound.
+/// Returns a worker's seat with bound names.
 pub(crate) fn seat(board: &Board, worker: &str, bind: &[(String, String)]) -> Result<Arc<Seat>, Failure> {
     let refuse = |message: String| Failure::refused("bad_binding", message);
     let bindings = Bindings::of(bind.iter().map(|(name, token)| (name.as_str(), token.clone())));
@@ -128,8 +128,8 @@ pub(crate) fn seat(board: &Board, worker: &str, bind: &[(String, String)]) -> Re
     Ok(seat)
 }
 
-/// What a worker would be shown of a board as it is. `within`: where conditions let it read something of the board that is
-/// all it may know, if that is another one.
+/// Returns the view that a worker would get of the board's current state. `within` limits the places that its
+/// conditions may read, for a caller with a smaller read grant.
 pub(crate) fn preview(
     board: &Board,
     seat: &Seat,
@@ -159,7 +159,7 @@ pub(crate) fn preview(
         if let Some(bound) = seat.bound().place(asked.at()) {
             *asked.at_mut() = bound.to_string();
         }
-        // Before it is looked whether there is such a place, which may be more than the worker is to know.
+        // Checked before the place is looked up: its existence may be confidential.
         if !asked.place().is_some_and(|place| readable.may_ask_for(&place)) {
             return Err(refuse("path_not_granted", "what is asked for must be what the worker may read"));
         }
@@ -171,7 +171,7 @@ pub(crate) fn preview(
     Ok(board.explained_preview(seat, &asked_for, &readable))
 }
 
-/// The JSON Schema that a language model's reply to a view is held to.
+/// Returns the JSON Schema for a language model's reply to a view.
 fn reply_schema(board: &Board, seat: &Arc<Seat>, view: &View) -> Result<Value, Failure> {
     let shown = board.previewed_values(seat, view);
     let schema = shown.and_then(|shown| schema::of_reply(&shown, Level::Derived)).ok_or_else(|| {
@@ -181,7 +181,7 @@ fn reply_schema(board: &Board, seat: &Arc<Seat>, view: &View) -> Result<Value, F
     Ok(schema.1)
 }
 
-/// A view, and what a proposal made from it rests on, as JSON.
+/// Returns a view and the read set of a proposal based on it, as JSON.
 pub(crate) fn json(board: &Board, seat: &Seat, view: &View) -> Value {
     json!({
         "board": board.id(),
@@ -198,14 +198,14 @@ pub(crate) fn json(board: &Board, seat: &Seat, view: &View) -> Value {
     })
 }
 
-/// Characters of a place in the list.
+/// Maximum characters of a place in the list.
 const PLACE_MAX: usize = 72;
 
 fn words(code: &str) -> String {
     code.replace('_', " ")
 }
 
-/// A place, or the first and the last of neighbours.
+/// Formats a place, or the first and the last of a range.
 fn place(item: &Item) -> String {
     match &item.last {
         Some(last) => {

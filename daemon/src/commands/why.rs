@@ -1,4 +1,4 @@
-//! `patchboard why`: who wrote a place of the document, for what reason, seeing what.
+//! `patchboard why`: traces a place of the document to its author, trigger and view.
 
 use std::path::Path;
 
@@ -19,14 +19,13 @@ use crate::output::{Output, one_line, short};
 use crate::provenance::{self, Writer};
 use crate::reader::{Reader, moment};
 
-/// How many characters of a foreign text are shown.
+/// Maximum characters of a foreign text in the output.
 const SHOWN: usize = 200;
 
-/// Say who wrote a place of the document: in which record, for which trigger, seeing which view, and what was refused
-/// before
+/// Trace a place of the document: the record, trigger and view of its last write, and earlier rejections
 ///
-/// Finds the last commit that wrote the place, something above it or something in it. Elements that others were
-/// inserted before or removed before are followed to where they were.
+/// Finds the last commit that wrote the place, one of its ancestors or a value in it. Array elements are followed to
+/// their earlier positions across insertions and removals.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -51,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     Ok(Exit::Done)
 }
 
-/// As JSON, who wrote a place of a board's document, and why.
+/// Returns the provenance of a place as JSON.
 pub(crate) fn json(reader: &Reader, summary: &BoardSummary, pointer: &str) -> Result<Value, Failure> {
     match why(reader, summary, pointer, Form::Json)? {
         Told::Json(value) => Ok(value),
@@ -59,14 +58,14 @@ pub(crate) fn json(reader: &Reader, summary: &BoardSummary, pointer: &str) -> Re
     }
 }
 
-/// How an answer is wanted.
+/// Output format.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Json,
     Text,
 }
 
-/// An answer in the form that was wanted.
+/// Answer in the requested format.
 enum Told {
     Json(Value),
     Text(String),
@@ -80,7 +79,7 @@ fn why(reader: &Reader, summary: &BoardSummary, pointer: &str, form: Form) -> Re
     let board = reader.board(summary, None)?;
     let records = reader.records(&summary.id)?;
     let value = board.state().get(&pointer);
-    // The state knows when what is there last changed; only of what is gone the whole journal must be asked.
+    // The state knows when a value last changed; a removed value requires a search of the whole journal.
     let since = board.state().root().last_changed(&pointer);
     if since == Some(0) {
         return Ok(untouched(&records, pointer.as_str(), value, form));
@@ -125,22 +124,22 @@ fn untouched(records: &[Record], pointer: &str, value: Option<&Node>, form: Form
     ))
 }
 
-/// Everything the journal knows of one commit.
+/// Data in the journal about one commit.
 struct Answer<'a> {
     record: &'a Record,
     committed: Committed,
     ops: Vec<Value>,
-    /// What the place was called right after the commit.
+    /// Pointer of the place right after the commit.
     then: &'a str,
     scheduled: Option<(&'a Record, Scheduled)>,
     invoked: Option<(&'a Record, Invoked)>,
     rejected: Vec<(&'a Record, Rejected)>,
-    /// The person's answer, where one had to agree.
+    /// Person's answer, if approval was required.
     agreed: Option<(&'a Record, record::Answer)>,
 }
 
 impl<'a> Answer<'a> {
-    /// `None` if the record cannot be read.
+    /// Returns `None` if the record cannot be read.
     fn new(records: &'a [Record], writer: &'a Writer) -> Option<Self> {
         let record = &records[writer.record];
         let Ok(Body::Committed(mut committed)) = record.body() else { return None };
@@ -150,7 +149,7 @@ impl<'a> Answer<'a> {
         if let Some(question) = committed.by.approval {
             for earlier in &records[..writer.record] {
                 match earlier.body() {
-                    // What the call cost is told where the proposal was put to the person.
+                    // The cost of the call is recorded with the approval request.
                     Ok(Body::Approval(body)) if earlier.seq == question => committed.by.usage = body.by.usage,
                     Ok(Body::Answer(body)) if body.of == question => agreed = Some((earlier, body)),
                     _ => {}
@@ -163,7 +162,7 @@ impl<'a> Answer<'a> {
                 match earlier.body() {
                     Ok(Body::Scheduled(body)) if body.invocation == invocation => scheduled = Some((earlier, body)),
                     Ok(Body::Invoked(body)) if is_attempt(&body, attempt) => invoked = Some((earlier, body)),
-                    // Calls of the attempt before its last one; they are not those of one edit.
+                    // Earlier calls of the attempt; not counted for a single edit.
                     Ok(Body::Continued(body))
                         if committed.by.edit.is_none() && body.by.attempt.as_ref() == Some(attempt) =>
                     {
@@ -296,12 +295,12 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// Returns the caller that a record names, or null.
+/// Returns the caller of a record, or null.
 fn principal(record: &Record) -> Option<Principal> {
     record.principal().ok().flatten()
 }
 
-/// The attempt that a proposal was made in, or an edit of files.
+/// Returns the attempt of a proposal, or of an edit of files.
 fn attempt_of(by: &Author) -> Option<&Attempt> {
     by.attempt.as_ref().or_else(|| by.edit.as_ref()?.attempt.as_ref())
 }

@@ -1,4 +1,4 @@
-//! `patchboard workflow`: the order of a workflow, or why it has none, from a file.
+//! `patchboard workflow`: prints the execution order of a workflow, or the reason it has none, from a file.
 
 use std::path::{Path, PathBuf};
 
@@ -10,33 +10,33 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::given;
 use crate::output::Output;
 
-/// What a workflow is, worked out from its definition
+/// Analyse a workflow definition
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
 
-/// What to work out.
 #[derive(Subcommand, Debug)]
 enum Command {
     Check(Check),
 }
 
-/// Say whether a workflow can be run, and in what order
+/// Check that a workflow can be run, and print its order
 ///
-/// FILE is {workflow_id, nodes: {ID: {agent_id, dependencies: [ID, ...], trigger_type, input_mapping, output_mapping}}, metadata};
-/// only `nodes` must be there. A blueprint can name it (`workflow: FILE`) and run it. A node waits for all its dependencies. Those that wait for nothing are `roots`; `stages` are
-/// what can be done at the same time; `order` is one after the other, of those that could be next always the one with the
-/// smallest id.
+/// FILE is {workflow_id, nodes: {ID: {agent_id, dependencies: [ID, ...], trigger_type, input_mapping, output_mapping}},
+/// metadata}; only `nodes` is required. A blueprint can name it (`workflow: FILE`) and run it. A node waits for all its
+/// dependencies. Nodes without dependencies are `roots`; `stages` are groups that can run concurrently. `order` is
+/// sequential; among the nodes ready to run, the smallest id comes first.
 ///
-/// Prints one JSON object: {valid: true, stages, order, roots, leaves, warnings}, or {valid: false, error_code, cycle, errors}, where
-/// `cycle` names the nodes that wait for each other, each for the one before it. What is not valid ends with exit code 2; what is
-/// no definition at all is `bad_workflow`. `warnings` are nodes that nothing starts and those that wait for them, entries of the data
-/// that two nodes write in no order, and what no board takes: more than 64 nodes, ids that are no names.
+/// Prints one JSON object: {valid: true, stages, order, roots, leaves, warnings}, or {valid: false, error_code, cycle,
+/// errors}, where `cycle` lists nodes that wait for each other, each for the one before it. An invalid workflow exits
+/// with 2; a file that is no definition has the code `bad_workflow`. `warnings` are nodes that nothing starts and their
+/// dependents, data entries that two nodes write in no order, and violations of a board's limits: more than 64 nodes,
+/// ids that are no names.
 ///
-/// Whether workers, conditions and schedules are what they must be is known of a blueprint that has the workflow:
-/// `patchboard check BLUEPRINT`.
+/// Workers, conditions and schedules are checked with the blueprint that has the workflow: `patchboard check
+/// BLUEPRINT`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
     }
 }
 
-/// The definition in a file.
+/// Reads the definition in a file.
 fn definition(path: &Path) -> Result<Definition, Failure> {
     let help = "a definition is {nodes: {ID: {...}}}; of a blueprint that has one `patchboard check` tells the same";
     let value: Value = given::read(path, "workflow", BAD_WORKFLOW).map_err(|failure| failure.help(help))?;
@@ -83,7 +83,7 @@ fn definition(path: &Path) -> Result<Definition, Failure> {
 
 const BAD_WORKFLOW: &str = "bad_workflow";
 
-/// What is told of a workflow that has one.
+/// Returns the report of a workflow with an order.
 pub(crate) fn told(order: &Order<'_>) -> Value {
     let mut told = json!(order);
     told["valid"] = true.into();
@@ -91,7 +91,7 @@ pub(crate) fn told(order: &Order<'_>) -> Value {
     told
 }
 
-/// A warning, with what it is about.
+/// Returns a warning and its subject.
 fn warning(warning: &Warning<'_>) -> Value {
     let mut told = json!({"code": warning.code(), "message": warning.to_string()});
     if let Some(node) = warning.node() {
@@ -104,12 +104,12 @@ fn warning(warning: &Warning<'_>) -> Value {
     told
 }
 
-/// What is told of what is no workflow.
+/// Returns the report of a file that is no workflow.
 fn unread(code: &str, message: &str) -> Value {
     json!({"valid": false, "error_code": code, "cycle": null, "errors": [{"code": code, "message": message}]})
 }
 
-/// What is told of a workflow that has no order.
+/// Returns the report of a workflow without an order.
 pub(crate) fn refusal(problems: &[Problem]) -> Value {
     let errors: Vec<Value> = problems
         .iter()

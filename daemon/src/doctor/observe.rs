@@ -1,4 +1,4 @@
-//! Looks at the machine, for [`super`] to judge. Changes nothing that lasts.
+//! Collects observations of the machine for [`super`]. Changes nothing permanently.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
@@ -17,60 +17,60 @@ use patchboard_runtime::journal::{BoardSummary, Journal as _, JournalError, Lost
 use crate::commands::boards::is_claimed;
 use crate::serve::alone::LOCK;
 
-/// How often something is said of how far the boards are verified.
+/// Interval of progress reports while boards are verified.
 const TOLD_EVERY: Duration = Duration::from_secs(5);
 
-/// A data directory.
+/// Observed data directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum DataDir {
-    /// It is not there; whether it could be made.
+    /// Missing; `creatable` is the result of creating it on trial.
     Missing { path: String, creatable: Result<(), String> },
-    /// Something else has its name.
+    /// Not a directory.
     NoDirectory { path: String },
-    /// It is there.
+    /// Existing directory.
     There {
         path: String,
-        /// Whether users beside its owner may look into it.
+        /// Set if users beside its owner may read it.
         is_open_to_others: bool,
-        /// How long it took to write a file and to sync it, or why that failed.
+        /// Duration of syncing a test file, or the error of writing it.
         written: Result<Duration, String>,
     },
 }
 
-/// The journal in it.
+/// Observed journal of the data directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Journaled {
-    /// There is none.
+    /// No journal.
     None,
-    /// It cannot be used.
+    /// Unusable journal.
     Broken { code: &'static str, message: String },
-    /// It has lost records that were acknowledged.
+    /// Journal that has lost acknowledged records.
     Lost(Vec<Lost>),
-    /// It can.
+    /// Readable journal.
     Read {
-        /// How long it took to find out.
+        /// Duration of the check.
         took: Duration,
         boards: usize,
-        /// Have not ended, and a process has them.
+        /// Boards that have not ended, held by a process.
         running: usize,
-        /// Have not ended, and no process has them.
+        /// Boards that have not ended, held by no process.
         interrupted: usize,
         failed: usize,
-        /// When the newest record was written.
+        /// Time of the newest record.
         newest: Option<Timestamp>,
-        /// The boards that do not verify, and why.
+        /// Boards that fail verification, with the reason.
         faults: Vec<(BoardId, Fault)>,
     },
 }
 
-/// Whether a daemon runs on a data directory.
+/// Presence of a daemon on a data directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Placed {
     Free,
     Served,
 }
 
-/// What became of listening on an address.
+/// Result of listening on an address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Bound {
     Free,
@@ -78,7 +78,7 @@ pub(crate) enum Bound {
     Impossible(String),
 }
 
-/// What was found of a program.
+/// Observed program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Found {
     Executable(String),
@@ -103,7 +103,7 @@ pub(crate) fn data_dir(path: &Path) -> DataDir {
     }
 }
 
-/// Whether a directory could be made: one is made and removed beside the first of its parents that is there.
+/// Checks that a directory could be created: creates and removes one in its first existing ancestor.
 fn creatable(path: &Path) -> io::Result<()> {
     let path = std::path::absolute(path)?;
     let there = path.ancestors().skip(1).find(|parent| parent.exists()).unwrap_or(Path::new("/"));
@@ -112,7 +112,7 @@ fn creatable(path: &Path) -> io::Result<()> {
     fs::remove_dir(&probe)
 }
 
-/// Writes a small file, waits until it is on the disk, and removes it.
+/// Writes a small file, syncs it, and removes it. Returns the duration of the sync.
 fn write_synced(dir: &Path) -> io::Result<Duration> {
     let path = dir.join(probe_name());
     let written = || {
@@ -123,7 +123,7 @@ fn write_synced(dir: &Path) -> io::Result<Duration> {
         Ok(began.elapsed())
     };
     let took = written();
-    // It is ours, or was not made.
+    // The file was created here, or not at all.
     let _ = fs::remove_file(&path);
     took
 }
@@ -132,7 +132,7 @@ fn probe_name() -> String {
     format!(".patchboard-doctor-{}", std::process::id())
 }
 
-/// Bytes that are left for a directory, or for the first of its parents that is there.
+/// Returns the free bytes for a directory, or for its first existing ancestor.
 pub(crate) fn free_bytes(path: &Path) -> Result<u64, String> {
     let path = std::path::absolute(path).map_err(|error| error.to_string())?;
     let there = path.ancestors().find(|parent| parent.exists()).unwrap_or(Path::new("/"));
@@ -140,7 +140,7 @@ pub(crate) fn free_bytes(path: &Path) -> Result<u64, String> {
     Ok(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-/// Reads the whole file of a journal, and verifies every board. Now and then `tell` is given how many are, of how many.
+/// Reads a journal's whole file and verifies every board. Passes progress to `tell`: boards verified, and all boards.
 pub(crate) fn journal(data_dir: &Path, tell: &dyn Fn(usize, usize)) -> Journaled {
     if !data_dir.join(FILE).exists() {
         return match SqliteJournal::lost_with_file(data_dir) {
@@ -174,7 +174,7 @@ pub(crate) fn journal(data_dir: &Path, tell: &dyn Fn(usize, usize)) -> Journaled
     looked().unwrap_or_else(|error| Journaled::Broken { code: error.code(), message: error.to_string() })
 }
 
-/// Verifies boards; those that are gone meanwhile are left out.
+/// Verifies boards; skips boards that are deleted meanwhile.
 fn faults(
     journal: &SqliteJournal,
     boards: &[BoardSummary],
@@ -195,7 +195,7 @@ fn faults(
     Ok(faults)
 }
 
-/// Looks at the lock that a daemon holds, without taking it from anybody.
+/// Probes a daemon's lock without taking it.
 pub(crate) fn placed(data_dir: &Path) -> Placed {
     let locked = File::open(data_dir.join(LOCK)).map(|file| file.try_lock_shared());
     match locked {
@@ -204,12 +204,12 @@ pub(crate) fn placed(data_dir: &Path) -> Placed {
     }
 }
 
-/// How many files this process may open; none where there is no limit.
+/// Returns the process's limit of open files; `None` if unlimited.
 pub(crate) fn files() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current
 }
 
-/// Listens on an address for a moment.
+/// Binds an address briefly.
 pub(crate) fn bound(address: SocketAddr) -> Bound {
     match TcpListener::bind(address) {
         Ok(_) => Bound::Free,
@@ -218,7 +218,7 @@ pub(crate) fn bound(address: SocketAddr) -> Bound {
     }
 }
 
-/// Looks for a program as the system would.
+/// Finds a program as the system would.
 pub(crate) fn program(program: &Program) -> Found {
     if let Some(cwd) = program.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
         return Found::NoDirectory(cwd.display().to_string());
@@ -241,7 +241,7 @@ pub(crate) fn program(program: &Program) -> Found {
     }
 }
 
-/// Where a daemon that listens everywhere is reached from here.
+/// Returns the local address of a daemon that listens on all addresses.
 pub(crate) fn reached(address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),

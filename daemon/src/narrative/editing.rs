@@ -1,6 +1,6 @@
-//! Edits of files in words: who changed which file to which version, and what for.
+//! Describes edits of files: author, files, versions, and intent.
 //!
-//! All of it comes from what the board says of its files, which stays when the text of an edit is erased.
+//! Uses only the board's data on its files, which remains when the text of an edit is redacted.
 
 use patchboard_kernel::files::{EXTERNAL, Edit, FILES, FilePath};
 use patchboard_kernel::record::{Attempt, Author, Committed, Rejected};
@@ -9,23 +9,23 @@ use serde_json::{Value, json};
 use super::{SHOWN, name};
 use crate::output::short;
 
-/// How many files of an edit are named.
+/// Maximum files listed for an edit.
 const FILES_SHOWN: usize = 4;
 
-/// What an edit that was made did.
+/// Description of an accepted edit.
 pub(crate) struct Editing<'a> {
-    /// In whose name; the worker, where it is another.
+    /// Author's name; differs from the worker for an edit on behalf of another.
     pub(crate) writer: String,
     worker: &'a str,
-    /// The attempt that it was made in; none of what has happened around the workspace.
+    /// Attempt that made the edit; `None` for changes outside the workspace.
     pub(crate) attempt: Option<&'a Attempt>,
     pub(crate) intent: Option<&'a str>,
-    /// Files with their versions; without one: it is gone.
+    /// Files with their versions; false for a file that was deleted.
     pub(crate) files: Vec<(FilePath, u64, bool)>,
 }
 
 impl<'a> Editing<'a> {
-    /// Of a commit, if it is of files.
+    /// Describes a commit, if it is an edit of files.
     pub(crate) fn of(committed: &'a Committed) -> Option<Self> {
         let attempt = committed.by.edit.as_ref()?.attempt.as_ref();
         let mut editing = Self {
@@ -67,12 +67,12 @@ impl<'a> Editing<'a> {
         Some(())
     }
 
-    /// `ada #3.1`, or `external`.
+    /// Returns `ada #3.1`, or `external`.
     pub(crate) fn by(&self) -> String {
         by(&self.writer, self.worker, self.attempt)
     }
 
-    /// `src/a.py to version 5, src/b.py (gone)`.
+    /// Returns `src/a.py to version 5, src/b.py (gone, version 3)`.
     pub(crate) fn changes(&self) -> String {
         let told = |(path, version, is_there): &(FilePath, u64, bool)| match is_there {
             true => format!("{} to version {version}", short(path.as_str(), SHOWN)),
@@ -115,7 +115,7 @@ fn by(writer: &str, worker: &str, attempt: Option<&Attempt>) -> String {
     }
 }
 
-/// Whose edit was refused, and what it would have changed; none if it is no edit of files.
+/// Returns the author of a rejected edit, and its files; `None` if the proposal is no edit of files.
 pub(super) fn refused(rejected: &Rejected) -> Option<String> {
     let Author { worker, edit, .. } = &rejected.by;
     let attempt = edit.as_ref()?.attempt.as_ref();

@@ -1,4 +1,4 @@
-//! Tells, once for each worker, what its views had no room for.
+//! Reports, once for each worker, the places that did not fit into its views.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -16,15 +16,15 @@ use super::name;
 use crate::blueprint_file::plural;
 use crate::output::one_line;
 
-/// Calls whose views had no room for all that their workers may read.
+/// Calls with incomplete views: readable data did not fit.
 #[derive(Debug, Default)]
 pub(crate) struct Hiding {
-    /// The first of each worker.
+    /// First such call of each worker.
     pub(crate) first: BTreeMap<WorkerName, Shortage>,
     later: BTreeMap<WorkerName, Later>,
 }
 
-/// Such calls of a worker after its first.
+/// Later such calls of a worker.
 #[derive(Debug)]
 struct Later {
     calls: usize,
@@ -33,7 +33,7 @@ struct Later {
 }
 
 impl Hiding {
-    /// Notes a record. Returns sentences if it is the first of its worker that shows too little.
+    /// Notes a record. Returns sentences for a worker's first call with an incomplete view.
     pub(crate) fn note(&mut self, body: &Body) -> Vec<String> {
         let Body::Invoked(invoked) = body else { return Vec::new() };
         let Some(shortage) = Shortage::of(invoked) else { return Vec::new() };
@@ -55,7 +55,7 @@ impl Hiding {
         sentences
     }
 
-    /// Returns a sentence about each worker of which more than one call showed too little.
+    /// Returns a sentence for each worker with further such calls.
     pub(crate) fn later(&self) -> Vec<String> {
         let told = self.later.iter().map(|(worker, later)| {
             let worker = name(worker.as_str());
@@ -70,22 +70,21 @@ impl Hiding {
     }
 }
 
-/// Limit of workers of boards inside that are reported.
+/// Maximum number of reported workers of nested boards.
 const INSIDE_MAX: usize = 64;
 
-/// The first call, of a worker of boards inside, whose view had no room for all that the worker may read.
+/// First call of a nested board's worker with an incomplete view.
 #[derive(Clone, Debug)]
 pub(crate) struct HiddenInside {
-    /// Id of the board.
     pub(crate) board: BoardId,
-    /// Name of the blueprint of the board; its id where the board was made before.
+    /// Name of the board's blueprint; the board's id if the board was created before this run.
     name: String,
     worker: WorkerName,
     shortage: Shortage,
 }
 
 impl HiddenInside {
-    /// Returns a sentence about each place.
+    /// Returns a sentence for each place.
     pub(crate) fn sentences(&self) -> Vec<String> {
         let board = name(&self.name);
         let worker = name(self.worker.as_str());
@@ -94,16 +93,16 @@ impl HiddenInside {
     }
 }
 
-/// Watches the boards inside of the board that a process runs. Boards of one blueprint count as one.
+/// Observer of nested boards in this process. Boards of one blueprint count as one.
 #[derive(Debug, Default)]
 pub(crate) struct Inside {
-    /// Names of boards inside that were made here.
+    /// Names of nested boards created in this process.
     names: Mutex<BTreeMap<BoardId, String>>,
     hidden: watch::Sender<Vec<HiddenInside>>,
 }
 
 impl Inside {
-    /// Returns what is found from now on, and was found so far.
+    /// Returns a receiver of the findings so far, and of later ones.
     pub(crate) fn hidden(&self) -> watch::Receiver<Vec<HiddenInside>> {
         self.hidden.subscribe()
     }
@@ -147,43 +146,43 @@ impl Observer for Inside {
     }
 }
 
-/// Bytes of the largest place that was not shown wholly.
+/// Returns the bytes of the largest place that was not shown completely.
 fn most(shortage: &Shortage) -> u64 {
     shortage.places.iter().map(|place| place.bytes).max().unwrap_or_default()
 }
 
-/// A readable collection or text that a view did not show wholly.
+/// Readable collection or text that a view did not show completely.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct UnshownInfo {
-    /// The board, if it is one inside.
+    /// Id of the board, if it is a nested one.
     #[serde(skip_serializing_if = "Option::is_none")]
     board: Option<String>,
-    /// The worker.
+    /// Name of the worker.
     worker: String,
-    /// JSON Pointer; of a pattern with wildcards, its text.
+    /// JSON Pointer, or a pattern with wildcards.
     at: String,
-    /// Number of parts that were shown wholly.
+    /// Number of parts that were shown completely.
     shown: usize,
-    /// Number of parts there were, 1 for a text.
+    /// Number of all parts, 1 for a text.
     of: usize,
-    /// Bytes of it all, as JSON.
+    /// Size of the whole value, in bytes of JSON.
     bytes: u64,
-    /// True if there may be more than was counted.
+    /// True if the counts are lower bounds.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     at_least: bool,
-    /// The budget of the view, in `unit`.
+    /// View budget, in `unit`.
     budget: u32,
     /// Unit of the budget: `chars` or `tokens`.
     unit: &'static str,
 }
 
 impl UnshownInfo {
-    /// Returns that of the workers, in their order.
+    /// Lists the shortages of workers, in their order.
     pub(crate) fn of(shortages: &BTreeMap<WorkerName, Shortage>) -> Vec<Self> {
         shortages.iter().flat_map(|(worker, shortage)| Self::each(None, worker, shortage)).collect()
     }
 
-    /// Returns that of the workers of boards inside.
+    /// Lists the shortages of nested boards' workers.
     pub(crate) fn inside(hidden: &[HiddenInside]) -> Vec<Self> {
         hidden.iter().flat_map(|one| Self::each(Some(&one.board), &one.worker, &one.shortage)).collect()
     }

@@ -17,13 +17,13 @@ use crate::reader::{Reader, storage};
 /// Directory of all receivers' cursors in a data directory.
 const DIRECTORY: &str = "notify";
 
-/// File that marks that all boards of that time have a cursor.
+/// Marker file: all boards existing when notices were first configured have a cursor.
 const BEGUN: &str = "begun";
 
-/// Most bytes of a cursor that are read.
+/// Maximum bytes of a cursor that are read.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// Version of the files' layout that this version writes. Files before version 1 name none.
+/// Layout version written by this program. Files before version 1 have no version.
 const VERSION: u32 = 2;
 
 /// Layout of a cursor's file.
@@ -48,16 +48,16 @@ pub(crate) struct Cursors {
 }
 
 impl Cursors {
-    /// Cursors of a kind of receiver in a data directory.
+    /// Returns the cursors of a kind of receiver in a data directory.
     pub(crate) fn of(data_dir: &Path, receiver: &str) -> Self {
         Self { directory: data_dir.join(DIRECTORY).join(receiver) }
     }
 
-    /// Gives a cursor to every board, when notices are configured for the first time: behind its last record, with
-    /// questions that are open. A board without a cursor afterwards is a new one, and begins with its first record. Blocks.
+    /// Creates a cursor for every board when notices are first configured: after its last record, with its pending
+    /// questions. A board without a cursor after that is new, and starts at its first record. Blocks.
     ///
     /// # Errors
-    /// Storage.
+    /// A storage error.
     pub(crate) fn begin(&self, reader: &Reader) -> Result<(), Failure> {
         let fault = |error| self.fault(&error);
         if self.directory.join(BEGUN).exists() {
@@ -72,7 +72,7 @@ impl Cursors {
             if summary.ended.is_none() {
                 match reader.board(&summary, None) {
                     Ok(board) => questions.extend(board.pending().keys().filter(|seq| **seq <= summary.head.seq)),
-                    // The start says more of it.
+                    // Start-up reports the reason.
                     Err(_) => tracing::warn!(board = %summary.id, "open questions of the board cannot be read"),
                 }
             }
@@ -87,17 +87,17 @@ impl Cursors {
     /// Removes the cursors of boards that were deleted. Blocks.
     ///
     /// # Errors
-    /// Storage.
+    /// A storage error.
     pub(crate) fn sweep(&self, reader: &Reader) -> Result<(), Failure> {
         let gone = reader.journal.tombstones().map_err(storage)?;
         for board in gone.iter().filter(|board| board.archive.is_none()) {
-            // Most have none.
+            // Most deleted boards have no cursor.
             let _ = fs::remove_file(self.directory.join(name(&board.board)));
         }
         Ok(())
     }
 
-    /// Reads the cursor of a board; none if it has none that can be read. Blocks.
+    /// Reads the cursor of a board; `None` if it is missing or unreadable. Blocks.
     pub(crate) fn load(&self, board: &BoardId) -> Option<Cursor> {
         let path = self.directory.join(name(board));
         let mut text = String::new();
@@ -109,10 +109,10 @@ impl Cursors {
             .ok()
     }
 
-    /// Stores the cursor of a board, wholly or not at all. Blocks.
+    /// Stores the cursor of a board atomically. Blocks.
     ///
     /// # Errors
-    /// Storage.
+    /// A storage error.
     pub(crate) fn save(&self, board: &BoardId, cursor: &Cursor) -> io::Result<()> {
         self.write(&name(board), &serde_json::to_vec(&Stored { version: VERSION, cursor })?)
     }
@@ -132,7 +132,7 @@ impl Cursors {
     }
 }
 
-/// Reads the text of a cursor's file, of this version or an earlier one.
+/// Parses a cursor's file, of this version or an earlier one.
 fn read(text: &str) -> Result<Cursor, String> {
     let Versioned { version } = serde_json::from_str(text).map_err(|error| error.to_string())?;
     if version > VERSION {
@@ -141,7 +141,7 @@ fn read(text: &str) -> Result<Cursor, String> {
     serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
-/// Name of a board's file.
+/// Returns the name of a board's file.
 fn name(board: &BoardId) -> String {
     let id = board.as_str();
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');

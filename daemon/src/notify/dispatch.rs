@@ -1,7 +1,7 @@
-//! Delivers the notices of boards to a receiver: reads journals from their cursors, repeats with growing waits.
+//! Delivers the notices of boards to a receiver: reads journals from their cursors, and retries with backoff.
 //!
-//! Notices are not queued. A board whose notice is not delivered waits with its cursor before the record, and is read
-//! again. A board has one visit at a time, so its notices stay in order; other boards go on.
+//! Notices are not queued. If a delivery fails, the board's cursor stays before the record, and the journal is read
+//! again later. Each board has at most one visit at a time, so its notices stay in order; other boards are not delayed.
 
 pub(super) mod wait;
 
@@ -28,19 +28,19 @@ use crate::reader::storage;
 use crate::serve::problem::{Answered, Problem};
 use crate::serve::service::Daemon;
 
-/// Boards that are visited at the same time.
+/// Maximum number of concurrent visits.
 const AT_ONCE: usize = 4;
 
-/// Records that are read at once.
+/// Records per read.
 const PAGE: usize = 64;
 
-/// Records without a notice after which a cursor is stored nevertheless.
+/// Number of records without a notice after which a cursor is stored anyway.
 const UNSAVED_MAX: u64 = 512;
 
-/// Time between two comparisons of all boards with their cursors. Finds boards that another process runs.
+/// Interval of the comparison of all boards with their cursors. Finds boards that another process runs.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// Shortest time between two looks at boards whose calls the gate holds back.
+/// Minimum interval of checks for boards with calls that the gate holds back.
 const HELD_MIN: Duration = Duration::from_secs(1);
 
 /// Dispatchers of all receivers.
@@ -50,10 +50,10 @@ pub(crate) struct Notifier {
 }
 
 impl Notifier {
-    /// Prepares the cursors; boards must not run yet. The daemon has the `feeds` of the receivers.
+    /// Prepares the cursors; must run before any board does. The daemon has the `feeds` of the receivers.
     ///
     /// # Errors
-    /// Cursors cannot be kept.
+    /// The cursors cannot be stored.
     pub(crate) async fn begin(
         daemon: &Arc<Daemon>,
         settings: Option<Settings>,
@@ -90,7 +90,7 @@ impl Notifier {
         Ok(Self { dispatchers, heads })
     }
 
-    /// Delivers notices as long as the daemon runs. Never ends.
+    /// Delivers notices while the daemon runs. Never returns.
     pub(crate) async fn run(self) {
         let heads = join_all(self.heads.into_iter().map(HeadSender::run));
         tokio::join!(join_all(self.dispatchers.into_iter().map(Dispatcher::run)), heads);
@@ -98,7 +98,7 @@ impl Notifier {
     }
 }
 
-/// Returns the outcome of a delivery, as metrics name it.
+/// Returns the outcome of a delivery, as named in metrics.
 pub(super) fn outcome_of(delivered: &Result<(), Undelivered>) -> &'static str {
     match delivered {
         Ok(()) => "delivered",
@@ -107,7 +107,7 @@ pub(super) fn outcome_of(delivered: &Result<(), Undelivered>) -> &'static str {
     }
 }
 
-/// Delivers to one receiver.
+/// Delivers notices to one receiver.
 struct Dispatcher {
     daemon: Arc<Daemon>,
     settings: Arc<Settings>,
@@ -116,11 +116,11 @@ struct Dispatcher {
     feed: Arc<ChangeFeed>,
 }
 
-/// Board with the cursor that is in force.
+/// Board with its current cursor.
 struct Tracked {
     blueprint: String,
     cursor: Cursor,
-    /// Position that is on disk.
+    /// Position stored on disk.
     saved: Option<Seq>,
 }
 
@@ -133,11 +133,11 @@ impl Tracked {
 
 /// Reason that a visit ended before the end of the journal.
 enum Interruption {
-    /// A notice was not delivered.
+    /// Delivery of a notice failed.
     Undelivered(String, Undelivered),
-    /// The journal cannot be read.
+    /// Journal cannot be read.
     Unreadable(Problem),
-    /// There is no such board any more.
+    /// Board has been removed.
     Gone,
 }
 
@@ -147,20 +147,20 @@ struct Visited {
     outcome: Result<(), Interruption>,
 }
 
-/// Boards as a dispatcher sees them.
+/// State of a dispatcher's boards.
 #[derive(Default)]
 struct Boards {
     tracked: BTreeMap<BoardId, Tracked>,
-    /// To be visited, in this order.
+    /// Boards to visit, in this order.
     ready: VecDeque<BoardId>,
     is_ready: BTreeSet<BoardId>,
-    /// Visited now.
+    /// Boards with a visit in progress.
     busy: HashMap<Id, BoardId>,
     is_busy: BTreeSet<BoardId>,
-    /// Visited again at a time: after a failure, or when a wait for a provider becomes too long.
+    /// Times of further visits: after a failure, or when a provider wait becomes overdue.
     timers: BTreeSet<(Instant, BoardId)>,
     timer_of: BTreeMap<BoardId, Instant>,
-    /// Visits that failed in a row, with the notice that was reported as refused.
+    /// Consecutive failed visits, with the notice that was reported as refused.
     failures: BTreeMap<BoardId, (u32, Option<String>)>,
 }
 
@@ -178,7 +178,7 @@ impl Boards {
         }
     }
 
-    /// Takes the next board that no visit is at.
+    /// Takes the next board without a visit in progress.
     fn next(&mut self) -> Option<BoardId> {
         let place = self.ready.iter().position(|board| !self.is_busy.contains(board))?;
         let board = self.ready.remove(place)?;
@@ -197,7 +197,7 @@ impl Boards {
         }
     }
 
-    /// Adds the boards whose time has come.
+    /// Adds the boards with an expired timer.
     fn expire(&mut self, now: Instant) {
         while let Some((at, board)) = self.timers.first().cloned()
             && at <= now
@@ -256,14 +256,15 @@ impl Dispatcher {
         }
     }
 
-    /// Marks boards whose calls the gate holds back, unless their outage is reported: these cost nothing further.
+    /// Marks boards with calls that the gate holds back. Boards with a reported outage are skipped, since they have no
+    /// new notice.
     fn mark_held(&self, boards: &mut Boards) {
         let is_reported = |board: &BoardId| boards.tracked.get(board).is_some_and(|tracked| tracked.cursor.waits());
         let new: Vec<BoardId> = self.daemon.boards_held().into_iter().filter(|board| !is_reported(board)).collect();
         new.into_iter().for_each(|board| boards.mark(board));
     }
 
-    /// Decides when a board is visited next.
+    /// Schedules the next visit of a board.
     fn visited(&self, boards: &mut Boards, board: BoardId, visited: Visited) {
         let receiver = self.receiver.name();
         match visited.outcome {
@@ -427,7 +428,7 @@ impl Dispatcher {
         records.await.map_err(Interruption::Unreadable)
     }
 
-    /// Delivers notices that are wanted, in order; whether there was any.
+    /// Delivers the notices with subscribed topics, in order. Returns true if there were any.
     async fn deliver(&self, board: &BoardId, notices: impl IntoIterator<Item = Notice>) -> Result<bool, Interruption> {
         let is_wanted = |topic: Topic| self.settings.on.contains(&topic);
         let mut is_any = false;

@@ -1,4 +1,4 @@
-//! Boards with new records, marked as the records become durable; and the notices that are not delivered yet.
+//! Marks boards as their records become durable, and tracks undelivered notices.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use super::notice::matters;
 
-/// Boards that a receiver's dispatcher should look at. Holds no records: the journal does.
+/// Boards for a receiver's dispatcher to visit. Holds no records: the journal does.
 pub(crate) struct ChangeFeed {
     /// Kind of the receiver.
     pub(crate) receiver: &'static str,
@@ -23,11 +23,11 @@ pub(crate) struct ChangeFeed {
 #[derive(Default)]
 struct Marks {
     marked: BTreeSet<BoardId>,
-    /// Boards of which every record matters.
+    /// Boards for which every record marks the board.
     waiting: BTreeSet<BoardId>,
-    /// Time of the first notice of a board that is not delivered.
+    /// Times of boards' first undelivered notices.
     undelivered: BTreeMap<BoardId, Timestamp>,
-    /// Time of the heads that are not delivered.
+    /// Time of undelivered heads.
     heads: Option<Timestamp>,
 }
 
@@ -41,12 +41,12 @@ impl ChangeFeed {
         self.changed.notified().await;
     }
 
-    /// Takes the boards that are marked.
+    /// Takes the marked boards.
     pub(crate) fn take(&self) -> BTreeSet<BoardId> {
         std::mem::take(&mut self.marks().marked)
     }
 
-    /// Says whether every record of a board matters, as far as its records were read.
+    /// Sets whether every record marks the board, unless unread records decide otherwise.
     pub(crate) fn set_waiting(&self, board: &BoardId, waits: bool) {
         let mut marks = self.marks();
         if waits {
@@ -56,7 +56,7 @@ impl ChangeFeed {
         }
     }
 
-    /// Notes the first notice of a board that is to be delivered; none: all are.
+    /// Sets the time of a board's first undelivered notice; `None` if all are delivered.
     pub(crate) fn set_undelivered(&self, board: &BoardId, since: Option<Timestamp>) {
         let undelivered = &mut self.marks().undelivered;
         match since {
@@ -65,12 +65,12 @@ impl ChangeFeed {
         }
     }
 
-    /// Notes the time of heads that are to be delivered; none: all are.
+    /// Sets the time of undelivered heads; `None` if all are delivered.
     pub(crate) fn set_heads_undelivered(&self, since: Option<Timestamp>) {
         self.marks().heads = since;
     }
 
-    /// Time of the oldest notice, or of heads, that are not delivered.
+    /// Returns the time of the oldest undelivered notice or heads.
     pub(crate) fn oldest_undelivered(&self) -> Option<Timestamp> {
         let marks = self.marks();
         marks.undelivered.values().copied().chain(marks.heads).min()
@@ -91,18 +91,17 @@ impl ChangeFeed {
     }
 
     fn marks(&self) -> MutexGuard<'_, Marks> {
-        // No change of it can stop half way.
+        // No holder of the lock can leave the value inconsistent, so poisoning is ignored.
         self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// An observer that also marks feeds, and notes what storage does.
+/// Observer that also marks feeds and tracks storage failures.
 pub(crate) struct WithFeeds<O> {
-    /// Observer that it stands before.
+    /// Inner observer.
     pub(crate) observer: O,
-    /// Marks of each receiver.
+    /// Feeds of all receivers.
     pub(crate) feeds: Vec<Arc<ChangeFeed>>,
-    /// State of the storage.
     pub(crate) disk: Arc<Disk>,
 }
 

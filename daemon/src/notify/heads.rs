@@ -1,4 +1,4 @@
-//! Sends the heads of boards to a receiver on a schedule: kept there, they show that a journal was cut off or rewritten.
+//! Sends the heads of boards to a receiver on a schedule. Kept there, they reveal a truncated or rewritten journal.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::blueprint_file::plural;
 use crate::reader::{moment, storage};
 use crate::serve::service::Daemon;
 
-/// Heads in one message.
+/// Maximum heads per message.
 const HEADS_MAX: usize = 500;
 
 /// Head of a board, with the members that `patchboard verify --heads` reads.
@@ -45,7 +45,7 @@ struct Message<'a> {
     heads: &'a [Head],
 }
 
-/// Returns the id and the body of a message. Equal heads have equal ids, also after a restart.
+/// Returns the id and the body of a message. Equal heads have equal ids, even after a restart.
 fn message(heads: &[Head], at: Timestamp) -> (String, String) {
     let listed: Vec<String> = heads.iter().map(|head| format!("{} {} {}", head.board, head.seq, head.hash)).collect();
     let id = format!("heads:{}", sha256(listed.join("\n").as_bytes()));
@@ -60,12 +60,12 @@ pub(super) struct HeadSender {
     pub(super) daemon: Arc<Daemon>,
     pub(super) receiver: Receiver,
     pub(super) feed: Arc<ChangeFeed>,
-    /// Time between two looks at the boards.
+    /// Interval of checks.
     pub(super) every: Duration,
 }
 
 impl HeadSender {
-    /// Sends the heads of all boards at first, then those that have changed. Never ends.
+    /// Sends the heads of all boards first, then changed ones. Never returns.
     pub(super) async fn run(self) {
         let mut sent = BTreeMap::new();
         let mut ticks = interval(self.every);
@@ -86,7 +86,7 @@ impl HeadSender {
         }
     }
 
-    /// Delivers one message, however often that takes.
+    /// Delivers one message, with unlimited retries.
     async fn send(&self, heads: &[Head]) {
         let since = self.daemon.clock.now();
         let (id, body) = message(heads, since);
@@ -109,7 +109,7 @@ impl HeadSender {
     }
 }
 
-/// Returns the heads that differ from those that were sent, and forgets boards that are gone.
+/// Returns the heads that differ from those sent before, and forgets removed boards.
 fn changed(sent: &mut BTreeMap<BoardId, Digest>, heads: impl Iterator<Item = Head>) -> Vec<Head> {
     let mut before = std::mem::take(sent);
     let mut changed = Vec::new();

@@ -1,7 +1,8 @@
-//! Notices to operators: the table `[notify]`, at least once, out of the journal. `docs/notify.md` describes them.
+//! Notices to operators, delivered at least once from the journal; configured by the table `[notify]`. See
+//! `docs/notify.md`.
 //!
-//! * [`notice`]: from records to notices, a pure function; [`cursors`]: how far notices of a board were delivered.
-//! * [`feed`]: boards with new records; [`dispatch`]: reads them and delivers, one task for each receiver.
+//! * [`notice`]: from records to notices, a pure function; [`cursors`]: delivery positions of boards.
+//! * [`feed`]: boards with new records; [`dispatch`]: reads and delivers them, one task for each receiver.
 //! * [`receiver`], [`sign`]: webhooks and programs; [`settings`]: the table.
 
 mod cursors;

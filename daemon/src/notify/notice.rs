@@ -1,4 +1,4 @@
-//! Maps the records of a board to notices: pure, from a cursor and the next record to the next cursor and notices.
+//! Maps a board's records to notices. Pure: from a cursor and the next record to the next cursor and notices.
 
 use std::collections::BTreeMap;
 
@@ -18,33 +18,33 @@ use crate::drive::retry_option;
 use crate::output::short;
 use crate::reader::moment;
 
-/// Characters of a question.
+/// Maximum characters of a question.
 const QUESTION_CHARS_MAX: usize = 500;
 
-/// Invocations whose wait a cursor keeps; further ones are not tracked.
+/// Maximum number of waiting invocations in a cursor; further ones are not tracked.
 const WAITS_MAX: usize = 256;
 
 /// Kind of a notice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Topic {
-    /// A board asks a person.
+    /// Board that asks a person.
     Question,
-    /// A board waits for a provider, or waits no longer.
+    /// Board that waits for a provider, or no longer waits.
     Provider,
-    /// A breaker, a limit or a fault stopped a board.
+    /// Board stopped by a breaker, a limit or a fault.
     Stopped,
-    /// An invocation was given up, or a board has nothing left to do after that.
+    /// Invocation with exhausted retries, or a board that stalled after that.
     GaveUp,
-    /// Sent by `patchboard notify test`.
+    /// Notice sent by `patchboard notify test`.
     Test,
 }
 
 impl Topic {
-    /// Topics that can be chosen.
+    /// Topics that can be subscribed to.
     pub(crate) const ALL: [Self; 4] = [Self::Question, Self::Provider, Self::Stopped, Self::GaveUp];
 
-    /// Stable name.
+    /// Returns the stable name.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Question => "question",
@@ -59,7 +59,7 @@ impl Topic {
 /// Message for an operator, in the JSON shape that `docs/notify.md` describes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Notice {
-    /// `BOARD:SEQ:KIND`, the same in every delivery.
+    /// `BOARD:SEQ:KIND`, equal in every delivery.
     pub(crate) id: String,
     /// Kind.
     pub(crate) kind: Topic,
@@ -73,11 +73,11 @@ pub(crate) struct Notice {
     pub(crate) seq: Seq,
     /// One sentence.
     pub(crate) message: String,
-    /// The notice ends an earlier one.
+    /// Set if the notice ends an earlier one.
     pub(crate) resolved: bool,
-    /// Command that acts on it; none where nothing is to be done.
+    /// Command that resolves it; `None` if no action is required.
     pub(crate) command: Option<String>,
-    /// Request to the daemon that acts on it.
+    /// Request to the daemon that resolves it.
     pub(crate) request: Option<String>,
     /// Path of the board in the API.
     pub(crate) path: String,
@@ -87,14 +87,14 @@ pub(crate) struct Notice {
 }
 
 impl Notice {
-    /// Notice that is about no board.
+    /// Creates a notice that concerns no board.
     pub(crate) fn test(now: Timestamp, number: u64) -> Self {
         let about = About { board: &BoardId::from("test"), blueprint: "test", seq: Seq(number), at: now };
         let notice = about.says(Topic::Test, "This is a test of [notify]; nothing is to be done.".to_owned());
         Self { path: "/v1/boards".to_owned(), ..notice }
     }
 
-    /// Body of a delivery.
+    /// Returns the body of a delivery.
     pub(crate) fn body(&self) -> String {
         serde_json::to_string(self).expect("a notice is strings and numbers")
     }
@@ -126,18 +126,18 @@ impl About<'_> {
         }
     }
 
-    /// Adds the way to act: a command, and the last segments of a path.
+    /// Adds the required action: a command, and the last segments of an API path.
     fn with(&self, notice: Notice, command: &str, segments: &[&str]) -> Notice {
         let segments = [&["v1", "boards", self.board.as_str()][..], segments].concat();
         Notice { command: Some(command.to_owned()), request: Some(format!("POST {}", path(&segments))), ..notice }
     }
 }
 
-/// Invocation whose request no provider has accepted yet.
+/// Invocation with a request that no provider has accepted yet.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Wait {
     worker: WorkerName,
-    /// Model that took no request; none in journals before format 11.
+    /// Model that did not accept the request; `None` in journals before format 11.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     model: Option<String>,
     reason: DeferralReason,
@@ -147,42 +147,42 @@ struct Wait {
 }
 
 impl Wait {
-    /// Names the model, as far as it is known, and the reason.
+    /// Formats the model, if known, and the reason.
     fn cause(&self) -> String {
         let model = self.model.as_ref().map(|model| format!("model {model}: ")).unwrap_or_default();
         format!("{model}{}", self.reason)
     }
 }
 
-/// Position in the journal of a board, with everything that later notices need of the records before it.
+/// Position in the journal of a board, with the data from earlier records that later notices need.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Cursor {
-    /// Last record whose notices were delivered; none: before the first.
+    /// Last record with delivered notices; `None` before the first.
     pub(crate) after: Option<Seq>,
-    /// Earlier questions that are still to be delivered.
+    /// Earlier questions with undelivered notices.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) questions: Vec<Seq>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     waits: BTreeMap<InvocationId, Wait>,
-    /// Waits that began no later than this are part of an outage that was reported.
+    /// Time of the outage's report; waits begun no later belong to the reported outage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reported: Option<Timestamp>,
-    /// The kernel paused the board for an unavailable provider.
+    /// Set if the kernel paused the board for an unavailable provider.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     paused: bool,
-    /// The outage that was reported is one of calls that were never sent.
+    /// Set if the reported outage is of calls that were never sent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     held: bool,
 }
 
-/// Everything about a board that its records do not hold.
+/// Data about a board that its records do not hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context<'a> {
     /// Board.
     pub(crate) board: &'a BoardId,
     /// Name of its blueprint.
     pub(crate) blueprint: &'a str,
-    /// Longest wait for a provider without a notice.
+    /// Maximum wait for a provider without a notice.
     pub(crate) provider_after: Duration,
 }
 
@@ -193,17 +193,17 @@ impl Context<'_> {
 }
 
 impl Cursor {
-    /// Cursor behind a record.
+    /// Returns a cursor after a record.
     pub(crate) fn at(after: Seq, questions: Vec<Seq>) -> Self {
         Self { after: Some(after), questions, ..Self::default() }
     }
 
-    /// Tells whether records of any kind may matter: an outage is open.
+    /// Returns true if an outage is open, so that every kind of record may matter.
     pub(crate) fn waits(&self) -> bool {
         !self.waits.is_empty() || self.reported.is_some() || self.paused
     }
 
-    /// Takes the next record and returns its notices, and why it cannot be read, if so.
+    /// Processes the next record. Returns its notices, and the error if the record cannot be read.
     pub(crate) fn step(&mut self, record: &Record, context: &Context<'_>) -> (Vec<Notice>, Option<RecordError>) {
         let mut notices: Vec<Notice> = self.overdue(record.at, context).into_iter().collect();
         self.after = Some(record.seq);
@@ -237,7 +237,7 @@ impl Cursor {
             }
             Body::Failed(failed) => {
                 let attempt = failed.by.attempt.as_ref().map(|attempt| attempt.invocation);
-                // A lost attempt says nothing of the provider.
+                // A lost attempt is no evidence about the provider.
                 if failed.is_final || failed.code != FailureCode::Lost {
                     self.answered(attempt, &about, notices);
                 }
@@ -260,8 +260,8 @@ impl Cursor {
                     notices.push(given_up(&budget.worker, budget.invocation, resource.as_str(), limit, &about));
                 }
             }
-            // The kernel gives up the invocations of a branch that it stops. A wait of another rule comes back with its next
-            // deferral.
+            // The kernel abandons the invocations of a stopped branch. If another rule's wait is removed with them, its
+            // next deferral adds it again.
             Body::Breaker(moved) if moved.change == breaker::Change::Opened => {
                 let stopped = self.waits.iter().filter(|(_, wait)| wait.worker == moved.worker);
                 let stopped: Vec<InvocationId> = stopped.map(|(invocation, _)| *invocation).collect();
@@ -280,7 +280,7 @@ impl Cursor {
         }
     }
 
-    /// Notice of a question before the cursor; none if the record asks nothing.
+    /// Returns the notice of a question before the cursor; `None` if the record is no question.
     ///
     /// # Errors
     /// The record cannot be read.
@@ -291,7 +291,7 @@ impl Cursor {
         }
     }
 
-    /// Time at which the longest wait becomes a notice.
+    /// Returns the time at which the longest wait becomes a notice.
     pub(crate) fn due(&self, provider_after: Duration) -> Option<Timestamp> {
         if self.reported.is_some() {
             return None;
@@ -299,7 +299,7 @@ impl Cursor {
         self.waits.values().map(|wait| wait.since.plus_ms(provider_after.as_ms())).min()
     }
 
-    /// Notice of a wait that is too long at this time.
+    /// Returns the notice of a wait that is too long at this time.
     pub(crate) fn overdue(&mut self, now: Timestamp, context: &Context<'_>) -> Option<Notice> {
         let due = self.due(context.provider_after).filter(|due| *due <= now)?;
         let wait = self.waits.values().min_by_key(|wait| (wait.since, wait.seq))?;
@@ -314,7 +314,7 @@ impl Cursor {
         Some(about.says(Topic::Provider, message))
     }
 
-    /// Notice of calls that a closed gate holds back for too long at this time. Their journal has no record of that.
+    /// Returns the notice of calls that a closed gate has held back for too long. The journal has no record of these.
     pub(crate) fn held(&mut self, now: Timestamp, held: &Held, context: &Context<'_>) -> Option<Notice> {
         let is_due = u64::try_from(held.lasts.as_millis()).is_ok_and(|ms| ms >= context.provider_after.as_ms());
         let after = self.after.filter(|_| is_due && !self.paused && self.reported.is_none())?;
@@ -339,7 +339,7 @@ impl Cursor {
         }
     }
 
-    /// Ends the wait of an invocation that was answered or is over.
+    /// Ends the wait of an invocation that got an answer or has ended.
     fn answered(&mut self, invocation: Option<InvocationId>, about: &About<'_>, notices: &mut Vec<Notice>) {
         let Some(invocation) = invocation else { return };
         let reported = self.reported;
@@ -351,7 +351,7 @@ impl Cursor {
         self.resolve(about, "The board waits for its provider no longer.", notices);
     }
 
-    /// Ends the outage, and says so if it was reported.
+    /// Ends the outage, with a notice if it was reported.
     fn resolve(&mut self, about: &About<'_>, message: &str, notices: &mut Vec<Notice>) {
         (self.paused, self.held) = (false, false);
         if self.reported.take().is_some() {
@@ -367,7 +367,7 @@ impl Cursor {
     }
 }
 
-/// Tells whether a record of this kind matters without an outage.
+/// Returns true if a record of this kind matters without an outage.
 pub(crate) const fn matters(kind: Kind) -> bool {
     matches!(
         kind,
@@ -394,7 +394,7 @@ fn asked(approval: &Approval, about: &About<'_>) -> Notice {
     about.with(about.says(Topic::Question, message), &command, &["approvals", &seq.to_string()])
 }
 
-/// The option of `retry` that raises the limit of a resource.
+/// Returns the option of `retry` that raises the limit of a resource.
 const fn limit_of(resource: Resource) -> &'static str {
     match resource {
         Resource::Invocations => "",
@@ -405,7 +405,7 @@ const fn limit_of(resource: Resource) -> &'static str {
     }
 }
 
-/// Notice of an invocation that was given up. `limit`: the option that raises the limit which was short.
+/// Returns the notice of an abandoned invocation. `limit` is the option that raises the exhausted limit.
 fn given_up(
     worker: &WorkerName,
     invocation: Option<InvocationId>,
@@ -422,7 +422,7 @@ fn given_up(
     about.with(about.says(Topic::GaveUp, message), &command, &["retry"])
 }
 
-/// Notice of an end that an operator should know of.
+/// Returns the notice of an end that requires an operator.
 fn stopped(ended: Ended, about: &About<'_>) -> Option<Notice> {
     let (topic, message) = match (ended.end, ended.cause) {
         (End::Stopped | End::Failed, cause) => {

@@ -1,4 +1,4 @@
-//! Deliveries: to a webhook, signed as Standard Webhooks has it, and to a program on its standard input.
+//! Delivery of notices: to a webhook, signed according to Standard Webhooks, and to a program on its standard input.
 
 mod process;
 
@@ -12,7 +12,7 @@ use reqwest::{Client, StatusCode, Url};
 use self::process::Ended;
 use super::sign::Secret;
 
-/// Variables that a program inherits.
+/// Environment variables that a program inherits.
 const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
 
 /// Receiver of notices.
@@ -24,14 +24,14 @@ pub(crate) enum Receiver {
     Program(Program),
 }
 
-/// Reason that a notice is not delivered yet.
+/// Reason that a notice was not delivered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Undelivered {
-    /// For people; holds no secret and no path of the webhook.
+    /// Message for people, without secrets or the webhook's path.
     pub(crate) why: String,
-    /// The receiver refuses the notice, so that an operator must act.
+    /// Set if the receiver refuses the notice, so that an operator must act.
     pub(crate) is_refused: bool,
-    /// Shortest wait that the receiver asks for.
+    /// Minimum wait requested by the receiver.
     pub(crate) wait: Option<Duration>,
 }
 
@@ -42,7 +42,7 @@ impl Undelivered {
 }
 
 impl Receiver {
-    /// Stable name, also that of its cursors' directory.
+    /// Returns the stable name, used for the cursors' directory too.
     pub(crate) const fn kind(&self) -> &'static str {
         match self {
             Self::Webhook(_) => "webhook",
@@ -50,7 +50,7 @@ impl Receiver {
         }
     }
 
-    /// Host or program, without what may be secret.
+    /// Returns the host or program, without possible secrets.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Webhook(webhook) => webhook.url.host_str().unwrap_or_default().to_owned(),
@@ -58,10 +58,10 @@ impl Receiver {
         }
     }
 
-    /// Delivers a message of one line once, within the time limit.
+    /// Attempts to deliver a message of one line, within the timeout.
     ///
     /// # Errors
-    /// [`Undelivered`]; the receiver may have the message nevertheless.
+    /// [`Undelivered`]; the receiver may have got the message nevertheless.
     pub(crate) async fn deliver(&self, id: &str, body: &str) -> Result<(), Undelivered> {
         match self {
             Self::Webhook(webhook) => webhook.deliver(id, body).await,
@@ -70,7 +70,7 @@ impl Receiver {
     }
 }
 
-/// HTTP server that takes notices.
+/// HTTP server that receives notices.
 #[derive(Clone, Debug)]
 pub(crate) struct Webhook {
     http: Client,
@@ -80,10 +80,10 @@ pub(crate) struct Webhook {
 }
 
 impl Webhook {
-    /// Builds the client of an address.
+    /// Creates the client for an address.
     ///
     /// # Errors
-    /// There is no TLS client.
+    /// No TLS client can be created.
     pub(super) fn new(url: Url, secret: Option<Secret>, timeout: Duration) -> Result<Self, String> {
         Ok(Self { http: client(url.as_str())?, url, secret, timeout })
     }
@@ -109,14 +109,14 @@ impl Webhook {
     }
 }
 
-/// Tells whether a status says that repeating the request mends nothing.
+/// Returns true for a status after which a retry is pointless.
 fn refuses(status: StatusCode) -> bool {
     let may_pass =
         [StatusCode::REQUEST_TIMEOUT, StatusCode::CONFLICT, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS];
     status.is_redirection() || (status.is_client_error() && !may_pass.contains(&status))
 }
 
-/// An error of the connection with its causes.
+/// Formats a connection error with its causes.
 fn broken(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "the webhook did not answer in time".to_owned();
@@ -124,7 +124,7 @@ fn broken(error: &reqwest::Error) -> String {
     chain(error)
 }
 
-/// Program that takes notices.
+/// Program that receives notices.
 #[derive(Clone)]
 pub(crate) struct Program {
     words: Vec<String>,
@@ -132,7 +132,7 @@ pub(crate) struct Program {
     timeout: Duration,
 }
 
-// By hand, because the environment is no one's to print.
+// Written by hand, because the environment must not be printed.
 impl std::fmt::Debug for Program {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Program").field("words", &self.words).field("timeout", &self.timeout).finish_non_exhaustive()
@@ -140,7 +140,7 @@ impl std::fmt::Debug for Program {
 }
 
 impl Program {
-    /// Keeps a command line and the variables that the program sees.
+    /// Stores a command line and the program's environment variables.
     pub(super) fn new(words: Vec<String>, env: &Environment, timeout: Duration) -> Self {
         let value = |name: &'static str| env.get(name).map(|value| (name, value.to_owned()));
         Self { words, env: INHERITED.into_iter().filter_map(value).collect(), timeout }
@@ -218,7 +218,7 @@ mod tests {
             }
             assert!(is_gone(&state()), "{}", state());
         }
-        // A child that outlives the program holds its streams.
+        // A background child keeps the streams open after the program ends.
         assert_eq!(deliver("sleep 1000 & exit 0", Duration::from_secs(60)).await, Ok(()));
     }
 }

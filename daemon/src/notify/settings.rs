@@ -15,19 +15,19 @@ use super::receiver::{Program, Receiver, Webhook};
 use super::sign::Secret;
 use crate::failure::Failure;
 
-/// Longest wait for a provider without a notice, where none is set.
+/// Default of the maximum wait for a provider without a notice.
 const PROVIDER_AFTER: Duration = Duration::from_secs(300);
 
-/// Time limit of a delivery, where none is set.
+/// Default timeout of a delivery.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Longest time limit of a delivery.
+/// Maximum timeout of a delivery.
 const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 
-/// Shortest time between two messages with heads.
+/// Minimum interval of messages with heads.
 const HEADS_MIN: Duration = Duration::from_secs(1);
 
-/// The file, apart from tables that others read.
+/// Configuration file, without the tables of other modules.
 #[derive(Deserialize)]
 struct File {
     notify: Option<Spanned<Table>>,
@@ -49,23 +49,23 @@ pub(crate) struct Table {
 /// Settings of notices.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// Each has every notice.
+    /// Receivers; each gets every notice.
     pub(crate) receivers: Vec<Receiver>,
-    /// Notices that are delivered.
+    /// Topics of the notices to deliver.
     pub(crate) on: Vec<Topic>,
-    /// Longest wait for a provider without a notice.
+    /// Maximum wait for a provider without a notice.
     pub(crate) provider_after: Duration,
-    /// Time between two messages with heads of boards; none: heads are not sent.
+    /// Interval of messages with heads of boards; `None` if heads are not sent.
     pub(crate) heads: Option<Duration>,
     /// Warnings for the operator.
     pub(crate) warnings: Vec<String>,
 }
 
 impl Settings {
-    /// Reads the table of a file; none if the file has none.
+    /// Reads the table of a file; `None` if the file has no such table.
     ///
     /// # Errors
-    /// The table is wrong, or the secret's variable is not set.
+    /// The table is invalid, or the secret's variable is not set.
     pub(crate) fn read(file: &Path, env: &Environment) -> Result<Option<Self>, Failure> {
         let name = file.display().to_string();
         let text = config::text(file)
@@ -76,10 +76,10 @@ impl Settings {
             .map_err(|message| Failure::refused("bad_config", format!("{name}: {message}")))
     }
 
-    /// Reads the text of a file in a directory.
+    /// Parses the text of a file in a directory.
     ///
     /// # Errors
-    /// For people; names the line.
+    /// A message for people, with the line.
     fn parse(text: &str, directory: &Path, env: &Environment) -> Result<Option<Self>, String> {
         let file: File = toml::from_str(text).map_err(|error| toml_error(text, &error))?;
         let Some(table) = file.notify else { return Ok(None) };
@@ -134,7 +134,7 @@ impl Settings {
             let Some(first) = words.first_mut().filter(|first| !first.is_empty()) else {
                 return Err(wrong(at, "program is a list that begins with its name"));
             };
-            // Relative to the file, as the programs of [commands] are.
+            // Relative to the file, like the programs of [commands].
             if first.contains('/') {
                 let path: PathBuf = directory.join(&*first);
                 *first = path.to_string_lossy().into_owned();
@@ -165,7 +165,7 @@ impl Settings {
     }
 }
 
-/// Reads the address of a webhook.
+/// Parses the address of a webhook.
 fn address_of(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("not an address: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {

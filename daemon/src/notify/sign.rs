@@ -1,14 +1,14 @@
-//! Signatures of webhooks, as Standard Webhooks has them: HMAC-SHA256 over `id.timestamp.body`.
+//! Signatures of webhooks according to Standard Webhooks: HMAC-SHA256 over `id.timestamp.body`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-/// Begins a secret that is base64.
+/// Prefix of a base64 secret.
 const PREFIX: &str = "whsec_";
 
-/// Key that webhooks are signed with.
+/// Signing key of webhooks.
 #[derive(Clone)]
 pub(crate) struct Secret(Vec<u8>);
 
@@ -19,10 +19,10 @@ impl std::fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// Reads `whsec_` with base64 behind it, or takes the bytes of any other text.
+    /// Parses `whsec_` followed by base64, or takes the bytes of any other text.
     ///
     /// # Errors
-    /// The text is empty, or no base64; for people, without the text.
+    /// The text is empty or invalid base64; the message does not contain the text.
     pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
         let key = match text.strip_prefix(PREFIX) {
@@ -35,12 +35,12 @@ impl Secret {
         Ok(Self(key))
     }
 
-    /// Value of the header `webhook-signature`.
+    /// Returns the value of the header `webhook-signature`.
     pub(crate) fn sign(&self, id: &str, timestamp: i64, body: &str) -> String {
         format!("v1,{}", STANDARD.encode(self.hmac(format!("{id}.{timestamp}.{body}").as_bytes())))
     }
 
-    /// HMAC-SHA256 (RFC 2104).
+    /// Computes the HMAC-SHA256 (RFC 2104).
     fn hmac(&self, message: &[u8]) -> [u8; 32] {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("a key may have any length");
         mac.update(message);
@@ -52,7 +52,7 @@ impl Secret {
 mod tests {
     use super::Secret;
 
-    /// Writes bytes in hexadecimal.
+    /// Formats bytes in hexadecimal.
     fn hex(bytes: &[u8]) -> String {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }

@@ -1,10 +1,10 @@
-//! Graphviz's DOT.
+//! Output in Graphviz's DOT language.
 
 use std::fmt::Write as _;
 
 use super::{Figure, ShapeKind, Style};
 
-/// A figure as a directed graph.
+/// Formats a figure as a directed graph.
 pub(super) fn write(figure: &Figure) -> String {
     let mut text = format!("digraph \"{}\" {{\n  rankdir=LR;\n", escaped(&figure.title));
     for (number, node) in figure.nodes.iter().enumerate() {
@@ -35,7 +35,7 @@ fn line(text: &mut String, what: std::fmt::Arguments<'_>) {
     writeln!(text, "  {what}").expect("a string takes everything");
 }
 
-/// Within quotes `"` ends the text, and `\` begins an escape; what follows a `&` may be taken for an entity.
+/// Escapes `"` and `\`, which are special in quotes, and `&`, which may begin an entity.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('&', "&amp;")
 }

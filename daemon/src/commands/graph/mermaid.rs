@@ -1,10 +1,10 @@
-//! Mermaid's flowcharts.
+//! Output as a Mermaid flowchart.
 
 use std::fmt::Write as _;
 
 use super::{Figure, ShapeKind, Style};
 
-/// A figure as a flowchart.
+/// Formats a figure as a flowchart.
 pub(super) fn write(figure: &Figure) -> String {
     let mut text = format!("---\ntitle: \"{}\"\n---\nflowchart LR\n", quoted_in_yaml(&figure.title));
     for (number, node) in figure.nodes.iter().enumerate() {
@@ -36,12 +36,12 @@ fn line(text: &mut String, what: std::fmt::Arguments<'_>) {
     writeln!(text, "  {what}").expect("a string takes everything");
 }
 
-/// In a quoted label only `"` and `#` have a meaning to the parser; but labels are read as Markdown and as HTML after that, so
-/// everything that is neither a letter, a digit nor harmless is written by its number.
+/// Escapes a label. In quotes only `"` and `#` are special to the parser, but labels are then read as Markdown and as
+/// HTML. Everything except letters, digits and harmless characters is written as a character code.
 fn escaped(label: &str) -> String {
     let mut escaped = String::with_capacity(label.len());
     for (at, c) in label.char_indices() {
-        // A dash at the beginning is a list.
+        // A dash at the beginning would make a list.
         if c.is_alphanumeric() || " /,:".contains(c) || (c == '-' && at > 0) {
             escaped.push(c);
         } else {

@@ -1,4 +1,4 @@
-//! `patchboard room decide`: what votes on an artefact come to, from files.
+//! `patchboard room decide`: decides on an artefact from votes in files.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -12,19 +12,19 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::given::{self, Object};
 use crate::output::Output;
 
-/// Decide over an artefact from its critics' votes, as a room does when their time is over
+/// Decide on an artefact from its critics' votes, as a room does at the deadline
 ///
-/// VOTES is a list of {critic_id, score, confidence, passed, recommendations?}: scores go from 0 to 10, confidences from 0 to 1.
-/// {critic_id, abstain: true} is no vote. Further members are left out of account.
+/// VOTES is a list of {critic_id, score, confidence, passed, recommendations?}: scores go from 0 to 10, confidences
+/// from 0 to 1. {critic_id, abstain: true} is no vote. Other members are ignored.
 ///
-/// A person decides (ESCALATED_TO_HITL) if a vote is less than 0.3 sure, scores deviate by more than 3, a recommendation asks
-/// for it ("escalate", "needs human review"), or fewer than half of the critics have voted. Otherwise it is APPROVED if the
-/// mean, weighted by confidence, is at least 7, critics are 0.7 sure on average, 80 % passed it and scores deviate by no more
-/// than 2; and REVISION_REQUESTED if not. A policy changes any of these numbers.
+/// The decision is ESCALATED_TO_HITL (a person decides) if a vote has confidence below 0.3, scores deviate by more than
+/// 3, a recommendation asks for it ("escalate", "needs human review"), or fewer than half of the critics have voted.
+/// Otherwise it is APPROVED if the mean, weighted by confidence, is at least 7, the average confidence at least 0.7, 80
+/// % passed it and scores deviate by no more than 2; else REVISION_REQUESTED. A policy changes any of these numbers.
 ///
-/// Prints one JSON object with `mean`, `weighted_mean`, `std_dev`, `vote_count`, `decision`, `reason`, what led to it, and how far the
-/// critics agree (`entropy`, `consensus`, `polarised`; they decide nothing). Each
-/// decision is an answer (exit code 0); votes or a policy that cannot be meant are refused (2).
+/// Prints one JSON object with `mean`, `weighted_mean`, `std_dev`, `vote_count`, `decision`, `reason`, the evidence,
+/// and measures of agreement (`entropy`, `consensus`, `polarised`; for information only). Every decision exits with 0;
+/// invalid votes or an invalid policy with 2.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -39,13 +39,13 @@ A policy, with its defaults:
    quorum: {rule: {minimum_fraction: 0.5},                          or minimum_votes: N, require_all: true
             on_failure: fail_closed}}                               or fail_with_available, fail_with_abstain")]
 pub(super) struct Decide {
-    /// The votes: a file of JSON, or of YAML if it is called so; - for JSON on standard input
+    /// The votes: a JSON file, or YAML by its name; - for JSON on standard input
     #[arg(value_name = "VOTES")]
     votes: PathBuf,
-    /// The policy: a file of JSON, or of YAML if it is called so; what it does not say is as shown below
+    /// The policy: a JSON file, or YAML by its name; defaults are shown below
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// Who was asked to vote, separated by commas [default: whoever has]
+    /// Critics asked to vote, separated by commas [default: those who have voted]
     #[arg(long, value_name = "CRITICS", value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
     requested: Option<Vec<String>>,
 }
@@ -72,14 +72,14 @@ pub(super) fn run(arguments: &Decide, output: Output) -> Outcome {
     let decided = room::decide(&requested, &votes, true, &policy).map_err(|bad| Failure::refused("bad_votes", bad))?;
     let decision = decided.expect("time is over");
     let mut told = json!(decision);
-    // The numbers stand beside the decision: whoever asks in a script asks for one.
+    // The numbers are top-level members, for use in scripts.
     let scores = told.as_object_mut().and_then(|told| told.remove("aggregated"));
     told["decision"] = told["outcome"].take();
     told.as_object_mut().expect("it is an object").remove("outcome");
     for name in ["mean", "weighted_mean", "std_dev", "min_score", "max_score"] {
         told[name] = scores.as_ref().map_or(Value::Null, |scores| scores[name].clone());
     }
-    // Of the votes that count: of each critic who was asked the first, if it is no abstention.
+    // Only votes that count: the first of each requested critic, unless it is an abstention.
     let mut asked: BTreeSet<&String> = requested.iter().collect();
     let counted: Vec<&Vote> =
         votes.iter().filter(|vote| asked.remove(&vote.critic_id)).filter(|vote| !vote.abstain).collect();

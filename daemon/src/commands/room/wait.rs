@@ -1,4 +1,4 @@
-//! `patchboard room wait`: waits for the decision over an artefact that is proposed on a board.
+//! `patchboard room wait`: waits for the decision on an artefact proposed on a board.
 
 use std::path::Path;
 use std::time::Duration as Time;
@@ -16,20 +16,21 @@ use crate::output::Output;
 use crate::reader::Reader;
 use crate::rooms::{NotThere, Standing, standing};
 
-/// How often a data directory is looked at.
+/// Polling interval of a data directory.
 const LOOKED_AT_EVERY: Time = Time::from_millis(100);
-/// How long a daemon is asked to wait at once, in seconds.
+/// Maximum wait of one request to a daemon, in seconds.
 const ASKED_AT_ONCE: u64 = 30;
-/// What a daemon calls it that an artefact is not proposed.
+/// Code of a daemon for an artefact that is not proposed.
 const NO_SUCH_ARTIFACT: &str = "no_such_artifact";
 
-/// Wait until an artefact that is proposed in a board's negotiation room is decided over, and print the decision
+/// Wait for the decision on an artefact proposed in a board's negotiation room, and print it
 ///
-/// The board is one that a daemon runs (--url), or that another process on this machine does; waiting does not make it go on. What
-/// is printed is one JSON object: `outcome`, the last word; `decision`, what the votes came to, which never changes; `ruling`, what
-/// a person said where the votes do not decide (ESCALATED_TO_HITL), or that none did in time; `late_votes`, who voted after it.
+/// A daemon (--url) or another process on this machine must run the board; waiting does not resume it. Prints one JSON
+/// object. `outcome` is the final result; `decision`, the result of the votes, never changes. `ruling` is a person's
+/// answer if the votes do not decide (ESCALATED_TO_HITL), or its timeout. `late_votes` lists critics who voted
+/// after it.
 ///
-/// Exit code 0: it is decided, whatever the outcome. 4: it is not, and the time is over. 2: it is not even proposed by then
+/// Exit code 0: decided, whatever the outcome. 4: undecided at the timeout. 2: not even proposed by then
 /// (no_such_artifact).
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -43,10 +44,10 @@ pub(super) struct Wait {
     /// The artefact's id: its name in /room/proposals
     #[arg(value_name = "ARTIFACT")]
     artifact: String,
-    /// How long to wait
+    /// Timeout
     #[arg(long, value_name = "TIME", default_value = "300s")]
     timeout: Duration,
-    /// Where the votes do not decide, wait for the person who does
+    /// If the votes do not decide, wait for the person's ruling
     #[arg(long)]
     ruled: bool,
     #[command(flatten)]
@@ -68,12 +69,12 @@ pub(super) async fn run(arguments: &Wait, data_dir: &Path, output: Output) -> Ou
     Ok(Exit::Quiescent)
 }
 
-/// What a daemon tells of it.
+/// Waits for the decision through a daemon's API.
 async fn asked(daemon: &Client, arguments: &Wait, until: Instant) -> Result<Option<Value>, Failure> {
     let Wait { artifact, ruled, board, .. } = arguments;
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        // Whole seconds, and not too few; the last of them may last longer than is left.
+        // Rounded up to whole seconds; the last request may exceed the remaining time.
         let wait = (left.as_secs() + u64::from(left.subsec_nanos() > 0)).min(ASKED_AT_ONCE);
         let place = path(&["v1", "boards", &board.board, "room", "decisions", artifact]);
         let told = daemon.get(&format!("{place}?wait={wait}&ruled={ruled}")).await;
@@ -81,17 +82,17 @@ async fn asked(daemon: &Client, arguments: &Wait, until: Instant) -> Result<Opti
         match told {
             Ok(told) if !told.is_null() => return Ok(Some(told)),
             Ok(_) if is_over => return Ok(None),
-            // It may still be proposed.
+            // The artefact may still be proposed.
             Err(Failure::Told(told)) if !is_over && told.code == NO_SUCH_ARTIFACT => {}
             Err(failure) => return Err(failure),
             Ok(_) => {}
         }
-        // Of a board that has ended the daemon has nothing to wait for.
+        // The daemon answers at once for an ended board, so requests need a delay.
         sleep(LOOKED_AT_EVERY).await;
     }
 }
 
-/// What can be seen of it in a data directory. The document is read anew where there is a new version of it.
+/// Waits for the decision in a data directory. Reads the document again at each new version.
 async fn seen(reader: &Reader, arguments: &Wait, until: Instant) -> Result<Option<Value>, Failure> {
     let mut looked_at: Option<Version> = None;
     let mut missing = None;
@@ -102,7 +103,7 @@ async fn seen(reader: &Reader, arguments: &Wait, until: Instant) -> Result<Optio
             missing = match standing(board.state().root(), &arguments.artifact, arguments.ruled) {
                 Ok(Standing::Decided(told)) => return Ok(Some(told)),
                 Ok(Standing::Open) => None,
-                // It may still be proposed.
+                // The artefact may still be proposed.
                 Err(why @ NotThere::Artifact(_)) => Some(why),
                 Err(why @ NotThere::Room) => return Err(Failure::refused(why.code(), why)),
             };

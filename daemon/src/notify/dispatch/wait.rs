@@ -1,14 +1,15 @@
-//! Waits between deliveries: they grow, and chance spreads them.
+//! Backoff between deliveries, with jitter.
 
 use std::time::Duration;
 
 use super::super::receiver::Undelivered;
 
-/// Shortest and longest wait.
+/// Minimum and maximum wait.
 const WAIT_MIN: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(300);
 
-/// Returns the wait after so many failures in a row; `random` lies between 0 and 1. A refused notice waits longest.
+/// Returns the wait after a number of consecutive failures; `random` is between 0 and 1. A refused notice waits
+/// longest.
 pub(in crate::notify) fn after(failures: u32, undelivered: Option<&Undelivered>, random: f64) -> Duration {
     let is_refused = undelivered.is_some_and(|undelivered| undelivered.is_refused);
     let doublings = failures.saturating_sub(1).min(16);
@@ -17,9 +18,8 @@ pub(in crate::notify) fn after(failures: u32, undelivered: Option<&Undelivered>,
     most.mul_f64(0.5 + 0.5 * random.clamp(0.0, 1.0)).max(asked).clamp(WAIT_MIN, WAIT_MAX)
 }
 
-/// Returns a number between 0 and 1.
 pub(in crate::notify) fn random() -> f64 {
-    // Without chance the waits are only less spread.
+    // Without a random number there is only less jitter.
     f64::from(getrandom::u32().unwrap_or(u32::MAX)) / f64::from(u32::MAX)
 }
 

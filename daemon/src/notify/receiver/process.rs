@@ -1,4 +1,4 @@
-//! Runs a program once: its own process group, a time limit, bounded output.
+//! Runs a program once, in its own process group, with a timeout and bounded output.
 
 use std::io;
 use std::pin::pin;
@@ -12,29 +12,29 @@ use tokio::time::timeout;
 
 use crate::output::short;
 
-/// Time for the last words of a program that has ended.
+/// Time to read the remaining output of a program that has ended.
 const LAST_WORDS: Duration = Duration::from_millis(50);
 
-/// Bytes of standard error that are kept.
+/// Maximum bytes of standard error that are kept.
 const KEPT_MAX: usize = 4096;
 
-/// Characters of standard error that are reported.
+/// Maximum characters of standard error that are reported.
 const SAID_MAX: usize = 300;
 
 /// Exit of a program.
 pub(super) struct Ended {
-    /// It ended by itself with 0.
+    /// Set if the program exited by itself with 0.
     pub(super) is_success: bool,
-    /// For people, after "the program".
+    /// Description for people, to follow "the program".
     pub(super) how: String,
     /// End of its standard error, on one line.
     pub(super) said: String,
 }
 
-/// Runs a program with nothing but these variables, and this text on its standard input.
+/// Runs a program with only these environment variables, and this text on its standard input.
 ///
 /// # Errors
-/// It cannot be started.
+/// The program cannot be started.
 pub(super) async fn run(
     words: &[String],
     env: &[(&'static str, String)],
@@ -57,7 +57,7 @@ pub(super) async fn run(
     let in_time = {
         let mut write = pin!(async {
             if let Some(mut stdin) = stdin {
-                // A program need not read.
+                // A program need not read its input.
                 let _ = stdin.write_all(text).await;
                 let _ = stdin.shutdown().await;
             }
@@ -77,7 +77,7 @@ pub(super) async fn run(
             }
         };
         if in_time && !is_drained {
-            // The last words are in the pipe already; a child that holds the pipe is not waited for.
+            // The remaining output is in the pipe already; a child that holds the pipe open is not waited for.
             let _ = timeout(LAST_WORDS, &mut drain).await;
         }
         in_time
