@@ -159,7 +159,7 @@ pub(crate) fn accepted(path: &Path, given: Option<&Given<'_>>, output: Output) -
     let errors = reading.count(Severity::Error);
     reading.report.blueprint.ok_or_else(|| {
         Failure::refused("blueprint_refused", format!("{} has {}", path.display(), plural(errors, "error")))
-            .help(format!("mend what `patchboard check {}` shows", path.display()))
+            .help(format!("fix what `patchboard check {}` reports", path.display()))
             .detail("findings", Value::Array(findings))
     })
 }

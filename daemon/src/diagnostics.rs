@@ -71,7 +71,7 @@ pub(crate) fn opaque_text(opaque: &OpaquePlace, file: &str) -> String {
     };
     let writers: Vec<&str> = opaque.writers.iter().map(|name| name.as_str()).collect();
     let writers = match writers.as_slice() {
-        [] => "nobody writes in it".to_owned(),
+        [] => "no worker writes in it".to_owned(),
         [writer] => format!("{writer} writes in it"),
         writers => format!("{} write in it", writers.join(", ")),
     };

@@ -217,9 +217,7 @@ pub(crate) fn journal(observed: &Journaled) -> Finding {
                 "not_a_journal" => "name the directory of a journal with --data-dir",
                 "journal_locked" => "end the program that has it, or wait and ask again",
                 "disk_unreadable" => DISK,
-                "journal_io" | "journal_read_only" => {
-                    "mend what the message names; nothing says that the journal is damaged"
-                }
+                "journal_io" | "journal_read_only" => "fix what the message names; the journal shows no damage",
                 _ => {
                     "restore the data directory from a backup; `patchboard verify BOARD` says what is sound of a board"
                 }
@@ -339,7 +337,7 @@ pub(crate) fn embeddings(wanted: &str, probed: &Probed) -> Finding {
 
 fn server(check: Check, name: &str, wanted: &str, probed: &Probed) -> Finding {
     match probed {
-        Probed::NotUsable(why) => Finding::error(check, format!("{name}: {why}"), "mend it in patchboard.toml"),
+        Probed::NotUsable(why) => Finding::error(check, format!("{name}: {why}"), "fix it in patchboard.toml"),
         Probed::Unreachable(why) => Finding::error(
             check,
             format!("{name}: {why}"),
@@ -367,7 +365,7 @@ fn server(check: Check, name: &str, wanted: &str, probed: &Probed) -> Finding {
 
 /// Judges a program of the operator, by the operator's name.
 pub(crate) fn command(name: &str, program: &str, observed: &Found) -> Finding {
-    let mend = format!("mend [commands.{name}] in patchboard.toml");
+    let mend = format!("fix [commands.{name}] in patchboard.toml");
     match observed {
         Found::Executable(path) => Finding::ok(Check::Commands, format!("{name}: {path}")),
         Found::NotExecutable(path) => Finding::error(
@@ -418,7 +416,7 @@ pub(crate) fn tokens(is_open: bool, is_loopback: bool, count: Result<usize, Stri
             Finding::error(check, format!("they cannot be read: {why}"), "restore daemon.db from a backup")
         }
         (true, Ok(_)) => {
-            Finding::ok(check, "whoever reaches the loopback address may do everything; no token is needed")
+            Finding::ok(check, "every local client on the loopback address is an administrator; no token is needed")
         }
         (false, Ok(0)) => {
             let why = if is_loopback { "they are demanded" } else { "the address is reached by others" };

@@ -625,7 +625,7 @@ pub(crate) fn question_text(seq: Seq, question: &Pending, state: &State) -> Stri
         );
     }
     let shown = question.expand.iter().map(|place| one_line(&place.to_string())).collect::<Vec<_>>().join(", ");
-    let shown = if shown.is_empty() { shown } else { format!("\n  and asks to be shown: {shown}") };
+    let shown = if shown.is_empty() { shown } else { format!("\n  and requests: {shown}") };
     let now: Vec<String> =
         there_now(&question.patch, state).map(|(place, value)| format!("  now {place}: {value}")).collect();
     let now = if now.is_empty() { String::new() } else { format!("\n{}", now.join("\n")) };

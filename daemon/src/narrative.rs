@@ -110,7 +110,7 @@ pub(crate) fn of(body: &Body) -> String {
             };
             format!("from blueprint {}{designed}{mode}{drawn}", name(&created.name))
         }
-        Body::Epoch(epoch) => format!("taken over by process {} (epoch {})", name(&epoch.writer), epoch.epoch),
+        Body::Epoch(epoch) => format!("ownership acquired by process {} (epoch {})", name(&epoch.writer), epoch.epoch),
         Body::Scheduled(scheduled) => {
             let worker = name(scheduled.worker.as_str());
             let cause = cause(scheduled.rule.as_ref(), &scheduled.trigger);
@@ -123,7 +123,7 @@ pub(crate) fn of(body: &Body) -> String {
             let model = invoked.admitted.as_ref().and_then(|admitted| admitted.model.as_deref());
             let model = model.filter(|model| *model != DEFAULT_MODEL);
             let on = model.map(|model| format!(", on model {}", one_line(model))).unwrap_or_default();
-            format!("{worker} #{invocation}.{attempt} is shown version {}{on}", invoked.base)
+            format!("{worker} #{invocation}.{attempt} called with version {}{on}", invoked.base)
         }
         Body::Deferred(deferred) => format!(
             "{} waits for {} until {}: {}: {}",
@@ -148,7 +148,7 @@ pub(crate) fn of(body: &Body) -> String {
             let (by, ops) = (author(&committed.by), patch(&committed.patch));
             let asked = match committed.expand.as_slice() {
                 [] => String::new(),
-                places => format!(", and asks to be shown {}", listed(places)),
+                places => format!(", and requests {}", listed(places)),
             };
             let (version, cost) = (committed.version, cost(&committed.by));
             format!("version {version} by {by}: {ops}{}{asked}{cost}", intent.unwrap_or_default())
@@ -157,11 +157,11 @@ pub(crate) fn of(body: &Body) -> String {
             format!("{} passes: {}{}", author(by), short(pass, 2 * SHOWN), cost(by))
         }
         Body::NoOp(no_op) => {
-            format!("{} changed nothing: {}{}", author(&no_op.by), patch(&no_op.patch), cost(&no_op.by))
+            format!("{} proposed no change: {}{}", author(&no_op.by), patch(&no_op.patch), cost(&no_op.by))
         }
         Body::Expanded(expanded) => {
             let (by, places, cost) = (author(&expanded.by), listed(&expanded.expand), cost(&expanded.by));
-            format!("{by} asks to be shown {places}{cost}")
+            format!("{by} requests {places}{cost}")
         }
         Body::Approval(approval) => {
             if let Some(clarify) = &approval.clarify {
@@ -183,7 +183,7 @@ pub(crate) fn of(body: &Body) -> String {
         Body::Rejected(rejected) => {
             let first = rejected.rejection.violations.first();
             let why = first.map(|violation| {
-                let place = if violation.pointer.is_empty() { "the whole" } else { violation.pointer.as_str() };
+                let place = if violation.pointer.is_empty() { "the entire reply" } else { violation.pointer.as_str() };
                 // The cause is short, and contains no values.
                 let cause = violation.found.as_ref().and_then(Value::as_str);
                 let cause = cause.filter(|_| violation.code == Code::InvariantViolated);
@@ -194,7 +194,7 @@ pub(crate) fn of(body: &Body) -> String {
                 0 | 1 => String::new(),
                 several => format!(" (and {} more)", several - 1),
             };
-            let last = if rejected.is_final { " (given up)" } else { "" };
+            let last = if rejected.is_final { " (retries exhausted)" } else { "" };
             format!(
                 "{} {}/{}{}{more}{last}{}",
                 editing::refused(rejected).unwrap_or_else(|| author(&rejected.by)),
@@ -205,7 +205,7 @@ pub(crate) fn of(body: &Body) -> String {
             )
         }
         Body::Failed(failed) => {
-            let last = if failed.is_final { " (given up)" } else { "" };
+            let last = if failed.is_final { " (retries exhausted)" } else { "" };
             let (by, code, cost) = (author(&failed.by), failed.code, cost(&failed.by));
             if failed.code == FailureCode::CassetteMiss {
                 // The message is about the difference between the view and the recorded one.
@@ -222,7 +222,7 @@ pub(crate) fn of(body: &Body) -> String {
             let which = skipped.invocation.map(|invocation| format!(" for #{invocation}")).unwrap_or_default();
             let which = which + &place(skipped.trigger.as_ref());
             let what = skipped.rule.as_ref().map(|rule| format!("rule {} did not fire{which}", name(rule.as_str())));
-            let what = what.unwrap_or_else(|| "the condition of done has no truth value".to_owned());
+            let what = what.unwrap_or_else(|| "`done` could not be evaluated".to_owned());
             format!("{what}: {}", short(&skipped.message, SHOWN))
         }
         Body::Breaker(moved) => {
@@ -236,14 +236,14 @@ pub(crate) fn of(body: &Body) -> String {
             resource(budget.resource),
             amount(budget.resource, budget.needed),
             amount(budget.resource, budget.left),
-            if budget.is_tried_again { "; tried again with a smaller view" } else { "" }
+            if budget.is_tried_again { "; retried with a smaller view" } else { "" }
         ),
         Body::Paused(Steered { cause: Some(cause), .. }) => {
             format!("dispatch is paused ({cause}): `patchboard resume BOARD` tries again")
         }
-        Body::Paused(_) => "no more invocations are dispatched".to_owned(),
-        Body::Resumed(_) => "invocations are dispatched again".to_owned(),
-        Body::Tick(_) => "something was due".to_owned(),
+        Body::Paused(_) => "dispatch is paused".to_owned(),
+        Body::Resumed(_) => "dispatch continues".to_owned(),
+        Body::Tick(_) => "a timer expired".to_owned(),
         Body::Jumped(jumped) => {
             format!("the clock jumped forward by {} s, which costs the board nothing", jumped.ms / 1000)
         }
@@ -293,8 +293,8 @@ pub(crate) fn cause(rule: Option<&RuleName>, trigger: &Trigger) -> String {
         Trigger::Start => "the board began".to_owned(),
         Trigger::Event { op, path, version } => format!("{op} {} in version {version}", short(path, SHOWN)),
         Trigger::Signal { name: signal, seq } => format!("signal {} (seq {seq})", name(signal)),
-        Trigger::After => "the rules it waited for have completed or rest".to_owned(),
-        Trigger::Idle => "nothing of the rules it waited for is under way".to_owned(),
+        Trigger::After => "all runs of the rules it waited for have finished".to_owned(),
+        Trigger::Idle => "no run of the rules it waited for is in progress".to_owned(),
         Trigger::Every { due } => format!("its schedule, due {}", moment(*due)),
         Trigger::Breaker { rule, worker, reason: why } => {
             format!("{} was stopped: {}", branch(rule.as_ref(), worker), reason(*why))
@@ -371,8 +371,8 @@ fn until(expires: Option<Timestamp>) -> String {
 fn retry(retried: &Retried) -> String {
     let what = match (&retried.invocation, &retried.worker) {
         (Some(invocation), _) => format!("invocation #{invocation}"),
-        (None, Some(worker)) => format!("what {} had given up", name(worker.as_str())),
-        (None, None) => "what was given up or stopped".to_owned(),
+        (None, Some(worker)) => format!("failed invocations of {}", name(worker.as_str())),
+        (None, None) => "failed invocations and stopped branches".to_owned(),
     };
     let Raised { tokens, wall_ms, commits, money, edits, journal } = retried.limits;
     let limits = [
@@ -392,28 +392,28 @@ fn retry(retried: &Retried) -> String {
     let may_use = [("board", limits), ("worker", of_worker)];
     let raised = may_use.iter().filter(|(_, limits)| !limits.is_empty());
     let raised: String = raised.map(|(whose, limits)| format!("; the {whose} may use {}", limits.join(", "))).collect();
-    format!("{what} is taken up again{raised}")
+    format!("retries {what}{raised}")
 }
 
 const fn change(change: Change) -> &'static str {
     match change {
-        Change::Reduced => "is shown less",
-        Change::Opened => "is stopped",
-        Change::HalfOpened => "gets one try",
-        Change::Closed => "works again",
+        Change::Reduced => "view budget halved",
+        Change::Opened => "circuit breaker tripped",
+        Change::HalfOpened => "probe allowed",
+        Change::Closed => "circuit breaker closed",
     }
 }
 
 const fn reason(reason: Reason) -> &'static str {
     match reason {
         Reason::Rejections => "too many rejections in a row",
-        Reason::NoOps => "too many proposals in a row that changed nothing",
+        Reason::NoOps => "too many no-op proposals in a row",
         Reason::Passes => "too many replies in a row that passed",
         Reason::Crashes => "its agent crashed in too many invocations in a row",
         Reason::Cycles => {
             "it keeps returning to earlier values (`circuit: {cycles: {repeats: N}}` says how often it may)"
         }
-        Reason::Budget => "a budget is used up",
+        Reason::Budget => "budget exhausted",
         Reason::Cooldown => "the cooldown is over",
         Reason::ProbeCommitted => "the probe was committed",
         Reason::ProbeFailed => "the probe failed",
@@ -433,7 +433,7 @@ fn amount(resource: Resource, units: u64) -> String {
 
 const fn resource(resource: Resource) -> &'static str {
     match resource {
-        Resource::Invocations => "the worker's invocations are used up",
+        Resource::Invocations => "the worker's invocations are exhausted",
         Resource::WorkerTokens => "the worker's tokens do not suffice",
         Resource::BranchTokens => "the rule's tokens do not suffice",
         Resource::BoardTokens => "the board's tokens do not suffice",
@@ -468,7 +468,7 @@ mod tests {
         for why in ["no such key: a", "what stands at /who is no name of a worker"] {
             assert_eq!(told(Some("r"), why), format!("rule r did not fire: {why}"));
         }
-        assert_eq!(told(None, "no such key: a"), "the condition of done has no truth value: no such key: a");
+        assert_eq!(told(None, "no such key: a"), "`done` could not be evaluated: no such key: a");
     }
 
     #[test]

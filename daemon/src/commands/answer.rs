@@ -128,9 +128,11 @@ async fn over_http(daemon: &Client, asked: &Question, said: &Said, output: Outpu
         }
         let numbers: Vec<String> = of_board.iter().map(|question| question["seq"].to_string()).collect();
         let failure = match (asked.seq, numbers.is_empty()) {
-            (None, false) => Failure::refused("which_question", format!("what stands: {}", numbers.join(", "))),
-            (Some(seq), _) => Failure::refused("not_pending", format!("no question of one board stands under {seq}")),
-            (None, true) => Failure::refused("not_pending", "no board of that name asks anything"),
+            (None, false) => Failure::refused("which_question", format!("pending: {}", numbers.join(", "))),
+            (Some(seq), _) => {
+                Failure::refused("not_pending", format!("no board of that name has a pending question {seq}"))
+            }
+            (None, true) => Failure::refused("not_pending", "no board of that name has a pending question"),
         };
         return Err(failure
             .help("`patchboard inbox --url URL` lists what is asked")
@@ -241,7 +243,7 @@ async fn answer(asked: &Question, said: Said, data_dir: &Path, config: Option<&P
 fn refused(rejection: &Rejection) -> Failure {
     let code = rejection.code.as_str();
     let message = rejection.violations.first().map_or(code, |violation| violation.message.as_str());
-    Failure::refused(code, message).help("`patchboard resume` shows what stands now")
+    Failure::refused(code, message).help("`patchboard inbox` lists pending questions")
 }
 
 /// Returns the question with this number. Without a number it returns none: the pending question may not be the one
@@ -260,20 +262,20 @@ fn chosen(board: &Board, seq: Option<u64>, output: Output) -> Result<(Seq, Pendi
             for (seq, question) in pending.iter() {
                 output.note(&question_text(*seq, question, board.state()));
             }
-            let failure = Failure::refused("which_question", format!("what stands: {}", numbers()));
+            let failure = Failure::refused("which_question", format!("pending: {}", numbers()));
             let failure = failure.help(format!("answer one by its number: {}", numbers()));
             return Err(failure.detail("questions", standing()));
         }
     };
     let Some((seq, question)) = found else {
         let message = match seq {
-            Some(seq) => format!("no question stands under {seq}: it is answered, or over, or never was"),
-            None => "the board asks nothing of anybody".to_owned(),
+            Some(seq) => format!("question {seq} is not pending: it was answered, expired, or never existed"),
+            None => "the board has no pending question".to_owned(),
         };
         let help = if pending.is_empty() {
-            "`patchboard log BOARD` tells what happened".to_owned()
+            "`patchboard log BOARD` prints its records".to_owned()
         } else {
-            format!("what stands: {}", numbers())
+            format!("pending: {}", numbers())
         };
         return Err(Failure::refused("not_pending", message).help(help).detail("questions", standing()));
     };

@@ -26,7 +26,7 @@ Examples:
 
 Exit codes: 0 done · 1 the model could not be asked, or writing failed in the end
             2 wrong usage, no blueprint, or you did not agree
-            5 --approve, and nobody is at the terminal")]
+            5 --approve without a terminal")]
 pub(crate) struct Arguments {
     /// The task in plain language; or @FILE
     #[arg(value_name = "REQUEST|@FILE")]
@@ -59,7 +59,7 @@ pub(crate) async fn run(arguments: &Arguments, config: Option<&Path>, output: Ou
     }
     if word == Word::Nobody {
         let again = format!("patchboard run {}{}", quoted(&name), arguments.draft.repeated());
-        output.complaint(&format!("nobody is at the terminal to agree: read {name}, then `{again}`"));
+        output.complaint(&format!("approval needs a terminal: read {name}, then run `{again}`"));
         return Ok(Exit::Waiting);
     }
     Ok(Exit::Done)

@@ -406,7 +406,7 @@ impl Details {
         let architect = ledger.architect().map(|account| row("(architect)", account, self.redrafts(), None));
         let board = row("(board)", ledger.board(), self.retries(), Some(board_limit));
         table(
-            ["WORKER", "CALLS", "RETRIES", "PROMPTS", "CACHED", "REPLIES", "TOKENS", "OF RETRIES", "LIMIT"],
+            ["WORKER", "CALLS", "RETRIES", "PROMPTS", "CACHED", "REPLIES", "TOKENS", "RETRY TOKENS", "LIMIT"],
             architect.into_iter().chain(workers).chain([board]),
         )
     }

@@ -15,6 +15,7 @@ use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{Journal as _, Lost};
 use serde_json::json;
 
+use crate::blueprint_file::plural;
 use crate::client::{Client, DaemonArgument};
 use crate::doctor::observe::{self, Journaled};
 use crate::doctor::{self, Check, Finding, Severity};
@@ -105,7 +106,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         Err(Failure::Told(told)) => Finding::error(
             Check::Configuration,
             told.message.clone(),
-            told.help.clone().unwrap_or_else(|| "mend the file or the flag that it names".to_owned()),
+            told.help.clone().unwrap_or_else(|| "fix the file or the flag that it names".to_owned()),
         ),
         Err(Failure::StdoutClosed) => return Err(Failure::StdoutClosed),
     });
@@ -259,5 +260,5 @@ fn tell(findings: &[Finding], worst: Severity, output: Output) -> Result<(), Fai
     }
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
-    output.line(&format!("{errors} wrong, {warnings} to look at"))
+    output.line(&format!("{}, {}", plural(errors, "error"), plural(warnings, "warning")))
 }

@@ -173,7 +173,7 @@ fn rates(report: &Report, campaign: &Campaign) -> String {
             rows.push([name, system.to_string(), share(cell.contaminated), share(cell.halted), share(cell.done)]);
         }
     }
-    table(["FAULT", "SYSTEM", "CONTAMINATED", "HALTED", "DONE ALL THE SAME"], rows)
+    table(["FAULT", "SYSTEM", "CONTAMINATED", "HALTED", "COMPLETED DESPITE FAULT"], rows)
 }
 
 /// Formats rejections by worker and stage as a table.

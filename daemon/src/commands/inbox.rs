@@ -39,7 +39,7 @@ impl Inbox {
         if output.is_json() {
             output.json(&json!({ "questions": questions }))?;
         } else if questions.is_empty() {
-            output.note("nobody is asked anything");
+            output.note("no pending approvals or questions");
         }
         if !output.is_json() {
             for question in &questions {

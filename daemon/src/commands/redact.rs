@@ -312,7 +312,7 @@ impl Beside {
 /// Returns the failure for values that are gone from the journal but maybe not from its file.
 pub(crate) fn unscrubbed(error: &JournalError) -> Failure {
     Failure::failed("not_scrubbed", format!("it is erased, but old bytes may still be found in the file: {error}"))
-        .help("`patchboard vacuum` mends this, and so does the next start that finds room and no reader")
+        .help("`patchboard vacuum` completes this, and so does the next start with free space and without readers")
 }
 
 /// Converts a refusal to a command-line failure.

@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     }
     let count = |number: u64, noun| plural(usize::try_from(number).unwrap_or(usize::MAX), noun);
     output.line(&format!(
-        "the same again: {}, {}, {}",
+        "replay OK: {}, {}, {} match",
         count(replayed.records, "record"),
         count(replayed.commits, "commit"),
         count(replayed.views, "view")

@@ -55,7 +55,7 @@ Examples:
 
 Exit codes: 0 done · 1 failed · 2 wrong usage, refused blueprint, or you did not agree to it
             3 stopped by a breaker or a limit · 4 nothing left to do, not done
-            5 paused, or --approve and nobody is at the terminal")]
+            5 paused, or --approve without a terminal")]
 pub(crate) struct Arguments {
     /// The blueprint, in YAML or JSON; `-` is standard input
     #[arg(value_name = "BLUEPRINT", required_unless_present = "architect")]
@@ -193,7 +193,7 @@ fn nobody(arguments: &Arguments, design: &Design, brief: &Brief, again: &Again, 
     let seed = arguments.seed.map(|seed| format!(" --seed {seed}")).unwrap_or_default();
     let draft = arguments.draft.repeated();
     let again = again.command(&format!("run {name}{request}{seed}{draft}"));
-    output.complaint(&format!("nobody is at the terminal to agree: read the blueprint, then `{again}`"));
+    output.complaint(&format!("approval needs a terminal: read the blueprint, then run `{again}`"));
     Ok(Exit::Waiting)
 }
 

@@ -90,10 +90,10 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     if waiting.rules.is_empty() && !blueprint.signals.contains_key(&arguments.name) {
         let name = short(&arguments.name, 40);
         let names: Vec<String> = waiting.names.iter().map(|name| short(name, 40)).collect();
-        let failure = Failure::refused("unknown_signal", format!("no rule waits for the signal `{name}`"));
+        let failure = Failure::refused("unknown_signal", format!("no rule handles the signal `{name}`"));
         return Err(match names.is_empty() {
             true => failure.help("the blueprint has no rule with `trigger: {signal: NAME}` or `trigger: manual`"),
-            false => failure.help(format!("rules wait for {}", names.join(", "))),
+            false => failure.help(format!("rules handle {}", names.join(", "))),
         });
     }
     let seating = arguments.seats.seat(&blueprint, data_dir, config)?;

@@ -425,7 +425,7 @@ impl Stepped {
         lines.push(format!("view {hash}: {view}{cost}"));
         let expanding = |expand: &[Asked]| match expand {
             [] => String::new(),
-            places => format!(", and asks to be shown {}", narrative::listed(places)),
+            places => format!(", and requests {}", narrative::listed(places)),
         };
         match &self.outcome {
             Came::Committed { patch, expand, changes, asks } => {

@@ -131,8 +131,8 @@ impl Delete {
     pub(crate) fn run(&self, data_dir: &Path, output: Output) -> Outcome {
         let board = Reader::open(data_dir)?.find(&self.board.board)?;
         if !self.yes {
-            return Err(Failure::refused("not_confirmed", format!("board {} would be gone for good", board.id))
-                .help("say so with --yes; `patchboard archive` takes it out and keeps it"));
+            return Err(Failure::refused("not_confirmed", format!("this deletes board {} permanently", board.id))
+                .help("pass --yes to confirm; `patchboard archive` moves it to a file instead"));
         }
         let (journal, _alone) = alone_on(data_dir, "DELETE /v1/boards/{board}")?;
         let _claim = journal.claim(&board.id, false).map_err(storage)?;

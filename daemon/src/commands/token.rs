@@ -141,8 +141,8 @@ fn administer(command: &Command, data_dir: &Path, output: Output) -> Outcome {
                 made["token"] = text.into();
                 output.json(&made)?;
             } else {
-                let until = token.expires_at.map_or_else(String::new, |at| format!(" until {}", moment(at)));
-                output.note(&format!("token {} opens {}{until}; it is shown only here:", token.id, token.scope));
+                let until = token.expires_at.map_or_else(String::new, |at| format!(", expires {}", moment(at)));
+                output.note(&format!("created token {} (scope: {}{until}); shown only once:", token.id, token.scope));
                 output.line(&text)?;
             }
         }

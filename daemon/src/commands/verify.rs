@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
         output.line(&format!("board {board}"))?;
         if arguments.head.is_none() {
             output.note(
-                "whoever can write the file can leave records out at its end: compare the head with one that was kept elsewhere",
+                "a writer of the file can cut records off its end: compare the head with one that was kept elsewhere",
             );
         }
     }
@@ -189,7 +189,7 @@ fn as_json(board: &BoardId, verified: &Verified) -> Value {
 fn tell(verified: &Verified, output: Output) -> Result<(), Failure> {
     let count = |number: u64, noun| plural(usize::try_from(number).unwrap_or(usize::MAX), noun);
     output.line(&format!(
-        "nothing was altered: {}, {}, {}",
+        "OK: hash chain intact: {}, {}, {}",
         count(verified.records, "record"),
         count(verified.blobs, "text"),
         count(verified.snapshots, "snapshot")

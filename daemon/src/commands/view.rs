@@ -176,7 +176,7 @@ fn reply_schema(board: &Board, seat: &Arc<Seat>, view: &View) -> Result<Value, F
     let shown = board.previewed_values(seat, view);
     let schema = shown.and_then(|shown| schema::of_reply(&shown, Level::Derived)).ok_or_else(|| {
         Failure::refused("no_schema", "its replies are messages, which no schema describes")
-            .help("docs/modes.md tells how such a board works")
+            .help("docs/modes.md describes such boards")
     })?;
     Ok(schema.1)
 }

@@ -74,7 +74,8 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
 
 /// Reads the definition in a file.
 fn definition(path: &Path) -> Result<Definition, Failure> {
-    let help = "a definition is {nodes: {ID: {...}}}; of a blueprint that has one `patchboard check` tells the same";
+    let help =
+        "a definition is {nodes: {ID: {...}}}; for a blueprint with a workflow, `patchboard check` reports the same";
     let value: Value = given::read(path, "workflow", BAD_WORKFLOW).map_err(|failure| failure.help(help))?;
     Definition::read(value).map_err(|why| {
         Failure::refused(BAD_WORKFLOW, format!("{} holds no workflow: {why}", path.display())).help(help)

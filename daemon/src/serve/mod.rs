@@ -175,7 +175,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
             },
         }
     }
-    tracing::info!("stopping: interrupt again to wait for nobody");
+    tracing::info!("shutting down: interrupt again to force");
     daemon.stops();
     handle.graceful_shutdown(Some(DRAIN));
     let stopping = async {

@@ -189,7 +189,7 @@ fn a_blueprint_that_needs_a_word_waits_for_it_where_nobody_is_at_the_terminal() 
         &["run", "--architect", "x", "--approve", "-o", "owls.yaml"],
     ] {
         let ran = run(&sandbox, &model, arguments).exits(5);
-        assert!(ran.stderr.contains("nobody is at the terminal") && ran.stderr.contains("owls.yaml"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("approval needs a terminal") && ran.stderr.contains("owls.yaml"), "{}", ran.stderr);
         sandbox.run(&["check", "owls.yaml"]).exits(0);
         std::fs::remove_file(sandbox.path().join("owls.yaml")).expect("it was written");
     }

@@ -120,7 +120,7 @@ fn what_cannot_be_left_out_and_what_does_not_go_together_is_refused_and_help_tea
         run(wrong).exits(2);
     }
     let help = sandbox.run(&["run", "--help"]).exits(0).stdout;
-    assert!(help.contains("did not agree") && help.contains("nobody is at the terminal"), "{help}");
+    assert!(help.contains("did not agree") && help.contains("--approve without a terminal"), "{help}");
     for part in ["patch:", "schema:", "contracts:", "slicing:", "feedback:", "plain:", "structured:"] {
         assert!(help.contains(part), "{part} is not in:\n{help}");
     }

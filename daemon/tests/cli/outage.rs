@@ -90,7 +90,7 @@ fn a_run_that_is_killed_while_its_provider_is_away_goes_on_where_it_was() {
     let kinds = kinds(&sandbox);
     assert_eq!(answered.load(Ordering::Relaxed), 1, "one call, one commit");
     assert_eq!((count(&kinds, "failed"), count(&kinds, "epoch")), (0, 1));
-    assert!(sandbox.run(&["replay", "last"]).exits(0).stdout.contains("the same again"));
+    assert!(sandbox.run(&["replay", "last"]).exits(0).stdout.contains("replay OK"));
 }
 
 #[test]

@@ -378,7 +378,7 @@ fn an_engineer_who_gives_up_holds_up_nobody() {
     assert!(log.starts_with("engineer_2 calc: totals\nengineer_1 calc: operations\n"), "{log}");
     sandbox.run(&["replay", "last"]).exits(0);
     let log = sandbox.run(&["log", "last"]).exits(0);
-    assert!(log.stdout.contains("nothing of the rules it waited for is under way"), "{}", log.stdout);
+    assert!(log.stdout.contains("no run of the rules it waited for is in progress"), "{}", log.stdout);
 }
 
 #[test]

@@ -63,7 +63,7 @@ pub(super) fn run(arguments: &Decide, output: Output) -> Outcome {
     }
     if votes.is_empty() && arguments.requested.is_none() {
         return Err(Failure::refused("bad_votes", room::BadVote::Empty)
-            .help("say with --requested who was asked, to see what comes of it when nobody votes"));
+            .help("pass --requested with the critics that were asked, to see the outcome without votes"));
     }
     let voters = || votes.iter().map(|vote| vote.critic_id.clone()).collect();
     let mut requested: Vec<String> = arguments.requested.clone().unwrap_or_else(voters);
