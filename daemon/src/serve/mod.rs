@@ -307,7 +307,7 @@ fn unreachable_address(address: SocketAddr, error: &io::Error) -> Failure {
 
 /// Builds the router.
 fn app(daemon: Arc<Daemon>, doors: watch::Receiver<Door>) -> Router {
-    let (api, description) = routes::all().split_for_parts();
+    let (api, description) = routes::all();
     let description = Arc::new(description);
     let api = api
         .route("/v1/openapi.json", get(move || async move { Json((*description).clone()) }))

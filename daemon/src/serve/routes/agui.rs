@@ -16,7 +16,6 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::ProblemDocument;
 use super::history::{Follow, HEARTBEAT, last_event};
 use super::people;
 use crate::reader::storage;
@@ -85,10 +84,9 @@ struct Payload {
 ///
 /// Begins with the full document, or after the event of `Last-Event-ID`. Ends when the board has ended, or waits only
 /// for people.
-#[utoipa::path(get, path = "/v1/boards/{board}/agui", tag = "history",
+#[utoipa::path(get, operation_id = "followRun", path = "/v1/boards/{board}/agui", tag = "history",
     params(("board" = String, Path), ("Last-Event-ID" = Option<u64>, Header)),
-    responses((status = 200, body = String, content_type = "text/event-stream"),
-        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, body = String, content_type = "text/event-stream")))]
 pub(crate) async fn follow(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -108,10 +106,9 @@ pub(crate) async fn follow(
 /// Begins from the `state` that the client sends, if that is the document of a recent version, or after
 /// `Last-Event-ID`, or with the full document. Entries of `resume` answer questions to people; the token must allow it.
 /// Ends when the board has ended, or waits only for people.
-#[utoipa::path(post, path = "/v1/boards/{board}/agui", tag = "history", request_body = RunInput,
+#[utoipa::path(post, operation_id = "startRun", path = "/v1/boards/{board}/agui", tag = "history", request_body = RunInput,
     params(("board" = String, Path), ("Last-Event-ID" = Option<u64>, Header)),
-    responses((status = 200, body = String, content_type = "text/event-stream"),
-        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, body = String, content_type = "text/event-stream")))]
 pub(crate) async fn run(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,

@@ -10,7 +10,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::ProblemDocument;
 use super::protocols::{By, propose};
 use crate::serve::http::{BODY_BYTES_MAX, BoardPath, Body, Caller, Gate, Key, Posted};
 use crate::serve::problem::{Answered, Code, Problem};
@@ -19,7 +18,7 @@ use crate::serve::service::Daemon;
 /// Artefact to append.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Artifact {
+pub(crate) struct AppendArtifactRequest {
     /// Author: a worker that may add to `/artifacts`.
     worker: String,
     /// Lease of the worker's call that this replies to, if any.
@@ -36,7 +35,7 @@ pub(crate) struct Artifact {
     content: Value,
 }
 
-impl Posted for Artifact {
+impl Posted for AppendArtifactRequest {
     const GATE: Gate = Gate::Join;
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
@@ -45,18 +44,17 @@ impl Posted for Artifact {
 ///
 /// Proposes a patch that adds the artefact to the board's `/artifacts`, if the blueprint has it. Content that does not
 /// match its type is rejected (`bad_content`).
-#[utoipa::path(post, path = "/v1/boards/{board}/artifacts", tag = "protocols", request_body = Artifact,
+#[utoipa::path(post, operation_id = "appendArtifact", path = "/v1/boards/{board}/artifacts", tag = "protocols", request_body = AppendArtifactRequest,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, body = Object, description = "What became of it: `outcome`, and the record's `seq`"),
-        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The outcome of the proposal", body = Object, description = "What became of it: `outcome`, and the record's `seq`")))]
 pub(crate) async fn append(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
     key: Key,
-    Body(artifact): Body<Artifact>,
+    Body(artifact): Body<AppendArtifactRequest>,
 ) -> Answered<impl IntoResponse> {
-    let Artifact { worker, lease, kind, name, content_type, content } = artifact;
+    let AppendArtifactRequest { worker, lease, kind, name, content_type, content } = artifact;
     let content = Context { content_type, content };
     content.bytes().map_err(|why| Problem::of(Code::BadContent, why.message))?;
     let Context { content_type, content } = content;

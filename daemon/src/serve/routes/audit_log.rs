@@ -8,7 +8,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::IntoParams;
 
-use super::ProblemDocument;
 use crate::serve::access::Need;
 use crate::serve::http::{Asked, Caller, page_size};
 use crate::serve::problem::Answered;
@@ -32,9 +31,8 @@ pub(crate) struct Listing {
 /// Covers tokens created and ended, boards archived, restored and deleted, and vacuums. `principal` is the caller, or
 /// null if the daemon acted by `[retention]`. `done` is false if the action failed or was interrupted by a crash. For
 /// the next page, pass the last `id` as `after`.
-#[utoipa::path(get, path = "/v1/audit-log", tag = "storage", params(Listing),
-    responses((status = 200, body = Object),
-        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "listAuditLog", path = "/v1/audit-log", tag = "storage", params(Listing),
+    responses((status = 200, description = "A page of entries", body = Object)))]
 pub(crate) async fn list(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,

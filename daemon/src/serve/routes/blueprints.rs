@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use super::ProblemDocument;
 use crate::diagnostics;
 use crate::serve::access::Need;
 use crate::serve::http::{BODY_BYTES_MAX, Body, Caller, Gate, Posted};
@@ -24,7 +23,7 @@ const NAME: &str = "blueprint";
 
 /// Blueprint as JSON or as text; exactly one of the two.
 #[derive(Deserialize, ToSchema)]
-pub(crate) struct Written {
+pub(crate) struct BlueprintInput {
     /// Blueprint as JSON.
     #[schema(value_type = Option<Object>)]
     blueprint: Option<Map<String, Value>>,
@@ -34,7 +33,7 @@ pub(crate) struct Written {
 
 /// Result of a check.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Checked {
+pub(crate) struct BlueprintReport {
     /// True if a board can be created from the blueprint.
     ok: bool,
     /// Findings, each with severity, code, pointer, line, column, message and help.
@@ -44,15 +43,15 @@ pub(crate) struct Checked {
 
 /// Blueprint to check.
 #[derive(Deserialize, ToSchema)]
-pub(crate) struct ToCheck {
+pub(crate) struct CheckBlueprintRequest {
     /// Blueprint.
     #[serde(flatten)]
-    written: Written,
+    written: BlueprintInput,
     /// Request of a board: adds the findings on a board that starts with it, like `view_shortage`.
     request: Option<Value>,
 }
 
-impl Posted for ToCheck {
+impl Posted for CheckBlueprintRequest {
     const GATE: Gate = Gate::SeeAll;
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
@@ -64,7 +63,7 @@ struct Read {
     report: Report,
 }
 
-impl Written {
+impl BlueprintInput {
     fn read(&self) -> Answered<Read> {
         let text = match (&self.blueprint, &self.source) {
             (Some(blueprint), None) => format!("{:#}", json!(blueprint)),
@@ -105,20 +104,20 @@ impl Written {
 /// Check a blueprint: returns every finding with its line, a stable code and a fix
 ///
 /// With a `request`, starts a board in memory, with the models of this daemon; 422 `bad_request` if that fails.
-#[utoipa::path(post, path = "/v1/blueprints/check", tag = "blueprints", request_body = ToCheck,
-    responses((status = 200, body = Checked), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+#[utoipa::path(post, operation_id = "checkBlueprint", path = "/v1/blueprints/check", tag = "blueprints", request_body = CheckBlueprintRequest,
+    responses((status = 200, description = "The findings", body = BlueprintReport)))]
 pub(crate) async fn check(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
-    Body(to_check): Body<ToCheck>,
-) -> Answered<Json<Checked>> {
+    Body(to_check): Body<CheckBlueprintRequest>,
+) -> Answered<Json<BlueprintReport>> {
     caller.needs(&Need::SeeAll)?;
     let on_daemon = Arc::clone(&daemon);
     daemon.ask(move |_| Ok(found(&on_daemon, to_check))).await?.map(Json)
 }
 
 /// Returns the findings on a blueprint, and on a board in memory that starts with the request.
-fn found(daemon: &Daemon, to_check: ToCheck) -> Answered<Checked> {
+fn found(daemon: &Daemon, to_check: CheckBlueprintRequest) -> Answered<BlueprintReport> {
     let Read { source, mut report } = to_check.written.read()?;
     if let (Some(request), Some(source), Some(blueprint)) = (to_check.request, &source, &report.blueprint) {
         let mut blueprint = blueprint.clone();
@@ -128,5 +127,5 @@ fn found(daemon: &Daemon, to_check: ToCheck) -> Answered<Checked> {
         report.findings.truncate(FINDINGS_MAX);
     }
     let findings = report.findings.iter().map(diagnostics::json).collect();
-    Ok(Checked { ok: report.blueprint.is_some(), findings })
+    Ok(BlueprintReport { ok: report.blueprint.is_some(), findings })
 }

@@ -20,8 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use super::ProblemDocument;
-use super::blueprints::Written;
+use super::blueprints::BlueprintInput;
 use crate::narrative::UnshownInfo;
 use crate::outages::awaited_model;
 use crate::serve::access::Need;
@@ -227,8 +226,8 @@ pub(crate) struct BoardPage {
 }
 
 /// List the boards that the caller may see, the oldest first
-#[utoipa::path(get, path = "/v1/boards", tag = "boards", params(Listing),
-    responses((status = 200, body = BoardPage), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "listBoards", path = "/v1/boards", tag = "boards", params(Listing),
+    responses((status = 200, description = "A page of boards", body = BoardPage)))]
 pub(crate) async fn list(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -256,10 +255,10 @@ pub(crate) async fn list(
 /// Input of a new board.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Founding {
+pub(crate) struct CreateBoardRequest {
     /// Blueprint.
     #[serde(flatten)]
-    written: Written,
+    written: BlueprintInput,
     /// User's request; stored at `/request` of the document.
     #[serde(default)]
     request: Value,
@@ -267,21 +266,20 @@ pub(crate) struct Founding {
     seed: Option<u64>,
 }
 
-impl Posted for Founding {
+impl Posted for CreateBoardRequest {
     const GATE: Gate = Gate::Administer;
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
 /// Create a board from a blueprint and a request, and run it
-#[utoipa::path(post, path = "/v1/boards", tag = "boards", request_body = Founding,
+#[utoipa::path(post, operation_id = "createBoard", path = "/v1/boards", tag = "boards", request_body = CreateBoardRequest,
     params(("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$", description = "With it a repetition finds the board that the first request made")),
-    responses((status = 201, body = BoardInfo), (status = 200, body = BoardInfo, description = "The board that an earlier request with this key made"),
-        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 201, description = "The board", body = BoardInfo), (status = 200, description = "The board", body = BoardInfo, description = "The board that an earlier request with this key made")))]
 pub(crate) async fn create(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     key: Key,
-    Body(founding): Body<Founding>,
+    Body(founding): Body<CreateBoardRequest>,
 ) -> Answered<impl IntoResponse> {
     caller.needs(&Need::Administer)?;
     let mut blueprint = founding.written.accepted()?;
@@ -301,8 +299,8 @@ pub(crate) fn replayed(repetition: impl Into<Repetition>) -> HeaderMap {
 }
 
 /// Show a board
-#[utoipa::path(get, path = "/v1/boards/{board}", tag = "boards", params(("board" = String, Path)),
-    responses((status = 200, body = BoardInfo), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "getBoard", path = "/v1/boards/{board}", tag = "boards", params(("board" = String, Path)),
+    responses((status = 200, description = "The board", body = BoardInfo)))]
 pub(crate) async fn show(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -319,9 +317,9 @@ pub(crate) async fn show(
 }
 
 /// Pause dispatch; calls under way may still reply
-#[utoipa::path(post, path = "/v1/boards/{board}/pause", tag = "boards",
+#[utoipa::path(post, operation_id = "pauseBoard", path = "/v1/boards/{board}/pause", tag = "boards",
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, body = BoardInfo), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The board", body = BoardInfo)))]
 pub(crate) async fn pause(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -334,9 +332,9 @@ pub(crate) async fn pause(
 }
 
 /// Resume dispatch
-#[utoipa::path(post, path = "/v1/boards/{board}/resume", tag = "boards",
+#[utoipa::path(post, operation_id = "resumeBoard", path = "/v1/boards/{board}/resume", tag = "boards",
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, body = BoardInfo), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The board", body = BoardInfo)))]
 pub(crate) async fn resume(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -402,9 +400,9 @@ pub(crate) struct RaisedLimitsOfWorker {
 ///
 /// Queues exhausted invocations again with their triggers, and grants stopped branches one attempt. 409 with
 /// `nothing_given_up`, `limit_reached`, `bad_limit`, or `board_over` for a board that is done or cancelled.
-#[utoipa::path(post, path = "/v1/boards/{board}/retry", tag = "boards", request_body = RetryRequest,
+#[utoipa::path(post, operation_id = "retryBoard", path = "/v1/boards/{board}/retry", tag = "boards", request_body = RetryRequest,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, body = BoardInfo), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The board", body = BoardInfo)))]
 pub(crate) async fn retry(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -437,9 +435,9 @@ pub(crate) async fn retry(
 }
 
 /// End a board permanently
-#[utoipa::path(post, path = "/v1/boards/{board}/cancel", tag = "boards",
+#[utoipa::path(post, operation_id = "cancelBoard", path = "/v1/boards/{board}/cancel", tag = "boards",
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, body = BoardInfo), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The board", body = BoardInfo)))]
 pub(crate) async fn cancel(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,

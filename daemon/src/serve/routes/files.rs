@@ -12,7 +12,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::ProblemDocument;
 use super::boards::replayed;
 use super::leases::attempt_of;
 use crate::serve::access::Need;
@@ -24,7 +23,7 @@ use crate::serve::service::Daemon;
 /// File command.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Commanded {
+pub(crate) struct FileCommandRequest {
     /// Worker of the leased call.
     worker: String,
     /// Author name, where several share a worker: letters, digits, `.`, `_` and `-`; default: the worker. Each name has
@@ -49,7 +48,7 @@ pub(crate) struct Commanded {
     arguments: Value,
 }
 
-impl Posted for Commanded {
+impl Posted for FileCommandRequest {
     const GATE: Gate = Gate::Join;
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
@@ -58,17 +57,17 @@ impl Posted for Commanded {
 ///
 /// Requires a current lease. Everything shown counts as read, and an edit is rejected if content that it rests on has
 /// changed. Then `told` has the current content, which counts as read too.
-#[utoipa::path(post, path = "/v1/boards/{board}/leases/{lease}/files", tag = "leases", request_body = Commanded,
+#[utoipa::path(post, operation_id = "runFileCommand", path = "/v1/boards/{board}/leases/{lease}/files", tag = "leases", request_body = FileCommandRequest,
     params(("board" = String, Path), ("lease" = String, Path, pattern = r"^(0|[1-9][0-9]{0,17}):(0|[1-9][0-9]{0,8})$"), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The result of the command", body = Object)))]
 pub(crate) async fn command(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     Segments((board, lease)): Segments<(BoardId, String)>,
     key: Key,
-    Body(commanded): Body<Commanded>,
+    Body(commanded): Body<FileCommandRequest>,
 ) -> Answered<impl IntoResponse> {
-    let Commanded { worker, name, room, anew, order, arguments } = commanded;
+    let FileCommandRequest { worker, name, room, anew, order, arguments } = commanded;
     let worker = WorkerName::from(worker);
     caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
     let (invocation, attempt) = attempt_of(&lease)?;

@@ -17,7 +17,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::ProblemDocument;
 use super::protocols::{By, propose};
 use super::rooms::named;
 use crate::serve::access::Need;
@@ -27,7 +26,7 @@ use crate::serve::service::Daemon;
 
 /// Context of the work.
 #[derive(Deserialize, ToSchema)]
-pub(crate) struct Context {
+pub(crate) struct HandoffContext {
     /// Media type. The content is any value for `application/json` and `…+json`, a string for `text/…`, else a Base64
     /// string.
     content_type: String,
@@ -37,7 +36,7 @@ pub(crate) struct Context {
 
 /// Handoff request. Unknown members are ignored.
 #[derive(Deserialize, ToSchema)]
-pub(crate) struct Requested {
+pub(crate) struct HandoffRequest {
     /// Worker that hands over its work. Required, unless `from_agent` is given.
     worker: Option<String>,
     /// Alias of `worker`.
@@ -62,12 +61,12 @@ pub(crate) struct Requested {
     timeout_ms: u64,
     /// Context of the work; alias `context_snapshot`.
     #[serde(alias = "context_snapshot")]
-    context: Context,
+    context: HandoffContext,
     /// Task: its name in `/tasks`.
     task: String,
 }
 
-impl Posted for Requested {
+impl Posted for HandoffRequest {
     const GATE: Gate = Gate::Join;
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
@@ -75,18 +74,17 @@ impl Posted for Requested {
 /// Request the handoff of a task
 ///
 /// Proposes a patch. It is rejected for a task of another worker, and for an unknown one (`handoff_unknown_task`).
-#[utoipa::path(post, path = "/v1/boards/{board}/handoffs", tag = "protocols", request_body = Requested,
+#[utoipa::path(post, operation_id = "requestHandoff", path = "/v1/boards/{board}/handoffs", tag = "protocols", request_body = HandoffRequest,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, body = Object, description = "What became of it: `outcome`, and the record's `seq`"),
-        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The outcome of the proposal", body = Object, description = "What became of it: `outcome`, and the record's `seq`")))]
 pub(crate) async fn request(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
     key: Key,
-    Body(requested): Body<Requested>,
+    Body(requested): Body<HandoffRequest>,
 ) -> Answered<impl IntoResponse> {
-    let Requested { worker, from_agent, lease, request_id, .. } = requested;
+    let HandoffRequest { worker, from_agent, lease, request_id, .. } = requested;
     let worker = named(worker, from_agent, "from_agent")?;
     let value = json!({
         "request_id": request_id,
@@ -120,14 +118,14 @@ pub(crate) async fn request(
 /// Acceptance of a handoff.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Accepted {
+pub(crate) struct AcceptHandoffRequest {
     /// Worker that is asked.
     worker: String,
     /// Lease of the worker's call that this replies to, if any.
     lease: Option<String>,
 }
 
-impl Posted for Accepted {
+impl Posted for AcceptHandoffRequest {
     const GATE: Gate = Gate::Join;
 }
 
@@ -135,16 +133,15 @@ impl Posted for Accepted {
 ///
 /// Only the agent that is asked can accept (`handoff_not_addressed`), while the handoff is open (`handoff_terminal`).
 /// The next commit assigns the task to the worker.
-#[utoipa::path(post, path = "/v1/boards/{board}/handoffs/{handoff}/accept", tag = "protocols", request_body = Accepted,
+#[utoipa::path(post, operation_id = "acceptHandoff", path = "/v1/boards/{board}/handoffs/{handoff}/accept", tag = "protocols", request_body = AcceptHandoffRequest,
     params(("board" = String, Path), ("handoff" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, body = Object, description = "What became of it: `outcome`, and the record's `seq`"),
-        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The outcome of the proposal", body = Object, description = "What became of it: `outcome`, and the record's `seq`")))]
 pub(crate) async fn accept(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     Segments((board, handoff)): Segments<(BoardId, String)>,
     key: Key,
-    Body(accepted): Body<Accepted>,
+    Body(accepted): Body<AcceptHandoffRequest>,
 ) -> Answered<impl IntoResponse> {
     let patch = json!([{"op": "replace", "path": place(&handoff, "/state"), "value": handoff::State::Accepted}]);
     let worker = WorkerName::from(accepted.worker);
@@ -162,7 +159,7 @@ pub(crate) async fn accept(
 /// Rejection of a handoff.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Rejected {
+pub(crate) struct RejectHandoffRequest {
     /// Worker that is asked.
     worker: String,
     /// Lease of the worker's call that this replies to, if any.
@@ -173,25 +170,24 @@ pub(crate) struct Rejected {
     reason: String,
 }
 
-impl Posted for Rejected {
+impl Posted for RejectHandoffRequest {
     const GATE: Gate = Gate::Join;
 }
 
 /// Reject a handoff, with a reason
 ///
 /// Another agent is asked next, or a person.
-#[utoipa::path(post, path = "/v1/boards/{board}/handoffs/{handoff}/reject", tag = "protocols", request_body = Rejected,
+#[utoipa::path(post, operation_id = "rejectHandoff", path = "/v1/boards/{board}/handoffs/{handoff}/reject", tag = "protocols", request_body = RejectHandoffRequest,
     params(("board" = String, Path), ("handoff" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, body = Object, description = "What became of it: `outcome`, and the record's `seq`"),
-        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The outcome of the proposal", body = Object, description = "What became of it: `outcome`, and the record's `seq`")))]
 pub(crate) async fn reject(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     Segments((board, handoff)): Segments<(BoardId, String)>,
     key: Key,
-    Body(rejected): Body<Rejected>,
+    Body(rejected): Body<RejectHandoffRequest>,
 ) -> Answered<impl IntoResponse> {
-    let Rejected { worker, lease, reason } = rejected;
+    let RejectHandoffRequest { worker, lease, reason } = rejected;
     let patch = json!([
         {"op": "replace", "path": place(&handoff, "/state"), "value": handoff::State::Rejected},
         {"op": "add", "path": place(&handoff, "/rejection"), "value": {"by": worker, "reason": reason}},
@@ -284,10 +280,9 @@ pub(crate) struct Pending {
 ///
 /// Ordered by priority, then by age. An agent that restarts after a crash reads its open handoffs here. 404 if the
 /// board has no handoffs, or no such worker.
-#[utoipa::path(get, path = "/v1/boards/{board}/handoffs", tag = "protocols",
+#[utoipa::path(get, operation_id = "listHandoffs", path = "/v1/boards/{board}/handoffs", tag = "protocols",
     params(("board" = String, Path), Pending),
-    responses((status = 200, body = Object, description = "`handoffs`, each as it stands in the document"),
-        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The handoffs", body = Object, description = "`handoffs`, each as it stands in the document")))]
 pub(crate) async fn pending(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -315,9 +310,9 @@ pub(crate) struct Looking {
 /// Show a handoff
 ///
 /// Returns it as stored in the document: the request, its `state`, the agent asked (`to`), and a `rejection`.
-#[utoipa::path(get, path = "/v1/boards/{board}/handoffs/{handoff}", tag = "protocols",
+#[utoipa::path(get, operation_id = "getHandoff", path = "/v1/boards/{board}/handoffs/{handoff}", tag = "protocols",
     params(("board" = String, Path), ("handoff" = String, Path), Looking),
-    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The handoff", body = Object)))]
 pub(crate) async fn show(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,

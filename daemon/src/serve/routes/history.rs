@@ -27,7 +27,6 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use utoipa::{IntoParams, ToSchema};
 
-use super::ProblemDocument;
 use crate::commands::cost as costs;
 use crate::commands::{view as views, why as reasons};
 use crate::failure::{Exit, Failure};
@@ -62,9 +61,8 @@ pub(crate) struct AtVersion {
 /// Show the document of a board, current or at a version
 ///
 /// The `ETag` is the digest of the state.
-#[utoipa::path(get, path = "/v1/boards/{board}/state", tag = "history", params(("board" = String, Path), AtVersion),
-    responses((status = 200, body = Object), (status = 304, description = "It is what `If-None-Match` names"),
-        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "getState", path = "/v1/boards/{board}/state", tag = "history", params(("board" = String, Path), AtVersion),
+    responses((status = 200, description = "The document and its version", body = Object), (status = 304, description = "It is what `If-None-Match` names")))]
 pub(crate) async fn state(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -113,9 +111,9 @@ pub(crate) struct Viewed {
 ///
 /// For a token of this worker alone, the view omits places that the worker may not read. It also omits past values that
 /// a condition hides from the worker now.
-#[utoipa::path(get, path = "/v1/boards/{board}/views/{worker}", tag = "history",
+#[utoipa::path(get, operation_id = "previewView", path = "/v1/boards/{board}/views/{worker}", tag = "history",
     params(("board" = String, Path), ("worker" = String, Path), Viewed),
-    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The view and its read set", body = Object)))]
 pub(crate) async fn view(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -202,8 +200,8 @@ pub(crate) struct RecordPage {
 }
 
 /// List the records of a board's journal, page by page
-#[utoipa::path(get, path = "/v1/boards/{board}/journal", tag = "history", params(("board" = String, Path), Paging),
-    responses((status = 200, body = RecordPage), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "listRecords", path = "/v1/boards/{board}/journal", tag = "history", params(("board" = String, Path), Paging),
+    responses((status = 200, description = "A page of records", body = RecordPage)))]
 pub(crate) async fn journal(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -284,10 +282,9 @@ pub(crate) fn told(record: &Record) -> Result<Map<String, Value>, Failure> {
 /// The event's `id` is the record's number, `event` the kind, `data` the record. The stream resumes after
 /// `Last-Event-ID`, or begins with the first record. A slow reader delays no other client and misses no record. The
 /// stream continues while the board is at rest. It ends when the board has ended for good, or the daemon stops.
-#[utoipa::path(get, path = "/v1/boards/{board}/events", tag = "history",
+#[utoipa::path(get, operation_id = "followRecords", path = "/v1/boards/{board}/events", tag = "history",
     params(("board" = String, Path), ("Last-Event-ID" = Option<u64>, Header)),
-    responses((status = 200, body = String, content_type = "text/event-stream"),
-        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, description = "Records as server-sent events", body = String, content_type = "text/event-stream")))]
 pub(crate) async fn events(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -434,8 +431,8 @@ pub(crate) struct Place {
 }
 
 /// Explain a place of the document: its writer, trigger, view, and earlier rejections
-#[utoipa::path(get, path = "/v1/boards/{board}/why", tag = "history", params(("board" = String, Path), Place),
-    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "explainValue", path = "/v1/boards/{board}/why", tag = "history", params(("board" = String, Path), Place),
+    responses((status = 200, description = "The writer, trigger and view of the value", body = Object)))]
 pub(crate) async fn why(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -448,8 +445,8 @@ pub(crate) async fn why(
 }
 
 /// Show the cost of a board by worker, retry and part of the prompt
-#[utoipa::path(get, path = "/v1/boards/{board}/cost", tag = "history", params(("board" = String, Path)),
-    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "getCost", path = "/v1/boards/{board}/cost", tag = "history", params(("board" = String, Path)),
+    responses((status = 200, description = "Tokens and money", body = Object)))]
 pub(crate) async fn cost(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -461,8 +458,8 @@ pub(crate) async fn cost(
 }
 
 /// Count the rejections on a board by worker, stage and code
-#[utoipa::path(get, path = "/v1/boards/{board}/denials", tag = "history", params(("board" = String, Path)),
-    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "countRejections", path = "/v1/boards/{board}/denials", tag = "history", params(("board" = String, Path)),
+    responses((status = 200, description = "The counts", body = Object)))]
 pub(crate) async fn denials(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,

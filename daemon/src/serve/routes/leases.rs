@@ -23,7 +23,6 @@ use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout_at};
 use utoipa::ToSchema;
 
-use super::ProblemDocument;
 use super::proposals::told;
 use crate::serve::access::Need;
 use crate::serve::http::{BODY_BYTES_MAX, BoardPath, Body, Caller, Gate, Key, Posted, Segments};
@@ -43,7 +42,7 @@ const FAILED: &str = "the process that leased the call could not do it";
 /// Lease request.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
+pub(crate) struct LeaseRequest {
     /// Worker.
     worker: String,
     /// Duration unless renewed, 1 to 3600 seconds; default: 60.
@@ -53,38 +52,38 @@ pub(crate) struct Wanted {
     wait: u64,
 }
 
-impl Posted for Wanted {
+impl Posted for LeaseRequest {
     const GATE: Gate = Gate::Join;
 }
 
 /// Lease renewal.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Renewed {
+pub(crate) struct RenewLeaseRequest {
     /// Worker of the call.
     worker: String,
     /// Duration from now on, in seconds; default: 60.
     seconds: Option<u64>,
 }
 
-impl Posted for Renewed {
+impl Posted for RenewLeaseRequest {
     const GATE: Gate = Gate::Join;
 }
 
 /// Reply to a call.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Answer {
+pub(crate) struct AnswerCallRequest {
     /// Worker of the call.
     worker: String,
     /// Patch (RFC 6902), or an envelope with one. For a worker with a `format`, its reply of that form, as an object or
     /// a string.
     patch: Value,
     /// Tokens used.
-    usage: Option<Spent>,
+    usage: Option<TokenUsage>,
 }
 
-impl Posted for Answer {
+impl Posted for AnswerCallRequest {
     const GATE: Gate = Gate::Join;
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
@@ -92,7 +91,7 @@ impl Posted for Answer {
 /// Failure of a call.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Failed {
+pub(crate) struct FailCallRequest {
     /// Worker of the call.
     worker: String,
     /// Kind of failure: `crashed`, `unreachable`, `refused`, `rate_limited`, `truncated`, `empty` or `protocol`.
@@ -103,10 +102,10 @@ pub(crate) struct Failed {
     #[serde(default)]
     message: String,
     /// Tokens used.
-    usage: Option<Spent>,
+    usage: Option<TokenUsage>,
 }
 
-impl Posted for Failed {
+impl Posted for FailCallRequest {
     const GATE: Gate = Gate::Join;
 }
 
@@ -117,7 +116,7 @@ const fn crashed() -> FailureCode {
 /// Tokens used by a call.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Spent {
+pub(crate) struct TokenUsage {
     /// Prompt tokens, cached ones included.
     prompt: u64,
     /// Completion tokens.
@@ -127,7 +126,7 @@ pub(crate) struct Spent {
     cached: u64,
 }
 
-impl Spent {
+impl TokenUsage {
     const fn usage(self) -> Usage {
         Usage { prompt: self.prompt, completion: self.completion, cached: self.cached, estimated: false, money: 0 }
     }
@@ -136,8 +135,8 @@ impl Spent {
 /// List the calls of remote workers that are under way
 ///
 /// Calls without `expires` can be leased.
-#[utoipa::path(get, path = "/v1/boards/{board}/leases", tag = "leases", params(("board" = String, Path)),
-    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "listLeases", path = "/v1/boards/{board}/leases", tag = "leases", params(("board" = String, Path)),
+    responses((status = 200, description = "The calls", body = Object)))]
 pub(crate) async fn list(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -158,16 +157,15 @@ pub(crate) async fn list(
 ///
 /// Returns everything needed for a reply: the worker's view, and the schema of the reply. 204 if no call arrives in
 /// time. A board that has ended has no more calls: `board_over`.
-#[utoipa::path(post, path = "/v1/boards/{board}/leases", tag = "leases", request_body = Wanted,
+#[utoipa::path(post, operation_id = "leaseCall", path = "/v1/boards/{board}/leases", tag = "leases", request_body = LeaseRequest,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, body = Object), (status = 204, description = "No call waits"),
-        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The call", body = Object), (status = 204, description = "No call waits")))]
 pub(crate) async fn lease(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
     key: Key,
-    Body(wanted): Body<Wanted>,
+    Body(wanted): Body<LeaseRequest>,
 ) -> Answered<Response> {
     let worker = WorkerName::from(wanted.worker);
     caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
@@ -231,16 +229,16 @@ async fn is_taken_up(daemon: &Arc<Daemon>, board: &BoardId, until: Instant) -> A
 /// Renew a lease
 ///
 /// Counts from now, and never beyond the deadline of the attempt.
-#[utoipa::path(post, path = "/v1/boards/{board}/leases/{lease}/renew", tag = "leases", request_body = Renewed,
+#[utoipa::path(post, operation_id = "renewLease", path = "/v1/boards/{board}/leases/{lease}/renew", tag = "leases", request_body = RenewLeaseRequest,
     params(("board" = String, Path), ("lease" = String, Path, pattern = r"^(0|[1-9][0-9]{0,17}):(0|[1-9][0-9]{0,8})$"), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The new expiry of the lease", body = Object)))]
 pub(crate) async fn renew(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     Segments((board, lease)): Segments<(BoardId, String)>,
     // Renewal is idempotent.
     _: Key,
-    Body(renewed): Body<Renewed>,
+    Body(renewed): Body<RenewLeaseRequest>,
 ) -> Answered<Json<Value>> {
     let worker = WorkerName::from(renewed.worker);
     caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
@@ -257,19 +255,19 @@ pub(crate) async fn renew(
 ///
 /// Passes the same stages as the reply of any worker. The lease is the idempotency key: a retry gets the first outcome,
 /// a different reply is rejected. A late reply is recorded and rejected (`invocation_closed`).
-#[utoipa::path(post, path = "/v1/boards/{board}/leases/{lease}/answer", tag = "leases", request_body = Answer,
+#[utoipa::path(post, operation_id = "answerCall", path = "/v1/boards/{board}/leases/{lease}/answer", tag = "leases", request_body = AnswerCallRequest,
     params(("board" = String, Path), ("lease" = String, Path, pattern = r"^(0|[1-9][0-9]{0,17}):(0|[1-9][0-9]{0,8})$"), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The outcome of the proposal", body = Object)))]
 pub(crate) async fn answer(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     Segments((board, lease)): Segments<(BoardId, String)>,
     _: Key,
-    Body(answer): Body<Answer>,
+    Body(answer): Body<AnswerCallRequest>,
 ) -> Answered<impl IntoResponse> {
     let worker = WorkerName::from(answer.worker);
     caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
-    told(put(&daemon, &caller, &board, &worker, &lease, answer.patch, answer.usage.map(Spent::usage)).await?)
+    told(put(&daemon, &caller, &board, &worker, &lease, answer.patch, answer.usage.map(TokenUsage::usage)).await?)
 }
 
 /// Replies to the call of a lease.
@@ -320,16 +318,16 @@ fn read(
 /// Report that a call has failed
 ///
 /// The attempt ends as `failed`; the code and the worker's limits decide on a retry.
-#[utoipa::path(post, path = "/v1/boards/{board}/leases/{lease}/failure", tag = "leases", request_body = Failed,
+#[utoipa::path(post, operation_id = "failCall", path = "/v1/boards/{board}/leases/{lease}/failure", tag = "leases", request_body = FailCallRequest,
     params(("board" = String, Path), ("lease" = String, Path, pattern = r"^(0|[1-9][0-9]{0,17}):(0|[1-9][0-9]{0,8})$"), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The recorded failure", body = Object)))]
 pub(crate) async fn fail(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     Segments((board, lease)): Segments<(BoardId, String)>,
     // An attempt fails once.
     _: Key,
-    Body(failed): Body<Failed>,
+    Body(failed): Body<FailCallRequest>,
 ) -> Answered<Json<Value>> {
     let worker = WorkerName::from(failed.worker);
     caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
@@ -348,7 +346,7 @@ pub(crate) async fn fail(
     let handle = remote(&daemon, &board, &worker).await?;
     // Only the holder of a lease may end its attempt.
     held(&daemon, &board, &worker, invocation, attempt)?;
-    let failure = Failure { code: failed.code, message, usage: failed.usage.map(Spent::usage), deferral: None };
+    let failure = Failure { code: failed.code, message, usage: failed.usage.map(TokenUsage::usage), deferral: None };
     let has_counted = handle.by(caller.principal()).fail(invocation, attempt, failure).await?;
     daemon.leases.close(&board, &worker, invocation, attempt);
     if !has_counted {

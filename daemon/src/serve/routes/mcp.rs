@@ -33,9 +33,9 @@ impl Posted for Message {
 /// Speak MCP as the worker of the token
 ///
 /// A JSON-RPC message is answered with one, or with a stream if there are several. docs/mcp.md lists the tools.
-#[utoipa::path(post, path = "/mcp", tag = "mcp", request_body = Object,
-    responses((status = 200, body = Object), (status = 202, description = "A notification; nothing is answered"),
-        (status = "default", content((ProblemDocument = "application/problem+json"), (Object = "application/json")))))]
+#[utoipa::path(post, operation_id = "callOwnSeat", path = "/mcp", tag = "mcp", request_body = Object,
+    responses((status = 200, description = "A JSON-RPC response, or a stream of them", body = Object), (status = 202, description = "A notification; nothing is answered"),
+        (status = "default", description = "A problem, or a JSON-RPC error", content((ProblemDocument = "application/problem+json"), (Object = "application/json")))))]
 pub(crate) async fn own_seat(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -52,10 +52,10 @@ pub(crate) async fn own_seat(
 /// Speak MCP as a worker
 ///
 /// For tokens that cover more than one worker.
-#[utoipa::path(post, path = "/mcp/{board}/{worker}", tag = "mcp", request_body = Object,
+#[utoipa::path(post, operation_id = "callSeat", path = "/mcp/{board}/{worker}", tag = "mcp", request_body = Object,
     params(("board" = String, Path), ("worker" = String, Path)),
-    responses((status = 200, body = Object), (status = 202, description = "A notification; nothing is answered"),
-        (status = "default", content((ProblemDocument = "application/problem+json"), (Object = "application/json")))))]
+    responses((status = 200, description = "A JSON-RPC response, or a stream of them", body = Object), (status = 202, description = "A notification; nothing is answered"),
+        (status = "default", description = "A problem, or a JSON-RPC error", content((ProblemDocument = "application/problem+json"), (Object = "application/json")))))]
 pub(crate) async fn seat(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,

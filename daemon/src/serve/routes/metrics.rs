@@ -12,7 +12,6 @@ use patchboard_kernel::record::End;
 use patchboard_runtime::journal::{BoardSummary, Journal as _};
 use patchboard_runtime::snapshot::Snapshot;
 
-use super::ProblemDocument;
 use super::boards::status;
 use crate::reader::storage;
 use crate::serve::access::Need;
@@ -22,8 +21,8 @@ use crate::serve::problem::Answered;
 use crate::serve::service::Daemon;
 
 /// Show the metrics in Prometheus's text format
-#[utoipa::path(get, path = "/metrics", tag = "operations",
-    responses((status = 200, body = String, content_type = "text/plain"), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "getMetrics", path = "/metrics", tag = "operations",
+    responses((status = 200, description = "Metrics in the Prometheus text format", body = String, content_type = "text/plain")))]
 pub(crate) async fn show(State(daemon): State<Arc<Daemon>>, caller: Caller) -> Answered<impl IntoResponse> {
     caller.needs(&Need::SeeAll)?;
     let boards = daemon.ask(|reader| reader.journal.boards().map_err(storage)).await?;

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
+use axum::{Json, Router};
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::openapi::{ContentBuilder, OpenApi as Description, Ref, Response, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -36,6 +37,7 @@ pub(crate) mod workflows;
 
 /// Error document (RFC 9457), with extension members where there are details.
 #[derive(Serialize, ToSchema)]
+#[schema(as = Problem)]
 pub(crate) struct ProblemDocument {
     /// `urn:patchboard:problem:` and the code.
     #[serde(rename = "type")]
@@ -82,15 +84,33 @@ struct Api;
 struct Tokens;
 
 impl Modify for Tokens {
-    fn modify(&self, description: &mut utoipa::openapi::OpenApi) {
+    fn modify(&self, description: &mut Description) {
         let token = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
         let components = description.components.get_or_insert_default();
         components.add_security_scheme("token", token);
     }
 }
 
-/// Returns all routes of the API, with their description.
-pub(crate) fn all() -> OpenApiRouter<Arc<Daemon>> {
+/// Returns all routes of the API, and their description.
+pub(crate) fn all() -> (Router<Arc<Daemon>>, Description) {
+    let (routes, mut description) = routes().split_for_parts();
+    let items = description.paths.paths.values_mut();
+    let operations = items.flat_map(|item| [&mut item.get, &mut item.post, &mut item.put, &mut item.delete]);
+    for operation in operations.flatten() {
+        operation.responses.responses.entry("default".to_owned()).or_insert_with(|| problem().into());
+    }
+    (routes, description)
+}
+
+/// Returns the response to a request that failed.
+fn problem() -> Response {
+    let schema = Ref::from_schema_name(ProblemDocument::name());
+    let content = ContentBuilder::new().schema(Some(schema)).build();
+    let response = ResponseBuilder::new().description("A problem: its code, and what to do about it");
+    response.content("application/problem+json", content).build()
+}
+
+fn routes() -> OpenApiRouter<Arc<Daemon>> {
     OpenApiRouter::with_openapi(Api::openapi())
         .routes(routes!(blueprints::check))
         .routes(routes!(boards::list, boards::create))

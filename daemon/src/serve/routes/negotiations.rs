@@ -11,7 +11,6 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::ProblemDocument;
 use super::protocols::{By, propose, sees};
 use crate::serve::http::{Asked, BODY_BYTES_MAX, BoardPath, Body, Caller, Gate, Key, Posted};
 use crate::serve::problem::{Answered, Code, Problem};
@@ -21,7 +20,7 @@ use crate::serve::waiting;
 /// Event of a negotiation.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Saying {
+pub(crate) struct NegotiationEventRequest {
     /// Author: a worker that may add to `/negotiation/events`.
     worker: String,
     /// Lease of the worker's call that this replies to, if any.
@@ -31,7 +30,7 @@ pub(crate) struct Saying {
     event: Map<String, Value>,
 }
 
-impl Posted for Saying {
+impl Posted for NegotiationEventRequest {
     const GATE: Gate = Gate::Join;
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
@@ -41,18 +40,17 @@ impl Posted for Saying {
 /// The event is a draft (`propose`, `counter`), an evaluation, the opening, or the end (`abort`). Proposes a patch,
 /// which is rejected if the worker lacks permission. Accepted events without effect are listed in the document's
 /// `/negotiation/refused`.
-#[utoipa::path(post, path = "/v1/boards/{board}/negotiation/events", tag = "protocols", request_body = Saying,
+#[utoipa::path(post, operation_id = "addNegotiationEvent", path = "/v1/boards/{board}/negotiation/events", tag = "protocols", request_body = NegotiationEventRequest,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, body = Object, description = "What became of it: `outcome`, and the record's `seq`"),
-        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The outcome of the proposal", body = Object, description = "What became of it: `outcome`, and the record's `seq`")))]
 pub(crate) async fn say(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
     key: Key,
-    Body(saying): Body<Saying>,
+    Body(saying): Body<NegotiationEventRequest>,
 ) -> Answered<impl IntoResponse> {
-    let Saying { worker, lease, event } = saying;
+    let NegotiationEventRequest { worker, lease, event } = saying;
     let patch = json!([{"op": "add", "path": "/negotiation/events/-", "value": event}]);
     propose(&daemon, &caller, &board, By { worker: WorkerName::from(worker), lease, key }, patch).await
 }
@@ -80,8 +78,8 @@ const READ: &[&str] = &["/negotiation/policy", "/negotiation/rounds", "/negotiat
 /// `version` the current draft of it. `end` is the event that ended the negotiation, for callers that may read the
 /// events; `decision` the report with the reason. With `wait`, responds once the negotiation and its report are
 /// complete, or on timeout.
-#[utoipa::path(get, path = "/v1/boards/{board}/negotiation", tag = "protocols", params(("board" = String, Path), Waited),
-    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "getNegotiation", path = "/v1/boards/{board}/negotiation", tag = "protocols", params(("board" = String, Path), Waited),
+    responses((status = 200, description = "The negotiation", body = Object)))]
 pub(crate) async fn show(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,

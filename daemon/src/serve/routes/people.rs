@@ -17,7 +17,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::ProblemDocument;
 use super::proposals::told;
 use crate::drive::question_json;
 use crate::reader::storage;
@@ -27,8 +26,8 @@ use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::{Daemon, no_such_board};
 
 /// List the open questions on all boards, as far as the caller may see or answer them
-#[utoipa::path(get, path = "/v1/inbox", tag = "people",
-    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "listQuestions", path = "/v1/inbox", tag = "people",
+    responses((status = 200, description = "The open questions", body = Object)))]
 pub(crate) async fn inbox(State(daemon): State<Arc<Daemon>>, caller: Caller) -> Answered<Json<Value>> {
     caller.needs(&Need::Known)?;
     let mut questions = Vec::new();
@@ -55,7 +54,7 @@ fn question_of(board: &BoardId, seq: Seq, question: &Pending) -> Value {
 /// Answer of a person.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct PersonAnswer {
+pub(crate) struct AnswerQuestionRequest {
     /// True if the person agrees.
     agrees: bool,
     /// `digest` of the question: identifies the content that was answered.
@@ -67,7 +66,7 @@ pub(crate) struct PersonAnswer {
     text: Option<String>,
 }
 
-impl Posted for PersonAnswer {
+impl Posted for AnswerQuestionRequest {
     const GATE: Gate = Gate::Join;
 }
 
@@ -78,16 +77,16 @@ impl Posted for PersonAnswer {
 ///
 /// An approved proposal is checked again, and committed if its author's read set is unchanged. A worker that asked a
 /// question is called again, with the answer.
-#[utoipa::path(post, path = "/v1/boards/{board}/approvals/{seq}", tag = "people", request_body = PersonAnswer,
+#[utoipa::path(post, operation_id = "answerQuestion", path = "/v1/boards/{board}/approvals/{seq}", tag = "people", request_body = AnswerQuestionRequest,
     params(("board" = String, Path), ("seq" = u64, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The outcome", body = Object)))]
 pub(crate) async fn answer(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     Segments((board, seq)): Segments<(String, u64)>,
     // Idempotent without a key, as a question is answered once.
     _: Key,
-    Body(given): Body<PersonAnswer>,
+    Body(given): Body<AnswerQuestionRequest>,
 ) -> Answered<impl IntoResponse> {
     let board = BoardId::from(board);
     let by = asked(&daemon, &caller, &board, Seq(seq)).await?;

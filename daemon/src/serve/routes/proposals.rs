@@ -14,7 +14,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::ProblemDocument;
 use super::boards::replayed;
 use super::people;
 use crate::commands::signal::Waiting;
@@ -27,7 +26,7 @@ use crate::serve::service::Daemon;
 /// Unsolicited patch.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Proposed {
+pub(crate) struct ProposeRequest {
     /// Author: a worker of the blueprint; its contract applies.
     worker: String,
     /// Patch (RFC 6902), or an envelope with one.
@@ -36,7 +35,7 @@ pub(crate) struct Proposed {
     base: Option<u64>,
 }
 
-impl Posted for Proposed {
+impl Posted for ProposeRequest {
     const GATE: Gate = Gate::Join;
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
@@ -44,16 +43,15 @@ impl Posted for Proposed {
 /// Propose a patch as a worker
 ///
 /// Passes the same stages as a worker's reply. A rejected patch is a 422 with the rejection, and has no effect.
-#[utoipa::path(post, path = "/v1/boards/{board}/proposals", tag = "proposals", request_body = Proposed,
+#[utoipa::path(post, operation_id = "propose", path = "/v1/boards/{board}/proposals", tag = "proposals", request_body = ProposeRequest,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, body = Object, description = "What became of it: `outcome`, and the record's `seq`"),
-        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The outcome of the proposal", body = Object, description = "What became of it: `outcome`, and the record's `seq`")))]
 pub(crate) async fn propose(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
     key: Key,
-    Body(proposed): Body<Proposed>,
+    Body(proposed): Body<ProposeRequest>,
 ) -> Answered<impl IntoResponse> {
     let worker = WorkerName::from(proposed.worker);
     people::may_act_as(&daemon, &caller, &board, &worker).await?;
@@ -115,7 +113,7 @@ fn refused(rejection: &Rejection) -> Problem {
 /// Signal to a board.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Signalled {
+pub(crate) struct SignalRequest {
     /// Name of the signal, or of a rule with `trigger: manual`.
     name: String,
     /// Payload.
@@ -123,7 +121,7 @@ pub(crate) struct Signalled {
     value: Value,
 }
 
-impl Posted for Signalled {
+impl Posted for SignalRequest {
     const GATE: Gate = Gate::Act;
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
@@ -132,16 +130,15 @@ impl Posted for Signalled {
 ///
 /// A stalled board continues if a rule matches. `wakes` lists the rules that the name triggers. A name without such a
 /// rule is rejected, unless the blueprint declares it in `signals`.
-#[utoipa::path(post, path = "/v1/boards/{board}/signals", tag = "proposals", request_body = Signalled,
+#[utoipa::path(post, operation_id = "sendSignal", path = "/v1/boards/{board}/signals", tag = "proposals", request_body = SignalRequest,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 202, body = Object, description = "It is recorded"),
-        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 202, body = Object, description = "It is recorded")))]
 pub(crate) async fn signal(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
     key: Key,
-    Body(signalled): Body<Signalled>,
+    Body(signalled): Body<SignalRequest>,
 ) -> Answered<impl IntoResponse> {
     send(&daemon, &caller, &board, key, &signalled.name, signalled.value).await
 }

@@ -13,7 +13,6 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::ProblemDocument;
 use super::protocols::{self, By};
 use crate::rooms::{NotThere, READ, Standing, standing};
 use crate::serve::http::{Asked, BODY_BYTES_MAX, BoardPath, Body, Caller, Gate, Key, Posted, Segments};
@@ -43,10 +42,9 @@ pub(crate) struct Waited {
 /// `decision` never changes; `ruling` is the ruling of a person, or its timeout, if the votes do not decide; `outcome`
 /// is the final result; `late_votes` are the workers that voted after it. 204 if there is no decision in time;
 /// `no_such_artifact` if the artefact is not proposed by then.
-#[utoipa::path(get, path = "/v1/boards/{board}/room/decisions/{artifact}", tag = "protocols",
+#[utoipa::path(get, operation_id = "getDecision", path = "/v1/boards/{board}/room/decisions/{artifact}", tag = "protocols",
     params(("board" = String, Path), ("artifact" = String, Path), Waited),
-    responses((status = 200, body = Object), (status = 204, description = "Nothing is decided yet"),
-        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The decision", body = Object), (status = 204, description = "Nothing is decided yet")))]
 pub(crate) async fn decision(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -87,7 +85,7 @@ pub(super) fn named(worker: Option<String>, named: Option<String>, name: &str) -
 
 /// Proposed artefact. Unknown members are ignored.
 #[derive(Deserialize, ToSchema)]
-pub(crate) struct Artifact {
+pub(crate) struct ProposeArtifactRequest {
     /// Author: a worker that may add to `/room/proposals`. Required, unless `producer_id` is given.
     worker: Option<String>,
     /// Alias of `worker`.
@@ -109,7 +107,7 @@ pub(crate) struct Artifact {
     revises: Option<String>,
 }
 
-impl Posted for Artifact {
+impl Posted for ProposeArtifactRequest {
     const GATE: Gate = Gate::Join;
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
@@ -117,18 +115,17 @@ impl Posted for Artifact {
 /// Propose an artefact in a board's negotiation room
 ///
 /// Proposes a patch, which is rejected if the worker lacks permission.
-#[utoipa::path(post, path = "/v1/boards/{board}/room/proposals", tag = "protocols", request_body = Artifact,
+#[utoipa::path(post, operation_id = "proposeArtifact", path = "/v1/boards/{board}/room/proposals", tag = "protocols", request_body = ProposeArtifactRequest,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, body = Object, description = "What became of it: `outcome`, and the record's `seq`"),
-        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The outcome of the proposal", body = Object, description = "What became of it: `outcome`, and the record's `seq`")))]
 pub(crate) async fn propose(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
     key: Key,
-    Body(artifact): Body<Artifact>,
+    Body(artifact): Body<ProposeArtifactRequest>,
 ) -> Answered<impl IntoResponse> {
-    let Artifact { worker, producer_id, lease, artifact_id, .. } = artifact;
+    let ProposeArtifactRequest { worker, producer_id, lease, artifact_id, .. } = artifact;
     let worker = named(worker, producer_id, "producer_id")?;
     let members = [
         ("artifact_type", Some(json!(artifact.artifact_type))),
@@ -147,7 +144,7 @@ pub(crate) async fn propose(
 
 /// Vote on an artefact. Unknown members are ignored.
 #[derive(Deserialize, ToSchema)]
-pub(crate) struct Ballot {
+pub(crate) struct VoteRequest {
     /// Voter: a worker that may add to `/room/votes`. Required, unless `critic_id` is given.
     worker: Option<String>,
     /// Alias of `worker`.
@@ -176,25 +173,24 @@ pub(crate) struct Ballot {
     abstain: bool,
 }
 
-impl Posted for Ballot {
+impl Posted for VoteRequest {
     const GATE: Gate = Gate::Join;
 }
 
 /// Vote on an artefact in a board's negotiation room
 ///
 /// Votes by critics that were not asked, second votes, and votes after the decision are recorded, but not counted.
-#[utoipa::path(post, path = "/v1/boards/{board}/room/votes", tag = "protocols", request_body = Ballot,
+#[utoipa::path(post, operation_id = "vote", path = "/v1/boards/{board}/room/votes", tag = "protocols", request_body = VoteRequest,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, body = Object, description = "What became of it: `outcome`, and the record's `seq`"),
-        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The outcome of the proposal", body = Object, description = "What became of it: `outcome`, and the record's `seq`")))]
 pub(crate) async fn vote(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
     key: Key,
-    Body(ballot): Body<Ballot>,
+    Body(ballot): Body<VoteRequest>,
 ) -> Answered<impl IntoResponse> {
-    let Ballot { worker, critic_id, lease, artifact_id, .. } = ballot;
+    let VoteRequest { worker, critic_id, lease, artifact_id, .. } = ballot;
     let worker = named(worker, critic_id, "critic_id")?;
     let told = Told {
         critic_id: worker.clone(),

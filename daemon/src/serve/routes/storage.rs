@@ -11,7 +11,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::ProblemDocument;
 use super::boards::replayed;
 use crate::commands::{redact, vacuum};
 use crate::reader::storage;
@@ -23,7 +22,7 @@ use crate::serve::service::Daemon;
 /// Values to redact.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Redaction {
+pub(crate) struct RedactRequest {
     /// JSON Pointers into the document: all values that were ever at or below them.
     #[serde(default)]
     places: Vec<String>,
@@ -48,7 +47,7 @@ pub(crate) struct Redaction {
     departments: Option<redact::Rows>,
 }
 
-impl Posted for Redaction {
+impl Posted for RedactRequest {
     const GATE: Gate = Gate::Administer;
 }
 
@@ -62,16 +61,15 @@ fn given<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Val
 /// A running board is closed meanwhile, and calls under way are repeated. `still` lists other values that contain the
 /// same text, `departments` the department rows with it. `related` lists the parent and nested boards, which may
 /// contain it too.
-#[utoipa::path(post, path = "/v1/boards/{board}/redactions", tag = "storage", request_body = Redaction,
+#[utoipa::path(post, operation_id = "redact", path = "/v1/boards/{board}/redactions", tag = "storage", request_body = RedactRequest,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
-    responses((status = 200, body = Object),
-        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The redacted places", body = Object)))]
 pub(crate) async fn redact(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
     key: Key,
-    Body(asked): Body<Redaction>,
+    Body(asked): Body<RedactRequest>,
 ) -> Answered<impl IntoResponse> {
     caller.needs(&Need::Administer)?;
     let targets: Vec<String> = asked.places.into_iter().chain(asked.records.iter().map(ToString::to_string)).collect();
@@ -95,10 +93,9 @@ pub(crate) async fn redact(
 ///
 /// Removes views and prompts that no record references, and rewrites the journal's file. Boards wait meanwhile, readers
 /// do not.
-#[utoipa::path(post, path = "/v1/vacuum", tag = "storage",
+#[utoipa::path(post, operation_id = "vacuum", path = "/v1/vacuum", tag = "storage",
     params(("Idempotency-Key" = Option<String>, Header)),
-    responses((status = 200, body = Object),
-        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The reclaimed space", body = Object)))]
 pub(crate) async fn vacuum(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -110,10 +107,9 @@ pub(crate) async fn vacuum(
 }
 
 /// Move an ended board from the journal into an archive file, from which it can be restored
-#[utoipa::path(post, path = "/v1/boards/{board}/archive", tag = "storage",
+#[utoipa::path(post, operation_id = "archiveBoard", path = "/v1/boards/{board}/archive", tag = "storage",
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
-    responses((status = 200, body = Object),
-        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The archive", body = Object)))]
 pub(crate) async fn to_archive(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -127,10 +123,9 @@ pub(crate) async fn to_archive(
 }
 
 /// Restore a board from its archive
-#[utoipa::path(post, path = "/v1/boards/{board}/restore", tag = "storage",
+#[utoipa::path(post, operation_id = "restoreBoard", path = "/v1/boards/{board}/restore", tag = "storage",
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
-    responses((status = 200, body = Object),
-        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The board", body = Object)))]
 pub(crate) async fn restore(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -145,9 +140,8 @@ pub(crate) async fn restore(
 /// Delete an ended board permanently
 ///
 /// Keeps only its id, its last record, and the time.
-#[utoipa::path(delete, path = "/v1/boards/{board}", tag = "storage", params(("board" = String, Path)),
-    responses((status = 200, body = Object),
-        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+#[utoipa::path(delete, operation_id = "deleteBoard", path = "/v1/boards/{board}", tag = "storage", params(("board" = String, Path)),
+    responses((status = 200, description = "The tombstone of the board", body = Object)))]
 pub(crate) async fn delete(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -160,9 +154,8 @@ pub(crate) async fn delete(
 }
 
 /// List the archived and the deleted boards
-#[utoipa::path(get, path = "/v1/archive", tag = "storage",
-    responses((status = 200, body = Object),
-        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "listArchive", path = "/v1/archive", tag = "storage",
+    responses((status = 200, description = "Archived and deleted boards", body = Object)))]
 pub(crate) async fn archived(State(daemon): State<Arc<Daemon>>, caller: Caller) -> Answered<Json<Value>> {
     caller.needs(&Need::SeeAll)?;
     let tombstones = daemon.ask(|reader| reader.journal.tombstones().map_err(storage)).await?;

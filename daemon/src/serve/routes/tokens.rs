@@ -11,7 +11,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::ProblemDocument;
 use crate::serve::access::{Need, Scope};
 use crate::serve::http::{Asked, Body, Caller, Gate, Key, Posted, Segments};
 use crate::serve::problem::{Answered, Code, Problem};
@@ -21,7 +20,7 @@ use crate::serve::tokens::{self, Made};
 /// Token to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
+pub(crate) struct CreateTokenRequest {
     /// `admin`, `read`, `board:BOARD`, `seat:BOARD/WORKER` or `person:NAME`; `read+person:NAME` and
     /// `board:BOARD+person:NAME` combine two.
     #[schema(
@@ -38,13 +37,13 @@ pub(crate) struct Wanted {
     expires: Option<Duration>,
 }
 
-impl Posted for Wanted {
+impl Posted for CreateTokenRequest {
     const GATE: Gate = Gate::Administer;
 }
 
 /// List tokens (secrets are not shown)
-#[utoipa::path(get, path = "/v1/tokens", tag = "tokens",
-    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "listTokens", path = "/v1/tokens", tag = "tokens",
+    responses((status = 200, description = "The tokens", body = Object)))]
 pub(crate) async fn list(State(daemon): State<Arc<Daemon>>, caller: Caller) -> Answered<Json<Value>> {
     caller.needs(&Need::Administer)?;
     Ok(Json(json!({"tokens": daemon.tokens.list()?})))
@@ -54,14 +53,14 @@ pub(crate) async fn list(State(daemon): State<Arc<Daemon>>, caller: Caller) -> A
 ///
 /// A retry with the same `Idempotency-Key` creates no second token. It gets a 409 with the number of the first one, as
 /// the text is not stored. A caller that missed the text revokes that token and creates another.
-#[utoipa::path(post, path = "/v1/tokens", tag = "tokens", request_body = Wanted,
+#[utoipa::path(post, operation_id = "createToken", path = "/v1/tokens", tag = "tokens", request_body = CreateTokenRequest,
     params(("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 201, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 201, description = "The token with its text", body = Object)))]
 pub(crate) async fn create(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     key: Key,
-    Body(wanted): Body<Wanted>,
+    Body(wanted): Body<CreateTokenRequest>,
 ) -> Answered<impl IntoResponse> {
     caller.needs(&Need::Administer)?;
     let scope: Scope = wanted.scope.parse().map_err(|message: String| Problem::of(Code::BadScope, message))?;
@@ -100,10 +99,9 @@ pub(crate) struct Ending {
 /// Revoke a token, and end its streams and waiting requests
 ///
 /// With `forget=true` the token also leaves the list, even if it had ended before. Numbers are not reused.
-#[utoipa::path(delete, path = "/v1/tokens/{id}", tag = "tokens",
+#[utoipa::path(delete, operation_id = "revokeToken", path = "/v1/tokens/{id}", tag = "tokens",
     params(("id" = i64, Path), ("forget" = Option<bool>, Query)),
-    responses((status = 204, description = "It is revoked"),
-        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 204, description = "It is revoked")))]
 pub(crate) async fn revoke(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,

@@ -16,7 +16,6 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::ProblemDocument;
 use super::proposals::send;
 use super::protocols::sees;
 use crate::commands::workflow::{refusal, told};
@@ -30,13 +29,13 @@ use crate::serve::waiting;
 /// Workflow: `nodes`, by their ids.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Defined {
+pub(crate) struct CheckWorkflowRequest {
     /// Definition.
     #[schema(value_type = Object)]
     workflow: Map<String, Value>,
 }
 
-impl Posted for Defined {
+impl Posted for CheckWorkflowRequest {
     const GATE: Gate = Gate::SeeAll;
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
@@ -45,9 +44,9 @@ impl Posted for Defined {
 ///
 /// Returns `valid` with `stages`, `order` and `warnings` about likely mistakes, or `error_code` and the `cycle`. A
 /// blueprint with `workflow:` passes the same check before its board is created.
-#[utoipa::path(post, path = "/v1/workflows/check", tag = "protocols", request_body = Defined,
-    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
-pub(crate) async fn check(caller: Caller, Body(defined): Body<Defined>) -> Answered<Json<Value>> {
+#[utoipa::path(post, operation_id = "checkWorkflow", path = "/v1/workflows/check", tag = "protocols", request_body = CheckWorkflowRequest,
+    responses((status = 200, description = "The findings", body = Object)))]
+pub(crate) async fn check(caller: Caller, Body(defined): Body<CheckWorkflowRequest>) -> Answered<Json<Value>> {
     caller.needs(&Need::SeeAll)?;
     let definition = Definition::read(Value::Object(defined.workflow))
         .map_err(|error| Problem::of(Code::BadBody, format!("workflow is no definition: {error}")))?;
@@ -78,8 +77,8 @@ const READ: &[&str] = &["/workflow/status", "/workflow/nodes", "/workflow/data"]
 ///
 /// Returns the `status`, the `nodes`, each with `status` and, if FAILED, `error`, and the workflow's `data`. With
 /// `wait`, responds when the workflow is over, or on timeout.
-#[utoipa::path(get, path = "/v1/boards/{board}/workflow", tag = "protocols", params(("board" = String, Path), Waited),
-    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "getWorkflow", path = "/v1/boards/{board}/workflow", tag = "protocols", params(("board" = String, Path), Waited),
+    responses((status = 200, description = "The workflow", body = Object)))]
 pub(crate) async fn show(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -122,12 +121,12 @@ fn standing(document: &Node) -> Option<Value> {
 /// Start of a resumed workflow.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Resumed {
+pub(crate) struct ResumeWorkflowRequest {
     /// Node to run again, with all nodes that depend on it.
     node: String,
 }
 
-impl Posted for Resumed {
+impl Posted for ResumeWorkflowRequest {
     const GATE: Gate = Gate::Act;
 }
 
@@ -135,16 +134,15 @@ impl Posted for Resumed {
 ///
 /// Sends the signal `resume` of docs/workflows.md. 404 (`no_workflow`) on a board without a workflow, 409
 /// (`workflow_illegal_move`) while the node, or one that depends on it, is RUNNING.
-#[utoipa::path(post, path = "/v1/boards/{board}/workflow/resume", tag = "protocols", request_body = Resumed,
+#[utoipa::path(post, operation_id = "resumeWorkflow", path = "/v1/boards/{board}/workflow/resume", tag = "protocols", request_body = ResumeWorkflowRequest,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 202, body = Object, description = "It is recorded"),
-        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+    responses((status = 202, body = Object, description = "It is recorded")))]
 pub(crate) async fn resume(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
     key: Key,
-    Body(resumed): Body<Resumed>,
+    Body(resumed): Body<ResumeWorkflowRequest>,
 ) -> Answered<impl IntoResponse> {
     caller.needs(&Need::Act(board.clone()))?;
     let node = resumed.node.clone();
