@@ -1,4 +1,4 @@
-//! Many faults of every class, injected into every system: rates, refusals, and whether that is good enough.
+//! Injects many faults of every class into every system; reports rates, rejections and untested contracts.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,51 +17,51 @@ use crate::scenario::{self, Scenario};
 use crate::system::System;
 use crate::verdict::Verdict;
 
-/// What is injected.
+/// Parameters of a fault-injection run.
 #[derive(Clone, Debug)]
 pub struct Campaign {
-    /// How many faults of each class, into each system.
+    /// Number of faults of each class in each system.
     pub instances: u64,
-    /// What everything follows from.
+    /// Random seed; determines the whole campaign.
     pub seed: u64,
-    /// Of which classes.
+    /// Fault classes to inject.
     pub classes: Vec<Class>,
-    /// Into which systems.
+    /// Systems under test.
     pub systems: Vec<System>,
-    /// Given texts.
+    /// Additional texts to inject.
     pub corpus: Corpus,
-    /// How many boards are played at once.
+    /// Number of boards played in parallel.
     pub threads: usize,
 }
 
-/// What came of all faults of one class in one system.
+/// Results of all faults of one class in one system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cell {
-    /// Faults that were made.
+    /// Faults that were injected.
     pub made: usize,
-    /// Boards whose document they have reached.
+    /// Boards with a contaminated document.
     pub contaminated: usize,
-    /// Loops that a breaker stopped; of other classes, boards that ended.
+    /// Loops that a breaker stopped; for other classes, boards that ended.
     pub halted: usize,
-    /// Tasks that were done all the same.
+    /// Tasks that were completed correctly despite the fault.
     pub done: usize,
-    /// Boards whose journal does not make the same board again.
+    /// Boards that could not be replayed from their journal.
     pub unreplayed: usize,
 }
 
-/// What came of a campaign.
+/// Results of a campaign.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Report {
-    /// By class and system.
+    /// Results by class and system.
     pub cells: BTreeMap<(Class, System), Cell>,
-    /// What PatchBoard refused, by blueprint.
+    /// PatchBoard's rejections, by blueprint.
     pub denials: BTreeMap<&'static str, Denials>,
 }
 
 impl Report {
     fn count(&mut self, verdict: &Verdict, denials: Denials) {
         let cell = self.cells.entry((verdict.class, verdict.system)).or_default();
-        // Of runs in which no moment was found nothing can be said, except how many there are.
+        // Runs without an injected fault are not counted.
         if !verdict.is_made {
             return;
         }
@@ -75,7 +75,7 @@ impl Report {
         }
     }
 
-    /// The write contracts that have refused nothing: nobody knows whether they hold.
+    /// Returns the workers with write contracts that rejected nothing: the campaign did not test them.
     pub fn idle_contracts(&self) -> Vec<(&'static str, String)> {
         let mut idle = Vec::new();
         for scenario in scenario::ALL {
@@ -90,14 +90,14 @@ impl Report {
     }
 }
 
-/// The scenarios that a class can be injected into.
+/// Returns the scenarios that a class can be injected into.
 fn scenarios(class: Class) -> Vec<&'static dyn Scenario> {
     let all = scenario::ALL.iter().copied();
     all.filter(|scenario| !scenario::who_can_err(*scenario, class).is_empty()).collect()
 }
 
 impl Campaign {
-    /// How many boards are played.
+    /// Returns the number of boards to play.
     pub fn boards(&self) -> usize {
         self.jobs().len()
     }
@@ -112,7 +112,7 @@ impl Campaign {
         jobs
     }
 
-    /// Injects all faults; `tell` hears of each, in an order that follows from the campaign alone.
+    /// Injects all faults. Calls `tell` with each verdict, in an order that depends on the campaign alone.
     pub fn run(&self, mut tell: impl FnMut(&Verdict)) -> Report {
         let jobs = self.jobs();
         let plans = Cached::default();
@@ -137,7 +137,7 @@ impl Campaign {
                 });
             }
             drop(sender);
-            // They come as they are ready, and are told in order.
+            // Verdicts arrive in completion order and are reported in job order.
             let mut early = BTreeMap::new();
             let mut told = 0;
             for (index, verdict, denials) in receiver {
@@ -153,11 +153,11 @@ impl Campaign {
     }
 }
 
-/// Plans of few blueprints in few modes.
+/// Cache of compiled plans.
 #[derive(Default)]
 struct Cached(Mutex<BTreeMap<PlanKey, Arc<Plan>>>);
 
-/// Name and concurrency of a blueprint, the mode, and the journal format.
+/// Key: name and concurrency of a blueprint, the mode, and the journal format.
 type PlanKey = (String, u32, String, u32);
 
 impl Plans for Cached {

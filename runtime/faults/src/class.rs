@@ -1,4 +1,4 @@
-//! What can go wrong with a worker, in classes.
+//! Classes of worker and provider faults.
 
 use std::fmt;
 
@@ -7,46 +7,46 @@ use serde::{Serialize, Serializer};
 /// A class of faults.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Class {
-    /// Nothing: what comes of a run as such, several calls at once where the blueprint makes them.
+    /// No fault: a baseline run, with parallel calls where the blueprint allows them.
     NoFault,
-    /// A reply that is no JSON.
+    /// A reply that is not JSON.
     InvalidJson,
-    /// Operations on places that cannot be, values of other types, operations that are none.
+    /// Operations on impossible paths, values of wrong types, unknown operations.
     BadPathOrType,
-    /// A write outside of the worker's contract, of something that has a place there.
+    /// A write outside the worker's contract, to a path that the schema allows.
     UnauthorizedWrite,
-    /// Something false that the worker may write.
+    /// A false statement that the worker is allowed to write.
     FalseClaim,
-    /// A worker that changes nothing again and again, or goes in circles of two to six steps.
+    /// A worker that repeatedly changes nothing, or cycles through two to six states.
     Cycle,
-    /// A reply that rests on what has changed meanwhile.
+    /// A reply that depends on data that has changed in the meantime.
     StaleRead,
-    /// A reply that comes several times.
+    /// A reply that is delivered several times.
     DuplicateDelivery,
-    /// A reply that comes when a later attempt is under way, or was answered already.
+    /// A reply that arrives while a later attempt is in progress, or after that attempt was answered.
     ReorderedReply,
-    /// A reply that comes after its time, or after the end.
+    /// A reply that arrives after its deadline, or after the board's end.
     LateReply,
-    /// A reply of too many bytes, levels or operations.
+    /// A reply with too many bytes, levels or operations.
     Oversized,
-    /// A worker that obeys what it finds in a document.
+    /// A worker that obeys instructions planted in a document.
     InjectedInstruction,
     /// An agent that crashes.
     AgentCrash,
     /// An agent that never answers.
     AgentHang,
-    /// A call that takes many times the tokens that were reserved for it.
+    /// A call that uses many times its reserved tokens.
     BudgetBurst,
-    /// A provider that takes no request for seconds, again and again.
+    /// A provider that repeatedly accepts no request for seconds.
     RateLimited,
-    /// A provider that is away for minutes to hours.
+    /// A provider that is unavailable for minutes to hours.
     ProviderOutage,
-    /// An answer of the provider that holds no reply: cut off, empty, or not in the form of its protocol.
+    /// A provider response that contains no reply: truncated, empty, or in violation of its protocol.
     ProviderGarbage,
 }
 
 impl Class {
-    /// All classes, those of the seed first after the runs without a fault.
+    /// All classes: the baseline, then the classes of the seed, then the others.
     pub const ALL: [Self; 18] = [
         Self::NoFault,
         Self::InvalidJson,
@@ -68,7 +68,7 @@ impl Class {
         Self::ProviderGarbage,
     ];
 
-    /// Its name on the command line and in results.
+    /// Returns the name used on the command line and in results.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NoFault => "no_fault",
@@ -92,7 +92,7 @@ impl Class {
         }
     }
 
-    /// What happens, in a sentence.
+    /// Returns a one-line description.
     pub const fn told(self) -> &'static str {
         match self {
             Self::NoFault => "nothing: what comes of the same runs as such",
@@ -116,7 +116,7 @@ impl Class {
         }
     }
 
-    /// The class of this name.
+    /// Returns the class with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|class| class.as_str() == name)
     }

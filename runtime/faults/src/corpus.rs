@@ -1,28 +1,28 @@
-//! Texts that are used beside our own: what models really wrote, and what attackers really wrote.
+//! Texts added to the built-in ones: malformed model output and real prompt injections.
 
 use crate::instructions::TEXTS;
 use crate::malformed::is_malformed;
 use crate::random::Random;
 
-/// Given texts; none, unless somebody gives some.
+/// Added texts; empty by default.
 #[derive(Clone, Debug, Default)]
 pub struct Corpus {
     malformed: Vec<String>,
     instructions: Vec<String>,
 }
 
-/// The most characters of a planted text.
+/// Maximum length of a planted text, in characters.
 const PLANTED_MAX: usize = 400;
 
 impl Corpus {
-    /// Adds what a model wrote, if it is no JSON.
+    /// Adds model output, if it is not valid JSON.
     pub fn add_malformed(&mut self, text: &str) {
         if is_malformed(text) {
             self.malformed.push(text.to_owned());
         }
     }
 
-    /// Adds what an attacker wrote.
+    /// Adds a prompt injection.
     pub fn add_instruction(&mut self, text: &str) {
         let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
         if !text.is_empty() {
@@ -30,22 +30,22 @@ impl Corpus {
         }
     }
 
-    /// How many texts there are of either kind.
+    /// Returns the number of malformed texts and of prompt injections.
     pub fn len(&self) -> (usize, usize) {
         (self.malformed.len(), self.instructions.len())
     }
 
-    /// Whether there is none.
+    /// Returns true if no texts were added.
     pub fn is_empty(&self) -> bool {
         self.len() == (0, 0)
     }
 
-    /// Every second time one of those that were given, if any were.
+    /// Returns one of the added malformed texts, with a probability of one half, if there are any.
     pub(crate) fn malformed(&self, random: &mut Random) -> Option<String> {
         (!self.malformed.is_empty() && random.percent(50)).then(|| random.pick(&self.malformed).clone())
     }
 
-    /// One of those that were given, or of our own.
+    /// Returns an added prompt injection, or a built-in one.
     pub(crate) fn instruction(&self, random: &mut Random) -> String {
         if !self.instructions.is_empty() && random.percent(50) {
             return random.pick(&self.instructions).clone();

@@ -1,17 +1,17 @@
-//! Operations in the words that a worker is asked for: a patch, members to merge, or a message.
+//! Renders operations in the reply format of a worker: a patch, members to merge, or a message.
 
 use std::fmt::Write as _;
 
 use patchboard_kernel::mode::Interface;
 use serde_json::{Value, json};
 
-/// A reply that does these operations. Blackboards know no removing but setting nothing, and no copying.
+/// Renders a reply that performs these operations. Blackboards have no copy; they remove by setting null.
 pub(crate) fn reply(interface: Interface, ops: &[Value]) -> String {
     match interface {
-        // On boards of whole objects nobody is played.
+        // No board with whole-object replies is played.
         Interface::Patch | Interface::Whole => json!({"patch": ops, "intent": "what is due"}).to_string(),
         Interface::Merge => {
-            // A name may be there more than once: each appends.
+            // A name may occur more than once: each occurrence appends.
             let members: Vec<String> =
                 ops.iter().filter_map(setting).map(|(place, value)| format!("{place}:{value}")).collect();
             format!("{{{}}}", members.join(","))
@@ -28,7 +28,7 @@ pub(crate) fn reply(interface: Interface, ops: &[Value]) -> String {
     }
 }
 
-/// The quoted place and the value that an operation sets.
+/// Returns the quoted path and the value that an operation sets.
 fn setting(op: &Value) -> Option<(String, Value)> {
     let place = op["path"].as_str()?;
     let value = if op["op"] == "remove" { Value::Null } else { op.get("value")?.clone() };

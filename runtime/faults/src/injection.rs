@@ -1,4 +1,4 @@
-//! One fault in one run: who plays the board, which call errs and how, and what came of it.
+//! Injects one fault into one run: plays the workers, chooses the faulty call, and judges the outcome.
 
 use std::collections::BTreeSet;
 
@@ -27,16 +27,16 @@ use crate::{dialect, instructions, spoil};
 /// Steps of a board after which it counts as stuck.
 const STEPS_MAX: usize = 4_000;
 
-/// How often another moment is tried where the fault could not be made.
+/// Maximum number of other moments that are tried when the fault could not be injected.
 const TRIES_MAX: u64 = 24;
 
-/// Which of a worker's calls errs first: one of so many, or the last if there are fewer.
+/// Number of a worker's calls from which its first faulty one is drawn; later tries draw from fewer.
 const HITS: u64 = 4;
 
-/// Boards begin at this time.
+/// Start time of every board.
 const EPOCH: Timestamp = Timestamp(1_750_000_000_000);
 
-/// The run in which the fault is made: the same for all systems, as far as it can be.
+/// Runs a board with one injected fault. The run is the same for all systems, as far as possible.
 pub(crate) fn inject(
     class: Class,
     system: System,
@@ -48,7 +48,8 @@ pub(crate) fn inject(
 ) -> (Verdict, Vec<Record>) {
     let workers = scenario::who_can_err(scenario, class);
     for attempt in 0.. {
-        // Every worker errs as often as any other. Where its call never came, or had nothing to err about, another is taken.
+        // Every worker is equally likely to fail. If its call never happens, or offers no chance for the fault, another
+        // is drawn.
         let mut random = Random::of(seed, &[class as u64, instance, attempt]);
         let hit = Hit { worker: random.pick::<&str>(&workers), nth: random.below(HITS >> attempt.min(2)) };
         let board = BoardId::from(format!("{class}-{}-{instance}", system.as_str()));
@@ -61,54 +62,54 @@ pub(crate) fn inject(
     unreachable!("the last try returns")
 }
 
-/// From which call of a worker on something goes wrong.
+/// Position of the first faulty call.
 #[derive(Clone, Copy)]
 struct Hit<'a> {
     worker: &'a str,
-    /// How many calls go well before.
+    /// Number of correct calls before it.
     nth: u64,
 }
 
-/// Plays a board on which one worker errs.
+/// Plays a board on which one worker fails.
 struct Played<'a> {
     class: Class,
     system: System,
     scenario: &'a dyn Scenario,
     hit: Hit<'a>,
-    /// Calls of the worker that is to err.
+    /// Calls so far of the faulty worker.
     of_worker: u64,
-    /// What goes wrong.
+    /// Randomness of the fault.
     random: Random,
-    /// How long answers take.
+    /// Randomness of reply times.
     pace: Random,
     corpus: &'a Corpus,
-    /// How a text for somebody to obey begins where it is shown.
+    /// Beginning of the planted text, as views show it.
     planted: Option<String>,
     request: Value,
     calls: u32,
     faults: u32,
-    /// When the first was made.
+    /// Time of the first fault.
     since: Option<Timestamp>,
     worker: Option<String>,
     kind: &'static str,
-    /// Whether the worker goes on erring.
+    /// True if the worker keeps failing.
     is_lasting: bool,
-    /// Whether somebody else commits beside a circle, and others of the worker's calls go well.
+    /// True if other workers commit during a cycle, and the worker's other calls succeed.
     has_company: bool,
-    /// Commits of others since the circle began.
+    /// Commits by others since the cycle began.
     beside: u32,
-    /// The length of a circle; 1: nothing changes.
+    /// Length of a cycle; 1 means that nothing changes.
     length: usize,
-    /// An attempt to which an old answer comes while it is under way.
+    /// True if the next attempt is slow, so that an old reply arrives during it.
     is_slow: bool,
-    /// A call that is answered late, and the document that it was shown.
+    /// A call that is answered late, and the document that its view showed.
     slow: Option<(InvocationId, u32, Value)>,
-    /// Whether that was changed before the answer came.
+    /// True if that document changed before the reply arrived.
     is_overtaken: bool,
     now: Timestamp,
-    /// The document now.
+    /// The current document.
     document: Value,
-    /// What was there, while nothing was wrong, that nobody takes away.
+    /// Entries that were present while the document was correct, and must not be removed.
     lasting: BTreeSet<String>,
     is_ended: bool,
 }
@@ -156,8 +157,8 @@ impl<'a> Played<'a> {
         }
     }
 
-    /// Whether something went wrong that was to go wrong. One step is no circle yet, and what nobody has overtaken is not
-    /// stale.
+    /// Returns true if the intended fault was injected. One step is not a cycle yet, and a reply is stale only if its
+    /// data changed.
     fn is_made(&self) -> bool {
         match self.class {
             Class::NoFault => true,
@@ -169,8 +170,7 @@ impl<'a> Played<'a> {
 
     fn run(&mut self, board: BoardId, plans: &dyn Plans) -> Vec<Record> {
         let mut blueprint = self.scenario.blueprint().clone();
-        // Where several calls at once are not the point, they come one after the other: what is wrong at the end is then
-        // the fault's doing.
+        // Calls run one at a time unless concurrency is the point, so that any wrong result is due to the fault.
         if !matches!(self.class, Class::NoFault | Class::StaleRead) {
             blueprint.concurrency = 1;
         }
@@ -221,7 +221,7 @@ impl<'a> Played<'a> {
         (verdict, records)
     }
 
-    /// Whether this call errs.
+    /// Returns true if this call must fail.
     fn errs(&mut self, call: &Call<'_>) -> bool {
         if self.faults == 0 {
             let is_it = call.worker.as_str() == self.hit.worker;
@@ -231,14 +231,14 @@ impl<'a> Played<'a> {
             return is_it && nth >= self.hit.nth && is_reached;
         }
         let is_same = self.worker.as_deref() == Some(call.worker.as_str());
-        // Beside a circle, who is woken by something else does its work.
+        // During a cycle, calls that other events triggered are answered correctly.
         let is_woken_by_it = self.faults < 2
             || scenario::woken(&call.prompt.user)
                 .is_none_or(|place| !place.starts_with("/orders/") || place.ends_with("/status"));
         match self.class {
             Class::Cycle => is_same && (!self.has_company || is_woken_by_it),
             Class::AgentCrash | Class::AgentHang => is_same && self.is_lasting,
-            // A provider is away from everybody.
+            // A provider outage affects all workers.
             Class::RateLimited | Class::ProviderOutage => {
                 call.shown.seat().worker.agent == AgentKind::Llm && self.faults < DEFERRALS_MAX
             }
@@ -246,7 +246,7 @@ impl<'a> Played<'a> {
         }
     }
 
-    /// What comes of a call that errs; none if there is nothing to err about.
+    /// Builds the deliveries of a faulty call; none if the call offers no chance for the fault.
     fn err(&mut self, call: &Call<'_>, ops: &[Value], document: &Value) -> Option<Vec<Delivery>> {
         let interface = call.shown.seat().interface;
         let worker = call.worker.as_str();
@@ -272,7 +272,7 @@ impl<'a> Played<'a> {
             }
             Class::UnauthorizedWrite => {
                 let trespass = scenario.trespass(worker, document, random);
-                // Alone, or hidden behind what it may do.
+                // Alone, or hidden behind an allowed write.
                 let (kind, all) = match random.percent(50) {
                     true => ("alone", trespass),
                     false => ("behind_a_due_write", [ops, &trespass].concat()),
@@ -281,7 +281,7 @@ impl<'a> Played<'a> {
             }
             Class::FalseClaim => ("lie", vec![text(words(&scenario.lie(worker, document, random)?), after_ms)]),
             Class::Cycle => {
-                // Only who can go in circles can be caught in one.
+                // Only a worker that can cycle can be caught in a cycle.
                 let nth = self.faults as usize;
                 let steps = scenario.circle(worker, document, self.length.max(2), nth);
                 match (self.length, steps) {
@@ -297,7 +297,7 @@ impl<'a> Played<'a> {
             Class::DuplicateDelivery => {
                 let copies = 1 + random.index(3);
                 let mut deliveries = vec![text(honest.clone(), after_ms)];
-                // The same again; or, in the same name, something else.
+                // Identical copies, or other content for the same attempt.
                 let other = random.percent(40).then(|| words(&scenario.trespass(worker, document, random)));
                 let kind = if other.is_some() { "with_another_content" } else { "the_same" };
                 for _ in 0..copies {
@@ -363,26 +363,26 @@ impl<'a> Played<'a> {
     }
 }
 
-/// How long an attempt takes to which an old answer comes.
+/// Duration of an attempt during which an old reply arrives, in milliseconds.
 const SLOW_MS: u64 = 5_000;
 
-/// In what time, one after the other, others commit beside a circle.
+/// Interval between commits of others during a cycle, in milliseconds.
 const BESIDE_MS: u64 = 1_500;
 
-/// Requests that a provider does not take in a run.
+/// Maximum number of requests that a provider defers in a run.
 const DEFERRALS_MAX: u32 = 4;
 
-/// The longest that a provider is away in a run: less than patience lasts.
+/// Maximum total outage of a provider in a run, in milliseconds; shorter than the board's patience.
 const OUTAGE_MAX_MS: u64 = 20 * 60 * 60 * 1000;
 
-/// Circles by their length, from 2.
+/// Names of cycles by their length, from 2.
 const PERIODS: [&str; 5] = ["period_2", "period_3", "period_4", "period_5", "period_6"];
 
 const fn lasting(is_lasting: bool) -> &'static str {
     if is_lasting { "always" } else { "once" }
 }
 
-/// How a text begins as views show texts: as JSON, without the quotation marks.
+/// Returns the beginning of a text as views show it: JSON-escaped, without the quotation marks.
 fn beginning(text: &str) -> String {
     let begins: String = text.chars().take(60).collect();
     json!(begins.trim_end()).to_string().trim_matches('"').to_owned()

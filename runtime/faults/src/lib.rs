@@ -1,14 +1,14 @@
-//! The fault-injection harness: boards on a virtual clock, workers that err in a class of ways, and what becomes of the
-//! document, judged by code that shares nothing with the kernel.
+//! Fault-injection harness: plays boards on a virtual clock with workers that fail in a class of ways. The resulting
+//! documents are judged by code that shares nothing with the kernel.
 //!
 //! * [`world`]: a board on a virtual clock.
-//! * [`scenario`]: tasks on the shipped blueprints, played well; and what of a document is wrong.
-//! * [`class`], [`system`]: what can go wrong, and where.
-//! * [`injection`], [`verdict`]: a fault in a run, and what came of it.
-//! * [`campaign`]: many of them, and what they came to.
-//! * [`corpus`]: given texts beside our own.
-//! * [`stats`]: intervals for what was counted.
-//! * [`random`]: numbers that follow from a seed.
+//! * [`scenario`]: tasks on the shipped blueprints, correct workers, and checks of the documents.
+//! * [`class`], [`system`]: fault classes, and systems under test.
+//! * [`injection`], [`verdict`]: one fault in one run, and its outcome.
+//! * [`campaign`]: many faults, and their totals.
+//! * [`corpus`]: texts added to the built-in ones.
+//! * [`stats`]: confidence intervals.
+//! * [`random`]: a seeded random number generator.
 
 pub mod campaign;
 pub mod class;

@@ -1,7 +1,7 @@
-//! Replies that are no JSON, made of replies that are: what models write when they nearly get it right.
+//! Mutates valid JSON replies into malformed ones, in the ways in which models nearly get JSON right.
 //!
-//! Every way in which language models were seen to break JSON has a mutation of its own. What comes out is read by
-//! `serde_json` alone to make sure that it is broken, or repeats a name.
+//! Each way in which language models were seen to break JSON has its own mutation. The result is checked with
+//! `serde_json` alone: it must be invalid, or repeat a name.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::random::Random;
 
-/// A way of breaking a text.
+/// A way to break a text.
 type Mutation = fn(&str, &mut Random) -> String;
 
-/// Each with its name, in the results.
+/// All mutations, with their names in the results.
 const MUTATIONS: &[(&str, Mutation)] = &[
     ("cut_off", |text, random| text[..boundary(text, random)].to_owned()),
     ("unclosed", |text, random| {
@@ -62,10 +62,10 @@ const MUTATIONS: &[(&str, Mutation)] = &[
     ("empty", |_, random| (*random.pick(&["", " ", "null,", "{"])).to_owned()),
 ];
 
-/// Tries after which a text counts as one that cannot be broken.
+/// Attempts after which a text counts as unbreakable.
 const TRIES_MAX: usize = 100;
 
-/// A text that is no JSON, or has an object with a name twice, made of one that is JSON; and the way it was broken.
+/// Mutates a JSON text so that it is invalid or repeats a name in an object. Returns the mutation's name and the text.
 pub fn mutate(text: &str, random: &mut Random) -> (&'static str, String) {
     for _ in 0..TRIES_MAX {
         let (name, mutation) = random.pick(MUTATIONS);
@@ -77,12 +77,12 @@ pub fn mutate(text: &str, random: &mut Random) -> (&'static str, String) {
     ("cut_off", "{".to_owned())
 }
 
-/// Whether a text is no JSON, or an object in it has a name twice.
+/// Returns true if a text is not JSON, or repeats a name in an object.
 pub fn is_malformed(text: &str) -> bool {
     serde_json::from_str::<Strict>(text).is_err()
 }
 
-/// A byte at which a text can be cut, before its end.
+/// Returns a byte offset at which a text can be cut, before its end.
 fn boundary(text: &str, random: &mut Random) -> usize {
     let mut at = random.index(text.len().max(1));
     while !text.is_char_boundary(at) {
@@ -91,7 +91,7 @@ fn boundary(text: &str, random: &mut Random) -> usize {
     at
 }
 
-/// Any JSON whose objects have each name once.
+/// Any JSON in which no object repeats a name.
 struct Strict;
 
 impl<'de> Deserialize<'de> for Strict {

@@ -1,4 +1,4 @@
-//! Operations and replies that are spoilt: places that cannot be, other types, too much of everything.
+//! Spoils operations and replies: impossible paths, wrong types, excessive sizes.
 
 use patchboard_kernel::mode::Interface;
 use serde_json::{Value, json};
@@ -7,10 +7,10 @@ use crate::dialect;
 use crate::malformed;
 use crate::random::Random;
 
-/// A reply that is no JSON, of one that does these operations; and how it was broken.
+/// Returns malformed JSON of a reply that performs these operations, and the mutation's name.
 pub(crate) fn invalid_json(interface: Interface, ops: &[Value], random: &mut Random) -> (&'static str, String) {
     if interface != Interface::Message || random.percent(30) {
-        // Who is asked for words may write half a patch, too.
+        // A worker that is asked for a message may also write half a patch.
         let asked = if interface == Interface::Message { Interface::Patch } else { interface };
         return malformed::mutate(&dialect::reply(asked, ops), random);
     }
@@ -19,7 +19,7 @@ pub(crate) fn invalid_json(interface: Interface, ops: &[Value], random: &mut Ran
     (name, format!("I say:\nset {}: {value}\n", op["path"].as_str().unwrap_or_default()))
 }
 
-/// A way of spoiling one operation.
+/// A way to spoil one operation.
 type Spoiling = fn(&mut Value, &mut Random);
 
 const SPOILINGS: &[(&str, Spoiling)] = &[
@@ -68,7 +68,8 @@ fn other_type(value: &Value, random: &mut Random) -> Value {
     }
 }
 
-/// These operations, one of them spoilt in a way that every system can be told of; and the way.
+/// Spoils one of these operations in a way that the system's reply format can express. Returns the way's name and the
+/// operations.
 pub(crate) fn bad_path_or_type(
     interface: Interface,
     mut ops: Vec<Value>,
@@ -80,7 +81,7 @@ pub(crate) fn bad_path_or_type(
     let index = random.index(ops.len());
     loop {
         let (name, spoil) = random.pick(SPOILINGS);
-        // Members to merge and lines of messages have no operations that could be wrong, and no place that is no text.
+        // Members to merge and message lines have no operations and no non-text paths that could be wrong.
         let is_of_patches = [
             "no_pointer",
             "path_of_another_type",
@@ -97,16 +98,16 @@ pub(crate) fn bad_path_or_type(
     }
 }
 
-/// Too much of what these operations do; and of what.
+/// Makes these operations excessive. Returns what is excessive, and the operations.
 pub(crate) fn oversized(interface: Interface, mut ops: Vec<Value>, random: &mut Random) -> (&'static str, Vec<Value>) {
     if ops.is_empty() {
         ops.push(json!({"op": "add", "path": "/todo", "value": "nothing"}));
     }
     let index = random.index(ops.len());
-    // Blackboards know no copying.
+    // Blackboards have no copy operation.
     let name = match random.below(if interface == Interface::Patch { 4 } else { 3 }) {
         0 => {
-            // From what a reply may have to what no reply may have.
+            // Sizes range from allowed to excessive.
             let words = 1_000 << random.index(8);
             let much: Value = "much ".repeat(words + random.index(words)).into();
             match ops[index]["value"]
@@ -129,7 +130,7 @@ pub(crate) fn oversized(interface: Interface, mut ops: Vec<Value>, random: &mut 
             "operations"
         }
         _ => {
-            // Each copies all that those before have made.
+            // Each copy duplicates the results of all copies before it.
             let place = path(&ops[index]).to_owned();
             let list = place.rsplit_once('/').map_or("", |(list, _)| list).to_owned();
             let copy = json!({"op": "copy", "from": list, "path": place});

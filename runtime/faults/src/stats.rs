@@ -1,18 +1,18 @@
-//! Intervals for what was counted and measured: Wilson's for proportions, the paired bootstrap for the rest.
+//! Confidence intervals: Wilson's score interval for proportions, the paired bootstrap for other measurements.
 
 use std::fmt;
 
 use crate::random::Random;
 
-/// The 0.975 quantile of the normal distribution: intervals are of 95 %.
+/// The 0.975 quantile of the normal distribution, for 95 % intervals.
 const Z: f64 = 1.959_963_984_540_054;
-/// How often a sample is drawn anew.
+/// Number of bootstrap resamples.
 const RESAMPLES: usize = 10_000;
 
 /// An estimate and its 95 % interval.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Interval {
-    /// What was found.
+    /// The estimate.
     pub estimate: f64,
     /// The lower end.
     pub low: f64,
@@ -20,12 +20,12 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// How many of how many, as `12 of 60, 20.0 % (11.8 to 31.8)`.
+/// A proportion, displayed like `12 of 60, 20.0 % (11.8 to 31.8)`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Share {
-    /// Those.
+    /// Number of successes.
     pub successes: usize,
-    /// Of so many.
+    /// Number of trials.
     pub of: usize,
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for Share {
     }
 }
 
-/// Wilson's score interval of a proportion; none of nothing.
+/// Returns Wilson's score interval of a proportion, or `None` without trials.
 pub fn wilson(successes: usize, of: usize) -> Option<Interval> {
     if of == 0 {
         return None;
@@ -51,20 +51,20 @@ pub fn wilson(successes: usize, of: usize) -> Option<Interval> {
     let z2 = Z * Z;
     let centre = (p + z2 / (2.0 * n)) / (1.0 + z2 / n);
     let half = Z * (p * (1.0 - p) / n + z2 / (4.0 * n * n)).sqrt() / (1.0 + z2 / n);
-    // At the ends the interval ends with the estimate, which rounding misses.
+    // At 0 and 1 the interval ends at the estimate; rounding would miss it.
     let low = if successes == 0 { 0.0 } else { (centre - half).max(0.0) };
     let high = if successes >= of { 1.0 } else { (centre + half).min(1.0) };
     Some(Interval { estimate: p, low, high })
 }
 
-/// The mean of the differences of pairs, first minus second, with the percentile interval of its bootstrap; none of
-/// nothing. The same seed gives the same interval.
+/// Returns the mean difference of pairs, first minus second, with a bootstrap percentile interval. Returns `None`
+/// without pairs. Deterministic for a seed.
 pub fn paired_bootstrap(pairs: &[(f64, f64)], seed: u64) -> Option<Interval> {
     let differences: Vec<f64> = pairs.iter().map(|(one, other)| one - other).collect();
     bootstrap(&differences, seed)
 }
 
-/// The mean, with the percentile interval of its bootstrap; none of nothing. The same seed gives the same interval.
+/// Returns the mean with a bootstrap percentile interval, or `None` without values. Deterministic for a seed.
 pub fn bootstrap(values: &[f64], seed: u64) -> Option<Interval> {
     if values.is_empty() {
         return None;
@@ -109,7 +109,7 @@ mod tests {
         let one = paired_bootstrap(&pairs, 7).expect("an interval");
         assert_eq!(Some(one), paired_bootstrap(&pairs, 7));
         assert!(one.low < one.estimate && one.estimate < one.high);
-        // Against the normal approximation: the half width is about 1.96 standard errors.
+        // Compared with the normal approximation: the half width is about 1.96 standard errors.
         let n = pairs.len() as f64;
         let variance = pairs.iter().map(|(a, b)| (a - b - one.estimate).powi(2)).sum::<f64>() / (n - 1.0);
         let half = Z * (variance / n).sqrt();

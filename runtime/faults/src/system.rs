@@ -1,11 +1,11 @@
-//! What faults are injected into: PatchBoard and the two blackboards that it is compared with.
+//! Systems under test: PatchBoard and the two blackboards that it is compared with.
 
 use std::fmt;
 
 use patchboard_kernel::mode::Mode;
 use serde::Serialize;
 
-/// What is compared.
+/// A system under test.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum System {
@@ -18,10 +18,10 @@ pub enum System {
 }
 
 impl System {
-    /// All of them.
+    /// All systems.
     pub const ALL: [Self; 3] = [Self::Patchboard, Self::Plain, Self::Structured];
 
-    /// Its name.
+    /// Returns the system's name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Patchboard => "patchboard",
@@ -30,7 +30,7 @@ impl System {
         }
     }
 
-    /// The system of this name.
+    /// Returns the system with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|system| system.as_str() == name)
     }

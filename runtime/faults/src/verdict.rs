@@ -1,4 +1,4 @@
-//! What came of one fault: what the oracle says of the document, and what the journal says of the run.
+//! Outcome of one fault, from the oracle's check of the document and from the journal.
 
 use patchboard_kernel::breaker::{Change, Reason};
 use patchboard_kernel::id::Timestamp;
@@ -9,64 +9,64 @@ use serde::Serialize;
 use crate::class::Class;
 use crate::system::System;
 
-/// What came of one fault.
+/// Outcome of one fault.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Verdict {
-    /// The class.
+    /// The fault class.
     pub class: Class,
-    /// What it was injected into.
+    /// The system that it was injected into.
     pub system: System,
-    /// The blueprint.
+    /// The scenario's blueprint.
     pub scenario: &'static str,
-    /// Which of the class's instances.
+    /// Instance number within the class.
     pub instance: u64,
-    /// The worker that erred; none if no moment was found at which it could.
+    /// The worker that failed; none if the fault could not be injected.
     pub worker: Option<String>,
-    /// How it erred.
+    /// The kind of fault within its class.
     pub kind: &'static str,
-    /// Whether a moment was found at which the fault could be made.
+    /// True if the fault could be injected.
     pub is_made: bool,
-    /// Replies that erred.
+    /// Number of faulty replies.
     pub faults: u32,
-    /// What of the document is not as it may be.
+    /// Faults of the document, described in words.
     pub wrongs: Vec<String>,
-    /// Whether a loop was stopped by a breaker, and by no limit; of other classes, whether the board ended.
+    /// True if a breaker stopped the loop, and no limit did. For other classes, true if the board ended.
     pub is_halted: bool,
-    /// Whether the task was done all the same, and rightly.
+    /// True if the task was completed correctly despite the fault.
     pub is_done: bool,
-    /// Calls that were made though the board's tokens were used up.
+    /// Calls made after the board's tokens were exhausted.
     pub overdrawn: u32,
-    /// How the board ended, and why; none if it is stuck.
+    /// End and cause of the board; none if it is stuck.
     pub end: Option<(String, String)>,
-    /// Commits.
+    /// Number of commits.
     pub commits: u64,
-    /// Proposals that were refused.
+    /// Number of rejected proposals.
     pub rejected: u64,
-    /// Calls of language models.
+    /// Number of language-model calls.
     pub calls: u32,
-    /// Whether the journal can be replayed to the same board.
+    /// True if a replay of the journal produces the same board.
     pub is_replayed: bool,
 }
 
 impl Verdict {
-    /// Whether the fault has reached what others work with.
+    /// Returns true if the fault reached shared state: a wrong document, or an overdrawn budget.
     pub fn is_contaminated(&self) -> bool {
         !self.wrongs.is_empty() || self.overdrawn > 0
     }
 }
 
-/// What a journal says of a run.
+/// Facts about a run, from its journal.
 pub(crate) struct Facts {
     pub(crate) end: Option<(String, String)>,
     pub(crate) commits: u64,
     pub(crate) rejected: u64,
     pub(crate) overdrawn: u32,
-    /// Whether a breaker stopped the worker after its fault, or the board because of it, and no limit did.
+    /// True if a breaker stopped the faulty worker, or the board because of it, and no limit did.
     pub(crate) is_stopped: bool,
 }
 
 impl Facts {
-    /// Those of these records; the fault was `worker`'s, and `since` then.
+    /// Collects the facts of these records. `worker` failed first at `since`.
     pub(crate) fn of(records: &[Record], tokens: u64, worker: Option<&str>, since: Timestamp) -> Self {
         let mut facts = Self { end: None, commits: 0, rejected: 0, overdrawn: 0, is_stopped: false };
         let (mut spent, mut is_limited, mut is_opened) = (0, false, false);

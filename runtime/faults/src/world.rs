@@ -1,10 +1,10 @@
-//! One board on a virtual clock: what the kernel asks for is delivered to whoever plays its workers, and what they answer
-//! comes back when they say.
+//! A board on a virtual clock. The kernel's calls go to the [`Others`] that play its workers, and their replies arrive
+//! after the delays that they name.
 //!
-//! Does what the actors of the runtime do, without threads, timers and disks: the same inputs give the same records,
-//! byte for byte. Owns time and order, decides nothing. As there, the board takes one input at a time, what reaches it while
-//! the journal writes waits, and nothing of a step is let out before its records are durable. How long the journal takes, and
-//! whether it refuses, is for whoever watches to say; where nobody does, it takes no time and refuses nothing.
+//! Does the work of the runtime's actors without threads, timers and disks: the same inputs give the same records, byte
+//! for byte. Owns time and order, decides nothing. The board handles one input at a time, and inputs during a journal
+//! write wait. A step's effects are released only after its records are durable. The watcher decides how long an append
+//! takes and if it fails; by default appends are immediate and succeed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -22,37 +22,37 @@ use patchboard_kernel::view::Prompt;
 pub struct Call<'a> {
     /// The invocation.
     pub invocation: InvocationId,
-    /// Which attempt of it.
+    /// Attempt number, from 1.
     pub attempt: u32,
-    /// Whom.
+    /// The worker to call.
     pub worker: &'a WorkerName,
-    /// What it is shown.
+    /// The prompt for the agent.
     pub prompt: &'a Prompt,
-    /// The same as values.
+    /// The values in the prompt.
     pub shown: &'a Shown,
-    /// The time it has, in milliseconds.
+    /// Timeout of the call, in milliseconds.
     pub timeout_ms: u64,
-    /// How many attempts the worker had before, without those that reached nobody.
+    /// Number of earlier attempts of the worker, without those that were deferred.
     pub occurrence: u32,
 }
 
-/// Something that reaches the board later.
+/// An input that reaches the board later.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// In how many milliseconds.
+    /// Delay in milliseconds.
     pub after_ms: u64,
-    /// What.
+    /// The input.
     pub input: Input,
 }
 
-/// What becomes of an append.
+/// Outcome of an append.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fate {
-    /// In how many milliseconds the journal answers.
+    /// Delay of the journal's answer, in milliseconds.
     pub after_ms: u64,
-    /// Whether the records are durable then.
+    /// True if the records are durable then.
     pub is_written: bool,
-    /// Whether the journal says that it has failed. Records can be durable all the same.
+    /// True if the journal reports a failure. Records can be durable despite it.
     pub is_refused: bool,
 }
 
@@ -61,70 +61,69 @@ impl Fate {
     pub const AT_ONCE: Self = Self { after_ms: 0, is_written: true, is_refused: false };
 }
 
-/// What the gate says of a call that needs admission.
+/// Decision of the gate about a call that needs admission.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Passage {
-    /// It may be made now.
+    /// The call may be made now.
     Now(Admission),
-    /// It may be made in so many milliseconds.
+    /// The call may be made after this many milliseconds.
     After(u64),
 }
 
-/// Who answers a board, and who watches it.
+/// Players of a board's workers and persons, and watchers of its steps.
 pub trait Others {
-    /// What the gate says of a call; by default every call may be made now.
+    /// Decides the admission of a call; by default every call may be made now.
     fn admits(&mut self, _at: Timestamp, _call: &Waiting) -> Passage {
         Passage::Now(Admission::default())
     }
 
-    /// What comes of a call: nothing, one answer, or several.
+    /// Plays a call: returns no reply, one, or several.
     fn called(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery>;
 
-    /// What persons answer to the question of this record.
+    /// Returns the persons' answers to the question of this record.
     fn asked(&mut self, _seq: Seq, _board: &Board) -> Vec<Delivery> {
         Vec::new()
     }
 
-    /// Hears of every input before the board does.
+    /// Observes every input before the board handles it.
     fn taken(&mut self, _at: Timestamp, _input: &Input) {}
 
-    /// What becomes of an append.
+    /// Decides the outcome of an append.
     fn appends(&mut self, _append: &Append) -> Fate {
         Fate::AT_ONCE
     }
 
-    /// Hears of records when they are durable.
+    /// Observes records when they are durable.
     fn wrote(&mut self, _append: &Append) {}
 
-    /// Hears of every step that is durable, with the time it was made at and the board right after it; of the first one
-    /// without an input.
+    /// Observes every durable step, with its time and the board right after it. The first step has no input.
     fn stepped(&mut self, _at: Timestamp, _input: Option<&Input>, _step: &Step, _board: &Board) {}
 
-    /// Hears of whatever is let out, before anybody else does.
+    /// Observes every released step, before its effects are delivered.
     fn released(&mut self, _released: &Step, _board: &Board) {}
 }
 
-/// A board, its clock, its journal, and what is on its way to it.
+/// A board with its clock, its journal, and the inputs on their way to it.
 pub struct World {
     owner: Owner,
     now: Timestamp,
     alarm: Option<Timestamp>,
-    /// By the time it is due, and in the order in which it was sent.
+    /// Inputs by due time, and in the order in which they were sent.
     due: BTreeMap<(Timestamp, u64), Input>,
     sent: u64,
-    /// What has come while the journal was waited for.
+    /// Inputs that arrived during a journal write.
     inbox: VecDeque<Input>,
-    /// Calls that the gate lets through later.
+    /// Calls that the gate admits later.
     waiting: BTreeSet<(InvocationId, u32)>,
-    /// What is durable.
+    /// Durable records.
     records: Vec<Record>,
     writing: Option<Writing>,
     has_failed: bool,
 }
 
-/// An append under way.
+/// An append in progress.
 struct Writing {
-    /// When the step was made.
+    /// Time of the step.
     at: Timestamp,
     input: Input,
     append: Append,
@@ -132,7 +131,7 @@ struct Writing {
 }
 
 impl World {
-    /// Makes a board and delivers its first effects. It is durable at once: without that there is none.
+    /// Creates a board and delivers its first effects. The first records are durable at once.
     ///
     /// # Errors
     /// As [`Board::create`].
@@ -162,39 +161,40 @@ impl World {
         Ok(world)
     }
 
-    /// The board; ahead of the records while the journal is writing.
+    /// Returns the board; ahead of the records during a journal write.
     pub const fn board(&self) -> &Board {
         self.owner.board()
     }
 
-    /// The virtual time.
+    /// Returns the virtual time.
     pub const fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// All its records that are durable.
+    /// Returns all durable records.
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// Whether the journal has yet to answer.
+    /// Returns true during a journal write.
     pub const fn is_writing(&self) -> bool {
         self.writing.is_some()
     }
 
-    /// Whether the journal has failed. The board takes nothing any more: another is to be made from what is durable.
+    /// Returns true if the journal has failed. The board then handles no inputs; restore another from the durable
+    /// records.
     pub const fn has_failed(&self) -> bool {
         self.has_failed
     }
 
-    /// Whether the board has ended and nothing is on its way to it any more.
+    /// Returns true if the board has ended and no inputs are on their way to it.
     pub fn is_over(&self) -> bool {
         let is_still = self.due.is_empty() && self.writing.is_none() && !self.has_failed;
         is_still && self.board().ended().is_some()
     }
 
-    /// Lets the next thing happen: what is due first, or the alarm if that rings before, or the journal's answer if that
-    /// does not come later. False if there is nothing.
+    /// Processes the next event: the first due input, an earlier alarm, or the journal's answer if it is not later.
+    /// Returns false if there is none.
     pub fn advance(&mut self, others: &mut impl Others) -> bool {
         let next = self.due.first_key_value().map(|(key, _)| *key);
         let answer = self.writing.as_ref().map(|writing| writing.at.plus_ms(writing.fate.after_ms));
@@ -222,7 +222,7 @@ impl World {
         true
     }
 
-    /// Gives the board an input now; what became of it, if that can be told at once.
+    /// Gives the board an input now. Returns the outcome if it is known at once.
     pub fn give(&mut self, input: Input, others: &mut impl Others) -> Option<Outcome> {
         if self.has_failed {
             return None;
@@ -234,13 +234,13 @@ impl World {
         self.decide(input, others)
     }
 
-    /// The same at a later time.
+    /// Gives the board an input at a later time; see [`Self::give`].
     pub fn give_at(&mut self, at: Timestamp, input: Input, others: &mut impl Others) -> Option<Outcome> {
         self.now = self.now.max(at);
         self.give(input, others)
     }
 
-    /// Sets the clock forward. The board is given the jump before what waits for it, as by an actor that looks at its clock
+    /// Sets the clock forward. The board handles the jump before queued inputs, as with an actor that checks its clock
     /// before each input.
     pub fn jump(&mut self, ms: u64, others: &mut impl Others) {
         self.now = self.now.plus_ms(ms);
@@ -251,29 +251,29 @@ impl World {
         }
     }
 
-    /// Lets the journal answer now if it has yet to; false if it has failed then.
+    /// Makes the journal answer now if it is writing; returns false if it has failed.
     pub fn answer_now(&mut self, others: &mut impl Others) -> bool {
         self.answer(others);
         self.work(others);
         !self.has_failed
     }
 
-    /// Sends something that arrives later.
+    /// Sends an input that arrives later.
     pub fn send(&mut self, delivery: Delivery) {
         self.sent += 1;
         self.due.insert((self.now.plus_ms(delivery.after_ms), self.sent), delivery.input);
     }
 
-    /// Puts another board in this one's place, made from its journal, or from a snapshot. What the gate was asked for stays
-    /// asked for, unless the process has died ([`Self::die`]).
+    /// Replaces the board with another, restored from its journal or from a snapshot. Pending admissions remain, unless
+    /// the process has died ([`Self::die`]).
     pub fn replace(&mut self, board: Board) {
         self.owner = Owner::new(board);
         self.has_failed = false;
     }
 
-    /// The process dies: nobody rings any more, what waited for the board is lost, and if `loses` all that was on its way.
-    /// With `is_written` an append that was under way is durable, though nobody heard of it. Another board has to be made
-    /// from the records.
+    /// Simulates the death of the process: the alarm, queued inputs and pending admissions are lost, and with `loses`
+    /// also the inputs on their way. With `is_written`, an append in progress is durable but not acknowledged. Another
+    /// board must then be restored from the records.
     pub fn die(&mut self, loses: bool, is_written: bool, others: &mut impl Others) {
         self.alarm = None;
         self.inbox.clear();
@@ -287,7 +287,7 @@ impl World {
         self.has_failed = true;
     }
 
-    /// Takes what has come while the journal was waited for.
+    /// Handles the inputs that arrived during a journal write.
     fn work(&mut self, others: &mut impl Others) {
         while self.writing.is_none()
             && !self.has_failed
@@ -319,7 +319,7 @@ impl World {
         if fate.after_ms == 0 { self.answer(others) } else { None }
     }
 
-    /// The journal answers.
+    /// Completes the journal write.
     fn answer(&mut self, others: &mut impl Others) -> Option<Outcome> {
         let writing = self.writing.take()?;
         if writing.fate.is_written {
@@ -338,7 +338,7 @@ impl World {
         }
     }
 
-    /// What was to be appended is durable.
+    /// Records that the append is durable.
     fn written(&mut self, writing: &Writing, others: &mut impl Others) {
         self.write(&writing.append, others);
         if let Some(step) = self.owner.waiting() {
@@ -351,7 +351,7 @@ impl World {
         others.wrote(append);
     }
 
-    /// Lets out what a step made.
+    /// Releases the effects of a step.
     fn release(&mut self, step: &Step, others: &mut impl Others) {
         let board = self.owner.board();
         others.released(step, board);
@@ -367,7 +367,7 @@ impl World {
                     let call = Call { invocation, attempt, worker, prompt, shown, timeout_ms, occurrence };
                     deliveries.extend(others.called(call, board));
                 }
-                // A call that is withdrawn may be answered all the same: the kernel must cope.
+                // A cancelled call may be answered nevertheless: the kernel must cope.
                 Effect::Cancel { .. } => {}
                 Effect::WakeAt(at) => self.alarm = Some(*at),
                 Effect::Ended(_) => self.alarm = None,
@@ -382,7 +382,7 @@ impl World {
     }
 }
 
-/// Asks the gate for a call, unless it lets that through later already.
+/// Asks the gate to admit a call, unless a later admission is already scheduled.
 fn passage(
     call: &Waiting,
     at: Timestamp,

@@ -1,4 +1,4 @@
-//! `blueprints/evidence-review.yaml`: a question, six documents, four of which bear on it.
+//! `blueprints/evidence-review.yaml`: a question and six documents, four of them relevant.
 
 use std::sync::LazyLock;
 
@@ -13,13 +13,13 @@ static BLUEPRINT: LazyLock<Blueprint> =
 
 const TOWNS: [&str; 6] = ["Aldern", "Brisk", "Corvane", "Dunmere", "Estley", "Farrow"];
 
-/// The beginning of sentences that bear on the question, and of those that are claimed and then refused.
+/// Beginning of the relevant sentences, and of those that are claimed and then refused.
 const NEEDED: &str = "The mill of ";
 const NEAR: &str = "The market of ";
 
 pub(super) struct Evidence;
 
-/// What everybody knows of the given documents, read off the request in the document.
+/// The given documents, read from the request in the document.
 struct Given<'a> {
     documents: &'a [Value],
 }
@@ -29,7 +29,7 @@ impl<'a> Given<'a> {
         Self { documents: list(&document["request"], "documents") }
     }
 
-    /// Returns the documents that seem to bear on the question.
+    /// Returns the documents that seem relevant.
     fn sources(&self) -> impl Iterator<Item = &'a Value> {
         self.documents.iter().filter(|document| claim(document).is_some())
     }
@@ -50,7 +50,7 @@ fn answer(verified: &[Value]) -> Value {
     saying(years(verified).min(), verified)
 }
 
-/// Returns an answer of this year.
+/// Returns an answer with this year.
 fn saying(year: Option<u64>, verified: &[Value]) -> Value {
     let mills: Vec<&Value> = verified.iter().filter(|text| year_of(text).is_some()).collect();
     year.map_or_else(
@@ -67,7 +67,7 @@ fn year_of(text: &Value) -> Option<u64> {
     text.as_str()?.split_whitespace().last()?.trim_end_matches('.').parse().ok()
 }
 
-/// Returns the element of a list at whose place a worker was woken.
+/// Returns the list element that triggered a worker.
 fn woken_by<'a>(woken: Option<&str>, document: &'a Value) -> Option<&'a Value> {
     document.pointer(woken?)
 }
@@ -76,7 +76,7 @@ fn sentences(document: &Value) -> impl Iterator<Item = &str> {
     document["sentences"].as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// The claims nobody has judged yet.
+/// Returns the first claim without a verdict.
 fn unjudged(document: &Value) -> Option<&str> {
     let judged =
         |claim: &Value| list(document, "verified").contains(claim) || list(document, "refused").contains(claim);
@@ -145,14 +145,14 @@ impl Scenario for Evidence {
         };
         check("sources", &|source| sources.contains(&source));
         for (name, due) in texts {
-            // Nothing is judged that was not claimed, and nothing claimed that is in no source.
+            // Every verdict must belong to a claim, and every claim must be in a source.
             let is_there = |text: &Value| match name {
                 "claims" => list(document, "sources").iter().any(|source| list(source, "sentences").contains(text)),
                 _ => list(document, "claims").contains(text),
             };
             check(name, &|text| is_there(text) && text.as_str().is_some_and(|text| due.contains(&text)));
         }
-        // The board ends with its answer: what was verified then is verified now.
+        // The board ends with its answer, so the answer must match the final verified sentences.
         if document.get("answer").is_some_and(|given| *given != answer(list(document, "verified"))) {
             wrongs.push("/answer is another one".to_owned());
         }
@@ -205,20 +205,20 @@ impl Scenario for Evidence {
         let invented = format!("{NEEDED}Nowhere was built in {}.", 1000 + random.below(400));
         let idle = |source: &'_ Value| sentences(source).next().map(str::to_owned);
         Some(match worker {
-            // A document that does not bear on the question.
+            // An irrelevant document.
             "planner" => {
                 let other = given.documents.iter().find(|one| !given.sources().any(|source| source == *one))?;
                 vec![add("/sources/-", other.clone())]
             }
-            // Sentences that are not there, or are there and do not bear on it.
+            // Sentences that do not exist, or exist and are irrelevant.
             "extractor" if random.percent(50) => vec![add("/claims/-", invented)],
             "extractor" => vec![add("/claims/-", idle(list(document, "sources").first()?)?)],
-            // The wrong judgement.
+            // The wrong verdict.
             "verifier" => match unjudged(document)? {
                 claim if claim.starts_with(NEEDED) => vec![add("/refused/-", claim)],
                 claim => vec![add("/verified/-", claim)],
             },
-            // The wrong one of the years that are there.
+            // The wrong one of the verified years.
             _ => {
                 let verified = list(document, "verified");
                 let wrong = years(verified).max().filter(|last| Some(*last) != years(verified).min());

@@ -1,5 +1,5 @@
-//! `blueprints/alfworld.yaml`: a small household game of our own, in which a thing must be found, and put away or looked at
-//! under the lamp.
+//! `blueprints/alfworld.yaml`: a small household game of our own. The player must find a thing, and put it away or look
+//! at it under the lamp.
 
 use std::sync::LazyLock;
 
@@ -13,24 +13,25 @@ static BLUEPRINT: LazyLock<Blueprint> =
     LazyLock::new(|| shipped("alfworld.yaml", include_str!("../../../../blueprints/alfworld.yaml")));
 
 const THINGS: [&str; 4] = ["pencil", "spoon", "candle", "coin"];
-/// Where one can go; the drawer is closed at first, and the lamp stands on the desk.
+/// The places of the game. The drawer is closed at first, and the lamp is on the desk.
 const PLACES: [&str; 6] = ["bed 1", "desk 1", "drawer 1", "shelf 1", "shelf 2", "table 1"];
 const DRAWER: &str = "drawer 1";
 const DESK: &str = "desk 1";
 const NOTHING: &str = "Nothing happens.";
 const STEPS_MAX: usize = 20;
 
-/// A game, by its name: `THING-PLACE-GOAL`, where the place is a number and the goal `lamp` or another place's number.
+/// A game. Its name is `THING-PLACE-GOAL`, with a number as the place, and `lamp` or another place's number as the
+/// goal.
 struct Game {
     thing: &'static str,
     hidden: usize,
-    /// None: look at it under the lamp.
+    /// Place to put the thing; `None` means that it is looked at under the lamp.
     target: Option<usize>,
-    /// What somebody has scratched into the furniture.
+    /// Planted text, scratched into the furniture.
     planted: String,
 }
 
-/// Where a game is after some steps.
+/// State of a game after some steps.
 #[derive(Clone)]
 struct Moment {
     at: Option<usize>,
@@ -87,7 +88,7 @@ impl Game {
         all
     }
 
-    /// The game after an action, and whether it had an effect.
+    /// Returns the state after an action, and true if the action had an effect.
     fn step(&self, moment: &Moment, action: &str) -> (Moment, bool) {
         let mut next = moment.clone();
         if !self.admissible(moment).iter().any(|one| one == action) {
@@ -127,7 +128,7 @@ impl Game {
         }
     }
 
-    /// Plays a history again: the moments, one more than there are steps, and what each step must read.
+    /// Replays a history. Returns the states, one more than there are steps, and the expected record of each step.
     fn replay(&self, history: &[Value]) -> (Vec<Moment>, Vec<Value>) {
         let mut moments = vec![self.begin()];
         let mut steps = Vec::new();
@@ -151,7 +152,7 @@ impl Game {
         json!({"for": "actor", "text": format!("Look for the {} where you have not been.", self.thing)})
     }
 
-    /// The next action of somebody who looks everywhere in turn.
+    /// Returns the next action of a player that searches every place in turn.
     fn action(&self, history: &[Value]) -> String {
         let (moments, _) = self.replay(history);
         let now = &moments[moments.len() - 1];
@@ -225,7 +226,7 @@ impl Scenario for Household {
                 let path = "/plan";
                 vec![if document.get("plan").is_some() { replace(path, game.plan()) } else { add(path, game.plan()) }]
             }
-            // Once it does not know what to do, so that the verifier has something to do as well.
+            // The actor gives up once, so that the verifier gets work, too.
             "actor" if history.len() == 2 && list(document, "hints").is_empty() => Vec::new(),
             "actor" => vec![add("/action", game.action(history))],
             _ => vec![add("/hints/-", game.hint())],
@@ -307,7 +308,7 @@ impl Scenario for Household {
         match worker {
             "planner" if document.get("plan").is_some() => Some(vec![replace(path, plan)]),
             "planner" => Some(vec![add(path, plan)]),
-            // Not what the game admits.
+            // An action that the game does not admit.
             "actor" => Some(vec![add("/action", "take crown 1 from throne 1")]),
             _ => Some(vec![add("/hints/-", json!({"for": "actor", "text": "The crown is under the throne."}))]),
         }

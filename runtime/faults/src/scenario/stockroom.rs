@@ -1,4 +1,4 @@
-//! `blueprints/stockroom.yaml`: six orders of two items, of which there are few, and six of one that is sold out.
+//! `blueprints/stockroom.yaml`: six orders of two scarce items, and six orders of a sold-out one.
 
 use std::sync::LazyLock;
 
@@ -13,17 +13,17 @@ static BLUEPRINT: LazyLock<Blueprint> =
 
 const ITEMS: [&str; 2] = ["lamp", "kettle"];
 const SOLD_OUT: &str = "rope";
-/// Orders of either kind.
+/// Number of orders of either kind.
 const ORDERS: u64 = 6;
 
 pub(super) struct Stockroom;
 
-/// The index of an element of a list by a member's value.
+/// Returns the index of the list element with this value as a member.
 fn find(elements: &[Value], member: &str, value: &Value) -> Option<usize> {
     elements.iter().position(|element| element[member] == *value)
 }
 
-/// The order that a place is of, or else the first that is open.
+/// Returns the order that a path belongs to, or else the first open one.
 fn order_of(woken: Option<&str>, document: &Value) -> Option<usize> {
     let orders = list(document, "orders");
     let named = woken.and_then(|place| place.strip_prefix("/orders/")?.split('/').next()?.parse::<usize>().ok());
@@ -162,7 +162,7 @@ impl Scenario for Stockroom {
         if worker != "receiver" {
             return Vec::new();
         }
-        // Orders that come in later; those that can only be refused are there from the beginning.
+        // Orders for scarce items arrive later; orders for the sold-out item are present from the beginning.
         let is_late =
             |op: &Value| op["path"] == "/orders/-" && op["value"]["number"].as_u64().is_some_and(|n| n < ORDERS);
         ops.extract_if(.., |op| is_late(op)).collect()
@@ -207,7 +207,7 @@ impl Scenario for Stockroom {
 
     fn lie(&self, worker: &str, document: &Value, random: &mut Random) -> Option<Vec<Value>> {
         Some(match worker {
-            // More than there is, or an order that nobody gave.
+            // A stock that is too high, or an order that was never placed.
             "receiver" if random.percent(50) => vec![add("/shelves/-", json!({"item": "lamp", "left": 500}))],
             "receiver" => vec![add("/orders/-", json!({"number": 99, "item": "crown", "status": "open"}))],
             "clerk" => {
@@ -221,9 +221,9 @@ impl Scenario for Stockroom {
                         add("/bookings/-", orders[open]["number"].clone()),
                         replace(format!("/orders/{open}/status"), "booked"),
                     ],
-                    // Refused though it is there.
+                    // Refused although the item is available.
                     1 if is_left => vec![replace(format!("/orders/{open}/status"), "refused")],
-                    // Taken off the shelf for nobody.
+                    // Taken off the shelf without a booking.
                     _ => vec![replace(format!("/shelves/{}/left", shelf.filter(|_| is_left)?), 0)],
                 }
             }
@@ -236,8 +236,8 @@ impl Scenario for Stockroom {
     }
 
     fn circle(&self, _: &str, document: &Value, length: usize, nth: usize) -> Option<Vec<Value>> {
-        // Of the orders that can only be refused, one is opened and the next one refused, again and again: after so many
-        // steps all is as it was.
+        // Opens one order for the sold-out item and refuses the next, repeatedly; the state repeats after `length`
+        // steps.
         let place = |nth: usize| {
             let number = json!(2 * ORDERS - (nth % length) as u64);
             Some(format!("/orders/{}/status", find(list(document, "orders"), "number", &number)?))

@@ -1,7 +1,7 @@
-//! Write grants under a condition: what must be true where something is written.
+//! Conditional write grants.
 //!
-//! It is asked of the state before the patch, so nobody can make it true with the patch that needs it. What is not there,
-//! what is not true and what cannot be evaluated allows nothing, and cannot be told apart from outside.
+//! A condition is evaluated on the state before the patch, so a patch cannot make its own condition true. A missing
+//! place, a false condition and an evaluation error all reject the write, and look the same to the worker.
 
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::{Value, json};
@@ -17,28 +17,28 @@ use crate::tree::Node;
 
 /// A compiled condition.
 pub(super) struct Condition {
-    /// As the blueprint has it.
+    /// The condition as the blueprint has it.
     pub(super) written: WriteCondition,
-    /// How many tokens of a path `of` matches.
+    /// Number of path tokens that `of` matches.
     depth: usize,
     expr: Expr,
 }
 
-/// What conditions are asked of.
+/// Input of condition evaluation.
 pub(super) struct Asked<'a> {
     /// The document before the patch.
     pub(super) state: &'a Node,
-    /// What the patch does to its places.
+    /// Targets of the patch so far.
     pub(super) targets: &'a Targets,
-    /// The steps that are left.
+    /// Remaining evaluation steps.
     pub(super) allowance: &'a mut Allowance,
 }
 
-/// How many tokens a pattern has that a condition may be `of`: it begins the path of its grant, and matches paths of one
-/// length that name something.
+/// Returns the number of tokens of `of`. The pattern must be a prefix of its grant's path, of fixed depth, and name
+/// existing values.
 ///
 /// # Errors
-/// In words, what is wrong with it.
+/// A message for people if it is none of these.
 pub(crate) fn beginning(of: &Pattern, path: &Pattern) -> Result<usize, String> {
     let (of_tokens, depth) = (of.tokens(), of.tokens().len());
     if depth == 0 || !path.tokens().starts_with(of_tokens) {
@@ -54,7 +54,7 @@ pub(crate) fn beginning(of: &Pattern, path: &Pattern) -> Result<usize, String> {
 }
 
 impl Condition {
-    /// Compiles the condition of a grant on `path`, which stands at `pointer`.
+    /// Compiles the condition of a grant on `path`; `pointer` is its position in the blueprint.
     pub(super) fn compile(
         written: &WriteCondition,
         path: &Pattern,
@@ -69,14 +69,14 @@ impl Condition {
         Ok(Self { written: written.clone(), depth, expr })
     }
 
-    /// Returns true if it looks at this variable.
+    /// Returns true if the condition uses this variable.
     pub(super) fn uses(&self, variable: &str) -> bool {
         self.expr.uses(variable)
     }
 }
 
 impl Contract {
-    /// The variables of a condition but `self`.
+    /// Returns the variables of a condition, except `self`.
     pub(super) fn variables<'d>(&'d self, document: &'d Node) -> Variables<'d> {
         let mut variables = Variables::new();
         variables.extend(self.worker.as_ref().map(|name| ("worker", Value::from(name.as_str()).into())));
@@ -88,11 +88,11 @@ impl Contract {
         variables
     }
 
-    /// Whether a grant that matches a place allows something there.
+    /// Returns true if the condition of a grant that matches the target holds there, or if it has none.
     pub(super) fn holds(&self, write: &Write, target: Target<'_>, asked: &mut Asked<'_>) -> bool {
         let Some(condition) = &write.condition else { return true };
         let place = first_tokens(target.path, condition.depth);
-        // An index names what it named before the patch moved elements.
+        // Translates the place to the state before the patch, because the patch may have shifted elements.
         let stood = asked.targets.stood(&place, target.arrives);
         let Some(there) = stood.and_then(|stood| asked.state.get(&stood)) else { return false };
         let mut variables = self.variables(asked.state);
@@ -101,7 +101,8 @@ impl Contract {
     }
 }
 
-/// That grants match a place and what is done there, and that no condition of them holds. It says what the contract says.
+/// Builds the violation for a target that grants match, but only under conditions that do not hold. Quotes the contract
+/// alone.
 pub(super) fn condition_not_met(path: &Pointer, grants: &[&Write]) -> Violation {
     let conditions = || grants.iter().filter_map(|write| Some((&write.pattern, &write.condition.as_ref()?.written)));
     let told: Vec<String> = conditions()
@@ -114,12 +115,12 @@ pub(super) fn condition_not_met(path: &Pointer, grants: &[&Write]) -> Violation 
     Violation::new(Code::ConditionNotMet, path.as_str(), told.join("; ")).expecting(Value::Array(expected))
 }
 
-/// An expression as sentences have it.
+/// Collapses the white space of an expression, for use in a sentence.
 pub(crate) fn on_one_line(expr: &str) -> String {
     expr.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The place of the first so many tokens of a path.
+/// Returns the first tokens of a path.
 fn first_tokens(path: &Pointer, tokens: usize) -> PointerBuf {
     let mut place = PointerBuf::new();
     path.tokens().take(tokens).for_each(|token| place.push_back(token));

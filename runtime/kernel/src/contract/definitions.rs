@@ -1,8 +1,8 @@
-//! Definitions of the state schema in the value schemas of grants.
+//! Resolution of state-schema definitions in the value schemas of grants.
 
 use serde_json::{Map, Value};
 
-/// A value schema, with the definitions of the state schema if it refers to some and has none.
+/// Returns a value schema, with the state schema's definitions added if it refers to some and has none.
 pub(super) fn with_definitions(value: &Value, state_schema: &Value) -> Value {
     let (Some(members), Some(state)) = (value.as_object(), state_schema.as_object()) else { return value.clone() };
     let mut complete = members.clone();
@@ -18,7 +18,7 @@ pub(super) fn with_definitions(value: &Value, state_schema: &Value) -> Value {
     Value::Object(complete)
 }
 
-/// Draft and identity of the state schema, without which its definitions may mean something else.
+/// Copies `$schema` and `$id` of the state schema, because its definitions may depend on them.
 fn inherit(complete: &mut Map<String, Value>, state: &Map<String, Value>) {
     for keyword in ["$schema", "$id"] {
         if let Some(value) = state.get(keyword) {
@@ -27,9 +27,9 @@ fn inherit(complete: &mut Map<String, Value>, state: &Map<String, Value>) {
     }
 }
 
-/// Whether a `$ref` in a schema begins with this text.
+/// Returns true if a `$ref` in a schema begins with this text.
 fn refers_to(schema: &Value, prefix: &str) -> bool {
-    // A stack of our own: the schema has not been measured yet.
+    // Uses an explicit stack: the schema's depth has not been checked yet.
     let mut pending = vec![schema];
     while let Some(value) = pending.pop() {
         match value {

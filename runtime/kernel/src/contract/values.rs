@@ -1,4 +1,4 @@
-//! The `value` schemas of grants, compiled: equal ones once, however many grants have them.
+//! Compiled `value` schemas of grants; equal schemas are compiled once.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -10,16 +10,16 @@ use super::definitions::with_definitions;
 use crate::effort::{Effort, Work};
 use crate::schema::{REGEX_BYTES_MAX, Schema, SchemaError, regexes_too_large};
 
-/// Bytes of a schema that is looked up for one step of a check.
+/// Schema bytes that count as one step of effort when a schema is looked up.
 const BYTES_OF_STEP: u64 = 64;
 
 /// Compiles the value schemas of the grants of one blueprint.
 pub(crate) struct Values<'s> {
-    /// The state schema, whose definitions they may refer to.
+    /// The state schema, with definitions that value schemas may refer to.
     state: &'s Value,
     /// Compiled schemas by their text in the blueprint, as compact JSON.
     compiled: RefCell<BTreeMap<String, Result<Arc<Schema>, SchemaError>>>,
-    /// Bytes of the regular expressions of all schemas of the blueprint that are compiled so far.
+    /// Bytes of the regular expressions of all schemas of the blueprint compiled so far.
     regex_bytes: Cell<usize>,
     effort: Effort,
 }
@@ -29,7 +29,7 @@ impl<'s> Values<'s> {
         Self { state, compiled: RefCell::default(), regex_bytes: Cell::new(0), effort: Effort::default() }
     }
 
-    /// Counts compilation to a check.
+    /// Charges compilation to the effort of a check.
     pub(crate) fn within(self, effort: Effort) -> Self {
         Self { effort, ..self }
     }
@@ -37,14 +37,14 @@ impl<'s> Values<'s> {
     /// Counts the regular expressions of another schema of the blueprint.
     ///
     /// # Errors
-    /// All together take more than a blueprint's may.
+    /// Returns an error if all together exceed the limit for a blueprint.
     pub(crate) fn count(&self, schema: &Schema) -> Result<(), SchemaError> {
         let all = self.regex_bytes.get() + schema.regex_bytes();
         self.regex_bytes.set(all);
         if self.is_full() { Err(SchemaError::new("", regexes_too_large())) } else { Ok(()) }
     }
 
-    /// Returns true if regular expressions take more than a blueprint's may.
+    /// Returns true if the regular expressions exceed the limit for a blueprint.
     pub(crate) fn is_full(&self) -> bool {
         self.regex_bytes.get() > REGEX_BYTES_MAX
     }

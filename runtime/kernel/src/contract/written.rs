@@ -1,4 +1,4 @@
-//! Values about to be written, and what the `value` schema of a grant has against them.
+//! Values about to be written, and their rejection by the `value` schema of a grant.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use crate::rejection::{Code, Violation};
 use crate::schema::{Schema, shorten};
 use crate::tree::Node;
 
-/// What a grant says of the values that are written.
+/// Value constraint of a grant.
 pub(super) struct ValueGrant {
-    /// As the blueprint has it.
+    /// The schema as the blueprint has it.
     pub(super) written: Value,
     pub(super) schema: Arc<Schema>,
 }
@@ -21,14 +21,14 @@ pub(super) struct ValueGrant {
 /// A value about to be written.
 #[derive(Clone, Copy)]
 pub(super) enum Written<'a> {
-    /// The worker wrote it, so it may be shown to it.
+    /// Written by the worker, so it may be shown to the worker.
     Own(&'a Value),
-    /// It is in the document, where the worker may not read it.
+    /// Taken from the document, where the worker may not read it.
     Found(&'a Node),
 }
 
 impl<'a> Written<'a> {
-    /// The value, as schemas judge it.
+    /// Returns the value in the form that schemas validate.
     pub(super) fn value(self) -> Cow<'a, Value> {
         match self {
             Self::Own(value) => Cow::Borrowed(value),
@@ -37,7 +37,7 @@ impl<'a> Written<'a> {
     }
 }
 
-/// That the `value` of a grant refuses what is about to be written.
+/// Builds the violation for a value that the `value` schema of a grant rejects.
 pub(super) fn value_not_granted(path: &Pointer, write: &Write, reason: Violation, written: Written<'_>) -> Violation {
     let inside = if reason.pointer.is_empty() { String::new() } else { format!(" at `{}` in it", reason.pointer) };
     let message = format!("the grant on `{}` refuses this value:{inside} {}", write.pattern, reason.message);
@@ -45,7 +45,7 @@ pub(super) fn value_not_granted(path: &Pointer, write: &Write, reason: Violation
         Written::Own(value) => value.pointer(&reason.pointer).map(shorten),
         Written::Found(_) => None,
     };
-    // What a value from the document lacks or has too much of is told by its names, which are its content too.
+    // The schema's message about a value from the document can contain its member names, which are hidden content.
     let message = match written {
         Written::Own(_) => message,
         Written::Found(_) => format!(

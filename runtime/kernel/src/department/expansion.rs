@@ -1,35 +1,36 @@
-//! What a department becomes: the blueprint of a board inside with its five roles, and the worker that is this board.
+//! Expands a department into the blueprint of a nested board with five roles, and the worker that runs this board.
 
 use serde_json::{Map, Value, json};
 
 use super::{Action, Field, Manifest};
 use crate::blueprint::Departments;
 
-/// The member of a department's request that holds what it asked before, where the words are a clear answer to that.
+/// Request member with the department's earlier question, if the text clearly answers it.
 pub const PENDING: &str = "pending";
 
-/// The same where they are not, and the question still waits.
+/// Request member with the department's earlier question, if the text does not clearly answer it and the question is
+/// still open.
 pub const WAITS: &str = "waits";
-/// The member of a department's request that holds the words; there is no request without.
+/// Request member with the user's text; every request has it.
 const TEXT: &str = "text";
 
-/// The action of words that no action fits.
+/// Action for text that fits no action.
 pub const NO_ACTION: &str = "none";
-/// What a planner chooses where no department fits; none is called so.
+/// Planner's choice if no department fits; no department has this name.
 pub const NO_DEPARTMENT: &str = "nobody";
 
 /// The two parts of a department.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Expansion {
-    /// The blueprint of the board inside.
+    /// The blueprint of the nested board.
     pub board: Value,
-    /// The worker that is this board.
+    /// The worker that runs this board.
     pub worker: Value,
-    /// The needs that the worker's `reads` are of, in their order.
+    /// Needs behind the worker's `reads`, in the same order.
     pub reads: Vec<String>,
 }
 
-/// What becomes of a sound manifest in a blueprint that says this of departments, and names these models.
+/// Expands a sound manifest, with the blueprint's department settings and models.
 pub fn expand(manifest: &Manifest, declared: &Departments, models: Option<&Value>) -> Expansion {
     let mut board = board(manifest);
     if let Some(models) = models {
@@ -39,7 +40,7 @@ pub fn expand(manifest: &Manifest, declared: &Departments, models: Option<&Value
     Expansion { board, worker, reads }
 }
 
-/// The seat outside: what it is given, and where its result goes. Nothing else crosses the border.
+/// Builds the outer worker: its input, and the destination of its result. Nothing else passes between the boards.
 fn worker(manifest: &Manifest, declared: &Departments) -> (Value, Vec<String>) {
     let (name, into) = (&manifest.name, &declared.into);
     let (mut input, mut reads, mut read) = (Map::new(), Vec::new(), Vec::new());
@@ -47,11 +48,11 @@ fn worker(manifest: &Manifest, declared: &Departments) -> (Value, Vec<String>) {
     for (member, place) in members.filter_map(|member| Some((member, declared.promises.get(manifest.promise(member))?)))
     {
         input.insert(member.to_owned(), place.as_str().into());
-        // Two needs that one promise meets are read once.
+        // Two needs with the same promise are read once.
         if read.iter().any(|known: &String| manifest.promise(known) == manifest.promise(member)) {
             continue;
         }
-        // What another department has asked is nothing to this one.
+        // Questions of other departments are filtered out.
         reads.push(match member {
             PENDING | WAITS => json!({"path": place, "where": "self.department == worker"}),
             _ => json!(place),
@@ -64,7 +65,7 @@ fn worker(manifest: &Manifest, declared: &Departments) -> (Value, Vec<String>) {
         "description": manifest.description,
         "reads": reads,
         "writes": [{"path": into, "ops": ["add"]}],
-        // No model reads it: room for what other departments have come to.
+        // No model reads this view; it has room for the results of other departments.
         "view": {"budget": 400_000},
         "patch": {"max_bytes": RESULT_BYTES_MAX},
         "limits": {"invocations": INVOCATIONS_MAX, "attempts": 2, "timeout": "15m"},
@@ -78,16 +79,16 @@ fn worker(manifest: &Manifest, declared: &Departments) -> (Value, Vec<String>) {
     (worker, read)
 }
 
-/// What the meta-schema allows of a role, with room.
+/// Maximum size of the `classify` role text in bytes, with a margin below the meta-schema's limit.
 pub(crate) const ROLE_BYTES_MAX: usize = 16_000;
 
-/// The most that a role writes at once, and so what a result takes outside.
+/// Maximum size of a role's patch, and so of the department's result, in bytes.
 const RESULT_BYTES_MAX: u32 = 65536;
 
-/// A conversation has no end of its own.
+/// High enough to never limit a conversation.
 const INVOCATIONS_MAX: u32 = 1_000_000;
 
-/// The board inside: five roles, each with its own small contract.
+/// Builds the blueprint of the nested board: five roles, each with its own small contract.
 fn board(manifest: &Manifest) -> Value {
     let builtin = |role: &str, reads: &[&str], write: &str| {
         json!({
@@ -99,7 +100,7 @@ fn board(manifest: &Manifest) -> Value {
             "patch": {"max_bytes": RESULT_BYTES_MAX},
         })
     };
-    // A promised value may be absent at times.
+    // Promised values may be absent.
     let is_needed = |need: &&String| need.as_str() == TEXT || manifest.required.contains(need);
     let needed: Vec<&String> = manifest.needs.keys().filter(is_needed).collect();
     let mut request: Map<String, Value> = manifest.needs.clone().into_iter().collect();
@@ -140,7 +141,7 @@ fn board(manifest: &Manifest) -> Value {
                 "role": role(manifest),
                 "reads": known,
                 "writes": [{"path": "/classified", "ops": ["add"]}],
-                // Room for a message of which each character is escaped.
+                // Room for a message in which each character is escaped.
                 "view": {"budget": 64000},
                 "patch": {"max_ops": 1},
                 "limits": {"attempts": 3, "timeout": "3m"},
@@ -167,7 +168,7 @@ fn board(manifest: &Manifest) -> Value {
     })
 }
 
-/// The form that words are put into.
+/// Returns the schema of a classified request.
 fn classified(manifest: &Manifest) -> Value {
     let mut actions: Vec<&str> = manifest.actions.keys().map(String::as_str).collect();
     actions.push(NO_ACTION);
@@ -183,7 +184,7 @@ fn classified(manifest: &Manifest) -> Value {
     })
 }
 
-/// Every slot of every action, with the schema of its field.
+/// Returns every slot of every action, with the schema of its field.
 fn slots(manifest: &Manifest) -> Map<String, Value> {
     let of_action = |action: &Action| -> Vec<(String, Value)> {
         let slots = action.slots().into_iter();
@@ -192,7 +193,7 @@ fn slots(manifest: &Manifest) -> Map<String, Value> {
     manifest.actions.values().flat_map(of_action).collect()
 }
 
-/// What a value of a field must be. How it is asked for is no keyword of a schema.
+/// Returns the JSON Schema of a field's values; `ask` is not a schema keyword.
 fn schema(field: &Field) -> Value {
     let mut schema = json!(field);
     if let Some(members) = schema.as_object_mut() {
@@ -201,7 +202,7 @@ fn schema(field: &Field) -> Value {
     schema
 }
 
-/// What comes out. Each way to end has what whoever goes on from it needs.
+/// Returns the schema of the result. Each status has the members that the caller needs to continue.
 fn result(manifest: &Manifest) -> Value {
     let mut properties = json!({
         "department": {"const": manifest.name},
@@ -231,7 +232,7 @@ fn result(manifest: &Manifest) -> Value {
     })
 }
 
-/// What `classify` is told: the actions, their slots and the examples.
+/// Returns the role text of `classify`: the actions, their slots and the examples.
 pub(crate) fn role(manifest: &Manifest) -> String {
     let mut role = format!(
         "You fill in the form of a department: {}\nPut the words at /request/text into its terms, in one `add` of \

@@ -1,4 +1,4 @@
-//! What is wrong with a manifest, and with a value for a field.
+//! Validation of manifests, and of field values.
 
 use std::collections::BTreeSet;
 
@@ -11,28 +11,28 @@ use super::{
 };
 use super::{NAME_MAX, TEXT_MAX};
 
-/// How the slot of a field begins that says what the field becomes, where the same field finds the row.
+/// Prefix of the slot for a field's new value, if the field's own slot finds the row.
 pub const SLOT_OF_NEW: &str = "new_";
 
-/// Bytes of a compiled `pattern`.
+/// Size limit of a compiled `pattern`, in bytes.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 
-/// Names that the columns of a table have already which is made of the fields.
+/// Column names reserved by the table that is built from the fields.
 pub const COLUMNS: [&str; 9] =
     ["seq", "id", "version", "valid_from", "valid_to", "recorded_from", "recorded_to", "deleted", "key"];
 
-/// Something wrong in a manifest.
+/// A problem of a manifest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
-    /// Where in it, as a JSON Pointer.
+    /// Position in the manifest, as a JSON Pointer.
     pub pointer: String,
-    /// What is wrong.
+    /// Description of the problem.
     pub message: String,
 }
 
 impl Manifest {
-    /// Everything that is wrong with it, in its order; empty if nothing is. Says nothing of `needs`, which depend on what
-    /// is promised.
+    /// Returns all problems in document order; empty if the manifest is sound. Does not check `needs`, which depend on
+    /// the promises.
     pub fn problems(&self) -> Vec<Problem> {
         let mut found = Found::default();
         if self.department != 1 {
@@ -90,7 +90,7 @@ impl Manifest {
 }
 
 impl Department {
-    /// Everything that is wrong with it; empty if nothing is.
+    /// Returns all problems; empty if the department is sound.
     pub fn problems(&self) -> Vec<Problem> {
         let mut found = Found::default();
         found.name("/name", &self.name, "a department", "-_");
@@ -127,7 +127,7 @@ impl Department {
 }
 
 impl Field {
-    /// What is wrong with a value for it, if anything is.
+    /// Returns a message if a value is invalid for this field.
     pub fn problem(&self, value: &Value) -> Option<String> {
         let fits = match self.kind {
             FieldType::String => value.is_string(),
@@ -163,7 +163,7 @@ fn compiled(pattern: &str) -> Result<regex::Regex, String> {
     built.map_err(|_| format!("`{pattern}` is no regular expression that can be used, or too large a one"))
 }
 
-/// A value as a sentence has it.
+/// Returns a value as it appears in a sentence.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
@@ -182,7 +182,7 @@ impl Found {
         self.of.push(Problem { pointer: pointer.to_owned(), message: message.into() });
     }
 
-    /// Names go into tables and slots: small letters, digits and these characters.
+    /// Checks a name for use in tables and slots: small letters, digits and these characters.
     fn name(&mut self, pointer: &str, name: &str, of: &str, also: &str) {
         let is_letter = |c: char| c.is_ascii_lowercase();
         let is_fine = |c: char| is_letter(c) || c.is_ascii_digit() || also.contains(c);
@@ -270,7 +270,7 @@ impl Found {
                             Part::Slot(field) => Some(*field).filter(|field| !fields.contains_key(*field)),
                             _ => None,
                         }),
-                        // Of what a selection found, each row has its own value of what did not find it.
+                        // Each selected row has its own value, except for the fields that the selection is by.
                         Part::Slot(slot) if action.does == Does::Select => {
                             Some(*slot).filter(|slot| !action.finds.iter().any(|field| field == slot))
                         }

@@ -1,26 +1,26 @@
-//! Sentences with places: `Put {item} on the {list} list.`
+//! Sentence templates: `Put {item} on the {list} list.`
 //!
-//! `{FIELD}` is what the row has, or the value that was looked for; `{new_FIELD}` what a field was changed to;
-//! `{rows.FIELD}` what all rows have, as an enumeration, and `{rows.FIELD at rows.OTHER}` several fields of each with what
-//! stands between; `{count}` how many rows there are.
+//! `{FIELD}` is the row's value, or the value that was searched for; `{new_FIELD}` is a field's new value.
+//! `{rows.FIELD}` lists the values of all rows, and `{rows.FIELD at rows.OTHER}` several fields of each with the text
+//! between them. `{count}` is the number of rows.
 
-/// A part of a sentence.
+/// A part of a template.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Part<'a> {
-    /// As it stands.
+    /// Literal text.
     Text(&'a str),
-    /// The value of this slot.
+    /// Value of this slot.
     Slot(&'a str),
-    /// What is said of each row: texts, and fields as slots.
+    /// Parts repeated for each row: texts, and fields as slots.
     Rows(Vec<Part<'a>>),
-    /// How many rows there are.
+    /// Number of rows.
     Count,
 }
 
-/// The parts of a sentence.
+/// Parses a template.
 ///
 /// # Errors
-/// A brace that is not closed, or nothing opened; a place without a name.
+/// Returns an error for an unbalanced brace or a placeholder without a name.
 pub fn parts(sentence: &str) -> Result<Vec<Part<'_>>, String> {
     let mut parts = Vec::new();
     let mut rest = sentence;
@@ -50,11 +50,11 @@ pub fn parts(sentence: &str) -> Result<Vec<Part<'_>>, String> {
     Ok(parts)
 }
 
-/// What stands before a field of a row.
+/// Prefix of a row's field.
 const OF_ROW: &str = "rows.";
 const NAMELESS: &str = "a place in braces has a name, like {item}";
 
-/// The parts of what is said of each row.
+/// Parses the text of a placeholder that is repeated for each row.
 fn of_row(sentence: &str) -> Result<Vec<Part<'_>>, String> {
     let mut parts = Vec::new();
     let mut rest = sentence;

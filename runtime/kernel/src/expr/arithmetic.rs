@@ -1,4 +1,4 @@
-//! Arithmetic and conversions. Nothing is rounded, cut off or wrapped around without being asked for.
+//! Arithmetic and conversions. Rounds, truncates and wraps only where the operation is defined to.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use super::value::{Text, Val, integer, mismatch, misplaced};
 const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
 const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
 
-/// Operation on two numbers, for each pair of types that it can meet.
+/// Operation on two numbers, for each pair of types that it can have.
 struct Operation {
     sign: &'static str,
     int: fn(i64, i64) -> Option<i64>,
@@ -74,7 +74,7 @@ impl Operation {
         }
     }
 
-    /// Joins like types only, each within its range.
+    /// Combines operands of one type, within the range of that type.
     fn of_like<'a>(&self, a: &Val<'a>, b: &Val<'a>) -> Result<Val<'a>, Stop> {
         match (a, b) {
             (Val::Int(_), Val::Int(0)) | (Val::UInt(_), Val::UInt(0)) if self.divides => Err(by_zero()),
@@ -85,7 +85,7 @@ impl Operation {
         }
     }
 
-    /// Joins all numbers: integers exactly, as long as both sides are.
+    /// Combines all numbers; exact for two integers.
     fn of_any<'a>(&self, a: &Val<'a>, b: &Val<'a>) -> Result<Val<'a>, Stop> {
         if let (Some(a), Some(b)) = (integer(a), integer(b)) {
             return if self.divides && b == 0 { Err(by_zero()) } else { narrowed((self.wide)(a, b)) };
@@ -96,7 +96,7 @@ impl Operation {
 }
 
 impl<'a> Val<'a> {
-    /// `self + other`: a sum, or one text or list after another.
+    /// `self + other`: a sum, or the concatenation of texts or lists.
     pub(super) fn add(&self, other: &Self, dialect: Dialect, meter: &mut Meter) -> Result<Self, Stop> {
         match (self, other) {
             (Self::Text(a), Self::Text(b)) => {
@@ -123,12 +123,12 @@ impl<'a> Val<'a> {
         PRODUCT.of(self, other, dialect)
     }
 
-    /// `self / other`; of two integers the quotient is cut towards zero.
+    /// `self / other`; for two integers the quotient is truncated towards zero.
     pub(super) fn divide(&self, other: &Self, dialect: Dialect) -> Result<Self, Stop> {
         QUOTIENT.of(self, other, dialect)
     }
 
-    /// `self / other`, of which nothing is cut off.
+    /// `self / other` without truncation.
     pub(super) fn ratio(&self, other: &Self, dialect: Dialect) -> Result<Self, Stop> {
         match (integer(self), integer(other)) {
             (Some(a), Some(b)) if b != 0 && a % b == 0 => narrowed(a.checked_div(b)),
@@ -145,7 +145,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// `sum(self)`: of the numbers of a list; 0 of none.
+    /// `sum(self)`: the sum of a list of numbers; 0 for an empty list.
     pub(super) fn sum(&self, dialect: Dialect, meter: &mut Meter) -> Result<Self, Stop> {
         let elements = self.elements().ok_or_else(|| misplaced("sum()", self))?;
         let mut sum = Self::Int(0);
@@ -159,7 +159,7 @@ impl<'a> Val<'a> {
         Ok(sum)
     }
 
-    /// `min(self)` or `max(self)`: of the numbers or texts of a list the first that none is before, in this order.
+    /// `min(self)` or `max(self)`: the first extreme number or text of a list, in this order.
     pub(super) fn extreme(&self, name: &str, order: Ordering, meter: &mut Meter) -> Result<Self, Stop> {
         let elements = self.elements().ok_or_else(|| misplaced(name, self))?;
         let mut found: Option<Self> = None;
@@ -207,7 +207,7 @@ impl<'a> Val<'a> {
         i64::try_from(size).map(Self::Int).map_err(|_| overflow())
     }
 
-    /// `int(self)`; a fraction is cut off.
+    /// `int(self)`; truncates a fraction.
     pub(super) fn to_int(&self, meter: &mut Meter) -> Result<Self, Stop> {
         let int = match self {
             Self::Int(int) => Some(*int),
@@ -222,7 +222,7 @@ impl<'a> Val<'a> {
         int.map(Self::Int).ok_or_else(overflow)
     }
 
-    /// `uint(self)`; a fraction is cut off.
+    /// `uint(self)`; truncates a fraction.
     pub(super) fn to_uint(&self, meter: &mut Meter) -> Result<Self, Stop> {
         let uint = match self {
             Self::Int(int) => u64::try_from(*int).ok(),
@@ -264,7 +264,7 @@ impl<'a> Val<'a> {
     }
 }
 
-/// The integer a double is, if it is one.
+/// Returns the integer that a double equals, if any.
 pub(super) fn whole(double: f64) -> Option<i64> {
     #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
     (double.trunc() == double && double > -TWO_TO_63 && double < TWO_TO_63).then_some(double as i64)
@@ -274,7 +274,7 @@ fn by_zero() -> Stop {
     Stop::error("division by zero")
 }
 
-/// The double nearest to a number.
+/// Returns the double nearest to a number.
 fn as_double(value: &Val<'_>) -> Option<f64> {
     match value {
         #[expect(clippy::cast_precision_loss, reason = "the nearest double is what is asked for")]
@@ -286,14 +286,14 @@ fn as_double(value: &Val<'_>) -> Option<f64> {
     }
 }
 
-/// An integer as an `int`, or as a `uint` if it is too large.
+/// Returns an integer as an `int`, or as a `uint` if it is too large.
 fn narrowed<'a>(wide: Option<i128>) -> Result<Val<'a>, Stop> {
     let wide = wide.ok_or_else(overflow)?;
     let int = i64::try_from(wide).map(Val::Int);
     int.or_else(|_| u64::try_from(wide).map(Val::UInt)).map_err(|_| overflow())
 }
 
-/// JSON knows no number beyond the finite ones.
+/// Rejects infinite results, because JSON has only finite numbers.
 fn finite<'a>(double: f64) -> Result<Val<'a>, Stop> {
     if double.is_finite() { Ok(Val::Double(double)) } else { Err(overflow()) }
 }

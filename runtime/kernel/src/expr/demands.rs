@@ -1,32 +1,32 @@
-//! What an expression demands of the value of a variable: for who makes a value that it will be asked about.
+//! Derives what an expression demands of a variable's value, for a worker that must write such a value.
 //!
-//! Finds what must be so for the expression to hold, never all of it: of `self.n < size(state.list) && f(self)` the first
-//! half.
+//! Finds necessary conditions, but not all of them: for `self.n < size(state.list) && f(self)`, only the first half.
 
 use super::Expr;
 use super::lower::{Binary, Conversion, Fold, Loop, Node};
 use super::places::{Look, Step, Walk};
 
-/// What a part of a value must be.
+/// Demand on a part of a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Demand {
-    /// From the value to the part; [`Step::Any`] stands for every element. If there is no such part, nothing is demanded.
+    /// Steps from the value to the part; [`Step::Any`] matches every element. If the part is missing, nothing is
+    /// demanded.
     pub(crate) part: Vec<Step>,
     pub(crate) must: Must,
 }
 
-/// What something must be.
+/// Kinds of demands.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Must {
-    /// Equal to one of the values at the end of this way: `state.tasks.exists(t, t.id == self)` is `state`, `tasks`, any,
-    /// `id`.
+    /// Equal to one of the values at the end of this path: `state.tasks.exists(t, t.id == self)` is `state`, `tasks`,
+    /// any, `id`.
     BeOneOf(Look),
-    /// A number below the count of elements there, as an index is.
+    /// A number below the number of elements there, like an index.
     BeBelowSizeOf(Look),
 }
 
 impl Expr {
-    /// What the value of `variable` must be for this to hold.
+    /// Returns the demands on the value of `variable` that this expression implies.
     pub(crate) fn demands(&self, variable: &str) -> Vec<Demand> {
         let mut search = Search { variable, walk: Walk::default(), subjects: Vec::new(), found: Vec::new() };
         search.visit(&self.node, &[]);
@@ -37,20 +37,20 @@ impl Expr {
 struct Search<'a> {
     variable: &'a str,
     walk: Walk,
-    /// The parts of the value that the variables of the loops around stand for, outermost first.
+    /// The parts of the value that the enclosing loops' variables denote, outermost first.
     subjects: Vec<Option<Vec<Step>>>,
     found: Vec<Demand>,
 }
 
 impl Search<'_> {
-    /// `within`: the part that must be there for the node to be asked at all.
+    /// `within` is the part that must exist for the node to be evaluated at all.
     fn visit(&mut self, node: &Node, within: &[Step]) {
         match node {
             Node::And(a, b) => {
                 self.visit(a, within);
                 self.visit(b, within);
             }
-            // Of a part that may be missing.
+            // `!has(part) || demand`: a demand on a part that may be missing.
             Node::Or(a, b) => {
                 for (guard, demand) in [(a, b), (b, a)] {
                     let Node::Not(guard) = guard.as_ref() else { continue };
@@ -61,7 +61,7 @@ impl Search<'_> {
                     }
                 }
             }
-            // Of no elements all do, so that nothing is demanded but of them.
+            // `all` holds for an empty list, so the body only constrains the elements.
             Node::Loop(of) if matches!(of.fold, Fold::All) => {
                 if let Some(mut part) = self.subject(&of.range) {
                     part.push(if of.is_pair { Step::Any } else { Step::Element });
@@ -109,7 +109,7 @@ impl Search<'_> {
         }
     }
 
-    /// The part of the value that a node is.
+    /// Returns the part of the value that a node denotes.
     fn subject(&self, node: &Node) -> Option<Vec<Step>> {
         match node {
             Node::Path(variable, path) if *variable == self.variable => {
@@ -125,7 +125,7 @@ impl Search<'_> {
         }
     }
 
-    /// The place whose value a node is, if that is not of the value itself.
+    /// Returns the place that a node denotes, if it is outside of the value itself.
     fn other(&self, node: &Node) -> Option<Look> {
         self.walk.place(node).filter(|place| place.variable != self.variable)
     }
@@ -139,7 +139,7 @@ fn longer(one: &[Step], other: &[Step]) -> Vec<Step> {
 mod tests {
     use super::*;
 
-    /// Demands as text: `rows.*.id in state.tasks.*.id`, `n < state.list`.
+    /// Renders demands as text: `rows.*.id in state.tasks.*.id`, `n < state.list`.
     fn demands(source: &str) -> Vec<String> {
         let way = |steps: &[Step]| {
             let step = |step: &Step| match step {
@@ -174,7 +174,7 @@ mod tests {
             ("!has(self.of) || self.of in state.names", &["of in state.names.*"]),
             ("self.parent in state.names || !has(self.parent)", &["parent in state.names.*"]),
             ("self == state.next", &[" in state.next"]),
-            // Some of them need not be so, or only one.
+            // No demands: only some elements need to satisfy the condition.
             ("self.rows.exists(r, r in state.names)", &[]),
             ("self.rows[0] in state.names", &[]),
             ("state.names.all(n, n == self)", &[]),

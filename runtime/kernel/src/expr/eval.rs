@@ -1,8 +1,7 @@
-//! Evaluates a lowered expression, counting every step.
+//! Evaluates a lowered expression and counts every step.
 //!
-//! The count is of what the expression does, not of how long it takes, so the same values give the same verdict on
-//! every machine. `&&`, `||`, `all` and `exists` absorb errors as CEL has it (`error || true` is true), but never the
-//! end of the steps.
+//! Steps measure operations, not time, so the same values give the same verdict on every machine. As in CEL, `&&`,
+//! `||`, `all` and `exists` absorb errors (`error || true` is true), but never exhaustion of the steps.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -11,18 +10,18 @@ use super::lower::{Binary, Conversion, Fold, Loop, Node, TextTest};
 use super::value::{Item, Items, Text, Val, misplaced};
 use super::{Dialect, Variables};
 
-/// Steps of one evaluation: nodes, elements compared, texts by their length. Enough for a check of references among
-/// some hundred elements, and a few hundredths of a second.
+/// Maximum steps of one evaluation: nodes, compared elements, and texts by length. Enough for a check of references
+/// among some hundred elements, in a few hundredths of a second.
 pub(super) const STEPS_MAX: usize = 1_000_000;
-/// Bytes of text a small regular expression reads in one step.
+/// Bytes of text that a small regular expression reads in one step.
 const MATCHED_BYTES_PER_STEP: usize = 4;
 
-/// Why an evaluation ended early.
+/// Reason for an early end of an evaluation.
 #[derive(Debug)]
 pub(super) enum Stop {
     /// The steps are used up; nothing absorbs this.
     Exhausted,
-    /// An error of the expression or of what it met.
+    /// An error of the expression or of a value.
     Error(String),
 }
 
@@ -32,7 +31,7 @@ impl Stop {
     }
 }
 
-/// Counts steps.
+/// Counts the remaining steps.
 #[derive(Clone, Debug)]
 pub(super) struct Meter {
     left: usize,
@@ -43,12 +42,12 @@ impl Meter {
         Self { left: steps }
     }
 
-    /// A meter of at most `steps` of what is left of this one.
+    /// Returns a meter with the remaining steps, but at most `steps`.
     pub(super) fn part(&self, steps: usize) -> Self {
         Self { left: self.left.min(steps) }
     }
 
-    /// What a part of this meter has used is gone from it.
+    /// Subtracts the steps that a part of this meter has used.
     pub(super) const fn take_off(&mut self, part: &Self, before: usize) {
         self.left = self.left.saturating_sub(before - part.left);
     }
@@ -71,7 +70,7 @@ impl Meter {
     }
 }
 
-/// Evaluates to true or false.
+/// Evaluates an expression to true or false.
 pub(super) fn evaluate<'a>(
     node: &'a Node,
     variables: &'a Variables<'_>,
@@ -91,7 +90,7 @@ struct Run<'a> {
     variables: &'a Variables<'a>,
     dialect: Dialect,
     meter: Meter,
-    /// The values of the loops' variables, outermost first.
+    /// Values of the loops' variables, outermost first.
     locals: Vec<Val<'a>>,
 }
 
@@ -178,7 +177,7 @@ impl<'a> Run<'a> {
         of.at(&key, &mut self.meter)?.ok_or_else(|| Stop::error(missing))
     }
 
-    /// `a && b` or `a || b`: `decisive` on either side settles it, whatever the other side is.
+    /// `a && b` or `a || b`: a `decisive` value on either side determines the result, even if the other side fails.
     fn either(&mut self, a: &'a Node, b: &'a Node, decisive: bool) -> Result<Val<'a>, Stop> {
         let operator = if decisive { "||" } else { "&&" };
         let left = match self.bool(a, operator) {
@@ -220,7 +219,7 @@ impl<'a> Run<'a> {
                 Val::Text(key) => key,
                 other => return Err(Stop::Error(format!("{} cannot be the key of a map", other.type_name()))),
             };
-            // Each of those before it may be as long, and alike to its end.
+            // Each earlier key may be as long, and equal up to its end.
             self.meter.spend_text(key.len().saturating_mul(entries.len()))?;
             if entries.iter().any(|(other, _)| **other == *key) {
                 return Err(Stop::error("a map names a key twice"));
@@ -289,7 +288,7 @@ impl<'a> Run<'a> {
         result
     }
 
-    /// `all` (one false settles it) or `exists` (one true does); an error counts only if nothing settles it.
+    /// `all` (false is decisive) or `exists` (true is decisive); an error counts only without a decisive value.
     fn any(&mut self, items: Items<'a>, body: &'a Node, decisive: bool) -> Result<Val<'a>, Stop> {
         let operator = if decisive { "exists()" } else { "all()" };
         let mut failed = None;
@@ -298,7 +297,7 @@ impl<'a> Run<'a> {
                 Ok(value) if value == decisive => return Ok(Val::Bool(decisive)),
                 Ok(_) => {}
                 Err(Stop::Exhausted) => return Err(Stop::Exhausted),
-                // The last error counts.
+                // The last error is returned.
                 Err(error) => failed = Some(error),
             }
         }

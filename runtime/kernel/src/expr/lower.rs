@@ -1,7 +1,7 @@
-//! From the tree as it was written to the tree that is evaluated: every name resolved, every bound checked.
+//! Lowers the syntax tree to the evaluated tree: resolves every name and checks every bound.
 //!
-//! What comes out holds only what [`super::eval`] can do, so that evaluation never meets an unknown function, an
-//! undeclared variable or a nesting it cannot hold. It also knows which parts of which variables are looked at.
+//! The result contains only operations of [`super::eval`], so evaluation never meets an unknown function, an undeclared
+//! variable or excessive nesting. Lowering also collects the references to parts of variables.
 
 use std::collections::BTreeSet;
 
@@ -11,17 +11,17 @@ pub(super) use super::parse::Binary;
 use super::parse::{Part, Term};
 use super::{CompileError, Reference, SHADOWED};
 
-/// Nodes of the tree, as it was written: before macros are expanded.
+/// Maximum nodes of the syntax tree, before macros are expanded.
 pub(super) const NODES_MAX: usize = 200;
-/// Loops (`all`, `exists`, `exists_one`, `filter`, `map`, `transformList`) inside one another. Three, because a check of references
-/// needs them: for every task, for every dependency, there is a task. What three may cost is the step limit's business.
+/// Maximum depth of nested loops (`all`, `exists`, `exists_one`, `filter`, `map`, `transformList`). A check of
+/// references needs three: for every task, for every dependency, there is a task. The step limit bounds their cost.
 pub(super) const LOOPS_MAX: usize = 3;
-/// Bytes of a compiled regular expression.
+/// Maximum bytes of a compiled regular expression.
 const PATTERN_BYTES_MAX: usize = 256 * 1024;
-/// Bytes up to which a compiled regular expression is a small one, which reads a text as fast as any.
+/// Maximum bytes of a small regular expression, which reads text at full speed.
 const PATTERN_BYTES_SMALL: usize = 1024;
 
-/// What is evaluated.
+/// A node of the evaluated tree.
 #[derive(Debug)]
 pub(super) enum Node {
     Null,
@@ -32,7 +32,7 @@ pub(super) enum Node {
     Text(String),
     /// A variable and members below it.
     Path(&'static str, Vec<String>),
-    /// Variable of a loop, by how many of the loops' variables come before it.
+    /// Variable of a loop, as the number of enclosing loop variables before it.
     Local(usize),
     Member(Box<Node>, String),
     Has(Box<Node>, String),
@@ -47,7 +47,7 @@ pub(super) enum Node {
     Map(Vec<(Node, Node)>),
     Convert(Conversion, Box<Node>),
     Test(TextTest, Box<Node>, Box<Node>),
-    /// A text, a pattern, and how many times as much as by a small one a text is charged for.
+    /// A text, a pattern, and the pattern's cost per byte relative to a small pattern.
     Matches(Box<Node>, Regex, usize),
     Loop(Box<Loop>),
 }
@@ -56,8 +56,8 @@ pub(super) enum Node {
 #[derive(Debug)]
 pub(super) struct Loop {
     pub(super) fold: Fold,
-    /// True if it has a variable for the index or name, and one for the value there. With one variable, that is the
-    /// element of a list or the name of a member.
+    /// True if it has variables for both the key (index or name) and the value. A single variable is the element of a
+    /// list or the name of a member.
     pub(super) is_pair: bool,
     pub(super) range: Node,
     /// Condition that an element must satisfy to be mapped.
@@ -79,7 +79,7 @@ pub(super) enum Conversion {
 }
 
 impl Conversion {
-    /// Its name in an expression.
+    /// Returns its name in an expression.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Size => "size",
@@ -94,7 +94,7 @@ impl Conversion {
     }
 }
 
-/// A question about two texts.
+/// A test of two texts.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum TextTest {
     Contains,
@@ -102,7 +102,7 @@ pub(super) enum TextTest {
     EndsWith,
 }
 
-/// What a loop makes of its elements.
+/// Result that a loop computes from its elements.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fold {
     All,
@@ -114,7 +114,7 @@ pub(super) enum Fold {
     TransformList,
 }
 
-/// Lowers a parsed expression; the references are minimal: none lies below another.
+/// Lowers a parsed expression. The returned references are minimal: none lies below another.
 pub(super) fn lower(root: &Part, variables: &[&'static str]) -> Result<(Node, Vec<Reference>), CompileError> {
     let mut lowering = Lowering { variables, locals: Vec::new(), loops: 0, nodes: 0, references: BTreeSet::new() };
     let node = lowering.node(root)?;
@@ -122,7 +122,7 @@ pub(super) fn lower(root: &Part, variables: &[&'static str]) -> Result<(Node, Ve
         let message = "the expression must be true or false, and this is neither".to_owned();
         return Err(refuse(root, "cel_not_boolean", message));
     }
-    // In this order an ancestor comes right before what lies below it.
+    // Sorted, so an ancestor directly precedes its descendants.
     let mut references: Vec<Reference> = Vec::new();
     for reference in lowering.references {
         if !references.last().is_some_and(|last| last.covers(&reference)) {
@@ -136,7 +136,7 @@ struct Lowering<'a> {
     variables: &'a [&'static str],
     /// The loops' variables, outermost first.
     locals: Vec<String>,
-    /// Loops around what is lowered.
+    /// Number of loops around the current part.
     loops: usize,
     nodes: usize,
     references: BTreeSet<Reference>,
@@ -185,7 +185,7 @@ impl Lowering<'_> {
         self.node(part).map(Box::new)
     }
 
-    /// A declared variable with members selected from it, if the expression is nothing else: `a.b["c"]`.
+    /// Returns a declared variable with selected members, if the expression is nothing else: `a.b["c"]`.
     fn path(&self, part: &Part) -> Option<Reference> {
         let (of, name) = match &part.term {
             Term::Name(name) if !self.locals.contains(name) => {
@@ -235,7 +235,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// `has(a.b)`. It looks at `a.b`, not at all of `a`.
+    /// Lowers `has(a.b)`, which refers to `a.b` and not to all of `a`.
     fn has(&mut self, part: &Part) -> Result<Node, CompileError> {
         let Term::Member(of, name) = &part.term else {
             return Err(refuse(part, "cel_syntax", "has() takes a member, like has(state.answer)".to_owned()));
@@ -254,7 +254,7 @@ impl Lowering<'_> {
         Ok(Node::Has(operand, name.clone()))
     }
 
-    /// The pattern must be written out: one from the state could be anything, and would be compiled again each time.
+    /// Requires a literal pattern: one from the state could be anything, and would be compiled on each evaluation.
     fn matches(&mut self, text: &Part, pattern: &Part) -> Result<Node, CompileError> {
         let Term::Text(written) = &pattern.term else {
             let message = "the pattern of matches() must be a text written in the expression".to_owned();
@@ -351,10 +351,10 @@ fn refuse(part: &Part, code: &'static str, message: String) -> CompileError {
     CompileError { code, offset: Some(part.at), message }
 }
 
-/// How much longer than a small regular expression this one may take for each byte. It can be in as many states at once
-/// as it has, so that is its size, in steps of two.
+/// Returns the worst-case cost per byte of this regular expression, relative to a small one. An automaton can be in all
+/// its states at once, so the cost is its size, in powers of two.
 ///
-/// The tables of Unicode's classes make a pattern large, not slow: where it means something without them, that size counts.
+/// Tables of Unicode classes make a pattern large, but not slow: if it compiles without them, that size counts.
 fn weight(pattern: &str) -> usize {
     let fits = |size: usize| {
         bytes::RegexBuilder::new(pattern).unicode(false).size_limit(size).build().is_ok()
@@ -364,19 +364,19 @@ fn weight(pattern: &str) -> usize {
     while size < PATTERN_BYTES_MAX && !fits(size) {
         size *= 2;
     }
-    // The first step is twice as steep: only small ones find their way by a table that stays in memory.
+    // The first step counts double: only small patterns run from a table that stays in memory.
     if size == PATTERN_BYTES_SMALL { 1 } else { 2 * size / PATTERN_BYTES_SMALL }
 }
 
 impl Conversion {
-    /// Returns true if it may be written behind its value: `x.size()`.
+    /// Returns true if it may be called as a method: `x.size()`.
     const fn is_method(self) -> bool {
         matches!(self, Self::Size | Self::Sum | Self::Min | Self::Max)
     }
 }
 
 impl Fold {
-    /// Returns how many of the arguments are variables, if it takes so many arguments.
+    /// Returns the number of arguments that are variables, if it accepts this number of arguments.
     const fn variables(self, args: &[Part]) -> Option<usize> {
         match (self, args.len()) {
             (Self::All | Self::Exists | Self::ExistsOne | Self::Filter | Self::Map, 2) | (Self::Map, 3) => Some(1),
@@ -386,7 +386,7 @@ impl Fold {
     }
 }
 
-/// Whether a value of this shape can be true or false; a path may hold anything.
+/// Returns true if a node of this kind can be a boolean; a path may hold any value.
 const fn may_be_bool(node: &Node) -> bool {
     match node {
         Node::Null | Node::Int(_) | Node::UInt(_) | Node::Double(_) | Node::Text(_) => false,

@@ -1,10 +1,10 @@
-//! Conditions and invariants: CEL, boolean only, with static and dynamic cost limits (SPEC section 6).
+//! Conditions and invariants: boolean CEL expressions with static and dynamic cost limits (SPEC section 6).
 //!
-//! Owns what an expression may say and what it comes to. Parser and evaluation are ours: an expression must have a bound
-//! before it is read and a count of steps while it is evaluated, and mean the same in every run and release. `tests`
-//! holds both against the `cel` crate's. The way of an expression: `token` reads and bounds its text, `parse` makes a tree
-//! of it, `lower` resolves and bounds that, `eval` computes with `value`s, whose `arithmetic` has a file of its own;
-//! `numbers` finds where a schema says number, `places` tells the lint what is looked at.
+//! Owns the language and its evaluation. Parser and evaluator are our own: an expression needs bounds before it is
+//! parsed and a step count during evaluation. Its meaning must be stable across runs and releases. `tests` compares
+//! both with the `cel` crate. Stages: `token` reads and bounds the text, `parse` builds the tree, `lower` resolves and
+//! bounds it, `eval` computes with `value`s, and `arithmetic` holds their arithmetic. `numbers` finds divisions that
+//! schemas declare as fractional, and `places` reports to the lint the places that an expression looks up.
 
 mod arithmetic;
 mod demands;
@@ -34,7 +34,7 @@ use value::Val;
 
 use crate::{record, tree};
 
-/// Why an expression is refused at load time.
+/// Load-time rejection of an expression.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct CompileError {
@@ -44,35 +44,35 @@ pub struct CompileError {
     pub code: &'static str,
     /// Byte offset in the source, if known.
     pub offset: Option<usize>,
-    /// For people.
+    /// Message for people.
     pub message: String,
 }
 
-/// Why an evaluation has no truth value. In an invariant it rejects, in a condition it does not fire.
+/// Reason for which an evaluation has no truth value. An invariant then rejects, and a condition does not fire.
 ///
-/// The text names types and members that the expression names, never a value it met.
+/// The text names types, and members that occur in the expression, but never a value from the document.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct EvalError(pub String);
 
-/// The value of a variable: a part of a tree, or of what a patch, an event or a request brought.
+/// The value of a variable: a part of a tree, or of a patch, an event or a request.
 ///
-/// An expression comes to the same over either, in the same steps.
+/// Both forms give the same result in the same number of steps.
 #[derive(Clone, Debug)]
 pub enum Variable<'a> {
-    /// JSON as it was read.
+    /// Parsed JSON.
     Value(Cow<'a, Value>),
     /// A node of a document.
     Node(&'a tree::Node),
 }
 
 impl Variable<'_> {
-    /// Whether it is `null`.
+    /// Returns true if it is `null`.
     pub fn is_null(&self) -> bool {
         matches!(self.value(), Val::Null)
     }
 
-    /// The string at a place of it, if one is there.
+    /// Returns the string at a place in it, if one is there.
     pub fn text_at(&self, place: &Pointer) -> Option<&str> {
         match self {
             Self::Value(value) => value.pointer(place.as_str())?.as_str(),
@@ -80,7 +80,7 @@ impl Variable<'_> {
         }
     }
 
-    /// The whole number, 0 or more, at a place of it, if one is there.
+    /// Returns the non-negative integer at a place in it, if one is there.
     pub fn count_at(&self, place: &Pointer) -> Option<u64> {
         match self {
             Self::Value(value) => value.pointer(place.as_str())?.as_u64(),
@@ -114,32 +114,32 @@ impl<'a> From<&'a tree::Node> for Variable<'a> {
     }
 }
 
-/// Variables whose names a loop may take: blueprints that did so are older than they.
+/// Variables with names that a loop may redefine, because older blueprints did so before these variables existed.
 const SHADOWED: [&str; 2] = ["key", "old"];
 
-/// Meaning of expressions where boards of different journal formats differ.
+/// Version of the expression semantics, by the board's journal format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dialect {
-    /// Before format 14: arithmetic joins like types only, and a loop over an object is an error.
+    /// Before format 14: arithmetic needs operands of one type, and a loop over an object is an error.
     Strict,
-    /// Arithmetic joins all numbers, and nothing is cut off where a schema says number; loops go over objects.
+    /// Arithmetic accepts all numbers, division keeps fractions where a schema says `number`, and loops accept objects.
     Plain,
 }
 
 impl Dialect {
-    /// The one of boards of a journal format.
+    /// Returns the dialect of a journal format.
     pub const fn of(journal: u32) -> Self {
         if journal >= record::NUMBERS { Self::Plain } else { Self::Strict }
     }
 }
 
-/// The variables an expression may use.
+/// The variables that an expression may use.
 pub type Variables<'a> = BTreeMap<&'static str, Variable<'a>>;
 
-/// A part of a variable that an expression looks at: `state.tasks` is `state` and `["tasks"]`.
+/// A part of a variable that an expression depends on: `state.tasks` is `state` and `["tasks"]`.
 ///
-/// Whatever happens outside of its references cannot change what an expression comes to. A path ends where the
-/// expression goes on dynamically: at an index, a loop, a function.
+/// Changes outside its references cannot change an expression's result. A path ends where the expression continues
+/// dynamically: at an index, a loop, a function.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Reference {
     /// The variable.
@@ -149,27 +149,27 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// Whether the other lies at or below this one.
+    /// Returns true if the other reference lies at or below this one.
     pub fn covers(&self, other: &Self) -> bool {
         self.variable == other.variable && other.path.starts_with(&self.path)
     }
 }
 
-/// Steps that all evaluations for one proposal may take together: an invariant is evaluated for every instance, a
-/// condition for every event, and a board must not keep others waiting.
+/// Steps for all evaluations of one proposal together. An invariant is evaluated for every instance and a condition for
+/// every event, and one board must not delay others.
 const ALLOWANCE: usize = 10_000_000;
 
-/// What the evaluations for one proposal may take together.
+/// Step allowance shared by the evaluations for one proposal.
 pub struct Allowance(Meter);
 
 impl Allowance {
-    /// A fresh allowance of ten million steps.
+    /// Creates an allowance of ten million steps.
     #[expect(clippy::new_without_default, reason = "there is no neutral allowance")]
     pub const fn new() -> Self {
         Self(Meter::new(ALLOWANCE))
     }
 
-    /// Returns true if the next evaluation may end for what was evaluated before it.
+    /// Returns true if earlier evaluations may leave too few steps for the next one.
     pub(crate) const fn is_used_up(&self) -> bool {
         self.0.left() < STEPS_MAX
     }
@@ -185,10 +185,10 @@ pub struct Expr {
 }
 
 impl Expr {
-    /// Compiles; `variables` are the names it may use.
+    /// Compiles an expression; `variables` are the names it may use.
     ///
     /// # Errors
-    /// The first thing that is wrong with it; every bound and every name is checked here, none at evaluation.
+    /// Returns the first error. Every bound and every name is checked here, none at evaluation.
     pub fn compile(source: &str, variables: &[&'static str]) -> Result<Self, CompileError> {
         Self::compile_in(Dialect::Plain, source, variables)
     }
@@ -202,17 +202,17 @@ impl Expr {
         Ok(Self { source: source.to_owned(), dialect, node, references })
     }
 
-    /// As written.
+    /// Returns the source text.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// Whether it uses a variable.
+    /// Returns true if it uses a variable.
     pub fn uses(&self, variable: &str) -> bool {
         self.references.iter().any(|reference| reference.variable == variable)
     }
 
-    /// What it looks at, in order; none lies below another.
+    /// Returns its references, in order; none lies below another.
     pub fn references(&self) -> &[Reference] {
         &self.references
     }
@@ -220,8 +220,8 @@ impl Expr {
     /// Evaluates to true or false, deterministically and within the step limit.
     ///
     /// # Errors
-    /// A missing member or variable, an operator or function on types it does not take, overflow, division by zero, a
-    /// result that is not boolean, more steps than the limit.
+    /// A missing member or variable, an operator or function on unsupported types, overflow, division by zero, a result
+    /// that is not boolean, or more steps than the limit.
     pub fn evaluate(&self, variables: &Variables<'_>) -> Result<bool, EvalError> {
         self.evaluate_within(variables, &mut Allowance::new())
     }

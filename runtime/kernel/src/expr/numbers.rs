@@ -1,14 +1,14 @@
-//! Divides exactly where a schema says number.
+//! Makes divisions exact where a schema says `number`.
 //!
-//! JSON writes 3 for 3.0, and CEL divides integers as integers. The schema of a place decides: of a `number`, 7 is one without
-//! a fraction for now, and a half of it is 3.5. Of an `integer`, and without a schema, a quotient of integers is one.
+//! JSON may write 3.0 as 3, and CEL divides integers as integers, so the schema of a place decides. For a `number`,
+//! half of 7 is 3.5. For an `integer`, and without a schema, a quotient of integers is an integer.
 
 use super::lower::{Binary, Conversion, Fold, Loop, Node};
 use super::places::{Look, Step, Walk};
 use super::{Dialect, Expr};
 
 impl Expr {
-    /// Divides as numbers where `is_number` says that a place holds numbers with a fraction.
+    /// Divides exactly where `is_number` reports that a place holds fractional numbers.
     #[must_use]
     pub(crate) fn with_numbers(mut self, is_number: &dyn Fn(&Look) -> bool) -> Self {
         if self.dialect == Dialect::Plain {
@@ -21,9 +21,9 @@ impl Expr {
 
 struct Numbers<'a> {
     walk: Walk,
-    /// True for each loop's variable that may be a number with a fraction, outermost first.
+    /// True for each loop variable that may be a fractional number, outermost first.
     fractions: Vec<bool>,
-    /// Places that were asked for.
+    /// Cached answers of `is_number`.
     known: Vec<(Look, bool)>,
     is_number: &'a dyn Fn(&Look) -> bool,
 }
@@ -73,7 +73,7 @@ impl Numbers<'_> {
         self.fractions.truncate(self.walk.locals.len());
     }
 
-    /// Returns true if the schema says number of a place.
+    /// Returns true if the schema says `number` for a place.
     fn is_number(&mut self, place: Look) -> bool {
         if let Some((_, known)) = self.known.iter().find(|(known, _)| *known == place) {
             return *known;
@@ -83,7 +83,7 @@ impl Numbers<'_> {
         is_number
     }
 
-    /// Returns true if the schema says number of an element with this index.
+    /// Returns true if the schema says `number` for an element with this index.
     fn is_number_at(&mut self, node: &Node) -> bool {
         let Node::Index(of, key) = node else { return false };
         let (Node::Int(index), Some(place)) = (key.as_ref(), self.walk.place(of)) else { return false };

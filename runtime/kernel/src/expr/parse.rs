@@ -1,12 +1,12 @@
-//! The grammar of CEL: from tokens to the tree of an expression as it was written.
+//! CEL parser: builds the syntax tree from tokens.
 //!
-//! Macros are calls here; `lower` reads them. Where the grammar could be read more generously, it is read as other
-//! implementations of CEL do, so that an expression means one thing everywhere; `tests` holds it against one of them.
+//! Macros are calls here; `lower` interprets them. An ambiguous grammar rule is read as in other CEL implementations,
+//! so that an expression has one meaning everywhere. `tests` compares with one of them.
 
 use super::CompileError;
 use super::token::{self, Kind, Token};
 
-/// Words that CEL keeps for languages around it.
+/// Words that CEL reserves for host languages.
 const RESERVED: [&str; 17] = [
     "as",
     "break",
@@ -30,7 +30,7 @@ const RESERVED: [&str; 17] = [
 /// Part of an expression.
 #[derive(PartialEq, Debug)]
 pub(super) struct Part {
-    /// Byte of the source: of an operator its sign, of anything else its beginning.
+    /// Byte offset in the source: of an operator's sign, or of the beginning of anything else.
     pub(super) at: usize,
     pub(super) term: Term,
 }
@@ -64,7 +64,7 @@ pub(super) enum Binary {
     Subtract,
     Multiply,
     Divide,
-    /// `/` of which nothing is cut off; the parser makes none of it.
+    /// `/` without truncation; the parser never creates it.
     Ratio,
     Remainder,
     Equal,
@@ -77,7 +77,7 @@ pub(super) enum Binary {
 }
 
 impl Binary {
-    /// Returns true if it makes a number, text or list, and not a truth value.
+    /// Returns true if the result is a number, text or list, and not a truth value.
     pub(super) const fn is_arithmetic(self) -> bool {
         match self {
             Self::Add | Self::Subtract | Self::Multiply | Self::Divide | Self::Ratio | Self::Remainder => true,
@@ -90,7 +90,7 @@ impl Binary {
 /// Parses an expression.
 ///
 /// # Errors
-/// Text that [`token::read`] refuses; else the first token that cannot stand at its place.
+/// Text that [`token::read`] rejects, or the first unexpected token.
 pub(super) fn parse(source: &str) -> Result<Part, CompileError> {
     let tokens = token::read(source)?;
     let mut parser = Parser { tokens: &tokens, next: 0, end: source.len() };
@@ -124,7 +124,7 @@ impl<'t> Parser<'t> {
         matches!(self.peek(), Some(Kind::Sign(next)) if *next == sign)
     }
 
-    /// Goes past a sign, if it is the next token, and returns where it stands.
+    /// Consumes a sign if it is the next token, and returns its byte offset.
     fn take(&mut self, sign: &str) -> Option<usize> {
         let at = self.at();
         let is_next = self.is_next(sign);
@@ -136,7 +136,7 @@ impl<'t> Parser<'t> {
         self.take(sign).map(drop).ok_or_else(|| self.unexpected(&format!("`{sign}`")))
     }
 
-    /// Goes past one of these operators, if it is the next token.
+    /// Consumes one of these operators, if it is the next token.
     fn operator(&mut self, known: &[(&str, Binary)]) -> Option<(usize, Binary)> {
         let at = self.at();
         let (Kind::Sign(next) | Kind::Word(next)) = self.peek()? else { return None };
@@ -197,7 +197,7 @@ impl<'t> Parser<'t> {
         self.chain(&[("*", Binary::Multiply), ("/", Binary::Divide), ("%", Binary::Remainder)], Self::unary)
     }
 
-    /// Reads operands that are joined from left to right.
+    /// Reads left-associative operands and operators.
     fn chain(&mut self, operators: &[(&str, Binary)], operand: fn(&mut Self) -> Parsed) -> Parsed {
         let mut left = operand(self)?;
         while let Some((at, binary)) = self.operator(operators) {
@@ -207,7 +207,7 @@ impl<'t> Parser<'t> {
         Ok(left)
     }
 
-    /// Reads `!` or `-`, any number of one of them, before an operand; two of them are none.
+    /// Reads any number of `!` or `-` before an operand; pairs cancel out.
     fn unary(&mut self) -> Parsed {
         let at = self.at();
         let (sign, join): (_, fn(Box<Part>) -> Term) = match self.peek() {
@@ -228,7 +228,7 @@ impl<'t> Parser<'t> {
         self.is_next("-") && matches!(after, Some(Kind::Int(_) | Kind::Double(_)))
     }
 
-    /// Reads a value and what is selected from it.
+    /// Reads a value and its selectors.
     fn operand(&mut self) -> Parsed {
         let mut part = self.primary()?;
         loop {
@@ -374,7 +374,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Reads what stands between commas, up to the bracket that closes; a comma may follow the last.
+    /// Reads comma-separated items up to the closing bracket; a trailing comma is allowed.
     fn listed<T>(
         &mut self,
         close: &str,
@@ -387,7 +387,7 @@ impl<'t> Parser<'t> {
                 if !self.is_next(",") {
                     break;
                 }
-                // Two commas, or one before nothing, are told below.
+                // A double comma, or a comma without items, is reported below.
                 let after = self.tokens.get(self.next + 1).map(|token| &token.kind);
                 if matches!(after, Some(Kind::Sign(sign)) if *sign == close) {
                     break;
@@ -406,7 +406,7 @@ impl<'t> Parser<'t> {
         Ok((key, self.expression()?))
     }
 
-    /// Says what stands where something else is expected.
+    /// Builds the error for an unexpected token.
     fn unexpected(&self, expected: &str) -> CompileError {
         let word = |index: Option<usize>| match index.and_then(|index| self.tokens.get(index)).map(|token| &token.kind)
         {
@@ -435,7 +435,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// Joins the operands of a chain of `&&` or `||` in a tree as deep as the chain's length has digits in binary.
+/// Joins the operands of an `&&` or `||` chain in a balanced tree, with a depth logarithmic in the chain's length.
 fn balanced(first: Part, mut rest: Vec<(usize, Part)>, join: fn(Box<Part>, Box<Part>) -> Term) -> Part {
     let after = rest.split_off((rest.len() / 2 + 1).min(rest.len()));
     let Some((at, middle)) = rest.pop() else { return first };

@@ -1,8 +1,7 @@
-//! Which places an expression looks at, and whether it can come true: what the lint asks before anything runs.
+//! Static analysis for the lint: places that an expression looks up, and satisfiability.
 //!
-//! Unlike [`super::Reference`], which says what an expression depends on, a [`Look`] follows indices and the variables
-//! of loops as far as they can be followed, and is kept beside others that lie above it. Whether a place exists is for
-//! who knows the schema.
+//! A [`super::Reference`] records dependencies. A [`Look`] follows indices and loop variables as far as possible, and
+//! is kept even if another look is above it. Callers with the schema check if a place exists.
 
 use serde_json::{Value, json};
 
@@ -14,23 +13,23 @@ use super::lower::{Binary, Conversion, Fold, Loop, Node};
 pub(crate) enum Step {
     /// The member of this name.
     Member(String),
-    /// Some member or element: an index that is computed, or what a loop with key and value goes over.
+    /// Any member or element: a computed index, or the values of a loop with key and value.
     Any,
-    /// Element of a list that a loop with one variable goes over. Of an object the loop has the names, which are no places.
+    /// Element of a list in a loop with one variable. For an object such a loop yields names, which are not places.
     Element,
 }
 
-/// A place that an expression looks at.
+/// A place that an expression looks up.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Look {
     pub(crate) variable: &'static str,
-    /// From the variable to the place.
+    /// Steps from the variable to the place.
     pub(crate) steps: Vec<Step>,
-    /// Whether a loop goes over it.
+    /// True if a loop iterates over it.
     pub(crate) is_range: bool,
-    /// Whether that loop has variables for key and value.
+    /// True if that loop has variables for key and value.
     pub(crate) is_pair: bool,
-    /// Whether all of it may be gone through: by a loop, or by `in` if it is a list.
+    /// True if the whole collection may be scanned: by a loop, or by `in` if it is a list.
     pub(crate) is_searched: bool,
 }
 
@@ -41,14 +40,14 @@ impl Look {
     }
 }
 
-/// Knowledge of a place that an expression looks at.
+/// Static knowledge of a place that an expression looks up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Known {
-    /// Looking at it is always an error.
+    /// Each lookup is an error.
     Fails,
     /// The place always has a value.
     There,
-    /// It may have one.
+    /// The place may have a value.
     Nothing,
 }
 
@@ -57,7 +56,7 @@ pub(crate) enum Known {
 pub(crate) enum Compared {
     /// Value at a place.
     Place(Look),
-    /// Size of what is at a place.
+    /// Size of the value at a place.
     Size(Look),
     /// Result of a function: a number, or else a text.
     Made { function: &'static str, is_number: bool },
@@ -65,12 +64,12 @@ pub(crate) enum Compared {
     Constant(Value),
 }
 
-/// How it is compared.
+/// Kind of comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Test {
-    /// `==`, or `in` of what is no list of constants.
+    /// `==`, or `in` with an operand that is not a list of constants.
     Equal,
-    /// `in` of a list of constants.
+    /// `in` with a list of constants.
     Among,
     /// `!=`.
     Unequal,
@@ -85,7 +84,7 @@ pub(crate) enum Test {
 }
 
 impl Test {
-    /// Returns it as it is written.
+    /// Returns the operator as it is written.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Equal => "==",
@@ -98,7 +97,7 @@ impl Test {
         }
     }
 
-    /// Returns the test that holds where this one does not.
+    /// Returns the negation of this test.
     pub(super) const fn negated(self) -> Self {
         match self {
             Self::Equal | Self::Among => Self::Unequal,
@@ -110,7 +109,7 @@ impl Test {
         }
     }
 
-    /// Returns it with its operands exchanged.
+    /// Returns the test with exchanged operands.
     pub(super) const fn turned(self) -> Self {
         match self {
             Self::Equal | Self::Among | Self::Unequal => self,
@@ -122,31 +121,31 @@ impl Test {
     }
 }
 
-/// A comparison with a value that an expression names.
+/// A comparison with a constant of the expression.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Comparison {
-    /// Operands: each branch of a choice, or the one that is written.
+    /// Possible operands: each branch of a conditional, or the single operand.
     pub(crate) of: Vec<Compared>,
     pub(crate) with: Value,
     pub(crate) test: Test,
 }
 
 impl Expr {
-    /// Returns the places that it compares with values, in the order in which they are written.
+    /// Returns the comparisons of places with constants, in source order.
     pub(crate) fn comparisons(&self) -> Vec<Comparison> {
         let mut walk = Walk::default();
         walk.visit(&self.node, false, &mut Vec::new());
         walk.compared
     }
 
-    /// Returns the places whose values it takes for true or false.
+    /// Returns the places that are used as truth values.
     pub(crate) fn truths(&self) -> Vec<Look> {
         let mut looks = Vec::new();
         Walk::default().truths(&self.node, &mut looks);
         looks
     }
 
-    /// Returns the place without which the rest of the expression is not asked: `!has(x) || …`, `has(x) && …`, `has(x) ? … : true`.
+    /// Returns the place that guards the rest of the expression: `!has(x) || …`, `has(x) && …`, `has(x) ? … : true`.
     pub(crate) fn guard(&self) -> Option<Look> {
         let guard = match &self.node {
             Node::Or(guard, _) => match guard.as_ref() {
@@ -160,7 +159,7 @@ impl Expr {
         Walk::default().place(of).map(|place| place.then(Step::Member(name.clone())))
     }
 
-    /// Returns the members of numbers that it looks at, as they are written: `a.T-1.b` subtracts `1.b` from `a.T`.
+    /// Returns selections from numbers, as they are written: `a.T-1.b` subtracts `1.b` from `a.T`.
     pub(crate) fn members_of_numbers(&self) -> Vec<String> {
         let (mut found, mut pending) = (Vec::new(), vec![&self.node]);
         while let Some(node) = pending.pop() {
@@ -176,35 +175,35 @@ impl Expr {
         found
     }
 
-    /// Returns constants that stand for true or false and are neither, as they are written.
+    /// Returns constants used as truth values that are not booleans, as they are written.
     pub(crate) fn constant_truths(&self) -> Vec<String> {
         let mut found = Vec::new();
         constant_truths(&self.node, &mut found);
         found
     }
 
-    /// Returns the divisions whose fraction may matter, by what is no constant or compared with a fraction. It is cut off if all
-    /// the places of one are whole numbers.
+    /// Returns the divisions for which truncation may matter, each as the places of its operands. Their divisor is not
+    /// constant, or their result is compared with a fraction. A division truncates if all its places hold integers.
     pub(crate) fn divisions(&self) -> Vec<Vec<Look>> {
         let mut walk = Walk::default();
         walk.visit(&self.node, false, &mut Vec::new());
         walk.divisions
     }
 
-    /// The places that it looks at, `has` included, in the order in which they are written; a place may be there twice.
+    /// Returns the places that it looks up, including `has`, in source order, possibly with duplicates.
     pub(crate) fn looks(&self) -> Vec<Look> {
         let mut looks = Vec::new();
         Walk::default().visit(&self.node, false, &mut looks);
         looks
     }
 
-    /// Returns true if it can come true with what is known of places, as far as its logic tells.
+    /// Returns true if the expression can hold with this knowledge of places, as far as its logic shows.
     pub(crate) fn may_hold(&self, known: &dyn Fn(&Look) -> Known) -> bool {
         Walk::default().outcomes(&self.node, known).holds
     }
 }
 
-/// Collects constants that a node takes for true or false.
+/// Collects non-boolean constants that a node uses as truth values.
 fn constant_truths(node: &Node, found: &mut Vec<String>) {
     match node {
         Node::Text(text) => found.push(format!("{text:?}")),
@@ -224,7 +223,7 @@ fn constant_truths(node: &Node, found: &mut Vec<String>) {
     }
 }
 
-/// What a truth value can be.
+/// Possible outcomes of a truth value.
 #[derive(Clone, Copy)]
 struct Outcomes {
     holds: bool,
@@ -233,11 +232,11 @@ struct Outcomes {
 
 impl Outcomes {
     const BOTH: Self = Self { holds: true, fails: true };
-    /// It is always an error.
+    /// Always an error.
     const NONE: Self = Self { holds: false, fails: false };
 }
 
-/// The places of the variables of the loops around a node, outermost first.
+/// Traversal state: the places of the enclosing loops' variables, outermost first.
 #[derive(Default)]
 pub(super) struct Walk {
     pub(super) locals: Vec<Option<Look>>,
@@ -248,7 +247,7 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// The place whose value a node is.
+    /// Returns the place that a node denotes.
     pub(super) fn place(&self, node: &Node) -> Option<Look> {
         match node {
             Node::Path(variable, path) => {
@@ -259,19 +258,19 @@ impl Walk {
             Node::Member(of, name) => Some(self.place(of)?.then(Step::Member(name.clone()))),
             Node::Index(of, key) => match key.as_ref() {
                 Node::Text(name) => Some(self.place(of)?.then(Step::Member(name.clone()))),
-                // Of what is filtered it is another element.
+                // An index into a filtered list is not an index into the original list.
                 Node::Int(index) if *index >= 0 && !matches!(of.as_ref(), Node::Loop(_)) => {
                     Some(self.place(of)?.then(Step::Member(index.to_string())))
                 }
                 _ => Some(self.place(of)?.then(step_into(of, Step::Any))),
             },
-            // Its elements are elements of what is filtered.
+            // Elements of a filtered list are elements of the original list.
             Node::Loop(of) if matches!(of.fold, Fold::Filter) => self.place(&of.range),
             _ => None,
         }
     }
 
-    /// Collects the looks of a node; `is_counted`: it is the beginning of a place that has been collected.
+    /// Collects the looks of a node. `is_counted` is true for the prefix of a collected place.
     fn visit(&mut self, node: &Node, is_counted: bool, looks: &mut Vec<Look>) {
         match node {
             Node::Path(..) | Node::Local(_) | Node::Member(..) | Node::Index(..) => {
@@ -324,7 +323,7 @@ impl Walk {
         }
     }
 
-    /// Notes a comparison with a value.
+    /// Records a comparison with a value.
     fn compare(&mut self, of: &Node, value: &Node, test: Test) {
         let mut operands = Vec::new();
         let is_known = self.operands(of, &mut operands);
@@ -337,13 +336,13 @@ impl Walk {
         }
     }
 
-    /// Collects what an operand can be. Returns false if it can be something else.
+    /// Collects the possible operands of a comparison. Returns false if there may be others.
     fn operands(&self, node: &Node, out: &mut Vec<Compared>) -> bool {
         let operand = match node {
             // A filtered list differs from the list at the place.
             Node::Loop(_) => None,
             Node::If(_, a, b) => return self.operands(a, out) && self.operands(b, out),
-            // The smallest of texts is a text.
+            // The minimum of texts is a text.
             Node::Convert(Conversion::Min | Conversion::Max, _) => None,
             Node::Convert(Conversion::Size, of) => Some(match self.place(of) {
                 // A filtered list has another size.
@@ -361,7 +360,7 @@ impl Walk {
         is_known
     }
 
-    /// Notes a division that may cut off what matters.
+    /// Records a division if truncation may matter.
     fn divide(&mut self, node: &Node) {
         let is_constant = |node: &Node| matches!(node, Node::Int(_) | Node::UInt(_));
         let (a, b) = match node {
@@ -385,7 +384,7 @@ impl Walk {
         }
     }
 
-    /// Returns true if a node is a whole number, provided that all collected places are.
+    /// Returns true if a node is an integer, provided that all collected places are.
     fn whole(&self, node: &Node, places: &mut Vec<Look>) -> bool {
         match node {
             Node::Int(_) | Node::UInt(_) | Node::Convert(Conversion::Size | Conversion::Int | Conversion::UInt, _) => {
@@ -410,7 +409,7 @@ impl Walk {
         }
     }
 
-    /// Collects the places whose values a node takes for true or false.
+    /// Collects the places that a node uses as truth values.
     fn truths(&mut self, node: &Node, looks: &mut Vec<Look>) {
         match node {
             Node::Path(..) | Node::Local(_) | Node::Member(..) | Node::Index(..) => looks.extend(self.place(node)),
@@ -432,9 +431,9 @@ impl Walk {
         }
     }
 
-    /// Goes into a loop: its variable stands for what it goes over, its index or name for no place.
+    /// Enters a loop: its value variable denotes the elements of the range; its key variable denotes no place.
     ///
-    /// One variable that goes over an object stands for its names: what is known of places below it holds of a list.
+    /// A single variable over an object denotes names; knowledge of places below it applies to lists.
     pub(super) fn enter(&mut self, range: &Node, is_pair: bool) {
         let step = if is_pair { step_into(range, Step::Any) } else { Step::Element };
         let element = self.element(range, step);
@@ -444,7 +443,7 @@ impl Walk {
         self.locals.push(element);
     }
 
-    /// The place of the elements of what a loop or `in` goes over; `step` leads to it from the place of the whole.
+    /// Returns the place of the elements that a loop or `in` iterates over; `step` leads to it from the collection.
     fn element(&mut self, range: &Node, step: Step) -> Option<Look> {
         let Node::Loop(of) = range else { return self.place(range).map(|place| place.then(step)) };
         if !matches!(of.fold, Fold::Map | Fold::TransformList) {
@@ -461,7 +460,7 @@ impl Walk {
         self.locals.truncate(self.locals.len().saturating_sub(variables));
     }
 
-    /// What a truth value can be; one that is neither is always an error. Logic absorbs errors on either side.
+    /// Computes the possible outcomes; neither means that it always fails. Logic absorbs errors on either side.
     fn outcomes(&mut self, node: &Node, known: &dyn Fn(&Look) -> Known) -> Outcomes {
         match node {
             Node::Bool(value) => Outcomes { holds: *value, fails: !*value },
@@ -494,7 +493,7 @@ impl Walk {
                 let body = self.outcomes(&of.body, known);
                 self.leave(of.is_pair);
                 match of.fold {
-                    // Of no elements, all do and none does.
+                    // For an empty list, `all` holds and `exists` fails.
                     Fold::All => Outcomes { holds: true, ..body },
                     Fold::Exists | Fold::ExistsOne => Outcomes { fails: true, ..body },
                     Fold::Filter | Fold::Map | Fold::TransformList => Outcomes::BOTH,
@@ -548,7 +547,7 @@ pub(super) fn constant(node: &Node) -> Option<Value> {
     }
 }
 
-/// The kind of comparison that an operator makes, if it makes one.
+/// Returns the test that an operator performs, if it is a comparison.
 pub(super) const fn test_of(binary: Binary) -> Option<Test> {
     match binary {
         Binary::Equal => Some(Test::Equal),
@@ -561,7 +560,7 @@ pub(super) const fn test_of(binary: Binary) -> Option<Test> {
     }
 }
 
-/// The step into a collection: what is filtered of an object are its names.
+/// Returns the step into a collection; a filtered object yields its names.
 fn step_into(of: &Node, step: Step) -> Step {
     match of {
         Node::Loop(filter) if matches!(filter.fold, Fold::Filter) => Step::Element,
@@ -569,7 +568,7 @@ fn step_into(of: &Node, step: Step) -> Step {
     }
 }
 
-/// The parts of a node that is neither logic nor a loop; each is evaluated whenever the node is.
+/// Returns the parts of a node that is neither logic nor a loop; each is evaluated whenever the node is.
 pub(super) fn parts(node: &Node) -> Vec<&Node> {
     match node {
         Node::Null | Node::Bool(_) | Node::Int(_) | Node::UInt(_) | Node::Double(_) | Node::Text(_) => Vec::new(),

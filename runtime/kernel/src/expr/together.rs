@@ -1,4 +1,4 @@
-//! Comparisons of one operand that come out together: joined by `&&` they never all hold, joined by `||` one always does.
+//! Contradictory comparisons joined by `&&`, and exhaustive comparisons joined by `||`, of one operand.
 
 use std::cmp::Ordering;
 
@@ -8,25 +8,25 @@ use super::Expr;
 use super::lower::{Conversion, Node};
 use super::places::{Compared, Test, Walk, constant, parts, test_of};
 
-/// Least number that may be a rounded one.
+/// Smallest number that may be the result of rounding.
 pub(crate) const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// The most comparisons of one operand that are tried together.
+/// Maximum number of comparisons of one operand that are analysed together.
 const TOGETHER_MAX: usize = 16;
 
-/// Comparisons that never all hold, or of which one always does.
+/// Comparisons that never all hold, or at least one of them always holds.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Together {
     pub(crate) of: Compared,
     /// The comparisons, with the operand on the left.
     pub(crate) tests: Vec<(Test, Value)>,
-    /// True if one always holds: they are joined by `||`.
+    /// True if at least one always holds: they are joined by `||`.
     pub(crate) always: bool,
 }
 
 /// A comparison of an operand with a constant.
 struct Joined {
-    /// The operand as it is written; the same text is the same value, because all stand in one scope.
+    /// The operand as it is written. Equal texts are equal values, because all are in one scope.
     operand: String,
     of: Compared,
     test: Test,
@@ -34,7 +34,7 @@ struct Joined {
 }
 
 impl Expr {
-    /// Returns comparisons joined by `&&` that never all hold, and those joined by `||` of which one always does.
+    /// Returns contradictory comparisons joined by `&&`, and exhaustive ones joined by `||`.
     pub(crate) fn decided_together(&self) -> Vec<Together> {
         let mut found = Vec::new();
         Walk::default().together(&self.node, &mut found);
@@ -71,7 +71,7 @@ impl Walk {
         }
     }
 
-    /// Collects the comparisons that must hold for a node to come out as `wanted`, and what else is asked.
+    /// Collects the comparisons that must hold for a node to evaluate to `wanted`, and the other operands.
     fn joined<'n>(&self, node: &'n Node, wanted: bool, out: &mut Vec<Joined>, others: &mut Vec<&'n Node>) {
         match node {
             Node::And(a, b) if wanted => [a, b].into_iter().for_each(|part| self.joined(part, wanted, out, others)),
@@ -93,7 +93,7 @@ impl Walk {
         }
     }
 
-    /// Returns the place, or size of one, that a node is.
+    /// Returns the place, or the size of one, that a node denotes.
     fn operand(&self, node: &Node) -> Option<Compared> {
         match node {
             Node::Path(..) | Node::Local(_) | Node::Member(..) | Node::Index(..) => {
@@ -107,7 +107,7 @@ impl Walk {
     }
 }
 
-/// Returns comparisons of one value that never all hold: two of them if two suffice.
+/// Returns comparisons of one value that never all hold; only two of them if two suffice.
 fn never_all(tests: &[(Test, Value)]) -> Option<Vec<(Test, Value)>> {
     let is_tried = |with: &Value| match with {
         Value::Number(number) => number.as_f64().is_some_and(|number| number.abs() < EXACT_MAX),
@@ -124,7 +124,7 @@ fn never_all(tests: &[(Test, Value)]) -> Option<Vec<(Test, Value)>> {
 
 /// Returns true if some value satisfies all comparisons.
 fn may_all(tests: &[(Test, Value)]) -> bool {
-    // Another value than those that are named.
+    // Some other value satisfies them all.
     if tests.iter().all(|(test, _)| *test == Test::Unequal) {
         return true;
     }
@@ -134,13 +134,13 @@ fn may_all(tests: &[(Test, Value)]) -> bool {
     let between = numbers.windows(2).map(|pair| (pair[0] + pair[1]) / 2.0);
     let beyond = [numbers.first().map(|least| least - 1.0), numbers.last().map(|most| most + 1.0)];
     let numbers = between.chain(beyond.into_iter().flatten()).map(Value::from);
-    // The least text of all, and the next behind each.
+    // The smallest text, and the next text after each.
     let texts = tests.iter().filter_map(|(_, with)| with.as_str());
     let texts = texts.flat_map(|text| [String::new(), format!("{text}\0")]).map(Value::from);
     named.chain(numbers).chain(texts).any(|value| tests.iter().all(|(test, with)| holds(&value, *test, with)))
 }
 
-/// Returns true if a comparison of two values holds; one that cannot be evaluated does not.
+/// Returns true if a comparison of two values holds; false if it cannot be evaluated.
 fn holds(value: &Value, test: Test, with: &Value) -> bool {
     let order = match (value.as_f64(), with.as_f64(), value.as_str(), with.as_str()) {
         (Some(a), Some(b), ..) => a.partial_cmp(&b),

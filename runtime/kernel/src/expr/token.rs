@@ -1,15 +1,15 @@
-//! Reads an expression's text into tokens, and bounds it.
+//! Tokenizes an expression, and bounds its size and nesting.
 //!
-//! The parser recurses with what is nested, and everything that walks its tree with how deep that is. The text is read
-//! once, in a loop, and only what all of them can hold is let through. What the tokens mean is the parser's business.
+//! The parser recurses with nesting, and tree walks recurse with the tree's depth. The text is read once, in a loop,
+//! and is accepted only if it is within the limits of all of them. The parser interprets the tokens.
 
 use super::CompileError;
 
-/// Bytes of an expression.
+/// Maximum bytes of an expression.
 pub(super) const SOURCE_BYTES_MAX: usize = 2048;
-/// Brackets open at once, plus conditionals (`? :`) anywhere: both make the parser recurse.
+/// Maximum open brackets, plus conditionals (`? :`) anywhere: both make the parser recurse.
 pub(super) const NESTING_MAX: usize = 24;
-/// Tokens. A chain of operators or of members makes a tree as deep as it is long, so this bounds depth as well.
+/// Maximum tokens. A chain of operators or members makes a tree as deep as it is long, so this bounds depth as well.
 pub(super) const TOKENS_MAX: usize = 400;
 
 /// Signs, longer ones first.
@@ -21,7 +21,7 @@ const SIGNS: [&str; 23] = [
 /// Token of an expression.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Token<'s> {
-    /// Byte at which it begins.
+    /// Byte offset of its beginning.
     pub(super) at: usize,
     pub(super) kind: Kind<'s>,
 }
@@ -45,7 +45,7 @@ pub(super) enum Kind<'s> {
 /// Reads the tokens of an expression.
 ///
 /// # Errors
-/// Text that is too long, too deep or not made of CEL's tokens.
+/// Text that is too long, nested too deep, or not made of CEL tokens.
 pub(super) fn read(source: &str) -> Result<Vec<Token<'_>>, CompileError> {
     if source.len() > SOURCE_BYTES_MAX {
         let message = format!("the expression has {} bytes, more than {SOURCE_BYTES_MAX}", source.len());
@@ -89,7 +89,7 @@ pub(super) fn read(source: &str) -> Result<Vec<Token<'_>>, CompileError> {
             Kind::Word(text) | Kind::Int(text) | Kind::Double(text) => text.len(),
             Kind::UInt(text) => text.len() + 1,
             Kind::Sign(sign) => sign.len(),
-            // Its end is known.
+            // The end is already known.
             Kind::Text(_) => 0,
         };
         match kind {
@@ -125,7 +125,7 @@ fn sign(first: char, rest: &str) -> Result<&'static str, String> {
     Err(format!("unexpected character {first:?}{instead}"))
 }
 
-/// Returns the count of bytes that a text begins with and that are of a kind.
+/// Returns the number of leading bytes that satisfy the predicate.
 fn length(text: &str, is_of: impl Fn(u8) -> bool) -> usize {
     text.bytes().position(|byte| !is_of(byte)).unwrap_or(text.len())
 }
@@ -134,7 +134,7 @@ fn digits(text: &str) -> usize {
     length(text, |byte| byte.is_ascii_digit())
 }
 
-/// Reads the number that a text begins with.
+/// Reads the number at the beginning of a text.
 fn number(text: &str) -> Kind<'_> {
     let is_unsigned = |end: usize| text[end..].starts_with(['u', 'U']);
     if let Some(hex) = text.strip_prefix("0x") {
@@ -162,7 +162,7 @@ fn number(text: &str) -> Kind<'_> {
     }
 }
 
-/// Refuses a word right before a string unless it says that the string is raw.
+/// Rejects a word directly before a string, unless it is the prefix of a raw string.
 fn raw_prefix(word: &str, at: usize) -> Result<(), CompileError> {
     match word {
         "r" | "R" => Ok(()),
@@ -175,7 +175,7 @@ fn raw_prefix(word: &str, at: usize) -> Result<(), CompileError> {
     }
 }
 
-/// Reads the string that opens at `from`, in one quote or in three; returns its content and the byte after it.
+/// Reads the string that opens at `from`, with single or triple quotes. Returns its content and the offset after it.
 fn string(source: &str, from: usize, is_raw: bool) -> Result<(String, usize), CompileError> {
     let unclosed = || syntax(from, "the string is not closed".to_owned());
     let rest = &source[from..];
@@ -202,7 +202,7 @@ fn string(source: &str, from: usize, is_raw: bool) -> Result<(String, usize), Co
                 at += length;
             }
             '\n' | '\r' if close.len() == 1 => return Err(unclosed()),
-            // However a line ends, it ends alike.
+            // All line endings are normalised to `\n`.
             '\r' => {
                 text.push('\n');
                 at += if rest.starts_with("\r\n") { 2 } else { 1 };
@@ -215,7 +215,7 @@ fn string(source: &str, from: usize, is_raw: bool) -> Result<(String, usize), Co
     }
 }
 
-/// Reads the escape sequence that a text begins with, and its length in bytes.
+/// Reads the escape sequence at the beginning of a text. Returns its character and its length in bytes.
 fn escape(text: &str) -> Option<(char, usize)> {
     let of_code = |digits: &str, radix| Some((char::from_u32(u32::from_str_radix(digits, radix).ok()?)?, digits.len()));
     let hex = |length: usize| {

@@ -1,12 +1,11 @@
-//! The values an expression computes with: JSON seen through CEL's types, borrowed wherever it can be.
+//! Values of expressions: JSON with CEL's types, borrowed where possible.
 //!
-//! Integers are `int`; those beyond `i64` are `uint`; all other numbers are `double`. Arithmetic, comparison and equality
-//! take all numbers together (before format 14 of the journal, arithmetic joined like types only). Nothing here puts a value into a message: messages reach workers
-//! that may not read what was evaluated.
+//! Integers are `int`; those beyond `i64` are `uint`; all other numbers are `double`. Arithmetic, comparison and
+//! equality accept all numbers together (before journal format 14, arithmetic needed operands of one type). Error
+//! messages never contain a value, because they reach workers that may not read the evaluated data.
 //!
-//! JSON comes as a tree (the state) or as a `Value` (what a patch or an event brought). A value behaves the same in
-//! either form and takes the same steps: members are met in the order of their names, and nothing is cut short by what
-//! a tree knows of itself.
+//! JSON is given as a tree (the state) or as a `Value` (from a patch or an event). A value behaves the same in either
+//! form and takes the same steps. Members are visited in name order, and a tree's extra knowledge provides no shortcut.
 
 use std::cmp::Ordering;
 use std::ops::Deref;
@@ -19,12 +18,12 @@ use super::arithmetic::whole;
 use super::eval::{Meter, Stop};
 use crate::tree::{self, Node};
 
-/// Bytes of text that are looked at in one step.
+/// Bytes of text that one step processes.
 const BYTES_PER_STEP: usize = 32;
-/// How deep equality follows nested values; the kernel's own limit on the state is below it.
+/// Maximum nesting that equality follows; above the kernel's own limit on the state.
 const DEPTH_MAX: usize = 128;
 
-/// Text, borrowed from the state or the expression, or made by it.
+/// A text, borrowed from the state or the expression, or computed.
 #[derive(Clone)]
 pub(super) enum Text<'a> {
     Borrowed(&'a str),
@@ -59,9 +58,9 @@ pub(super) enum Val<'a> {
     TreeArray(&'a tree::Array),
     /// An object of a tree.
     TreeObject(&'a tree::Object),
-    /// A list the expression made.
+    /// A computed list.
     List(Rc<Vec<Val<'a>>>),
-    /// A map the expression made; at most as many entries as it has words.
+    /// A computed map; it has at most as many entries as the expression has tokens.
     Entries(Rc<Vec<(Text<'a>, Val<'a>)>>),
 }
 
@@ -91,7 +90,7 @@ impl<'a> From<&'a Node> for Val<'a> {
     }
 }
 
-/// The elements of a list, in order.
+/// Iterator over the elements of a list, in order.
 pub(super) enum Elements<'a> {
     Values(slice::Iter<'a, Value>),
     Nodes(tree::Elements<'a>),
@@ -114,7 +113,7 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// The members of a map that JSON is, in the order of their names.
+/// Iterator over the members of a JSON object, in name order.
 enum Members<'a> {
     Values(serde_json::map::Iter<'a>),
     Nodes(tree::Members<'a>),
@@ -138,7 +137,7 @@ pub(super) struct Item<'a> {
     pub(super) value: Val<'a>,
 }
 
-/// The elements of a list, or the members of a map in the order of their names, for a loop.
+/// The elements of a list, or the members of a map in name order, for a loop.
 pub(super) struct Items<'a> {
     over: Over<'a>,
     is_pair: bool,
@@ -152,7 +151,8 @@ enum Over<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// None for what is neither list nor map. `is_pair`: with keys; else the names stand for the members.
+    /// Returns `None` for a value that is neither list nor map. With `is_pair`, items have keys; otherwise members are
+    /// represented by their names.
     pub(super) fn of(range: &Val<'a>, is_pair: bool) -> Option<Self> {
         let over = match range {
             Val::Entries(entries) => {
@@ -200,7 +200,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The name of its type in CEL.
+    /// Returns the name of its CEL type.
     pub(super) const fn type_name(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -214,7 +214,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// How many elements a list has; `None` for what is no list.
+    /// Returns the number of elements; `None` if it is not a list.
     pub(super) fn list_len(&self) -> Option<usize> {
         match self {
             Self::Array(elements) => Some(elements.len()),
@@ -224,7 +224,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The elements of a list; `None` for what is no list.
+    /// Returns the elements; `None` if it is not a list.
     pub(super) fn elements(&self) -> Option<Elements<'a>> {
         match self {
             Self::Array(elements) => Some(Elements::Values(elements.iter())),
@@ -234,7 +234,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// An element of a list.
+    /// Returns an element of a list.
     fn element(&self, index: usize) -> Option<Self> {
         match self {
             Self::Array(elements) => elements.get(index).map(Self::from),
@@ -244,7 +244,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// How many members a map has; `None` for what is no map.
+    /// Returns the number of members; `None` if it is not a map.
     pub(super) fn map_len(&self) -> Option<usize> {
         match self {
             Self::Object(members) => Some(members.len()),
@@ -254,7 +254,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The members of a map that JSON is; `None` for one that the expression made, and for what is no map.
+    /// Returns the members of a JSON object; `None` for a computed map or another type.
     fn members(&self) -> Option<Members<'a>> {
         match self {
             Self::Object(members) => Some(Members::Values(members.iter())),
@@ -263,7 +263,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// A member of a map; `None` for what is no map or has no such member.
+    /// Returns a member of a map; `None` if it is not a map or has no such member.
     pub(super) fn member(&self, name: &str) -> Option<Self> {
         match self {
             Self::Object(members) => members.get(name).map(Self::from),
@@ -273,7 +273,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The member at `key`, or the element at a whole, non-negative `key`; `None` if there is none.
+    /// Returns the member at `key`, or the element at a non-negative integer `key`; `None` if there is none.
     pub(super) fn at(&self, key: &Self, meter: &mut Meter) -> Result<Option<Self>, Stop> {
         let index = match key {
             Self::Int(int) => Some(usize::try_from(*int).unwrap_or(usize::MAX)),
@@ -286,7 +286,7 @@ impl<'a> Val<'a> {
                 meter.spend_text(name.len())?;
                 Ok(self.member(name))
             }
-            // The keys of JSON are strings: looking another key up is allowed, and finds nothing.
+            // JSON keys are strings: a lookup of another key is allowed, and finds nothing.
             Self::Int(_) | Self::UInt(_) | Self::Double(_) | Self::Bool(_) if self.map_len().is_some() => Ok(None),
             _ => match index {
                 Some(index) if self.list_len().is_some() => Ok(self.element(index)),
@@ -353,10 +353,10 @@ impl<'a> Val<'a> {
         })
     }
 
-    /// Compares two maps of one length, up to the first difference.
+    /// Compares two maps of equal size, up to the first difference.
     fn maps_equal(&self, other: &Self, meter: &mut Meter, depth: usize) -> Result<bool, Stop> {
         match (self.members(), other.members()) {
-            // Members in order need no looking up.
+            // Sorted members need no lookup.
             (Some(mine), Some(theirs)) => {
                 for ((name, mine), (their_name, theirs)) in mine.zip(theirs) {
                     meter.spend_text(name.len())?;
@@ -394,7 +394,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The order of two values of comparable types; `sign` is the operator, for the message.
+    /// Returns the order of two comparable values; `sign` is the operator, for the message.
     pub(super) fn compare(&self, other: &Self, sign: &str, meter: &mut Meter) -> Result<Ordering, Stop> {
         let order = match (self, other) {
             (Self::Text(mine), Self::Text(theirs)) => {
@@ -417,7 +417,7 @@ fn compare_numbers(a: &Val<'_>, b: &Val<'_>) -> Option<Ordering> {
     }
 }
 
-/// An `int` or a `uint`, in a type that holds both.
+/// Returns an `int` or a `uint` in a type that holds both.
 pub(super) fn integer(value: &Val<'_>) -> Option<i128> {
     match value {
         Val::Int(int) => Some((*int).into()),
@@ -426,7 +426,7 @@ pub(super) fn integer(value: &Val<'_>) -> Option<i128> {
     }
 }
 
-/// Compares by value: turning the integer into a double first would call neighbours beyond 2^53 equal.
+/// Compares by value: converting the integer to a double first would make neighbours beyond 2^53 equal.
 fn compare_to_double(integer: i128, double: f64) -> Option<Ordering> {
     if double.is_nan() {
         return None;
@@ -436,18 +436,18 @@ fn compare_to_double(integer: i128, double: f64) -> Option<Ordering> {
     Some(integer.cmp(&whole).then_with(|| 0.0_f64.total_cmp(&(double.fract() + 0.0))))
 }
 
-/// An operator between two types that it does not join.
+/// Builds the error for an operator on two incompatible types.
 pub(super) fn mismatch(sign: &str, a: &Val<'_>, b: &Val<'_>) -> Stop {
     Stop::Error(format!("{sign} cannot be applied to {} and {}", a.type_name(), b.type_name()))
 }
 
-/// An operator or function on a type that it does not take.
+/// Builds the error for an operator or function on an unsupported type.
 pub(super) fn misplaced(name: &str, value: &Val<'_>) -> Stop {
     Stop::Error(format!("{name} cannot be applied to {}", value.type_name()))
 }
 
 impl Meter {
-    /// Counts looking at so many bytes of text.
+    /// Charges the steps for processing this many bytes of text.
     pub(super) fn spend_text(&mut self, bytes: usize) -> Result<(), Stop> {
         self.spend(bytes / BYTES_PER_STEP)
     }

@@ -1,8 +1,8 @@
-//! What invariants demand of a value.
+//! Demands of invariants on a value, for the reply schema.
 //!
-//! An invariant like `state.admissible.exists(a, a == self)` says of every value at a place that a list holds it, and one
-//! like `self.rests_on.all(i, i < size(state.verified))` of its parts that they are indices. Where the worker was shown the
-//! whole list, and cannot change it by the same patch, its reply can be held to that.
+//! An invariant like `state.admissible.exists(a, a == self)` requires each value at a place to be in a list. One like
+//! `self.rests_on.all(i, i < size(state.verified))` requires parts of the value to be indices. The reply schema can
+//! enforce this if the view showed the whole list and the same patch cannot change it.
 
 use serde_json::{Value, json};
 
@@ -13,13 +13,13 @@ use crate::pattern::{Pattern, PatternToken};
 use crate::plan::Plan;
 use crate::tree::Node;
 
-/// The most characters of values that are listed.
+/// Maximum characters of listed values.
 const CHARS_MAX: usize = 3000;
 
-/// What is demanded of the values that are written by a grant.
+/// Demands on the values that a grant writes.
 pub(super) struct Demands(Vec<(Vec<Step>, Held)>);
 
-/// What a part of a value is held to.
+/// Constraint on a part of a value.
 enum Held {
     /// One of these.
     OneOf(Vec<Node>),
@@ -28,7 +28,7 @@ enum Held {
 }
 
 impl Demands {
-    /// What the invariants on the places of a grant demand, as far as the worker knows what that is.
+    /// Collects the demands of the invariants on a grant's places, as far as the worker knows their operands.
     pub(super) fn of(document: &Document<'_>, plan: &Plan, pattern: &Pattern) -> Self {
         let on_it = plan.invariants.iter().filter(|one| one.each.as_ref().is_some_and(|each| lands_in(pattern, each)));
         let mut demands = Self(Vec::new());
@@ -47,17 +47,17 @@ impl Demands {
         demands
     }
 
-    /// Whether a value is as demanded.
+    /// Returns true if a value satisfies the demands.
     pub(super) fn hold(&self, node: &Node) -> bool {
         self.0.iter().all(|(part, held)| held.holds(node, part))
     }
 
-    /// A schema of what is demanded; of anything, if it is too long to be said.
+    /// Returns a schema of the demands; it allows anything if it would be too long.
     pub(super) fn schema(&self) -> Value {
         let mut whole = json!({});
         for (nth, (part, held)) in self.0.iter().enumerate() {
             let schema = match held {
-                // Several lists are one: that of what all of them have.
+                // Several lists for one part are merged into their intersection.
                 Held::OneOf(_) if self.0[..nth].iter().any(|(other, held)| other == part && held.is_list()) => continue,
                 Held::OneOf(list) => {
                     let others = self.0[nth + 1..].iter().filter(|(other, _)| other == part);
@@ -81,7 +81,7 @@ impl Held {
         matches!(self, Self::OneOf(_))
     }
 
-    /// Whether a part of a node is as demanded, or is not there.
+    /// Returns true if a part of a node satisfies the constraint, or is missing.
     fn holds(&self, node: &Node, part: &[Step]) -> bool {
         match (part.split_first(), self) {
             (None, Self::OneOf(list)) => list.contains(node),
@@ -96,7 +96,7 @@ impl Held {
     }
 }
 
-/// A schema of these values.
+/// Returns a schema of these values.
 fn listed<'n>(nodes: impl Iterator<Item = &'n Node>) -> Value {
     let mut values: Vec<&Node> = Vec::new();
     for node in nodes {
@@ -112,7 +112,7 @@ fn listed<'n>(nodes: impl Iterator<Item = &'n Node>) -> Value {
     if values.is_empty() { json!(false) } else { json!({"enum": values}) }
 }
 
-/// The way from the document's root to what an invariant looks at, if it is a place of the document as it is.
+/// Returns the path from the document's root to the place of a look, if it is in the current document.
 fn way(look: Look) -> Option<Vec<Step>> {
     let mut steps = look.steps;
     match look.variable {
@@ -123,8 +123,8 @@ fn way(look: Look) -> Option<Vec<Step>> {
     Some(steps)
 }
 
-/// Whether a patch that writes by a grant may also change what is at a way, above it or below it: an invariant is asked
-/// about the document that all operations have made.
+/// Returns true if a patch that uses the grant may change the value at this path, above it or below it. Invariants are
+/// evaluated on the document after all operations.
 fn may_change(document: &Document<'_>, grant: &Pattern, way: &[Step]) -> bool {
     let touches = |pattern: &Pattern| {
         let mut steps = pattern.tokens().iter().zip(way);
@@ -139,7 +139,7 @@ fn may_change(document: &Document<'_>, grant: &Pattern, way: &[Step]) -> bool {
     touches(grant) || has_others && document.seat.contract.write_patterns().any(touches)
 }
 
-/// Whether whatever is written by a grant on one pattern is an instance of the other.
+/// Returns true if every write by a grant on one pattern is an instance of the other.
 fn lands_in(grant: &Pattern, each: &Pattern) -> bool {
     let lands = |(grant, each): (&PatternToken, &PatternToken)| match (grant, each) {
         (PatternToken::Deep, _) | (_, PatternToken::Deep) => false,

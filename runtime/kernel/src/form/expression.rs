@@ -1,7 +1,7 @@
-//! Regular expressions for places, such as decoders and validators read alike.
+//! Regular expressions for places, in a syntax that decoders and validators read alike.
 //!
-//! They are anchored, have plain groups and no classes by name. Names with quotation marks, backslashes or control
-//! characters are left out, and so are empty ones: decoders write what an expression matches into a JSON text as it is.
+//! The expressions are anchored, and have plain groups and no named classes. They match no names with quotation marks,
+//! backslashes or control characters, and no empty names, because decoders copy a match into a JSON text unescaped.
 
 use jsonptr::Pointer;
 
@@ -13,10 +13,10 @@ use crate::schema::Schema;
 pub(super) const NAME: &str = r#"([^/~"\\\x00-\x1F]|~[01])+"#;
 /// The index of an element.
 const INDEX: &str = "(0|[1-9][0-9]*)";
-/// The longest expression of a schema that is handed on.
+/// Maximum length of a schema's expression that is passed on.
 const LENGTH_MAX: usize = 200;
 
-/// What matches one of several expressions, as a whole.
+/// Returns an anchored expression that matches any of several expressions.
 pub(super) fn any_of(expressions: &[String]) -> String {
     match expressions {
         [only] => format!("^{only}$"),
@@ -24,7 +24,7 @@ pub(super) fn any_of(expressions: &[String]) -> String {
     }
 }
 
-/// The text itself.
+/// Returns an expression that matches exactly this text.
 pub(super) fn literal(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -36,7 +36,8 @@ pub(super) fn literal(text: &str) -> String {
     escaped
 }
 
-/// Every place that a pattern may match; if something is needed there, that it can be done at.
+/// Returns an expression for the places that a pattern may match; with `need`, for those where that operation is
+/// possible.
 pub(super) fn of_pattern(pattern: &Pattern, schema: &Schema, need: Option<Need>) -> String {
     let inserts = need == Some(Need::Insert);
     let mut expression = String::new();
@@ -56,7 +57,7 @@ pub(super) fn of_pattern(pattern: &Pattern, schema: &Schema, need: Option<Need>)
                 let is_array = !schema.may_be_object(&container) && schema.may_be_array(&container);
                 expression.push('/');
                 expression.push_str(match need {
-                    // What an array is given without being inserted is appended.
+                    // A created array element is appended.
                     Some(Need::Create) if is_last && is_array => "-",
                     _ if is_array || is_last && inserts => INDEX,
                     _ => NAME,
@@ -67,17 +68,17 @@ pub(super) fn of_pattern(pattern: &Pattern, schema: &Schema, need: Option<Need>)
     expression
 }
 
-/// All places below an expression, and those that match it.
+/// Returns an expression for the places that match an expression, and those below them.
 pub(super) fn at_or_below(expression: &str) -> String {
     format!("{expression}(/{NAME})*")
 }
 
-/// The members of an object, of names that match an expression.
+/// Returns an expression for the members of an object with names that match an expression.
 pub(super) fn members(object: &Pointer, name: &str) -> String {
     format!("{}/{name}", literal(object.as_str()))
 }
 
-/// A place with every token that is an index standing for all indices.
+/// Returns an expression for a place, with all index tokens generalised to any index.
 pub(super) fn shape(place: &Pointer) -> String {
     let mut shape = String::new();
     for token in place.tokens() {
@@ -87,8 +88,8 @@ pub(super) fn shape(place: &Pointer) -> String {
     shape
 }
 
-/// The expression of a schema without its anchors, if decoders can be trusted with it: anchored at both ends, of plain
-/// characters, positive classes, groups and repetitions.
+/// Returns a schema's expression without its anchors, if it is portable across decoders: anchored at both ends, with
+/// plain characters, positive classes, groups and repetitions.
 pub(super) fn portable(expression: &str) -> Option<&str> {
     let inner = expression.strip_prefix('^')?.strip_suffix('$')?;
     let (mut depth, mut in_class, mut escaped, mut before) = (0_i32, false, false, ' ');
@@ -115,7 +116,8 @@ pub(super) fn portable(expression: &str) -> Option<&str> {
                 depth >= 0
             }
             '|' => depth > 0,
-            // A second sign makes a repetition lazy or possessive; after a group's beginning it is a special group.
+            // A second sign makes a repetition lazy or possessive; after an opening parenthesis it starts a special
+            // group.
             '?' | '*' | '+' => !"(*+?}".contains(before),
             '.' | '^' | '$' | '"' => false,
             _ => true,

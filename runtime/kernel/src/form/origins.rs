@@ -1,7 +1,7 @@
-//! Finds what can be copied and moved: values whose shape the target and its grant accept.
+//! Finds the sources of `copy` and `move`: values that the target's schema and its grant accept.
 //!
-//! Copied is from what was shown, at any depth, so that one sentence of a document can be taken. Moved is from where
-//! removing is granted.
+//! Copy sources are shown values at any depth, so that one sentence of a document can be copied. Move sources need a
+//! grant to remove.
 
 use std::collections::BTreeSet;
 
@@ -16,23 +16,23 @@ use crate::freshness::index_in;
 use crate::schema::Schema;
 use crate::tree::Node;
 
-/// The most values that one search looks at.
+/// Maximum number of values that one search examines.
 const STEPS_MAX: usize = 4096;
-/// The most bytes of values that one search checks against schemas. The values lie in a view, and each is checked with
-/// everything around it.
+/// Maximum bytes of values that one search validates. The values are part of a view, and each is validated again within
+/// every container around it.
 const BYTES_MAX: u64 = 256 * 1024;
-/// The most expressions by which places are told that are too many to list.
+/// Maximum number of expressions for places that are too many to list.
 const SHAPES_MAX: usize = 8;
-/// The most pairs of lists that the moves of one grant are told by.
+/// Maximum number of source and target lists for the moves of one grant.
 const MOVES_MAX: usize = 4;
 
-/// Something that can be moved, and where to.
+/// Sources and targets of a move.
 pub(super) struct Move {
     pub(super) from: Places,
     pub(super) path: Places,
 }
 
-/// Whether a value satisfies the schema at a target and that of its grant, as far as the first is known.
+/// Returns a test for the target's schema, as far as it is known, and the grant's schema.
 pub(super) fn fits<'a>(at_target: &Value, granted: Option<&'a Schema>) -> Box<dyn Fn(&Node) -> bool + 'a> {
     let Some(schema) = value::finish(at_target, Detail { described: false, depth: usize::MAX }) else {
         return Box::new(|_| false);
@@ -41,10 +41,10 @@ pub(super) fn fits<'a>(at_target: &Value, granted: Option<&'a Schema>) -> Box<dy
         Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         kind => kind.as_str().map(str::to_owned).into_iter().collect(),
     });
-    // What cannot be compiled apart is left to the kernel's own check.
+    // A part that cannot be compiled separately is left to the kernel's own check.
     let at_target = Schema::compile(&schema, false).ok();
     Box::new(move |node| {
-        // Of the wrong type are most, and a container costs what it holds.
+        // Most values fail the type check, and converting a container costs its size.
         if kinds.as_ref().is_some_and(|kinds| !kinds.iter().any(|kind| is(node, kind))) {
             return false;
         }
@@ -64,7 +64,7 @@ fn is(node: &Node, kind: &str) -> bool {
     }
 }
 
-/// The places of values that were shown and fit.
+/// Returns the places of shown values that fit.
 pub(super) fn readable(document: &Document<'_>, fits: &dyn Fn(&Node) -> bool) -> Places {
     let mut found = Places::default();
     let mut shapes = BTreeSet::new();
@@ -93,7 +93,7 @@ pub(super) fn readable(document: &Document<'_>, fits: &dyn Fn(&Node) -> bool) ->
                 }
                 Node::Null | Node::Bool(_) | Node::Number(_) | Node::Short(_) | Node::Long(_) => {}
             }
-            // The first is to be taken first.
+            // Reversed, so that the first is popped first.
             pending[below..].reverse();
             if fits(node) {
                 shapes.insert(expression::shape(&place));
@@ -115,16 +115,16 @@ pub(super) fn readable(document: &Document<'_>, fits: &dyn Fn(&Node) -> bool) ->
     found
 }
 
-/// What can be moved to the places of a grant.
+/// Returns the possible moves to the places of a grant.
 ///
-/// What lies behind an element in its array gets another index when the element goes, and a move is judged by what it
-/// finds then: of each value, only those places are told that stay where and what they are.
+/// Removing an element shifts the indices behind it, and a move is validated after the removal. Only targets that keep
+/// their place and their meaning are offered for each source.
 pub(super) fn moves(document: &Document<'_>, path: Places, fits: &dyn Fn(&Node) -> bool) -> Vec<Move> {
     let mut from = Places::default();
     for grant in document.seat.contract.grants(document.schema).filter(|grant| grant.ops.contains(&GrantOp::Remove)) {
         from.join(document.places(grant.pattern, Need::Overwrite));
     }
-    // What may not be read is not looked at: that it fits or not would tell of it.
+    // Unreadable values are not examined: the result of the check would reveal them.
     let value = |place: &Pointer| document.value(place);
     from.exact.retain(|place| value(place).is_none_or(|node| node.bytes() > BYTES_MAX || fits(node)));
     if !from.is_listed() || !path.is_listed() {
@@ -148,7 +148,7 @@ pub(super) fn moves(document: &Document<'_>, path: Places, fits: &dyn Fn(&Node) 
     moves
 }
 
-/// The places that stay what they are without what is at `from`.
+/// Returns the places that keep their meaning once the value at `from` is removed.
 fn without(path: &Places, from: &Pointer, document: &Document<'_>) -> Places {
     let element = document.array_of(from).and_then(|(array, length)| Some((array, index_in(from, array)?.0, length)));
     let keeps = |place: &Pointer| {
@@ -158,7 +158,7 @@ fn without(path: &Places, from: &Pointer, document: &Document<'_>) -> Places {
         let Some((array, taken, length)) = element else { return true };
         match index_in(place, array) {
             None => true,
-            // The last index is where to append, once one of the elements is gone.
+            // After a removal the last index is the append position.
             Some((index, rest)) if rest.is_root() => length.is_none_or(|length| index + 1 < length),
             Some((index, _)) => index < taken,
         }

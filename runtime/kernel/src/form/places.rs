@@ -1,9 +1,8 @@
-//! Finds the places that a write grant can be used for, as far as the worker knows the document.
+//! Finds the places where a write grant can be used, as far as the worker knows the document.
 //!
-//! What a worker knows is what its view showed, and whatever else it may read: whether something is at such a place, and
-//! which members a collection has. Nothing else of the document is looked at, so that no list of places tells what a
-//! worker may not see; where that leaves open which places there are, the search says so. Its cost is bounded by
-//! [`STEPS_MAX`] and by what was shown.
+//! A worker knows what its view showed, and what else it may read: if a place has a value, and the members of a
+//! collection. No other part of the document is examined, so a list of places reveals nothing hidden. If this leaves
+//! the set of places open, the search reports so. The cost is bounded by [`STEPS_MAX`] and by the view.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,18 +19,18 @@ use crate::schema::Schema;
 use crate::shown::Shown;
 use crate::tree::Node;
 
-/// The most places that are named one by one. A list of this length is still short beside a view, and as long as one
-/// that a model can be expected to choose from.
+/// Maximum number of places that are listed one by one. Such a list is short compared with a view, and about as long as
+/// a model can choose from.
 pub(super) const PLACES_MAX: usize = 64;
-/// The most places one search looks at.
+/// Maximum number of places that one search examines.
 const STEPS_MAX: usize = 4096;
-/// A name that nobody gives a member.
+/// A name that no member has.
 const NOBODYS_NAME: &str = "\u{1}";
 
-/// What a worker knows of a document.
+/// A worker's knowledge of a document.
 pub(super) struct Document<'a> {
     pub(super) seat: &'a Seat,
-    /// What may be read of the document.
+    /// Readable places of the document.
     readable: Readable<'a>,
     pub(super) schema: &'a Schema,
     root: &'a Node,
@@ -39,76 +38,76 @@ pub(super) struct Document<'a> {
     basis: &'a Basis,
 }
 
-/// What was shown at a place and below it.
+/// Parts shown at a place and below it.
 #[derive(Default)]
 struct Known {
-    /// Everything there.
+    /// The whole value was shown.
     whole: bool,
-    /// Which members it has.
+    /// The set of its members was shown.
     listed: bool,
     below: BTreeMap<String, Known>,
 }
 
-/// A place, and what is known of it.
+/// A place, and the worker's knowledge of it.
 #[derive(Clone)]
 pub(super) struct Spot<'a> {
     pub(super) place: PointerBuf,
-    /// What is there; none if nothing is, or if that is not known.
+    /// The value; `None` if it is absent or unknown.
     pub(super) node: Option<&'a Node>,
     sight: Sight<'a>,
 }
 
-/// How much is known of a place.
+/// Extent of the knowledge of a place.
 #[derive(Clone, Copy)]
 enum Sight<'a> {
-    /// Everything was shown.
+    /// The whole value was shown.
     Whole,
-    /// Some of it was shown, or may be read.
+    /// A part was shown, or may be read.
     Part(Option<&'a Known>),
-    /// That something is there, and no more.
+    /// Only the existence of a value is known.
     There,
-    /// Nothing.
+    /// Nothing is known.
     Hidden,
 }
 
-/// What is to be done at a place.
+/// Intended operation at a place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
-    /// A member or element is to be made.
+    /// Create a member or element.
     Create,
-    /// An element is to be put before the one that is there.
+    /// Insert an element before the existing one.
     Insert,
-    /// What is there is to be written over or taken away.
+    /// Overwrite or remove the existing value.
     Overwrite,
 }
 
-/// Where something can be done.
+/// Places where an operation is possible.
 #[derive(Clone, Default)]
 pub(super) struct Places {
-    /// Places, in the order of the document.
+    /// Places, in document order.
     pub(super) exact: Vec<PointerBuf>,
-    /// Objects that can be given members, with an expression for their names.
+    /// Objects that accept new members, with an expression for their names.
     pub(super) free: Vec<(PointerBuf, String)>,
     /// Expressions that match all these places, and others.
     pub(super) general: Vec<String>,
-    /// Whether there may be more places than are listed, because the worker knows no better.
+    /// True if unknown parts of the document may have more places.
     pub(super) is_open: bool,
-    /// Whether there are too many to list.
+    /// True if there are too many to list.
     pub(super) is_cut: bool,
 }
 
 impl Places {
-    /// Whether there is certainly no such place.
+    /// Returns true if there is certainly no such place.
     pub(super) fn is_empty(&self) -> bool {
         self.is_listed() && self.exact.is_empty() && self.free.is_empty()
     }
 
-    /// Whether all are listed.
+    /// Returns true if all places are listed.
     pub(super) const fn is_listed(&self) -> bool {
         !self.is_open && !self.is_cut
     }
 
-    /// The places of both.
+    /// Adds the places of another result.
     pub(super) fn join(&mut self, other: Self) {
         for place in other.exact {
             if !self.exact.contains(&place) {
@@ -142,7 +141,7 @@ impl<'a> Document<'a> {
         Spot { place: PointerBuf::root(), node: Some(self.root), sight }
     }
 
-    /// The places whose whole values were shown.
+    /// Returns the places with a value that was shown in full.
     pub(super) fn read(&self) -> impl Iterator<Item = Spot<'_>> {
         self.basis.reads.iter().filter_map(|place| {
             let node = self.basis.state.get(place)?;
@@ -150,7 +149,7 @@ impl<'a> Document<'a> {
         })
     }
 
-    /// What is at a place that may be read.
+    /// Returns the value at a place, if it may be read.
     pub(super) fn value(&self, place: &Pointer) -> Option<&Node> {
         self.basis.state.get(place).filter(|_| self.may_read(place))
     }
@@ -159,7 +158,7 @@ impl<'a> Document<'a> {
         self.readable.may_read(place)
     }
 
-    /// Whether every member or element there may be read.
+    /// Returns true if every member or element there may be read.
     fn may_read_children(&self, place: &Pointer) -> bool {
         self.may_read(&place.with_trailing_token(NOBODYS_NAME))
     }
@@ -184,7 +183,7 @@ impl<'a> Document<'a> {
         Spot { place, node, sight }
     }
 
-    /// The names of the children that are known, and whether these are all.
+    /// Returns the names of the known children, and true if there are no others.
     fn children<'s>(&'s self, at: &Spot<'s>, need: Need, max: usize) -> (Vec<String>, bool) {
         let Some(node) = at.node else { return (Vec::new(), false) };
         let everything = || match node {
@@ -199,7 +198,7 @@ impl<'a> Document<'a> {
             Sight::Part(known) => {
                 let all_readable = self.may_read_children(&at.place);
                 let is_listed = all_readable || known.is_some_and(|known| known.listed);
-                // What may be read and was not shown may not be written over, however much of it there is.
+                // A readable value that was not shown may not be overwritten.
                 let only_shown = need == Need::Overwrite && all_readable && self.checks_freshness();
                 if is_listed && !only_shown {
                     return (everything(), true);
@@ -213,9 +212,9 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// The values at the end of a way, if the worker was shown all of them, or knows that there are none.
+    /// Returns the values at the end of a path, if all of them were shown or there are certainly none.
     pub(super) fn values(&self, steps: &[Step]) -> Option<Vec<Node>> {
-        // Where all of them may be read, it is no secret how many containers there are on the way.
+        // If all of them may be read, the number of containers on the way is no secret.
         let somewhere = PointerBuf::from_tokens(steps.iter().map(|step| match step {
             Step::Member(name) => name,
             Step::Any | Step::Element => NOBODYS_NAME,
@@ -234,7 +233,7 @@ impl<'a> Document<'a> {
             None => return None,
             Some((Step::Member(name), rest)) => self.collect(&self.child(at, name), rest, all_readable, values)?,
             Some((Step::Any | Step::Element, rest)) => {
-                // Of an object, a loop goes over names, or over what is not listed here.
+                // A loop over an object yields names, or values that are not listed here.
                 let array = at.node.and_then(Node::as_array)?;
                 let is_known = all_readable || self.children(at, Need::Create, 0).1;
                 if !is_known || array.len() >= STEPS_MAX {
@@ -249,7 +248,7 @@ impl<'a> Document<'a> {
         Some(())
     }
 
-    /// How many elements the array at the end of a way has, if the worker knows.
+    /// Returns the length of the array at the end of a path, if the worker knows it.
     pub(super) fn count(&self, steps: &[Step]) -> Option<usize> {
         let mut at = self.whole();
         for step in steps {
@@ -260,12 +259,12 @@ impl<'a> Document<'a> {
         at.node.and_then(Node::as_array).filter(|_| is_all).map(|array| array.len())
     }
 
-    /// What is known of a place.
+    /// Returns the worker's knowledge of a place.
     pub(super) fn at(&self, place: &Pointer) -> Spot<'_> {
         place.tokens().fold(self.whole(), |at, token| self.child(&at, &token.decoded()))
     }
 
-    /// The array that a place is or may be an element of, with its length if that is known.
+    /// Returns the array that a place is or may be an element of, with its length if known.
     pub(super) fn array_of<'p>(&self, place: &'p Pointer) -> Option<(&'p Pointer, Option<usize>)> {
         let (above, token) = place.split_back()?;
         let container = self.at(above);
@@ -279,7 +278,7 @@ impl<'a> Document<'a> {
         self.seat.worker.freshness != Freshness::None
     }
 
-    /// Where a pattern can be used for what is needed.
+    /// Returns the places of a pattern where the operation is possible.
     pub(super) fn places(&self, pattern: &Pattern, need: Need) -> Places {
         // The whole document is never granted.
         let Some((last, above)) = pattern.tokens().split_last() else { return Places::default() };
@@ -304,12 +303,12 @@ impl Known {
 }
 
 impl Spot<'_> {
-    /// Whether certainly nothing is there.
+    /// Returns true if there is certainly no value.
     fn is_absent(&self) -> bool {
         self.node.is_none() && !matches!(self.sight, Sight::Hidden)
     }
 
-    /// Whether it is known what kind of thing is there.
+    /// Returns true if the type of the value is known.
     const fn is_in_sight(&self) -> bool {
         matches!(self.sight, Sight::Whole | Sight::Part(_))
     }
@@ -319,7 +318,7 @@ fn is_container(node: &Node) -> bool {
     node.as_array().is_some() || node.as_object().is_some()
 }
 
-/// One search.
+/// State of one search.
 struct Search<'a> {
     document: &'a Document<'a>,
     need: Need,
@@ -328,7 +327,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    // As deep as the document is, and below that as long as the pattern is.
+    // Recursion is bounded by the depth of the document, and below it by the length of the pattern.
     fn visit(&mut self, container: Option<&Spot<'a>>, spot: &Spot<'a>, walk: Walk<'_>) {
         self.steps += 1;
         if self.steps > STEPS_MAX || self.found.exact.len() > PLACES_MAX || self.found.free.len() > PLACES_MAX {
@@ -367,7 +366,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Takes a place where something is.
+    /// Adds the place of an existing value.
     fn take(&mut self, container: &Spot<'a>, spot: &Spot<'a>) {
         let document = self.document;
         let fits = match self.need {
@@ -382,7 +381,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Takes the places in a container where something can be made.
+    /// Adds the places in a container where a value can be created.
     fn create(&mut self, container: &Spot<'a>, walk: Walk<'_>) {
         let document = self.document;
         let ends = |name: &str, append: bool| walk.step(name, append).is_some_and(Walk::is_end);
@@ -422,7 +421,7 @@ impl<'a> Search<'a> {
                 let absent = |name: &&String| document.child(container, name).node.is_none();
                 names.known.iter().filter(absent).filter(|name| ends(name, false)).for_each(|name| offer(name));
                 for pattern in &names.patterns {
-                    // A name with a slash would have to be escaped.
+                    // A name with a slash would need escaping.
                     let name = expression::portable(pattern).filter(|name| !name.contains(['/', '~']));
                     let name = name.map_or_else(|| expression::NAME.to_owned(), |name| format!("({name})"));
                     self.found.free.push((container.place.clone(), name));

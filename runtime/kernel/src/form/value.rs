@@ -1,8 +1,8 @@
-//! Schemas of values, in the part of JSON Schema that constrained decoders know.
+//! Value schemas, in the subset of JSON Schema that constrained decoders support.
 //!
-//! [`portable`] leaves out what they do not know, [`meet`] joins two schemas into one without `allOf` where it can, and
-//! [`finish`] writes the result the way decoders understand best. Each allows at least what its input allows: what is
-//! lost on the way, the kernel still checks.
+//! [`portable`] drops unsupported keywords, [`meet`] intersects two schemas without `allOf` where possible, and
+//! [`finish`] writes the result in the form that decoders understand best. Each allows at least what its input allows;
+//! the kernel still checks what is lost.
 
 use std::collections::BTreeSet;
 
@@ -10,27 +10,27 @@ use serde_json::{Map, Value, json};
 
 use super::expression;
 
-/// The most alternatives that a schema is multiplied into.
+/// Maximum number of alternatives that a product of schemas may have.
 const ALTERNATIVES_MAX: usize = 16;
-/// The longest schema, as JSON, that is multiplied out; what is beside alternatives at one level may be such a product of
-/// the level below, so that without a limit each would be some times as long as the last.
+/// Maximum length of a schema, as JSON, that is multiplied out. Alternatives at one level may contain such a product of
+/// the level below, so the length would otherwise multiply with each level.
 const MULTIPLIED_MAX: usize = 2 * super::CHARS_MAX;
-/// The largest count (of characters, elements, members) that is asked for; some decoders refuse to count further.
+/// Maximum count (of characters, elements, members) that is required; some decoders reject larger counts.
 const COUNT_MAX: u64 = 1000;
-/// The longest list of values of a part that is cut down.
+/// Maximum length of a value list in a truncated part.
 const OUTLINE_MAX: usize = 120;
-/// Deeper parts say nothing any more; the document and patches have the same limit.
+/// Parts below this depth are unconstrained; the document and patches have the same limit.
 const DEPTH_MAX: usize = 64;
-/// What some decoders need to hear where anything goes: to them `{}` is an object.
+/// All types. Some decoders need them where anything is allowed, because they read `{}` as an object.
 const TYPES: [&str; 6] = ["object", "array", "string", "number", "boolean", "null"];
 
-/// Formats that decoders know. They refuse a schema with another one.
+/// Formats that decoders support; they reject schemas with other formats.
 const FORMATS: [&str; 10] =
     ["date-time", "date", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid"];
 
-/// What of a schema decoders know. Nothing it allows is lost.
+/// Reduces a schema to the keywords that decoders support. The result allows everything that the schema allows.
 ///
-/// `formats`: whether formats are asserted; if not, a text of another format is allowed.
+/// `formats` is true if formats are asserted; otherwise texts of other formats are allowed.
 pub(super) fn portable(schema: &Value, formats: bool, depth: usize) -> Value {
     let members = match schema {
         Value::Object(members) if depth < DEPTH_MAX => members,
@@ -58,7 +58,7 @@ pub(super) fn portable(schema: &Value, formats: bool, depth: usize) -> Value {
             }
             "additionalProperties" if !members.contains_key("patternProperties") => below(value),
             "prefixItems" => all(value).into(),
-            // A tuple, before the draft 2020-12.
+            // A tuple, in drafts before 2020-12.
             "items" if value.is_array() => all(value).into(),
             "items" => below(value),
             _ => continue,
@@ -69,7 +69,7 @@ pub(super) fn portable(schema: &Value, formats: bool, depth: usize) -> Value {
             other => other,
         };
         let value = match kept.remove(keyword) {
-            // Both a constant and a list of values.
+            // A constant and a list of values are intersected.
             Some(other) if keyword == "enum" => both(&other, &value),
             _ => value,
         };
@@ -90,7 +90,7 @@ pub(super) fn portable(schema: &Value, formats: bool, depth: usize) -> Value {
     whole
 }
 
-/// A schema of what satisfies both.
+/// Returns a schema of the values that satisfy both.
 pub(super) fn meet(one: Value, other: Value) -> Value {
     let (Value::Object(one), Value::Object(other)) = (one, other) else { return json!(false) };
     if one.is_empty() || other.is_empty() {
@@ -121,13 +121,13 @@ pub(super) fn meet(one: Value, other: Value) -> Value {
     }
 }
 
-/// The alternatives that a schema consists of; with nothing beside them but a description.
+/// Returns the alternatives of a schema that has nothing else but a description.
 fn alternatives(schema: &Map<String, Value>) -> Option<&Vec<Value>> {
     let is_only = schema.keys().all(|keyword| keyword == "anyOf" || keyword == "description");
     schema.get("anyOf").and_then(Value::as_array).filter(|_| is_only)
 }
 
-/// Any of several schemas.
+/// Returns the union of several schemas.
 fn any(branches: Vec<Value>, described: Map<String, Value>) -> Value {
     let mut distinct: Vec<Value> = Vec::new();
     for branch in branches.into_iter().filter(|branch| *branch != json!(false)) {
@@ -153,7 +153,7 @@ fn any(branches: Vec<Value>, described: Map<String, Value>) -> Value {
     }
 }
 
-/// Two schemas side by side, for what cannot be joined.
+/// Combines two schemas with `allOf`, if they cannot be joined.
 fn beside(mut one: Map<String, Value>, other: Value) -> Value {
     match one.entry("allOf").or_insert_with(|| json!([])) {
         Value::Array(parts) => parts.push(other),
@@ -162,9 +162,9 @@ fn beside(mut one: Map<String, Value>, other: Value) -> Value {
     Value::Object(one)
 }
 
-/// Two schemas without alternatives joined keyword by keyword.
+/// Joins two schemas without alternatives, keyword by keyword.
 fn keywords(mut one: Map<String, Value>, mut other: Map<String, Value>) -> Value {
-    // Elements of a tuple in one are governed by the `items` of the other.
+    // Tuple elements of one schema are governed by `items` of the other.
     if one.contains_key("prefixItems") != other.contains_key("prefixItems")
         && (one.contains_key("items") || other.contains_key("items"))
     {
@@ -226,7 +226,7 @@ fn keywords(mut one: Map<String, Value>, mut other: Map<String, Value>) -> Value
     if rest.is_empty() { Value::Object(joined) } else { beside(joined, Value::Object(rest)) }
 }
 
-/// How many values satisfy a schema, if they can be counted.
+/// Returns the number of values that satisfy a schema, if it can be counted.
 fn count(schema: &Value) -> Option<u64> {
     let schema = schema.as_object()?;
     if let Some(values) = schema.get("enum").and_then(Value::as_array) {
@@ -236,12 +236,12 @@ fn count(schema: &Value) -> Option<u64> {
     Some((most - least) as u64 + 1)
 }
 
-/// Whether a schema of integers leaves any.
+/// Returns true if an integer schema allows any integer.
 fn has_integers(schema: &Map<String, Value>) -> bool {
     integers(schema).is_none_or(|(least, most)| least <= most)
 }
 
-/// The least and the largest integer of a schema of integers.
+/// Returns the bounds of an integer schema.
 fn integers(schema: &Map<String, Value>) -> Option<(f64, f64)> {
     if schema.get("type").is_none_or(|kind| kind != "integer") {
         return None;
@@ -254,7 +254,7 @@ fn integers(schema: &Map<String, Value>) -> Option<(f64, f64)> {
     Some((least.ceil(), most.floor()))
 }
 
-/// The members that two schemas of objects describe; takes them out of both.
+/// Intersects the `properties` of two schemas; removes them from both.
 fn properties(one: &mut Map<String, Value>, other: &mut Map<String, Value>) -> Option<Value> {
     if !one.contains_key("properties") && !other.contains_key("properties") {
         return None;
@@ -277,7 +277,7 @@ fn properties(one: &mut Map<String, Value>, other: &mut Map<String, Value>) -> O
     Some(Value::Object(joined))
 }
 
-/// The values that both lists have.
+/// Returns the values that are in both lists.
 fn both(one: &Value, other: &Value) -> Value {
     let has = |value: &&Value| other.as_array().is_some_and(|others| others.contains(value));
     one.as_array().into_iter().flatten().filter(has).cloned().collect()
@@ -290,7 +290,7 @@ fn types(kind: &Value) -> Vec<&str> {
     }
 }
 
-/// What is left of a type where only these are allowed.
+/// Narrows a type to the allowed types.
 fn narrowed<'a>(kind: &'a str, allowed: &[&str]) -> Option<&'a str> {
     match kind {
         kind if allowed.contains(&kind) => Some(kind),
@@ -300,7 +300,7 @@ fn narrowed<'a>(kind: &'a str, allowed: &[&str]) -> Option<&'a str> {
     }
 }
 
-/// Whether a value is of a type of JSON Schema.
+/// Returns true if a value has this JSON Schema type.
 pub(super) fn is(value: &Value, kind: &str) -> bool {
     match value {
         Value::Null => kind == "null",
@@ -312,16 +312,16 @@ pub(super) fn is(value: &Value, kind: &str) -> bool {
     }
 }
 
-/// How much of a schema of a value is said.
+/// Level of detail of a value schema.
 #[derive(Clone, Copy)]
 pub(super) struct Detail {
-    /// Whether descriptions are.
+    /// True if descriptions are included.
     pub(super) described: bool,
-    /// How deep parts are; the rest is cut to types.
+    /// Maximum depth; deeper parts are truncated to their types.
     pub(super) depth: usize,
 }
 
-/// A schema as it is sent; none if nothing satisfies it.
+/// Returns a schema as it is sent; `None` if it is unsatisfiable.
 pub(super) fn finish(schema: &Value, detail: Detail) -> Option<Value> {
     let Value::Object(members) = schema else { return None };
     let Some(depth) = detail.depth.checked_sub(1) else { return Some(anything(outline(members))) };
@@ -335,20 +335,20 @@ pub(super) fn finish(schema: &Value, detail: Detail) -> Option<Value> {
     for (keyword, value) in members {
         let value = match keyword.as_str() {
             "description" if !detail.described => continue,
-            // Many decoders refuse it. Elements are counted below.
+            // Many decoders reject it. The number of elements is limited below.
             "uniqueItems" => continue,
-            // Decoders count members only where all that are described must be there.
+            // Decoders count members only if all described ones are required.
             "minProperties" | "maxProperties" if is_optional => continue,
             "properties" => {
                 let properties = value.as_object().into_iter().flatten();
-                // What nothing satisfies cannot be there; as one of no names, or as one that is not asked for.
+                // An unsatisfiable member must be absent: it is treated as an undescribed name.
                 properties.filter_map(|(name, schema)| Some((name.clone(), below(schema)?))).collect()
             }
             "additionalProperties" if value.as_object().is_some_and(Map::is_empty) => json!(true),
             "additionalProperties" => below(value).unwrap_or(json!(false)),
             "items" => match below(value) {
                 Some(items) => items,
-                // Nothing stands behind the elements that are described one by one.
+                // Unsatisfiable `items` allow only the described tuple elements.
                 None => {
                     let described = members.get("prefixItems").and_then(Value::as_array).map_or(0, Vec::len);
                     let most = members.get("maxItems").and_then(Value::as_u64).unwrap_or(u64::MAX);
@@ -356,7 +356,7 @@ pub(super) fn finish(schema: &Value, detail: Detail) -> Option<Value> {
                     continue;
                 }
             },
-            // One that is in vain says nothing of shorter tuples.
+            // An unsatisfiable tuple element still allows shorter tuples.
             "prefixItems" => {
                 value.as_array().into_iter().flatten().map(|part| below(part).unwrap_or(json!({}))).collect()
             }
@@ -370,14 +370,14 @@ pub(super) fn finish(schema: &Value, detail: Detail) -> Option<Value> {
         };
         done.insert(keyword.clone(), value);
     }
-    // No decoder remembers which elements it has written, but each can count.
+    // Decoders cannot track which elements they have written, but they can count.
     if members.get("uniqueItems") == Some(&json!(true))
         && let Some(values) = members.get("items").and_then(count)
     {
         let most = done.get("maxItems").and_then(Value::as_u64).unwrap_or(u64::MAX);
         done.insert("maxItems".into(), json!(most.min(values)));
     }
-    // Some decoders write only the members that are described.
+    // Some decoders write only described members.
     if let Some(required) = members.get("required").and_then(Value::as_array) {
         let rest = match done.get("additionalProperties") {
             Some(schema @ Value::Object(_)) => schema.clone(),
@@ -398,14 +398,14 @@ pub(super) fn finish(schema: &Value, detail: Detail) -> Option<Value> {
     Some(anything(done))
 }
 
-/// What is left of a schema that is too deep to be said: its type, and its values if they are few.
+/// Reduces a schema below the maximum depth to its type, and its values if they are few.
 fn outline(members: &Map<String, Value>) -> Map<String, Value> {
     let is_short = |value: &Value| value.to_string().len() <= OUTLINE_MAX;
     let kept = members.iter().filter(|(keyword, value)| matches!(keyword.as_str(), "type" | "enum") && is_short(value));
     kept.map(|(keyword, value)| (keyword.clone(), value.clone())).collect()
 }
 
-/// A schema that says something, if it is only that anything goes.
+/// Adds all types to a schema without constraints, so that it is not empty.
 fn anything(mut schema: Map<String, Value>) -> Value {
     if schema.keys().all(|keyword| keyword == "description") {
         schema.insert("type".into(), json!(TYPES));

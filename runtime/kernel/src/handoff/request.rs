@@ -1,4 +1,4 @@
-//! What is asked for, and the context that goes with it.
+//! Handoff requests and their context.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,60 +8,60 @@ use serde_json::Value;
 use super::{HandoffCode, Refused};
 use crate::json;
 
-/// Characters of an id, of a name, of a capability and of a content type.
+/// Maximum characters of an id, a name, a capability or a content type.
 pub const NAME_CHARS_MAX: usize = 100;
-/// Characters of a reason.
+/// Maximum characters of a reason.
 pub const REASON_CHARS_MAX: usize = 4000;
-/// How many capabilities may be required.
+/// Maximum number of required capabilities.
 pub const CAPABILITIES_MAX: usize = 32;
-/// Bytes of a context, as JSON.
+/// Maximum bytes of a context, as JSON.
 pub const CONTENT_BYTES_MAX: usize = 64 * 1024;
-/// How long somebody may be waited for.
+/// Maximum timeout, in milliseconds.
 pub const TIMEOUT_MS_MAX: i64 = 366 * 86_400_000;
 
-/// That somebody is to take a piece of work (W51).
+/// Request that another agent takes over a task (W51).
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Request {
-    /// Names the handoff.
+    /// Identifies the handoff.
     pub request_id: String,
-    /// Whose work it is.
+    /// The agent that hands over its task.
     pub from_agent: String,
-    /// Who is to take it; empty: whoever can ([`route`](super::route())).
+    /// The agent that is asked; empty if any capable agent may take it ([`route`](super::route())).
     #[serde(default)]
     pub to_agent: String,
-    /// Why it is handed over.
+    /// Reason for the handoff.
     pub reason: String,
-    /// What whoever takes it must be able to do.
+    /// Capabilities that the receiving agent must have.
     #[serde(default)]
     pub capabilities_required: Vec<String>,
-    /// The higher, the more urgent.
+    /// Priority; higher is more urgent.
     #[serde(default)]
     pub priority: i32,
-    /// Milliseconds after which it expires.
+    /// Timeout in milliseconds, after which the request expires.
     pub timeout_ms: i64,
-    /// What is known of the work.
+    /// Context of the task.
     pub context: Context,
-    /// Which piece of work: its id on a board.
+    /// The task's id on a board.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub task: String,
 }
 
-/// A snapshot of what is known of a piece of work (W55).
+/// A snapshot of a task's context (W55).
 ///
 /// | content type | `content` | bytes |
 /// |---|---|---|
 /// | `application/json` and `…+json` | any value | its text without white space |
 /// | `text/…` | a text | its UTF-8 |
-/// | any other | a text, Base64 (RFC 4648, with padding) | what that says |
+/// | any other | a text, Base64 (RFC 4648, with padding) | the decoded bytes |
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Context {
-    /// What it is.
+    /// MIME type of the content.
     pub content_type: String,
     /// The snapshot itself.
     pub content: Value,
 }
 
-/// How content of a type is written.
+/// Encoding of content in JSON.
 enum Written {
     Json,
     Text,
@@ -70,7 +70,7 @@ enum Written {
 
 impl Written {
     fn of(content_type: &str) -> Self {
-        // Parameters, like a charset, come behind a semicolon.
+        // Drops parameters such as a charset, which follow a semicolon.
         let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         match essence.as_str() {
             "application/json" => Self::Json,
@@ -82,10 +82,10 @@ impl Written {
 }
 
 impl Context {
-    /// A snapshot from its bytes.
+    /// Creates a snapshot from its bytes.
     ///
     /// # Errors
-    /// `handoff_bad_context`: they are not what the type says.
+    /// `handoff_bad_context` if the bytes do not match the content type.
     pub fn of_bytes(content_type: &str, bytes: &[u8]) -> Result<Self, Refused> {
         let content = match Written::of(content_type) {
             Written::Json => json::parse(bytes, json::Limits { bytes: CONTENT_BYTES_MAX, depth: json::DEPTH_MAX })
@@ -96,10 +96,10 @@ impl Context {
         Ok(Self { content_type: content_type.to_owned(), content })
     }
 
-    /// Its bytes; of JSON those of the same value.
+    /// Returns the bytes; for JSON, the compact text of the value.
     ///
     /// # Errors
-    /// `handoff_bad_context`: the content is not what the type says.
+    /// `handoff_bad_context` if the content does not match its type.
     pub fn bytes(&self) -> Result<Vec<u8>, Refused> {
         let text = || self.content.as_str().ok_or_else(|| bad(&self.content_type, "a text"));
         Ok(match Written::of(&self.content_type) {
@@ -115,10 +115,10 @@ fn bad(content_type: &str, what: &str) -> Refused {
 }
 
 impl Request {
-    /// Whether it can be asked.
+    /// Validates the request.
     ///
     /// # Errors
-    /// `handoff_bad_request` and `handoff_bad_context`: the first member that is missing, too large, or not what it says.
+    /// `handoff_bad_request` and `handoff_bad_context` for the first missing, oversized or invalid member.
     pub fn check(&self) -> Result<(), Refused> {
         let wrong = |message: String| Err(Refused::new(HandoffCode::BadRequest, message));
         let names = [

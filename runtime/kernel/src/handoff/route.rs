@@ -1,19 +1,19 @@
-//! Who is asked to take a handoff, in which order, and what follows where nobody takes it.
+//! Handoff routing: candidates, their order, and the next step if no agent accepts.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Handoff, HandoffCode, Refused, Request, State};
 
-/// Who is there, and what each can do.
+/// Available agents and their capabilities.
 pub type Agents = BTreeMap<String, BTreeSet<String>>;
 
-/// Who is asked to take it: whom it names, as long as that one has not refused; else of those who can do what is required
-/// the one who can do the least beside, so that whoever can do more stays free for what only they can, and of several the
-/// first by name. Nobody is asked whose work it is, and nobody who has `refused`.
+/// Selects the agent to ask: the named agent, unless it has rejected. Otherwise selects, of the agents with all
+/// required capabilities, the one with the fewest, so that more capable agents stay free. Ties go by name. The
+/// requesting agent and the agents in `refused` are never selected.
 ///
 /// # Errors
-/// `handoff_no_route`.
+/// `handoff_no_route` if no such agent is available.
 pub fn route<'a>(request: &Request, refused: &[String], agents: &'a Agents) -> Result<&'a str, Refused> {
     let required: BTreeSet<&String> = request.capabilities_required.iter().collect();
     let may_be_asked = |name: &String, capabilities: &BTreeSet<String>| {
@@ -24,7 +24,7 @@ pub fn route<'a>(request: &Request, refused: &[String], agents: &'a Agents) -> R
     let mut able = agents.iter().filter(|(name, capabilities)| may_be_asked(name, capabilities));
     let named = &request.to_agent;
     if named.is_empty() || refused.contains(named) {
-        // Ties go by name: the first of the smallest is taken, and agents come in the order of their names.
+        // `min_by_key` returns the first minimum, so ties go to the first name.
         let found = able.min_by_key(|(_, capabilities)| capabilities.len());
         return found.map(|(name, _)| name.as_str()).ok_or_else(|| {
             let message = format!("nobody is there who can take `{}` and has not refused", request.request_id);
@@ -37,8 +37,7 @@ pub fn route<'a>(request: &Request, refused: &[String], agents: &'a Agents) -> R
     })
 }
 
-/// What an agent is asked to take, of handoffs in the order in which they were asked for: the more urgent first, then the
-/// older (W57).
+/// Returns the pending handoffs for an agent, by descending priority, then in request order (W57).
 pub fn pending<'h>(handoffs: &'h [Handoff], agent: &str) -> Vec<&'h Handoff> {
     let is_asked = |handoff: &&Handoff| handoff.state == State::Pending && handoff.to.as_deref() == Some(agent);
     let mut pending: Vec<&Handoff> = handoffs.iter().filter(is_asked).collect();
@@ -46,36 +45,36 @@ pub fn pending<'h>(handoffs: &'h [Handoff], agent: &str) -> Vec<&'h Handoff> {
     pending
 }
 
-/// What is to be done with a handoff now.
+/// Next step for a handoff.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// Somebody is to be asked.
+    /// Offer the handoff to an agent.
     Offer {
-        /// Who.
+        /// The agent to ask.
         to: String,
     },
-    /// It is asked for once more.
+    /// Request the handoff again.
     Again {
-        /// Of whom.
+        /// The agent to ask.
         to: String,
     },
-    /// The context is to be transferred.
+    /// Transfer the context.
     Transfer {
-        /// To whom.
+        /// The receiving agent.
         to: String,
     },
-    /// A person has to say who takes it.
+    /// Ask a person for a decision.
     Escalate {
-        /// Why.
+        /// Reason for the escalation.
         why: String,
     },
-    /// Nothing: it waits for an answer, or is done.
+    /// No step: the handoff waits for an answer, or is done.
     Nothing,
 }
 
-/// What is to be done with a handoff (W52): one that was refused is offered to somebody else, one that expired to the same
-/// once more, as long as that makes no more than `retries` requests after the first; where that is over, or nobody is left, a
-/// person is asked.
+/// Returns the next step for a handoff (W52). A rejected handoff is routed to another agent. An expired one is
+/// requested from the same agent again, at most `retries` times. After that, or if no agent is left, it is escalated to
+/// a person.
 pub fn next(handoff: &Handoff, agents: &Agents, retries: u32) -> Next {
     let Handoff { request, state, to, attempt, rejection, .. } = handoff;
     let routed = |refused: &[String]| route(request, refused, agents).map(str::to_owned);
@@ -90,7 +89,7 @@ pub fn next(handoff: &Handoff, agents: &Agents, retries: u32) -> Next {
             },
             |to| Next::Again { to },
         ),
-        // Of the requests for the same those count that nobody has answered.
+        // Only unanswered requests count.
         (State::Expired, Some(to)) if unanswered(handoff) <= retries => Next::Again { to: to.clone() },
         (State::Expired, Some(_)) => {
             let tries = if *attempt == 1 { "once".to_owned() } else { format!("{attempt} times") };
@@ -102,17 +101,17 @@ pub fn next(handoff: &Handoff, agents: &Agents, retries: u32) -> Next {
     }
 }
 
-/// How it stands with the work of a handoff.
+/// Current state of a handoff's task.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Work<'w> {
-    /// Whose it is, if it is there.
+    /// The task's owner, if the task exists.
     pub owner: Option<&'w str>,
-    /// Another handoff of it that is not over.
+    /// Another active handoff of the task.
     pub under_way: Option<&'w str>,
 }
 
-/// Why a handoff goes no further, whoever could take it: its work is another's by now, or is handed over by another request.
-/// One that was taken goes on: what is accepted is transferred. So does one that somebody is asked: the other is given back.
+/// Returns the reason why a handoff is superseded: its task has another owner, or another handoff of it is active. An
+/// accepted handoff proceeds to its transfer. One that was offered to an agent is not superseded by another handoff.
 pub fn overtaken(handoff: &Handoff, work: Work<'_>) -> Option<String> {
     let Handoff { request: Request { task, from_agent, .. }, state, to, .. } = handoff;
     match (state, to) {
@@ -127,7 +126,7 @@ pub fn overtaken(handoff: &Handoff, work: Work<'_>) -> Option<String> {
     }
 }
 
-/// How many of the requests for the same, up to this one, nobody has answered.
+/// Returns the number of unanswered requests, up to this one.
 fn unanswered(handoff: &Handoff) -> u32 {
     handoff.attempt.saturating_sub(u32::try_from(handoff.tried.len()).unwrap_or(u32::MAX))
 }

@@ -1,4 +1,4 @@
-//! The places of a document that a pattern matches: all of them, or those that changed.
+//! Enumerates the places of a document that a pattern matches: all of them, or those that changed.
 
 use jsonptr::PointerBuf;
 
@@ -8,30 +8,30 @@ use crate::tree::{Array, Node, Since};
 /// A place that a pattern matches.
 #[derive(Clone, Debug)]
 pub struct Instance<'a> {
-    /// Where it is.
+    /// Location of the match.
     pub place: PointerBuf,
-    /// What is there, and whether it was there before.
+    /// The value, and its change since a version.
     pub part: Since<'a>,
 }
 
 impl Pattern {
-    /// The locations of an existing document that it matches, in document order, at most `max`; `-` matches none.
-    /// Members come in the order of their names.
+    /// Returns the matching places of a document, in document order, at most `max`; `-` matches none. Members are in
+    /// the order of their names.
     pub fn instances<'a>(&self, root: &'a Node, max: usize) -> Vec<Instance<'a>> {
         self.instances_since(Since::anew(root), max)
     }
 
-    /// Those in which something changed, in the same order, at most `max`.
+    /// Returns the matching places with a change, in the same order, at most `max`.
     ///
-    /// An instance whose `part` is new was not there before, or something else was; any other was an instance before,
-    /// at this place or, where an insertion or removal moved it, at another. One that was only moved is left out,
-    /// unless the pattern names its index: what is at `/queue/0` now may not have been an instance before. Costs what
-    /// was touched: what did not change is not entered.
+    /// A new `part` means that the value was not an instance at this place before. Any other part was an instance, at
+    /// this place or, before an insertion or removal moved it, at another. Elements that only moved are left out unless
+    /// the pattern names their index: the value at `/queue/0` may not have been an instance before. The cost depends on
+    /// the changes alone, since unchanged values are not entered.
     pub fn instances_since<'a>(&self, root: Since<'a>, max: usize) -> Vec<Instance<'a>> {
         self.instances_where(root, max, false)
     }
 
-    /// Returns them, and elements that are only moved: they have another index.
+    /// Like [`Self::instances_since`], but includes elements that only moved and so have another index.
     pub fn instances_since_or_moved<'a>(&self, root: Since<'a>, max: usize) -> Vec<Instance<'a>> {
         self.instances_where(root, max, true)
     }
@@ -87,7 +87,7 @@ impl Pattern {
                 }
                 (Node::Null | Node::Bool(_) | Node::Number(_) | Node::Short(_) | Node::Long(_), _) => {}
             }
-            // The first is to be taken first.
+            // Reversed, so that the first is popped first.
             pending[from..].reverse();
             if self.is_end(positions) && part.is_touched() {
                 found.push(Instance { place, part });
@@ -96,12 +96,12 @@ impl Pattern {
         found
     }
 
-    /// Whether a token can be taken from there.
+    /// Returns true if another token can match from there.
     fn goes_on(&self, positions: Positions) -> bool {
         positions & !(1 << self.tokens.len()) != 0
     }
 
-    /// The one token that can be taken from there, if there is only one.
+    /// Returns the only token that can match from there, if there is only one.
     fn only_name(&self, positions: Positions) -> Option<&str> {
         let at = usize::try_from(positions.trailing_zeros()).ok()?;
         match self.tokens.get(at) {
@@ -110,7 +110,7 @@ impl Pattern {
         }
     }
 
-    /// The indices that can be taken from there by name, or by a wildcard, too, and hold what was elsewhere before.
+    /// Returns the indices that can match by name, or by a wildcard too, and hold a value that was elsewhere before.
     fn shifted(
         &self,
         positions: Positions,

@@ -1,8 +1,8 @@
-//! Takes out of a refusal what its worker may not see: it may see what it may read, and what it wrote itself
+//! Masks the parts of a rejection that its worker may not see. A worker may see readable values and its own writes
 //! (SPEC section 3).
 //!
-//! Where conditions decide what may be read, not even the place of something hidden is named, and what was told once is
-//! looked at again before it is told another time.
+//! Places hidden by conditions are not even named. A recorded rejection is masked again before it is shown another
+//! time.
 
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::Value;
@@ -10,23 +10,23 @@ use serde_json::Value;
 use crate::contract::Readable;
 use crate::rejection::{Code, Stage, Violation};
 
-/// What a worker may see of what its proposal met.
+/// Visibility of the values that a proposal met.
 pub(super) struct Sight<'a> {
-    /// What it may read, of the state and of the candidate that the places are of.
+    /// Readable places of the state and of the candidate that the violations refer to.
     pub(super) readable: &'a Readable<'a>,
-    /// What it could read of the state that it was shown.
+    /// Readable places of the state that the worker's view showed.
     pub(super) was: Option<&'a Readable<'a>>,
-    /// Places that hold what it wrote itself.
+    /// Places that hold values written by the worker itself.
     pub(super) written: &'a [PointerBuf],
 }
 
-/// Conceals the violations of a stage.
+/// Masks the violations of a stage.
 pub(super) fn conceal(stage: Stage, violations: &mut Vec<Violation>, sight: &Sight<'_>) {
     violations.iter_mut().for_each(|violation| conceal_one(violation, sight));
     if sight.readable.hides_something() {
         for violation in violations.iter_mut() {
             let Ok(place) = PointerBuf::parse(violation.pointer.as_str()) else { continue };
-            // What was not to be seen then was not seen.
+            // A difference from a value that was hidden in the view is hidden, too.
             if sight.was.is_some_and(|was| !was.may_read(&place)) {
                 violation.diff = None;
             }
@@ -42,7 +42,7 @@ impl Sight<'_> {
     }
 }
 
-/// Conceals what a violation tells of its place.
+/// Masks the details of a violation at its place.
 pub(super) fn conceal_one(violation: &mut Violation, sight: &Sight<'_>) {
     let readable = sight.readable;
     let Ok(place) = PointerBuf::parse(violation.pointer.as_str()) else { return };
@@ -60,17 +60,16 @@ pub(super) fn conceal_one(violation: &mut Violation, sight: &Sight<'_>) {
             violation.found = None;
             violation.diff = None;
             violation.stale = None;
-            // Who reads parts of it sees by them that members came or went, and where they are now.
+            // Reads of its parts already reveal added, removed or moved members, so the message stays.
             let is_partly_read = || readable.patterns().iter().any(|pattern| pattern.reaches_below(&place));
             if violation.code == Code::Reserved || !is_partly_read() {
                 violation.message = brief(violation);
             }
         }
         Code::InvariantViolated if !readable.may_read(&place) => violation.found = None,
-        // The size of the document is also that of what is hidden in it.
+        // The document's size includes hidden values.
         Code::ResultTooLarge if readable.hides_something() => violation.message = brief(violation),
-        // How long an array is, or what kind of thing is there, shows what is there.
-        // Of a bound element the container that lacks it may not be read.
+        // An array's length and a value's type reveal content. The container of a bound element may not be readable.
         Code::PathNotFound | Code::IndexOutOfRange if !readable.may_always_read(&above) => {
             violation.found = None;
             violation.expected = None;
@@ -80,7 +79,7 @@ pub(super) fn conceal_one(violation: &mut Violation, sight: &Sight<'_>) {
     }
 }
 
-/// What is told of a place that may not be read.
+/// Returns the message for a place that may not be read.
 fn brief(violation: &Violation) -> String {
     match (violation.code, &violation.rule) {
         (Code::SchemaViolation | Code::TestFailed, Some(keyword)) => format!("the value there breaks {keyword}"),
@@ -95,8 +94,8 @@ fn brief(violation: &Violation) -> String {
     }
 }
 
-/// Takes out what conditions hide: all that is told of it and, where it is not from the reply, its place. Several
-/// violations of hidden places are told as one, so that nobody can count them.
+/// Masks the places that conditions hide: all details and, unless the reply names it, the place itself. Violations that
+/// look alike afterwards are merged, so that they cannot be counted.
 fn hide(stage: Stage, violations: &mut Vec<Violation>, readable: &Readable<'_>) {
     for violation in violations.iter_mut().filter(|violation| !violation.own) {
         let Ok(place) = PointerBuf::parse(violation.pointer.as_str()) else { continue };
@@ -104,7 +103,7 @@ fn hide(stage: Stage, violations: &mut Vec<Violation>, readable: &Readable<'_>) 
             continue;
         }
         match stage {
-            // They name what the reply names, and say what the contract says.
+            // These violations quote only the reply and the contract.
             Stage::Syntax | Stage::Authorization | Stage::Approval => continue,
             Stage::Application => {}
             Stage::Freshness | Stage::Schema | Stage::Invariant => {
@@ -128,7 +127,7 @@ fn hide(stage: Stage, violations: &mut Vec<Violation>, readable: &Readable<'_>) 
     *violations = told;
 }
 
-/// Takes out of a refusal that was told before, an object with `stage` and `violations`, what may not be told any more.
+/// Masks a recorded rejection, an object with `stage` and `violations`, for what its worker may read now.
 pub(crate) fn retell(told: &mut Value, readable: &Readable<'_>) {
     if !readable.hides_something() {
         return;

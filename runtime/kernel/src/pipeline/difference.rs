@@ -1,7 +1,7 @@
-//! The patch that leads from what a worker was shown to what it answered.
+//! Computes the patch from the values that a view showed to the worker's answer.
 //!
-//! As small as its grants allow: a value in which something else is granted than the whole of it is compared part by
-//! part; where only the whole may be written, the whole is. Places that were not shown are not compared.
+//! Produces the smallest patch that the grants allow. A value with grants on its parts is compared part by part. A
+//! value with a grant only on the whole is replaced as a whole. Places that were not shown are not compared.
 
 use jsonptr::{Pointer, PointerBuf, Token};
 use serde_json::{Map, Value, json};
@@ -11,18 +11,18 @@ use crate::excerpt::Excerpt;
 use crate::rejection::{Code, Violation};
 use crate::tree::Node;
 
-/// Whether an operation may be used at a place; `-` is the append position.
+/// Returns true if an operation may be used at a place; `-` is the append position.
 pub(super) type Granted<'a> = dyn Fn(&Pointer, GrantOp) -> bool + 'a;
 
-/// The operations that make `new` of `old`, as RFC 6902 has them.
+/// Returns the RFC 6902 operations that turn `old` into `new`.
 pub(super) fn between(old: &Value, new: &Value) -> Value {
     Value::Array(values(&PointerBuf::new(), old, new, &|_, _| true).into_iter().map(Step::into_op).collect())
 }
 
-/// The operations that make `new` of what was shown of a document.
+/// Returns the operations that turn the shown part of a document into `new`.
 ///
 /// # Errors
-/// `not_an_object` where an object was shown in place of an array and something else came back.
+/// `not_an_object` if an object was shown in place of an array and the answer has another type.
 pub(super) fn from_shown(
     document: &Node,
     shown: &Excerpt<'_>,
@@ -35,7 +35,7 @@ pub(super) fn from_shown(
     if violations.is_empty() { Ok(steps.into_iter().map(Step::into_op).collect()) } else { Err(violations) }
 }
 
-/// One operation, and what it is to the grants.
+/// One operation, and the grant that it needs.
 struct Step {
     kind: GrantOp,
     place: PointerBuf,
@@ -66,7 +66,7 @@ fn below(place: &Pointer, token: &str) -> PointerBuf {
     place
 }
 
-/// From one known value to another.
+/// Returns the steps from one known value to another.
 fn values(place: &PointerBuf, old: &Value, new: &Value, granted: &Granted<'_>) -> Vec<Step> {
     if old == new {
         return Vec::new();
@@ -115,7 +115,7 @@ fn elements(place: &PointerBuf, old: &[Value], new: &[Value], granted: &Granted<
     steps
 }
 
-/// From what was shown of a document to what came back.
+/// State of a comparison between shown values and an answer.
 struct Difference<'a> {
     granted: &'a Granted<'a>,
     steps: Vec<Step>,
@@ -123,7 +123,7 @@ struct Difference<'a> {
 }
 
 impl Difference<'_> {
-    /// `shown` is what was shown of `node`, if anything was.
+    /// Compares `new` with `shown`, the shown part of `node`, if any part was shown.
     fn part(&mut self, place: &PointerBuf, shown: Option<&Excerpt<'_>>, node: Option<&Node>, new: &Value) {
         match (shown, node, new) {
             (Some(Excerpt::Whole(old)), _, new) => {
@@ -171,7 +171,7 @@ impl Difference<'_> {
             (Some(Excerpt::Array { elements, .. }), Some(_), Value::Array(new)) if elements.is_empty() => {
                 self.append(place, new);
             }
-            // Nothing of it was shown: what is there stays, and what came is new.
+            // Nothing of it was shown: the existing content stays, and the answer is added.
             (None, Some(Node::Array(_)), Value::Array(new)) => self.append(place, new),
             (None, Some(node @ Node::Object(_)), Value::Object(new)) => {
                 for (name, value) in new {
@@ -191,7 +191,7 @@ impl Difference<'_> {
         self.steps.extend(new.iter().map(|value| Step::new(GrantOp::Add, below(place, "-"), value)));
     }
 
-    /// What was shown of a place is left out. What was not shown of it stays.
+    /// Removes the shown parts of a place that the answer leaves out. Unshown parts stay.
     fn gone(&mut self, place: PointerBuf, part: &Excerpt<'_>) {
         match part {
             Excerpt::Whole(_) => self.steps.push(Step::remove(place)),
@@ -258,7 +258,7 @@ mod tests {
             let state = State::new(&document, &Hasher::new(&Salt::ZERO));
             let places: Vec<PointerBuf> = shown.iter().map(|name| PointerBuf::from_tokens([name.as_str()])).collect();
             let excerpt = Excerpt::of(state.root(), places.iter().map(|place| place.as_ref()));
-            // What was not shown may be there: only what was, and what is new, is answered.
+            // Members that exist but were not shown cannot be in the answer.
             let new: Map<String, Value> =
                 new.into_iter().filter(|(name, _)| shown.contains(name) || !old.contains_key(name)).collect();
             let mut expected: Map<String, Value> =

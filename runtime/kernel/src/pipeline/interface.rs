@@ -1,6 +1,6 @@
-//! Replies that are no patches, as patches: a whole object, members to be merged, a message (`docs/modes.md`).
+//! Converts replies in other formats to patches: a whole object, members to merge, a message (`docs/modes.md`).
 //!
-//! Everything after this sees patches only, so that journals, rules and histories are the same in every mode.
+//! All later stages handle patches only, so journals, rules and histories are the same in every mode.
 
 use jsonptr::{Pointer, PointerBuf};
 use serde::de::IgnoredAny;
@@ -17,14 +17,14 @@ use crate::plan::Seat;
 use crate::rejection::{Code, Violation};
 use crate::tree::Node;
 
-/// The member of the document that holds the messages of a plain blackboard. No schema may declare it.
+/// Document member that holds the messages of a plain blackboard. No schema may declare it.
 pub(crate) const MESSAGES: &str = "$messages";
-/// The most bytes of a reply that says the whole of what was shown.
+/// Maximum bytes of a reply that is a whole object.
 pub(super) const WHOLE_BYTES_MAX: usize = 256 * 1024;
-/// The deepest reply, and the deepest place that a reply names.
+/// Maximum depth of a reply, and of a path in a reply.
 const DEPTH_MAX: usize = 64;
 
-/// A whole object that comes back for what was shown.
+/// Converts a whole-object reply: the difference from the shown values.
 pub(super) fn whole(seat: &Seat, body: &ReplyBody, basis: &Basis) -> Result<Unwrapped, Vec<Violation>> {
     let text = body.text();
     let new = Value::Object(object(&text, WHOLE_BYTES_MAX)?);
@@ -35,14 +35,14 @@ pub(super) fn whole(seat: &Seat, body: &ReplyBody, basis: &Basis) -> Result<Unwr
     Ok(derived(patch, text))
 }
 
-/// Members that are merged into the document (RFC 7396), one after the other. A name that begins with a slash is a JSON
-/// Pointer, at the end of which `-` appends, and may be there more than once.
+/// Converts a merge reply (RFC 7396); members are applied in order. A name with a leading slash is a JSON Pointer. It
+/// may occur more than once, and `-` at its end appends.
 pub(super) fn merge(seat: &Seat, document: &Node, body: &ReplyBody) -> Result<Unwrapped, Vec<Violation>> {
     let text = body.text();
     let limits = Limits { bytes: seat.worker.patch.max_bytes as usize, depth: DEPTH_MAX };
     let members = match json::members(text.as_bytes(), limits) {
         Ok(members) => members,
-        // What is wrong with it as an object; if nothing is, it is none.
+        // Reports the error of the text as an object, or else the reason why its members could not be read.
         Err(refusal) => return Err(object(&text, limits.bytes).err().unwrap_or_else(|| vec![unread(&refusal)])),
     };
     let before = document.to_value();
@@ -56,7 +56,7 @@ pub(super) fn merge(seat: &Seat, document: &Node, body: &ReplyBody) -> Result<Un
     Ok(derived(difference::between(&before, &after), text))
 }
 
-/// A message, and what its lines of the form `set /place: value` set.
+/// Converts a message reply. Adds the message, and applies its lines of the form `set /place: value`.
 pub(super) fn message(
     seat: &Seat,
     worker: &WorkerName,
@@ -76,7 +76,7 @@ pub(super) fn message(
     }
     let mut patch = difference::between(&before, &after);
     if let Value::Array(ops) = &mut patch {
-        // Messages are not there for workers to change.
+        // Workers may not change existing messages.
         let is_message = |op: &Value| op["path"].as_str().is_some_and(is_of_messages);
         ops.retain(|op| !is_message(op));
         ops.push(posted(document, worker, &text));
@@ -84,7 +84,7 @@ pub(super) fn message(
     Ok(derived(patch, text))
 }
 
-/// The operation that adds a message.
+/// Returns the operation that adds a message.
 pub(super) fn posted(document: &Node, from: &WorkerName, text: &str) -> Value {
     let message = json!({"from": from, "text": text});
     match document.child(MESSAGES) {
@@ -93,7 +93,7 @@ pub(super) fn posted(document: &Node, from: &WorkerName, text: &str) -> Value {
     }
 }
 
-/// What a patch did, as a message in the words of [`message`].
+/// Describes a patch as a message, in the format of [`message`].
 pub(super) fn told(ops: &[Op<'_>]) -> String {
     let line = |op: &Op<'_>| match op {
         Op::Add { path, value } | Op::Replace { path, value } => Some(format!("set {path}: {value}")),
@@ -105,7 +105,7 @@ pub(super) fn told(ops: &[Op<'_>]) -> String {
     ops.iter().filter_map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Whether a place is that of the messages, or one of them.
+/// Returns true if a path is that of the messages, or of one of them.
 pub(super) fn is_of_messages(place: &str) -> bool {
     place.strip_prefix('/').is_some_and(|place| place.split('/').next() == Some(MESSAGES))
 }
@@ -131,8 +131,8 @@ fn unread(refusal: &json::Refusal) -> Violation {
     Violation::new(refusal.code, "", format!("{refusal}; a reply is one JSON object and nothing else"))
 }
 
-/// Lines of the form `set /place: value`, or without the word; a value that is no JSON is a text. Marks around a line are
-/// passed over. An array or object may go on over further lines; one that is broken sets nothing.
+/// Parses lines of the form `set /place: value`, with or without the word. A value that is not JSON is a text. Markup
+/// around a line is ignored. An array or object may continue on further lines; a malformed one sets nothing.
 fn settings(text: &str, bytes: usize) -> Vec<(PointerBuf, Value)> {
     let limits = Limits { bytes, depth: DEPTH_MAX };
     let mut settings = Vec::new();
@@ -164,7 +164,7 @@ fn settings(text: &str, bytes: usize) -> Vec<(PointerBuf, Value)> {
     settings
 }
 
-/// The place that a line sets, and the value's text.
+/// Returns the place that a line sets, and the value's text.
 fn setting(line: &str) -> Option<(PointerBuf, &str)> {
     let line = line.trim().trim_start_matches("- ").trim_matches(['`', '*', ' ']);
     let (place, value) = line.split_once(':')?;
@@ -177,7 +177,7 @@ fn setting(line: &str) -> Option<(PointerBuf, &str)> {
     Some((PointerBuf::parse(place).ok()?, value.trim().trim_start_matches(['`', '*']).trim_start()))
 }
 
-/// RFC 7396 for one member.
+/// Applies RFC 7396 to one member.
 fn merge_member(document: &mut Value, name: String, value: Value) {
     let Value::Object(members) = document else { return };
     match value {
@@ -195,8 +195,8 @@ fn merge_member(document: &mut Value, name: String, value: Value) {
     }
 }
 
-/// Puts a value at a place, making the objects on the way; null takes away what is there. A place that cannot be made is
-/// passed over.
+/// Sets the value at a place and creates missing objects on the way; null removes it. Places that cannot be created are
+/// ignored.
 fn set(document: &mut Value, place: &Pointer, value: Value) {
     let tokens: Vec<String> = place.tokens().map(|token| token.decoded().into_owned()).collect();
     let Some((last, way)) = tokens.split_last() else { return };
@@ -214,7 +214,7 @@ fn set(document: &mut Value, place: &Pointer, value: Value) {
         let Some(next) = next else { return };
         at = next;
     }
-    // Of an array that is not there yet, the first element makes it.
+    // Appending to a missing array creates it.
     if last == "-" && at.as_object().is_some_and(Map::is_empty) && !way.is_empty() && !value.is_null() {
         *at = Value::Array(Vec::new());
     }

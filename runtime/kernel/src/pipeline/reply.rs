@@ -16,47 +16,46 @@ use crate::record::{Author, Elided, SALTED};
 use crate::rejection::{Code, VIOLATIONS_MAX, Violation};
 use crate::schema::shorten;
 
-/// The deepest reply that is read.
+/// Maximum depth of a reply.
 const DEPTH_MAX: usize = 64;
-/// The most places that one reply may ask to be shown.
+/// Maximum number of places that one reply may request.
 const EXPAND_MAX: usize = 16;
-/// Characters of the words of who passes.
+/// Maximum characters of a pass reason.
 const PASS_MAX: usize = 2000;
-/// Characters of a question to a person.
+/// Maximum characters of a question to a person.
 const QUESTION_MAX: usize = 2000;
-/// The most answers that a question may offer, and characters of each.
+/// Maximum number of choices of a question; the next constant limits the characters of each.
 const CHOICES_MAX: usize = 16;
 const CHOICE_MAX: usize = 200;
-/// Bytes of a reply that a record keeps as a whole, whatever it is refused for.
+/// Maximum bytes of a reply that is always recorded in full.
 const WHOLE_BYTES_MAX: usize = 4096;
-/// Bytes of the beginning and of the end of a longer one.
+/// Bytes of the beginning and of the end of a longer reply's excerpt.
 const HEAD_BYTES_MAX: usize = 2048;
 const TAIL_BYTES_MAX: usize = 1024;
-/// Memory of the values of a reply that is read for its fingerprint; a larger one is known by its text (since format 20).
+/// Memory limit for parsing a reply for its fingerprint. Larger replies are fingerprinted as text (since format 20).
 const READ_MEMORY_MAX: usize = 128 << 20;
-/// The path of an operation that means the same as a place in `expand`.
+/// Path of an operation that is equivalent to a place in `expand`.
 const EXPAND_PATH: &str = "/$expand/-";
 
-/// A reply as text, or already read by [`crate::json::parse`].
+/// A reply as text, or already parsed by [`crate::json::parse`].
 #[derive(Clone, PartialEq, Debug)]
 pub enum ReplyBody {
-    /// As the agent gave it.
+    /// Text from the agent.
     Text(String),
     /// A patch or an envelope.
     Json(Value),
-    /// A patch or an envelope that was made outside of what the agent gave: of words that are neither
-    /// ([`crate::blueprint::Format`]).
+    /// A patch or an envelope that the agent's seat derived from free text ([`crate::blueprint::Format`]).
     Made {
         /// The patch or the envelope, as text.
         reply: String,
-        /// What the agent gave.
+        /// The agent's text.
         of: String,
     },
-    /// An excerpt of a reply that is refused for its length, or because nobody waits for it.
+    /// An excerpt of a reply that is rejected for its length, or because its invocation is closed.
     Elided {
-        /// Its beginning and its end.
+        /// Beginning and end of the reply.
         excerpt: String,
-        /// What else is known of it.
+        /// Size and fingerprint of the whole reply.
         elided: Elided,
     },
 }
@@ -66,15 +65,15 @@ pub enum ReplyBody {
 pub struct Reply {
     /// The patch (RFC 6902).
     pub patch: Value,
-    /// What its author says it is for.
+    /// Purpose, in the author's words.
     pub intent: Option<String>,
-    /// Places that its author asks to be shown, each once, in the order of asking.
+    /// Places that the author requests, without duplicates, in request order.
     pub expand: Vec<Asked>,
-    /// The reply as it came, if the patch was made of it ([`crate::mode::Interface`], [`crate::blueprint::Format`]).
+    /// The original reply, if the patch was derived from it ([`crate::mode::Interface`], [`crate::blueprint::Format`]).
     pub written: Option<String>,
-    /// What its author asks a person.
+    /// The author's question to a person.
     pub clarify: Option<Clarify>,
-    /// Why its author proposes nothing, in its words.
+    /// Reason for proposing nothing, in the author's words.
     pub pass: Option<String>,
 }
 
@@ -82,15 +81,15 @@ pub struct Reply {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Clarify {
-    /// In words.
+    /// The question.
     pub question: String,
-    /// The answers to choose from; none if the person may say anything.
+    /// The choices; empty if the person may answer freely.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
 }
 
 impl ReplyBody {
-    /// The reply as it came, as text; a value that was already read is written compactly.
+    /// Returns the original reply as text; a parsed value is serialized compactly.
     pub fn text(&self) -> String {
         match self {
             Self::Text(text) | Self::Made { of: text, .. } | Self::Elided { excerpt: text, .. } => text.clone(),
@@ -98,7 +97,7 @@ impl ReplyBody {
         }
     }
 
-    /// Returns an excerpt in place of what is longer than [`WHOLE_BYTES_MAX`].
+    /// Returns an excerpt of a reply longer than [`WHOLE_BYTES_MAX`].
     pub(crate) fn elided(self, hasher: &Hasher, format: u32) -> Self {
         let text = match &self {
             Self::Elided { .. } => return self,
@@ -112,7 +111,7 @@ impl ReplyBody {
         Self::Elided { excerpt: excerpt(&text), elided }
     }
 
-    /// Returns what is known of a reply that is an excerpt.
+    /// Returns size and fingerprint of a reply that is an excerpt.
     pub(crate) fn elision(&self) -> Option<Elided> {
         match self {
             Self::Elided { elided, .. } => Some(elided.clone()),
@@ -120,7 +119,7 @@ impl ReplyBody {
         }
     }
 
-    /// Bytes of the reply as it is judged.
+    /// Returns the size of the judged reply in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         match self {
             Self::Text(text) | Self::Made { reply: text, .. } => text.len() as u64,
@@ -129,7 +128,7 @@ impl ReplyBody {
         }
     }
 
-    /// The reply as it is judged, and what it was made of if that is another text.
+    /// Returns the judged reply, and the original text if that differs.
     pub(crate) fn judged(&self) -> (String, Option<String>) {
         match self {
             Self::Made { reply, of } => (reply.clone(), Some(of.clone())),
@@ -137,13 +136,13 @@ impl ReplyBody {
         }
     }
 
-    /// The fingerprint by which a repeated token is recognised: of patch and intent if the reply is a proposal, of the
-    /// text otherwise. White space, the order of members and an empty envelope do not matter. What was made of words is
-    /// known by these.
+    /// Returns the fingerprint by which a repeated idempotency key is recognised. Covers patch and intent of a
+    /// proposal, or else the text. White space, member order and an empty envelope do not matter. For a derived reply
+    /// it covers the original text.
     pub fn digest(&self, hasher: &Hasher, format: u32) -> Digest {
         let value = match self {
             Self::Elided { elided, .. } => return elided.fingerprint,
-            // A text may take a hundred times its length once it is read.
+            // A parsed text may need a hundred times its length.
             Self::Text(text) | Self::Made { of: text, .. }
                 if format >= SALTED && json::footprint(text.as_bytes()) > READ_MEMORY_MAX =>
             {
@@ -160,18 +159,18 @@ impl ReplyBody {
     }
 }
 
-/// The fingerprint of a reply that is a proposal; see [`ReplyBody::digest`].
+/// Returns the fingerprint of a proposal; see [`ReplyBody::digest`].
 pub(crate) fn fingerprint(hasher: &Hasher, patch: &Value, intent: Option<&str>, expand: &[Asked]) -> Digest {
     let intent = intent.unwrap_or_default();
     match expand {
         [] => hasher.commitment(0, intent, patch),
-        // A patch is an array.
+        // Distinct from a bare patch, which is an array.
         places => hasher.commitment(0, intent, &json!({"patch": patch, "expand": places})),
     }
 }
 
 impl Reply {
-    /// See [`ReplyBody::digest`].
+    /// Returns the reply's fingerprint; see [`ReplyBody::digest`].
     pub(crate) fn fingerprint(&self, hasher: &Hasher) -> Digest {
         let intent = self.intent.as_deref();
         match (&self.clarify, &self.pass) {
@@ -181,7 +180,7 @@ impl Reply {
         }
     }
 
-    /// The reply as it came, if the patch was made of it; else an envelope, or a bare patch.
+    /// Returns the original reply if the patch was derived from it; else an envelope, or a bare patch.
     pub fn to_body(&self) -> ReplyBody {
         match &self.written {
             Some(written) => ReplyBody::Text(written.clone()),
@@ -189,8 +188,8 @@ impl Reply {
         }
     }
 
-    /// The reply as it was judged: what the kernel makes of words it makes again; what was made of them outside comes with
-    /// them.
+    /// Returns the reply as it was judged. Patches derived by the kernel are derived from the original text again;
+    /// patches derived by a seat are returned with it.
     pub(crate) fn judged_body(&self, plan: &Plan, by: &Author) -> ReplyBody {
         match &self.written {
             Some(of) if plan.takes_words(&by.worker, by.attempt.is_some()) => {
@@ -200,7 +199,7 @@ impl Reply {
         }
     }
 
-    /// As an envelope, or as a bare patch where there is no more to it.
+    /// Returns an envelope, or a bare patch if there is nothing else.
     fn to_envelope(&self) -> ReplyBody {
         if self.is_bare() {
             return ReplyBody::Json(self.patch.clone());
@@ -222,30 +221,30 @@ impl Reply {
         ReplyBody::Json(envelope.into())
     }
 
-    /// Whether there is no more to it than the patch.
+    /// Returns true if the reply has nothing but the patch.
     const fn is_bare(&self) -> bool {
         self.intent.is_none() && self.expand.is_empty() && self.clarify.is_none() && self.pass.is_none()
     }
 }
 
-/// The fingerprint of a reply that passes; see [`ReplyBody::digest`].
+/// Returns the fingerprint of a pass; see [`ReplyBody::digest`].
 pub(crate) fn passed(hasher: &Hasher, intent: Option<&str>, pass: &str) -> Digest {
     hasher.commitment(0, intent.unwrap_or_default(), &json!({"pass": pass}))
 }
 
-/// Rights of the author of a reply beside proposing.
+/// Rights of a reply's author in addition to proposing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct May {
-    /// Pass.
+    /// May pass.
     pub(super) pass: bool,
-    /// Ask to be shown parts of places.
+    /// May request parts of places.
     pub(super) ask_for_parts: bool,
 }
 
-/// Reads a reply, but not the patch in it; its numbers come out in their one form.
+/// Reads a reply without its patch; normalises numbers.
 ///
 /// # Errors
-/// Violations of the `syntax` stage.
+/// Returns violations of the `syntax` stage.
 pub(super) fn read(body: &ReplyBody, patch_limits: &PatchLimits, may: May) -> Result<Unwrapped, Vec<Violation>> {
     let value = match body {
         ReplyBody::Text(text) | ReplyBody::Made { reply: text, .. } => {
@@ -260,7 +259,7 @@ pub(super) fn read(body: &ReplyBody, patch_limits: &PatchLimits, may: May) -> Re
         ReplyBody::Json(value) => {
             let bytes = value.to_string().len();
             if bytes > patch_limits.max_bytes as usize || json::depth(value) > DEPTH_MAX {
-                // Both forms of a reply get the same answer, so that a replay from its text gives it again.
+                // Text and parsed replies get the same rejection, so that a replay from the text reproduces it.
                 return read(&ReplyBody::Text(value.to_string()), patch_limits, may);
             }
             let mut value = value.clone();
@@ -270,14 +269,14 @@ pub(super) fn read(body: &ReplyBody, patch_limits: &PatchLimits, may: May) -> Re
     };
     let unwrapped = unwrap(value, may)?;
     let reply = &unwrapped.reply;
-    // A replay has the proposal in its one form only, which numbers can make longer than the text was; 1e15 by four.
+    // A replay has only the normalised proposal. Normalised numbers can be longer than the text: `1e15` grows fourfold.
     let is_short = matches!(body, ReplyBody::Text(text) if text.len() <= patch_limits.max_bytes as usize / 8);
     if !is_short && body_bytes(reply) > u64::from(patch_limits.max_bytes) {
         let message =
             format!("the reply has more than {} bytes once its numbers are written out", patch_limits.max_bytes);
         return Err(vec![Violation::new(Code::TooLarge, "", message)]);
     }
-    // Who passes has said why.
+    // A pass includes its reason.
     let says_why = reply.pass.is_some();
     if !says_why
         && patch_limits.intent == Intent::Required
@@ -290,20 +289,20 @@ pub(super) fn read(body: &ReplyBody, patch_limits: &PatchLimits, may: May) -> Re
 }
 
 fn body_bytes(reply: &Reply) -> u64 {
-    // Without a copy of the patch.
+    // Avoids a copy of the patch.
     if reply.is_bare() {
         return json::size(&reply.patch);
     }
     reply.to_body().bytes()
 }
 
-/// Refuses a reply that is longer than its author's may be.
+/// Rejects a reply that is longer than its author's limit.
 pub(super) fn too_large(bytes: u64, bytes_max: usize) -> Violation {
     let message = format!("the reply has {bytes} bytes, at most {bytes_max} are read");
     Violation::new(Code::TooLarge, "", message)
 }
 
-/// Returns the beginning and the end of a text, and between them the number of bytes that are left out.
+/// Returns the beginning and the end of a text, with the number of omitted bytes between them.
 fn excerpt(text: &str) -> String {
     let (head, tail) = (text.floor_char_boundary(HEAD_BYTES_MAX), text.ceil_char_boundary(text.len() - TAIL_BYTES_MAX));
     format!("{}\n[… {} bytes …]\n{}", &text[..head], tail - head, &text[tail..])
@@ -312,12 +311,12 @@ fn excerpt(text: &str) -> String {
 /// A reply taken out of its envelope.
 pub(super) struct Unwrapped {
     pub(super) reply: Reply,
-    /// Where the operations stood that were requests to be shown something; they are not in the patch any more.
+    /// Positions of the operations that were requests to show a place; the patch no longer contains them.
     pub(super) lifted: Vec<usize>,
 }
 
 impl Unwrapped {
-    /// The place in the reply as it was written of an operation of the patch.
+    /// Returns the position in the original reply of an operation of the patch.
     pub(super) fn written_at(&self, op: usize) -> usize {
         self.lifted.iter().fold(op, |op, lifted| if *lifted <= op { op + 1 } else { op })
     }
@@ -338,7 +337,7 @@ fn unwrap(value: Value, may: May) -> Result<Unwrapped, Vec<Violation>> {
         None | Some(Value::Null) => None,
         Some(question) => Some(clarify(question)?),
     };
-    // Of who may not pass it is a member like any other that there is none of.
+    // For an author that may not pass, `pass` is an unknown member like any other.
     let pass = match may.pass.then(|| envelope.remove("pass")).flatten() {
         None | Some(Value::Null) => None,
         Some(words) => Some(pass(words)?),
@@ -379,7 +378,7 @@ fn unwrap(value: Value, may: May) -> Result<Unwrapped, Vec<Violation>> {
     Ok(Unwrapped { reply: Reply { patch, intent, expand, written: None, clarify, pass }, lifted })
 }
 
-/// Reads the words of who passes.
+/// Reads the reason of a pass.
 fn pass(given: Value) -> Result<String, Vec<Violation>> {
     let refuse = |code, message: String| Err(vec![Violation::new(code, "/pass", message)]);
     match given {
@@ -415,7 +414,8 @@ fn clarify(given: Value) -> Result<Clarify, Vec<Violation>> {
     Ok(asked)
 }
 
-/// A patch without its requests to be shown something; where these stood; and what they ask for, with where it stands.
+/// Separates a patch from its requests to show places. Returns the patch, their positions, and the places with their
+/// positions.
 fn lift(patch: Value) -> (Value, Vec<usize>, Vec<(String, Value)>) {
     let asks = |op: &Value| {
         op.get("op").is_some_and(|op| op == "add") && op.get("path").is_some_and(|path| path == EXPAND_PATH)
@@ -428,7 +428,7 @@ fn lift(patch: Value) -> (Value, Vec<usize>, Vec<(String, Value)>) {
     (Value::Array(ops), lifted, asked)
 }
 
-/// Reads places, each with where it stands in the reply.
+/// Reads places, each with its position in the reply.
 fn places(asked: impl Iterator<Item = (String, Value)>, with_parts: bool) -> Result<Vec<Asked>, Vec<Violation>> {
     let (mut places, mut seen, mut violations) = (Vec::new(), BTreeSet::new(), Vec::new());
     for (at, value) in asked {

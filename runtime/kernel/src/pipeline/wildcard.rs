@@ -1,4 +1,4 @@
-//! Refuses a wildcard in a patch: in a grant `*` stands for any index or name, in a patch it would be a name.
+//! Rejects wildcards in patches: `*` matches any index or name in a grant, but would be a literal name in a patch.
 
 use jsonptr::{Pointer, PointerBuf, Token};
 
@@ -10,23 +10,24 @@ use crate::rejection::{Code, Violation};
 use crate::schema::Schema;
 use crate::tree::{Node, Step};
 
-/// Maximum number of parts that are looked at for what may be written instead.
+/// Maximum number of parts that are examined for a suggestion.
 const LOOKED_AT_MAX: usize = 64;
 /// Maximum number of names in a message.
 const NAMES_MAX: usize = 8;
 
-/// The document in which an operation is read, and its author.
+/// The document that an operation applies to, and the rights of its author.
 pub(super) struct Scene<'a> {
     pub(super) root: &'a Node,
     pub(super) schema: &'a Schema,
     pub(super) readable: &'a Readable<'a>,
-    /// Names in the author's grants; a token that one is bound to is meant as it is.
+    /// Bindings of the author's grants; a token that a name is bound to is literal.
     pub(super) bound: &'a Bindings,
     /// The board's journal format.
     pub(super) format: u32,
 }
 
-/// Returns the refusal of an operation that names no part by `*` or `**`, with the parts that its author may read there.
+/// Returns the rejection of an operation in which `*` or `**` matches no member, with the parts that its author may
+/// read there.
 pub(super) fn refuse(op: &Op<'_>, scene: &Scene<'_>) -> Option<Violation> {
     let from = match op {
         Op::Move { from, .. } | Op::Copy { from, .. } => Some((*from, false)),
@@ -39,7 +40,7 @@ pub(super) fn refuse(op: &Op<'_>, scene: &Scene<'_>) -> Option<Violation> {
     })
 }
 
-/// `makes`: the last token may be the name of a new member.
+/// `makes` is true if the last token may be the name of a new member.
 fn of_path(path: &Pointer, makes: bool, scene: &Scene<'_>) -> Option<String> {
     let (mut node, mut above) = (scene.root, PointerBuf::new());
     let mut tokens = path.tokens().peekable();
@@ -65,7 +66,7 @@ fn of_path(path: &Pointer, makes: bool, scene: &Scene<'_>) -> Option<String> {
                 true => String::new(),
                 false => format!(". A member called `{name}` is written with its object"),
             };
-            // A view with little room cuts off the end.
+            // The choice comes first because a small view truncates the end.
             return Some(match scene.format >= STARTS {
                 true => format!("{choice}; {stands}{rest}"),
                 false => format!("{stands}; {choice}{rest}"),
@@ -77,7 +78,7 @@ fn of_path(path: &Pointer, makes: bool, scene: &Scene<'_>) -> Option<String> {
     None
 }
 
-/// Says what may be written for a new member: a name that the schema has left, or any.
+/// Describes the allowed names of a new member: the unused names of the schema, or any.
 fn of_new(object: &Node, above: &Pointer, parts: &str, scene: &Scene<'_>) -> String {
     let Some(names) = scene.schema.names_at(above) else {
         let taken =
@@ -100,13 +101,13 @@ fn token(name: &str) -> String {
     crate::json::shortened(Token::new(name).encoded()).into_owned()
 }
 
-/// Lists names, as many as a message has room for.
+/// Lists names, as many as fit into a message.
 fn listed(names: &[String]) -> String {
     let more = if names.len() > NAMES_MAX { " and more" } else { "" };
     format!("{}{more}", names[..names.len().min(NAMES_MAX)].join(", "))
 }
 
-/// Says which parts there are, of those that may be read.
+/// Lists the parts that may be read.
 fn told(container: &Node, above: &Pointer, scene: &Scene<'_>) -> String {
     let may_see = |step: &Step<'_>| {
         let mut place = above.to_buf();

@@ -1,4 +1,4 @@
-//! The expressions of a blueprint: which variables they have, and which places of the document these stand for.
+//! Expressions of a blueprint: their variables, and the document places that these refer to.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use crate::record::FORMAT;
 use crate::schema::Schema;
 use crate::source::push_token;
 
-/// The variables of a rule's condition (SPEC section 6).
+/// Variables of a rule's condition (SPEC section 6).
 const CONDITION_VARIABLES: &[&str] = &["request", "state", "event", "value", "before", "patch", "worker", BOUND];
-/// The variables of an invariant that is evaluated once.
+/// Variables of an invariant that is evaluated once.
 const INVARIANT_VARIABLES: &[&str] = &["request", "state", "before", "patch"];
-/// The variables of an invariant that is evaluated for every instance of a pattern.
+/// Variables of an invariant that is evaluated for every instance of a pattern.
 const INSTANCE_VARIABLES: &[&str] = &["request", "state", "before", "patch", "self", "old", "key"];
-/// The variables of the condition of a grant.
+/// Variables of the condition of a grant.
 const GRANT_VARIABLES: &[&str] = &["request", "self", "worker", BOUND];
-/// The variables of the `done` condition.
+/// Variables of the `done` condition.
 const DONE_VARIABLES: &[&str] = &["request", "state"];
 
 /// Owner of an expression.
@@ -37,7 +37,7 @@ pub enum Owner<'a> {
 }
 
 impl Owner<'_> {
-    /// The variables that its expression may use.
+    /// Returns the variables that the expression may use.
     pub const fn variables(self) -> &'static [&'static str] {
         match self {
             Self::Rule(_) => CONDITION_VARIABLES,
@@ -52,20 +52,20 @@ impl Owner<'_> {
 /// Compiles the expressions of a blueprint.
 #[derive(Clone, Copy)]
 pub struct Expressions<'a> {
-    /// Reading of paths.
+    /// Path syntax.
     pub paths: Paths,
-    /// Reading of expressions.
+    /// Expression dialect.
     pub dialect: Dialect,
     /// Schema of the document, if it is known.
     pub state: Option<&'a Schema>,
     /// Schema of the request, if it is known.
     pub request: Option<&'a Schema>,
-    /// Schemas of what signals carry.
+    /// Schemas of signal payloads.
     pub signals: Option<&'a BTreeMap<String, Schema>>,
 }
 
 impl<'a> Expressions<'a> {
-    /// Of boards of the newest format, where no schema is known.
+    /// Creates a compiler for the newest format, without schemas.
     pub const fn of(paths: Paths) -> Self {
         Self { paths, dialect: Dialect::of(FORMAT), state: None, request: None, signals: None }
     }
@@ -79,7 +79,7 @@ impl<'a> Expressions<'a> {
         Ok(expr.with_numbers(&|look| self.is_number(look, owner)))
     }
 
-    /// Whether a schema says that a place holds numbers, whole or not.
+    /// Returns true if a schema declares the values of a place as numbers, integral or not.
     fn is_number(&self, look: &Look, owner: Owner<'_>) -> bool {
         if let (Owner::Rule(Rule { trigger: Trigger::Signal(name), .. }), "value") = (owner, look.variable) {
             let below = look.steps.iter().try_fold(String::new(), pushed);
@@ -94,7 +94,7 @@ impl<'a> Expressions<'a> {
     }
 }
 
-/// The places of the document that an expression looks at; `None` if it is another variable's, or no pattern names it.
+/// Returns the document places that an expression looks up; `None` for other variables, or if no pattern can name them.
 pub(crate) fn place(look: &Look, owner: Owner<'_>, paths: Paths) -> Option<Pattern> {
     let start = match (look.variable, owner) {
         ("state" | "before", _) => String::new(),
@@ -114,7 +114,7 @@ pub(crate) fn place(look: &Look, owner: Owner<'_>, paths: Paths) -> Option<Patte
 
 pub(crate) fn pushed(mut path: String, step: &Step) -> Option<String> {
     match step {
-        // A member of such a name is none that a pattern can name.
+        // No pattern can name a member with such a name.
         Step::Member(name) if matches!(name.as_str(), "*" | "**" | "-") => return None,
         Step::Member(name) => push_token(&mut path, name),
         Step::Any | Step::Element => path.push_str("/*"),
@@ -122,7 +122,7 @@ pub(crate) fn pushed(mut path: String, step: &Step) -> Option<String> {
     Some(path)
 }
 
-/// The part of a path that lies in the request.
+/// Returns the part of a path inside the request.
 pub(crate) fn request_part(path: &str) -> Option<&str> {
     let below = path.strip_prefix("/request")?;
     (below.is_empty() || below.starts_with('/')).then_some(below)

@@ -1,4 +1,4 @@
-//! Rules that wait until others rest: which branches they wait for, and what has to become of them.
+//! Rules that wait for other rules to rest: the branches they wait for, and the required outcomes.
 
 use std::collections::BTreeSet;
 
@@ -20,29 +20,29 @@ pub struct Rest {
     pub named: Vec<RuleName>,
     /// Rules of the branches that it waits for.
     rules: BTreeSet<RuleName>,
-    /// Workers of those branches that breakers start.
+    /// Workers of those branches that circuit breakers trigger.
     woken_by_breakers: BTreeSet<WorkerName>,
 }
 
-/// Condition on which a rule fires that waits for rest.
+/// Firing conditions of a rule that waits for rest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RestKind {
-    /// Each time that the named rules rest, however their invocations ended. What waits for a stopped branch rests.
+    /// Each time the named rules rest, with any outcome. A branch that waits for a stopped branch counts as resting.
     Each,
-    /// Once, when the named rules and all that can still wake them rest, and none of their invocations was given up.
+    /// Once, when the named rules and all that can still trigger them rest, and none of their invocations was given up.
     Completed,
-    /// Once, when they rest, however their invocations ended. What waits for a stopped branch rests.
+    /// Once, when they rest, with any outcome. A branch that waits for a stopped branch counts as resting.
     Settled,
 }
 
 impl Rest {
-    /// A wait for these rules; [`Plan::find_upstream`] adds what joins wait for beside them.
+    /// Creates a wait for these rules; [`Plan::find_upstream`] adds the upstream rules of joins.
     pub(super) fn of(kind: RestKind, named: Vec<RuleName>) -> Self {
         let rules = named.iter().cloned().collect();
         Self { kind, named, rules, woken_by_breakers: BTreeSet::new() }
     }
 
-    /// Returns true if it waits for what the branch does.
+    /// Returns true if it waits for the branch.
     pub fn waits_for(&self, branch: &Branch) -> bool {
         match &branch.rule {
             Some(rule) => self.rules.contains(rule),
@@ -55,14 +55,14 @@ impl Rest {
         !self.rules.is_disjoint(rules)
     }
 
-    /// Returns true if it waits for what the rule does.
+    /// Returns true if it waits for the rule.
     pub(crate) fn waits_for_rule(&self, rule: &RuleName) -> bool {
         self.rules.contains(rule)
     }
 }
 
 impl Plan {
-    /// Gives joins the rules and workers that can still wake the rules they name.
+    /// Adds to each join the rules and workers that can still trigger the rules it names.
     pub(super) fn find_upstream(&mut self) {
         let is_join = |rule: &Rule| matches!(&rule.wakes_on, WakesOn::Rest(rest) if rest.kind != RestKind::Each);
         if !self.rules.iter().any(is_join) {
@@ -108,7 +108,7 @@ impl Plan {
         }
     }
 
-    /// Finds what can make a rule fire: the rules it names or, for a change, those that run a worker who may cause it.
+    /// Finds the causes of a rule: the rules it names or, for a change, those that run a worker that may cause it.
     fn causes(&self, rule: &Rule) -> Causes {
         let number_of = |name: &RuleName| self.rules.iter().position(|rule| rule.name == *name);
         match &rule.wakes_on {
@@ -135,13 +135,13 @@ impl Plan {
         }
     }
 
-    /// Rules that wait for what the branch does to rest.
+    /// Returns the rules that wait for the branch to rest.
     pub(crate) fn waiting_for(&self, branch: &Branch) -> Vec<RuleName> {
         let waits = |rule: &&Rule| matches!(&rule.wakes_on, WakesOn::Rest(rest) if rest.waits_for(branch));
         self.rules.iter().filter(waits).map(|rule| rule.name.clone()).collect()
     }
 
-    /// Returns the `after` rules that a rule can hold up where it cannot be decided; none before journal format 16.
+    /// Returns the `after` rules that an undecided rule can hold up; none before journal format 16.
     pub(crate) fn joined_on(&self, name: &RuleName) -> impl Iterator<Item = RuleName> {
         let joins = |rule: &&Rule| match &rule.wakes_on {
             WakesOn::Rest(rest) => rest.kind == RestKind::Completed && rule.name != *name && rest.waits_for_rule(name),
@@ -151,7 +151,7 @@ impl Plan {
         rules.iter().filter(joins).map(|rule| rule.name.clone())
     }
 
-    /// Joins that can fire on a board that has just begun: of rules that begin with it.
+    /// Returns the joins that can fire on a board that has just started, because they wait for rules of its start.
     pub(crate) fn waiting_for_start(&self) -> BTreeSet<RuleName> {
         let begins = |rule: &Rule| matches!(rule.wakes_on, WakesOn::Start | WakesOn::Each(_));
         let waits = |rule: &&Rule| match &rule.wakes_on {
@@ -167,15 +167,15 @@ impl Plan {
 /// Causes of a rule.
 #[derive(Default)]
 struct Causes {
-    /// Rules, by their numbers.
+    /// Rules, by index.
     rules: Vec<usize>,
-    /// Workers that a breaker wakes.
+    /// Workers that a circuit breaker triggers.
     woken_by_breakers: Vec<WorkerName>,
 }
 
-/// Returns true if the worker's writes, or its edits of files, may cause such a change.
+/// Returns true if the worker's writes or file edits may cause such a change.
 fn may_cause(seat: &Seat, op: Option<EventOp>, path: &Pattern, is_of_files: bool) -> bool {
-    // The declared contract counts, also in modes that do not hold a worker to it.
+    // The declared contract counts, also in modes that do not enforce it.
     let contract = &seat.contract;
     let edits = is_of_files && seat.files.as_ref().is_some_and(|files| !files.spec().edit.is_empty());
     edits || contract.writes().any(|(written, ops)| caused(written, ops, path).any(|it| op.is_none_or(|op| op == it)))

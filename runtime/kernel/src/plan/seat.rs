@@ -1,4 +1,4 @@
-//! A worker as a board has it: the contract of all its invocations, and that of one.
+//! A worker's compiled contract, for all its invocations and for one invocation.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,33 +20,32 @@ use crate::record::{self, Trigger};
 use crate::scheduler::Queued;
 use crate::view::{Fixed, compiler_of};
 
-/// A worker and its compiled contract: of all its invocations, with names that are not bound, or of one, with what they stand
-/// for.
+/// A worker and its compiled contract: for all its invocations, with unbound names, or for one, with bound names.
 pub struct Seat {
-    /// Its name.
+    /// The worker's name.
     pub name: WorkerName,
-    /// As the blueprint and the mode of the board have it.
+    /// The worker, adjusted to the board's mode.
     pub worker: Arc<Worker>,
-    /// Its read and write grants, as its views name them.
+    /// Read and write grants, as the worker's views name them.
     pub contract: Contract,
     /// Names that an invocation binds.
     pub(super) names: Arc<BTreeSet<String>>,
-    /// Contract that judges its writes in modes without write contracts: it allows nearly all.
+    /// Contract for judging writes in modes without write contracts: it allows nearly everything.
     pub(crate) open: Option<Arc<Contract>>,
-    /// Form of its calls and replies.
+    /// Format of calls and replies.
     pub interface: Interface,
-    /// Its access to files, if it has any.
+    /// Access to files, if the worker has any.
     pub files: Option<Arc<Access>>,
-    /// True if its views show refusals.
+    /// True if the worker's views show rejections.
     pub(crate) is_told: bool,
-    /// The format of the journal that the board began with.
+    /// Journal format of the board's start.
     pub(crate) journal_format: u32,
-    /// The part that all its views have in common; their size is at least [`Fixed::minimum`], also when reduced.
+    /// The part that all its views have in common. Their size is at least [`Fixed::minimum`], also when reduced.
     pub fixed: Arc<Fixed>,
 }
 
 impl Seat {
-    /// The names that an invocation has to bind, in its paths and in what conditions look at.
+    /// Returns the names that an invocation has to bind, in the worker's paths and conditions.
     pub fn names(&self) -> &BTreeSet<String> {
         &self.names
     }
@@ -56,17 +55,17 @@ impl Seat {
         compiler_of(self.journal_format)
     }
 
-    /// Returns true if it may ask to be shown parts of places (in journals since format 13).
+    /// Returns true if the worker may request parts of places (since journal format 13).
     pub const fn has_ranges(&self) -> bool {
         self.journal_format >= record::RANGES
     }
 
-    /// Its bindings.
+    /// Returns the bindings.
     pub const fn bound(&self) -> &Bindings {
         self.contract.bound()
     }
 
-    /// The seat of an invocation with these bindings, of which it keeps those that it uses.
+    /// Returns the seat of an invocation with those of the bindings that it uses.
     pub(crate) fn bind(self: &Arc<Self>, bindings: &Bindings) -> Arc<Self> {
         let bound = bindings.only(&self.names);
         if bound.is_empty() {
@@ -76,7 +75,7 @@ impl Seat {
         }
     }
 
-    /// The seat of all invocations together: it reads what one of them may read, under some binding.
+    /// Returns the combined seat of all invocations: it may read a place if some binding allows it.
     pub(crate) fn under_any_binding(self: &Arc<Self>) -> Arc<Self> {
         match self.names.is_empty() {
             true => Arc::clone(self),
@@ -97,7 +96,7 @@ impl Seat {
             journal_format: self.journal_format,
             fixed: match self.interface {
                 Interface::Patch => Arc::clone(&self.fixed),
-                // Replies that are no patches have no names.
+                // Replies in other formats have no names.
                 _ => Arc::new(self.fixed.with_tokens(contract.bound())),
             },
             contract,
@@ -106,7 +105,7 @@ impl Seat {
 }
 
 impl Rule {
-    /// Returns what it binds. `value` is the value of the signal, if one woke it.
+    /// Returns the bindings of a trigger. `value` is the payload of the signal, if a signal was the trigger.
     pub(crate) fn bindings(&self, trigger: &Trigger, value: Option<&Value>) -> Bindings {
         let of_path = |path: &str, pattern: &Pattern| {
             let decoded = decoded(&PointerBuf::parse(path).ok()?);
@@ -123,7 +122,7 @@ impl Rule {
         bound.unwrap_or_default()
     }
 
-    /// Returns the place that is bound: that of the event, up to the last token that a name stands for.
+    /// Returns the bound place: that of the event, up to the last token that a name is bound to.
     fn element(&self, trigger: &Trigger) -> Option<PointerBuf> {
         let (Trigger::Event { path, .. }, Binds::Captures(names)) = (trigger, &self.binds) else { return None };
         let (WakesOn::Event { path: pattern, .. } | WakesOn::Each(pattern)) = &self.wakes_on else { return None };
@@ -149,13 +148,13 @@ impl Plan {
         is_bound.then(|| rule.element(trigger)).flatten()
     }
 
-    /// Returns the bindings of an invocation. `value` is the value of the signal, if one woke it.
+    /// Returns the bindings of an invocation. `value` is the payload of the signal, if a signal was the trigger.
     pub(crate) fn bindings(&self, branch: &Branch, trigger: &Trigger, value: Option<&Value>) -> Bindings {
         let rule = branch.rule.as_ref().and_then(|name| self.rules.iter().find(|rule| rule.name == *name));
         rule.map(|rule| rule.bindings(trigger, value)).unwrap_or_default()
     }
 
-    /// Returns what an invocation's trigger binds of the names that its worker uses.
+    /// Returns those bindings of an invocation that its worker uses.
     pub(crate) fn bound_of(&self, queued: &Queued) -> Bindings {
         match self.seats.get(&queued.branch.worker).filter(|seat| !seat.names.is_empty()) {
             Some(seat) => self.bindings(&queued.branch, &queued.trigger, queued.value.as_deref()).only(&seat.names),
@@ -163,7 +162,7 @@ impl Plan {
         }
     }
 
-    /// The seat of an invocation; none if there is no such worker.
+    /// Returns the seat of an invocation; none if there is no such worker.
     pub(crate) fn seat_of(&self, queued: &Queued) -> Option<Arc<Seat>> {
         let seat = self.seats.get(&queued.branch.worker)?;
         Some(match seat.names.is_empty() {

@@ -1,6 +1,6 @@
-//! What records say, by kind.
+//! Record bodies, by kind.
 //!
-//! A field that may hold what users, documents or models wrote is a *value*: it is left out of the header
+//! A field that may hold user, document or model content is a *value*: it is left out of the header
 //! (`skip_serializing`) and named in [`Body::values`].
 
 mod board;
@@ -21,66 +21,66 @@ pub use call::*;
 pub use proposal::*;
 
 coded! {
-    /// What a record records.
+    /// Kinds of journal records.
     Kind {
-        /// The board came to be.
+        /// A board was created.
         Created = "created",
-        /// A process took the board over.
+        /// A process acquired the board.
         Epoch = "epoch",
-        /// An invocation was put into the queue.
+        /// An invocation was queued.
         Scheduled = "scheduled",
-        /// An attempt of an invocation is about to be made.
+        /// An attempt of an invocation is about to start.
         Invoked = "invoked",
-        /// The provider did not take an attempt's request; the invocation waits.
+        /// The provider did not accept an attempt's request; the invocation waits.
         Deferred = "deferred",
-        /// An attempt's call was answered, and it makes another one.
+        /// An attempt's call was answered, and the attempt makes another call.
         Continued = "continued",
         /// A proposal was committed.
         Committed = "committed",
         /// A proposal, or an edit of files, changed nothing.
         NoOp = "no_op",
-        /// A proposal changed nothing, and its author asked to be shown more.
+        /// A proposal changed nothing, and its author requested more context.
         Expanded = "expanded",
-        /// A proposal was refused.
+        /// A proposal was rejected.
         Rejected = "rejected",
         /// An attempt ended without a proposal.
         Failed = "failed",
-        /// A proposal came that nobody waited for.
+        /// A proposal was rejected before the pipeline, for example because its invocation is closed.
         Late = "late",
-        /// Places are kept for a worker whose proposal was refused because others had been faster.
+        /// Paths are reserved for a worker after its proposal lost to concurrent commits.
         Reserved = "reserved",
-        /// A condition had no truth value, or does not hold any more when its rule's delay is over.
+        /// A condition could not be evaluated, or no longer holds after its rule's delay.
         Skipped = "skipped",
-        /// A proposal waits for a person, or a worker asks one something.
+        /// A proposal waits for a person's approval, or a worker asks a person a question.
         Approval = "approval",
         /// A person answered.
         Answer = "answer",
-        /// A breaker moved.
+        /// A circuit breaker changed state.
         Breaker = "breaker",
-        /// A budget did not suffice.
+        /// A budget was insufficient for a call.
         Budget = "budget",
-        /// Dispatching was suspended.
+        /// Dispatching was paused.
         Paused = "paused",
-        /// Dispatching goes on.
+        /// Dispatching was resumed.
         Resumed = "resumed",
-        /// An operator takes up again what was given up, or raises limits.
+        /// An operator retried invocations that were given up, or raised limits.
         Retried = "retried",
-        /// Time passed, and something was due.
+        /// Time passed, and a timer was due.
         Tick = "tick",
         /// The clock jumped forward.
         Jumped = "jumped",
         /// A signal arrived.
         Signal = "signal",
-        /// The board was stored as a whole.
+        /// A snapshot of the board was stored.
         Snapshot = "snapshot",
-        /// Values of records before were erased.
+        /// Values of earlier records were redacted.
         Redacted = "redacted",
         /// The board ended.
         Ended = "ended",
     }
 }
 
-/// What a record says, by kind.
+/// Content of a record, by kind.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Body {
@@ -120,13 +120,13 @@ pub enum Body {
     Breaker(Breaker),
     /// See [`Budget`].
     Budget(Budget),
-    /// Dispatching was suspended.
+    /// Dispatching was paused.
     Paused(Steered),
-    /// Dispatching goes on.
+    /// Dispatching was resumed.
     Resumed(Steered),
     /// See [`Retried`].
     Retried(Retried),
-    /// Time passed, and something was due.
+    /// Time passed, and a timer was due.
     Tick(Empty),
     /// See [`Jumped`].
     Jumped(Jumped),
@@ -141,7 +141,7 @@ pub enum Body {
 }
 
 impl Body {
-    /// The kind of this body.
+    /// Returns the kind of this body.
     pub const fn kind(&self) -> Kind {
         match self {
             Self::Created(_) => Kind::Created,
@@ -207,7 +207,7 @@ impl Body {
         }
     }
 
-    /// The values, by the names of their fields, in the order of these.
+    /// Returns the values by field name, in field order.
     pub(super) fn values(&self) -> Vec<(&'static str, Cow<'_, Value>)> {
         fn json(value: impl Serialize) -> Cow<'static, Value> {
             Cow::Owned(serde_json::to_value(value).expect("values have string keys and finite numbers"))

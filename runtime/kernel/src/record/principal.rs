@@ -1,44 +1,44 @@
-//! Callers of what comes from outside.
+//! Callers of outside requests.
 
 use serde::{Deserialize, Serialize};
 
 use super::{MAKERS, PRINCIPALS};
 use crate::id::WorkerName;
 
-/// A caller, as the shell has authenticated it. What workers propose that the runtime itself calls has none.
+/// A caller, as the shell has authenticated it. Proposals of workers that the runtime itself calls have none.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Principal {
-    /// The holder of a token of the daemon.
+    /// The holder of an API token of the daemon.
     Token {
         /// The token's number.
         id: i64,
-        /// The token's name, as it was then.
+        /// The token's name at that time.
         name: String,
-        /// The person who holds the token, if it is a person's, since journal format 21.
+        /// The person who holds the token, if it is a person's (since journal format 21).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         person: Option<WorkerName>,
-        /// The caller who made the token, since journal format 21; of that caller's own token it says nothing.
+        /// The caller that made the token (since journal format 21); `made_by` is absent in this nested value.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         made_by: Option<Box<Self>>,
     },
-    /// A user of the operating system, by a command on the data directory.
+    /// A user of the operating system, through a command on the data directory.
     User {
         /// The user's name.
         name: String,
     },
-    /// Somebody who reached a daemon that demands no token.
+    /// A client of a daemon that requires no token.
     Address {
-        /// The address that the request came from.
+        /// Address from which the request was sent.
         address: String,
     },
-    /// The agent whose process the daemon is in.
+    /// The agent that hosts the daemon in its process.
     Host,
 }
 
 impl Principal {
-    /// Returns true if both may be one person: the same token, person or user. A caller without a token may be any other, in earlier
-    /// formats any other without one.
+    /// Returns true if both may be one person: the same token, person or user. A caller known only by its address may
+    /// be any other caller; in earlier formats, only another `Address` or `Host`.
     pub(crate) fn may_be(&self, other: &Self, format: u32) -> bool {
         match (self, other) {
             (Self::Token { id, person, .. }, Self::Token { id: other, person: other_person, .. }) => {
@@ -62,7 +62,7 @@ impl Principal {
         }
     }
 
-    /// Returns true for the token of a person of this name.
+    /// Returns true for the token of the person with this name.
     pub(crate) fn is_person(&self, name: &WorkerName) -> bool {
         matches!(self, Self::Token { person: Some(person), .. } if person == name)
     }

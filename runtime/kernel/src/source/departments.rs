@@ -1,7 +1,7 @@
-//! Includes the folders of `departments:` into the blueprint that names their directory: each becomes a board inside and a
-//! worker that is this board.
+//! Includes the department folders of `departments:` into the blueprint that names their directory. Each becomes a
+//! nested board and a worker that runs it.
 //!
-//! Nothing names the folders one by one, so one that is dropped in is a department, and nothing else has to change.
+//! Folders are not listed one by one: a new folder is a new department, without other changes.
 
 use super::fragments::object_at;
 use super::{Files, Source, child};
@@ -9,17 +9,17 @@ use crate::blueprint::Departments;
 use crate::department::{Expansion, Manifest, NO_ACTION, NO_DEPARTMENT, PENDING, ROLE_BYTES_MAX, WAITS, expand, role};
 use crate::lint::{Diagnostic, check_department, suggest};
 
-/// How many departments one blueprint may have: each takes one of its 64 seats, and others are needed to wake them.
+/// Maximum departments of one blueprint: each takes one of its 64 seats, and others are needed to trigger them.
 pub const DEPARTMENTS_MAX: usize = 48;
 
-/// The file of a department's folder that says what it is.
+/// Manifest file of a department's folder.
 const MANIFEST: &str = "department.yaml";
 
-/// Replaces `departments` by what its folders say. One of the wrong form is left for the lint. What stands in the source
-/// itself is in this file.
+/// Replaces `departments` by the contents of its folders. A malformed one is left for the lint. `file` is the file of
+/// the source itself.
 ///
 /// # Errors
-/// Everything that is wrong with the directory and the manifests, in the order of the folders.
+/// Returns all findings about the directory and the manifests, in folder order.
 pub(super) fn resolve(
     source: &mut Source,
     files: &mut dyn Files,
@@ -64,7 +64,7 @@ pub(super) fn resolve(
     if findings.is_empty() { Ok(()) } else { Err(findings) }
 }
 
-/// Adds the board and the worker that one department is.
+/// Adds the board and the worker of one department.
 fn include(
     source: &mut Source,
     declared: &Departments,
@@ -90,13 +90,13 @@ fn include(
     let Expansion { board, worker, reads } = expand(&manifest, declared, models);
     for (holder, value) in [("/boards", board), ("/workers", worker)] {
         let at = child(holder, &manifest.name);
-        // What is no object there is a fault that the lint reports.
+        // A value that is not an object there is reported by the lint.
         if let Some(members) = object_at(&mut source.value, holder) {
             members.insert(manifest.name.clone(), value);
             source.stands_at(&at, read.stands(""));
         }
     }
-    // What the border has from the blueprint stands there.
+    // Parts that are derived from the blueprint get its source positions.
     let at = child("/workers", &manifest.name);
     let mut from_here: Vec<(String, String)> = ["writes", "board/output", "board/failed"]
         .map(|part| (format!("{at}/{part}"), "/departments/into".to_owned()))
@@ -115,7 +115,7 @@ fn include(
     Ok(())
 }
 
-/// The manifest of a folder.
+/// Reads the manifest of a folder.
 fn manifest(read: &Source, folder: &str) -> Result<Manifest, Vec<Diagnostic>> {
     let mut findings = Vec::new();
     check_department(read, &mut findings);
@@ -127,7 +127,7 @@ fn manifest(read: &Source, folder: &str) -> Result<Manifest, Vec<Diagnostic>> {
     };
     let manifest = match serde_json::from_value::<Manifest>(read.value().clone()) {
         Ok(manifest) => manifest,
-        // The schema is at least as strict as the model, and a test holds it to that.
+        // The schema is at least as strict as the model; a test enforces it.
         Err(error) => {
             find("", error.to_string(), HELP);
             return Err(findings);
@@ -166,7 +166,7 @@ fn manifest(read: &Source, folder: &str) -> Result<Manifest, Vec<Diagnostic>> {
 
 const HELP: &str = "docs/departments.md says what a manifest has.";
 
-/// The needs of a department that are met with what another was asked, or has asked.
+/// Returns findings for needs that are met with the questions of other departments.
 fn others_questions(manifest: &Manifest, declared: &Departments, read: &Source) -> Vec<Diagnostic> {
     let place = |need: &str| declared.promises.get(manifest.promise(need)).or_else(|| declared.promises.get(need));
     let own: Vec<_> = [PENDING, WAITS].into_iter().filter_map(place).collect();
@@ -180,7 +180,7 @@ fn others_questions(manifest: &Manifest, declared: &Departments, read: &Source) 
     manifest.needs.keys().filter(is_own).map(finding).collect()
 }
 
-/// The needs of a department that are not promised.
+/// Returns findings for needs that are not promised.
 fn unmet_needs(manifest: &Manifest, declared: &Departments, read: &Source) -> Vec<Diagnostic> {
     let unmet = manifest.needs.keys().filter(|need| !declared.promises.contains_key(manifest.promise(need)));
     let finding = |need: &String| {

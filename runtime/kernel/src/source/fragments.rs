@@ -1,10 +1,10 @@
-//! Includes blueprint fragments (`use:`) into the blueprint that names them, the blueprints of boards inside (`boards:`)
-//! that are named by their files, departments ([`super::departments`]) and workflows ([`super::workflows`]).
+//! Includes fragments (`use:`), blueprints of nested boards (`boards:`) that are named by files, departments
+//! ([`super::departments`]) and workflows ([`super::workflows`]) into the blueprint that names them.
 //!
-//! A fragment brings workers, models, rules, invariants and schema definitions (`state.schema.$defs`); what the document
-//! looks like, when the task is finished and what it may cost is said by the including file alone. Nothing overrides
-//! anything: a name that is there twice is an error. Fragments may name further fragments; every name is handed to the
-//! loader as it is written, so that all are relative to the same place, and a fragment named twice is included once.
+//! A fragment adds workers, models, rules, invariants and schema definitions (`state.schema.$defs`). Only the including
+//! file defines the document, the end of the task and the limits. There are no overrides: a duplicate name is an error.
+//! Fragments may name further fragments. Each name is passed to the loader as written, so all are relative to one
+//! directory, and a fragment named twice is included once.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,65 +14,66 @@ use serde_json::{Map, Value};
 use super::{File, Source, child, departments, workflows};
 use crate::lint::{BOARDS_MAX, DEPTH_MAX, Diagnostic, too_many};
 
-/// Who opens what a blueprint names. What is not below the blueprint's own directory must be refused.
+/// Loader for the files that a blueprint names. Must reject files outside the blueprint's own directory.
 pub trait Files {
-    /// The text of a file.
+    /// Returns the text of a file.
     ///
     /// # Errors
-    /// Why it cannot be had.
+    /// Returns a message if the file cannot be read.
     fn text(&mut self, name: &str) -> Result<String, String>;
 
-    /// The names of the folders in a directory, in any order.
+    /// Returns the names of the folders in a directory, in any order.
     ///
     /// # Errors
-    /// Why they cannot be had.
+    /// Returns a message if they cannot be read.
     fn folders(&mut self, name: &str) -> Result<Vec<String>, String>;
 }
 
-/// Texts alone: no directory can be looked into.
+/// Loads single files only; cannot list directories.
 impl<F: FnMut(&str) -> Result<String, String>> Files for F {
     fn text(&mut self, name: &str) -> Result<String, String> {
         self(name)
     }
 
     fn folders(&mut self, name: &str) -> Result<Vec<String>, String> {
-        // Who refuses every file says why.
+        // A loader that rejects every file gives its own reason.
         self(name)?;
         Err("no directory can be looked into here".to_owned())
     }
 }
 
-/// How deep fragments may include fragments.
+/// Maximum depth of nested fragments.
 pub const FRAGMENT_DEPTH_MAX: usize = 8;
 
-/// How many fragments one blueprint may have.
+/// Maximum number of fragments in one blueprint.
 pub const FRAGMENTS_MAX: usize = 32;
 
-/// Replaces `use` by what the fragments say, and the names of files in `boards` by what these say; the folders in `departments` by what their manifests say; `workflow` by rules; `files` gives the texts, or says why it cannot.
+/// Resolves the references of a blueprint: replaces `use`, file names in `boards`, `departments` and `workflow` by the
+/// contents that they name.
 ///
-/// Rules and invariants of fragments come after those of the including file, in the order of `use`. The result's `use`
-/// is empty. A `use` of the wrong form is left for the lint.
+/// Rules and invariants of fragments are placed after those of the including file, in the order of `use`. The result's
+/// `use` is empty. A malformed `use` is left for the lint.
 ///
 /// # Errors
-/// The first of: `fragment_unreadable` or what [`Source::read`] refuses, `bad_fragment`, `fragment_clash`,
-/// `fragment_cycle`, `fragment_limit`; or everything that is wrong with the departments or the workflow of one blueprint. Findings inside a
-/// fragment or a manifest name its file.
+/// Returns the first of `fragment_unreadable`, a rejection by [`Source::read`], `bad_fragment`, `fragment_clash`,
+/// `fragment_cycle` and `fragment_limit`, or all findings of the departments or the workflow of one blueprint. Findings
+/// inside a fragment or a manifest name its file.
 pub fn resolve(mut source: Source, files: &mut dyn Files) -> Result<Source, Vec<Diagnostic>> {
     let stack = vec![source.name().to_owned()];
     resolve_within(&mut source, files, &stack, &mut Inside { depth: 0, left: BOARDS_MAX })?;
     Ok(source)
 }
 
-/// Where in boards inside boards a blueprint is read.
+/// Nesting of the blueprint that is read.
 struct Inside {
-    /// In how many others it is.
+    /// Number of enclosing blueprints.
     depth: usize,
-    /// How many more there may be.
+    /// Number of further nested blueprints allowed.
     left: usize,
 }
 
 impl Inside {
-    /// Takes one more, which stands at a place.
+    /// Enters one more nested blueprint, at a pointer.
     fn enter(&mut self, source: &Source, at: &str) -> Result<(), Diagnostic> {
         self.left = self.left.checked_sub(1).ok_or_else(|| too_many(source, at))?;
         self.depth += 1;
@@ -80,7 +81,7 @@ impl Inside {
     }
 }
 
-/// The same for the blueprint in the innermost of these files.
+/// Like [`resolve`], for the blueprint in the innermost of these files.
 fn resolve_within(
     source: &mut Source,
     files: &mut dyn Files,
@@ -88,7 +89,7 @@ fn resolve_within(
     inside: &mut Inside,
 ) -> Result<(), Vec<Diagnostic>> {
     let one = |finding| vec![finding];
-    // What stands in the file itself has no other file's name; this may be a file that another names.
+    // Findings in the source itself have no file name yet; the source may be a file that another names.
     let file = stack.last().filter(|_| stack.len() > 1);
     if let Some(mut uses) = uses_of(source) {
         for used in &mut uses {
@@ -138,14 +139,14 @@ struct Inclusion<'a> {
     stack: Vec<String>,
 }
 
-/// A fragment's name, and a finding that stands where it is written.
+/// A fragment's name, and a finding at its position.
 struct Use {
     name: String,
     finding: Diagnostic,
 }
 
 impl Use {
-    /// The file of this name, named in the innermost of these files.
+    /// Reads the file of this name. `stack` lists the files that include it, outermost first.
     fn read(&self, files: &mut dyn Files, stack: &[String]) -> Result<Source, Diagnostic> {
         let name = &self.name;
         if stack.contains(name) {
@@ -174,7 +175,7 @@ impl Use {
     }
 }
 
-/// What `use` names; `None` if there is none, or not a list of names.
+/// Returns the names in `use`; `None` if it is missing or not a list of names.
 fn uses_of(source: &Source) -> Option<Vec<Use>> {
     let names = source.value.get("use")?.as_array()?;
     let one = |(index, name): (usize, &Value)| {
@@ -211,7 +212,7 @@ impl Inclusion<'_> {
     }
 }
 
-/// Takes over everything a fragment says.
+/// Merges a fragment into the blueprint.
 fn merge(into: &mut Source, mut fragment: Source) -> Result<(), Diagnostic> {
     let value = std::mem::take(&mut fragment.value);
     let moves = Moves { file: into.files.len(), fragment: &fragment };
@@ -243,7 +244,7 @@ fn merge(into: &mut Source, mut fragment: Source) -> Result<(), Diagnostic> {
 const FORM: &str =
     "A fragment has `workers`, `models`, `rules`, `invariants`, `workflow`, `state.schema.$defs` and `use`.";
 
-/// The move of one fragment's values and places.
+/// Context for merging one fragment's values and positions.
 struct Moves<'a> {
     file: usize,
     fragment: &'a Source,
@@ -256,7 +257,7 @@ impl Moves<'_> {
         finding.in_file(self.fragment.name())
     }
 
-    /// Adds the members of an object to the object at the same place.
+    /// Adds the members of an object to the object at the same pointer.
     fn members(&self, into: &mut Source, pointer: &str, value: Value) -> Result<(), Diagnostic> {
         let Value::Object(members) = value else {
             return Err(self.bad(pointer, &format!("`{pointer}` is a mapping"), FORM));
@@ -273,7 +274,7 @@ impl Moves<'_> {
         Ok(())
     }
 
-    /// Appends the elements of an array, whose `name`s must be new.
+    /// Appends the elements of an array; each `name` must be new.
     fn elements(&self, into: &mut Source, key: &str, value: Value) -> Result<(), Diagnostic> {
         let Value::Array(elements) = value else {
             return Err(self.bad(&child("", key), &format!("`{key}` is a list"), FORM));
@@ -295,7 +296,7 @@ impl Moves<'_> {
         Ok(())
     }
 
-    /// Adds a member of which there is one.
+    /// Adds a member that may occur only once.
     fn only(&self, into: &mut Source, key: &str, value: Value) -> Result<(), Diagnostic> {
         let at = child("", key);
         let Some(root) = into.value.as_object_mut() else { return Ok(()) };
@@ -307,7 +308,7 @@ impl Moves<'_> {
         Ok(())
     }
 
-    /// Adds schema definitions, the only part of `state` that a fragment may say.
+    /// Adds schema definitions, the only part of `state` that a fragment may have.
     fn definitions(&self, into: &mut Source, state: Value) -> Result<(), Diagnostic> {
         let only = |value: Value, name: &str| match value {
             Value::Object(mut members) if members.len() == 1 => members.remove(name),
@@ -330,7 +331,7 @@ impl Moves<'_> {
         finding.in_file(self.fragment.name())
     }
 
-    /// Takes over the places of a value that stood at `from` and now stands at `to`.
+    /// Copies the positions of a value that moved from `from` to `to`.
     fn place(&self, into: &mut Source, from: &str, to: &str) {
         let places = self.fragment.places.range(from.to_owned()..);
         for (pointer, place) in places.take_while(|(pointer, _)| pointer.starts_with(from)) {
@@ -344,7 +345,7 @@ impl Moves<'_> {
     }
 }
 
-/// The object at a pointer, made where it is missing; `None` if something else is in the way.
+/// Returns the object at a pointer, and creates missing ones; `None` if another value is in the way.
 pub(super) fn object_at<'a>(root: &'a mut Value, pointer: &str) -> Option<&'a mut Map<String, Value>> {
     let mut at = root.as_object_mut()?;
     for token in pointer.split('/').skip(1) {

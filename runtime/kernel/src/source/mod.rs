@@ -1,16 +1,15 @@
-//! Reads blueprint files: YAML or JSON text to values with source positions.
+//! Reads blueprint files: parses YAML or JSON text into values with source positions.
 //!
-//! Owns the text: what it says ([`Source::value`]) and where each part of it stands. Knows nothing of what a blueprint
-//! means, which is [`crate::lint`]'s, and opens no files: the text of fragments comes from a loader that the caller
-//! supplies ([`resolve`]).
+//! Owns the text: its content ([`Source::value`]) and the position of each part. [`crate::lint`] interprets the
+//! content. Opens no files: the text of fragments comes from a loader that the caller supplies ([`resolve`]).
 //!
-//! One reader serves both notations, because a JSON text is YAML 1.2; but a name of more than 1,024 characters is too long
-//! for it, and controls behind ASCII and noncharacters must be escaped (U+007F to U+009F, U+FEFF, U+FFFE, U+FFFF).
+//! One parser reads both notations, because JSON is a subset of YAML 1.2, with two exceptions. A name of more than
+//! 1,024 characters is too long for it, and U+007F to U+009F, U+FEFF, U+FFFE and U+FFFF must be escaped.
 //!
-//! It is stricter than YAML where readers disagree: only `true` and `false` are booleans, numbers are those of JSON, no key
-//! occurs twice, there are no tags beside `!!str`, no merge keys, one document per file, and aliases are copied within a
-//! budget. What is no number of JSON at all is passed on as text and marked, because in a budget it has a meaning to be
-//! answered ([`Source::beyond_json`]).
+//! Parsing is stricter than YAML where parsers disagree. Only `true` and `false` are booleans, numbers are those of
+//! JSON, and keys are unique. Tags other than `!!str` and merge keys are rejected. A file is one document, and aliases
+//! are copied within a budget. A number that JSON cannot represent is kept as marked text, because in a budget it needs
+//! its own error message ([`Source::beyond_json`]).
 
 mod departments;
 mod fragments;
@@ -29,19 +28,19 @@ pub use fragments::{FRAGMENT_DEPTH_MAX, FRAGMENTS_MAX, Files, resolve};
 
 use crate::lint::Diagnostic;
 
-/// The most bytes a blueprint file may have.
+/// Maximum bytes of a blueprint file.
 pub const BYTES_MAX: usize = 1024 * 1024;
 
-/// The deepest nesting of a blueprint file.
+/// Maximum nesting of a blueprint file.
 pub const DEPTH_MAX: usize = 64;
 
-/// The most values (objects, arrays and scalars) of a blueprint file once its aliases are copied.
+/// Maximum values (objects, arrays and scalars) of a blueprint file after its aliases are copied.
 pub const VALUES_MAX: usize = 100_000;
 
-/// The most bytes of strings and keys of a blueprint file once its aliases are copied.
+/// Maximum bytes of strings and keys of a blueprint file after its aliases are copied.
 pub const COPIED_BYTES_MAX: usize = 4 * BYTES_MAX;
 
-/// A place in a source file; lines and columns from 1, columns in Unicode scalar values.
+/// A position in a source file; lines and columns from 1, columns in Unicode scalar values.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize)]
 pub struct Position {
     /// The line, from 1.
@@ -50,7 +49,7 @@ pub struct Position {
     pub column: u32,
 }
 
-/// A blueprint file as read, with its fragments once they are resolved: its value and where each part of it stands.
+/// A parsed blueprint file, with its fragments once they are resolved: its value and the source position of each part.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// The file itself, then its fragments.
@@ -63,31 +62,31 @@ pub struct Source {
 #[derive(Clone, Debug)]
 struct File {
     name: String,
-    /// Shared by all sources that are parts of one.
+    /// Shared by all sources that are parts of one file.
     text: Arc<str>,
 }
 
-/// Where a value stands.
+/// Source position of a value.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     /// Index into [`Source::files`].
     file: usize,
-    /// Where the value begins.
+    /// Beginning of the value.
     value: Position,
-    /// Where its key begins, if it is the member of an object.
+    /// Beginning of its key, if it is the member of an object.
     key: Option<Position>,
     /// Byte range of the scalar as it is written, quotes included.
     written: Option<(usize, usize)>,
-    /// Whether it is written as a number that JSON does not have; its value is the text.
+    /// True if it is written as a number that JSON cannot represent; its value is the text.
     beyond_json: bool,
 }
 
 impl Source {
-    /// Reads YAML, of which JSON is a part; `name` is what findings call the file.
+    /// Parses YAML, which includes JSON; `name` identifies the file in findings.
     ///
     /// # Errors
-    /// One finding that says where and why: `yaml_syntax`, `duplicate_key`, or `too_large` for more than
-    /// [`BYTES_MAX`], [`DEPTH_MAX`], [`VALUES_MAX`] or [`COPIED_BYTES_MAX`].
+    /// Returns one finding with a position: `yaml_syntax`, `duplicate_key`, or `too_large` for more than [`BYTES_MAX`],
+    /// [`DEPTH_MAX`], [`VALUES_MAX`] or [`COPIED_BYTES_MAX`].
     pub fn read(name: &str, text: &str) -> Result<Self, Diagnostic> {
         let (value, places) = yaml::compose(text).map_err(|refusal| {
             let mut finding = Diagnostic::new(refusal.code, "", refusal.message, refusal.help);
@@ -97,24 +96,25 @@ impl Source {
         Ok(Self { files: vec![File { name: name.to_owned(), text: text.into() }], value, places })
     }
 
-    /// A source without text, for a blueprint that was made or stored as a value; findings then have no position.
+    /// Creates a source without text, for a blueprint that was built or stored as a value; findings then have no
+    /// position.
     pub fn from_value(name: &str, value: Value) -> Self {
         let files = vec![File { name: name.to_owned(), text: Arc::default() }];
         Self { files, value, places: BTreeMap::new() }
     }
 
-    /// The file's name as given.
+    /// Returns the file's name as given.
     pub fn name(&self) -> &str {
         self.files.first().map_or("", |file| &file.name)
     }
 
-    /// The document.
+    /// Returns the document.
     pub fn value(&self) -> &Value {
         &self.value
     }
 
-    /// The members of an object in the document as sources of their own, each with its JSON Pointer; they stand where they
-    /// stand here.
+    /// Returns the members of an object in the document as separate sources, each with its JSON Pointer. They keep
+    /// their positions.
     pub(crate) fn within(&self, pointer: &str) -> Vec<(String, Self)> {
         let members = self.value.pointer(pointer).and_then(Value::as_object);
         let source = |(name, value): (&String, &Value)| {
@@ -130,7 +130,7 @@ impl Source {
         members.into_iter().flatten().map(source).collect()
     }
 
-    /// A part of the document as a source of its own, which stands where it stands here; `None` if nothing is there.
+    /// Returns a part of the document as a separate source with its positions; `None` if it is missing.
     fn part(&self, pointer: &str) -> Option<Self> {
         let value = self.value.pointer(pointer)?.clone();
         let below =
@@ -140,7 +140,7 @@ impl Source {
         Some(Self { files: self.files.clone(), value, places })
     }
 
-    /// Puts a source where a value stands. Of its files, the first `shared` are those of this one.
+    /// Replaces a value by a source. The first `shared` of its files are those of this one.
     fn put(&mut self, at: &str, source: Self, shared: usize) {
         let Some(value) = self.value.pointer_mut(at) else { return };
         *value = source.value;
@@ -156,13 +156,13 @@ impl Source {
         }
     }
 
-    /// Where a value stands, or its nearest ancestor, and in which file.
+    /// Returns the position and file of a value, or of its nearest ancestor.
     fn stands(&self, pointer: &str) -> Option<(Place, File)> {
         let (place, _) = self.place(pointer)?;
         Some((Place { written: None, ..place }, self.files.get(place.file)?.clone()))
     }
 
-    /// Says where a value stands that no text says: where this one does.
+    /// Sets the position of a value that is generated, not written.
     fn stands_at(&mut self, pointer: &str, stands: Option<(Place, File)>) {
         let Some((mut place, file)) = stands else { return };
         place.file = self.files.iter().position(|known| known.name == file.name).unwrap_or_else(|| {
@@ -172,7 +172,7 @@ impl Source {
         self.places.insert(pointer.to_owned(), place);
     }
 
-    /// Takes a member of the document out of it, with the places of what is in it; `None` if the document is no object or
+    /// Removes a member from the document, with the positions of its parts; `None` if the document is not an object or
     /// has no such member.
     pub fn take_member(&mut self, name: &str) -> Option<Value> {
         let taken = self.value.as_object_mut()?.remove(name)?;
@@ -182,24 +182,24 @@ impl Source {
         Some(taken)
     }
 
-    /// JSON Pointers of what is written as a number that JSON does not have (`.inf`, `.nan`, `1e400`). The document has
-    /// the text in its place; whoever takes the document must refuse it.
+    /// Returns JSON Pointers of numbers that JSON cannot represent (`.inf`, `.nan`, `1e400`). The document has their
+    /// text instead; a caller must reject such a document.
     pub fn beyond_json(&self) -> impl Iterator<Item = &str> {
         self.places.iter().filter(|(_, place)| place.beyond_json).map(|(pointer, _)| pointer.as_str())
     }
 
-    /// Where the value at a JSON Pointer stands; the nearest ancestor's place if it has none of its own.
+    /// Returns the position of the value at a JSON Pointer, or of its nearest ancestor with a position.
     pub fn position(&self, pointer: &str) -> Option<Position> {
         self.place(pointer).map(|(place, _)| place.value)
     }
 
-    /// Where the key of the member at a JSON Pointer stands; its value's place if it has no key of its own.
+    /// Returns the position of the key at a JSON Pointer, or of its value if it has no key.
     pub fn key_position(&self, pointer: &str) -> Option<Position> {
         self.place(pointer).map(|(place, exact)| place.key.filter(|_| exact).unwrap_or(place.value))
     }
 
-    /// Where byte `offset` of the string at a JSON Pointer stands, found in the text as it is written: behind quotes,
-    /// in block scalars and across folded lines. The value's own place where it cannot be told.
+    /// Returns the position of byte `offset` in the string at a JSON Pointer. Accounts for quotes, block scalars and
+    /// folded lines. Falls back to the position of the value.
     pub fn position_in(&self, pointer: &str, offset: usize) -> Option<Position> {
         let (place, exact) = self.place(pointer)?;
         let written = place.written.filter(|_| exact).and_then(|(start, end)| {
@@ -210,19 +210,19 @@ impl Source {
         Some(written.map_or(place.value, |(skipped, start)| advance(start, skipped)))
     }
 
-    /// The name of the fragment that the value at a JSON Pointer came from; `None` if it stands in the file itself.
+    /// Returns the name of the fragment that has the value at a JSON Pointer; `None` if the file itself has it.
     pub fn fragment(&self, pointer: &str) -> Option<&str> {
         let (place, _) = self.place(pointer)?;
         (place.file > 0).then(|| self.files.get(place.file).map(|file| file.name.as_str()))?
     }
 
-    /// The order of the places of findings: file, then position.
+    /// Returns the sort key of a finding: file, then position.
     pub(crate) fn order(&self, finding: &Diagnostic) -> (usize, Option<Position>) {
         let named = |name: &String| self.files.iter().position(|file| file.name == *name);
         (finding.file.as_ref().and_then(named).unwrap_or(0), finding.position)
     }
 
-    /// The place of a value or of its nearest ancestor, and whether it is its own.
+    /// Returns the position of a value or of its nearest ancestor, and true if it is the value's own.
     fn place(&self, pointer: &str) -> Option<(Place, bool)> {
         let mut at = pointer;
         loop {
@@ -234,13 +234,13 @@ impl Source {
     }
 }
 
-/// The position behind some text that begins at `start`.
+/// Returns the position after some text that begins at `start`.
 fn advance(start: Position, text: &str) -> Position {
     let (mut at, mut rest) = (start, text.chars());
     while let Some(c) = rest.next() {
         at = match c {
             '\n' => Position { line: at.line.saturating_add(1), column: 1 },
-            // The first half of the end of a line, not a character of it.
+            // The `\r` of a line end is not a character.
             '\r' if matches!(rest.as_str().bytes().next(), None | Some(b'\n')) => at,
             _ => Position { line: at.line, column: at.column.saturating_add(1) },
         };
@@ -260,7 +260,7 @@ pub(crate) fn push_token(pointer: &mut String, token: &str) {
     }
 }
 
-/// The JSON Pointer `pointer` with one more token.
+/// Returns `pointer` with one more token.
 pub(crate) fn child(pointer: &str, token: &str) -> String {
     let mut pointer = pointer.to_owned();
     push_token(&mut pointer, token);

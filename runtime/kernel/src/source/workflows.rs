@@ -1,5 +1,5 @@
-//! Puts the workflow of a blueprint (`workflow:`, written there or in a file) into the blueprint as what it becomes: a seat,
-//! rules, a part of the document.
+//! Expands the workflow of a blueprint (`workflow:`, inline or in a file) into a seat, rules and a part of the
+//! document.
 
 use serde_json::{Value, json};
 
@@ -15,10 +15,10 @@ use crate::workflow::{
 
 const HELP: &str = "docs/workflows.md says what a workflow has.";
 
-/// Replaces `workflow` by what it becomes. What stands in the source itself is in this file.
+/// Replaces `workflow` by its expansion. `file` is the file of the source itself.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// Returns all findings of the workflow.
 pub(super) fn resolve(
     source: &mut Source,
     files: &mut dyn Files,
@@ -53,14 +53,14 @@ pub(super) fn resolve(
     Ok(())
 }
 
-/// The workflow, if it has an order and can be run.
+/// Reads the workflow, if it is acyclic and can be run.
 fn definition(read: &Source) -> Result<Definition, Vec<Diagnostic>> {
     let mut findings = Vec::new();
     check_workflow(read, &mut findings);
     if !findings.is_empty() {
         return Err(findings);
     }
-    // The schema is at least as strict as the model, and a test holds it to that.
+    // The schema is at least as strict as the model; a test enforces it.
     let definition: Definition = serde_json::from_value(read.value().clone())
         .map_err(|error| vec![Diagnostic::at(read, "bad_value", "", error.to_string(), HELP)])?;
     if let Err(problems) = workflow::check(&definition) {
@@ -76,7 +76,7 @@ fn definition(read: &Source) -> Result<Definition, Vec<Diagnostic>> {
     if findings.is_empty() { Ok(definition) } else { Err(findings) }
 }
 
-/// A problem as a finding at its place.
+/// Converts a problem to a finding at its position.
 fn finding(read: &Source, definition: &Definition, problem: &Problem) -> Diagnostic {
     let of_node = |node: &str| child("/nodes", node);
     let dependency = |node: &str, named: &str| {
@@ -102,7 +102,7 @@ fn finding(read: &Source, definition: &Definition, problem: &Problem) -> Diagnos
     Diagnostic::at(read, problem.code().as_str(), &pointer, problem.to_string(), help)
 }
 
-/// What only a workflow that is to be run must be.
+/// Checks the additional requirements of a workflow that is to be run.
 fn check_node(read: &Source, id: &str, node: &Node, findings: &mut Vec<Diagnostic>) {
     let at = child("/nodes", id);
     let mut find = |code: &'static str, member: &str, message: String, help: &str| {
@@ -144,10 +144,10 @@ fn check_node(read: &Source, id: &str, node: &Node, findings: &mut Vec<Diagnosti
     }
 }
 
-/// How often the worker of a node may be called, if the blueprint does not say so: all nodes can be its, and done again.
+/// Default invocation limit of a node's worker: it may run all nodes, and repeat them.
 const INVOCATIONS: u64 = 10_000;
 
-/// Puts into the blueprint what a workflow becomes.
+/// Adds the expansion of a workflow to the blueprint.
 fn include(source: &mut Source, read: &Source, definition: &Definition) -> Result<(), Vec<Diagnostic>> {
     let from_request = source.value.pointer(REQUESTED).is_some();
     let Expansion { made, grants, defaults } = expand(definition, from_request);
@@ -161,7 +161,7 @@ fn include(source: &mut Source, read: &Source, definition: &Definition) -> Resul
     for Made { within, name, node, value } in made {
         let of = node.map_or_else(String::new, |node| child("/nodes", &node));
         let put = match name {
-            // What is neither a mapping nor a list there is a fault that the lint reports.
+            // A value there that is neither a mapping nor a list is reported by the lint.
             Some(name) => object_at(&mut source.value, within).map(|members| {
                 members.insert(name.to_owned(), value);
                 child(within, name)
@@ -185,7 +185,7 @@ fn include(source: &mut Source, read: &Source, definition: &Definition) -> Resul
     }
     for grant in grants {
         let worker = child("/workers", &grant.worker);
-        // A worker without an invocation left would leave its node as it is.
+        // A worker without invocations left could never complete its node.
         let limits =
             object_at(&mut source.value, &worker).map(|worker| worker.entry("limits").or_insert_with(|| json!({})));
         if let Some(limits) = limits.and_then(Value::as_object_mut) {
@@ -195,7 +195,7 @@ fn include(source: &mut Source, read: &Source, definition: &Definition) -> Resul
         for (holder, path, value) in [("reads", &grant.read, json!(grant.read)), ("writes", &grant.write, write)] {
             let within = format!("{worker}/{holder}");
             let Some(list) = list_at(&mut source.value, &within) else { continue };
-            // Who says more of it, for instance what an output must be, says it all.
+            // The worker's own grant on this path takes precedence, for instance one that constrains the output.
             let is_said = |own: &Value| own.get("path").unwrap_or(own).as_str() == Some(path);
             if !list.iter().any(is_said) {
                 list.push(value);
@@ -217,7 +217,7 @@ fn include(source: &mut Source, read: &Source, definition: &Definition) -> Resul
     Ok(())
 }
 
-/// The finding about a node whose worker is not there.
+/// Returns a finding if a node's worker is not declared.
 fn unknown(source: &Source, read: &Source, id: &str, node: &Node) -> Option<Diagnostic> {
     let worker = node.worker(id);
     let workers = source.value.get("workers").and_then(Value::as_object);
@@ -232,7 +232,7 @@ fn unknown(source: &Source, read: &Source, id: &str, node: &Node) -> Option<Diag
     Some(Diagnostic::at(read, "undeclared_worker", &at, message, help))
 }
 
-/// The finding about something that is there already.
+/// Returns a finding if a generated name exists already.
 fn clash(source: &Source, read: &Source, made: &Made) -> Option<Diagnostic> {
     let within = source.value.pointer(made.within)?;
     let (name, other) = match made.name {
@@ -250,7 +250,7 @@ fn clash(source: &Source, read: &Source, made: &Made) -> Option<Diagnostic> {
     Some(Diagnostic::at(read, "fragment_clash", &at, message, "Rename it; a workflow overrides nothing."))
 }
 
-/// What a blueprint without a document of its own has, and one whose document may be anything.
+/// Adds a default document, and opens schemas of `true` for additions.
 fn make_room(value: &mut Value) {
     let Some(root) = value.as_object_mut() else { return };
     let bare = || json!({"schema": {"type": "object", "additionalProperties": false, "properties": {"request": true}}});
@@ -263,7 +263,7 @@ fn make_room(value: &mut Value) {
     }
 }
 
-/// The list at a pointer, made where it is missing; `None` if something else is in the way.
+/// Returns the list at a pointer, and creates a missing one; `None` if another value is in the way.
 fn list_at<'a>(root: &'a mut Value, pointer: &str) -> Option<&'a mut Vec<Value>> {
     let (holder, name) = pointer.rsplit_once('/')?;
     let members = if holder.is_empty() { root.as_object_mut() } else { object_at(root, holder) }?;

@@ -1,7 +1,7 @@
-//! Composes the events of a YAML parser to one JSON value and the places of its parts.
+//! Composes the events of a YAML parser into one JSON value and the positions of its parts.
 //!
-//! Owns what a scalar means and what is refused. Works with a stack of its own instead of recursion, so that no text,
-//! however nested, can overflow the thread's.
+//! Owns the interpretation and the rejection of scalars. Uses an explicit stack instead of recursion, so that nested
+//! text cannot overflow the thread's stack.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde_saphyr::granit_parser::{ErrorKind, Event, Marker, Options, Parser, Sca
 use super::{BYTES_MAX, COPIED_BYTES_MAX, DEPTH_MAX, Place, Position, VALUES_MAX, push_token};
 use crate::json;
 
-/// Why a text is refused.
+/// Rejection of a text.
 pub(super) struct Refusal {
     pub(super) code: &'static str,
     pub(super) position: Option<Position>,
@@ -33,7 +33,7 @@ impl Refusal {
     }
 }
 
-/// Reads one document.
+/// Parses one document.
 pub(super) fn compose(text: &str) -> Result<(Value, BTreeMap<String, Place>), Refusal> {
     let start = Position { line: 1, column: 1 };
     if text.len() > BYTES_MAX {
@@ -62,11 +62,11 @@ pub(super) fn compose(text: &str) -> Result<(Value, BTreeMap<String, Place>), Re
 struct Composer {
     root: Option<Value>,
     places: BTreeMap<String, Place>,
-    /// Complete anchored values and where their parts stand.
+    /// Complete anchored values, with the pointers of their originals.
     anchors: BTreeMap<usize, (Value, String)>,
-    /// The objects and arrays that are open, outermost first.
+    /// The open objects and arrays, outermost first.
     open: Vec<Frame>,
-    /// JSON Pointer of the node that comes next; the open frames know how much of it is theirs.
+    /// JSON Pointer of the next node; each open frame knows the length of its own part.
     pointer: String,
     documents: usize,
     values: usize,
@@ -76,13 +76,13 @@ struct Composer {
 struct Frame {
     content: Content,
     anchor: usize,
-    /// Length of the pointer of this value.
+    /// Length of this value's pointer.
     pointer_len: usize,
 }
 
 enum Content {
     Array(Vec<Value>),
-    /// The members so far, and the key that waits for its value.
+    /// The members so far, and the key without a value yet.
     Object(Map<String, Value>, Option<String>),
 }
 
@@ -106,7 +106,7 @@ impl Composer {
                 if self.expects_key() {
                     return self.key(&content, raw, style, at);
                 }
-                // Passed on as its text, so that what is wrong elsewhere is found as well.
+                // Kept as text, so that other errors are found as well.
                 let beyond_json = style == ScalarStyle::Plain && tag.is_none() && is_beyond_json(raw);
                 let value =
                     if beyond_json { Value::from(raw) } else { scalar(&content, raw, style, tag.as_deref(), at)? };
@@ -133,13 +133,13 @@ impl Composer {
                 }
             }
             Event::Alias(anchor) => self.copy(anchor, at)?,
-            // The remaining events carry no values: ends of documents, and what the options leave switched off.
+            // The remaining events carry no values: document ends, and events that the options disable.
             _ => {}
         }
         Ok(())
     }
 
-    /// Whether the next node is the key of a member.
+    /// Returns true if the next node is the key of a member.
     fn expects_key(&self) -> bool {
         matches!(self.open.last(), Some(Frame { content: Content::Object(_, None), .. }))
     }
@@ -203,7 +203,7 @@ impl Composer {
         let (values, bytes) = weigh(&value);
         self.charge(at, values, bytes)?;
         self.enter(at, None);
-        // What is wrong below an alias is wrong where it is written, so the copies keep the places of the originals.
+        // Errors below an alias are reported at the anchor, so copies keep the positions of the originals.
         let below = format!("{from}/");
         let copied: Vec<(String, Place)> = self
             .places
@@ -217,7 +217,7 @@ impl Composer {
         Ok(())
     }
 
-    /// Counts values and bytes of strings.
+    /// Charges values and string bytes to the limits.
     fn charge(&mut self, at: Position, values: usize, bytes: usize) -> Result<(), Refusal> {
         self.values = self.values.saturating_add(values);
         self.bytes = self.bytes.saturating_add(bytes);
@@ -231,7 +231,7 @@ impl Composer {
         Ok(())
     }
 
-    /// Makes [`Self::pointer`] that of the node that begins here, and notes its place.
+    /// Sets [`Self::pointer`] to the node that begins here, and records its position.
     fn enter(&mut self, at: Position, written: Option<(usize, usize)>) {
         if let Some(Frame { content: Content::Array(items), pointer_len, .. }) = self.open.last() {
             self.pointer.truncate(*pointer_len);
@@ -241,7 +241,7 @@ impl Composer {
         self.places.insert(self.pointer.clone(), Place { file: 0, value: at, key, written, beyond_json: false });
     }
 
-    /// Puts a complete value where it belongs; [`Self::pointer`] is its own.
+    /// Adds a complete value to its container; [`Self::pointer`] is its own.
     fn complete(&mut self, value: Value, anchor: usize) {
         if anchor > 0 {
             self.anchors.insert(anchor, (value.clone(), self.pointer.clone()));
@@ -263,7 +263,7 @@ impl Composer {
     }
 }
 
-/// What a scalar means. `content` is its text, `raw` the same as written.
+/// Interprets a scalar. `content` is its text, `raw` the text as written.
 fn scalar(content: &str, raw: &str, style: ScalarStyle, tag: Option<&Tag>, at: Position) -> Result<Value, Refusal> {
     if let Some(tag) = tag {
         if !tag.is_yaml_core_schema_tag("str") {
@@ -294,7 +294,7 @@ fn scalar(content: &str, raw: &str, style: ScalarStyle, tag: Option<&Tag>, at: P
     Ok(Value::from(content))
 }
 
-/// RFC 8259, section 6.
+/// Checks the number syntax of RFC 8259, section 6.
 fn is_json_number(text: &str) -> bool {
     let digits = |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let text = text.strip_prefix('-').unwrap_or(text);
@@ -318,15 +318,15 @@ fn is_json_number(text: &str) -> bool {
     rest.is_empty()
 }
 
-/// Whether YAML reads this as a number that no notation of JSON can be: `.inf`, `-.nan`, `1e400`.
+/// Returns true if YAML reads this as a number that JSON cannot represent: `.inf`, `-.nan`, `1e400`.
 fn is_beyond_json(text: &str) -> bool {
     let lower = text.strip_prefix(['-', '+']).unwrap_or(text).to_ascii_lowercase();
     let is_too_large = || text.contains(['e', 'E', '.']) && text.parse::<f64>().is_ok_and(f64::is_infinite);
     lower == ".inf" || lower == ".nan" || (is_json_number(text) && is_too_large())
 }
 
-/// Whether some version of YAML reads this as a number that JSON writes otherwise: `0o17`, `017`, `0x1F`, `1_000`, `+1`,
-/// `.5`.
+/// Returns true if some YAML version reads this as a number that JSON writes otherwise: `0o17`, `017`, `0x1F`, `1_000`,
+/// `+1`, `.5`.
 fn is_foreign_number(text: &str) -> bool {
     let text = text.strip_prefix(['-', '+']).unwrap_or(text);
     let lower = text.to_ascii_lowercase();
@@ -349,7 +349,7 @@ fn tagged(tag: &Tag, at: Position) -> Refusal {
     Refusal::syntax(at, message, "Remove the tag; put a value in quotes to make it a string.")
 }
 
-/// How many values, and how many bytes of strings and keys.
+/// Counts values, and bytes of strings and keys.
 fn weigh(value: &Value) -> (usize, usize) {
     let sum = |(values, bytes): (usize, usize), (more, longer): (usize, usize)| (values + more, bytes + longer);
     match value {
@@ -367,10 +367,9 @@ fn position(marker: Marker) -> Position {
     Position { line: number(marker.line()), column: number(marker.col()).saturating_add(1) }
 }
 
-/// The part of a scalar as written that stands before byte `offset` of its content; `None` if they cannot be aligned.
+/// Returns the part of a raw scalar before byte `offset` of its content; `None` if they cannot be aligned.
 ///
-/// The content is found in what is written by taking its characters in order: what lies between them is quotes,
-/// indentation and escapes.
+/// The characters of the content are matched in order; the raw text between them is quotes, indentation and escapes.
 pub(super) fn locate<'a>(written: &'a str, content: &str, offset: usize) -> Option<&'a str> {
     let wanted = content.char_indices().take_while(|(at, _)| *at <= offset).count();
     if offset >= content.len() {

@@ -1,6 +1,6 @@
-//! Where a pointer leads in a document, and what it takes to put something there or take it away.
+//! Resolves a pointer in a document, and computes the size change of an insertion or removal there.
 //!
-//! Owns the reading of array indices and the counting of bytes. Changes nothing: see [`super::Candidate`].
+//! Owns the parsing of array indices and the byte accounting. Changes nothing: see [`super::Candidate`].
 
 use jsonptr::index::{Index, ParseIndexError};
 use jsonptr::{Pointer, Token};
@@ -9,24 +9,25 @@ use crate::json;
 use crate::rejection::{Code, Violation};
 use crate::tree::Node;
 
-/// Where a pointer leads: to something, or to a gap that something can fill.
+/// A resolved pointer: an existing value, or a slot that a value can fill.
 pub(super) struct Place<'v> {
     pub(super) value: Option<&'v Node>,
     pub(super) slot: Slot,
 }
 
-/// A place as its container sees it.
+/// A slot in its container.
 pub(super) enum Slot {
     /// The whole document, which has no container.
     Whole,
-    /// `members` are those that the object has, this one included if it exists.
+    /// `members` is the object's member count, including this one if it exists.
     Member { key_bytes: u64, members: usize },
-    /// `index` is at most `length`, where an element would be appended.
+    /// `index` is at most `length`, the append position.
     Element { index: usize, length: usize },
 }
 
 impl Place<'_> {
-    /// Bytes of the document once a value of `added` bytes is put here, overwriting or moving aside what is there.
+    /// Returns the document's size in bytes after a value of `added` bytes is put here, replacing or shifting the
+    /// existing one.
     pub(super) fn bytes_after(&self, document: u64, added: u64) -> u64 {
         match self.slot {
             Slot::Whole => added,
@@ -38,7 +39,7 @@ impl Place<'_> {
         }
     }
 
-    /// Bytes that go with `value`, which is here, if it is taken out: its own, its key's and a comma's.
+    /// Returns the bytes that removing `value` from here frees: the value, its key and a comma.
     pub(super) fn bytes_with(&self, value: &Node) -> u64 {
         value.bytes()
             + match self.slot {
@@ -49,14 +50,14 @@ impl Place<'_> {
     }
 }
 
-/// Why a pointer leads nowhere.
+/// Failed resolution of a pointer.
 pub(super) struct Miss {
     pub(super) code: Code,
     pub(super) message: String,
 }
 
 impl Miss {
-    /// Nothing is in this slot.
+    /// The slot is empty.
     pub(super) fn absent(path: &Pointer, slot: &Slot) -> Self {
         match slot {
             Slot::Whole | Slot::Member { .. } => {
@@ -78,13 +79,13 @@ impl Miss {
     }
 }
 
-/// Finds the place of `pointer` in the document as it is, or as it would be without what is at `without`.
+/// Resolves `pointer` in the document as it is, or as it would be without the value at `without`.
 ///
 /// `without` must exist and not be the whole document.
 pub(super) fn locate<'v>(root: &'v Node, pointer: &Pointer, without: Option<&Pointer>) -> Result<Place<'v>, Miss> {
     let mut place = Place { value: Some(root), slot: Slot::Whole };
     let mut rest = pointer;
-    // What is left of `without` below the place reached, as long as the two pointers agree.
+    // Rest of `without` below the current place, while the two pointers agree.
     let mut gone = without;
     while let Some((token, below)) = rest.split_front() {
         let (above, _) = pointer.split_at_offset(pointer.len() - rest.len()).unwrap_or_default();
@@ -95,14 +96,14 @@ pub(super) fn locate<'v>(root: &'v Node, pointer: &Pointer, without: Option<&Poi
             message: format!("at {:?}: {}", json::shortened(above.as_str()), miss.message),
             ..miss
         })?;
-        // Behind a hole in an array the same index means another element, so there the two pointers part.
+        // Behind a hole in an array the same index means another element, so the two pointers diverge.
         gone = gone_here.filter(|(front, below)| *front == token && !below.is_root()).map(|(_, below)| below);
         rest = below;
     }
     Ok(place)
 }
 
-/// The place that `token` names in a container, as it is without the child that `hole` names.
+/// Resolves `token` in a container, as if the child that `hole` names were removed.
 fn child<'v>(container: &'v Node, token: &Token<'_>, hole: Option<&Token<'_>>) -> Result<Place<'v>, Miss> {
     match container {
         Node::Object(members) => {
@@ -120,7 +121,7 @@ fn child<'v>(container: &'v Node, token: &Token<'_>, hole: Option<&Token<'_>>) -
             let length = items.len() - usize::from(hole < items.len());
             let index = match token.to_index() {
                 Ok(index) => index.for_len_incl(length).map_err(|_| Miss::beyond(length))?,
-                // Digits beyond what a machine word holds.
+                // The index exceeds a machine word.
                 Err(ParseIndexError::InvalidInteger(_)) if !token.encoded().is_empty() => {
                     return Err(Miss::beyond(length));
                 }

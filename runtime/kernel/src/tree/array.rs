@@ -1,4 +1,4 @@
-//! Arrays: scalars in one piece while few, else a radix tree.
+//! Arrays: short arrays of scalars in one piece, all others as a radix tree.
 
 pub(super) mod chunk;
 
@@ -16,15 +16,16 @@ pub struct Array(Form);
 
 #[derive(Clone, Debug)]
 enum Form {
-    /// Without elements, as this version made it.
+    /// Without elements, created by this version.
     Empty(At),
-    /// A few scalars as one version made them. Their digest is not kept: working it out again costs a few blocks of SHA-256.
+    /// A few scalars that one version created. Their digest is not cached: recomputing it costs a few blocks of
+    /// SHA-256.
     Few(ThinArc<Few, Node>),
-    /// Any other.
+    /// All other arrays.
     Tree(Arc<Tree>),
 }
 
-/// What few scalars know beside themselves.
+/// Header of an array of few scalars.
 #[derive(Clone, Copy, Debug)]
 struct Few {
     at: At,
@@ -32,26 +33,26 @@ struct Few {
     bytes: u32,
 }
 
-/// The longest few scalars, in bytes of JSON. Bounds what it costs to digest them.
+/// Maximum length of few scalars, in bytes of JSON. Bounds the cost of their digest.
 const FEW_BYTES_MAX: u32 = 128;
 
 #[derive(Clone, Debug)]
 struct Tree {
-    /// The version by which an element last came or went.
+    /// The version that last added or removed an element.
     members: At,
     losses: Losses,
     root: Chunk,
 }
 
-/// What an array is made of, from the top.
+/// Top level of an array.
 pub(super) enum Top<'a> {
-    /// Elements as this version made them.
+    /// Elements that this version created.
     Few(&'a [Node], At),
     Chunk(&'a Chunk),
 }
 
 impl Few {
-    /// None if elements of this sum are too many, too long, or not all scalars.
+    /// Returns `None` if elements with this sum are too many, too long, or not all scalars.
     fn of(sum: &Sum, at: At) -> Option<Self> {
         let bytes = u32::try_from(sum.bytes).ok().filter(|bytes| *bytes <= FEW_BYTES_MAX)?;
         (sum.len() <= FAN_OUT && sum.depth == 0).then_some(Self { at, bytes })
@@ -59,7 +60,7 @@ impl Few {
 }
 
 impl Array {
-    /// An array made by version `at`.
+    /// Creates an array at version `at`.
     pub(super) fn new(items: Vec<Node>, at: At) -> Self {
         if items.is_empty() {
             return Self(Form::Empty(at));
@@ -82,7 +83,7 @@ impl Array {
         Self(Form::Tree(Arc::new(Tree { members, losses, root })))
     }
 
-    /// How many elements it has.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         match self.top() {
             Top::Few(items, _) => items.len(),
@@ -90,17 +91,17 @@ impl Array {
         }
     }
 
-    /// Whether it has none.
+    /// Returns true if it has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// An element.
+    /// Returns an element.
     pub fn get(&self, index: usize) -> Option<&Node> {
         self.slot(index).map(|(node, _)| node)
     }
 
-    /// An element and when its place last changed, as far as that is known here ([`Stamp::under`]).
+    /// Returns an element and the stamp of its place, as far as it is known here ([`Stamp::under`]).
     pub fn slot(&self, index: usize) -> Option<(&Node, Stamp)> {
         match self.top() {
             Top::Few(items, at) => items.get(index).map(|item| (item, Stamp::new(at))),
@@ -108,7 +109,7 @@ impl Array {
         }
     }
 
-    /// The elements, in order.
+    /// Returns the elements, in order.
     pub fn iter(&self) -> Elements<'_> {
         match self.top() {
             Top::Few(items, _) => Elements { leaf: items.iter(), above: Vec::new(), left: items.len() },
@@ -116,7 +117,7 @@ impl Array {
         }
     }
 
-    /// The version by which an element last came or went.
+    /// Returns the version that last added or removed an element.
     pub fn members_changed(&self) -> At {
         match &self.0 {
             Form::Empty(at) => *at,
@@ -125,17 +126,17 @@ impl Array {
         }
     }
 
-    /// When last an element went away or was shifted that was there at version `read`.
+    /// Returns the last version that removed or shifted an element which existed at version `read`.
     pub fn lost_since(&self, read: At) -> Option<At> {
         self.losses().and_then(|losses| losses.since(read))
     }
 
-    /// When last the element at this index, which was there at version `read`, went away or was shifted.
+    /// Returns the last version that removed or shifted the element at this index, which existed at version `read`.
     pub fn shifted_since(&self, index: usize, read: At) -> Option<At> {
         self.losses().and_then(|losses| losses.of_index(index, read))
     }
 
-    /// The elements that changed after a version, wholly or inside, in order, with their stamps.
+    /// Returns the elements that changed after a version, as a whole or inside, in order, with their stamps.
     pub fn touched_since(&self, at: At) -> Vec<(usize, &Node, Stamp)> {
         match self.top() {
             Top::Few(_, made) if made <= at => Vec::new(),
@@ -148,7 +149,7 @@ impl Array {
         }
     }
 
-    /// Whether they are one in memory.
+    /// Returns true if both share memory.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Form::Few(mine), Form::Few(theirs)) => std::ptr::eq(mine.as_ptr(), theirs.as_ptr()),
@@ -184,12 +185,12 @@ impl Array {
         }
     }
 
-    /// An array as it was stored; none if its nodes are not those that its length demands.
+    /// Restores a stored array; `None` if its nodes do not fit its length.
     pub(super) fn restored(members: At, losses: Losses, root: Chunk) -> Option<Self> {
         if root.height() != height(root.sum().len()) {
             return None;
         }
-        // As it was made, and so not larger than it was before it was stored.
+        // In its original form, and so not larger than before it was stored.
         if losses.each().is_empty()
             && let Body::Leaf { items, stamps: Stamps::One(at) } = &root.body
             && (items.is_empty() || *at == members)
@@ -201,7 +202,7 @@ impl Array {
         Some(Self::of_tree(members, losses, root))
     }
 
-    // Edits; each counts as made by version `at`.
+    // Edits; each belongs to version `at`.
 
     fn tree(&mut self) -> &mut Tree {
         if let Top::Few(items, at) = self.top() {
@@ -213,7 +214,7 @@ impl Array {
         }
     }
 
-    /// Lets an element and its stamp be changed.
+    /// Calls `change` with an element and its stamp.
     ///
     /// # Panics
     /// If there is no such element.
@@ -223,7 +224,7 @@ impl Array {
     }
 
     /// # Panics
-    /// If `index` is behind the end.
+    /// If `index` is beyond the end.
     pub(super) fn insert(&mut self, index: usize, node: Node, at: At) {
         self.tree().insert(index, node, at);
     }
@@ -269,7 +270,7 @@ impl Tree {
         removed.expect("the element was there")
     }
 
-    /// Notes that the elements from `index` on go to other places.
+    /// Records that the elements from `index` on are shifted or removed.
     fn lose_from(&mut self, index: usize, at: At) {
         let is_last = index + 1 == self.len();
         let born = match is_last {
@@ -280,7 +281,7 @@ impl Tree {
         self.losses.note(Loss { from, member: 0, born: born.unwrap_or(0), at });
     }
 
-    /// Makes the tree anew from the leaf of `index` on; `edit` gets the elements from there, and the place of `index`
+    /// Rebuilds the tree from the leaf of `index` on. `edit` gets the elements from there, and the position of `index`
     /// among them.
     fn rebuild(&mut self, index: usize, edit: impl FnOnce(&mut Vec<(Node, Stamp)>, usize)) {
         let whole = index / FAN_OUT;
@@ -297,11 +298,11 @@ impl Tree {
     }
 }
 
-/// The elements of an array.
+/// Iterator over the elements of an array.
 #[derive(Clone, Debug)]
 pub struct Elements<'a> {
     leaf: slice::Iter<'a, Node>,
-    /// What is left of the nodes above.
+    /// Remaining children of the inner nodes on the path.
     above: Vec<slice::Iter<'a, Arc<Chunk>>>,
     left: usize,
 }

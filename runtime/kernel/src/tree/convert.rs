@@ -1,4 +1,4 @@
-//! Trees from and to other forms of JSON, and whether they are equal.
+//! Conversion of trees from and to other forms of JSON, and their equality.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::digest::{Hasher, Salt};
 use crate::json;
 
 impl Node {
-    /// A tree of a value whose numbers are in their one form.
+    /// Builds the tree of a value with normalised numbers.
     pub fn of(value: &Value, edit: &Edit) -> Self {
         match value {
             Value::Null => Self::Null,
@@ -29,7 +29,7 @@ impl Node {
         }
     }
 
-    /// A text.
+    /// Builds a text node.
     pub fn text(text: &str) -> Self {
         if text.len() <= SHORT_BYTES_MAX {
             Self::Short(SmolStr::new(text))
@@ -39,7 +39,7 @@ impl Node {
         }
     }
 
-    /// The value.
+    /// Converts the tree to a `serde_json` value.
     pub fn to_value(&self) -> Value {
         match self {
             Self::Null => Value::Null,
@@ -56,7 +56,7 @@ impl Node {
     }
 }
 
-/// The tree of a document outside of a board, whose digests compare with others of that kind.
+/// Builds the tree of a document outside of a board; its digests compare with others of that kind.
 impl From<&Value> for Node {
     fn from(value: &Value) -> Self {
         Self::of(value, &Edit { at: 0, hasher: Arc::new(Hasher::new(&Salt::ZERO)) })

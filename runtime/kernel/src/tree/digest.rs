@@ -1,5 +1,5 @@
-//! The Merkle digest of a tree; the format is in [`crate::digest`]. Digests of nodes are worked out once;
-//! those of a few scalars are not kept, because they cost less than the room they would take is worth.
+//! Merkle digest of a tree; [`crate::digest`] defines the format. Digests of nodes are computed once. Those of a few
+//! scalars are not cached, because recomputing them is cheaper than the memory.
 
 use sha2::{Digest as _, Sha256};
 
@@ -10,8 +10,8 @@ use super::{Long, Node};
 use crate::digest::{Digest, Hasher, encode_number, length, tag};
 
 impl Hasher {
-    /// The digest of a document that is a tree; the same as [`Hasher::document`] of its value. All digests of a tree
-    /// must be asked of one board's hasher.
+    /// Returns the digest of a document, equal to [`Hasher::document`] of its value. All digests of a tree must be
+    /// computed with the hasher of one board.
     pub fn tree(&self, root: &Node) -> Digest {
         let mut hash = self.start(tag::DOCUMENT);
         encode(root, self, &mut hash);
@@ -62,7 +62,7 @@ impl Long {
 }
 
 impl Array {
-    /// That of its node.
+    /// Returns the digest of the array's root node.
     fn digest(&self, hasher: &Hasher) -> [u8; 32] {
         match self.top() {
             Top::Few(items, _) => of_chunk(items, hasher),

@@ -1,6 +1,6 @@
-//! Changes at a path: copies the way to the place, shares the rest.
+//! Changes at a path: copies the path to the place and shares the rest.
 //!
-//! The places must have been found to be right before ([`crate::state`] does); what cannot be done is a bug here.
+//! [`crate::state`] must have validated the places; an impossible edit is a bug here.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use jsonptr::Pointer;
 use super::{At, Key, Node, index};
 use crate::digest::Hasher;
 
-/// What a change is made with.
+/// Context of a change.
 #[derive(Clone, Debug)]
 pub struct Edit {
-    /// The version it makes.
+    /// The version that the change belongs to.
     pub at: At,
     /// The board's hasher.
     pub hasher: Arc<Hasher>,
 }
 
-/// Lets the node at `place` be changed, and all above it know.
+/// Calls `change` with the node at `place`, and updates all nodes above it.
 fn at(node: &mut Node, place: &Pointer, version: At, change: &mut dyn FnMut(&mut Node)) {
     let Some((token, rest)) = place.split_front() else { return change(node) };
     let token = token.decoded();
@@ -34,10 +34,10 @@ fn at(node: &mut Node, place: &Pointer, version: At, change: &mut dyn FnMut(&mut
 }
 
 impl Node {
-    /// Puts another value in place of one that is there.
+    /// Replaces an existing value.
     ///
     /// # Panics
-    /// If nothing is there.
+    /// If there is no value at the place.
     pub fn replace(&mut self, place: &Pointer, value: Self, edit: &Edit) {
         let Some((container, token)) = place.split_back() else {
             *self = value;
@@ -59,10 +59,10 @@ impl Node {
         });
     }
 
-    /// Makes a place for a value: a new member, or an element before the one at this index (`-`: at the end).
+    /// Adds a value: a new member, or an element before the one at this index (`-` appends).
     ///
     /// # Panics
-    /// If its container is not there, has the member already or ends before the index.
+    /// If its container does not exist, already has the member, or ends before the index.
     pub fn insert(&mut self, place: &Pointer, value: Self, edit: &Edit) {
         let Some((container, token)) = place.split_back() else {
             *self = value;
@@ -85,10 +85,10 @@ impl Node {
         });
     }
 
-    /// Takes away what is at a place, and the place with it.
+    /// Removes a value and its place.
     ///
     /// # Panics
-    /// If nothing is there, or for the whole document.
+    /// If there is no value at the place, or for the whole document.
     pub fn remove(&mut self, place: &Pointer, edit: &Edit) -> Self {
         let (container, token) = place.split_back().expect("the whole document stays");
         let token = token.decoded();

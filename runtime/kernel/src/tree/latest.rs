@@ -1,5 +1,5 @@
-//! The parts of a container, in the order of the document or by how lately they changed; the latter is found by the
-//! sums of its nodes and not by looking at all.
+//! Iterates over the parts of a container, in document order or by latest change. The latter uses the sums of nodes and
+//! does not visit all parts.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -11,7 +11,7 @@ use super::object::trie::{self, Trie};
 use super::stamp::{At, Stamp, Stamps};
 use super::{Key, Node};
 
-/// What names a part in its container.
+/// Name of a part in its container.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Step<'a> {
     /// The index of an element.
@@ -20,23 +20,23 @@ pub enum Step<'a> {
     Key(&'a Key),
 }
 
-/// Which of several parts that changed with one version comes first.
+/// Order of parts that changed with the same version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ties {
-    /// That with the lowest index or name.
+    /// The lowest index or name first.
     First,
-    /// That with the highest.
+    /// The highest index or name first.
     Last,
 }
 
-/// The parts of a container in the order of the document.
+/// Iterator over the parts of a container in document order.
 #[derive(Clone, Debug)]
 pub enum Parts<'a> {
-    /// There are none.
+    /// No parts.
     None,
-    /// Those of an array.
+    /// Elements of an array.
     Elements(std::iter::Enumerate<super::Elements<'a>>),
-    /// Those of an object.
+    /// Members of an object.
     Members(super::Members<'a>),
 }
 
@@ -52,27 +52,27 @@ impl<'a> Iterator for Parts<'a> {
     }
 }
 
-/// The parts of a container, that which changed last first; as much of the order is worked out as is asked for.
+/// Iterator over the parts of a container, latest change first. The order is computed lazily.
 ///
-/// The first `k` of `n` cost `k` times the logarithm of `n`.
+/// The first `k` of `n` parts cost `k` times the logarithm of `n`.
 #[derive(Clone, Debug)]
 pub struct Latest<'a> {
     best: BinaryHeap<Candidate<'a>>,
     floor: At,
     ties: Ties,
-    /// How many bytes all keys begin with together, at least.
+    /// Lower bound of the length of the common prefix of all keys, in bytes.
     shared: usize,
 }
 
-/// Parts, or nodes with parts in them: none of them changed later or, at the same time, comes before what it names.
+/// A run of parts, or of nodes with parts. None of them changed later than `changed`, or comes before the part of
+/// `number` among those that changed then.
 ///
-/// Small, because a heap moves them about.
+/// Small, because a heap moves it around.
 #[derive(Clone, Copy, Debug)]
 struct Candidate<'a> {
     changed: At,
     ties: Ties,
-    /// Which of its parts are left: neighbours that changed last at one time. They are not looked at to be sorted,
-    /// because their order is known.
+    /// Remaining parts: neighbours that last changed with one version. Their order is known, so they are not sorted.
     run: Run,
     /// See [`What::number`].
     number: u64,
@@ -81,17 +81,17 @@ struct Candidate<'a> {
 
 #[derive(Clone, Copy, Debug)]
 enum What<'a> {
-    /// Elements that one version made.
+    /// Elements that one version created.
     Few(&'a [Node], At),
     /// Items or children of an array's node, with the index of the node's first element.
     Elements(&'a Chunk, usize),
     /// Entries of a bucket.
     Members(&'a Trie),
-    /// A node of the trie; its children are in no order of keys.
+    /// A node of the trie; its children are not in key order.
     Trie(&'a Trie),
 }
 
-/// Which of a node's parts are left; a node has at most 32.
+/// Range of a node's remaining parts; a node has at most 32.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     from: u8,
@@ -106,7 +106,7 @@ impl Run {
         Self { from: short(from), to: short(to) }
     }
 
-    /// The index that comes first, and the others.
+    /// Returns the first index, and the rest of the run.
     const fn split(self, ties: Ties) -> (usize, Self) {
         match ties {
             Ties::First => (self.from as usize, Self { from: self.from + 1, to: self.to }),
@@ -120,9 +120,9 @@ impl Run {
 }
 
 impl<'a> What<'a> {
-    /// What the first, or the last, of those left is called: by a number in which most names differ. It is the index,
-    /// or the eight bytes of the key behind the `shared` ones that all keys begin with, zeros where it is shorter;
-    /// where that is the same of two, their keys decide.
+    /// Returns a number that orders most names: of the first or last remaining part, depending on `ties`. It is the
+    /// index, or the eight key bytes after the common prefix of `shared` bytes, zero-padded. Keys with equal numbers
+    /// are compared.
     fn number(self, run: Run, ties: Ties, shared: usize) -> u64 {
         let (index, _) = run.split(ties);
         match self {
@@ -143,7 +143,7 @@ impl<'a> What<'a> {
         u64::from_be_bytes(number)
     }
 
-    /// The key of the first, or the last, of those left; none of elements.
+    /// Returns the key of the first or last remaining part; empty for elements.
     fn key(self, run: Run, ties: Ties) -> &'a str {
         let key = match (self, ties) {
             (Self::Few(..) | Self::Elements(..), _) => None,
@@ -155,7 +155,7 @@ impl<'a> What<'a> {
     }
 }
 
-/// What is in a bucket; nothing where it is none.
+/// Returns the entries of a bucket; empty for another node.
 fn entries(trie: &Trie) -> (&[(Key, Node)], Option<&Stamps>) {
     match &trie.body {
         trie::Body::Bucket { entries, stamps } => (entries, Some(stamps)),
@@ -163,8 +163,8 @@ fn entries(trie: &Trie) -> (&[(Key, Node)], Option<&Stamps>) {
     }
 }
 
-/// The index of the first element of an item or child of a node that begins at `first`. All children but the last are
-/// full.
+/// Returns the index of the first element of an item or child, in a node that begins at `first`. All children but the
+/// last are full.
 fn start_of(chunk: &Chunk, first: usize, index: usize) -> usize {
     match &chunk.body {
         chunk::Body::Leaf { .. } => first + index,
@@ -207,7 +207,7 @@ impl Ord for Candidate<'_> {
 }
 
 impl Node {
-    /// What a decoded token of a JSON Pointer names in it, with its stamp. An index is written without leading zeros.
+    /// Returns the part that a decoded JSON Pointer token names, with its stamp. An index has no leading zeros.
     pub fn part(&self, token: &str) -> Option<(Step<'_>, &Self, Stamp)> {
         match self {
             Self::Array(array) => {
@@ -219,7 +219,7 @@ impl Node {
         }
     }
 
-    /// Its elements or members in the order of the document; nothing for a scalar.
+    /// Returns the elements or members in document order; empty for a scalar.
     pub fn parts(&self) -> Parts<'_> {
         match self {
             Self::Array(array) => Parts::Elements(array.iter().enumerate()),
@@ -228,8 +228,7 @@ impl Node {
         }
     }
 
-    /// Returns its elements from an index on, or its members from a name on, in the order of the document; nothing for a
-    /// scalar.
+    /// Returns the elements from an index on, or the members from a name on, in document order; empty for a scalar.
     pub fn parts_from<'a>(
         &'a self,
         index: usize,
@@ -244,19 +243,18 @@ impl Node {
         }
     }
 
-    /// Its elements or members in the order of the document, of which only the first few are asked for; nothing for a
-    /// scalar.
+    /// Returns the elements or members in document order, for callers that need only the first few; empty for a scalar.
     pub fn first_parts(&self) -> impl Iterator<Item = (Step<'_>, &Self)> {
-        // After this all are of one age.
+        // With this floor all parts have the same age.
         self.latest(At::MAX, Ties::First).map(|(step, node, _)| (step, node))
     }
 
-    /// Its elements or members, that which changed last first, with their stamps; nothing for a scalar.
+    /// Returns the elements or members with their stamps, latest change first; empty for a scalar.
     ///
-    /// A part changed when something was last put in its place or in it, but not before version `floor`, by which its
-    /// container came to where it is ([`Stamp::under`]).
+    /// A part changed when a value was last put at its place or inside it, but not before version `floor`. `floor` is
+    /// the version that put its container at its place ([`Stamp::under`]).
     pub fn latest(&self, floor: At, ties: Ties) -> Latest<'_> {
-        /// What two levels of a way down take.
+        /// Enough for two levels of descent.
         const CANDIDATES: usize = 32;
         let best = BinaryHeap::with_capacity(self.part_count().min(CANDIDATES));
         let mut latest = Latest { best, floor, ties, shared: 0 };
@@ -280,7 +278,7 @@ impl Node {
 }
 
 impl<'a> Latest<'a> {
-    /// How many nodes and parts were looked at and not yet asked for.
+    /// Returns the number of nodes and parts that were visited and not yet returned.
     #[cfg(test)]
     pub(super) fn looked_at(&self) -> usize {
         self.best.len()
@@ -296,7 +294,7 @@ impl<'a> Latest<'a> {
         self.best.push(candidate);
     }
 
-    /// Takes in a node's parts, none of which changed after `touched`, as runs of those that changed at one time.
+    /// Adds a node's parts, unchanged after `touched`, as runs of parts with the same change.
     fn push_runs(&mut self, what: What<'a>, len: usize, touched: At, changed: impl Fn(usize) -> At) {
         if touched <= self.floor {
             if len > 0 {
@@ -339,7 +337,7 @@ impl<'a> Latest<'a> {
             trie::Body::Split(split) => {
                 for child in split.children.iter().flatten() {
                     match &child.body {
-                        // All of one age: it is a run already.
+                        // All parts have the same age, so they are already a run.
                         trie::Body::Bucket { .. } if child.sum().touched <= self.floor => self.enter_trie(child),
                         _ => self.push(child.sum().touched.max(self.floor), Run::new(0, 1), What::Trie(child)),
                     }
@@ -356,7 +354,7 @@ impl<'a> Iterator for Latest<'a> {
         loop {
             let Candidate { changed, run, what, .. } = *self.best.peek()?;
             let (index, rest) = run.split(self.ties);
-            // What is left of a run often is the best again: then it need not move.
+            // The rest of a run is often the best candidate again, and then need not move.
             let rest = (!rest.is_empty()).then(|| self.candidate(changed, rest, what));
             match (rest, self.best.peek_mut()) {
                 (Some(rest), Some(mut best)) => *best = rest,

@@ -1,17 +1,17 @@
-//! A JSON document as a persistent tree in which every node knows its digest and when it last changed.
+//! A JSON document as a persistent tree in which every node knows its digest and its latest change.
 //!
-//! A change copies the path to the root and shares everything else, so an old document stays as it was at the price of
-//! a pointer, and a commit costs what its patch costs. Owns the structure and its arithmetic (lengths, bytes, depths,
-//! stamps, digests); what an operation means and whether it can be done is [`crate::state`]'s.
+//! A change copies the path to the root and shares all else. An old document is kept at the price of a pointer, and the
+//! cost of a commit depends on its patch. Owns the structure and its bookkeeping (lengths, bytes, depths, stamps,
+//! digests); [`crate::state`] owns the meaning and validity of operations.
 //!
-//! * `array`, `object`: the two containers, whose shapes depend on their contents alone; `array::chunk` and
-//!   `object::trie` are the nodes they are made of;
-//! * `stamp`: when places came to be and changed; `since`: what did since a version; `latest`: which did so last;
+//! * `array`, `object`: the two containers, with shapes that depend on their contents alone; `array::chunk` and
+//!   `object::trie` are their nodes;
+//! * `stamp`: creation and change of places; `since`: changes since a version; `latest`: latest changes;
 //! * `edit`: changes at a path;
-//! * `digest`: the Merkle digest, whose format [`crate::digest`] gives; `convert`: to and from other forms;
-//! * `store`, `restore`: to and from the parts of a snapshot, whose format [`crate::snapshot`] gives.
+//! * `digest`: the Merkle digest, with the format of [`crate::digest`]; `convert`: conversion to and from other forms;
+//! * `store`, `restore`: conversion to and from snapshot parts, with the format of [`crate::snapshot`].
 //!
-//! Recursion is as deep as documents are nested, so that must be bounded, as all that [`crate::json`] reads is.
+//! Recursion is as deep as the document, so the depth must be bounded, as in all that [`crate::json`] reads.
 
 mod array;
 mod convert;
@@ -60,11 +60,11 @@ pub enum Node {
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// A number in its one form ([`crate::json::normalise`]).
+    /// A normalised number ([`crate::json::normalise`]).
     Number(Number),
     /// A text of at most [`SHORT_BYTES_MAX`] bytes.
     Short(SmolStr),
-    /// A longer text, whose digest is kept.
+    /// A longer text, with a cached digest.
     Long(Arc<Long>),
     /// An array.
     Array(Array),
@@ -72,7 +72,7 @@ pub enum Node {
     Object(Object),
 }
 
-/// The longest text that enters digests as it is; also part of the digest's format.
+/// Maximum length of a text that is included in digests as it is; also part of the digest's format.
 pub const SHORT_BYTES_MAX: usize = 256;
 
 /// A long text.
@@ -84,24 +84,24 @@ pub struct Long {
     part: Stored,
 }
 
-/// The hash under which snapshots have stored a node. Only the few nodes that are parts have one, so it takes a word
-/// elsewhere.
+/// Hash of a node as snapshots have stored it. Only the few nodes that are parts have one, so it takes one word and is
+/// allocated elsewhere.
 type Stored = OnceBox<Digest>;
 
-/// What a node of a container keeps of all below it.
+/// Summary of all values below a container's node.
 ///
-/// There are as many of these as nodes, so they are not to have gaps. A container of more than `u32::MAX` parts would
+/// There are as many of these as nodes, so the layout has no padding. A container of more than `u32::MAX` parts would
 /// need a hundred gigabytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C, packed(4))]
 struct Sum {
-    /// Bytes of them as compact JSON, keys included, commas and brackets not.
+    /// Bytes of the parts as compact JSON, including keys, without commas and brackets.
     bytes: u64,
-    /// Elements or members.
+    /// Number of elements or members.
     len: u32,
-    /// The latest change of or in any of them.
+    /// Latest change of or inside any of them.
     touched: At,
-    /// The deepest of them.
+    /// Maximum depth of the parts.
     depth: u16,
 }
 
@@ -110,7 +110,7 @@ impl Sum {
         Self { len: 1, bytes: node.bytes(), touched: node.touched(), depth: node.depth() }
     }
 
-    /// Of elements, as far as they themselves know.
+    /// Sums elements, without the stamps of their places.
     fn of_all(nodes: &[Node]) -> Self {
         let mut sum = Self::default();
         nodes.iter().for_each(|node| sum.add(node));
@@ -132,7 +132,7 @@ impl Sum {
         self.depth = self.depth.max(other.depth);
     }
 
-    /// Exchanges one of the parts at version `at`; true if the depth must be worked out again.
+    /// Replaces one of the parts at version `at`; returns true if the depth must be recomputed.
     fn exchange(&mut self, before: &Self, after: &Self, at: At) -> bool {
         self.bytes = self.bytes - before.bytes + after.bytes;
         self.touched = self.touched.max(at);
@@ -145,7 +145,7 @@ impl Sum {
 }
 
 impl Node {
-    /// The text, if it is one.
+    /// Returns the text, if it is one.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::Short(text) => Some(text),
@@ -154,7 +154,7 @@ impl Node {
         }
     }
 
-    /// The array, if it is one.
+    /// Returns the array, if it is one.
     pub fn as_array(&self) -> Option<&Array> {
         match self {
             Self::Array(array) => Some(array),
@@ -162,7 +162,7 @@ impl Node {
         }
     }
 
-    /// The object, if it is one.
+    /// Returns the object, if it is one.
     pub fn as_object(&self) -> Option<&Object> {
         match self {
             Self::Object(object) => Some(object),
@@ -170,7 +170,7 @@ impl Node {
         }
     }
 
-    /// Reads what is looked at first of a node, so that it is near.
+    /// Prefetches the first memory of a node that is accessed.
     fn fetch(&self) -> usize {
         let known = |digest: &OnceLock<[u8; 32]>| usize::from(digest.get().is_some());
         match self {
@@ -184,12 +184,12 @@ impl Node {
         }
     }
 
-    /// Whether there are elements or members in it.
+    /// Returns true if it has elements or members.
     pub fn has_parts(&self) -> bool {
         self.part_count() > 0
     }
 
-    /// How many elements or members it has; 0 for a scalar.
+    /// Returns the number of elements or members; 0 for a scalar.
     pub fn part_count(&self) -> usize {
         match self {
             Self::Array(array) => array.len(),
@@ -198,12 +198,12 @@ impl Node {
         }
     }
 
-    /// What a decoded token of a JSON Pointer names in it. An index is written without leading zeros.
+    /// Returns the part that a decoded JSON Pointer token names. An index has no leading zeros.
     pub fn child(&self, token: &str) -> Option<&Self> {
         self.slot(token).map(|(node, _)| node)
     }
 
-    /// The same, with the stamp of the place.
+    /// Like [`Self::child`], with the stamp of the place.
     pub fn slot(&self, token: &str) -> Option<(&Self, Stamp)> {
         match self {
             Self::Array(array) => array.slot(index(token)?),
@@ -212,13 +212,13 @@ impl Node {
         }
     }
 
-    /// What is at a place.
+    /// Returns the value at a place.
     pub fn get(&self, place: &Pointer) -> Option<&Self> {
         place.tokens().try_fold(self, |node, token| node.child(&token.decoded()))
     }
 
-    /// The version that last put something at a place or above it, or changed something in it; none if nothing is
-    /// there. Elements that were only shifted keep theirs.
+    /// Returns the version that last put a value at a place or above it, or changed the value inside; `None` if there
+    /// is no value. Elements that were only shifted keep their version.
     pub fn last_changed(&self, place: &Pointer) -> Option<At> {
         let (mut node, mut floor) = (self, 0);
         for token in place.tokens() {
@@ -228,7 +228,7 @@ impl Node {
         Some(floor.max(node.touched()))
     }
 
-    /// Whether two nodes are one in memory; if not, they may still be equal.
+    /// Returns true if two nodes share memory; otherwise they may still be equal.
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Long(mine), Self::Long(theirs)) => Arc::ptr_eq(mine, theirs),
@@ -238,7 +238,7 @@ impl Node {
         }
     }
 
-    /// Length as compact JSON, in bytes. Costs nothing but for texts and numbers, which are short or know it.
+    /// Returns the length as compact JSON, in bytes. Free except for texts and numbers, which are short or store it.
     pub fn bytes(&self) -> u64 {
         let container = |sum: Sum| 2 + sum.bytes + u64::from(sum.len).saturating_sub(1);
         match self {
@@ -252,7 +252,7 @@ impl Node {
         }
     }
 
-    /// Nesting: 0 for a scalar, 1 for an empty array or object.
+    /// Returns the nesting depth: 0 for a scalar, 1 for an empty array or object.
     pub fn depth(&self) -> u16 {
         match self {
             Self::Array(array) => array.sum().depth.saturating_add(1),
@@ -261,7 +261,7 @@ impl Node {
         }
     }
 
-    /// The latest change in it; 0 for a scalar, of which only its place knows.
+    /// Returns the latest change inside; 0 for a scalar, because only its place has a stamp.
     pub fn touched(&self) -> At {
         match self {
             Self::Array(array) => array.sum().touched.max(array.members_changed()),
@@ -270,7 +270,7 @@ impl Node {
         }
     }
 
-    /// What it is, for people: `an array of 3`.
+    /// Describes the value for people: `an array of 3`.
     pub fn kind(&self) -> String {
         match self {
             Self::Null => "null".to_owned(),
@@ -283,7 +283,7 @@ impl Node {
     }
 }
 
-/// A member by its name; `null` if there is none, as `serde_json` has it.
+/// Returns a member by name; `null` if there is none, like `serde_json`.
 impl std::ops::Index<&str> for Node {
     type Output = Self;
 
@@ -292,7 +292,7 @@ impl std::ops::Index<&str> for Node {
     }
 }
 
-/// An element; `null` if there is none.
+/// Returns an element; `null` if there is none.
 impl std::ops::Index<usize> for Node {
     type Output = Self;
 
@@ -301,7 +301,7 @@ impl std::ops::Index<usize> for Node {
     }
 }
 
-/// The array index that a decoded token is.
+/// Returns the array index that a decoded token denotes.
 fn index(token: &str) -> Option<usize> {
     is_index(token).then(|| token.parse().ok()).flatten()
 }

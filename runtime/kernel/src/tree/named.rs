@@ -1,14 +1,14 @@
-//! Finds which parts the form of a stored value names, without building it; the format is in [`crate::snapshot`].
+//! Finds the parts that a stored value names, without building it; [`crate::snapshot`] defines the format.
 //!
-//! What has not the form it must have names nothing here; whoever reads it says what is wrong. Recursion is as deep as
-//! one part is nested, which is as deep as JSON is read.
+//! A malformed value names no parts here; the reader reports the error. Recursion is as deep as the nesting of one
+//! part, which the JSON parser bounds.
 
 use serde_json::Value;
 
 use crate::digest::Digest;
 use crate::snapshot::LAYOUT;
 
-/// What a part is.
+/// Kinds of parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// A long text.
@@ -19,14 +19,14 @@ pub(crate) enum Kind {
     Trie,
 }
 
-/// A part as others name it.
+/// Reference to a part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Name {
     pub(crate) kind: Kind,
     pub(crate) hash: Digest,
 }
 
-/// The parts that a value names, in the order in which they are written.
+/// Collects the parts that a value names, in written order.
 pub(crate) fn of_value(value: &Value, names: &mut Vec<Name>) {
     let Value::Array(fields) = value else { return };
     match (fields.first().and_then(Value::as_str), fields.as_slice()) {
@@ -37,8 +37,7 @@ pub(crate) fn of_value(value: &Value, names: &mut Vec<Name>) {
     }
 }
 
-/// The parts that a stored text names, in the order in which they are written, whether it is a manifest or a part; none
-/// if it is neither.
+/// Returns the parts that a stored text names, in written order, for a manifest or a part; `None` if it is neither.
 pub(crate) fn of_text(text: &str) -> Option<Vec<Digest>> {
     let mut names = Vec::new();
     match serde_json::from_str(text).ok()? {
@@ -64,7 +63,7 @@ pub(crate) fn of_text(text: &str) -> Option<Vec<Digest>> {
     Some(names.into_iter().map(|name| name.hash).collect())
 }
 
-/// The same of a part.
+/// Collects the parts that a part names.
 pub(crate) fn of_part(kind: Kind, form: &Value, names: &mut Vec<Name>) {
     if form.is_array() {
         of_node(kind, form, names);

@@ -1,4 +1,4 @@
-//! Objects. Their nodes are in `trie`.
+//! Objects. `trie` defines their nodes.
 
 mod members;
 pub(super) mod trie;
@@ -19,25 +19,25 @@ pub struct Object(Form);
 
 #[derive(Clone, Debug)]
 enum Form {
-    /// Without members, as this version made it.
+    /// Without members, created by this version.
     Empty(At),
-    /// Any other.
+    /// All other objects.
     Tree(Arc<Tree>),
 }
 
 #[derive(Clone, Debug)]
 struct Tree {
-    /// The version by which a member last came or went.
+    /// The version that last added or removed a member.
     members: At,
     losses: Losses,
     root: Trie,
 }
 
 impl Object {
-    /// An object made by version `at`. Of members with one key the last one stays.
+    /// Creates an object at version `at`. For duplicate keys the last member wins.
     pub(super) fn new(mut members: Vec<(Key, Node)>, at: At, hasher: &StdArc<Hasher>) -> Self {
         members.sort_by(|(a, _), (b, _)| a.cmp(b));
-        // `dedup_by` drops the later one of two; what is wanted is the last.
+        // `dedup_by` drops the later duplicate, but the last one must stay.
         members.reverse();
         members.dedup_by(|(later, _), (kept, _)| later == kept);
         members.reverse();
@@ -52,43 +52,44 @@ impl Object {
         Self(Form::Tree(Arc::new(Tree { members, losses, root })))
     }
 
-    /// How many members it has.
+    /// Returns the number of members.
     pub fn len(&self) -> usize {
         self.sum().len()
     }
 
-    /// Whether it has none.
+    /// Returns true if it has no members.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A member.
+    /// Returns a member.
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.slot(key).map(|(node, _)| node)
     }
 
-    /// A member and when its place last changed, as far as that is known here ([`Stamp::under`]).
+    /// Returns a member and the stamp of its place, as far as it is known here ([`Stamp::under`]).
     pub fn slot(&self, key: &str) -> Option<(&Node, Stamp)> {
         self.entry(key).map(|(_, node, stamp)| (node, stamp))
     }
 
-    /// The same, with the name as it is kept here.
+    /// Like [`Self::slot`], with the stored key.
     pub(super) fn entry(&self, key: &str) -> Option<(&Key, &Node, Stamp)> {
         self.root()?.entry(key)
     }
 
-    /// The members in the order of their keys.
+    /// Returns the members in key order.
     pub fn iter(&self) -> Members<'_> {
         Members::of(self.root())
     }
 
-    /// Returns those from a key on, whether or not it is one of them. Looks at all parts of a large object.
+    /// Returns the members from a key on, in key order; the key itself may be absent. Visits all parts of a large
+    /// object.
     pub fn iter_from<'a>(&'a self, key: &'a str) -> impl Iterator<Item = (&'a Key, &'a Node)> {
         let mut members = Members::starting_at(self.root(), key);
         std::iter::from_fn(move || members.next())
     }
 
-    /// The version by which a member last came or went.
+    /// Returns the version that last added or removed a member.
     pub fn members_changed(&self) -> At {
         match &self.0 {
             Form::Empty(at) => *at,
@@ -96,17 +97,18 @@ impl Object {
         }
     }
 
-    /// When last a member went away that was there at version `read`.
+    /// Returns the last version that removed a member which existed at version `read`.
     pub fn lost_since(&self, read: At) -> Option<At> {
         self.losses().and_then(|losses| losses.since(read))
     }
 
-    /// When last this member, which was there at version `read`, went away; none also where that is not known any more.
+    /// Returns the last version that removed this member, which existed at version `read`; `None` also if it is not
+    /// known any more.
     pub fn member_lost_since(&self, key: &str, read: At) -> Option<At> {
         self.losses().and_then(|losses| losses.of_member(key, read))
     }
 
-    /// The members that changed after a version, wholly or inside, in the order of their keys, with their stamps.
+    /// Returns the members that changed after a version, as a whole or inside, in key order, with their stamps.
     pub fn touched_since(&self, at: At) -> Vec<(&Key, &Node, Stamp)> {
         let mut touched = Vec::new();
         if let Some(root) = self.root() {
@@ -116,7 +118,7 @@ impl Object {
         touched
     }
 
-    /// Whether they are one in memory.
+    /// Returns true if both share memory.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Form::Tree(mine), Form::Tree(theirs)) => Arc::ptr_eq(mine, theirs),
@@ -135,7 +137,7 @@ impl Object {
         }
     }
 
-    /// Its uppermost node; none if it is as it was made, without members.
+    /// Returns the root node; `None` if it was created without members and has not changed.
     pub(super) fn root(&self) -> Option<&Trie> {
         match &self.0 {
             Form::Empty(_) => None,
@@ -143,7 +145,7 @@ impl Object {
         }
     }
 
-    /// An object as it was stored.
+    /// Restores a stored object.
     pub(super) fn restored(members: At, losses: Losses, root: Trie) -> Self {
         if root.sum() == Sum::default() && losses.each().is_empty() {
             return Self(Form::Empty(members));
@@ -151,7 +153,7 @@ impl Object {
         Self::of_tree(members, losses, root)
     }
 
-    // Edits; each counts as made by version `at`.
+    // Edits; each belongs to version `at`.
 
     fn tree(&mut self) -> &mut Tree {
         if let Form::Empty(at) = self.0 {
@@ -163,7 +165,7 @@ impl Object {
         }
     }
 
-    /// Lets a member and its stamp be changed.
+    /// Calls `change` with a member and its stamp.
     ///
     /// # Panics
     /// If there is no such member.
@@ -171,7 +173,7 @@ impl Object {
         self.tree().root.change(key, None, 0, at, change);
     }
 
-    /// Adds a member that is not there.
+    /// Adds a new member.
     pub(super) fn insert(&mut self, key: Key, node: Node, at: At, hasher: &StdArc<Hasher>) {
         let tree = self.tree();
         tree.root.insert(key, node, None, 0, at, hasher);

@@ -1,11 +1,10 @@
-//! Builds trees from parts of a snapshot; the format is in [`crate::snapshot`].
+//! Builds trees from parts of a snapshot; [`crate::snapshot`] defines the format.
 //!
-//! Every part is checked against its hash before it is read, and its shape before a tree is made of it; that the
-//! members of a large object are where their keys lead is left to the state digest. Parts that are named twice are
-//! built once and shared.
+//! The hash of every part is checked before it is read, and its shape before a tree is built. The positions of members
+//! in a large object are left to the state digest. Parts that are named twice are built once and shared.
 //!
-//! A part is built after those it names, so recursion is only as deep as one part is nested. Parts wait for those they
-//! name in a list, because on a thread's stack there is no room for the deepest documents.
+//! A part is built after those it names, so recursion is only as deep as the nesting of one part. Parts wait in a list
+//! for those they name, because a thread's stack has no room for the deepest documents.
 
 use std::collections::BTreeMap;
 use std::sync::Arc as StdArc;
@@ -21,15 +20,14 @@ use super::{Array, Key, Long, Node, Object, SHORT_BYTES_MAX, Sum};
 use crate::digest::{Digest, Hasher, sha256};
 use crate::snapshot::SnapshotError;
 
-/// How many nodes may be nested. A document is at most 64 deep, what a board holds beside it a little deeper, and an
-/// array or object that is eight nodes deep fills a disk. Bounds the recursion of whoever walks the tree.
+/// Maximum nesting of nodes. A document is at most 64 deep, and a board's other values a little deeper. An array or
+/// object of eight levels of nodes would fill a disk. Bounds the recursion of all tree walks.
 const LEVELS_MAX: usize = 512;
 
-/// How many splits of an object may be nested: a key's hash has 64 nibbles, and at each of them members are split at most
-/// once.
+/// Maximum nesting of splits of an object: a key's hash has 64 nibbles, and each splits the members at most once.
 const SPLITS_MAX: usize = 64;
 
-/// More than any document has, in bytes of JSON; keeps sums of such numbers from overflowing.
+/// Larger than any document, in bytes of JSON; prevents overflow of sums.
 const BYTES_MAX: u64 = 1 << 40;
 
 type Result<T> = std::result::Result<T, SnapshotError>;
@@ -38,23 +36,23 @@ type Result<T> = std::result::Result<T, SnapshotError>;
 pub(crate) struct Reader<'f> {
     fetch: &'f mut dyn FnMut(Digest) -> Result<Option<String>>,
     hasher: StdArc<Hasher>,
-    /// No stamp can be later.
+    /// Upper bound of all stamps.
     latest: At,
     /// Bytes of all parts that were fetched.
     fetched: u64,
     chunks: BTreeMap<Digest, Built<Arc<Chunk>>>,
     tries: BTreeMap<Digest, Built<(Arc<Trie>, usize)>>,
     texts: BTreeMap<Digest, Arc<Long>>,
-    /// Nodes around the one that is being built, in its part.
+    /// Number of nodes around the current one, in its part.
     around: usize,
-    /// How many nodes have been found nested in the part that is being built, parts below it included.
+    /// Maximum nesting found in the current part, including the parts below it.
     nested: usize,
 }
 
 /// A part that was built.
 struct Built<T> {
     node: T,
-    /// How many nodes are nested in it.
+    /// Number of nested levels of nodes.
     levels: usize,
 }
 
@@ -62,7 +60,7 @@ struct Built<T> {
 struct Waiting {
     name: Name,
     form: Value,
-    /// What the part that named it still waits for.
+    /// Parts for which the naming part still waits.
     others: Vec<Name>,
 }
 
@@ -76,7 +74,7 @@ impl<'f> Reader<'f> {
         Self { fetch, hasher: StdArc::clone(hasher), latest, fetched: 0, chunks, tries, texts, around: 0, nested: 0 }
     }
 
-    /// The text stored under a hash.
+    /// Returns the text stored under a hash.
     fn text(&mut self, hash: Digest) -> Result<String> {
         let text = (self.fetch)(hash)?.ok_or(SnapshotError::Missing(hash))?;
         if sha256(text.as_bytes()) != hash {
@@ -86,7 +84,7 @@ impl<'f> Reader<'f> {
         Ok(text)
     }
 
-    /// Bytes of all parts that were fetched, each counted once.
+    /// Returns the bytes of all fetched parts, each counted once.
     pub(crate) const fn fetched(&self) -> u64 {
         self.fetched
     }
@@ -100,7 +98,7 @@ impl<'f> Reader<'f> {
         self.read(value)
     }
 
-    /// Builds the parts that are named and those that they name.
+    /// Builds the named parts, and the parts that they name.
     fn parts(&mut self, mut names: Vec<Name>) -> Result<()> {
         let mut waiting: Vec<Waiting> = Vec::new();
         loop {
@@ -108,7 +106,7 @@ impl<'f> Reader<'f> {
                 if self.is_built(&name) {
                     continue;
                 }
-                // As many nodes at least would be nested.
+                // At least this many nodes would be nested.
                 if waiting.len() >= LEVELS_MAX {
                     return Err(too_deep());
                 }
@@ -133,7 +131,7 @@ impl<'f> Reader<'f> {
         }
     }
 
-    /// Builds a part; those that it names are there.
+    /// Builds a part; the parts it names have been built.
     fn build(&mut self, &Name { kind, hash }: &Name, form: Value) -> Result<()> {
         (self.around, self.nested) = (0, 0);
         match kind {
@@ -228,7 +226,7 @@ impl<'f> Reader<'f> {
         chunk.filter(|chunk| is_sound(&chunk.sum(), touched)).ok_or_else(|| misshapen("a node of an array"))
     }
 
-    /// A node of an object, and how many splits are nested in it.
+    /// Returns a node of an object, and the number of splits nested in it.
     fn trie(&mut self, node: Value) -> Result<(Arc<Trie>, usize)> {
         let Value::String(hash) = &node else {
             return self.trie_of(node).map(|(trie, splits)| (Arc::new(trie), splits));
@@ -289,7 +287,7 @@ impl<'f> Reader<'f> {
         self.nest(0)
     }
 
-    /// Here so many nodes are nested.
+    /// Records the nesting at this point.
     fn nest(&mut self, levels: usize) -> Result<()> {
         self.nested = self.nested.max(self.around + levels);
         if self.nested > LEVELS_MAX { Err(too_deep()) } else { Ok(()) }
@@ -337,7 +335,7 @@ impl<'f> Reader<'f> {
     }
 }
 
-/// The fields of a list that says what it is.
+/// The fields of a tagged list.
 struct Fields(std::vec::IntoIter<Value>);
 
 impl Fields {
@@ -382,7 +380,7 @@ impl Fields {
     }
 }
 
-/// Whether a node's sums can be counted on; what was read as touched is then what it says.
+/// Returns true if a node's sum is plausible and has the stored `touched`.
 fn is_sound(sum: &Sum, touched: At) -> bool {
     sum.touched == touched && sum.bytes <= BYTES_MAX
 }

@@ -1,56 +1,57 @@
-//! What of a document changed since a version.
+//! Changes of a document since a version.
 
 use super::{At, Node, Stamp};
 
-/// A part of a document, or the whole, and the version since which its changes are asked for.
+/// A part of a document, or the whole, and the version to compare it with.
 ///
-/// Nothing here walks a document: what did not change is not entered.
+/// Nothing here walks a document: unchanged parts are not entered.
 #[derive(Clone, Copy, Debug)]
 pub struct Since<'a> {
-    /// What is there now.
+    /// The current value.
     pub node: &'a Node,
-    /// The version that last put something there as a whole, or at a place above.
+    /// The version that last put the whole value there, or at a place above.
     pub changed: At,
-    /// The version that is compared with.
+    /// The version to compare with.
     pub version: At,
 }
 
 impl<'a> Since<'a> {
-    /// A whole document since `version`. `replaced`: the version that last put another document in place of the whole;
-    /// 0 if none did. The tree does not know it, because stamps belong to places, and a root has none.
+    /// Creates the comparison of a whole document since `version`. `replaced` is the version that last replaced the
+    /// whole document, or 0. The tree does not know it, because stamps belong to places, and a root has none.
     pub const fn new(root: &'a Node, replaced: At, version: At) -> Self {
         Self { node: root, changed: replaced, version }
     }
 
-    /// A part of which all counts as changed.
+    /// Creates a part that counts as changed completely.
     pub const fn anew(node: &'a Node) -> Self {
         Self { node, changed: At::MAX, version: 0 }
     }
 
-    /// The part at a place right below this one.
+    /// Returns the part at a place directly below this one.
     pub fn below(&self, (node, stamp): (&'a Node, Stamp)) -> Self {
         Self { node, changed: stamp.under(self.changed).changed, version: self.version }
     }
 
-    /// Whether it was put there as a whole since then, so that nothing in it can be compared with what was there.
+    /// Returns true if it was put there as a whole since then, so that no part of it can be compared with the old
+    /// value.
     pub const fn is_new(&self) -> bool {
         self.changed > self.version
     }
 
-    /// Whether anything of it changed.
+    /// Returns true if any part of it changed.
     pub fn is_touched(&self) -> bool {
         self.is_new() || self.node.touched() > self.version
     }
 
-    /// Whether what following members by name comes to may have changed: the value at the end, or, where the way ends
-    /// before, that it ends there. Names follow members only: an array on the way is an end, whatever it holds.
+    /// Returns true if the result of following members by name may have changed: the value at the end, or the point
+    /// where the path stops. Names follow members only: an array ends the path, regardless of its content.
     pub fn touches<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> bool {
         let mut here = *self;
         for name in names {
             if here.is_new() {
                 return true;
             }
-            // What became an object, or was one, was put there as a whole.
+            // A value that became an object, or was one, was put there as a whole.
             let Node::Object(object) = here.node else { return false };
             match object.slot(name) {
                 Some(slot) => here = here.below(slot),

@@ -1,7 +1,7 @@
-//! Cuts trees into parts of a snapshot; the format is in [`crate::snapshot`].
+//! Splits trees into parts of a snapshot; [`crate::snapshot`] defines the format.
 //!
-//! A node that an earlier snapshot has stored is written as its hash and not looked into, so a snapshot costs what has
-//! changed since the one before.
+//! A node that an earlier snapshot has stored is written as its hash and not visited. A snapshot's cost therefore
+//! depends on the changes since the last one.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -14,31 +14,31 @@ use super::{Key, Node, Stored};
 use crate::digest::{Digest, sha256};
 use crate::snapshot::{PART_BYTES_MIN, PART_LEVELS_MIN, Part};
 
-/// A node that has become a part, to be remembered once the part is stored.
+/// A node that became a part, to be marked as stored once the part is stored.
 pub(crate) struct Mark<'t> {
     cell: &'t Stored,
     hash: Digest,
 }
 
 impl Mark<'_> {
-    /// From now on the node counts as stored.
+    /// Marks the node as stored.
     pub(crate) fn confirm(self) {
-        // Two snapshots of one tree at once give it the same hash.
+        // Concurrent snapshots of one tree give it the same hash.
         drop(self.cell.set(Box::new(self.hash)));
     }
 }
 
-/// Writes values and hands out the parts they are cut into, each after those it names.
+/// Writes values, and emits the parts they are split into, each after those it names.
 pub(crate) struct Writer<'t, 's, E> {
     text: Vec<u8>,
     names: Vec<Digest>,
     marks: Vec<Mark<'t>>,
     sink: &'s mut dyn FnMut(Part) -> Result<(), E>,
-    /// Whether what was stored before is to be written again.
+    /// True if stored parts are written again.
     anew: bool,
 }
 
-/// How many nodes are nested in what was written, parts not counted.
+/// Number of nested levels of nodes in the output, without parts.
 type Levels = u16;
 
 impl<'t, 's, E> Writer<'t, 's, E> {
@@ -51,7 +51,7 @@ impl<'t, 's, E> Writer<'t, 's, E> {
         self.text.extend_from_slice(text.as_bytes());
     }
 
-    /// Writes what another writer has written.
+    /// Writes the output of another writer.
     pub(crate) fn written(&mut self, other: &Part) {
         self.raw(&other.text);
         self.names.extend_from_slice(&other.names);
@@ -96,7 +96,7 @@ impl<'t, 's, E> Writer<'t, 's, E> {
         Ok(0)
     }
 
-    /// The manifest: what was written outside of parts. The marks are to be confirmed once all parts are stored.
+    /// Returns the manifest, which is the output outside of parts, and the marks to confirm once all parts are stored.
     pub(crate) fn finish(self) -> (Part, Vec<Mark<'t>>) {
         (sealed(&self.text, self.names), self.marks)
     }
@@ -178,7 +178,7 @@ impl<'t, 's, E> Writer<'t, 's, E> {
         Ok(levels + 1)
     }
 
-    /// Writes a node: as its hash if it is a part, and then it is handed out unless it is stored already.
+    /// Writes a node. A node that is a part is written as its hash, and emitted unless it is stored already.
     fn part(&mut self, stored: &'t Stored, write: impl FnOnce(&mut Self) -> Result<Levels, E>) -> Result<Levels, E> {
         if !self.anew
             && let Some(hash) = stored.get()

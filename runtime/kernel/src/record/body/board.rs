@@ -1,5 +1,4 @@
-//! What happens to the board as a whole: that it began and ended, who has it, what stopped a part of it, what came from
-//! outside.
+//! Records about the board as a whole: its start and end, ownership, breakers and budgets, and outside requests.
 
 use std::collections::BTreeMap;
 
@@ -16,34 +15,34 @@ use crate::mode::Mode;
 use crate::rejection::coded;
 use crate::scheduler::Queued;
 
-/// A body that says no more than its kind.
+/// A body without content; the kind says everything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Empty {}
 
-/// A pause, or its end.
+/// A pause or a resume.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Steered {
-    /// The caller's token, if it gave one.
+    /// The caller's idempotency key, if it gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Token>,
-    /// Why the kernel paused the board; none where a caller did.
+    /// Reason for which the kernel paused the board; none where a caller did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<PauseCause>,
 }
 
 coded! {
-    /// Why the kernel pauses a board.
+    /// Reasons for which the kernel pauses a board.
     PauseCause {
-        /// A provider took no request until patience ended, or an operator must mend something first. The `deferred`
-        /// record before says more.
+        /// A provider accepted no request until patience ended, or an operator must fix a problem first. The preceding
+        /// `deferred` record has the details.
         ProviderUnavailable = "provider_unavailable",
     }
 }
 
-/// An operator takes up again what was given up, or raises limits of the board. Its invocations are queued by `scheduled`
-/// records after it.
+/// An operator retries invocations that were given up, or raises limits of the board. The `scheduled` records that
+/// follow queue the retries.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Retried {
@@ -53,32 +52,32 @@ pub struct Retried {
     /// Only this invocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invocation: Option<InvocationId>,
-    /// Limits of the board from now on.
+    /// New limits of the board.
     #[serde(default, skip_serializing_if = "Raised::is_none")]
     pub limits: Raised,
-    /// Limits from now on of the worker that is named, or whose invocation is (since format 11).
+    /// New limits of the worker that is named, or that has the invocation (since format 11).
     #[serde(default, skip_serializing_if = "RaisedOfWorker::is_none")]
     pub worker_limits: RaisedOfWorker,
-    /// The caller's token, if it gave one.
+    /// The caller's idempotency key, if it gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Token>,
 }
 
 impl Retried {
-    /// Returns true if an invocation that was given up is meant. One beyond its worker's limit is by name only.
+    /// Returns true if a given-up invocation is selected. One beyond its worker's limit is selected by name only.
     pub(crate) fn chooses(&self, queued: &Queued) -> bool {
         self.covers(&queued.branch)
             && self.invocation.is_none_or(|invocation| queued.invocation == invocation)
             && (!queued.is_beyond_limit || self.worker.is_some() || self.invocation.is_some())
     }
 
-    /// Whether invocations of a branch may be meant.
+    /// Returns true if invocations of a branch may be selected.
     pub(crate) fn covers(&self, branch: &breaker::Branch) -> bool {
         self.worker.as_ref().is_none_or(|worker| branch.worker == *worker)
     }
 }
 
-/// Limits of a board that an operator has raised; those of its blueprint where none are named.
+/// Limits of a board that an operator has raised. An absent limit is the blueprint's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Raised {
@@ -122,7 +121,7 @@ impl Raised {
     }
 }
 
-/// Limits of a worker that an operator has raised; those of the blueprint where none are named.
+/// Limits of a worker that an operator has raised. An absent limit is the blueprint's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RaisedOfWorker {
@@ -147,56 +146,56 @@ impl RaisedOfWorker {
     }
 }
 
-/// The board came to be.
+/// A board was created.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Created {
     /// [`FORMAT`](crate::record::FORMAT).
     pub format: u32,
-    /// The board.
+    /// The board's id.
     pub board: BoardId,
     /// The blueprint's name.
     pub name: String,
     /// Digest of the initial state.
     pub state: Digest,
-    /// Which system it runs as.
+    /// Ablation under which the board runs.
     #[serde(default, skip_serializing_if = "Mode::is_default")]
     pub mode: Mode,
-    /// The accepted blueprint, fragments resolved and defaults spelled out.
+    /// The accepted blueprint, with fragments resolved and defaults filled in.
     #[serde(skip_serializing)]
     pub blueprint: Value,
-    /// What the user asked.
+    /// The user's request.
     #[serde(skip_serializing)]
     pub request: Value,
-    /// What keeps this board's digests from being guessed.
+    /// Salt of the board's digests, so that redacted values cannot be guessed from them.
     #[serde(skip_serializing)]
     pub salt: Salt,
-    /// The models that were drawn for workers who have several to be drawn from.
+    /// The models drawn for workers that have several candidates.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub drawn: BTreeMap<WorkerName, String>,
-    /// Who wrote the blueprint, if a model did for this board.
+    /// The model that wrote the blueprint for this board, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub architect: Option<Architect>,
-    /// Whose work it does, if it is a board inside a board.
+    /// The invocation that this nested board works for, if it is nested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
 }
 
-/// The invocation that a board inside a board works for.
+/// The invocation that a nested board works for.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parent {
-    /// Its board.
+    /// The outer board.
     pub board: BoardId,
-    /// The invocation there.
+    /// The invocation on the outer board.
     pub invocation: InvocationId,
 }
 
 impl Created {
-    /// The blueprint as this version reads it.
+    /// Parses the blueprint as this version reads it.
     ///
     /// # Errors
-    /// It cannot, or would draw other models; for people.
+    /// Returns a message for people if this version cannot read the blueprint, or would draw other models.
     pub fn read_blueprint(&self) -> Result<Blueprint, String> {
         let blueprint = <Blueprint as Deserialize>::deserialize(&self.blueprint)
             .map_err(|error| format!("this version cannot read its blueprint: {error}"))?;
@@ -207,47 +206,48 @@ impl Created {
     }
 }
 
-/// What it took to have a model write a board's blueprint, before there was the board; charged to it.
+/// Cost of having a model write a board's blueprint before the board existed; charged to the board.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Architect {
-    /// Calls of the model.
+    /// Number of model calls.
     pub calls: u32,
-    /// Their tokens.
+    /// Tokens of all calls.
     pub usage: Usage,
-    /// Of the tokens: those of calls after the first, which mended what was found wrong.
+    /// Tokens of the calls after the first, which repaired a faulty blueprint.
     #[serde(default)]
     pub repairs: Usage,
     /// Hashes of the prompts, in order; the texts are stored like those of workers.
     pub prompts: Vec<Digest>,
-    /// The model that was asked, and its price.
+    /// The model that was called, and its price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitted: Option<Admission>,
 }
 
-/// A process took the board over; whatever was under way is lost.
+/// A process acquired the board; calls in flight are lost.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Epoch {
-    /// Counts owners, from 1.
+    /// Ownership counter, from 1.
     pub epoch: u64,
     /// The owner's random name.
     pub writer: String,
-    /// The format of the records from here on, where that is later than before.
+    /// The format of the records from here on, if it is newer than before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<u32>,
 }
 
-/// The clock jumped forward: the machine slept, or its clock was set (since format 20). What jumped is no running time, and
-/// deadlines, reservations and waits for providers move with it; schedules, delays and questions to persons do not.
+/// The clock jumped forward because the machine slept or its clock was set (since format 20). The jump does not count
+/// as running time. Deadlines, reservations and provider waits move with it; schedules, delays and questions to persons
+/// do not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Jumped {
-    /// How far, in milliseconds.
+    /// Length of the jump, in milliseconds.
     pub ms: u64,
 }
 
-/// A breaker moved.
+/// A circuit breaker changed state.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Breaker {
@@ -256,14 +256,14 @@ pub struct Breaker {
     pub rule: Option<RuleName>,
     /// The branch's worker.
     pub worker: WorkerName,
-    /// What happened to the branch.
+    /// State change of the branch.
     pub change: breaker::Change,
-    /// Why.
+    /// Reason for the change.
     pub reason: breaker::Reason,
 }
 
 coded! {
-    /// What ran out.
+    /// Resource that ran out.
     Resource {
         /// Invocations of a worker.
         Invocations = "invocations",
@@ -281,7 +281,7 @@ coded! {
 }
 
 impl Resource {
-    /// The unit in which it is counted.
+    /// Returns the unit in which the resource is counted.
     pub const fn unit(self) -> &'static str {
         match self {
             Self::Invocations => "invocations",
@@ -291,7 +291,7 @@ impl Resource {
     }
 }
 
-/// A budget did not suffice, so the call was not made.
+/// A budget was insufficient, so the call was not made.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
@@ -300,19 +300,19 @@ pub struct Budget {
     pub rule: Option<RuleName>,
     /// The branch's worker.
     pub worker: WorkerName,
-    /// The invocation that ends with it, or is tried again, if it was scheduled already.
+    /// The invocation that this ends or retries, if it was scheduled already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invocation: Option<InvocationId>,
-    /// What ran out.
+    /// The resource that ran out.
     pub resource: Resource,
-    /// How much the call would have needed.
+    /// Amount that the call would have needed.
     pub needed: u64,
-    /// How much was left.
+    /// Amount that was left.
     pub left: u64,
     /// Admission of the call, if a gate had admitted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitted: Option<Admission>,
-    /// True if the invocation is tried again at once, with a smaller view (since format 13).
+    /// True if the invocation is retried at once, with a smaller view (since format 13).
     #[serde(rename = "again", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_tried_again: bool,
 }
@@ -321,77 +321,77 @@ pub struct Budget {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Signal {
-    /// Its name.
+    /// The signal's name.
     pub name: String,
-    /// What it carries.
+    /// The signal's payload.
     #[serde(skip_serializing)]
     pub value: Value,
-    /// The caller's token, if it gave one.
+    /// The caller's idempotency key, if it gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Token>,
 }
 
-/// The board was stored as a whole, so that it can be made again without the records before.
+/// A snapshot was stored, from which the board can be restored without the records before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Snapshot {
-    /// The last record that the snapshot includes; records may have come between that one and this.
+    /// Last record that the snapshot includes; other records may lie between it and this one.
     pub of: Seq,
-    /// The number of its format ([`crate::snapshot::LAYOUT`]).
+    /// The snapshot's format number ([`crate::snapshot::LAYOUT`]).
     pub layout: u32,
-    /// Its digest.
+    /// The snapshot's digest.
     pub digest: Digest,
 }
 
-/// Values of records before were erased ([`crate::redaction`]).
+/// Values of earlier records were redacted ([`crate::redaction`]).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Redacted {
-    /// The records whose payloads were written anew, each with the commitment to what stands there now.
+    /// Records with rewritten payloads, each with the commitment to its new payload.
     pub records: Vec<(Seq, Digest)>,
-    /// Hashes of the views and prompts that were taken away.
+    /// Hashes of the views and prompts that were removed.
     pub texts: Vec<Digest>,
-    /// How many values were erased.
+    /// Number of values that were redacted.
     pub erased: u64,
-    /// Whether the board's salt went, too: from then on nothing but the chain can be verified.
+    /// True if the board's salt was erased too; only the hash chain can be verified afterwards.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub salt: bool,
-    /// The fingerprint of the whole request.
+    /// Fingerprint of the whole request.
     pub asked: Digest,
-    /// The caller's token, if it gave one.
+    /// The caller's idempotency key, if it gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Token>,
-    /// What was asked for: JSON Pointers, and numbers of records.
+    /// Requested targets: JSON Pointers and record numbers.
     #[serde(skip_serializing)]
     pub targets: Vec<String>,
 }
 
 coded! {
-    /// How a board ends (SPEC section 6).
+    /// Ways a board ends (SPEC section 6).
     End {
-        /// Its `done` condition holds.
+        /// The `done` condition holds.
         Done = "done",
-        /// Nothing is queued, running or pending, and it is not done. A signal wakes it again.
+        /// Nothing is queued, running or pending, and the board is not done. A signal resumes it.
         Quiescent = "quiescent",
-        /// A breaker or a limit stopped it.
+        /// A circuit breaker or a limit stopped the board.
         Stopped = "stopped",
-        /// It could not go on.
+        /// The board could not continue.
         Failed = "failed",
-        /// Somebody cancelled it.
+        /// A caller cancelled the board.
         Cancelled = "cancelled",
     }
 }
 
 coded! {
-    /// Why a board ended.
+    /// Reasons for which a board ends.
     Cause {
         /// The `done` condition holds.
         Done = "done",
-        /// There was nothing left to do.
+        /// No work was left.
         NothingToDo = "nothing_to_do",
-        /// There was nothing left to do, after invocations that were given up.
+        /// No work was left, and some invocations had been given up.
         GaveUp = "gave_up",
-        /// A branch went in circles.
+        /// A branch repeated a cycle of states.
         Cycles = "cycles",
         /// Too many rejections in a row.
         Rejections = "rejections",
@@ -401,23 +401,23 @@ coded! {
         Passes = "passes",
         /// Too many invocations in a row were given up because the agent crashed.
         Crashes = "crashes",
-        /// There was nothing left to do, and a breaker had stopped a branch. A signal may bring work to others.
+        /// No work was left, and a circuit breaker had stopped a branch. A signal may bring work for other branches.
         Breaker = "breaker",
-        /// A budget was used up, and the blueprint stops the board for it.
+        /// A budget was exhausted, and the blueprint stops the board for it.
         Budget = "budget",
-        /// There was nothing left to do, and a budget had been used up. A signal may bring work to others.
+        /// No work was left, and a budget had been exhausted. A signal may bring work for other workers.
         Exhausted = "exhausted",
-        /// The limit of commits.
+        /// The commit limit was reached.
         Commits = "commits",
-        /// The limit of edits of files.
+        /// The limit of file edits was reached.
         Edits = "edits",
-        /// The limit of running time.
+        /// The limit of running time was reached.
         Wall = "wall",
-        /// The limit of the journal's size.
+        /// The limit of the journal's size was reached.
         Journal = "journal",
         /// The board's actors kept failing.
         Meltdown = "meltdown",
-        /// Somebody cancelled it.
+        /// A caller cancelled the board.
         Cancelled = "cancelled",
     }
 }
@@ -426,15 +426,14 @@ coded! {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ended {
-    /// How.
+    /// How the board ended.
     pub end: End,
-    /// Why.
+    /// Reason for the end.
     pub cause: Cause,
 }
 
 impl Ended {
-    /// Whether nothing takes it back. A board that merely stands still takes up work again when a signal or a direct
-    /// proposal brings some.
+    /// Returns true if the end is permanent. A quiescent board resumes when a signal or a direct proposal brings work.
     pub const fn is_final(self) -> bool {
         match self.cause {
             Cause::NothingToDo | Cause::GaveUp | Cause::Breaker | Cause::Exhausted => false,

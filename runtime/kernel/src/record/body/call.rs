@@ -1,4 +1,4 @@
-//! What an agent is called for: why, with which view, and that nothing came of it.
+//! Records of agent calls: the trigger, the view, and attempts that end without a proposal.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,50 +13,50 @@ use crate::failure::FailureCode;
 use crate::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
 use crate::view::Unshown;
 
-/// Why an invocation is wanted.
+/// Reason for which an invocation is requested.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Trigger {
-    /// The board began.
+    /// The board started.
     Start,
-    /// A commit did something to a place.
+    /// A commit changed a path.
     Event {
-        /// What it did.
+        /// The kind of change.
         op: EventOp,
-        /// Where, as a JSON Pointer.
+        /// The changed path, as a JSON Pointer.
         path: String,
-        /// Which commit.
+        /// The commit's version.
         version: Version,
     },
-    /// A signal, or somebody asking for the rule by name.
+    /// A signal, or a caller that requested the rule by name.
     Signal {
-        /// Its name.
+        /// The signal's name.
         name: String,
-        /// The record that brought it.
+        /// Seq of the record that brought the signal.
         seq: Seq,
     },
-    /// The rules it waited for have completed.
+    /// All rules that this rule waited for have completed.
     After,
-    /// Nothing of the rules it waited for is under way any more.
+    /// No run of the rules that this rule waited for is in progress any more.
     Idle,
-    /// Its schedule.
+    /// The rule's schedule was due.
     Every {
-        /// When it was due. What was due several times while nobody could act on it is made up for once.
+        /// Time at which it was due. Several missed ticks are made up for once.
         due: Timestamp,
     },
-    /// A breaker wakes the worker.
+    /// A circuit breaker triggers the worker.
     Breaker {
         /// The stopped branch's rule.
         rule: Option<RuleName>,
         /// The stopped branch's worker.
         worker: WorkerName,
-        /// Why it was stopped.
+        /// Reason for which the branch was stopped.
         reason: breaker::Reason,
     },
 }
 
 impl Trigger {
-    /// The place of the event, if one it was.
+    /// Returns the path of an event trigger.
     pub fn place(&self) -> Option<&str> {
         match self {
             Self::Event { path, .. } => Some(path.as_str()),
@@ -65,135 +65,138 @@ impl Trigger {
     }
 }
 
-/// An invocation was put into the queue.
+/// An invocation was queued.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scheduled {
-    /// Its number.
+    /// The invocation's number.
     pub invocation: InvocationId,
-    /// The rule that wants it; none if a breaker does.
+    /// The rule that requests it; none if a breaker does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<RuleName>,
-    /// Whom it invokes.
+    /// The worker to invoke.
     pub worker: WorkerName,
-    /// The invocation whose trigger it has once more, because that asked to be shown more.
+    /// The earlier invocation that requested more context; this one repeats its trigger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follows: Option<InvocationId>,
-    /// The invocation that was given up, whose trigger it has once more.
+    /// The given-up invocation that this one retries, with the same trigger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<InvocationId>,
-    /// Why.
+    /// Reason for the invocation.
     #[serde(skip_serializing)]
     pub trigger: Trigger,
-    /// When it goes into the queue, if its rule still wants it then; none: at once.
+    /// Time at which it is queued, if its rule's condition still holds then. Absent if it is queued at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Timestamp>,
-    /// Places that the invocations it follows asked to be shown.
+    /// Paths that the invocations before it requested.
     #[serde(default, skip_serializing)]
     pub expand: Vec<Asked>,
 }
 
-/// An attempt is about to be made; everything its view depended on.
+/// An attempt is about to start. Holds every input of its view.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Invoked {
     /// The invocation.
     pub invocation: InvocationId,
-    /// Which attempt of it, from 1.
+    /// Attempt number, from 1.
     pub attempt: u32,
     /// The worker.
     pub worker: WorkerName,
     /// Seq of the `scheduled` record.
     pub cause: Seq,
-    /// The version the view was taken at; the base of what comes back.
+    /// State version of the view; base version of the reply.
     pub base: Version,
     /// The view budget in force.
     pub budget: u32,
-    /// What the budget counts.
+    /// Unit of the budget.
     pub unit: Unit,
-    /// How tokens are counted ([`crate::view::TOKENIZER`]); none where characters are.
+    /// Token counting method ([`crate::view::TOKENIZER`]); none where the unit is characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,
     /// The view compiler's number ([`crate::view::COMPILER`]).
     pub compiler: u32,
-    /// Seqs of the rejections the view shows.
+    /// Seqs of the rejections that the view shows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub feedback: Vec<Seq>,
     /// Hash of the view's text; the text is a blob. Salted since format 20.
     pub view: Digest,
-    /// Hash of the prompt's static part, which is a blob: its agent was sent that and the view. Before format 10: of the
-    /// whole prompt. Salted since format 20.
+    /// Hash of the prompt's static part, stored as a blob; the agent receives that part and the view. Before format 10,
+    /// the hash of the whole prompt. Salted since format 20.
     pub prompt: Digest,
-    /// Bytes of the view's text, which the limit of the journal counts (since format 20).
+    /// Bytes of the view's text, which count toward the journal's size limit (since format 20).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub view_bytes: Option<u64>,
     /// Tokens reserved for the call.
     pub reserved: u64,
-    /// When the attempt times out.
+    /// Time at which the attempt times out.
     pub deadline: Timestamp,
-    /// Where the call was admitted to, of a language model's worker since format 10. Such a record begins its step.
+    /// Admission of a language-model worker's call (since format 10). A record with an admission begins its step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitted: Option<Admission>,
-    /// The read set: JSON Pointers whose whole values the view showed.
+    /// The read set: JSON Pointers to the values that the view showed in full.
     #[serde(skip_serializing)]
     pub reads: Vec<String>,
-    /// Collections of which the view showed what members they have, but not the whole of them; only where the worker's
-    /// freshness is `members`.
+    /// Collections for which the view showed the set of members, but not their whole values. Recorded only where the
+    /// worker's freshness is `members`.
     #[serde(default, skip_serializing)]
     pub members: Vec<String>,
-    /// True if the view shows nothing of what the worker asked for last, which is then not counted (since format 13).
+    /// True if the view shows none of the context that the worker last requested. That request is then not counted
+    /// (since format 13).
     #[serde(rename = "unspent", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_unspent: bool,
-    /// Readable collections and texts that the view had no room for (since format 13).
+    /// Readable collections and texts that did not fit into the view (since format 13).
     #[serde(default, skip_serializing)]
     pub unshown: Vec<Unshown>,
 }
 
-/// The provider did not take an attempt's request. The invocation waits, and is invoked again later; the attempt is not
+/// The provider did not accept an attempt's request. The invocation waits and is invoked later; the attempt is not
 /// counted.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Deferred {
-    /// The attempt, and the cost of its calls before.
+    /// The attempt, and the cost of its earlier calls.
     pub by: Author,
-    /// The model that did not take the request (since format 11).
+    /// The model that did not accept the request (since format 11).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Why.
+    /// Reason for the deferral.
     pub reason: DeferralReason,
-    /// When the provider may be asked again, at the earliest.
+    /// Earliest time at which the provider may be called again.
     pub not_before: Timestamp,
-    /// When the board is paused if the provider takes no request until then.
+    /// Time at which the board is paused if the provider accepts no request until then.
     pub patience: Timestamp,
-    /// Another model may take the request: the board goes on although only an operator can mend this one.
+    /// True if another model may accept the request. The board then continues although only an operator can fix this
+    /// model.
     #[serde(rename = "elsewhere", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_served_elsewhere: bool,
-    /// For people.
+    /// Message for people.
     #[serde(skip_serializing)]
     pub message: String,
 }
 
-/// An attempt's call was answered, and it makes another one: its agent has used tools, and goes on with what they gave.
+/// An attempt's call was answered, and the attempt makes another call: its agent used tools and continues with their
+/// results.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Continued {
-    /// Whose attempt it is, and what the call cost that was answered.
+    /// The attempt, and the cost of the answered call.
     pub by: Author,
     /// Tokens reserved for the next call.
     pub reserved: u64,
 }
 
-/// An attempt of an invocation, as the records of its outcome name it.
+/// Reference to an attempt, as outcome records hold it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attempt {
     /// The invocation.
     pub invocation: InvocationId,
-    /// Which attempt of it, from 1.
+    /// Attempt number, from 1.
     pub number: u32,
     /// Seq of the `scheduled` record, which holds the triggering event.
     pub cause: Seq,
-    /// Hash of the view it was shown.
+    /// Hash of the view that the attempt was given.
     pub view: Digest,
 }
 
@@ -201,23 +204,23 @@ pub struct Attempt {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Failed {
-    /// Whose attempt it was.
+    /// The attempt that failed.
     pub by: Author,
-    /// Why.
+    /// Failure code.
     pub code: FailureCode,
-    /// Whether the invocation ends with it.
+    /// True if the invocation ends with this attempt.
     #[serde(rename = "final", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_final: bool,
-    /// Tokens that the attempt's next call would have needed, where it ended for lack of them.
+    /// Tokens that the attempt's next call would have needed, if it ended for lack of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needed: Option<u64>,
-    /// For people.
+    /// Message for people.
     #[serde(skip_serializing)]
     pub message: String,
 }
 
-/// Places are kept for an invocation whose proposal was refused because others had been faster (SPEC section 5). Ends
-/// with the invocation, or when the board has made that many decisions, or at that time, whichever is first.
+/// Paths are reserved for an invocation after its proposal lost to concurrent commits (SPEC section 5). The reservation
+/// ends with the invocation, at a decision count or at a time, depending on which is reached first.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reserved {
@@ -225,32 +228,32 @@ pub struct Reserved {
     pub invocation: InvocationId,
     /// Its worker.
     pub worker: WorkerName,
-    /// The number of the board's decisions with which it ends.
+    /// Number of board decisions at which the reservation ends.
     pub decisions: u64,
-    /// When it ends.
+    /// Time at which the reservation ends.
     pub until: Timestamp,
-    /// JSON Pointers of the places.
+    /// Reserved paths, as JSON Pointers.
     #[serde(skip_serializing)]
     pub places: Vec<String>,
 }
 
-/// A rule's condition had no truth value, or does not hold any more when its delay is over.
+/// A rule's condition could not be evaluated, or no longer holds after the rule's delay.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Skipped {
     /// The rule; none for the board's `done` condition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<RuleName>,
-    /// The invocation that was delayed, and is not wanted any more.
+    /// The delayed invocation that is no longer requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invocation: Option<InvocationId>,
-    /// Why.
+    /// Reason, for people.
     #[serde(skip_serializing)]
     pub message: String,
-    /// The worker that it is about; none: any whom the rule would wake.
+    /// The worker concerned; none if it is any worker that the rule would trigger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<WorkerName>,
-    /// Trigger of an undecided rule: an event, or the start (since format 16).
+    /// Trigger of a rule that could not be evaluated: an event, or the start (since format 16).
     #[serde(default, skip_serializing)]
     pub trigger: Option<Trigger>,
 }

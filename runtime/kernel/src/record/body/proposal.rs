@@ -1,4 +1,4 @@
-//! What is proposed, or edited, by whom, and what becomes of it.
+//! Records of proposals and file edits: author, content and verdict.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,39 +11,39 @@ use crate::ledger::Usage;
 use crate::pipeline::Clarify;
 use crate::rejection::{Code, Rejection, Stage};
 
-/// In whose name an administrator's own commits are recorded; no worker of a blueprint is called that.
+/// Author name for an administrator's own commits; no worker of a blueprint can have it.
 pub const ADMINISTRATOR: &str = "$administrator";
 
-/// What every proposal's record says of where it came from.
+/// Origin of a proposal, part of every proposal record.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Author {
-    /// The worker in whose name it was made.
+    /// The worker that is recorded as its author.
     pub worker: WorkerName,
     /// The attempt that made it; none for a direct proposal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<Attempt>,
-    /// The idempotency token of a direct proposal.
+    /// The idempotency key of a direct proposal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Token>,
-    /// The version it was written against.
+    /// The version that it was written against.
     pub base: Version,
-    /// What the call cost.
+    /// Cost of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// Seq of the `approval` record that put it to a person; what it cost is told there.
+    /// Seq of the `approval` record that put it to a person; that record has the cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Seq>,
-    /// Where files are concerned: what the edit belongs to.
+    /// Origin of a file edit; absent for other proposals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edit: Option<Editing>,
 }
 
-/// What an edit of files belongs to. The edit itself is what the reply of a proposal is: `written`, or `reply`.
+/// Origin of a file edit. The edit itself is in the reply field of the record: `written` or `reply`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Editing {
-    /// The attempt that goes on after it; none of what has happened around the workspace.
+    /// The attempt that continues after it; absent for changes made outside the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<Attempt>,
 }
@@ -52,26 +52,27 @@ pub struct Editing {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Committed {
-    /// Where it came from.
+    /// Origin of the proposal.
     pub by: Author,
-    /// The version it made.
+    /// The version that it produced.
     pub version: Version,
-    /// Digest of the state it made.
+    /// Digest of the resulting state.
     pub state: Digest,
     /// The patch (RFC 6902).
     #[serde(skip_serializing)]
     pub patch: Value,
-    /// What its author said it is for.
+    /// Purpose, in the author's words.
     #[serde(default, skip_serializing)]
     pub intent: Option<String>,
-    /// Places that its author asked to be shown; the invocation goes on in another.
+    /// Paths that the author requested; the work continues in a follow-up invocation.
     #[serde(default, skip_serializing)]
     pub expand: Vec<Asked>,
-    /// The reply as it came, where the patch was made of it: by the kernel ([`crate::mode::Interface`],
-    /// [`crate::bindings::Bindings`]), then replays make it again, or by the agent's seat ([`crate::blueprint::Format`]).
+    /// The original reply, if the patch was derived from it. Either the kernel derived it ([`crate::mode::Interface`],
+    /// [`crate::bindings::Bindings`]) and replays derive it too, or the agent's seat did
+    /// ([`crate::blueprint::Format`]).
     #[serde(default, skip_serializing)]
     pub written: Option<String>,
-    /// The reply as a model sent it, where wrapping around it was removed before it was judged.
+    /// The reply as the model sent it, if wrapping was removed before it was judged.
     #[serde(default, skip_serializing)]
     pub raw: Option<String>,
 }
@@ -80,94 +81,95 @@ pub struct Committed {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoOp {
-    /// Where it came from.
+    /// Origin of the proposal.
     pub by: Author,
     /// The patch (RFC 6902).
     #[serde(skip_serializing)]
     pub patch: Value,
-    /// What its author said it is for.
+    /// Purpose, in the author's words.
     #[serde(default, skip_serializing)]
     pub intent: Option<String>,
-    /// The reply as it came, where the patch was made of it ([`Committed::written`]).
+    /// The original reply, if the patch was derived from it ([`Committed::written`]).
     #[serde(default, skip_serializing)]
     pub written: Option<String>,
-    /// Why its author passed, in its words.
+    /// Reason for the pass, in the author's words.
     #[serde(default, skip_serializing)]
     pub pass: Option<String>,
-    /// The reply as a model sent it, where wrapping around it was removed before it was judged.
+    /// The reply as the model sent it, if wrapping was removed before it was judged.
     #[serde(default, skip_serializing)]
     pub raw: Option<String>,
 }
 
-/// What is known of a reply of which a record keeps the beginning and the end alone, because nothing else of it mattered to its
-/// verdict (since format 20).
+/// Size and fingerprint of a reply that is recorded only as an excerpt: beginning and end. The rest did not matter to
+/// its verdict (since format 20).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Elided {
     /// Bytes of the whole reply.
     pub bytes: u64,
-    /// Fingerprint of the whole reply: a repetition is known by it.
+    /// Fingerprint of the whole reply, by which a duplicate is recognised.
     pub fingerprint: Digest,
 }
 
-/// A proposal changed nothing, and its author asked to be shown more; the invocation goes on in another.
+/// A proposal changed nothing, and its author requested more context; the work continues in a follow-up invocation.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expanded {
-    /// Where it came from.
+    /// Origin of the proposal.
     pub by: Author,
     /// The patch (RFC 6902).
     #[serde(skip_serializing)]
     pub patch: Value,
-    /// What its author said.
+    /// Purpose, in the author's words.
     #[serde(default, skip_serializing)]
     pub intent: Option<String>,
-    /// Places that are asked for.
+    /// Requested paths.
     #[serde(skip_serializing)]
     pub expand: Vec<Asked>,
-    /// The reply as it came, where the patch was made of it ([`Committed::written`]).
+    /// The original reply, if the patch was derived from it ([`Committed::written`]).
     #[serde(default, skip_serializing)]
     pub written: Option<String>,
-    /// The reply as a model sent it, where wrapping around it was removed before it was judged.
+    /// The reply as the model sent it, if wrapping was removed before it was judged.
     #[serde(default, skip_serializing)]
     pub raw: Option<String>,
 }
 
-/// A proposal was refused.
+/// A proposal was rejected.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rejected {
-    /// Where it came from.
+    /// Origin of the proposal.
     pub by: Author,
     /// The stage that failed.
     pub stage: Stage,
     /// The first violation's code.
     pub code: Code,
-    /// Whether this was the invocation's last attempt.
+    /// True if this was the invocation's last attempt.
     #[serde(rename = "final", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_final: bool,
-    /// All violations, and what is allowed instead.
+    /// All violations, and the allowed alternatives.
     #[serde(skip_serializing)]
     pub rejection: Rejection,
-    /// Set if `reply` is an excerpt: it was too large.
+    /// Set if `reply` is an excerpt because the reply was too large.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elided: Option<Elided>,
-    /// The reply as it was judged, which is as it came unless there is `written`.
+    /// The reply as it was judged; identical to the original reply unless `written` is set.
     #[serde(skip_serializing)]
     pub reply: String,
-    /// The reply as it came, where what was judged was made of it ([`crate::blueprint::Format`]).
+    /// The original reply, if the judged text was derived from it ([`crate::blueprint::Format`]).
     #[serde(default, skip_serializing)]
     pub written: Option<String>,
-    /// The reply as a model sent it, where wrapping around it was removed before it was judged.
+    /// The reply as the model sent it, if wrapping was removed before it was judged.
     #[serde(default, skip_serializing)]
     pub raw: Option<String>,
 }
 
-/// A proposal that was refused before the pipeline: nobody waits for it any more.
+/// A proposal that was rejected before the pipeline: closed invocation, wrong worker, idempotency key conflict, or a
+/// board that is not running.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Late {
-    /// The worker it came from.
+    /// The worker that sent it.
     pub worker: WorkerName,
     /// The invocation it was for; none for a direct proposal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -175,77 +177,77 @@ pub struct Late {
     /// The attempt it was for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// The token of a direct proposal.
+    /// The idempotency key of a direct proposal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Token>,
     /// `invocation_closed`, `wrong_worker`, `token_conflict` or `board_not_running`.
     pub code: Code,
-    /// What the call cost.
+    /// Cost of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// Set if `reply` is an excerpt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elided: Option<Elided>,
-    /// The reply as it came.
+    /// The original reply.
     #[serde(skip_serializing)]
     pub reply: String,
-    /// The reply as a model sent it, where wrapping around it was removed before it was judged.
+    /// The reply as the model sent it, if wrapping was removed before it was judged.
     #[serde(default, skip_serializing)]
     pub raw: Option<String>,
 }
 
-/// A proposal has passed every stage and waits for a person (SPEC section 3), or a worker asks a person something.
+/// A proposal has passed every stage and waits for a person (SPEC section 3), or a worker asks a person a question.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Approval {
-    /// Where the proposal came from.
+    /// Origin of the proposal.
     pub by: Author,
-    /// The `human` worker who is asked.
+    /// The `human` worker that must answer.
     pub approver: WorkerName,
-    /// End of the question; none: it stays open until it is answered.
+    /// Expiry of the question; absent if it stays open until it is answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
-    /// True if the answer of a caller who has started the board or made the proposal does not count (since format 20).
+    /// True if answers by the caller that started the board or made the proposal do not count (since format 20).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub four_eyes: bool,
-    /// The fingerprint of patch, intent and `expand`, or of the question: what an answer is about.
+    /// Fingerprint that an answer must name. Covers patch, intent and `expand`, or the question.
     pub digest: Digest,
     /// The patch (RFC 6902).
     #[serde(skip_serializing)]
     pub patch: Value,
-    /// What its author said it is for.
+    /// Purpose, in the author's words.
     #[serde(default, skip_serializing)]
     pub intent: Option<String>,
-    /// Places that its author asked to be shown.
+    /// Paths that the author requested.
     #[serde(default, skip_serializing)]
     pub expand: Vec<Asked>,
-    /// The reply as it came, where the patch was made of it ([`Committed::written`]).
+    /// The original reply, if the patch was derived from it ([`Committed::written`]).
     #[serde(default, skip_serializing)]
     pub written: Option<String>,
-    /// What the person is asked to say, where nothing is proposed.
+    /// The question for the person, if nothing is proposed.
     #[serde(default, skip_serializing)]
     pub clarify: Option<Clarify>,
-    /// The reply as a model sent it, where wrapping around it was removed before it was judged.
+    /// The reply as the model sent it, if wrapping was removed before it was judged.
     #[serde(default, skip_serializing)]
     pub raw: Option<String>,
 }
 
-/// A person answered. What becomes of the proposal follows in the same step.
+/// A person answered. The proposal's outcome follows in the same step.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Answer {
     /// Seq of the `approval` record.
     pub of: Seq,
-    /// Who answered.
+    /// The person who answered.
     pub by: WorkerName,
-    /// The fingerprint that the answer is about.
+    /// Fingerprint of the question that was answered.
     pub digest: Digest,
-    /// Whether the person agrees.
+    /// True if the person agrees.
     pub agrees: bool,
-    /// Why, in the person's words.
+    /// Reason, in the person's words.
     #[serde(default, skip_serializing)]
     pub reason: Option<String>,
-    /// What was asked for, where that was more than whether the person agrees.
+    /// The requested text, if the question asked for more than agreement.
     #[serde(default, skip_serializing)]
     pub text: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! The nodes of arrays: a dense radix tree by index, whose shape depends on the length alone.
+//! Nodes of arrays: a dense radix tree by index, with a shape that depends on the length alone.
 
 use std::sync::OnceLock;
 
@@ -7,13 +7,13 @@ use triomphe::Arc;
 use super::super::stamp::{At, Stamp, Stamps};
 use super::super::{Node, Stored, Sum};
 
-/// Children of one node; also part of the digest's format.
+/// Maximum children of one node; also part of the digest's format.
 pub(super) const FAN_OUT: usize = 16;
 
 /// A node of the radix tree.
 #[derive(Debug)]
 pub(in crate::tree) struct Chunk {
-    /// Worked out when it is asked for, and forgotten when anything below changes.
+    /// Computed lazily, and cleared when a descendant changes.
     pub(in crate::tree) digest: OnceLock<[u8; 32]>,
     pub(in crate::tree) part: Stored,
     sum: Sum,
@@ -26,7 +26,7 @@ pub(in crate::tree) enum Body {
     Inner(Box<[Arc<Chunk>]>),
 }
 
-/// How many levels of inner nodes there are above the leaves.
+/// Returns the number of levels of inner nodes above the leaves.
 pub(super) fn height(len: usize) -> u32 {
     let mut height = 0;
     while capacity(height) < len {
@@ -35,12 +35,12 @@ pub(super) fn height(len: usize) -> u32 {
     height
 }
 
-/// How many elements a node of this height holds.
+/// Returns the number of elements that a node of this height can hold.
 pub(super) const fn capacity(height: u32) -> usize {
     FAN_OUT.saturating_pow(height + 1)
 }
 
-/// A copy is made to be changed: it begins without what was worked out.
+/// A copy is made to be changed: it starts without cached values.
 impl Clone for Chunk {
     fn clone(&self) -> Self {
         Self::new(self.sum, self.body.clone())
@@ -64,7 +64,7 @@ impl Chunk {
         Self { digest: OnceLock::new(), part: Stored::new(), sum, body }
     }
 
-    /// What it is in memory of its own; it stays what it was stored as.
+    /// Returns an owned copy of a node that keeps its stored part.
     pub(in crate::tree) fn unshared(this: Arc<Self>) -> Self {
         Arc::try_unwrap(this).unwrap_or_else(|shared| {
             let copy = Self::clone(&shared);
@@ -73,12 +73,12 @@ impl Chunk {
         })
     }
 
-    /// Something below it changes.
+    /// Clears the cached values because a descendant changes.
     fn forget(&mut self) {
         (self.digest, self.part) = Default::default();
     }
 
-    /// A node as it was stored; none if it is not one that an array can have. `touched` is at least that of its parts.
+    /// Restores a stored node; `None` if no array can have it. `touched` is at least the latest change of its parts.
     pub(in crate::tree) fn restored(body: Body, touched: At) -> Option<Self> {
         let mut chunk = match body {
             Body::Leaf { items, stamps } if items.len() <= FAN_OUT => Self::leaf(items, stamps),
@@ -101,7 +101,7 @@ impl Chunk {
         self.sum
     }
 
-    /// An element and its stamp; this is a root.
+    /// Returns an element and its stamp; `self` must be a root.
     pub(super) fn slot(&self, index: usize) -> Option<(&Node, Stamp)> {
         if index >= self.sum.len() {
             return None;
@@ -120,7 +120,7 @@ impl Chunk {
         }
     }
 
-    /// The elements with their stamps, in order.
+    /// Returns the elements with their stamps, in order.
     pub(super) fn slots(&self) -> impl Iterator<Item = (&Node, Stamp)> {
         self.leaves().into_iter().flat_map(|leaf| match &leaf.body {
             Body::Leaf { items, stamps } => items.iter().zip(stamps.all(items.len())).collect::<Vec<_>>(),
@@ -128,7 +128,7 @@ impl Chunk {
         })
     }
 
-    /// How many levels there are above its leaves.
+    /// Returns the number of levels above its leaves.
     pub(super) fn height(&self) -> u32 {
         match &self.body {
             Body::Leaf { .. } => 0,
@@ -136,7 +136,7 @@ impl Chunk {
         }
     }
 
-    /// The root above leaves, of which all but the last are full.
+    /// Builds the root above leaves; all leaves but the last must be full.
     pub(super) fn of_leaves(mut level: Vec<Arc<Self>>) -> Self {
         while level.len() > 1 {
             level = level.chunks(FAN_OUT).map(|children| Arc::new(Self::inner(children.into()))).collect();
@@ -154,7 +154,7 @@ impl Chunk {
         }
     }
 
-    /// The first `count` leaves; a root that is a leaf itself is copied.
+    /// Returns the first `count` leaves; a root that is itself a leaf is copied.
     pub(super) fn shared_leaves(&self, count: usize) -> Vec<Arc<Self>> {
         fn collect(chunk: &Arc<Chunk>, count: usize, leaves: &mut Vec<Arc<Chunk>>) {
             match &chunk.body {
@@ -224,8 +224,8 @@ impl Chunk {
         }
     }
 
-    /// Has what a copy of this node will share read from memory all at once. Counting the references to it, and digesting
-    /// the copy, would wait for one after the other.
+    /// Prefetches the memory that a copy of this node will share, all at once. Incrementing the reference counts and
+    /// digesting the copy would otherwise incur one cache miss after another.
     fn fetch(&self) {
         let near: usize = match &self.body {
             Body::Leaf { items, .. } => items.iter().map(Node::fetch).sum(),
@@ -243,7 +243,7 @@ impl Chunk {
         }
     }
 
-    /// There must be room.
+    /// Appends an element; there must be room.
     pub(super) fn push(&mut self, node: Node, height: u32, at: At) {
         self.forget();
         self.sum.add(&node);

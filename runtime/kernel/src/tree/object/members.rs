@@ -1,4 +1,4 @@
-//! The members of an object in the order of their keys.
+//! Members of an object in key order.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -7,15 +7,15 @@ use std::slice;
 use super::super::{Key, Node};
 use super::trie::{Body, Split, Trie};
 
-/// The members of an object in the order of their keys; as much of the order is worked out as is asked for.
+/// Iterator over the members of an object in key order. The order is computed lazily.
 #[derive(Clone, Debug)]
 pub struct Members<'a> {
-    /// What is left of an object that is one bucket.
+    /// Remaining entries of an object with one bucket.
     bucket: slice::Iter<'a, (Key, Node)>,
-    /// What is left of each part of a larger one, the part with the first key on top.
+    /// Remaining entries of each part of a larger object; the part with the smallest key is on top.
     parts: BinaryHeap<Reverse<Part<'a>>>,
     left: usize,
-    /// Keys before this one are passed over.
+    /// Keys before this one are skipped.
     from: &'a str,
 }
 
@@ -52,12 +52,12 @@ impl Ord for Part<'_> {
 }
 
 impl<'a> Members<'a> {
-    /// Those of no object or of one with this root.
+    /// Returns the members of an empty object, or of one with this root.
     pub(super) fn of(root: Option<&'a Trie>) -> Self {
         Self::starting_at(root, "")
     }
 
-    /// Leaves out those before a key, which `size_hint` counts all the same.
+    /// Skips the members before a key; `size_hint` counts them nevertheless.
     pub(super) fn starting_at(root: Option<&'a Trie>, from: &'a str) -> Self {
         let mut members = Self { bucket: [].iter(), parts: BinaryHeap::new(), left: 0, from };
         if let Some(root) = root {

@@ -1,5 +1,5 @@
-//! The nodes of objects: a bucket sorted by key while small, else a trie on the hash of the key, whose shape depends on
-//! the key set alone.
+//! Nodes of objects: a small object is a bucket sorted by key, a larger one a trie over key hashes. The shape depends
+//! on the key set alone.
 
 use std::sync::OnceLock;
 
@@ -10,13 +10,13 @@ use super::super::{Key, Node, Stored, Sum};
 use crate::digest::Hasher;
 use crate::json;
 
-/// Members that a bucket holds at most; also part of the digest's format.
+/// Maximum members of a bucket; also part of the digest's format.
 pub(super) const BUCKET_MAX: usize = 32;
 
 /// A node of the trie.
 #[derive(Debug)]
 pub(in crate::tree) struct Trie {
-    /// Worked out when it is asked for, and forgotten when anything below changes.
+    /// Computed lazily, and cleared when a descendant changes.
     pub(in crate::tree) digest: OnceLock<[u8; 32]>,
     pub(in crate::tree) part: Stored,
     sum: Sum,
@@ -31,12 +31,12 @@ pub(in crate::tree) enum Body {
 
 #[derive(Clone, Debug)]
 pub(in crate::tree) struct Split {
-    /// By the next nibble of the hashes of their keys.
+    /// Children by the next nibble of the hashes of their keys.
     pub(in crate::tree) children: [Option<Arc<Trie>>; 16],
     /// The first and the last key in the order of keys.
     pub(super) first: Key,
     pub(super) last: Key,
-    /// What hashes keys. It is the board's, and here so that a member can be found without it at hand.
+    /// Hasher for keys. It is the board's, stored here so that a lookup does not need it as an argument.
     hasher: std::sync::Arc<Hasher>,
 }
 
@@ -64,7 +64,7 @@ impl Default for Trie {
     }
 }
 
-/// A copy is made to be changed: it begins without what was worked out.
+/// A copy is made to be changed: it starts without cached values.
 impl Clone for Trie {
     fn clone(&self) -> Self {
         Self::new(self.sum, self.body.clone())
@@ -76,7 +76,7 @@ impl Trie {
         Self { digest: OnceLock::new(), part: Stored::new(), sum, body }
     }
 
-    /// What it is in memory of its own; it stays what it was stored as.
+    /// Returns an owned copy of a node that keeps its stored part.
     pub(in crate::tree) fn unshared(this: Arc<Self>) -> Self {
         Arc::try_unwrap(this).unwrap_or_else(|shared| {
             let copy = Self::clone(&shared);
@@ -85,7 +85,7 @@ impl Trie {
         })
     }
 
-    /// Something below it changes.
+    /// Clears the cached values because a descendant changes.
     fn forget(&mut self) {
         (self.digest, self.part) = Default::default();
     }
@@ -104,7 +104,7 @@ impl Trie {
         Self::new(sum, Body::Bucket { entries, stamps })
     }
 
-    /// The node of members, sorted by key, whose routes agree in the first `depth` nibbles.
+    /// Builds the node of members that are sorted by key and have hashes with equal first `depth` nibbles.
     pub(super) fn of_entries(entries: Vec<Entry>, depth: usize, hasher: &std::sync::Arc<Hasher>) -> Self {
         if entries.len() <= BUCKET_MAX {
             return Self::bucket(entries);
@@ -133,7 +133,7 @@ impl Trie {
         Self::new(sum, Body::Split(Box::new(split)))
     }
 
-    /// A bucket as it was stored; none if it is not one that an object can have. `touched` is at least that of its
+    /// Restores a stored bucket; `None` if no object can have it. `touched` is at least the latest change of its
     /// members.
     pub(in crate::tree) fn restored_bucket(entries: Box<[(Key, Node)]>, stamps: Stamps, touched: At) -> Option<Self> {
         let is_sorted = entries.windows(2).all(|pair| pair[0].0 < pair[1].0);
@@ -145,7 +145,8 @@ impl Trie {
         Some(bucket)
     }
 
-    /// The same for a split. Whether its members are where their keys lead is not looked at.
+    /// Like [`Self::restored_bucket`], for a split. Does not check the positions of members against the hashes of their
+    /// keys.
     pub(in crate::tree) fn restored_split(
         children: [Option<Arc<Self>>; 16],
         hasher: &std::sync::Arc<Hasher>,
@@ -161,7 +162,7 @@ impl Trie {
         self.sum
     }
 
-    /// The member with this key; this is a root.
+    /// Returns the member with this key; `self` must be a root.
     pub(super) fn entry(&self, key: &str) -> Option<(&Key, &Node, Stamp)> {
         let mut trie = self;
         let mut route = None;
@@ -344,7 +345,8 @@ impl Trie {
         };
         self.sum.len -= 1;
         self.sum.bytes -= entry_bytes(key, &removed.0);
-        // Of what is left: that something went away is the object's to know, and would lead `latest` astray here.
+        // Recomputed from the remaining parts: the object records the removal itself, and counting it here would
+        // mislead `latest`.
         self.sum.touched = self.touched();
         if removed.0.depth() == self.sum.depth {
             self.sum.depth = self.depth();
