@@ -59,23 +59,23 @@ pub(crate) struct ProblemDocument {
 #[openapi(
     info(
         title = "PatchBoard",
-        description = "Boards on which agents propose JSON Patches, and a kernel that commits or refuses them."
+        description = "Boards on which agents propose JSON Patches, and a kernel that commits or rejects them."
     ),
     components(schemas(ProblemDocument)),
     modifiers(&Tokens),
     security(("token" = [])),
     tags(
-        (name = "blueprints", description = "What boards are made of"),
-        (name = "boards", description = "Boards and what becomes of them"),
-        (name = "history", description = "What a board is, was, and why"),
+        (name = "blueprints", description = "Checking blueprints"),
+        (name = "boards", description = "Boards and their life cycle"),
+        (name = "history", description = "State, records, views, causes and costs of a board"),
         (name = "proposals", description = "Patches and signals from outside"),
-        (name = "leases", description = "Calls of remote workers, answered from outside"),
-        (name = "mcp", description = "Workers' seats for agents that speak MCP"),
-        (name = "people", description = "Questions to persons"),
-        (name = "protocols", description = "Rooms, handoffs and workflows that a board has"),
-        (name = "storage", description = "What is kept, and what is not"),
-        (name = "tokens", description = "Who may come in"),
-        (name = "operations", description = "How the daemon fares"),
+        (name = "leases", description = "Calls of remote workers"),
+        (name = "mcp", description = "MCP integration"),
+        (name = "people", description = "Approvals and questions"),
+        (name = "protocols", description = "Rooms, negotiations, handoffs, workflows and artefacts"),
+        (name = "storage", description = "Redaction, archive and deletion"),
+        (name = "tokens", description = "Authentication and authorization"),
+        (name = "operations", description = "Monitoring"),
     )
 )]
 struct Api;
