@@ -247,7 +247,7 @@ fn links_between_pages_lead_to_files_and_headings() {
 /// Returns the names under which the headings of a page can be linked.
 fn headings(page: &Path) -> BTreeSet<String> {
     let text = fs::read_to_string(page).expect("a page is text");
-    let titles = text.lines().filter_map(|line| line.starts_with('#').then(|| line.trim_start_matches('#').trim()));
+    let titles = text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
     let name = |title: &str| {
         let kept = title.to_lowercase().replace(|c: char| !(c.is_alphanumeric() || "-_ ".contains(c)), "");
         kept.replace(' ', "-")

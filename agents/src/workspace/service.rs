@@ -5,8 +5,10 @@
 //! content is put in place. After a crash, opening the workspace puts staged content in place only if the board has
 //! committed it.
 //!
-//! * `edits`: requests and results; `alone`: commit of an edit and its replacement on disk; `external`: detection and
-//! report of external changes; `looks`: reads; `texts`: content cache; `memory`: edit history beyond the state.
+//! * `edits`: requests and results.
+//! * `alone`: commit of an edit and its replacement on disk.
+//! * `external`: detection and report of external changes.
+//! * `looks`: reads; `texts`: content cache; `memory`: edit history beyond the state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
