@@ -310,7 +310,7 @@ pub(crate) fn sources() -> Vec<PathBuf> {
 }
 
 /// Returns the files of the workspace whose names end so.
-fn files(ending: &str) -> Vec<PathBuf> {
+pub(crate) fn files(ending: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![root()];
     while let Some(folder) = folders.pop() {

@@ -172,6 +172,7 @@ fn hashes_of_views(reader: &Reader, board: &BoardId) -> Result<BTreeMap<Digest, 
 /// Treatment of department rows that contain the text of an erased value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = DepartmentRows)]
 pub(crate) enum Rows {
     /// End the rows and empty all their states; in outcomes of calls a mark replaces the value
     Erase,

@@ -553,7 +553,7 @@ async fn operators() {
 }
 
 #[tokio::test]
-async fn every_route_is_among_the_exchanges() {
+async fn every_route_is_described_and_among_the_exchanges() {
     let daemon = Daemon::new();
     let described = daemon.get("/v1/openapi.json").await.is(200);
     let snapshots = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/serve/snapshots")).expect("it is there");
@@ -561,10 +561,21 @@ async fn every_route_is_among_the_exchanges() {
     let texts: Vec<String> = snapshots.map(read).collect::<Result<_, _>>().expect("snapshots are text");
     let lines = texts.iter().flat_map(|text| text.lines());
     let recorded: BTreeSet<&str> = lines.filter_map(|line| line.strip_prefix("### ")).collect();
+    let mut ids = BTreeSet::new();
     for (path, methods) in described["paths"].as_object().expect("an object") {
-        for method in methods.as_object().expect("an object").keys().filter(|name| *name != "parameters") {
+        for (method, operation) in methods.as_object().expect("an object") {
             let route = format!("{} {path}", method.to_uppercase());
             assert!(recorded.contains(route.as_str()), "{route} has no recorded exchange");
+            let id = operation["operationId"].as_str().unwrap_or_else(|| panic!("{route} has no operation id"));
+            assert!(ids.insert(id), "{route} and another operation are called {id}");
+            let responses = operation["responses"].as_object().expect("an object");
+            assert!(responses.contains_key("default"), "{route} does not describe problems");
+            for (status, response) in responses {
+                let description = response["description"].as_str().unwrap_or_default();
+                assert!(!description.is_empty(), "{route}: {status} has no description");
+            }
         }
     }
+    let body = &described["paths"]["/v1/boards/{board}/leases"]["post"]["requestBody"]["content"]["application/json"];
+    assert_eq!(body["schema"]["$ref"], "#/components/schemas/LeaseRequest");
 }

@@ -86,7 +86,7 @@ struct Payload {
 /// for people.
 #[utoipa::path(get, operation_id = "followRun", path = "/v1/boards/{board}/agui", tag = "history",
     params(("board" = String, Path), ("Last-Event-ID" = Option<u64>, Header)),
-    responses((status = 200, body = String, content_type = "text/event-stream")))]
+    responses((status = 200, description = "Events of the run", body = String, content_type = "text/event-stream")))]
 pub(crate) async fn follow(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -108,7 +108,7 @@ pub(crate) async fn follow(
 /// Ends when the board has ended, or waits only for people.
 #[utoipa::path(post, operation_id = "startRun", path = "/v1/boards/{board}/agui", tag = "history", request_body = RunInput,
     params(("board" = String, Path), ("Last-Event-ID" = Option<u64>, Header)),
-    responses((status = 200, body = String, content_type = "text/event-stream")))]
+    responses((status = 200, description = "Events of the run", body = String, content_type = "text/event-stream")))]
 pub(crate) async fn run(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
