@@ -1,4 +1,5 @@
-//! schemathesis asks the daemon all that its description allows, and much that it does not.
+//! The description of the API: schemathesis sends requests that it allows and requests that it does not, and a generated client
+//! takes a board through its life.
 
 use std::time::Duration;
 
@@ -26,4 +27,16 @@ fn the_daemon_is_as_it_describes_itself() {
     };
     // A description without routes would be kept by anything.
     assert!(count("Tested:") >= 25 && count("Test cases:") > 500, "{told}");
+}
+
+#[test]
+#[ignore = "full tier: packages from registries"]
+fn a_client_that_is_generated_from_the_description_takes_a_board_through_its_life() {
+    let Some(client) = Client::find("generated") else { return };
+    let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+    let token = daemon.token("admin");
+    daemon.start();
+    let url = format!("http://{}", daemon.address());
+    let printed = client.run("generated.py", &[&url, &token], TIME);
+    assert!(printed.contains("records: 7"), "{printed}");
 }
