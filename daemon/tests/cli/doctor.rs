@@ -44,7 +44,7 @@ fn nothing_is_wrong_with_a_set_up_that_works() {
         finding(&ran, check, "ok");
     }
     let text = sandbox.run(&["doctor", "--data-dir", "d", "--listen", "127.0.0.1:0"]).exits(0).stdout;
-    assert!(text.contains("ok       journal") && text.contains("0 wrong"), "{text}");
+    assert!(text.contains("ok       journal") && text.contains("0 errors"), "{text}");
     // It has changed nothing, and makes no directory where there is none.
     let ran = sandbox.run(&["doctor", "--output", "json", "--data-dir", "new/d", "--listen", "127.0.0.1:0"]).exits(0);
     assert!(finding(&ran, "data_dir", "ok").contains("can be made"));
