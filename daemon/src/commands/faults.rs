@@ -36,11 +36,11 @@ const CORPUS_DEPTH_MAX: usize = 4;
 /// Time is virtual and everything is derived from --seed: the same command prints the same, byte for byte.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A false claim that a worker may write can only be caught by invariants and by workers who check others. What is counted
-for it is how often it stands in the document at the end.
+A false claim that a worker may write can only be caught by invariants and by workers who check others. The figure for it
+counts false claims in the final document.
 
 Exit code 1 if PatchBoard let a fault through (other than a false claim), stopped fewer loops than --min-halted, left a
-board stuck, or if a write contract never refused anything, so that nobody knows whether it holds.
+board stuck, or if a write contract never rejected a proposal, so that it remains untested.
 
 Examples:
   patchboard faults --n 200 --seed 1

@@ -28,8 +28,8 @@ use crate::output::{Output, one_line};
 Examples:
   patchboard graph blueprints/evidence-review.yaml                     for Markdown, in a ```mermaid block
   patchboard graph blueprints/evidence-review.yaml --format dot | dot -Tsvg > review.svg
-  patchboard graph blueprints/storm.yaml --worker manager_review       what one worker has to do with
-  patchboard graph blueprints/evidence-review.yaml --flow              who feeds whom, and where
+  patchboard graph blueprints/storm.yaml --worker manager_review       neighbours of one worker
+  patchboard graph blueprints/evidence-review.yaml --flow              data flow between workers
   patchboard graph blueprints/clipboard.yaml --board notes             the roles of a department
   patchboard graph blueprints/evidence-review.yaml --format json | jq '.edges[] | select(.kind == \"writes\")'")]
 pub(crate) struct Arguments {
