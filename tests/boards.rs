@@ -1,8 +1,8 @@
-//! Generated boards of any size, and a writer that works on them.
+//! Generates boards of any size, and a writer that works on them.
 //!
-//! A board holds claims, evidence and tasks as arrays and handles as one object; their elements have about eight fields
-//! with enums, patterns, nested arrays and, for claims, an `if`/`then`. Everything comes from a seed: the same seed and
-//! size give the same board and the same patches.
+//! A board holds claims, evidence and tasks as arrays, and handles as one object. Their elements have about eight
+//! fields with enums, patterns, nested arrays and, for claims, an `if`/`then`. Everything is derived from a seed: equal
+//! seeds and sizes give equal boards and patches.
 
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody, Step};
@@ -10,10 +10,10 @@ use patchboard_kernel::id::{BoardId, Timestamp, Token};
 use patchboard_kernel::plan::Own;
 use serde_json::{Map, Value, json};
 
-/// The worker that may do what [`Writer`] writes.
+/// Worker that may write all patches of [`Writer`].
 pub const WORKER: &str = "writer";
 
-/// The worker whose view has 4,000 characters.
+/// Worker with a view budget of 4,000 characters.
 pub const READER: &str = "reader";
 
 const STATUSES: [&str; 4] = ["draft", "supported", "refuted", "contested"];
@@ -39,13 +39,13 @@ const WORDS: [&str; 16] = [
     "estimates",
 ];
 
-/// Claims that a writer may add before they are taken away again, as a part of those there were: so that a small board
-/// stays small however long it is measured.
+/// Divisor of the number of initial claims: a writer may add the quotient before [`Writer::trim`] removes the
+/// additions. Thus a small board stays small however long it is measured.
 const GROWTH: usize = 4;
-/// The most claims that may be added before they are taken away, for large boards.
+/// Upper limit of added claims before they are removed, for large boards.
 const GROWTH_MAX: usize = 64;
 
-/// The revision of the last claim that a document begins with, and of no other.
+/// Revision of the last claim of an initial document, and of no other.
 const REVISION_OF_LAST: usize = 1000;
 
 /// SplitMix64 (Steele, Lea, Flood 2014): small, seeded, good enough to choose words.
@@ -53,12 +53,12 @@ const REVISION_OF_LAST: usize = 1000;
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator whose numbers depend on the seed alone.
+    /// Returns a generator that depends on the seed alone.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub const fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -67,24 +67,24 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which is not 0.
+    /// Returns a number below `bound`, which is not 0.
     pub const fn below(&mut self, bound: usize) -> usize {
         (self.number() % bound as u64) as usize
     }
 
-    /// One of them; there is at least one.
+    /// Returns one of `from`, which is not empty.
     pub fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
         from[self.below(from.len())]
     }
 
-    /// So many words.
+    /// Returns `count` words.
     pub fn words(&mut self, count: usize) -> String {
         let words: Vec<_> = (0..count).map(|_| self.pick(&WORDS)).collect();
         words.join(" ")
     }
 }
 
-/// A keyword that looks across all claims, if there is one: the known exceptions to a cost that does not grow.
+/// Keyword that looks across all claims, if any. Such keywords are the known exceptions to a constant cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Across {
     /// Every keyword is local to an element.
@@ -95,13 +95,13 @@ pub enum Across {
     Contains,
 }
 
-/// The schema of a generated board.
+/// Returns the schema of a generated board.
 pub fn schema(across: Across) -> Value {
     let mut claims = json!({"type": "array", "items": {"$ref": "#/$defs/claim"}});
     match across {
         Across::Nothing => {}
         Across::UniqueItems => claims["uniqueItems"] = true.into(),
-        // Only the last of the initial claims satisfies it, so whoever looks for it looks at all.
+        // Only the last of the initial claims satisfies it, so a search visits all of them.
         Across::Contains => {
             claims["contains"] = json!({"properties": {"revision": {"const": REVISION_OF_LAST}}});
         }
@@ -184,7 +184,7 @@ pub fn schema(across: Across) -> Value {
     })
 }
 
-/// A claim with this number.
+/// Returns a claim with this number.
 pub fn claim(index: usize, rng: &mut Rng) -> Value {
     let status = rng.pick(&STATUSES);
     json!({
@@ -234,32 +234,32 @@ fn handle(rng: &mut Rng) -> Value {
     })
 }
 
-/// A board's document and what a writer does to it. Clones go on with the same patches, so that several ways of doing
-/// the same work can be compared.
+/// A board's document, and the generator of its patches. Clones generate the same patches, so that several ways of
+/// doing the same work can be compared.
 #[derive(Clone, Debug)]
 pub struct Writer {
     rng: Rng,
-    /// The statuses of all claims, as indices into [`STATUSES`].
+    /// Statuses of all claims, as indices into [`STATUSES`].
     statuses: Vec<usize>,
     claims_at_first: usize,
     handles: usize,
     turn: usize,
 }
 
-/// What a patch is for.
+/// Kind of patch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
-    /// Appends and revisions in turn: the mix that a board sees.
+    /// Alternating appends and revisions: a board's typical mix.
     Mix,
-    /// Patches that the schema refuses.
+    /// Patches that the schema rejects.
     Refused,
-    /// A member more in the object of handles.
+    /// Addition of a member to the object of handles.
     Member,
-    /// A claim before all others, which shifts them.
+    /// Insertion of a claim before all others, which shifts them.
     Front,
 }
 
-/// A document of about so many bytes of compact JSON, and its writer.
+/// Returns a document of about `bytes` bytes of compact JSON, and its writer.
 pub fn document(bytes: usize, seed: u64) -> (Value, Writer) {
     let mut rng = Rng::new(seed);
     let (mut claims, mut proofs, mut tasks, mut handles) = (Vec::new(), Vec::new(), Vec::new(), Map::new());
@@ -278,7 +278,7 @@ pub fn document(bytes: usize, seed: u64) -> (Value, Writer) {
             3 => tasks.push(element),
             _ => drop(handles.insert(format!("h-{:07}", handles.len()), element)),
         }
-        // One of each at least; in fives, so that the proportions are the same at every size.
+        // At least one of each, in fives, so that the proportions are equal at every size.
         if turn % 5 == 4 && made >= bytes {
             break;
         }
@@ -297,12 +297,12 @@ pub fn document(bytes: usize, seed: u64) -> (Value, Writer) {
 }
 
 impl Writer {
-    /// One that writes other things to the same document.
+    /// Returns a writer that writes other patches to the same document.
     pub fn with_seed(self, seed: u64) -> Self {
         Self { rng: Rng::new(seed), ..self }
     }
 
-    /// The next patch, as text.
+    /// Returns the next patch, as text.
     pub fn patch(&mut self, work: Work) -> String {
         self.turn += 1;
         let ops = match work {
@@ -338,7 +338,7 @@ impl Writer {
         ])
     }
 
-    /// Gives a claim another status and confidence, if it still has the status it is believed to have.
+    /// Changes a claim's status and confidence, with a test of the status that the writer expects.
     fn revise(&mut self) -> Value {
         let index = self.rng.below(self.statuses.len());
         let before = self.statuses[index];
@@ -352,8 +352,8 @@ impl Writer {
         ])
     }
 
-    /// A patch that takes the newest claims and handles away, if enough have been added: it keeps the board's size and
-    /// is not to be measured.
+    /// Returns a patch that removes the newest claims and handles, if enough have been added. It keeps the board's size
+    /// constant and must not be measured.
     pub fn trim(&mut self, handles_at_first: usize) -> Option<String> {
         let slack = (self.claims_at_first / GROWTH).clamp(1, GROWTH_MAX);
         let mut ops = Vec::new();
@@ -372,13 +372,13 @@ impl Writer {
         (!ops.is_empty()).then(|| Value::Array(ops).to_string())
     }
 
-    /// How many handles there are.
+    /// Returns the number of handles.
     pub const fn handles(&self) -> usize {
         self.handles
     }
 }
 
-/// The blueprint of a board with this document.
+/// Returns the blueprint of a board with this document.
 ///
 /// # Panics
 /// Never: the parts that vary are a schema and a document of this module.
@@ -414,30 +414,30 @@ pub fn blueprint(schema: Value, document: Value) -> Blueprint {
     serde_json::from_value(blueprint).expect("every field is one that a blueprint has")
 }
 
-/// A board of its own, without storage.
+/// Creates a board without storage.
 ///
 /// # Panics
-/// If the document does not fit the schema, which those of this module do.
+/// If the document does not fit the schema; those of this module do.
 pub fn board(schema: Value, document: Value) -> (Board, Step) {
     made(blueprint(schema, document))
 }
 
-/// A board of a blueprint, given as it is written, without storage.
+/// Creates a board of a blueprint in JSON, without storage.
 ///
 /// # Panics
-/// If it is no blueprint, or there can be no such board.
+/// If it is not a valid blueprint, or the board cannot be created.
 pub fn of(blueprint: Value) -> (Board, Step) {
     made(serde_json::from_value(blueprint).expect("a blueprint"))
 }
 
-/// Its salt is zeros, its time begins at 0.
+/// Creates the board with a salt of zeros at time 0.
 fn made(blueprint: Blueprint) -> (Board, Step) {
     let genesis = Genesis::new(BoardId::from(blueprint.name.as_str()), blueprint, Value::Null, Timestamp(0));
     Board::create(genesis, &Own).expect("a board")
 }
 
-/// A direct proposal in the writer's name. `token` makes it one that is recognised when it is repeated, as every
-/// proposal of an agent is.
+/// Returns a direct proposal in the writer's name. With `token` it has an idempotency key, as every proposal of an
+/// agent has.
 pub fn proposal(text: String, token: Option<u64>) -> Proposal {
     let token = token.map(|number| Token::from(number.to_string().as_str()));
     Proposal {
@@ -449,7 +449,7 @@ pub fn proposal(text: String, token: Option<u64>) -> Proposal {
     }
 }
 
-/// A direct proposal as an input to [`Board::step`].
+/// Returns a direct proposal as an input to [`Board::step`].
 pub fn input(text: String, token: Option<u64>) -> Input {
     Input::Propose(proposal(text, token))
 }

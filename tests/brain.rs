@@ -1,4 +1,5 @@
-//! Plays a board whose language models are a function of this program, so that what a blueprint costs can be counted.
+//! Plays a board with a function of this program as its language models, so that the cost of a blueprint can be
+//! counted.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,28 +14,28 @@ use patchboard_kernel::shown::Shown;
 use patchboard_kernel::view::Prompt;
 use serde_json::Value;
 
-/// The most calls that are answered.
+/// Maximum number of calls that are answered.
 const CALLS_MAX: usize = 10_000;
 
-/// A call of a language model.
+/// Call of a language model.
 pub struct Asked {
-    /// The worker.
+    /// Called worker.
     pub worker: WorkerName,
-    /// The prompt.
+    /// Prompt of the call.
     pub prompt: Arc<Prompt>,
-    /// The values in its view.
+    /// Values in the worker's view.
     pub shown: Arc<Shown>,
 }
 
-/// A board that was played until nothing of it was under way.
+/// A board that was played until no call was under way.
 pub struct Played {
-    /// As it is then.
+    /// Final state of the board.
     pub board: Board,
-    /// All its records.
+    /// All records of the board.
     pub records: Vec<Record>,
     /// Calls of language models, in the order of their answers.
     pub asked: Vec<Asked>,
-    /// The most records of one step.
+    /// Largest number of records of one step.
     pub longest_step: usize,
 }
 
@@ -46,10 +47,11 @@ struct Call {
 }
 
 impl Played {
-    /// Plays a board; `brain` answers for every language model, `script`s for themselves. The oldest call is answered first.
+    /// Plays a board; `brain` answers for every language model, workers with a `script` answer with it. The oldest call
+    /// is answered first.
     ///
     /// # Panics
-    /// If the board is refused, asks for 10,000 answers, or has workers of another kind.
+    /// If the board is rejected, asks for 10,000 answers, or has workers of another kind.
     pub fn of(blueprint: Blueprint, request: Value, mut brain: impl FnMut(&Asked) -> Value) -> Self {
         let genesis = Genesis::new(BoardId::from("played"), blueprint, request, Timestamp(0));
         let (board, step) = Board::create(genesis, &Own).expect("a board");
@@ -90,26 +92,26 @@ impl Played {
         }
     }
 
-    /// The document.
+    /// Returns the document.
     pub fn state(&self) -> Value {
         self.board.state().root().to_value()
     }
 
-    /// How many records there are of a kind.
+    /// Returns the number of records of a kind.
     pub fn count(&self, kind: Kind) -> usize {
         self.records.iter().filter(|record| record.kind == kind).count()
     }
 
-    /// Tokens of all prompts, estimated at four characters.
+    /// Returns the tokens of all prompts, estimated at four characters each.
     pub fn prompt_tokens(&self) -> u64 {
         self.asked.iter().map(|asked| asked.prompt.estimated_tokens()).sum()
     }
 }
 
-/// The blueprint of a text.
+/// Parses a blueprint.
 ///
 /// # Panics
-/// If it is refused.
+/// If it is rejected.
 pub fn blueprint(name: &str, text: &str) -> Blueprint {
     let source = patchboard_kernel::source::Source::read(name, text).expect("YAML");
     let report = patchboard_kernel::lint::check(&source);

@@ -1,18 +1,18 @@
-//! Workers of six long documents, with views of different budgets: what they are shown, and what it costs.
+//! Plays workers that read six long documents, with views of different budgets, and counts values shown and cost.
 
 use serde_json::{Value, json};
 
 use crate::brain::{Asked, Played, blueprint};
 
-/// Documents of a board.
+/// Number of documents of a board.
 pub const DOCUMENTS: usize = 6;
-/// Characters of each.
+/// Characters of each document.
 const CHARS: usize = 5_500;
 
 /// Outcome of a board of readers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reading {
-    /// Readers that were shown the whole of their document, at last.
+    /// Readers that were eventually shown the whole of their document.
     pub whole: usize,
     /// Calls of the model.
     pub calls: usize,
@@ -20,8 +20,8 @@ pub struct Reading {
     pub tokens: u64,
 }
 
-/// Plays a board on which a reader is called for each document, and asks for it where it is not shown, twice at most. `bound`: it
-/// is shown its own, else all of them. Without a `budget` the view has the room that it needs.
+/// Plays a board that calls a reader for each document; the reader requests missing parts up to twice. With `bound` it
+/// is shown its own document, otherwise all. Without a `budget` the view has the room that it needs.
 pub fn read(bound: bool, budget: Option<u32>) -> Reading {
     let reads = if bound { "/request/documents/{document}" } else { "/request/documents/*" };
     let text = json!({

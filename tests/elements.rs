@@ -1,4 +1,4 @@
-//! The README's blueprint over any number of elements, played with a model that answers at once.
+//! Plays the README's blueprint over any number of elements, with a model that answers at once.
 
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::record::Kind;
@@ -11,27 +11,27 @@ const README: &str = include_str!("../README.md");
 /// Outcome of a board over some elements.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Cost {
-    /// Elements.
+    /// Number of elements.
     pub elements: usize,
-    /// Elements that were checked.
+    /// Number of elements that were checked.
     pub checked: usize,
     /// Calls of models.
     pub calls: usize,
-    /// Proposals that were refused.
+    /// Proposals that were rejected.
     pub rejected: usize,
-    /// Tokens of all prompts but the first, which is the writer's.
+    /// Tokens of all prompts except the first one, the writer's.
     pub tokens: u64,
 }
 
 impl Cost {
-    /// Tokens for each element.
+    /// Returns the tokens for each element.
     #[expect(clippy::cast_precision_loss, reason = "there are fewer than 2^53 tokens")]
     pub fn per_element(&self) -> f64 {
         self.tokens as f64 / self.elements as f64
     }
 }
 
-/// The blueprint of the README.
+/// Returns the blueprint of the README.
 ///
 /// # Panics
 /// If the README has none.
@@ -41,12 +41,12 @@ pub fn readme() -> String {
     code.expect("a blueprint").to_owned()
 }
 
-/// The blueprint of the README without bound names: each checker is shown all notes.
+/// Returns the blueprint of the README without bound names: each checker is shown all notes.
 pub fn unbound() -> String {
     readme().replace("blueprint: 2", "blueprint: 1").replace("/notes/{note}", "/notes/*")
 }
 
-/// Plays it over so many notes, with limits made for them.
+/// Plays a blueprint over `elements` notes, with limits to match.
 pub fn play(text: &str, elements: usize) -> Cost {
     let made: Blueprint = blueprint("README.md", text);
     let mut value = serde_json::to_value(made).expect("a blueprint");

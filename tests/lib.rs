@@ -1,9 +1,9 @@
-//! What integration tests (`it`) and benchmarks (`benches`) share.
+//! Shared code of integration tests (`it`) and benchmarks (`benches`).
 //!
 //! * [`shared`]: the conformance data and peer scripts beside the workspace;
-//! * [`whole`]: the whole-document way of a commit, the thing to compare with;
+//! * [`whole`]: the whole-document way of a commit, as the baseline;
 //! * [`boards`]: generated boards of any size, and writers that work on them;
-//! * [`brain`]: boards whose language models are functions of the program;
+//! * [`brain`]: boards with functions of the program as their language models;
 //! * [`elements`]: the README's blueprint over any number of elements;
 //! * [`measure`]: the sampler, the tables and the recording of the benchmarks.
 

@@ -1,12 +1,12 @@
-//! Finds the conformance data, which lives beside the workspace and is not part of it.
+//! Finds the conformance data, which is kept beside the workspace and is not part of it.
 //!
-//! The directory is the one that `PATCHBOARD_SHARED` names, else `shared` beside the workspace. A test whose data is
-//! missing says so on the terminal and passes; one whose data is there must find the number of cases that it expects.
+//! `PATCHBOARD_SHARED` names its directory; the default is `shared` beside the workspace. A test without its data
+//! prints so on the terminal and passes; a test with its data must find the number of cases that it expects.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// A file or directory of the conformance data; `None`, and a visible line, if it is not there.
+/// Returns a file or directory of the conformance data. If it is missing, prints a visible line and returns `None`.
 pub fn find(relative: &str) -> Option<PathBuf> {
     let root = match std::env::var_os("PATCHBOARD_SHARED") {
         Some(directory) => PathBuf::from(directory),
@@ -20,7 +20,7 @@ pub fn find(relative: &str) -> Option<PathBuf> {
     None
 }
 
-/// The files directly in a directory, sorted by name.
+/// Returns the files directly in a directory, sorted by name.
 pub fn files_in(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).expect("the directory was found");
     let mut files: Vec<PathBuf> =
@@ -29,7 +29,7 @@ pub fn files_in(directory: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Says on the terminal how many cases of a suite were run.
+/// Prints on the terminal how many cases of a suite were run.
 ///
 /// # Panics
 /// If they are fewer than `at_least`, as when a directory is empty or a format has changed.
@@ -38,8 +38,8 @@ pub fn ran(suite: &str, cases: usize, at_least: usize) {
     assert!(cases >= at_least, "{suite} has {cases} cases, at least {at_least} were expected");
 }
 
-/// Past the capturing of output by the test harness, because a skipped test must not look like one that ran.
+/// Prints a line past the test harness's capture, because a skipped test must not look like one that ran.
 fn report(line: &str) {
-    // A closed terminal is no reason to fail.
+    // A closed terminal must not fail the test.
     let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -1,8 +1,8 @@
-//! The whole-document way of a commit: the reference that the board's own way is compared with.
+//! Commits in the whole-document way: the reference that the board's own way is compared with.
 //!
 //! It clones the document, applies the patch with `json_patch`, validates the whole with `jsonschema` and digests the
-//! whole. One plain function per stage, so that the stages can be timed apart. There are no contracts, no invariants
-//! and no journal in it: schema, document and digest are all it knows.
+//! whole. Each stage is one plain function, so that it can be timed alone. The baseline has schema, document and
+//! digest, but no contracts, no invariants and no journal.
 
 use json_patch::{PatchErrorKind, PatchOperation};
 use jsonschema::{Draft, PatternOptions, Validator};
@@ -10,21 +10,21 @@ use patchboard_kernel::digest::{Digest, Hasher, Salt};
 use patchboard_kernel::json::{self, Limits};
 use serde_json::Value;
 
-/// The largest patch that is read, in bytes.
+/// Maximum size of a patch, in bytes.
 const BYTES_MAX: usize = 1 << 20;
-/// The deepest patch that is read.
+/// Maximum depth of a patch.
 const DEPTH_MAX: usize = 64;
 
-/// Why a patch was not committed.
+/// Reason why a patch was not committed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// It is no strict JSON, or no patch.
+    /// Not strict JSON, or not a patch.
     Syntax,
-    /// A `test` failed.
+    /// A failed `test` operation.
     Test,
-    /// Another operation cannot be applied.
+    /// Another operation that cannot be applied.
     Application,
-    /// What it makes does not fit the schema.
+    /// A result that does not fit the schema.
     Schema,
 }
 
@@ -37,7 +37,7 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// A document that fits the schema; `None` if it does not, or if the schema is none.
+    /// Returns a document under a schema; `None` if it does not fit, or the schema is invalid.
     pub fn new(schema: &Value, mut document: Value, salt: &Salt) -> Option<Self> {
         json::normalise(&mut document);
         let validator = compile(schema)?;
@@ -46,30 +46,30 @@ impl Whole {
         is_valid(&validator, &document).then_some(Self { validator, hasher, document, digest })
     }
 
-    /// The committed document.
+    /// Returns the committed document.
     pub const fn document(&self) -> &Value {
         &self.document
     }
 
-    /// Its digest.
+    /// Returns the digest of the committed document.
     pub const fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// What validates it.
+    /// Returns the validator of the schema.
     pub const fn validator(&self) -> &Validator {
         &self.validator
     }
 
-    /// What digests it.
+    /// Returns the hasher of the document.
     pub const fn hasher(&self) -> &Hasher {
         &self.hasher
     }
 
-    /// All stages, one after the other. A refused patch changes nothing.
+    /// Runs all stages in order. A rejected patch changes nothing.
     ///
     /// # Errors
-    /// The stage that refused it.
+    /// The stage that rejected it.
     pub fn commit(&mut self, text: &str) -> Result<Digest, Refusal> {
         let ops = parse(text)?;
         let mut candidate = copy(&self.document);
@@ -82,20 +82,20 @@ impl Whole {
         Ok(digest)
     }
 
-    /// The last stage: the candidate becomes the document, and the one before is dropped.
+    /// Runs the last stage: the candidate becomes the document, and the former document is dropped.
     pub fn replace(&mut self, candidate: Value, digest: Digest) {
         self.document = candidate;
         self.digest = digest;
     }
 }
 
-/// The validator of a schema, as the kernel configures its own; `None` if the schema is none.
+/// Returns the validator of a schema, with the kernel's configuration; `None` if the schema is invalid.
 pub fn compile(schema: &Value) -> Option<Validator> {
     let options = jsonschema::options().with_draft(Draft::Draft202012).offline();
     options.with_pattern_options(PatternOptions::regex()).build(schema).ok()
 }
 
-/// Stage 1: strict JSON (no duplicate keys, bounded), then RFC 6902.
+/// Runs stage 1: strict JSON (no duplicate keys, bounded), then RFC 6902.
 ///
 /// # Errors
 /// [`Refusal::Syntax`].
@@ -105,12 +105,12 @@ pub fn parse(text: &str) -> Result<Vec<PatchOperation>, Refusal> {
     serde_json::from_value(value).map_err(|_| Refusal::Syntax)
 }
 
-/// Stage 2: the candidate, a copy of everything.
+/// Runs stage 2: the candidate, a copy of everything.
 pub fn copy(document: &Value) -> Value {
     document.clone()
 }
 
-/// Stage 3: the patch is applied to the candidate, which is of no use after an error.
+/// Runs stage 3: applies the patch to the candidate, which is invalid after an error.
 ///
 /// # Errors
 /// [`Refusal::Test`], [`Refusal::Application`].
@@ -121,12 +121,12 @@ pub fn apply(candidate: &mut Value, ops: &[PatchOperation]) -> Result<(), Refusa
     })
 }
 
-/// Stage 4: the whole candidate against the whole schema.
+/// Runs stage 4: validates the whole candidate against the whole schema.
 pub fn is_valid(validator: &Validator, candidate: &Value) -> bool {
     validator.is_valid(candidate)
 }
 
-/// Stage 5: the digest of the whole candidate.
+/// Runs stage 5: digests the whole candidate.
 pub fn digest(hasher: &Hasher, candidate: &Value) -> Digest {
     hasher.document(candidate)
 }

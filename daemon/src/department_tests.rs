@@ -1,4 +1,4 @@
-//! Runs the tests of departments: what a manifest says of its actions is held against what the roles make of them.
+//! Runs the tests of departments: compares the tests of a manifest with the results of its roles.
 
 use patchboard_agents::departments::cases;
 use patchboard_kernel::department::{Manifest, Test};
@@ -6,7 +6,7 @@ use patchboard_kernel::lint::{Diagnostic, Severity};
 use patchboard_kernel::source::Source;
 use serde_json::Value;
 
-/// Runs the tests of a manifest; how many there were, and what was not as they say. A text that is none has no tests.
+/// Runs the tests of a manifest. Returns their number and a finding for each mismatch; other texts have no tests.
 pub(crate) fn run(name: &str, text: &str) -> (usize, Vec<Diagnostic>) {
     let is_manifest = name.rsplit('/').next() == Some("department.yaml");
     let read = is_manifest.then(|| Source::read(name, text).ok()).flatten();
@@ -36,12 +36,12 @@ pub(crate) fn run(name: &str, text: &str) -> (usize, Vec<Diagnostic>) {
     (manifest.tests.len(), findings)
 }
 
-/// What a message calls a test.
+/// Returns the name of a test in a message.
 fn what(index: usize, test: &Test) -> String {
     if test.name.is_empty() { format!("test {}", index + 1) } else { format!("`{}`", test.name) }
 }
 
-/// Where in a test something stands that is not so.
+/// Returns the pointer, within a test, of the expectation that failed.
 fn place(at: &str) -> String {
     match at {
         "rows" => "/then".to_owned(),

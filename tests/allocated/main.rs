@@ -1,7 +1,7 @@
-//! A document takes no more memory than the `serde_json::Value` of it, where that has no room left over.
+//! Checks that a document takes at most as much memory as its `serde_json::Value` without spare capacity.
 //!
-//! Bytes asked of the allocator are the same on every run, so they are held to. Counted for the whole process: one test
-//! in a binary of its own.
+//! The test asserts on bytes requested from the allocator, because they are equal on every run. They are counted for
+//! the whole process, so this test has a binary of its own.
 
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::state::State;
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 #[global_allocator]
 static ALLOCATED: PeakAlloc = PeakAlloc;
 
-/// A power of two: a list grown to it by pushing is full.
+/// Power of two, so that a list grown to it by pushing has no spare capacity.
 const COUNT: usize = 1 << 14;
 
-/// What a state of so many elements takes, as a part of what the value takes that was read from the same text.
+/// Returns the memory of a state of [`COUNT`] elements, divided by the memory of the value parsed from the same text.
 fn ratio(element: impl Fn(usize) -> Value) -> f64 {
     let document = json!({"list": (0..COUNT).map(element).collect::<Vec<_>>()});
     let text = document.to_string();
@@ -22,7 +22,7 @@ fn ratio(element: impl Fn(usize) -> Value) -> f64 {
     let before = ALLOCATED.current_usage();
     let value: Value = serde_json::from_str(&text).expect("it was just written");
     let of_value = ALLOCATED.current_usage() - before;
-    // The state has its digest, and with it those of all nodes that keep one.
+    // Computes the state's digest, and with it the digests of all nodes that cache one.
     let state = State::new(&value, &Hasher::new(&Salt::ZERO));
     drop(value);
     let of_state = ALLOCATED.current_usage() - before;
@@ -36,7 +36,7 @@ fn a_document_takes_no_more_than_the_value_of_it() {
     let shapes: [(&str, f64, Value); 12] = [
         ("numbers", 0.99, json!(0.125)),
         ("names", 0.71, json!("claim-0000001")),
-        // A text that is shared has a count of those who share it, and a long one its digest: beyond what a value has.
+        // A shared text has a reference count, and a long one also a digest: memory that a plain value does not need.
         ("texts of 40", 1.22, json!(words(40))),
         ("texts of 250", 1.08, json!(words(250))),
         ("texts of 1000", 1.08, json!(words(1000))),

@@ -1,4 +1,4 @@
-//! What a commit costs in processor time, against the whole-document way and against `json_patch` alone.
+//! Measures the processor time of a commit, against the whole-document way and against `json_patch` alone.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,19 +17,19 @@ use serde_json::Value;
 #[path = "commit/stages.rs"]
 mod stages;
 
-/// How long one comparison takes.
+/// Duration of one comparison.
 const TIME: Duration = Duration::from_millis(2500);
-/// The same seed for every size and side.
+/// Seed for every size and side.
 const SEED: u64 = 7;
 
-/// The goals of a commit's processor time, per size, against the whole-document way.
+/// Goals for the processor time of a commit, by size: the whole-document way takes this many times as long.
 const GOALS_AGAINST_WHOLE: [(&str, f64); 6] =
     [("1 KB", 1.0), ("10 KB", 4.0), ("100 KB", 40.0), ("1 MB", 500.0), ("10 MB", 5000.0), ("100 MB", 50_000.0)];
-/// The goal against `json_patch` reading and applying the same patch in place.
+/// Goal against `json_patch` reading and applying the same patch in place.
 const GOAL_AGAINST_IN_PLACE: f64 = 4.0;
-/// The goal of a commit itself, in microseconds.
+/// Goal for a commit alone, in microseconds.
 const GOAL_MICROS: f64 = 15.0;
-/// The goal of the largest board against one of 10 KB.
+/// Goal for the largest board against one of 10 KB.
 const GOAL_FLAT: f64 = 1.5;
 
 fn main() -> ExitCode {
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// The mix of appends and revisions, at every size.
+/// Measures the mix of appends and revisions, at every size.
 fn mix(bench: &mut Bench) {
     let case = "mix";
     for (size, bytes) in bench.options.sizes() {
@@ -85,7 +85,7 @@ fn mix(bench: &mut Bench) {
     }
 }
 
-/// A large board against one of 10 KB, with nothing else beside that would empty the processor's caches.
+/// Compares a large board with one of 10 KB, with no other side in between that would flush the processor's caches.
 fn flat(bench: &mut Bench) {
     let case = "flat";
     const SMALL: usize = 10_000;
@@ -108,7 +108,7 @@ fn flat(bench: &mut Bench) {
     }
 }
 
-/// One kind of work against the whole-document way.
+/// Measures one kind of work against the whole-document way.
 fn special(bench: &mut Bench, case: &str, size: &str, bytes: usize, work: Work, across: Across) {
     let schema = boards::schema(across);
     let (document, writer) = boards::document(bytes, SEED);
@@ -127,15 +127,15 @@ fn special(bench: &mut Bench, case: &str, size: &str, bytes: usize, work: Work, 
 
 const TOTAL: &str = "total";
 
-/// From the text of a proposal to the digest of the state it makes: what the whole-document way does, too. Recording it,
-/// tokens, breakers and rules come on top in `Board::step`.
+/// Label of the work from the text of a proposal to the digest of the new state, as in the whole-document way.
+/// `Board::step` adds recording, idempotency keys, circuit breakers and rules.
 const JUDGE: &str = "parse to digest";
 
 fn total(laps: &Laps) -> Stats {
     laps.stats(TOTAL).expect("every side takes samples")
 }
 
-/// Judges as a board does; the commit itself is not timed.
+/// Judges each proposal as a board does; the commit itself is not timed.
 fn in_judge<'a>(schema: &Value, document: Value, mut writer: Writer, work: Work) -> Side<'a> {
     let (mut board, _) = boards::board(schema.clone(), document);
     let handles = writer.handles();
@@ -165,7 +165,7 @@ fn in_judge<'a>(schema: &Value, document: Value, mut writer: Writer, work: Work)
     })
 }
 
-/// Authors do not matter where nobody is refused.
+/// Author lookup that is never called, because no proposal is rejected here.
 struct Nobody;
 
 impl Commits for Nobody {
@@ -174,7 +174,7 @@ impl Commits for Nobody {
     }
 }
 
-/// Commits through a board. `token`: whether each has one, as those of agents do.
+/// Commits through a board. With `token`, each proposal has an idempotency key, as those of agents do.
 fn in_board<'a>(schema: &Value, document: Value, mut writer: Writer, work: Work, token: bool) -> Side<'a> {
     let (mut board, _) = boards::board(schema.clone(), document);
     let handles = writer.handles();
@@ -185,7 +185,7 @@ fn in_board<'a>(schema: &Value, document: Value, mut writer: Writer, work: Work,
             assert_committed(&mut board, number, trim);
         }
         number += 1;
-        // A second apart, so that the tokens remembered are those of an hour.
+        // Proposals are one second apart, so that the idempotency keys remembered are those of one hour.
         let at = Timestamp(i64::try_from(number * 1000).unwrap_or(i64::MAX));
         let input = boards::input(writer.patch(work), token.then_some(number));
         let (step, time) = on_cpu(|| board.step(at, input));
@@ -201,7 +201,7 @@ fn assert_committed(board: &mut Board, number: u64, text: String) {
     assert!(matches!(outcome, Some(Outcome::Committed { .. })), "{outcome:?}");
 }
 
-/// Commits the whole-document way.
+/// Commits in the whole-document way.
 fn in_whole<'a>(schema: &Value, document: Value, mut writer: Writer, work: Work) -> Side<'a> {
     let mut whole = Whole::new(schema, document, &Salt::ZERO).expect("generated documents fit their schema");
     let handles = writer.handles();
@@ -216,7 +216,7 @@ fn in_whole<'a>(schema: &Value, document: Value, mut writer: Writer, work: Work)
     })
 }
 
-/// Reads and applies in place with `json_patch`, without judging anything: the least there is to do.
+/// Reads and applies in place with `json_patch`, without any checks: the minimum of work.
 fn in_place<'a>(mut document: Value, mut writer: Writer, work: Work) -> Side<'a> {
     let handles = writer.handles();
     Box::new(move |laps| {

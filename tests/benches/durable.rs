@@ -1,8 +1,8 @@
-//! What a durable commit costs: latency of one client, rate of many, bytes.
+//! Measures a durable commit: latency of one client, throughput of many, bytes stored.
 //!
-//! The board's own way goes through the whole runtime: handle, kernel actor, journal in SQLite. Beside it, in the same
-//! run and turn and turn about, the same bytes go to a plain file with one sync each, and the same rows into a plain
-//! SQLite file with the same settings. Times are on the wall.
+//! The board's side uses the whole runtime: handle, kernel actor, journal in SQLite. Two baselines run interleaved with
+//! it. One appends the same bytes to a plain file, with one sync each. The other inserts the same rows into a plain
+//! SQLite file with the same settings. Times are wall-clock times.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -33,22 +33,22 @@ mod nobody;
 
 use nobody::Nobody;
 
-/// How long one client's commits are measured, for each size.
+/// Duration of the measurement of one client, for each size.
 const TIME: Duration = Duration::from_secs(6);
-/// How long one round of many clients lasts; there are [`ROUNDS`].
+/// Duration of one round of many clients; there are [`ROUNDS`].
 const ROUND: Duration = Duration::from_millis(1500);
 const ROUNDS: usize = 3;
 const SEED: u64 = 11;
-/// Boards and clients of the second case.
+/// Number of boards in the second case, each with one client.
 const BOARDS: usize = 64;
 
-/// Goals: one client's commit over a raw append, in microseconds.
+/// Goal for one client's commit beyond a raw append, in microseconds.
 const GOAL_OVER_APPEND: f64 = 100.0;
-/// Many clients against the rate of raw appends, one after the other.
+/// Goal for many clients against the rate of sequential raw appends.
 const GOAL_AGAINST_APPENDS: f64 = 7.0;
-/// Many clients against raw inserts in the same batches, in percent.
+/// Goal for many clients against raw inserts in the same batches, in percent.
 const GOAL_AGAINST_INSERTS: f64 = 70.0;
-/// A record's own bytes over those of its patch.
+/// Goal for the bytes of a record beyond those of its patch.
 const GOAL_BYTES: f64 = 400.0;
 
 fn main() -> ExitCode {
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// A directory on the disk that the build is on: a temporary one may be memory.
+/// Creates a directory on the disk of the build, because the system's temporary directory may be in memory.
 fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory can be made")
 }
@@ -77,7 +77,7 @@ async fn start(journal: Arc<dyn Journal>) -> Runtime {
     Runtime::start(journal, Options::new(Arc::new(Nobody))).await.expect("the runtime starts")
 }
 
-/// Boards are of one blueprint, as those of a daemon mostly are; what is written to them differs.
+/// Creates a board and its writer. All boards share one blueprint, as in most daemons; their patches differ.
 async fn create(runtime: &Runtime, bytes: usize, writer_seed: u64) -> (BoardHandle, Writer) {
     let (document, writer) = boards::document(bytes, SEED);
     let writer = writer.with_seed(writer_seed);
@@ -90,7 +90,7 @@ async fn commit(board: &BoardHandle, text: String, token: u64) {
     assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
 }
 
-/// One client on one board: how long it waits, and how many bytes its commits take.
+/// Measures the latency and the bytes of the commits of one client on one board.
 async fn one_client(bench: &mut Bench, size: &'static str, bytes: usize) {
     const CASE: &str = "one client";
     let dir = directory();
@@ -99,7 +99,7 @@ async fn one_client(bench: &mut Bench, size: &'static str, bytes: usize) {
     let (board, mut writer) = create(&runtime, bytes, SEED).await;
     let mut stream = board.subscribe(Some(board.snapshot().head.seq));
     let time = bench.options.time(TIME);
-    // As a program that uses the runtime would: on one of its threads, not beside them.
+    // The client runs on one of the runtime's threads, as in a program that uses the runtime.
     let path = dir.path().to_owned();
     let client = tokio::spawn(async move {
         let mut file = RawFile::create(&path.join("raw"));
@@ -121,7 +121,7 @@ async fn one_client(bench: &mut Bench, size: &'static str, bytes: usize) {
             commit(&board, text, all_commits).await;
             let waited = before.elapsed();
             let record = stream.next().await.expect("it goes on").expect("read");
-            // The first commits make the tables grow and the caches warm.
+            // The first commits are not counted: they grow the tables and warm the caches.
             let id = board.id();
             let ((), appended) = on_wall(|| file.append([&*record]));
             let ((), inserted) = on_wall(|| sqlite.insert([(id, &*record)], true));
@@ -157,20 +157,20 @@ async fn one_client(bench: &mut Bench, size: &'static str, bytes: usize) {
     bench.add(row.goal(Goal::at_most(GOAL_BYTES, record - patch, " B")));
     let first = first_record_bytes(&journal);
     runtime.shutdown().await;
-    // The last connection folds the log into the file.
+    // Closing the last connection checkpoints the write-ahead log into the file.
     drop(journal);
     let file = std::fs::metadata(dir.path().join(FILE)).map_or(0, |file| file.len());
     let growth = (file as f64 - first as f64) / all_commits as f64;
     bench.add(Row::number("bytes", size, "growth of the file", growth, " B"));
 }
 
-/// About what the file held before the first commit: the record with the blueprint.
+/// Returns about how many bytes the file held before the first commit: the record with the blueprint.
 fn first_record_bytes(journal: &SqliteJournal) -> usize {
     let boards = journal.boards().expect("read");
     boards.iter().flat_map(|board| journal.records(&board.id, None, 1).expect("read")).map(|first| length(&first)).sum()
 }
 
-/// Many clients, each on its own board: how many commits a second, and what raw appends and inserts manage.
+/// Measures the commits per second of many clients, each on its own board, against raw appends and inserts.
 async fn many_clients(bench: &mut Bench, size: &'static str, bytes: usize) {
     const CASE: &str = "64 clients";
     let dir = directory();
@@ -233,7 +233,7 @@ struct Client {
     token: u64,
 }
 
-/// Lets all clients commit, each its next as soon as its last is answered; the time that took and that each waited.
+/// Runs all clients; each commits again as soon as it is answered. Returns the elapsed time and the latencies.
 async fn work(clients: &mut Vec<Client>, time: Duration) -> (Duration, Vec<Duration>) {
     let began = Instant::now();
     let mut tasks = tokio::task::JoinSet::new();
@@ -263,7 +263,7 @@ async fn work(clients: &mut Vec<Client>, time: Duration) -> (Duration, Vec<Durat
     (began.elapsed(), all)
 }
 
-/// What the transactions stored, read again.
+/// Reads the records of the transactions back from the journal.
 fn load(journal: &SqliteJournal, transactions: &[Transaction]) -> Vec<Vec<(BoardId, Record)>> {
     let read = |(board, first, count): &(BoardId, Seq, usize)| -> Vec<(BoardId, Record)> {
         let after = first.0.checked_sub(1).map(Seq);
@@ -273,7 +273,8 @@ fn load(journal: &SqliteJournal, transactions: &[Transaction]) -> Vec<Vec<(Board
     transactions.iter().map(|transaction| transaction.iter().flat_map(read).collect()).collect()
 }
 
-/// Does one piece of work after the other for at most `time`; records a second. `store` says how many it stored.
+/// Runs pieces of work in sequence for at most `time` and returns records per second. `store` returns how many records
+/// it stored.
 fn rate<T>(time: Duration, work: impl IntoIterator<Item = T>, mut store: impl FnMut(T) -> usize) -> f64 {
     let began = Instant::now();
     let mut stored = 0;
@@ -291,7 +292,7 @@ fn middle(mut numbers: Vec<f64>) -> f64 {
     numbers.get(numbers.len() / 2).copied().unwrap_or_default()
 }
 
-/// For the raw files.
+/// Removes the raw files.
 fn remove(path: &Path) {
     drop(std::fs::remove_file(path));
 }

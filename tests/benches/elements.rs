@@ -1,5 +1,5 @@
-//! Cost of a board for each of its elements: the README's blueprint, and the same where every worker is shown all elements; and what
-//! the budget of a view makes of readers of long documents.
+//! Measures the cost of a board per element, for the README's blueprint and for a variant that shows all elements to
+//! every worker. Also measures readers of long documents under several view budgets.
 
 use std::process::ExitCode;
 
@@ -7,12 +7,12 @@ use patchboard_tests::documents::{DOCUMENTS, read};
 use patchboard_tests::elements::{play, readme, unbound};
 use patchboard_tests::measure::{Goal, Row, run};
 
-/// Elements of a board.
+/// Numbers of elements of a board.
 const SIZES: [usize; 5] = [5, 10, 20, 40, 100];
-/// How much dearer an element may be on a larger board.
+/// Factor by which an element may cost more on a larger board.
 const GOAL: f64 = 1.1;
 
-/// Budgets of views in characters; none has room for all that a reader may read.
+/// View budgets in characters; `None` is unlimited, the others are smaller than the documents that a reader may read.
 const BUDGETS: [Option<u32>; 3] = [None, Some(4_000), Some(1_500)];
 
 fn main() -> ExitCode {
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
             let told =
                 format!("{} of {elements} checked, {} calls, {} refusals", cost.checked, cost.calls, cost.rejected);
             eprintln!("bound, {size}: {told}");
-            // Each refusal is asked again: more than this takes long and says no more.
+            // Each rejection causes another call: larger sizes take long and show nothing new.
             if elements <= 40 {
                 let all = play(&unbound(), elements);
                 let told =

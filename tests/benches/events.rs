@@ -1,6 +1,6 @@
-//! A burst of 10,000 commits: that every subscriber gets all of them, and how fast.
+//! Measures a burst of 10,000 commits: every subscriber must receive all of them, and the rate is reported.
 //!
-//! That none is lost is also a test, in the runtime's own tests; here it goes through SQLite and the wall clock.
+//! The runtime's own tests also check that none is lost; this benchmark adds SQLite and the wall clock.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Events received, seconds until the last commit was answered, seconds until the last event was received.
+/// Returns events received, seconds until the last commit was answered, and seconds until the last event was received.
 async fn burst(commits: u64) -> (u64, f64, f64) {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory can be made");
     let journal = SqliteJournal::open(dir.path()).expect("the journal opens");
@@ -57,7 +57,7 @@ async fn burst(commits: u64) -> (u64, f64, f64) {
     let began = Instant::now();
     let mut proposed = tokio::task::JoinSet::new();
     for number in 0..commits {
-        // All at once and in any order: none depends on another, and each changes something.
+        // Sent all at once and in any order: none depends on another, and each changes the document.
         let confidence = number as f64 / commits as f64;
         let text = json!([{"op": "replace", "path": "/claims/0/confidence", "value": confidence}]).to_string();
         let board = board.clone();
@@ -77,7 +77,7 @@ async fn burst(commits: u64) -> (u64, f64, f64) {
     (received, burst, all)
 }
 
-/// How many commits a subscriber is told of, each version exactly one above the last, until there are so many.
+/// Returns how many commits a subscriber receives, up to `commits`; each version must be exactly one above the last.
 async fn receive(board: BoardHandle, commits: u64) -> u64 {
     let mut stream = board.subscribe(None);
     let mut version = Version(0);

@@ -1,4 +1,4 @@
-//! What it costs to decide an edit of a file, by how much its author has read, in processor time.
+//! Measures the processor time of deciding an edit of a file, by the number of files that its author has read.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -14,12 +14,12 @@ use serde_json::json;
 
 const CASE: &str = "an edit";
 const SIZE: &str = "50 files";
-/// How long all sides take.
+/// Duration of all sides together.
 const TIME: Duration = Duration::from_millis(4500);
 const FILES: usize = 50;
 /// Pieces of each edit that a file remembers.
 const PIECES: u32 = 8;
-/// Lines of a file; those from this one on nobody touches.
+/// Lines of a file; no edit touches those from [`QUIET`] on.
 const LINES: u32 = 400;
 const QUIET: u32 = 300;
 
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         let mut timed: Vec<Side<'_>> = Vec::new();
         for (_, edit) in &edits {
             timed.push(Box::new(|laps: &mut Laps| {
-                // Always the same edit of the same board.
+                // Every run makes the same edit on a copy of the same board.
                 let (input, mut board) = (Input::Edit(edit.clone()), shop.board.clone());
                 let (step, time) = on_cpu(|| board.step(Timestamp(1), input));
                 laps.note("step", time);
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// A board with files that were each edited more often than is remembered, and an engineer at work.
+/// Board of files that were each edited more often than is remembered, and an engineer with an open task.
 struct Shop {
     board: Board,
     engineer: EditAttempt,
@@ -103,7 +103,7 @@ impl Shop {
         Self { board, engineer: engineer.expect("a call"), hashes }
     }
 
-    /// An edit of the first file, that rests on lines of so many as they were in a version.
+    /// Returns an edit of the first file, with reads of unchanged lines of `files` files at `version`.
     fn edit(&self, files: usize, version: u64) -> Edit {
         let read = |file| FileRead { path: path(file), version, lines: Some((QUIET, LINES)) };
         let was = format!("0 {QUIET}\n");

@@ -1,8 +1,8 @@
-//! The memory a document takes as a board's state, against the same document as `serde_json::Value`: as a state made of
-//! it, as one that grew to it by commits, and as one that was stored in a snapshot and restored. All have their digests.
+//! Measures the memory of a document as a board's state, against the same document as `serde_json::Value`. The state is
+//! built from the value, grown by commits, or restored from a snapshot. All states have their digests.
 //!
-//! Bytes are those asked of the allocator, counted by a global allocator in this binary alone. What the allocator adds
-//! to each piece, about eight bytes, is not in them.
+//! Bytes are those requested from the allocator, counted by a global allocator in this binary alone. The allocator's
+//! own overhead of about eight bytes per allocation is not included.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -24,7 +24,7 @@ static ALLOCATED: PeakAlloc = PeakAlloc;
 
 const SEED: u64 = 19;
 
-/// A shape of documents: makes one of about so many bytes of compact JSON.
+/// Shape of documents: makes one of about the given number of bytes of compact JSON.
 type Shape = fn(usize) -> Value;
 
 const SHAPES: [(&str, Shape); 8] = [
@@ -39,7 +39,7 @@ const SHAPES: [(&str, Shape); 8] = [
 ];
 
 fn main() -> ExitCode {
-    // What is made once in a process and kept is nobody's.
+    // Initialises process-wide statics first, so that no measurement includes them.
     drop(restored("{}"));
     run("memory", |bench| {
         for (case, shape) in SHAPES {
@@ -58,7 +58,7 @@ fn measure(bench: &mut Bench, case: &str, size: &str, document: Value) {
     let before = ALLOCATED.current_usage();
     let value: Value = serde_json::from_str(&text).expect("it was just written");
     let of_value = ALLOCATED.current_usage() - before;
-    // What is made of it takes its place.
+    // The state replaces the value, so the peak covers the conversion alone.
     ALLOCATED.reset_peak_usage();
     let state = made_of(value);
     let of_state = ALLOCATED.current_usage() - before;
@@ -72,7 +72,7 @@ fn measure(bench: &mut Bench, case: &str, size: &str, document: Value) {
     bench.add(row("Value", of_value));
     let ratio = of_state as f64 / of_value as f64;
     let made = row("State", of_state).ratio(ratio, "Value");
-    // The document hangs from a few words whose size does not count.
+    // The goal applies to large documents only: in them the constant overhead of a state does not matter.
     let is_aim = text.len() >= 1_000_000;
     bench.add(if is_aim { made.goal(Goal::at_most(1.0, (ratio * 1e3).floor() / 1e3, "×")) } else { made });
     for (what, otherwise) in [("State, grown", grown as fn(&str) -> State), ("State, restored", restored)] {
@@ -85,12 +85,12 @@ fn measure(bench: &mut Bench, case: &str, size: &str, document: Value) {
     bench.add(row(&format!("peak while it is made, of {}", bytes(text.len() as f64)), peak));
 }
 
-/// The one place that depends on how a state is made of a document.
+/// Builds a state from a document. No other place here depends on how that is done.
 fn made_of(value: Value) -> State {
     State::new(&value, &Hasher::new(&Salt::ZERO))
 }
 
-/// By a commit for each element of each of its containers.
+/// Builds a state by one commit for each element of each of its containers.
 fn grown(text: &str) -> State {
     let document: Map<String, Value> = serde_json::from_str(text).expect("an object");
     let emptied = |value: &Value| match value {
@@ -120,7 +120,7 @@ fn grown(text: &str) -> State {
     state
 }
 
-/// By way of a snapshot.
+/// Builds a state from a stored snapshot.
 fn restored(text: &str) -> State {
     let document: Value = serde_json::from_str(text).expect("it was just written");
     let blueprint = json!({

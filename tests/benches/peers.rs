@@ -1,7 +1,7 @@
-//! Other ways of keeping a shared state, on the same work in the same run: LangGraph with checkpoints in SQLite, and a
-//! blackboard made by hand of Python packages.
+//! Runs two other systems with shared state on the same work: LangGraph with checkpoints in SQLite, and a handmade
+//! blackboard of Python packages.
 //!
-//! Their programs are not part of this repository; where they or the packages they need are missing, this says so.
+//! Their programs are not part of this repository. If they or the packages they need are missing, the row says so.
 //! `PATCHBOARD_PEERS_PYTHON` names the Python that has the packages (default: `python3`).
 
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ mod ours;
 
 use ours::Task;
 
-/// How often each is run, in turns: disks change their pace within seconds.
+/// Rounds of each side, interleaved because the speed of disks changes within seconds.
 const ROUNDS: usize = 5;
 
 fn main() -> ExitCode {
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     run("peers", |bench| {
         for peer in PEERS {
             for (size, bytes) in bench.options.sizes() {
-                // It takes half a second a step there.
+                // LangGraph takes half a second per step at that size.
                 let is_too_large = bytes > peer.bytes_max;
                 if !is_too_large && bench.wants(peer.name, size) {
                     compare(bench, peer, size, bytes, &threads);
@@ -34,22 +34,22 @@ fn main() -> ExitCode {
     })
 }
 
-/// One way that others do it.
+/// A system to compare with.
 struct Peer {
     name: &'static str,
-    /// Its program, among the shared data.
+    /// Path of its program in the shared data.
     program: &'static str,
     arguments: &'static [&'static str],
-    /// The argument that takes the number of steps.
+    /// Argument that takes the number of steps.
     count: &'static str,
-    /// What Python must be able to import.
+    /// Statements that Python must be able to run, to check its packages.
     imports: &'static str,
-    /// In its answer: the median time of a step in milliseconds, and steps a second.
+    /// Members of its answer: median time of a step in milliseconds, and steps per second.
     median: &'static str,
     rate: &'static str,
     task: Task,
     bytes_max: usize,
-    /// How many times as long as ours a step should take, by size; the last one holds for larger ones.
+    /// Goals: how many times as long as ours a step should take, by size. The last one holds for larger sizes.
     goals: &'static [(usize, f64)],
 }
 
@@ -92,7 +92,7 @@ const PEERS: &[Peer] = &[
     },
 ];
 
-/// What a run of a peer's program says.
+/// Answer of a run of a peer's program.
 struct Answer {
     median_ms: f64,
     per_second: f64,
@@ -114,7 +114,7 @@ fn compare(bench: &mut Bench, peer: &Peer, size: &str, bytes: usize, threads: &t
     for round in 0..rounds {
         let own = || threads.block_on(ours::run(dir.path(), bytes, steps, peer.task));
         let other = || ask(peer, &program, dir.path(), bytes, steps);
-        // Each goes first in turn.
+        // The sides alternate in going first.
         let (ours, theirs) = if round % 2 == 0 {
             let ours = own();
             (ours, other())
@@ -141,13 +141,14 @@ fn compare(bench: &mut Bench, peer: &Peer, size: &str, bytes: usize, threads: &t
     bench.add(Row::number(peer.name, size, "peer, all in all", rate, "/s").ratio_of("ours", share));
 }
 
-/// The middle one of the rounds' numbers.
+/// Returns the median of the rounds' numbers.
 fn middle(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     numbers.get(numbers.len() / 2).copied().unwrap_or_default()
 }
 
-/// Fewer where each takes long; else enough for one of the snapshots that `DeltaChannel` takes at every hundredth.
+/// Returns the number of steps: fewer if each takes long, otherwise enough for one of the snapshots that `DeltaChannel`
+/// takes every hundred steps.
 const fn steps(bytes: usize, quick: bool) -> usize {
     match (bytes, quick) {
         (_, true) => 60,

@@ -1,5 +1,6 @@
-//! Work behind a model that is limited or away: the time of forty items at a rate limit, the fairness between boards that
-//! share a model, and the cost of boards that wait for one. Time on the wall, against a server of this program's own.
+//! Measures work behind a model that is rate-limited or unavailable. Cases: forty items at a rate limit, the fairness
+//! between boards that share a model, and the cost of boards that wait for one. Times are wall-clock times, against a
+//! server in this process.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,18 +20,18 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
-/// Requests at once that are a stampede, of 10,000 boards that wait for one model.
+/// Number of concurrent requests that counts as a stampede, of 10,000 boards that wait for one model.
 const AT_ONCE: f64 = 1000.0;
 
 /// Items of a board behind a rate limit.
 const ITEMS: usize = 40;
-/// The time that may be taken, beside what the limit allows.
+/// Factor by which a board may exceed the time that the rate limit requires.
 const SLACK: f64 = 1.3;
-/// Boards that share one model, and the items of each.
+/// Number of boards that share one model, and the items of each.
 const SHARING: (usize, usize) = (30, 6);
-/// Boards that wait for one model.
+/// Number of boards that wait for one model.
 const WAITING: usize = 10_000;
-/// The time for which they are measured.
+/// Duration of the measurement of waiting boards.
 const IDLE: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// One board whose items all need the model at once.
+/// Measures one board with items that all need the model at once.
 fn limited(bench: &mut Bench, size: &str, rate: u32, after: u32) {
     let server = Server::limited(rate, after);
     let (took, lost) = block_on(async {
@@ -68,7 +69,7 @@ fn limited(bench: &mut Bench, size: &str, rate: u32, after: u32) {
     bench.add(Row::number("limit", size, "requests refused", refused as f64, ""));
 }
 
-/// Boards that share a model of ten requests a second. All wait when it begins to take requests.
+/// Measures boards that share a model of ten requests per second. All are waiting when it becomes available.
 fn shared(bench: &mut Bench) {
     let server = Server::away(10, 1);
     let (boards, items) = SHARING;
@@ -103,7 +104,7 @@ fn shared(bench: &mut Bench) {
     bench.add(Row::number("share", "30 boards", "180 items at 10/s", longest, "s"));
 }
 
-/// Boards that wait for a model that is away, and what follows when it is back.
+/// Measures boards that wait for an unavailable model, and their progress once it is back.
 fn idle(bench: &mut Bench) {
     let count = WAITING.min(usize::try_from(files()).unwrap_or(usize::MAX).saturating_sub(256));
     let size = "10,000 boards";
@@ -112,7 +113,7 @@ fn idle(bench: &mut Bench) {
         bench.add(Row::skipped("idle", size, "boards that wait for one model", why));
         return;
     }
-    // Several probes fall into the time that is measured.
+    // The retry interval is short, so that the measured time includes several probes.
     let server = Server::away(u32::MAX, 4);
     let (made, idle, back, records) = block_on(async {
         let place = Place::new(&server.endpoint.url);
@@ -152,16 +153,16 @@ fn idle(bench: &mut Bench) {
     bench.add(Row::number("idle", size, "requests at once, at most", most as f64, "").goal(goal));
 }
 
-/// Processor time of this process, in seconds.
+/// Returns the processor time of this process, in seconds.
 fn processor() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Raises the limit of open files as far as it may be, and returns it.
+/// Raises the limit of open files as far as allowed, and returns it.
 fn files() -> u64 {
     let limit = getrlimit(Resource::Nofile);
-    // What is refused leaves the limit as it was.
+    // A failed call leaves the limit unchanged.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
@@ -175,18 +176,18 @@ fn results(board: &BoardHandle) -> usize {
     board.snapshot().state.root().to_value()["results"].as_array().map_or(0, Vec::len)
 }
 
-/// A model that is limited, or away.
+/// Model endpoint with a rate limit, or unavailable.
 struct Server {
     endpoint: Endpoint,
     is_away: Arc<AtomicBool>,
     refused: Arc<AtomicUsize>,
-    /// Requests at once, at most.
+    /// Highest number of concurrent requests.
     most: Arc<AtomicUsize>,
 }
 
 impl Server {
-    /// Takes so many requests a second, as a bucket that holds those of one second; none while it is away. Whoever is
-    /// refused is asked to wait so many seconds.
+    /// Starts a server that accepts `rate` requests per second, with a token bucket of one second. It rejects the
+    /// others, and all while it is away, with a `retry-after` of `after` seconds.
     fn limited(rate: u32, after: u32) -> Self {
         let (refused, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let is_away = Arc::new(AtomicBool::new(false));
@@ -217,7 +218,7 @@ impl Server {
     }
 }
 
-/// Takes a request from a bucket that is filled with so many a second.
+/// Takes a request from a bucket that is filled with `rate` per second.
 fn takes(bucket: &Mutex<(f64, Instant)>, rate: f64) -> bool {
     let mut bucket = bucket.lock().expect("no thread has failed");
     let now = Instant::now();
@@ -265,7 +266,7 @@ impl Place {
         Self { journal, runtime, blueprint, _directory: directory }
     }
 
-    /// Makes a board of so many items.
+    /// Creates a board of `items` items.
     async fn board(&self, items: usize) -> BoardHandle {
         let mut blueprint = self.blueprint.clone();
         let add = json!({"op": "add", "path": "/items/-", "value": 1});
@@ -275,7 +276,7 @@ impl Place {
         self.runtime.create(blueprint, json!({}), None).await.expect("the board is made")
     }
 
-    /// Counts the records of a board about requests that were not taken: of its calls the script's and the last one were.
+    /// Counts the records of rejected requests of a board: all of its calls except the script's and the last one.
     fn not_taken(&self, board: &BoardHandle) -> usize {
         let records = self.journal.records(board.id(), None, 1024).expect("its records can be read");
         let of_call = records.iter().filter(|record| matches!(record.kind, Kind::Invoked | Kind::Deferred));

@@ -1,4 +1,4 @@
-//! What it costs to make a board again from its records: recovery, replay, and the start of a long board.
+//! Measures rebuilding a board from its records: recovery, replay, and the start of a long board.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ mod nobody;
 use nobody::Nobody;
 
 const SEED: u64 = 17;
-/// How often each is measured at least.
+/// Minimum number of samples of each.
 const TIMES: u32 = 3;
-/// How long making the records of one board may take.
+/// Time limit for making the records of one board.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Records that are stored at once, before anything is measured.
+/// Records stored per batch, before any measurement.
 const STORED_AT_ONCE: usize = 1000;
 
 /// Boards: size, bytes of the first document, records.
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// The records of a board that has kept its size.
+/// Makes the records of a board of constant size.
 fn history(bytes: usize, count: usize) -> Vec<Record> {
     let (document, mut writer) = boards::document(bytes, SEED);
     let (mut board, Step { mut records, .. }) = boards::board(boards::schema(Across::Nothing), document);
@@ -117,7 +117,7 @@ async fn store(journal: &SqliteJournal, records: &[Record]) {
     }
 }
 
-/// How long it takes until a board that is only in the journal runs again.
+/// Measures the time until a board that exists only in the journal runs again.
 async fn start(journal: &SqliteJournal, state: Digest) -> Duration {
     let runtime = Runtime::start(Arc::new(journal.clone()), Options::new(Arc::new(Nobody))).await.expect("it starts");
     let began = Instant::now();

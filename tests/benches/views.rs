@@ -1,4 +1,4 @@
-//! What it costs to compile a view of 4,000 characters, in processor time.
+//! Measures the processor time of compiling a view of 4,000 characters.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use patchboard_tests::boards::{self, Across, Work};
 use patchboard_tests::measure::{Goal, Row, Stats, on_cpu, run};
 
 const CASE: &str = "4,000 characters";
-/// How long one size takes.
+/// Duration of one size.
 const TIME: Duration = Duration::from_millis(1500);
 const SEED: u64 = 13;
-/// The goal, in microseconds.
+/// Goal, in microseconds.
 const GOAL_MICROS: f64 = 100.0;
 
 fn main() -> ExitCode {
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
             let laps = bench.interleave(
                 TIME,
                 &mut [Box::new(|laps| {
-                    // Another state each time, as it is when a worker is woken by a commit.
+                    // Each run has another state, as when a commit triggers a worker.
                     number += 1;
                     let at = patchboard_kernel::id::Timestamp(number);
                     let step = board.step(at, boards::input(writer.patch(Work::Mix), None));

@@ -1,4 +1,4 @@
-//! What it costs to check a workflow and to put it in order, beside a topological sort of the same graph by petgraph.
+//! Measures checking and ordering a workflow, beside a topological sort of the same graph by petgraph.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,11 +12,12 @@ use petgraph::graph::{DiGraph, NodeIndex};
 const SEED: u64 = 9;
 /// Dependencies of a node, on average.
 const NEEDS: usize = 3;
-/// Nodes; the first are what the others are compared with.
+/// Numbers of nodes; the others are compared with the first.
 const SIZES: [(&str, usize); 4] =
     [("1,000", 1_000), ("10,000", 10_000), ("100,000", 100_000), ("1,000,000", 1_000_000)];
-/// How much faster than the sort's the check's time may grow. The sort takes each node and dependency once, so what both have in common
-/// is what larger graphs cost because they no longer fit the caches. What takes each pair of nodes would be at ten, then at a hundred.
+/// Growth of the check's time, at most, relative to the growth of the sort's. The sort visits each node and dependency
+/// once, so cache misses on larger graphs cancel out. A check of each pair of nodes would grow by ten, then by a
+/// hundred.
 const GROWTH_MAX: f64 = 2.0;
 
 fn main() -> ExitCode {
@@ -76,7 +77,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// A workflow whose nodes depend on three others each, but for the first, under names that are in no order.
+/// Returns a workflow of nodes with unordered names. Each depends on three others, except for the first ones.
 fn workflow(count: usize) -> (Definition, DiGraph<(), ()>) {
     let mut rng = Rng::new(SEED);
     let names: Vec<String> = (0..count).map(|_| format!("node-{:016x}", rng.number())).collect();

@@ -1,7 +1,7 @@
-//! A chat endpoint for tests, which says what a test tells it to.
+//! Provides a chat endpoint for tests, with scripted responses.
 //!
-//! Speaks as much HTTP/1.1 as a client of `/v1/chat/completions` or `/v1/models` needs: one request a connection. Its
-//! threads end with the process, or with the connection that they serve.
+//! It supports as much HTTP/1.1 as a client of `/v1/chat/completions` or `/v1/models` needs, with one request per
+//! connection. Its threads end with the process, or with the connection that they serve.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -10,29 +10,29 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-/// What an endpoint does with one request.
+/// Response to one request.
 #[derive(Clone, Debug)]
 pub enum Act {
     /// Answers with status, headers (each ended by CRLF) and body.
     Say(u16, &'static str, String),
-    /// Takes the request and says nothing until the client goes away.
+    /// Accepts the request and sends nothing until the client disconnects.
     Hang,
-    /// Announces a body and breaks off in it.
+    /// Announces a body and breaks off within it.
     BreakOff,
-    /// Announces a longer body than this one and breaks off behind it.
+    /// Announces a longer body than this one and breaks off after it.
     CutOff(&'static str, String),
-    /// Announces a longer body than this one and says nothing behind it until the client goes away.
+    /// Announces a longer body than this one and sends nothing after it until the client disconnects.
     Begin(&'static str, String),
 }
 
 impl Act {
-    /// A completion with this content, reason to finish and usage.
+    /// Returns a completion with this content, finish reason and usage.
     pub fn complete(content: &str, finish: &str, usage: Value) -> Self {
         let choice = json!({"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": finish});
         Self::Say(200, "", json!({"choices": [choice], "usage": usage}).to_string())
     }
 
-    /// A completion that wants to use tools, each given by id, name and arguments, and costs so many tokens.
+    /// Returns a completion with tool calls, each given by id, name and arguments, and with this usage in tokens.
     pub fn call_tools(calls: &[(&str, &str, &str)], prompt: u64, completion: u64) -> Self {
         let call = |(id, name, arguments): &(&str, &str, &str)| json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}});
         let calls: Vec<Value> = calls.iter().map(call).collect();
@@ -42,24 +42,24 @@ impl Act {
         Self::Say(200, "", json!({"choices": [choice], "usage": usage}).to_string())
     }
 
-    /// A completion that costs `prompt` and `completion` tokens.
+    /// Returns a completion with a usage of `prompt` and `completion` tokens.
     pub fn answer(content: &str, prompt: u64, completion: u64) -> Self {
         Self::complete(content, "stop", json!({"prompt_tokens": prompt, "completion_tokens": completion}))
     }
 }
 
-/// An endpoint on a port of its own.
+/// Endpoint on a port of its own.
 pub struct Endpoint {
-    /// Its address, as it would be configured.
+    /// Base URL for a client's configuration.
     pub url: String,
     requests: Arc<Mutex<Vec<(String, Value)>>>,
 }
 
 impl Endpoint {
-    /// One that does this, one after the other; the last act repeats.
+    /// Starts an endpoint that performs `acts` in order; the last one repeats.
     ///
     /// # Panics
-    /// If there is no act or no port.
+    /// If `acts` is empty or no port is free.
     pub fn new(acts: Vec<Act>) -> Self {
         let count = AtomicUsize::new(0);
         Self::serving(move |_| {
@@ -68,10 +68,10 @@ impl Endpoint {
         })
     }
 
-    /// One whose acts depend on the request's body.
+    /// Starts an endpoint that chooses its act by the request's body.
     ///
     /// # Panics
-    /// If there is no port.
+    /// If no port is free.
     pub fn serving(act: impl Fn(&Value) -> Act + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
@@ -86,18 +86,18 @@ impl Endpoint {
         Self { url, requests }
     }
 
-    /// The bodies of all requests so far.
+    /// Returns the bodies of all requests so far.
     ///
     /// # Panics
-    /// If a request was none.
+    /// If a request was malformed.
     pub fn bodies(&self) -> Vec<Value> {
         self.requests().into_iter().map(|(_, body)| body).collect()
     }
 
-    /// Heads (lower case) and bodies of all requests so far.
+    /// Returns heads (lower case) and bodies of all requests so far.
     ///
     /// # Panics
-    /// If a request was none.
+    /// If a request was malformed.
     pub fn requests(&self) -> Vec<(String, Value)> {
         self.requests.lock().expect("no thread of the endpoint has failed").clone()
     }
@@ -106,7 +106,7 @@ impl Endpoint {
 fn serve(mut stream: TcpStream, act: &dyn Fn(&Value) -> Act, seen: &Mutex<Vec<(String, Value)>>) {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {
-        // Who goes away asks for nothing.
+        // The client disconnected without a request.
         if stream.read(&mut byte).unwrap_or(0) == 0 {
             return;
         }
@@ -137,7 +137,7 @@ fn serve(mut stream: TcpStream, act: &dyn Fn(&Value) -> Act, seen: &Mutex<Vec<(S
             return;
         }
     };
-    // The client may have given up already.
+    // The client may have disconnected already.
     drop(stream.write_all(said.as_bytes()));
     if is_left_open {
         drop(stream.read(&mut byte));

@@ -1,4 +1,4 @@
-//! The blueprint reader and the lint, on any text and on blueprints that were changed here and there.
+//! Fuzzes the blueprint reader and the lint, with any text and with mutated blueprints.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -18,11 +18,11 @@ use serde_json::{Value, json};
 use crate::bytes::Bytes;
 use crate::{values, within};
 
-/// What reading and checking one input may take. It takes milliseconds where a program is optimised, unless regular
-/// expressions take all of their budget: a blueprint that is accepted is compiled ten times here, for half a second each.
+/// Time limit for reading and checking one input. Optimised builds take milliseconds, unless regular expressions use up
+/// their budget: an accepted blueprint is compiled ten times here, each for up to half a second.
 const BOUND: Duration = Duration::from_secs(20);
 
-/// The input is a blueprint as text; if its first byte is 0, changes of a blueprint that is good.
+/// Checks a blueprint given as text; if the first byte is 0, the rest are changes of a valid blueprint.
 pub fn blueprint(data: &[u8]) {
     within(BOUND, "reading a blueprint", || match data.split_first() {
         Some((0, choices)) => check(&changed(&mut Bytes::new(choices)).to_string()),
@@ -63,7 +63,7 @@ fn check(text: &str) {
         assert!(report.blueprint.is_none(), "a number that JSON does not have was accepted");
         return;
     }
-    // Where it stands changes nothing.
+    // Positions in a text do not affect the result.
     let from_value = lint::check_value(source.value().clone());
     assert_eq!(from_value.blueprint, report.blueprint);
     if report.findings.len() < FINDINGS_MAX {
@@ -91,15 +91,15 @@ fn check_finding(finding: &Diagnostic, text: &str) {
     );
     assert!(Pointer::parse(&finding.pointer).is_ok(), "{finding:?}");
     assert!(!finding.message.is_empty() && !finding.help.is_empty(), "{finding:?}");
-    // Names are quoted, and a finding quotes a few of them.
+    // Findings quote names, but only a few of them.
     assert!(finding.message.len() + finding.help.len() <= 4096 + 16 * text.len(), "{finding:?}");
     if let Some(position) = finding.position {
         check_position(position, text);
     }
 }
 
-/// Whether a text of JSON is none that the reader documents as an exception: it has a name of about a thousand bytes or
-/// more as it is written, or a character that YAML has only as an escape.
+/// Returns false for JSON texts that the YAML reader is documented to reject. These have a name of about a thousand
+/// bytes or more as written, or a character that YAML has only as an escape.
 fn is_yaml(text: &str) -> bool {
     let is_printed = |c: char| match c {
         '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' => true,
@@ -109,8 +109,8 @@ fn is_yaml(text: &str) -> bool {
     text.chars().all(is_printed) && text.split('"').all(|between| between.len() <= 500)
 }
 
-/// Whether there is such a place in a text: a character of a line, or right behind it. A carriage return alone ends a line
-/// where the parser meets one between values, and is a character where it does not.
+/// Checks that a position exists in a text: at a character of a line, or right after it. A lone carriage return ends a
+/// line if the parser meets it between values, and otherwise is a character.
 fn check_position(at: Position, text: &str) {
     let text = text.replace("\r\n", "\n");
     let is_in = |text: &str| {
@@ -120,7 +120,7 @@ fn check_position(at: Position, text: &str) {
     assert!(is_in(&text) || is_in(&text.replace('\r', "\n")), "{at:?} is not in the text");
 }
 
-/// What was found and where, in an order that does not depend on positions.
+/// Returns codes and pointers of the findings, in an order that does not depend on positions.
 fn told(report: &Report) -> BTreeSet<(&'static str, &str)> {
     report.findings.iter().map(|finding| (finding.code, finding.pointer.as_str())).collect()
 }
@@ -145,7 +145,7 @@ fn check_accepted(blueprint: Blueprint) {
     }
 }
 
-/// How many values, and how many bytes of strings and keys.
+/// Returns the number of values, and the bytes of strings and keys.
 fn weight(value: &Value) -> (usize, usize) {
     let (mut values, mut bytes) = (0, 0);
     let mut pending = vec![value];
@@ -164,7 +164,7 @@ fn weight(value: &Value) -> (usize, usize) {
     (values, bytes)
 }
 
-/// Words that mean something in blueprints, as names or as values.
+/// Words with a meaning in blueprints, as names or as values.
 const WORDS: &[&str] = &[
     "$ref",
     "#/$defs/a",
@@ -252,7 +252,7 @@ const WORDS: &[&str] = &[
     "18446744073709551615",
 ];
 
-/// A good blueprint with some changes; without any, it must be accepted.
+/// Returns a valid blueprint with some changes. Without changes it must be accepted.
 fn changed(bytes: &mut Bytes<'_>) -> Value {
     let mut value = good().clone();
     if bytes.is_empty() {
@@ -268,7 +268,7 @@ fn changed(bytes: &mut Bytes<'_>) -> Value {
     value
 }
 
-/// One of everything that blueprints can say, or nearly.
+/// Returns a blueprint that has nearly every construct.
 fn good() -> &'static Value {
     static GOOD: OnceLock<Value> = OnceLock::new();
     GOOD.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Expressions: compiled or refused with a code, and evaluated within their steps, alike each time.
+//! Fuzzes expressions: each is compiled or rejected with a code, and evaluated deterministically within its step limit.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use crate::bytes::Bytes;
 use crate::within;
 
-/// What compiling an expression and evaluating it once may take. A million steps are a few hundredths of a second where a
-/// program is optimised.
+/// Time limit for compiling an expression and evaluating it once. Optimised builds execute a million steps in a few
+/// hundredths of a second.
 const BOUND: Duration = Duration::from_secs(10);
 
-/// What a refusal may be called, as [`patchboard_kernel::expr::CompileError`] has it.
+/// Codes of rejections, as documented at [`patchboard_kernel::expr::CompileError`].
 const CODES: [&str; 9] = [
     "cel_syntax",
     "cel_too_long",
@@ -29,7 +29,7 @@ const CODES: [&str; 9] = [
     "cel_unsupported",
 ];
 
-/// The input is an expression; if its first byte is 0, choices that make one.
+/// Checks an expression; if the first byte is 0, the rest are choices that generate one.
 pub fn cel(data: &[u8]) {
     match data.split_first() {
         Some((0, choices)) => {
@@ -65,12 +65,12 @@ fn check(source: &str) {
     assert_eq!(expr.evaluate(&values()), verdict, "the same again");
     let nodes = || given.iter().map(|(name, _, node)| (*name, Variable::from(node))).collect::<Variables<'_>>();
     assert_eq!(within(BOUND, "an evaluation", || expr.evaluate(&nodes())), verdict, "over trees");
-    // Whatever happens outside of its references cannot change what it comes to.
+    // Values outside of an expression's references cannot change its result.
     let referred = given.iter().map(|(name, value, _)| (*name, only_referred(&expr, name, value))).collect();
     assert_eq!(expr.evaluate(&referred), verdict, "over nothing but what it refers to: {:?}", expr.references());
 }
 
-/// A variable without what an expression says it does not look at.
+/// Returns a variable without the members that the expression does not refer to.
 fn only_referred<'a>(expr: &Expr, name: &str, value: &'a Value) -> Variable<'a> {
     let references: Vec<_> = expr.references().iter().filter(|reference| reference.variable == name).collect();
     if references.is_empty() {
@@ -84,15 +84,15 @@ fn only_referred<'a>(expr: &Expr, name: &str, value: &'a Value) -> Variable<'a> 
     Variable::from(Value::Object(members.map(|(name, value)| (name.clone(), value.clone())).collect()))
 }
 
-/// In no message may there be what the document says.
+/// Text of the document that no message may contain.
 const SECRET: &str = "s3cr3t";
 
-/// The variables: their names, and their values in both forms.
+/// Returns the variables: their names, and their values in both representations.
 fn given() -> &'static [(&'static str, Value, Node)] {
     static GIVEN: OnceLock<Vec<(&'static str, Value, Node)>> = OnceLock::new();
     GIVEN.get_or_init(|| {
-        // Alike to their ends, so that nothing less than all of them tells them apart; and without a pattern, so that a
-        // regular expression meets as many states as it can.
+        // The texts differ only at their ends, so that every comparison reads all of them. They have no pattern,
+        // so that a regular expression reaches as many states as possible.
         let long = |end: &str| {
             let mut state = 1_u32;
             let mut draw = || {
@@ -179,9 +179,9 @@ const METHODS: [&str; 4] = [".contains(", ".startsWith(", ".endsWith(", ".matche
 const FOLDS: [&str; 5] = [".all(", ".exists(", ".exists_one(", ".filter(", ".map("];
 const PATTERNS: [&str; 6] = ["'a*'", "'^(ab)*$'", "'(a|b)*a(a|b){200}$'", "'x{1,50}'", "'(?i)S3'", "'('"];
 
-/// Writes an expression, which need not mean anything.
+/// Writes a random expression, not necessarily a valid one.
 fn make(bytes: &mut Bytes<'_>, text: &mut String, depth: usize) {
-    // Beyond that it is refused whatever it says.
+    // Longer expressions are rejected for their length alone.
     if depth == 0 || text.len() > 2000 {
         text.push_str(if bytes.below(2) == 0 { bytes.word(&PATHS) } else { bytes.word(&LITERALS) });
         return;
@@ -214,7 +214,7 @@ fn make(bytes: &mut Bytes<'_>, text: &mut String, depth: usize) {
         8 | 9 => {
             make(bytes, text, depth - 1);
             let _ = write!(text, "{}{local}, ", bytes.word(&FOLDS));
-            // Half of the bodies look at what they loop over.
+            // Half of the bodies refer to the loop variable.
             if bytes.below(2) == 0 {
                 let _ = write!(text, "{local}{}", bytes.word(&OPERATORS));
             }

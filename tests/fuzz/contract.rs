@@ -1,4 +1,4 @@
-//! Path patterns against a naive matcher, and contracts against the judge that the kernel's own tests have.
+//! Checks path patterns against a naive matcher, and contracts against the oracle of the kernel's own tests.
 
 #[path = "../../runtime/kernel/tests/it/contract_oracle/oracle.rs"]
 mod oracle;
@@ -19,16 +19,16 @@ use crate::bytes::Bytes;
 use crate::values;
 use oracle::{Grant, Oracle};
 
-/// The longest place that the naive matcher is asked of, in tokens; it takes its time.
+/// Most tokens of a place that the naive matcher is used for, because it is slow.
 const NAIVE_TOKENS_MAX: usize = 12;
-/// Patterns and places of one input that are held against each other.
+/// Most patterns and places of one input that are compared.
 const PATTERNS_MAX: usize = 12;
 const PLACES_MAX: usize = 60;
 
-/// Types that a grant may demand of values.
+/// Types that a grant may require of values.
 const KINDS: [&str; 3] = ["integer", "string", "array"];
 
-/// A document, a contract, and what is tried with it. Patterns and places are texts, as blueprints and patches have them.
+/// A document, a contract, and a patch to try. Patterns and places are texts, as in blueprints and patches.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Situation {
@@ -47,7 +47,7 @@ struct Written {
     value: Option<String>,
 }
 
-/// The input is a situation as JSON; if its first byte is 0, choices that make one.
+/// Checks a situation given as JSON; if the first byte is 0, the rest are choices that generate one.
 pub fn contract(data: &[u8]) {
     let situation = match data.split_first() {
         Some((0, choices)) => Some(made(&mut Bytes::new(choices))),
@@ -64,7 +64,7 @@ pub fn contract(data: &[u8]) {
     }
 }
 
-/// Whether every pattern matches what it should, alone and with every other.
+/// Checks that every pattern matches the places that it should, alone and against every other pattern.
 fn check_patterns(situation: &Situation) {
     let texts = situation.reads.iter().chain(situation.writes.iter().map(|write| &write.path));
     let patterns: Vec<_> = texts.take(PATTERNS_MAX).filter_map(|text| parsed(text)).collect();
@@ -123,7 +123,8 @@ fn check_patterns(situation: &Situation) {
     }
 }
 
-/// A pattern, and the same as a list of tokens; none if it is none. What is printed is read as it was.
+/// Parses a pattern, also into a list of tokens; `None` if the text is invalid. Checks that it prints as it was
+/// written.
 fn parsed(text: &str) -> Option<(Pattern, Vec<String>)> {
     let pattern = Pattern::parse(text).ok()?;
     assert_eq!(pattern.to_string(), text);
@@ -135,7 +136,7 @@ fn matches(tokens: &[String], place: &Pointer) -> bool {
     oracle::matches(tokens, &oracle::place(place.as_str()))
 }
 
-/// The place that a pattern is with these captures.
+/// Returns the place that a pattern with these captures denotes.
 fn filled(pattern: &Pattern, captures: &[String]) -> String {
     let mut captures = captures.iter();
     let mut place = String::new();
@@ -151,14 +152,14 @@ fn filled(pattern: &Pattern, captures: &[String]) -> String {
     place
 }
 
-/// Whether whatever the contract lets through is explained by one of its grants.
+/// Checks that one of the grants explains each operation that the contract allows.
 fn check_contract(situation: &Situation) {
     let reads: Vec<_> = situation.reads.iter().map(|text| oracle::place(text)).collect();
     let mut grants = Vec::new();
     let mut writes = Vec::new();
     for write in &situation.writes {
         let value = KINDS.into_iter().find(|kind| write.value.as_deref() == Some(*kind));
-        // What the judge does not know is not to be judged.
+        // The oracle knows only the types in `KINDS`.
         if write.value.is_some() && value.is_none() {
             return;
         }
@@ -202,7 +203,7 @@ fn check_contract(situation: &Situation) {
     }
 }
 
-/// A contract and a patch that speak of places that the document has or could have.
+/// Generates a contract and a patch with places that the document has or could have.
 fn made(bytes: &mut Bytes<'_>) -> Situation {
     let document = values::value(bytes, 3);
     let places = values::places(&document, 200);
@@ -235,7 +236,7 @@ fn made(bytes: &mut Bytes<'_>) -> Situation {
     Situation { document, reads, writes, patch: patch.into() }
 }
 
-/// A place in which some tokens are signs of patterns.
+/// Returns a place in which some tokens are replaced by pattern tokens.
 fn pattern(bytes: &mut Bytes<'_>, places: &[PointerBuf]) -> String {
     let place = values::place(bytes, places);
     let mut text = String::new();

@@ -1,8 +1,8 @@
-//! The journal's records: read from anything, and those of boards after they were damaged.
+//! Fuzzes the journal's records: arbitrary ones, and those of boards after damage.
 //!
-//! A board is played by choices; what it records must be derived and folded again to the same board. Then the records are
-//! damaged. As long as nobody chains them anew, whoever verifies or replays them must notice; whoever does chain them anew
-//! may lie, but must not bring anything down.
+//! A board is played by choices, and replaying or recovering its records must give an equal board. Then the records are
+//! damaged. Without a new hash chain, verification and replay must notice. With a new hash chain the records may be
+//! false, but must not cause a panic.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -23,13 +23,13 @@ use serde_json::{Map, Value, json};
 use crate::bytes::Bytes;
 use crate::{values, within};
 
-/// What reading, replaying and recovering a journal of this size may take.
+/// Time limit for reading, replaying and recovering a journal of this size.
 const BOUND: Duration = Duration::from_secs(10);
-/// Records of a board that is played, at most about.
+/// Approximate limit of the records of a board that is played.
 const RECORDS_MAX: usize = 80;
 
-/// By the first byte: 0 plays a board; 1 damages the journal of a board that was played; 2 does so and chains it anew. Any
-/// other input is a header, a line break and a payload.
+/// Selects a check by the first byte: 0 plays a board; 1 damages the journal of a played board; 2 does so and rebuilds
+/// the hash chain. Any other input is a header, a line break and a payload.
 pub fn journal(data: &[u8]) {
     within(BOUND, "reading a journal", || match data.split_first() {
         Some((0, choices)) => check_sound(&play(&mut Bytes::new(choices))),
@@ -39,14 +39,14 @@ pub fn journal(data: &[u8]) {
     });
 }
 
-/// The salt of every board here, and what records are sealed with.
+/// Salt of every board here, with which its records are sealed.
 pub(crate) const SALT: Salt = Salt([7; 32]);
 
 fn hasher() -> Hasher {
     Hasher::new(&SALT)
 }
 
-/// A record of which nothing is known.
+/// Checks an arbitrary record.
 fn check_record(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (header, payload) = text.split_once('\n').unwrap_or((&text, "{}"));
@@ -68,7 +68,7 @@ fn check_record(data: &[u8]) {
         let sealed = Record::seal(GENESIS, Seq(1), Timestamp(2), body, &hasher());
         sealed.check_chain(GENESIS).expect("it was just sealed");
         sealed.check_values(&hasher()).expect("it was just sealed");
-        // Numbers beyond what a header holds exactly come from nobody who seals: there, both may be refused.
+        // Numbers that a header cannot hold exactly never come from a sealed record: such bodies may be rejected.
         if let Ok(again) = sealed.body() {
             let twice = Record::seal(GENESIS, Seq(1), Timestamp(2), &again, &hasher());
             assert_eq!(twice.header, sealed.header, "{body:?}");
@@ -79,7 +79,7 @@ fn check_record(data: &[u8]) {
     let _ = Board::recover(&records);
 }
 
-/// Everything that reads a single record; none of it may panic.
+/// Runs everything that reads a single record; none of it may panic.
 fn read_all(record: &Record) {
     let _ = record.body();
     let _ = record.check_chain(GENESIS);
@@ -88,7 +88,7 @@ fn read_all(record: &Record) {
     let _ = record.to_json();
 }
 
-/// What holds of records that a board has made.
+/// Checks records that a board has made.
 fn check_sound(records: &[Record]) {
     verify(records).expect("what was recorded is sound");
     let replayed = replay::replay(records, None).unwrap_or_else(|difference| panic!("{difference}"));
@@ -102,15 +102,15 @@ fn check_sound(records: &[Record]) {
     assert_eq!(part.board.head().0, Seq(middle as u64));
 }
 
-/// Records that somebody changed who cannot or did not chain them anew.
+/// Checks changed records without a valid hash chain.
 fn check_damaged(bytes: &mut Bytes<'_>) {
     let mut records = sound().to_vec();
     for _ in 0..=bytes.below(3) {
         damage(&mut records, bytes);
     }
     records.iter().for_each(read_all);
-    // To cut records off at the end, or to put a whole other journal in the place of this one, is what a chain cannot show;
-    // a hash that is kept elsewhere can.
+    // A chain cannot show that records were cut off at the end, or that a whole other journal was substituted. A hash
+    // kept elsewhere can.
     let journals = [sound(), other_board()];
     let is_beginning = journals.iter().any(|journal| journal.starts_with(&records));
     let verified = verify(&records);
@@ -120,7 +120,7 @@ fn check_damaged(bytes: &mut Bytes<'_>) {
     }
     assert!(replay::replay(&records, None).is_err() || is_beginning, "replay did not notice");
     if let Ok(board) = Board::recover(&records) {
-        // Recovery believes the values beside the chain; the chain itself it does not.
+        // Recovery trusts the values, but checks the chain itself.
         let chain = |records: &[Record]| {
             let chained = |record: &Record| (record.seq, record.kind, record.at, record.header.clone(), record.hash);
             records.iter().map(chained).collect::<Vec<_>>()
@@ -131,7 +131,7 @@ fn check_damaged(bytes: &mut Bytes<'_>) {
     }
 }
 
-/// Records that somebody changed who knows the salt and chained them anew.
+/// Checks changed records with a hash chain that a forger rebuilt, knowing the salt.
 fn check_forged(bytes: &mut Bytes<'_>) {
     let mut records = sound().to_vec();
     for _ in 0..=bytes.below(4) {
@@ -151,19 +151,19 @@ fn check_forged(bytes: &mut Bytes<'_>) {
         }
         Err(difference) => {
             assert!(!difference.what.is_empty());
-            // What was derived so far can be told of, whatever comes after.
+            // Replay up to the record before the difference must not panic.
             let _ = replay::replay(&records, Some(Seq(difference.seq.0.saturating_sub(1))));
         }
     }
     if let Ok(mut board) = recovered {
-        // A board that was recovered goes on, or refuses to.
+        // A recovered board continues, or rejects the input.
         let at = board.wake_at().unwrap_or(Timestamp(2_000_000));
         let _ = board.step(at, Input::Tick);
         let _ = board.step(at, Input::take_over(board.epoch().saturating_add(1), "next".to_owned()));
     }
 }
 
-/// Every record as `patchboard verify` checks it: numbers without gaps, the chain, the values and what they say.
+/// Checks records as `patchboard verify` does: gapless numbers, the hash chain, and the values with their meaning.
 fn verify(records: &[Record]) -> Result<(), RecordError> {
     let mut previous = GENESIS;
     for (index, record) in records.iter().enumerate() {
@@ -178,12 +178,12 @@ fn verify(records: &[Record]) -> Result<(), RecordError> {
     Ok(())
 }
 
-/// The hash of a record, as SPEC section 10 has it.
+/// Returns the hash of a record, as defined in SPEC section 10.
 fn chained(previous: Digest, header: &str) -> Digest {
     sha256(&[previous.0.as_slice(), header.as_bytes()].concat())
 }
 
-/// Numbers the records anew, commits to what their payloads are now, and chains them.
+/// Renumbers the records, commits to their present payloads, and rebuilds the hash chain.
 fn chain_anew(records: &mut [Record]) {
     let mut previous = GENESIS;
     for (index, record) in records.iter_mut().enumerate() {
@@ -272,7 +272,7 @@ const WORDS: &[&str] = &[
     "",
 ];
 
-/// Changes the records somewhere.
+/// Changes the records at a random place.
 fn damage(records: &mut Vec<Record>, bytes: &mut Bytes<'_>) {
     if records.is_empty() {
         return;
@@ -309,7 +309,7 @@ fn damage(records: &mut Vec<Record>, bytes: &mut Bytes<'_>) {
     }
 }
 
-/// Puts another character in the place of one, takes it out, or puts a space before it, which may mean nothing.
+/// Replaces or removes a character, or inserts a space before it, which may have no effect.
 pub(crate) fn flip(text: &mut String, bytes: &mut Bytes<'_>) {
     let mut characters: Vec<char> = text.chars().collect();
     if characters.is_empty() {
@@ -324,7 +324,7 @@ pub(crate) fn flip(text: &mut String, bytes: &mut Bytes<'_>) {
     *text = characters.into_iter().collect();
 }
 
-/// Changes what a text of JSON says, and writes it as records are written.
+/// Changes a value in a JSON text, and writes it in the format of records.
 pub(crate) fn rewrite(text: &mut String, bytes: &mut Bytes<'_>, words: &[&'static str]) {
     if let Ok(mut value) = serde_json::from_str::<Value>(text) {
         values::change(&mut value, bytes, words);
@@ -332,10 +332,10 @@ pub(crate) fn rewrite(text: &mut String, bytes: &mut Bytes<'_>, words: &[&'stati
     }
 }
 
-/// Of a few thousand seeds the one by which most kinds of records come about.
+/// Seed of the board with the most kinds of records, out of a few thousand.
 const SOUND: u32 = 1524;
 
-/// The records of a board in which a little of everything happened.
+/// Returns the records of a board with nearly every kind of event.
 pub(crate) fn sound() -> &'static [Record] {
     static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
     RECORDS.get_or_init(|| {
@@ -347,7 +347,7 @@ pub(crate) fn sound() -> &'static [Record] {
     })
 }
 
-/// What happens to a board, drawn from a seed.
+/// Returns a board's choices, drawn from a seed.
 fn choices(seed: u32) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9) | 1;
     let mut draw = || {
@@ -357,13 +357,13 @@ fn choices(seed: u32) -> Vec<u8> {
     (0..400).map(|_| draw()).collect()
 }
 
-/// The records of another board of the same salt.
+/// Returns the records of another board with an equal salt.
 fn other_board() -> &'static [Record] {
     static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
     RECORDS.get_or_init(|| play(&mut Bytes::new(&[0, 0, 1, 0, 1, 2, 0, 2, 1, 3])))
 }
 
-/// The contract of the boards that are played.
+/// Returns the blueprint of the boards that are played.
 fn contract() -> Blueprint {
     let value = json!({
         "blueprint": 1,
@@ -432,7 +432,7 @@ const REPLIES: [&str; 12] = [
     "",
 ];
 
-/// What a board records to which the choices happen.
+/// Plays a board by the choices, and returns its records.
 pub(crate) fn play(bytes: &mut Bytes<'_>) -> Vec<Record> {
     let mut now = Timestamp(1_000_000);
     let genesis = Genesis {
@@ -460,7 +460,7 @@ pub(crate) fn play(bytes: &mut Bytes<'_>) -> Vec<Record> {
     }
 }
 
-/// The next thing that happens to a board.
+/// Returns the next input of a board.
 fn input(board: &Board, calls: &mut Vec<(InvocationId, u32, WorkerName)>, bytes: &mut Bytes<'_>) -> Input {
     let kind = bytes.below(20);
     let usage = |bytes: &mut Bytes<'_>| match bytes.below(3) {
@@ -477,7 +477,7 @@ fn input(board: &Board, calls: &mut Vec<(InvocationId, u32, WorkerName)>, bytes:
             if kind == 8 {
                 let code = *bytes.pick(FailureCode::ALL);
                 if code == FailureCode::BudgetExhausted {
-                    // Who finds out is the board.
+                    // The board itself detects this failure.
                     return Input::Continue { invocation, attempt, usage: usage(bytes), reserve: bytes.number() };
                 }
                 return Input::AgentFailed {
@@ -489,7 +489,7 @@ fn input(board: &Board, calls: &mut Vec<(InvocationId, u32, WorkerName)>, bytes:
                 };
             }
             let from = From::Attempt { invocation, attempt };
-            // Without drawing for it, which would make other boards of the corpus.
+            // Not drawn from the bytes, so that the boards of the corpus stay unchanged.
             let raw = (attempt == 2).then(|| "<think>hm</think>[]".to_owned());
             Input::Propose(Proposal { from, worker, reply: reply(bytes), usage: usage(bytes), raw })
         }
@@ -509,7 +509,7 @@ fn input(board: &Board, calls: &mut Vec<(InvocationId, u32, WorkerName)>, bytes:
         11 | 12 => Input::Tick,
         13 => {
             let name = bytes.pick(&["more", "begin", "nothing"]).to_string();
-            // Without drawing for it, which would make other boards of the corpus.
+            // Not drawn from the bytes, so that the boards of the corpus stay unchanged.
             let token = (name == "begin").then(|| "once".into());
             Input::Signal { name, value: values::value(bytes, 2), token }
         }

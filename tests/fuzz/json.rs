@@ -1,4 +1,4 @@
-//! The strict JSON reader against `serde_json`, and what is read against what is printed of it.
+//! Compares the strict JSON reader with `serde_json`, and values with what is read back after printing.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use patchboard_kernel::state::State;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-/// The input is a text of JSON, or nearly.
+/// Checks a text that is JSON or nearly so.
 pub fn json(data: &[u8]) {
     check(data, Limits { bytes: usize::MAX, depth: usize::MAX });
     check(data, Limits { bytes: 1 << 20, depth: 64 });
@@ -27,7 +27,7 @@ fn check(text: &[u8], limits: Limits) {
         assert_eq!(read.map_err(|refusal| (refusal.code, refusal.offset)), Err((Code::TooLarge, limits.bytes)));
         return;
     }
-    // It has the same grammar and follows as deep as the strict reader does at most.
+    // `serde_json` has this grammar, and accepts at least the nesting depth of the strict reader.
     let Ok(plain) = serde_json::from_slice::<Plain>(text) else {
         let refusal = read.expect_err("what serde_json does not read is no JSON, or out of bounds");
         assert_ne!(refusal.code, Code::TooLarge, "{refusal:?}");
@@ -54,7 +54,7 @@ fn check(text: &[u8], limits: Limits) {
     }
 }
 
-/// What holds of everything that was read.
+/// Checks the properties of every value that was read.
 fn check_value(value: &Value, depth_max: usize) {
     let printed = value.to_string();
     assert_eq!(json::size(value), printed.len() as u64);
@@ -66,7 +66,7 @@ fn check_value(value: &Value, depth_max: usize) {
     let mut normalised = value.clone();
     json::normalise(&mut normalised);
     assert_eq!(normalised.to_string(), printed, "numbers were not in their one form");
-    // As the document of a board.
+    // The value as the document of a board.
     let hasher = Hasher::new(&Salt::ZERO);
     let state = State::new(value, &hasher);
     assert_eq!(state.bytes(), printed.len() as u64);
@@ -75,7 +75,7 @@ fn check_value(value: &Value, depth_max: usize) {
     assert_eq!(state.digest(), State::new(&again, &hasher).digest());
 }
 
-/// The first bracket that is too deep, or number that cannot be held, of a text that is JSON: its code and where it is.
+/// Returns code and position of the first bracket that is too deep, or number out of range, in a valid JSON text.
 fn first_out_of_bounds(text: &[u8], depth_max: usize) -> Option<(Code, usize)> {
     let mut depth = 0_usize;
     let mut bytes = text.iter().copied().enumerate().peekable();
@@ -110,10 +110,10 @@ fn first_out_of_bounds(text: &[u8], depth_max: usize) -> Option<(Code, usize)> {
     None
 }
 
-/// SPEC section 2, of a number as JSON writes it.
+/// Applies the rule of SPEC section 2 to a number as written in JSON.
 fn can_be_held(number: &str) -> bool {
     if !number.contains(['.', 'e', 'E']) {
-        // `i128` holds all integers that are held, and the first ones that are not.
+        // `i128` holds all integers in range, and those just outside it.
         return number.parse::<i128>().is_ok_and(|int| (i64::MIN.into()..=u64::MAX.into()).contains(&int));
     }
     let mantissa = number.split(['e', 'E']).next().unwrap_or_default();
@@ -122,7 +122,7 @@ fn can_be_held(number: &str) -> bool {
     double.is_finite() && (double == 0.0) == is_zero
 }
 
-/// JSON of which only the names are kept, all of them.
+/// JSON with member names only, repeated ones included.
 enum Plain {
     Scalar,
     Array(Vec<Plain>),

@@ -1,10 +1,10 @@
-//! What is read from outside, held against plain second opinions on any input at all.
+//! Checks readers of external input against simple independent implementations, on arbitrary bytes.
 //!
-//! A target is a function of bytes that panics when something is wrong: with the kernel, or with what is documented of
-//! it. Two harnesses call them: the package's own test (`suite.rs`), and libFuzzer through `runner`, which is no member of
-//! the workspace (`cargo xtask fuzz`). What they begin with is in `corpus`, a folder for each target.
+//! A target is a function of bytes that panics if the kernel, or its documentation, is wrong. Two harnesses call the
+//! targets: the package's own test (`suite.rs`), and libFuzzer through `runner`, which is not a member of the workspace
+//! (`cargo xtask fuzz`). Initial inputs are in `corpus`, with a folder for each target.
 //!
-//! * `bytes.rs`, `values.rs`: choices and JSON out of the bytes, for inputs that random bytes would never be;
+//! * `bytes.rs`, `values.rs`: choices and JSON drawn from the bytes, for inputs that random bytes would never form;
 //! * one file for each target.
 
 mod blueprint;
@@ -27,32 +27,32 @@ pub use json::json;
 pub use patch::patch;
 pub use snapshot::snapshot;
 
-/// Bytes of an input at most; what is longer is cut. `cargo xtask fuzz` makes none that are longer.
+/// Maximum bytes of an input; longer ones are cut. `cargo xtask fuzz` makes none that are longer.
 pub const INPUT_BYTES_MAX: usize = 8192;
 
-/// The stack on which every target must do with any input, in bytes: that of a worker of tokio.
+/// Stack size in bytes within which every target must handle any input: that of a tokio worker thread.
 pub const STACK_BYTES: usize = 2 * 1024 * 1024;
 
-/// Something that is fuzzed.
+/// A fuzz target.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// Its name, which is that of its folder in `corpus`.
+    /// Name of the target, and of its folder in `corpus`.
     pub name: &'static str,
-    /// What it asserts.
+    /// Description of its assertions.
     pub told: &'static str,
-    /// Words of its inputs' language, for whoever changes inputs blindly.
+    /// Words of its inputs' language, for mutators without coverage feedback.
     pub words: &'static [&'static str],
-    /// Tries an input; panics if something is wrong.
+    /// Checks an input, and panics if an assertion fails.
     pub check: fn(&[u8]),
 }
 
 impl Target {
-    /// Tries an input, or what of it is not too long.
+    /// Checks an input, cut to the maximum length.
     pub fn run(&self, data: &[u8]) {
         (self.check)(&data[..data.len().min(INPUT_BYTES_MAX)]);
     }
 
-    /// The target of a name.
+    /// Returns the target with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         TARGETS.iter().find(|target| target.name == name)
     }
@@ -218,9 +218,9 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
-/// Does something that must not take longer than `bound`, and panics if it does, however often it is tried.
+/// Runs `run` with a time limit, and panics if every trial takes longer than `bound`.
 ///
-/// A machine that is busy with other things makes anything slow once; what depends on the input alone is slow again.
+/// A busy machine slows down a single trial; a slow input is slow in every trial.
 pub(crate) fn within<T>(bound: Duration, what: &str, mut run: impl FnMut() -> T) -> T {
     const TRIALS: usize = 3;
     let mut fastest = Duration::MAX;

@@ -1,7 +1,7 @@
-//! Patches on the kernel's tree against the crate `json-patch` on a value.
+//! Compares patches on the kernel's tree with the crate `json-patch` on a value.
 //!
-//! What the two read and do must be the same, but for what the kernel documents: its limits on size, depth and number of
-//! operations, and that an operation which fails changes nothing.
+//! Both must accept the same patches and produce equal results, with documented exceptions. The kernel limits size,
+//! depth and number of operations, and a failed operation changes nothing.
 
 use json_patch::{Patch, PatchOperation};
 use patchboard_kernel::blueprint::PatchLimits;
@@ -15,12 +15,12 @@ use serde_json::{Value, json};
 use crate::bytes::Bytes;
 use crate::values;
 
-/// Operations of a patch.
+/// Maximum operations of a patch.
 const OPS_MAX: u32 = 32;
-/// More than any document here comes to.
+/// Limits above any document here.
 const ROOMY: ResultLimits = ResultLimits { bytes: 1 << 24, depth: 4096 };
 
-/// The input is a document, a line break and a patch; if its first byte is 0, choices that make both.
+/// Checks a document, a line break and a patch; if the first byte is 0, the rest are choices that generate both.
 pub fn patch(data: &[u8]) {
     match data.split_first() {
         Some((0, choices)) => {
@@ -70,17 +70,17 @@ fn check(mut document: Value, mut patch: Value) {
     assert_eq!(state.digest(), State::new(&document, &hasher).digest());
 }
 
-/// Each operation, on what those before it have made.
+/// Applies each operation to the result of those before it.
 fn apply_each(state: &State, mut document: Value, ops: &[Op<'_>], theirs: &[PatchOperation], hasher: &Hasher) {
     let mut candidate = state.candidate();
     for (op, their) in ops.iter().zip(theirs) {
-        // It doubles documents, and may do so with every operation.
+        // An operation may double the document, so its growth is limited here.
         if candidate.bytes() > 1 << 20 {
             return;
         }
         let before = document.clone();
         let effect = candidate.effect(op);
-        // It may have changed something when it refuses, so `document` is then what it was before.
+        // `json_patch` may change the value before it fails; `document` then gets its former value back.
         let verdict = json_patch::patch_unsafe(&mut document, std::slice::from_ref(their));
         match candidate.apply(op, ROOMY) {
             Ok(applied) => {
@@ -106,10 +106,10 @@ fn apply_each(state: &State, mut document: Value, ops: &[Op<'_>], theirs: &[Patc
     assert_eq!(next.version(), state.version().next());
 }
 
-/// One operation that can be applied, where its result is as large as it may be, and where it is one byte larger.
+/// Applies one valid operation with its exact result size as the limit, and with a limit one byte below.
 fn apply_at_the_limit(op: &Op<'_>, before: &Value, after: u64, hasher: &Hasher) {
     let state = State::new(before, hasher);
-    // The others are alike, and a tree is made for each.
+    // Only small documents are checked, because a tree is built for each; larger ones behave alike.
     if state.bytes() > 1 << 12 {
         return;
     }
@@ -120,7 +120,7 @@ fn apply_at_the_limit(op: &Op<'_>, before: &Value, after: u64, hasher: &Hasher) 
     }
 }
 
-/// Each operation within limits: none makes a document larger than they are, and one that is refused changes nothing.
+/// Applies each operation within limits: no result exceeds them, and a rejected operation changes nothing.
 fn apply_within(state: &State, ops: &[Op<'_>], limits: ResultLimits) {
     let mut candidate = state.candidate();
     for op in ops {
@@ -134,7 +134,7 @@ fn apply_within(state: &State, ops: &[Op<'_>], limits: ResultLimits) {
     }
 }
 
-/// A document, and a patch whose pointers mostly begin with places of it.
+/// Generates a document, and a patch with pointers that mostly begin with places of it.
 fn made(bytes: &mut Bytes<'_>) -> (Value, Value) {
     let document = values::value(bytes, 4);
     let places = values::places(&document, 400);

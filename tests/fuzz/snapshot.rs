@@ -1,7 +1,7 @@
-//! Stored snapshots: those of boards as they are, damaged, and forged; and parts that nobody has written.
+//! Fuzzes stored snapshots: intact, damaged and forged ones, and handwritten parts.
 //!
-//! A board that is stored and restored is the same board. Of a snapshot that was damaged nothing is believed. Whoever
-//! names changed parts anew may lie, but must not bring anything down.
+//! Storing and restoring must give an equal board. A damaged snapshot must be rejected. Forged parts with recomputed
+//! hashes may hold false values, but must not cause a panic.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -22,11 +22,12 @@ use crate::bytes::Bytes;
 use crate::journal::{SALT, flip, play, rewrite, sound};
 use crate::{values, within};
 
-/// What storing and restoring a board of this size may take.
+/// Time limit for storing and restoring a board of this size.
 const BOUND: Duration = Duration::from_secs(10);
 
-/// By the first byte: 0 plays a board, stores and restores it; 1 damages what was stored; 2 changes it and names the parts
-/// anew. Any other input is lines: parts, each named by its number as `"#0"` in those after it, and at last a value.
+/// Selects a check by the first byte: 0 plays, stores and restores a board; 1 damages the stored parts; 2 changes them
+/// and recomputes their hashes. Any other input is lines: parts, each referenced by its number as `"#0"` in later ones,
+/// and finally a value.
 pub fn snapshot(data: &[u8]) {
     within(BOUND, "reading a snapshot", || match data.split_first() {
         Some((0, choices)) => check_sound(&play(&mut Bytes::new(choices))),
@@ -36,7 +37,7 @@ pub fn snapshot(data: &[u8]) {
     });
 }
 
-/// What is stored of a board: its parts in the order in which they were handed out, the manifest last.
+/// Stored parts of a board in the order in which they were handed out, the manifest last.
 type Parts = Vec<(Digest, String)>;
 
 fn check_sound(records: &[Record]) {
@@ -46,7 +47,7 @@ fn check_sound(records: &[Record]) {
     let restored = restored(&records[0], &parts).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(restored.snapshot_digest(), *digest);
     assert_eq!((restored.head(), restored.state()), (board.head(), board.state()));
-    // Both go on alike.
+    // Both boards must continue in the same way.
     let (mut one, mut other) = (board, restored);
     for input in next(&one) {
         let at = one.wake_at().unwrap_or(Timestamp(2_000_000));
@@ -55,7 +56,7 @@ fn check_sound(records: &[Record]) {
     assert_eq!(one.snapshot_digest(), other.snapshot_digest());
 }
 
-/// Parts that somebody changed without naming them anew.
+/// Checks changed parts under their old hashes.
 fn check_damaged(bytes: &mut Bytes<'_>) {
     let (records, sound) = parts();
     let mut parts = sound.clone();
@@ -65,7 +66,7 @@ fn check_damaged(bytes: &mut Bytes<'_>) {
             0 => flip(&mut parts[index].1, bytes),
             1 => rewrite(&mut parts[index].1, bytes, WORDS),
             2 => parts[index].1 = parts[other].1.clone(),
-            // What is stored last is restored: an inner part is no manifest.
+            // The last part is restored as the manifest, and an inner part is not a valid one.
             _ => parts.truncate(index.max(1)),
         }
     }
@@ -75,7 +76,7 @@ fn check_damaged(bytes: &mut Bytes<'_>) {
     }
 }
 
-/// Parts that somebody changed and named anew, in all that name them.
+/// Checks changed parts with recomputed hashes, also in all parts that reference them.
 fn check_forged(bytes: &mut Bytes<'_>) {
     let (records, sound) = parts();
     let mut changed = BTreeSet::new();
@@ -107,10 +108,10 @@ fn check_forged(bytes: &mut Bytes<'_>) {
     go_on(&records[0], &parts);
 }
 
-/// Puts another number in the place of one.
+/// Replaces one number by another.
 fn renumber(text: &mut String, bytes: &mut Bytes<'_>) {
     let Ok(mut value) = serde_json::from_str::<Value>(text) else { return };
-    // Stamps are held against one another; of what a board is made of, numbers say more.
+    // Node stamps are skipped: they are checked against each other, and changes of other numbers reach more code.
     let is_stamp = |place: &PointerBuf| {
         let node = place.parent().and_then(|node| node.resolve(&value).ok()?.get(0)?.as_str());
         node.is_some_and(|tag| tag.len() == 1)
@@ -133,7 +134,7 @@ fn renumber(text: &mut String, bytes: &mut Bytes<'_>) {
     }
 }
 
-/// Parts of which nothing is known: the last line is put in the place of the document, and of all that is beside it.
+/// Checks handwritten parts: the last line replaces the document, and then the rest of the board.
 fn check_written(text: &str) {
     let (records, sound_parts) = parts();
     let mut parts = Parts::new();
@@ -145,7 +146,7 @@ fn check_written(text: &str) {
         };
         parts.iter().enumerate().fold(text.to_owned(), name)
     };
-    // Each name that is replaced is a longer one; few are enough.
+    // Each replaced reference becomes a longer hash, so only a few lines are used.
     for line in lines.into_iter().take(32) {
         let text = named(line, &parts);
         let _ = names(&text);
@@ -168,8 +169,8 @@ fn check_written(text: &str) {
     }
 }
 
-/// Restores a board of which nothing is believed. If it can be, it goes on or refuses to, and is stored and restored as
-/// what it is.
+/// Restores a board from untrusted parts. If that succeeds, the board must be storable and restorable as it is, and
+/// accept or reject further inputs.
 fn go_on(created: &Record, parts: &Parts) {
     for (_, text) in parts {
         let _ = names(text);
@@ -185,14 +186,14 @@ fn go_on(created: &Record, parts: &Parts) {
     let _ = board.snapshot_digest();
 }
 
-/// What happens to a board after it was restored.
+/// Returns inputs for a restored board.
 fn next(board: &Board) -> Vec<Input> {
     let reply = ReplyBody::Json(json!([{"op": "add", "path": "/tasks/-", "value": {"status": "open"}}]));
     let propose = |from| {
         Input::Propose(Proposal { from, worker: "planner".into(), reply: reply.clone(), usage: None, raw: None })
     };
     let mut inputs = vec![propose(From::Direct { token: None, base: None }), Input::Tick];
-    // Whatever is open is answered or fails.
+    // Answers or fails every open invocation.
     for number in 1..=12 {
         let (invocation, attempt) = (InvocationId(number), 1);
         inputs.push(Input::Continue { invocation, attempt, usage: None, reserve: 500 });
@@ -217,14 +218,14 @@ fn stored(board: &Board) -> Parts {
     parts
 }
 
-/// The board of the manifest that was stored last.
+/// Restores the board of the last stored manifest.
 fn restored(created: &Record, parts: &Parts) -> Result<Board, SnapshotError> {
     let by_hash: BTreeMap<Digest, &String> = parts.iter().map(|(hash, text)| (*hash, text)).collect();
     let digest = parts.last().map_or(Digest([0; 32]), |(hash, _)| *hash);
     Board::restore(created, digest, &mut |hash| Ok(by_hash.get(&hash).map(|text| (*text).clone())), &Own)
 }
 
-/// A board to which a little of everything happened, as it is stored while calls are open.
+/// Returns a board with nearly every kind of event, stored while calls are open.
 fn parts() -> &'static (Vec<Record>, Parts) {
     static PARTS: OnceLock<(Vec<Record>, Parts)> = OnceLock::new();
     PARTS.get_or_init(|| {

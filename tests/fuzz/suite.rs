@@ -1,7 +1,7 @@
-//! Every target on its corpus, on changes of it, and on bytes that nobody chose.
+//! Runs every target on its corpus, on mutations of it, and on random bytes.
 //!
-//! A short stand-in for `cargo xtask fuzz`: the same targets on the same corpus, without anybody looking at what an input
-//! reaches. Inputs are drawn from a fixed seed, so a failure comes again; it prints the input, to be put into the corpus.
+//! A short substitute for `cargo xtask fuzz`: the targets and the corpus are the same, but without coverage feedback.
+//! Inputs are drawn from a fixed seed, so a failure is reproducible; it prints the input, to be added to the corpus.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,11 @@ use patchboard_fuzz::{INPUT_BYTES_MAX, STACK_BYTES, TARGETS, Target};
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 
-/// Bytes of a file of the corpus, and files of a target: it is read by people.
+/// Maximum bytes of a corpus file, and files of a target: people read them.
 const FILE_BYTES_MAX: usize = 4096;
 const FILES_MAX: usize = 40;
 
-/// How many inputs of each kind a target is given: about a second's worth where nothing is optimised.
+/// Returns the number of inputs of each kind for a target: about one second's worth in an unoptimised build.
 fn cases(target: &Target) -> u32 {
     match target.name {
         "json" | "patch" | "contract" => 600,
@@ -77,7 +77,7 @@ fn the_corpus_has_a_folder_for_each_target_and_small_files() {
     }
 }
 
-/// Gives a target its corpus, then what is drawn, all on a stack of the size that a worker of tokio has.
+/// Runs a target on its corpus and on drawn inputs, with the stack size of a tokio worker thread.
 fn check(name: &'static str) {
     let target = Target::named(name).expect("there is such a target");
     let mut seeds: Vec<(String, Vec<u8>)> = entries(&corpus().join(name)).iter().map(|path| read(path)).collect();
@@ -126,7 +126,7 @@ fn timed(target: &Target, input: &[u8]) -> Duration {
     begun.elapsed()
 }
 
-/// Bytes that a target takes for choices: they begin with the byte that says so.
+/// Draws bytes that a target reads as choices, with the first byte that selects them.
 fn choices(name: &str) -> BoxedStrategy<Vec<u8>> {
     let first = if ["journal", "snapshot"].contains(&name) { 0..3_u8 } else { 0..1 };
     let short = prop::collection::vec(any::<u8>(), 0..40);
@@ -134,18 +134,18 @@ fn choices(name: &str) -> BoxedStrategy<Vec<u8>> {
     (first, prop_oneof![short, long]).prop_map(|(first, rest)| [vec![first], rest].concat()).boxed()
 }
 
-/// A change of a file.
+/// Mutation of a file.
 #[derive(Clone, Debug)]
 enum Change {
     Flip(prop::sample::Index, u8),
     Cut(prop::sample::Index, prop::sample::Index),
     Insert(prop::sample::Index, Vec<u8>),
-    /// The end of another file in the place of its own.
+    /// Replacement of a file's end by the end of another file.
     Splice(prop::sample::Index, prop::sample::Index, prop::sample::Index),
     Repeat(prop::sample::Index, prop::sample::Index, usize),
 }
 
-/// Files of the corpus with a few changes.
+/// Draws files of the corpus with a few mutations.
 fn changed(corpus: Vec<Vec<u8>>, words: &'static [&'static str]) -> BoxedStrategy<Vec<u8>> {
     let at = any::<prop::sample::Index>;
     let inserted = prop_oneof![
@@ -211,7 +211,7 @@ fn file_name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// What is in a folder, in order.
+/// Returns the entries of a folder, in order.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("a folder can be read").path()).collect();

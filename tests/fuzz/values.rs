@@ -1,14 +1,14 @@
-//! JSON out of bytes: documents, places in them and changes of them.
+//! Draws JSON from bytes: documents, places in them and changes of them.
 
 use jsonptr::PointerBuf;
 use serde_json::{Map, Number, Value};
 
 use crate::bytes::Bytes;
 
-/// Few names, so that pointers often meet something; some that are indices, some that are only nearly so.
+/// A small set of names, so that pointers often resolve. Some are indices, others nearly so.
 const NAMES: [&str; 12] = ["a", "b", "c", "0", "1", "2", "-", "", "~/", "01", "é", "99999999999999999999"];
 
-/// A value, nested at most `depth` deep.
+/// Returns a value, nested at most `depth` deep.
 pub(crate) fn value(bytes: &mut Bytes<'_>, depth: usize) -> Value {
     let kinds = if depth == 0 { 8 } else { 14 };
     match bytes.below(kinds) {
@@ -16,7 +16,7 @@ pub(crate) fn value(bytes: &mut Bytes<'_>, depth: usize) -> Value {
         1 => Value::Bool(true),
         2 | 3 => Value::from(bytes.below(4)),
         4 => Value::from(bytes.number() as i64),
-        // Its sign is in the first bit, its exponent behind it: all kinds of doubles are as likely.
+        // The bits are used as they are, so that all kinds of doubles are equally likely.
         5 => Number::from_f64(f64::from_bits(bytes.number())).map_or(Value::Bool(false), Value::Number),
         6 => Value::from(*bytes.pick(&NAMES)),
         7 => {
@@ -35,7 +35,7 @@ pub(crate) fn value(bytes: &mut Bytes<'_>, depth: usize) -> Value {
     }
 }
 
-/// Mostly few; now and then so many that a tree takes another shape.
+/// Returns a mostly small length; now and then one at which a tree takes another shape.
 fn length(bytes: &mut Bytes<'_>) -> usize {
     match bytes.below(16) {
         15 if !bytes.is_empty() => bytes.below(64),
@@ -43,7 +43,7 @@ fn length(bytes: &mut Bytes<'_>) -> usize {
     }
 }
 
-/// The name of a member.
+/// Returns the name of a member.
 pub(crate) fn name(bytes: &mut Bytes<'_>) -> String {
     match bytes.below(NAMES.len() + 4) {
         known if known < NAMES.len() => NAMES[known].to_owned(),
@@ -51,7 +51,7 @@ pub(crate) fn name(bytes: &mut Bytes<'_>) -> String {
     }
 }
 
-/// Every pointer at which there is something, at most `max`.
+/// Returns every pointer that resolves in the document, at most `max`.
 pub(crate) fn places(document: &Value, max: usize) -> Vec<PointerBuf> {
     let mut found = Vec::new();
     let mut pending = vec![(PointerBuf::root(), document)];
@@ -73,7 +73,7 @@ pub(crate) fn places(document: &Value, max: usize) -> Vec<PointerBuf> {
     found
 }
 
-/// A place of the document, or one near it.
+/// Returns a place of the document, or one near it.
 pub(crate) fn place(bytes: &mut Bytes<'_>, places: &[PointerBuf]) -> PointerBuf {
     let mut place = bytes.pick(places).clone();
     let below = [0, 0, 0, 1, 1, 1, 1, 2];
@@ -83,7 +83,7 @@ pub(crate) fn place(bytes: &mut Bytes<'_>, places: &[PointerBuf]) -> PointerBuf 
     place
 }
 
-/// Changes a value somewhere: another value in place of one, a member or element more or less, another name.
+/// Changes a value at a random place: replaces a value, adds or removes a member or element, or renames a member.
 pub(crate) fn change(document: &mut Value, bytes: &mut Bytes<'_>, words: &[&str]) {
     let places = places(document, 4096);
     let place = bytes.pick(&places);

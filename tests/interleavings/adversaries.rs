@@ -1,8 +1,8 @@
-//! Writers that edit the same line again and again, each after the others' edits, as fast as they can.
+//! Starvation tests: writers that edit the same line repeatedly, each after the others' edits, as fast as they can.
 //!
-//! A file is kept for eight decisions for who was refused there. So whoever tries again before eight others have tried is
-//! refused once for having been slower, and then makes its edit, whatever the others do: of its tries between two edits of
-//! its own one is refused as stale, and the others find the file kept for somebody else.
+//! A rejected writer reserves the file for eight decisions. A writer that retries before eight other tries have been
+//! decided is rejected as stale once. Then it makes its edit, whatever the other writers do. Between two of its edits
+//! one try is rejected as stale; all others are rejected because the file is reserved for another writer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use super::history::{Piece, Read};
 use super::oracle::{Due, KEPT_DECISIONS};
 use super::shop::Shop;
 
-/// Refusals as stale of one writer between two of its edits, for each rival: the one after which a file is kept for it,
-/// and with more than one rival those that others are kept the file before it.
+/// Upper bound on stale rejections of one writer between two of its edits, per rival: the rejection that reserves the
+/// file. With several rivals, each may hold the reservation first.
 const STALE_PER_RIVAL: u64 = 1;
 
-/// What one writer needed at most between two edits of its own.
+/// Highest number of tries and rejections of one writer between two of its edits.
 #[derive(Clone, Copy, Debug, Default)]
 struct Need {
     made: u64,
@@ -48,7 +48,7 @@ impl Duel {
         duel
     }
 
-    /// The line in the middle, with one on either side.
+    /// Reads the middle line and one line on either side.
     fn read(&self) -> Read {
         let history = &self.shop.oracle.history;
         part(&file(0), history.version(&file(0)), 3, &history.lines(&file(0)).expect("a file")[3..6])
@@ -79,7 +79,8 @@ impl Duel {
     }
 }
 
-/// `pick` says whose turn it is, until everybody has made so many edits.
+/// Runs tries in the order that `pick` chooses until every writer has made `edits` edits. Returns the needs and the
+/// turns.
 fn duel(writers: usize, edits: u64, mut pick: impl FnMut(usize) -> usize) -> (Vec<Need>, usize) {
     let mut duel = Duel::new(writers);
     let mut turns = 0;
@@ -103,7 +104,7 @@ fn two_writers_of_one_line_finish_whoever_is_faster() {
     let mut worst = (0, 0);
     for seed in 0..200 {
         let mut random = Random::new(seed);
-        // One may try up to seven times while the other tries once.
+        // One writer may try up to seven times for each try of the other.
         let most_in_a_row = 1 + random.index(7);
         let (mut writer, mut left) = (0, 1);
         let (needs, _) = duel(2, 5, |_| {
@@ -133,11 +134,12 @@ fn eight_writers_of_one_line_finish_in_turns() {
     eprintln!(
         "adversaries: eight writers in turn: {turns} tries for 80 edits, at most {stale} stale refusals and {tries} tries for one"
     );
-    // One of a round makes its edit, and whoever follows it is the next for whom the file is kept.
+    // One writer of each round makes its edit, and the writer after it gets the next reservation.
     assert!(stale <= 1 && tries <= 8 + 1, "{needs:?}");
 }
 
-/// So many tasks at a real directory, each as fast as it can; the tries that the slowest edit took.
+/// Runs `writers` tasks on a real directory, each as fast as it can. Returns the highest number of tries for one
+/// edit, and the rejections by code.
 async fn race(writers: usize, edits: usize) -> (usize, BTreeMap<String, usize>) {
     let shop = Arc::new(Workshop::open(writers, &json!({"annotate": false}), &[("a.txt", "a\nb\nc\nd\ne\n")]).await);
     let left = Arc::new(AtomicUsize::new(writers));
@@ -149,7 +151,7 @@ async fn race(writers: usize, edits: usize) -> (usize, BTreeMap<String, usize>) 
                 let mut codes: BTreeMap<String, usize> = BTreeMap::new();
                 let (mut made, mut tries, mut most) = (0, 0, 0);
                 let mut last = "c".to_owned();
-                // Who has finished goes on, so that nobody finishes because the others have.
+                // Finished tasks continue, so that no task finishes only because the contention has ended.
                 while made < edits || left.load(Ordering::Relaxed) > 0 {
                     let view = session.call(json!({"command": "view", "path": "a.txt", "view_range": [2, 4]})).await;
                     let shown = view.text.lines().find_map(|line| line.trim_start().strip_prefix("3\t"));
@@ -200,6 +202,7 @@ async fn two_tasks_at_one_line_of_a_real_file_both_finish() {
 async fn eight_tasks_at_one_line_of_a_real_file_all_finish() {
     let (tries, codes) = race(8, 5).await;
     eprintln!("adversaries: eight tasks, 5 edits each: at most {tries} tries for an edit, refusals {codes:?}");
-    // Who of several is next when a file is free is whoever comes first, so this is no bound, but far above what is seen.
+    // The first task that asks after a reservation ends gets the file. So this is no bound, only far above the
+    // measured values.
     assert!(tries <= 120, "{tries} tries for one edit: {codes:?}");
 }

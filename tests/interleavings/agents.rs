@@ -1,4 +1,4 @@
-//! Agents that look at files and edit them, in random order.
+//! Agents that read and edit files in random order.
 
 use std::collections::BTreeSet;
 
@@ -12,26 +12,26 @@ use super::shop::{Doubt, Figures, Shop};
 pub(crate) const AGENTS: usize = 8;
 pub(crate) const FILES: usize = 20;
 
-/// The file that is long, and that somebody around the workspace likes to edit.
+/// Number of the long file, which external edits hit most often.
 const LONG: usize = 0;
-/// Lines of the long file at first, and from which on it is not made longer.
+/// Initial lines of the long file, and the length from which on it no longer grows.
 const LONG_LINES: usize = 150;
 const LINES_MAX: usize = 220;
 
-/// Reads that an agent keeps.
+/// Maximum number of reads that an agent keeps.
 const READS_MAX: usize = 40;
 
-/// Of so many boards one is made again from its journal.
+/// One board in this many is rebuilt from its journal.
 const REPLAYED: u64 = 20;
 
-/// Agents that hardly ever begin anew.
+/// Number of agents that rarely reset their reads.
 const PATIENT: usize = 2;
 
 pub(crate) fn file(number: usize) -> String {
     format!("src/f{number:02}.py")
 }
 
-/// Eight agents at twenty files.
+/// Eight agents that share twenty files.
 pub(crate) struct Crowd {
     random: Random,
     pub(crate) shop: Shop,
@@ -48,10 +48,10 @@ impl Crowd {
     fn new(seed: u64) -> Result<Self, Doubt> {
         let mut random = Random::new(seed);
         let granularity = if seed % 3 == 2 { Granularity::File } else { Granularity::Lines };
-        // There is not room for all of them in every shop.
+        // In every second shop the known-file limit is too low for all files.
         let room = if seed % 2 == 1 { FILES - 2 } else { FILES };
         let mut shop = Shop::with_room(granularity, AGENTS, room);
-        // Two of the files are not there yet.
+        // Two of the files do not exist yet.
         let made: Vec<Change> = (0..FILES - 2)
             .map(|number| {
                 let lines = if number == LONG { LONG_LINES } else { random.index(40) };
@@ -62,7 +62,7 @@ impl Crowd {
         Ok(Self { random, shop, reads: vec![Vec::new(); AGENTS] })
     }
 
-    /// Plays so many interleavings; the figures, or what the oracle has against one of them.
+    /// Plays `interleavings` interleavings. Returns the figures, or the first disagreement with the oracle.
     pub(crate) fn play(seed: u64, interleavings: u64) -> Result<Figures, Doubt> {
         let mut crowd = Self::new(seed)?;
         for _ in 0..interleavings {
@@ -72,7 +72,7 @@ impl Crowd {
         Ok(crowd.shop.figures)
     }
 
-    /// Each looks at some files and edits, sometimes again; one step of somebody after the other, in random order.
+    /// Gives every agent reads, edits and retries, and executes the steps of all agents in random order.
     fn interleaving(&mut self) -> Result<(), Doubt> {
         self.shop.figures.interleavings += 1;
         let mut left: Vec<(usize, Vec<Act>)> = Vec::new();
@@ -128,7 +128,7 @@ impl Crowd {
         let version = self.shop.oracle.history.version(path);
         let lines = self.shop.oracle.history.lines(path).unwrap_or_default().to_vec();
         let read = if lines.is_empty() || self.random.percent(30) {
-            // Whoever sees all of it knows all that was seen before, but need not forget it.
+            // A read of the whole file covers the earlier reads, but the agent does not have to drop them.
             if self.random.percent(80) {
                 self.reads[agent].retain(|read| read.path != path);
             }
@@ -191,7 +191,7 @@ impl Crowd {
         self.random.pick(reads).path.clone()
     }
 
-    /// The file of the first change comes to have another name.
+    /// Turns the first change into a rename to another path.
     fn rename(&mut self, changes: &mut Vec<Change>) {
         let from = changes[0].path.clone();
         let to = file(self.random.index(FILES));
@@ -200,7 +200,7 @@ impl Crowd {
             return;
         }
         let gone = self.removal(&from);
-        // Lines of another file are other lines.
+        // The renamed file gets fresh line identities.
         let made = creation(&mut self.shop, &to, lines.len());
         *changes = vec![gone, made];
     }
@@ -214,11 +214,11 @@ impl Crowd {
         Change { path: path.to_owned(), from, lines: None, pieces }
     }
 
-    /// Something that may be done to a file, and something that may not.
+    /// Draws a change of a file, which may be valid or invalid.
     fn change(&mut self, agent: usize, path: &str) -> Change {
         let history = &self.shop.oracle.history;
         let Some(now) = history.now(path).filter(|now| now.lines.is_some()).cloned() else {
-            // Now and then it is meant for what is gone.
+            // Sometimes the change expects the content of the deleted file.
             let before = history.version(path).checked_sub(1).and_then(|version| history.at(path, version));
             let outdated = before.and_then(super::history::Version::hash).filter(|_| self.random.percent(10));
             let count = self.random.index(30);
@@ -229,7 +229,7 @@ impl Crowd {
             return self.removal(path);
         }
         if self.random.percent(2) {
-            // It is believed not to be there.
+            // The change assumes that the file does not exist.
             let count = self.random.index(10);
             return creation(&mut self.shop, path, count);
         }
@@ -262,7 +262,7 @@ impl Crowd {
         Change { path: path.to_owned(), from, lines: Some(after), pieces: Some(pieces) }
     }
 
-    /// Some pieces of a text, at lines that are known if there are any.
+    /// Draws some pieces of a text, at known lines if there are any.
     fn pieces(&mut self, lines: &[Line], known: &[usize]) -> Vec<Piece> {
         let mut pieces: Vec<Piece> = Vec::new();
         let wanted = 1 + self.random.index(3);
@@ -275,7 +275,7 @@ impl Crowd {
             let gone = self.random.index(4).min(longest);
             let most = if lines.len() > LINES_MAX { 2 } else { 4 };
             let new = self.random.index(most).max(usize::from(gone == 0));
-            // Before a known line, or behind it.
+            // Insert before the known line, or after it.
             let shift = usize::from(gone == 0 && self.random.percent(30) && at < lines.len());
             let new = self.shop.oracle.history.fresh(new);
             pieces.push(Piece { at: at + shift, gone, new });
@@ -287,7 +287,7 @@ impl Crowd {
         pieces
     }
 
-    /// After an edit of its own an agent knows what it knew of the file and what it wrote.
+    /// Records that after its own edit an agent knows its earlier reads of the file and the lines it wrote.
     fn learn(&mut self, agent: usize, change: &Change) {
         if self.random.percent(8) {
             return;
@@ -314,13 +314,13 @@ impl Crowd {
         }
     }
 
-    /// Somebody edits around the workspace.
+    /// Makes an external edit, outside any session.
     fn happen(&mut self) -> Result<(), Doubt> {
         let kind = self.random.below(100);
         let long = file(LONG);
         let length = self.shop.oracle.history.lines(&long).map_or(0, <[Line]>::len);
         match kind {
-            // As many as are remembered, or a few more or less, at the beginning of the long file.
+            // Roughly as many edits as a board remembers, at the beginning of the long file.
             0..20 if length > 20 => {
                 for _ in 0..REMEMBERED - 2 + self.random.below(5) {
                     let at = self.random.index(15);
@@ -329,7 +329,7 @@ impl Crowd {
                 }
                 Ok(())
             }
-            // As many pieces as are remembered of one edit, or one more.
+            // As many pieces as a board remembers of one edit, or one more.
             20..30 if length > 2 * (PIECES + 1) => {
                 let count = PIECES + self.random.index(2);
                 let pieces = (0..count).map(|nth| {
@@ -339,7 +339,7 @@ impl Crowd {
                 let pieces = pieces.collect();
                 self.happens_to(&long, pieces)
             }
-            // Something comes between lines, and goes again.
+            // An inserted line that is removed again.
             30..50 if length > 20 => {
                 let at = self.random.index(length);
                 let new = self.shop.oracle.history.fresh(1);
@@ -357,7 +357,7 @@ impl Crowd {
         }
     }
 
-    /// What happens is not meant for something else than what is there.
+    /// Draws a change that is based on the current content.
     fn honest_change(&mut self, path: &str) -> Change {
         let Some(now) = self.shop.oracle.history.now(path).filter(|now| now.lines.is_some()).cloned() else {
             let count = self.random.index(30);
@@ -380,7 +380,7 @@ impl Crowd {
     }
 }
 
-/// A file of so many lines that never were, where there is none.
+/// Creates a file of `count` fresh lines at a path without a file.
 pub(crate) fn creation(shop: &mut Shop, path: &str, count: usize) -> Change {
     let lines = shop.oracle.history.fresh(count);
     let whole = Piece { at: 0, gone: 0, new: lines.clone() };
@@ -388,7 +388,7 @@ pub(crate) fn creation(shop: &mut Shop, path: &str, count: usize) -> Change {
     Change { path: path.to_owned(), from: None, lines: Some(lines), pieces: Some(pieces) }
 }
 
-/// These pieces of a file as it is.
+/// Applies `pieces` to the current content of a file.
 pub(crate) fn changed(shop: &Shop, path: &str, pieces: Vec<Piece>) -> Change {
     let now = shop.oracle.history.now(path);
     let lines = now.and_then(|now| now.lines.as_deref()).unwrap_or_default();
@@ -396,13 +396,13 @@ pub(crate) fn changed(shop: &Shop, path: &str, pieces: Vec<Piece>) -> Change {
     Change { path: path.to_owned(), from, lines: Some(apply(lines, &pieces)), pieces: Some(pieces) }
 }
 
-/// Lines of a version, of which the first is this one, counted from 0.
+/// Returns a read of lines of a version; `first` is the index of the first line, counted from 0.
 pub(crate) fn part(path: &str, version: u64, first: usize, lines: &[Line]) -> Read {
     let first = u32::try_from(first + 1).expect("files are small");
     Read { path: path.to_owned(), version, what: What::Part { first, lines: lines.to_vec() } }
 }
 
-/// The known ones of a version's lines, in as many reads as there are pieces of them.
+/// Returns reads of the known lines of a version, one per contiguous run.
 pub(crate) fn parts(path: &str, version: u64, lines: &[Line], known: &BTreeSet<Line>) -> Vec<Read> {
     let mut found = Vec::new();
     let mut at = 0;

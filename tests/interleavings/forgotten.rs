@@ -1,5 +1,5 @@
-//! The least that it takes until an agent rests on something that has changed: what it was shown once, it was shown, until it
-//! is shown what stands there now.
+//! Minimal cases of the read set: a read stays in the read set until the agent is shown the current content of its
+//! place.
 
 use patchboard_agents::workspace::session::{Session, Told};
 use patchboard_workshop::Workshop;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::sessions::in_memory;
 
-/// Two agents at a long file and another one.
+/// Opens a workshop with two agents, a long file and a short one.
 async fn two(spec: &Value) -> (Workshop, Session, Session) {
     in_memory();
     let lines: String = (1..=600).map(|at| format!("line {at};\n")).collect();
@@ -37,7 +37,7 @@ async fn change(session: &mut Session, line: u32) {
     assert_eq!(told.code, None, "{}", told.text);
 }
 
-/// Edits the other file, resting on whatever it has read.
+/// Edits the other file, with all earlier reads in the read set.
 async fn edit(session: &mut Session) -> Option<String> {
     let arguments =
         json!({"command": "insert", "path": "b.txt", "insert_line": 1, "insert_text": "two\n", "intent": "more"});

@@ -1,9 +1,9 @@
-//! Histories that people really wrote, edit by edit through sessions: the writers alternate as it is recorded, each edits
-//! upon what it has read, and whoever was slower is refused and tries again. What the file holds by then it knows from the
-//! refusal alone.
+//! Recorded human editing histories, replayed edit by edit through sessions. The writers alternate as recorded. Each
+//! edit is based on what its writer has read. A writer that was slower is rejected and retries, and knows the current
+//! content from the rejection alone.
 //!
-//! What the file must hold is worked out apart: from the recorded versions where one followed the other, and where two
-//! wrote at once by rebasing every edit, character by character. `HISTORIES=all` plays the long one to its end.
+//! The expected content is computed separately: from the recorded versions where edits were sequential, and by a
+//! character-level rebase where two writers edited concurrently. `HISTORIES=all` plays the long history to its end.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -17,19 +17,19 @@ use serde_json::{Value, json};
 use super::say_progress;
 use super::sessions::in_memory;
 
-/// Transactions of the long history in a run of the suite.
+/// Transactions of the long history that a normal run plays.
 const TRANSACTIONS: usize = 1_500;
 
-/// Tries of one edit after which something must be wrong.
+/// Maximum number of tries for one edit; more are a failure.
 const TRIES_MAX: usize = 8;
 
-/// Writers at one file.
+/// Writers that share one file.
 struct Desk {
     shop: Workshop,
     sessions: Vec<Session>,
     refusals: BTreeMap<String, u64>,
     edits: u64,
-    /// Edits that were refused at least once because the other was faster.
+    /// Edits that were rejected at least once because the other writer was faster.
     conflicts: u64,
 }
 
@@ -48,8 +48,7 @@ impl Desk {
         self.shop.text(FILE).unwrap_or_default()
     }
 
-    /// Tries until it is made of a text. Each further try is made of the text that the refusal before it showed, and of
-    /// nothing else.
+    /// Tries until the edit is accepted. Each retry is based only on the text that the previous rejection showed.
     async fn make(&mut self, writer: usize, text: &str, wish: impl Fn(&str) -> Value) {
         let mut text = text.to_owned();
         let mut is_slower = false;
@@ -70,7 +69,8 @@ impl Desk {
         panic!("{} was refused {TRIES_MAX} times", wish(&text));
     }
 
-    /// Makes of one text the next, in one piece that is there once.
+    /// Replaces one text by the next, with an edit that has a unique old text. With `looks`, the writer first views
+    /// the lines.
     async fn replace(&mut self, writer: usize, old: &str, new: &str, looks: bool) {
         if looks && let Some(piece) = Piece::of(old, new) {
             let arguments = json!({"command": "view", "path": FILE, "view_range": [piece.first + 1, piece.behind]});
@@ -86,7 +86,7 @@ impl Desk {
     }
 }
 
-/// The whole text of a file as a refusal shows it; none if it does not.
+/// Returns the whole text of a file as a rejection shows it, or `None` if it does not.
 fn shown(part: &Value) -> Option<String> {
     if part["is_deleted"] == true {
         return Some(String::new());
@@ -106,9 +106,9 @@ fn shown(part: &Value) -> Option<String> {
     Some(text)
 }
 
-/// Lines of one text that become lines of the next.
+/// A range of lines and its replacement.
 struct Piece {
-    /// The first of them, counted from 0, and the one behind them.
+    /// Index of the first line, counted from 0; `behind` is the index after the last.
     first: usize,
     behind: usize,
     old: String,
@@ -116,7 +116,7 @@ struct Piece {
 }
 
 impl Piece {
-    /// What is different, with so many lines around that it is there once; none if there is nothing yet.
+    /// Returns the difference, extended until its old text is unique. `None` if the old text is empty.
     fn of(old: &str, new: &str) -> Option<Self> {
         let (was, now): (Vec<&str>, Vec<&str>) =
             (old.split_inclusive('\n').collect(), new.split_inclusive('\n').collect());
@@ -132,7 +132,7 @@ impl Piece {
             behind = (behind + usize::from(first == 0)).min(was.len());
             first = first.saturating_sub(1);
         }
-        // As many lines from the end of the one as of the other are the same.
+        // The common suffix has the same number of lines in both texts.
         let last = now.len() - (was.len() - behind);
         Some(Self { first, behind, old: was[first..behind].concat(), new: now[first..last].concat() })
     }
@@ -159,18 +159,18 @@ struct Transaction {
     patches: Vec<(usize, usize, String)>,
 }
 
-/// What somebody has seen of the transactions: of each agent the first so many.
+/// Version vector: the number of transactions seen, by agent.
 type Seen = Vec<u32>;
 
-/// One character that was ever written.
+/// A character that was inserted at some time.
 struct Character {
     text: char,
     by: (usize, u32),
-    /// Who took it away; two may have at once.
+    /// Transactions that deleted it; two concurrent ones may.
     gone: Vec<(usize, u32)>,
 }
 
-/// All characters that were ever written, in order. Where edits come to is found by what their author saw.
+/// All characters ever inserted, in order. A position is resolved by what the author of its edit had seen.
 #[derive(Default)]
 struct Rebase {
     characters: Vec<Character>,
@@ -179,7 +179,7 @@ struct Rebase {
 }
 
 impl Rebase {
-    /// Adds a transaction; whether its author had seen all before it.
+    /// Adds a transaction. Returns true if its author had seen all earlier ones.
     fn add(&mut self, transaction: &Transaction, agents: usize) -> bool {
         self.of_agents.resize(agents, 0);
         let mut seen = vec![0; agents];
@@ -275,8 +275,8 @@ struct Revision {
     doc: Value,
 }
 
-/// The pieces in which two texts differ, from the last to the first, each as the text before it and after it: what is
-/// equal is the longest common subsequence of lines.
+/// Splits the difference of two texts into pieces, from the last to the first. Returns the text after each piece.
+/// Equal lines are the longest common subsequence.
 fn steps(old: &str, new: &str) -> Vec<String> {
     let (was, now): (Vec<&str>, Vec<&str>) = (old.split_inclusive('\n').collect(), new.split_inclusive('\n').collect());
     let mut longest = vec![vec![0_usize; now.len() + 1]; was.len() + 1];
@@ -288,7 +288,7 @@ fn steps(old: &str, new: &str) -> Vec<String> {
             };
         }
     }
-    // Pieces as ranges of both.
+    // Pieces as line ranges of both texts.
     let mut pieces: Vec<(usize, usize, usize, usize)> = Vec::new();
     let (mut at, mut to) = (0, 0);
     while at < was.len() || to < now.len() {

@@ -1,21 +1,21 @@
-//! What happened to files, line by line: every line that was ever written is one of its own, also where its text is the
-//! same as another's, and every version of a file is a sequence of such lines.
+//! History of the files, line by line. Every line ever written has an identity of its own, even if its text equals
+//! that of another line. Every version of a file is a sequence of such lines.
 //!
-//! Written from the rules alone: whether lines still stand is answered by looking for them in every version since.
+//! Independent of the kernel: to answer if a read is current, it looks for the lines in every version since.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use patchboard_kernel::digest::{Digest, sha256};
 
-/// Edits of a file that a board remembers (docs/workspace.md).
+/// Number of edits per file that a board remembers (docs/workspace.md).
 pub(crate) const REMEMBERED: u64 = 32;
-/// Pieces of one edit that it remembers.
+/// Number of pieces per edit that a board remembers.
 pub(crate) const PIECES: usize = 64;
 
-/// A line, told from all others.
+/// Identity of a line.
 pub(crate) type Line = u64;
 
-/// What a line holds. Many share a text, so that nothing can be told by texts.
+/// Returns the text of lines. Many lines share a text, so that texts cannot identify them.
 pub(crate) fn text_of(lines: &[Line]) -> String {
     lines.iter().map(|line| format!("{}\n", line % 61)).collect()
 }
@@ -23,10 +23,10 @@ pub(crate) fn text_of(lines: &[Line]) -> String {
 /// One version of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
-    /// None: the file is gone.
+    /// `None` if the file is deleted.
     pub(crate) lines: Option<Vec<Line>>,
     pub(crate) by: String,
-    /// Of the edit that made it no pieces are remembered.
+    /// True if the board remembers no pieces of the edit that made it.
     is_coarse: bool,
 }
 
@@ -36,7 +36,7 @@ impl Version {
     }
 }
 
-/// From this line on (counted from 0) so many lines went, and these came.
+/// Replacement of `gone` lines, from index `at` (counted from 0), by `new`.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
     pub(crate) at: usize,
@@ -44,55 +44,55 @@ pub(crate) struct Piece {
     pub(crate) new: Vec<Line>,
 }
 
-/// What an edit makes of one file.
+/// Effect of an edit on one file.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) path: String,
-    /// The content that its author means to replace.
+    /// Content that the author expects to replace.
     pub(crate) from: Option<Digest>,
-    /// None: the file goes.
+    /// `None` if the change deletes the file.
     pub(crate) lines: Option<Vec<Line>>,
-    /// None: nobody knows.
+    /// `None` if the pieces are unknown.
     pub(crate) pieces: Option<Vec<Piece>>,
 }
 
-/// Lines that somebody was shown.
+/// Read of a file by an agent.
 #[derive(Clone, Debug)]
 pub(crate) struct Read {
     pub(crate) path: String,
-    /// 0: there had never been such a file.
+    /// Zero if the file did not exist at any time before.
     pub(crate) version: u64,
     pub(crate) what: What,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum What {
-    /// All of the file, or that there is none.
+    /// The whole file, or its absence.
     Whole,
-    /// These lines, the first of which was this one (counted from 1).
+    /// Some lines, with the number of the first (counted from 1).
     Part { first: u32, lines: Vec<Line> },
 }
 
-/// What has become of something that was read.
+/// State of a read relative to the current version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stands {
-    /// It is as it was.
+    /// Unchanged.
     Yes,
-    /// It is not, or was not meanwhile.
+    /// Changed, now or in a version between.
     No,
-    /// It is, but the edits since are more than a board remembers.
+    /// Unchanged, but with more edits since than a board remembers.
     BeyondMemory,
-    /// It is, but one of the edits since had more pieces than a board remembers, or unknown ones.
+    /// Unchanged, but one of the edits since had unknown pieces, or more than a board remembers.
     BehindCoarse,
 }
 
-/// A file of which something is known.
+/// A file that the board knows.
 #[derive(Clone, Debug, Default)]
 struct File {
-    /// The versions before the first of these are those of others that had the name and were forgotten.
+    /// Last version before this history; earlier versions belong to forgotten files of this name.
     before: u64,
     versions: Vec<Version>,
-    /// The edit that made the last version, by its number.
+    /// Number of the edit that made the last version.
     changed: u64,
 }
 
@@ -100,18 +100,18 @@ struct File {
 pub(crate) struct History {
     files: BTreeMap<String, File>,
     last_line: Line,
-    /// So many files are known at most.
+    /// Maximum number of known files.
     most: usize,
-    /// What a line holds tells it from all others. Else many share a text ([`text_of`]).
+    /// True if every line has a unique text. Otherwise many lines share a text ([`text_of`]).
     pub(crate) tells_lines: bool,
     edits: u64,
-    /// The highest version of all that was forgotten.
+    /// Highest version of any forgotten file.
     floor: u64,
-    /// Forgotten files by name and last version, which was that they were gone.
+    /// Forgotten files by name and last version, which was the deletion.
     graves: BTreeSet<(String, u64)>,
 }
 
-/// Of those that are gone so many are forgotten at once: one of sixteen.
+/// Divisor: one in sixteen deleted files is forgotten at once.
 const AT_ONCE: usize = 16;
 
 impl History {
@@ -120,12 +120,12 @@ impl History {
         Self { files, last_line: 0, most, tells_lines: false, edits: 0, floor: 0, graves }
     }
 
-    /// Files that were forgotten.
+    /// Returns the number of forgotten files.
     pub(crate) fn forgotten(&self) -> usize {
         self.graves.len()
     }
 
-    /// What is to be forgotten so that these changes have room; none if that does not suffice.
+    /// Returns the files to forget so that the changes have room, or `None` if there are too few deleted ones.
     pub(crate) fn to_forget(&self, changes: &[Change]) -> Option<Vec<String>> {
         let new = changes.iter().filter(|change| !self.files.contains_key(&change.path)).count();
         let excess = (self.files.len() + new).saturating_sub(self.most);
@@ -145,7 +145,7 @@ impl History {
         (gone.len() >= excess).then(|| gone.into_iter().take(count).map(|(_, path)| path.clone()).collect())
     }
 
-    /// An edit is made.
+    /// Applies an edit.
     pub(crate) fn edit(&mut self, changes: &[Change], by: &str) {
         self.edits += 1;
         let forgotten = self.to_forget(changes).unwrap_or_default();
@@ -159,7 +159,7 @@ impl History {
         }
     }
 
-    /// Whether a change leaves its file as it is.
+    /// Returns true if a change leaves its file as it is.
     pub(crate) fn stays(&self, change: &Change) -> bool {
         if self.tells_lines {
             return self.lines(&change.path) == change.lines.as_deref();
@@ -168,12 +168,12 @@ impl History {
         self.now(&change.path).and_then(Version::hash) == becomes
     }
 
-    /// The version before the first of a file that is known.
+    /// Returns the version before the first of a known file.
     pub(crate) fn before(&self, path: &str) -> u64 {
         self.files.get(path).map_or(0, |file| file.before)
     }
 
-    /// Lines that never were.
+    /// Returns fresh lines.
     pub(crate) fn fresh(&mut self, count: usize) -> Vec<Line> {
         let from = self.last_line + 1;
         self.last_line += count as u64;
@@ -198,7 +198,7 @@ impl History {
         self.files.get(path)?.versions.last()
     }
 
-    /// The lines of a file that is there.
+    /// Returns the lines of an existing file.
     pub(crate) fn lines(&self, path: &str) -> Option<&[Line]> {
         self.now(path)?.lines.as_deref()
     }
@@ -213,21 +213,21 @@ impl History {
         file.changed = edits;
     }
 
-    /// Whether lines are in a version, each of them, in one piece and in this order.
+    /// Returns true if a version holds the lines contiguously and in this order.
     fn holds(version: &Version, lines: &[Line]) -> bool {
         let Some(there) = &version.lines else { return false };
         let start = lines.first().and_then(|first| there.iter().position(|line| line == first));
         start.is_some_and(|start| there[start..].starts_with(lines))
     }
 
-    /// Whether what was read has stood ever since.
+    /// Compares a read with every version since.
     pub(crate) fn stands(&self, read: &Read) -> Stands {
         let now = self.version(&read.path);
         if read.version == now {
             return Stands::Yes;
         }
         if now == 0 && self.graves.contains(&(read.path.clone(), read.version)) {
-            // That it is gone was read, and it is.
+            // The agent read the deletion, and the file is still deleted.
             return Stands::BeyondMemory;
         }
         if now == 0 || read.version <= self.before(&read.path) {
@@ -247,7 +247,7 @@ impl History {
         }
     }
 
-    /// Whether what was read is there now, whatever was meanwhile.
+    /// Returns true if the lines that were read are there now, regardless of the versions between.
     pub(crate) fn is_back(&self, read: &Read) -> bool {
         match (&read.what, self.now(&read.path)) {
             (What::Part { lines, .. }, Some(now)) => Self::holds(now, lines),
@@ -256,7 +256,7 @@ impl History {
     }
 }
 
-/// The lines after the pieces.
+/// Returns the lines after the pieces are applied.
 pub(crate) fn apply(lines: &[Line], pieces: &[Piece]) -> Vec<Line> {
     let mut after = Vec::new();
     let mut done = 0;

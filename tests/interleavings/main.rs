@@ -1,13 +1,13 @@
-//! Agents at shared files, every decision compared with an oracle that was written independently (docs/workspace-evidence.md).
+//! Agents at shared files. An independent oracle checks every decision (docs/workspace-evidence.md).
 //!
-//! * `history.rs`, `oracle.rs`: the rules, from lines that each are one of their own, and from the refusals before;
-//! * `shop.rs`: a board of the kernel, every decision of which is checked;
+//! * `history.rs`, `oracle.rs`: the rules, derived from line identities and earlier rejections;
+//! * `shop.rs`: a board of the kernel, with a check of every decision;
 //! * `agents.rs`: eight agents at twenty files, in random order;
-//! * `planted.rs`: bugs that are put in on purpose, and found;
-//! * `adversaries.rs`: writers that invalidate each other; `rates.rs`: how often an edit is refused for nothing.
+//! * `planted.rs`: planted bugs that the tests must find;
+//! * `adversaries.rs`: writers that invalidate each other; `rates.rs`: rates of false rejections.
 //!
-//! * `sessions.rs`: the same through sessions at real files, held against what each agent was shown (`shown.rs`, `page.rs`);
-//! * `forgotten.rs`: the least that it takes to rest on what has changed; `histories.rs`: what people really wrote.
+//! * `sessions.rs`: sessions at real files, compared with what each agent was shown (`shown.rs`, `page.rs`);
+//! * `forgotten.rs`: minimal cases of the read set; `histories.rs`: recorded human editing histories.
 //!
 //! A failure names its seed; `INTERLEAVINGS_SEED=n` runs that board alone, `INTERLEAVINGS=n` as many interleavings.
 
@@ -30,11 +30,11 @@ use std::time::Instant;
 use self::agents::Crowd;
 use self::shop::Figures;
 
-/// Interleavings of a run, and of each board.
+/// Interleavings per run, and per board.
 const INTERLEAVINGS: u64 = 2_000;
 pub(crate) const EACH: u64 = 50;
 
-/// Says how far a long run is, at each tenth of it.
+/// Prints the progress of a long run at each tenth of it.
 pub(crate) fn say_progress(what: &str, done: u64, of: u64, begun: Instant) {
     let tenth = |done: u64| done * 10 / of.max(1);
     if done > 0 && tenth(done) > tenth(done - 1) {
@@ -66,7 +66,7 @@ fn every_decision_on_files_is_the_oracles() {
         }
         figures
     };
-    // Boards have nothing to do with each other.
+    // Boards are independent, so two threads share them.
     let half = seeds.len() / 2;
     let figures = std::thread::scope(|scope| {
         let first = scope.spawn(|| run(&seeds[..half]));

@@ -1,4 +1,4 @@
-//! What must come of an edit: by the rules alone, from the lines that were shown and the refusals before it.
+//! Expected outcome of an edit, derived only from the rules, the lines shown and the earlier rejections.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,15 +6,15 @@ use patchboard_kernel::blueprint::Granularity;
 
 use super::history::{Change, History, Line, Read, Stands, What};
 
-/// Decisions and milliseconds that a file is kept for who was refused there.
+/// Duration of a reservation after a rejection, in decisions and in milliseconds.
 pub(crate) const KEPT_DECISIONS: u64 = 8;
 pub(crate) const KEPT_MS: i64 = 30_000;
 
-/// A file that is kept for somebody.
+/// Reservation of files for one author.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     pub(crate) paths: BTreeSet<String>,
-    /// The number of the decision after which it is not any more.
+    /// Number of the decision at which the reservation ends.
     pub(crate) decisions: u64,
     pub(crate) until: i64,
 }
@@ -22,37 +22,37 @@ pub(crate) struct Kept {
 /// A try to edit.
 #[derive(Clone, Debug)]
 pub(crate) struct Try<'a> {
-    /// Whose; none: it has happened.
+    /// Author, or `None` for an external edit.
     pub(crate) author: Option<u64>,
     pub(crate) reads: &'a [Read],
     pub(crate) changes: &'a [Change],
     pub(crate) at: i64,
 }
 
-/// What must come of it.
+/// Expected outcome of a try.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Due {
     Made,
-    /// Made, and every file is as it was: lines went for others that say the same.
+    /// Accepted, and every file keeps its content: the new lines have the text of the old ones.
     Same,
-    /// Refused because of others: codes and files.
+    /// Rejected because of other agents' edits: codes and files.
     Conflict(BTreeSet<(&'static str, String)>),
-    /// Refused because there would be too many files.
+    /// Rejected because there would be too many files.
     TooMany,
-    /// Refused because it does not apply.
+    /// Rejected because it does not apply.
     Inapplicable(BTreeSet<(&'static str, String)>),
 }
 
-/// What else is to be known of a try.
+/// Additional facts about a try, for the figures.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Remarks {
-    /// Something that was read has really changed.
+    /// A read has changed.
     pub(crate) is_stale: bool,
-    /// Refused for nothing else than what a board does not remember.
+    /// Stale only because the board does not remember enough edits.
     pub(crate) is_forgotten: bool,
-    /// Something changed and changed back.
+    /// A read changed and changed back.
     pub(crate) is_back: bool,
-    /// A file of which something was read has another version.
+    /// A file in the read set has another version.
     pub(crate) has_moved: bool,
 }
 
@@ -68,7 +68,7 @@ impl Oracle {
         Self { history: History::new(files_max), granularity, decisions: 0, kept: BTreeMap::new() }
     }
 
-    /// Whether a board must take what was read for changed.
+    /// Returns true if a board must treat a read as changed.
     fn counts_as_stale(&self, read: &Read) -> bool {
         match self.granularity {
             Granularity::File => read.version != self.history.version(&read.path),
@@ -82,7 +82,7 @@ impl Oracle {
         held.filter(|(_, kept)| kept.paths.contains(path)).map(|(holder, _)| *holder).next()
     }
 
-    /// What must come of a try.
+    /// Returns the expected outcome of a try.
     pub(crate) fn judge(&self, tried: &Try<'_>) -> Due {
         if self.history.to_forget(tried.changes).is_none() {
             return Due::TooMany;
@@ -134,7 +134,7 @@ impl Oracle {
         (!self.has_seen(change, there.unwrap_or_default(), &own)).then_some("unseen_target")
     }
 
-    /// Whether what goes was shown, and of what comes between two lines one of them.
+    /// Returns true if every deleted line was shown, and for an insertion one of its two neighbours.
     fn has_seen(&self, change: &Change, there: &[Line], own: &[&Read]) -> bool {
         if own.is_empty() {
             return false;
@@ -171,7 +171,7 @@ impl Oracle {
         }
     }
 
-    /// Takes note of what was decided; what is kept for the author from now on, if anything is new.
+    /// Records a decision. Returns the author's new reservation, if there is one.
     pub(crate) fn decided(&mut self, tried: &Try<'_>, by: &str, due: &Due) -> Option<Kept> {
         self.decisions += 1;
         let decisions = self.decisions;
@@ -187,7 +187,7 @@ impl Oracle {
             Due::Inapplicable(_) | Due::TooMany => None,
             Due::Conflict(conflicts) => {
                 let author = tried.author?;
-                // Who had not looked was not too slow.
+                // An author that had not read the file gets no reservation: it lost no race.
                 if !conflicts.iter().any(|(code, _)| matches!(*code, "stale_target" | "stale_read")) {
                     return None;
                 }

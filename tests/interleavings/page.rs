@@ -1,35 +1,35 @@
-//! What the files of a workspace hold, and what an agent is told of them, taken apart line by line.
+//! Texts of workspace files, and a line-by-line parser of the texts that an agent receives.
 
 use std::collections::BTreeMap;
 
 use super::history::Line;
 
-/// How the lines of a file end.
+/// Line endings of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Form {
     pub(crate) has_crlf: bool,
-    /// The last line has no end.
+    /// The last line has no line end.
     pub(crate) is_open: bool,
 }
 
 impl Form {
-    /// Of so many lines: where no line has an end, none says how lines end.
+    /// Normalises the form for a number of lines: a file without any line end shows no kind of line end.
     pub(crate) const fn of(self, lines: usize) -> Self {
         let is_open = self.is_open && lines > 0;
         Self { has_crlf: self.has_crlf && lines > is_open as usize, is_open }
     }
 }
 
-/// What lines say, and how they end.
+/// Text and line endings of the files.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
-    /// Of lines that do not say who they are.
+    /// Texts of the lines that differ from the default text.
     says: BTreeMap<Line, String>,
     forms: BTreeMap<String, Form>,
 }
 
 impl Pages {
-    /// What a line says. No two lines of one file say the same.
+    /// Returns the text of a line. Lines of one file have distinct texts.
     pub(crate) fn says(&self, line: Line) -> String {
         self.says.get(&line).cloned().unwrap_or_else(|| format!("L{line};"))
     }
@@ -55,22 +55,22 @@ impl Pages {
         text
     }
 
-    /// Which of these lines says this.
+    /// Finds the line with this text.
     pub(crate) fn line(&self, among: &[Line], text: &str) -> Option<Line> {
         among.iter().copied().find(|line| self.says(*line) == text)
     }
 }
 
-/// What was shown of one file.
+/// Content of one file, as a text showed it.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     pub(crate) numbered: Vec<(usize, String)>,
-    /// Of each part of a difference: the number of the first line of the newer side, its lines, and those that went.
+    /// Each hunk of a diff: number of the first new line, the new lines, and the deleted lines.
     pub(crate) parts: Vec<(usize, Vec<String>, Vec<String>)>,
     pub(crate) is_empty: bool,
 }
 
-/// What a text shows of which files; `of` is the file of which it speaks before it names one.
+/// Parses a text into the content it shows, by file. `of` is the file before the text names one.
 pub(crate) fn heard(text: &str, of: Option<&str>) -> BTreeMap<String, Heard> {
     let mut heard: BTreeMap<String, Heard> = BTreeMap::new();
     let mut of = of.map(str::to_owned);
@@ -113,7 +113,7 @@ pub(crate) fn heard(text: &str, of: Option<&str>) -> BTreeMap<String, Heard> {
     heard
 }
 
-/// The line of a comment, and the comment, which a refusal repeats in words.
+/// Returns the line number and the text of an intent comment that a rejection quotes in prose.
 fn annotation(line: &str) -> Option<(usize, String)> {
     let (number, told) = line.strip_prefix("Line ")?.split_once(" says what ")?;
     let (author, told) = told.split_once(" wrote the block below for (")?;

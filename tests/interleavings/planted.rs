@@ -1,4 +1,4 @@
-//! Bugs that are put in on purpose are found, soon.
+//! Proves that the tests find planted bugs within few boards.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use patchboard_kernel::planted::{Bug, plant};
 use super::EACH;
 use super::agents::Crowd;
 
-/// Boards within which each must be found, of 50 interleavings each.
+/// Number of boards within which each bug must be found, of 50 interleavings each.
 const BOARDS: u64 = 15;
 
 #[test]
@@ -20,7 +20,7 @@ fn every_planted_bug_of_files_is_found() {
         let (seed, doubt) = found.unwrap_or_else(|| panic!("{bug:?} is not found by {BOARDS} boards"));
         let line: String = doubt.lines().next().unwrap_or_default().chars().take(120).collect();
         eprintln!("{bug:?}: board {seed}: {line}");
-        // It is the bug that is found: without it all is well.
+        // Proves that the bug causes the failure: the same board passes without it.
         if sound.insert(seed) {
             assert!(Crowd::play(seed, EACH).is_ok(), "{bug:?}: board {seed} fails without it");
         }

@@ -1,5 +1,6 @@
-//! How often an edit is refused although nothing that its author read has changed: whole files against lines; and how often
-//! at all, by whether agents begin each task anew or remember all they have ever read, as one session does.
+//! Rates of false rejections, where nothing that the author read has changed: whole-file reads against line reads.
+//! Also measures all rejections, for agents that reset their reads with each task and for sessions that keep all
+//! reads.
 
 use patchboard_faults::random::Random;
 use patchboard_kernel::blueprint::Granularity;
@@ -9,12 +10,12 @@ use super::history::{Piece, Read, What};
 use super::oracle::{Due, Remarks, Try};
 use super::shop::Shop;
 
-/// Functions of a file, lines of one, and tasks of each agent.
+/// Functions per file, lines per function, and tasks per agent.
 const FUNCTIONS: usize = 6;
 const LINES: usize = 10;
 const TASKS: usize = 60;
 
-/// What an agent looks at before it edits a function.
+/// Kind of reads that an agent makes before it edits a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reader {
     Files,
@@ -22,12 +23,12 @@ enum Reader {
     Mixed,
 }
 
-/// How long what was read is known.
+/// Lifetime of a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Memory {
-    /// Of one task.
+    /// One task.
     Task,
-    /// From the first to the last.
+    /// All tasks of the agent.
     Attempt,
 }
 
@@ -35,9 +36,9 @@ enum Memory {
 struct Rates {
     tries: u64,
     refused: u64,
-    /// Of these, those of which nothing that was read had changed.
+    /// Rejections where no read had changed.
     falsely: u64,
-    /// Of these, those of which files had the versions that were read.
+    /// False rejections where the files had the versions that were read.
     unmoved: u64,
     kept: u64,
 }
@@ -45,7 +46,7 @@ struct Rates {
 /// An agent at its task.
 struct Agent {
     reads: Vec<Read>,
-    /// The file and the first line, by its identity, of the function it changes.
+    /// Function to change: its file and the identity of its first line.
     target: Option<(String, u64)>,
     left: usize,
     looks: usize,
@@ -56,7 +57,7 @@ fn run(reader: Reader, memory: Memory, granularity: Granularity, seed: u64) -> R
     let mut shop = Shop::new(granularity, AGENTS);
     let made: Vec<_> = (0..FILES).map(|at| creation(&mut shop, &file(at), FUNCTIONS * LINES)).collect();
     shop.edit(None, &[], &made).expect("told");
-    // Functions are known by their first lines, which nobody changes.
+    // First lines identify functions, since no edit changes them.
     let functions: Vec<(String, u64)> = made
         .iter()
         .flat_map(|change| {
@@ -83,12 +84,12 @@ fn run(reader: Reader, memory: Memory, granularity: Granularity, seed: u64) -> R
         }
         let target = agent.target.clone().expect("just chosen");
         if agent.looks > 0 {
-            // Two that it depends on, then the one that it changes.
+            // Two functions that the task depends on, then the one to change.
             agent.looks -= 1;
             let what = if agent.looks == 0 { target } else { random.pick(&functions).clone() };
             let is_whole = reader == Reader::Files || (reader == Reader::Mixed && random.percent(50));
             let read = look(&shop, &what, &functions, is_whole);
-            // Who sees it again knows it anew; who sees the whole file knows all of it.
+            // A new read replaces the earlier read of the function; a read of the whole file replaces all its reads.
             agent.reads.retain(|known| !is_same(known, &read));
             agent.reads.push(read);
             continue;
@@ -127,7 +128,7 @@ fn run(reader: Reader, memory: Memory, granularity: Granularity, seed: u64) -> R
     rates
 }
 
-/// A function, or the file it is in.
+/// Reads a function, or the file that holds it.
 fn look(shop: &Shop, (path, first): &(String, u64), functions: &[(String, u64)], is_whole: bool) -> Read {
     let history = &shop.oracle.history;
     let (version, lines) = (history.version(path), history.lines(path).expect("a file"));
@@ -140,7 +141,7 @@ fn look(shop: &Shop, (path, first): &(String, u64), functions: &[(String, u64)],
     part(path, version, begin, &lines[begin..begin + length])
 }
 
-/// Whether what was known is in what is known now.
+/// Returns true if a new read covers an earlier one.
 fn is_same(known: &Read, now: &Read) -> bool {
     let is_covered = match (&known.what, &now.what) {
         (_, What::Whole) => true,
@@ -150,7 +151,7 @@ fn is_same(known: &Read, now: &Read) -> bool {
     known.path == now.path && is_covered
 }
 
-/// The same piece as it is now.
+/// Reads the same piece at the current version.
 fn again(shop: &Shop, read: &Read, functions: &[(String, u64)]) -> Read {
     match &read.what {
         What::Whole => look(shop, &(read.path.clone(), 0), functions, true),
@@ -159,7 +160,7 @@ fn again(shop: &Shop, read: &Read, functions: &[(String, u64)]) -> Read {
 }
 
 fn measured(reader: Reader, memory: Memory, granularity: Granularity) -> Rates {
-    // Who remembers all it has read is refused so often that one run says enough.
+    // Agents that keep all reads are rejected so often that one run is enough.
     let runs = if memory == Memory::Task { 4 } else { 1 };
     let sum = (0..runs).map(|seed| run(reader, memory, granularity, seed)).reduce(|a, b| Rates {
         tries: a.tries + b.tries,

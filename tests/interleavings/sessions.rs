@@ -1,14 +1,14 @@
-//! The same through sessions, with real files and a real journal. Everything that an agent is told is read line by line,
-//! and what it was shown is kept apart from what its session counts as read (`shown.rs`):
+//! Interleavings through sessions, with real files and a real journal. The test parses every reply line by line. It
+//! records what each agent was shown apart from the session's read set (`shown.rs`):
 //!
-//! * what is shown of a file is what the file holds, and what a session counts as read was shown;
-//! * an edit is accepted only if nothing that its author was shown has changed without its place being shown since, and
-//!   refused as stale only if something has;
-//! * who is told that nothing needs to be viewed again rests on nothing that has changed;
-//! * what comes of an edit is what is due, and files hold what the accepted edits make.
+//! * a reply shows what the file holds, and the read set contains only lines that were shown;
+//! * an edit is accepted only if all places that changed since its author saw them were shown again;
+//! * an edit is rejected as stale only if such a place changed;
+//! * after a rejection that asks for no new view, the agent rests on nothing that has changed;
+//! * every outcome is the expected one, and files hold the result of the accepted edits.
 //!
-//! How files look is drawn anew for each directory: ends of lines, open ends, empty files, intents as comments, what a
-//! refusal tells, and whether the service is killed in between.
+//! Each directory draws its own look: line endings, open ends, empty files, intents as comments, the detail of
+//! rejections, and a crash of the service.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -30,11 +30,11 @@ use super::{number, say_progress, shop};
 
 mod wishes;
 
-/// Directories, and interleavings at each.
+/// Number of directories, and of interleavings at each.
 const SHOPS: u64 = 8;
 const EACH: u64 = 6;
 
-/// How a directory looks.
+/// Properties of a directory.
 #[derive(Clone, Debug)]
 struct Look {
     granularity: Granularity,
@@ -63,12 +63,12 @@ impl Look {
     }
 }
 
-/// What was counted.
+/// Counts of a run.
 #[derive(Debug, Default)]
 struct Counts {
-    /// What was told, by code.
+    /// Replies by code.
     told: BTreeMap<String, u64>,
-    /// Refused as unseen, although all that it would change was shown and stands.
+    /// Rejected as unseen, although all lines that the edit would change were shown and are unchanged.
     unseen_though_shown: u64,
     comments: u64,
     crashes: u64,
@@ -82,13 +82,13 @@ struct Played {
     pages: Pages,
     sessions: Vec<Session>,
     known: Vec<Shown>,
-    /// The lines that each agent was ever shown of each file, or wrote.
+    /// Lines that each agent was ever shown of each file, or wrote.
     ever: Vec<BTreeMap<String, BTreeSet<Line>>>,
-    /// Since the service was taken up again: files of which it knows what was in them, so that it can say what changes.
+    /// Files with content that the service knows since it was restarted, so that it can report changes in them.
     warm: Option<BTreeSet<String>>,
     intents: u64,
     counts: Counts,
-    /// Everything is printed.
+    /// Print everything.
     is_told: bool,
 }
 
@@ -117,7 +117,7 @@ impl Played {
         }
         let files: Vec<(&str, &str)> = texts.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
         let shop = Workshop::open(AGENTS, &spec, &files).await;
-        // What was found was told at once.
+        // The initial files were recorded in one decision.
         oracle.decisions = 1;
         let sessions = (0..AGENTS).map(|agent| shop.session(agent)).collect();
         let (known, ever) = (vec![Shown::default(); AGENTS], vec![BTreeMap::new(); AGENTS]);
@@ -125,7 +125,7 @@ impl Played {
         Self { shop, look, random, oracle, pages, sessions, known, ever, warm, intents, counts, is_told }
     }
 
-    /// A directory with all that happens there; what was counted.
+    /// Plays a directory and all events in it. Returns the counts.
     async fn play(seed: u64) -> Counts {
         let mut played = Self::new(seed).await;
         let killed_after = if played.look.is_killed { 1 + played.random.below(EACH - 1) } else { EACH };
@@ -166,20 +166,20 @@ impl Played {
         }
     }
 
-    /// An agent that has read nothing yet comes in the place of another.
+    /// Replaces an agent by one that has read nothing.
     fn sit_down(&mut self, agent: usize) {
         self.sessions[agent] = self.shop.session(agent);
         self.known[agent] = Shown::default();
         self.ever[agent].clear();
     }
 
-    /// The service is killed and taken up again; meanwhile somebody edits.
+    /// Kills and restarts the service, with an external edit in between.
     async fn crashed(mut self) -> Self {
         self.sessions.clear();
         let path = file(self.random.index(FILES));
         let is_edited = self.random.percent(70) && self.change_around(&path, None);
         let shop = self.shop.crashed().await;
-        // Each call that was lost is a decision.
+        // Each lost call counts as a decision.
         self.oracle.decisions += AGENTS as u64;
         assert_eq!(shop.found, usize::from(is_edited), "what was edited meanwhile is found");
         let sessions = (0..AGENTS).map(|agent| shop.session(agent)).collect();
@@ -219,7 +219,7 @@ impl Played {
         self.hear(agent, &told, &arguments);
     }
 
-    /// Notes what an agent was shown, and compares it with what is there and with what programs are told.
+    /// Records what an agent was shown, and compares it with the files and the structured data.
     fn hear(&mut self, agent: usize, told: &Told, asked: &Value) {
         let all = heard(&told.text, asked["path"].as_str());
         let data = &told.data;
@@ -257,8 +257,8 @@ impl Played {
         self.check_reads(agent, told);
     }
 
-    /// What a refusal says of one file, as it was read at one version or at several, is so, and if it says that nothing needs
-    /// to be viewed, nothing does.
+    /// Checks the parts of a rejection about one file, which may have been read at several versions. A part that asks
+    /// for no new view must leave nothing out of date.
     fn hear_parts(&mut self, agent: usize, path: &str, parts: &[&Value], all: &BTreeMap<String, Heard>, text: &str) {
         let history = &self.oracle.history;
         for part in parts {
@@ -282,7 +282,7 @@ impl Played {
         }
     }
 
-    /// The lines that programs are told are shown are those of the text.
+    /// Checks that the ranges in the structured data are the lines of the text.
     fn check_shown(&self, shown: &Value, path: &str, pieces: &[Vec<Line>]) {
         let lines = self.oracle.history.lines(path).unwrap_or_default();
         let ranges: Vec<(usize, usize)> = serde_json::from_value(shown.clone()).expect("ranges");
@@ -291,7 +291,7 @@ impl Played {
         assert_eq!(said, seen, "{path}");
     }
 
-    /// What was shown of a file, in pieces; each line is what the file holds there.
+    /// Returns the pieces of a file that were shown. Checks each line against the file.
     fn pieces_of(&mut self, agent: usize, path: &str, heard: &Heard, text: &str) -> Vec<Vec<Line>> {
         let lines = self.oracle.history.lines(path).unwrap_or_default().to_vec();
         let mut pieces: Vec<Vec<Line>> = Vec::new();
@@ -311,7 +311,7 @@ impl Played {
             let says: Vec<String> = there.iter().map(|line| self.pages.says(*line)).collect();
             assert_eq!(says, *newer, "from line {first} of {path} on: {text}");
             pieces.push(there.to_vec());
-            // What went was there once.
+            // A deleted line must have been in an earlier version.
             let versions = 1..=self.oracle.history.version(path);
             let once: Vec<Line> = versions
                 .filter_map(|version| self.oracle.history.at(path, version)?.lines.clone())
@@ -329,7 +329,7 @@ impl Played {
         pieces
     }
 
-    /// What the session counts as read was shown.
+    /// Checks that everything in the read set was shown.
     fn check_reads(&self, agent: usize, told: &Told) {
         for read in self.reads(agent) {
             let lines = match &read.what {
@@ -347,7 +347,7 @@ impl Played {
         }
     }
 
-    /// What the session counts as read, line by line.
+    /// Returns the read set line by line.
     fn reads(&self, agent: usize) -> Vec<Read> {
         let reads = self.sessions[agent].reads().all().into_iter().map(|read| {
             let path = read.path.to_string();
@@ -419,7 +419,7 @@ impl Played {
         self.hear(agent, &told, arguments);
     }
 
-    /// Of each file that is stale something has changed that counts.
+    /// Checks that each stale file has a change that counts.
     fn check_stale(&self, agent: usize, code: &str, due: &Due, reads: &[Read]) {
         let Due::Conflict(codes) = due else { return };
         for (_, path) in codes.iter().filter(|(due, _)| *due == code && code.starts_with("stale_")) {
@@ -437,7 +437,7 @@ impl Played {
         }
     }
 
-    /// An agent knows what it has written, and the file holds it.
+    /// Records that an agent knows the lines it wrote, and checks the file.
     fn wrote(&mut self, agent: usize, change: &Change) {
         let lines = change.lines.clone().unwrap_or_default();
         let new = change.pieces.iter().flatten().flat_map(|piece| piece.new.iter().copied());
@@ -455,7 +455,7 @@ impl Played {
         self.check_file(&change.path);
     }
 
-    /// Somebody edits around the workspace; it is noticed by looking, or by an agent.
+    /// Makes an external edit, and lets the workspace or an agent notice it.
     async fn happen(&mut self) {
         let name = file(self.random.index(FILES));
         if self.warm.as_ref().is_some_and(|warm| !warm.contains(&name)) || !self.change_around(&name, Some(())) {
@@ -473,8 +473,8 @@ impl Played {
         assert_eq!(self.shop.entry(&name).expect("known").version, self.oracle.history.version(&name));
     }
 
-    /// A file is edited by somebody who knows nothing of boards; `seen`: it is known what has changed. Whether there was
-    /// something to edit.
+    /// Edits a file outside the board. With `seen`, the service knows the changed lines. Returns false if there was
+    /// no file to edit.
     fn change_around(&mut self, path: &str, seen: Option<()>) -> bool {
         let Some(lines) = self.oracle.history.lines(path).map(<[Line]>::to_vec) else { return false };
         let piece = if self.look.has_empty && !lines.is_empty() && self.random.percent(15) {
@@ -502,16 +502,16 @@ impl Played {
     }
 }
 
-/// How a comment of an agent begins.
+/// Returns the prefix of an agent's comments.
 fn comment_of(agent: usize) -> String {
     format!("# {}: ", shop::name(agent))
 }
 
-/// Where writing to disk costs nothing, if there is such a place: what is tested here is not what outlives a crash.
+/// Moves temporary directories to memory where possible: durability is not under test here.
 pub(crate) fn in_memory() {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() && tempfile::tempdir_in(memory).is_ok() {
-        // Whoever comes second finds it as it should be.
+        // A second call finds the override in place.
         drop(tempfile::env::override_temp_dir(memory));
     }
 }

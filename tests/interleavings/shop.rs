@@ -1,4 +1,4 @@
-//! A board whose engineers are all at work, and the oracle that checks every decision it makes.
+//! A board with all engineers at work, and the oracle that checks every decision.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -16,29 +16,29 @@ use serde_json::{Value, json};
 use super::history::{Change, Line, Piece, Read, What, text_of};
 use super::oracle::{Due, Kept, Oracle, Try};
 
-/// What was counted.
+/// Counts of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) interleavings: u64,
     pub(crate) tries: u64,
     pub(crate) made: u64,
-    /// Made, and every file stayed as it was.
+    /// Accepted edits that left every file as it was.
     pub(crate) same: u64,
     pub(crate) external: u64,
-    /// Refusals by stage and codes.
+    /// Rejections by stage and codes.
     pub(crate) refusals: BTreeMap<String, u64>,
     pub(crate) reservations: u64,
-    /// Tries of which something that was read had really changed.
+    /// Tries with a read that had changed.
     pub(crate) stale: u64,
-    /// Refused because it was not remembered that nothing of it had changed, and for nothing else.
+    /// Rejected only because the board no longer remembered that the reads were unchanged.
     pub(crate) forgotten: u64,
-    /// Tries of which something that was read had changed and changed back.
+    /// Tries with a read that had changed and changed back.
     pub(crate) back: u64,
-    /// Tries that versions of files would refuse, and those of them of which nothing that was read had changed.
+    /// Tries that file versions alone would reject; `moved_falsely` counts those without a changed read.
     pub(crate) moved: u64,
     pub(crate) moved_falsely: u64,
     pub(crate) replays: u64,
-    /// Files that were gone and forgotten.
+    /// Deleted files that were forgotten.
     pub(crate) buried: u64,
 }
 
@@ -68,7 +68,7 @@ impl Figures {
     }
 }
 
-/// Engineers at files, and who watches them.
+/// Engineers at files, and the oracle that checks their board.
 pub(crate) struct Shop {
     pub(crate) board: Board,
     pub(crate) now: i64,
@@ -78,21 +78,21 @@ pub(crate) struct Shop {
     records: Vec<Record>,
 }
 
-/// The name of an engineer.
+/// Returns the name of an engineer.
 pub(crate) fn name(engineer: usize) -> String {
     format!("engineer_{}", engineer + 1)
 }
 
-/// What the oracle says against a board.
+/// Disagreement between the oracle and the board.
 pub(crate) type Doubt = String;
 
 impl Shop {
-    /// So many engineers, all called, at no files yet.
+    /// Creates a board with `engineers` called engineers and no files.
     pub(crate) fn new(granularity: Granularity, engineers: usize) -> Self {
         Self::with_room(granularity, engineers, patchboard_kernel::files::FILES_MAX)
     }
 
-    /// The same, where so many files may be known.
+    /// Like [`Self::new`], with a limit of known files.
     pub(crate) fn with_room(granularity: Granularity, engineers: usize, files_max: usize) -> Self {
         let names: Vec<String> = (0..engineers).map(name).collect();
         let engineer =
@@ -117,7 +117,8 @@ impl Shop {
         Self { board, now: 0, oracle, figures: Figures::default(), engineers, records: step.records }
     }
 
-    /// Puts an edit to the board; what came of it, once the oracle has nothing against it. `by`: none, if it has happened.
+    /// Proposes an edit to the board. Returns the outcome if the oracle agrees with it. `by` is `None` for an
+    /// external edit.
     pub(crate) fn edit(&mut self, by: Option<usize>, reads: &[Read], changes: &[Change]) -> Result<Due, Doubt> {
         let of = by.map(|by| self.engineers[by]);
         let author = of.map(|of| of.invocation.0);
@@ -201,7 +202,7 @@ impl Shop {
         figures.moved_falsely += u64::from(remarks.has_moved && !remarks.is_stale);
     }
 
-    /// Of each file of which something that was read counts as stale: the oldest version of that.
+    /// Returns the files with stale reads, and the oldest version that was read of each.
     fn stale_of(&self, tried: &Try<'_>) -> BTreeMap<String, u64> {
         let mut oldest: BTreeMap<String, u64> = BTreeMap::new();
         for read in tried.reads {
@@ -214,7 +215,7 @@ impl Shop {
         oldest
     }
 
-    /// What the state says of a file is what the history says.
+    /// Checks the state's entry of a file against the history.
     fn check_entry(&self, path: &str) -> Result<(), Doubt> {
         let said = self.board.state().root().child("files").and_then(|files| files.child(path));
         let said = said.ok_or_else(|| format!("{path} is not in the state"))?.to_value();
@@ -235,7 +236,7 @@ impl Shop {
         (remembered == due).then_some(()).ok_or_else(|| format!("{path}: {remembered} edits are remembered, not {due}"))
     }
 
-    /// Everything that the state says of files, and that the journal alone makes the same board again.
+    /// Checks all file entries. With `replays`, also checks that the journal alone rebuilds the board.
     pub(crate) fn check_all(&mut self, replays: bool) -> Result<(), Doubt> {
         let paths: Vec<String> = self.oracle.history.paths().cloned().collect();
         paths.iter().try_for_each(|path| self.check_entry(path))?;
@@ -303,12 +304,12 @@ fn check_outcome(outcome: &Outcome, due: &Due, stale: &BTreeMap<String, u64>, or
     check_told(rejection, stale, oracle)
 }
 
-/// Who changed what, since which version.
+/// Checks author and versions in stale violations.
 fn check_told(rejection: &Rejection, stale: &BTreeMap<String, u64>, oracle: &Oracle) -> Result<(), Doubt> {
     for violation in rejection.violations.iter().filter(|violation| violation.code.as_str().starts_with("stale_")) {
         let path = file_of(&violation.pointer);
         let Some(now) = oracle.history.now(&path) else {
-            // It is forgotten, and by whom it was changed with it.
+            // A forgotten file has no recorded author.
             continue;
         };
         let told = violation.stale.as_ref().ok_or_else(|| format!("of {path} it is not said what changed"))?;

@@ -1,58 +1,58 @@
-//! What an agent knows of files, by what it was shown and by nothing else: neither what a session counts as read nor what
-//! it forgets comes in here.
+//! Knowledge of an agent about files, derived only from what it was shown. Independent of the session's read set and
+//! of what the session forgets.
 //!
-//! Each line that was shown, and each pair of lines that were shown one behind the other, is known from then on. What is
-//! not so any more is out of date until its place is shown as it is now.
+//! Each line that was shown is known from then on, and so is each pair of adjacent lines. Outdated knowledge stays
+//! out of date until its place is shown as it is now.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::history::{History, Line};
 
-/// What stands before the first line of a file, and behind the last.
+/// Sentinels before the first line of a file and after the last.
 const BEGIN: Line = 0;
 const END: Line = Line::MAX;
 
-/// That a line is there (twice the same), or that one follows another.
+/// Presence of a line (the same line twice), or adjacency of two lines.
 type Fact = (Line, Line);
 
-/// How pieces of a file are shown.
+/// Completeness of the pieces shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum How {
-    /// They are all of it.
+    /// The whole file.
     Whole,
-    /// They are what was asked for.
+    /// The requested part.
     Part,
-    /// They came up in a search. Who finds lines has not looked at their place again.
+    /// Search hits, which do not count as a new view of their place.
     Found,
 }
 
-/// What is known of a fact.
+/// State of a known fact.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// The version at which it was shown last.
+    /// Last version at which it was shown.
     at: u64,
-    /// It is not so any more, and something that stands in its place was shown since.
+    /// True if the fact is outdated, and the content now in its place was shown since.
     is_made_up_for: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 struct File {
     facts: BTreeMap<Fact, Known>,
-    /// The pieces that were shown because they were asked for, each with the version it was of.
+    /// Pieces that were shown on request, each with its version.
     pieces: Vec<(u64, Vec<Line>)>,
-    /// The last version at which it was shown that there is none.
+    /// Last version at which the file was shown to be absent.
     absent_at: Option<u64>,
-    /// The last version of which anything was shown.
+    /// Last version that was shown at all.
     shown_at: Option<u64>,
 }
 
-/// What one agent was shown.
+/// Everything that one agent was shown.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shown {
     files: BTreeMap<String, File>,
 }
 
-/// The lines of a version with what is before and behind them; none if there is no file.
+/// Returns the lines of a version between the two sentinels, or `None` if there is no file.
 fn bounded(history: &History, path: &str, version: u64) -> Option<Vec<Line>> {
     let lines = history.at(path, version)?.lines.as_ref()?;
     Some([&[BEGIN], lines.as_slice(), &[END]].concat())
@@ -63,14 +63,14 @@ fn is_so((first, second): Fact, lines: &[Line]) -> bool {
     first == second || lines.get(at + 1) == Some(&second)
 }
 
-/// All that lines in one piece say.
+/// Returns all facts in contiguous lines.
 fn facts(lines: &[Line]) -> impl Iterator<Item = Fact> + '_ {
     let alone = lines.iter().map(|line| (*line, *line));
     alone.chain(lines.windows(2).map(|pair| (pair[0], pair[1])))
 }
 
-/// What stands now between two lines of a version, they or the nearest before and behind them that are still there
-/// included.
+/// Returns the current lines between two lines of a version, including both. A missing one is replaced by the nearest
+/// line before or after it that still exists.
 fn place<'a>((first, second): Fact, then: &[Line], now: &'a [Line]) -> Option<&'a [Line]> {
     let (at, behind) = (then.iter().position(|line| *line == first)?, then.iter().position(|line| *line == second)?);
     let find = |line: &Line| now.iter().position(|there| there == line);
@@ -80,7 +80,7 @@ fn place<'a>((first, second): Fact, then: &[Line], now: &'a [Line]) -> Option<&'
 }
 
 impl Shown {
-    /// Pieces of a file as it is were shown.
+    /// Records that pieces of the current file were shown.
     pub(crate) fn tell(&mut self, history: &History, path: &str, pieces: &[Vec<Line>], how: How) {
         let version = history.version(path);
         let Some(now) = bounded(history, path, version) else { return self.tell_absent(history, path) };
@@ -91,7 +91,7 @@ impl Shown {
         let seen: BTreeSet<Line> = pieces.iter().flatten().copied().collect();
         let earlier = file.pieces.iter().filter(|(at, _)| *at == version).flat_map(|(_, piece)| piece);
         let shown_now: BTreeSet<Line> = earlier.copied().chain(seen.iter().copied()).collect();
-        // Line by line, be it one after the other.
+        // Line by line, even if shown in separate pieces.
         let is_line = |(first, second): &&Fact| first == second;
         let known_lines: BTreeSet<Line> =
             file.facts.keys().filter(is_line).map(|(line, _)| *line).chain(seen.iter().copied()).collect();
@@ -101,7 +101,7 @@ impl Shown {
             }
             let then = bounded(history, path, known.at).unwrap_or_default();
             let Some(place) = place(*fact, &then, &now) else { continue };
-            // A place of which nothing is left is seen by whoever sees what is beside it, be it one after the other.
+            // An empty place counts as seen once both its neighbours were shown, even in separate pieces.
             let between = &place[1..place.len() - 1];
             known.is_made_up_for |= match between {
                 [] => place.iter().all(|line| [BEGIN, END].contains(line) || shown_now.contains(line)),
@@ -116,19 +116,19 @@ impl Shown {
         }
     }
 
-    /// It was shown that there is no such file.
+    /// Records that the file was shown to be absent.
     pub(crate) fn tell_absent(&mut self, history: &History, path: &str) {
         let version = history.version(path);
         let absent = File { absent_at: Some(version), shown_at: Some(version), ..File::default() };
         self.files.insert(path.to_owned(), absent);
     }
 
-    /// It was said that what is different since a version is all shown: what is not in it stands as it did.
+    /// Records that the reply showed all differences since a version, so that all else is unchanged.
     pub(crate) fn tell_same(&mut self, history: &History, path: &str) {
         self.files.entry(path.to_owned()).or_default().shown_at = Some(history.version(path));
     }
 
-    /// It has made the newest version of a file out of the one before: what it changed it knows, and what it wrote.
+    /// Records an edit by the agent itself: it knows the lines that it changed and wrote.
     pub(crate) fn wrote(&mut self, history: &History, path: &str) {
         let version = history.version(path);
         let Some(now) = bounded(history, path, version) else { return self.tell_absent(history, path) };
@@ -137,7 +137,7 @@ impl Shown {
         let Some(before) = before else { return self.tell(history, path, &[], How::Whole) };
         let is_own = |fact: &Fact| is_so(*fact, &before) && !is_so(*fact, &now);
         file.facts.retain(|fact, _| !is_own(fact));
-        // Where the others are it knows as well.
+        // The agent also knows the new positions of its other lines.
         file.facts.iter_mut().filter(|(fact, _)| is_so(**fact, &now)).for_each(|(_, known)| known.at = version);
         let is_known = |line: Line| file.facts.contains_key(&(line, line));
         let mut pieces: Vec<Vec<Line>> = Vec::new();
@@ -154,7 +154,7 @@ impl Shown {
         self.tell(history, path, &pieces, How::Part);
     }
 
-    /// Something that was shown, is not so any more, and in the place of which nothing was shown since.
+    /// Returns an outdated fact with a place that was not shown since, if there is one.
     pub(crate) fn out_of_date(&self, history: &History, by_files: bool) -> Option<String> {
         self.files.iter().find_map(|(path, file)| {
             let now = history.version(path);
@@ -170,14 +170,14 @@ impl Shown {
         })
     }
 
-    /// The same of one file.
+    /// Like [`Self::out_of_date`], for one file.
     pub(crate) fn out_of_date_of(&self, history: &History, path: &str) -> Option<String> {
         let file = self.files.get(path)?.clone();
         Self { files: BTreeMap::from([(path.to_owned(), file)]) }.out_of_date(history, false)
     }
 
-    /// Whether a read of these lines of a version (none: of all of it) may count as stale: something of it has changed, and
-    /// what stands in its place was not shown since in one piece.
+    /// Returns true if a read may count as stale: it has changed, and its place was not shown since in one piece.
+    /// `lines` is `None` for a read of the whole version.
     pub(crate) fn may_count(&self, history: &History, path: &str, version: u64, lines: Option<&[Line]>) -> bool {
         let Some(file) = self.files.get(path) else { return false };
         let now = history.version(path);
@@ -196,7 +196,7 @@ impl Shown {
         again.unwrap_or(version).max(absent_at) < now
     }
 
-    /// The lines of a file that it knows and that are there.
+    /// Returns the lines of a file that the agent knows and that still exist.
     pub(crate) fn lines(&self, history: &History, path: &str) -> BTreeSet<Line> {
         let there: BTreeSet<Line> = history.lines(path).unwrap_or_default().iter().copied().collect();
         let Some(file) = self.files.get(path) else { return BTreeSet::new() };
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn what_was_shown_is_out_of_date_until_its_place_is_shown() {
         for (now, elsewhere, there) in [
-            // Changed, taken away, something put between.
+            // Replaced, deleted, and separated by an insertion.
             (vec![1, 2, 9, 4, 5, 6], vec![1, 2], vec![2, 9, 4]),
             (vec![1, 2, 4, 5, 6], vec![5, 6], vec![2, 4]),
             (vec![1, 2, 3, 9, 4, 5, 6], vec![4, 5], vec![3, 9, 4]),

@@ -1,4 +1,5 @@
-//! The published meta-schema and `check` judge the form of blueprints alike: an editor is red where `check` refuses, and nowhere else.
+//! Checks that the published meta-schema and `check` agree on the form of blueprints: an editor marks an error
+//! exactly where `check` rejects.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,10 +9,10 @@ use patchboard_kernel::lint::{self, Diagnostic, META_SCHEMA};
 use patchboard_kernel::source::{Files, Source, resolve};
 use serde_json::{Value, json};
 
-/// Blueprints that are generated.
+/// Number of generated blueprints.
 const MUTANTS: u64 = 500;
 
-/// A directory of blueprints.
+/// Directory of blueprints.
 struct Folder(PathBuf);
 
 impl Files for Folder {
@@ -26,14 +27,14 @@ impl Files for Folder {
     }
 }
 
-/// A blueprint that is shipped, and where it lies.
+/// A shipped blueprint and its path.
 struct Shipped {
     path: PathBuf,
     text: String,
 }
 
 impl Shipped {
-    /// Lists them: every YAML file of blueprints and examples that has a format.
+    /// Lists the shipped blueprints: every YAML file of blueprints and examples that has a format.
     fn all() -> Vec<Self> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let (mut found, mut folders) = (Vec::new(), vec![root.join("blueprints"), root.join("examples")]);
@@ -61,7 +62,7 @@ impl Shipped {
     }
 }
 
-/// What `check` says of a text.
+/// Returns the result of `check` for a text.
 fn checked(text: &str, mut folder: Folder) -> (bool, Vec<Diagnostic>) {
     let source = match Source::read("mutant", text) {
         Ok(source) => source,
@@ -76,7 +77,7 @@ fn checked(text: &str, mut folder: Folder) -> (bool, Vec<Diagnostic>) {
     }
 }
 
-/// Whether a finding is about the form. What fragments bring is theirs.
+/// Returns true if a finding is about the form of the blueprint itself, not of a fragment that it uses.
 fn is_of_form(finding: &Diagnostic, value: &Value) -> bool {
     let has_fragments = value["use"].as_array().is_some_and(|names| !names.is_empty());
     match finding.code {
@@ -91,7 +92,7 @@ fn validator() -> Validator {
     jsonschema::draft202012::new(&serde_json::from_str(META_SCHEMA).expect("JSON")).expect("a schema")
 }
 
-/// Says how the two differ about a blueprint, if they do.
+/// Describes how the two differ about a blueprint, if they do.
 fn difference(validator: &Validator, value: &Value, folder: Folder) -> Option<String> {
     let errors: Vec<String> =
         validator.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect();
@@ -172,7 +173,7 @@ fn both_judge_generated_blueprints_alike() {
     assert!((100..400).contains(&valid), "{valid} of {MUTANTS} are valid");
 }
 
-/// SplitMix64.
+/// SplitMix64 generator.
 struct Random(u64);
 
 impl Random {
@@ -189,7 +190,7 @@ impl Random {
     }
 }
 
-/// Takes a part away, puts another value in its place, or puts there what stands at a part of the same name elsewhere.
+/// Removes a part, or replaces it by another value or by an equally named part of another blueprint.
 fn mutate(value: &mut Value, others: &[Value], random: &mut Random) {
     let own = places(value);
     let place = random.one(&own).clone();
@@ -226,7 +227,7 @@ fn mutate(value: &mut Value, others: &[Value], random: &mut Random) {
     }
 }
 
-/// Values of all types, at the ends of their ranges.
+/// Returns values of all types, at the ends of their ranges.
 fn simple() -> Vec<Value> {
     let numbers = [
         json!(0),
@@ -273,7 +274,7 @@ fn simple() -> Vec<Value> {
     numbers.into_iter().chain(floats).chain(long).chain(texts.map(Value::from)).chain(others).collect()
 }
 
-/// The places of a blueprint that its form is about: what is below schemas and data may be anything.
+/// Returns the places of a blueprint that have a prescribed form; schemas and data below them may hold anything.
 fn places(value: &Value) -> Vec<String> {
     let (mut found, mut pending) = (Vec::new(), vec![(String::new(), value)]);
     while let Some((pointer, value)) = pending.pop() {

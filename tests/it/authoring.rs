@@ -1,4 +1,4 @@
-//! First blueprints of newcomers, and their right outcomes: the cases of `cases/authoring`.
+//! Checks first blueprints of new users, and their expected outcomes: the cases of `cases/authoring`.
 
 mod views;
 
@@ -14,7 +14,7 @@ use patchboard_tests::brain::{Asked, Played, blueprint};
 use patchboard_tests::{documents, elements, shared};
 use serde_json::{Value, json};
 
-/// The most records that one input may lead to on a board of few workers.
+/// Maximum records of a step, on a board of few workers.
 const STEP_RECORDS_MAX: usize = 100;
 
 fn case(name: &str) -> Option<String> {
@@ -26,7 +26,7 @@ fn value(name: &str) -> Option<Value> {
     Some(serde_json::from_str(&case(name)?).expect("JSON"))
 }
 
-/// Codes and places of what `check` finds.
+/// Returns codes and places of the findings of `check`.
 fn findings(text: &str) -> Vec<(&'static str, String)> {
     let source = Source::read("case", text).expect("YAML");
     lint::check(&source).findings.into_iter().map(|finding| (finding.code, finding.pointer)).collect()
@@ -69,7 +69,7 @@ fn elements_that_are_shown_to_all_get_in_each_others_way() {
     assert_eq!((cost.checked, cost.calls, cost.rejected), (10, 11, 0), "{cost:?}");
 }
 
-/// Five facts, a check of each, and a report: as the case's own model answers.
+/// Answers with five facts, a check of each, and a report, like the case's own model.
 fn reporter(asked: &Asked) -> Value {
     match asked.worker.as_str() {
         "researcher" => (1..=5)
@@ -117,7 +117,7 @@ fn each_mapper_sees_its_document_and_pays_for_no_other() {
     }
 }
 
-/// Plays a blueprint of six mappers as it is, and with each mapper bound to its document.
+/// Plays a blueprint of six mappers unchanged, and with each mapper bound to its document.
 fn mapped(text: &str, request: &Value) {
     let count = request["documents"].as_array().map_or(0, Vec::len);
     let answer = |asked: &Asked| {
@@ -248,7 +248,7 @@ fn invariants_loop_over_objects_and_what_they_guard_must_not_be_written_around()
         let found = findings(text).into_iter().map(|(code, _)| code);
         found.filter(|code| matches!(*code, "overlapping_grants" | "bad_condition" | "invalid_initial_state")).collect()
     };
-    // A group that is added brings rows that no `value` was checked for.
+    // An added group brings rows that no `value` was checked for.
     assert_eq!(errors(&text), ["overlapping_grants"]);
     assert_eq!(errors(&text.replace("      - {path: '/groups/*', ops: [add]}\n", "")), [""; 0]);
 }
@@ -276,7 +276,7 @@ fn a_rule_that_waits_for_itself_makes_few_records_in_a_step() {
     }
 }
 
-/// The place that a model of a board was woken by.
+/// Returns the place of the change that triggered the call of a model.
 fn woken_at(asked: &Asked) -> String {
     asked.shown.trigger()["path"].as_str().unwrap_or_default().to_owned()
 }
@@ -317,7 +317,7 @@ fn debaters_take_turns_and_a_judge_has_the_last_word() {
 #[test]
 fn a_lead_splits_a_task_and_reports_when_all_is_accepted() {
     let Some(text) = case("supervisor.yaml") else { return };
-    // Coders and writers work side by side on one list.
+    // Coders and writers work concurrently on one list.
     for rule in ["/rules/1/run", "/rules/2/run"] {
         assert!(findings(&text).contains(&("stale_storm", rule.to_owned())), "{rule}");
     }
@@ -351,7 +351,7 @@ fn cases_of_other_sizes_come_out_alike() {
     let (Some(n5), Some(n20), Some(n10t)) = (case("n5.yaml"), case("n20.yaml"), case("n10t.yaml")) else { return };
     let storms = |text: &str| findings(text).iter().any(|(code, _)| *code == "stale_storm");
     assert!(storms(&n5) && storms(&n20) && !storms(&n10t));
-    // With `freshness: target` all are checked, and each is shown all.
+    // With `freshness: target` all are checked, and each worker is shown all.
     let (few, many) = (elements::play(&n10t, 10), elements::play(&n10t, 20));
     assert_eq!((few.checked, few.rejected, many.checked, many.rejected), (10, 0, 20, 0));
     assert!(many.per_element() > few.per_element() * 1.2, "{many:?} beside {few:?}");

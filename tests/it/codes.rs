@@ -1,7 +1,7 @@
-//! `docs/codes.md`: every stable code and what it means, written from the enums that define them.
+//! Writes `docs/codes.md`: every stable code and its meaning, from the enums that define them.
 //!
-//! `cargo xtask codes` writes the page; without it, this test compares. The meanings are the doc comments of the
-//! members, so that there is one place to change them.
+//! `cargo xtask codes` writes the page; otherwise this test compares it. The meanings are the doc comments of the
+//! variants, so that they have a single source.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -25,7 +25,7 @@ use patchboard_kernel::redaction::RedactionCode;
 use patchboard_kernel::rejection::{Code, Stage};
 use patchboard_kernel::workflow::{Status, WorkflowCode};
 
-/// Set by `cargo xtask codes`.
+/// Environment variable that `cargo xtask codes` sets.
 const WRITE_DOCS: &str = "PATCHBOARD_WRITE_DOCS";
 
 #[test]
@@ -141,7 +141,7 @@ fn section(page: &mut String, title: &str, what: &str) {
     write!(page, "\n## {title}\n\n{what}\n\n").expect("a string takes everything");
 }
 
-/// A table of an enum's members. The meanings are read from the source; every member must have one.
+/// Writes a table of an enum's variants. The meanings are read from the source; every variant must have one.
 fn table<T: Copy + 'static>(page: &mut String, source: &str, name: &str, all: &[T], code: impl Fn(T) -> &'static str) {
     let meanings = meanings(source, name);
     page.push_str("| code | meaning |\n|---|---|\n");
@@ -153,7 +153,7 @@ fn table<T: Copy + 'static>(page: &mut String, source: &str, name: &str, all: &[
     }
 }
 
-/// Codes and doc comments of a `coded!` enum, as its source has them.
+/// Returns codes and doc comments of a `coded!` enum, read from its source.
 fn meanings(source: &str, name: &str) -> Vec<(String, String)> {
     let path = root().join(source);
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{source}: {error}"));
@@ -174,7 +174,7 @@ fn meanings(source: &str, name: &str) -> Vec<(String, String)> {
     meanings
 }
 
-/// Text for a table's cell: links of the documentation become plain words.
+/// Formats a text for a table cell: links of the documentation become plain words.
 fn cell(text: &str) -> String {
     text.replace("[`", "`").replace("`]", "`").replace('|', "\\|")
 }

@@ -1,4 +1,4 @@
-//! What the fault harness plays on its virtual clock is what the runtime runs: the same answers make the same records.
+//! Proves that the fault harness on its virtual clock matches the runtime: equal answers give equal records.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 const BEGIN: Timestamp = Timestamp(1_750_000_000_000);
 
-/// What somebody answers who errs once: the second attempt of what was refused is right.
+/// Returns the answer of an agent that errs once: each worker's second attempt on the board is not a patch.
 fn answer(scenario: &dyn Scenario, worker: &str, view: &str, occurrence: u32, document: &Value) -> String {
     if occurrence == 1 {
         return "I had rather not say.".to_owned();
@@ -32,12 +32,12 @@ fn answer(scenario: &dyn Scenario, worker: &str, view: &str, occurrence: u32, do
     json!({"patch": ops, "intent": "what is due"}).to_string()
 }
 
-/// In how many milliseconds: no two answers come at the same time.
+/// Returns the delay of an answer in milliseconds; no two answers arrive at the same time.
 fn after_ms(invocation: InvocationId, attempt: u32) -> u64 {
     100 + 17 * invocation.0 + u64::from(attempt)
 }
 
-/// The agents of the harness' board.
+/// Agents of the harness's board.
 struct Played<'a>(&'a dyn Scenario);
 
 impl Others for Played<'_> {
@@ -51,10 +51,10 @@ impl Others for Played<'_> {
     }
 }
 
-/// The agents of the runtime's board.
+/// Agents of the runtime's board.
 struct Seats {
     scenario: &'static dyn Scenario,
-    /// While it runs.
+    /// The runtime while it runs, otherwise `None`.
     runtime: Mutex<Option<Arc<Runtime>>>,
 }
 

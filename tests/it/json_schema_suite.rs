@@ -1,8 +1,8 @@
-//! The JSON-Schema test suite, draft 2020-12, through the kernel's schemas.
+//! Runs the JSON-Schema test suite, draft 2020-12, through the kernel's schemas.
 //!
-//! A group of the suite is a schema with instances and their verdicts. Some groups refer to documents that the suite's
-//! own server would hand out, or use dialects of their own; those are refused here by design, and every refusal must say
-//! so.
+//! A group of the suite is a schema with instances and their verdicts. Some groups refer to documents on the suite's
+//! own server, or use dialects of their own. Those are rejected here by design, and every rejection must give this
+//! reason.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,13 +15,13 @@ use crate::shared;
 
 const SUITE: &str = "vectors/json-schema-test-suite/tests/draft2020-12";
 
-/// What running some files of the suite came to.
+/// Results of running some files of the suite.
 #[derive(Default)]
 struct Tally {
     cases: usize,
-    /// Groups by file.
+    /// Rejected groups by file.
     refused: BTreeMap<String, Vec<String>>,
-    /// `file: group: case` with the verdict that was expected.
+    /// Wrong verdicts as `file: group: case`, with the expected verdict.
     wrong: Vec<String>,
 }
 
@@ -46,14 +46,14 @@ fn every_verdict_on_asserted_formats_is_the_expected_one() {
     let Some(tally) = run("optional/format", true) else { return };
     tally.report("optional/format", 600);
     assert_eq!(tally.wrong, Vec::<String>::new());
-    // Their Unicode tables are not built in, and a format that is asserted but not checked would be a trap.
+    // Unicode tables for them are not built in, and an asserted but unchecked format would mislead users.
     tally.assert_refusals(&[("idn-email.json", 1), ("idn-hostname.json", 2)]);
 }
 
 impl Tally {
     fn report(&self, name: &str, at_least: usize) {
         let groups = self.refused.values().map(Vec::len).sum::<usize>();
-        // A closed terminal is no reason to fail.
+        // A closed terminal must not fail the test.
         let _ = writeln!(
             std::io::stderr(),
             "JSON-Schema suite, {name}: {} right, {} wrong, {groups} groups refused {:?}",
@@ -64,7 +64,7 @@ impl Tally {
         shared::ran(&format!("JSON-Schema suite, {name}"), self.cases, at_least);
     }
 
-    /// Exactly these numbers of groups are refused, each for one of the reasons that are meant.
+    /// Checks that exactly these numbers of groups are rejected, each for one of the expected reasons.
     fn assert_refusals(&self, expected: &[(&str, usize)]) {
         for said in self.refused.values().flatten() {
             let remote = said.contains("leads nowhere in this document") && said.contains("/$ref: ");

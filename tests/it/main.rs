@@ -1,4 +1,5 @@
-//! One integration binary: a module per promise. One binary, because each would link the whole system again.
+//! Runs the integration tests: one module per promise. All are in one binary, because each binary would link the whole
+//! system again.
 
 mod agreement;
 mod alfworld;

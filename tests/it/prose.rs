@@ -1,4 +1,4 @@
-//! Habits of wording in comments and documents, each with a limit that only falls.
+//! Limits habits of wording in comments and documents; a limit may only fall.
 //!
 //! Comments of production sources, and the pages of `docs` with those beside it, are counted apart, per 1,000 words. Well-kept crates of other
 //! projects have medians of 0.5, 0.2, 0.1, 0.1, 0, 0, 0 and 0 in this order.
@@ -10,7 +10,7 @@ use regex::Regex;
 
 use crate::tidy::{files, root, sources};
 
-/// A habit with its pattern, and its occurrences per 1,000 words at most: in comments, in documents.
+/// A habit with its pattern, and its maximum occurrences per 1,000 words: in comments, in documents.
 const HABITS: [(&str, &str, f64, f64); 8] = [
     ("a line that opens with a relative pronoun", OPENING, 0.3, 0.4),
     ("somebody, nobody or something", r"\b(something|somebody|nobody)\b", 0.1, 0.2),

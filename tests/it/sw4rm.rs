@@ -1,5 +1,5 @@
-//! Votes, decisions, negotiations, the order of workflows and what they come to, handoffs and tokens of repetitions, held against
-//! public vectors of SW4RM.
+//! Checks votes, decisions, negotiations, workflow order and results, handoffs and idempotency keys against public
+//! vectors of SW4RM.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -36,7 +36,7 @@ fn list<'v>(value: &'v Value, name: &str) -> &'v [Value] {
     value[name].as_array().unwrap_or_else(|| panic!("no list {name}"))
 }
 
-/// Votes with whatever the vectors leave out, each of a critic of its own.
+/// Completes votes with the members that the vectors leave out, each with a critic of its own.
 fn votes(values: &[Value]) -> Vec<Vote> {
     let vote = |(at, value): (usize, &Value)| {
         let mut vote = json!({"critic_id": format!("c{at}"), "score": 0, "confidence": 1, "passed": true});
@@ -73,7 +73,7 @@ fn assert_scores(id: &Value, found: &Scores, expected: &Value) {
     assert_eq!(json!(found.vote_count), expected["vote_count"], "{id}");
 }
 
-/// Runs vectors of one way to aggregate; how many there were.
+/// Runs the vectors of one aggregation, and returns their number.
 fn aggregated(vectors: &[Value], aggregation: Aggregation) -> usize {
     for vector in vectors {
         let votes = votes(list(vector, "votes"));
@@ -150,7 +150,7 @@ fn votes_out_of_range_and_no_votes_are_errors_as_published() {
     shared::ran("sw4rm validation of votes", cases + 1, 9);
 }
 
-/// Names of an enumeration, but for the one that says nothing.
+/// Returns the names of an enumeration, except for the unspecified one.
 fn names<'v>(own: &'v Value, name: &str) -> BTreeSet<&'v str> {
     let names = own["enums"][name].as_object().unwrap_or_else(|| panic!("no enumeration {name}")).keys();
     names.map(String::as_str).filter(|name| *name != "UNSPECIFIED").collect()
@@ -221,7 +221,7 @@ fn decisions_follow_the_published_thresholds_and_their_order() {
         assert!(is_near(found.avg_confidence, &expected["avg_confidence"]), "{id}");
         assert!(is_near(found.pass_ratio, &expected["pass_ratio"]), "{id}");
         assert_eq!(json!(found.approval_conditions), expected["approval_conditions"], "{id}");
-        // There, names of triggers have the numbers of the default policy in them.
+        // The vectors' trigger names contain the numbers of the default policy.
         let triggers: Vec<&str> = found
             .escalation_triggers
             .iter()
@@ -274,7 +274,7 @@ fn workflows_are_ordered_as_published_and_cycles_named() {
                         "{id}"
                     );
                 } else {
-                    // Of these the vectors have no code.
+                    // The vectors have no codes for these.
                     let ours = match id.as_str().expect("an id") {
                         "self-loop" => "workflow_self_dependency",
                         "unknown-dependency" => "workflow_unknown_dependency",
@@ -291,7 +291,8 @@ fn workflows_are_ordered_as_published_and_cycles_named() {
     shared::ran("sw4rm workflows", vectors.len(), 13);
 }
 
-/// The nodes that were run, in their order, and the document that is left; `outputs` are what workers make, by node.
+/// Returns the nodes in the order in which they ran, and the final document; `outputs` are the workers' results by
+/// node.
 fn played(vector: &Value, outputs: &Value) -> (Vec<String>, Value) {
     let definition: Definition = serde_json::from_value(json!({
         "nodes": vector["nodes"],
@@ -316,7 +317,7 @@ fn played(vector: &Value, outputs: &Value) -> (Vec<String>, Value) {
         if turn.is_some_and(|turn| turn.more) {
             continue;
         }
-        // Whoever has run without an outcome comes to one, the first of them first.
+        // The first running node without an outcome gets its outcome.
         let Some(node) = run.iter().find(|node| !is_over.contains(*node)).cloned() else { return (run, document) };
         match &outputs[&node] {
             failure if failure["$fail"].is_string() => {
@@ -361,7 +362,7 @@ fn workflows_are_executed_as_published() {
     for vector in vectors {
         let (run, document) = played(vector, &vector["node_outputs"]);
         assert_execution(vector, &run, &document["workflow"]);
-        // What could be run at first are those that were, if nobody comes to an outcome that lets others follow.
+        // Initially runnable are the nodes that ran if no outcome lets others follow.
         if let Some(runnable) = vector["expected"].get("runnable") {
             let fail = |node: &String| (node.clone(), json!({"$fail": "no"}));
             let nodes = vector["nodes"].as_object().expect("nodes");
@@ -372,7 +373,7 @@ fn workflows_are_executed_as_published() {
     shared::ran("sw4rm workflows executed", vectors.len(), 8);
 }
 
-/// The same as boards: the workers of the nodes are scripts, and everything is decided by the kernel and its rules.
+/// Runs the vectors also as boards: scripts are the workers of the nodes, and the kernel and its rules decide.
 #[tokio::test]
 async fn workflows_come_to_the_same_on_boards() {
     let Some(own) = read("vectors/sw4rm.json") else { return };
@@ -435,7 +436,7 @@ fn tokens_of_repetitions_are_those_that_are_published() {
     shared::ran("sw4rm idempotency tokens", vectors.len(), 10);
 }
 
-/// A handoff in a state, reached by moves that are legal.
+/// Returns a handoff in this state, reached by valid moves.
 fn handoff_in(state: handoff::State) -> Handoff {
     let request = json!({
         "request_id": "h", "from_agent": "a", "to_agent": "b", "reason": "r", "capabilities_required": ["c"], "timeout_ms": 1,
@@ -451,7 +452,7 @@ fn handoff_in(state: handoff::State) -> Handoff {
     }
 }
 
-/// What moves a handoff to a state; nothing moves one to the first.
+/// Moves a handoff to a state; the initial state has no move to it.
 fn moved(from: Handoff, to: handoff::State) -> Result<Handoff, HandoffCode> {
     let can = BTreeSet::from(["c".to_owned()]);
     let moved = match to {
@@ -483,7 +484,7 @@ fn handoffs_move_as_published_and_are_pending_for_whom_they_are_for() {
     let terminal: BTreeSet<handoff::State> = list(own, "terminal").iter().map(state).collect();
     assert_eq!(terminal, handoff::State::ALL.iter().copied().filter(|state| state.is_terminal()).collect());
 
-    // The rules, one after the other as they are published.
+    // Published rules, in order.
     let rules = list(own, "rules");
     let pending = handoff_in(handoff::State::Pending);
     let none = BTreeSet::new();
@@ -502,7 +503,7 @@ fn handoffs_move_as_published_and_are_pending_for_whom_they_are_for() {
     }
     let rejected = handoff_in(handoff::State::Rejected);
     assert_eq!(rejected.rejection.map(|rejection| rejection.reason).as_deref(), Some("no"), "{}", rules[5]);
-    // rules[6], that the origin does not go on, is what a board enforces: `daemon/tests/cli/handoff.rs`.
+    // Boards enforce rules[6], that the origin must not continue: `daemon/tests/cli/handoff.rs`.
     assert_eq!(code(pending.clone().accepted("b", &none)), Err(HandoffCode::Incapable), "{}", rules[7]);
     let bytes: Vec<u8> = (0..=255).collect();
     let snapshot = Context::of_bytes("application/octet-stream", &bytes).expect("any bytes are");

@@ -1,4 +1,5 @@
-//! What is not strict JSON is refused at the `syntax` stage of a board, recorded as it came, and changes nothing.
+//! Proves that text other than strict JSON is rejected at a board's `syntax` stage, recorded verbatim, and without
+//! effect.
 
 use patchboard_kernel::board::{Board, From, Input, Outcome, Proposal, ReplyBody};
 use patchboard_kernel::id::Timestamp;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::shared;
 
-/// Feeds texts to a board as replies of a worker that may write anything below `/notes`.
+/// Board that receives texts as replies of a worker that may write anything below `/notes`.
 struct Fed {
     board: Board,
     records: Vec<Record>,
@@ -42,7 +43,7 @@ impl Fed {
         step.outcome.expect("a proposal has an outcome")
     }
 
-    /// The text must be refused at `syntax`, and the journal must hold it as it came.
+    /// Checks that the text is rejected at `syntax`, and that the journal holds it verbatim.
     fn refuse(&mut self, name: &str, text: &str) {
         let before = self.board.state().digest();
         let outcome = self.reply(text);
@@ -79,7 +80,7 @@ fn texts_that_are_no_json_are_refused_at_the_syntax_stage() {
     let mut refused = 0;
     for file in shared::files_in(&directory) {
         let name = file.file_name().expect("a file has a name").to_string_lossy().into_owned();
-        // Agents hand over text: what is no UTF-8 is refused before, by the reader of bytes (see `vectors`).
+        // Agents return text: invalid UTF-8 is rejected earlier, by the reader of bytes (see `vectors`).
         let text = String::from_utf8(std::fs::read(&file).expect("the vectors can be read"));
         if let (true, Ok(text)) = (name.starts_with("n_"), text) {
             fed.refuse(&name, &text);

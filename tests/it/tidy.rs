@@ -1,4 +1,4 @@
-//! The rules about the sources themselves, each as a test that names the rule.
+//! Enforces rules about the sources, each by a test that names the rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,11 +8,10 @@ use std::process::Command;
 use regex::Regex;
 use serde_json::Value;
 
-/// Crates from the outside in; an arrow may only point to the right.
+/// Crates from the outside in; a dependency may only point to the right.
 const LAYERS: &[&str] = &["patchboard-daemon", "patchboard-agents", "patchboard-runtime", "patchboard-kernel"];
 
-/// Everything the kernel may be built of. A crate that knows time, threads, files, sockets or randomness has no place
-/// here.
+/// All crates that the kernel may depend on. Crates for time, threads, files, sockets or randomness are forbidden.
 const KERNEL_MAY_USE: &[&str] = &[
     "base64",
     "cel",
@@ -42,7 +41,7 @@ const KERNEL_MAY_USE: &[&str] = &[
 #[test]
 fn arrows_between_crates_point_to_the_kernel_and_never_back() {
     let packages = packages();
-    // The harness stands beside: it knows the kernel, and the command that runs it knows the harness.
+    // The harness is outside the layers: it depends on the kernel, and the command that runs it depends on the harness.
     let beside = ("patchboard-faults", BTreeSet::from(["patchboard-kernel"]));
     let layers = LAYERS.iter().enumerate().map(|(outer, name)| {
         let mut allowed: BTreeSet<&str> = LAYERS[outer + 1..].iter().copied().collect();
@@ -169,7 +168,7 @@ fn the_kernels_clippy_bites_at_clocks_threads_files_and_random_orders() {
 fn no_source_names_a_place_on_somebodys_machine() {
     for file in sources() {
         let text = fs::read_to_string(&file).expect("a source is text");
-        // Put together here, so that this file does not name them.
+        // Assembled here, so that this file does not contain them.
         for place in ["home", "Users", "work"].map(|top| format!("\"/{top}/")) {
             assert!(!text.contains(&place), "{} names {place}…", file.display());
         }
@@ -182,7 +181,7 @@ fn every_section_that_a_source_cites_is_in_the_semantics() {
     let mut cited = 0;
     for file in sources() {
         let text = fs::read_to_string(&file).expect("a source is text");
-        // What a heading says before its number, by the document that is cited.
+        // Text of a heading before its number, by the cited document.
         for (document, heading) in [("SPEC", "## "), ("DESIGN", "## DESIGN ")] {
             for rest in text.split(&format!("{document} section ")).skip(1) {
                 let number: String = rest.chars().take_while(char::is_ascii_digit).collect();
@@ -255,7 +254,7 @@ fn headings(page: &Path) -> BTreeSet<String> {
     titles.map(name).collect()
 }
 
-/// `cargo xtask fuzz` builds with what is locked there, and only the full tier runs it.
+/// `cargo xtask fuzz` builds with that lock file, and only the full tier runs it.
 #[test]
 fn what_the_fuzz_runner_locks_is_what_the_workspace_is_built_of() {
     let lock = fs::read_to_string(root().join("tests/fuzz/runner/Cargo.lock")).expect("the runner has a lock file");
@@ -273,13 +272,13 @@ fn what_the_fuzz_runner_locks_is_what_the_workspace_is_built_of() {
     assert!(locked.contains_key("patchboard-kernel"));
 }
 
-/// Whether words between backquotes are a path in the repository: they begin with one of its folders.
+/// Returns true if words in backquotes are a path in the repository: they begin with one of its folders.
 fn is_path(words: &str) -> bool {
     let tops = ["runtime/", "agents/", "daemon/", "blueprints/", "examples/", "tests/", "xtask/", "docs/"];
     tops.iter().any(|top| words.starts_with(top)) && !words.contains(['*', ' ', '{', '<', '…'])
 }
 
-/// The crates of the workspace and the names of what they are built of, tests apart.
+/// Returns the crates of the workspace with the names of their dependencies, those of tests excluded.
 fn packages() -> BTreeMap<String, BTreeSet<String>> {
     let metadata = metadata();
     let packages = metadata["packages"].as_array().expect("there are packages").iter();
@@ -293,7 +292,7 @@ fn packages() -> BTreeMap<String, BTreeSet<String>> {
         .collect()
 }
 
-/// What cargo says of the workspace.
+/// Returns the metadata of the workspace from cargo.
 fn metadata() -> Value {
     let metadata = Command::new(cargo())
         .current_dir(root())
@@ -304,12 +303,12 @@ fn metadata() -> Value {
     serde_json::from_slice(&metadata.stdout).expect("cargo metadata is JSON")
 }
 
-/// Every Rust source of the workspace.
+/// Returns every Rust source of the workspace.
 pub(crate) fn sources() -> Vec<PathBuf> {
     files(".rs")
 }
 
-/// Returns the files of the workspace whose names end so.
+/// Returns the files of the workspace with this ending.
 pub(crate) fn files(ending: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![root()];

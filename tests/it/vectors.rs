@@ -1,5 +1,5 @@
-//! The formats PatchBoard rests on, held to the conformance suites that others wrote: JSON (RFC 8259), JSON Pointer
-//! (RFC 6901), JSON Patch (RFC 6902), canonical JSON (RFC 8785), and what models send instead of JSON.
+//! Checks the formats that PatchBoard uses against public conformance suites: JSON (RFC 8259), JSON Pointer (RFC 6901),
+//! JSON Patch (RFC 6902), and canonical JSON (RFC 8785). Also checks malformed JSON from models.
 
 use std::fs;
 use std::path::Path;
@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 
 use crate::shared;
 
-/// As for a proposal, but for its size: the suites hold whole files.
+/// Limits of a proposal, except for its size: the suites have whole files.
 const TEXT_LIMITS: Limits = Limits { bytes: usize::MAX, depth: 64 };
 
-/// The suites know no limits of ours.
+/// The suites have no limits.
 const RESULT_LIMITS: ResultLimits = ResultLimits { bytes: u64::MAX, depth: u32::MAX };
 
 #[test]
@@ -28,7 +28,7 @@ fn json_patches_apply_as_rfc_6902_has_it_or_leave_the_document_byte_for_byte() {
     let Some(directory) = shared::find("vectors/json-patch-tests") else { return };
     let mut ran = 0;
     for file in shared::files_in(&directory).iter().filter(|file| is_json(file)) {
-        // Not through the strict reader: two operations repeat a member in the text, see below.
+        // The strict reader is not used: two operations repeat a member in the text, see below.
         for case in cases(file) {
             let Some(document) = case.get("doc").filter(|_| case["disabled"] != json!(true)) else { continue };
             let mut document = document.clone();
@@ -132,7 +132,7 @@ fn doubles_are_printed_as_ecmascript_prints_them_and_read_back_as_they_were() {
         let (bits, expected) = line.split_once(',').expect("bits,text");
         let float = f64::from_bits(u64::from_str_radix(bits, 16).expect("64 bits in hex"));
         assert_eq!(canonical::to_string(&json!(float)), expected, "{line}");
-        // Integers that a double cannot be told from its neighbours by are another kind of number when they are read.
+        // Integers without a unique double are read as another kind of number.
         if expected.contains(['.', 'e']) {
             let read = json::parse(expected.as_bytes(), TEXT_LIMITS).expect("a number that a double holds");
             assert_eq!(read.as_f64(), Some(float), "{line}");
@@ -153,7 +153,7 @@ fn json_texts_are_accepted_and_refused_as_rfc_8259_has_it_but_for_repeated_keys(
         let outcome = json::parse(&text, TEXT_LIMITS);
         assert!(start.elapsed() < Duration::from_secs(2), "{name} took {:?}", start.elapsed());
         match name.split('_').next() {
-            // RFC 8259 section 4 leaves repeated keys to the reader, and ours refuses them.
+            // RFC 8259 section 4 leaves repeated keys to the reader, and the strict reader rejects them.
             Some("y") if name.starts_with("y_object_duplicated_key") => {
                 assert_eq!(outcome.map_err(|refusal| refusal.code), Err(Code::DuplicateKey), "{name}");
             }
@@ -162,7 +162,7 @@ fn json_texts_are_accepted_and_refused_as_rfc_8259_has_it_but_for_repeated_keys(
                 let code = outcome.expect_err(name).code;
                 assert!(matches!(code, Code::InvalidJson | Code::TooDeep), "{name}: {code}");
             }
-            // What the standard leaves open may come out either way, so long as it comes out.
+            // The standard leaves these open: either result is right, but the reader must return.
             Some("i") => {}
             _ => panic!("{name} does not say what is expected"),
         }
@@ -198,7 +198,7 @@ fn what_models_send_instead_of_json_is_refused_and_their_json_is_read() {
     shared::ran("malformed-llm-json, read", read, 60);
 }
 
-/// Applies a patch as the pipeline does: all of it to a candidate, or none of it to the state.
+/// Applies a patch as the pipeline does: completely to a candidate, or not at all.
 fn apply(state: &State, patch: &Value) -> Result<State, Vec<Violation>> {
     let mut patch = patch.clone();
     json::normalise(&mut patch);
@@ -240,7 +240,7 @@ fn is_json(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension == "json")
 }
 
-/// Whoever writes a verifier from the page checks it with the page's digests.
+/// Verifiers written from that page are checked with its digests.
 #[test]
 fn the_digests_on_the_page_of_formats_are_right() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/format.md");

@@ -1,7 +1,7 @@
-//! Measuring: how samples are taken, shown and recorded.
+//! Takes, prints and records samples.
 //!
-//! Two things that are to be compared are timed in the same run, turn and turn about, because machines differ from day
-//! to day and from minute to minute. A ratio is of medians.
+//! Two sides of a comparison are timed in the same run and in turns, because machines differ from day to day and from
+//! minute to minute. A ratio is of medians.
 //!
 //! * `sampler.rs`: clocks, and samples of several sides taken in turns;
 //! * `options.rs`: the command line of every benchmark;

@@ -1,4 +1,4 @@
-//! The command line of every benchmark.
+//! Reads the command line of every benchmark.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,18 +16,18 @@ Options:
   --help           Print this
 ";
 
-/// What was asked for.
+/// Options of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Shorter, and the smaller sizes only.
+    /// Runs for a shorter time, and only the smaller sizes.
     pub quick: bool,
-    /// 100 MB, and 10 KB to compare with.
+    /// Runs 100 MB, and 10 KB for comparison.
     pub huge: bool,
-    /// Where lines of JSON go.
+    /// File for the lines of JSON.
     pub json: Option<PathBuf>,
-    /// The label of the tables to replace.
+    /// Label of the tables to replace.
     pub record: Option<String>,
-    /// Substrings of what is wanted.
+    /// Substrings of the names of cases to run.
     pub filters: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ impl Options {
     /// Reads the arguments of the process.
     ///
     /// # Errors
-    /// What is to be printed instead of measuring, and whether that is a fault.
+    /// Text to print instead of measuring, and true if it reports an invalid argument.
     pub(super) fn read(arguments: impl Iterator<Item = String>) -> Result<Self, (String, bool)> {
         let mut options = Self::default();
         let mut arguments = arguments;
@@ -43,7 +43,7 @@ impl Options {
             let mut value =
                 |name: &str| arguments.next().ok_or_else(|| (format!("error: {name} wants a value\n\n{HELP}"), true));
             match argument.as_str() {
-                // Cargo says so to every benchmark.
+                // Cargo passes this flag to every benchmark.
                 "--bench" => {}
                 "--quick" => options.quick = true,
                 "--huge" => options.huge = true,
@@ -59,7 +59,7 @@ impl Options {
         Ok(options)
     }
 
-    /// The sizes that are measured, smallest first: a name and bytes of compact JSON.
+    /// Returns the sizes to measure, smallest first: a name and bytes of compact JSON.
     pub fn sizes(&self) -> Vec<(&'static str, usize)> {
         let all = [
             ("1 KB", 1_000),
@@ -77,7 +77,7 @@ impl Options {
         all.into_iter().filter(|(_, bytes)| is_wanted(*bytes)).collect()
     }
 
-    /// How long one comparison takes: `whole`, or a fifth of it.
+    /// Returns the duration of one comparison: `whole`, or a fifth of it if `quick`.
     pub fn time(&self, whole: Duration) -> Duration {
         if self.quick { whole / 5 } else { whole }
     }

@@ -1,12 +1,12 @@
-//! The tables in `docs/performance.md`: a run that records replaces those of its benchmark and label.
+//! Replaces the tables in `docs/performance.md` that belong to the recorded run's benchmark and label.
 
 use std::fs;
 use std::path::Path;
 
-/// Puts a text between the marks of this benchmark and label.
+/// Inserts a text between the marks of this benchmark and label.
 ///
 /// # Errors
-/// The page cannot be read or written, or has no such marks.
+/// If the page cannot be read or written, or has no such marks.
 pub(super) fn record(bench: &str, label: &str, text: &str) -> Result<(), String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/performance.md");
     let trouble = |error: std::io::Error| format!("docs/performance.md: {error}");

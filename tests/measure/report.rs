@@ -1,4 +1,4 @@
-//! Rows, the table they make, and their lines of JSON.
+//! Formats rows as a table and as lines of JSON.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -11,16 +11,16 @@ use super::record::record;
 use super::sampler::{Stats, on_cpu};
 use super::{Options, Side, interleave};
 
-/// One benchmark in the making.
+/// One benchmark under way.
 pub struct Bench {
-    /// What was asked for.
+    /// Options of the run.
     pub options: Options,
     name: &'static str,
     rows: Vec<Row>,
     load_at_first: String,
 }
 
-/// One line of the table.
+/// One row of the table.
 #[derive(Clone, Debug)]
 pub struct Row {
     case: String,
@@ -35,7 +35,7 @@ pub struct Row {
 struct Ratio {
     number: f64,
     with: String,
-    /// Whether the other one is so many times this, not this one so many times the other.
+    /// Direction of the ratio: set if the other side is `number` times this one, and not the reverse.
     is_of_other: bool,
 }
 
@@ -46,7 +46,7 @@ enum Found {
     Skipped(String),
 }
 
-/// What should be reached.
+/// Goal of a row, and its result.
 #[derive(Clone, Debug)]
 pub struct Goal {
     text: String,
@@ -54,12 +54,12 @@ pub struct Goal {
 }
 
 impl Goal {
-    /// A number that should be at least this.
+    /// Returns a goal for a number that should be at least `goal`.
     pub fn at_least(goal: f64, found: f64, unit: &str) -> Self {
         Self { text: format!("≥ {}{unit}", number(goal)), reached: found >= goal }
     }
 
-    /// A number that should be at most this.
+    /// Returns a goal for a number that should be at most `goal`.
     pub fn at_most(goal: f64, found: f64, unit: &str) -> Self {
         Self { text: format!("≤ {}{unit}", number(goal)), reached: found <= goal }
     }
@@ -70,43 +70,43 @@ impl Row {
         Self { case: case.into(), size: size.into(), what: what.into(), found, ratio: None, goal: None }
     }
 
-    /// A row of samples.
+    /// Returns a row of samples.
     pub fn time(case: &str, size: &str, what: &str, stats: Stats) -> Self {
         Self::new(case, size, what, Found::Time(stats))
     }
 
-    /// A row of one number.
+    /// Returns a row of one number.
     pub fn number(case: &str, size: &str, what: &str, number: f64, unit: &'static str) -> Self {
         Self::new(case, size, what, Found::Number(number, unit))
     }
 
-    /// A row that says why there is none.
+    /// Returns a row that says why the measurement was skipped.
     pub fn skipped(case: &str, size: &str, what: &str, why: impl Into<String>) -> Self {
         Self::new(case, size, what, Found::Skipped(why.into()))
     }
 
-    /// How it compares: it is `ratio` times `with`.
+    /// Adds a comparison: this row is `ratio` times `with`.
     #[must_use]
     pub fn ratio(mut self, ratio: f64, with: &str) -> Self {
         self.ratio = Some(Ratio { number: ratio, with: with.to_owned(), is_of_other: false });
         self
     }
 
-    /// How something else compares with it: `other` is `ratio` times this.
+    /// Adds a comparison: `other` is `ratio` times this row.
     #[must_use]
     pub fn ratio_of(mut self, other: &str, ratio: f64) -> Self {
         self.ratio = Some(Ratio { number: ratio, with: other.to_owned(), is_of_other: true });
         self
     }
 
-    /// What should be reached.
+    /// Adds a goal.
     #[must_use]
     pub fn goal(mut self, goal: Goal) -> Self {
         self.goal = Some(goal);
         self
     }
 
-    /// Its cells, in the order of [`HEADINGS`].
+    /// Returns the cells, in the order of [`HEADINGS`].
     fn cells(&self) -> [String; 8] {
         let (count, middle, rare) = match &self.found {
             Found::Time(stats) => (stats.count.to_string(), time(stats.median), time(stats.p99)),
@@ -152,7 +152,7 @@ impl Row {
 
 const HEADINGS: [&str; 8] = ["case", "size", "what", "n", "median", "p99", "ratio", "goal"];
 
-/// Runs one benchmark: reads the command line, measures, prints, and records if that was asked for.
+/// Runs one benchmark: reads the command line, measures, prints, and records if requested.
 pub fn run(name: &'static str, measure: impl FnOnce(&mut Bench)) -> ExitCode {
     let options = match Options::read(std::env::args().skip(1)) {
         Ok(options) => options,
@@ -171,13 +171,13 @@ fn print_to_stderr_or_stdout(text: &str, is_fault: bool) {
 }
 
 impl Bench {
-    /// Whether this case was asked for: whether its whole name contains a filter.
+    /// Returns true if this case should run: its whole name contains a filter.
     pub fn wants(&self, case: &str, size: &str) -> bool {
         let name = format!("{}/{case}/{size}", self.name);
         self.options.filters.is_empty() || self.options.filters.iter().any(|filter| name.contains(filter.as_str()))
     }
 
-    /// Adds a row, and says so at once: measuring takes long.
+    /// Adds a row, and prints it at once, because measuring takes long.
     pub fn add(&mut self, row: Row) {
         let cells = row.cells();
         let said: Vec<_> = cells.iter().filter(|cell| !cell.is_empty()).map(String::as_str).collect();
@@ -225,7 +225,7 @@ impl Bench {
         Ok(())
     }
 
-    /// The machine and what else it did: never its name.
+    /// Describes the machine and its load, without its name.
     fn setting(&self) -> String {
         let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
         let memory = memory_gib().map_or_else(String::new, |gib| format!("{gib} GiB of memory, "));
@@ -242,7 +242,7 @@ impl Bench {
     }
 }
 
-/// The load average of the last minute; a dash where the system does not say.
+/// Returns the load average of the last minute; a dash if the system does not provide it.
 fn load() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace().next().unwrap_or("-").to_owned()
@@ -254,7 +254,7 @@ fn memory_gib() -> Option<u64> {
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib >> 20)
 }
 
-/// A table in Markdown that also reads well on a terminal.
+/// Formats a table in Markdown that is also readable on a terminal.
 fn table(rows: &[Row]) -> String {
     let mut lines = vec![HEADINGS.map(str::to_owned)];
     lines.extend(rows.iter().map(Row::cells));
@@ -270,12 +270,12 @@ fn table(rows: &[Row]) -> String {
     text.join("\n")
 }
 
-/// By characters; the formatter of the standard library does the same, but this says so.
+/// Pads by characters. The standard library's formatter also does, but here it is explicit.
 fn pad(text: &str, width: usize) -> String {
     format!("{text}{}", " ".repeat(width.saturating_sub(text.chars().count())))
 }
 
-/// A time with three digits.
+/// Formats a time with three digits.
 fn time(time: Duration) -> String {
     let nanos = time.as_secs_f64() * 1e9;
     let (scaled, unit) = match nanos {
@@ -287,7 +287,7 @@ fn time(time: Duration) -> String {
     format!("{} {unit}", number(scaled))
 }
 
-/// A number with three digits, or all it has before the point, in groups of three.
+/// Formats a number with three digits, or all digits before the point, in groups of three.
 fn number(number: f64) -> String {
     let size = number.abs();
     if size < 1.0 && size > 0.0 {
@@ -310,7 +310,7 @@ fn number(number: f64) -> String {
     if number < 0.0 { format!("-{grouped}") } else { grouped }
 }
 
-/// A number of bytes with its unit.
+/// Formats a number of bytes with its unit.
 pub fn bytes(bytes: f64) -> String {
     match bytes {
         _ if bytes < 1e3 => format!("{} B", number(bytes)),

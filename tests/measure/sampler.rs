@@ -1,63 +1,63 @@
-//! Clocks, and samples of several sides taken in turns.
+//! Takes samples of several sides in turns, and provides clocks.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// How long the samples that one side takes before another's turn should last together: long enough that a side works
-/// with warm caches, as it would alone, and short enough that both meet the same weather.
+/// Target duration of a side's turn: long enough to work with warm caches, and short enough that all sides see equal
+/// machine load.
 const TURN: Duration = Duration::from_millis(2);
-/// The most samples of one turn.
+/// Maximum samples of one turn.
 const TURN_MAX: u32 = 64;
-/// Samples before the first that counts. The first ones pay for what was freed when documents were made.
+/// Samples before the first that counts. The first ones pay for memory that was freed when documents were made.
 const WARM_UP: u32 = 32;
-/// What takes longer is slow with warm caches, too.
+/// Duration above which a side is slow even with warm caches.
 const SLOW: Duration = Duration::from_millis(100);
 
-/// The time this thread has spent on a processor. Other processes lengthen it only by what they do to the caches.
+/// Returns the processor time of this thread. Other processes lengthen it only through the caches.
 pub fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// What something returns, and the processor time it takes.
+/// Returns the result of `work`, and its processor time.
 pub fn on_cpu<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let began = cpu_time();
     let done = work();
     (done, cpu_time().saturating_sub(began))
 }
 
-/// What something returns, and the time it takes on the wall.
+/// Returns the result of `work`, and its wall-clock time.
 pub fn on_wall<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let began = Instant::now();
     let done = work();
     (done, began.elapsed())
 }
 
-/// The samples that one side has taken, by the name of what was timed.
+/// Samples of one side, by the name of the timed work.
 #[derive(Clone, Debug, Default)]
 pub struct Laps {
     taken: BTreeMap<&'static str, Vec<Duration>>,
 }
 
 impl Laps {
-    /// Takes a sample down.
+    /// Records a sample.
     pub fn note(&mut self, what: &'static str, time: Duration) {
         self.taken.entry(what).or_default().push(time);
     }
 
-    /// What was taken of this; none if nothing was.
+    /// Returns the statistics of the named samples; `None` without samples.
     pub fn stats(&self, what: &str) -> Option<Stats> {
         Stats::of(self.taken.get(what)?)
     }
 }
 
-/// One of the things that are compared: does its work once, timing as much of it as counts.
+/// One side of a comparison: does its work once, and times the part that counts.
 pub type Side<'a> = Box<dyn FnMut(&mut Laps) + 'a>;
 
-/// Lets the sides work in turns, each turn beginning with another side, for about `time`, and at least `least` turns.
-/// A side that takes long works once in its turn, a quick one often; all get about the same time.
+/// Runs the sides in turns for about `time`, and at least `least` turns; each turn begins with another side. A slow
+/// side works once per turn, a quick one often; all get about equal time.
 pub fn interleave(time: Duration, least: u32, sides: &mut [Side<'_>]) -> Vec<Laps> {
     let mut counts = Vec::with_capacity(sides.len());
     for side in sides.iter_mut() {
@@ -66,7 +66,7 @@ pub fn interleave(time: Duration, least: u32, sides: &mut [Side<'_>]) -> Vec<Lap
         for run in 0..WARM_UP {
             let ((), once) = on_wall(|| side(&mut unseen));
             quickest = quickest.min(once);
-            // Twice is enough for what takes long anyway. The first run makes what the others find made.
+            // Two runs are enough for a slow side. The first run initialises data that the later ones reuse.
             if run > 0 && quickest > SLOW {
                 break;
             }
@@ -90,21 +90,21 @@ pub fn interleave(time: Duration, least: u32, sides: &mut [Side<'_>]) -> Vec<Lap
     laps
 }
 
-/// What a number of samples comes to.
+/// Statistics of samples.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Stats {
-    /// Samples.
+    /// Number of samples.
     pub count: usize,
-    /// The middle one.
+    /// Median.
     pub median: Duration,
-    /// One in a hundred is longer; the longest, if there are fewer than a hundred.
+    /// 99th percentile; the longest sample if there are fewer than a hundred.
     pub p99: Duration,
-    /// All together, divided by their number.
+    /// Arithmetic mean.
     pub mean: Duration,
 }
 
 impl Stats {
-    /// Of samples; none of none.
+    /// Returns the statistics of samples; `None` if there are none.
     pub fn of(samples: &[Duration]) -> Option<Self> {
         let mut sorted = samples.to_vec();
         sorted.sort_unstable();
@@ -118,7 +118,7 @@ impl Stats {
         })
     }
 
-    /// How many times as long as this the other one is, in the middle.
+    /// Returns the median of `other` divided by the median of this.
     pub fn times_as_long(&self, other: &Self) -> f64 {
         other.median.as_secs_f64() / self.median.as_secs_f64().max(1e-12)
     }

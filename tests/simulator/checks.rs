@@ -1,4 +1,4 @@
-//! All that a board is held to, whoever gives it its inputs: it is heard of when it is durable.
+//! All checks of a board, independent of the source of its inputs. They see a step once it is durable.
 
 use patchboard_faults::world::{Call, Passage};
 use patchboard_kernel::admission::Waiting;
@@ -14,14 +14,14 @@ use super::model::Model;
 pub(super) struct Checks {
     seed: u64,
     journal: Journal,
-    /// None while the board is being made.
+    /// `None` while the board is being created.
     of_board: Option<OfBoard>,
 }
 
 struct OfBoard {
     invariants: Invariants,
     model: Model,
-    /// As it was after the last durable step.
+    /// Board after the last durable step.
     durable: Board,
 }
 
@@ -53,7 +53,7 @@ impl Checks {
         self.journal.released(released);
     }
 
-    /// The gate was asked for a call.
+    /// Records that the gate was asked to admit a call.
     pub(super) fn asked_gate(&mut self, call: &Waiting, passage: &Passage) {
         if let Some(of_board) = &mut self.of_board {
             of_board.model.asked_gate(call, matches!(passage, Passage::After(_)));
@@ -64,14 +64,14 @@ impl Checks {
         self.invariants().seen(call.worker, &call.prompt.user, &board.plan().mode);
     }
 
-    /// A board was made from these records, which are all that is durable.
+    /// Checks a board that was recovered from all durable records.
     pub(super) fn recovered(&self, board: &Board, records: &[Record]) {
         self.journal.recovered(board, records);
         let durable = &self.of_board.as_ref().expect("the board was made").durable;
         self.invariants().same(durable, board);
     }
 
-    /// A board was made from a snapshot of this one.
+    /// Checks a board that was restored from a snapshot of this one.
     pub(super) fn restored(&self, board: &Board, restored: &Board) {
         self.invariants().same(board, restored);
     }

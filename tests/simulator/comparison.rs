@@ -1,15 +1,15 @@
-//! Boards with outages against the same boards without: each ends as without.
+//! Boards with outages against the same boards without. Proves that outages do not change how a board ends.
 //!
 //! The seed's blueprint is changed so that the end does not depend on time or order, which an outage may change:
-//! * no schedules, delays and groups: these variants of the simulator are left out (outages against delays and groups are in
-//!   [`super::protocols`]);
-//! * no approvals, which expire; `wall` is long, since a request that is refused takes time as well;
+//! * no schedules, delays and groups: these variants of the simulator are left out ([`super::protocols`] has
+//!   outages against delays and groups);
+//! * no approvals, which expire; `wall` is long, since a rejected request takes time as well;
 //! * freshness of targets only: others' commits are no conflicts, and each place has one writer at a time;
-//! * no limit of tokens, invocations, conflicts or streaks: calls under way at the same time would compete for them;
+//! * no limit of tokens, invocations, conflicts or streaks: concurrent calls would compete for them;
 //! * `restart: fresh`, since a lost call must not end an invocation.
 //!
-//! A reply is a function of worker, trigger, and the attempts of that trigger that were charged. Some triggers are answered
-//! wrongly at first, some always.
+//! A reply is a function of worker, trigger, and the charged attempts of that trigger. Some triggers get wrong
+//! replies at first, some always.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,10 +36,10 @@ use super::plans::Shared;
 use super::shrink::caught;
 use super::world::blueprint;
 
-/// Boards, each played twice, in the quick tier.
+/// Number of boards, each played twice, in the quick tier.
 const BOARDS: u64 = 20;
 
-/// Steps after which a board must have ended.
+/// Number of steps within which a board must end.
 const STEPS_MAX: usize = 5_000;
 
 /// Crashes of the writer in one run: more than eight lost calls would end an invocation.
@@ -141,7 +141,7 @@ fn played(seed: u64, genesis: &Genesis, plans: &Shared, outages: Outages, seen: 
         if !world.advance(&mut steady) && !world.is_over() {
             assert!(world.board().is_paused(), "SEED={seed}: the board waits for nothing");
             let now = world.now();
-            // Some operators do not wait for the provider.
+            // Some operators resume the board during the outage.
             let ends = steady.outages.at(now).map(|(_, outage)| outage.ends).filter(|_| steady.random.percent(80));
             world.give_at(ends.unwrap_or(now), Input::Resume { token: None }, &mut steady);
         }
@@ -167,7 +167,7 @@ fn played(seed: u64, genesis: &Genesis, plans: &Shared, outages: Outages, seen: 
     outcome(seed, world.board(), records)
 }
 
-/// Makes the board again from its journal, after the process has died or an append was refused.
+/// Recovers the board from its journal, after a crash or a failed append.
 fn recover(world: &mut World, is_written: bool, steady: &mut Steady) {
     let loses = steady.random.percent(50);
     steady.crashes += 1;
@@ -209,7 +209,7 @@ fn genesis(seed: u64) -> Genesis {
     }
 }
 
-/// Tasks that the planner adds at first, and after the first check.
+/// Returns the numbers of tasks that the planner adds at first, and after the first check.
 fn tasks(seed: u64) -> [u64; 2] {
     let mut random = Random::new(seed ^ 0x7a5c);
     [1 + random.below(4), 1 + random.below(3)]
@@ -219,7 +219,7 @@ fn bodies(records: &[Record]) -> impl Iterator<Item = Body> {
     records.iter().map(|record| record.body().expect("a record can be read"))
 }
 
-/// Works the outcome out from the journal, and compares its tokens with the ledger.
+/// Derives the outcome from the journal, and compares its tokens with the ledger.
 fn outcome(seed: u64, board: &Board, records: &[Record]) -> Outcome {
     let mut occasions = BTreeMap::new();
     let mut reserved = BTreeMap::new();
@@ -298,21 +298,21 @@ impl Steady {
         }
     }
 
-    /// Draws for an occasion and the attempts of it that were charged: the same in every run.
+    /// Returns a generator for an occasion and its number of charged attempts: the same in every run.
     fn drawn(&self, occasion: &Occasion, charged: u64) -> Random {
         let (worker, rule, place) = occasion;
         let parts: Vec<u64> = format!("{worker} {rule} {place}").bytes().map(u64::from).chain([charged]).collect();
         Random::of(self.seed, &parts)
     }
 
-    /// Answer to an attempt: a failure, a reply that is rejected, or what is due.
+    /// Returns the answer to an attempt: a failure, a reply to reject, or the due reply.
     fn answer(&self, invocation: InvocationId, attempt: u32, is_model: bool) -> Input {
         let occasion = &self.occasions[&invocation];
         let charged = self.charged.get(occasion).copied().unwrap_or(0);
         let mut random = self.drawn(occasion, charged);
         let usage = Usage { prompt: random.below(2_000), completion: random.below(1_000), ..Usage::default() };
         let usage = is_model.then_some(usage);
-        // The planner's invocations are what all others come of.
+        // All other invocations depend on the planner's, so it never fails for good.
         let mut nature = self.drawn(occasion, u64::MAX);
         let errs = match nature.below(20) {
             0 => occasion.0 != "planner",
@@ -343,7 +343,7 @@ impl Steady {
                 let status = if rule == "moved" || is_quick { "done" } else { "doing" };
                 let mut patch =
                     vec![json!({"op": "replace", "path": format!("/tasks/{task}/status"), "value": status})];
-                // Of several notes the order would depend on time.
+                // One note only: the order of several would depend on time.
                 if task == "0" && rule == "new-task" {
                     patch.push(json!({"op": "add", "path": "/notes/-", "value": "a note"}));
                 }

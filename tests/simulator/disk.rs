@@ -1,4 +1,4 @@
-//! The disk under a simulated journal: quick or slow, and one that fails now and then.
+//! Simulated disk under the journal: fast or slow, with occasional failures.
 
 use std::ops::AddAssign;
 
@@ -6,27 +6,27 @@ use patchboard_faults::random::Random;
 use patchboard_faults::world::Fate;
 
 pub(super) struct Disk {
-    /// Its own, so that a disk changes nothing of what else is drawn for a seed.
+    /// Separate generator, so that the disk does not affect the other draws of a seed.
     random: Random,
-    /// Of a hundred appends so many take a moment.
+    /// Percentage of appends that take time.
     slow_percent: u64,
-    /// So many in a thousand fail.
+    /// Failing appends per thousand.
     failing: u64,
-    /// What became of the appends so far.
+    /// Counts of the outcomes so far.
     pub(super) appends: Appends,
 }
 
-/// How often appends came to what.
+/// Outcomes of appends, with their counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Appends {
     pub(super) waited_for: u64,
-    /// The journal said that it had failed, and it had.
+    /// The journal reported a failure, and the records were not written.
     pub(super) refused: u64,
-    /// It said so, and the records were there all the same.
+    /// The journal reported a failure, although the records were written.
     pub(super) refused_and_written: u64,
-    /// The process died before the journal answered, and the records are lost.
+    /// The process died before the journal answered, and the records were not written.
     pub(super) lost: u64,
-    /// It died, and the records are there.
+    /// The process died before the journal answered, and the records were written.
     pub(super) outlived: u64,
 }
 
@@ -38,7 +38,7 @@ impl Disk {
         Self { random, slow_percent, failing, appends: Appends::default() }
     }
 
-    /// What becomes of an append.
+    /// Draws the outcome of an append.
     pub(super) fn append(&mut self) -> Fate {
         let after_ms = match self.random.percent(self.slow_percent) {
             true if self.random.percent(5) => self.random.below(15_000),
@@ -53,7 +53,7 @@ impl Disk {
         Fate { after_ms, is_written, is_refused }
     }
 
-    /// Whether an append is durable whose process has died.
+    /// Draws if an append is durable after the process died during it.
     pub(super) fn outlives(&mut self) -> bool {
         let is_written = self.random.percent(50);
         self.appends.lost += u64::from(!is_written);

@@ -1,7 +1,7 @@
-//! A journal whose chain is whole but whose decisions are not: replay names the first record that differs.
+//! A journal with an intact hash chain and changed decisions. Proves that replay names the first record that differs.
 //!
-//! Whoever can write the file and knows the salt can chain any history. What they cannot do is make the kernel decide
-//! it again.
+//! An attacker that can write the file and knows the salt can chain any history, but cannot make the kernel decide it
+//! again.
 
 use std::collections::BTreeSet;
 
@@ -19,8 +19,8 @@ use super::world::Simulation;
 
 #[test]
 fn a_decision_that_was_changed_and_chained_anew_is_named() {
-    // Inputs are not decisions: nothing but the chain speaks for a tick, a jump of the clock, a signal, a person's answer, a pause or a
-    // take-over.
+    // Inputs are not decisions. Only the chain protects a tick, a jump of the clock, a signal, a person's answer, a
+    // pause or a takeover.
     let decisions: BTreeSet<Kind> = Kind::ALL
         .iter()
         .copied()
@@ -52,7 +52,7 @@ fn a_decision_that_was_changed_and_chained_anew_is_named() {
         let records = world.records();
         replay::replay(records, None).expect("the run follows from its records");
         for kind in Kind::ALL {
-            // The last of its kind, so that much could go wrong before it.
+            // The last record of its kind, so that many records precede it.
             let Some(place) = records.iter().rposition(|record| record.kind == *kind) else { continue };
             let mut body = records[place].body().expect("it can be read");
             if !forge(&mut body) {
@@ -69,7 +69,7 @@ fn a_decision_that_was_changed_and_chained_anew_is_named() {
     assert_eq!(forged, decisions, "every kind of decision was forged");
 }
 
-/// Changes what the kernel decided; false if the body holds no decision.
+/// Changes a decision of the kernel. Returns false if the body holds none.
 fn forge(body: &mut Body) -> bool {
     match body {
         Body::Continued(continued) => continued.by.base = continued.by.base.next(),
@@ -80,7 +80,7 @@ fn forge(body: &mut Body) -> bool {
         Body::Rejected(rejected) => {
             rejected.code = if rejected.code == Code::TooDeep { Code::TooLarge } else { Code::TooDeep };
         }
-        // Ended by a time-out or a take-over, a failure is a decision; reported by an agent, it is an input.
+        // A failure by timeout or takeover is a decision; one that an agent reported is an input.
         Body::Failed(failed) => {
             if !matches!(failed.code, FailureCode::Timeout | FailureCode::Lost) {
                 return false;
@@ -122,7 +122,7 @@ fn forge(body: &mut Body) -> bool {
     true
 }
 
-/// The history with another body at `place`, every hash computed anew.
+/// Returns the history with another body at `place`, and with all hashes recomputed.
 fn chain_anew(records: &[Record], place: usize, body: &Body) -> Vec<Record> {
     let hasher = Hasher::new(&Salt([7; 32]));
     let mut previous = GENESIS;

@@ -1,7 +1,7 @@
-//! The design's invariants 2 to 8, checked from outside after every step.
+//! External check of the design's invariants 2 to 8 after every step.
 //!
-//! Nothing here uses the kernel's contracts, pipeline or schema wrapper: the simulated blueprint's rules are written
-//! out a second time, by hand.
+//! Shares no code with the kernel's contracts, pipeline or schema wrapper: the rules of the simulated blueprint are
+//! written a second time, by hand.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::plans::Shared;
 
-/// Time for which a caller's token is known, in milliseconds.
+/// Lifetime of a caller's idempotency key, in milliseconds.
 const WINDOW: u64 = 3_600_000;
 
 pub(super) struct Invariants {
@@ -23,9 +23,9 @@ pub(super) struct Invariants {
     state: Value,
     digest: Digest,
     version: Version,
-    /// Commits whose step was handed out, with the state each made.
+    /// Commits in released steps, with the digest of the resulting state.
     acknowledged: Vec<(Version, Digest)>,
-    /// Tokens of commits, with the time of each.
+    /// Idempotency keys of commits, with the time of each.
     committed_tokens: BTreeMap<String, Timestamp>,
 }
 
@@ -48,7 +48,7 @@ impl Invariants {
         if let Some(record) = commits.first() {
             self.committed(record, board);
         } else {
-            // 2 and 3: without a commit nothing of the document changes.
+            // 2 and 3: a step without a commit does not change the document.
             assert_eq!(board.state().root(), &self.state, "SEED={seed}: a step without a commit changed the state");
             assert_eq!(board.state().digest(), self.digest, "SEED={seed}: and its digest");
             assert_eq!(board.version(), self.version, "SEED={seed}: and its version");
@@ -59,8 +59,8 @@ impl Invariants {
         if let Some(Outcome::Duplicate(_)) = &step.outcome {
             assert!(step.records.is_empty(), "SEED={seed}: a duplicate was recorded");
         }
-        // 8: a token that was committed is not committed again, whatever comes with it: one of an attempt never, one of a
-        // caller while it is known.
+        // 8: a key is committed once, regardless of the proposal that carries it. An attempt's key is unique forever,
+        // a caller's for its lifetime.
         if let (Some(Input::Propose(proposal)), Some(Outcome::Committed { .. })) = (input, &step.outcome) {
             let token = match &proposal.from {
                 From::Attempt { invocation, attempt } => Some(Token::of(*invocation, *attempt).to_string()),
@@ -79,7 +79,7 @@ impl Invariants {
         }
     }
 
-    /// 4 and 7, for a commit.
+    /// Checks invariants 4 and 7 for a commit.
     fn committed(&mut self, record: &Record, board: &Board) {
         let seed = self.seed;
         let Ok(Body::Committed(committed)) = record.body() else { panic!("SEED={seed}: a commit cannot be read") };
@@ -102,7 +102,7 @@ impl Invariants {
         self.acknowledged.push((self.version, self.digest));
     }
 
-    /// 7, for a view.
+    /// Checks invariant 7 for a view.
     pub(super) fn seen(&self, worker: &WorkerName, view: &str, mode: &Mode) {
         if !mode.has(Component::Slicing) && worker.as_str() != "checker" {
             return;
@@ -113,7 +113,7 @@ impl Invariants {
         }
     }
 
-    /// Two boards that are the same, as far as anyone can tell.
+    /// Checks that two boards are indistinguishable from outside.
     pub(super) fn same(&self, one: &Board, other: &Board) {
         let seed = self.seed;
         assert_eq!(one.state().root(), other.state().root(), "SEED={seed}: recovery made another state");
@@ -132,7 +132,7 @@ impl Invariants {
         );
     }
 
-    /// 5, 6 and 8, once the board has ended.
+    /// Checks invariants 5, 6 and 8 after the board has ended.
     pub(super) fn at_the_end(&self, board: &Board, records: &[Record]) {
         let seed = self.seed;
         let made = Board::from_created(&records[0], &Shared::of_board(board.plan())).and_then(|mut made| {
@@ -142,7 +142,7 @@ impl Invariants {
         self.same(board, &made.unwrap_or_else(|error| panic!("SEED={seed}: {error}")));
         let replayed = replay::replay(records, None).unwrap_or_else(|difference| panic!("SEED={seed}: {difference}"));
         self.same(board, &replayed.board);
-        // Of most boards one version: each is derived from the beginning.
+        // One version of most boards, because each is derived from the beginning.
         let every = if seed.is_multiple_of(super::AGAIN) { 1 } else { self.acknowledged.len().max(1) };
         for (version, digest) in self.acknowledged.iter().step_by(every) {
             let state = replay::state_at(records, *version).unwrap_or_else(|error| panic!("SEED={seed}: {error}"));
@@ -153,12 +153,12 @@ impl Invariants {
     }
 }
 
-/// The schema and the per-task invariant of the simulated blueprint, by hand.
+/// Checks the document against the schema and the per-task invariant of the simulated blueprint, by hand.
 fn check_document(seed: u64, document: &Value, has_contracts: bool) {
     let mut members: Vec<_> =
         document.as_object().expect("the document is an object").keys().map(String::as_str).collect();
     if !has_contracts {
-        // What the schema does not ask for may be taken away.
+        // Without contracts, members that the schema does not require may be removed.
         members.retain(|name| !["request", "vault"].contains(name));
         assert_eq!(members, ["notes", "tasks"], "SEED={seed}: unexpected members");
     } else {
@@ -179,7 +179,7 @@ fn check_document(seed: u64, document: &Value, has_contracts: bool) {
     }
 }
 
-/// What each worker may change, by comparing the documents before and after.
+/// Checks that a worker changed only permitted parts, by comparing the documents before and after.
 fn check_writes(seed: u64, worker: &str, before: &Value, now: &Value) {
     let same = |part: &str| assert_eq!(before[part], now[part], "SEED={seed}: {worker} changed {part}");
     same("vault");

@@ -1,5 +1,5 @@
-//! What of a board is durable, and what anybody was told of it, from outside: nothing is let out before it is durable,
-//! nothing that was let out is lost, and no record is written twice or besides the chain.
+//! Durable records against released effects, from outside. No effect is released before its records are durable, no
+//! released record is lost, and no record is written twice or outside the chain.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,19 +11,19 @@ use patchboard_kernel::record::{Body, Ended, Kind, Record};
 
 pub(super) struct Journal {
     seed: u64,
-    /// Every record that is durable.
+    /// All durable records.
     durable: Vec<(Kind, Digest)>,
-    /// Of the last owner whose taking over is durable.
+    /// Epoch of the last owner with a durable takeover.
     epoch: u64,
-    /// The attempts there are records of.
+    /// Attempts that have a record.
     attempts: BTreeSet<(InvocationId, u32)>,
-    /// The attempts that agents were asked to make.
+    /// Attempts that agents were called for.
     calls: BTreeSet<(InvocationId, u32)>,
-    /// The last end there is a record of.
+    /// Last recorded end.
     ended: Option<Ended>,
-    /// What was published.
+    /// Published records.
     published: BTreeMap<Seq, Digest>,
-    /// What those were told who proposed something.
+    /// Outcomes that were returned to proposers.
     told: BTreeMap<Seq, Kind>,
 }
 
@@ -41,7 +41,7 @@ impl Journal {
         }
     }
 
-    /// Records are written: right behind those that are there, by the present owner.
+    /// Checks an append: directly after the durable records, and by the present owner.
     pub(super) fn wrote(&mut self, append: &Append) {
         let seed = self.seed;
         assert_eq!(append.expected, self.head(), "SEED={seed}: records follow on others than those that are durable");
@@ -73,13 +73,13 @@ impl Journal {
         }
     }
 
-    /// The last record that is durable.
+    /// Returns the last durable record.
     fn head(&self) -> Option<(Seq, Digest)> {
         let (_, hash) = self.durable.last()?;
         Some((Seq(self.durable.len() as u64 - 1), *hash))
     }
 
-    /// Something is let out.
+    /// Checks that everything a step releases is durable.
     pub(super) fn released(&mut self, released: &Step) {
         let seed = self.seed;
         for record in &released.records {
@@ -116,7 +116,8 @@ impl Journal {
         assert!(is_there, "SEED={}: what was let out is not durable, record {seq}", self.seed);
     }
 
-    /// A board was made from what is durable: it is at the last record, and whatever was let out is in these.
+    /// Checks a recovered board: it is at the last durable record, and all released records are among the durable
+    /// ones.
     pub(super) fn recovered(&self, board: &Board, records: &[Record]) {
         let seed = self.seed;
         assert_eq!(Some(board.head()), self.head(), "SEED={seed}: recovery ends at another record than the last");
@@ -130,7 +131,7 @@ impl Journal {
     }
 }
 
-/// The record that an outcome rests on, and of which kinds that can be.
+/// Returns the record that an outcome refers to, and the kinds it may have.
 fn says(outcome: &Outcome) -> Option<(Seq, &'static [Kind])> {
     match outcome {
         Outcome::Continued { seq } => Some((*seq, &[Kind::Continued])),
@@ -145,7 +146,7 @@ fn says(outcome: &Outcome) -> Option<(Seq, &'static [Kind])> {
     }
 }
 
-/// The same of what is remembered of a token.
+/// Like [`says`], for the remembered verdict of an idempotency key.
 fn remembered(verdict: &Verdict) -> Option<(Seq, &'static [Kind])> {
     Some(match verdict {
         Verdict::Committed { seq, .. } => (*seq, &[Kind::Committed]),

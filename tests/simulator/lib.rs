@@ -1,1 +1,1 @@
-//! Nothing: what there is are the tests in `main.rs`.
+//! Empty library; the tests are in `main.rs`.

@@ -1,9 +1,9 @@
-//! Boards driven by seeds: scripted workers that answer well, wrongly, late, twice or never, on a virtual clock.
+//! Seeded board simulations: scripted workers that answer well, wrongly, late, twice or never, on a virtual clock.
 //!
-//! After every step the invariants of the design are checked by code that shares nothing with the kernel's own checks
-//! (`invariants.rs`), and what the kernel decided is compared with what a second, independent model decides (`model.rs`).
-//! A failure names its seed and the fewest inputs that bring it about (`shrink.rs`); `SIMULATOR_SEED=n` runs that one alone
-//! and prints its trace, `SIMULATOR_BOARDS=n` runs as many. Failing seeds are kept in `seeds.txt` and run first.
+//! After every step, code independent of the kernel checks the design's invariants (`invariants.rs`). A second,
+//! independent model predicts the kernel's decisions (`model.rs`). A failure names its seed and the fewest inputs
+//! that reproduce it (`shrink.rs`). `SIMULATOR_SEED=n` runs that board alone and prints its trace,
+//! `SIMULATOR_BOARDS=n` runs as many. Failing seeds are kept in `seeds.txt` and run first.
 
 mod checks;
 mod comparison;
@@ -42,10 +42,10 @@ use self::world::Simulation;
 /// Boards per run of the suite, beside the kept seeds.
 const BOARDS: u64 = 500;
 
-/// Of how many boards one is run twice more: to see whether it is the same again, and whether it is from snapshots.
+/// One board in this many runs twice more: once for determinism, once with restores from snapshots.
 const AGAIN: u64 = 8;
 
-/// What was seen of all boards.
+/// Counts over all boards.
 #[derive(Default)]
 struct Seen {
     kinds: BTreeMap<Kind, u64>,
@@ -64,7 +64,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Random cases of a test that tries `usual` beside the usual number of boards: with `SIMULATOR_BOARDS`, as many times more.
+/// Returns the number of random cases of a test that plays `usual` by default; scales with `SIMULATOR_BOARDS`.
 fn cases(usual: u64) -> u64 {
     usual * (number("SIMULATOR_BOARDS").unwrap_or(BOARDS) / BOARDS).max(1)
 }
@@ -85,7 +85,7 @@ fn seeded_boards_keep_every_invariant() {
                 while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
                     if let Err(told) = check(*seed, only.is_some(), &seen) {
                         failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(told);
-                        // The others need not go on.
+                        // One failure is enough: the other threads stop.
                         next.store(seeds.len(), Ordering::Relaxed);
                     }
                 }
@@ -105,7 +105,7 @@ fn seeded_boards_keep_every_invariant() {
     say(&told);
     eprintln!("{kinds:?}\n{rules:?}\n{moves:?}\n{ends:?}\n{appends:?}\n{redactions:?}\n{interruptions:?}");
     if seeds.len() as u64 >= BOARDS {
-        // A simulation in which something never happens proves nothing about it.
+        // A simulation in which an event never happens proves nothing about it.
         for kind in Kind::ALL.iter().filter(|kind| **kind != Kind::Redacted) {
             assert!(kinds.contains_key(kind), "no simulated board ever recorded {kind}");
         }
@@ -115,7 +115,7 @@ fn seeded_boards_keep_every_invariant() {
         for due in moves_there_are() {
             assert!(moves.contains_key(&due), "no breaker of a simulated board ever {} for {}", due.1, due.0);
         }
-        // Boards that edit files are those of `tests/interleavings`; full journals are in the kernel's tests.
+        // `tests/interleavings` plays boards that edit files; full journals are in the kernel's tests.
         for cause in Cause::ALL.iter().filter(|cause| !matches!(cause, Cause::Edits | Cause::Journal)) {
             assert!(ends.contains_key(cause), "no simulated board ever ended by {cause}");
         }
@@ -128,7 +128,8 @@ fn seeded_boards_keep_every_invariant() {
     }
 }
 
-/// Why breakers may move, and how: for what goes wrong the blueprint has actions, which reduce a view or stop a branch.
+/// Returns the possible causes and moves of breakers. The blueprint's actions for faults reduce a view or stop a
+/// branch.
 fn moves_there_are() -> Vec<(Reason, Change)> {
     let wrong = [Reason::Rejections, Reason::NoOps, Reason::Passes, Reason::Crashes, Reason::Cycles, Reason::Budget];
     let of_actions = wrong.into_iter().flat_map(|reason| [(reason, Change::Reduced), (reason, Change::Opened)]);
@@ -141,9 +142,9 @@ fn moves_there_are() -> Vec<(Reason, Change)> {
     of_actions.chain(others).collect()
 }
 
-/// Says something to whoever runs the tests, also where they pass: what the harness captures is what `eprintln!` says.
+/// Prints to stderr even if the test passes, since the harness captures only `eprintln!`.
 pub(crate) fn say(text: &str) {
-    // Nobody is worse off if there is nobody to hear it.
+    // A closed stderr is no failure.
     drop(std::io::stderr().write_all(format!("{text}\n").as_bytes()));
 }
 

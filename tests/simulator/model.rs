@@ -1,10 +1,10 @@
-//! The simulated blueprint a second time, in plain values and written without the kernel: what may be committed, what a
-//! commit schedules, who may be called and how often, when a breaker moves and how, and how a board ends. It hears every
-//! input and every record, and compares.
+//! Independent model of the simulated blueprint, in plain values and without the kernel. It predicts permitted
+//! commits, schedules, calls, moves of breakers and the board's end. It receives every input and every record, and
+//! compares.
 //!
-//! Knows the blueprint's rules by heart and nothing of contracts, patterns, CEL or schemas; limits and actions, which
-//! differ from board to board, it reads in the blueprint. Proposals and schedules are judged on boards of the usual mode;
-//! calls, breakers and ends on all.
+//! The model contains the blueprint's rules, and nothing of contracts, patterns, CEL or schemas. Limits and actions
+//! differ between boards and are read from the blueprint. Proposals and schedules are judged on boards of the usual
+//! mode, calls, breakers and ends on all boards.
 
 mod calls;
 mod circuit;
@@ -38,14 +38,14 @@ use self::requests::{Heed, Requests, Retry};
 use self::retries::Retries;
 use self::schedule::Schedule;
 
-/// How often more is shown for one trigger.
+/// Maximum number of times that one trigger may request more of the view.
 const ROUNDS_MAX: u32 = 3;
 
-/// Count of the times that more was asked for with one trigger.
+/// Counts the requests for more with one trigger.
 #[derive(Clone, Copy, Default)]
 struct Rounds {
     made: u32,
-    /// Times before the last whose views showed nothing of it.
+    /// Requests before the last with views that showed none of the requested values.
     unspent: u32,
     is_unspent: bool,
 }
@@ -55,30 +55,30 @@ impl Rounds {
         self.unspent + if self.is_unspent { 1 } else { 0 }
     }
 
-    /// Returns the times that count: a few that showed nothing do not.
+    /// Returns the requests that count: a few without effect do not.
     const fn counted(self) -> u32 {
         let unspent = self.spent_nothing();
         self.made.saturating_sub(if unspent < ROUNDS_MAX { unspent } else { ROUNDS_MAX })
     }
 }
 
-/// A rule, or none where a breaker woke the worker; and the worker.
+/// Branch: the rule, or `None` if a breaker triggered the worker, and the worker.
 type Branch = (Option<String>, String);
 
 pub(super) struct Model {
     seed: u64,
-    /// Whether the board has all of PatchBoard.
+    /// True if the board runs with all of PatchBoard's components.
     is_usual: bool,
-    /// Whether a note needs a person's word.
+    /// True if a note needs a person's approval.
     asks: bool,
-    /// Who may pass.
+    /// Workers that may pass.
     passing: BTreeSet<String>,
     /// The document at each version.
     documents: Vec<Value>,
     branches: BTreeMap<InvocationId, Branch>,
-    /// How often those before an invocation have asked to be shown more.
+    /// Requests for more by the predecessors of each invocation.
     rounds: BTreeMap<InvocationId, Rounds>,
-    /// What waits for a person, by the record that asks; none for a direct proposal.
+    /// Proposals that wait for a person, by the record that asks; `None` for a direct proposal.
     asked: BTreeMap<Seq, Option<InvocationId>>,
     calls: Calls,
     circuit: Circuit,
@@ -89,19 +89,19 @@ pub(super) struct Model {
     /// Invocations of each branch that changed nothing since its last commit or the last move of its breaker.
     in_vain: BTreeMap<Branch, (Vec<InvocationId>, Vec<InvocationId>)>,
     requests: Requests,
-    /// How many tasks may wait for a further one to be asked for.
+    /// Maximum number of waiting tasks before further ones are rejected.
     backlog: Option<usize>,
     ends: Ends,
 }
 
-/// The workers of a blueprint that may pass.
+/// Returns the workers of a blueprint that may pass.
 fn passing(blueprint: &Value) -> BTreeSet<String> {
     let workers = blueprint["workers"].as_object().into_iter().flatten();
     workers.filter(|(_, worker)| worker["pass"] == true).map(|(name, _)| name.clone()).collect()
 }
 
 impl Model {
-    /// Of a board that was just made.
+    /// Creates the model of a new board.
     pub(super) fn new(seed: u64, board: &Board, at: Timestamp) -> Self {
         let blueprint = serde_json::to_value(&**board.blueprint()).expect("a blueprint is JSON");
         let note = &blueprint["workers"]["doer"]["writes"][1];
@@ -127,7 +127,7 @@ impl Model {
         }
     }
 
-    /// Checks what became of a request, before the step that it led to is compared.
+    /// Checks the outcome of a request, before the step it led to is compared.
     pub(super) fn requested(&mut self, at: Timestamp, input: &Input, step: &Step) {
         let retry = if let Input::Retry(retried) = input { self.retry(retried) } else { Retry::Heard };
         let may = Heed { is_over: self.ends.is_over(), is_full: self.is_full(), retry };
@@ -135,19 +135,19 @@ impl Model {
         self.provider.hears(at, Some(input), self.ends.is_at_work(), self.calls.is_any_gated());
     }
 
-    /// The gate was asked for a call, and holds it back or not.
+    /// Records that the gate was asked to admit a call, and its answer.
     pub(super) fn asked_gate(&mut self, call: &Waiting, is_held: bool) {
         self.calls.asked_gate((call.invocation, call.attempt), is_held);
     }
 
-    /// Whether as many tasks wait as may, with those that signals have brought planners to add.
+    /// Returns true if the backlog is full, counting the tasks that triggered planners will add.
     fn is_full(&self) -> bool {
         let tasks = self.documents.last().and_then(|now| now["tasks"].as_array()).map_or(0, Vec::len);
         let coming = self.calls.count(|branch| matches!(branch.0.as_deref(), Some("more" | "all-hands")));
         self.backlog.is_some_and(|max| tasks + coming >= max)
     }
 
-    /// What becomes of a retry.
+    /// Predicts the outcome of a retry.
     fn retry(&self, retried: &Retried) -> Retry {
         let limits = &retried.limits;
         if self.ends.is_for_good() {
@@ -180,7 +180,7 @@ impl Model {
         if is_raised || is_any_stopped { Retry::Heard } else { Retry::Refused(Code::NothingGivenUp) }
     }
 
-    /// Compares a step with what this would have done. `board` is the board after it.
+    /// Compares a step with the model's prediction. `board` is the board after it.
     pub(super) fn after_step(&mut self, input: Option<&Input>, step: &Step, board: &Board) {
         if let (Some(Input::Propose(proposal)), Some(outcome)) = (input, &step.outcome) {
             self.proposed(proposal, outcome, &step.records, &board.state().root().to_value());
@@ -201,7 +201,7 @@ impl Model {
                 ended = Some(end);
             }
         }
-        // What is only noted down, and what is not, changes nothing of what there is to do.
+        // Notes, such as late answers and snapshots, do not change the pending work.
         let is_note = |record: &Record| matches!(record.kind, Kind::Late | Kind::Snapshot);
         let is_step = !step.records.iter().all(is_note);
         self.circuit.at_the_end_of_a_step();
@@ -249,7 +249,7 @@ impl Model {
         self.documents.last().expect("there is a first one")
     }
 
-    /// Compares what became of an attempt's wish to make another call. Whether there is enough for it, the accounts say.
+    /// Compares the outcome of an attempt's request for another call. The ledger checks the budget.
     fn asked_again(&self, is_awaited: bool, step: &Step) {
         let first = step.records.first().map(|record| record.kind);
         let code = match &step.outcome {
@@ -265,7 +265,7 @@ impl Model {
         assert!(is_due, "SEED={}: awaited {is_awaited}, another call led to {first:?}, {code:?}", self.seed);
     }
 
-    /// Compares what became of a proposal.
+    /// Compares the outcome of a proposal.
     fn proposed(&self, proposal: &Proposal, outcome: &Outcome, records: &[Record], made: &Value) {
         let seed = self.seed;
         let is_late = records.iter().any(|record| record.kind == Kind::Late);
@@ -281,7 +281,7 @@ impl Model {
                 let may_ask = self.rounds.get(invocation).is_none_or(|rounds| rounds.counted() < ROUNDS_MAX);
                 Some(Basis { versions: &self.documents[open.base..], reads: &open.reads, may_ask })
             }
-            // What was remembered of its token, or the end of the board, decides.
+            // The remembered outcome of its key, or the end of the board, decides.
             From::Direct { .. } if is_late || matches!(outcome, Outcome::Duplicate(_)) => return,
             From::Direct { .. } => None,
         };
@@ -299,9 +299,10 @@ impl Model {
         }
     }
 
-    /// `is_any_kept`: whether any places are kept for others.
+    /// Compares an outcome with the expected one. `is_any_kept`: true if any places are reserved for other
+    /// invocations.
     fn compare(&self, expected: &Expected, outcome: &Outcome, proposal: &Proposal, made: &Value, is_any_kept: bool) {
-        // Places that are kept for somebody else are told of before it is seen what else would be wrong.
+        // A reservation rejects a proposal before later stages look for other faults.
         let is_kept = |stages: &[Stage]| !stages.contains(&Stage::Syntax) && !stages.contains(&Stage::Authorization);
         let comes_that_far = match expected {
             Expected::Refusal(stages) => is_kept(stages),
@@ -327,7 +328,7 @@ impl Model {
         assert!(is_due, "SEED={}: {expected:?}, not {outcome:?}, was due of {proposal:?} on {now}", self.seed);
     }
 
-    /// Takes over what a record says.
+    /// Applies a record to the model.
     fn happened(&mut self, record: &Record, body: &Body, input: Option<&Input>, step: &Step, board: &Board) {
         let (seed, seq) = (self.seed, record.seq);
         let moment = (record.at, self.circuit.decisions());
@@ -394,8 +395,8 @@ impl Model {
                 let branch = self.answered(&committed.by);
                 self.ends.committed();
                 let places = proposals::places(&committed.patch, &before);
-                // A message that sets nothing is committed, and is nothing done. One that sets what was there already is
-                // found as a return to an earlier value.
+                // A message without a write is committed, but counts as no change. A message that writes the present
+                // value is detected as a return to an earlier value.
                 if places.is_empty() {
                     self.circuit.changed_nothing(branch.as_ref());
                 } else {
@@ -469,7 +470,7 @@ impl Model {
                     let given_up = self.calls.stopped(&branch);
                     given_up.into_iter().for_each(|invocation| self.retries.gave_up(invocation));
                 }
-                // What waits for nothing else now goes on.
+                // Invocations that waited only for this breaker can run now.
                 let lets_go = matches!(moved.change, Change::HalfOpened | Change::Closed);
                 if lets_go && self.calls.is_queued(|branch| self.circuit.admits(branch)) {
                     self.ends.wakes();
@@ -565,12 +566,12 @@ impl Model {
         self.asked.retain(|_, invocation| invocation.is_none_or(|invocation| self.calls.is_open(invocation)));
     }
 
-    /// Whether what a time has brought still waits for its turn.
+    /// Returns true if an invocation by the clock still waits in the queue.
     fn is_minute_queued(&self) -> bool {
         self.calls.is_queued(|(rule, _)| rule.as_deref() == Some("minutely"))
     }
 
-    /// A question that a person was asked about a proposal is over.
+    /// Closes a question to a person about a proposal.
     fn settled(&mut self, by: &Author) {
         if let Some(question) = by.approval {
             let stood = self.asked.remove(&question);
@@ -578,7 +579,7 @@ impl Model {
         }
     }
 
-    /// Notes the outcome of an attempt, which may be the last of its invocation.
+    /// Records the outcome of an attempt, which may be the last of its invocation.
     fn outcome(&mut self, by: &Author, is_final: bool) {
         self.ends.gave_up(is_final);
         self.provider.answered(by);
@@ -587,7 +588,7 @@ impl Model {
         }
     }
 
-    /// The invocation has done what it was for; its branch, if the proposal was one of an invocation.
+    /// Completes the invocation of a proposal. Returns its branch, if there is one.
     fn answered(&mut self, by: &Author) -> Option<Branch> {
         self.settled(by);
         self.ledger.answered(by);

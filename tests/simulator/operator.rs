@@ -6,7 +6,7 @@ use patchboard_kernel::id::{InvocationId, Token};
 use patchboard_kernel::record::{Cause, Ended, Raised, RaisedOfWorker, Retried};
 
 pub(super) struct Operator {
-    /// Apart from what else is drawn for a seed.
+    /// Separate generator, so that the operator does not affect the other draws of a seed.
     pub(super) random: Random,
     /// Retries that are left; zero on most boards.
     left: u64,
@@ -19,12 +19,12 @@ impl Operator {
         Self { random, left }
     }
 
-    /// Whether it waits for the end of an outage before it resumes the board.
+    /// Draws if the operator waits for the end of an outage before resuming the board.
     pub(super) fn waits(&mut self) -> bool {
         self.random.percent(80)
     }
 
-    /// Decides whether a board that has ended is retried, and what of it.
+    /// Decides if an ended board is retried, and draws the retry.
     pub(super) fn retry_of(&mut self, board: &Board) -> Option<Retried> {
         let Ended { cause, .. } = board.ended()?;
         if self.left == 0 || !self.random.percent(85) {
@@ -34,7 +34,7 @@ impl Operator {
         Some(self.retry(board, matches!(cause, Cause::Commits | Cause::Wall | Cause::Exhausted)))
     }
 
-    /// Draws a retry: of the whole board, a worker or an invocation; with higher limits mostly where one was reached.
+    /// Draws a retry of the whole board, a worker or an invocation. After a reached limit it mostly raises limits.
     pub(super) fn retry(&mut self, board: &Board, is_limited: bool) -> Retried {
         let random = &mut self.random;
         let (mut worker, mut invocation) = (None, None);

@@ -1,5 +1,6 @@
-//! Small cases exhaustively: every order of four proposals from three workers, of the replies to four calls, and of calls
-//! and replies, with a crash at every place in each; judged by the model and the invariants after every step.
+//! Exhaustive small cases: every order of four proposals from three workers, of the replies to four calls, and of
+//! calls and replies. Each order is played with a crash at every place. The model and the invariants check every
+//! step.
 
 use patchboard_kernel::admission;
 use patchboard_kernel::blueprint::{Blueprint, Freshness};
@@ -37,7 +38,7 @@ fn every_order_of_four_proposals_from_three_workers_is_a_serial_history() {
     let mut orders = 0;
     for order in permutations(4) {
         let whole = play(&order, None);
-        // Wherever the process dies, the journal brings back the same history.
+        // The journal recovers the same history, regardless of where the process dies.
         for crash in 0..=order.len() {
             let crashed = play(&order, Some(crash));
             assert_eq!(whole.0, crashed.0, "order {order:?}, crash before {crash}");
@@ -46,8 +47,8 @@ fn every_order_of_four_proposals_from_three_workers_is_a_serial_history() {
         orders += 1;
     }
     assert_eq!(orders, 24);
-    // By hand. Task 0 ends `done` and checked when `done` comes after the guarded write or voids its guard, and the
-    // check comes after `done` with nothing in between to break it; the append commutes with all of it.
+    // By hand. Task 0 ends `done` if `done` comes after the guarded write or voids its guard. It ends checked if the
+    // check comes after `done`, with nothing in between to break it. The append commutes with all of it.
     let expected = [
         (r#"[["done",true],2]"#, 12), // check after done: 3 of the 6 orders of the three, times 4 places of the append
         (r#"[["done",false],2]"#, 12),
@@ -57,8 +58,8 @@ fn every_order_of_four_proposals_from_three_workers_is_a_serial_history() {
     assert_eq!(finals, expected);
 }
 
-/// Plays the proposals in this order; dies and recovers before the `crash`th. Returns what became of task 0 and how
-/// many tasks there are.
+/// Plays the proposals in this order, with a crash and recovery before the `crash`th. Returns the final task 0 with
+/// the number of tasks.
 fn play(order: &[usize], crash: Option<usize>) -> (Value, Vec<&'static str>) {
     let mut random = Random::new(0);
     let mut blueprint = blueprint(&mut random);
@@ -130,8 +131,8 @@ fn permutations(of: usize) -> Vec<Vec<usize>> {
     all
 }
 
-/// What each of four invocations proposes, again and again if it is refused: an append by who reads all tasks, two
-/// writers of one field, and a check that only holds once one of them was committed.
+/// Proposals of four invocations, each repeated if rejected. One appends and reads all tasks, two write one field,
+/// and one check holds only after a commit of one of these two.
 const INVOCATIONS: [(&str, &str, &str); 4] = [
     ("append", "planner", r#"[{"op":"add","path":"/tasks/-","value":{"title":"b","status":"open","checked":false}}]"#),
     ("finish", "doer", r#"[{"op":"replace","path":"/tasks/0/status","value":"done"}]"#),
@@ -139,16 +140,16 @@ const INVOCATIONS: [(&str, &str, &str); 4] = [
     ("check", "checker", r#"[{"op":"replace","path":"/tasks/0/checked","value":true}]"#),
 ];
 
-/// How the process dies.
+/// Kind of crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Crash {
-    /// Before every answer, and the answers reach the board as if nothing had been.
+    /// Before every answer; the answers reach the recovered board as if there had been no crash.
     Unnoticed,
-    /// Before the answer at this place; another process takes over, and what was under way is lost and made again.
+    /// Before the answer at this place; another process takes over, and the calls under way are lost and repeated.
     TakenOver(usize),
 }
 
-/// Of the seeds whose boards are looked at at one version of theirs only when they have ended.
+/// Seed for which the invariants check only one version at the end.
 const SEED: u64 = 1;
 
 /// A board on which four invocations of three workers begin at once.
@@ -161,7 +162,7 @@ struct Called {
 }
 
 impl Called {
-    /// `tries`: how often each may be refused, for its own fault and because others were faster.
+    /// Creates the board. `tries` limits the rejections of each invocation, for faults and for conflicts.
     fn new(concurrency: u32, tries: u64) -> Self {
         let mut blueprint = serde_json::to_value(blueprint(&mut Random::new(0))).expect("a blueprint is JSON");
         let rules = INVOCATIONS.map(|(name, worker, _)| json!({"name": name, "trigger": "start", "run": worker}));
@@ -187,7 +188,7 @@ impl Called {
         called
     }
 
-    /// Which calls are under way, and with which attempt.
+    /// Returns the calls under way, with their attempts.
     fn calling(&self) -> Vec<(InvocationId, u32)> {
         let open = self.board.scheduler().open().iter().filter(|(_, open)| open.calling);
         open.map(|(invocation, open)| (*invocation, open.attempt)).collect()
@@ -201,7 +202,7 @@ impl Called {
         self.records.extend(step.records);
     }
 
-    /// The call is answered that is under way for this invocation, if one is.
+    /// Answers the call under way for this invocation, if there is one.
     fn answer(&mut self, invocation: InvocationId) {
         let Some(attempt) = self.calling().into_iter().find(|(calling, _)| *calling == invocation) else { return };
         let (_, worker, patch) = INVOCATIONS[invocation.0 as usize - 1];
@@ -220,7 +221,7 @@ impl Called {
         }
     }
 
-    /// Answers whatever is still asked, the oldest first, until the board stands still.
+    /// Answers all calls under way, the oldest first, until the board is idle.
     fn finish(&mut self) {
         for _ in 0..200 {
             match (self.calling().first(), self.board.wake_at()) {
@@ -234,7 +235,7 @@ impl Called {
     }
 }
 
-/// Plays these answers, then whatever is still to be answered.
+/// Plays these answers, then all remaining ones.
 fn answered(concurrency: u32, tries: u64, order: &[InvocationId], crash: Option<Crash>) -> Called {
     let mut called = Called::new(concurrency, tries);
     for place in 0..=order.len() {
@@ -246,7 +247,7 @@ fn answered(concurrency: u32, tries: u64, order: &[InvocationId], crash: Option<
     called
 }
 
-/// The same with a crash at every place.
+/// Plays the answers without a crash, and with a crash at every place.
 fn answered_whatever_dies(concurrency: u32, tries: u64, order: &[InvocationId]) -> Called {
     let whole = answered(concurrency, tries, order, None);
     let unnoticed = answered(concurrency, tries, order, Some(Crash::Unnoticed));
@@ -271,7 +272,7 @@ fn every_order_of_the_replies_to_four_calls_of_one_version_is_judged_as_the_mode
         assert_eq!(invoked.collect::<Vec<_>>(), [Version(0); 4], "all four see the same");
         whole.records.iter().for_each(|record| *outcomes.entry(record.kind).or_default() += 1);
     }
-    // Of replies to one view not all can hold: some are refused, kept a place, and made again.
+    // Replies to one view cannot all hold: some are rejected, get a reservation, and are made again.
     for kind in [Kind::Committed, Kind::Rejected, Kind::Reserved] {
         assert!(outcomes.contains_key(&kind), "{outcomes:?}");
     }
@@ -280,7 +281,7 @@ fn every_order_of_the_replies_to_four_calls_of_one_version_is_judged_as_the_mode
 #[test]
 #[ignore = "full tier: plays every interleaving with a crash at every place"]
 fn every_interleaving_of_calls_and_replies_is_judged_as_the_model_judges() {
-    // As many replies may come next as there are calls under way; the next call is made where a place is free.
+    // Any call under way may be answered next; the next call is made when a place is free.
     let counts = [(1, 1), (2, 8), (3, 18), (4, 24)];
     for (concurrency, expected) in counts {
         let mut played = 0;

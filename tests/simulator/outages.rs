@@ -1,6 +1,6 @@
-//! Outages of a provider: when it is away, why, and when the gate asks it again.
+//! Outages of a provider: times, reasons, and the times at which the gate retries.
 //!
-//! A function of seed and time alone, so that the shrinker meets the outages that the first run met.
+//! A function of seed and time alone, so that the shrinker meets the outages of the first run.
 
 use patchboard_faults::random::Random;
 use patchboard_faults::world::Passage;
@@ -14,10 +14,10 @@ const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// Longest wait of the gate between two requests to a provider that names none.
+/// Longest wait of the gate between two requests to a provider that names no wait.
 const WAIT_MAX: u64 = 5 * MINUTE;
 
-/// Time in which the gate does not know yet that the provider is away.
+/// Time until the gate notices an outage.
 const UNNOTICED: u64 = SECOND;
 
 /// Outages that a board may meet, in order of time; none overlap.
@@ -33,7 +33,7 @@ pub(super) struct Outage {
     reason: DeferralReason,
     patience_ms: u64,
     is_served_elsewhere: bool,
-    /// Wait that the provider names with each refusal; none: the gate doubles its own.
+    /// Wait that the provider names with each deferral; `None` if the gate doubles its own.
     named_ms: Option<u64>,
 }
 
@@ -84,7 +84,8 @@ impl Outages {
         self.0.iter().enumerate().find(|(_, outage)| outage.begins <= at && at < outage.ends)
     }
 
-    /// Answers for the gate: a call waits as its own deferral says, and in an outage until the provider is asked again.
+    /// Answers for the gate: a call waits for its own deferral, and in an outage until the next request to the
+    /// provider.
     pub(super) fn passage(&self, at: Timestamp, call: &Waiting) -> Passage {
         let own = call.wait.as_ref().map_or(0, |wait| wait.not_before.ms_since(at));
         let outage = self.0.iter().find(|outage| outage.begins <= at && at < outage.noticed);
@@ -96,12 +97,12 @@ impl Outages {
 }
 
 impl Outage {
-    /// Time until the gate asks again, for a call that no request was made for.
+    /// Time until the gate's next request, for a call without a request of its own.
     fn held_ms(&self, at: Timestamp) -> u64 {
         if at.ms_since(self.begins) < UNNOTICED { 0 } else { self.wait_ms(at) }
     }
 
-    /// Time until the provider is asked again: waits grow from 1 s to 5 min, or are those that it names.
+    /// Time until the next request to the provider: waits grow from 1 s to 5 min, or are those that it names.
     fn wait_ms(&self, at: Timestamp) -> u64 {
         let elapsed = at.ms_since(self.begins);
         let (mut next, mut wait) = (0, self.named_ms.unwrap_or(UNNOTICED));
@@ -112,7 +113,7 @@ impl Outage {
         next - elapsed
     }
 
-    /// Whether a call has waited for longer than patience lasts.
+    /// Returns true if a call has waited for longer than its patience.
     pub(super) fn exceeds_patience(&self, at: Timestamp) -> bool {
         at.ms_since(self.begins) > self.patience_ms
     }

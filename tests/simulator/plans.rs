@@ -1,4 +1,4 @@
-//! One compiled blueprint for all that is made of one seed: compiling takes a tenth of the time of a whole board.
+//! Shared compiled blueprint of a seed: compiling takes a tenth of the time of a whole board.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use patchboard_kernel::plan::{Own, Plan, Plans};
 pub(super) struct Shared(OnceCell<Arc<Plan>>);
 
 impl Shared {
-    /// With what was compiled for a board.
+    /// Creates it from the plan of a board.
     pub(super) fn of_board(plan: &Arc<Plan>) -> Self {
         Self(OnceCell::from(Arc::clone(plan)))
     }

@@ -1,10 +1,10 @@
-//! Bugs that are put in on purpose are found, soon. `SIMULATOR_BUG=name` tries one alone.
+//! Proves that the simulator finds planted bugs within few boards. `SIMULATOR_BUG=name` tries one alone.
 
 use patchboard_kernel::planted::{Bug, plant};
 
 use super::shrink::simulate;
 
-/// Boards within which each must be found.
+/// Number of boards within which each bug must be found.
 const BOARDS: u64 = 4 * super::BOARDS;
 
 #[test]
@@ -21,7 +21,7 @@ fn every_planted_bug_is_found() {
         let line: String = line.chars().take(160).collect();
         let shortest = failure.shortest.as_ref().unwrap_or_else(|| panic!("{bug:?}: {}", failure.told()));
         eprintln!("{bug:?}: board {}, {} of {} inputs: {line}", failure.seed, shortest.len(), failure.of);
-        // What it comes down to is little, and it is the bug that is found: without it all is well.
+        // The trace is short, and the bug causes the failure: the same board passes without it.
         assert!(shortest.len() <= failure.of.min(60), "{}", failure.told());
         assert!(simulate(failure.seed, false).is_ok(), "{bug:?}: board {} fails without it", failure.seed);
     }

@@ -1,8 +1,8 @@
-//! The protocols that are shipped as blueprints, under random orders, random time and a process that dies anywhere: the
-//! roles are the product's, the other seats are functions of what they are shown, and the kernel is driven by hand.
+//! The shipped protocol blueprints under random orders, random time and crashes at any place. The roles are the
+//! product's, all other agents are functions of their views, and the test drives the kernel directly.
 //!
-//! Where time passes only when nobody works, every order, every crash and every outage of the models' provider comes to the
-//! same outcome. Where it passes at any moment, what must hold whatever happens does.
+//! If time passes only while no call is under way, every order, crash and outage leads to the same outcome. If time
+//! passes at any moment, the invariants hold.
 
 mod handoff;
 mod negotiation;
@@ -34,33 +34,33 @@ use serde_json::Value;
 
 use crate::plans::Shared;
 
-/// Inputs after which a board that has not come to rest never will.
+/// Maximum number of inputs to a board; more mean that it never ends.
 const INPUTS_MAX: usize = 5_000;
 
-/// What is played.
+/// A protocol to play.
 struct Protocol {
     blueprint: Blueprint,
     request: Value,
-    /// What fills the seats that are no roles of this project: a patch or an envelope.
+    /// Agents that are no roles of this project: each returns a patch or an envelope.
     seats: Box<dyn Fn(&Call) -> Value>,
-    /// What a person says to a question.
+    /// Answer of a person to a question.
     person: Box<dyn Fn(&str) -> String>,
-    /// What the board is told, each once, at any time.
+    /// Signals to the board, each sent once, at any time.
     signals: Vec<(String, Value)>,
-    /// What its blueprint compiles to.
+    /// Compiled plan of its blueprint.
     plans: Shared,
 }
 
-/// What may happen.
+/// Permitted disturbances.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum World {
-    /// One thing after the other, the oldest first.
+    /// One answer at a time, the oldest first.
     Calm,
-    /// Any order, and the process dies now and then; time passes when nobody works.
+    /// Any order, with occasional crashes; time passes only while no call is under way.
     Crashing,
-    /// The same, and time passes at any moment.
+    /// Like [`World::Crashing`], with time that passes at any moment.
     Hasty,
-    /// As in a crashing one, and the provider of the models is away now and then.
+    /// Like [`World::Crashing`], with occasional outages of the model provider.
     Away,
 }
 
@@ -84,11 +84,11 @@ struct Play<'p> {
     crashes: u64,
     /// Requests that the provider did not take.
     deferrals: u64,
-    /// How many of the signals were sent.
+    /// Number of signals sent.
     told: usize,
 }
 
-/// The shipped blueprint of this name with these changes, and its fragments.
+/// Returns the shipped blueprint of this name with these changes, and its fragments.
 fn shipped(name: &str, changes: &[(&str, &str)]) -> Source {
     let mut text = shipped_text(name).expect("it is shipped");
     for (from, to) in changes {
@@ -98,7 +98,7 @@ fn shipped(name: &str, changes: &[(&str, &str)]) -> Source {
     with_fragments(Source::read(name, &text).expect("it can be read"))
 }
 
-/// A blueprint with those shipped fragments that it includes.
+/// Resolves the shipped fragments that a blueprint includes.
 fn with_fragments(source: Source) -> Source {
     let mut texts = shipped_text;
     source::resolve(source, &mut texts).unwrap_or_else(|findings| panic!("{findings:?}"))
@@ -109,7 +109,7 @@ fn shipped_text(name: &str) -> Result<String, String> {
     std::fs::read_to_string(directory.join(name)).map_err(|error| error.to_string())
 }
 
-/// The same as a blueprint, with models in the seats of scripts.
+/// Compiles the source to a blueprint, with models in place of scripts.
 fn blueprint(source: &Source) -> Blueprint {
     let report = lint::check(source);
     let blueprint = report.blueprint.unwrap_or_else(|| panic!("{:?}", report.findings));
@@ -123,7 +123,7 @@ fn blueprint(source: &Source) -> Blueprint {
     serde_json::from_value(value).expect("a blueprint")
 }
 
-/// Plays a board of a protocol to its rest.
+/// Plays a board of a protocol until it ends.
 fn play(protocol: &Protocol, world: World, seed: u64) -> Play<'_> {
     let genesis = Genesis {
         salt: Salt([2; 32]),
@@ -151,7 +151,7 @@ fn play(protocol: &Protocol, world: World, seed: u64) -> Play<'_> {
     play
 }
 
-/// Admits a call whose wait is over.
+/// Admits a call after its wait is over.
 fn waited(now: Timestamp) -> impl FnMut(&Board, &Waiting) -> Option<Admission> {
     move |_, call| {
         let is_over = call.wait.as_ref().is_none_or(|wait| wait.not_before <= now);
@@ -209,13 +209,13 @@ impl Play<'_> {
         self.take(step);
     }
 
-    /// The end of the first wait for the provider.
+    /// Returns the end of the first wait for the provider.
     fn provider_is_asked_at(&self) -> Option<Timestamp> {
         let waits = self.board.awaiting_admission().into_iter().filter_map(|call| call.wait);
         waits.map(|wait| wait.not_before).min()
     }
 
-    /// Makes the calls whose waits are over.
+    /// Makes the calls that have waited long enough.
     fn ask_again(&mut self) {
         let now = self.now;
         let is_over = |call: &Waiting| call.wait.as_ref().is_some_and(|wait| wait.not_before <= now);
@@ -247,7 +247,8 @@ impl Play<'_> {
         panic!("SEED={}: the board never comes to rest", self.seed);
     }
 
-    /// Returns true if no call under way is the last attempt of its invocation. A worker that is late each time has failed.
+    /// Returns true if no call under way is the last attempt of its invocation. A worker that is late each time has
+    /// failed.
     fn may_be_late(&self) -> bool {
         let open = self.board.scheduler().open();
         self.calls.values().all(|call| {
@@ -276,7 +277,7 @@ impl Play<'_> {
         self.ask_again();
     }
 
-    /// Somebody who is called or asked answers.
+    /// Draws a call or a question, and answers it.
     fn somebody(&mut self, questions: &[Seq]) {
         let chosen = match self.world {
             World::Calm => 0,
@@ -305,14 +306,14 @@ impl Play<'_> {
                 panic!("SEED={}: {} cannot answer: {code}: {message}", self.seed, call.worker)
             }
         };
-        // An answer may come twice.
+        // An answer may arrive twice.
         if self.world != World::Calm && self.random.percent(5) {
             self.give(input.clone());
         }
         self.give(input);
     }
 
-    /// The provider does not take a call.
+    /// Defers a call: the provider does not take it.
     fn defer(&mut self, call: &Call) {
         self.deferrals += 1;
         let longest = *self.random.pick(&[1_000, 60_000, AWAY_MAX_MS]);
@@ -331,7 +332,7 @@ impl Play<'_> {
         if !matches!(call.seat().agent, AgentKind::Builtin(_)) {
             return Ok((self.protocol.seats)(call).to_string());
         }
-        // Roles that go by a clock go by the time that is played.
+        // Roles that use a clock get the simulated time.
         let seats =
             Seats::new(Config::default(), &self.environment, Inline::Refused).at(self.now, Path::new("/nowhere"));
         let answered = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
@@ -341,7 +342,7 @@ impl Play<'_> {
         }
     }
 
-    /// A person answers a question.
+    /// Answers a question to a person.
     fn person(&mut self, of: Seq) {
         let question = self.board.pending()[&of].clone();
         let asked = question.clarify.as_ref().map(|clarify| (self.protocol.person)(&clarify.question));
@@ -351,7 +352,7 @@ impl Play<'_> {
         self.give(Input::Answer(Answer { of, by, digest, agrees: true, reason: None, text: asked }));
     }
 
-    /// The process dies; another takes the board over from the journal.
+    /// Crashes the process, and recovers the board from its journal.
     fn crash(&mut self) {
         let mut board = self.first();
         for record in &self.records[1..] {
@@ -364,31 +365,31 @@ impl Play<'_> {
         self.give(Input::take_over(epoch, format!("{epoch}")));
     }
 
-    /// The board as it was after its first record.
+    /// Returns the board after its first record.
     fn first(&self) -> Board {
         Board::from_created(&self.records[0], &self.protocol.plans).expect("it can be read")
     }
 
-    /// The document.
+    /// Returns the document.
     fn state(&self) -> Value {
         self.board.state().root().to_value()
     }
 }
 
-/// One of some words.
+/// Picks one of several words.
 fn one(random: &mut Random, of: &[&'static str]) -> &'static str {
     of[random.index(of.len())]
 }
 
-/// A value that a call shows; null if nothing is there.
+/// Returns a value that a call shows; null if there is none.
 fn shown(shown: &Arc<Shown>, place: &str) -> Value {
     let place = jsonptr::PointerBuf::parse(place).expect("a place");
     let node = shown.value_at(&place).expect("it is shown wholly");
     node.map_or(Value::Null, patchboard_kernel::tree::Node::to_value)
 }
 
-/// Plays a protocol in each world: what a calm one comes to is what all come to in which nothing is hasty; `holds` is asked
-/// of every end. Returns the counts of what was played.
+/// Plays a protocol in each world. All worlds but the hasty one must lead to the outcome of the calm one, and `holds`
+/// checks every end. Returns the counts.
 fn in_all_worlds(
     protocol: &Protocol,
     seeds: u64,
@@ -413,7 +414,7 @@ fn in_all_worlds(
     played
 }
 
-/// Counts of boards that were played, and of what befell them.
+/// Counts of the boards, crashes and deferrals.
 #[derive(Clone, Copy, Default, Debug)]
 struct Played {
     boards: u64,
@@ -428,7 +429,7 @@ impl Played {
         self.deferrals += other.deferrals;
     }
 
-    /// Asserts that there was enough of everything.
+    /// Asserts that there were enough crashes and deferrals.
     fn is_enough(self, crashes: u64) {
         assert!(self.crashes > crashes, "too few crashes to tell: {self:?}");
         assert!(self.deferrals > 0, "the provider was never away: {self:?}");

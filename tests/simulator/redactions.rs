@@ -1,5 +1,5 @@
-//! Values erased of simulated boards: the text is in no record afterwards, what is left is sound, and a board that can go on
-//! goes on as it would have.
+//! Redactions on simulated boards: no record contains the text afterwards, the journal is sound, and a board that can
+//! go on does so as before.
 
 use std::collections::BTreeMap;
 
@@ -13,21 +13,21 @@ use patchboard_kernel::redaction::{self, RedactionCode, Request, is_mark};
 use patchboard_kernel::replay;
 use serde_json::Value;
 
-/// Requests that are tried on one board.
+/// Number of redaction requests per board.
 const TRIED: usize = 6;
 
-/// What came of them.
+/// Counts of the outcomes.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Tried {
-    /// On boards that have ended for good.
+    /// Redactions on boards that have ended for good.
     pub(super) over: u64,
-    /// On boards that can go on.
+    /// Redactions on boards that can go on.
     pub(super) going: u64,
-    /// Refused, because the board uses what was to be erased.
+    /// Rejected, because the board still uses the value.
     pub(super) in_use: u64,
 }
 
-/// Erases values of a board that the journal has these records of, one request at a time.
+/// Redacts values of a board with these records, one request at a time.
 pub(super) fn tried(seed: u64, records: &[Record]) -> Tried {
     let mut random = Random::new(seed ^ 0xe4a5e);
     let written = written(records);
@@ -75,7 +75,7 @@ pub(super) fn tried(seed: u64, records: &[Record]) -> Tried {
     tried
 }
 
-/// Texts that commits wrote, with the record and the place, as the patch has it.
+/// Returns the texts that commits wrote, with the record and the place as in the patch.
 fn written(records: &[Record]) -> Vec<(Seq, PointerBuf, String)> {
     let mut written = Vec::new();
     for record in records.iter().filter(|record| record.kind == Kind::Committed) {
@@ -101,7 +101,7 @@ fn each_text(value: &Value, texts: &mut Vec<String>) {
     }
 }
 
-/// The text is in no record, unless it is too short to be looked for or the blueprint has it.
+/// Checks that no record contains the text, unless it is too short to search for or is part of the blueprint.
 fn gone(records: &[Record], text: &str, told: &str) {
     let blueprint = records[0].values().expect("readable")["blueprint"].to_string();
     if text.chars().count() < 4 || is_mark(text) || blueprint.contains(text) {
@@ -109,13 +109,13 @@ fn gone(records: &[Record], text: &str, told: &str) {
     }
     let is_erased = records.iter().any(|record| record.is_erased());
     let holding = records.iter().find(|record| record.payload.contains(text));
-    // A place of an array that was named by its end is not known by that name.
+    // A redaction by `/-` cannot find the element under its index.
     if is_erased && !told.contains("/-") {
         assert!(holding.is_none(), "{told}: {text:?} is in {holding:?}");
     }
 }
 
-/// The chain holds, what stands in place of erased values is what a record commits to, and what can be derived is.
+/// Checks the chain, the commitments to replaced values, and the replay. Returns the recovered board.
 fn sound(records: &[Record], told: &str) -> Board {
     let Ok(Body::Created(created)) = records[0].body() else { panic!("{told}: no beginning") };
     let hasher = Hasher::new(&created.salt);
@@ -140,7 +140,7 @@ fn sound(records: &[Record], told: &str) -> Board {
     Board::recover(records).unwrap_or_else(|error| panic!("{told}: {error}"))
 }
 
-/// What happens next, by the kinds of the records and who is invoked.
+/// Continues the board. Returns the kinds of the next records and the workers they name.
 fn went_on(mut board: Board) -> Vec<String> {
     let mut told = Vec::new();
     let at = |ms: i64| Timestamp(1 << 40).plus_ms(ms.unsigned_abs());

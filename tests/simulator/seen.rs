@@ -6,7 +6,7 @@ use patchboard_kernel::board::{Input, Outcome, Step};
 use patchboard_kernel::record::{Body, Kind, PauseCause, Record, Retried};
 use patchboard_kernel::rejection::Code;
 
-/// Outages and refused retries of one board.
+/// Outages and rejected retries of one board.
 #[derive(Default)]
 pub(super) struct Met {
     /// Indexes of the outages in which a request was made.
@@ -17,7 +17,7 @@ pub(super) struct Met {
 }
 
 impl Met {
-    /// Counts a refused retry.
+    /// Counts a rejected retry.
     pub(super) fn stepped(&mut self, input: Option<&Input>, step: &Step) {
         if let (Some(Input::Retry(_)), Some(Outcome::Refused(rejection))) = (input, &step.outcome) {
             *self.refused.entry(rejection.code).or_default() += 1;
@@ -49,7 +49,7 @@ struct Retries {
 }
 
 impl Interruptions {
-    /// Adds those of a board.
+    /// Adds the counts of a board.
     pub(super) fn add(&mut self, met: &Met, records: &[Record]) {
         self.outages += met.outages.len() as u64;
         self.held += met.held;
@@ -70,7 +70,7 @@ impl Interruptions {
         }
     }
 
-    /// Fails where a kind was never seen.
+    /// Asserts that every kind was seen.
     pub(super) fn assert_all_seen(&self) {
         let Self { outages, held, deferrals, pauses, retries, queued_again, refused } = self;
         let Retries { of_board, of_worker, of_invocation, with_limits } = retries;

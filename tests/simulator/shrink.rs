@@ -1,4 +1,4 @@
-//! A failure by its seed, and the fewest inputs that bring it about.
+//! Reproduction of a failure by its seed, and the fewest inputs that reproduce it.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
@@ -17,35 +17,34 @@ use super::outages::Outages;
 use super::plans::Shared;
 use super::world::{Simulation, genesis};
 
-/// Runs of a board that looking for the shortest trace may take.
+/// Maximum number of runs in the search for the shortest trace.
 const RUNS_MAX: usize = 250;
 
-/// Something that happened to a board.
+/// An event of a board.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
-    /// It was given an input, and this is what became of the records, unless the process died before.
+    /// An input, and the fate of its records, unless the process died before.
     Given(Timestamp, Box<Input>, Fate),
-    /// It was given up, and another was made from the journal; with or without the records that were being written, if any
-    /// were.
+    /// A crash, with recovery from the journal. The flag says if the records being written, if any, survive.
     Crashed(Option<bool>),
 }
 
-/// What has happened so far, shared with whoever looks at it after a panic.
+/// Events so far, shared with the code that reports a panic.
 pub(super) type History = Rc<RefCell<Vec<Event>>>;
 
-/// What is wrong with a board.
+/// Failure of a board.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) seed: u64,
     pub(super) message: String,
-    /// How many events there were.
+    /// Total number of events.
     pub(super) of: usize,
-    /// The fewest that were found to bring it about; none if the same events, given again, do not.
+    /// Fewest events that reproduce it; `None` if the events, played again, do not.
     pub(super) shortest: Option<Vec<Event>>,
 }
 
 impl Failure {
-    /// For people.
+    /// Formats the failure for people.
     pub(super) fn told(&self) -> String {
         let Self { seed, message, of, shortest } = self;
         let Some(shortest) = shortest else {
@@ -86,7 +85,7 @@ pub(super) fn simulate(seed: u64, trace: bool) -> Result<Simulation, Failure> {
     })
 }
 
-/// The events without those that it fails without in the same way, too (ddmin: Zeller and Hildebrandt, 2002).
+/// Removes events as long as the failure stays of the same kind (ddmin: Zeller and Hildebrandt, 2002).
 fn shortest(seed: u64, mut events: Vec<Event>, message: &str) -> Option<Vec<Event>> {
     let due = manner(message);
     let plans = Shared::default();
@@ -108,7 +107,7 @@ fn shortest(seed: u64, mut events: Vec<Event>, message: &str) -> Option<Vec<Even
                 at += chunk;
             }
         }
-        // What could not go may go once others have gone.
+        // Events that could not be removed may be removable after others.
         if chunk > 1 || events.len() == before {
             chunk /= 2;
         }
@@ -116,14 +115,14 @@ fn shortest(seed: u64, mut events: Vec<Event>, message: &str) -> Option<Vec<Even
     Some(events)
 }
 
-/// What is wrong, whatever it is wrong with: the beginning of a message up to what was found, without its numbers.
+/// Returns the kind of a failure: the beginning of its message, without values and numbers.
 pub(super) fn manner(message: &str) -> String {
     let first = message.lines().next().unwrap_or_default();
     let words = first.split([':', ',', ';']).take(3).collect::<Vec<_>>().join(":");
     words.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
-/// Gives a board these events, and checks it after each.
+/// Plays events on a board, and checks it after each.
 fn play(seed: u64, plans: &Shared, events: &[Event]) {
     let genesis = genesis(seed);
     let outages = Outages::of(seed, genesis.at);
@@ -160,7 +159,7 @@ fn recover(world: &mut World, is_written: bool, replay: &mut Replay) {
     world.replace(recovered);
 }
 
-/// Whoever answered, and what the disk did, is among the events.
+/// Replays answers and the disk's outcomes from the events.
 struct Replay {
     checks: Checks,
     outages: Outages,
@@ -200,7 +199,7 @@ thread_local! {
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What this returns, or what it panicked with, which nobody else is told.
+/// Returns the result of `run`, or the message of its panic, which is not printed.
 pub(super) fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

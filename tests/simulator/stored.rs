@@ -1,4 +1,4 @@
-//! Snapshots of a simulated board, kept in memory: what they make is the board, whenever they were taken.
+//! Snapshots of a simulated board, kept in memory. Each restores the same board, at any time.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -17,7 +17,7 @@ use super::plans::Shared;
 
 pub(super) struct Stored {
     seed: u64,
-    /// Its own, so that storing a board changes nothing of what happens to it.
+    /// Separate generator, so that storing a board does not affect it.
     random: Random,
     parts: BTreeMap<Digest, String>,
     last: Option<(Seq, Digest)>,
@@ -31,14 +31,14 @@ impl Stored {
         Self { seed, random, parts: BTreeMap::new(), last: None, is_named: true, taken: 0 }
     }
 
-    /// A snapshot that the journal should name now.
+    /// Returns a snapshot that the journal should name now.
     pub(super) fn due_to_name(&mut self) -> Option<(Seq, Digest)> {
         let due = !self.is_named && self.random.percent(50);
         self.is_named |= due;
         self.last.filter(|_| due)
     }
 
-    /// Takes a snapshot now and then, and gives the board that it makes.
+    /// Takes a snapshot now and then, and returns the board restored from it.
     pub(super) fn consider(&mut self, board: &Board, records: &[Record]) -> Option<Board> {
         if !self.random.percent(6) {
             return None;
@@ -64,7 +64,7 @@ impl Stored {
         Some(restored)
     }
 
-    /// The last snapshot and the records after it make the same board as all records do, to the last field.
+    /// Checks that the last snapshot with the later records restores the same board as all records do.
     pub(super) fn same(&self, recovered: &Board, records: &[Record]) {
         let Some((of, digest)) = self.last else { return };
         let mut board = self.restored(records, digest, recovered.plan());

@@ -1,4 +1,5 @@
-//! One simulated board: its blueprint, and the workers that answer its calls; the clock is that of `patchboard_faults`.
+//! One simulated board: its blueprint, and the workers that answer its calls; the clock is that of
+//! `patchboard_faults`.
 
 use std::collections::BTreeMap;
 
@@ -26,13 +27,13 @@ use super::seen::Met;
 use super::shrink::{Event, History};
 use super::stored::Stored;
 
-/// Steps after which a board must have ended.
+/// Number of steps within which a board must end.
 const STEPS_MAX: usize = 2400;
 
-/// How often somebody tries what to do with a board that stands still.
+/// Number of attempts to move a stalled board on.
 const STIRS_MAX: u64 = 12;
 
-/// Tasks there may be.
+/// Maximum number of tasks.
 pub(super) const TASKS_MAX: usize = 9;
 
 pub(super) struct Simulation {
@@ -41,28 +42,28 @@ pub(super) struct Simulation {
     workers: Workers,
     operator: Operator,
     stored: Stored,
-    /// Whether the board is replaced now and then by what its snapshot makes of it.
+    /// True if the board is replaced now and then by its snapshot.
     restores: bool,
-    /// How often somebody still tries what to do with the board when it stands still.
+    /// Remaining attempts to move the board on when it stalls.
     stirs_left: u64,
-    /// What tells when the clock jumps; its own, so that it changes nothing else of a seed.
+    /// Draws the jumps of the clock; a separate generator, so that nothing else of a seed changes.
     jumps: Random,
 }
 
-/// Whoever answers, and checks what happens.
+/// Agents, persons and disk, with all checks.
 struct Workers {
     random: Random,
-    /// What tells how much calls took; its own, so that it changes nothing else of a seed.
+    /// Draws the reported usage of calls; a separate generator, so that nothing else of a seed changes.
     meter: Random,
-    /// What tells how often they make another call within an attempt; its own for the same reason.
+    /// Draws further calls within an attempt; a separate generator as well.
     loops: Random,
-    /// What tells how often they pass; its own for the same reason.
+    /// Draws passes; a separate generator as well.
     passing: Random,
-    /// What tells how often their providers take no request; its own for the same reason.
+    /// Draws the requests that providers do not take; a separate generator as well.
     provider: Random,
     outages: Outages,
     met: Met,
-    /// Whether they mean well: they err seldom, and do what is to be done next.
+    /// True if the workers rarely err, and do the next due task.
     is_careful: bool,
     mood: Mood,
     trace: bool,
@@ -71,17 +72,17 @@ struct Workers {
     history: History,
 }
 
-/// What they do more often than others.
+/// Unusual habit of the workers of a board.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mood {
     Usual,
-    /// Agents crash.
+    /// Agents crash often.
     Crashing,
-    /// Whoever does tasks does and undoes one.
+    /// The doer does and undoes one task.
     Circling,
 }
 
-/// Three workers of unequal rights on a list of tasks, and a vault that nobody may read.
+/// Three workers of unequal rights on a list of tasks, and a vault that no worker may read.
 pub(super) fn blueprint(random: &mut Random) -> Blueprint {
     let mut note = json!({"path": "/notes/-", "ops": ["add"]});
     if random.percent(60) {
@@ -179,7 +180,7 @@ pub(super) fn blueprint(random: &mut Random) -> Blueprint {
     serde_json::from_value(value).expect("the simulated blueprint is one")
 }
 
-/// The usual mode, or for some boards another one. Drawn apart, so that it changes nothing else of a seed.
+/// Draws the mode: the usual one, or for some boards another. A separate generator keeps the other draws of a seed.
 fn mode(seed: u64) -> Mode {
     let mut random = Random::new(seed ^ 0x0de5);
     match random.below(10) {
@@ -190,7 +191,7 @@ fn mode(seed: u64) -> Mode {
     }
 }
 
-/// Some rules have budgets of their own. Drawn apart, like the mode.
+/// Gives some rules budgets of their own. Drawn separately, like the mode.
 fn with_rule_limits(mut blueprint: Blueprint, seed: u64) -> Blueprint {
     let mut random = Random::new(seed ^ 0x0b1d);
     for rule in &mut blueprint.rules {
@@ -199,7 +200,7 @@ fn with_rule_limits(mut blueprint: Blueprint, seed: u64) -> Blueprint {
     blueprint
 }
 
-/// Some planners are woken each minute, too. Drawn apart, like the mode.
+/// Adds a rule that triggers some planners each minute. Drawn separately, like the mode.
 fn with_schedule(mut blueprint: Blueprint, seed: u64) -> Blueprint {
     let mut random = Random::new(seed ^ 0xc407);
     if random.percent(15) {
@@ -209,7 +210,7 @@ fn with_schedule(mut blueprint: Blueprint, seed: u64) -> Blueprint {
     blueprint
 }
 
-/// On some boards the checker looks at a task that is being done for a while. Drawn apart, like the mode.
+/// Lets the checker look at unfinished tasks after a delay, on some boards. Drawn separately, like the mode.
 fn with_delay(mut blueprint: Blueprint, seed: u64) -> Blueprint {
     let mut random = Random::new(seed ^ 0xde1a);
     if random.percent(25) {
@@ -220,8 +221,8 @@ fn with_delay(mut blueprint: Blueprint, seed: u64) -> Blueprint {
     blueprint
 }
 
-/// On some boards planner and checker are a group, which a signal wakes and of which notes name one. Drawn apart, like the
-/// mode.
+/// Makes planner and checker a group, on some boards. A signal triggers the group, and notes name one member. Drawn
+/// separately, like the mode.
 fn with_group(mut blueprint: Blueprint, seed: u64) -> Blueprint {
     let mut random = Random::new(seed ^ 0x6e0b);
     if !random.percent(30) {
@@ -237,11 +238,11 @@ fn with_group(mut blueprint: Blueprint, seed: u64) -> Blueprint {
     ] {
         blueprint.rules.push(serde_json::from_value(rule).expect("a rule"));
     }
-    // Read again, so that the group is defined.
+    // Parse again, so that the group is resolved.
     serde_json::from_value(serde_json::to_value(blueprint).expect("a blueprint is JSON")).expect("a blueprint")
 }
 
-/// On some boards those may pass who have tasks to look at, and some of these bound how often. Drawn apart, like the mode.
+/// Lets the doer and the checker pass, on some boards, with an optional limit. Drawn separately, like the mode.
 fn with_passing(mut blueprint: Blueprint, seed: u64) -> Blueprint {
     let mut random = Random::new(seed ^ 0x9a55);
     if random.percent(40) {
@@ -258,7 +259,7 @@ fn with_passing(mut blueprint: Blueprint, seed: u64) -> Blueprint {
     blueprint
 }
 
-/// On some boards one takes none of the places. Drawn apart, like the mode.
+/// Exempts one worker from the concurrency limit, on some boards. Drawn separately, like the mode.
 fn with_exempt(mut blueprint: Blueprint, seed: u64) -> Blueprint {
     let mut random = Random::new(seed ^ 0xe8e3);
     if random.percent(25) {
@@ -270,7 +271,7 @@ fn with_exempt(mut blueprint: Blueprint, seed: u64) -> Blueprint {
     blueprint
 }
 
-/// On some boards so many tasks may wait, and no more are asked for. Drawn apart, like the mode.
+/// Limits the backlog of tasks, on some boards. Drawn separately, like the mode.
 fn with_backlog(mut blueprint: Blueprint, seed: u64) -> Blueprint {
     let mut random = Random::new(seed ^ 0xbac1);
     if random.percent(30) {
@@ -280,12 +281,12 @@ fn with_backlog(mut blueprint: Blueprint, seed: u64) -> Blueprint {
     blueprint
 }
 
-/// What the board of a seed is made of.
+/// Returns the genesis of the board of a seed.
 pub(super) fn genesis(seed: u64) -> Genesis {
     begun(seed).0
 }
 
-/// The same, and what is drawn after it.
+/// Like [`genesis`], with the generator after it.
 fn begun(seed: u64) -> (Genesis, Random) {
     let mut random = Random::new(seed);
     let variants = [with_rule_limits, with_schedule, with_delay, with_passing, with_group, with_exempt, with_backlog];
@@ -305,7 +306,7 @@ fn begun(seed: u64) -> (Genesis, Random) {
 impl Simulation {
     pub(super) fn new(seed: u64, trace: bool, history: History) -> Self {
         let (genesis, random) = begun(seed);
-        // Drawn apart, like the mode.
+        // Separate generators, as for the mode.
         let is_careful = Random::new(seed ^ 0xca4e).percent(40);
         let mood = match Random::new(seed ^ 0x300d).below(20) {
             0 => Mood::Crashing,
@@ -339,7 +340,7 @@ impl Simulation {
         Self { seed, world, workers, operator, stored, restores: false, stirs_left: STIRS_MAX, jumps }
     }
 
-    /// The same board, made again from snapshots at random moments.
+    /// Simulates the same board, replaced by its snapshots at random moments.
     pub(super) fn restoring(seed: u64) -> Self {
         Self { restores: true, ..Self::new(seed, false, History::default()) }
     }
@@ -360,14 +361,14 @@ impl Simulation {
         self.workers.disk.appends
     }
 
-    /// Runs until the board has ended and every answer under way has come.
+    /// Runs until the board has ended and every answer under way has arrived.
     pub(super) fn run(&mut self) {
         for _ in 0..STEPS_MAX {
             if self.world.is_over() && !self.retries() && !self.stirs() {
                 break;
             }
             self.disturb();
-            // What is under way is lost with the board's actors.
+            // A failed append ends the board's actors, and the calls under way are lost.
             while self.world.has_failed() {
                 self.recover(true, None);
             }
@@ -386,7 +387,7 @@ impl Simulation {
         self.workers.checks.at_the_end(board, self.world.records());
     }
 
-    /// Resumes the board; where its provider is away, mostly once that is back.
+    /// Resumes the board; during an outage mostly after its end.
     fn resume(&mut self) {
         let now = self.world.now();
         let ends = self.workers.outages.at(now).map(|(_, outage)| outage.ends);
@@ -394,7 +395,7 @@ impl Simulation {
         self.world.give_at(at, Input::Resume { token: None }, &mut self.workers);
     }
 
-    /// Retries what a board that has ended gave up; false if the operator does not.
+    /// Retries an ended board. Returns false if the operator does not.
     fn retries(&mut self) -> bool {
         let Some(retried) = self.operator.retry_of(self.world.board()) else { return false };
         self.give(Input::Retry(retried));
@@ -405,7 +406,7 @@ impl Simulation {
         self.world.give(input, &mut self.workers);
     }
 
-    /// Things that happen to a board from outside, now and then.
+    /// Applies external events to the board, now and then.
     fn disturb(&mut self) {
         let outage = self.workers.outages.at(self.world.now());
         if outage.is_some_and(|(_, outage)| outage.exceeds_patience(self.world.now()))
@@ -441,7 +442,7 @@ impl Simulation {
         }
     }
 
-    /// One that may have been used before, or none.
+    /// Draws an idempotency key, possibly a used one, or none.
     fn token(&mut self) -> Option<Token> {
         let random = &mut self.workers.random;
         random.percent(50).then(|| Token::from(format!("t{}", random.below(4))))
@@ -452,11 +453,11 @@ impl Simulation {
         self.give(Input::Propose(Proposal { from, worker: worker.into(), reply, usage: None, raw: None }));
     }
 
-    /// Somebody tries once more what to do with a board that stands still; false if nobody does.
+    /// Tries to move a stalled board on. Returns false if there is no further try.
     fn stirs(&mut self) -> bool {
         let board = self.world.board();
         let is_final = board.ended().is_some_and(Ended::is_final);
-        // Where something waits for a breaker, more may come of it.
+        // A queue that waits for a breaker makes progress likelier.
         let percent = if board.scheduler().queue().is_empty() { 25 } else { 95 };
         if is_final || self.stirs_left == 0 || !self.workers.random.percent(percent) {
             return false;
@@ -467,14 +468,15 @@ impl Simulation {
         true
     }
 
-    /// The process dies. Answers under way are lost, or come to the new owner; so are records that were being written.
+    /// Crashes the process. Calls under way are lost, or answered to the new owner. Records being written may be lost
+    /// as well.
     fn crash(&mut self) {
         let loses = self.workers.random.percent(50);
         let is_written = self.world.is_writing().then(|| self.workers.disk.outlives());
         self.recover(loses, is_written);
     }
 
-    /// The board is given up; another is made from what is durable, and its owner takes over.
+    /// Recovers the board from the durable records, with a new owner.
     fn recover(&mut self, loses: bool, is_written: Option<bool>) {
         self.workers.history.borrow_mut().push(Event::Crashed(is_written));
         self.world.die(loses, is_written.unwrap_or_default(), &mut self.workers);
@@ -486,7 +488,7 @@ impl Simulation {
         self.give(Input::take_over(epoch, format!("writer-{epoch}")));
     }
 
-    /// Stores the board now and then, and lets the journal name what was stored a while ago.
+    /// Stores the board now and then, and later lets the journal name the snapshot.
     fn keep(&mut self) {
         if self.world.is_writing() || self.world.has_failed() {
             return;
@@ -601,13 +603,13 @@ impl Others for Workers {
         deliveries
     }
 
-    /// Decides how a person will answer: in time or late, about this or something else, or never.
+    /// Draws the answer of a person: in time or late, about this or another question, or none.
     fn asked(&mut self, of: Seq, board: &Board) -> Vec<Delivery> {
         if self.random.percent(10) {
             return Vec::new();
         }
         let Some(question) = board.pending().get(&of) else {
-            // The same step has ended the board.
+            // The board ended in the same step.
             assert!(board.ended().is_some_and(Ended::is_final), "record {of} asks nothing");
             return Vec::new();
         };
@@ -636,13 +638,14 @@ impl Others for Workers {
 }
 
 impl Workers {
-    /// Whether something goes wrong now that does so in so many percent of cases, and seldom to the careful.
+    /// Returns true in `percent` of cases, and for careful workers in a tenth of those.
     fn errs(&mut self, percent: u64) -> bool {
         let errs = self.random.percent(percent);
         errs && (!self.is_careful || self.random.percent(10))
     }
 
-    /// Why a provider takes no request, and for how long: mostly seconds, sometimes longer than patience lasts.
+    /// Draws the reason and the wait of a provider that takes no request: mostly seconds, sometimes longer than
+    /// patience.
     fn not_taken(&mut self) -> NotTaken {
         let reason = *self.provider.pick(DeferralReason::ALL);
         let wait_ms = if self.provider.percent(10) { 86_400_000 } else { self.provider.below(40_000) };
@@ -651,13 +654,14 @@ impl Workers {
         NotTaken { reason, wait_ms, patience_ms, is_served_elsewhere, message: "slow down".to_owned() }
     }
 
-    /// What a provider says that a call took, where it says anything.
+    /// Draws the reported usage of a call, if the provider reports any.
     fn usage(&mut self) -> Option<Usage> {
         let (prompt, completion) = (self.meter.below(2_500), self.meter.below(1_500));
         self.meter.percent(30).then_some(Usage { prompt, completion, ..Usage::default() })
     }
 
-    /// The calls that an attempt makes before it answers, in so many milliseconds; or after, if it is late.
+    /// Returns the calls that an attempt makes within `after_ms` milliseconds before it answers, or late ones after
+    /// it.
     fn goes_on(&mut self, invocation: InvocationId, attempt: u32, after_ms: u64) -> Vec<Delivery> {
         let times = if self.loops.percent(25) { 1 + self.loops.below(3) } else { 0 };
         let call = |_| {
@@ -673,13 +677,13 @@ impl Workers {
         (0..times).map(call).collect()
     }
 
-    /// Something that arrives, and perhaps arrives again.
+    /// Returns deliveries of an input: once, or twice if `again` is given.
     fn sent(&self, after_ms: u64, input: Input, again: Option<u64>) -> Vec<Delivery> {
         let again = again.map(|later| Delivery { after_ms: after_ms + later, input: input.clone() });
         again.into_iter().chain([Delivery { after_ms, input }]).collect()
     }
 
-    /// What a worker answers that is asked for no patch: well or wrongly.
+    /// Draws the reply of a worker with an interface without patches: valid or invalid.
     fn reply_without_patch(&mut self, interface: Interface, view: &str) -> ReplyBody {
         if self.errs(15) {
             return ReplyBody::Text(
@@ -720,7 +724,7 @@ impl Workers {
         }
     }
 
-    /// That a worker has nothing to say, now and then: of who may pass more often, and sometimes together with a patch.
+    /// Draws a pass now and then: more often for workers that may pass, and sometimes together with a patch.
     fn passes(&mut self, worker: &WorkerName, board: &Board) -> Option<ReplyBody> {
         let may_pass = board.blueprint().workers.get(worker).is_some_and(|worker| worker.pass);
         let percent = if may_pass { 25 } else { 1 };
@@ -784,7 +788,7 @@ impl Workers {
             }
             _ => json!([{"op": "replace", "path": format!("/tasks/{index}/checked"), "value": true}]),
         };
-        // Some want to see more, with a patch or without.
+        // Some replies request more, with a patch or without.
         let patch = match self.random.below(12) {
             0 => json!({"patch": patch, "expand": [format!("/tasks/{index}")]}),
             1 if index % 2 == 1 => json!({"expand": [format!("/tasks/{index}"), {"at": "/tasks", "from": index}]}),
@@ -792,19 +796,19 @@ impl Workers {
             _ => patch,
         };
         let reply = if self.random.percent(50) { ReplyBody::Json(patch) } else { ReplyBody::Text(patch.to_string()) };
-        // Some would rather ask, some of them without having whom.
+        // Some replies ask a person, some of them without a person to ask.
         let asks = self.meter.percent(if worker == "doer" { 8 } else { 1 });
         if asks { ReplyBody::Json(self.question()) } else { reply }
     }
 
-    /// A question to a person, with choices or without.
+    /// Draws a question to a person, with choices or without.
     fn question(&mut self) -> Value {
         let choices = self.meter.percent(50).then(|| json!(["this", "that"]));
         json!({"clarify": {"question": "Which one?", "choices": choices.unwrap_or(json!([]))}})
     }
 }
 
-/// How often each outcome came, for tests that compare runs.
+/// Counts the outcomes by kind, for tests that compare runs.
 pub(super) fn tally(outcomes: &[Option<Outcome>]) -> BTreeMap<&'static str, usize> {
     let mut tally = BTreeMap::new();
     for outcome in outcomes.iter().flatten() {

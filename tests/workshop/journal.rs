@@ -1,4 +1,4 @@
-//! A journal that writes and then says that it could not, as a disk does that fails in between.
+//! Provides a journal that writes and then reports a failure, like a disk that fails in between.
 
 use std::path::Path;
 
@@ -16,15 +16,15 @@ use super::PATIENCE;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fault {
-    /// Every append is made.
+    /// Every append succeeds.
     Whole,
-    /// The next append is made, and nobody hears of it; all after that fail.
+    /// The next append is stored but reported as failed; all later ones fail.
     LosesOne,
     /// Every append fails.
     Fails,
 }
 
-/// A journal that can be made to fail.
+/// Journal that can be made to fail.
 pub struct Failing {
     inner: SqliteJournal,
     fault: watch::Sender<Fault>,
@@ -35,22 +35,22 @@ impl Failing {
         Self { inner: SqliteJournal::open(data).expect("a journal"), fault: watch::Sender::new(Fault::Whole) }
     }
 
-    /// The next append is made, and nobody hears of it. All after that fail.
+    /// Makes the next append be stored but reported as failed. All later ones fail.
     pub fn loses_one(&self) {
         self.fault.send_replace(Fault::LosesOne);
     }
 
-    /// Waits until the append is made of which nobody hears.
+    /// Waits until an append was stored but reported as failed.
     ///
     /// # Panics
-    /// If none is.
+    /// If no append is made in time.
     pub async fn has_lost_one(&self) {
         let mut fault = self.fault.subscribe();
         let lost = tokio::time::timeout(PATIENCE, fault.wait_for(|fault| *fault == Fault::Fails)).await;
         drop(lost.expect("something is recorded").expect("the journal is here"));
     }
 
-    /// Works again.
+    /// Makes the journal work again.
     pub fn mended(&self) {
         self.fault.send_replace(Fault::Whole);
     }

@@ -1,6 +1,6 @@
-//! A board whose engineers are all at work on one directory: what tests and examples drive by hand.
+//! Provides a board with all engineers at work on one directory, driven by hand from tests and examples.
 //!
-//! Every engineer has one open task, and whoever holds the [`Workshop`] plays all of them, command by command.
+//! Every engineer has one open task, and the owner of the [`Workshop`] plays all of them, command by command.
 
 mod journal;
 
@@ -27,10 +27,10 @@ use tempfile::TempDir;
 
 pub use journal::Failing;
 
-/// How long it is waited until all are at work.
+/// Time limit for all engineers to start work.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Keeps whoever is called at work until the test is over.
+/// Agent that keeps every called worker at work until the test is over.
 #[derive(Default)]
 struct Busy {
     calls: Mutex<BTreeMap<String, EditAttempt>>,
@@ -46,41 +46,41 @@ impl Agent for Busy {
 
 /// Engineers at work on a directory.
 pub struct Workshop {
-    /// The files.
+    /// Directory of the files.
     pub directory: TempDir,
     data: TempDir,
     busy: Arc<Busy>,
-    /// What is recorded goes there.
+    /// Journal of the board.
     pub journal: Arc<Failing>,
-    /// What runs the board.
+    /// Runtime of the board.
     pub runtime: Runtime,
     /// The board.
     pub board: BoardHandle,
-    /// The directory and its board.
+    /// Workspace of the directory and its board.
     pub workspace: Arc<Workspace>,
-    /// What was found when it was opened last.
+    /// Number of external changes found when the workspace was last opened.
     pub found: usize,
 }
 
-/// The name of an engineer, counted from 0.
+/// Returns the name of an engineer, counted from 0.
 pub fn name(engineer: usize) -> String {
     format!("engineer_{}", engineer + 1)
 }
 
-/// A name of a file.
+/// Parses a file name.
 ///
 /// # Panics
-/// If it is none.
+/// If it is invalid.
 pub fn path(name: &str) -> FilePath {
     FilePath::parse(name).expect("the name of a file")
 }
 
 impl Workshop {
-    /// So many engineers at these files; `spec` says more of the workspace than its directory, and may have `invariants`
-    /// of the board.
+    /// Opens a workshop with `engineers` engineers and these files. `spec` has further members of the workspace, and
+    /// may have `invariants` of the board.
     ///
     /// # Panics
-    /// If it cannot be.
+    /// If it cannot be opened.
     pub async fn open(engineers: usize, spec: &Value, files: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         for (name, text) in files {
@@ -91,10 +91,10 @@ impl Workshop {
         Self::at(engineers, spec, directory).await
     }
 
-    /// The same at what is in a directory.
+    /// Opens a workshop like [`Self::open`], with the files of a directory.
     ///
     /// # Panics
-    /// If it cannot be.
+    /// If it cannot be opened.
     pub async fn at(engineers: usize, spec: &Value, directory: TempDir) -> Self {
         let data = tempfile::tempdir().expect("a directory");
         let busy = Arc::new(Busy::default());
@@ -106,10 +106,10 @@ impl Workshop {
         workshop
     }
 
-    /// Ends as a process does that is killed, and takes the board and the directory up again.
+    /// Ends like a killed process, and resumes the board and the directory.
     ///
     /// # Panics
-    /// If it cannot be.
+    /// If they cannot be resumed.
     pub async fn crashed(self) -> Self {
         let Self { directory, data, runtime, board, workspace, .. } = self;
         let id = board.id().clone();
@@ -125,7 +125,7 @@ impl Workshop {
         workshop
     }
 
-    /// Ends, and leaves the files.
+    /// Ends the workshop, and returns the directory with its files.
     pub fn closed(self) -> TempDir {
         self.directory
     }
@@ -138,7 +138,7 @@ impl Workshop {
         }
     }
 
-    /// An engineer who has read nothing yet.
+    /// Returns the session of an engineer without any reads yet.
     ///
     /// # Panics
     /// If there is no such engineer.
@@ -151,34 +151,34 @@ impl Workshop {
         Session::new(Arc::clone(&self.workspace), Author { of, access, worker, name: None })
     }
 
-    /// What the board knows of a file.
+    /// Returns the board's entry of a file.
     pub fn entry(&self, name: &str) -> Option<Entry> {
         Entry::of(&self.workspace.state(), &path(name))
     }
 
-    /// What is in a file.
+    /// Returns the content of a file.
     pub fn text(&self, name: &str) -> Option<String> {
         std::fs::read_to_string(self.directory.path().join(name)).ok()
     }
 
-    /// Everything that is recorded.
+    /// Returns all records of the board.
     ///
     /// # Panics
-    /// If it cannot be read.
+    /// If they cannot be read.
     pub fn records(&self) -> Vec<Record> {
         let journal = SqliteJournal::open(self.data.path()).expect("a journal");
         journal.records(self.board.id(), None, usize::MAX).expect("records")
     }
 }
 
-/// Does something with a tool; what is told.
+/// Calls a tool, and returns its result.
 pub async fn call(session: &mut Session, arguments: Value) -> Told {
     session.call(arguments).await
 }
 
 async fn runtime(data: &Path, busy: &Arc<Busy>) -> (Runtime, Arc<Failing>) {
     let journal = Arc::new(Failing::open(data));
-    // A journal may fail for as long as a test wants.
+    // The restart limit must allow the journal to fail for as long as a test needs.
     let restarts = RestartPolicy { max: u32::MAX, backoff: Duration::from_millis(1), ..RestartPolicy::default() };
     let mut options = Options::new(Arc::clone(busy) as Arc<dyn Agent>);
     options.restarts = restarts;
@@ -186,7 +186,7 @@ async fn runtime(data: &Path, busy: &Arc<Busy>) -> (Runtime, Arc<Failing>) {
     (runtime, journal)
 }
 
-/// A board that another runtime of this process has just let go.
+/// Resumes a board that another runtime of this process has just released.
 async fn resumed(runtime: &Runtime, board: &BoardId) -> BoardHandle {
     let begun = tokio::time::Instant::now();
     loop {
@@ -205,7 +205,7 @@ async fn opened(board: &BoardHandle, directory: &Path) -> Opened {
     let disk = loop {
         match Disk::open(directory, options.clone()) {
             Ok(disk) => break disk,
-            // The one before is on its way out.
+            // The former owner is still shutting down.
             Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
         }
         tokio::time::sleep(Duration::from_millis(5)).await;

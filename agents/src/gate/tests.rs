@@ -1,4 +1,4 @@
-//! The gate in virtual time: the pure core against simulated providers, the shell on a paused clock.
+//! The gate in virtual time: the pure core with simulated providers, and the shell on a paused clock.
 
 mod fallback;
 mod limits;
@@ -62,12 +62,12 @@ fn refusal(reason: DeferralReason, wait: Option<Duration>) -> Refusal {
     Refusal { reason, wait, is_ambiguous: false }
 }
 
-/// Status 500.
+/// Returns the refusal for status 500.
 fn ambiguous() -> Refusal {
     Refusal { reason: DeferralReason::Overloaded, wait: None, is_ambiguous: true }
 }
 
-/// Jitter from a linear congruential generator.
+/// Returns jitter from a linear congruential generator.
 fn jitter(seed: u64) -> Jitter {
     let mut state = seed;
     Box::new(move || {
@@ -80,7 +80,7 @@ fn core() -> Core {
     Core::new(jitter(1))
 }
 
-/// Asks, and says whether the call may be sent at once.
+/// Requests admission; returns whether the call may be sent at once.
 fn ask(core: &mut Core, now: Duration, request: Request) -> (Ticket, bool) {
     let ticket = core.ask(now, request);
     (ticket, admitted(core).contains(&ticket))

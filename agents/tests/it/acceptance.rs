@@ -1,4 +1,4 @@
-//! How edits and what others change come to the board and to the disk, where something fails in between.
+//! Edits and external changes reach the board and the disk despite failures in between.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A workshop whose one engineer makes an edit that is recorded and of which nobody hears; then the board is closed.
+/// Returns a workshop with one engineer, after an edit that is recorded but not acknowledged; then the board is closed.
 async fn unheard() -> Workshop {
     let shop = Workshop::open(1, &json!({"annotate": false}), &[("a.py", "a = 1\n"), ("b.py", "b = 1\n")]).await;
     let mut ada = shop.session(0);
@@ -27,7 +27,7 @@ async fn unheard() -> Workshop {
     });
     assert_eq!(told.code.as_deref(), Some("board_closed"), "{}", told.text);
     assert_eq!(shop.text("a.py").as_deref(), Some("a = 1\n"));
-    // Whoever looks next cannot know either, and throws nothing away.
+    // The next operation cannot know the outcome either, and discards nothing.
     let looked = shop.workspace.notice([&path("b.py")]).await.expect_err("the board is gone");
     assert_eq!(looked.code(), "board_closed");
     shop
@@ -58,7 +58,7 @@ async fn an_edit_whose_answer_is_lost_is_made_once() {
     assert_eq!(shop.entry("a.py").expect("known").version, 2);
 }
 
-/// An engineer who made an edit under a key that is recorded, and was told that its end is not known.
+/// Returns an engineer's session after a keyed edit is recorded and its outcome is reported as unknown.
 async fn told_that_nobody_knows(edit: &Asked) -> (Workshop, Session) {
     let shop = Workshop::open(1, &json!({"annotate": false}), &[("a.py", "a = 1\nb = 1\n")]).await;
     let mut ada = shop.session(0);
@@ -87,7 +87,7 @@ async fn who_repeats_an_edit_is_told_what_came_of_it_though_others_finished_it()
         json!({"command": "str_replace", "path": "a.py", "old_str": "a = 1", "new_str": "a = 2", "intent": "two"}),
     );
     let (shop, mut ada) = told_that_nobody_knows(&edit).await;
-    // Whoever has a turn brings it to its end. The author sees that, too.
+    // The next operation that gets a turn completes the edit. The author sees that, too.
     assert_eq!(shop.workspace.notice([&path("a.py")]).await.expect("it goes on"), 0);
     assert_eq!(ada.call(json!({"command": "view", "path": "a.py"})).await.code, None);
     assert_eq!(shop.text("a.py").as_deref(), Some("a = 2\nb = 1\n"));
@@ -114,7 +114,7 @@ async fn who_begins_anew_is_told_what_came_of_its_edit_before_it_is_told_that_re
     assert!(anew.reads().all().contains(&read), "it knows what it wrote, and not what came after it");
     assert_eq!(shop.workspace.notice([&path("n.py")]).await.expect("told"), 0, "what others wrote was put back");
     assert_eq!(shop.text("n.py").as_deref(), Some("n\ntheirs\n"));
-    // Who has no key asks for something new.
+    // A request without a key is a new request.
     let other = Session::anew(Arc::clone(&shop.workspace), ada.author().clone()).call(edit.arguments).await;
     assert_eq!(other.code.as_deref(), Some("reads_lost"), "{}", other.text);
 }
@@ -176,11 +176,11 @@ async fn what_others_change_while_an_edit_is_made_is_seen_before_it_is_decided()
 async fn who_looks_and_stops_waiting_is_at_the_end_of_it_all_the_same() {
     let shop = Workshop::open(1, &json!({}), &[("a.py", "a = 1\n")]).await;
     std::fs::write(shop.directory.path().join("b.py"), "b = 1\n").expect("written");
-    // It has the turn and has asked for the disk.
+    // The rescan holds its turn and has started disk work.
     tokio::select! {
         biased;
         _ = shop.workspace.rescan() => panic!("the disk takes a moment"),
-        // Nobody waits any more.
+        // The caller stops waiting.
         () = async {} => {}
     }
     let told = async {
@@ -210,11 +210,11 @@ async fn what_the_board_does_not_take_is_recorded_once_until_something_is_differ
     write(&"x".repeat(200));
     refused().await;
     assert_eq!(rejected(), 1);
-    // Something else is something new.
+    // Another content is proposed once more.
     write(&"y".repeat(300));
     refused().await;
     assert_eq!(rejected(), 2);
-    // With another state it may be right; that is tried, though not all the time.
+    // A new state may make it acceptable, so it is retried, but with a pause.
     for text in ["c\n", "d\n"] {
         let told = ada.call(json!({"command": "create", "path": "b.txt", "file_text": text, "intent": "b"})).await;
         assert!(!told.is_error(), "{}", told.text);
@@ -245,7 +245,7 @@ async fn what_the_board_does_not_take_keeps_nobody_from_all_else() {
     assert!(rejection.violations.iter().any(|it| it.message.contains("small")), "{rejection:?}");
     let version = |name: &str| shop.entry(name).expect("known").version;
     assert!(names.iter().all(|name| version(name) == if name == "13.txt" { 1 } else { 2 }));
-    // It is asked once, and not for each part again.
+    // A second rescan does not propose the rejected part again.
     let told = shop.records().len();
     assert_eq!(shop.workspace.rescan().await.expect("looked through").untaken.len(), 1);
     assert_eq!(shop.records().len(), told);
@@ -263,7 +263,7 @@ async fn what_the_board_does_not_take_keeps_nobody_from_all_else() {
     assert!(!told.is_error(), "{}", told.text);
     let told = ada.call(json!({"command": "create", "path": "13.txt", "file_text": "a\n", "intent": "a"})).await;
     assert_eq!(told.code.as_deref(), Some("workspace_refused"), "it rests on that");
-    // So it is for who comes after a crash.
+    // After a crash, another engineer can still edit.
     drop(ada);
     let shop = shop.crashed().await;
     let told =

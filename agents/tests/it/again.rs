@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::support::{call, seat};
 use crate::tools::{Bench, Log, told};
 
-/// The attempt after those that failed so.
+/// Returns the attempt after these failures.
 fn attempt(failures: &[FailureCode]) -> Call {
     after(Past { failures: failures.to_vec(), refused: Vec::new() })
 }
@@ -43,7 +43,7 @@ fn ok() -> Act {
     Act::complete("[]", "stop", Value::Null)
 }
 
-/// The last message of a request.
+/// Returns the last message of a request.
 fn last(body: &Value) -> &Value {
     body["messages"].as_array().and_then(|all| all.last()).expect("messages")
 }
@@ -103,7 +103,7 @@ async fn a_view_whose_reply_was_refused_is_not_sent_as_it_was() {
     past.failures.push(chat.call(&after(past.clone())).await.expect_err("cut off").code);
     chat.call(&after(past)).await.expect("a reply");
     let sent = endpoint.bodies();
-    // The fourth is the third once more: in between the board had shown it something else.
+    // The fourth request repeats the third: the rejection in between was of another view.
     assert_eq!(sent[2], sent[3]);
     let different: BTreeSet<String> = sent.iter().map(Value::to_string).collect();
     assert_eq!(different.len(), 5);

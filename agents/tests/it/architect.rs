@@ -1,4 +1,4 @@
-//! The architect with a model that writes what a test tells it to.
+//! The architect, with a model that gives the test's answers.
 
 use std::cell::RefCell;
 
@@ -14,7 +14,7 @@ use patchboard_runtime::agent::{Answer, Failure, Reply};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// A blueprint without a finding.
+/// Returns a blueprint without findings.
 fn notes() -> Value {
     json!({
         "blueprint": 1,
@@ -36,7 +36,7 @@ fn notes() -> Value {
     })
 }
 
-/// The same with a change.
+/// Returns the blueprint as text, with one value changed.
 fn with(pointer: &str, value: Value) -> String {
     let mut changed = notes();
     match changed.pointer_mut(pointer) {
@@ -57,7 +57,7 @@ fn fail(code: FailureCode) -> Answer {
     Err(Failure { code, message: "no".into(), usage: None, deferral: None })
 }
 
-/// What comes of these answers, and the prompts they were given to; the last answer repeats.
+/// Runs the architect on these answers; returns the result and the prompts. The last answer repeats.
 async fn ask(brief: &Brief, terms: &Terms, answers: &[Answer]) -> (Result<Design, Refusal>, Vec<Prompt>) {
     let prompts = RefCell::new(Vec::new());
     let mut told = 0;
@@ -101,7 +101,7 @@ async fn a_good_answer_is_taken_at_once_and_written_for_people() {
         );
         let read = Source::read("b", &design.yaml).expect("YAML");
         assert_eq!(read.value()["workers"], notes()["workers"]);
-        // What is silent has the defaults of SPEC section 12, spelled out.
+        // Absent values have the defaults of SPEC section 12, spelled out.
         assert_eq!(
             (&read.value()["limits"]["tokens"], &read.value()["limits"]["wall"]),
             (&json!(1_000_000), &json!("1h"))
@@ -293,7 +293,7 @@ async fn a_limit_that_is_said_to_be_lowered_is_lowered_and_says_by_whom() {
     let (made, _) = ask(&brief(), &Terms { repairs: 0, caps }, &[ok(tight.to_string())]).await;
     let design = made.expect("a blueprint");
     let written = Source::read("b", &design.yaml).expect("YAML");
-    // The worker had no limits of its own.
+    // The worker had no limits in its own blueprint.
     assert_eq!(written.value()["workers"]["writer"]["limits"], json!({"reply_tokens": 500, "timeout": "30s"}));
     assert_eq!(written.value()["workers"]["boss"].get("limits"), None);
     let told: Vec<(&str, bool)> = design
@@ -374,7 +374,7 @@ async fn what_the_user_supplies_is_told_and_must_fit() {
     assert!(user.chars().count() < 3000 && !user.contains("one more member, input"), "{user}");
     assert!(prompts[1].user.contains("/request/topic [bad_input]: what the user supplies:"), "{}", prompts[1].user);
 
-    // What the model writes beside it is not asked for and changes nothing.
+    // An `input` that the model adds without a request for it changes nothing.
     let documents = vec![Document { title: "Owls".into(), text: "They sleep.".into() }];
     let brief = Brief { input: Some(json!({"topic": "owls"})), documents, wants_input: true, ..brief };
     let mut answer = notes();
@@ -486,7 +486,7 @@ async fn a_chat_completes_under_the_schema_and_does_without_it_where_it_is_refus
     assert_eq!((failure.code, failure.usage), (FailureCode::Timeout, Some(charged)));
 }
 
-/// Texts that look more or less like a blueprint.
+/// Generates texts that look more or less like a blueprint.
 fn text() -> impl Strategy<Value = String> {
     let cut = (any::<prop::sample::Index>(), any::<prop::sample::Index>(), ".{0,8}").prop_map(|(at, to, put)| {
         let whole = notes().to_string();

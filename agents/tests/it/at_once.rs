@@ -1,4 +1,4 @@
-//! Several things that an agent asks for at once: what it is told of one it did not know when it asked for the others.
+//! Concurrent requests of an agent: the answer to one cannot have informed the others.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ async fn code(session: &mut Session, arguments: Value) -> Option<String> {
     session.call(arguments).await.code
 }
 
-/// Two agents at three files; the first has read two of them, of which the other has changed one since.
+/// Returns a workshop with two agents and three files. The first agent has read two files; the other has changed one since.
 async fn overtaken() -> (Workshop, Session) {
     let files = [("a.txt", "a\n"), ("b.txt", "b\n"), ("c.txt", "c\nd\n")];
     let shop = Workshop::open(2, &json!({"annotate": false}), &files).await;
@@ -115,7 +115,7 @@ async fn who_says_what_it_had_heard_knows_that_whenever_it_arrives() {
     assert_eq!(ask(11, 10, &[], view("a.txt")).await, None);
     assert_eq!(ask(12, 10, &[], replace("a.txt", "a", "x")).await.as_deref(), Some("unseen_target"));
     assert_eq!(ask(13, 12, &[], replace("a.txt", "a", "x")).await, None);
-    // What it did itself it knows, also who asked before; of what it has not heard nothing counts.
+    // An agent's own edits count even before it has heard their answers. Views without a heard answer do not count.
     assert_eq!(ask(14, 12, &[], replace("a.txt", "x", "y")).await, None);
     assert_eq!(ask(15, 14, &[], view("b.txt")).await, None);
     assert_eq!(ask(16, 14, &[15], replace("a.txt", "y", "z")).await, None);

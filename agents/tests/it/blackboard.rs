@@ -1,4 +1,4 @@
-//! The roles of a blackboard on a real board: what they say becomes patches, whoever fills the seats.
+//! The roles of a blackboard on a real board: their replies become patches, whichever agents fill the seats.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 
 use crate::support::{call, seat};
 
-/// Two experts who disagree, talk it over in a room, and vote. Everything is said as the roles say it.
+/// Returns a blueprint of two experts that disagree, discuss in a room, and vote. All replies are in the roles' formats.
 fn blueprint() -> Blueprint {
     let words = |texts: &[&str]| texts.iter().map(|text| json!({"text": text})).collect::<Vec<_>>();
     let expert = |texts: &[&str]| {
@@ -91,7 +91,7 @@ fn seats() -> Arc<Seats> {
     Arc::new(Seats::new(Config::default(), &Environment::from_iter([("PATH", "")]), Inline::Refused))
 }
 
-/// The records of a board that runs to its end.
+/// Returns the records of a board that runs to its end.
 async fn played(agent: Arc<dyn Agent>) -> Vec<Record> {
     let data = tempfile::tempdir().expect("a directory");
     let journal = Arc::new(SqliteJournal::open(data.path()).expect("a journal"));
@@ -103,7 +103,7 @@ async fn played(agent: Arc<dyn Agent>) -> Vec<Record> {
     records
 }
 
-/// What was said, and what came of it.
+/// Returns each reply, its converted form and its pass.
 fn heard(records: &[Record]) -> Vec<(String, Option<String>, Option<String>)> {
     let of = |record: &Record| match record.body().expect("readable") {
         Body::Committed(it) => Some((it.by.worker.to_string(), it.written, None)),
@@ -151,7 +151,7 @@ async fn roles_speak_and_the_board_hears() {
     let patches = heard_live.iter().filter(|(_, written, _)| written.is_none()).map(|(worker, ..)| worker.as_str());
     assert_eq!(patches.collect::<Vec<_>>(), ["opener", "vote"], "who proposes patches has no other words");
 
-    // A recording holds what was said, and is read as it is when it is played.
+    // A recording holds the original replies, and they are converted when it is played.
     let recorded = std::fs::read_to_string(&path).expect("a recording");
     assert!(recorded.contains("boxed[7]") && !recorded.contains("/answers/-"), "{recorded}");
     let again = played(player(&path)).await;
@@ -164,7 +164,7 @@ fn player(path: &Path) -> Arc<dyn Agent> {
     Arc::new(Player::open(path).expect("a recording"))
 }
 
-/// A call of a seat that is shown these places of a document.
+/// Returns a call of a seat with these parts of a document in view.
 fn asked(fields: Value, document: &Value, reads: &[&str], woken_at: Option<&str>) -> Call {
     let fields = seat(fields);
     let workers = json!({"w": fields, "planner": {"agent": "llm"}});
@@ -216,7 +216,7 @@ async fn only_messages_count_that_were_shown_and_in_a_room_only_its_act() {
         let (said, _) = answered(asked(expert.clone(), &document, &["/board"], Some(woken_at))).await;
         assert_eq!(said["patch"][0]["path"], path, "{woken_at}");
     }
-    // Who concludes is heard, whatever it says.
+    // A conclusion is always a statement, even if its text is a pass elsewhere.
     for (act, words) in [(0, "I am waiting for more information."), (1, r#"{"pass": "Nothing to add."}"#)] {
         let says = json!({"agent": "script", "format": "expert", "pass": true, "script": [{"text": words}]});
         let at = format!("/board/rooms/x~1y/agenda/{act}");
@@ -226,7 +226,7 @@ async fn only_messages_count_that_were_shown_and_in_a_room_only_its_act() {
             _ => assert_eq!(said["patch"][0]["value"]["text"], "Nothing to add."),
         }
     }
-    // What is too long is for the kernel to refuse, and a seat without a form is left alone.
+    // The kernel rejects oversized replies, and replies of a seat without a format are not converted.
     let mut long = expert.clone();
     long["patch"] = json!({"max_bytes": 5});
     let call = asked(long, &document, &["/board"], None);
@@ -344,7 +344,7 @@ fn those_can_be_chosen_whom_a_rule_would_wake() {
         (vec![rule(is_made)], &["critic", "expert_2"][..]),
         (vec![rule(is_made), rule("value == 'expert_1'")], all),
         (vec![], all),
-        // What cannot be told yet keeps nobody away.
+        // A condition that cannot be evaluated yet excludes no worker.
         (vec![rule("state.nothing.is == worker")], all),
         (vec![rule("false")], &[]),
     ] {

@@ -1,4 +1,4 @@
-//! When the directories of boards are opened and let go.
+//! Opening and closing of boards' directories.
 
 use std::collections::BTreeMap;
 use std::future::{Future, pending};
@@ -18,7 +18,7 @@ use patchboard_runtime::runtime::{BoardHandle, Options, Runtime};
 use serde_json::json;
 use tempfile::TempDir;
 
-/// Never answers, and hears when boards end.
+/// Agent that never answers, and reports the end of boards to the workspaces.
 struct Hears(Arc<Workspaces>);
 
 impl Agent for Hears {
@@ -31,7 +31,7 @@ impl Agent for Hears {
     }
 }
 
-/// Whether something is not done when it has got as far as it can.
+/// Returns whether a future is still pending after one poll.
 async fn is_waiting<T>(what: impl Future<Output = T>) -> bool {
     tokio::select! {
         biased;
@@ -86,7 +86,7 @@ async fn a_board_that_nobody_takes_up_is_answered_at_once_and_one_that_is_coming
     opens.await.expect("it is open").expect("it has a directory");
     drop(waits.await.expect("it was waited for"));
 
-    // Cancelled, it has ended for good.
+    // A cancelled board has ended for good.
     board.cancel().await.expect("cancelled");
     let gone = async {
         while house.workspaces.of(board.id()).await.is_ok() {
@@ -108,7 +108,7 @@ async fn what_is_begun_at_a_directory_is_waited_for_by_who_takes_it_up_again() {
     house.runtime.close(board.id()).await;
     let board = house.runtime.resume(board.id()).await.expect("resumed");
     let mut opened = pin!(house.workspaces.taking_up().attach(&board));
-    // It finds the directory locked more than once.
+    // The retries find the directory still locked.
     let looked = tokio::time::timeout(Duration::from_millis(200), &mut opened).await;
     assert!(looked.is_err(), "somebody is still there");
     drop(before);
@@ -124,7 +124,7 @@ async fn the_end_of_an_earlier_taking_up_is_not_the_end_of_the_next() {
     house.runtime.close(board.id()).await;
     let board = house.runtime.resume(board.id()).await.expect("resumed");
     drop(house.workspaces.taking_up().attach(&board).await.expect("it is open"));
-    // Said late, of the one before.
+    // A late notice of the previous activation's end.
     house.workspaces.ended(board.id());
     tokio::time::sleep(Duration::from_millis(200)).await;
     house.workspaces.of(board.id()).await.expect("it is still open");
@@ -166,7 +166,7 @@ async fn what_others_write_is_told_to_the_board_though_nobody_asks() {
     std::fs::remove_file(root.join("src/a.py")).expect("removed");
     has("src/a.py", None).await;
 
-    // Also at the directory as it is opened anew.
+    // Also applies after the directory is reopened.
     std::fs::remove_dir_all(root.join(".patchboard")).expect("removed");
     house.workspaces.of(board.id()).await.expect("it is opened anew");
     std::fs::write(root.join("b.py"), "y = 1\n").expect("written");

@@ -1,4 +1,4 @@
-//! Recordings made and played.
+//! Recording and playing of cassettes.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use crate::support::{call, seat};
 use crate::tools::{Bench, Benches, Log, told};
 
-/// Answers with what it was shown, after a time that depends on it.
+/// Agent that answers with its prompt, after the delay in milliseconds that begins the prompt.
 struct Echo;
 
 impl Agent for Echo {
@@ -60,8 +60,8 @@ fn lines(path: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
 }
 
-/// Makes the calls side by side; gives the texts of the answers in the order in which they came, each settled when it
-/// came as a runtime would do.
+/// Makes the calls concurrently; returns the answers in order of arrival. Each call is settled on arrival, as a runtime
+/// would do.
 async fn race(agent: &Arc<dyn Agent>, calls: Vec<Call>) -> Vec<String> {
     let came = Arc::new(Mutex::new(Vec::new()));
     let tasks: Vec<_> = calls
@@ -71,7 +71,7 @@ async fn race(agent: &Arc<dyn Agent>, calls: Vec<Call>) -> Vec<String> {
             tokio::spawn(async move {
                 let answer = agent.call(&call).await;
                 let text = answer.map_or_else(|failure| failure.to_string(), |reply| reply.text);
-                // Whoever is let through before this is told of would come first.
+                // A call released before this one is settled would be pushed first.
                 tokio::time::sleep(Duration::from_millis(u64::from(call.occurrence) * 7 % 5)).await;
                 came.lock().expect("whole").push(text);
                 agent.settled(&call.board, &call.token);
@@ -120,7 +120,7 @@ async fn what_was_recorded_is_played_answer_for_answer() {
 async fn answers_come_in_the_recorded_order_whatever_the_order_of_the_calls() {
     let (_dir, path) = place();
     let names = ["a", "b", "c", "d", "e", "f"];
-    // The first is the slowest; the last two take the same time.
+    // The first is the slowest; the last two take equally long.
     let shown = ["250", "200", "150", "100", "50", "50"];
     let calls = || names.iter().zip(shown).zip(0..).map(|((name, shown), n)| asked(name, shown, n)).collect::<Vec<_>>();
     let recorder: Arc<dyn Agent> = Arc::new(Recorder::create(&path, "demo", Arc::new(Echo)).expect("a new file"));
@@ -137,7 +137,7 @@ async fn answers_come_in_the_recorded_order_whatever_the_order_of_the_calls() {
     }
 }
 
-/// A cassette whose entries are given as (worker, shown, order, outcome).
+/// Writes a cassette with entries given as (worker, shown, order, outcome).
 fn written(path: &Path, entries: &[(&str, &str, u64, Value)]) {
     let mut text = json!({"cassette": 1, "blueprint": "demo"}).to_string() + "\n";
     for (worker, shown, order, outcome) in entries {
@@ -246,7 +246,7 @@ async fn a_call_that_was_given_up_while_recording_is_not_answered_while_playing(
     let mut waiting = player.call(&slow);
     assert!(futures_are_pending(&mut waiting).await);
     assert_eq!(player.call(&quick).await.expect("does not wait for the other").text, "1/0");
-    // A run that does not give it up has left its recording.
+    // A run that keeps waiting has diverged from its recording.
     assert_eq!(waiting.await.expect_err("nothing recorded").code, FailureCode::CassetteMiss);
 }
 
@@ -291,7 +291,7 @@ async fn a_recording_goes_on_where_it_ended() {
     let before = Arc::new(Recorder::create(&path, "b", Arc::new(Echo)).expect("a new file"));
     say(before.clone(), &[("a", "x", 0), ("a", "x", 1)]).await;
     assert_eq!(before.finish().expect("written"), 2);
-    // Another process, which counts from the beginning.
+    // A new process, which counts from the beginning.
     let player = Player::open(&path).expect("a recording");
     let after = Arc::new(Recorder::append(&path, &player, Arc::new(Echo)).expect("it is there"));
     say(after.clone(), &[("a", "x", 7), ("b", "y", 8)]).await;
@@ -346,11 +346,11 @@ async fn a_runtime_that_tells_nothing_is_still_answered() {
     let (first, second) = (asked("a", "x", 0), asked("b", "x", 0));
     let (one, two) = tokio::join!(player.call(&first), player.call(&second));
     assert_eq!((one.expect("a reply").text, two.expect("a reply").text), ("0".into(), "1".into()));
-    // Telling of something unknown does no harm.
+    // Settling an unknown call does no harm.
     player.settled(&BoardId::from("other"), &Token::from("t"));
 }
 
-/// Uses the tools that its worker's name says, in turn, and goes on between them.
+/// Agent that calls the tool `flaky` twice with its worker's name, and goes on after each.
 struct Busy(Arc<dyn Toolbox>);
 
 impl Agent for Busy {
@@ -369,7 +369,7 @@ impl Agent for Busy {
     }
 }
 
-/// Records two workers that use tools side by side; gives what was done with the tools.
+/// Records two workers that use tools concurrently; returns the log of the tools.
 async fn recorded_work(path: &Path) -> Vec<String> {
     let (log, notes) = (Log::default(), Notes::default());
     let agent = Arc::new(Busy(notes.of(Arc::new(Benches(Arc::clone(&log), 0)))));
@@ -434,7 +434,7 @@ async fn an_attempt_that_may_not_go_on_ends_so_and_holds_nobody_back() {
     assert_eq!(player.left(), 1);
 }
 
-/// Has tools for attempts on boards whose budgets are used up.
+/// Toolbox for attempts on a board with an exhausted budget.
 struct Poor;
 
 impl Toolbox for Poor {

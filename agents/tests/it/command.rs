@@ -1,4 +1,4 @@
-//! The command agent with real programs.
+//! The command agent, with real programs.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ async fn what_a_program_does_is_named() {
     for (script, expected) in [
         ("echo '[]'", Ok("[]")),
         ("printf '[]'", Ok("[]")),
-        // A value may span lines; what comes behind it is no part of it.
+        // A value may span lines; text after it is ignored.
         (
             "printf '\\n{\\n  \"patch\": [\\n  ],\\n  \"intent\": \"a } \\\\\" b\"\\n}\\nbye\\n'",
             Ok("{\n  \"patch\": [\n  ],\n  \"intent\": \"a } \\\" b\"\n}"),

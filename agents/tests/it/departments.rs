@@ -1,4 +1,4 @@
-//! The shipped conversation with its departments, on a real journal and a real table; only what a model would say is given.
+//! The shipped conversation with its departments, on a real journal and a real table; only model replies are given.
 
 mod once;
 mod pauses;
@@ -49,7 +49,7 @@ fn clipboard() -> Blueprint {
     clipboard_with("", "")
 }
 
-/// The same with other workers and boards beside the departments that are folders.
+/// Returns the clipboard blueprint with further workers and boards.
 fn clipboard_with(workers: &str, boards: &str) -> Blueprint {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../blueprints");
     let text = std::fs::read_to_string(directory.join("clipboard.yaml")).expect("it is shipped");
@@ -61,12 +61,12 @@ fn clipboard_with(workers: &str, boards: &str) -> Blueprint {
     report.blueprint.expect("there is no error")
 }
 
-/// Whatever a model would say, of a few sentences.
+/// Agent that replaces a model and knows a few sentences.
 struct Voices {
     seats: Seats,
 }
 
-/// The value of a text that a seat is shown.
+/// Returns the value at a place of the view.
 fn shown(call: &Call, place: &str) -> Option<Value> {
     let place = PointerBuf::parse(place).expect("a pointer");
     call.shown.value_at(&place).expect("it is shown whole").map(|node| node.to_value())
@@ -77,7 +77,7 @@ fn say(path: &str, value: &Value) -> Answer {
     Ok(Reply::new(text, None))
 }
 
-/// Which department words are for, what is to be done, and with what, if they ask for something by themselves.
+/// Returns the department, action and slots that a sentence asks for, if it is a request.
 fn understood(text: &str) -> Option<(&'static str, &'static str, Value)> {
     let words: Vec<&str> = text.split_whitespace().map(|word| word.trim_end_matches(['.', ',', '?'])).collect();
     Some(match words.as_slice() {
@@ -94,12 +94,12 @@ fn understood(text: &str) -> Option<(&'static str, &'static str, Value)> {
     })
 }
 
-/// What each sentence asks for.
+/// Returns the request of each sentence.
 fn each_understood(text: &str) -> impl Iterator<Item = (&'static str, &'static str, Value)> {
     text.split_inclusive(['.', '?']).filter_map(|sentence| understood(sentence.trim()))
 }
 
-/// What words say that go on with a question.
+/// Returns the slots of a text that answers a question.
 fn answered(text: &str) -> Value {
     let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).collect();
     match ["household", "office", "Friday"].into_iter().find(|word| words.contains(word) && !words.contains(&"not")) {
@@ -129,11 +129,11 @@ fn voice(call: &Call) -> Answer {
             if is_done == words.ends_with("Then rubbish") && (is_done || words == "Weather") {
                 return say("/decisions/-", &json!({"agent": "weather"}));
             }
-            // Told of a question that waits, it is told what was asked.
+            // A view of a pending question includes its text.
             let waits = text("/turn/waits/department")
                 .filter(|_| answered(&words) != json!({}) || words.contains("not") || words == "Paris");
             assert!(waits.is_none() || text("/turn/waits/question").is_some(), "what was asked");
-            // One after the other, as often as results have come.
+            // Chooses the next sentence's department by counting the results so far.
             let count = (0..8).take_while(|index| shown(call, &format!("/results/{index}/status")).is_some()).count();
             let next = each_understood(&words).map(|(department, ..)| department.to_owned()).nth(count);
             let agent = next.or(waits.filter(|_| !is_done));
@@ -149,7 +149,7 @@ fn voice(call: &Call) -> Answer {
                     deferral: None,
                 });
             }
-            // A department hears what is for it.
+            // A department acts only on its own sentence.
             let own = call.shown.plan().blueprint.name.clone();
             let understood = each_understood(&words).find(|(department, ..)| *department == own);
             let (action, slots) = match (understood, text("/request/waits/action")) {
@@ -157,12 +157,12 @@ fn voice(call: &Call) -> Answer {
                 (None, Some(action)) if answered(&words) != json!({}) => (action, answered(&words)),
                 _ => ("none".to_owned(), json!({})),
             };
-            // It keeps even noise for its own words.
+            // Even noise is kept in the normalised text.
             let normalised: String = words.chars().take(400).collect();
             say("/classified", &json!({"action": action, "slots": slots, "normalised": normalised}))
         }
         "responder" => {
-            // Silent whenever it is woken by what has happened; not when it is asked why nothing was said.
+            // Fails on each triggered call, but not when it is asked why no reply was given.
             if text("/turn/text").as_deref() == Some("Silence") && call.shown.woken_at().is_some() {
                 return Err(Failure {
                     code: FailureCode::Unreachable,
@@ -187,7 +187,7 @@ impl Agent for Voices {
     }
 }
 
-/// Boards inside, of which some calls come to nothing.
+/// Nested boards with some calls that fail as lost.
 struct Losing(Inner);
 
 impl Agent for Losing {
@@ -240,7 +240,7 @@ impl Conversation {
         conversation
     }
 
-    /// Waits until nothing is left to do.
+    /// Waits until the board has no work left.
     async fn rest(&self) {
         timeout(LONG, self.board.ended()).await.expect("it rests in time").expect("it rests by itself");
     }
@@ -249,7 +249,7 @@ impl Conversation {
         self.board.snapshot().state.root().to_value()
     }
 
-    /// Says something; the state once it was answered.
+    /// Sends a message; returns the state once it was answered.
     async fn say(&self, words: &str) -> Value {
         let before = self.state()["turn"]["n"].as_u64();
         self.board.signal("say", words.into(), None).await.expect("it is heard");
@@ -267,7 +267,7 @@ impl Conversation {
         panic!("no reply to {words:.60?}: {last:#?}");
     }
 
-    /// What the reply is to this.
+    /// Returns the reply to a message.
     async fn reply(&self, words: &str) -> String {
         self.say(words).await["replies"][0]["text"].as_str().expect("a reply is a text").to_owned()
     }
@@ -276,7 +276,7 @@ impl Conversation {
         [self.reply("Show the household list.").await, self.reply("Show the office list.").await]
     }
 
-    /// All replies that were given, in their order.
+    /// Returns all replies in order.
     fn replies(&self) -> Vec<String> {
         let journal = SqliteJournal::open_read_only(self.data.path()).expect("a journal");
         let records = journal.records(self.board.id(), None, 10_000).expect("records");
@@ -289,8 +289,7 @@ impl Conversation {
         replies.collect()
     }
 
-    /// What everybody was shown, by worker: views and prompts of all boards inside, or of the one outside, as they were
-    /// recorded.
+    /// Returns the recorded views and prompts by worker: of all nested boards, or of the outer one.
     fn shown(&self, is_inside: bool) -> Vec<(String, String)> {
         let journal = SqliteJournal::open_read_only(self.data.path()).expect("a journal");
         let mut shown = Vec::new();
@@ -307,7 +306,7 @@ impl Conversation {
     }
 }
 
-/// Words that nothing else says.
+/// Generates words that occur nowhere else.
 fn noise() -> impl Strategy<Value = String> {
     "qx[a-z]{6,12}( qx[a-z\\u{e4}\"{}]{6,12}){0,4}"
 }
@@ -324,7 +323,7 @@ fn no_role_that_works_on_rows_is_ever_shown_the_users_words() {
             conversation.say("Put bananas on the office list").await;
             let asked = conversation.say(&format!("Throw the bananas off the list, {second}")).await;
             assert_eq!(asked["results"][0]["status"], "clarification", "{asked}");
-            // One of a few, and then anything at all: what was asked for is a text.
+            // First a listed answer with noise, then noise alone as an answer to a free-text question.
             let done = conversation.say(&format!("household, {third}")).await;
             assert_eq!(done["results"][0]["text"], "Took bananas off the household list.", "{done}");
             assert_eq!(conversation.reply("Dentist at half past nine").await, "on which day?");
@@ -338,7 +337,7 @@ fn no_role_that_works_on_rows_is_ever_shown_the_users_words() {
             conversation.runtime.shutdown().await;
             shown
         });
-        // The words are somewhere, so the test can fail.
+        // The words occur somewhere, so the test can fail.
         for noise in [&first, &second, &third, &fourth] {
             let word = noise.split(' ').next().expect("a word");
             prop_assert!(shown.iter().any(|(worker, text)| worker == "classify" && text.contains(word)), "{}", word);

@@ -1,4 +1,4 @@
-//! What departments do not find by its letters, with an embeddings endpoint that answers as servers do.
+//! Department lookups beyond spelling, with an embeddings endpoint that answers as servers do.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
@@ -23,10 +23,10 @@ use crate::roles::put;
 
 const KEY: &str = "hush-key-0123456789";
 
-/// Words that mean the same.
+/// Synonyms.
 const MEANINGS: [&[&str]; 2] = [&["plantains", "bananas"], &["espresso", "coffee", "mocha"]];
 
-/// What a text means: words that mean the same share a dimension, and each has a little of its own.
+/// Returns the embedding of a text: synonyms share a dimension, and each word adds a little of its own.
 fn embedding(text: &str) -> Value {
     let mut numbers = vec![0.0; 256];
     for word in text.split(' ') {
@@ -42,7 +42,7 @@ fn texts(body: &Value) -> Vec<&str> {
     body["input"].as_array().expect("texts").iter().map(|text| text.as_str().expect("a text")).collect()
 }
 
-/// The answer to a request.
+/// Returns the answer to a request.
 fn embedded(body: &Value) -> Act {
     let item =
         |(index, text): (usize, &str)| json!({"object": "embedding", "index": index, "embedding": embedding(text)});
@@ -50,7 +50,7 @@ fn embedded(body: &Value) -> Act {
     Act::Say(200, "", json!({"object": "list", "data": data, "usage": {"prompt_tokens": 3}}).to_string())
 }
 
-/// A configuration with an endpoint that knows these meanings.
+/// Returns a configuration with an endpoint that knows these synonyms.
 pub(crate) fn configured() -> (Config, Endpoint) {
     let endpoint = Endpoint::serving(embedded);
     (with(Embeddings::new(&endpoint.url, "m")), endpoint)
@@ -60,7 +60,7 @@ fn with(embeddings: Embeddings) -> Config {
     Config { embeddings: Some(embeddings), ..Config::default() }
 }
 
-/// Seats whose notes have these entries.
+/// Returns seats with these entries in their notes.
 async fn seats(config: Config, entries: &[(&str, &str)]) -> Seats {
     let seats = Seats::new(config, &Environment::from_iter([("KEY", KEY)]), Inline::Refused);
     let seats = seats.with_storage(Storage::in_memory());
@@ -115,7 +115,7 @@ async fn several_that_mean_the_same_are_options_and_what_means_nothing_alike_is_
     assert_eq!(asks["question"], "which item, coffee or mocha (there is no item \"espresso\")?");
     let none = resolved(&seats, "plantains").await;
     assert_eq!((&none["status"], &none["why"]), (&json!("none"), &json!("not_found")));
-    // What is like something by its letters is nobody's to embed.
+    // A spelling match is not embedded.
     let asked = endpoint.requests().len();
     assert_eq!(resolved(&seats, "hamer").await["status"], "found");
     assert_eq!((asked, endpoint.requests().len()), (2, 2));
@@ -182,7 +182,7 @@ async fn an_outage_that_embeddings_meet_is_one_of_the_gate() {
     assert_eq!(state.outage.expect("it is away").reason, DeferralReason::Overloaded);
 }
 
-/// What is logged by this project.
+/// Log lines of this project.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<Vec<String>>>);
 

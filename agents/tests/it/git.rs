@@ -1,4 +1,4 @@
-//! What is shown and committed of a repository.
+//! Diffs and commits of a repository.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ use patchboard_kernel::files::Access;
 use patchboard_workshop::{Workshop, path};
 use serde_json::{Value, json};
 
-/// Somebody who may do this, in the seat of the first engineer.
+/// Returns an author with this access, in the seat of the first engineer.
 pub(crate) fn who(shop: &Workshop, label: &str, files: &Value) -> Author {
     let access = Access::compile(&serde_json::from_value(files.clone()).expect("access")).expect("patterns");
     Author { access, name: Some(label.to_owned()), ..shop.session(0).author().clone() }
@@ -23,7 +23,7 @@ pub(crate) fn manager(shop: &Workshop) -> Author {
     who(shop, "manager", &json!({"run": ["git"]}))
 }
 
-/// What a script says; it has to end well.
+/// Runs a script, which must succeed; returns its output.
 pub(crate) fn sh(directory: &Path, script: &str) -> String {
     const IDENTITY: [(&str, &str); 4] = [
         ("GIT_AUTHOR_NAME", "me"),
@@ -38,7 +38,7 @@ pub(crate) fn sh(directory: &Path, script: &str) -> String {
 
 pub(crate) const BEGIN: &str = "git init -qb main && git add . && git commit -qm begin";
 
-/// A file is written anew by an engineer, counted from 0.
+/// Rewrites a file as an engineer, numbered from 0.
 async fn write(shop: &Workshop, engineer: usize, name: &str, text: &str) {
     let mut session = shop.session(engineer);
     session.call(json!({"command": "view", "path": name})).await;
@@ -47,7 +47,7 @@ async fn write(shop: &Workshop, engineer: usize, name: &str, text: &str) {
     assert!(!told.is_error(), "{}", told.text);
 }
 
-/// Looks at all that is not committed, one part after the other.
+/// Views all uncommitted changes, one part after the other.
 async fn review(shop: &Workshop, who: &Author) {
     let mut window = Window::default();
     loop {
@@ -60,7 +60,7 @@ async fn review(shop: &Workshop, who: &Author) {
     }
 }
 
-/// Commits what was looked at.
+/// Reviews and commits all changes.
 async fn commit(
     shop: &Workshop,
     who: &Author,
@@ -93,7 +93,7 @@ async fn each_authors_files_are_committed_in_that_name_by_who_may() {
         let told = session.call(edit).await;
         assert!(!told.is_error(), "{}", told.text);
     }
-    // What the repository would run is not run.
+    // Programs configured in the repository are not run.
     sh(
         "mkdir hooks && printf '#!/bin/sh\\ntouch ran\\n' | tee hooks/post-commit > hooks/pre-commit; chmod +x hooks/*; git config core.hooksPath hooks; git config diff.external 'touch ran'",
     );
@@ -120,7 +120,7 @@ async fn what_is_not_served_is_neither_shown_nor_committed() {
     let files = [("a.py", "a = 1\n"), ("secret/k.py", "k = 1\n"), ("gone.py", "g = 1\n"), (".env", "TOKEN=begin\n")];
     let shop = Workshop::open(1, &json!({"annotate": false, "exclude": [".env", "*.key"]}), &files).await;
     let root = shop.directory.path();
-    // Both are tracked all the same.
+    // Both excluded files are tracked by git.
     sh(root, BEGIN);
     sh(root, "echo TOKEN=hunter2 > .env; echo hunter2 > new.key; echo hunter2 > secret/k.py; rm gone.py");
     write(&shop, 0, "a.py", "a = 2\n").await;
@@ -136,7 +136,7 @@ async fn what_is_not_served_is_neither_shown_nor_committed() {
     assert_eq!(told, [("engineer_1", &[path("a.py")][..]), ("external", &[path("gone.py")][..])]);
     assert_eq!(sh(root, "git log -p --format=%an | grep -c hunter2 || true"), "0\n");
     assert_eq!(sh(root, "git status --porcelain"), " M .env\n M secret/k.py\n?? new.key\n");
-    // Who may see it, may commit it; what the operator excludes is nobody's.
+    // An author that may view a file may commit it; files excluded by the operator are never committed.
     let commits = commit(&shop, &manager(&shop), "the rest", None).await.expect("commits");
     assert_eq!(commits.len(), 1);
     assert_eq!(sh(root, "git status --porcelain"), " M .env\n?? new.key\n");
@@ -157,7 +157,7 @@ async fn what_the_user_has_staged_stays_staged_and_nothing_else_is_committed() {
     assert_eq!(sh(root, "git show --format= --name-only HEAD"), "a.py\nsub/new.py\n");
     assert_eq!(sh(root, "git status --porcelain"), "MM b.py\nA  mine.txt\n");
     assert_eq!(sh(root, "git show :b.py"), "b = 2\n", "what was staged");
-    // A merge that somebody has begun is not ours to end.
+    // The workspace does not complete a merge begun by the user.
     sh(
         root,
         "git stash -q; git checkout -qb side HEAD~1; echo 'a = 9' > a.py; git commit -qam side; git checkout -q main",
@@ -172,7 +172,7 @@ async fn what_the_user_has_staged_stays_staged_and_nothing_else_is_committed() {
 async fn every_file_is_committed_however_many_there_are() {
     let shop = Workshop::open(1, &json!({"annotate": false}), &[("a.py", "a = 1\n")]).await;
     let root = shop.directory.path();
-    // Without a commit there is a difference, too.
+    // A repository without commits has a diff, too.
     sh(root, "git init -qb main");
     let diff = git::diff(&shop.workspace, &manager(&shop), &[], Window::default()).await.expect("a difference");
     assert!(diff.contains("new file") && diff.contains("+a = 1"), "{diff}");
@@ -180,7 +180,7 @@ async fn every_file_is_committed_however_many_there_are() {
     let first = commit(&shop, &manager(&shop), "first", None).await.expect("a commit");
     assert_eq!((first.len(), first[0].author.as_str()), (1, "engineer_1"));
     assert_eq!(sh(root, "git log --format=%s main; git status --porcelain"), "first\n");
-    // Names of 200 letters: together far more than one answer of git was taken to be.
+    // Names of 200 letters, together far beyond the former limit of one git answer.
     let many = format!("mkdir many; for i in $(seq 1 400); do echo $i > many/{}-$i.txt; done", "n".repeat(190));
     sh(root, &many);
     let diff = git::diff(&shop.workspace, &manager(&shop), &[], Window::default()).await.expect("a difference");
@@ -267,22 +267,22 @@ async fn nothing_is_committed_that_was_not_shown_as_it_is() {
     shown(&[path("a.py")], all).await;
     let named = refused(None).await;
     assert!(named.contains("b.py") && !named.contains("a.py"), "{named}");
-    // What another has been shown is nobody else's.
+    // A review counts only for its own author.
     review(&shop, &who2(&shop)).await;
     refused(None).await;
     review(&shop, &who).await;
     write(&shop, 1, "b.py", "b = 3\n").await;
     assert!(refused(Some("engineer_2")).await.contains("b.py"), "it has changed since");
-    // What of it has been shown still is, and the rest stays.
+    // The reviewed file can be committed; the other change stays.
     git::commit(&shop.workspace, &who, "a", Some("engineer_1")).await.expect("a commit");
     assert_eq!(sh(root, "git log -1 --format='%an %s'; git status --porcelain"), "engineer_1 a\n M b.py\n");
     review(&shop, &who).await;
-    // As it was shown, and as what it was: the user has committed something else meanwhile.
+    // A review covers content and base: the user has committed another base meanwhile.
     sh(root, "echo 'b = 9' > b.py; git commit -qm mine b.py; echo 'b = 3' > b.py");
     refused(None).await;
     commit(&shop, &who, "b", None).await.expect("a commit");
 
-    // What was cut away was not shown; nor is a file that its attributes would hide.
+    // Truncated parts are not reviewed, nor is a file hidden by its attributes.
     let long: String = (0..600).map(|line| format!("c = {line}\n")).collect();
     write(&shop, 0, "c.py", &long).await;
     write(&shop, 0, ".gitattributes", "*.py -diff\n").await;
@@ -290,7 +290,7 @@ async fn nothing_is_committed_that_was_not_shown_as_it_is() {
     let told = shown(&[path("c.py")], part).await;
     assert!(told.contains("+c = 1\n") && told.contains("are not shown") && told.chars().count() <= 2_000, "{told}");
     refused(None).await;
-    // The end without what is before it is not all of it.
+    // The last part alone is not a full review.
     shown(&[path("c.py")], Window { skip: 3_000, room: 32_000 }).await;
     assert!(refused(None).await.contains("c.py"));
     let next = told.split_once("`skip` ").and_then(|(_, rest)| rest.split(',').next()).expect("where to go on");
@@ -340,7 +340,7 @@ async fn everybody_who_wrote_in_a_file_is_named_and_who_formats_it_is_not() {
     );
     let trailer = sh(root, "git log -1 --format='%(trailers:key=Co-authored-by,valueonly)'");
     assert_eq!(trailer.trim(), "engineer_2 <engineer_2@workspace>", "git knows it as such");
-    // What is committed counts no more, also for who has read none of it: a process that begins anew.
+    // Committed changes no longer count for authorship, even in a new process that has read none of them.
     replace(1, "c=1\n", "c = 3\n").await;
     drop(manager);
     let shop = shop.crashed().await;
@@ -348,7 +348,7 @@ async fn everybody_who_wrote_in_a_file_is_named_and_who_formats_it_is_not() {
     assert_eq!((commits[0].author.as_str(), commits[0].others.len()), ("engineer_2", 0));
 }
 
-/// Who stops waiting leaves no lock behind, and no index that says another thing than the branch.
+/// Checks that a cancelled caller leaves no lock file, and no index that differs from the branch.
 #[tokio::test]
 async fn a_commit_that_nobody_waits_for_is_made_to_its_end() {
     let shop = Workshop::open(1, &json!({"annotate": false}), &[("a.py", "a = 1\n")]).await;
@@ -360,7 +360,7 @@ async fn a_commit_that_nobody_waits_for_is_made_to_its_end() {
         review(&shop, &who).await;
         let waits = std::time::Duration::from_millis(5 * round);
         let made = tokio::time::timeout(waits, git::commit(&shop.workspace, &who, "one", None)).await;
-        // Whoever comes next waits until it is over.
+        // The next operation waits until the commit is finished.
         let next = git::diff(&shop.workspace, &who, &[], Window::default()).await.expect("a difference");
         assert!(made.is_err() || next.is_empty(), "{next}");
         assert!(!root.join(".git/index.lock").exists());
@@ -369,14 +369,14 @@ async fn a_commit_that_nobody_waits_for_is_made_to_its_end() {
     }
 }
 
-/// Configures programs at every place at which git runs some, and says how to find out whether any ran.
+/// Configures a program everywhere git runs one; returns a check of whether any ran.
 pub(crate) fn plant(root: &Path) -> impl Fn() -> bool {
     let ran = root.join(".git/ran");
     let touch = format!("touch {}; cat", ran.display());
     for key in ["filter.x.clean", "filter.x.smudge", "diff.x.textconv", "diff.x.command", "merge.x.driver"] {
         sh(root, &format!("git config {key} '{touch}'"));
     }
-    // Also for files without attributes.
+    // Includes programs for files without attributes.
     sh(
         root,
         &format!("git config merge.default x; git config core.fsmonitor '{touch}'; git config diff.external '{touch}'"),
@@ -384,7 +384,7 @@ pub(crate) fn plant(root: &Path) -> impl Fn() -> bool {
     move || ran.exists()
 }
 
-/// Attributes that somebody would have who edits here.
+/// Attributes that an agent with edit access could plant.
 pub(crate) const PLANTED: &str = "* filter=x merge=x diff=x working-tree-encoding=UTF-16 ident\n";
 
 #[tokio::test]
@@ -401,7 +401,7 @@ async fn whoever_writes_attributes_starts_nothing_and_commits_what_is_in_the_fil
     commit(&shop, &who, "two", None).await.expect("commits");
     assert!(!has_run());
     assert_eq!(sh(root, "git cat-file blob HEAD:a.py"), "a = '$Id: 2 $'\n");
-    // Once they are committed, such files are left to whoever has the programs, and that is said.
+    // Once the attributes are committed, such files are left to the user, and the diff reports them.
     write(&shop, 0, "a.py", "a = 3\n").await;
     let is_named = |said: &str| {
         said.contains("1 file is left out, as what git would commit is not what is there") && said.contains(": a.py")
@@ -413,7 +413,7 @@ async fn whoever_writes_attributes_starts_nothing_and_commits_what_is_in_the_fil
     let error = git::commit(&shop.workspace, &who, "three", None).await.expect_err("nothing is left");
     assert_eq!(error.code(), "nothing_to_commit");
     assert!(is_named(&error.to_string()), "{error}");
-    // That one is gone is the same with every program.
+    // A deletion is independent of programs, so it is shown.
     sh(root, "rm b.py");
     let diff = git::diff(&shop.workspace, &who, &[], Window::default()).await.expect("a difference");
     assert!(diff.contains("-b = 1\n") && is_named(&diff) && diff.ends_with("]\n"), "{diff}");
@@ -424,7 +424,7 @@ async fn whoever_writes_attributes_starts_nothing_and_commits_what_is_in_the_fil
     assert_eq!(told.data["left_out"].as_array().map(Vec::len), Some(1), "{}", told.data);
     assert_eq!(sh(root, "git ls-tree -r --name-only HEAD"), ".gitattributes\na.py\n");
     assert!(!has_run());
-    // However many they are, the answer stays within its room, and all of it can be reached.
+    // However many files are left out, the answer keeps to its room, and all parts can be reached.
     sh(root, &format!("for i in $(seq 1 150); do echo $i > {}-$i.txt; done; rm a.py", "n".repeat(90)));
     let window = Window { skip: 0, room: 2_000 };
     let diff = git::diff(&shop.workspace, &who, &[], window).await.expect("a difference");
@@ -455,7 +455,7 @@ async fn what_the_board_does_not_allow_is_named_where_it_is_left_out() {
     let committed = git::commit(&shop.workspace, &who, "all", None).await.expect("the rest");
     assert!(is_named(&committed.omissions.said().join("\n")), "{committed:?}");
     assert_eq!(sh(root, "git status --porcelain"), " M b.txt\n");
-    // Who may not see it hears nothing of it, and where it is mended there is nothing to say.
+    // An author without access sees no note; once the file is fixed, there is no note to show.
     let blind = self::who(&shop, "manager", &json!({"view": ["a.txt"], "run": ["git"]}));
     assert_eq!(git::diff(&shop.workspace, &blind, &[], Window::default()).await.expect("a difference"), "");
     sh(root, "echo b > b.txt");

@@ -1,5 +1,5 @@
-//! What cannot be put in place is refused before it is recorded; where that could not be known, it keeps nobody else from
-//! working.
+//! Changes that cannot be put in place are rejected before they are recorded. If that was not known in time, other
+//! agents can still work.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,7 +12,7 @@ use patchboard_workshop::{Workshop, path};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use serde_json::{Value, json};
 
-/// From here on permissions are held against this test too, and against all threads that it begins.
+/// Enforces permissions on this test and all threads it starts.
 fn unprivileged() {
     let mut sets = capabilities(None).expect("read");
     sets.effective.remove(CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH);
@@ -28,7 +28,7 @@ fn create(path: &str, text: &str) -> Value {
     json!({"command": "create", "path": path, "file_text": text, "intent": "a file"})
 }
 
-/// The texts that are kept because they could not be in place.
+/// Returns the texts kept because they could not be put in place.
 fn displaced(shop: &Workshop) -> Vec<String> {
     let kept = fs::read_dir(shop.directory.path().join(".patchboard/displaced")).expect("listed");
     kept.map(|kept| fs::read_to_string(kept.expect("an entry").path()).expect("a text")).collect()
@@ -49,7 +49,7 @@ async fn a_name_that_the_file_system_does_not_take_is_not_recorded() {
         ada.call(json!({"command": "rename", "path": "a.txt", "new_path": format!("b/{long}"), "intent": "b"})).await;
     assert_eq!(told.code.as_deref(), Some("not_served"), "{}", told.text);
     assert_eq!(shop.text("a.txt").as_deref(), Some("a\n"));
-    // As long as it may be.
+    // A name of the maximum length.
     let told = ada.call(create(&format!("new/{}", &long[1..]), "new\n")).await;
     assert!(!told.is_error(), "{}", told.text);
     let told = bob.call(create("b.txt", "b\n")).await;
@@ -92,7 +92,7 @@ async fn what_was_recorded_and_cannot_be_in_place_is_taken_back_and_told() {
     let own = shop.directory.path().join("own");
     let mut ada = shop.session(0);
     ada.call(json!({"command": "view", "path": "own/a.txt"})).await;
-    // The journal keeps its answer back until the directory may not be written any more.
+    // The journal delays its answer until the directory is read-only.
     shop.journal.loses_one();
     let (told, ()) = tokio::join!(ada.call(create("own/a.txt", "A\n")), async {
         shop.journal.has_lost_one().await;
@@ -102,11 +102,11 @@ async fn what_was_recorded_and_cannot_be_in_place_is_taken_back_and_told() {
     assert_eq!(told.code.as_deref(), Some("not_in_place"), "{}", told.text);
     assert!(told.text.contains("own/a.txt") && told.text.contains("displaced"), "{}", told.text);
     assert_eq!((shop.text("own/a.txt").as_deref(), displaced(&shop)), (Some("a\n"), vec!["A\n".to_owned()]));
-    // The board has the edit, and behind it what is there.
+    // The board has the edit, followed by the content on disk.
     let entry = shop.entry("own/a.txt").expect("known");
     assert_eq!((entry.version, entry.writer.as_str()), (3, EXTERNAL));
     assert_eq!((entry.edits[&2].by.as_str(), entry.lines), ("engineer_1", 1));
-    // Nothing is left to do before others have their turn. (The attempts went with the board that was interrupted.)
+    // No work is left that would block others. (The attempts ended with the interrupted board.)
     fs::write(shop.directory.path().join("b.txt"), "B\n").expect("written");
     assert_eq!(shop.workspace.notice([&path("b.txt")]).await.expect("told"), 1);
     drop(ada);

@@ -1,4 +1,4 @@
-//! Boards inside boards, with a real journal, killed and gone on with.
+//! Nested boards with a real journal, killed and resumed.
 
 use std::future::{Future, pending};
 use std::pin::Pin;
@@ -26,14 +26,14 @@ use tokio::time::timeout;
 
 const LONG: Duration = Duration::from_secs(30);
 
-/// Time that a board inside goes on without a call.
+/// Time that a nested board continues without a call.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// Answer to a worker's n-th call, from 0: a patch, `{"away": REASON, "wait_ms": N}` of a provider that takes no
-/// request, or `{"late": PATCH}` half a second later; nothing: it never answers.
+/// Answer to a worker's n-th call, from 0: a patch, `{"away": REASON, "wait_ms": N}` from a provider that accepts no
+/// request, or `{"late": PATCH}` after half a second. `None` never answers.
 type Answers = Box<dyn Fn(&str, usize) -> Option<Value> + Send + Sync>;
 
-/// Answers as it is told, at a price, and counts.
+/// Agent with given answers, a price per call and a call counter.
 struct Told {
     answers: Answers,
     calls: AtomicUsize,
@@ -70,7 +70,7 @@ impl Agent for Told {
     }
 }
 
-/// A house with a kitchen in it: what is ordered goes in, a dish comes out.
+/// Returns the blueprint of a house with a nested kitchen: an order goes in, a dish is returned.
 fn blueprint(change: impl Fn(&mut Value)) -> Blueprint {
     let kitchen = json!({
         "blueprint": 1, "name": "kitchen",
@@ -125,7 +125,7 @@ fn add(path: &str, value: impl Into<Value>) -> Option<Value> {
     Some(json!([{"op": "add", "path": path, "value": value.into()}]))
 }
 
-/// A kitchen that does well.
+/// Answers of a kitchen that succeeds.
 fn cooks(worker: &str, _: usize) -> Option<Value> {
     match worker {
         "prepares" => add("/prepared", true),
@@ -159,10 +159,10 @@ impl House {
         Self { data, runtime, told }
     }
 
-    /// The same directory after the process has died.
+    /// Reopens the directory as if the process had died.
     async fn killed(self, answers: impl Fn(&str, usize) -> Option<Value> + Send + Sync + 'static) -> Self {
         let Self { data, runtime, .. } = self;
-        // What was running is cut off and holds its boards no longer.
+        // Running calls are cancelled and release their boards.
         runtime.shutdown().await;
         Self::at(data, GRACE, Box::new(answers)).await
     }
@@ -176,13 +176,13 @@ impl House {
         SqliteJournal::open_read_only(self.data.path()).expect("a journal")
     }
 
-    /// The boards inside of others, the oldest first.
+    /// Returns the nested boards, the oldest first.
     fn inside(&self) -> Vec<BoardSummary> {
         let boards = self.journal().boards().expect("boards");
         boards.into_iter().filter(|board| board.parent.is_some()).collect()
     }
 
-    /// Tokens that the boards inside have spent.
+    /// Returns the tokens that the nested boards have spent.
     async fn spent_inside(&self) -> u64 {
         let mut spent = 0;
         for inside in self.inside() {
@@ -238,21 +238,21 @@ async fn what_is_declared_crosses_the_border_and_nothing_else() {
     let first = house.journal().records(&kitchen.id, None, 1).expect("records");
     let Ok(Body::Created(created)) = first[0].body() else { panic!("it was created") };
     assert_eq!(created.request, json!({"order": "soup"}), "the note is not declared");
-    // What the board inside cost is what the worker cost.
+    // The worker is charged the nested board's cost.
     assert_eq!(board.snapshot().account.usage(), Usage { prompt: 200, completion: 20, ..Usage::default() });
 }
 
 #[tokio::test]
 async fn a_board_inside_that_fails_is_told_or_tried_again() {
     let fails = |worker: &str, nth: usize| if nth < 2 { Some(json!([])) } else { cooks(worker, nth) };
-    // Its first two invocations change nothing, so it stands still. The attempt after that makes another board.
+    // The first two invocations change nothing, so their boards stall. The next attempt creates another board.
     let house = House::new(fails).await;
     let board = house.create(blueprint(|_| {})).await;
     assert_eq!(end(&board).await, End::Done);
     assert_eq!(served(&board), json!({"name": "soup"}));
     let ends: Vec<_> = house.inside().iter().map(|board| board.ended).collect();
     assert_eq!(ends, [Some(End::Quiescent), Some(End::Quiescent), Some(End::Done)]);
-    // Where the blueprint says what a failure is, it is written.
+    // If the blueprint defines a failure value, it is written.
     let house = House::new(|_, _| Some(json!([]))).await;
     let board = house
         .create(blueprint(|house| {
@@ -304,14 +304,14 @@ async fn a_board_that_cannot_be_made_of_what_it_is_given_has_failed() {
     assert_eq!(end(&board).await, End::Done);
     let error = served(&board)["error"].as_str().expect("it is told").to_owned();
     assert!(error.starts_with("the board inside cannot be made of what it is given: /order"), "{error}");
-    // What it requires and is not there is the same; nobody is called in either.
+    // A missing required value has this effect, too; no worker is called in either case.
     let house = House::new(cooks).await;
     let board = house.runtime.create(blueprint(failed), json!({"note": "a note"}), None).await.expect("a board");
     assert_eq!(end(&board).await, End::Done);
     let error = served(&board)["error"].as_str().expect("it is told").to_owned();
     assert!(error.contains("order"), "{error}");
     assert_eq!((house.inside().len(), house.told.calls.load(Ordering::SeqCst)), (0, 0));
-    // Where nothing is said of failing, the attempts fail.
+    // Without a failure value, the attempts fail.
     let house = House::new(cooks).await;
     let board = house.create(blueprint(short)).await;
     assert_eq!(end(&board).await, End::Quiescent);
@@ -386,7 +386,7 @@ async fn after_a_crash_the_board_that_was_made_goes_on() {
     let commits = house.kinds(&kitchen.id).iter().filter(|kind| **kind == Kind::Committed).count();
     assert_eq!(commits, 2, "nothing is prepared twice");
     assert_eq!(house.told.calls.load(Ordering::SeqCst), 1, "only the cook was asked again");
-    // When it comes to the outer board's turn alone, the one inside has long ended.
+    // The outer board resumes long after the nested one has ended.
     let house = house.killed(|_, _| None).await;
     let board = house.runtime.resume(&id).await.expect("it is there");
     assert_eq!((end(&board).await, house.inside().len()), (End::Done, 1));
@@ -415,7 +415,7 @@ async fn a_board_that_nobody_waits_for_any_more_is_cancelled() {
     until("the board inside is there", || house.inside().len() == 1).await;
     board.cancel().await.expect("cancelled");
     until("it is cancelled, too", || house.inside()[0].ended == Some(End::Cancelled)).await;
-    // An attempt that takes too long is followed by one that finds the same board, however late it begins.
+    // A timed-out attempt is followed by one that finds its board, however late it starts.
     let house = House::with_grace(LONG, |worker, nth| if nth == 0 { None } else { cooks(worker, nth) }).await;
     let slow = blueprint(|house| {
         house["workers"]["kitchen"]["limits"] = json!({"timeout": "1s", "attempts": 8});
@@ -468,7 +468,7 @@ async fn boards_may_be_inside_of_boards_inside() {
     assert_eq!(board.snapshot().account.usage().total(), 220, "what is inside of what is inside is paid for, too");
 }
 
-/// A kitchen of models, whose outer call has a second.
+/// Returns a kitchen of language models with a timeout of one second for the outer call.
 fn modelled(change: impl Fn(&mut Value)) -> Blueprint {
     blueprint(|house| {
         house["workers"]["kitchen"]["limits"] = json!({"timeout": "1s", "attempts": 1});
@@ -530,7 +530,7 @@ async fn a_board_whose_call_waits_is_cancelled_with_the_outer_one_and_kept_when_
             continue;
         }
         house.runtime.close(board.id()).await;
-        // Longer than the grace, after which an abandoned board is cancelled.
+        // Longer than the grace period, after which an abandoned board is cancelled.
         tokio::time::sleep(Duration::from_millis(200)).await;
         let board = house.runtime.attach(board.id()).await.expect("it is there");
         assert_eq!((end(&board).await, house.inside().len()), (End::Done, 1));
@@ -560,7 +560,7 @@ async fn an_outer_board_does_not_wait_for_a_board_that_lost_its_patience_while_i
 
 #[tokio::test]
 async fn what_a_board_has_spent_is_told_when_its_call_takes_too_long_and_then_it_is_cancelled() {
-    // Much longer than the test: the closed invocation ends the board, not the grace.
+    // Much longer than the test: the closed invocation ends the board, not the grace period.
     let house = House::with_grace(10 * LONG, |worker, nth| (worker == "prepares").then(|| cooks(worker, nth))?).await;
     let board = house
         .create(blueprint(|house| house["workers"]["kitchen"]["limits"] = json!({"timeout": "1s", "attempts": 2})))
@@ -602,7 +602,7 @@ async fn a_board_inside_that_was_retried_with_a_higher_limit_is_taken_by_a_retry
         of_inside.retry(Retried { limits: raised, ..Retried::default() }).await.expect("retried");
         assert_eq!(end(&of_inside).await, End::Done);
         for _ in 0..2 {
-            // The second one is refused: the board is done.
+            // The second retry is rejected because the board is done.
             drop(board.retry(Retried::default()).await);
             assert_eq!((end(&board).await, served(&board)), (End::Done, json!({"name": "soup"})), "{restarts}");
         }
@@ -628,7 +628,7 @@ async fn a_board_inside_that_still_works_is_taken_by_a_retry_of_a_retry() {
             until("another one is made", || house.inside().len() == 2).await;
         }
     }
-    // The board of the first invocation goes on, and the third invocation finds it at work.
+    // The first invocation's board continues, and the third invocation finds it running.
     let first = house.runtime.attach(&house.inside()[0].id).await.expect("it is there");
     first.retry(Retried::default()).await.expect("retried");
     board.retry(Retried::default()).await.expect("retried");
@@ -638,7 +638,7 @@ async fn a_board_inside_that_still_works_is_taken_by_a_retry_of_a_retry() {
 
 #[tokio::test]
 async fn what_boards_have_spent_is_told_once_though_the_process_dies() {
-    // The first two boards fail, the third one is at work when the process dies.
+    // The first two boards fail; the third is running when the process dies.
     let house = House::new(|worker, nth| match nth {
         0 | 1 => Some(json!([])),
         _ if worker == "prepares" => cooks(worker, nth),
@@ -666,7 +666,7 @@ async fn a_failure_that_nobody_was_told_is_told_after_a_restart() {
     until("the call is deferred", || count(&house, board.id(), Kind::Deferred) == 1).await;
     let (outer, inside) = (board.id().clone(), house.inside()[0].id.clone());
     let house = house.killed(|_, _| Some(json!([]))).await;
-    // The board inside fails before the call is made again.
+    // The nested board fails before the call is repeated.
     let inside = house.runtime.resume(&inside).await.expect("it goes on");
     assert_eq!(end(&inside).await, End::Quiescent);
     let board = house.runtime.resume(&outer).await.expect("it goes on");

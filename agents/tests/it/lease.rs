@@ -1,4 +1,4 @@
-//! Calls of remote seats, leased by processes outside.
+//! Calls of remote seats, leased by external processes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::support::{call, seat};
 const MINUTE: Duration = Duration::from_secs(60);
 const NOW: Duration = Duration::ZERO;
 
-/// Seats whose remote calls are leased.
+/// Returns seats with leases for their remote calls.
 fn seats(leases: &Leases) -> Arc<Seats> {
     let environment = Environment::of_process();
     Arc::new(Seats::new(Config::default(), &environment, Inline::Refused).with_leases(leases.clone()))
 }
 
-/// Makes the n-th call of the worker `w`, for an hour.
+/// Makes the n-th call of the worker `w`, with a timeout of an hour.
 fn calling(seats: &Arc<Seats>, n: u32) -> JoinHandle<Answer> {
     let (seats, mut call) = (Arc::clone(seats), call("w", seat(json!({"agent": "remote"})), "x", n));
     call.timeout = 60 * MINUTE;
@@ -86,7 +86,7 @@ async fn a_lease_that_is_not_renewed_ends_the_attempt() {
         assert!(renew(2, MINUTE).is_none(), "it is another attempt's");
         assert_eq!(renew(1, MINUTE).map(|lease| lease.lasts), Some(MINUTE));
     }
-    // Never longer than the attempt has.
+    // A lease never outlasts its attempt.
     assert_eq!(renew(1, 100 * MINUTE).map(|lease| lease.lasts), Some(60 * MINUTE - Duration::from_secs(150)));
     renew(1, MINUTE).expect("it is held");
     tokio::time::sleep(Duration::from_secs(61)).await;

@@ -1,4 +1,4 @@
-//! Calls to a real model, where there is one: `PATCHBOARD_LIVE_URL=http://127.0.0.1:18080/v1`, and
+//! Calls to a real model, if one is configured: `PATCHBOARD_LIVE_URL=http://127.0.0.1:18080/v1`, and
 //! `PATCHBOARD_LIVE_MODEL` if the server serves several.
 
 use std::time::Duration;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::support::{call, seat};
 
-/// The model to ask, if one is named.
+/// Returns the configured model, if any.
 fn real_model() -> Option<Chat> {
     let env = Environment::of_process();
     let Some(url) = env.get("PATCHBOARD_LIVE_URL") else {
@@ -50,7 +50,7 @@ async fn a_real_model_answers_in_the_form_it_is_held_to() {
     assert!(!usage.estimated && usage.prompt > 0 && usage.completion > 0, "{usage:?}");
 }
 
-/// Reads one file, and tells what it was asked.
+/// Tool that reads one file and prints its arguments.
 struct Reader;
 
 impl Tools for Reader {

@@ -1,4 +1,4 @@
-//! The chat agent against an endpoint that answers as servers do.
+//! The chat agent, with an endpoint that answers as servers do.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::support::{call, seat};
 
 pub(crate) const KEY: &str = "hush-key-0123456789";
 
-/// Asks an endpoint that does `acts`, with a key.
+/// Calls an endpoint that performs `acts`, with a key.
 pub(crate) async fn ask(acts: Vec<Act>, change: impl FnOnce(&mut Model, &mut Call)) -> (Answer, Endpoint, Duration) {
     let endpoint = Endpoint::new(acts);
     let mut model = Model { api_key_env: Some("KEY".into()), ..Model::new(endpoint.url.clone(), "m") };
@@ -73,7 +73,7 @@ async fn a_call_sends_what_the_seat_and_the_configuration_say() {
     assert_eq!(body["response_format"]["json_schema"]["strict"], false);
     let schema = &body["response_format"]["json_schema"]["schema"];
     assert_eq!(schema["type"], "object");
-    // What the seat may write there now; it cannot see whether it is there.
+    // Operations that the seat may perform there now; the view does not show whether the value exists.
     let branches = schema["properties"]["patch"]["items"]["anyOf"].as_array().expect("two grants");
     let path = json!({"type": "string", "enum": ["/a"]});
     assert!(branches.iter().all(|branch| branch["properties"]["path"] == path), "{schema}");
@@ -250,7 +250,7 @@ async fn a_redirect_within_the_server_is_followed_with_the_same_request() {
         assert!(requests[1].0.starts_with("post /v1/chat/completions/ "), "{}", requests[1].0);
         assert!(requests[1].0.contains(KEY) && requests[0].1 == requests[1].1);
     }
-    // One that leads to itself, and one that never ends.
+    // A redirect to itself, and an endless chain.
     for location in ["location: /v1/chat/completions\r\n", "location: a/b\r\n"] {
         let (answer, endpoint, _) = ask(vec![Act::Say(307, location, String::new())], keep).await;
         assert_eq!(answer.expect_err("it leads nowhere").code, FailureCode::Refused);
@@ -427,13 +427,13 @@ async fn one_seats_form_is_no_other_seats_and_a_fault_counts_twice() {
         let has: Vec<bool> = endpoint.bodies().iter().map(|body| body.get("response_format").is_some()).collect();
         (asked, has.ends_with(&[true]))
     };
-    // Up to any object: of this seat.
+    // Refusals of all forms but the last, any object, apply to this seat only.
     let acts = [refusal(), refusal(), refusal(), refusal(), ok("[]"), ok("[]"), ok("[]"), ok("[]")].to_vec();
     assert_eq!(forms(acts).await, (vec![5, 1, 1, 1], true));
-    // None at all: of the model.
+    // Refusals of every form apply to the model.
     let acts = [refusal(), refusal(), refusal(), refusal(), refusal(), ok("[]")].to_vec();
     assert_eq!(forms(acts).await, (vec![6, 1, 1, 1], false));
-    // A short request is answered, then one of a plainer form.
+    // A short request is answered, then one with a plainer form.
     let twice = || [fault(), ok("yes"), ok("[]")];
     let acts = [&twice()[..], &twice()].concat();
     assert_eq!(forms(acts).await, (vec![3, 3, 1, 1], true), "twice in a row is the form's fault");
@@ -447,7 +447,7 @@ async fn a_fault_that_another_request_meets_as_well_is_the_servers() {
     for (acts, requests, is_ambiguous) in [
         (vec![fault(), fault(), ok("[]")], 2, Some(false)),
         (vec![fault(), say(503, "busy"), ok("[]")], 2, Some(false)),
-        // The request's own failure, which is charged.
+        // The request's own failure is charged.
         (vec![fault(), ok("yes"), fault(), fault(), fault(), fault(), fault()], 7, None),
         // The gate decides.
         (vec![fault(), say(400, "too short"), fault(), fault(), fault(), fault(), fault()], 7, Some(true)),
@@ -503,7 +503,7 @@ async fn after_an_empty_reply_less_reasoning_is_asked_for_and_what_is_refused_of
     assert_eq!(endpoint.bodies().len(), 4, "what was refused is remembered");
 }
 
-/// Serves one stream in these writes, and closes it.
+/// Calls an endpoint that serves one stream in these writes, then closes it.
 async fn written(writes: &'static [&'static str]) -> Answer {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}/v1", listener.local_addr().expect("an address"));

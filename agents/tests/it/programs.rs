@@ -1,4 +1,4 @@
-//! Programs at a directory that agents share: whose turn it is, and in whose name what they changed is told.
+//! Programs in a directory shared by agents: taking turns, and attribution of their changes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,7 +53,7 @@ async fn a_program_whose_changes_the_board_does_not_take_has_run_all_the_same() 
     assert!(untold.starts_with("a.txt") && untold.contains("small"), "{untold}");
     let known = |name| shop.entry(name).map(|entry| (entry.version, entry.writer)).expect("known");
     assert_eq!((known("a.txt"), known("b.txt")), ((1, "external".into()), (2, "engineer_1".into())));
-    // Others run while it is so, and are told as well.
+    // Other programs still run, and the rejected change is reported to them as well.
     let ran = run(&shop.workspace, "look", &program("cat b.txt", &[]), &[], ADA).await.expect("it ran");
     assert_eq!((ran.stdout.as_str(), ran.untold.len()), ("b\nmore\n", 1));
 }
@@ -61,8 +61,8 @@ async fn a_program_whose_changes_the_board_does_not_take_has_run_all_the_same() 
 #[tokio::test]
 async fn programs_that_change_the_same_files_run_one_after_the_other_and_edits_wait_for_them() {
     let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", "0\n"), ("b.txt", "0\n")]).await;
-    // Each takes what is there and writes it back a moment later: side by side, one of them would be lost. The first
-    // goes on only once another file was edited, which therefore does not wait for it.
+    // Each program reads a value and writes it back a moment later, so concurrent runs would lose one. The first
+    // continues only once another file was edited, which shows that this edit does not wait for it.
     let outside = tempfile::tempdir().expect("a directory");
     let begun = outside.path().join("begun");
     let script = format!(
@@ -93,7 +93,7 @@ async fn a_program_that_goes_on_for_ever_is_ended_with_all_it_started() {
     let shop = Workshop::open(1, &json!({}), &[("a.txt", "0\n")]).await;
     let mut endless = program("sleep 100 & echo begun; echo 1 > a.txt; wait", &["a.txt"]);
     endless.timeout = Some(patchboard_kernel::blueprint::Duration::from_secs(1));
-    // Arguments are a stranger's: several lines, and longer than an intent may be.
+    // Arguments are untrusted: several lines, and longer than an intent may be.
     let long = format!("--two\nlines\u{1b}[31m {}", "x".repeat(4000));
     let error = run(&shop.workspace, "endless", &endless, &[long], ADA).await.expect_err("it took too long");
     assert_eq!(error.code(), "took_too_long");

@@ -1,4 +1,4 @@
-//! OpenAI's Responses and Anthropic's Messages over a real connection: whole answers, streams, refusals.
+//! OpenAI's Responses and Anthropic's Messages over a real connection: whole answers, streams and refusals.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,13 +19,13 @@ use crate::tools::{Bench, told};
 /// Headers of a stream.
 const EVENTS: &str = "content-type: text/event-stream; charset=utf-8\r\n";
 
-/// Protocols beside Chat Completions.
+/// Protocols other than Chat Completions.
 const OTHERS: [Api; 2] = [Api::Responses, Api::Anthropic];
 
 /// All protocols.
 const ALL: [Api; 3] = [Api::Chat, Api::Responses, Api::Anthropic];
 
-/// Writes events as servers do.
+/// Serialises events as servers do.
 fn stream(events: &[Value]) -> String {
     events
         .iter()
@@ -36,7 +36,7 @@ fn stream(events: &[Value]) -> String {
         .collect()
 }
 
-/// Events of a reply in three parts: its begin, its text, and its end with token counts.
+/// Returns the events of a reply in three parts: its start, its text, and its end with token counts.
 fn parts(api: Api, text: &str) -> [Vec<Value>; 3] {
     match api {
         Api::Chat => {
@@ -176,7 +176,7 @@ async fn a_server_that_was_silent_is_asked_for_a_stream() {
     }
 }
 
-/// A call whose board waits for the provider.
+/// Returns a call from a board that waits for the provider.
 fn deferrable() -> Call {
     Call { permit: Some(Permit::ungated()), ..llm_call() }
 }
@@ -405,7 +405,7 @@ async fn members_that_a_model_of_anthropic_refuses_are_left_out_and_the_rest_sta
         let (first, last) = (members(&bodies[0]), members(&bodies[bodies.len() - 1]));
         let missing: Vec<&str> = first.difference(&last).map(String::as_str).collect();
         assert_eq!((missing.as_slice(), bodies.len()), (left_out, asked), "{bodies:#?}");
-        // The finding holds for the next call.
+        // The finding also applies to the next call.
         chat.call(&llm_call()).await.expect("a reply");
         assert_eq!(endpoint.bodies().len(), asked + 1, "{left_out:?}");
     }

@@ -1,4 +1,4 @@
-//! The chat agent against a server that deviates as vendors do: every behaviour that the server defines.
+//! The chat agent with a server that deviates as vendors do, in every behaviour that the server defines.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -27,21 +27,21 @@ use serde_json::{Value, json};
 
 use crate::support::{call, seat};
 
-/// Deferrals of one attempt that a board waits for.
+/// Maximum number of deferrals of one attempt.
 const DEFERRALS_MAX: u32 = 6;
 
-/// How a behaviour ends.
+/// Expected end of a behaviour.
 #[derive(Clone, Copy, Debug)]
 enum Expected {
-    /// With this value at `/answer`.
+    /// Reply with this value at `/answer`.
     Answer(&'static str),
-    /// With a reply that the kernel rejects so, in these words.
+    /// Rejection by the kernel, with this code and these words.
     Rejected(Code, &'static str),
-    /// With this failure, and words of it that a user can act on.
+    /// Failure with this code, and words that a user can act on.
     Fails(FailureCode, &'static str),
 }
 
-/// Behaviours that do not end with the answer 42.
+/// Returns the expected end of a behaviour; the default is the answer 42.
 fn expected(name: &str) -> Expected {
     use Expected::{Answer, Fails, Rejected};
     use FailureCode as F;
@@ -83,7 +83,7 @@ impl Drop for Server {
     }
 }
 
-/// Starts a program of the shared directory; none if it, or Python, is missing.
+/// Starts a program of the shared directory; returns none if it or Python is missing.
 fn start(name: &str) -> Option<(Server, String, Vec<String>, tempfile::TempDir)> {
     let root = std::env::var_os("PATCHBOARD_SHARED").map(PathBuf::from);
     let file = root.map(|root| root.join("cases/providers").join(name)).filter(|file| file.is_file());
@@ -112,7 +112,7 @@ fn start(name: &str) -> Option<(Server, String, Vec<String>, tempfile::TempDir)>
     Some((server, format!("http://127.0.0.1:{port}/v1"), names, dir))
 }
 
-/// How a behaviour has ended.
+/// Actual end of a behaviour.
 #[derive(Debug)]
 enum Outcome {
     Answer(Value),
@@ -120,10 +120,10 @@ enum Outcome {
     Failed(Failure),
 }
 
-/// Calls a model as a board does: again after a deferral that passes, and after a failure or a rejection as often as its
-/// seat says. Waits are shortened.
+/// Calls a model as a board does. Retries after a temporary deferral, and after a failure or rejection as often as the
+/// seat allows. Waits are shortened.
 async fn play(url: String, name: String, expected: Expected, files: Option<PathBuf>) -> Result<(), String> {
-    // These take longer than a test may: what they do is seen earlier.
+    // These take longer than a test may; a short timeout shows their behaviour earlier.
     let timeout = if matches!(name.as_str(), "drip_long" | "hang_once") { 1500 } else { 20_000 };
     let chat = Chat::new(&Model::new(url, name.clone()), &Variables::new()).expect("a client");
     let (mut outcome, mut past) = (None, Past::default());
@@ -197,7 +197,7 @@ async fn play_all(server: &str, expected: fn(&str) -> Expected, files: Option<&P
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The seat of the board that asks.
+/// Returns the seat of the calling worker.
 fn writer(has_files: bool) -> Worker {
     let mut fields = json!({"agent": "llm", "reads": ["/answer"], "limits": {"reply_tokens": 1024},
         "writes": [{"path": "/answer", "ops": ["replace"]}]});
@@ -236,7 +236,7 @@ impl Tools for Disk {
     }
 }
 
-/// What it is shown: a board without an answer.
+/// Returns the values in view: a board without an answer.
 fn shown(has_files: bool) -> Shown {
     let schema = json!({"type": "object", "properties": {"answer": {"type": "string"}}});
     let blueprint =
@@ -255,7 +255,7 @@ impl Commits for Nobody {
     }
 }
 
-/// What the kernel makes of a reply: the answer on the board, or the code of its rejection.
+/// Judges a reply as the kernel does: the answer on the board, or its rejection.
 fn judged(call: &Call, reply: &str) -> Outcome {
     let basis = call.shown.basis();
     let context = Context {

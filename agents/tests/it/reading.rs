@@ -1,4 +1,4 @@
-//! What counts as read: what was shown and nothing else, for as long as it is known, and said when it is not.
+//! The read set: exactly the lines shown count, as long as they are remembered, and their loss is reported.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use patchboard_runtime::agent::Failure;
 use patchboard_workshop::{Workshop, path};
 use serde_json::{Value, json};
 
-/// So many lines, each another one.
+/// Returns `count` different lines.
 fn lines(count: u32) -> String {
     (1..=count).map(|at| format!("line {at}\n")).collect()
 }
@@ -49,7 +49,7 @@ async fn what_there_was_no_room_for_was_not_read() {
     assert!(told.text.contains(&format!("\tline {last}\n")) && !told.text.contains(&format!("line {}\n", last + 1)));
     assert!(told.text.contains(&format!("`view_range` [{}, 400] shows what follows", last + 1)), "{}", told.text);
     refused(&mut ada, "unseen_target", replace("a.txt", "line 300\n", "line\n")).await;
-    // A search, a list, an edit that is made and one that is refused keep to the room as well.
+    // Searches, lists, successful edits and rejected edits keep to the room as well.
     for room in [0, 40, 300, 1_000, 3_000] {
         let mut eve = shop.session(0);
         let mut shown = 0;
@@ -68,7 +68,7 @@ async fn what_there_was_no_room_for_was_not_read() {
         let known: u32 = read(&eve, "a.txt").into_iter().flatten().map(|(first, last)| last - first + 1).sum();
         assert!(known as usize <= shown, "{known} of {shown}");
     }
-    // A refusal for which there is no room shows nothing, and nothing is read by it.
+    // A rejection without room shows nothing and adds nothing to the read set.
     does(&mut ada, view("a.txt", 1, 5)).await;
     does(&mut bob, view("a.txt", 1, 5)).await;
     does(&mut bob, replace("a.txt", "line 3\n", "three\n")).await;
@@ -89,12 +89,12 @@ async fn by_lines_a_refusal_reads_what_it_was_about_and_no_more() {
     let told = refused(&mut ada, "stale_target", replace("a.txt", "line 21\n", "twenty-one\n")).await;
     assert!(told.text.contains("+twenty-five") && !told.text.contains("hundred"), "{}", told.text);
     assert_eq!(read(&ada, "a.txt"), [Some((20, 30))]);
-    // What she is told suffices; and where she has not read, she is not in the way, nor is anybody in hers.
+    // The rejection shows enough for a retry. Changes of lines outside the read set block neither agent.
     does(&mut ada, replace("a.txt", "line 21\n", "twenty-one\n")).await;
     does(&mut eve, view("a.txt", 150, 152)).await;
     does(&mut eve, replace("a.txt", "line 150\n", "a hundred and fifty\n")).await;
     does(&mut ada, replace("a.txt", "line 22\n", "twenty-two\n")).await;
-    // Who changes what it has not read is shown that, and not the file.
+    // An edit of unread lines shows those lines, not the file.
     let told = refused(&mut ada, "unseen_target", replace("a.txt", "line 180\n", "a hundred and eighty\n")).await;
     assert!(told.text.contains("line 180") && !told.text.contains("line 170"), "{}", told.text);
     does(&mut ada, replace("a.txt", "line 180\n", "a hundred and eighty\n")).await;
@@ -157,7 +157,7 @@ async fn a_file_with_a_long_line_can_be_viewed_and_then_deleted_renamed_and_edit
         assert!(told.text.contains("`view_range` [2, 2] shows the line alone"), "{}", told.text);
         refused(&mut ada, "unseen_target", edit.clone()).await;
         if name == "b.js" {
-            // In parts, where there is no room for all of it.
+            // Views parts if there is not enough room for all.
             let mut from = 1;
             while from <= 5_000 {
                 let mut look = view(name, 2, 2);
@@ -186,13 +186,13 @@ async fn who_has_read_very_much_can_edit_all_the_same() {
     assert_eq!(read(&ada, "a.txt").len(), 4_000);
     does(&mut ada, json!({"command": "view", "path": "b.txt"})).await;
     does(&mut ada, replace("b.txt", "b", "c")).await;
-    // What she has read is still held against her edits.
+    // Her read set still counts for her edits.
     does(&mut bob, view("a.txt", 5_001, 5_001)).await;
     does(&mut bob, replace("a.txt", "k 5000\n", "five thousand\n")).await;
     let told = refused(&mut ada, "stale_read", replace("b.txt", "c", "d")).await;
     assert!(told.text.contains("+five thousand"), "{}", told.text);
     does(&mut ada, replace("b.txt", "c", "d")).await;
-    // Of the file itself there is too much to tell line by line; it is forgotten, and that is said.
+    // The edited file itself has too many reads to declare; they are dropped, and the error says so.
     let told = refused(&mut ada, "reads_lost", replace("a.txt", "k 10\n", "ten\n")).await;
     assert!(told.text.contains("a.txt"), "{}", told.text);
     does(&mut ada, view("a.txt", 11, 11)).await;
@@ -206,7 +206,7 @@ async fn who_begins_anew_is_told_so_before_anything_is_written() {
     let anew = |shop: &Workshop| Session::anew(Arc::clone(&shop.workspace), shop.session(0).author().clone());
     let create = json!({"command": "create", "path": "c.txt", "file_text": "of a and b\n", "intent": "both"});
     let mut ada = anew(&shop);
-    // What cannot be done at all is no edit.
+    // An invalid command is not an edit.
     refused(&mut ada, "bad_arguments", json!({"command": "create"})).await;
     let told = refused(&mut ada, "reads_lost", create.clone()).await;
     assert!(told.text.contains("Nothing was written") && shop.text("c.txt").is_none(), "{}", told.text);
@@ -219,7 +219,7 @@ async fn who_begins_anew_is_told_so_before_anything_is_written() {
     assert!(told.text.starts_with("b.txt, version 1"), "{}", told.text);
     does(&mut ada, replace("b.txt", "b", "c")).await;
 
-    // Where nothing is held against it, nothing is refused for it.
+    // With soft isolation, lost reads reject no edit.
     let shop = Workshop::open(1, &json!({"isolation": "soft"}), &files).await;
     let told = does(&mut anew(&shop), create).await;
     assert!(told.text.starts_with("What you have read before"), "{}", told.text);
@@ -241,7 +241,7 @@ async fn who_goes_on_with_a_conversation_that_was_broken_off_knows_what_it_has_r
     does(&mut bob, view("a.txt", 1, 1)).await;
     does(&mut bob, replace("a.txt", "a", "A")).await;
     refused(&mut again, "stale_read", create.clone()).await;
-    // In another workspace nothing of it holds.
+    // In another workspace the recalled reads do not count.
     let other = Workshop::open(1, &json!({"annotate": false}), &files).await;
     let mut elsewhere = other.session(0);
     elsewhere.recall(again.remembered());
@@ -271,7 +271,7 @@ async fn agents_are_forgotten_with_their_attempts_and_when_there_are_too_many_an
     let told = anew.session().lock().await.call(replace("a.txt", "a", "b")).await;
     assert_eq!(told.code.as_deref(), Some("reads_lost"), "{}", told.text);
 
-    // Those of an attempt that is over go, and the next attempt knows that there was one.
+    // Sessions of an ended attempt are dropped, and the next attempt knows that there was one.
     let mut author = seat(1, Some("agent-7"));
     let failure = Failure { code: FailureCode::Crashed, message: "it fell".to_owned(), usage: None, deferral: None };
     shop.board.fail(author.of.invocation, author.of.attempt, failure).await.expect("the board listens");
@@ -304,7 +304,7 @@ async fn intents_of_several_do_not_pile_up_above_a_line_and_one_is_not_cut() {
     assert_eq!(shop.text("a.py").as_deref(), Some(expected));
     let mut ada = shop.session(0);
     does(&mut ada, json!({"command": "view", "path": "a.py"})).await;
-    // The whole of what stands above goes with what it is about.
+    // All comments above a block can be replaced together with it.
     let mut edit = replace("a.py", expected, "y = 0\n");
     edit["intent"] = "x".repeat(201).into();
     let told = refused(&mut ada, "intent_too_long", edit.clone()).await;
@@ -325,7 +325,7 @@ async fn a_file_that_begins_above_what_was_forgotten_is_told_at_the_version_that
         does(&mut bob, create(name)).await;
         does(&mut bob, json!({"command": "delete", "path": name, "intent": "not needed"})).await;
     }
-    // What is known of those that are gone makes room for this one, and the next begins above it.
+    // The entries of deleted files make room for this one, and the next file begins at a higher version.
     does(&mut ada, create("d.txt")).await;
     let told = does(&mut ada, create("e.txt")).await;
     let version = shop.entry("e.txt").expect("known").version;
@@ -396,14 +396,14 @@ fn create(name: &str, text: &str) -> Value {
 async fn version_0_is_that_of_a_file_that_is_not_there() {
     let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", "a\n"), ("b.txt", "b\n")]).await;
     let (mut ada, mut bob) = (shop.session(0), shop.session(1));
-    // One that never was, and one that is gone: by oneself, and by another.
+    // A file that never existed, and files that were deleted by the author and by another agent.
     does(&mut ada, create("n.txt", "one\n")).await;
     does(&mut ada, json!({"command": "delete", "path": "n.txt", "intent": "not needed"})).await;
     does(&mut ada, create("n.txt", "two\n")).await;
     does(&mut ada, json!({"command": "delete", "path": "n.txt", "intent": "not needed"})).await;
     does(&mut bob, create("n.txt", "three\n")).await;
     does(&mut ada, json!({"command": "view", "path": "n.txt"})).await;
-    // Who has read what another took away has to hear of that first.
+    // An agent that has read a file must first learn that another agent deleted it.
     does(&mut ada, json!({"command": "view", "path": "b.txt"})).await;
     does(&mut bob, json!({"command": "view", "path": "b.txt"})).await;
     does(&mut bob, json!({"command": "delete", "path": "b.txt", "intent": "not needed"})).await;
@@ -415,7 +415,7 @@ async fn version_0_is_that_of_a_file_that_is_not_there() {
 async fn who_expects_no_file_where_one_is_known_to_be_was_not_too_slow() {
     let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", "a\n"), ("b.txt", "b\n")]).await;
     let (mut ada, mut bob) = (shop.session(0), shop.session(1));
-    // It has been there from the start, looked at or not; it is one's own; it was made since, and read.
+    // The file existed from the start, viewed or not; or the agent made it; or it was made since, and viewed.
     let told = refused(&mut ada, "file_exists", create("a.txt", "new\n")).await;
     assert!(told.text.contains("there is a file a.txt already, version 1 by external"), "{}", told.text);
     assert!(told.text.contains("     1\ta\n"), "what is there is shown: {}", told.text);
@@ -428,7 +428,7 @@ async fn who_expects_no_file_where_one_is_known_to_be_was_not_too_slow() {
     does(&mut bob, create("bobs.txt", "bob\n")).await;
     does(&mut ada, json!({"command": "view", "path": "bobs.txt"})).await;
     refused(&mut ada, "file_exists", create("bobs.txt", "ada\n")).await;
-    // Nothing is kept for her: she was not in time for anything.
+    // No file is reserved for her, because she lost no race.
     for name in ["a.txt", "b.txt", "own.txt"] {
         does(&mut bob, json!({"command": "view", "path": name})).await;
         does(
@@ -437,7 +437,7 @@ async fn who_expects_no_file_where_one_is_known_to_be_was_not_too_slow() {
         )
         .await;
     }
-    // Others were faster where it was made after she began and she has not heard of it, and she is next.
+    // She lost a race if the file was made after she began and she has not seen it. The file is then reserved for her.
     does(&mut bob, create("late.txt", "bob\n")).await;
     let told = refused(&mut ada, "stale_target", create("late.txt", "ada\n")).await;
     assert!(told.text.contains("late.txt was made meanwhile by"), "{}", told.text);
@@ -454,13 +454,13 @@ async fn a_refusal_says_which_lines_were_not_read_and_what_never_was() {
     does(&mut bob, view("a.txt", 1, 20)).await;
     let told = refused(&mut bob, "unseen_target", replace("a.txt", "line 30\n", "thirty\n")).await;
     assert!(told.text.contains("\ntarget: a.txt, lines 30-30 not read, now version 1\n"), "{}", told.text);
-    // She was shown some of it by that; of what she would change beside that, the rest is named and shown.
+    // The rejection showed Bob some of the lines. Of the next target, only the unread rest is named and shown.
     let told = refused(&mut bob, "unseen_target", replace("a.txt", "line 33\nline 34\nline 35\n", "more\n")).await;
     assert!(told.text.contains("\ntarget: a.txt, lines 34-35 not read, now version 1\n"), "{}", told.text);
     assert_eq!(read(&bob, "a.txt"), [Some((1, 20)), Some((27, 38))]);
     does(&mut bob, replace("a.txt", "line 33\nline 34\nline 35\n", "more\n")).await;
 
-    // A file that never was is not one that is gone.
+    // A file that never existed is not a deleted one.
     does(&mut ada, json!({"command": "view", "path": "b.txt"})).await;
     does(&mut bob, json!({"command": "view", "path": "b.txt"})).await;
     let told = does(&mut bob, replace("b.txt", "b", "bob")).await;

@@ -1,4 +1,4 @@
-//! The roles of this project as agents: what a seat is shown goes in, a patch comes out.
+//! The roles of this project as agents: a seat's view is the input, a patch the output.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn seats(storage: Storage) -> Arc<Seats> {
     Arc::new(Seats::new(Config::default(), &environment, Inline::Refused).with_storage(storage))
 }
 
-/// A department of two lists.
+/// Returns a department with two lists.
 fn notes() -> Value {
     json!({"department": {
         "name": "notes",
@@ -55,7 +55,7 @@ fn role(name: &str) -> Value {
     }
 }
 
-/// A call of a seat that is shown these places of a document.
+/// Returns a call of a seat with these parts of a document in view.
 fn asked(fields: Value, document: &Value, reads: &[&str], may_expand: bool) -> Call {
     let fields = seat(fields);
     let blueprint = json!({"blueprint": 1, "name": "b", "state": {"schema": true}, "workers": {"w": fields}});
@@ -72,7 +72,7 @@ async fn answered(seats: &Seats, call: &Call) -> Result<Value, Failure> {
     Ok(serde_json::from_str(&reply.text).expect("JSON"))
 }
 
-/// What a role puts at a place.
+/// Returns the value that a role puts at a place.
 pub(crate) async fn put(seats: &Seats, name: &str, document: &Value, at: &str) -> Value {
     let reads: Vec<String> = document.as_object().expect("an object").keys().map(|key| format!("/{key}")).collect();
     let reads: Vec<&str> = reads.iter().map(String::as_str).collect();
@@ -81,7 +81,7 @@ pub(crate) async fn put(seats: &Seats, name: &str, document: &Value, at: &str) -
     said["patch"][0]["value"].clone()
 }
 
-/// What comes of what was found, carried out on a board of this name.
+/// Returns the outcome of a resolved request, carried out on a board of this name.
 pub(crate) async fn carried_out(seats: &Seats, board: &str, found: &Value) -> Value {
     let mut call = asked(role("crud"), &json!({"resolved": found}), &["/resolved"], false);
     call.board = board.into();
@@ -136,7 +136,7 @@ async fn a_request_goes_from_role_to_role() {
     for list in ["household", "office"] {
         let classified = json!({"action": "add", "slots": {"list": list, "item": "bananas"}});
         let resolved = put(&seats, "resolve", &json!({"classified": classified}), "/resolved").await;
-        // Each board has an invocation of its own; here it is the same, so the call has another name.
+        // Each board has its own invocation; here all calls share one, so the board's name differs.
         let mut call = asked(role("crud"), &json!({"resolved": resolved}), &["/resolved"], false);
         call.board = list.into();
         let first = answered(&seats, &call).await.expect("a reply");
@@ -195,7 +195,7 @@ async fn without_a_place_for_rows_a_department_says_so() {
     assert_eq!(failure.code, FailureCode::NotConfigured);
 }
 
-/// Messages are perceived and begun, in views that are too small for all of them.
+/// Returns a blueprint that perceives and begins messages, with views too small for all of them.
 fn blueprint() -> Blueprint {
     let blueprint = json!({
         "blueprint": 1, "name": "talk",

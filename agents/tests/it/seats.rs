@@ -1,4 +1,4 @@
-//! The choice of what fills a seat.
+//! Choice of the agent that fills a seat.
 
 use std::path::Path;
 use std::time::Duration;
@@ -161,7 +161,7 @@ fn the_limit_of_a_models_replies_is_what_is_reserved() {
     assert_eq!(permit.admission.reply_tokens, Some(20), "the seat has 50");
 }
 
-/// The first request of a call for admission.
+/// Returns the first admission request of a call.
 fn waiting(call: &Call) -> Waiting {
     Waiting {
         invocation: call.invocation,

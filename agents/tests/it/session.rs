@@ -1,4 +1,4 @@
-//! Programs that keep state across calls, with real ones.
+//! Programs that keep state across calls, run for real.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::support::{call, is_alive, is_soon_gone, pid_in, seat, sh};
 
-/// Answers with its number, how many lines it was sent, and how long the last one was.
+/// Answers with its process id, the number of lines received, and the length of the last one.
 const COUNTER: &str = r#"n=0; while read -r line; do n=$((n+1)); echo "[$$, $n, ${#line}]"; done"#;
 
 fn session(restart: &str, occurrence: u32) -> Call {
@@ -56,7 +56,7 @@ async fn one_process_serves_all_calls_of_a_worker_on_a_board_and_no_other() {
 #[tokio::test]
 async fn calls_at_once_are_answered_one_after_the_other_by_the_same_process() {
     let runner = Arc::new(runner());
-    // The later ones first: which of two calls gets here first is chance.
+    // Later calls first, because the order of arrival is otherwise random.
     let calls: Vec<_> = (0..8)
         .rev()
         .map(|n| {
@@ -108,7 +108,7 @@ async fn a_call_that_breaks_off_ends_the_process_and_what_follows_is_declared() 
         (long, FailureCode::Protocol),
         ("read -r line; sleep 60", FailureCode::Timeout),
     ] {
-        // The second process answers.
+        // Answered by the second process.
         let dir = tempfile::tempdir().expect("a directory");
         let mark = dir.path().join("mark").display().to_string();
         let script = format!("if [ -e {mark} ]; then {COUNTER}; else : > {mark}; {script}; fi");

@@ -1,4 +1,4 @@
-//! The shipped blueprint of a manager and engineers, with an engineer who never comes to an end.
+//! The shipped blueprint of a manager and engineers, with an engineer that never finishes.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::runtime::{Options, Runtime};
 use serde_json::{Value, json};
 
-/// Calls of the model that an engineer has for a task, in each attempt.
+/// Model calls that an engineer has for a task, in each attempt.
 const ITERATIONS: usize = 80;
 
-/// The blueprint, with scripts in the manager's seats.
+/// Returns the blueprint, with scripts in the manager's seats.
 fn blueprint() -> Blueprint {
     let task = |name: &str, round: u32, more: Value| {
         let mut value = json!({"task": name, "round": round, "engineer_id": "engineer_1", "file_path": "a.py",
@@ -49,7 +49,7 @@ async fn an_engineer_who_uses_up_its_iterations_has_failed_and_its_task_is_given
     std::fs::write(directory.path().join("a.py"), "def f():\n    pass\n").expect("written");
     let made = std::process::Command::new("git").args(["init", "-q"]).current_dir(directory.path()).status();
     assert!(made.expect("git runs").success());
-    // As long as it may look at files it does, and then it has nothing to report.
+    // Views files as long as it has tools, and then has no report.
     let model = Endpoint::serving(|asked| match asked.get("tools") {
         Some(_) => Act::call_tools(&[("a", "view", r#"{"path": "a.py"}"#)], 100, 10),
         None => Act::answer("I would have to look at it once more.", 100, 10),

@@ -1,4 +1,4 @@
-//! Calls to make, and processes to look at.
+//! Helpers that create calls and inspect processes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use patchboard_kernel::view::Prompt;
 use patchboard_runtime::agent::Call;
 use serde_json::{Value, json};
 
-/// A seat, given as in a blueprint.
+/// Parses a seat, given as in a blueprint.
 pub(crate) fn seat(fields: Value) -> Worker {
     serde_json::from_value(fields).expect("a seat")
 }
 
-/// The n-th call of a worker, which shows it `shown`.
+/// Returns the n-th call of a worker, with `shown` as its view.
 pub(crate) fn call(worker: &str, seat: Worker, shown: &str, occurrence: u32) -> Call {
     let invocation = InvocationId(u64::from(occurrence) + 1);
     Call {
@@ -46,7 +46,7 @@ pub(crate) fn call(worker: &str, seat: Worker, shown: &str, occurrence: u32) -> 
     }
 }
 
-/// What a worker with this seat is shown of a small board.
+/// Returns the view of a small board for a worker with this seat.
 fn values(worker: &str, seat: &Worker) -> Shown {
     let blueprint = json!({"blueprint": 1, "name": "b", "state": {"schema": true}, "workers": {worker: seat}});
     let plan = Own.of(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
@@ -55,12 +55,12 @@ fn values(worker: &str, seat: &Worker) -> Shown {
     Shown::new(plan, worker.into(), Arc::new(basis), false).expect("the worker is there")
 }
 
-/// A program made of a script.
+/// Returns a program that runs a shell script.
 pub(crate) fn sh(script: &str) -> Program {
     Program::new(vec!["sh".into(), "-c".into(), script.into()])
 }
 
-/// Whether a process runs; one that waits to be reaped does not.
+/// Returns whether a process runs; a zombie does not count.
 pub(crate) fn is_alive(pid: &str) -> bool {
     let status = std::fs::read_to_string(Path::new("/proc").join(pid).join("stat"));
     status.is_ok_and(|text| !text.rsplit(')').next().expect("a state").trim_start().starts_with('Z'))
@@ -77,7 +77,7 @@ pub(crate) async fn is_soon_gone(pid: &str) -> bool {
     false
 }
 
-/// The number that a process has written to a file.
+/// Reads the process id that a process has written to a file.
 pub(crate) async fn pid_in(file: &Path) -> String {
     for _ in 0..500 {
         let text = std::fs::read_to_string(file).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What was in files before others changed them, and looks through many files at once.
+//! Previous contents of externally changed files, and reads of many files at once.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,13 +9,13 @@ use patchboard_kernel::files::{Edit, FileRead, Hunk};
 use patchboard_workshop::{Workshop, path};
 use serde_json::json;
 
-/// A file as large as one may be, in lines.
+/// Returns a file of the maximum size, in lines.
 fn large(first: char) -> String {
     let line = format!("{first}{}\n", "x".repeat(1022));
     line.repeat(1024)
 }
 
-/// Changes the last line of a file around the workspace; whether the board knows that it was that line alone.
+/// Changes the last line of a file outside the workspace; returns whether the board knows that only this line changed.
 async fn is_told_by_line(shop: &Workshop, name: &str) -> bool {
     let before = shop.text(name).expect("a file");
     let version = shop.entry(name).expect("known").version;
@@ -50,7 +50,7 @@ async fn what_was_looked_at_is_told_by_line_however_much_there_is_beside_it() {
         ada.call(json!({"command": "view", "path": name, "view_range": [1, 2]})).await;
     }
     assert!(is_told_by_line(&shop, "32.txt").await && is_told_by_line(&shop, "33.txt").await);
-    // What she has seen of it is as it was.
+    // The lines she has read are unchanged.
     let told = ada.call(json!({"command": "create", "path": "new.txt", "file_text": "n\n", "intent": "new"})).await;
     assert!(!told.is_error(), "{}", told.text);
 }

@@ -1,4 +1,4 @@
-//! Attempts in which an agent uses tools: what a model is sent and told, what bounds it, and what a script does.
+//! Attempts in which an agent uses tools: the model's requests, their bounds, and scripts.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -16,15 +16,14 @@ use serde_json::{Value, json};
 
 use crate::support::{call, seat};
 
-/// What was done with tools, in order.
+/// Log of tool calls, in order.
 pub(crate) type Log = Arc<Mutex<Vec<String>>>;
 
-/// Tools that tell what is done with them: `echo`, which gives its text back, `slow`, and `flaky`, which is an error as
-/// often as it is told to.
+/// Tools that log their calls: `echo` returns its text, `slow` takes a minute, and `flaky` fails the first `errors` times.
 #[derive(Default)]
 pub(crate) struct Bench {
     pub log: Log,
-    /// What the board says to each further call; after these, that there is enough.
+    /// Board's answers to further calls; after these, the budget suffices.
     pub budgets: VecDeque<Result<(), Failure>>,
     pub errors: u32,
 }
@@ -71,7 +70,7 @@ impl Tools for Bench {
     }
 }
 
-/// Hands out benches that write into one log.
+/// Toolbox of benches that share one log.
 pub(crate) struct Benches(pub Log, pub u32);
 
 impl Toolbox for Benches {
@@ -85,14 +84,14 @@ pub(crate) fn told(log: &Log) -> Vec<String> {
     log.lock().expect("whole").clone()
 }
 
-/// A call of a model that may be asked so often.
+/// Returns a model call with this many iterations.
 fn working(iterations: u32) -> Call {
     let fields = json!({"agent": "llm", "writes": [{"path": "/a"}], "limits": {"reply_tokens": 77},
         "files": {"iterations": iterations}});
     call("w", seat(fields), "What is shown.", 0)
 }
 
-/// Lets a model that answers so work at a call.
+/// Runs a call with a model that performs `acts`.
 async fn work(acts: Vec<Act>, call: &Call, bench: &mut Bench, change: impl FnOnce(&mut Model)) -> (Answer, Vec<Value>) {
     let endpoint = Endpoint::new(acts);
     let mut model = Model::new(endpoint.url.clone(), "m");
@@ -140,7 +139,7 @@ async fn a_model_uses_tools_in_their_order_and_then_replies() {
             "go on: 12 spent"
         ]
     );
-    // What was said stays as it is, and only grows at its end.
+    // Earlier messages stay unchanged; each request only appends.
     let messages: Vec<&Vec<Value>> = sent.iter().map(|body| body["messages"].as_array().expect("messages")).collect();
     assert!(messages.windows(2).all(|pair| pair[1].starts_with(pair[0])), "{messages:?}");
     let roles: Vec<&str> = messages[2].iter().map(|one| one["role"].as_str().expect("a role")).collect();
@@ -185,7 +184,7 @@ async fn a_use_of_a_tool_that_is_written_as_text_is_one() {
     assert_eq!(told(&bench.log), ["echo {\"text\":\"one\"}", "go on: 12 spent"]);
     let said = &sent[1]["messages"][2]["tool_calls"][0];
     assert_eq!((&said["function"]["name"], &sent[1]["messages"][3]["tool_call_id"]), (&json!("echo"), &said["id"]));
-    // Without tools it is what the model replies.
+    // Without tools this text is the model's reply.
     let text = r#"{"name": "echo", "arguments": {}}"#;
     let (answer, _) = work(vec![Act::answer(text, 10, 2)], &working(1), &mut bench, keep).await;
     assert_eq!(answer.expect("a reply").text, text);
@@ -217,7 +216,7 @@ async fn the_last_call_is_made_without_tools() {
     assert!(
         last["role"] == "user" && last["content"].as_str().is_some_and(|text| text.contains("Give your reply now"))
     );
-    // One that has a single call has no tools at all.
+    // A call with a single iteration has no tools at all.
     let (answer, sent) = work(vec![Act::answer("[]", 1, 1)], &working(1), &mut Bench::default(), keep).await;
     assert_eq!(answer.expect("a reply").text, "[]");
     assert!(sent[0].get("tools").is_none() && sent[0]["messages"].as_array().expect("messages").len() == 2);
@@ -235,7 +234,7 @@ async fn an_attempt_ends_where_the_board_lets_it_make_no_further_call() {
 #[tokio::test]
 async fn time_is_over_in_the_middle_of_a_tool_too() {
     let mut call = working(9);
-    // The first answer must be there in time on a machine that does much beside.
+    // The first answer must arrive in time even on a busy machine.
     call.timeout = Duration::from_secs(4);
     let (answer, _) = work(vec![uses(&[("a", "slow", "{}")])], &call, &mut Bench::default(), keep).await;
     let failure = answer.expect_err("it ends");
@@ -264,7 +263,7 @@ async fn a_server_that_takes_no_tools_is_told_of_and_not_asked_again() {
 #[tokio::test]
 async fn a_server_that_answers_without_tools_alone_takes_none() {
     let refusal = || Act::Say(400, "", r#"{"error": {"message": "bad request: tools"}}"#.to_owned());
-    // Descriptions of tools, and the forms of the tool that replies, are tried first.
+    // Plainer tool descriptions and forms of the answer tool are tried first.
     let before = |act: Act| std::iter::repeat_with(refusal).take(6).chain([act]).collect::<Vec<_>>();
     let (answer, sent) = work(before(Act::answer("[]", 7, 1)), &working(9), &mut Bench::default(), keep).await;
     let failure = answer.expect_err("no tools");
@@ -274,7 +273,7 @@ async fn a_server_that_answers_without_tools_alone_takes_none() {
     );
     assert_eq!((failure.code, failure.usage), (FailureCode::Refused, spent(7, 1)), "what the trial cost is paid for");
     assert_eq!((sent.len(), sent[5]["tools"].as_array().map(Vec::len), sent[6].get("tools")), (7, Some(3), None));
-    // What is refused without tools as well was not refused for them.
+    // A refusal that also occurs without tools is not about the tools.
     for body in [
         r#"{"error": {"message": "Missing `reasoning_content`, see https://api.example.com/guides#tool-calls"}}"#,
         r#"{"error": {"message": "tool_call_id call_1 is not found"}}"#,
@@ -284,7 +283,7 @@ async fn a_server_that_answers_without_tools_alone_takes_none() {
         let failure = work(acts, &working(9), &mut Bench::default(), keep).await.0.expect_err(body);
         assert!(failure.message.starts_with("400 Bad Request"), "{failure}");
     }
-    // A server that is busy when it is asked without tools says nothing of them.
+    // A busy server's answer without tools says nothing about tools.
     let acts = before(Act::Say(429, "", String::new()));
     let mut call = working(9);
     call.permit = Some(patchboard_runtime::agent::Permit::ungated());
@@ -349,7 +348,7 @@ async fn a_tool_for_replies_that_is_refused_takes_no_form_from_other_turns() {
     chat.work(&working(9), &mut Bench::default()).await.expect("a reply");
     let before = endpoint.bodies().len();
     chat.work(&working(9), &mut Bench::default()).await.expect("a reply");
-    // The same seat without tools, and another one.
+    // This seat without tools, and another seat.
     chat.work(&working(1), &mut Bench::default()).await.expect("a reply");
     chat.call(&other).await.expect("a reply");
     let sent = endpoint.bodies().split_off(before);
@@ -364,7 +363,7 @@ async fn what_tools_gave_gives_way_when_the_context_is_full() {
     let long = json!({"text": "x".repeat(5000)}).to_string();
     let mut acts: Vec<Act> = (0..8).map(|_| uses(&[("a", "echo", &long)])).collect();
     acts.push(Act::answer("[]", 1, 1));
-    // Room for the prompt, the tools, and a little.
+    // Room for the prompt, the tools, and a little more.
     let (answer, sent) = work(acts, &working(20), &mut bench, |model| model.context = 1200).await;
     answer.expect("a reply");
     for body in &sent {
@@ -394,7 +393,7 @@ async fn a_cost_that_no_provider_counts_is_estimated_with_what_tools_gave() {
     let acts = vec![silent(uses(&[("a", "echo", &long)])), silent(Act::answer("[]", 1, 1))];
     let (answer, _) = work(acts, &working(9), &mut bench, keep).await;
     let usage = answer.expect("a reply").usage.expect("an estimate");
-    // 30 characters of prompt; the tool's name, its arguments and what it gave.
+    // 29 characters of prompt; the tool's name, its arguments and its result.
     assert_eq!((usage.prompt, usage.completion, usage.estimated), ((29 + 4 + 411 + 400_u64).div_ceil(4), 1, true));
 }
 
@@ -547,7 +546,7 @@ async fn a_conversation_that_a_provider_breaks_off_goes_on_where_it_was() {
     assert_eq!((&sent[1], &sent[1]), (&sent[2], &sent[3]));
     let echoes = told(&bench.log).iter().filter(|told| told.starts_with("echo")).count();
     assert_eq!(echoes, 2, "nor done again");
-    // Of another prompt nothing was said before.
+    // Another prompt has no earlier messages.
     chat.work(&gated, &mut bench).await.expect_err("it is not taken");
     let other = Call { prompt: call("w", seat(json!({"agent": "llm"})), "Another.", 0).prompt, ..gated };
     chat.work(&other, &mut bench).await.expect("a reply");

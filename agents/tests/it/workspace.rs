@@ -1,4 +1,4 @@
-//! Agents at one directory: real files, a real board, and what each is told.
+//! Agents in one directory: real files, a real board, and the answers to each agent.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ async fn what_was_viewed_can_be_edited_and_others_are_told_what_is_different() {
     assert!(text.starts_with("def one():\n    # engineer_1: eleven\n    return 11\n"), "{text}");
     assert_eq!(shop.entry("src/code.py").expect("known").version, 2);
 
-    // Bob rests on the file as it was, also where he changes another.
+    // Bob's read set has the old version, which also blocks his edits of other files.
     let told = bob
         .call(json!({"command": "str_replace", "path": "notes.txt", "old_str": "hello", "new_str": "bye", "intent": "leave"}))
         .await;
@@ -51,7 +51,7 @@ async fn functions_of_one_file_are_edited_side_by_side() {
         .call(json!({"command": "insert", "path": "code.py", "insert_line": 1, "insert_text": "    print(1)\n    print(2)\n", "intent": "log"}))
         .await;
     assert!(!told.is_error(), "{}", told.text);
-    // Line 9 of what Bob has seen is line 11 now.
+    // Line 9 of Bob's view is line 11 now.
     let told = bob
         .call(json!({"command": "insert", "path": "code.py", "insert_line": 9, "insert_text": "    print(3)\n", "intent": "log"}))
         .await;
@@ -71,11 +71,11 @@ async fn lines_come_where_their_author_meant_them_to_whatever_became_of_the_othe
     let text = letters.replace("t\n", "T\n");
     bob.call(json!({"command": "create", "path": "a.txt", "file_text": text, "intent": "a version"})).await;
     ada.call(json!({"command": "view", "path": "a.txt", "view_range": [12, 14]})).await;
-    // `k`, line 11, goes, and `c` and `d` come to stand where it was.
+    // Line 11, `k`, is changed; lines 11 and 12 are now `c` and `d`.
     let text = format!("{}{}", "0\n".repeat(8), text.replace("k\n", "K\n"));
     let told = bob.call(json!({"command": "create", "path": "a.txt", "file_text": text, "intent": "another"})).await;
     assert!(!told.is_error(), "{}", told.text);
-    // Of lines 11 and 12 Ada has seen line 12, which is `l`.
+    // Of lines 11 and 12, Ada has read line 12, which is `l`.
     let insert =
         json!({"command": "insert", "path": "a.txt", "insert_line": 11, "insert_text": "new\n", "intent": "mine"});
     let told = ada.call(insert).await;
@@ -137,13 +137,13 @@ async fn a_comment_may_stand_beside_lines_that_its_author_has_not_read() {
     assert!(!told.is_error(), "{}", told.text);
     let text = shop.text("code.py").expect("a file");
     assert!(text.contains("# engineer_1: signature\n@cache\n"), "above the decorators, which ada has not read: {text}");
-    // Her next intent takes the place of the one before, which she was not shown either.
+    // Her next intent replaces the previous one, which she was not shown either.
     let edit = json!({"command": "str_replace", "path": "code.py", "old_str": "def two(", "new_str": "def three(", "intent": "renamed"});
     let told = ada.call(edit).await;
     assert!(!told.is_error(), "{}", told.text);
     let text = shop.text("code.py").expect("a file");
     assert!(text.contains("# engineer_1: renamed\n") && !text.contains("signature"), "{text}");
-    // Another author's stays while the block below it does.
+    // Another author's comment stays as long as the block below it.
     bob.call(json!({"command": "view", "path": "code.py"})).await;
     let told = bob.call(json!({"command": "str_replace", "path": "code.py", "old_str": "# engineer_1: renamed\n", "intent": "tidy"})).await;
     assert_eq!(told.code.as_deref(), Some("annotation_lost"), "{}", told.text);

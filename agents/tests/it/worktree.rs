@@ -1,4 +1,4 @@
-//! Working trees of authors' own: how they are edited, what becomes of them, and how they come together.
+//! Authors' own working trees: edits, later attempts, and merges.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::git::{BEGIN, PLANTED, manager, plant, sh};
 
-/// Uses a tool as an engineer with a tree of its own.
+/// Engineer that calls tools in its own working tree.
 struct Engineer {
     session: Session,
     tree: Worktree,
@@ -61,7 +61,7 @@ async fn programs_run_in_the_tree_of_who_runs_them_and_a_tree_serves_what_the_di
     assert!(!root.join("made.txt").exists());
     let told = call(&mut ada.session, Some(&ada.tree), &ada.programs, "view", json!({"path": "k.key"}), ROOM_MAX).await;
     assert_eq!(told.code.as_deref(), Some("not_served"), "{}", told.text);
-    // The next attempt sits down while the one before is not gone.
+    // The next attempt starts before the previous one is gone.
     let again = Engineer::sit_down(&shop, 0).await;
     drop(ada);
     let said = merge(&shop.workspace, &manager(&shop), "engineer_1").await.expect("it is merged");
@@ -93,7 +93,7 @@ async fn a_merge_that_fails_leaves_no_trace_and_one_that_does_not_keeps_what_is_
     assert_eq!(sh(root, "git status --porcelain; cat a.py"), "A  mine.txt\na = 2\n");
     assert_eq!(shop.records().len(), known, "the board is told of nothing");
 
-    // What is not committed in the directory is not written over, and nothing of the merge is made.
+    // Uncommitted changes in the directory are not overwritten, and no part of the merge is applied.
     let mut bob = Engineer::sit_down(&shop, 1).await;
     bob.does("create", create("b.py", "b = 2\n")).await;
     bob.does("create", create("c.py", "c = 2\n")).await;
@@ -127,7 +127,7 @@ async fn a_tree_is_brought_up_to_what_was_merged_when_its_engineer_sits_down_aga
     merge(&shop.workspace, &who, "engineer_1").await.expect("it is merged");
     merge(&shop.workspace, &who, "engineer_2").await.expect_err("it conflicts");
     drop(bob);
-    // The second round: it finds what is merged, its own that is in nobody's way, and is told what was.
+    // Second round: the tree has the merged changes and Bob's own that do not conflict. The conflict is reported.
     let mut bob = Engineer::sit_down(&shop, 1).await;
     let told = bob.does("view", json!({"path": "a.py"})).await;
     assert!(
@@ -142,7 +142,7 @@ async fn a_tree_is_brought_up_to_what_was_merged_when_its_engineer_sits_down_aga
     drop(bob);
     merge(&shop.workspace, &who, "engineer_2").await.expect("it is merged");
     assert_eq!(sh(root, "cat a.py c.py; git status --porcelain"), "a = 2\na = 3\nc = 3\n");
-    // Whose work is merged is taken along without a word, and without a commit.
+    // A tree with merged work is updated without a notice or a commit.
     let mut ada = Engineer::sit_down(&shop, 0).await;
     let told = ada.does("view", json!({"path": "c.py"})).await;
     assert!(told.text.starts_with("c.py") && told.text.contains("c = 3"), "{}", told.text);
@@ -165,7 +165,7 @@ async fn no_attribute_and_no_configuration_starts_a_program_when_trees_are_made_
     merge(&shop.workspace, &who, "engineer_2").await.expect("it is merged, as nobody touched the same");
     assert_eq!(sh(root, "cat a.py"), "A\nb\nc\nd\ne\nf\nG\n");
     assert!(!has_run(), "by the configuration alone");
-    // By attributes: those of a tree, and those that are merged and checked out.
+    // By attributes of a tree, and by merged and checked-out ones.
     let mut ada = Engineer::sit_down(&shop, 0).await;
     ada.does("create", create(".gitattributes", PLANTED)).await;
     ada.does("create", create("b.py", "b\n")).await;
@@ -220,7 +220,7 @@ async fn what_is_left_out_of_a_merge_is_named() {
     assert!(said.contains("merges the work of engineer_1: 1 file\n") && is_named(&said), "{said}");
     assert!(said.contains("b.txt changed in a way that the board does not allow: "), "{said}");
     assert_eq!(sh(root, "git show HEAD:a.py; git status --porcelain"), "a = 1\n");
-    // It stays in the tree.
+    // The change stays in the tree.
     drop(ada);
     let mut ada = Engineer::sit_down(&shop, 0).await;
     assert!(ada.does("view", json!({"path": "a.py"})).await.text.contains("a = 2"));

@@ -1,4 +1,4 @@
-//! Command lines in pages and help texts are such that there are.
+//! Command lines in pages and help texts are valid.
 
 #[path = "../../tests/documented/mod.rs"]
 mod documented;
@@ -9,7 +9,7 @@ use clap::{Command, CommandFactory as _, Parser as _};
 use self::documented::Line;
 use super::Cli;
 
-/// Returns the help of a command and of all below it, each with its name, as it is written.
+/// Returns the help texts of a command and its subcommands, each with its command line.
 fn helps(command: &Command, name: &str) -> Vec<(String, String)> {
     let arguments = command.get_arguments().flat_map(|argument| [argument.get_help(), argument.get_long_help()]);
     let about =
@@ -20,13 +20,13 @@ fn helps(command: &Command, name: &str) -> Vec<(String, String)> {
     [own].into_iter().chain(below).collect()
 }
 
-/// Returns why a line is none that there is.
+/// Returns the reason why a line is invalid.
 fn wrong(line: &Line) -> Option<String> {
     let words = line.words.iter().map(String::as_str).filter(|word| !(line.is_mention && *word == "…"));
     let error = Cli::try_parse_from(["patchboard"].into_iter().chain(words)).err()?;
     let is_shown = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     let why = error.to_string();
-    // A sentence names a command and its flags, and not all that they need.
+    // A sentence names a command and some flags, without every required argument.
     let is_part = match error.kind() {
         ErrorKind::MissingRequiredArgument
         | ErrorKind::MissingSubcommand

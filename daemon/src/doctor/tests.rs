@@ -1,4 +1,4 @@
-//! What each judgement says of what was observed.
+//! Findings of each check for given observations.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn a_clock_is_held_against_the_newest_record_and_against_itself() {
     check(&clock(Timestamp(0), None, 1000, second), Severity::Error, "1970-01-01");
     check(&clock(NOW, None, 3_600_000, second), Severity::Warning, "moved by 3600000 ms");
     check(&clock(NOW, None, -3_600_000, second), Severity::Warning, "moved by -3600000 ms");
-    // No arithmetic of a clock gone mad ends the program.
+    // Clock arithmetic never overflows.
     check(&clock(NOW, Some(Timestamp(i64::MAX)), i64::MIN, Duration::MAX), Severity::Error, "behind");
 }
 

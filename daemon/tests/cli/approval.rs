@@ -1,10 +1,10 @@
-//! A board that asks a person waits with exit code 5, and goes on with the answer.
+//! A board that asks a person waits with exit code 5, and resumes with the answer.
 
 use serde_json::{Value, json};
 
 use crate::sandbox::{NOTES, Ran, Sandbox};
 
-/// The notes, where a person must agree to every note, and the writer's second reply is another one.
+/// Returns the board of the notes, where a person must approve each note and the writer's second reply differs.
 fn asked() -> (Sandbox, Ran) {
     let sandbox = Sandbox::new();
     let blueprint = NOTES
@@ -16,7 +16,7 @@ fn asked() -> (Sandbox, Ran) {
     (sandbox, ran)
 }
 
-/// The number of the question that a run ended with.
+/// Returns the number of the question that a run ended with.
 fn asked_under(ran: &Value) -> String {
     ran["questions"][0]["seq"].to_string()
 }
@@ -45,7 +45,7 @@ fn a_board_waits_for_an_answer_and_goes_on_with_it() {
     assert_eq!((&question["approver"], &question["intent"]), (&json!("boss"), &json!("because")));
     assert_eq!(question["patch"][0]["path"], "/notes/-");
 
-    // Asked again it says the same, in words that lead on.
+    // `resume` repeats the question and the commands that answer it.
     let again = sandbox.run(&["resume", "last"]).exits(5).stdout;
     let seq = question["seq"].to_string();
     assert!(again.contains("waiting for 1 answer") && again.contains("writer asks boss to agree"), "{again}");
@@ -105,7 +105,7 @@ fn a_denial_is_told_to_the_worker_who_asks_again() {
     assert_eq!(denied["outcome"], "rejected");
     let view = sandbox.run(&["view", "last", "writer"]).exits(0).stdout;
     assert!(view.contains("approval/denied") && view.contains("boss does not agree: too short"), "{view}");
-    // The script says the same once more, and the question stands again.
+    // The script gives the same reply again, so the question is asked again.
     let ran = sandbox.run(&["--output", "json", "resume", "last"]).exits(5).json();
     assert_eq!(ran["questions"].as_array().map(Vec::len), Some(1));
     let denied = sandbox.run(&["--output", "json", "deny", "last", &asked_under(&ran)]).exits(4).json();
@@ -128,7 +128,7 @@ fn an_answer_that_is_refused_leaves_no_trace() {
     }
 }
 
-/// The notes, whose writer first asks the boss which note to write.
+/// Returns the board of the notes; its writer first asks the boss about the note to write.
 fn asking() -> (Sandbox, Ran) {
     let sandbox = Sandbox::new();
     let blueprint = NOTES
@@ -153,7 +153,7 @@ fn a_worker_asks_and_goes_on_with_the_answer() {
     assert!(shown.contains("writer asks boss") && shown.contains("(first, second)"), "{shown}");
     assert!(shown.contains(&format!(" {seq} --text TEXT")) && !shown.contains('\u{1b}'), "{shown}");
 
-    // What is no answer changes nothing.
+    // An invalid answer changes nothing.
     let refuses = |arguments: &[&str], code: &str| {
         let told = sandbox.run(&[&["--output", "json"], arguments].concat()).exits(2).error();
         assert_eq!(told["code"], code, "{told}");

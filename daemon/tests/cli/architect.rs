@@ -1,16 +1,16 @@
-//! `patchboard architect` and `run --architect`, against a server that says what a test tells it to.
+//! `patchboard architect` and `run --architect`, against a scripted chat endpoint.
 
 use patchboard_endpoint::{Act, Endpoint};
 use serde_json::{Value, json};
 
 use crate::sandbox::{Ran, Sandbox};
 
-/// A chat endpoint that gives these texts, one a request; the last one repeats.
+/// Starts a chat endpoint that answers with these texts in order and repeats the last one.
 fn saying(texts: Vec<String>) -> Endpoint {
     Endpoint::new(texts.iter().map(|text| Act::answer(text, 1000, 100)).collect())
 }
 
-/// A blueprint whose one worker answers a question.
+/// Returns a blueprint with one worker, which answers a question.
 fn blueprint() -> Value {
     json!({
         "blueprint": 1,
@@ -205,7 +205,7 @@ fn what_the_model_wrote_as_request_is_kept_and_the_command_that_goes_on_is_told(
     sandbox.write("an owl.txt", "Owls sleep by day.");
     let model = saying(vec![answer.to_string(), answer.to_string(), PATCH.to_owned()]);
     let arguments = ["run", "--architect", "x", "--approve", "--documents", "an owl.txt"];
-    // Without -o everything is in what is told, quoted for a shell.
+    // Without `-o`, the printed command contains everything, quoted for a shell.
     let told = run(&sandbox, &model, &arguments).exits(5).stderr;
     let quoted = json!({"question": question}).to_string().replace('\'', r"'\''");
     assert!(
@@ -224,7 +224,7 @@ fn what_the_model_wrote_as_request_is_kept_and_the_command_that_goes_on_is_told(
     let documents = json!([{"title": "an owl.txt", "text": "Owls sleep by day."}]);
     assert_eq!(state["request"], json!({"question": question, "documents": documents}));
 
-    // A request that is there is not written over either.
+    // An existing request file is not overwritten either.
     std::fs::remove_file(sandbox.path().join("owls.yaml")).expect("it was written");
     let arguments = ["run", "--architect", "x", "-o", "owls.yaml", "--output", "json"];
     assert_eq!(run(&sandbox, &model, &arguments).exits(2).error()["code"], "output_exists");
@@ -235,7 +235,7 @@ fn what_the_model_wrote_as_request_is_kept_and_the_command_that_goes_on_is_told(
 fn documents_are_bounded_in_sum_before_anybody_is_asked() {
     let sandbox = Sandbox::new();
     let model = saying(vec![with_input()]);
-    // Each byte has six in JSON.
+    // Each byte takes six in JSON.
     sandbox.write("a.txt", "\u{1}".repeat(4 * 1024 * 1024));
     let documents = ["--documents", "a.txt", "a.txt", "a.txt", "--output", "json"];
     for command in [&["architect", "x"][..], &["run", "--architect", "x"]] {
@@ -341,7 +341,7 @@ fn money_of_the_calls_that_wrote_a_blueprint_is_the_boards_first_expense() {
     sandbox.write("patchboard.toml", config("default", 10) + &config("architect", 20));
     sandbox.run(&["run", "--architect", "Do owls sleep?"]).exits(0);
     let cost = sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json();
-    // 1,000 tokens at 2.00 for a million and 100 of a reply, for each of three calls.
+    // Each of three calls has 1,000 prompt tokens, at 2.00 per million, and 100 reply tokens.
     let told = (&cost["models"]["architect"], &cost["models"]["default"], &cost["money"]["spent"]);
     let architect = json!({"calls": 2, "tokens": 2200, "money": 0.008});
     assert_eq!(told, (&architect, &json!({"calls": 1, "tokens": 1100, "money": 0.003}), &json!(0.011)));

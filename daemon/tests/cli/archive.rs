@@ -1,4 +1,4 @@
-//! `archive`, `restore` and `delete`: a board that has ended leaves the journal, and comes back as it was, or never.
+//! `archive`, `restore` and `delete`: an ended board leaves the journal, and is restored unchanged or deleted for good.
 
 use std::fs;
 
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::redact::{finished, holding};
 use crate::sandbox::Sandbox;
 
-/// An archive as somebody would write it who knows the format: the lines are those of another one, changed, and the chain and the
-/// hash of all lines follow from them.
+/// Returns an archive as forged by an attacker who knows the format: changed lines, with the chain and the total hash
+/// recomputed.
 fn crafted(archive: &str, change: impl Fn(&mut Value)) -> String {
     let mut lines: Vec<Value> =
         archive.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
@@ -29,13 +29,13 @@ fn crafted(archive: &str, change: impl Fn(&mut Value)) -> String {
     format!("{text}{end}\n")
 }
 
-/// An archive of the finished board.
+/// Archives the finished board and returns the archive's text.
 fn archived(sandbox: &Sandbox) -> String {
     let archived = sandbox.run(&["archive", "last", "--output", "json"]).exits(0).json();
     fs::read_to_string(sandbox.path().join(archived["archive"].as_str().expect("a path"))).expect("it can be read")
 }
 
-/// Changes the headers or payloads of records.
+/// Returns a change that replaces a text in a column of a record.
 fn replaced<'a>(column: &'a str, from: &'a str, to: &'a str) -> impl Fn(&mut Value) + 'a {
     move |line| {
         if let Some(text) =
@@ -62,7 +62,7 @@ fn an_archived_board_is_gone_and_comes_back_as_it_was() {
     sandbox.run(&["verify", "last"]).exits(0);
     sandbox.run(&["replay", "last"]).exits(0);
     assert_eq!(sandbox.run(&["archive", "--output", "json"]).exits(0).lines(), Vec::<serde_json::Value>::new());
-    // It is there already.
+    // The board already exists.
     assert_eq!(sandbox.run(&["restore", &board, "--output", "json"]).exits(2).error()["code"], "board_exists");
 }
 
@@ -167,7 +167,7 @@ fn an_archive_is_checked_as_a_journal_is_before_anything_is_written() {
         });
         refuses(text, "bad_board_id", "1 to 128 letters");
     }
-    // The longest that there is passes, and nothing else is wrong with what is crafted.
+    // The longest allowed id is accepted, so the crafted archive is otherwise valid.
     let longest = &long[..128];
     let text = crafted(&archive, |line| {
         replaced("header", &board, longest)(line);
@@ -256,7 +256,7 @@ fn the_list_of_boards_alone_decides_nothing() {
         assert_eq!(listed[0]["status"], "damaged", "{change}");
         assert!(!holding(&sandbox.path().join(".patchboard")).is_empty(), "it is still there");
     }
-    // A board that is not in the list, though its records are there.
+    // The board is missing from the list of boards, and its records exist.
     let sandbox = finished();
     let connection = rusqlite::Connection::open(sandbox.path().join(".patchboard/patchboard.db")).expect("it opens");
     connection.execute("DELETE FROM boards", []).expect("it can be written");

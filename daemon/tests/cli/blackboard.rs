@@ -1,5 +1,5 @@
-//! The shipped blackboard, its roles played from scripts in the words that roles use: rounds, rooms, the cleaner, the vote,
-//! and agents that come as files.
+//! The shipped blackboard, run from scripts in the roles' own wording: rounds, rooms, the cleaner, the vote, and agents
+//! added as files.
 
 use patchboard_kernel::source::Source;
 use serde_json::{Value, json};
@@ -16,10 +16,10 @@ const PASSES: [(&str, &str); 5] = [
     ("decider", "continue, waiting for more information"),
 ];
 
-/// What a role says, in these words one time after the other.
+/// A role and its replies, in order.
 type Says<'s> = (&'s str, &'s [&'s str]);
 
-/// A blueprint with scripts in the seats of its models: who is not named here passes.
+/// Returns the blueprint with script agents in place of its models. Roles without replies here pass.
 fn scripted(text: &str, says: &[Says<'_>]) -> Value {
     let source = Source::read("blackboard.yaml", text).expect("it can be read");
     let mut blueprint = source.value().clone();
@@ -39,7 +39,7 @@ fn scripted(text: &str, says: &[Says<'_>]) -> Value {
     blueprint
 }
 
-/// A board that has been played.
+/// A board after its run.
 struct Board {
     sandbox: Sandbox,
     result: Value,
@@ -73,7 +73,7 @@ impl Board {
         self.log.iter().filter(move |record| record["kind"] == kind)
     }
 
-    /// Who was called, in order, by these rules.
+    /// Returns the workers that these rules triggered, in order.
     fn called(&self, rules: &[&str]) -> Vec<&str> {
         let scheduled: Vec<&Value> =
             self.of_kind("scheduled").filter(|record| rules.iter().any(|rule| record["rule"] == *rule)).collect();
@@ -81,7 +81,7 @@ impl Board {
         self.of_kind("invoked").filter(is_of).map(|record| record["worker"].as_str().expect("a name")).collect()
     }
 
-    /// What each was shown that was called: its name, and the view.
+    /// Returns the workers that were called, each with its view.
     fn views(&self) -> Vec<(String, String)> {
         let shown = |record: &Value| {
             let (worker, version) = (record["worker"].as_str().expect("a name"), record["base"].to_string());
@@ -110,19 +110,19 @@ fn an_easy_question_takes_one_round_and_its_decider_ends_it() {
     );
     assert_eq!(board.state()["answer"], json!({"text": "7", "by": "decider"}));
     assert_eq!(board.called(&["turn"]), ["expert_1", "decider"]);
-    // Who has to hear others comes after them, and of a third expert there is none.
+    // The decider must read the others, so it is called after them; there is no third expert.
     assert_eq!(board.state()["rounds"], json!([{"agents": ["expert_1", "decider"]}]));
     let experts = json!({"expert_1": {"role": "Counter", "description": "Counts what there is."},
         "expert_2": {"role": "Doubter", "description": "Doubts it."}});
     assert_eq!(board.state()["experts"], experts);
-    // Whoever comes later in a round is shown what came before, and nobody what another's expertise is.
+    // Later workers of a round see earlier messages. Experts do not see each other's expertise.
     let views = board.views();
     let of =
         |name: &str| views.iter().find(|(worker, _)| worker == name).map(|(_, view)| view.as_str()).expect("a call");
     assert!(of("decider").contains("Three and four are seven.") && !of("expert_1").contains("are seven"));
     assert!(of("expert_1").contains("Counter") && !of("expert_1").contains("Doubter"), "{}", of("expert_1"));
     assert!(of("control").contains("Counter") && of("control").contains("planner: makes a plan"), "{}", of("control"));
-    // A model in its place is held to a form that has all of those who are there.
+    // The reply schema for a model in this seat lists every present agent.
     let record = board.of_kind("invoked").find(|record| record["worker"] == "control").expect("it was called");
     let at = record["base"].to_string();
     let form = board.sandbox.run(&["view", "last", "control", "--at", &at, "--schema"]).exits(0).json();
@@ -178,7 +178,7 @@ fn after_four_rounds_everybody_answers_and_the_vote_chooses() {
         board.called(&["asked"]),
         ["planner", "expert_1", "expert_2", "critic", "conflict_resolver", "cleaner", "decider"]
     );
-    // Twenty replies were passes, the ballot's among them, and no breaker moved.
+    // Twenty replies were passes, including the ballot's, and no circuit breaker changed state.
     let passes = board.of_kind("no_op").filter(|record| record["pass"].is_string()).count();
     assert_eq!((passes, board.of_kind("breaker").count()), (20, 0));
 }
@@ -219,7 +219,7 @@ fn who_contradict_each_other_talk_it_over_where_nobody_else_hears_it() {
     let concluded: Vec<&Value> =
         statements.filter(|message| message["kind"] == "statement").map(|message| &message["from"]).collect();
     assert_eq!(concluded, ["expert_1", "expert_2"], "each of them tells the others");
-    // The critic was called in the same round, the planner when all was said: they see the conclusions and no more.
+    // The critic is called in the same round, the planner after the discussion: both see the conclusions only.
     let mut insiders = 0;
     for (worker, view) in board.views() {
         let is_member = matches!(worker.as_str(), "expert_1" | "expert_2");
@@ -228,7 +228,7 @@ fn who_contradict_each_other_talk_it_over_where_nobody_else_hears_it() {
         assert!(worker != "planner" || view.contains("It is 7 indeed."), "{view}");
     }
     assert!(insiders > 3);
-    // What somebody may not see now, it is not shown of any version.
+    // A value that is hidden now is hidden at every earlier version, too.
     for version in 0..board.result["version"].as_u64().expect("a version") {
         let view =
             board.sandbox.run(&["view", "last", "conflict_resolver", "--at", &version.to_string()]).exits(0).stdout;
@@ -263,7 +263,7 @@ fn a_cleaner_removes_marks_or_is_not_there() {
     let marked = &board.state()["board"]["public"][0]["marked"];
     assert_eq!(*marked, json!({"by": "cleaner", "why": "It says nothing."}));
 
-    // A cleaner that finds it useless once more is not refused for that: what is new is marked.
+    // A cleaner that names a marked message again is not rejected: the new messages in its list are marked.
     let both = "{\"clean list\": [{\"useless message\": \"Hello!\", \"explanation\": \"As before.\"}, \
         {\"useless message\": \"Well.\", \"explanation\": \"Nor does this.\"}]}";
     let again: &[Says<'_>] = &[
@@ -314,13 +314,13 @@ fn a_board_that_may_not_go_on_says_so() {
     short["limits"]["commits"] = json!(8);
     let board = Board::of(&short, &json!({}), 3);
     assert_eq!((&board.result["end"], board.state().get("answer")), (&json!("stopped"), None));
-    // Nobody has an answer: nothing is made up.
+    // No role has an answer, so the board records none.
     let board = Board::played(&json!({"rounds": 1}), &[("control", &["I cannot choose"])], 4);
     assert_eq!((&board.result["end"], board.state().get("answer")), (&json!("quiescent"), None));
     assert_eq!(board.state()["rounds"], json!([{}]));
 }
 
-/// A new agent, as it stands in a blueprint or a fragment.
+/// A new agent in the syntax of a blueprint or fragment.
 const HISTORIAN: &str = r#"
   historian:
     agent: llm
@@ -354,7 +354,7 @@ fn one_more_agent_is_one_more_entry() {
     ];
     let entry = TEXT.replacen("\n  opener:\n", &format!("{HISTORIAN}\n  opener:\n"), 1);
     assert_ne!(entry, TEXT);
-    // A fragment says the same in a file of its own.
+    // A fragment in its own file is equivalent.
     let fragment = scripted(&format!("workers:{HISTORIAN}"), says);
     let mut using = scripted(TEXT, says);
     using["use"] = json!(["historian.yaml"]);
@@ -381,7 +381,7 @@ fn what_is_shipped_has_nothing_to_find_fault_with() {
     let sandbox = Sandbox::new();
     sandbox.write("blackboard.yaml", TEXT);
     sandbox.run(&["check", "blackboard.yaml", "--deny-warnings"]).exits(0);
-    // As its comment says: a model for each agent, from a set of them.
+    // The variant from the blueprint's comment: each agent draws its model from a set.
     let crowd = TEXT.replacen("crowd: [default]}", "crowd: [small, large]}", 1);
     assert_ne!(crowd, TEXT);
     sandbox.write("crowd.yaml", crowd);

@@ -164,13 +164,13 @@ fn what_a_view_has_no_room_for_is_found_before_and_said_by_a_run_and_its_log() {
     let ran = sandbox.run(&["run", "reading.yaml", "--request", "@request.json", "--output", "json"]).exits(0).json();
     assert_eq!((&ran["unshown"][0]["worker"], &ran["unshown"][0]["of"]), (&"researcher".into(), &5.into()), "{ran}");
 
-    // A budget that nobody sets follows from the model, and fits ordinary documents.
+    // Without an explicit budget, the view budget follows from the model and fits ordinary documents.
     sandbox.write("reading.yaml", READER.replace("    view: {budget: 1500}\n", ""));
     let found = sandbox.run(&["check", "reading.yaml", "--request", "@request.json"]).exits(0);
     assert_eq!(found.stdout, "1 blueprint: 0 errors, 0 warnings: ok\n");
     let ran = sandbox.run(&["run", "reading.yaml", "--request", "@request.json"]).exits(0);
     assert!(!ran.stderr.contains("not shown"), "{}", ran.stderr);
-    // Of a model with a small context it does not.
+    // With a small model context it does not fit.
     let model = "[models.default]\nurl = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\ncontext = 4096\n";
     sandbox.write("small.toml", model);
     sandbox.write(
@@ -187,7 +187,7 @@ fn what_a_view_has_no_room_for_is_found_before_and_said_by_a_run_and_its_log() {
         "{}",
         found.stdout
     );
-    // What is no request of this blueprint is refused as `run` refuses it.
+    // `check` rejects an invalid request as `run` does.
     let refused = sandbox.run(&["check", "reading.yaml", "--request", "{\"documents\": 3}"]).exits(2);
     assert!(refused.stderr.contains("/documents: must be of type array"), "{}", refused.stderr);
 }

@@ -1,4 +1,5 @@
-//! The conversation with departments on the command line: said by signals, kept in tables, drawn, stepped and replayed.
+//! The conversation with departments on the command line: sentences as signals, rows in tables, graphs, dry runs and
+//! replay.
 
 use serde_json::{Value, json};
 
@@ -11,7 +12,7 @@ fn sandbox() -> Sandbox {
     sandbox
 }
 
-/// What the last reply of a conversation says.
+/// Returns the text of the last reply of a conversation.
 fn last_reply(state: &Value) -> &str {
     state["replies"].as_array().and_then(|replies| replies.last()?["text"].as_str()).unwrap_or_default()
 }
@@ -34,7 +35,7 @@ fn what_is_ambiguous_is_asked_and_the_next_words_go_on_from_there() {
     assert_eq!(asked["results"][0]["status"], "clarification");
     let question = last_reply(&asked);
     assert!(question.contains("which list, household or office?"), "{question}");
-    // Nothing was taken off meanwhile, and another process goes on.
+    // Nothing was removed meanwhile, and another process resumes the conversation.
     let done = say("the household one");
     assert_eq!(done["turn"]["pending"]["department"], "notes");
     assert_eq!(last_reply(&done), "Took bananas off the household list.");
@@ -42,7 +43,7 @@ fn what_is_ambiguous_is_asked_and_the_next_words_go_on_from_there() {
     assert_eq!(last_reply(&say("What is on the household list?")), "On the household list: nothing.");
     assert_eq!(last_reply(&say("dentist on Friday at 9:30")), "dentist is on Friday at 9:30.");
     assert_eq!(last_reply(&say("Sing me a song.")), "Nobody here does that.");
-    // A department's steps are a board's: derived again, verified.
+    // A department's board can be replayed and verified, too.
     for command in ["replay", "verify"] {
         sandbox.run(&[command, "last"]).exits(0);
     }

@@ -1,4 +1,4 @@
-//! `patchboard doctor` in set-ups that are really broken.
+//! `patchboard doctor` in broken setups.
 
 use std::fs;
 use std::net::TcpListener;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::sandbox::{Ran, Sandbox};
 
-/// A data directory with one board in it that has ended.
+/// Returns a data directory with one ended board.
 fn healthy() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.run(&["run", "notes.yaml", "--request", r#"{"topic":"x"}"#, "--data-dir", "d", "--quiet"]);
@@ -23,7 +23,7 @@ fn doctor(sandbox: &Sandbox, arguments: &[&str]) -> Ran {
     sandbox.run(&all.iter().chain(arguments).copied().collect::<Vec<_>>())
 }
 
-/// The only finding of a check with this severity; its message and help.
+/// Returns message and help of a check's only finding with this severity.
 #[track_caller]
 fn finding(ran: &Ran, check: &str, severity: &str) -> String {
     let all = ran.json();
@@ -45,7 +45,7 @@ fn nothing_is_wrong_with_a_set_up_that_works() {
     }
     let text = sandbox.run(&["doctor", "--data-dir", "d", "--listen", "127.0.0.1:0"]).exits(0).stdout;
     assert!(text.contains("ok       journal") && text.contains("0 errors"), "{text}");
-    // It has changed nothing, and makes no directory where there is none.
+    // `doctor` changes nothing and creates no missing directory.
     let ran = sandbox.run(&["doctor", "--output", "json", "--data-dir", "new/d", "--listen", "127.0.0.1:0"]).exits(0);
     assert!(finding(&ran, "data_dir", "ok").contains("can be made"));
     assert!(!sandbox.path().join("new").exists());
@@ -79,7 +79,7 @@ fn a_data_directory_that_cannot_be_used_is_found() {
     sandbox.write("file", "");
     assert!(finding(&at("file").exits(1), "data_dir", "error").contains("not a directory"));
     finding(&at("file/below").exits(1), "data_dir", "error");
-    // Nobody makes directories there, root neither.
+    // No user can create directories there, not even root.
     if cfg!(target_os = "linux") {
         assert!(finding(&at("/proc/patchboard").exits(1), "data_dir", "error").contains("cannot be made"));
         assert!(finding(&at("/proc/self").exits(1), "data_dir", "error").contains("cannot be written to"));
@@ -106,7 +106,7 @@ fn a_journal_that_is_damaged_newer_or_none_is_found() {
         let ran = doctor(&sandbox, &[]).exits(1);
         assert!(finding(&ran, "journal", "error").contains(code), "{damage}");
     }
-    // Pages in the middle that are no pages.
+    // Invalid pages in the middle of the file.
     let sandbox = healthy();
     let path = sandbox.path().join("d/patchboard.db");
     let mut bytes = fs::read(&path).expect("it is there");
@@ -216,7 +216,7 @@ fn addresses_and_tokens_that_keep_a_daemon_from_starting_are_found() {
     let address = taken.local_addr().expect("an address").to_string();
     let at = |address: &str| sandbox.run(&["doctor", "--output", "json", "--data-dir", "d", "--listen", address]);
     assert!(finding(&at(&address).exits(1), "address", "error").contains("another program"));
-    // An address of documentation, which is nobody's.
+    // An address reserved for documentation.
     assert!(finding(&at("192.0.2.1:7733").exits(1), "address", "error").contains("cannot be listened on"));
     assert!(finding(&at("0.0.0.0:0").exits(1), "tokens", "error").contains("token create"));
     sandbox.run(&["token", "create", "--scope", "admin", "--data-dir", "d"]).exits(0);
@@ -228,7 +228,7 @@ fn addresses_and_tokens_that_keep_a_daemon_from_starting_are_found() {
     finding(&at("0.0.0.0:0").exits(1), "tokens", "error");
 }
 
-/// Ends with the test.
+/// A daemon, killed at the end of the test.
 struct Serving(Child);
 
 impl Drop for Serving {
@@ -258,7 +258,7 @@ fn a_daemon_that_runs_is_seen_asked_and_kept_alone() {
     let ran = sandbox.run(&["doctor", "--output", "json", "--data-dir", "d", "--listen", &free]).exits(0);
     assert!(finding(&ran, "daemon", "ok").contains("one is running"));
     assert!(finding(&ran, "address", "ok").contains("by the daemon"));
-    // A second one would take its boards away.
+    // A second daemon would take over the boards.
     let second = sandbox.run(&["serve", "--listen", "127.0.0.1:0", "--data-dir", "d"]).exits(2);
     assert!(second.stderr.contains("already_served"), "{}", second.stderr);
 }
@@ -266,7 +266,7 @@ fn a_daemon_that_runs_is_seen_asked_and_kept_alone() {
 #[test]
 fn a_board_that_was_interrupted_is_told_of() {
     let sandbox = Sandbox::new();
-    // Asks a model that never answers, and is killed.
+    // The run waits for a model that never answers, and is killed.
     let endpoint = Endpoint::new(vec![Act::Hang]);
     sandbox.write("asks.yaml", crate::sandbox::notes_by("llm", ""));
     let arguments = [
@@ -296,7 +296,7 @@ fn a_board_that_was_interrupted_is_told_of() {
     assert!(told.contains("1 interrupted") && told.contains("patchboard resume"), "{told}");
 }
 
-/// A streamed completion.
+/// Returns a streamed completion.
 fn events(text: &str) -> Act {
     let choice = serde_json::json!({"index": 0, "delta": {"content": text}, "finish_reason": "stop"});
     let chunk = serde_json::json!({
@@ -305,7 +305,7 @@ fn events(text: &str) -> Act {
     Act::Say(200, "content-type: text/event-stream\r\n", format!("data: {chunk}\n\ndata: [DONE]\n\n"))
 }
 
-/// Answers as a server that can do everything.
+/// Answers as a server with every capability.
 fn able(body: &Value) -> Act {
     match body {
         Value::Null => Act::Say(200, "", serde_json::json!({"data": [{"id": "m"}]}).to_string()),
@@ -319,7 +319,7 @@ fn refuse(words: &str) -> Act {
     Act::Say(400, "", serde_json::json!({"error": {"message": words}}).to_string())
 }
 
-/// Asks the abilities of a model behind a server like this; the run, and the bodies of its requests.
+/// Probes the model of such a server; returns the run and the bodies of its requests.
 fn asked(configured: &str, act: impl Fn(&Value) -> Act + Send + Sync + 'static) -> (Ran, Vec<Value>) {
     let sandbox = Sandbox::new();
     let endpoint = Endpoint::serving(act);
@@ -330,7 +330,7 @@ fn asked(configured: &str, act: impl Fn(&Value) -> Act + Send + Sync + 'static) 
     (ran, bodies)
 }
 
-/// Abilities of the only model.
+/// Returns the capabilities of the only model.
 #[track_caller]
 fn abilities(ran: &Ran) -> Value {
     finding(ran, "abilities", "ok");

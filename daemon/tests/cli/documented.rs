@@ -1,4 +1,4 @@
-//! Command lines of pages and of help texts that need no network and no model, run as they stand there.
+//! Runs the command lines of pages and help texts that need no network and no model.
 
 #[path = "../documented/mod.rs"]
 mod lines;
@@ -8,13 +8,13 @@ use std::process::Command;
 
 use self::lines::{Line, of_help, of_pages, root};
 
-/// Commands that read, and end.
+/// Commands that read and end.
 const READING: &[&str] = &[
     "boards", "check", "cost", "denials", "export", "graph", "heads", "inbox", "log", "replay", "schema", "state",
     "verify", "view", "why", "workflow",
 ];
 
-/// Words of lines that are about another board, another file, a daemon, or a run that goes on.
+/// Words of lines that concern another board, another file, a daemon, or a run without an end.
 const ELSEWHERE: &[&str] = &[
     "--url",
     "--follow",

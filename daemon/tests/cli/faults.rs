@@ -1,4 +1,4 @@
-//! `patchboard faults` and `patchboard denials`: what is counted, the same twice, and with given texts.
+//! `patchboard faults` and `patchboard denials`: the counts, their reproducibility, and given texts.
 
 use serde_json::{Value, json};
 

@@ -15,7 +15,7 @@ fn golden_journals_of_all_formats_are_restored_replayed_verified_and_exported() 
     let mut boards = 0;
     for format in fs::read_dir(formats).expect("the golden journals are there") {
         let (sandbox, format) = (Sandbox::new(), format.expect("a folder").path());
-        // `restore` wants a journal that is there.
+        // `restore` needs an existing journal.
         sandbox.run(&["run", "notes.yaml", "--request", r#"{"topic": "x"}"#]).exits(0);
         let text = fs::read_to_string(format.join("expected.json")).expect("the expected facts are there");
         let expected: BTreeMap<String, Value> = serde_json::from_str(&text).expect("JSON");

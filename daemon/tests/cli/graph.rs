@@ -1,4 +1,4 @@
-//! `patchboard graph`, and the rule that a field has one writer.
+//! `patchboard graph`, and the lint that each field has one writer.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ fn graph(sandbox: &Sandbox, more: &[&str]) -> Value {
     sandbox.run(&[&["graph", "notes.yaml", "--output", "json"], more].concat()).exits(0).json()
 }
 
-/// The edges of a kind, each as `from to`.
+/// Returns the edges of a kind as `from to`.
 fn edges(graph: &Value, kind: &str) -> Vec<String> {
     let name = |node: &Value| {
         node.as_object().and_then(|node| node.values().next()).unwrap_or(node).as_str().unwrap_or_default().to_owned()
@@ -116,7 +116,7 @@ fn a_second_writer_is_marked_and_an_error_where_one_is_allowed() {
     assert_ne!(both, NOTES);
     sandbox.write("one.yaml", format!("{both}writers: one\n"));
     sandbox.run(&["check", "one.yaml"]).exits(0);
-    // Even a grant that allows one value only.
+    // A grant for a single value counts, too.
     let guarded = appending.replace("}}}}]", "}}}}, {path: /answer, ops: [add], value: {const: ok}}]");
     let second = both.replace(appending, &guarded);
     assert_ne!(second, both);

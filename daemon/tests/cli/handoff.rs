@@ -1,4 +1,4 @@
-//! Work that is handed over: routed, refused, taken, escalated; and who handed it over is refused from then on.
+//! Handoffs: routing, rejection, acceptance and escalation; the previous owner is rejected from the transfer on.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use crate::sandbox::{Sandbox, shipped};
 
 const REQUEST: &str = r#"{"ticket": "Why was I charged in March?"}"#;
 
-/// The shipped blueprint with these changes.
+/// Returns a sandbox with the shipped blueprint and these replacements.
 fn changed(changes: &[(&str, &str)]) -> Sandbox {
     let sandbox = Sandbox::new();
     std::fs::create_dir(sandbox.path().join("fragments")).expect("it can be made");
@@ -59,8 +59,8 @@ fn a_ticket_goes_to_the_next_who_can_once_one_refuses() {
 
 #[test]
 fn who_handed_it_over_is_refused_from_then_on() {
-    // When the work has another owner, ada is woken as well, and answers the ticket nevertheless: at once, before the new
-    // owner has a place.
+    // The change of owner also triggers ada, who still tries to answer the ticket. Ada's call runs before the new owner
+    // gets a slot.
     let sandbox = changed(&[
         ("\nrules:\n", "\nconcurrency: 1\nrules:\n"),
         (
@@ -85,7 +85,7 @@ fn who_handed_it_over_is_refused_from_then_on() {
     sandbox.run(&["replay", "last"]).exits(0);
 }
 
-/// The number of the question a run stands at, and the question.
+/// Returns the number of the only pending question of a run, and the question.
 fn question(ran: &Value) -> (String, Value) {
     assert_eq!(ran["questions"].as_array().map(Vec::len), Some(1), "{ran}");
     (ran["questions"][0]["seq"].to_string(), ran["questions"][0]["clarify"].clone())
@@ -161,7 +161,7 @@ fn what_everybody_refuses_is_given_back_and_so_is_what_cannot_be_used() {
     assert_eq!((&last["returned"], &last["rejection"]["by"]), (&json!("ada"), &json!("cyd")));
     assert_eq!(done["state"]["tasks"]["ticket"]["answer"], "Then I do it myself.");
 
-    // It says nothing: nobody is asked, and the role says why.
+    // A request without a reason goes to no agent, and the role's rejection says why.
     let silent = ("reason: It is about an invoice.", "reason: \" \"");
     let sandbox = changed(&[("              state: PENDING\n", again), silent]);
     let done = sandbox.run(&RUN).exits(0).json();
@@ -173,7 +173,7 @@ fn what_everybody_refuses_is_given_back_and_so_is_what_cannot_be_used() {
 
 #[test]
 fn a_question_is_asked_whatever_the_reasons_and_however_many_could_take_it() {
-    // As long a reason as a request may have, and more who can than a question may name; none of them is who is asked for.
+    // The longest allowed reason, and more capable agents than a question may list; none of them is the requested one.
     let reason = format!("reason: {}", "long ".repeat(700));
     let agents: String = (0..20).map(|n| format!(", a{n}: [law]")).collect();
     let workers: String =
@@ -204,7 +204,7 @@ fn a_piece_of_work_is_handed_over_once_at_a_time() {
     ]);
     let ran = sandbox.run(&RUN).exits(0).json();
     let (first, second) = (&ran["state"]["handoffs"]["h1"], &ran["state"]["handoffs"]["h2"]);
-    // The first that the role sees finds the other one open.
+    // The role finds the other request open when it reads the first.
     assert_eq!((&first["state"], &first["returned"]), (&json!("REJECTED"), &json!("ada")), "{ran}");
     let reason = first["rejection"]["reason"].as_str().expect("a reason");
     assert!(reason.contains("being handed over already, by `h2`"), "{reason}");
@@ -213,7 +213,8 @@ fn a_piece_of_work_is_handed_over_once_at_a_time() {
 
 #[test]
 fn what_a_person_gives_to_somebody_is_given_back_while_another_request_is_under_way() {
-    // All refuse the first, and a person is asked. Meanwhile its owner asks for what nobody can, so another question waits.
+    // Every agent rejects the first request, so a person is asked. Meanwhile its owner asks for a capability that no agent
+    // has, so a second question is pending.
     let also = "              state: PENDING\n      - - op: add\n          path: /handoffs/h2\n          value: {request_id: h2, from_agent: ada, reason: To be sure., capabilities_required: [law], timeout_ms: 600000, context: {content_type: text/plain, content: \"\"}, task: ticket, state: PENDING}\n      - {pass: It is mine still.}\n      - [{op: add, path: /tasks/ticket/answer, value: Then I do it myself.}]\n";
     let refuses = "      - - {op: replace, path: /handoffs/h1.2/state, value: REJECTED}\n        - {op: add, path: /handoffs/h1.2/rejection, value: {by: cyd, reason: Neither is it mine.}}\n";
     let sandbox = changed(&[
@@ -240,7 +241,7 @@ fn what_a_person_gives_to_somebody_is_given_back_while_another_request_is_under_
 
 #[test]
 fn a_request_for_what_is_anothers_by_then_is_given_back() {
-    // Whoever asks for it gives the work away in the same breath, past all handoffs.
+    // In the same patch, the requester also gives the task away without a handoff.
     let gives = "              state: PENDING\n          - {op: replace, path: /tasks/ticket/owner, value: cyd}\n      - {pass: It is not mine.}\n";
     let sandbox = changed(&[
         ("              state: PENDING\n", gives),
@@ -253,7 +254,7 @@ fn a_request_for_what_is_anothers_by_then_is_given_back() {
             "        value: {$ref: \"#/$defs/handoff-request\", properties: {from_agent: {const: ada}}}\n      - {path: /tasks/*/owner, ops: [replace]}\n",
         ),
         ("      - [{op: replace, path: /handoffs/h1.2/state, value: ACCEPTED}]\n", ""),
-        // Whose work it is does it once the request is over.
+        // The new owner works on the task once the request is closed.
         (
             "trigger: {op: replace, path: /tasks/*/owner}, run: {group: agents, at: \"\"}",
             "trigger: {op: add, path: /handoffs/*/returned}, run: cyd",
@@ -290,7 +291,7 @@ fn a_run_that_is_killed_anywhere_comes_to_the_same_end() {
         let killed = child.wait().expect("it ends").code().is_none();
         kills += u32::from(killed && heard == lines);
         let boards = sandbox.run(&["--output", "json", "boards"]).exits(0).lines();
-        // There may be no board yet, or nothing left to kill.
+        // The kill may come before the board exists, or after it is done.
         let Some(board) = boards.first() else { continue };
         if board["status"] != "done" {
             sandbox.run(&["resume", "last"]).exits(0);
@@ -307,7 +308,7 @@ fn a_run_that_is_killed_anywhere_comes_to_the_same_end() {
     assert!(kills > 0, "no run was killed before its end");
 }
 
-/// A handoff of `ada` to `bob` in a state.
+/// Returns a handoff from `ada` to `bob` in a state.
 fn handoff_in(state: State) -> Value {
     let mut handoff = json!({
         "request_id": "h", "from_agent": "ada", "reason": "r", "timeout_ms": 1000, "task": "w", "to": "bob", "state": state,
@@ -319,7 +320,7 @@ fn handoff_in(state: State) -> Value {
     handoff
 }
 
-/// What comes of a worker's attempt to move a handoff from one state to another, with all that goes with it.
+/// Judges a worker's move of a handoff from one state to another, with every field that the move requires.
 fn moved(sandbox: &Sandbox, worker: &str, from: State, to: State) -> Value {
     let owner = if from == State::Completed { "bob" } else { "ada" };
     let document = json!({
@@ -346,7 +347,7 @@ fn moved(sandbox: &Sandbox, worker: &str, from: State, to: State) -> Value {
 
 #[test]
 fn a_board_makes_exactly_the_moves_of_the_table() {
-    // Beside the seats of the blueprint one that no grant keeps from anything: what is left are the invariants.
+    // The extra worker holds every grant, so only the invariants can reject its moves.
     let anyone = "workers:\n  anyone:\n    agent: remote\n    writes:\n      - {path: /handoffs/*/state, ops: [replace]}\n      \
                   - {path: /handoffs/*/rejection, ops: [add, remove]}\n      - {path: /tasks/*/owner, ops: [replace]}\n";
     let sandbox = changed(&[("workers:\n", anyone)]);
@@ -365,7 +366,7 @@ fn a_board_makes_exactly_the_moves_of_the_table() {
                 assert_eq!(told["code"], "invariant_violated", "{from} to {to}: {told}");
                 assert_eq!(told["violations"][0]["rule"], "handoff-moves", "{from} to {to}: {told}");
             }
-            // Those who have seats make the moves that are theirs, and are told why they do not make others.
+            // Workers with seats can make their own moves; other moves are rejected with a reason.
             for (worker, own) in [
                 ("bob", [State::Accepted, State::Rejected].as_slice()),
                 ("handoffs", &[State::Rejected, State::Expired, State::Completed]),
@@ -403,7 +404,7 @@ fn nobody_hands_over_what_is_anothers_or_what_another_cannot_do() {
     assert_eq!(told["outcome"], "committed", "{told}");
     let told = judged(&board("cyd", json!({})), "ada", &ask(&asked));
     assert_eq!(told["violations"][0]["rule"], "handoff-of-own-work", "{told}");
-    // In another's name, under another name, or with an answer in it.
+    // A wrong requester, a mismatched id, and fields that only an answer may set.
     for (member, value, code) in [
         ("from_agent", json!("bob"), "value_not_granted"),
         ("request_id", json!("other"), "invariant_violated"),
@@ -423,7 +424,7 @@ fn nobody_hands_over_what_is_anothers_or_what_another_cannot_do() {
     assert_eq!(told["violations"][0]["rule"], "handoff-to-the-able", "{told}");
     let told = judged(&board("ada", json!({"h": handoff_in(State::Pending)})), "cyd", &accept);
     assert_eq!(told["code"], "condition_not_met", "only who was asked answers: {told}");
-    // It went to somebody else meanwhile.
+    // The task was given to another worker meanwhile.
     let told = judged(&board("cyd", json!({"h": handoff_in(State::Pending)})), "bob", &accept);
     assert_eq!(told["violations"][0]["rule"], "handoff-of-own-work", "{told}");
     let complete = json!([{"op": "replace", "path": "/handoffs/h/state", "value": "COMPLETED"}]);

@@ -1,4 +1,4 @@
-//! Asking a board what happened: `log`, `state`, `why`, `view`, `replay`, `verify` and `export`.
+//! Commands that read a board's history: `log`, `state`, `why`, `view`, `replay`, `verify` and `export`.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::sandbox::{Ran, Sandbox};
 
-/// A sandbox with one board that is done.
+/// Returns a sandbox with one finished board.
 fn finished() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.run(&["run", "notes.yaml", "--request", r#"{"topic":"x"}"#, "-q"]).exits(0);
@@ -140,7 +140,7 @@ fn every_place_can_be_asked_who_wrote_it_and_why() {
     let invoked = sandbox.ask("log", &["--kind", "invoked"]).exits(0).lines();
     assert_eq!((&note["view"]["seq"], view), (&invoked[1]["seq"], invoked[1]["view"].as_str().unwrap_or_default()));
 
-    // The later commit wrote the status alone, and with it the note and the list that hold it.
+    // The later commit wrote only the status, and thereby changed the note and the list that contain it.
     for pointer in ["/notes/0/status", "/notes/0", "/notes", "/answer", ""] {
         assert_eq!(why(pointer)["worker"], "checker", "{pointer}");
     }
@@ -184,7 +184,7 @@ fn an_altered_record_is_named_by_verify() {
         let ran = sandbox.ask("verify", &[]).exits(1);
         let found = ran.error();
         assert_eq!((&found["code"], &found["seq"]), (&json!("bad_record"), &json!(5)), "{what}: {found}");
-        // Whoever reads stdout alone must not take silence for soundness.
+        // Stdout alone also reports the failure.
         let result = ran.json();
         assert_eq!((&result["ok"], &result["code"]), (&json!(false), &json!("bad_record")), "{what}");
         assert_eq!((&result["seq"], &result["message"]), (&json!(5), &found["message"]), "{what}");
@@ -203,7 +203,7 @@ fn a_damaged_list_of_snapshots_is_no_reason_to_restore_a_backup() {
     assert!(!found.to_string().contains("backup"), "{found}");
     assert!(found["help"].as_str().is_some_and(|help| help.contains("records are sound")), "{found}");
     assert_eq!((&ran.json()["ok"], &ran.json()["code"]), (&json!(false), &json!("bad_snapshot_list")));
-    // What it advises is true: the records are enough, and a record that was altered as well is what is told.
+    // The advice is correct: the records suffice. If a record is altered as well, `verify` reports that record first.
     sandbox.ask("state", &[]).exits(0);
     sandbox.ask("replay", &[]).exits(0);
     let sql = "UPDATE records SET payload = replace(payload, 'first', 'fiRst') WHERE seq = 5";
@@ -308,7 +308,7 @@ fn a_file_is_verified_as_a_board_is_without_a_data_directory() {
     };
     let lines: Vec<&str> = export.lines().collect();
     let joined = |lines: &[&str]| lines.join("\n");
-    // Cut after a step, which only the head tells, and inside one.
+    // Cut after a step, which only the head reveals, and inside a step.
     refuses(&joined(&lines[..8]), "wrong_head", &head);
     refuses(&joined(&lines[..9]), "bad_record", "record 9");
     refuses(&joined(&lines[1..]), "bad_file", "no record names its board");
@@ -320,7 +320,7 @@ fn a_file_is_verified_as_a_board_is_without_a_data_directory() {
     let (before_end, _) = archive.trim_end().rsplit_once('\n').expect("lines");
     refuses(before_end, "bad_file", "its end is missing");
     refuses(&export.replacen("\"payload\":", "\"payload\":{},\"payload\":", 1), "bad_file", "line 1");
-    // No character of it can be another one.
+    // Changing any character makes verification fail.
     for place in (0..export.len()).step_by(export.len() / 90) {
         let mut bytes = export.clone().into_bytes();
         bytes[place] ^= 1;
@@ -360,7 +360,7 @@ fn heads_are_printed_and_taken_back() {
         assert_eq!(verified.iter().map(|board| &board["board"]).collect::<Vec<_>>(), [&json!(ids[0]), &json!(ids[1])]);
     }
     sandbox.run_with(&["verify", "--heads", "-"], &text).exits(0);
-    // One that was noted and is not there: cut off, of another number, and gone.
+    // Noted heads that differ: the board was cut, the noted number is wrong, and the board is gone.
     cut_board(&sandbox, &ids[1], 8);
     let ran = sandbox.run(&["verify", "--heads", "heads.txt", "--output", "json"]).exits(1);
     let told = ran.lines();
@@ -380,12 +380,13 @@ fn heads_are_printed_and_taken_back() {
     }
 }
 
-/// Cuts the journal of the one board after so many records, with care: the list of boards says what is left, and no mark says more.
+/// Cuts the only board's journal after `records` records, consistently: the list of boards is adjusted and the marks are
+/// removed.
 fn cut(sandbox: &Sandbox, records: i64) {
     cut_board(sandbox, "", records);
 }
 
-/// The same of the board whose id ends so.
+/// Like [`cut`], for the board with an id that ends in `id`.
 fn cut_board(sandbox: &Sandbox, id: &str, records: i64) {
     fs::remove_file(sandbox.path().join(".patchboard/patchboard.marks")).expect("there are marks");
     let journal = Connection::open(sandbox.path().join(".patchboard/patchboard.db")).expect("it is a database");
@@ -404,7 +405,7 @@ fn cut_board(sandbox: &Sandbox, id: &str, records: i64) {
 
 #[test]
 fn a_journal_that_ends_inside_a_step_is_refused_by_all_that_make_its_board() {
-    // created scheduled invoked, rejected invoked, committed scheduled invoked, committed ended.
+    // Records: created scheduled invoked, rejected invoked, committed scheduled invoked, committed ended.
     let inside = [(1, "scheduled"), (2, "invoked"), (4, "invoked"), (6, "scheduled"), (7, "invoked"), (9, "ended")];
     for (records, missing) in inside {
         let sandbox = finished();
@@ -422,7 +423,7 @@ fn a_journal_that_ends_inside_a_step_is_refused_by_all_that_make_its_board() {
             assert!(message.contains(&format!("record {records}")), "{command} of {records}: {message}");
             assert!(message.contains(missing), "{command} of {records}: {message}");
         }
-        // Older versions can be read, and the board is not called whole.
+        // Older versions are readable, and the board still counts as incomplete.
         for (command, more, lines) in [
             ("state", &["--at", "0"][..], 1),
             ("view", &["writer", "--at", "0"], 1),
@@ -445,7 +446,7 @@ fn a_journal_that_ends_inside_a_step_is_refused_by_all_that_make_its_board() {
         }
         let ran = sandbox.run(&["inbox", "--output", "json"]).exits(1);
         assert_eq!((&ran.json()["questions"], &ran.error()["code"]), (&json!([]), &json!("bad_record")));
-        // What `export` has printed does not pass for a whole board.
+        // The exported part of a cut board does not verify.
         sandbox.write("cut.jsonl", sandbox.run(&["export", "last"]).stdout);
         let verified = sandbox.run(&["verify", "cut.jsonl", "--output", "json"]).exits(1).error();
         assert_eq!((&verified["code"], &verified["seq"]), (&json!("bad_record"), &json!(records)));

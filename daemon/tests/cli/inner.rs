@@ -1,10 +1,10 @@
-//! Boards inside boards on the command line: from files, in lists, recorded and played.
+//! Nested boards on the command line: from files, in lists, recorded and replayed.
 
 use serde_json::{Value, json};
 
 use crate::sandbox::Sandbox;
 
-/// A board whose only worker is a board; what is inside is in a file of its own.
+/// A board with a nested board as its only worker, defined in its own file.
 const OUTER: &str = r#"blueprint: 1
 name: outer
 request: {type: object, required: [text], properties: {text: {type: string}}}
@@ -26,7 +26,7 @@ boards:
   counter: parts/counter.yaml
 "#;
 
-/// What is inside: two programs, one after the other.
+/// The nested board: two programs, one after the other.
 const COUNTER: &str = r#"blueprint: 1
 name: counter
 request: {type: object, required: [text], additionalProperties: false, properties: {text: {type: string}}}
@@ -82,7 +82,7 @@ fn a_board_inside_is_a_board_like_any_other() {
     let listed = sandbox.run(&["boards"]).exits(0).stdout;
     let parent = outer["board"].as_str().expect("an id");
     assert!(listed.contains(&format!("counter in {parent}")), "{listed}");
-    // The last board is the one that was asked for.
+    // `last` means the board that the user started.
     assert_eq!(sandbox.run(&["--output", "json", "state", "last"]).exits(0).json()["state"]["length"], 3);
     let id = inside["board"].as_str().expect("an id");
     for board in ["last", id] {
@@ -91,7 +91,7 @@ fn a_board_inside_is_a_board_like_any_other() {
     }
     let why = sandbox.run(&["why", "last", "/length"]).exits(0).stdout;
     assert!(why.contains("counter"), "{why}");
-    // What crossed the border stands on both sides, and each is erased by itself.
+    // Both boards contain the passed values, and each board is redacted separately.
     let redacted = sandbox.run(&["--output", "json", "redact", "last", "/request/text"]).exits(0).json();
     assert_eq!(redacted["related"], json!([id]));
     let told = sandbox.run(&["redact", id, "/request/text"]).exits(0);
@@ -142,7 +142,7 @@ fn a_recording_holds_what_was_asked_inside() {
     let workers: Vec<Value> =
         tape.lines().skip(1).map(|line| serde_json::from_str::<Value>(line).expect("JSON")["worker"].clone()).collect();
     assert_eq!(workers, ["trimmer", "counter"], "the board itself is nobody's answer");
-    // Nobody is called where a recording answers; the board inside runs all the same.
+    // A recorded answer needs no model call, and the nested board still runs.
     sandbox.write("patchboard.toml", "");
     let played =
         sandbox.run(&[&["--output", "json"], &run[..], &["--cassette", "tape.jsonl"]].concat()).exits(0).json();

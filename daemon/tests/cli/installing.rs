@@ -1,4 +1,4 @@
-//! The files with which a daemon is installed name what there is.
+//! The installation files refer to existing commands and settings.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ fn file(name: &str) -> (PathBuf, String) {
     (path, text)
 }
 
-/// A setting of the unit.
+/// Returns a setting of the unit.
 fn setting<'a>(unit: &'a str, name: &str) -> &'a str {
     let mut found = unit.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('='));
     let value = found.next().unwrap_or_else(|| panic!("the unit has no {name}"));
@@ -24,7 +24,7 @@ fn setting<'a>(unit: &'a str, name: &str) -> &'a str {
 fn systemd_takes_the_unit() {
     let (_, unit) = file("patchboard.service");
     let sandbox = Sandbox::new();
-    // The binary is where it was built, not where it is installed.
+    // The binary is in the build directory, not at its installed path.
     let unit = unit.replace("/usr/local/bin/patchboard", env!("CARGO_BIN_EXE_patchboard"));
     sandbox.write("patchboard.service", unit);
     let verified = Command::new("systemd-analyze")
@@ -36,7 +36,7 @@ fn systemd_takes_the_unit() {
         return;
     };
     let said = String::from_utf8_lossy(&verified.stderr);
-    // It says something of each line that it does not know, and succeeds nevertheless.
+    // The verifier prints each unknown line and still succeeds.
     let of_ours: Vec<&str> = said.lines().filter(|line| line.contains("patchboard.service")).collect();
     assert!(verified.status.success() && of_ours.is_empty(), "{said}");
 }
@@ -45,7 +45,7 @@ fn systemd_takes_the_unit() {
 fn the_unit_gives_the_daemon_time_to_stop_and_names_what_there_is() {
     let (_, unit) = file("patchboard.service");
     let stop: u32 = setting(&unit, "TimeoutStopSec").parse().expect("a number of seconds");
-    // Requests under way have 20 s, then actors twice 10 s at most.
+    // Pending requests have 20 s, then the actors at most 10 s, twice.
     assert!(stop >= 40, "{stop} s");
     for (name, value) in [
         ("NoNewPrivileges", "yes"),

@@ -1,4 +1,4 @@
-//! Runs that are stopped from outside, and go on.
+//! Runs that are interrupted and resumed.
 
 #![cfg(unix)]
 
@@ -14,7 +14,7 @@ use crate::sandbox::{Sandbox, notes_by};
 
 const REQUEST: &str = r#"{"topic":"x"}"#;
 
-/// A run whose writer is a program that answers only once the file `go` is there.
+/// A run with a program as the writer, which answers only once the file `go` exists.
 struct Held {
     sandbox: Sandbox,
     child: Child,
@@ -49,7 +49,7 @@ impl Held {
         Self { sandbox, child, stderr }
     }
 
-    /// Reads progress up to the line that holds this.
+    /// Reads progress up to the line that contains `what`.
     fn hear(&mut self, what: &str) -> String {
         let mut line = String::new();
         loop {
@@ -71,7 +71,7 @@ impl Held {
         self.sandbox.write("go", "");
     }
 
-    /// Waits for the end; its exit code, and what it printed.
+    /// Waits for the end; returns the exit code and stdout.
     fn end(&mut self) -> (Option<i32>, String) {
         let mut stdout = String::new();
         self.child.stdout.take().expect("stdout is piped").read_to_string(&mut stdout).expect("stdout is text");
@@ -85,14 +85,14 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // The program of a run that was killed waits for this and then ends, too.
+        // The program of a killed run waits for this file and then ends, too.
         let _ = fs::write(self.sandbox.path().join("go"), "");
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The status of the only board, as JSON and as text.
+/// Returns the status of the only board, equal in JSON and text output.
 fn status(sandbox: &Sandbox) -> String {
     let listed = sandbox.run(&["boards", "--output", "json"]).exits(0).json();
     let status = listed["status"].as_str().expect("a status is text").to_owned();
@@ -247,7 +247,7 @@ fn a_run_killed_again_and_again_loses_no_commit_it_told_of_and_makes_none_twice(
             .spawn()
             .expect("the binary can be run");
         let mut stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
-        // Killed in the middle of whatever comes after its so-manieth line.
+        // Kills the run after a certain number of lines.
         let mut lines = 0;
         let mut line = String::new();
         while stderr.read_line(&mut line).expect("stderr is text") > 0 {
@@ -283,8 +283,8 @@ fn a_run_killed_again_and_again_loses_no_commit_it_told_of_and_makes_none_twice(
     sandbox.run(&["replay", "last"]).exits(0);
 }
 
-/// Two commits make a snapshot due; the third answer waits for `go`. Numbers of processes are written with seven digits:
-/// blocks by one with a short number would otherwise be too small for that.
+/// Two commits make a snapshot due; the third answer waits for `go`. Process numbers are padded to seven digits, because
+/// shorter ones would make blocks too small for a snapshot.
 const BLOCKS: &str = r#"
 blueprint: 1
 name: blocks
@@ -307,7 +307,7 @@ done: {when: size(state.blocks) >= 3}
 
 #[test]
 fn a_run_killed_while_it_stores_snapshots_goes_on_and_stores_one() {
-    // Programs of runs that were killed wait for the answer; without it they end.
+    // Programs of killed runs wait for the reply file and end when it is removed.
     struct Answer<'s>(&'s Sandbox);
     impl Drop for Answer<'_> {
         fn drop(&mut self) {
@@ -317,7 +317,7 @@ fn a_run_killed_while_it_stores_snapshots_goes_on_and_stores_one() {
     let sandbox = Sandbox::new();
     let _answer = Answer(&sandbox);
     sandbox.write("blocks.yaml", BLOCKS);
-    // Each text is a part of its own, and another in every block.
+    // Each text is a separate part and differs between blocks.
     let block: serde_json::Map<_, _> =
         (0..1100).map(|name| (format!("k{name}"), json!(format!("@ {name} ").repeat(190)))).collect();
     sandbox.write("reply.json", json!([{"op": "add", "path": "/blocks/-", "value": block}]).to_string());
@@ -332,20 +332,20 @@ fn a_run_killed_while_it_stores_snapshots_goes_on_and_stores_one() {
         let files = fs::read_dir(sandbox.path().join(".patchboard")).into_iter().flatten().flatten();
         files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
     };
-    // So long no snapshot takes.
+    // Far longer than a snapshot takes.
     let patience = Instant::now() + Duration::from_secs(120);
     let mut broken_off = 0;
     for turn in 0..4_u64 {
         let (arguments, awaited): (&[&str], _) = match turn {
             0 => (&["run", "blocks.yaml", "--allow-inline"], "version 2"),
-            // A snapshot is due, and begun with the first record.
+            // A snapshot is due and begins with the first record.
             _ => (&["resume", "last", "--allow-inline"], "invoked mason"),
         };
         let before = stored();
         let mut child = start(arguments);
         let stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
         let is_told = stderr.lines().map_while(Result::ok).any(|line| line.contains(awaited));
-        // Each turn is killed when more of the snapshot has been written.
+        // Each turn is killed later in the snapshot.
         while stored() < before + turn * 900_000 && !has_snapshot() {
             assert!(child.try_wait().expect("it can be asked").is_none(), "it waits for the answer");
             assert!(Instant::now() < patience, "no snapshot is begun");
@@ -473,7 +473,7 @@ fn a_kill_during_a_call_of_a_model_spends_that_call_again_and_the_ledger_says_so
     assert!(shared.iter().all(|(told, cost)| told == cost && !told.is_null()), "{told} {cost}");
     assert_eq!((&told["tokens"]["total"], &told["calls"]), (&tokens["spent"], &tokens["calls"]), "{told} {cost}");
 
-    // Once more changes nothing.
+    // A repetition changes nothing.
     let again = sandbox.run(&["resume", "last"]).exits(0).stdout;
     let sum = format!("{} (100 in prompts, 10 in replies, {reserved} without an answer)", reserved + 110);
     assert!(again.contains(&sum), "{again}");

@@ -191,7 +191,7 @@ fn each_answer_comes_before_the_next_line_is_needed() {
     let mut stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
     let mut line = String::new();
     for round in 1..=3 {
-        // A line and the beginning of the next: the first must not wait for the second to be complete.
+        // A line and the beginning of the next: the answer to the first must not wait for the rest of the second.
         let (begin, rest) = APPEND.split_at(10);
         if round == 1 {
             writeln!(stdin, "{APPEND}").expect("written");
@@ -221,7 +221,7 @@ fn a_reader_that_goes_away_ends_it_quietly() {
         .expect("the binary can be run");
     drop(child.stdout.take());
     let mut stdin = child.stdin.take().expect("stdin is piped");
-    // It ends at the first answer it cannot give, so that writing may fail here, too.
+    // The process ends at the first answer that it cannot write, so writing to it may fail, too.
     for _ in 0..10_000 {
         if writeln!(stdin, "{APPEND}").is_err() {
             break;

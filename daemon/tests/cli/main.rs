@@ -1,4 +1,4 @@
-//! The binary as users meet it: what goes in, what comes out on which stream, and the exit codes.
+//! The binary as users meet it: its input, output streams and exit codes.
 
 mod approval;
 mod architect;

@@ -1,4 +1,4 @@
-//! Members of a model's configuration: fallbacks, keys, headers and queries, prices.
+//! Settings of a model: fallbacks, keys, headers and queries, prices.
 
 #![cfg(unix)]
 
@@ -13,7 +13,7 @@ fn note() -> Act {
     Act::answer(r#"[{"op":"add","path":"/notes/-","value":{"text":"held","status":"draft"}}]"#, 1000, 50)
 }
 
-/// A sandbox whose writer is a language model, configured like this.
+/// Returns a sandbox with a language model as the writer, and this configuration.
 fn sandbox(config: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("llm.yaml", notes_by("llm", ""));
@@ -129,7 +129,7 @@ fn money_is_told_and_bounds_a_board_whose_models_have_prices() {
     let sandbox = sandbox(&config(priced));
     run(&sandbox).exits(0);
     let cost = sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json();
-    // 1,000 tokens at 2.50 and 50 at 10.00 for a million.
+    // 1,000 tokens at 2.50 and 50 at 10.00 per million.
     assert_eq!((&cost["money"]["spent"], &cost["money"]["currency"]), (&json!(0.003), &json!("EUR")), "{cost}");
     assert_eq!(cost["models"]["default"]["money"], 0.003);
     let told = sandbox.run(&["cost", "last"]).exits(0).stdout;
@@ -165,7 +165,7 @@ fn money_is_told_and_bounds_a_board_whose_models_have_prices() {
 
 #[test]
 fn a_reply_that_has_more_room_is_reserved_with_that_room() {
-    // Whatever room the reply has, the model uses it up.
+    // The model uses up the whole token limit of the reply.
     let endpoint = Endpoint::serving(|request| {
         let room = request["max_tokens"].as_u64().expect("a limit");
         let usage = json!({"prompt_tokens": 100, "completion_tokens": room});
@@ -251,7 +251,7 @@ fn what_a_server_repeats_in_the_call_of_a_tool_stands_nowhere() {
 
 #[test]
 fn limits_of_a_model_hold_for_each_request_of_a_conversation() {
-    // Three requests at once, then one in a second.
+    // Allows three requests at once, then one per second.
     let view = |id: usize| Act::call_tools(&[(&format!("c{id}"), "view", r#"{"path":"a.txt"}"#)], 100, 10);
     let patch = Act::answer(r#"[{"op":"replace","path":"/answer","value":"counted"}]"#, 200, 20);
     let endpoint = Endpoint::new((0..5).map(view).chain([patch]).collect());
@@ -271,7 +271,7 @@ fn limits_of_a_model_hold_for_each_request_of_a_conversation() {
     assert!(began.elapsed() > std::time::Duration::from_secs(2), "{:?}", began.elapsed());
 }
 
-/// A blueprint whose worker has the tools of a workspace.
+/// A blueprint with a worker that has workspace tools.
 const EDIT: &str = r#"blueprint: 1
 name: edit
 workspace: {dir: code}
@@ -330,7 +330,7 @@ fn calls_for_which_a_fallback_was_too_dear_are_made_when_others_are_settled() {
         let second = Endpoint::serving(|request| {
             let prompt = request["messages"].to_string();
             let worker = ["w0", "w1", "w2"].into_iter().find(|name| prompt.contains(&format!("/{name}")));
-            // Slow, so that the calls of the other workers wait meanwhile.
+            // Slow, so that the calls of the other workers wait.
             std::thread::sleep(std::time::Duration::from_millis(300));
             let path = format!("/{}", worker.expect("a worker"));
             Act::answer(&json!([{"op": "replace", "path": path, "value": "done"}]).to_string(), 100, 10)

@@ -1,4 +1,4 @@
-//! `patchboard run --ablate` and `--system`: a run in every mode, with a model that is a function of what it is asked.
+//! `patchboard run --ablate` and `--system`: a run in every mode, with a deterministic model.
 
 use patchboard_endpoint::{Act, Endpoint};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::sandbox::{Sandbox, notes_by};
 
 const REQUEST: &str = r#"{"topic":"x"}"#;
 
-/// A chat endpoint that knows the four ways of being asked, and answers the writer in each.
+/// Starts a chat endpoint that recognises the four prompt formats and answers as the writer in each.
 fn endpoint() -> Endpoint {
     Endpoint::serving(|request| Act::answer(&reply(request), 100, 10))
 }
@@ -34,7 +34,7 @@ fn reply(request: &Value) -> String {
     }
 }
 
-/// A directory with the notes, written by a model and checked by a script.
+/// Returns a directory with the notes, written by a model and checked by a script.
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("model.yaml", notes_by("llm", ""));
@@ -82,7 +82,7 @@ fn a_blueprint_runs_in_every_mode_and_the_mode_is_told_and_kept() {
         for check in ["replay", "verify"] {
             sandbox.run(&[check, "last"]).exits(0);
         }
-        // What the worker's replies are held to is what was sent to the model.
+        // The worker's replies are validated with the schema that the model got.
         let schema = sandbox.run(&["view", "last", "writer", "--schema", "--output", "json"]);
         let is_whole = arguments == ["--ablate", "patch"] || arguments == ["--system", "structured"];
         match arguments {
@@ -100,7 +100,7 @@ fn a_blueprint_runs_in_every_mode_and_the_mode_is_told_and_kept() {
 fn a_board_that_is_taken_up_again_keeps_its_mode() {
     let Endpoint { url, .. } = &endpoint();
     let sandbox = sandbox();
-    // Nobody answers at first: the board stands still and waits for its signal.
+    // No worker is triggered at first: the board waits for its signal.
     let blueprint = std::fs::read_to_string(sandbox.path().join("model.yaml")).expect("it was written");
     sandbox.write("model.yaml", blueprint.replace("trigger: start", "trigger: {signal: go}"));
     let seats = ["--model-url", url, "--model", "m", "-q"];
@@ -124,7 +124,7 @@ fn what_cannot_be_left_out_and_what_does_not_go_together_is_refused_and_help_tea
     for part in ["patch:", "schema:", "contracts:", "slicing:", "feedback:", "plain:", "structured:"] {
         assert!(help.contains(part), "{part} is not in:\n{help}");
     }
-    // Who is no language model keeps patches and contracts.
+    // Workers without a language model keep patches and contracts.
     let ran = run(&["--ablate", "patch,contracts", "--output", "json"]).exits(0).json();
     assert_eq!((&ran["rejected"], &ran["state"]["answer"]), (&json!(1), &json!("ok")));
 }

@@ -1,4 +1,4 @@
-//! Negotiations on boards: to an agreement, to each end without one, over a person's word, and over interruptions.
+//! Negotiations on boards: to an agreement, to each end without one, with a person's ruling, and across interruptions.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::sandbox::{Ran, Sandbox, shipped};
 
-/// A directory with the shipped blueprint, changed in these places.
+/// Returns a directory with the shipped blueprint and these replacements.
 fn changed(changes: &[(&str, &str)]) -> Sandbox {
     let sandbox = Sandbox::new();
     let mut blueprint = fs::read_to_string(shipped("negotiation.yaml")).expect("it is shipped");
@@ -33,13 +33,13 @@ fn negotiation(ran: &Value) -> &Value {
     &ran["state"]["negotiation"]
 }
 
-/// The kinds of the events, in their order.
+/// Returns the kinds of the events, in order.
 fn kinds(negotiation: &Value) -> Vec<&str> {
     let events = negotiation["events"].as_array().expect("there are events").iter();
     events.map(|event| event["kind"].as_str().expect("a kind")).collect()
 }
 
-/// How it ended, as its last report says.
+/// Returns the decision in the last report.
 fn decision(negotiation: &Value) -> &Value {
     let last = negotiation["reports"].as_array().and_then(|reports| reports.last()).expect("there are reports");
     assert_eq!(last["kind"], "decision", "{last}");
@@ -77,10 +77,10 @@ fn drafts_go_to_and_fro_until_one_is_good_enough() {
         (&events[0]["topic"], &events[1]["corr"], &events[7]["corr"]),
         (&json!("steel"), &json!("c-7"), &json!("c-7"))
     );
-    // Stricter where it was wished for, not laxer.
+    // Requested limits can make the policy stricter, not laxer.
     assert_eq!((&events[1]["policy"]["max_rounds"], &events[1]["policy"]["score_threshold"]), (&json!(3), &json!(0.8)));
     assert_eq!(negotiation["policy"]["policy"], events[1]["policy"]);
-    // The invalid draft was told why, and took no round.
+    // The invalid draft is rejected with a reason and takes no round.
     let refused = &negotiation["refused"];
     assert_eq!(
         (&refused[0]["event"], &refused[0]["round"], &refused[0]["code"]),
@@ -150,7 +150,7 @@ fn nobody_speaks_for_another_and_nobody_speaks_out_of_order() {
     }
 }
 
-/// Who opens the negotiation with a profile, and a second evaluator.
+/// An opener with a profile, and a second evaluator.
 const OTHERS: &str = r##"
   opener:
     agent: script
@@ -203,11 +203,11 @@ fn what_cannot_be_meant_is_told_and_nothing_begins() {
     let ran = run(&sandbox, &json!({})).exits(4);
     assert!(ran.stderr.contains("not_configured") && ran.stderr.contains("what is fast is dear"), "{}", ran.stderr);
     assert_eq!(kinds(negotiation(&ran.json())), [""; 0]);
-    // What the request says of the policy is read before anything begins.
+    // The policy in the request is validated before the run begins.
     let refused = run(&changed(&[]), &json!({"max_round": 1})).exits(2);
     assert_eq!(refused.error()["code"], "bad_request");
     assert!(refused.stderr.contains("max_round"), "{}", refused.stderr);
-    // And what `check` sees is refused before.
+    // `check` rejects the same mistake in the blueprint.
     let sandbox = changed(&[("max_rounds: 4", "max_round: 4")]);
     let found = sandbox.run(&["check", "negotiation.yaml"]).exits(2).stdout;
     assert!(found.contains("max_round"), "{found}");
@@ -258,7 +258,7 @@ fn a_party_ends_it_by_saying_so() {
         (&decision["outcome"], &decision["stop_reason"], &decision["decided_by"]),
         (&json!("aborted"), &json!("withdrawn"), &json!("party"))
     );
-    // Nobody ends it in another's name.
+    // A party cannot abort in another's name.
     let sandbox = changed(&[(counter, "{kind: abort, ts: 4, from: seller, reason: the yard is closed}")]);
     run(&sandbox, &json!({"round_timeout_ms": 1000})).exits(0);
     let log = sandbox.run(&["log", "last"]).exits(0).stdout;
@@ -283,7 +283,7 @@ fn it_ends_when_a_party_makes_nothing_but_invalid_drafts() {
 
 #[test]
 fn it_ends_when_a_round_takes_too_long() {
-    // The buyer is gone: each attempt of its fails.
+    // Every attempt of the buyer fails.
     let counter = "      - [{op: add, path: /negotiation/events/-, value: {kind: counter, ts: 4, from: buyer, ct: application/json, payload: {price: 90, days: 12}}}]\n";
     let sandbox = changed(&[(counter, "      - {fail: crashed}\n")]);
     let ran = run(&sandbox, &json!({"round_timeout_ms": 1000})).exits(0);
@@ -291,7 +291,7 @@ fn it_ends_when_a_round_takes_too_long() {
     sandbox.run(&["replay", "last"]).exits(0);
 }
 
-/// The number of the only question of a run.
+/// Returns the number of the only question of a run.
 fn asked(ran: &Value) -> String {
     let questions = ran["questions"].as_array().expect("there are questions");
     assert_eq!(questions.len(), 1, "{questions:?}");
@@ -379,7 +379,7 @@ fn it_comes_to_the_same_however_often_it_is_interrupted() {
                 sandbox.command(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
             let mut child = child.expect("the binary can be run");
             let stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
-            // Killed in the middle of whatever comes after its so-manieth line, a few times.
+            // Kills the run after a certain number of lines, a few times.
             let mut lines = stderr.lines();
             let is_over = lines.by_ref().take(3 * step).count() < 3 * step || turn > 5;
             if !is_over {
@@ -424,7 +424,7 @@ fn a_round_lasts_no_longer_for_a_party_that_waits_for_its_provider() {
     assert_eq!((&decision["outcome"], &decision["stop_reason"]), (&json!("accepted"), &json!("threshold_met")));
     assert_eq!(endpoint.bodies().len(), 2);
     sandbox.run(&["replay", "last"]).exits(0);
-    // A party that is only slow is not waited for.
+    // A slow party runs into the round's timeout.
     let endpoint = Endpoint::new(vec![Act::Hang]);
     let ran = ["run", "negotiation.yaml", "--request", &request, "--model-url", &endpoint.url, "--model", "m"];
     let ran = sandbox.run(&[&ran[..], &["--output", "json"]].concat()).exits(0).json();

@@ -1,4 +1,4 @@
-//! Runs whose model's provider is away, limited, or in need of an operator.
+//! Runs with a model provider that is unavailable, rate-limited, or in need of an operator.
 
 #![cfg(unix)]
 
@@ -302,7 +302,7 @@ fn requests_that_a_server_fails_with_are_given_up_and_hold_up_no_others() {
         match (is_poison, is_good) {
             (true, _) => Act::Say(500, "", "internal error".into()),
             (_, true) => Act::answer(r#"[{"op":"replace","path":"/good","value":"done"}]"#, 9, 9),
-            // What tells a failing server from such a request.
+            // The probe that distinguishes a failing server from a failing request.
             _ => Act::answer("yes", 9, 1),
         }
     });
@@ -367,7 +367,7 @@ fn a_request_that_a_server_fails_with_goes_to_another_model() {
 
 #[test]
 fn the_search_for_a_form_goes_on_where_the_limits_of_the_model_broke_it_off() {
-    // Two requests at once, then one in two seconds: too long within this time.
+    // Allows two requests at once, then one every two seconds: the search exceeds the timeout.
     let endpoint = Endpoint::serving(|request| match request.get("response_format") {
         Some(_) => Act::Say(400, "", "bad request".into()),
         None => note(),
@@ -382,7 +382,7 @@ fn the_search_for_a_form_goes_on_where_the_limits_of_the_model_broke_it_off() {
     assert!(count(&kinds(&sandbox), "deferred") > 0);
 }
 
-/// A board whose one worker is a board inside.
+/// Writes a board with a nested board as its only worker.
 fn with_a_board_inside(sandbox: &Sandbox, limits: &str) {
     let text = r#"
 blueprint: 2
@@ -541,7 +541,7 @@ fn a_board_that_was_stopped_works_at_its_directory_again() {
     );
     let told = sandbox.run(&["run", "edit.yaml"]).exits(3).stderr;
     assert!(told.contains("--edits N"), "{told}");
-    // What is refused leaves no trace, also where it would only be recorded.
+    // A rejected command records nothing, even with `--no-run`.
     let before = kinds(&sandbox);
     let told = sandbox.run(&["retry", "last", "--edits", "1", "--no-run"]).exits(2).stderr;
     assert!(told.contains("bad_limit"), "{told}");

@@ -1,4 +1,4 @@
-//! What is worked out from files alone: decisions on votes, orders of workflows, tokens of repetitions.
+//! Commands that need only files: decisions on votes, the order of workflows, idempotency keys.
 
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ fn votes_and_policies_that_cannot_be_meant_are_refused() {
     let vote = json!([vote("a", 9.0, &json!({}))]).to_string();
     refused(&vote, &["--policy", "policy.json"], "`min_pass_ratio` is 80");
     refused(&vote, &["--policy", "nowhere.json"], "cannot be read");
-    // Lists of members are no objects, and nobody is called nothing.
+    // Lists instead of objects, and empty names.
     refused(r#"[["a", 8, 0.9, true]]"#, &[], "bad_votes");
     for list in ["[]", r#"{"quorum": []}"#] {
         sandbox.write("policy.json", list);
@@ -126,7 +126,7 @@ fn a_workflow_that_no_board_takes_or_that_overwrites_itself_is_warned_of() {
         warned(&json!({"nodes": {"a": {"output_mapping": {"x": "sum"}}, "b": {"output_mapping": {"y": "sum"}}}}));
     let told = ["code", "node", "other", "key"].map(|name| shared[0][name].as_str().unwrap_or_default());
     assert_eq!(told, ["workflow_shared_output", "a", "b", "sum"]);
-    // A blueprint that has such a workflow is warned of it, or refused.
+    // A blueprint with such a workflow gets the warning, or is rejected.
     let blueprint = |nodes: Value| {
         let workers: serde_json::Map<String, Value> = nodes
             .as_object()
@@ -153,7 +153,7 @@ fn the_same_work_has_the_same_token() {
     sandbox.write("a.json", r#"{"b":2,"a":1}"#);
     sandbox.write("b.json", "{\"a\": 1.0, \"b\": 2}\n");
     let token = |arguments: &[&str]| sandbox.run(&[&["token"], arguments].concat()).exits(0).stdout.trim().to_owned();
-    // One of the published vectors, and another with the members in order.
+    // A published test vector, and another with the members sorted.
     assert_eq!(token(&["agent", "work", "a.json"]), "agent:work:6bb2f6594d3064e1");
     assert_eq!(token(&["agent", "work", "a.json", "--json"]), "agent:work:f65efee16e55e693");
     assert_eq!(token(&["agent", "work", "b.json", "--json"]), "agent:work:f65efee16e55e693");

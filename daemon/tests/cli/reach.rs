@@ -14,13 +14,13 @@ use crate::voices::{copy_into, voices};
 /// The page with the table.
 const PAGE: &str = include_str!("../../../docs/erasure.md");
 
-/// A text that stands nowhere else.
+/// A text that occurs nowhere else.
 const SECRET: &str = "Quisquilius, born 1979";
 
-/// A row of the table: the first column, and the test of it.
+/// A row of the table: its first column, and its test.
 type Row = (&'static str, fn());
 
-/// The rows.
+/// Rows of the table.
 const ROWS: [Row; 11] = [
     ("values and texts in records, names of members", records),
     ("views and prompts", views),
@@ -35,7 +35,7 @@ const ROWS: [Row; 11] = [
     ("exports, copies, backups, what models were sent", copies),
 ];
 
-/// A list of people, which a model keeps.
+/// A blueprint in which a model keeps a list of people.
 const NAMED: &str = "blueprint: 1
 name: named
 request: {type: object}
@@ -54,7 +54,7 @@ rules:
 done: {when: size(state.people) > 2}
 ";
 
-/// Runs a board to its end: its model is refused once, and then makes a member with a name, and two more.
+/// Runs a board to its end: the kernel rejects its model once, then the model adds a member with a name, and two more.
 fn named(more: &[&str], request: &str) -> (Sandbox, Endpoint) {
     let sandbox = Sandbox::new();
     sandbox.write("named.yaml", NAMED);
@@ -72,7 +72,7 @@ fn named(more: &[&str], request: &str) -> (Sandbox, Endpoint) {
     (sandbox, endpoint)
 }
 
-/// The board with the secret in its request.
+/// Returns the board with the secret in its request.
 fn done() -> Sandbox {
     named(&[], &json!({"who": SECRET}).to_string()).0
 }
@@ -81,13 +81,13 @@ fn data(sandbox: &Sandbox) -> PathBuf {
     sandbox.path().join(".patchboard")
 }
 
-/// The files of a directory that hold the secret or the name, by their names.
+/// Returns the names of the files of a directory that contain the secret or the name.
 fn held(directory: &Path) -> Vec<String> {
     let found = holding(directory, &["Quisquilius", "born 1979", "Zaphod"]);
     found.iter().map(|path| path.strip_prefix(directory).expect("below").display().to_string()).collect()
 }
 
-/// Erases everything that was secret.
+/// Redacts every secret value.
 fn redact(sandbox: &Sandbox, more: &[&str]) -> Ran {
     let places = ["redact", "last", "/people", "/request/who", "--output", "json"];
     sandbox.run(&[&places[..], more].concat()).exits(0)
@@ -139,7 +139,7 @@ fn views() {
 fn pages() {
     let sandbox = done();
     let connection = rusqlite::Connection::open(data(&sandbox).join("patchboard.db")).expect("it can be opened");
-    // A part of a snapshot, and what SQLite leaves of a row that is gone.
+    // A part of a snapshot, and the bytes of a deleted row that SQLite keeps.
     for statement in [
         "INSERT INTO parts (board, hash, names, bytes) SELECT board, '00', '', CAST(?1 AS BLOB) FROM boards",
         "INSERT INTO blobs (hash, bytes) VALUES ('00', CAST(?1 AS BLOB))",
@@ -185,7 +185,7 @@ fn boards() {
     let erase = |board: &str| sandbox.run(&["redact", board, "/request/text", "--output", "json"]).exits(0).json();
     let related = erase("last")["related"].clone();
     assert!(held(&data(&sandbox)).contains(&"patchboard.db".to_owned()));
-    // Also those in archives.
+    // Related boards in archives are found, too.
     let inner = related[0].as_str().expect("an id");
     sandbox.run(&["archive", inner]).exits(0);
     assert_eq!(erase_again(&sandbox)["related"], related);
@@ -196,7 +196,7 @@ fn boards() {
     assert_eq!(held(&data(&sandbox)), [""; 0]);
 }
 
-/// Erases something more of the outer board.
+/// Redacts the outer board again, with its salt.
 fn erase_again(sandbox: &Sandbox) -> serde_json::Value {
     sandbox.run(&["redact", "last", "--forget-salt", "--output", "json"]).exits(0).json()
 }
@@ -224,7 +224,7 @@ fn departments() {
     let (sandbox, voices) = (Sandbox::new(), voices());
     copy_into(sandbox.path());
     let model = ["--model-url", &voices.url, "--model", "m"];
-    // Not a word that the manifest has.
+    // The word does not occur in the manifest.
     let request = r#"{"text": "Put quisquiliae on the household list."}"#;
     sandbox.run(&[&["run", "clipboard.yaml", "-q", "--request", request][..], &model].concat()).exits(4);
     sandbox.run(&[&["signal", "last", "close"][..], &model].concat()).exits(0);
@@ -235,7 +235,7 @@ fn departments() {
     for board in sandbox.run(&["--output", "json", "boards"]).exits(0).lines() {
         let redact = ["--output", "json", "redact", board["board"].as_str().expect("an id"), "", "--everywhere"];
         let undecided = sandbox.run(&redact);
-        // Nothing is erased before it is said what becomes of rows.
+        // Nothing is redacted before the operator decides about the rows.
         if undecided.stderr.contains("kept_by_departments") {
             assert!(undecided.stderr.contains("1 row of the department notes (1)"), "{}", undecided.stderr);
             let told = sandbox.run(&[&redact[..], &["--departments", "erase"]].concat()).exits(0).json();
@@ -280,6 +280,6 @@ fn copies() {
     redact(&sandbox, &[]);
     let copy = fs::read_to_string(sandbox.path().join("copy.jsonl")).expect("it can be read");
     assert!(copy.contains("Quisquilius"));
-    // The old copy is still one that verifies: its head is the board's of that time.
+    // The old copy still verifies, with the board's head of that time.
     sandbox.run(&["verify", "copy.jsonl"]).exits(0);
 }

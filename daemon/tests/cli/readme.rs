@@ -1,4 +1,4 @@
-//! The README's first command, run as it stands there.
+//! Runs the README's first command.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::sandbox::Ran;
 
 const README: &str = include_str!("../../../README.md");
 
-/// The arguments behind `cargo run --` of the README's offline run.
+/// Returns the arguments after `cargo run --` of the README's offline run.
 fn arguments() -> Vec<&'static str> {
     let commands = README.lines().filter_map(|line| line.strip_prefix("cargo run -- "));
     let offline = commands.filter(|command| command.contains("--cassette")).collect::<Vec<_>>();
@@ -40,7 +40,7 @@ fn the_main_job_runs_offline_as_the_readme_has_it() {
     let state = &result["state"];
     let (says, shown_by) = (&state["answer"]["says"], &state["answer"]["shown_by"]);
     let quoted: Vec<&str> = shown_by.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    // The author of the tale, and the year of birth.
+    // Birth year of the tale's author.
     assert_eq!(says, "1805");
     let says = says.as_str().expect("a text");
     for needed in
@@ -64,7 +64,7 @@ fn the_main_job_runs_offline_as_the_readme_has_it() {
     }
 }
 
-/// What the board cost adds up, by worker and by what the prompts consisted of, to what the run said.
+/// Checks that the costs add up, by worker and by part of the prompts, to the tokens that the run printed.
 fn check_cost(directory: &Path, result: &Value) {
     let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{value} is a number"));
     let cost = run(directory, &["cost", "last", "--output", "json"]).exits(0).json();
@@ -84,9 +84,9 @@ fn check_cost(directory: &Path, result: &Value) {
     }
     let prompts = cost["prompts"].as_object().expect("parts of prompts");
     assert_eq!(prompts.values().map(number).sum::<u64>(), number(&board["prompt"]), "{cost}");
-    // Nobody has tools here.
+    // The workers have no tools.
     assert!(prompts.iter().all(|(name, part)| (number(part) > 0) != (name == "tools")), "{cost}");
-    // Every refused attempt was followed by another; conflicts there are none.
+    // Every rejected attempt was retried; there are no conflicts.
     assert_eq!(board["retries"]["calls"], result["rejected"], "{cost}");
     let retried = number(&board["retries"]["tokens"]);
     assert!(retried > 0 && retried < number(&board["spent"]), "{cost}");

@@ -1,10 +1,10 @@
-//! What is shipped as played by a language model, played again without one.
+//! Recordings of shipped blueprints with a language model, replayed without one.
 
 use serde_json::{Value, json};
 
 use crate::sandbox::{Sandbox, shipped};
 
-/// Everything that was recorded was asked for.
+/// Printed only if recorded answers are left over.
 const NOTHING_LEFT: &str = "of the recording were not asked for";
 
 #[test]
@@ -19,7 +19,7 @@ fn a_question_that_a_model_answered_on_the_blackboard() {
     let state = &played.json()["state"];
     assert_eq!((&state["answer"]["text"], &state["answer"]["by"]), (&json!("5 rolls"), &json!("vote")));
     assert_eq!(state["rounds"].as_array().map(Vec::len), Some(2));
-    // Two who had spoken talked it over where nobody else reads it, and told the others.
+    // Two experts discussed in a private room and reported the result to the others.
     let room = state["board"]["rooms"]["room_10"].clone();
     assert_eq!(
         (&room["members"], room["messages"].as_array().map(Vec::len)),
@@ -52,7 +52,7 @@ fn a_conversation_that_a_model_led_with_departments() {
     ];
     assert_eq!(replies, expected);
     sandbox.run(&["replay", "last"]).exits(0);
-    // A step within a department is played from the recording of the conversation around it.
+    // A step within a department is replayed from the recording of the surrounding conversation.
     let boards = sandbox.run(&["boards", "--output", "json"]).exits(0).lines();
     let inside: Vec<&str> = boards
         .iter()

@@ -1,4 +1,4 @@
-//! `redact` and `vacuum`: what is erased is in no file, and everything else still answers.
+//! `redact` and `vacuum`: no file contains a redacted value, and every other query still works.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use crate::held;
 use crate::sandbox::{Ran, Sandbox};
 
-/// With what JSON escapes, and more than ASCII.
+/// Contains characters that JSON escapes, and non-ASCII ones.
 pub(crate) const SECRET: &str = "Zoë \"Z.\" Quisquilius, born 1979";
 
-/// A sandbox with one board that is done and whose request holds the secret.
+/// Returns a sandbox with one finished board, with the secret in its request.
 pub(crate) fn finished() -> Sandbox {
     let sandbox = Sandbox::new();
     let request = json!({"topic": SECRET}).to_string();
@@ -19,7 +19,7 @@ pub(crate) fn finished() -> Sandbox {
     sandbox
 }
 
-/// The files of the data directory that hold a piece of the secret, however it is escaped.
+/// Returns the files of the data directory that contain a piece of the secret, in any escaping.
 pub(crate) fn holding(directory: &Path) -> Vec<PathBuf> {
     held::holding(directory, &["Quisquilius", "born 1979", "Zoë", "Zo\\u00eb", "Zo\\\\u00eb"])
 }
@@ -70,7 +70,7 @@ fn what_is_erased_is_in_no_file_and_the_board_still_answers() {
         let ran = sandbox.run(&[&[command, "last"], more].concat());
         assert!(ran.code == 0 && !ran.stderr.contains("panicked"), "{command}: {} {}", ran.code, ran.stderr);
     }
-    // Asked again there is nothing left.
+    // A second redaction finds nothing.
     assert_eq!(sandbox.asked("redact", &["/request/topic"]).exits(2).error()["code"], "nothing_to_erase");
 }
 
@@ -123,7 +123,7 @@ fn what_cannot_be_erased_is_refused_and_changes_nothing() {
         (&["999"], "bad_redaction"),
         (&["topic"], "bad_pointer"),
         (&[], "bad_redaction"),
-        // It has ended for good.
+        // An ended board cannot take a replacement.
         (&["/request/topic", "--replace", "1"], "replacement_refused"),
     ] {
         assert_eq!(sandbox.asked("redact", targets).exits(2).error()["code"], code, "{targets:?}");
@@ -142,10 +142,10 @@ fn a_cassette_loses_what_its_board_lost_and_says_so_when_it_is_played() {
     sandbox.asked("redact", &["/request/topic", "--cassette", "tape.jsonl"]).exits(0);
     let text = fs::read_to_string(&tape).expect("it is there");
     assert!(!text.contains("Quisquilius"), "{text}");
-    // Done again it changes nothing.
+    // A repetition changes nothing.
     let again = sandbox.asked("redact", &["--cassette", "tape.jsonl"]).exits(0).json();
     assert_eq!(again["cassettes"][0]["views"], 0, "{again}");
-    // The answers did not hold it.
+    // The recorded answers did not contain the topic.
     sandbox.run(&[&run[..], &["--cassette", "tape.jsonl"]].concat()).exits(0);
     sandbox.asked("redact", &["/notes/0/text", "--cassette", "tape.jsonl"]).exits(0);
     let played = sandbox.run(&["run", "notes.yaml", "--request", &request, "--cassette", "tape.jsonl"]);
@@ -177,13 +177,13 @@ fn an_archive_in_the_data_directory_is_redacted_with_its_board_and_deleted_with_
     let board = archived["board"].as_str().expect("an id");
     let file = sandbox.path().join(archived["archive"].as_str().expect("a file"));
     sandbox.run(&["restore", board]).exits(0);
-    // One that was half written when a process ended.
+    // A partial file of a crashed process.
     let unfinished = file.with_extension("unfinished");
     fs::copy(&file, &unfinished).expect("it can be copied");
     sandbox.asked("redact", &["/request/topic", "--everywhere"]).exits(0);
     assert_eq!(holding(&sandbox.data()), Vec::<PathBuf>::new());
     assert!(file.is_file() && !unfinished.exists());
-    // It brings back the board as it is now.
+    // The redacted archive restores the board's current state.
     let state = sandbox.asked("state", &[]).exits(0).stdout;
     let head = sandbox.asked("verify", &[]).exits(0).json()["head"].clone();
     sandbox.run(&["archive", board]).exits(0);
@@ -208,7 +208,7 @@ fn a_copy_of_an_archive_from_before_an_erasure_does_not_come_back() {
     sandbox.run(&["archive", board]).exits(0);
     let refused = sandbox.run(&["restore", "copy.jsonl", "--output", "json"]).exits(2).error();
     assert_eq!(refused["code"], "older_archive", "{refused}");
-    // Nor in place of the last one, nor once that is deleted.
+    // The older archive is also rejected in place of the latest one, and after that one is deleted.
     let last = fs::read(&file).expect("it can be read");
     fs::copy(&copy, &file).expect("it can be copied");
     assert_eq!(sandbox.run(&["restore", board, "--output", "json"]).exits(2).error()["code"], "older_archive");
@@ -234,7 +234,7 @@ fn a_recording_of_salted_views_is_erased_also_when_the_salt_goes() {
     let done = sandbox.asked("redact", &["/request/topic", "--forget-salt", "--cassette", "run.jsonl"]).exits(0).json();
     assert!(done["cassettes"][0]["views"].as_u64() > Some(0), "{done}");
     assert!(!entries().contains("Quisquilius"), "{}", entries());
-    // Without the salt nobody knows any more which views are the board's.
+    // Without the salt, the board's views in a cassette cannot be identified.
     let late = sandbox.asked("redact", &["--cassette", "run.jsonl"]).exits(2);
     assert_eq!(late.error()["code"], "salt_gone");
 }

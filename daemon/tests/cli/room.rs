@@ -1,4 +1,4 @@
-//! A negotiation room on a board: what is proposed is voted on, decided by the votes, revised, or ruled over by a person.
+//! A negotiation room on a board: artefacts are proposed, voted on, decided, revised, or ruled on by a person.
 
 use std::fs;
 
@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::sandbox::{Sandbox, shipped};
 
-/// A room whose author proposes the first artefact at once, and another for each revision that is asked for. Of every critic
-/// each list has a vote for each time that it is asked; null is an answer that is none.
+/// Returns a room: its author proposes the first artefact at once, and another for each requested revision. Each list has
+/// one critic's votes in order; null is an invalid answer.
 fn room(critics: &[(&str, Vec<Value>)], policy: &Value) -> Sandbox {
     let sandbox = Sandbox::new();
     let fragment = fs::read_to_string(shipped("fragments/room.yaml")).expect("the fragment can be read");
@@ -15,7 +15,7 @@ fn room(critics: &[(&str, Vec<Value>)], policy: &Value) -> Sandbox {
     let propose = |n: usize| {
         let mut value = json!({"artifact_type": "PLAN", "artifact": format!("draft {n}"), "producer": "author"});
         if n == 1 {
-            // What SW4RM has beside.
+            // Additional members of SW4RM.
             value["producer_id"] = json!("author");
             value["negotiation_room_id"] = json!("room-1");
             value["created_at"] = json!("2026-11-24T08:00:00Z");
@@ -85,7 +85,7 @@ fn what_is_sent_back_is_proposed_anew_until_it_is_approved() {
     assert_eq!(room["ballots"]["plan-1"]["critics"], json!(["ann", "bob", "cem"]));
     assert_eq!(room["ballots"]["plan-1"]["window_ms"], 600_000, "plans have ten minutes");
     assert_eq!(outcomes[0]["policy_version"], room["ballots"]["plan-1"]["policy_version"]);
-    // The same numbers from a file come to the same.
+    // `room decide` gives the same result for these votes from a file.
     let of_second: Vec<&Value> =
         room["votes"].as_array().expect("votes").iter().filter(|vote| vote["artifact_id"] == "plan-2").collect();
     sandbox.write("votes.json", json!(of_second).to_string());
@@ -113,9 +113,9 @@ fn a_person_rules_over_what_the_votes_do_not_decide() {
     let asked = sandbox.run(&["--output", "json", "inbox"]).exits(0).json();
     let clarify = &asked["questions"][0]["clarify"];
     let mut lines: Vec<&str> = clarify["question"].as_str().expect("a question").lines().collect();
-    // Votes are listed in the order in which they were committed.
+    // Votes are in commit order.
     lines[1..3].sort_unstable();
-    // The arbiter sees the artefact and the votes on it.
+    // The arbiter sees the artefact and its votes.
     assert_eq!(
         lines,
         [
@@ -130,7 +130,7 @@ fn a_person_rules_over_what_the_votes_do_not_decide() {
         let seq = ran["questions"][0]["seq"].to_string();
         sandbox.run(&["--output", "json", "answer", "last", &seq, "--text", text]).exits(code).json()
     };
-    // Sent back by the person, it is proposed anew, and escalated again.
+    // The person requests a revision; the revised artefact is proposed and escalated again.
     let second = again(&waiting, "REVISION_REQUESTED", 5);
     let done = again(&second, "APPROVED", 0);
     let rulings = &done["state"]["room"]["rulings"];
@@ -228,7 +228,7 @@ fn a_policy_that_cannot_be_meant_is_found_by_check() {
 
 #[test]
 fn when_the_window_is_over_the_votes_that_are_there_decide() {
-    // Of three who are asked one never answers.
+    // One of three critics never answers.
     let votes = |critic: &str| vec![vote(critic, "plan-1", 9.0, 0.9)];
     let critics = [("ann", votes("ann")), ("bob", votes("bob")), ("cem", vec![Value::Null])];
     let policy = json!({"version": "fast", "window_s": {"PLAN": 1}});

@@ -1,4 +1,4 @@
-//! `patchboard run`, `signal` and `boards`: how runs end, and how that is told.
+//! `patchboard run`, `signal` and `boards`: how runs end, and how the end is reported.
 
 use std::fs;
 
@@ -57,7 +57,7 @@ fn progress_goes_to_stderr_and_says_who_works_and_what_was_refused_and_why() {
 #[test]
 fn nothing_an_agent_writes_reaches_the_terminal_unescaped() {
     let sandbox = Sandbox::new();
-    // The intent of the second reply in this blueprint tries.
+    // The intent of the second reply in this blueprint contains escapes.
     assert!(NOTES.contains(r"\e[31m"));
     let hostile = NOTES.replace("text: first", r#"text: "\e]0;title\x07\u009b2J\u202efirst""#);
     sandbox.write("hostile.yaml", hostile);
@@ -138,7 +138,7 @@ fn a_board_with_nothing_to_do_exits_with_4_and_a_signal_wakes_it() {
     sandbox.run(&["replay", "last"]).exits(0);
 }
 
-/// Two sacks, one of which lacks what the condition of a rule asks for, and a report that waits for that rule.
+/// Two sacks, one without the member that a rule's condition reads, and a report that waits for that rule.
 const SACKS: &str = r#"
 blueprint: 2
 name: sacks
@@ -179,12 +179,12 @@ fn an_element_whose_condition_cannot_be_evaluated_is_named_and_no_join_passes_ov
     assert!(!ran.stderr.contains("patchboard retry"), "{}", ran.stderr);
     let retried = sandbox.run(&["retry", "last"]).exits(2);
     assert!(retried.stderr.contains("whether rule weigh should have fired"), "{}", retried.stderr);
-    // A join that passes over it leaves a word of it.
+    // A `settled` join ignores the undecided rule and reports it.
     sandbox.write("sacks.yaml", SACKS.replace("after: [weigh]", "settled: [weigh]"));
     let ran = sandbox.run(&["run", "sacks.yaml", "--output", "json"]).exits(0);
     assert!(ran.stderr.contains("`done` held though rule weigh could not be decided at /sacks/oats"), "{}", ran.stderr);
     assert_eq!(ran.json()["undecided"], json!([{"rule": "weigh", "at": "/sacks/oats"}]));
-    // The advice holds.
+    // The suggested fix works.
     sandbox.write("sacks.yaml", SACKS.replace("when: value.full", "when: has(value.full) && value.full"));
     assert!(sandbox.run(&["run", "sacks.yaml"]).exits(0).stdout.starts_with("all is weighed"));
 }
@@ -232,7 +232,7 @@ fn a_server_that_wants_a_key_leads_to_the_flag_that_sends_one() {
     assert!(ran.stderr.contains("no key was sent; give --api-key-env"), "{}", ran.stderr);
 }
 
-/// The lines of [`NOTES`] that say what the writer replies.
+/// The lines of [`NOTES`] with the writer's replies.
 const SCRIPT_OF_WRITER: &str = r#"    script:
       - [{op: add, path: /notes/-, value: {text: bad, status: checked}}]
       - {patch: [{op: add, path: /notes/-, value: {text: first, status: draft}}], intent: "one \e[31mred note"}
@@ -270,7 +270,7 @@ fn two_runs_of_one_cassette_give_the_same_records_except_ids_and_times() {
     assert_eq!(missing.error()["code"], "cassette_io");
 }
 
-/// Takes the records after `seq` of the only board away, as if its process had died before it wrote them.
+/// Deletes the records after `seq` of the only board, as if its process had died before writing them.
 fn cut_after(sandbox: &Sandbox, seq: i64, version: i64) {
     fs::remove_file(sandbox.path().join(".patchboard/patchboard.marks")).expect("there are marks");
     let journal = Connection::open(sandbox.path().join(".patchboard/patchboard.db")).expect("it is a database");
@@ -285,7 +285,7 @@ fn a_board_that_goes_on_with_its_cassette_asks_only_for_what_it_has_not_had() {
     let sandbox = Sandbox::new();
     sandbox.write("notes.yaml", NOTES.replace("    agent: script", "    restart: fresh\n    agent: script"));
     sandbox.run(&["run", "notes.yaml", "-r", REQUEST, "-q", "--record", "notes.cassette"]).exits(0);
-    // Up to the checker's `invoked`: the writer has had both of its answers, the checker has not had its one.
+    // Up to the checker's `invoked`: the writer has both answers, the checker does not have its only one.
     cut_after(&sandbox, 7, 1);
     let last = sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines().pop().expect("there are records");
     assert_eq!((&last["kind"], &last["worker"]), (&json!("invoked"), &json!("checker")));
@@ -348,7 +348,7 @@ fn a_board_whose_last_records_are_gone_is_not_gone_on_with() {
     drop(journal);
     let error = sandbox.run(&["resume", "last", "--output", "json"]).exits(1).error();
     assert_eq!((&error["code"], &error["known"], &error["found"]), (&json!("records_lost"), &json!(9), &json!(7)));
-    // The list of boards tells, too.
+    // Without marks, the list of boards reveals the loss.
     fs::remove_file(sandbox.path().join(".patchboard/patchboard.marks")).expect("there are marks");
     let error = sandbox.run(&["resume", "last", "--output", "json"]).exits(1).error();
     assert_eq!((&error["code"], &error["seq"]), (&json!("bad_record"), &json!(8)));
@@ -374,7 +374,7 @@ fn a_database_that_is_gone_is_missed_by_its_marks() {
     }
     let examined = sandbox.run(&["doctor", "--offline"]).exits(1);
     assert!(examined.stdout.contains("[records_lost]") && examined.stdout.contains(&board), "{}", examined.stdout);
-    // An archived board comes back, other boards begin, and this one is still missed.
+    // An archived board is restored and other boards run, and the loss is still reported.
     sandbox.run(&["restore", &archived]).exits(0);
     sandbox.run(&["verify", &archived]).exits(0);
     let ran = sandbox.run(&["run", "notes.yaml", "-r", REQUEST, "-q"]).exits(0);
@@ -477,7 +477,7 @@ done: {when: size(state.list) == 2}
         let ran = sandbox.run(&[&["run", "crowd.yaml", "--output", "json"][..], &given].concat()).exits(0).json();
         let cost = sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json();
         let drawn = &cost["drawn"];
-        // Who was asked is who was drawn: each server says its own name.
+        // Each server answers with its own name, so the list shows the drawn models.
         assert_eq!(ran["state"]["list"], json!([drawn["one"], drawn["two"]]), "{seed:?}");
         let named =
             |text: &str| ["one", "two"].iter().all(|name| text.contains(name)) && text.contains("models drawn: ");
@@ -515,7 +515,7 @@ done: {when: size(state.list) > 0}
     sandbox.run(&["replay", "last"]).exits(0);
 }
 
-/// A board with one program that appends its number and how many requests it has had.
+/// A board with one program that appends its number and its request count.
 const COUNTING: &str = r#"
 blueprint: 1
 name: counting
@@ -550,7 +550,7 @@ fn a_program_that_declares_restart_serves_all_calls_and_is_gone_when_the_run_end
     assert!(status.is_empty() || status.contains(") Z "), "it still runs: {status}");
 }
 
-/// Bytes of the journal after a run in which two workers with long instructions count to a number.
+/// Returns the journal's size in bytes after a run in which two workers with long instructions count to a number.
 fn journal_bytes(to: u64) -> u64 {
     let sandbox = Sandbox::new();
     let worker = |first: u64| {
@@ -579,11 +579,11 @@ fn journal_bytes(to: u64) -> u64 {
 fn an_attempt_stores_its_instructions_once_and_little_beside_its_view() {
     let (few, more) = (10, 110);
     let of_each = (journal_bytes(more) - journal_bytes(few)) / (more - few);
-    // Its script is part of the blueprint, and its view is short.
+    // The worker's script is in the blueprint, and its view is short.
     assert!(of_each < 3_000, "{of_each} bytes for an attempt with instructions of 7,000");
 }
 
-/// Three documents, a note of each, and a digest once all are checked.
+/// Three documents, one note on each, and a digest once all are checked.
 const RACE: &str = r#"blueprint: 2
 name: race
 state:
@@ -647,7 +647,7 @@ fn a_run_says_what_its_request_gives_no_rule_to_do() {
     let said = "with this request, `read` fires for no place: there is no request";
     let ran = sandbox.run(&["run", "race.yaml", "--scripted"]);
     assert!(ran.stderr.contains(said) && ran.stderr.contains("--request @FILE"), "{}", ran.stderr);
-    // Documents are a part of the request, and a condition can leave out all of it.
+    // `--documents` supplies a request, and a condition can exclude every place of it.
     sandbox.write("texts.yaml", RACE.replace("/request/docs/", "/request/documents/"));
     sandbox.write("a.txt", "about a");
     let ran = sandbox.run(&["run", "texts.yaml", "--scripted", "--documents", "a.txt"]);

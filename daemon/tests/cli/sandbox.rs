@@ -1,4 +1,4 @@
-//! A directory of its own for each test, and the binary run in it.
+//! Test fixture: a directory for each test, and the binary run in it.
 
 use std::fs;
 use std::io::Write as _;
@@ -8,10 +8,10 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A blueprint without a model: one worker writes a note, first wrongly, and another checks it.
+/// A blueprint without a model: one worker writes a note, at first a wrong one, and another checks it.
 pub(crate) const NOTES: &str = include_str!("notes.yaml");
 
-/// The same with another agent as the writer, and these further lines of its seat.
+/// Returns [`NOTES`] with another agent as the writer, and further lines of its seat.
 pub(crate) fn notes_by(agent: &str, seat: &str) -> String {
     let (head, rest) = NOTES.split_once("    script:\n").expect("the writer comes first");
     let (_, rest) = rest.split_once("  checker:\n").expect("the checker comes next");
@@ -19,7 +19,7 @@ pub(crate) fn notes_by(agent: &str, seat: &str) -> String {
     format!("{head}{seat}  checker:\n{rest}")
 }
 
-/// A file of the blueprints that are shipped.
+/// Returns the path of a shipped blueprint file.
 pub(crate) fn shipped(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../blueprints").join(name);
     path.to_str().expect("the path is text").to_owned()
@@ -30,7 +30,7 @@ pub(crate) struct Sandbox {
     directory: TempDir,
 }
 
-/// What a command did.
+/// Result of a command.
 pub(crate) struct Ran {
     pub(crate) code: i32,
     pub(crate) stdout: String,
@@ -54,14 +54,14 @@ impl Sandbox {
         fs::write(path, text).expect("a file can be written");
     }
 
-    /// The binary with these arguments, none of the caller's environment that could change what it does.
+    /// Returns a command with these arguments, without the caller's environment variables that would affect it.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_patchboard"));
         command.current_dir(self.path()).args(arguments);
         for variable in ["PATCHBOARD_DATA_DIR", "RUST_LOG", "OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL"] {
             command.env_remove(variable);
         }
-        // The configuration of a test is named, which is consent.
+        // Naming the test's configuration counts as consent.
         command.env("XDG_CONFIG_HOME", self.path().join("home"));
         if self.path().join("patchboard.toml").is_file() {
             command.env("PATCHBOARD_CONFIG", "patchboard.toml");
@@ -74,7 +74,7 @@ impl Sandbox {
         self.run_with(arguments, "")
     }
 
-    /// Runs the binary to its end with this on standard input.
+    /// Runs the binary to its end with this standard input.
     pub(crate) fn run_with(&self, arguments: &[&str], input: impl AsRef<[u8]>) -> Ran {
         let mut child = self
             .command(arguments)
@@ -85,9 +85,9 @@ impl Sandbox {
             .expect("the binary can be run");
         let mut stdin = child.stdin.take().expect("stdin is piped");
         let input = input.as_ref().to_vec();
-        // Written from beside, because a command that answers while it reads would otherwise wait for us for ever.
+        // Written from a thread: a command that answers while it reads could otherwise deadlock with the test.
         let writer = std::thread::spawn(move || {
-            // A command that does not read to the end is not wrong.
+            // A command may stop reading early.
             let _ = stdin.write_all(&input);
         });
         let output = child.wait_with_output().expect("the binary ends");
@@ -107,27 +107,27 @@ impl From<Output> for Ran {
 }
 
 impl Ran {
-    /// Fails with everything that was printed unless the exit code is this.
+    /// Checks the exit code; prints all output on failure.
     #[track_caller]
     pub(crate) fn exits(self, code: i32) -> Self {
         assert_eq!(self.code, code, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
         self
     }
 
-    /// Stdout as one JSON value.
+    /// Returns stdout as one JSON value.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error} in {:?}", self.stdout))
     }
 
-    /// Stdout as JSON lines.
+    /// Returns stdout as JSON lines.
     #[track_caller]
     pub(crate) fn lines(&self) -> Vec<Value> {
         let read = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line:?}"));
         self.stdout.lines().map(read).collect()
     }
 
-    /// The error on stderr, as JSON.
+    /// Returns the error on stderr as JSON.
     #[track_caller]
     pub(crate) fn error(&self) -> Value {
         let line = self.stderr.lines().last().unwrap_or_default();

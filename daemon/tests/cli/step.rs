@@ -1,4 +1,4 @@
-//! `patchboard step`: one worker once more on the board as it was, and nothing of it kept.
+//! `patchboard step`: repeats one worker's call on an earlier state and keeps nothing.
 
 use std::path::PathBuf;
 
@@ -9,17 +9,17 @@ use serde_json::{Value, json};
 use crate::sandbox::{Ran, Sandbox, notes_by, shipped};
 use crate::voices::{copy_into, voices};
 
-/// The files of the data directory that hold something, with what that is.
+/// Returns the non-empty files of the data directory with their digests.
 fn files(sandbox: &Sandbox) -> Vec<(PathBuf, Digest)> {
     let directory = std::fs::read_dir(sandbox.path().join(".patchboard")).expect("there are boards");
     let paths = directory.map(|entry| entry.expect("an entry").path());
-    // What readers of one file agree on is shared memory.
+    // Shared memory of concurrent readers.
     let is_shared =
         |path: &PathBuf| path.extension().is_some_and(|ending| ending == "db-shm" || ending == "sqlite-shm");
     let paths = paths.filter(|path| path.is_file() && !is_shared(path));
     let mut files: Vec<_> =
         paths.map(|path| (path.clone(), sha256(&std::fs::read(&path).expect("it can be read")))).collect();
-    // A reader may leave a log without anything in it.
+    // A reader may leave an empty log.
     files.retain(|(_, bytes)| *bytes != sha256(b""));
     files.sort();
     files
@@ -58,7 +58,7 @@ fn every_attempt_of_a_recorded_run_comes_to_the_same_again() {
         let code = match kind {
             "committed" => 0,
             "rejected" => 1,
-            // What came of it later is compared.
+            // The result is compared with the attempt's later outcome.
             "invoked" => {
                 attempts += 1;
                 let stepped = sandbox.step(seq, worker.expect("a worker"), &["--cassette", &cassette]).json();
@@ -91,7 +91,7 @@ fn every_attempt_of_a_recorded_run_comes_to_the_same_again() {
 #[test]
 fn a_script_goes_on_where_it_was_and_a_reply_by_hand_is_judged_as_it_would_have_been() {
     let sandbox = finished();
-    // created scheduled invoked rejected invoked committed scheduled invoked committed ended
+    // Records: created scheduled invoked rejected invoked committed scheduled invoked committed ended
     let refused = sandbox.step(3, "writer", &[]).exits(1).json();
     assert_eq!((&refused["outcome"], &refused["recorded"]["same"]), (&json!("rejected"), &json!(true)), "{refused}");
     let second = sandbox.step(5, "writer", &[]).exits(0).json();
@@ -120,12 +120,12 @@ fn a_script_goes_on_where_it_was_and_a_reply_by_hand_is_judged_as_it_would_have_
 #[test]
 fn elsewhere_the_worker_is_shown_the_board_of_that_moment() {
     let sandbox = finished();
-    // Before the note was checked, the writer had been woken by the start.
+    // Before the note was checked, the start had triggered the writer.
     let stepped = sandbox.step(8, "writer", &["--reply", "/dev/null"]).exits(1).json();
     assert_eq!((&stepped["trigger"]["kind"], &stepped["view"]["version"]), (&json!("start"), &json!(1)), "{stepped}");
     assert_eq!((&stepped["attempt"], &stepped["view"]["recorded"]), (&Value::Null, &Value::Null));
     assert_eq!(stepped["recorded"]["seq"], 5, "the last that came of that trigger");
-    // Nothing had woken the checker yet.
+    // The checker had not been triggered yet.
     let patch = r#"[{"op":"replace","path":"/notes/0/status","value":"checked"}]"#;
     sandbox.write("patch.json", patch);
     let early = sandbox.step(5, "checker", &["--reply", "patch.json"]).exits(1).json();
@@ -232,7 +232,7 @@ fn the_roles_of_a_department_find_the_rows_and_the_time_of_then() {
             let seq = record["seq"].to_string();
             let step = ["step", board, "--at", &seq, "--worker", worker, "--output", "json"];
             let mut came = sandbox.run(&step).exits(0).json();
-            // When a question expires follows from the clock, which stands at the call.
+            // The expiry of a question depends on the clock, which is fixed at the call.
             let then = came["recorded"]["patch"][0]["value"]["pending"]["expires_at"].clone();
             if let Some(at) = came.pointer_mut("/patch/0/value/pending/expires_at") {
                 let wait = at.as_i64().expect("a time") - record["at"].as_i64().expect("a time");

@@ -1,5 +1,5 @@
-//! The shipped blueprint of a manager and engineers, played from scripts on a small repository: real files, real tests,
-//! real commits.
+//! The shipped blueprint of a manager and engineers, run from scripts on a small repository with real files, tests and
+//! commits.
 
 use std::process::Command;
 
@@ -24,7 +24,7 @@ class All(unittest.TestCase):\n\
 const CONFIG: &str = "\
 [commands.tests]\nprogram = [\"python3\", \"-B\", \"-m\", \"unittest\", \"-q\"]\n";
 
-/// The blueprint with scripts in its seats.
+/// Returns the blueprint with script agents in place of its models.
 fn scripted() -> Value {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../blueprints/storm.yaml");
     let text = std::fs::read_to_string(path).expect("the blueprint is there");
@@ -90,7 +90,7 @@ fn scripts() -> Vec<(&'static str, Value)> {
                 "reply": [{"op": "add", "path": "/summary", "value": "calc/ops.py: add, scale, negate. calc/text.py: total."}],
             }]),
         ),
-        // Answers that use more engineers than there may be, and that give one function to two of them, are refused.
+        // Plans with more engineers than allowed, or with one function given to two of them, are rejected.
         (
             "manager_delegate",
             json!([
@@ -116,7 +116,7 @@ fn scripts() -> Vec<(&'static str, Value)> {
                     replace("calc/ops.py", "The sum.\"\"\"\n    pass", "The sum.\"\"\"\n    return a + b", "sum"),
                     replace("calc/ops.py", "Each times k.\"\"\"\n    pass", "Each times k.\"\"\"\n    return [x * k for x in xs]", "scale"),
                     replace("calc/ops.py", "Minus a.\"\"\"\n    pass", "Minus a.\"\"\"\n    return -a", "negate"),
-                    // Both change what is common to all.
+                    // Both engineers change the shared file.
                     view("calc/__init__.py"),
                     replace("calc/__init__.py", "AUTHORS = [", "AUTHORS = [\n    \"one\",", "name the author"),
                 ],
@@ -152,7 +152,7 @@ fn scripts() -> Vec<(&'static str, Value)> {
                     "tools": [tool("diff", json!({})), tests(), commit("calc: operations", "engineer_1")],
                     "reply": [review(1, &[("t1", true), ("t2", false)]), again],
                 },
-                // A third round, which there is not.
+                // A third round exceeds the limit of two.
                 [review(2, &[("t3", false)]), task("t4", 2, "engineer_2", "calc/text.py", &["total"])],
                 {
                     "tools": [tool("diff", json!({})), tests(), commit("calc: totals", "engineer_2")],
@@ -205,7 +205,7 @@ fn a_manager_and_engineers_work_on_one_repository() {
     assert_eq!((&result["end"], &result["state"]["verdict"]["passed"]), (&json!("done"), &json!(5)));
     assert_eq!(result["state"]["tasks"].as_array().map(Vec::len), Some(3), "the failed task was given out once more");
 
-    // What the verdict says is so.
+    // The tests really pass, as the verdict says.
     let mut tested = Command::new("python3");
     let tested = tested.args(["-B", "-m", "unittest", "-q"]).current_dir(sandbox.path().join("repo")).output();
     let tested = tested.expect("python3 runs");
@@ -229,7 +229,7 @@ fn a_manager_and_engineers_work_on_one_repository() {
     let authors = std::fs::read_to_string(sandbox.path().join("repo/calc/__init__.py")).expect("a file");
     assert!(authors.contains("\"one\"") && authors.contains("\"two\""), "nobody's edit is lost: {authors}");
 
-    // Everything of it can be derived again, and asked about.
+    // The run can be replayed, verified and queried.
     sandbox.run(&["replay", "last"]).exits(0);
     sandbox.run(&["verify", "last"]).exits(0);
     let why = sandbox.run(&["why", "last", "/files/calc~1text.py/hash"]).exits(0);
@@ -238,7 +238,7 @@ fn a_manager_and_engineers_work_on_one_repository() {
     for refusal in ["as-many-engineers-as-allowed", "disjoint-files", "two-rounds"] {
         assert!(log.stdout.contains(refusal), "{refusal}: {}", log.stdout);
     }
-    // Of files, of which there may be many, people are told how many there are.
+    // There may be many files, so the text output prints only their number.
     let told = sandbox.run(&["resume", "last"]).exits(0).stdout;
     assert!(told.contains("\nfiles    4; see `patchboard edits ") && !told.contains("calc/ops.py\":"), "{told}");
     let (result, _) = told.split_once("\n\nboard ").expect("a result, and what the board came to");
@@ -274,7 +274,7 @@ fn edits_are_counted(sandbox: &Sandbox) {
     let edits = |more: &[&str]| sandbox.run(&[&["edits", "last", "--output", "json"], more].concat()).exits(0).json();
     let told = edits(&[]);
     let board = &told["boards"][0];
-    // What the journal says, counted anew.
+    // Counts the journal's records independently.
     let records = sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
     let of = |kind: &str, name: Option<&str>| {
         let is_one = |record: &&Value| {
@@ -294,7 +294,7 @@ fn edits_are_counted(sandbox: &Sandbox) {
     assert_eq!((codes, &board["external"]), (refused, &json!(1)), "{told}");
     let shared = board["files"]["shared"].as_array().expect("files");
     assert!(shared.contains(&json!("calc/__init__.py")) && shared.contains(&json!("calc/ops.py")), "{shared:?}");
-    // `pass` of the stub that the manager added, which an engineer took away.
+    // An engineer removed the `pass` of the manager's stub.
     assert!(board["lines"]["of_others"].as_u64() >= Some(1), "{board}");
     assert_eq!((&board["score"]["percent"], &board["causes"]), (&json!(100.0), &json!([])), "by its verdict");
 
@@ -302,7 +302,7 @@ fn edits_are_counted(sandbox: &Sandbox) {
         board["tasks"],
         json!({"first_round": 2, "single_file": 100.0, "overlap": 0.0, "functions": {"engineer_1": 3, "engineer_2": 1}})
     );
-    // What is common to all is in nobody's task.
+    // The shared file belongs to no task.
     let outside = json!([{"author": "engineer_1", "path": "calc/__init__.py", "edits": 1},
         {"author": "engineer_2", "path": "calc/__init__.py", "edits": 2}]);
     assert_eq!(board["drift"], json!({"edits": 3, "files": outside}));
@@ -331,7 +331,7 @@ fn what_an_edit_wrote_can_be_erased(sandbox: &Sandbox) {
         |record: &&Value| record["written"].as_str().is_some_and(|edit| edit.contains("result = add(result, x)"));
     let leak = records.iter().find(holds).expect("the edit")["seq"].to_string();
     sandbox.run(&["redact", "last", &leak]).exits(0);
-    // The first record has the scripts.
+    // The first record contains the scripts.
     let records = sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
     let log: String = records[1..].iter().map(Value::to_string).collect();
     assert!(!log.contains("result = add(result, x)") && log.contains("calc/ops.py"));
@@ -341,7 +341,7 @@ fn what_an_edit_wrote_can_be_erased(sandbox: &Sandbox) {
     assert!(text.contains("edits calc/text.py to version 3"), "{text}");
 }
 
-/// Somebody gives up for good, and without a word: the task is given out once more, and the run goes on to its end.
+/// An engineer gives up for good without a report: its task is reassigned, and the run finishes.
 #[test]
 fn an_engineer_who_gives_up_holds_up_nobody() {
     let sandbox = repository();
@@ -361,7 +361,7 @@ fn an_engineer_who_gives_up_holds_up_nobody() {
         "wanted",
     ));
     whole["reply"] = work[1]["reply"].clone();
-    // Both attempts fail; the next call is for the task that is given out again.
+    // Both attempts fail; the next call is for the reassigned task.
     let crash = json!({"fail": "crashed", "message": "out of order"});
     blueprint["workers"]["engineer_2"]["script"] = json!([crash, crash, whole]);
     sandbox.write("storm.json", blueprint.to_string());
@@ -393,13 +393,13 @@ fn a_workspace_that_nobody_has_set_up_is_missed_before_anything_begins() {
     assert!(ran.stderr.contains("give a name and a directory"), "{}", ran.stderr);
 }
 
-/// The same work with a working tree for each engineer: what both changed is found out when it is merged.
+/// With one working tree per engineer, conflicting edits surface at the merge.
 #[test]
 fn in_working_trees_of_their_own_conflicts_come_with_the_merge() {
     let sandbox = repository();
     let mut blueprint = scripted();
     blueprint["workspace"]["isolation"] = json!("worktree");
-    // An engineer with two tasks sits down twice.
+    // An engineer with two tasks is called twice.
     let second = json!({"task": "t3", "round": 1, "engineer_id": "engineer_1", "file_path": "calc/more.py",
         "functions_to_implement": ["more"], "instruction": "Write it."});
     let script = &mut blueprint["workers"]["manager_delegate"]["script"];
@@ -421,7 +421,7 @@ fn in_working_trees_of_their_own_conflicts_come_with_the_merge() {
         "reply": [{"op": "add", "path": "/reviews/-", "value": reviewed}],
     }]);
     sandbox.write("storm.json", blueprint.to_string());
-    // Two of those that may be used, where nothing is said.
+    // The request does not set the number of engineers: two of the allowed ones are used.
     let request = json!({"task": "Write what is missing."}).to_string();
     let arguments = ["run", "storm.json", "--request", &request, "--workspace", "code=repo", "--output", "json"];
     sandbox.run(&arguments).exits(0);
@@ -441,8 +441,8 @@ fn in_working_trees_of_their_own_conflicts_come_with_the_merge() {
     assert!(std::fs::read_to_string(tree).expect("its work is there").contains("str(add("));
 }
 
-/// The same work, told apart by what keeps the engineers apart: who writes over what it has not read is refused, or others'
-/// lines are gone and nobody is told.
+/// Compares isolation modes: an engineer that overwrites lines it has not read is rejected under `storm`; under `soft` the
+/// other engineer's lines are silently lost.
 #[test]
 fn without_checks_what_others_wrote_is_lost_and_with_them_it_is_not() {
     for (isolation, is_kept) in [("storm", true), ("soft", false)] {
@@ -453,7 +453,7 @@ fn without_checks_what_others_wrote_is_lost_and_with_them_it_is_not() {
         let work = &mut blueprint["workers"]["engineer_2"]["script"][0]["tools"];
         let steps = work.as_array_mut().expect("steps");
         steps.insert(0, json!({"name": "create", "arguments": blind, "may_fail": true}));
-        // Tests are not theirs to change, in either.
+        // Engineers may not edit tests in either mode.
         let tests = replace("test_calc.py", "VERSION, 2", "VERSION, 1", "so that it passes");
         steps.insert(0, view("test_calc.py"));
         steps.insert(1, json!({"name": tests["name"], "arguments": tests["arguments"], "may_fail": true}));
@@ -468,7 +468,7 @@ fn without_checks_what_others_wrote_is_lost_and_with_them_it_is_not() {
         let told = sandbox.run(&["edits", "last", "--output", "json"]).exits(0).json();
         let refused = &told["boards"][0]["edits"]["refused"];
         let is_refused = |code: &&str| refused[code].is_u64();
-        // It has not looked; or the file is kept for who has.
+        // The engineer has not read the file, or another engineer has reserved it.
         assert_eq!(["file_exists", "reserved"].iter().any(is_refused), is_kept, "{isolation}: {refused}");
         let is_fresh = !["stale_target", "stale_read", "unseen_target"].iter().any(is_refused);
         assert!(is_kept || is_fresh, "nothing for freshness: {refused}");

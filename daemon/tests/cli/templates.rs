@@ -1,10 +1,10 @@
-//! `patchboard init`: each template is sound, and runs at once from its scripts.
+//! `patchboard init`: each template is valid and runs at once from its scripts.
 
 use serde_json::{Value, json};
 
 use crate::sandbox::Sandbox;
 
-/// Writes a template to a directory of its own and runs the command that `init` names; returns the JSON of the run.
+/// Writes a template to a new directory and runs the command that `init` prints; returns the JSON of the run.
 fn begun(sandbox: &Sandbox, template: &str, exit: i32) -> Value {
     let told: Value = sandbox.run(&["init", template, "--template", template, "--output", "json"]).exits(0).json();
     let command = told["run"].as_str().expect("a command");

@@ -1,4 +1,4 @@
-//! An attempt of several calls, as the commands tell of it that read journals.
+//! An attempt with several model calls, as shown by the commands that read journals.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::sandbox::Sandbox;
 
-/// Goes on twice before it answers; what each call says that it took is known, but for the second.
+/// An agent that continues twice before it answers; the usage of the second call is unknown.
 #[derive(Default)]
 struct Busy(OnceLock<BoardHandle>);
 
@@ -40,7 +40,7 @@ fn usage(prompt: u64, completion: u64) -> Option<Usage> {
     Some(Usage { prompt, completion, ..Usage::default() })
 }
 
-/// A board that has ended so, in the sandbox's journal.
+/// Runs such a board to its end in the sandbox's journal.
 pub(crate) fn played(sandbox: &Sandbox, iterations: u32) {
     let blueprint = json!({
         "blueprint": 1, "name": "busy", "state": {"schema": {}, "initial": {"list": []}},

@@ -1,4 +1,4 @@
-//! Configurations that are found, and used once somebody has agreed.
+//! Configuration files in the working directory: used only after the user has trusted them.
 
 use std::process::Command;
 
@@ -7,12 +7,12 @@ use serde_json::json;
 
 use crate::sandbox::{Sandbox, notes_by};
 
-/// What came with somebody else's files.
+/// A configuration that came with another user's files.
 fn found(url: &str) -> String {
     format!("[models.default]\nurl = \"{url}\"\nmodel = \"m\"\napi_key_env = \"PATCHBOARD_TEST_KEY\"\n")
 }
 
-/// The binary, which is told of no configuration.
+/// Returns the binary's command without an explicit configuration.
 fn plain(sandbox: &Sandbox, arguments: &[&str]) -> Command {
     let mut command = sandbox.command(arguments);
     command.env_remove("PATCHBOARD_CONFIG").env("PATCHBOARD_TEST_KEY", "sk-secret");
@@ -46,7 +46,7 @@ fn a_configuration_that_is_found_is_used_once_it_was_agreed_to() {
     let (_, told) = tried(&["doctor", "--offline", "--output", "json"]);
     assert!(!told.contains("patchboard trust"), "{told}");
 
-    // As long as it is the same.
+    // Trust ends when the file changes.
     sandbox.write("patchboard.toml", found(&endpoint.url) + "temperature = 1.0\n");
     let (code, told) = tried(&run);
     assert_eq!((code, told.contains("has changed since")), (Some(2), true), "{told}");
@@ -57,12 +57,12 @@ fn a_configuration_that_is_found_is_used_once_it_was_agreed_to() {
     assert_eq!((code, told.contains("config_untrusted")), (Some(2), true), "{told}");
     assert_eq!(endpoint.requests().len(), 0);
 
-    // Who names it has agreed, and who names a model needs none.
+    // Naming a configuration counts as consent, and a model on the command line needs none.
     let named = tried(&["doctor", "--config", "patchboard.toml", "--output", "json"]);
     assert!(!endpoint.requests().is_empty(), "{named:?}");
 }
 
-/// A checkout chooses in which directory relative paths of an agreed configuration are looked up, by a link to it.
+/// A checkout must not use a link to a trusted configuration to choose the directory of its relative paths.
 #[cfg(unix)]
 #[test]
 fn a_link_to_a_configuration_that_was_agreed_to_is_another() {
@@ -82,7 +82,7 @@ fn a_link_to_a_configuration_that_was_agreed_to_is_another() {
     assert!(of(&other, &["trust"], &home).0);
     let (_, told) = of(&other, &doctor, &home);
     assert!(!told.contains("patchboard trust"), "{told}");
-    // A list in the directory in question is not the user's.
+    // A trust list inside the checkout is not the user's.
     assert!(of(&other, &["trust", "--list"], std::path::Path::new("home")).0);
     assert!(!other.path().join("home").exists());
     let endless = Sandbox::new();
@@ -132,11 +132,11 @@ fn no_command_repeats_a_value_of_a_broken_configuration() {
             for form in ["text", "json"] {
                 let ran = sandbox.run(&[command, &["--output", form]].concat());
                 let told = format!("{}{}", ran.stdout, ran.stderr);
-                // What is agreed to is shown.
+                // `trust` shows the file that the user agrees to.
                 let is_shown = ran.code == 0 && command[0] == "trust";
                 let is_told = told.contains("s3cret") || told.contains("S3cret");
                 assert!(is_shown || !is_told, "{command:?} with {broken}: {told}");
-                // Of tables that it does not use, a command reads the form alone.
+                // A command checks only the syntax of tables that it does not use.
                 let is_refused = ran.code == 2 || matches!(command[0], "check" | "run" | "architect" | "trust");
                 assert!(is_refused, "{command:?} with {broken}: {told}");
             }

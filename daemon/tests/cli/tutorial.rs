@@ -1,25 +1,25 @@
-//! Pages of docs, played word for word: their files are written, their commands run, and what they promise is printed.
+//! Runs pages of docs literally: writes their files, runs their commands, and checks the promised output.
 
 use std::process::Command;
 
 const FIRST: &str = include_str!("../../../docs/first-board.md");
 const PROGRAMS: &str = include_str!("../../../docs/programs.md");
 
-/// A fenced block of the page.
+/// A fenced block of a page.
 struct Block<'p> {
-    /// Words behind the fence: a language, and for a file its name.
+    /// Words after the fence: a language and, for a file, its name.
     head: &'p str,
     text: &'p str,
 }
 
 fn blocks(page: &str) -> Vec<Block<'_>> {
     let parts: Vec<&str> = page.split("\n```").collect();
-    // Outside and inside follow each other.
+    // Text and blocks alternate.
     let inside = parts.iter().skip(1).step_by(2);
     inside.map(|part| part.split_once('\n').unwrap_or((part, ""))).map(|(head, text)| Block { head, text }).collect()
 }
 
-/// Returns true if a line of output has the parts of a promise, which stand around `…`, in their order.
+/// Returns true if a line of output contains, in order, the parts of a promise around `…`.
 fn keeps(line: &str, promise: &str) -> bool {
     let mut rest = line;
     promise.trim().split('…').all(|part| match rest.find(part) {
@@ -31,7 +31,7 @@ fn keeps(line: &str, promise: &str) -> bool {
     })
 }
 
-/// Plays a page. Returns how many commands it has, and how many lines that they print.
+/// Runs a page. Returns the number of its commands and of the lines that they print.
 fn play(page: &str) -> (usize, usize) {
     let directory = tempfile::tempdir().expect("a directory can be made");
     let binary = std::path::Path::new(env!("CARGO_BIN_EXE_patchboard")).parent().expect("it lies in a directory");

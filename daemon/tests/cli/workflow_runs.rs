@@ -1,4 +1,4 @@
-//! Workflows as boards: what runs, what waits, what fails and goes on, and what a kill leaves.
+//! Workflows as boards: running, waiting, failed and resumed nodes, and recovery after a kill.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use crate::sandbox::{Ran, Sandbox, shipped};
 
-/// The statuses of all nodes, by their ids.
+/// Returns the status of each node, by id.
 fn statuses(state: &Value) -> Value {
     let nodes = state["workflow"]["nodes"].as_object().expect("there are nodes");
     nodes.iter().map(|(id, node)| (id.clone(), node["status"].clone())).collect::<serde_json::Map<_, _>>().into()
 }
 
-/// The workers that were called, in the order of the calls, without the seat that decides.
+/// Returns the called workers in order, without the deciding seat.
 fn called(sandbox: &Sandbox) -> Vec<String> {
     let records = sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
     let worker = |record: &Value| record["worker"].as_str().filter(|worker| *worker != "workflow").map(str::to_owned);
@@ -24,7 +24,7 @@ fn state(sandbox: &Sandbox) -> Value {
     sandbox.run(&["state", "last", "--output", "json"]).exits(0).json()["state"].clone()
 }
 
-/// A blueprint with these nodes, each done by a worker called as the node, by these scripts.
+/// Returns a blueprint with these nodes, each run by a script worker with the node's name.
 fn blueprint(nodes: Value, scripts: Value) -> String {
     let workers: serde_json::Map<String, Value> = scripts
         .as_object()
@@ -124,7 +124,7 @@ fn a_workflow_is_resumed_from_nodes_that_it_has_and_that_are_not_running() {
     run(&sandbox, nodes, scripts).exits(4);
     let refused = signal(&sandbox, "resume", &json!({"node": "z"}));
     assert_eq!((refused.code, &refused.error()["code"]), (2, &json!("bad_request")));
-    // Several times over: who does the same again comes to the same again, and no breaker minds.
+    // Repeated resumes give the same result and trip no circuit breaker.
     for _ in 0..4 {
         signal(&sandbox, "resume", &json!({"node": "a"})).exits(4);
         assert_eq!(statuses(&state(&sandbox)), json!({"a": "COMPLETED", "b": "READY"}));
@@ -136,7 +136,7 @@ fn a_workflow_is_resumed_from_nodes_that_it_has_and_that_are_not_running() {
 #[test]
 fn what_is_running_is_not_taken_back_and_the_journal_says_so() {
     let sandbox = Sandbox::new();
-    // It stands still with a question, so `a` is RUNNING.
+    // The board waits for an answer, so `a` is RUNNING.
     let nodes = json!({"a": {}});
     let asks = json!([{"clarify": {"question": "Which?"}}, output("a", json!({}))]);
     let mut blueprint: Value = serde_json::from_str(&blueprint(nodes, json!({"a": asks}))).expect("JSON");
@@ -240,13 +240,13 @@ fn a_run_names_the_node_whose_condition_could_not_be_evaluated_and_why() {
         "a": {"output_mapping": {"n": "count"}},
         "b": {"dependencies": ["a"], "when": "data.count > 10"},
     });
-    // The first output is a text, which is no number that could be compared.
+    // The first output is a string, so the numeric comparison fails.
     let texts = json!([output("a", json!({"n": "three"})), output("a", json!({"n": 30}))]);
     let ran = run(&sandbox, nodes, json!({"a": texts, "b": [output("b", json!({}))]})).exits(4);
     assert!(ran.stderr.contains("node b of the workflow FAILED: "), "{}", ran.stderr);
     let why = &ran.json()["state"]["workflow"]["nodes"]["b"]["error"];
     assert!(ran.stderr.contains(why.as_str().expect("a text")), "{why} in {}", ran.stderr);
-    // Nothing was given up, so no retry is named: it would be refused.
+    // Retries were not exhausted, so the message must not suggest `retry`: the kernel would reject it.
     assert!(!ran.stderr.contains("patchboard retry"), "{}", ran.stderr);
     let resumed = signal(&sandbox, "resume", &json!({"node": "a"})).exits(0).json();
     assert_eq!(resumed["end"], "done");
@@ -255,7 +255,7 @@ fn a_run_names_the_node_whose_condition_could_not_be_evaluated_and_why() {
 #[test]
 fn no_output_comes_to_a_node_that_does_not_run_and_no_status_leaps() {
     let sandbox = Sandbox::new();
-    // It writes the output of another node, which it may, as it does that one, too.
+    // The worker writes the output of another node too early. Its grants allow this, because it also runs that node.
     let nodes = json!({"a": {"agent_id": "w"}, "b": {"agent_id": "w", "dependencies": ["a"]}});
     let early =
         run(&sandbox, nodes, json!({"w": [output("b", json!({})), output("a", json!({})), output("b", json!({}))]}));
@@ -283,13 +283,13 @@ fn a_workflow_may_be_in_a_file_and_is_refused_there_before_anything_is_stored() 
     assert_eq!(sandbox.run(&["boards", "--output", "json"]).exits(0).stdout.trim(), "");
     sandbox.write("flows/loop.yaml", "nodes:\n  a: {}\n");
     sandbox.run(&["run", "flow.yaml"]).exits(0);
-    // What is printed whole needs no file, and is found sound again.
+    // The expanded output is self-contained and passes `check` again.
     let whole = sandbox.run(&["check", "flow.yaml", "--whole"]).exits(0).stdout;
     sandbox.write("whole.json", whole);
     sandbox.run(&["check", "whole.json"]).exits(0);
 }
 
-/// A workflow whose workers are programs that take a moment, so that a kill meets them at work.
+/// A workflow with slow programs as workers, so that a kill hits them at work.
 fn slow() -> String {
     let nodes = json!({
         "a": {"output_mapping": {"x": "a"}},
@@ -308,7 +308,7 @@ fn slow() -> String {
     json!({"blueprint": 1, "name": "slow", "workflow": {"nodes": nodes}, "workers": workers}).to_string()
 }
 
-/// Wherever it is killed, it comes to the same end, and nothing that was told of is done again.
+/// After a kill at any point, the run reaches the same end and repeats no reported step.
 #[test]
 fn killed_again_and_again_it_ends_as_if_it_had_not_been() {
     let whole = Sandbox::new();

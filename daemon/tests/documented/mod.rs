@@ -1,27 +1,28 @@
-//! Command lines of `patchboard` in pages and in help texts.
+//! Extracts the command lines of `patchboard` from pages and help texts.
 
 use std::fs;
 use std::iter::Peekable;
 use std::path::{Path, PathBuf};
 use std::str::Chars;
 
-/// A command line, without the name of the program.
+/// A command line, without the program name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Line {
-    /// Page or command in which it stands.
+    /// Page or command that contains the line.
     pub(crate) place: String,
-    /// Words behind `patchboard`.
+    /// Words after `patchboard`.
     pub(crate) words: Vec<String>,
-    /// True if it stands in a sentence, where arguments may be left out.
+    /// True for a mention in a sentence, which may omit arguments.
     pub(crate) is_mention: bool,
 }
 
-/// Returns the folder of the workspace.
+/// Returns the root directory of the workspace.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the daemon is a folder of the workspace").to_owned()
 }
 
-/// Returns the command lines of all pages. `commands` are the names of commands, by which mentions without `patchboard` are known.
+/// Returns the command lines of all pages. `commands` lists the command names, which identify mentions without
+/// `patchboard`.
 pub(crate) fn of_pages(commands: &[String]) -> Vec<Line> {
     let mut found = Vec::new();
     for path in pages() {
@@ -43,7 +44,7 @@ pub(crate) fn of_help(place: &str, text: &str, commands: &[String]) -> Vec<Line>
     found
 }
 
-/// Lists the pages, and the blueprints, whose comments name commands.
+/// Returns the pages and the blueprints; their comments mention commands.
 fn pages() -> Vec<PathBuf> {
     let mut found = vec!["README.md".into(), "ARCHITECTURE.md".into(), "CHANGELOG.md".into()];
     for (folder, is_page) in [("docs", "md"), ("blueprints", "md"), ("blueprints", "yaml")] {
@@ -65,7 +66,7 @@ fn below(folder: &Path, extension: &str, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns of the changelog the newest release, of another page all.
+/// Returns the newest release of the changelog, and all of any other page.
 fn current<'t>(path: &Path, text: &'t str) -> &'t str {
     let releases = text.match_indices("\n## ").map(|(at, _)| at).nth(1);
     match releases.filter(|_| path == Path::new("CHANGELOG.md")) {
@@ -79,7 +80,7 @@ fn comments(text: &str) -> String {
     lines.map(str::trim).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the lines of a help text that are set apart, each without the remark in its second column.
+/// Returns the indented lines of a help text, each without its second column.
 fn indented(text: &str) -> String {
     let lines = text.lines().filter_map(|line| line.strip_prefix("  "));
     lines.map(|line| line.split("   ").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
@@ -101,7 +102,7 @@ fn of_page(place: &str, text: &str, commands: &[String], found: &mut Vec<Line>) 
     of_prose(place, &prose, commands, found);
 }
 
-/// Adds the lines of a shell's script.
+/// Adds the command lines of a shell script.
 fn of_shell(place: &str, script: &str, found: &mut Vec<Line>) {
     for line in script.replace("\\\n", " ").lines() {
         for words in commands_of(line) {
@@ -116,9 +117,9 @@ fn of_shell(place: &str, script: &str, found: &mut Vec<Line>) {
     }
 }
 
-/// Adds what stands between backticks in sentences.
+/// Adds the texts between backticks in sentences.
 fn of_prose(place: &str, prose: &str, commands: &[String], found: &mut Vec<Line>) {
-    // A row of a table is a paragraph of its own.
+    // A table row counts as a paragraph.
     let prose = prose.replace("\n|", "\n\n|").replace("\\|", "|");
     for paragraph in prose.split("\n\n") {
         let paragraph = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -140,7 +141,7 @@ fn is_placeholder(word: &str) -> bool {
     word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase() || c == '|')
 }
 
-/// Returns what is behind the program's name: also behind `cargo run --`, and behind the image of a container.
+/// Returns the words after the program name, `cargo run --`, or a container image.
 fn of_patchboard(words: &[String]) -> Option<&[String]> {
     let is = |at: usize, word: &str| words.get(at).is_some_and(|it| it == word);
     let begin = match words.first()?.as_str() {
@@ -151,11 +152,11 @@ fn of_patchboard(words: &[String]) -> Option<&[String]> {
         "docker" if is(1, "run") => words.iter().position(|word| word == "patchboard")?,
         _ => return None,
     };
-    // An image that is run as it is has a command of its own.
+    // An image without arguments runs its default command.
     words.get(begin + 1..).filter(|rest| !rest.is_empty())
 }
 
-/// Puts values in place of what stands for some.
+/// Replaces placeholders with values.
 fn filled(words: &[String]) -> Vec<String> {
     let words = words.iter().map(|word| word.trim_start_matches('[').trim_end_matches(']'));
     let words = words.filter(|word| !word.is_empty() && !word.starts_with("$PLAY"));
@@ -172,7 +173,7 @@ fn filled(words: &[String]) -> Vec<String> {
     words.map(value).collect()
 }
 
-/// Splits a line into commands and their words, as a shell does, up to a comment or a redirection.
+/// Splits a line into commands and words as a shell does, up to a comment or a redirection.
 fn commands_of(line: &str) -> Vec<Vec<String>> {
     let (mut commands, mut words) = (Vec::new(), Vec::new());
     let mut rest = line.chars().peekable();

@@ -1,9 +1,9 @@
-//! Files of a directory by the bytes in them.
+//! Searches the bytes of files in a directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The files of a directory and of those in it whose bytes hold one of some texts.
+/// Returns the files below a directory that contain one of some texts.
 pub(crate) fn holding(directory: &Path, texts: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut directories = vec![directory.to_owned()];
@@ -14,7 +14,7 @@ pub(crate) fn holding(directory: &Path, texts: &[&str]) -> Vec<PathBuf> {
                 directories.push(path);
                 continue;
             }
-            // A socket or a file that has just gone holds nothing.
+            // A socket or a deleted file contains nothing.
             let Ok(bytes) = fs::read(&path) else { continue };
             if texts.iter().any(|text| bytes.windows(text.len()).any(|window| window == text.as_bytes())) {
                 found.push(path);

@@ -1,7 +1,7 @@
-//! Blueprints and bodies that are small and mean much work: each is answered in time, and in little memory.
+//! Small blueprints and bodies that cause much work: each is answered in time and in little memory.
 //!
-//! A family of bombs has a size. It grows until the daemon takes no larger one, so the limits that stand in the way are those of
-//! the product, and the largest bomb that passes them is among those that are measured.
+//! Each family of bombs is generated at growing sizes, until the daemon rejects one as too large. So the limits under test
+//! are the product's, and the largest accepted bomb is among the measured ones.
 
 use std::fs;
 use std::process::Stdio;
@@ -13,21 +13,21 @@ use serde_json::{Map, Value, json};
 use crate::daemon::{Daemon, limited};
 use crate::process::{ended_within, forget_peak, is_optimised, peak_mib, processor_time};
 
-/// Processor time for one bomb. A build that is not optimised takes twenty times as long.
+/// Returns the limit of processor time for one bomb. An unoptimised build takes twenty times as long.
 fn time() -> Duration {
     Duration::from_secs(if is_optimised() { 5 } else { 100 })
 }
 
-/// Mebibytes that the daemon may take beside what it has.
+/// Limit of additional memory in MiB.
 const MEMORY_MIB: u64 = 512;
 
-/// The largest size of a family.
+/// Largest size of a family.
 const SIZE_MAX: usize = 1 << 17;
 
-/// Makes the bomb of a size.
+/// Generator of the bomb of a size.
 type Make = fn(usize) -> String;
 
-/// A blueprint with this schema of `/a`, initial value of it, and condition of its end.
+/// Returns a blueprint with this schema and initial value of `/a`, and this `done` condition.
 fn blueprint(schema: Value, initial: Value, done: &str) -> String {
     let mut schema = schema;
     let definitions = schema.as_object_mut().and_then(|schema| schema.remove("$defs")).unwrap_or_else(|| json!({}));
@@ -35,7 +35,7 @@ fn blueprint(schema: Value, initial: Value, done: &str) -> String {
     with_parts(json!({"schema": schema, "initial": {"a": initial}}), &[("done", json!({"when": done}))])
 }
 
-/// A blueprint with this state, and parts in place of its own.
+/// Returns a blueprint with this state, and `parts` in place of its own.
 fn with_parts(state: Value, parts: &[(&str, Value)]) -> String {
     let mut blueprint = json!({
         "blueprint": 2,
@@ -54,12 +54,12 @@ fn with_parts(state: Value, parts: &[(&str, Value)]) -> String {
     blueprint.to_string()
 }
 
-/// A value with so many objects around it.
+/// Returns a value inside this many nested objects.
 fn within(levels: usize, innermost: Value) -> Value {
     (0..levels).fold(innermost, |value, _| json!({"x": value}))
 }
 
-/// Definitions of which each names the next one twice, and a value as deep as there are.
+/// Returns a chain of definitions, each naming the next one twice, and a value of that depth.
 fn doubling(levels: usize, keyword: &str) -> String {
     let levels = levels.min(60);
     let mut definitions = Map::new();
@@ -83,13 +83,13 @@ fn named(count: usize, part: impl Fn(usize) -> (String, Value)) -> Value {
     (0..count).map(part).collect::<Map<_, _>>().into()
 }
 
-/// Loops in each other over a list.
+/// Returns nested loops over a list.
 fn loops(depth: usize) -> String {
     let inner = (0..depth).map(|at| format!("v{at}")).collect::<Vec<_>>().join(" + ");
     (0..depth).rev().fold(format!("{inner} >= 0"), |inner, at| format!("state.a.all(v{at}, {inner})"))
 }
 
-/// Families of blueprints that are read to the end.
+/// Families of blueprints that are parsed completely.
 const BLUEPRINTS: &[(&str, Make)] = &[
     ("anyOf of the same twice", |size| doubling(size, "anyOf")),
     ("allOf of the same twice", |size| doubling(size, "allOf")),
@@ -219,7 +219,7 @@ const BLUEPRINTS: &[(&str, Make)] = &[
     ("anchors", |size| (0..size).map(|at| format!("n{at}: &n{at} 1\n")).collect()),
 ];
 
-/// A workflow whose nodes wait for these others.
+/// Returns a workflow; `after` gives the dependencies of each node.
 fn workflow(count: usize, after: impl Fn(usize) -> Vec<usize>) -> String {
     let node = |at| {
         let after: Vec<String> = after(at).into_iter().map(|at| format!("n{at}")).collect();
@@ -253,12 +253,12 @@ const BODIES: &[(&str, Make)] = &[
     ("a body of escapes", |size| format!("{{\"source\":\"{}\"}}", "\\u0001".repeat(10 * size))),
 ];
 
-/// The sizes of a family, the smallest first.
+/// Returns the sizes of a family in ascending order.
 fn sizes() -> impl Iterator<Item = usize> {
     std::iter::successors(Some(16), |size| Some(size * 4)).take_while(|size| *size <= SIZE_MAX * 2)
 }
 
-/// The worst of what was measured.
+/// Worst measurements.
 #[derive(Default)]
 struct Worst {
     count: usize,
@@ -281,7 +281,7 @@ impl Worst {
         }
     }
 
-    /// Fails if a bomb was answered too late, with too much memory, or not as a mistake of its author.
+    /// Fails if a bomb took too much time or memory, or got an error that does not blame its author.
     fn is_borne(&self, by: &str) {
         assert!(self.faults.is_empty(), "{}", self.faults.join("\n"));
         let (time, memory) = (&self.time, &self.memory_mib);
@@ -297,9 +297,9 @@ impl Worst {
 async fn every_bomb_over_http_is_answered_in_time_and_in_little_memory() {
     let mut daemon = Daemon::at_rest(&["--require-tokens"]);
     let read = format!("Bearer {}", daemon.token("read"));
-    // How much one caller may send has tests of its own.
+    // Other tests cover the limits per caller.
     daemon.configure("[serve.limits]\nbody_mib_per_minute = 100000\nprocessor_percent = 100\nrequest_seconds = 600\n");
-    // One that fails must not take the machine with it.
+    // A failing bomb must not exhaust the machine's memory.
     daemon.data_mib = Some(4 * MEMORY_MIB);
     daemon.start();
     let headers = [("authorization", read.as_str()), ("content-type", "application/json")];
@@ -321,7 +321,7 @@ async fn every_bomb_over_http_is_answered_in_time_and_in_little_memory() {
             let is_wrong = answer.status.is_server_error() || took > time() || more > MEMORY_MIB;
             let fault = is_wrong.then(|| format!("{} in {took:.2?}, {more} MiB: {:.300}", answer.status, answer.text));
             worst.add(&format!("{name}, {size}"), took, more, fault);
-            // Larger ones are refused for their size as well.
+            // Larger sizes would be rejected for their size, too.
             if answer.status == 413 || answer.text.contains("too_large") {
                 break;
             }
@@ -337,7 +337,7 @@ fn every_bomb_to_check_is_answered_in_time_and_in_little_memory() {
     let daemon = Daemon::at_rest(&[]);
     let mut worst = Worst::default();
     for (name, make) in BLUEPRINTS {
-        // The largest that is taken, and one that is not.
+        // A small size, a medium one and the largest.
         for size in [256, 2_048, SIZE_MAX] {
             fs::write(daemon.path().join("bomb.yaml"), make(size)).expect("a file can be written");
             let mut command = limited(&daemon.command(&["check", "bomb.yaml"]), MEMORY_MIB);
@@ -357,7 +357,7 @@ fn every_bomb_to_check_is_answered_in_time_and_in_little_memory() {
     worst.is_borne("`patchboard check`");
 }
 
-/// A blueprint that takes long to check, and passes.
+/// Returns a valid blueprint that is slow to check.
 pub(crate) fn heavy() -> String {
     let parts = many(200, |at| json!({"contains": {"const": {"x": at}}}));
     blueprint(json!({"allOf": parts}), many(4_000, |at| json!({"x": at})), "has(state.b)")

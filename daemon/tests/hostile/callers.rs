@@ -1,8 +1,8 @@
-//! The worst that callers of little right do at once, and a daemon that lives and works beside it.
+//! The worst concurrent load by callers with few rights, and a daemon that stays responsive.
 //!
-//! They are a process of their own, of lower priority, so that what is measured is the daemon's. Processor time is what the system has
-//! of the daemon (`/proc/PID/stat`). An administrator's commits at a fixed rate are measured alone first, and then
-//! beside the callers: what the daemon uses more is theirs.
+//! The callers are a separate process with lower priority, so that measurements show the daemon. Processor time of the
+//! daemon is read from `/proc/PID/stat`. An administrator commits at a fixed rate, first alone and then beside the callers;
+//! the difference in processor time is attributed to the callers.
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
@@ -16,17 +16,17 @@ use crate::daemon::Daemon;
 use crate::http::{Line, connect, request};
 use crate::process::{is_optimised, processor_time};
 
-/// The time that is measured.
+/// Duration of a measurement.
 const MEASURED: Duration = Duration::from_secs(30);
 
-/// The time before that, in which what callers may use at once is used up.
+/// Warm-up before a measurement, during which callers use up their burst allowance.
 const BEFORE: Duration = Duration::from_secs(10);
 
-/// Time between two looks at `/healthz`, and between two commits of the administrator.
+/// Interval of requests to `/healthz`, and of the administrator's commits.
 const LOOK: Duration = Duration::from_millis(5);
 const COMMIT: Duration = Duration::from_millis(20);
 
-/// The orders for the process of the callers.
+/// Environment variable with the instructions for the process of the callers.
 const TOLD: &str = "PATCHBOARD_HOSTILE_CALLERS";
 
 /// Kinds of callers whose requests are work of a board.
@@ -34,14 +34,14 @@ const REFUSED: &str = "refused proposals of 15 kB";
 const SIGNALS: &str = "signals of 1 MB";
 const SIGNALS_OF_MANY_VALUES: &str = "signals of many values";
 
-/// A kind of callers and their number; each kind, as many as it has, if there is none.
+/// A kind of callers and their number; `None` for each kind, with its default number.
 type Kinds = Option<(&'static str, usize)>;
 
-/// Observations of a time.
+/// Measurements of a period.
 struct Seen {
-    /// Latencies of `/healthz`, in order.
+    /// Sorted latencies of `/healthz`.
     healthz: Vec<Duration>,
-    /// Latencies of commits, in order.
+    /// Sorted latencies of commits.
     commits: Vec<Duration>,
     used: Duration,
     took: Duration,
@@ -54,12 +54,12 @@ impl Seen {
     }
 }
 
-/// The process of the callers, which ends with the test.
+/// The process of the callers, killed at the end of the test.
 struct Callers(Child);
 
 impl Drop for Callers {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended.
         drop(self.0.kill());
         drop(self.0.wait());
     }
@@ -69,7 +69,7 @@ fn quantile(ordered: &[Duration], permille: usize) -> Duration {
     ordered[(ordered.len() * permille / 1000).min(ordered.len() - 1)]
 }
 
-/// Looks at `/healthz` and lets the administrator commit, for so long.
+/// Requests `/healthz` and commits as the administrator for `time`.
 fn watched(daemon: &Daemon, commit: &[u8], time: Duration) -> Seen {
     let (address, process) = (daemon.address().to_owned(), daemon.process());
     let (began, before, is_over) = (Instant::now(), processor_time(process), AtomicBool::new(false));
@@ -93,7 +93,7 @@ fn watched(daemon: &Daemon, commit: &[u8], time: Duration) -> Seen {
     let look = every(
         LOOK,
         Box::new(move |number| {
-            // Every tenth look comes on a new connection.
+            // Every tenth request uses a new connection.
             let status = if number % 10 == 0 { Line::new(&here).ask(&look) } else { kept.ask(&look) };
             assert_eq!(status, Some(200), "look {number}");
         }),
@@ -109,10 +109,10 @@ fn watched(daemon: &Daemon, commit: &[u8], time: Duration) -> Seen {
     Seen { healthz, commits, used: processor_time(process) - before, took: began.elapsed() }
 }
 
-/// A daemon with two boards: callers of little right have tokens of one, and the administrator commits to the other.
+/// A daemon with two boards: the callers have tokens of one, and the administrator commits to the other.
 struct Attacked {
     daemon: Daemon,
-    /// The administrator's commit.
+    /// Request bytes of the administrator's commit.
     commit: Vec<u8>,
     board: String,
     tokens: Vec<String>,
@@ -151,7 +151,7 @@ impl Attacked {
         Self { commit, board: theirs.clone(), tokens, alone, daemon }
     }
 
-    /// Lets callers of these kinds do their worst for so long, and returns their share of the processor time.
+    /// Runs callers of these kinds for `measured`, and returns their share of the processor time.
     fn hold_against(&self, kinds: Kinds, measured: Duration) -> f64 {
         let told = json!({
             "address": self.daemon.address(),
@@ -201,7 +201,7 @@ impl Attacked {
 #[tokio::test]
 async fn the_worst_callers_leave_the_daemon_alive_and_four_fifths_of_its_processor_time() {
     let share = Attacked::new().await.hold_against(None, MEASURED);
-    // Callers who did little would prove nothing.
+    // Idle callers would prove nothing.
     assert!(share > 0.05, "{share}");
 }
 
@@ -212,7 +212,7 @@ async fn callers_who_do_one_thing_only_have_no_larger_share() {
     }
 }
 
-/// The process of the callers.
+/// Entry point of the process of the callers.
 #[test]
 #[ignore = "started by the test of the worst callers"]
 fn callers_of_little_right() {
@@ -254,7 +254,7 @@ fn callers_of_little_right() {
         ("views", 2, request("GET", &path("views/walker"), Some(seat), "")),
         ("streams", 2, request("GET", &path("events"), Some(reader), "")),
         ("metrics", 1, request("GET", "/metrics", Some(other), "")),
-        // Nothing is sent.
+        // Sends nothing.
         ("connections", 2, Vec::new()),
     ];
     let kinds: Vec<(&str, usize, Vec<u8>)> = match (told["kinds"][0].as_str(), told["kinds"][1].as_u64()) {

@@ -1,6 +1,6 @@
-//! A bit flips on the disk: `verify` finds it, or no answer has changed.
+//! A bit flips on the disk: `verify` detects it, or no answer has changed.
 //!
-//! Bits of SQLite's log after a kill have tests of their own (`crash::lost`).
+//! Bit flips in SQLite's log after a kill are tested in `crash::lost`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,21 +21,21 @@ const SEED: u64 = 41;
 const FLIPS: usize = 1000;
 const FLIPS_OF_TOKENS: u64 = 150;
 
-/// Time for one command.
+/// Time limit of one command.
 const TIME: Duration = Duration::from_secs(60);
 
 const NOTES: &str = include_str!("../cli/notes.yaml");
 const JOURNAL: &str = "boards/patchboard.db";
 const TOKENS: &str = "boards/daemon.db";
 
-/// The end of a command.
+/// Exit code and stdout of a command.
 #[derive(PartialEq, Eq, Clone, Debug)]
 struct Told {
     code: Option<i32>,
     stdout: String,
 }
 
-/// Runs a command on the data directory; fails where it panics, dies of a signal, or does not end.
+/// Runs a command on the data directory; fails if it panics, dies of a signal, or does not end.
 fn told(place: &Daemon, arguments: &[&str], after: &str) -> Told {
     let file = |name: &str| fs::File::create(place.path().join(name)).expect("a file can be written");
     let mut command = place.command(arguments);
@@ -84,7 +84,8 @@ fn editing() -> String {
     .to_string()
 }
 
-/// A data directory with boards of many kinds of records: proposals, rejections, signals, edits of files, an erasure.
+/// Returns a data directory with boards of many kinds of records: proposals, rejections, signals, edits of files, a
+/// redaction.
 fn made() -> Daemon {
     let place = Daemon::at_rest(&[]);
     let write = |name: &str, text: &str| fs::write(place.path().join(name), text).expect("a file can be written");
@@ -108,7 +109,7 @@ fn made() -> Daemon {
     for _ in 0..40 {
         told(&place, &["signal", "last", "more", "-q"], "at first");
     }
-    // All in one file.
+    // Moves the whole log into the database file.
     let connection = Connection::open(place.path().join(JOURNAL)).expect("it can be opened");
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).expect("nobody else holds it");
     drop(connection);
@@ -127,7 +128,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Bytes of a page, and the numbers of pages that are not used: those of SQLite's list of free ones.
+/// Returns the page size in bytes, and the numbers of the pages in SQLite's free list.
 fn free_pages(file: &[u8]) -> (usize, BTreeSet<usize>) {
     let number = |at: usize| {
         let bytes = file[at..at + 4].try_into().expect("four bytes");
@@ -148,7 +149,7 @@ fn free_pages(file: &[u8]) -> (usize, BTreeSet<usize>) {
     (size, free)
 }
 
-/// The answers about all boards, by command.
+/// Returns the answers about all boards, by command.
 fn everything(place: &Daemon, boards: &[String], after: &str) -> Vec<(String, Told)> {
     let mut all = vec![("boards".to_owned(), told(place, &["boards"], after))];
     for board in boards {

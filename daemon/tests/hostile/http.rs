@@ -1,13 +1,13 @@
-//! Requests over plain sockets, made before they are sent, so that sending takes little of the machine.
+//! Requests over plain sockets, built in advance, so that sending them takes little processor time.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// How long an answer is waited for.
+/// Time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(100);
 
-/// The bytes of a request.
+/// Returns the bytes of a request.
 pub(crate) fn request(method: &str, path: &str, token: Option<&str>, body: &str) -> Vec<u8> {
     let token = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
     let length = if body.is_empty() && method == "GET" {
@@ -18,7 +18,7 @@ pub(crate) fn request(method: &str, path: &str, token: Option<&str>, body: &str)
     format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n{token}{length}\r\n{body}").into_bytes()
 }
 
-/// A connection that is kept.
+/// A keep-alive connection.
 pub(crate) struct Line {
     address: String,
     stream: Option<TcpStream>,
@@ -29,8 +29,8 @@ impl Line {
         Self { address: address.to_owned(), stream: None }
     }
 
-    /// Sends a request and reads its answer, or the beginning of one without an end. The status; none if the connection was
-    /// closed, and then the next request makes another.
+    /// Sends a request and reads its answer, or the beginning of an endless one. Returns the status, or `None` if the
+    /// connection was closed; the next request then reconnects.
     pub(crate) fn ask(&mut self, request: &[u8]) -> Option<u16> {
         let stream = match self.stream.take() {
             Some(stream) => stream,

@@ -1,8 +1,8 @@
-//! The hostile set: inputs, callers and disks that mean harm, as `cargo xtask hostile` runs them.
+//! The hostile set: malicious inputs, abusive callers and failing disks, as run by `cargo xtask hostile`.
 //!
-//! These tests take minutes, and some measure the machine, so `cargo test` leaves this target out unless it is named. Each
-//! prints one line of its result. `PATCHBOARD_BINARY` names a build that ships; without it the daemon is the one that the tests
-//! were built with.
+//! These tests take minutes, and some measure the machine, so `cargo test` skips this target unless it is named. Each test
+//! prints one line with its result. `PATCHBOARD_BINARY` names a release build; without it, the tests use the daemon of
+//! their own build.
 
 #![cfg(target_os = "linux")]
 
@@ -16,7 +16,7 @@ mod http;
 mod memory;
 mod process;
 
-/// Returns the blueprint of steps with a walker outside of the daemon, so that what it is given waits.
+/// Returns the blueprint of steps with a remote walker, so that its calls wait.
 fn remote() -> String {
     let remote =
         daemon::STEPS.replace("agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]", "agent: remote");

@@ -1,4 +1,4 @@
-//! The largest bodies that callers of little right may send, all at once, to a daemon with little memory.
+//! The largest bodies that callers with few rights may send, all at once, to a daemon with little memory.
 
 use std::time::{Duration, Instant};
 
@@ -9,14 +9,14 @@ use crate::daemon::{Daemon, STEPS};
 use crate::http::{Line, request};
 use crate::process::peak_mib;
 
-/// Mebibytes of data that the daemon has.
+/// Limit of the daemon's data in MiB.
 const DATA_MIB: u64 = 1536;
 
-/// Callers at once, and the time for which they call.
+/// Number of concurrent callers, and the duration of their calls.
 const CALLERS: usize = 24;
 const TIME: Duration = Duration::from_secs(20);
 
-/// Bodies of eight mebibytes, each of which takes much more once it is read.
+/// Bodies of 8 MiB, each of them much larger once parsed.
 fn bodies() -> Vec<String> {
     let size = (8 << 20) - 200;
     let of = |unit: &str| {
@@ -40,7 +40,7 @@ fn bodies() -> Vec<String> {
 #[tokio::test]
 async fn the_largest_bodies_of_all_routes_at_once_fit_into_little_memory() {
     let mut daemon = Daemon::at_rest(&["--require-tokens"]);
-    // The other limits would keep most of the bodies out.
+    // The other limits would reject most of the bodies.
     daemon.configure("[serve.limits]\nbody_mib_per_minute = 1000000\nprocessor_percent = 100\n");
     let admin = format!("Bearer {}", daemon.token("admin"));
     daemon.data_mib = Some(DATA_MIB);
@@ -103,7 +103,7 @@ async fn signals_that_wait_fit_into_little_memory() {
     let made = daemon.request(Method::POST, "/v1/boards", &headers, Some(json!({"source": remote}).to_string())).await;
     let board = made.is(201)["board"].as_str().expect("an id").to_owned();
     let token = daemon.token(&format!("board:{board}"));
-    // 60 kB of text that take some 8 MB as values.
+    // 60 kB of text that take about 8 MB as parsed values.
     let body = format!("{{\"name\":\"more\",\"value\":[{}0]}}", "{\"\":0},".repeat(8_500));
     let signal = request("POST", &format!("/v1/boards/{board}/signals"), Some(&token), &body);
     let mut line = Line::new(daemon.address());
@@ -113,7 +113,7 @@ async fn signals_that_wait_fit_into_little_memory() {
     println!("memory: {taken} signals of many values wait, {refused} were refused; at most {peak} MiB of {DATA_MIB}");
     assert_eq!((taken > 1, taken + refused), (true, 400), "{answers:?}");
     assert!(peak < DATA_MIB / 2, "{peak} MiB");
-    // A daemon that starts again has them again.
+    // A restarted daemon loads the accepted signals again.
     daemon.kill();
     daemon.start();
     daemon.request(Method::GET, &format!("/v1/boards/{board}"), &headers, None).await.is(200);

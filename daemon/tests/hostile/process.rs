@@ -1,10 +1,10 @@
-//! Figures of a process, as the system has them.
+//! Resource usage of a process, as reported by the operating system.
 
 use std::fs;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// Mebibytes of memory that a process had at most; none once it is gone.
+/// Returns the peak memory of a process in MiB; `None` if the process has ended.
 pub(crate) fn peak_mib(process: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -12,12 +12,12 @@ pub(crate) fn peak_mib(process: u32) -> Option<u64> {
     Some(kibibytes / 1024)
 }
 
-/// Sets the peak back to what a process has now.
+/// Resets the peak to the current memory.
 pub(crate) fn forget_peak(process: u32) {
     fs::write(format!("/proc/{process}/clear_refs"), "5").expect("the peak of an own process can be set back");
 }
 
-/// Waits for a child, and kills it when its time is over; none then.
+/// Waits for a child; kills it after `limit` and returns `None`.
 pub(crate) fn ended_within(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     let began = Instant::now();
     loop {
@@ -33,22 +33,22 @@ pub(crate) fn ended_within(child: &mut Child, limit: Duration) -> Option<ExitSta
     }
 }
 
-/// Returns the processor time that a process has used.
+/// Returns the processor time used by a process.
 pub(crate) fn processor_time(process: u32) -> Duration {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).expect("it runs");
     ticks(&stat)
 }
 
-/// Returns the processor time in a line of `/proc/…/stat`, user and system together: a tick is 10 ms to every program.
+/// Returns the processor time in a line of `/proc/…/stat`, user and system together. A tick is 10 ms for every program.
 fn ticks(stat: &str) -> Duration {
-    // The name of the program may have spaces.
+    // The program name may contain spaces.
     let (_, rest) = stat.rsplit_once(')').expect("the name is in parentheses");
     let fields: Vec<u64> =
         rest.split_whitespace().skip(11).take(2).map(|field| field.parse().expect("a number")).collect();
     Duration::from_millis(10 * fields.iter().sum::<u64>())
 }
 
-/// Returns true if the daemon is a build that ships.
+/// Returns true if the daemon is a release build.
 pub(crate) fn is_optimised() -> bool {
     std::env::var_os("PATCHBOARD_BINARY").is_some()
 }

@@ -1,4 +1,4 @@
-//! What a collector receives of a run: spans under the conventions' names. With the feature `otlp` only.
+//! Spans of a run as a collector receives them, with the names of the conventions. Requires the feature `otlp`.
 
 #![cfg(unix)]
 
@@ -32,7 +32,7 @@ rules:
 done: {when: has(state.answer)}
 "#;
 
-/// A collector: gives each request's head and body.
+/// Starts a collector; returns its address and a channel of request heads and bodies.
 fn collector() -> (String, Receiver<(String, Vec<u8>)>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -56,7 +56,7 @@ fn collector() -> (String, Receiver<(String, Vec<u8>)>) {
     (url, receiver)
 }
 
-/// Runs the blueprint against an endpoint, with these variables.
+/// Runs the blueprint against an endpoint, with these environment variables, and returns its stderr.
 fn run(endpoint: &Endpoint, variables: &[(&str, &str)]) -> String {
     let directory = tempfile::tempdir().expect("a directory can be made");
     std::fs::write(directory.path().join("answer.yaml"), BLUEPRINT).expect("a file can be written");
@@ -105,7 +105,7 @@ fn a_collector_sees_agents_and_models_under_the_names_of_the_conventions() {
         &[("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str()), ("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=blue")],
     );
     let (mut all, mut bodies): (Vec<Span>, Vec<u8>) = (Vec::new(), Vec::new());
-    // The process has ended, and with it all that it had to send.
+    // The process has ended and has sent all its spans.
     while let Ok((head, body)) = received.recv_timeout(Duration::from_secs(1)) {
         assert!(head.starts_with("post /v1/traces http/1.1\r\n") && head.contains("x-tenant: blue\r\n"), "{head}");
         assert!(head.contains("content-type: application/x-protobuf\r\n"), "{head}");
@@ -140,7 +140,7 @@ fn a_collector_sees_agents_and_models_under_the_names_of_the_conventions() {
     chats[1].has("gen_ai.response.model", "m-7b-2026");
     let text = String::from_utf8_lossy(&bodies);
     assert!(text.contains("service.name") && text.contains("patchboard"), "who exports is told");
-    // What a model is told and what it answers is in no span.
+    // Spans contain no prompts and no replies.
     assert!(!text.contains("hush"), "{text}");
 }
 
@@ -148,7 +148,7 @@ fn a_collector_sees_agents_and_models_under_the_names_of_the_conventions() {
 fn a_failed_call_is_an_error_with_its_code() {
     let (url, received) = collector();
     let endpoint = Endpoint::new(vec![
-        // What a filter refuses is refused in any form.
+        // A reply that the content filter blocks is rejected in any form.
         Act::complete("", "content_filter", serde_json::json!({"prompt_tokens": 1, "completion_tokens": 1})),
         Act::answer(r#"[{"op":"add","path":"/answer","value":"a"}]"#, 1, 1),
     ]);
@@ -182,7 +182,7 @@ fn nothing_is_exported_where_nobody_says_where_to_and_a_wrong_word_is_told() {
     let said = run(&endpoint(), &grpc);
     assert!(said.contains("only http/protobuf is spoken"), "{said}");
     assert!(received.recv_timeout(Duration::from_millis(300)).is_err());
-    // One that is away costs a run nothing but a moment.
+    // An unreachable collector only delays a run by a moment.
     let away = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
     run(&endpoint(), &[("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://{away}"))]);
 }

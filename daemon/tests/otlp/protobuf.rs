@@ -1,9 +1,9 @@
-//! Spans from the bytes of an `ExportTraceServiceRequest`, read by the numbers of its fields, apart from the crates that wrote
+//! Spans decoded from the bytes of an `ExportTraceServiceRequest` by field numbers, independently of the crates that wrote
 //! them.
 
 use std::collections::BTreeMap;
 
-/// A span, as far as it is looked at. Numbers are as text, ids as hexadecimal digits.
+/// A span, as far as the tests read it. Numbers are text, ids are hexadecimal digits.
 #[derive(Debug, Default)]
 pub(crate) struct Span {
     pub(crate) trace: String,
@@ -22,7 +22,7 @@ impl Span {
     }
 }
 
-/// A field's value.
+/// Value of a field.
 enum Value<'a> {
     Number(u64),
     Bytes(&'a [u8]),
@@ -46,7 +46,7 @@ impl Value<'_> {
     }
 }
 
-/// All spans of a request: `resource_spans` (1), `scope_spans` (2), `spans` (2).
+/// Returns all spans of a request: `resource_spans` (1), `scope_spans` (2), `spans` (2).
 pub(crate) fn spans(request: &[u8]) -> Vec<Span> {
     let mut found = Vec::new();
     for resource in all(request, 1) {
@@ -77,7 +77,7 @@ fn span(bytes: &[u8]) -> Span {
     span
 }
 
-/// `key` (1) and `value` (2), which is a text (1), a truth value (2), an integer (3) or a double (4).
+/// Decodes `key` (1) and `value` (2): a string (1), boolean (2), integer (3) or double (4).
 fn attribute(bytes: &[u8]) -> Option<(String, String)> {
     let all = fields(bytes);
     let key = all.iter().find(|(field, _)| *field == 1)?.1.text();

@@ -1,4 +1,4 @@
-//! Every scope at every route: who may, who hears no, and who hears that there is nothing.
+//! Access matrix: every scope at every route, with its expected status (allowed, 401, 403 or 404).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::daemon::{Daemon, STEPS};
 /// Kinds of callers, in the order of the columns below.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// Without a token.
+    /// No token.
     None,
-    /// With a header that holds none.
+    /// A header without a token.
     Malformed,
-    /// With one that was never made.
+    /// A token that was never created.
     Unknown,
     Revoked,
     Expired,
@@ -50,8 +50,7 @@ impl Kind {
     ];
 }
 
-/// Answers by kind of caller: `y` may, `u` is unknown (401), `f` is forbidden (403), `n` hears that there is no such board
-/// (404).
+/// Expected answers by kind of caller: `y` allowed, `u` unknown (401), `f` forbidden (403), `n` no such board (404).
 const ADMINISTER: &str = "uuuuufffffffy";
 const SEE_ALL: &str = "uuuuuyffffffy";
 const KNOWN: &str = "uuuuuyyyyyyyy";
@@ -60,10 +59,10 @@ const ACT: &str = "uuuuufynffnny";
 const SEE_SEAT: &str = "uuuuuyynyfnny";
 const SIT: &str = "uuuuufynyfnny";
 const BE: &str = "uuuuufynyynny";
-/// Before the body is read: a person may be one of any board, also of one that is not there.
+/// Before the body is read, a person may belong to any board, even one that does not exist.
 const JOIN: &str = "uuuuufynyynyy";
 
-/// Every route, a body that it takes, and what it needs.
+/// Every route, a body that it accepts, and its required access.
 const MATRIX: &[(&str, &str, &str, &str)] = &[
     ("POST", "/v1/blueprints/check", r#"{"source":"x"}"#, SEE_ALL),
     ("GET", "/v1/boards", "", KNOWN),
@@ -136,7 +135,7 @@ const MATRIX: &[(&str, &str, &str, &str)] = &[
     ("POST", "/v1/boards/{board}/resume", "", ACT),
     ("POST", "/v1/boards/{board}/retry", "{}", ACT),
     ("POST", "/v1/boards/{board}/cancel", "", ACT),
-    // The board has ended now.
+    // The board has ended by now.
     ("POST", "/v1/boards/{board}/archive", "", ADMINISTER),
     ("POST", "/v1/boards/{board}/restore", "", ADMINISTER),
     ("DELETE", "/v1/boards/{board}", "", ADMINISTER),
@@ -146,7 +145,7 @@ const MATRIX: &[(&str, &str, &str, &str)] = &[
 struct Callers {
     daemon: Daemon,
     here: String,
-    /// Headers by kind, in the order of [`Kind::ALL`].
+    /// Authorization headers, in the order of [`Kind::ALL`].
     headers: Vec<Option<String>>,
     admin: String,
 }
@@ -196,7 +195,7 @@ impl Callers {
         Self { daemon, here, headers, admin }
     }
 
-    /// Answers of a route to each kind of caller, in the order of [`Kind::ALL`].
+    /// Returns the answers of a route to each kind of caller, in the order of [`Kind::ALL`].
     async fn answers(&self, method: &str, path: &str, body: &str) -> String {
         let mut seen = String::new();
         for header in &self.headers {
@@ -208,7 +207,7 @@ impl Callers {
     }
 }
 
-/// The path of a request for a route, to a board.
+/// Returns the path of a request for a route on a board.
 fn path_to(method: &str, template: &str, board: &str) -> String {
     let named = [("{board}", board), ("{worker}", "walker"), ("{seq}", "1"), ("{id}", "0"), ("{lease}", "1:1")];
     let path = named.iter().fold(template.to_owned(), |path, (name, value)| path.replace(name, value));
@@ -219,7 +218,7 @@ fn path_to(method: &str, template: &str, board: &str) -> String {
     }
 }
 
-/// Returns what a route answers before it has read a body, by kind of caller: the worker of a seat may be named in it.
+/// Returns the answers of a route before it has read a body, by kind of caller: the body may name the worker of a seat.
 fn unread(template: &str, expected: &str) -> String {
     let expected = expected.replace(BE, JOIN);
     expected.replace(SIT, if template.contains("{worker}") { SIT } else { JOIN })
@@ -235,7 +234,7 @@ async fn every_route_opens_to_the_scopes_that_it_says_and_to_no_other() {
     for (method, template, body, expected) in MATRIX {
         let path = path_to(method, template, &callers.here);
         if !body.is_empty() {
-            // Of who may not, no body is read.
+            // The body of an unauthorized request is not read.
             assert_eq!(callers.answers(method, &path, "{").await, unread(template, expected), "{method} {path}: {{");
         }
         assert_eq!(callers.answers(method, &path, body).await, *expected, "{method} {path}");
@@ -262,7 +261,7 @@ async fn a_body_of_any_length_is_refused_before_it_comes() {
                 'u' => "401",
                 'f' => "403",
                 'n' => "404",
-                // A caller with the right is told that it is too large.
+                // An authorized caller gets "too large".
                 _ => "413",
             };
             asked.push((format!("{method} {path} of {kind:?}"), head, status));
@@ -340,14 +339,14 @@ async fn a_header_that_holds_no_whole_token_opens_nothing() {
         let answer = callers.daemon.request(Method::GET, "/v1/tokens", &[("authorization", &given)], None).await;
         answer.refuses(401, "unauthorized");
     }
-    // Of two, the second does not help the first.
+    // With two headers, a valid second one does not help.
     let (wrong, right) = ("Bearer pb_wrong".to_owned(), format!("Bearer {admin}"));
     let both = [("authorization", wrong.as_str()), ("authorization", right.as_str())];
     callers.daemon.request(Method::GET, "/v1/tokens", &both, None).await.refuses(401, "unauthorized");
     callers.daemon.request(Method::GET, "/v1/tokens", &both[1..], None).await.is(200);
 }
 
-/// What a request came to, without waiting for the end of a stream.
+/// Sends a request and returns its answer as a letter of the matrix, without waiting for the end of a stream.
 async fn answered(daemon: &Daemon, method: Method, path: &str, headers: &[(&str, &str)], body: &str) -> char {
     let response = daemon.send(method, path, headers, Some(body.to_owned())).await;
     match response.status().as_u16() {
@@ -390,7 +389,7 @@ async fn a_list_shows_no_board_that_is_anothers() {
     let listed = daemon.request(Method::GET, "/v1/boards", &[("authorization", &token)], None).await.is(200);
     let ids: Vec<&Value> = listed["boards"].as_array().expect("a list").iter().map(|board| &board["board"]).collect();
     assert_eq!(ids, [mine.as_str()]);
-    // What comes after a board says nothing of one that is another's.
+    // Paging after another's board reveals nothing about that board.
     for after in [other.as_str(), "0199"] {
         let path = format!("/v1/boards?after={after}");
         let listed = daemon.request(Method::GET, &path, &[("authorization", &token)], None).await.is(200);
@@ -408,7 +407,7 @@ async fn what_a_token_opened_ends_with_it() {
     let made = daemon.post("/v1/boards", &json!({ "source": remote })).await.is(201);
     let board = made["board"].as_str().expect("an id").to_owned();
     let leases = format!("/v1/boards/{board}/leases");
-    // The only call is another's.
+    // Another client holds the only call.
     daemon.post(&leases, &json!({"worker": "walker", "wait": 30})).await.is(200);
     let made = |expires: Value| {
         let wanted = json!({"scope": format!("board:{board}"), "expires": expires});
@@ -418,7 +417,7 @@ async fn what_a_token_opened_ends_with_it() {
             (made["id"].clone(), format!("Bearer {}", made["token"].as_str().expect("a text")))
         }
     };
-    // By the API, by another process, and by itself.
+    // The token ends through the API, through another process, or by expiry.
     for (expires, ending) in [(Value::Null, "revoke"), (Value::Null, "delete"), (json!("1s"), "wait")] {
         let (id, token) = made(expires).await;
         let headers = [("authorization", token.as_str()), ("content-type", "application/json")];

@@ -1,4 +1,4 @@
-//! Runs of AG-UI as they come over the wire: where they begin, where they end, and answers to what they ask.
+//! AG-UI runs over HTTP: their beginning, their end, and answers to their questions.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::daemon::{Answer, Daemon};
 use crate::people::{asking, lost};
 
-/// The events of a stream that has ended, each with the id that it has.
+/// Returns the events of an ended stream with their ids.
 fn events(answer: &Answer) -> Vec<(Option<u64>, Value)> {
     assert_eq!(answer.status, 200, "{}", answer.text);
     assert_eq!(answer.headers["content-type"], "text/event-stream");
@@ -32,7 +32,7 @@ async fn a_run_begins_from_what_the_client_has_and_ends_where_the_board_rests() 
     daemon.until(&board, "quiescent").await;
     let path = format!("/v1/boards/{board}/agui");
     let input = |state: Value| json!({"threadId": "t", "runId": "r", "messages": [], "state": state, "tools": []});
-    // The second time the board is at rest in the journal only.
+    // The second time, the board is evicted and only in the journal.
     for _ in 0..2 {
         for state in [json!({}), json!(null), json!({"steps": [2]})] {
             let all = events(&daemon.post(&path, &input(state)).await);
@@ -51,14 +51,14 @@ async fn a_run_begins_from_what_the_client_has_and_ends_where_the_board_rests() 
         assert_eq!(deltas[0]["delta"], json!([{"op": "add", "path": "/steps/-", "value": 1}]));
         let all = events(&daemon.post(&path, &input(json!({"steps": [1]}))).await);
         assert!(!kinds(&all).iter().any(|kind| kind.starts_with("STATE")), "{all:?}");
-        // As a browser does it.
+        // Like a browser's `EventSource`.
         let whole = events(&daemon.get(&path).await);
         let last = whole.iter().filter_map(|(id, _)| *id).next_back().expect("a document").to_string();
         let more = events(&daemon.request(Method::GET, &path, &[("last-event-id", "0")], None).await);
         assert!(kinds(&more).contains(&"STEP_FINISHED") && kinds(&more).contains(&"STATE_DELTA"), "{more:?}");
         let none = events(&daemon.request(Method::GET, &path, &[("last-event-id", &last)], None).await);
         assert_eq!(kinds(&none), ["RUN_STARTED", "RUN_FINISHED"]);
-        // It is not what the client has: the document counts, not the number.
+        // The client's document differs: it decides, not the event id.
         let headers = [("last-event-id", last.as_str()), ("content-type", "application/json")];
         let body = input(json!({"steps": [7]})).to_string();
         let whole = events(&daemon.request(Method::POST, &path, &headers, Some(body)).await);
@@ -94,13 +94,13 @@ async fn a_run_that_asks_is_gone_on_with_by_the_answer() {
     ] {
         daemon.post(&path, &input(entry(id, payload.clone()))).await.refuses(status, code);
     }
-    // Whoever may see the board may not answer for the person.
+    // A token that may read the board may not answer for the person.
     let token = daemon.token("read");
     let headers = [("authorization", format!("Bearer {token}"))];
     let headers = [("authorization", headers[0].1.as_str())];
     let body = input(entry(id, agrees.clone()));
     daemon.post_with(&path, &body, &headers).await.refuses(403, "forbidden");
-    // A token that is both may. The same answer twice counts once.
+    // A token with both scopes may. A repeated answer counts once.
     let both = format!("Bearer {}", daemon.token("read+person:editor"));
     for _ in 0..2 {
         let all = events(&daemon.post_with(&path, &body, &[("authorization", &both)]).await);
@@ -122,7 +122,7 @@ async fn what_a_worker_asks_is_an_interrupt_that_wants_words() {
     daemon.post(&path, &input(entry(json!({"agrees": true})))).await.refuses(422, "answer_not_offered");
     let all = events(&daemon.post(&path, &input(entry(json!({"agrees": true, "text": "home"})))).await);
     assert_eq!(all.last().expect("an end").1["outcome"]["type"], "success", "{all:?}");
-    // The step that asked is over with the answer, before the one begins that has it.
+    // The answer finishes the asking step before the step with the answer starts.
     let all = events(&daemon.request(Method::GET, &path, &[("last-event-id", "0")], None).await);
     let steps: Vec<&str> = kinds(&all).into_iter().filter(|kind| kind.starts_with("STEP")).collect();
     assert_eq!(steps, ["STEP_STARTED", "STEP_FINISHED", "STEP_STARTED", "STEP_FINISHED"], "{all:?}");

@@ -1,4 +1,4 @@
-//! The shipped blackboard on a daemon: what a seat's token opens of rooms.
+//! The shipped blackboard on a daemon: the rooms that a seat's token can read.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use crate::daemon::Daemon;
 
 const TEXT: &str = include_str!("../../../blueprints/blackboard.yaml");
 
-/// Each seat asks for one version of so many, each for others: a view takes a debug build a while.
+/// Each seat requests every eighth version, with its own offset, because a view is slow in a debug build.
 const STRIDE: usize = 8;
 
-/// What somebody says in its turn, so that it can be in conflict with others.
+/// Returns a worker's message; the messages can conflict.
 fn opinion(name: &str) -> &'static str {
     match name {
         "planner" => "{\"[problem]\": \"\", \"[planning]\": \"It is 7.\"}",
@@ -22,12 +22,13 @@ fn opinion(name: &str) -> &'static str {
     }
 }
 
-/// What stands in a room and nowhere else.
+/// Returns a text that occurs in one room only.
 fn mark(room: usize) -> String {
     format!("<W{room}>")
 }
 
-/// A room in each round, with these members, who speak in it in words with a mark; then the decider ends it.
+/// Returns a blueprint that opens one room per round with these members, who speak in it with its mark; then the decider
+/// ends the run.
 fn scripted(rooms: &[Vec<&str>]) -> Value {
     let source = Source::read("blackboard.yaml", TEXT).expect("it can be read");
     let mut blueprint = source.value().clone();
@@ -59,8 +60,7 @@ fn scripted(rooms: &[Vec<&str>]) -> Value {
     blueprint
 }
 
-/// Rooms of whichever members: at every version, what a token opens tells of the rooms that its seat is a member of, and of
-/// no other.
+/// For various memberships, a seat's token shows at every version the rooms of that seat and no other.
 #[tokio::test]
 async fn a_token_of_a_seat_opens_the_rooms_of_that_seat_and_no_other() {
     let rooms = [vec!["expert_1", "planner"], vec!["critic", "expert_3", "expert_1"], vec!["expert_2", "critic"]];
@@ -89,7 +89,7 @@ async fn a_token_of_a_seat_opens_the_rooms_of_that_seat_and_no_other() {
     let names: Vec<&String> = (0..rooms.len())
         .map(|number| opened.iter().find(|(_, room)| room.to_string().contains(&mark(number))).expect("a room").0)
         .collect();
-    // One name may be the beginning of another, or of a number.
+    // A name may be a prefix of another name or of a number.
     let is_named = |view: &str, name: &str| {
         let mut behind = view.match_indices(name).map(|(at, name)| view[at + name.len()..].chars().next());
         behind.any(|next| next.is_none_or(|next| !next.is_ascii_digit()))

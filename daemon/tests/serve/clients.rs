@@ -1,10 +1,10 @@
-//! Clients that are not ours, against a real daemon: the scripts of `tests/clients`, with their packages at pinned versions.
+//! Third-party clients against a real daemon: the scripts of `tests/clients`, with packages at pinned versions.
 //!
-//! A client is a directory there, with its script and what it needs: `package.json` and its lock for Node,
-//! `requirements.txt` for Python, and `install.py` for what is no package. It is installed once, under the target directory, and again when these files change.
-//! These tests belong to the full tier. Where a client cannot be installed (no tool, no network) its test says so on the
-//! terminal and passes; whatever happens after that is the client's own verdict. With `PATCHBOARD_REQUIRE_CLIENTS` set, as
-//! the full tier sets it, what cannot be installed fails.
+//! Each client is a directory with its script and dependencies: `package.json` and its lock for Node, `requirements.txt`
+//! for Python, and `install.py` for other downloads. A client is installed once below the target directory, and again when
+//! these files change. These tests belong to the full tier. If a client cannot be installed (no tool, no network), its test
+//! prints that and passes; after that the client's own verdict counts. With `PATCHBOARD_REQUIRE_CLIENTS` set, as in the
+//! full tier, a failed installation fails the test.
 
 mod agui;
 mod diagrams;
@@ -22,21 +22,21 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long the packages of one client may take to come.
+/// Time limit for installing the packages of one client.
 const INSTALL_TIME: Duration = Duration::from_secs(300);
 
-/// A client that can be run.
+/// An installed client.
 pub(crate) struct Client {
-    /// A copy of its directory, with its packages.
+    /// Copy of the client's directory, with its packages.
     home: PathBuf,
-    /// What runs its script.
+    /// Interpreter of the script.
     interpreter: PathBuf,
 }
 
-/// How the packages of a client come.
+/// Installer of a client's packages into a directory.
 type Install = fn(&Path) -> Result<(), String>;
 
-/// What came of a command.
+/// Result of a command.
 struct Ran {
     status: ExitStatus,
     stdout: String,
@@ -44,13 +44,13 @@ struct Ran {
 }
 
 impl Client {
-    /// The client of this name; `None`, and a visible line, if it cannot be installed here.
+    /// Returns the client with this name; prints a line and returns `None` if it cannot be installed here.
     pub(crate) fn find(name: &str) -> Option<Self> {
         match Self::install(name) {
             Ok(client) => Some(client),
             Err(why) => {
                 assert!(std::env::var_os("PATCHBOARD_REQUIRE_CLIENTS").is_none(), "client {name}: {why}");
-                // Past the capturing of output by the test harness. A closed terminal is no reason to fail.
+                // Bypasses the test harness's capture of output. A closed terminal is no reason to fail.
                 let _ = writeln!(std::io::stderr(), "SKIPPED: client {name}: {why}");
                 None
             }
@@ -62,12 +62,12 @@ impl Client {
         let all = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients");
         let home = all.join(name);
         fs::create_dir_all(&home).expect("the target directory can be written");
-        // Tests run side by side, each in a process of its own.
+        // Tests run in parallel, each in its own process.
         let alone = File::create(all.join(format!("{name}.lock"))).expect("the target directory can be written");
         alone.lock().expect("a file can be locked");
         for file in fs::read_dir(&source).unwrap_or_else(|error| panic!("{}: {error}", source.display())) {
             let (from, to) = file.map(|file| (file.path(), home.join(file.file_name()))).expect("an entry");
-            // Another test may be about to read it.
+            // Another test may be about to read the file.
             if fs::read(&from).ok() != fs::read(&to).ok() {
                 fs::copy(from, to).expect("a file can be copied");
             }
@@ -86,18 +86,18 @@ impl Client {
         Ok(Self { home, interpreter })
     }
 
-    /// Runs one of its scripts; what it printed.
+    /// Runs one of the client's scripts and returns its stdout.
     ///
     /// # Panics
-    /// If it fails, or takes too long.
+    /// If the script fails or exceeds `limit`.
     pub(crate) fn run(&self, script: &str, arguments: &[&str], limit: Duration) -> String {
         self.run_with(script, arguments, &[], limit)
     }
 
-    /// The same with variables in its environment.
+    /// Like [`Self::run`], with environment variables.
     ///
     /// # Panics
-    /// If it fails, or takes too long.
+    /// If the script fails or exceeds the limit.
     pub(crate) fn run_with(
         &self,
         script: &str,
@@ -135,7 +135,7 @@ fn installing(command: &mut Command) -> Result<(), String> {
     if ran.status.success() { Ok(()) } else { Err(format!("{:?} ended with {last}", command.get_program())) }
 }
 
-/// Runs a command to its end, or to that of its time; then nothing of it is left.
+/// Runs a command to its end or to its time limit; afterwards none of its processes is left.
 fn run(command: &mut Command, limit: Duration) -> Result<Ran, String> {
     let name = command.get_program().to_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
@@ -162,7 +162,7 @@ fn run(command: &mut Command, limit: Duration) -> Result<Ran, String> {
     }
 }
 
-/// Reads to the end, so that a full pipe holds nobody up.
+/// Reads to the end in a thread, so that a full pipe cannot block the process.
 fn reading(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -192,7 +192,7 @@ fn what_cannot_be_installed_says_why() {
 #[should_panic(expected = "agui.mjs failed")]
 fn a_client_that_fails_is_not_skipped() {
     match Client::find("agui") {
-        // Without the address of a daemon it can do nothing.
+        // Without a daemon's address the script fails.
         Some(client) => drop(client.run("agui.mjs", &[], Duration::from_secs(60))),
         None => panic!("agui.mjs failed: it is not installed here"),
     }

@@ -1,4 +1,4 @@
-//! A conversation with departments under a daemon: one of them added as files only, and a question that outlives a kill.
+//! A conversation with departments on a daemon: one was added by files alone, and a question survives a kill.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::daemon::Daemon;
 use crate::events::Events;
 use crate::voices::{copy_into, voices};
 
-/// A department that nothing else knows of.
+/// A department that no other file mentions.
 const PLANTS: &str = r#"department: 1
 name: plants
 description: House plants, and in which room they are.
@@ -33,7 +33,7 @@ tests:
 struct Conversation {
     daemon: Daemon,
     board: String,
-    /// The last record that was heard of.
+    /// Sequence number of the last record read.
     heard: u64,
     _voices: Endpoint,
 }
@@ -60,13 +60,13 @@ impl Conversation {
         self.daemon.get(&format!("/v1/boards/{}/state", self.board)).await.is(200)["state"].clone()
     }
 
-    /// Says something: taken down at once.
+    /// Says a sentence, as a signal that is accepted at once.
     async fn say(&self, words: &str) {
         let signal = json!({"name": "say", "value": words});
         self.daemon.post(&format!("/v1/boards/{}/signals", self.board), &signal).await.is(202);
     }
 
-    /// The next reply, as the event stream brings it to who follows from where it was last heard.
+    /// Returns the next reply from the event stream, which continues after the last record read.
     async fn replied(&mut self) -> String {
         let following = async {
             let mut events = Events::of(&self.daemon, &self.board, Some(self.heard)).await;
@@ -87,13 +87,13 @@ impl Conversation {
 #[tokio::test]
 async fn a_folder_that_was_dropped_in_is_asked_and_its_question_outlives_the_daemon() {
     let mut conversation = Conversation::begin().await;
-    // What nobody could answer is refused at once, and is not in the journal.
+    // An unanswerable signal is rejected at once and not recorded.
     let signals = format!("/v1/boards/{}/signals", conversation.board);
     for value in [json!(null), json!(" "), json!({"words": "x"}), json!("x".repeat(4001))] {
         let refused = conversation.daemon.post(&signals, &json!({"name": "say", "value": value})).await.is(422);
         assert_eq!(refused["code"], "bad_request", "{refused}");
     }
-    // Said at once, answered one after the other.
+    // Both signals are sent at once and answered in turn.
     conversation.say("The fern in the hall is new.").await;
     conversation.say("The fern in the study is new.").await;
     assert_eq!(conversation.replied().await, "The fern in the hall is noted.");
@@ -108,7 +108,7 @@ async fn a_folder_that_was_dropped_in_is_asked_and_its_question_outlives_the_dae
     conversation.say("the study").await;
     assert_eq!(conversation.replied().await, "The fern in the study is gone.");
     assert_eq!(conversation.state().await["turn"]["pending"]["department"], "plants");
-    // The other department knows nothing of it.
+    // The other department is unaffected.
     conversation.say("What is on the office list?").await;
     assert_eq!(conversation.replied().await, "On the office list: nothing.");
 }

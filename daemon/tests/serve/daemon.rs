@@ -1,4 +1,4 @@
-//! A daemon in a directory of its own, and requests to it.
+//! Test fixture: a daemon in its own directory, and requests to it.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -10,15 +10,15 @@ use reqwest::{Client, Method, Response, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A blueprint whose worker walks a step at the start and at each signal `more`.
+/// A blueprint with a worker that takes a step at the start and at each signal `more`.
 pub(crate) const STEPS: &str = include_str!("steps.yaml");
 
-/// A data directory, and a daemon on it, if one is running.
+/// A data directory and, while it runs, a daemon on it.
 pub(crate) struct Daemon {
     directory: TempDir,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
-    /// Mebibytes of data (`RLIMIT_DATA`) that it may have, anonymous mappings included.
+    /// Limit of the daemon's data in MiB (`RLIMIT_DATA`), anonymous mappings included.
     pub(crate) data_mib: Option<u64>,
     running: Option<Running>,
 }
@@ -28,7 +28,7 @@ struct Running {
     address: String,
 }
 
-/// What was answered.
+/// An HTTP response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -41,13 +41,13 @@ impl Answer {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
     }
 
-    /// The body, which must come with this status.
+    /// Returns the body; fails unless the status matches.
     pub(crate) fn is(&self, status: u16) -> Value {
         assert_eq!(self.status.as_u16(), status, "{}", self.text);
         if self.text.is_empty() { Value::Null } else { self.json() }
     }
 
-    /// The problem, which must have this status and code.
+    /// Returns the problem document; fails unless status and code match.
     pub(crate) fn refuses(&self, status: u16, code: &str) -> Value {
         let problem = self.is(status);
         assert_eq!(problem["code"], code, "{problem}");
@@ -62,19 +62,19 @@ impl Answer {
 }
 
 impl Daemon {
-    /// A daemon on an empty directory.
+    /// Starts a daemon on an empty directory.
     pub(crate) fn new() -> Self {
         Self::with(&[])
     }
 
-    /// The same with further arguments.
+    /// Like [`Self::new`], with further arguments.
     pub(crate) fn with(arguments: &[&str]) -> Self {
         let mut daemon = Self::at_rest(arguments);
         daemon.start();
         daemon
     }
 
-    /// A directory on which no daemon runs yet.
+    /// Returns an empty directory without a running daemon.
     pub(crate) fn at_rest(arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
@@ -90,12 +90,12 @@ impl Daemon {
         std::fs::write(self.path().join("patchboard.toml"), text).expect("a file can be written");
     }
 
-    /// Gives it a variable.
+    /// Sets an environment variable of the daemon.
     pub(crate) fn set(&mut self, name: &str, value: &str) {
         self.environment.push((name.to_owned(), value.to_owned()));
     }
 
-    /// What it wrote to stderr so far.
+    /// Returns the daemon's stderr so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.path().join("log")).expect("the log is text")
     }
@@ -105,9 +105,9 @@ impl Daemon {
         log.expect("a file can be written").into()
     }
 
-    /// The binary in this directory.
+    /// Returns a command of the binary in this directory.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        // Figures are those of a build that ships, where one is named.
+        // Benchmarks name a release build.
         let binary = std::env::var_os("PATCHBOARD_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_patchboard").into());
         let mut command = Command::new(binary);
         command.current_dir(self.path()).args(arguments).args(["--data-dir", "boards", "--output", "json"]);
@@ -122,7 +122,7 @@ impl Daemon {
         command
     }
 
-    /// Makes a token.
+    /// Creates a token and returns its secret.
     pub(crate) fn token(&self, scope: &str) -> String {
         let made = self.command(&["token", "create", "--scope", scope]).output().expect("the binary can be run");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -153,14 +153,14 @@ impl Daemon {
         self.running = Some(Running { child, address });
     }
 
-    /// Stops it as a service manager does; its exit code.
+    /// Stops the daemon as a service manager does; returns its exit code.
     pub(crate) fn stop(&mut self) -> Option<i32> {
         let mut running = self.running.take().expect("it runs");
         send("-TERM", running.child.id());
         running.child.wait().expect("it ends").code()
     }
 
-    /// Ends it as a loss of power does.
+    /// Kills the daemon, as a loss of power would.
     pub(crate) fn kill(&mut self) {
         let mut running = self.running.take().expect("it runs");
         running.child.kill().expect("it can be killed");
@@ -175,7 +175,7 @@ impl Daemon {
         &self.running.as_ref().expect("it runs").address
     }
 
-    /// A request with these headers.
+    /// Sends a request with these headers and reads the whole response.
     pub(crate) async fn request(
         &self,
         method: Method,
@@ -188,7 +188,7 @@ impl Daemon {
         Answer { status, headers, text: response.text().await.expect("a text") }
     }
 
-    /// The same, answered with what may have no end.
+    /// Like [`Self::request`], without reading the body, which may be an endless stream.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -196,7 +196,7 @@ impl Daemon {
         headers: &[(&str, &str)],
         body: Option<String>,
     ) -> Response {
-        // Another test of this process may have done so.
+        // Another test of this process may have installed it.
         drop(rustls::crypto::ring::default_provider().install_default());
         let client = Client::builder().no_proxy().build().expect("a client");
         let mut request = client.request(method, format!("http://{}{path}", self.address()));
@@ -218,7 +218,7 @@ impl Daemon {
         self.post_with(path, body, &[]).await
     }
 
-    /// A request with a key.
+    /// Sends a request with an idempotency key.
     pub(crate) async fn post_once(&self, path: &str, body: &Value, key: &str) -> Answer {
         self.post_with(path, body, &[("idempotency-key", key)]).await
     }
@@ -228,7 +228,7 @@ impl Daemon {
         self.request(Method::POST, path, &headers, Some(body.to_string())).await
     }
 
-    /// Makes a board of [`STEPS`]; its id.
+    /// Creates a board of [`STEPS`] and returns its id.
     pub(crate) async fn board(&self) -> String {
         let made = self.post("/v1/boards", &json!({"source": STEPS})).await.is(201);
         made["board"].as_str().expect("an id").to_owned()
@@ -252,14 +252,14 @@ impl Drop for Daemon {
         if self.running.is_some() {
             self.kill();
         }
-        // Of a test that passes, nobody wants to read it.
+        // Prints the log of failing tests only.
         if std::thread::panicking() {
             eprintln!("the daemon's log:\n{}", std::fs::read_to_string(self.path().join("log")).unwrap_or_default());
         }
     }
 }
 
-/// A command with so many mebibytes of data (`RLIMIT_DATA`), anonymous mappings included.
+/// Returns a command limited to this many MiB of data (`RLIMIT_DATA`), anonymous mappings included.
 pub(crate) fn limited(command: &Command, mebibytes: u64) -> Command {
     let mut limited = Command::new("sh");
     limited.arg("-c").arg(format!("ulimit -d {} && exec \"$0\" \"$@\"", mebibytes * 1024));

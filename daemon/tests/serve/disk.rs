@@ -1,4 +1,4 @@
-//! Storage that takes no writes for a while: the daemon says so, and its boards go on by themselves afterwards.
+//! Storage that temporarily rejects writes: the daemon reports it, and its boards resume by themselves afterwards.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn boards_that_storage_has_interrupted_go_on_by_themselves() {
     while !daemon.get("/readyz").await.status.is_success() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    // Nobody has asked for the board: it is there.
+    // The board resumes without a request for it.
     while daemon.get(&format!("/v1/boards/{board}")).await.is(200)["status"] == "interrupted" {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

@@ -1,4 +1,4 @@
-//! A board's records as server-sent events: all of them, in order, through a kill of the daemon.
+//! A board's records as server-sent events: complete and in order, across a kill of the daemon.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use crate::daemon::{Answer, Daemon};
 
-/// A stream of events, as far as it was read.
+/// An event stream, read up to some point.
 pub(crate) struct Events {
     response: Response,
     text: String,
 }
 
-/// One event.
+/// A server-sent event.
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) id: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Event {
 }
 
 impl Events {
-    /// What comes after a record; without one, all.
+    /// Follows the records after a given one, or all records.
     pub(crate) async fn of(daemon: &Daemon, board: &str, after: Option<u64>) -> Self {
         let after = after.map(|after| after.to_string());
         let headers: Vec<_> = after.iter().map(|after| ("last-event-id", after.as_str())).collect();
@@ -38,7 +38,7 @@ impl Events {
             if let Some((event, rest)) = self.text.split_once("\n\n") {
                 let (event, rest) = (event.to_owned(), rest.to_owned());
                 self.text = rest;
-                // A line that begins with a colon only shows that the stream lives.
+                // A line that begins with a colon is a keep-alive comment.
                 if !event.starts_with(':') {
                     return Event::read(&event);
                 }
@@ -51,7 +51,7 @@ impl Events {
 }
 
 impl Events {
-    /// What is left of it.
+    /// Returns the remaining events.
     async fn rest(mut self) -> Vec<Event> {
         while let Some(chunk) = self.response.chunk().await.expect("the stream goes on") {
             self.text.push_str(std::str::from_utf8(&chunk).expect("events are text"));
@@ -92,7 +92,7 @@ async fn a_journal_that_is_cut_inside_a_step_is_shown_and_called_cut() {
     daemon.stop();
     let files = daemon.path().join("boards");
     let journal = Connection::open(files.join("patchboard.db")).expect("it is a database");
-    // The last record of the step in which the worker is called.
+    // The last record of the step that calls the worker.
     let invoked: i64 = journal
         .query_row("SELECT min(seq) FROM records WHERE kind = 'invoked'", (), |row| row.get(0))
         .expect("the worker was called");
@@ -113,7 +113,7 @@ async fn a_journal_that_is_cut_inside_a_step_is_shown_and_called_cut() {
     for read in ["state", "cost", "denials", "why?pointer=/steps", "views/walker", "agui"] {
         refuses(daemon.get(&format!("{path}/{read}")).await);
     }
-    // The stream shows the records that are there, and then that others are missing.
+    // The stream sends the existing records and then reports the missing ones.
     let page = daemon.get(&format!("{path}/journal")).await.is(200);
     assert_eq!(page["records"].as_array().map(|records| records.len() as u64), Some(invoked));
     assert_eq!(page["next"], json!(invoked - 1));
@@ -137,7 +137,7 @@ async fn a_reader_that_comes_back_misses_nothing() {
     }
     daemon.kill();
     daemon.start();
-    // Live, too: what happens while somebody listens.
+    // A live subscriber gets new records, too.
     let last = seen.last().map(|event| event.id);
     let mut events = Events::of(&daemon, &board, last).await;
     daemon.post(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"})).await.is(202);
@@ -169,7 +169,7 @@ async fn a_stream_ends_with_the_board_while_it_is_followed_and_after() {
     assert_eq!(followed.next().await.kind, "created");
     daemon.post(&format!("/v1/boards/{board}/cancel"), &json!({})).await.is(200);
     let head = daemon.get(&format!("/v1/boards/{board}")).await.is(200)["head"]["seq"].as_u64();
-    // Whoever comes later, while the daemon still knows the board, hears all and no more, too.
+    // A later subscriber gets every record exactly once, too, while the daemon still has the board loaded.
     let after = Events::of(&daemon, &board, Some(0)).await;
     for events in [followed, after] {
         let rest = tokio::time::timeout(std::time::Duration::from_secs(30), events.rest()).await.expect("it ends");

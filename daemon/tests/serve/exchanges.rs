@@ -1,7 +1,7 @@
-//! The API as recorded requests and answers: what clients send, and every byte that they get back, apart from ids, digests,
-//! times and secrets, which are numbered in the order in which they appear.
+//! The API as recorded requests and answers: every byte that clients send and receive, except that ids, digests, times and
+//! secrets are replaced by numbers in order of appearance.
 //!
-//! A change of names or of wording in the code changes none of these files; a change of the API shows in them.
+//! Renaming or rewording code changes none of these files; a change of the API shows in them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -14,16 +14,16 @@ use serde_json::{Value, json};
 
 use crate::daemon::{Answer, Daemon, STEPS};
 
-/// Headers of an answer that are part of the API.
+/// Response headers that are part of the API.
 const HEADERS: [&str; 7] =
     ["content-type", "location", "etag", "allow", "idempotency-replayed", "www-authenticate", "link"];
 
-/// A daemon with the exchanges that its client has had.
+/// A daemon and its recorded exchanges.
 struct Recorder {
     daemon: Daemon,
     masks: Masks,
     text: String,
-    /// The header of a token that may do everything, where one is needed.
+    /// Header of an admin token, where one is required.
     admin: Option<String>,
 }
 
@@ -32,7 +32,7 @@ impl Recorder {
         Self { daemon, masks: Masks::new(), text: String::new(), admin: None }
     }
 
-    /// Waits, without a record, until a board is as it should be.
+    /// Waits, without recording, until a board satisfies `is_so`.
     async fn until(&self, board: &str, is_so: &dyn Fn(&Value) -> bool) {
         let path = format!("/v1/boards/{board}");
         let headers: Vec<_> = self.admin.iter().map(|admin| ("authorization", admin.as_str())).collect();
@@ -45,7 +45,8 @@ impl Recorder {
         panic!("{board} never was as it should be");
     }
 
-    /// Sends a request and records it with its answer. `template` is the route; the values of its places follow.
+    /// Sends a request and records it with its answer. `template` is the route; `places` holds the values of its
+    /// parameters.
     async fn ask(&mut self, method: Method, template: &str, places: &[&str], body: Option<&Value>) -> Answer {
         self.ask_with(method, template, places, body, &[]).await
     }
@@ -87,7 +88,7 @@ impl Recorder {
         let kind = answer.headers.get("content-type").map_or("", |kind| kind.to_str().expect("a text"));
         let shown = if kind.ends_with("json") {
             let mut body = stable(answer.json());
-            // A board goes on while its answer is made.
+            // The board may advance while the answer is made.
             if answer.status == 202 && body.get("head").is_some() {
                 body["head"] = "{head}".into();
             }
@@ -108,13 +109,13 @@ impl Recorder {
         self.ask(Method::POST, template, places, Some(body)).await
     }
 
-    /// Makes a board and returns its id.
+    /// Creates a board and returns its id.
     async fn board(&mut self, body: &Value) -> String {
         let made = self.post("/v1/boards", &[], body).await.is(201);
         made["board"].as_str().expect("an id").to_owned()
     }
 
-    /// Leases the call of a worker, once there is one.
+    /// Waits for a worker's call and leases it.
     async fn lease(&mut self, board: &str, worker: &str) -> String {
         let wanted = json!({"worker": worker, "wait": 30});
         let leased = self.post("/v1/boards/{board}/leases", &[board], &wanted).await.is(200);
@@ -122,7 +123,7 @@ impl Recorder {
     }
 }
 
-/// Values that differ from run to run, each kind with the numbers of those that were seen.
+/// Masks for values that differ from run to run; the seen values of each kind are numbered.
 struct Masks {
     pattern: Regex,
     seen: BTreeMap<&'static str, Vec<String>>,
@@ -161,7 +162,7 @@ impl Masks {
     }
 }
 
-/// Replaces what depends on the machine in an answer: a time that was measured, the operating system's user.
+/// Masks machine-dependent members of an answer: measured times and the operating system's user.
 fn stable(mut value: Value) -> Value {
     match &mut value {
         Value::Object(members) => {
@@ -178,7 +179,7 @@ fn stable(mut value: Value) -> Value {
     value
 }
 
-/// Lines of a stream or of metrics: a message's JSON with its members as in other answers, a metric without its value.
+/// Masks the lines of a stream: the JSON of each message like other answers.
 fn lines(text: &str) -> String {
     let line = |line: &str| match line.split_once("data: ") {
         Some(("", data)) => match serde_json::from_str::<Value>(data) {
@@ -190,7 +191,7 @@ fn lines(text: &str) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the blueprint of steps with a walker outside of the daemon.
+/// Returns the blueprint of steps with a remote walker.
 fn remote_steps() -> String {
     let remote = STEPS.replace(
         "agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]",
@@ -200,7 +201,7 @@ fn remote_steps() -> String {
     remote
 }
 
-/// Returns a shipped blueprint with its fragments in one document, whose `workers` are outside of the daemon.
+/// Returns a shipped blueprint with its fragments in one document, and `workers` as remote workers.
 fn shipped(daemon: &Daemon, name: &str, workers: &[&str]) -> Value {
     let path = format!("{}/../blueprints/{name}", env!("CARGO_MANIFEST_DIR"));
     let whole = daemon.command(&["check", "--whole", &path]).output().expect("the binary can be run");
@@ -546,7 +547,7 @@ async fn operators() {
     api.ask_with(Method::GET, "/v1/tokens", &[], None, &as_admin).await.is(200);
     api.ask_with(Method::GET, "/v1/audit-log", &[], None, &as_admin).await.is(200);
     let metrics = api.daemon.request(Method::GET, "/metrics", &as_admin, None).await;
-    // Values differ from run to run; names, kinds and help are the API.
+    // Values differ from run to run; names, types and help texts are the API.
     let told: Vec<&str> = metrics.text.lines().filter(|line| line.starts_with('#')).collect();
     writeln!(api.text, "### GET /metrics\n\n200\n{}", told.join("\n")).expect("a string takes it");
     insta::assert_snapshot!("operators", api.text);

@@ -1,4 +1,4 @@
-//! The files of a board's directory, for processes outside that hold a lease: over HTTP, and in a seat of MCP.
+//! Files of a board's workspace for remote processes that hold a lease: over HTTP and in an MCP seat.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::daemon::{Answer, Daemon};
 
-/// Two who edit, one of whom may see less, and one who has nothing to do with files.
+/// Two workers with files, one of them with fewer read grants, and one without file access.
 const OFFICE: &str = r#"
 blueprint: 1
 name: office
@@ -35,7 +35,7 @@ impl Office {
         Self::at_rest().begin().await
     }
 
-    /// Before its daemon is started.
+    /// Returns an office before its daemon is started.
     fn at_rest() -> Self {
         let daemon = Daemon::at_rest(&[]);
         daemon.configure("[workspaces.code]\ndir = \"code\"\n");
@@ -60,7 +60,7 @@ impl Office {
         std::fs::read_to_string(self.file(name)).expect("a file")
     }
 
-    /// The path of a new lease.
+    /// Takes a lease and returns its path.
     async fn lease(&self, worker: &str) -> String {
         let path = format!("/v1/boards/{}/leases", self.board);
         let lease = self.daemon.post(&path, &json!({"worker": worker, "wait": 30})).await.is(200);
@@ -100,7 +100,7 @@ async fn whoever_holds_a_lease_edits_and_a_conflict_says_what_there_is_now() {
     assert_eq!(office.text("src/a.py"), "def one():\n    # ada: more\n    # bob: twelve\n    return 12\n");
     let state = office.daemon.get(&format!("/v1/boards/{}/state", office.board)).await.is(200);
     assert_eq!(state["state"]["files"]["src/a.py"]["writer"], "bob", "{state}");
-    // The record of an edit names the caller.
+    // An edit's record names its caller.
     let token = office.daemon.token(&format!("seat:{}/bob", office.board));
     let bearer = format!("Bearer {token}");
     let create = json!({"command": "create", "path": "src/b.py", "file_text": "x = 1\n", "intent": "b"});
@@ -109,7 +109,7 @@ async fn whoever_holds_a_lease_edits_and_a_conflict_says_what_there_is_now() {
     let journal = office.daemon.get(&format!("/v1/boards/{}/journal", office.board)).await.is(200);
     let records = journal["records"].as_array().expect("a list").iter().filter(|record| record["kind"] == "committed");
     let callers: Vec<&Value> = records.map(|record| &record["principal"]["kind"]).collect();
-    // The first one tells what was in the directory.
+    // The first commit records the initial content of the directory.
     assert_eq!(callers, [&Value::Null, &json!("address"), &json!("address"), &json!("token")]);
 }
 
@@ -140,7 +140,7 @@ async fn what_cannot_be_has_a_status_and_a_code() {
     assert_eq!((office.text("src/a.py").as_str(), office.file("src/b.py").exists()), (CODE, false));
     let view = json!({"command": "view", "path": "src/a.py"});
     office.does(&eve, "eve", view.clone()).await.refuses(409, "no_files");
-    // A lease is its worker's, is named as one, and goes with its attempt.
+    // A lease belongs to its worker, has a fixed id syntax, and ends with its attempt.
     office.does(&ada, "bob", view.clone()).await.refuses(409, "lease_over");
     office.does(&ada, "nobody", view.clone()).await.refuses(404, "no_such_worker");
     let path = format!("/v1/boards/{}/leases", office.board);
@@ -171,17 +171,17 @@ async fn an_edit_is_made_once_under_a_key() {
     assert_eq!((again.is(200), office.text("src/a.py")), (first.is(200), text.clone()));
     let other = json!({"worker": "ada", "arguments": eleven()});
     office.daemon.post_once(&path, &other, "k").await.refuses(409, "token_conflict");
-    // A refusal is the answer as well.
+    // Rejections are replayed as well.
     let missing = json!({"worker": "ada", "arguments": {"command": "delete", "path": "no.py", "intent": "x"}});
     for _ in 0..2 {
         office.daemon.post_once(&path, &missing, "d").await.refuses(404, "no_such_file");
     }
-    // After a restart the lease is another, under which nothing has been read, and the key is known all the same.
+    // After a restart there is a new lease with an empty read set, and the key is still known.
     office.daemon.kill();
     office.daemon.start();
     office.daemon.post_once(&path, &body, "k").await.refuses(409, "lease_over");
     let path = format!("{}/files", office.lease("ada").await);
-    // That is said before anything else, and is no answer to the edit under its key.
+    // `reads_lost` comes first, and is not stored as the edit's outcome under its key.
     office.daemon.post_once(&path, &body, "other").await.refuses(409, "reads_lost");
     let refused = office.daemon.post_once(&path, &body, "other").await.refuses(409, "unseen_target");
     assert!(refused["detail"].as_str().is_some_and(|detail| detail.contains("x = 1")), "{refused}");
@@ -208,7 +208,7 @@ async fn an_answer_has_the_room_that_is_asked_for_and_what_is_not_in_it_was_not_
     for room in [0, 999, 64_001] {
         asks(room, false, edit(7)).await.refuses(422, "bad_body");
     }
-    // The same in a seat of MCP.
+    // The limit also applies in an MCP seat.
     let view = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
         "params": {"name": "view", "arguments": {"path": "src/a.py", "view_range": [100, 300]}}});
     let seat = format!("/mcp/{}/ada", office.board);
@@ -220,7 +220,7 @@ async fn an_answer_has_the_room_that_is_asked_for_and_what_is_not_in_it_was_not_
     let text = told["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{told}"));
     assert!(text.chars().count() <= 1_500 && text.contains("shows what follows"), "{text}");
     office.daemon.post_with(&seat, &view, &[("patchboard-room", "all")]).await.refuses(422, "bad_body");
-    // Who says that it has been here before under another lease hears that nothing is known of it; once.
+    // A client that resumes under a new lease gets `reads_lost`, once.
     let bob = office.lease("bob").await;
     let body = |arguments: Value| json!({"worker": "bob", "anew": true, "arguments": arguments});
     let create = json!({"command": "create", "path": "src/b.py", "file_text": "x = 1\n", "intent": "x"});
@@ -244,7 +244,7 @@ async fn who_shares_a_seat_has_a_name_and_has_read_what_it_has_read() {
     for name in ["", "a b", "a/b", &"x".repeat(65), "external", "TODO"] {
         does(name, view.clone()).await.refuses(422, "bad_body");
     }
-    // Nobody writes in the name of another worker.
+    // A caller cannot edit in the name of another worker.
     does("bob", view.clone()).await.is(200);
     let edit = json!({"command": "create", "path": "src/a.py", "file_text": "x\n", "intent": "x"});
     does("bob", edit).await.refuses(403, "wrong_worker");
@@ -260,7 +260,7 @@ async fn who_asks_for_several_things_says_what_it_had_heard() {
     };
     ask(&view, json!({"number": 7, "heard": 0})).await.is(200);
     ask(&eleven(), json!({"number": 8, "heard": 6})).await.refuses(409, "unseen_target");
-    // Neither was heard.
+    // Neither answer was received.
     ask(&eleven(), json!({"number": 9, "heard": 6, "unheard": [7, 8]})).await.refuses(409, "unseen_target");
     ask(&eleven(), json!({"number": 10, "heard": 9})).await.is(200);
     ask(&view, json!({"number": 11, "heard": 10, "by": "ada"})).await.refuses(422, "bad_body");
@@ -288,7 +288,7 @@ async fn a_directory_that_lost_what_is_the_workspaces_own_is_opened_anew() {
     assert_eq!(log.matches("it is opened anew").count(), 1, "{log}");
 }
 
-/// What a tool of a seat answers.
+/// Returns the result of a seat's tool, and whether it is an error.
 async fn tool(office: &Office, worker: &str, tool: &str, arguments: Value) -> (Value, bool) {
     let message =
         json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}});
@@ -320,7 +320,7 @@ async fn a_seat_with_files_is_an_editor() {
     let text = replace["description"].as_str().expect("a text");
     assert!(text.starts_with("EVERY EDIT NEEDS AN `intent`") && text.contains("You are `ada`"), "{text}");
 
-    // The call that waits is leased by the first tool that needs it, and is the one that the view is of.
+    // The first tool that needs a lease takes the pending call, and `read_view` shows that call.
     let (shown, is_error) = tool(&office, "ada", "view", json!({"path": "src/a.py"})).await;
     assert!(!is_error && shown["content"][0]["text"].as_str().is_some_and(|text| text.contains("return 1")), "{shown}");
     let (view, _) = tool(&office, "ada", "read_view", json!({})).await;
@@ -348,13 +348,13 @@ async fn a_seat_with_files_is_an_editor() {
         let (refused, is_error) = tool(&office, "ada", name, arguments).await;
         assert!(is_error && refused["structuredContent"]["code"] == "no_lease", "{refused}");
     }
-    // Who has not leased the next call does not end it.
+    // A caller that has not leased the next call cannot finish it.
     office.daemon.post(&format!("/v1/boards/{}/signals", office.board), &json!({"name": "more"})).await.is(202);
     let (refused, _) = tool(&office, "ada", "finish", json!({})).await;
     assert_eq!(refused["structuredContent"]["code"], "no_lease", "{refused}");
     let (view, _) = tool(&office, "ada", "read_view", json!({"wait": 30})).await;
     assert_eq!(view["structuredContent"]["asked"], true, "{view}");
-    // Tools that are not offered are not there.
+    // Tools that are not listed cannot be called.
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "propose_patch", "arguments": {}}});
     let told = office.daemon.post(&format!("/mcp/{}/ada", office.board), &message).await.is(200);
     assert_eq!(told["error"]["data"]["code"], "no_such_tool", "{told}");

@@ -1,4 +1,4 @@
-//! Requests with an `Idempotency-Key`: once, whatever happens to the daemon in between.
+//! Requests with an `Idempotency-Key` take effect once, also across kills of the daemon.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ async fn a_repeated_request_does_nothing_again_also_after_a_kill() {
         assert!(again.is_replayed());
         let again = daemon.post_once(&proposals, &refused, "take").await.refuses(422, "path_not_granted");
         assert_eq!(again["seq"], first["seq"]);
-        // The same key for something else.
+        // A key that was used for another request.
         let other = json!({"source": STEPS, "request": {"n": 2}});
         daemon.post_once("/v1/boards", &other, "make").await.refuses(409, "token_conflict");
         let other = json!({"source": STEPS, "request": {"n": 1}, "seed": 5});
@@ -72,7 +72,7 @@ async fn requests_with_one_key_at_the_same_time_make_one_board() {
     assert_eq!(daemon.get("/v1/boards").await.is(200)["boards"].as_array().map(Vec::len), Some(1));
 }
 
-/// What the headers of an answer say under a name.
+/// Returns the value of a response header.
 fn said<'a>(answer: &'a crate::daemon::Answer, name: &str) -> Option<&'a str> {
     answer.headers.get(name).map(|value| value.to_str().expect("a text"))
 }
@@ -102,7 +102,7 @@ async fn a_request_has_three_identifiers_and_a_repetition_is_said_to_be_one() {
     }
     let (one, other) = (said(&first, "message-id").expect("an id"), said(&again, "message-id").expect("an id"));
     assert!(one != other && uuid::Uuid::parse_str(one).is_ok_and(|id| id.get_version_num() == 4), "{one} {other}");
-    // What was refused, too; and a token of its own is work of its own.
+    // Rejections are deduplicated, too; a new key makes a new request.
     let first = send("m3", "t3", &refused).await;
     let again = send("m4", "t3", &refused).await;
     assert_eq!(first.refuses(422, "path_not_granted")["seq"], again.refuses(422, "path_not_granted")["seq"]);
@@ -112,7 +112,8 @@ async fn a_request_has_three_identifiers_and_a_repetition_is_said_to_be_one() {
     );
     let other = send("m5", "t5", &proposal).await;
     assert_eq!((other.status.as_u16(), said(&other, "idempotency-status")), (200, None));
-    // Who sends none gets none back but the answer's own, and what is no identifier is refused before anything happens.
+    // A request without these headers gets only the response's own id back. An invalid id is rejected before the proposal
+    // is judged.
     let plain = daemon.get("/v1/boards").await;
     assert!(said(&plain, "message-id").is_some() && said(&plain, "correlation-id").is_none());
     let state = format!("/v1/boards/{board}/state");

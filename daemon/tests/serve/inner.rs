@@ -1,11 +1,11 @@
-//! Boards inside boards of a daemon that is killed.
+//! Nested boards across kills of the daemon.
 
 use patchboard_endpoint::{Act, Endpoint};
 use serde_json::{Value, json};
 
 use crate::daemon::Daemon;
 
-/// A board whose only worker is a board, in which a remote worker has to answer.
+/// Returns a board with a nested board as its only worker; in the nested board a remote worker has to answer.
 fn outer() -> Value {
     let inside = json!({
         "blueprint": 1, "name": "inside",

@@ -1,10 +1,10 @@
-//! Remote workers: calls are leased, renewed, answered; what comes late is recorded and refused.
+//! Remote workers: calls are leased, renewed and answered; late answers are recorded and rejected.
 
 use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, STEPS};
 
-/// A board whose walker is a process outside.
+/// Creates a board with a remote walker.
 async fn board(daemon: &Daemon) -> String {
     let remote = STEPS.replace(
         "agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]",
@@ -39,11 +39,11 @@ async fn a_call_is_leased_and_answered_like_any_workers() {
     assert!(leased["view"].as_str().is_some_and(|view| view.contains("/steps")), "{leased}");
     let expires = |lease: &Value| lease["expires"].as_i64().expect("a time");
     assert!(expires(&leased) < leased["deadline"].as_i64().expect("a time"));
-    // The schema of the answer admits what the contract does, and nothing else.
+    // The schema of the answer accepts exactly the patches that the contract does.
     let schema = jsonschema::validator_for(&leased["schema"]).expect("a schema");
     let reply = |value: u32| json!({"patch": step(value)["patch"]});
     assert!(schema.is_valid(&reply(9)) && !schema.is_valid(&reply(10)), "{leased}");
-    // Nobody else gets it.
+    // No other client gets the call.
     let path = format!("/v1/boards/{board}/leases");
     assert_eq!(daemon.post(&path, &json!({"worker": "walker"})).await.status, 204);
     let listed = daemon.get(&path).await.is(200);
@@ -54,7 +54,7 @@ async fn a_call_is_leased_and_answered_like_any_workers() {
     let answer = format!("{path}/1:1/answer");
     let refused = daemon.post(&answer, &step(10)).await.refuses(422, "value_not_granted");
     assert_eq!(refused["stage"], "authorization");
-    // The next attempt sees what was refused.
+    // The view of the next attempt shows the rejection.
     let leased = lease(&daemon, &board, 60).await;
     assert_eq!(leased["lease"], "1:2");
     assert!(leased["view"].as_str().is_some_and(|view| view.contains("value_not_granted")), "{leased}");
@@ -104,12 +104,12 @@ async fn a_failure_ends_the_attempt_and_a_restart_the_lease() {
     assert_eq!(lease(&daemon, &board, 60).await["lease"], "1:3");
     daemon.post(&format!("{path}/1:2/answer"), &step(1)).await.refuses(409, "invocation_closed");
     assert_eq!(daemon.post(&format!("{path}/1:3/answer"), &step(1)).await.is(200)["outcome"], "committed");
-    // With the same key the same lease, for whoever did not hear the answer.
+    // The same key returns the same lease, for a client that missed the response.
     daemon.post(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"})).await.is(202);
     let wanted = json!({"worker": "walker", "wait": 30});
     let first = daemon.post_once(&path, &wanted, "k").await.is(200);
     assert_eq!(daemon.post_once(&path, &wanted, "k").await.is(200)["lease"], first["lease"]);
-    // A board that has ended has no more calls, also for those who wait for one.
+    // An ended board has no more calls, and waiting clients learn that.
     let (waited, _) = tokio::join!(daemon.post(&path, &wanted), async {
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
         daemon.post(&format!("/v1/boards/{board}/cancel"), &json!({})).await.is(200);
@@ -151,7 +151,7 @@ async fn who_waits_at_a_board_that_rests_adds_nothing_to_its_journal_and_hears_w
     assert_eq!(leased["lease"], "2:1");
 }
 
-/// Somebody outside who speaks as an expert does.
+/// A remote worker that replies in the expert's format.
 const EXPERT: &str = r"
 blueprint: 1
 name: expert
@@ -194,7 +194,7 @@ async fn a_worker_with_a_form_of_its_own_answers_in_it() {
     let again = daemon.post(&answer, &said(json!({"output": "It is 7."}))).await;
     assert_eq!(again.is(200)["seq"], committed.json()["seq"]);
     daemon.post(&answer, &said(json!({"output": "It is 8."}))).await.refuses(409, "token_conflict");
-    // Words may come as a text, and mean that there are none.
+    // A reply may be plain text, and may be a pass.
     daemon.post(&format!("/v1/boards/{board}/signals"), &json!({"name": "again"})).await.is(202);
     let leased = daemon.post(&path, &wanted).await.is(200);
     let answer = format!("{path}/{}/answer", leased["lease"].as_str().expect("a lease"));

@@ -1,4 +1,4 @@
-//! Boards through stops, kills and starts of their daemon.
+//! Boards across stops, kills and starts of their daemon.
 
 use serde_json::json;
 
@@ -51,7 +51,7 @@ async fn a_worker_is_stepped_while_the_daemon_has_its_board() {
     assert!(code == Some(0) && told.contains(r#""same":true"#), "{told}");
     let (code, told) = step(&seq("invoked", "other"), "other");
     assert!(code == Some(2) && told.contains("nobody_to_ask") && told.contains("--reply"), "{told}");
-    // It was no proposal: the board goes on as it was, and takes more.
+    // A dry run is no proposal: the board's state is unchanged, and it accepts more.
     assert_eq!(steps().await, json!([1]));
     daemon.post(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"})).await.is(202);
     while steps().await != json!([1, 1]) {
@@ -93,7 +93,7 @@ async fn a_board_that_was_cancelled_stays_so() {
     daemon.post(&format!("/v1/boards/{board}/pause"), &json!({})).await.refuses(409, "board_over");
 }
 
-/// A board whose only worker is shown less than it may read.
+/// A board with one worker, whose view is smaller than its read grants.
 const READER: &str = include_str!("../reading.yaml");
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn a_board_that_has_ended_is_let_go_and_comes_back_when_it_is_wanted() {
         panic!("it never rested");
     };
     assert_eq!(rests().await["version"], 1);
-    // What is wanted of it is done, once, and it rests again.
+    // The evicted board resumes for the request, handles it once, and is evicted again.
     let signal = json!({"name": "more"});
     daemon.post_once(&signals, &signal, key).await.is(202);
     daemon.until(&board, "quiescent").await;

@@ -1,4 +1,4 @@
-//! How much one caller may take of a daemon, and that the others do not notice.
+//! Rate limits of a caller, and their isolation from other callers.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::daemon::{Answer, Daemon, STEPS};
 
-/// A daemon with these settings of `[serve.limits]`.
+/// Returns a daemon with these settings of `[serve.limits]`.
 fn limited(limits: &str, arguments: &[&str]) -> Daemon {
     let daemon = Daemon::at_rest(arguments);
     let config = format!("[serve.limits]\n{limits}\n");
@@ -28,7 +28,7 @@ async fn as_holder(daemon: &Daemon, token: &str) -> Answer {
     daemon.request(Method::GET, "/v1/boards", &[("authorization", &header)], None).await
 }
 
-/// Sends this on a connection of its own, and reads what comes until it is closed.
+/// Sends a request on its own connection and reads until the daemon closes it.
 fn raw(daemon: &Daemon, request: &str) -> String {
     let mut stream = TcpStream::connect(daemon.address()).expect("it listens");
     stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
@@ -47,22 +47,22 @@ fn raw(daemon: &Daemon, request: &str) -> String {
 
 #[tokio::test]
 async fn a_connection_that_waits_for_no_answer_gives_its_place_to_a_new_one() {
-    // Requests that wait for processor time come all at once.
+    // Requests that wait for processor time arrive all at once.
     let daemon = started("connections = 4\nprocessor_percent = 100");
     let request = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let answered = || raw(&daemon, request).starts_with("HTTP/1.1 200");
-    // Silent ones, some that never end their head, some that were answered and are kept.
+    // Silent connections, connections with an unfinished head, and answered ones that are kept alive.
     for begun in ["", "GET /healthz HTTP/1.1\r\nX: ", request] {
         let mut held: Vec<TcpStream> = (0..12)
             .map(|_| {
                 let mut stream = TcpStream::connect(daemon.address()).expect("it listens");
-                // One that has given up its place already takes no more.
+                // A connection that was already closed rejects the write.
                 let _ = stream.write_all(begun.as_bytes());
                 stream.set_nonblocking(true).expect("a socket");
                 stream
             })
             .collect();
-        // The daemon takes them up in any order.
+        // The daemon accepts connections in any order.
         let since = Instant::now();
         while held.len() > 4 && since.elapsed() < Duration::from_secs(30) {
             held.retain_mut(|stream| match stream.read(&mut [0; 1024]) {
@@ -76,7 +76,7 @@ async fn a_connection_that_waits_for_no_answer_gives_its_place_to_a_new_one() {
         }
         drop(held);
     }
-    // Who waits for an answer keeps its place.
+    // A connection that waits for an answer keeps its slot.
     let board = daemon.board().await;
     daemon.post(&format!("/v1/boards/{board}/pause"), &json!({})).await.is(200);
     let mut streams = Vec::new();
@@ -126,7 +126,7 @@ async fn tokens_cannot_be_guessed_at_speed() {
     answer.refuses(429, "too_many_failures");
     let wait: u64 = answer.headers["retry-after"].to_str().expect("a text").parse().expect("a number");
     assert!((1..=20).contains(&wait), "{wait}");
-    // Others behind the same address do not pay for it.
+    // Other callers at this address are not affected.
     as_holder(&daemon, &right).await.is(200);
     daemon.get("/healthz").await.is(200);
 }
@@ -149,7 +149,7 @@ async fn one_caller_has_so_many_streams() {
     let begun = Instant::now();
     while daemon.send(Method::GET, &events, &[], None).await.status() != 200 {
         assert!(begun.elapsed() < Duration::from_secs(30), "a place was left");
-        // The daemon notices at the next heartbeat, or when a record comes.
+        // The daemon notices at the next heartbeat or record.
         daemon.post(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"})).await.is(202);
     }
 }

@@ -1,4 +1,4 @@
-//! What the daemon logs, and what it never does.
+//! The daemon's log, and secrets that must never be in it.
 
 use patchboard_endpoint::{Act, Endpoint};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ const REQUEST: &str = "hush-request-0123456789";
 const REPLY: &str = "hush-reply-0123456789";
 const SIGNAL: &str = "hush-signal-0123456789";
 
-/// A daemon that logs all that it can, in this form, and does all kinds of things; its log.
+/// Runs a daemon with full logging in this format through many operations; returns it with its log.
 async fn noisy(format: &str) -> (Daemon, Vec<String>) {
     let patch = r#"{"patch":[{"op":"add","path":"/steps/-","value":1}],"intent":"hush-reply-0123456789"}"#;
     let acts = vec![
@@ -63,7 +63,7 @@ async fn nothing_secret_is_logged_at_any_level() {
     for format in ["text", "json"] {
         let (daemon, secrets) = noisy(format).await;
         let log = daemon.log();
-        // So much is logged that it would be seen.
+        // The log is long enough to contain a leak.
         assert!(log.lines().count() > 40 && log.contains("answered") && log.contains("TRACE"), "{log}");
         for secret in &secrets {
             let line = log.lines().find(|line| line.contains(secret));
@@ -80,7 +80,7 @@ async fn json_logs_are_one_object_a_line_whatever_happens() {
         let read: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
         assert!(read["timestamp"].is_string() && read["level"].is_string() && read["target"].is_string(), "{line}");
     }
-    // Also what ends the process.
+    // Fatal errors are logged as JSON, too.
     let refused = daemon.command(&["serve", "--listen", "0.0.0.0:0", "--log-format", "json", "--config", "none.toml"]);
     let mut refused = refused;
     let refused = refused.output().expect("the binary can be run");

@@ -1,4 +1,4 @@
-//! The daemon as its clients meet it: over HTTP, through restarts and kills.
+//! The daemon as its clients see it: over HTTP, across restarts and kills.
 
 #![cfg(unix)]
 

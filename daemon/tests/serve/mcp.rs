@@ -1,5 +1,5 @@
-//! The way into a worker's seat for agents that speak MCP: whose seat it is, what is refused, what is given up, and the
-//! program that passes it on. The whole of it with a client that is not ours: `clients/mcp.rs`.
+//! MCP access to a worker's seat: authorization, rejections, cancellation, and the stdio proxy. The end-to-end test with a
+//! third-party client is in `clients/mcp.rs`.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::daemon::{Answer, Daemon, STEPS};
 
-/// A daemon with tokens, and a board whose walker is a process outside.
+/// Returns a daemon that requires tokens, a board with a remote walker, and an admin token.
 async fn board(settings: &str) -> (Daemon, String, String) {
     let mut daemon = Daemon::at_rest(&["--require-tokens"]);
     std::fs::write(daemon.path().join("patchboard.toml"), settings).expect("a file can be written");
@@ -47,7 +47,7 @@ fn call(tool: &str, arguments: &Value) -> String {
     message("tools/call", &json!({"name": tool, "arguments": arguments}))
 }
 
-/// What a tool answered in the seat of the token, and whether it is an error.
+/// Calls a tool in the token's seat; returns its result and whether it is an error.
 async fn calls(daemon: &Daemon, token: &str, tool: &str, arguments: Value) -> (Value, bool) {
     let answer = send(daemon, token, "/mcp", call(tool, &arguments), &[]).await.is(200);
     let result = &answer["result"];
@@ -95,15 +95,15 @@ async fn a_token_opens_its_own_seat_and_a_wider_one_the_seat_that_is_named() {
     send(&daemon, &walker, "/mcp/another/walker", hello.clone(), &[]).await.refuses(404, "no_such_board");
     send(&daemon, &admin, "/mcp/another/walker", hello.clone(), &[]).await.refuses(404, "no_such_board");
     send(&daemon, "pb_wrong", "/mcp", hello.clone(), &[]).await.refuses(401, "unauthorized");
-    // A seat that the blueprint has not.
+    // The blueprint does not define this worker.
     let told = send(&daemon, &admin, &format!("/mcp/{board}/nobody"), call("read_view", &json!({})), &[]).await.is(200);
     assert_eq!(told["result"]["structuredContent"]["code"], "no_such_worker", "{told}");
-    // One whose agent is in the daemon has nothing to lease.
+    // A worker with an agent in the daemon has no calls to lease.
     let other = daemon.token(&format!("seat:{board}/other"));
     assert_eq!(does(&daemon, &other, "read_view", json!({})).await["asked"], false);
     refuses(&daemon, &other, "propose_patch", json!({"patch": step(1), "base": 0}), "path_not_granted").await;
     refuses(&daemon, &other, "propose_patch", json!({"patch": step(1), "lease": "1:1"}), "not_remote").await;
-    // From the moment that it is revoked a token opens nothing.
+    // A revoked token loses access at once.
     let as_admin = [("authorization", format!("Bearer {admin}"))];
     let as_admin = [(as_admin[0].0, as_admin[0].1.as_str())];
     let listed = daemon.request(Method::GET, "/v1/tokens", &as_admin, None).await.is(200);
@@ -150,7 +150,7 @@ async fn what_is_no_message_is_refused_with_a_code() {
     assert_eq!(error(message("resources/read", &json!({}))).await, -32602);
     assert_eq!(error(message("prompts/get", &json!({"name": "x"}))).await, -32601);
     assert_eq!(error(message("resources/subscribe", &json!({"uri": "patchboard://board/log"}))).await, -32601);
-    // Arguments are read strictly, and one that is refused changes nothing.
+    // Arguments are parsed strictly, and a rejected call changes nothing.
     for (tool, arguments) in [
         ("read_view", json!({"seconds": 0})),
         ("read_view", json!({"seconds": 3601})),
@@ -188,7 +188,7 @@ async fn a_lease_is_its_holders_and_goes_with_the_daemon() {
     daemon.start();
     assert_eq!(does(&daemon, &other, "read_view", json!({"wait": 30})).await["lease"], "1:2");
     refuses(&daemon, &one, "propose_patch", json!({"patch": step(1), "lease": "1:1"}), "invocation_closed").await;
-    // A question to a person is an answer to the call, and the person's reply another call.
+    // A clarification answers the call, and the person's reply triggers another call.
     let asked =
         does(&daemon, &other, "clarify", json!({"question": "which?", "choices": ["3", "4"], "lease": "1:2"})).await;
     assert_eq!(asked["outcome"], "awaiting_approval", "{asked}");
@@ -205,10 +205,10 @@ async fn a_lease_is_its_holders_and_goes_with_the_daemon() {
     let answer = json!({"patch": step(4), "lease": view["lease"]});
     let committed = does(&daemon, &other, "propose_patch", answer.clone()).await;
     assert_eq!(committed["outcome"], "committed");
-    // The same answer once more is the same.
+    // A repeated answer returns the first result.
     assert_eq!(does(&daemon, &other, "propose_patch", answer).await["seq"], committed["seq"]);
 
-    // Who has hung up is given nothing.
+    // A client that has disconnected is leased nothing.
     let waiting = send(&daemon, &one, "/mcp", call("read_view", &json!({"wait": 60})), &[]);
     assert!(tokio::time::timeout(Duration::from_millis(500), waiting).await.is_err(), "nobody asks");
     tokio::time::sleep(Duration::from_millis(200)).await;
@@ -249,7 +249,7 @@ async fn streams_are_counted_and_end_with_the_board() {
     assert!(rest.contains("notifications/resources/updated") && rest.contains("\"result\""), "{rest}");
 }
 
-/// Two rooms, of which a seat has been in one and is in the other.
+/// Two rooms: ann loses her membership in one and keeps it in the other.
 const ROOMS: &str = "\
 blueprint: 1
 name: rooms
@@ -290,7 +290,7 @@ async fn a_seat_is_told_of_rooms_that_it_may_read_now_whenever_it_asks_about() {
     };
     let past = format!("/v1/boards/{board}/views/ann?at=0");
 
-    // As a member she is refused for what changed after she was asked, and told what it was.
+    // As a member, ann is rejected because of a later change, and the rejection shows that change.
     daemon.post_with(&format!("/v1/boards/{board}/signals"), &json!({"name": "go"}), &as_admin).await.is(202);
     let asked = does(&daemon, &token, "read_view", json!({"wait": 30})).await;
     assert!(asked["view"].as_str().is_some_and(|view| view.contains("<QUELM>")), "{asked}");
@@ -307,7 +307,7 @@ async fn a_seat_is_told_of_rooms_that_it_may_read_now_whenever_it_asks_about() {
     let enough = json!({"patch": [], "lease": asked["lease"]});
     assert_eq!(does(&daemon, &token, "propose_patch", enough).await["outcome"], "no_op");
 
-    // No longer a member, she is told nothing of it: not what is there, nor what was, nor what she was told.
+    // After losing membership, ann sees nothing of the room: neither its state, nor its history, nor earlier rejections.
     keep(json!([{"op": "replace", "path": "/rooms/quelm/members", "value": ["bob"]}])).await;
     let then = daemon.request(Method::GET, &past, &as_admin, None).await;
     assert!(then.is(200)["text"].as_str().is_some_and(|view| view.contains("<QUELM>")), "{}", then.text);
@@ -333,7 +333,7 @@ async fn a_seat_is_told_of_rooms_that_it_may_read_now_whenever_it_asks_about() {
     daemon.request(Method::GET, &hidden, &as_admin, None).await.is(200);
 }
 
-/// What the program writes for these lines.
+/// Returns the lines that the proxy prints for these input lines.
 fn passes_on(daemon: &Daemon, arguments: &[&str], token: &str, lines: &[u8]) -> Vec<Value> {
     let mut command = daemon.command(&[&["mcp"], arguments].concat());
     command.env("PATCHBOARD_TOKEN", token).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
@@ -362,13 +362,13 @@ async fn the_program_writes_messages_and_nothing_else() {
     assert_eq!(told[0]["error"]["data"]["code"], "not_json", "{told:?}");
     let told = passes_on(&daemon, &["--url", &url], &token, b"[]\n");
     assert_eq!((&told[0]["error"]["code"], &told[0]["id"]), (&json!(-32600), &json!(null)), "{told:?}");
-    // The last line may end where the input does.
+    // The last line may lack a newline.
     assert_eq!(passes_on(&daemon, &["--url", &url], &token, ping.as_bytes())[0]["result"], json!({}));
     let code = |told: Vec<Value>| told[0]["error"]["data"]["code"].as_str().expect("a code").to_owned();
     assert_eq!(code(passes_on(&daemon, &["--url", &url], "pb_wrong", ping.as_bytes())), "unauthorized");
     let other = ["--url", url.as_str(), "--board", board.as_str(), "--worker", "other"];
     assert_eq!(code(passes_on(&daemon, &other, &token, ping.as_bytes())), "forbidden");
-    // A request that is given up is answered by nobody, and holds nobody up.
+    // A cancelled request gets no answer and blocks no other request.
     let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
     does(&daemon, &token, "read_view", json!({"wait": 30})).await;
     does(&daemon, &token, "propose_patch", json!({"patch": step(1), "lease": "1:1"})).await;

@@ -1,4 +1,4 @@
-//! What `/metrics` says after work of known extent, and after a restart.
+//! Values of `/metrics` after a known amount of work, and after a restart.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::clients::Client;
 use crate::daemon::{Daemon, STEPS};
 
-/// The value of a series, as it is written; 0 if it is not there.
+/// Returns the value of a series; 0 if it is missing.
 fn value(text: &str, series: &str) -> f64 {
     let rest = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     rest.map_or(0.0, |value| value.parse().expect("a number"))
@@ -66,12 +66,12 @@ async fn what_became_durable_is_counted_once_and_not_again_after_a_restart() {
             (r#"patchboard_http_requests_total{method="GET",route="none",status="404"}"#, 1.0),
         ],
     );
-    // Each board that came to rest did so twice: it was woken by the proposal.
+    // The proposal triggered each idle board again, so each ended twice.
     assert!(value(&text, r#"patchboard_boards_ended_total{end="quiescent"}"#) >= 1.0, "{text}");
     assert!(value(&text, "patchboard_commit_duration_seconds_sum") > 0.0);
     assert!(value(&text, "process_start_time_seconds") > 1.7e9);
     assert!(text.contains(&format!("patchboard_build_info{{version=\"{}\"}} 1\n", env!("CARGO_PKG_VERSION"))));
-    // No id, no worker's name, no path that a client chose.
+    // Labels contain no ids, no worker names and no client-chosen paths.
     assert!(!text.contains(&board) && !text.contains("walker") && !text.contains("/nothing"), "{text}");
     daemon.kill();
     daemon.start();
@@ -142,12 +142,12 @@ async fn tokens_are_counted_by_what_they_were_for() {
     );
 }
 
-/// [`STEPS`] with a model in the walker's seat.
+/// Returns [`STEPS`] with a model in the walker's seat.
 pub(crate) fn by_a_model() -> String {
     STEPS.replacen("agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]", "agent: llm", 1)
 }
 
-/// The official parser of another language reads it.
+/// The official parser in another language reads the metrics.
 #[tokio::test]
 async fn prometheus_own_parser_reads_it_and_sees_counters_move() {
     let Some(client) = Client::find("prometheus") else { return };

@@ -1,4 +1,4 @@
-//! Notices: signed, at least once, through kills of the daemon and outages of the receiver.
+//! Notices: signed and delivered at least once, across kills of the daemon and outages of the receiver.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -30,15 +30,15 @@ struct Receiver {
     inbox: Arc<Inbox>,
 }
 
-/// What came, and what is answered.
+/// Received requests, and the status to answer with.
 #[derive(Default)]
 struct Inbox {
     taken: Mutex<Vec<(HeaderMap, String)>>,
     tries: Mutex<Vec<String>>,
     status: AtomicU16,
-    /// Requests that hold this text are never answered.
+    /// Requests that contain this text are never answered.
     hangs_on: Mutex<Option<String>>,
-    /// A request came, or a notice was taken.
+    /// Signals a received request or an accepted notice.
     changed: Notify,
 }
 
@@ -79,7 +79,7 @@ impl Receiver {
         table(self.port)
     }
 
-    /// Waits until a notice was taken that is like this.
+    /// Waits for an accepted notice that satisfies `is_it`.
     async fn until(&self, is_it: impl Fn(&Value) -> bool) -> (HeaderMap, String, Value) {
         loop {
             let taken = self.inbox.taken.lock().expect("a list").clone();
@@ -93,7 +93,7 @@ impl Receiver {
         }
     }
 
-    /// Waits until something came.
+    /// Waits for the next request or notice.
     async fn changed(&self) {
         let changed = tokio::time::timeout(Duration::from_secs(30), self.inbox.changed.notified()).await;
         changed.unwrap_or_else(|_| panic!("nothing came; there are {:?}", self.ids()));
@@ -125,7 +125,7 @@ fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
     sha256(&[pad(0x5c), sha256(&[pad(0x36), message.to_vec()].concat()).0.to_vec()].concat()).0
 }
 
-/// Signature of Standard Webhooks.
+/// Returns the signature of Standard Webhooks.
 fn signature(id: &str, timestamp: &str, body: &str) -> String {
     let key = STANDARD.decode(&SECRET[6..]).expect("base64");
     format!("v1,{}", STANDARD.encode(hmac(&key, format!("{id}.{timestamp}.{body}").as_bytes())))
@@ -141,7 +141,7 @@ fn assert_signed(headers: &HeaderMap, body: &str) {
     assert_eq!(header("content-type"), "application/json");
 }
 
-/// A daemon with this table.
+/// Returns a daemon with this configuration.
 fn configured(text: &str) -> Daemon {
     let mut daemon = Daemon::at_rest(&[]);
     daemon.set("HOOK_SECRET", SECRET);
@@ -284,7 +284,7 @@ async fn kills_at_any_moment_lose_no_notice_and_keep_their_order() {
         daemon.start();
         let made = daemon.post("/v1/boards", &json!({ "source": stubborn })).await.is(201);
         boards.push(made["board"].as_str().expect("an id").to_owned());
-        // From before the first attempt to after the last delivery.
+        // Kills at moments from before the first attempt to after the last delivery.
         tokio::time::sleep(Duration::from_millis(moment * 30)).await;
         daemon.kill();
     }
@@ -296,7 +296,7 @@ async fn kills_at_any_moment_lose_no_notice_and_keep_their_order() {
     let ids = receiver.ids();
     for board in &boards {
         let mut own: Vec<&String> = Vec::new();
-        // A repetition comes after a kill; the first deliveries are in the order of the journal.
+        // Kills cause repetitions; the first deliveries are in journal order.
         for id in ids.iter().filter(|id| id.starts_with(board)) {
             if !own.contains(&id) {
                 own.push(id);
@@ -352,7 +352,7 @@ async fn a_long_wait_for_a_provider_and_its_end_are_one_notice_each() {
     daemon.until(board, "quiescent").await;
     receiver.until(|notice| notice["resolved"] == true).await;
     let mut ids = receiver.ids();
-    // A kill between a delivery and its cursor repeats a notice.
+    // A kill between a delivery and the storing of its cursor repeats a notice.
     ids.dedup();
     assert_eq!(ids.len(), 2, "{ids:?}");
 }
@@ -375,7 +375,7 @@ async fn boards_whose_calls_were_never_sent_are_reported_and_listed_with_what_th
     for _ in 0..3 {
         let made = daemon.post("/v1/boards", &json!({ "source": by_a_model() })).await.is(201);
         boards.push(made["board"].as_str().expect("an id").to_owned());
-        // The next one finds the model closed.
+        // The next board finds the model's gate closed.
         while endpoint.bodies().is_empty() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -437,7 +437,7 @@ async fn boards_that_stop_or_give_up_are_reported_in_order() {
         let own = ids.iter().filter_map(|id| id.strip_prefix(board)?.split(':').nth(1)?.parse().ok());
         own.collect::<Vec<u64>>()
     };
-    // The invocation before the board; a stopped branch keeps its invocation.
+    // The invocation precedes the board; a stopped branch keeps its invocation.
     assert_eq!((seqs(&gave_up).len(), seqs(&stopped).len()), (2, 1), "{ids:?}");
     assert!(seqs(&gave_up).is_sorted(), "{ids:?}");
 }
@@ -503,7 +503,7 @@ async fn the_command_sends_a_test_notice_and_says_what_came_of_it() {
     assert_eq!(run().await.expect("it ends").status.code(), Some(2));
 }
 
-/// Takes requests behind TLS, with a certificate of its own making, and hands their text over.
+/// Accepts requests over TLS, with a self-signed certificate, and sends their text to the returned channel.
 fn behind_tls(listener: std::net::TcpListener) -> (String, std::sync::mpsc::Receiver<String>) {
     drop(rustls::crypto::ring::default_provider().install_default());
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
@@ -594,7 +594,7 @@ async fn heads_come_signed_and_verify_takes_them_back() {
     daemon.start();
     let board = daemon.board().await;
     let ended = daemon.until(&board, "quiescent").await;
-    // What is refused at first is repeated under its id.
+    // A rejected notice is retried under its id.
     receiver.tried().await;
     receiver.answers(204);
     let head_of = |message: &Value| {
@@ -608,7 +608,7 @@ async fn heads_come_signed_and_verify_takes_them_back() {
     assert_eq!((&message["kind"], headers["webhook-id"].to_str().ok()), (&json!("heads"), message["id"].as_str()));
     assert_eq!(message["message"], "Heads of 1 board.");
     assert_eq!(head_of(&message).expect("its head")["hash"], ended["head"]["hash"]);
-    // Another board alone has a new head.
+    // Only the other board has a new head.
     let other = daemon.board().await;
     daemon.until(&other, "quiescent").await;
     let has_other = |message: &Value| {
@@ -619,7 +619,7 @@ async fn heads_come_signed_and_verify_takes_them_back() {
     let ids = receiver.ids();
     daemon.stop();
     assert_eq!(ids.iter().collect::<std::collections::BTreeSet<_>>().len(), ids.len(), "{ids:?}");
-    // As bodies were kept, one to a line.
+    // Kept bodies, one per line.
     let kept = daemon.path().join("heads.jsonl");
     fs::write(&kept, format!("{body}\n{later}\n")).expect("written");
     let kept = kept.to_str().expect("a path");

@@ -1,4 +1,4 @@
-//! Boards of a daemon whose model is away, and who is killed while they wait.
+//! Boards of a daemon that is killed while they wait for an unavailable model.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use crate::daemon::{Daemon, STEPS};
 /// Boards that wait for one model.
 const BOARDS: usize = 5;
 
-/// A model that is away until it is told to be back, and how often it has answered.
+/// A model that is unavailable until a test restores it, and its number of answers.
 struct Provider {
     endpoint: Endpoint,
     is_back: Arc<AtomicBool>,
@@ -34,7 +34,7 @@ impl Provider {
     }
 }
 
-/// Makes boards while the provider is away, kills the daemon twice within `outage`, and starts it again.
+/// Creates boards while the provider is away, kills the daemon twice within `outage`, and starts it again.
 async fn killed_while_away(outage: Duration, patience: Duration) {
     let provider = Provider::away();
     let mut daemon = Daemon::at_rest(&[]);
@@ -85,7 +85,7 @@ async fn killed_while_away(outage: Duration, patience: Duration) {
     }
 }
 
-/// Waits until every board has a call to make.
+/// Waits until every board has a queued or open call.
 async fn waits(daemon: &Daemon, boards: &[String]) {
     let begun = Instant::now();
     for board in boards {
@@ -123,7 +123,7 @@ async fn a_daemon_that_is_started_again_asks_nobody_before_the_provider_allows_i
     for _ in 0..12 {
         let made = daemon.post("/v1/boards", &json!({ "source": source })).await.is(201);
         boards.push(made["board"].as_str().expect("an id").to_owned());
-        // The first one finds out; the others were never sent, and their journals know of nothing.
+        // The first board notices the outage; the calls of the others are never sent, and their journals do not mention it.
         let begun = Instant::now();
         while daemon.get(&format!("/v1/boards/{}", boards[0])).await.is(200)["live"]["provider"].is_null() {
             assert!(begun.elapsed() < Duration::from_secs(30));
@@ -136,14 +136,14 @@ async fn a_daemon_that_is_started_again_asks_nobody_before_the_provider_allows_i
     daemon.start();
     let begun = Instant::now();
     for board in &boards {
-        // Every board asks the gate, and hears what it waits for.
+        // Every board asks the gate and reports the reason for waiting.
         while daemon.get(&format!("/v1/boards/{board}")).await.is(200)["live"]["provider"]["reason"] != "rate_limited" {
             assert!(begun.elapsed() < Duration::from_secs(30));
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
     assert_eq!(endpoint.bodies().len(), 1, "nobody asks before");
-    // An operator may know better.
+    // An operator can override the wait.
     let pause = format!("/v1/boards/{}/pause", boards[0]);
     daemon.post(&pause, &json!({})).await.is(200);
     daemon.post(&format!("/v1/boards/{}/resume", boards[0]), &json!({})).await.is(200);
@@ -220,7 +220,7 @@ async fn a_board_that_was_stopped_works_at_its_directory_again() {
     for body in [json!(["writer"]), json!([]), json!({"worker": "writer", "invocation": 1})] {
         daemon.post(&retry, &body).await.refuses(422, "bad_body");
     }
-    // In the process that stopped it, and in the next one.
+    // In the process that stopped the board, and in the next one.
     daemon.post(&retry, &json!({"limits": {"edits": 2}})).await.is(200);
     daemon.until(&board, "stopped").await;
     daemon.kill();

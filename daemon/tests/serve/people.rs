@@ -1,11 +1,11 @@
-//! Questions to persons over HTTP: listed, answered once, and through a kill of the daemon.
+//! Questions to persons over HTTP: listed, answered once, and preserved across a kill of the daemon.
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, STEPS};
 
-/// A board whose worker needs a person's word for a step.
+/// Creates a board with a worker that needs a person's approval of a step.
 pub(crate) async fn asking(daemon: &Daemon) -> (String, Value) {
     let asking = STEPS
         .replace("value: {maximum: 9}}]", "value: {maximum: 9}, approval: {by: editor, expires: 1h}}]")
@@ -41,7 +41,7 @@ async fn a_question_is_answered_once_for_exactly_what_was_shown() {
     let right = answer(&question["digest"]);
     let committed = daemon.post(&path, &right).await.is(200);
     assert_eq!(committed["outcome"], "committed");
-    // The same answer again, and another one.
+    // The same answer again, and a different one.
     let again = daemon.post(&path, &right).await.is(200);
     assert_eq!((&again["outcome"], &again["seq"]), (&committed["outcome"], &committed["seq"]));
     let mut changed = right;
@@ -51,7 +51,7 @@ async fn a_question_is_answered_once_for_exactly_what_was_shown() {
     assert_eq!(daemon.get(&format!("/v1/boards/{board}/state")).await.is(200)["state"], json!({"steps": [1]}));
 }
 
-/// A board whose walker asks the guide how far to go.
+/// Creates a board with a walker that asks the guide how far to go.
 pub(crate) async fn lost(daemon: &Daemon) -> (String, Value) {
     let lost = STEPS
         .replace(
@@ -124,7 +124,7 @@ async fn the_command_line_answers_over_http_with_a_token_that_may() {
     assert_eq!(run(&["inbox"], "").1["error"]["code"], "unauthorized");
     let (code, told) = run(&["answer", &board, &first, "--text", "to the end"], &read);
     assert_eq!((code, &told["error"]["code"]), (2, &json!("forbidden")));
-    // An administrator sees what the person is asked, and is not the person.
+    // An administrator can read the question and cannot answer for the person.
     let (code, told) = run(&["answer", &board, &first, "--text", "to the end"], &admin);
     assert_eq!((code, &told["error"]["code"]), (2, &json!("not_the_person")));
     assert_eq!(run(&["answer", &board, &first], &guide).1["error"]["code"], "answer_missing");

@@ -1,11 +1,11 @@
-//! Handoffs, workflows and artefacts over HTTP: the shipped blueprints, with agents that are processes outside.
+//! Handoffs, workflows and artefacts over HTTP: the shipped blueprints, with external processes as agents.
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::daemon::{Answer, Daemon};
 
-/// A shipped blueprint with its fragments in one document.
+/// Returns a shipped blueprint with its fragments merged into one document.
 fn whole(daemon: &Daemon, name: &str) -> Value {
     let path = format!("{}/../blueprints/{name}", env!("CARGO_MANIFEST_DIR"));
     let whole = daemon.command(&["check", "--whole", &path]).output().expect("the binary can be run");
@@ -18,7 +18,7 @@ async fn made(daemon: &Daemon, blueprint: &Value, request: &Value) -> String {
     format!("/v1/boards/{}", made["board"].as_str().expect("an id"))
 }
 
-/// The call of a worker that waits for it.
+/// Leases the next call of a worker.
 async fn lease(daemon: &Daemon, board: &str, worker: &str) -> Value {
     let wanted = json!({"worker": worker, "wait": 20});
     daemon.post(&format!("{board}/leases"), &wanted).await.is(200)["lease"].clone()
@@ -47,11 +47,11 @@ async fn work_is_handed_over_and_pending_handoffs_outlive_a_kill() {
     assert_eq!(daemon.post(&handoffs, &first).await.is(200)["outcome"], "committed");
     lease(&daemon, &board, "bob").await;
     assert_eq!(daemon.post(&handoffs, &ask("urgent", "ticket", 5)).await.is(200)["outcome"], "committed");
-    // Nobody asks in another's name, or for what is another's.
+    // A worker cannot ask in another's name, or for another's task.
     let mut other = ask("other", "ticket", 9);
     other["worker"] = "cyd".into();
     daemon.post(&handoffs, &other).await.is(422);
-    // Nor for what is not there, or once more under the same id.
+    // Unknown tasks and reused ids are rejected.
     daemon.post(&handoffs, &ask("other", "nothing", 9)).await.refuses(422, "handoff_unknown_task");
     daemon.post(&handoffs, &ask("calm", "other", 9)).await.refuses(409, "handoff_illegal_move");
 
@@ -67,7 +67,7 @@ async fn work_is_handed_over_and_pending_handoffs_outlive_a_kill() {
         let of = |handoff: &Value| handoff["request_id"].as_str().expect("an id").to_owned();
         told["handoffs"].as_array().expect("a list").iter().map(of).collect()
     };
-    // The second call comes when the second is offered.
+    // The second call is dispatched when the second handoff is offered.
     lease(&daemon, &board, "bob").await;
     assert_eq!(waits(&daemon, "bob").await, ["urgent", "calm"], "the more urgent first");
     assert!(waits(&daemon, "cyd").await.is_empty());
@@ -75,7 +75,7 @@ async fn work_is_handed_over_and_pending_handoffs_outlive_a_kill() {
     daemon.start();
     assert_eq!(waits(&daemon, "bob").await, ["urgent", "calm"], "also after a restart");
     let accept = |id: &str| format!("{handoffs}/{id}/accept");
-    // Who may not read it is not told that it is there.
+    // A caller without read access gets the same answer as for an unknown handoff.
     daemon.post(&accept("calm"), &json!({"worker": "cyd"})).await.refuses(404, "handoff_unknown");
     daemon.post(&accept("calm"), &json!({"worker": "ada"})).await.refuses(409, "handoff_not_addressed");
     daemon.post(&accept("none"), &json!({"worker": "bob"})).await.refuses(404, "handoff_unknown");
@@ -89,11 +89,11 @@ async fn work_is_handed_over_and_pending_handoffs_outlive_a_kill() {
     assert!(daemon.post_once(&reject, &no, "bob:no:1").await.is_replayed(), "a repetition is told the first outcome");
     daemon.post(&reject, &no).await.refuses(409, "handoff_terminal");
 
-    // Another is asked, and takes it.
+    // The handoff is routed to cyd, who accepts it.
     let accepted = json!({"worker": "cyd", "lease": lease(&daemon, &board, "cyd").await});
     assert_eq!(waits(&daemon, "cyd").await, ["urgent.2"]);
     assert_eq!(daemon.post(&format!("{handoffs}/urgent.2/accept"), &accepted).await.is(200)["outcome"], "committed");
-    // It is cyd's with the next commit: from then on nobody else may write on it.
+    // The next commit makes cyd the owner, and from then on only cyd may write to the task.
     let answers = lease(&daemon, &board, "cyd").await;
     let answer = json!([{"op": "add", "path": "/tasks/ticket/answer", "value": "It was cancelled."}]);
     let late = json!({"worker": "ada", "patch": answer});
@@ -125,7 +125,7 @@ async fn a_request_of_the_protocol_names_its_agent_and_may_say_more() {
     assert_eq!((&seen["from_agent"], &seen["x-trace"]), (&json!("ada"), &Value::Null));
     let nobodys = json!({"request_id": "h2"});
     daemon.post(&format!("{board}/handoffs"), &nobodys).await.refuses(422, "bad_body");
-    // Both names may be there if they say the same.
+    // Both names may be given if their values agree.
     let asks = |id: &str, changes: Value| {
         let mut asked = request.clone();
         asked["request_id"] = id.into();
@@ -139,7 +139,7 @@ async fn a_request_of_the_protocol_names_its_agent_and_may_say_more() {
     snapshot["context_snapshot"] = context;
     daemon.post(&path, &snapshot).await.is(200);
     assert_eq!(daemon.get(&format!("{path}/h2")).await.is(200)["context"]["content"], "March");
-    // What the content is, is looked at before anything is recorded.
+    // The content is checked before anything is recorded.
     let with = |id: &str, content_type: &str, content: Value| {
         asks(id, json!({"context": {"content_type": content_type, "content": content}}))
     };
@@ -162,7 +162,7 @@ async fn a_workflow_is_checked_run_waited_for_and_resumed() {
     assert_eq!((&told["valid"], &told["stages"]), (&json!(true), &json!([["a"], ["b"]])));
     daemon.post("/v1/workflows/check", &json!({"workflow": {"nodes": 1}})).await.refuses(422, "bad_body");
 
-    // What has no order is refused before anything is stored.
+    // A cyclic workflow is rejected before anything is stored.
     let worker = |script: Value| json!({"agent": "script", "script": script});
     let blueprint = |workflow: &Value, workers: Value| json!({"blueprint": 1, "name": "w", "description": "A workflow.", "workflow": workflow, "workers": workers});
     let broken = blueprint(&cyclic, json!({"a": worker(json!([[]])), "b": worker(json!([[]]))}));
@@ -175,7 +175,7 @@ async fn a_workflow_is_checked_run_waited_for_and_resumed() {
     assert_eq!((&over["status"], &over["nodes"]["inspect"]["status"]), (&json!("COMPLETED"), &json!("SKIPPED")));
     assert_eq!(over["data"]["total"], 5);
 
-    // The first time the worker comes to nothing.
+    // The worker's first attempt produces no output.
     let output = |node: &str| json!([{"op": "add", "path": format!("/workflow/nodes/{node}/output"), "value": {}}]);
     let workers = json!({"a": worker(json!([[], output("a")])), "b": worker(json!([output("b")]))});
     let board = made(&daemon, &blueprint(&sound, workers), &Value::Null).await;
@@ -217,7 +217,7 @@ async fn a_workflow_is_not_resumed_from_what_is_running() {
     let first = lease(&daemon, &board, "b").await;
     let before = daemon.get(&board).await.is(200);
     assert!(before["head"].is_object(), "{before}");
-    // `b` is RUNNING, and would be done again with `a`.
+    // `b` is RUNNING, and resuming `a` would run `b` again.
     for node in ["a", "b"] {
         daemon.post(&resume, &json!({"node": node})).await.refuses(409, "workflow_illegal_move");
         daemon.post_once(&resume, &json!({"node": node}), node).await.refuses(409, "workflow_illegal_move");
@@ -227,13 +227,13 @@ async fn a_workflow_is_not_resumed_from_what_is_running() {
     let failed = json!({"worker": "b", "code": "refused", "message": "not today"});
     daemon.post(&path, &failed).await.is(200);
     daemon.until(board.rsplit('/').next().expect("an id"), "quiescent").await;
-    // What was refused may be asked under the same key; a repetition is told what the first was.
+    // A rejected request may be retried under its idempotency key; a repetition returns the first outcome.
     daemon.post_once(&resume, &json!({"node": "b"}), "b").await.is(202);
     lease(&daemon, &board, "b").await;
     assert!(daemon.post_once(&resume, &json!({"node": "b"}), "b").await.is_replayed(), "although it is RUNNING");
 }
 
-/// A board of a blueprint where everybody needs a token, with one that may do everything.
+/// Returns a daemon that requires tokens, a board on it, and an admin token.
 async fn guarded(change: impl FnOnce(&Daemon) -> (Value, Value)) -> (Daemon, String, String) {
     let mut daemon = Daemon::at_rest(&["--require-tokens"]);
     let admin = daemon.token("admin");
@@ -308,7 +308,7 @@ async fn a_negotiation_is_held_by_processes_outside_to_its_decision() {
     let evaluation =
         |score: f64| json!({"kind": "evaluate", "ts": "2", "from": "arbiter", "score": score, "notes": "so"});
     let first = draft("propose", "seller", json!({"price": 120, "days": 10}));
-    // Whose turn it is, is known by then; nobody speaks in another's name, and nobody decides but the negotiator.
+    // The turn is known by then. Parties cannot speak in another's name, and only the negotiator decides.
     let another = json!({"worker": "buyer", "event": first});
     daemon.post(&events, &another).await.refuses(422, "value_not_granted");
     let decide = json!({"kind": "decide", "ts": 1, "by": "seller", "ct": "text/plain", "result_b64": ""});
@@ -323,11 +323,11 @@ async fn a_negotiation_is_held_by_processes_outside_to_its_decision() {
     );
     assert_eq!((&open["policy"]["policy"]["max_rounds"], &open["end"]), (&json!(4), &Value::Null));
     assert_eq!(open["decision"], Value::Null, "the first round's report is that it goes on");
-    // What they want to keep with it goes beside it.
+    // Artefacts of the negotiation are stored beside it.
     let kept = json!({"worker": "seller", "kind": "contract", "name": "contract_v1.json", "content_type": "application/json",
         "content": {"price": 120}});
     assert_eq!(daemon.post(&format!("{board}/artifacts"), &kept).await.is(200)["outcome"], "committed");
-    // A repetition of an answer is told what became of the first.
+    // A repeated answer returns the first outcome.
     let counter = json!({"worker": "buyer", "lease": offer, "event": draft("counter", "buyer", json!({"price": 90, "days": 12}))});
     let outcome = daemon.post(&events, &counter).await.is(200);
     assert_eq!(daemon.post(&events, &counter).await.is(200)["seq"], outcome["seq"]);
@@ -342,12 +342,12 @@ async fn a_negotiation_is_held_by_processes_outside_to_its_decision() {
     let plain = daemon.board().await;
     daemon.get(&format!("/v1/boards/{plain}/negotiation")).await.refuses(404, "no_negotiation");
 
-    // A person ends another one before anybody has made a draft.
+    // A person aborts another negotiation before the first draft.
     let board = made(&daemon, &blueprint, &json!({"topic": "steel"})).await;
     lease(&daemon, &board, "seller").await;
     let abort = json!({"kind": "abort", "ts": 1, "from": "person", "reason": "the yard is closed"});
     let events = format!("{board}/negotiation/events");
-    // Whoever waits already is told why as well, which is known with the next commit.
+    // A waiting request also returns the reason, which the next commit records.
     let path = format!("{board}/negotiation?wait=30");
     let aborts = async {
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
@@ -389,7 +389,7 @@ async fn an_artifact_is_appended_once_and_in_its_own_name() {
     let mut other = report.clone();
     other["worker"] = "other".into();
     daemon.post(&path, &other).await.refuses(422, "path_not_granted");
-    // What is written is what the type says, over this path and any other.
+    // The content must match its declared type, on this route and on every other.
     for (content_type, content, is_sound) in [
         ("text/plain", json!("x"), true),
         ("Text/Plain; charset=utf-8", json!({}), false),

@@ -1,4 +1,4 @@
-//! A daemon whose configuration is read again at SIGHUP.
+//! Reloading the daemon's configuration at SIGHUP.
 
 use std::time::{Duration, Instant};
 
@@ -10,12 +10,12 @@ use crate::daemon::{Answer, Daemon, STEPS, send};
 
 const PAGE: &str = "https://page.example";
 
-/// Calls as a page elsewhere does.
+/// Sends a request as a web page of another origin would.
 async fn from_page(daemon: &Daemon) -> Answer {
     daemon.request(Method::GET, "/v1/boards", &[("origin", PAGE)], None).await
 }
 
-/// Tells the daemon to read its configuration again, and waits until it has said this so often.
+/// Sends SIGHUP, and waits until the daemon has logged `said` this many times.
 async fn reload(daemon: &Daemon, said: &str, times: usize) {
     send("-HUP", daemon.process());
     let begun = Instant::now();
@@ -58,7 +58,7 @@ async fn what_can_change_changes_and_what_cannot_is_said() {
     assert_eq!(allowed(&read).expect("the page may read it"), PAGE);
     read.is(200);
     assert!(!daemon.get("/v1/boards").await.headers.contains_key("vary"), "nothing is said of pages to others");
-    // A browser asks first, without a token.
+    // A browser sends a preflight request without a token.
     let asked = [
         ("origin", PAGE),
         ("access-control-request-method", "POST"),

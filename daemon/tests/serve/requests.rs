@@ -1,4 +1,4 @@
-//! Requests that are malformed, too large or about what is not there: refused with a code, and nothing changes.
+//! Malformed and oversized requests, and requests for missing resources: rejected with a code, and nothing changes.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -40,7 +40,7 @@ async fn what_is_no_request_is_refused_with_a_code() {
     }
     let head_now = daemon.get(&format!("/v1/boards/{board}")).await.is(200)["head"].clone();
     let refused = head_now["seq"].as_u64().expect("a number") - head["seq"].as_u64().expect("a number");
-    // Proposals that a kernel has judged are recorded; nothing else is.
+    // Only proposals that the kernel has judged are recorded.
     assert_eq!(refused, 2);
     assert_eq!(daemon.get(&format!("/v1/boards/{board}/state")).await.is(200)["version"], 1);
 }
@@ -97,7 +97,7 @@ async fn a_body_is_as_large_as_its_route_and_the_memory_for_its_value_allow() {
     let large = daemon.request(Method::POST, &retry, &[JSON], Some(text(70_000))).await.refuses(413, "body_too_large");
     assert!(large["detail"].as_str().is_some_and(|detail| detail.contains("65536 bytes")), "{large}");
     daemon.request(Method::POST, &retry, &[JSON], Some(text(60_000))).await.refuses(409, "nothing_given_up");
-    // Seven bytes each take some nine hundred of memory.
+    // Small values that take far more memory: `{"":0}` takes about 900 bytes.
     let proposals = format!("/v1/boards/{board}/proposals");
     for (small, times) in [("{\"\":0}", 1_000_000), ("[]", 2_000_000), ("0", 4_000_000)] {
         let body = format!("{{\"worker\":\"walker\",\"patch\":[{}]}}", vec![small; times].join(","));
@@ -139,7 +139,7 @@ async fn what_is_not_there_is_not_found() {
     }
     let page = daemon.get(&format!("/v1/boards/{board}/journal?after={}", i64::MAX)).await.is(200);
     assert_eq!(page["records"], json!([]));
-    // Numbers that no record can have.
+    // Numbers outside the range of records.
     for number in ["9223372036854775808", "18446744073709551615"] {
         daemon.get(&format!("/v1/boards/{board}/journal?after={number}")).await.refuses(400, "bad_query");
         let answer = json!({"agrees": true, "digest": "0".repeat(64)});
@@ -172,7 +172,7 @@ async fn a_blueprint_is_checked_and_trusted_with_nothing() {
     daemon.post("/v1/boards", &json!({"source": wrong})).await.refuses(422, "blueprint_refused");
     daemon.post("/v1/boards", &json!({"source": STEPS, "blueprint": {}})).await.refuses(422, "bad_body");
     daemon.post("/v1/blueprints/check", &json!({"blueprint": true})).await.refuses(422, "bad_body");
-    // Files, programs and models are the operator's.
+    // Files, programs and models belong to the operator.
     let fragment = format!("{STEPS}use: [other.yaml]\n");
     daemon.post("/v1/boards", &json!({"source": fragment})).await.refuses(422, "blueprint_refused");
     let script = "    agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]\n";

@@ -1,4 +1,4 @@
-//! The shipped approval room under a daemon: an author and critics outside, votes, a decision that is waited for, a person.
+//! The shipped approval room on a daemon: a remote author and critics, votes, long polls for the decision, and a person.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::daemon::{Answer, Daemon};
 const BLUEPRINT: &str = include_str!("../../../blueprints/approval-room.yaml");
 const FRAGMENT: &str = include_str!("../../../blueprints/fragments/room.yaml");
 
-/// A board of the room whose workers are processes outside, and the tokens of their seats.
+/// A board of the room with remote workers, and tokens of the administrator and of the author's seat.
 struct Room {
     daemon: Daemon,
     board: String,
@@ -43,13 +43,13 @@ impl Room {
         self.daemon.post_with(path, body, &[("authorization", &format!("Bearer {}", self.admin))]).await
     }
 
-    /// The call of a worker that waits for it.
+    /// Leases the next call of a worker.
     async fn lease(&self, worker: &str) -> Value {
         let path = format!("/v1/boards/{}/leases", self.board);
         self.post(&path, &json!({"worker": worker, "wait": 20})).await.is(200)["lease"].clone()
     }
 
-    /// A request to the room, as the answer to the call that waits for it.
+    /// Sends a request to the room as the answer to the worker's next call.
     async fn works(&self, part: &str, mut body: Value) {
         body["lease"] = self.lease(body["worker"].as_str().expect("a worker")).await;
         let told = self.post(&format!("/v1/boards/{}/room/{part}", self.board), &body).await.is(200);
@@ -60,7 +60,7 @@ impl Room {
         self.works("votes", vote(critic, confidence)).await;
     }
 
-    /// What the author hears of a plan.
+    /// Requests the decision on a plan as its author.
     async fn decision(&self, artifact: &str, query: &str) -> Answer {
         let path = format!("/v1/boards/{}/room/decisions/{artifact}?worker=author{query}", self.board);
         self.daemon.request(Method::GET, &path, &[("authorization", &format!("Bearer {}", self.author))], None).await
@@ -76,7 +76,7 @@ async fn a_decision_is_waited_for_and_then_the_person_who_rules() {
     let mut room = Room::open().await;
     let plan = json!({"worker": "author", "artifact_id": "plan-1", "artifact_type": "PLAN",
         "artifact": ["Knead.", "Bake."], "artifact_content_type": "application/json"});
-    // What is not there yet may be waited for.
+    // A client may wait for a decision on an artefact that does not exist yet.
     let waits = room.daemon.command(&["room", "wait", &room.board, "plan-1", "--timeout", "60s"]);
     let waits = std::thread::spawn(move || {
         let mut waits = waits;
@@ -89,7 +89,7 @@ async fn a_decision_is_waited_for_and_then_the_person_who_rules() {
     room.decision("plan-2", "").await.refuses(404, "no_such_artifact");
     room.decision("plan-1", "&wait=61").await.refuses(400, "bad_query");
 
-    // Nothing is lost with the process.
+    // The room survives a kill of the daemon.
     room.daemon.kill();
     room.daemon.start();
     room.votes("completeness", 0.9).await;
@@ -103,7 +103,7 @@ async fn a_decision_is_waited_for_and_then_the_person_who_rules() {
     assert_eq!((&decided["ruling"], &decided["late_votes"]), (&Value::Null, &json!([])));
     assert_eq!(room.decision("plan-1", "&ruled=true").await.is(204), Value::Null, "a person has still to rule");
 
-    // Who votes now is late, and changes nothing.
+    // A late vote is listed and changes nothing.
     room.post(&format!("/v1/boards/{}/room/votes", room.board), &vote("risk", 1.0)).await.is(200);
     let again = room.decision("plan-1", "").await.is(200);
     assert_eq!((&again["decision"], &again["late_votes"]), (&decided["decision"], &json!(["risk"])));
@@ -124,7 +124,7 @@ async fn a_decision_is_waited_for_and_then_the_person_who_rules() {
     assert_eq!((&ruled["outcome"], &ruled["ruling"]["by"]), (&json!("APPROVED"), &json!("arbiter")));
     assert_eq!(ruled["decision"]["outcome"], "ESCALATED_TO_HITL", "it never changes");
 
-    // The command line tells the same, of the daemon and of its data.
+    // The command line returns the same ruling, from the daemon and from the data directory.
     let url = format!("http://{}", room.daemon.address());
     let wait = ["room", "wait", &room.board, "plan-1", "--timeout", "5s"];
     for further in [&["--url", &url][..], &[]] {
@@ -135,7 +135,8 @@ async fn a_decision_is_waited_for_and_then_the_person_who_rules() {
     }
 }
 
-/// Proposals and votes as SW4RM has them: by its names, with what means nothing here, and abstentions without numbers.
+/// Proposals and votes in SW4RM's format: its member names, extra members without meaning here, and abstentions without
+/// numbers.
 #[tokio::test]
 async fn proposals_and_votes_may_have_the_names_of_sw4rm() {
     let room = Room::open().await;
@@ -162,7 +163,7 @@ async fn proposals_and_votes_may_have_the_names_of_sw4rm() {
     assert_eq!((&decided["outcome"], &decided["decision"]["abstained"]), (&json!("APPROVED"), &json!(["risk"])));
 }
 
-/// Four who say nothing are in all four places.
+/// Four silent critics occupy all four concurrency slots.
 #[tokio::test]
 async fn a_window_ends_though_all_critics_are_silent() {
     let room = Room::open_with(|blueprint| {

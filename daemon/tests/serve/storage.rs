@@ -1,4 +1,4 @@
-//! Erasing values of boards that run, and giving space back, beside boards that go on.
+//! Redacting values of running boards and reclaiming disk space, while boards continue.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::held::holding;
 
 const SECRET: &str = "Quisquilius, born 1979";
 
-/// Whether any file of the data directory has it.
+/// Returns true if any file of the data directory contains the secret.
 fn is_held(daemon: &Daemon) -> bool {
     !holding(&daemon.path().join("boards"), &[SECRET]).is_empty()
 }
@@ -51,7 +51,7 @@ async fn a_value_of_a_board_that_runs_is_replaced_and_erased_and_the_board_goes_
         assert_eq!(answer.status, 200, "{path}: {}", answer.text);
         assert!(!answer.text.contains(SECRET), "{path}");
     }
-    // Both boards go on, also after a kill.
+    // Both boards continue, also after a kill.
     for id in [&board, &other] {
         let steps = |state: Value| state["state"]["steps"].as_array().map_or(0, Vec::len);
         let before = steps(daemon.get(&format!("/v1/boards/{id}/state")).await.is(200));
@@ -91,7 +91,7 @@ async fn what_a_redaction_may_not_do_is_refused_with_its_code() {
     assert!(is_held(&daemon));
 }
 
-/// A file of departments as an earlier run left it: a row, and the outcome of the call that made it.
+/// Writes a departments file as left by an earlier run: a row, and the outcome of the call that created it.
 fn keep_a_row(daemon: &Daemon) {
     let connection = Connection::open(daemon.path().join("boards/departments.sqlite")).expect("it can be made");
     let outcome = json!({

@@ -1,4 +1,4 @@
-//! The daemon behind TLS, with a certificate of its own making; and what a binary without TLS says of the wish.
+//! The daemon with TLS and a self-signed certificate, and the error of a binary without TLS.
 
 #[cfg(feature = "tls")]
 mod with {
@@ -10,7 +10,7 @@ mod with {
 
     use crate::daemon::{Daemon, send};
 
-    /// Writes a certificate and its key; the certificate.
+    /// Writes a certificate and its key; returns the certificate.
     fn certify(directory: &Path) -> String {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
         let certificate = made.cert.pem();
@@ -19,7 +19,7 @@ mod with {
         certificate
     }
 
-    /// A client that trusts this certificate and no other.
+    /// Returns a client that trusts only this certificate.
     fn trusting(certificate: &str) -> Client {
         drop(rustls::crypto::ring::default_provider().install_default());
         let certificate = Certificate::from_pem(certificate.as_bytes()).expect("a certificate");
@@ -41,7 +41,7 @@ mod with {
         assert_eq!(boards(&trusting(&first), &daemon).await.expect("it is trusted")["boards"], serde_json::json!([]));
         let plain = Client::builder().no_proxy().build().expect("a client");
         assert!(plain.get(format!("http://{}/healthz", daemon.address())).send().await.is_err());
-        // What is no certificate changes nothing.
+        // An invalid certificate changes nothing.
         std::fs::write(daemon.path().join("cert.pem"), "none").expect("a file can be written");
         send("-HUP", daemon.process());
         boards(&trusting(&first), &daemon).await.expect("it is still the first");

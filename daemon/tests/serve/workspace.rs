@@ -1,4 +1,4 @@
-//! `patchboard mcp --workspace`: processes that edit one directory, without a daemon, through kills and departures.
+//! `patchboard mcp --workspace`: processes edit one directory without a daemon, through kills and disconnects.
 
 mod asking;
 mod hosts;
@@ -17,10 +17,10 @@ use tempfile::TempDir;
 
 const CODE: &str = "def one():\n    return 1\n";
 
-/// What a host may take to notice that it is not needed.
+/// Time limit for a host to notice that it has no clients.
 const SOON: Duration = Duration::from_secs(30);
 
-/// A directory with a file, whose host does not outlive it.
+/// A directory with a file; its host ends with the test.
 struct Directory(TempDir);
 
 impl Directory {
@@ -58,7 +58,7 @@ fn command(directory: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// What another command says of the journal.
+/// Returns the output of a command that reads the journal.
 fn journal(directory: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_patchboard"));
     let data = directory.join(".patchboard/workspace");
@@ -67,7 +67,7 @@ fn journal(directory: &Path, arguments: &[&str]) -> String {
     String::from_utf8(told.stdout).expect("UTF-8")
 }
 
-/// A process, and its client.
+/// An agent process and its client connection.
 struct Agent {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -76,7 +76,7 @@ struct Agent {
 }
 
 impl Agent {
-    /// An agent whose client calls itself `client`.
+    /// Starts an agent with a client that identifies itself as `client`.
     fn new(directory: &Path, client: &str, arguments: &[&str]) -> Self {
         let mut child = command(directory, arguments)
             .stdin(Stdio::piped())
@@ -108,7 +108,7 @@ impl Agent {
         self.hear()
     }
 
-    /// What a tool answers, and its code, if it is an error.
+    /// Calls a tool; returns its text, and the code if it is an error.
     fn call(&mut self, tool: &str, arguments: &Value) -> (String, Option<String>) {
         let told = self.ask("tools/call", &json!({"name": tool, "arguments": arguments}));
         let result = &told["result"];
@@ -131,12 +131,12 @@ impl Agent {
     }
 
     fn replaces(from: &str, to: &str) -> Value {
-        // An intent that has the text in it would have it twice in the file.
+        // The intent must not contain the text itself, or the text would occur twice in the file.
         let intent = format!("from {} to {}", from.replace(' ', "-"), to.replace(' ', "-"));
         json!({"path": "a.py", "old_str": from, "new_str": to, "intent": intent})
     }
 
-    /// Goes as a client does that is done.
+    /// Disconnects as a client does that has finished.
     fn leaves(mut self) {
         drop(self.stdin.take());
         let begun = Instant::now();
@@ -150,7 +150,7 @@ impl Agent {
         panic!("it stays");
     }
 
-    /// Goes as a process does that is killed.
+    /// Kills the process.
     fn killed(mut self) {
         self.child.kill().expect("it can be killed");
         self.child.wait().expect("it ends");
@@ -172,18 +172,18 @@ fn address(directory: &Path) -> Value {
     try_address(directory).expect("there is a host")
 }
 
-/// The host's process.
+/// Returns the process id of the host.
 fn host(directory: &Path) -> u32 {
     address(directory)["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("a process")
 }
 
-/// What a process does, as `ps` says it; nothing if there is none.
+/// Returns the state of a process as `ps` prints it; empty if there is none.
 fn state(pid: u32) -> String {
     let told = Command::new("ps").args(["-o", "stat=", "-p", &pid.to_string()]).output().expect("ps can be run");
     String::from_utf8_lossy(&told.stdout).trim().to_owned()
 }
 
-/// Whether a process is there, and not only its end that nobody has heard of.
+/// Returns true if a process runs. A zombie does not count.
 fn lives(pid: u32) -> bool {
     !matches!(state(pid).chars().next(), None | Some('Z'))
 }
@@ -222,7 +222,7 @@ fn agents_share_a_directory_and_hear_of_each_other() {
     assert_eq!(lines[0], "Some_Editor-1 changed a.py: from return-2 to return-3");
     assert_eq!(lines[1], "ada (you) changed a.py: from return-1 to return-2");
     assert_eq!(lines[2], "external changed a.py");
-    // What is ours is not served, and git does not see it.
+    // PatchBoard's own files are not served, and git ignores them.
     one.refuses("not_served", "view", &json!({"path": ".patchboard/host.json"}));
     assert_eq!(std::fs::read_to_string(directory.path().join(".patchboard/.gitignore")).expect("a file"), "*\n");
     one.leaves();
@@ -231,7 +231,7 @@ fn agents_share_a_directory_and_hear_of_each_other() {
     assert!(journal(directory.path(), &["why", "last", "/files/a.py"]).contains("Some_Editor-1"));
     journal(directory.path(), &["verify", "last"]);
     journal(directory.path(), &["replay", "last"]);
-    // Nobody has to end what nobody has started.
+    // The host was started implicitly, so it ends by itself.
     until("the host stays", || try_address(directory.path()).is_none() && !lives(pid));
 }
 
@@ -246,7 +246,7 @@ fn a_client_that_shows_less_of_a_result_is_told_less_and_has_read_no_more() {
     agent.refuses("unseen_target", "str_replace", &Agent::replaces("line 399\n", "399\n"));
     agent.does("str_replace", &Agent::replaces("line 9\n", "9\n"));
     agent.leaves();
-    // Nobody has to say what most clients show.
+    // Default limit on the length of a result.
     let text: String = (1..=4_000).map(|at| format!("line {at} of many\n")).collect();
     std::fs::write(directory.path().join("b.txt"), text).expect("a file");
     let mut agent = Agent::new(directory.path(), "t", &[]);
@@ -282,7 +282,7 @@ fn names_are_told_apart_and_what_is_said_in_one_is_kept_by_the_next_host() {
     let directory = directory();
     let path = directory.path();
     let named = ["--name", "ada"];
-    // As with a configuration that is checked in.
+    // As with a checked-in configuration: both agents have one name.
     let (mut ada, mut other) = (Agent::new(path, "t", &named), Agent::new(path, "t", &named));
     let hello =
         json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
@@ -292,7 +292,7 @@ fn names_are_told_apart_and_what_is_said_in_one_is_kept_by_the_next_host() {
     ada.does("view", &json!({"path": "a.py"}));
     ada.does("str_replace", &Agent::replaces("return 1", "return 2"));
     other.does("view", &json!({"path": "a.py"}));
-    // From here on no edit of ada's is known of any file that is there.
+    // After the rename, no current path has an edit by ada on record.
     other.does("rename", &json!({"path": "a.py", "new_path": "b.py", "intent": "another name"}));
     crate::daemon::send("-KILL", host(path));
     other.does("view", &json!({"path": "b.py"}));
@@ -310,7 +310,7 @@ fn what_other_editors_would_do_is_understood() {
     std::fs::write(path.join("dos.txt"), "one\r\ntwo\r\n").expect("a file");
     let mut agent = Agent::new(path, "t", &[]);
     let root = path.display();
-    // By any name of the directory.
+    // Absolute and relative paths of the directory are equivalent.
     assert!(agent.does("view", &json!({"path": format!("{root}/a.py")})).contains("return 1"));
     let replaces =
         json!({"file_path": format!("{root}/a.py"), "old_string": "return 1", "new_string": "return 2", "intent": "x"});
@@ -319,11 +319,11 @@ fn what_other_editors_would_do_is_understood() {
     let text = agent.refuses("bad_arguments", "view", &json!({"path": "/etc/passwd"}));
     assert!(text.contains("which is the directory that you edit"), "{text}");
     agent.refuses("bad_arguments", "view", &json!({"path": format!("{root}/../a.py")}));
-    // What is not there is no empty directory.
+    // A missing directory differs from an empty one.
     std::fs::create_dir(path.join("empty")).expect("a directory");
     agent.refuses("no_such_file", "list", &json!({"path": "none"}));
     assert!(agent.does("list", &json!({"path": "empty"})).contains("There are no files here"));
-    // Lines end as they did.
+    // Line endings are preserved.
     let shown = agent.does("view", &json!({"path": "dos.txt"}));
     assert!(shown.lines().next().is_some_and(|head| head.ends_with("lines end in CRLF")), "{shown}");
     agent.does("create", &json!({"path": "dos.txt", "file_text": "one\nzwei\n", "intent": "in German"}));
@@ -346,12 +346,12 @@ fn what_it_cannot_begin_with_is_said_and_links_are_not_followed() {
     for name in ["external", "TODO", "note"] {
         refused(run(command(directory.path(), &["--name", name])), "bad_name");
     }
-    // The lock of a host is nothing that anybody has at hand.
+    // `--host` needs the host's lock on stdin, which only an agent that starts a host passes on.
     let told = run(command(directory.path(), &["--host"]));
     assert!(told.status.code() == Some(1) && String::from_utf8_lossy(&told.stderr).contains("no_host"), "{told:?}");
     refused(run(command(directory.path(), &["--url", "http://127.0.0.1:1"])), "--url");
     refused(run(command(directory.path(), &["--board", "b", "--worker", "w"])), "cannot be used with");
-    // A daemon that the environment names is not meant.
+    // `PATCHBOARD_URL` is ignored with `--workspace`.
     let mut named = command(directory.path(), &[]);
     named.env("PATCHBOARD_URL", "http://127.0.0.1:1");
     assert!(run(named).status.success());

@@ -1,5 +1,5 @@
-//! A chat endpoint that plays the three models of `blueprints/clipboard.yaml`: it understands a few sentences, and says of
-//! results what they say themselves. And a copy of the blueprint, to which folders can be added.
+//! A chat endpoint that plays the three models of `blueprints/clipboard.yaml`: it understands a few sentences and replies
+//! with the texts of results. Also copies the blueprint, so that tests can add folders.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 use patchboard_endpoint::{Act, Endpoint};
 use serde_json::{Value, json};
 
-/// What a view shows at a place, as `/turn/text: "…"` or within what stands above it in one line.
+/// Returns the value at a path of a view, shown as `/turn/text: "…"` or within an ancestor on one line.
 fn at(prompt: &str, place: &str) -> Option<Value> {
     let line = prompt.lines().find_map(|line| line.strip_prefix(place)?.strip_prefix(": "));
     if let Some(value) = line.and_then(|value| serde_json::from_str(value).ok()) {
@@ -17,7 +17,7 @@ fn at(prompt: &str, place: &str) -> Option<Value> {
     at(prompt, above)?.pointer(&format!("/{member}")).cloned()
 }
 
-/// Which department some words are for, and what they are in its terms.
+/// Returns the department for some words, and the words as its action and slots.
 fn understood(words: &str) -> Option<(&'static str, Value)> {
     let words = words.trim_end_matches(['.', '?', '!']);
     let parts: Vec<&str> = words.split(' ').collect();
@@ -56,7 +56,7 @@ fn answer(body: &Value) -> Act {
     say("/replies/-", &json!({"text": reply.unwrap_or("Nobody here does that.".into())}))
 }
 
-/// The endpoint.
+/// Starts the endpoint.
 pub(crate) fn voices() -> Endpoint {
     Endpoint::serving(answer)
 }

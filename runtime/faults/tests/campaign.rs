@@ -1,4 +1,4 @@
-//! What a campaign of faults comes to: nothing wrong on PatchBoard's boards, the same twice, and every way of erring tried.
+//! A campaign of faults: no error on PatchBoard's boards, repeatable results, and every kind of fault tried.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ fn nothing_wrong_reaches_a_board_of_patchboard_but_lies() {
     }
     for verdict in &verdicts {
         assert!(verdict.is_made && verdict.is_replayed && verdict.overdrawn == 0, "{verdict:?}");
-        // What is refused is repaired by a worker who errs no more.
+        // A worker without further faults repairs a rejected reply.
         let is_harmless = matches!(verdict.class, Class::NoFault | Class::InvalidJson | Class::UnauthorizedWrite);
         assert!(!is_harmless || verdict.is_done, "{verdict:?}");
     }
@@ -39,7 +39,7 @@ fn nothing_wrong_reaches_a_board_of_patchboard_but_lies() {
 fn the_blackboards_finish_what_nobody_disturbs_one_call_at_a_time() {
     let (_, verdicts) = campaign(6, &[Class::NoFault], &System::ALL, 2);
     for verdict in verdicts {
-        // Where several work at once, a blackboard is wrong without anybody's fault: nobody compares what was read.
+        // With concurrent workers, a blackboard goes wrong even without a fault, because it does not check read sets.
         let is_alone = verdict.scenario != "stockroom";
         assert_eq!(verdict.is_done, is_alone || verdict.system == System::Patchboard, "{verdict:?}");
         assert_eq!(verdict.is_contaminated(), !verdict.is_done, "{verdict:?}");
@@ -66,6 +66,6 @@ fn every_way_of_erring_is_tried_by_every_worker() {
     }
     assert_eq!(kinds[&Class::UnauthorizedWrite], BTreeSet::from(["alone", "behind_a_due_write"]));
     assert!(kinds[&Class::InvalidJson].len() >= 20, "{kinds:?}");
-    // Four, four with the environment, and three.
+    // Workers of three scenarios: four, four with the environment, and three.
     assert_eq!(workers.len(), 11, "{workers:?}");
 }

@@ -1,4 +1,4 @@
-//! The oracle that judges documents notices every change of one, and takes none for wrong that is right.
+//! The oracle that judges documents notices every change and raises no false alarm.
 
 mod honest;
 
@@ -7,7 +7,7 @@ use patchboard_faults::random::Random;
 use patchboard_faults::scenario::{self, Scenario};
 use serde_json::{Value, json};
 
-/// The places of all that is no object and no list, below this place.
+/// Collects the pointers of all leaves below a place.
 fn leaves(value: &Value, at: &str, found: &mut Vec<String>) {
     let escaped = |name: &str| name.replace('~', "~0").replace('/', "~1");
     match value {
@@ -21,7 +21,7 @@ fn leaves(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Another value of the same type.
+/// Returns another value of the same type.
 fn other(value: &Value) -> Value {
     match value {
         Value::String(text) => format!("{text}, they say").into(),
@@ -51,7 +51,7 @@ fn every_change_of_what_the_workers_wrote_is_noticed() {
         let document = honest::play(*scenario, 1).pop().expect("a first one");
         let mut places = Vec::new();
         leaves(&document, "", &mut places);
-        // What was asked is not written by anybody, and says what is right.
+        // The request is written by no worker, and defines the right answer.
         places.retain(|place| !place.starts_with("/request/"));
         assert!(places.len() > 8, "{}: {places:?}", scenario.name());
         for place in &places {
@@ -79,7 +79,7 @@ fn noticed(scenario: &dyn Scenario, document: &Value, what: &str) {
 
 #[test]
 fn what_is_written_beside_a_contract_or_is_a_lie_is_wrong_when_it_is_committed() {
-    // Judged without the kernel: the operations are done to the documents of a faultless run.
+    // Judged without the kernel: the operations are applied to the documents of a faultless run.
     for scenario in scenario::ALL {
         let documents = honest::play(*scenario, 3);
         let mut random = Random::new(3);
@@ -98,7 +98,7 @@ fn what_is_written_beside_a_contract_or_is_a_lie_is_wrong_when_it_is_committed()
             }
         }
         assert!(lies > 20, "{}: {lies}", scenario.name());
-        // Some come true: what was to be said later anyway.
+        // Some lies come true, because a later step would write that value anyway.
         assert!(noticed * 10 > lies * 7, "{}: {noticed} of {lies} lies are noticed", scenario.name());
     }
 }

@@ -1,4 +1,4 @@
-//! Whatever is changed in a stored journal is found, and named by the first record it concerns.
+//! Every change of a stored journal is found and attributed to the first record concerned.
 
 use proptest::prelude::*;
 use rusqlite::Connection;
@@ -8,7 +8,7 @@ use super::*;
 use crate::journal::sqlite::{FILE, SqliteJournal};
 use crate::journal::testing::Writer;
 
-/// A closed journal of eight records, 0 to 7; record 3 names the first view, record 6 the second.
+/// Returns a closed journal of eight records, 0 to 7; record 3 names the first view, record 6 the second.
 async fn stored() -> (TempDir, Writer) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let journal = SqliteJournal::open(dir.path()).expect("opened");
@@ -34,9 +34,9 @@ fn check(dir: &TempDir, head: Option<Digest>) -> Result<Verified, Fault> {
     verify(&journal, &"b".into(), head)
 }
 
-/// Changes what is stored, with care: no mark says more.
+/// Changes stored data and removes the marks, which would reveal it.
 fn change(dir: &TempDir, sql: &str) {
-    // It is gone after the first change.
+    // The file is missing after the first change.
     let _ = std::fs::remove_file(dir.path().join("patchboard.marks"));
     let shell = Connection::open(dir.path().join(FILE)).expect("opened");
     let changed = shell.execute(sql, ()).expect(sql);
@@ -191,7 +191,7 @@ proptest! {
             Ok(verified) => prop_assert_eq!(Some(verified.head), writer.head),
             Err(fault) => prop_assert!(!fault.to_string().is_empty()),
         }
-        // Writing to it is refused or works; it never panics.
+        // Appending fails or succeeds; it never panics.
         if let Ok(journal) = SqliteJournal::open(dir.path()) {
             let mut writer = writer;
             drop(runtime.block_on(journal.append(writer.signal("more"))));

@@ -1,4 +1,4 @@
-//! What running a board promises, with agents and journals that misbehave.
+//! Guarantees of running a board, with faulty agents and journals.
 
 mod admission;
 mod events;
@@ -31,7 +31,7 @@ use crate::journal::sqlite::SqliteJournal;
 
 type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
-/// An agent made of a function.
+/// Agent made of a function.
 struct Answers<F>(F);
 
 impl<F: Fn(Call) -> Answering + Send + Sync + 'static> Agent for Answers<F> {
@@ -53,14 +53,14 @@ fn never() -> Answering {
     Box::pin(std::future::pending())
 }
 
-/// Appends a step.
+/// Patch that appends a step.
 const STEP: &str = r#"[{"op":"add","path":"/steps/-","value":1}]"#;
 
 fn counting() -> Arc<dyn Agent> {
     agent(|_| replies(STEP))
 }
 
-/// A board on which one worker appends steps until there are five.
+/// Returns a blueprint in which one worker appends steps until there are five.
 fn five_steps() -> Blueprint {
     steps(5)
 }
@@ -96,7 +96,7 @@ fn steps(count: u32) -> Blueprint {
     serde_json::from_value(blueprint).expect("a blueprint")
 }
 
-/// A direct proposal by the worker.
+/// Returns a direct proposal by the worker.
 fn proposal(token: &str, text: &str) -> Proposal {
     Proposal {
         from: From::Direct { token: Some(token.into()), base: None },
@@ -137,7 +137,7 @@ fn count(records: &[Record], kind: Kind) -> usize {
     records.iter().filter(|record| record.kind == kind).count()
 }
 
-/// Everything that must hold of any journal: it verifies, and a replay derives every record again.
+/// Checks the invariants of any journal: it verifies, and a replay derives every record.
 fn assert_sound(journal: &dyn Journal, board: &BoardId) -> Vec<Record> {
     let verified = audit::verify(journal, board, None).expect("the journal verifies");
     let records = records(journal, board);

@@ -1,9 +1,9 @@
-//! The stages of a commit, each timed alone.
+//! Measures the stages of a commit, each timed alone.
 //!
-//! Of the whole-document way every stage is a function. Of a board's own way those are timed apart that the kernel has
-//! public functions for: reading the patch, applying it to a candidate, digesting that, and sealing the record.
-//! **The place for more is [`in_kernel`]**: authorization, freshness and validation have no function of their own to
-//! call, and are what remains of `step` when the others are taken away. One that gets a function gets a lap there.
+//! Every stage of the whole-document way is a function. On the board's side, only stages with a public kernel function
+//! are timed: reading and applying the patch, digesting the candidate, sealing the record. **Add further stages in
+//! [`in_kernel`]**: authorization, freshness and validation have no function of their own. They are the remainder of
+//! `step` when the timed stages are subtracted.
 
 use std::time::Duration;
 
@@ -22,19 +22,19 @@ use serde_json::Value;
 
 use super::SEED;
 
-/// How long the stages of one size take.
+/// Duration of one size.
 const TIME: Duration = Duration::from_millis(1500);
 
 const CASE: &str = "stages";
 
-/// Nothing is too large here.
+/// Limits that no patch here reaches.
 const UNLIMITED: ResultLimits = ResultLimits { bytes: u64::MAX, depth: 64 };
 const TEXT_LIMITS: Limits = Limits { bytes: 1 << 20, depth: 64 };
 
-/// What is timed the whole-document way.
+/// Stages of the whole-document way.
 const OF_WHOLE: [&str; 6] =
     ["whole: parse", "whole: clone", "whole: apply", "whole: validate", "whole: digest", "whole: drop"];
-/// What is timed of a board.
+/// Stages of a board.
 const OF_KERNEL: [&str; 6] = [
     "kernel: parse",
     "kernel: apply",
@@ -44,7 +44,7 @@ const OF_KERNEL: [&str; 6] = [
     "kernel: fold (recovery)",
 ];
 
-/// Every size.
+/// Measures every size.
 pub(super) fn all(bench: &mut Bench) {
     for (size, bytes) in bench.options.sizes() {
         if !bench.wants(CASE, size) {

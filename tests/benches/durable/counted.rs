@@ -1,4 +1,4 @@
-//! A journal that keeps count of its transactions, so that the same can be done without a board.
+//! Provides a journal that counts its transactions, so that the baselines can repeat them without a board.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,10 +11,10 @@ use patchboard_runtime::journal::{
     Batch, BoardSummary, BoxFuture, Claim, Head, Journal, JournalError, KeptSnapshot, NewParts, Swept,
 };
 
-/// Of each batch of one transaction: the board, its first record and how many there are.
+/// The batches of one transaction: board, first record and number of records of each.
 pub(super) type Transaction = Vec<(BoardId, Seq, usize)>;
 
-/// A journal in SQLite that notes what each transaction held.
+/// Journal in SQLite that notes the content of each transaction.
 pub(super) struct Counted {
     journal: SqliteJournal,
     transactions: Mutex<Vec<Transaction>>,
@@ -25,7 +25,7 @@ impl Counted {
         Self { journal, transactions: Mutex::default() }
     }
 
-    /// The transactions since this was last asked.
+    /// Returns the transactions since the last call.
     pub(super) fn take(&self) -> Vec<Transaction> {
         std::mem::take(&mut *self.lock())
     }

@@ -1,4 +1,4 @@
-//! Storing records without a board: a plain file, and plain SQLite with the journal's tables and settings.
+//! Stores records without a board: in a plain file, and in plain SQLite with the journal's tables and settings.
 
 use std::fs::File;
 use std::io::Write;
@@ -8,7 +8,7 @@ use patchboard_kernel::id::BoardId;
 use patchboard_kernel::record::Record;
 use rusqlite::{Connection, TransactionBehavior};
 
-/// The tables of the journal.
+/// Tables of the journal.
 const TABLES: &str = "
 CREATE TABLE boards (
     board TEXT NOT NULL PRIMARY KEY, name TEXT NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL,
@@ -21,12 +21,12 @@ CREATE TABLE records (
 ) STRICT;
 ";
 
-/// A record's own bytes: header, payload and hash.
+/// Returns a record's size in bytes: header, payload and hash.
 pub(super) fn length(record: &Record) -> usize {
     record.header.len() + record.payload.len() + record.hash.to_string().len()
 }
 
-/// A file that is synced after each append.
+/// File that is synced after each append.
 pub(super) struct RawFile(File);
 
 impl RawFile {
@@ -48,10 +48,10 @@ impl RawFile {
     }
 }
 
-/// A SQLite file with the journal's settings: write-ahead log, every transaction synced.
+/// SQLite file with the journal's settings: write-ahead log, every transaction synced.
 pub(super) struct RawSqlite {
     connection: Connection,
-    /// So that the same record can be stored again.
+    /// Part of each record's number, so that one record can be stored repeatedly.
     round: u64,
 }
 
@@ -71,14 +71,14 @@ impl RawSqlite {
         Self { connection, round: 0 }
     }
 
-    /// Stores records with one transaction; `with_board`: and the row of each one's board, as the journal does.
+    /// Stores records in one transaction; `with_board` also writes each record's board row, as the journal does.
     pub(super) fn insert<'a>(
         &mut self,
         records: impl IntoIterator<Item = (&'a BoardId, &'a Record)>,
         with_board: bool,
     ) {
         self.round += 1;
-        // A new number each time, because the same record comes several times; still in order, as it is there.
+        // Each repetition of a record gets a new number, in the order in which the journal would store it.
         let place = |record: &Record| (self.round << 24) as i64 + record.seq.0 as i64;
         let transaction =
             self.connection.transaction_with_behavior(TransactionBehavior::Immediate).expect("nobody else writes");

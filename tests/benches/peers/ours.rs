@@ -1,4 +1,4 @@
-//! The peers' work on a board of ours, durable as theirs is.
+//! Does the peers' work on a PatchBoard board, with the same durability.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,28 +16,28 @@ mod nobody;
 
 use nobody::Nobody;
 
-/// What one step does.
+/// Work of one step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Task {
-    /// What a superstep of the LangGraph program does: append a claim, or replace one, and count.
+    /// A superstep of the LangGraph program: appends or replaces a claim, and counts.
     Superstep,
-    /// What a commit of the Python blackboard does: a test and an append, or a test and two replacements.
+    /// A commit of the Python blackboard: a test and an append, or a test and two replacements.
     Commit,
 }
 
-/// A run of ours.
+/// Samples of one run on our side.
 pub(super) struct Run {
-    /// From each step to the next.
+    /// Time from each step to the next.
     pub(super) samples: Vec<Duration>,
-    /// From the first to the last.
+    /// Time from the first step to the last.
     pub(super) seconds: f64,
 }
 
-/// Steps at the beginning that do not count; the peers leave out as many.
+/// Steps at the beginning that are not counted; the peers leave out as many.
 const WARM_UP: usize = 2;
 const SEED: u64 = 7;
 
-/// Does so many steps on a board of about so many bytes, by one client.
+/// Runs `steps` steps on a board of about `bytes` bytes, with one client.
 pub(super) async fn run(dir: &Path, bytes: usize, steps: usize, task: Task) -> Run {
     let dir = tempfile::tempdir_in(dir).expect("a directory can be made");
     let journal = SqliteJournal::open(dir.path()).expect("the journal opens");
@@ -53,7 +53,7 @@ pub(super) async fn run(dir: &Path, bytes: usize, steps: usize, task: Task) -> R
     let mut count = claims.len();
     let mut statuses: Vec<Value> = claims.iter().map(|claim| claim["status"].clone()).collect();
     let board = runtime.create(blueprint(claims), Value::Null, None).await.expect("created");
-    // As a program that uses the runtime would: on one of its threads, not beside them.
+    // The client runs on one of the runtime's threads, as in a program that uses the runtime.
     let client = tokio::spawn(async move {
         let mut stamps = Vec::with_capacity(steps);
         for step in 0..steps + WARM_UP {
@@ -103,7 +103,7 @@ pub(super) async fn run(dir: &Path, bytes: usize, steps: usize, task: Task) -> R
     Run { samples, seconds }
 }
 
-/// The schema and the document of the Python blackboard, and a count of steps.
+/// Returns the schema and the document of the Python blackboard, with a count of steps.
 fn blueprint(claims: Vec<Value>) -> Blueprint {
     let mut schema = boards::schema(boards::Across::Nothing);
     schema["properties"] = json!({

@@ -1,8 +1,8 @@
-//! The agent of boards on which nobody is ever called.
+//! Provides the agent of boards on which no worker is ever called.
 
 use patchboard_runtime::agent::{Agent, Answer, Call};
 
-/// Never answers.
+/// Agent that never answers.
 pub(crate) struct Nobody;
 
 impl Agent for Nobody {

@@ -1,12 +1,12 @@
-//! What agents ask for, and what that makes of files.
+//! Commands of agents and their expected effect on files.
 
 use super::*;
 
-/// A command and what is to come of it.
+/// A command and its expected changes.
 pub(super) struct Wish {
     pub(super) arguments: Value,
     pub(super) changes: Vec<Change>,
-    /// How the lines of the file end that it changes, or makes.
+    /// Line endings of the file after the command.
     form: Form,
 }
 
@@ -16,7 +16,7 @@ impl Played {
         format!("reason {}", self.intents)
     }
 
-    /// A command and what it makes.
+    /// Draws a command and its expected changes.
     pub(super) fn wish(&mut self, agent: usize, path: &str, there: Option<&[Line]>, reads: &[Read]) -> Wish {
         let intent = self.intent();
         let lines = there.unwrap_or_default();
@@ -38,7 +38,7 @@ impl Played {
             let form = self.look.form(&mut self.random).of(count);
             let text = self.pages.content(&new, form);
             let arguments = json!({"command": "create", "path": path, "file_text": text, "intent": intent});
-            // Who has not looked expects none there.
+            // An agent that has not read the path expects no file there.
             let from = from.filter(|_| reads.iter().any(|read| read.path == path));
             let pieces =
                 if from.is_some() { whole(new.clone()) } else { vec![Piece { at: 0, gone: 0, new: new.clone() }] };
@@ -67,12 +67,12 @@ impl Played {
             if !form.is_open || at < lines.len() {
                 return wish(arguments, form, vec![Piece { at, gone: 0, new }]);
             }
-            // The last line gets an end: it is another line from then on that says the same.
+            // The last line gets a line end, and thereby a new identity with the same text.
             let last = self.oracle.history.fresh(1)[0];
             self.pages.say(last, self.pages.says(lines[at - 1]));
             return wish(arguments, form, vec![Piece { at: at - 1, gone: 1, new: [vec![last], new].concat() }]);
         }
-        // Mostly lines that it knows.
+        // Mostly at lines that the agent knows.
         let shown = self.known[agent].lines(&self.oracle.history, path);
         let known: Vec<usize> = (0..lines.len()).filter(|at| shown.contains(&lines[*at])).collect();
         let at = match known.is_empty() || self.random.percent(15) {
@@ -82,7 +82,7 @@ impl Played {
         let gone = (1 + self.random.index(3)).min(lines.len() - at);
         let new = self.random.index(3);
         let new = self.oracle.history.fresh(new);
-        // Without the end that the last line has not.
+        // Without the line end that an open last line lacks.
         let piece = Form { has_crlf: false, is_open: form.is_open && at + gone == lines.len() };
         let (old, text) = (self.pages.content(&lines[at..at + gone], piece), self.pages.content(&new, piece));
         let arguments =
@@ -91,7 +91,7 @@ impl Played {
         wish(arguments, form, vec![Piece { at, gone, new }])
     }
 
-    /// A line behind which to insert, by the number that it had when its author saw last what is there, and where that is.
+    /// Draws the line to insert after: its number as the author last saw it, and its current position.
     fn insertion(&mut self, path: &str, lines: &[Line], reads: &[Read]) -> Option<(usize, usize)> {
         let own: Vec<&Read> = reads.iter().filter(|read| read.path == path).collect();
         let length =
@@ -117,7 +117,7 @@ impl Played {
         let newest = concerned.iter().map(|read| read.version).max();
         let by_number = (number <= lines.len()).then_some((number, number));
         let Some(version) = newest.filter(|_| number > 0) else { return by_number };
-        // What it has seen there: the line behind which to insert, or else the next one.
+        // Anchor: the line to insert after if it was read, otherwise the next line.
         let sees = |read: &&Read| match &read.what {
             What::Whole => true,
             What::Part { first, .. } => *first as usize <= number,
@@ -127,12 +127,12 @@ impl Played {
         let line = *then.get(if is_behind { number - 1 } else { number })?;
         match lines.iter().position(|there| *there == line) {
             Some(at) => Some((number, at + usize::from(is_behind))),
-            // It is refused whatever it means.
+            // The edit is rejected in either case.
             None => by_number,
         }
     }
 
-    /// What an accepted edit made: what was asked for, signed where intents are written into files.
+    /// Returns the changes of an accepted edit, with its comment where intents are written into files.
     pub(super) fn made(&mut self, agent: usize, wish: &Wish) -> Vec<Change> {
         let mut changes = wish.changes.clone();
         let [change] = changes.as_mut_slice() else {
@@ -161,7 +161,7 @@ impl Played {
         let lost = before.iter().filter(|line| !asked.contains(line) && self.is_comment_of_others(agent, **line));
         for line in lost {
             let is_comment = |line: &&Line| self.pages.says(**line).starts_with('#');
-            // Others may stand between it and its block.
+            // Other comments may be between a comment and its block.
             let below = before.iter().skip_while(|other| *other != line).skip_while(is_comment);
             let mut block = below.take_while(|line| !is_comment(line));
             assert!(block.any(|line| !asked.contains(line)), "{} goes without its block", self.pages.says(*line));
@@ -184,7 +184,7 @@ impl Played {
         said.starts_with("# engineer_") && !said.starts_with(&comment_of(agent))
     }
 
-    /// Whether an edit takes away a comment of somebody else.
+    /// Returns true if an edit removes a comment of another agent.
     pub(super) fn takes_comment(&self, agent: usize, there: &[Line], changes: &[Change]) -> bool {
         let mut gone = changes[0].pieces.iter().flatten().flat_map(|piece| piece.at..piece.at + piece.gone);
         self.look.annotates && gone.any(|at| self.is_comment_of_others(agent, there[at]))

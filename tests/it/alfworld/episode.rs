@@ -1,4 +1,4 @@
-//! A recorded episode as the game's program: what happened after each action that was recorded, and nothing after others.
+//! Simulates the game's program from a recorded episode: recorded actions have their recorded effects, others none.
 
 use std::fs;
 use std::path::Path;
@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use super::Shown;
 
-/// What a game says to an action that has no effect.
+/// Observation after an action without effect.
 pub(super) const NOTHING: &str = "Nothing happens.";
 
-/// What stands before the goal in a game's first observation.
+/// Text before the goal in a game's first observation.
 const GOAL: &str = "Your task is to: ";
 
-/// The steps of one episode, the first of which is the beginning, without an action.
+/// Steps of one episode; the first is the beginning, without an action.
 #[derive(Clone)]
 pub(super) struct Episode {
     pub(super) name: String,
@@ -28,14 +28,14 @@ impl Episode {
         Self { name, steps }
     }
 
-    /// The recorded actions; the first one is inadmissible.
+    /// Returns the recorded actions; the first one is inadmissible.
     pub(super) fn actions(&self) -> Vec<String> {
         let actions = self.steps[1..].iter();
         actions.map(|step| step["action"].as_str().expect("an action is text").to_owned()).collect()
     }
 
-    /// Answers a call as the environment: begins the game, or makes the step that is asked for. Keeps nothing between
-    /// calls: where the game is follows from the history.
+    /// Answers a call as the environment: begins the game, or performs the requested step. It is stateless: the
+    /// position in the game follows from the history.
     pub(super) fn step(&self, shown: &Shown) -> Value {
         let Some(action) = shown.get("/action") else {
             let first = &self.steps[0];
@@ -49,7 +49,7 @@ impl Episode {
             ]);
         };
         let history: Vec<&Value> = (0..).map_while(|step| shown.get(&format!("/history/{step}/action"))).collect();
-        // Where an episode was recorded with an action that had no effect, the game is where it was.
+        // A recorded action without effect leaves the game's position unchanged.
         let path: Vec<&Value> = self.steps[1..].iter().filter(|step| step["obs"] != NOTHING).collect();
         let before = history.iter().fold(0, |at, action| at + usize::from(path[at]["action"] == **action));
         let happened = path.get(before).filter(|step| step["action"] == *action);

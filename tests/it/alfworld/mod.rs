@@ -1,5 +1,5 @@
-//! The blueprint `blueprints/alfworld.yaml` plays recorded episodes of real games on the real runtime: every seat is filled
-//! by a function, the environment's by one that knows a single episode. No Python, no model.
+//! Plays recorded episodes of real games with the blueprint `blueprints/alfworld.yaml` on the real runtime. A function
+//! fills every seat; the environment's knows a single episode. Neither Python nor a model is needed.
 
 mod episode;
 mod modes;
@@ -26,18 +26,18 @@ use serde_json::{Value, json};
 use self::episode::{Episode, NOTHING};
 use crate::shared;
 
-/// Looks at what it is shown and at how many answers it gave before; answers with a reply.
+/// Function that maps the values shown and the number of its earlier answers to a reply.
 type Play = Box<dyn Fn(&Shown, u32) -> Value + Send + Sync>;
 
-/// The values a worker is shown, by JSON Pointer.
+/// Values shown to a worker, by JSON Pointer.
 type Shown = BTreeMap<String, Value>;
 
-/// The seats of one board.
+/// Seats of one board.
 struct Seats {
     episode: Episode,
     actor: Play,
     verifier: Play,
-    /// Makes of a patch what a worker is asked for in the mode of the board.
+    /// Function that converts a patch into the reply format that the board's mode requires.
     words: fn(&Call, Value) -> String,
 }
 
@@ -62,7 +62,7 @@ impl Agent for Seats {
 }
 
 fn plan(shown: &Shown) -> Value {
-    // A plain blackboard shows messages and no values.
+    // A plain blackboard shows messages instead of values.
     let goal = shown.get("/goal").map_or("what was said", |goal| goal.as_str().expect("a goal is text"));
     let op = if shown.contains_key("/plan") { "replace" } else { "add" };
     let hints = (0..).take_while(|hint| shown.contains_key(&format!("/hints/{hint}"))).count();
@@ -75,7 +75,7 @@ fn act(action: &str) -> Value {
     json!([{"op": "add", "path": "/action", "value": action}])
 }
 
-/// Gives a hint that no earlier one gave.
+/// Gives a hint that differs from all earlier ones.
 fn hint() -> Play {
     Box::new(|_, before| {
         let hint = json!({"for": "actor", "text": format!("Hint {before}: do something else.")});
@@ -83,7 +83,7 @@ fn hint() -> Play {
     })
 }
 
-/// What came of a board.
+/// Outcome of a board.
 struct Played {
     ended: Ended,
     state: Value,
@@ -91,7 +91,7 @@ struct Played {
 }
 
 impl Played {
-    /// How often a worker was asked.
+    /// Returns the number of calls of a worker.
     fn calls(&self, worker: &str) -> usize {
         let is_call = |record: &&Record| match record.body().expect("a record can be read") {
             Body::Invoked(invoked) => invoked.worker.as_str() == worker,
@@ -109,7 +109,7 @@ impl Played {
     }
 }
 
-/// The shipped blueprint, read and checked once.
+/// Shipped blueprint, read and checked once.
 static BLUEPRINT: LazyLock<Blueprint> = LazyLock::new(|| {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../blueprints/alfworld.yaml");
     let text = fs::read_to_string(path).expect("the blueprint can be read");
@@ -118,7 +118,7 @@ static BLUEPRINT: LazyLock<Blueprint> = LazyLock::new(|| {
     report.blueprint.expect("a blueprint without findings")
 });
 
-/// The recorded episodes, by name; none, and a visible line, where they are missing.
+/// Returns the recorded episodes by name; without data prints a visible line and returns none.
 fn episodes() -> Vec<Episode> {
     let Some(directory) = shared::find("data/alfworld/recorded-episodes") else { return Vec::new() };
     shared::files_in(&directory).iter().map(|path| Episode::read(path)).collect()
@@ -147,7 +147,7 @@ async fn play_in(mode: Mode, seats: Seats) -> Played {
     Played { ended, state, records }
 }
 
-/// The rejections of the actor, in order: header and payload.
+/// Returns the actor's rejections in order, each as header and payload.
 fn rejections(played: &Played) -> Vec<String> {
     let of_actor = |record: &&Record| match record.body().expect("a record can be read") {
         Body::Rejected(rejected) => rejected.by.worker.as_str() == "actor",
@@ -163,7 +163,7 @@ async fn an_actor_that_is_right_wins_every_recorded_episode_and_what_is_inadmiss
     for episode in episodes {
         let name = episode.name.clone();
         let actions = episode.actions();
-        // What was refused is answered with the next action, so the n-th answer is the n-th action.
+        // The actor answers a rejection with its next action, so the n-th answer is the n-th action.
         let actor: Play = {
             let actions = actions.clone();
             Box::new(move |shown, before| {
@@ -185,7 +185,7 @@ async fn an_actor_that_is_right_wins_every_recorded_episode_and_what_is_inadmiss
         for part in ["invariant_violated", "an-action-is-one-of-the-admissible-ones", &actions[0]] {
             assert!(rejections[0].contains(part), "{name}: {part:?} is not in {}", rejections[0]);
         }
-        // One call for each action, one for the plan, one for each step and the start; nobody needed a hint.
+        // One call for each action, one for the plan, one for each step and the start; no worker needed a hint.
         let calls = ["actor", "planner", "environment", "verifier"].map(|worker| played.calls(worker));
         assert_eq!(calls, [actions.len(), 1, actions.len(), 0], "{name}");
     }
@@ -221,7 +221,7 @@ async fn an_actor_that_is_always_wrong_is_stopped_by_the_breaker_and_not_by_the_
 async fn a_hint_of_the_verifier_brings_an_actor_that_was_stopped_back_and_it_wins() {
     let Some(episode) = episodes().into_iter().next() else { return };
     let actions = episode.actions();
-    // Refused three times, then it does what the hint says, then what is right.
+    // The actor is rejected three times, then follows the hint, then acts correctly.
     let actor: Play = Box::new(move |shown, before| match (before, shown.get("/hints/0")) {
         (0..3, None) => act("take moon 1 from sky 1"),
         (3.., Some(hint)) => {
@@ -241,7 +241,7 @@ async fn the_verifier_is_asked_before_the_actor_after_a_step_without_effect_and_
     let Some(episode) = episodes().into_iter().next() else { return };
     let actions = episode.actions();
     let actor: Play = Box::new(move |shown, before| match before {
-        // Off the recorded path nothing happens.
+        // Actions off the recorded path have no effect.
         0 => act("look"),
         _ => {
             assert_eq!(shown["/history/0"]["observation"], NOTHING);

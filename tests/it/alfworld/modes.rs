@@ -1,5 +1,5 @@
-//! The same blueprint and the same recorded episodes on boards that lack a part of PatchBoard, and on the blackboards it is
-//! compared with: what is right wins everywhere; what is wrong is refused where there is something that refuses it.
+//! Plays the blueprint and the recorded episodes on boards with a part ablated, and on the baseline blackboards.
+//! Correct actions win everywhere; wrong ones are rejected wherever a check exists.
 
 use patchboard_kernel::mode::{Component, Interface, Mode};
 use patchboard_kernel::record::{End, Kind};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Play, Played, Seats, act, episodes, hint, play_in, rejections};
 
-/// A patch of adding and replacing members, in the words that the worker is asked for.
+/// Converts a patch that adds and replaces members into the reply format of the worker.
 fn in_words(call: &Call, patch: Value) -> String {
     let seat = call.shown.seat();
     let ops = patch.as_array().expect("a patch").iter().map(|op| {
@@ -79,7 +79,7 @@ async fn an_inadmissible_action_is_a_step_of_the_game_where_nothing_refuses_it()
         let is_refused = mode.has(Component::Schema);
         assert_eq!(played.count(Kind::Rejected), usize::from(is_refused), "{mode}");
         assert_eq!(played.history()[0]["effect"], json!(is_refused), "{mode}");
-        // A step without effect wakes the verifier, whatever the system.
+        // A step without effect triggers the verifier, in every system.
         assert_eq!(played.calls("verifier"), usize::from(!is_refused), "{mode}");
     }
 }

@@ -1,4 +1,4 @@
-//! What workers of newcomers are shown and told.
+//! Checks the views and the feedback of workers in new users' blueprints.
 
 use std::collections::BTreeSet;
 
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use super::case;
 
-/// The most expansions of an invocation.
+/// Maximum view expansions of an invocation.
 const EXPANSIONS_MAX: usize = 3;
 
-/// Plays a blueprint whose language model asks for more of the document until it has what it wants: `wanted` returns what it
-/// asks for next.
+/// Plays a blueprint with a language model that requests parts of the document until it has enough; `wanted` returns
+/// the next request.
 fn read_on(name: &str, text: &str, mut wanted: impl FnMut(&str) -> Option<Value>) -> Played {
     Played::of(blueprint(name, text), json!({}), |asked: &Asked| match wanted(&asked.prompt.user) {
         Some(next) => json!({"patch": [], "expand": [next]}),
@@ -40,7 +40,7 @@ fn a_path_of_a_grant_that_is_copied_word_for_word_is_answered_with_the_indices()
         (Code::PathNotGranted, "no write grant of this worker matches `/claims/0/text`".to_owned()),
     ];
     assert_eq!(rejections.map(told).collect::<Vec<_>>(), expected);
-    // Others go on, also where one was given up.
+    // The other elements continue, even after one was given up.
     assert_eq!(played.state()["claims"][0]["status"], "ok");
 }
 

@@ -1,10 +1,10 @@
-//! Documents that probably satisfy a schema.
+//! Generates documents that probably satisfy a schema.
 
 use serde_json::{Map, Value, json};
 
 use super::schemas::{Dice, NAMES, PATTERNS, anything, scalar};
 
-/// A value that has a good chance to satisfy `schema`, a part of `document`.
+/// Returns a value that has a good chance to satisfy `schema`, a part of `document`.
 pub(crate) fn instance(dice: &mut Dice, document: &Value, schema: &Value, depth: usize) -> Value {
     let Value::Object(members) = schema else { return anything(dice, depth.min(2)) };
     let mut asked = members.clone();
@@ -43,7 +43,7 @@ pub(crate) fn instance(dice: &mut Dice, document: &Value, schema: &Value, depth:
     }
 }
 
-/// Takes over what the parts ask that judge the same value, one of the alternatives.
+/// Merges the keywords of subschemas that judge the same value, and of one of the alternatives.
 fn merge(dice: &mut Dice, document: &Value, into: &mut Map<String, Value>, from: &Map<String, Value>, left: usize) {
     if left == 0 {
         return;
@@ -111,7 +111,7 @@ fn object(dice: &mut Dice, document: &Value, asked: &Map<String, Value>, depth: 
     members.into()
 }
 
-/// A value for a member of that name.
+/// Returns a value for the member `name`.
 pub(crate) fn member(dice: &mut Dice, document: &Value, asked: &Map<String, Value>, name: &str, depth: usize) -> Value {
     let known = asked.get("properties").and_then(|known| known.get(name));
     let pattern = || {
@@ -144,7 +144,7 @@ fn array(dice: &mut Dice, document: &Value, asked: &Map<String, Value>, depth: u
     items.into()
 }
 
-/// A value for an element somewhere after the first ones.
+/// Returns a value for an element after the first ones.
 pub(crate) fn element(dice: &mut Dice, document: &Value, asked: &Map<String, Value>, depth: usize) -> Value {
     let schema = ["items", "additionalItems", "contains"].iter().filter_map(|keyword| asked.get(*keyword));
     let schema = schema.into_iter().find(|schema| !schema.is_array());

@@ -1,4 +1,4 @@
-//! Random edits, made to a tree and to a value alike.
+//! Makes random edits, to a tree and to a value alike.
 
 use jsonptr::PointerBuf;
 use patchboard_kernel::tree::{Edit, Node};
@@ -13,7 +13,7 @@ struct Place<'s> {
     schemas: Vec<&'s Map<String, Value>>,
 }
 
-/// The schema objects that judge the same value as `schema`, as far as that can be said without looking.
+/// Collects the schema objects that judge the same value as `schema`, as far as this does not depend on the value.
 fn judges<'s>(document: &'s Value, schema: &'s Value, found: &mut Vec<&'s Map<String, Value>>) {
     let Value::Object(members) = schema else { return };
     if found.len() > 20 {
@@ -31,7 +31,7 @@ fn judges<'s>(document: &'s Value, schema: &'s Value, found: &mut Vec<&'s Map<St
     }
 }
 
-/// Goes to a random container.
+/// Selects a random container.
 fn container<'s>(dice: &mut Dice, document: &'s Value, value: &Value) -> Place<'s> {
     let mut place = Place { pointer: PointerBuf::new(), schemas: Vec::new() };
     judges(document, document, &mut place.schemas);
@@ -65,7 +65,7 @@ fn container<'s>(dice: &mut Dice, document: &'s Value, value: &Value) -> Place<'
     }
 }
 
-/// A value from elsewhere in the document, with the stamps it has there.
+/// Returns a value from elsewhere in the document, with its stamps.
 fn elsewhere(dice: &mut Dice, tree: &Node, value: &Value) -> Option<(Node, Value)> {
     let mut pointer = PointerBuf::new();
     let mut here = value;
@@ -90,7 +90,7 @@ fn elsewhere(dice: &mut Dice, tree: &Node, value: &Value) -> Option<(Node, Value
     Some((tree.get(&pointer)?.clone(), here.clone()))
 }
 
-/// Makes one random change to both, and says which.
+/// Makes one random change to both, and returns its description.
 pub(crate) fn change(dice: &mut Dice, document: &Value, tree: &mut Node, value: &mut Value, edit: &Edit) -> String {
     let place = container(dice, document, value);
     let empty = Map::new();

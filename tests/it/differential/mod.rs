@@ -1,4 +1,4 @@
-//! Validating what a change touched comes to the same as validating everything.
+//! Proves that validating a change gives the same verdict as validating the whole document.
 
 mod documents;
 mod edits;

@@ -1,8 +1,9 @@
-//! Random schemas, documents and edits: at every step the verdict on what changed is the verdict on the whole, and so
-//! are the violations.
+//! Compares the verdict and the violations of a change with those of the whole document at every step, for random
+//! schemas, documents and edits.
 //!
-//! `DIFFERENTIAL_CASES` and `DIFFERENTIAL_SEED` choose how much is tried and where it begins (`cargo xtask differential`).
-//! A failure prints the seed of its schema, which alone reproduces it with `DIFFERENTIAL_CASES=1`.
+//! `DIFFERENTIAL_CASES` and `DIFFERENTIAL_SEED` set the number of cases and the first seed
+//! (`cargo xtask differential`). A failure prints the seed of its schema, which alone reproduces it with
+//! `DIFFERENTIAL_CASES=1`.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -17,13 +18,13 @@ use super::documents::instance;
 use super::edits::change;
 use super::schemas::{Dice, schema};
 
-/// Verdicts that are compared when nobody asks for more.
+/// Default number of verdicts that are compared.
 const CASES: usize = 20_000;
 /// Edits of one document before another schema is tried.
 const EDITS: At = 40;
 /// Attempts to make a valid document for a schema.
 const ATTEMPTS: usize = 12;
-/// More violations than any of these documents has.
+/// Limit above the number of violations of any of these documents.
 const VIOLATIONS: usize = 400;
 
 #[derive(Default, Debug)]
@@ -34,7 +35,7 @@ struct Tally {
     barren: usize,
     valid: usize,
     invalid: usize,
-    /// Verdicts under schemas that are not validated whole from the root.
+    /// Verdicts under schemas that can be validated incrementally.
     followed: usize,
     violations: usize,
 }
@@ -89,7 +90,7 @@ fn run(seed: u64, tally: &mut Tally) {
     let hasher = edit(0);
     let mut tree = Node::of(&value, &hasher);
     assert!(schema.is_valid_tree(&tree), "SEED={seed}: {document} {value}");
-    // The versions whose documents were valid are those that were kept: all.
+    // Only versions with valid documents are kept.
     let (mut version, mut read) = (0, 0);
     for at in 1..=EDITS {
         let (mut candidate, mut changed) = (tree.clone(), value.clone());
@@ -100,7 +101,7 @@ fn run(seed: u64, tally: &mut Tally) {
         assert_eq!(candidate, changed, "SEED={seed}: the edits differ");
         let told = || format!("SEED={seed}\nschema {document}\nbefore {value}\nafter {changed}\nedits {done:?}");
         let expected = schema.is_valid(&changed);
-        // Any version that was valid will do, the last one or an earlier one.
+        // Any earlier valid version is a correct base, the last one or an older one.
         let since = if dice.roll(4) == 0 { read } else { version };
         let root_was_replaced = done.iter().any(|edit| edit.starts_with("root"));
         if !root_was_replaced {
@@ -130,7 +131,7 @@ fn run(seed: u64, tally: &mut Tally) {
     }
 }
 
-/// Violations in an order of their own; names are listed in the order in which an object has them.
+/// Sorts violations in an order of their own; names are listed in the order in which an object has them.
 fn sorted(violations: Vec<Violation>) -> Vec<String> {
     let mut said: Vec<String> = violations
         .into_iter()

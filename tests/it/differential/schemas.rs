@@ -1,13 +1,13 @@
-//! Random schemas of every keyword.
+//! Generates random schemas with every keyword.
 
 use serde_json::{Map, Value, json};
 
-/// Small, seeded, and the same everywhere.
+/// Small seeded generator with equal results on every platform.
 pub(crate) struct Dice(u64);
 
 impl Dice {
     pub(crate) fn new(seed: u64) -> Self {
-        // Neighbouring seeds must not begin alike.
+        // The first numbers of adjacent seeds must differ.
         let mut dice = Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         for _ in 0..4 {
             dice.roll(2);
@@ -29,12 +29,12 @@ impl Dice {
     }
 }
 
-/// The names of members that schemas and documents use.
+/// Names of members in schemas and documents.
 pub(crate) const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "x1", "x2", "a/b~"];
 /// Regular expressions with texts that match them.
 pub(crate) const PATTERNS: [(&str, &str); 4] = [("^x", "x7"), ("^[a-c]$", "b"), ("[0-9]", "y3"), ("^.?$", "q")];
 
-/// What kind of document to write.
+/// JSON Schema dialect of a generated document.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Dialect {
     Draft6,
@@ -47,11 +47,11 @@ struct Writer<'d> {
     dice: &'d mut Dice,
     dialect: Dialect,
     definitions: usize,
-    /// Whether references may lead to where they came from on the same value, and other rare things be there.
+    /// Allows rare constructs, and references that lead back to themselves on the same value.
     is_odd: bool,
 }
 
-/// A random schema document.
+/// Generates a random schema document.
 pub(crate) fn schema(dice: &mut Dice) -> Value {
     let dialect = match dice.roll(10) {
         0 => Dialect::Draft6,
@@ -65,7 +65,7 @@ pub(crate) fn schema(dice: &mut Dice) -> Value {
         Value::Object(members) => members,
         _ => unreachable!("a schema object was asked for"),
     };
-    // Mostly a state, not a scalar.
+    // Most states are objects, few are scalars.
     if !writer.dice.one_in(8) {
         root.insert("type".to_owned(), json!("object"));
         root.entry("properties").or_insert_with(|| writer.named(3));
@@ -83,7 +83,7 @@ pub(crate) fn schema(dice: &mut Dice) -> Value {
                 members.insert("$dynamicAnchor".to_owned(), json!("dynamic"));
                 dynamic += 1;
             }
-            // In one document no two may have a name.
+            // An anchor name must be unique in a document, so a second one gets an `$id` of its own.
             if writer.is_odd && writer.dice.one_in(4) || dynamic > 1 {
                 members.insert("$id".to_owned(), json!(format!("https://example.org/{number}")));
             }
@@ -111,7 +111,7 @@ pub(crate) fn schema(dice: &mut Dice) -> Value {
     root.into()
 }
 
-/// A random scalar out of few, so that equal ones meet.
+/// Returns one of a few scalars, so that equal ones occur.
 pub(crate) fn scalar(dice: &mut Dice) -> Value {
     let scalars = [
         json!(null),
@@ -134,7 +134,7 @@ pub(crate) fn scalar(dice: &mut Dice) -> Value {
     dice.pick(&scalars).clone()
 }
 
-/// A random small value.
+/// Returns a random small value.
 pub(crate) fn anything(dice: &mut Dice, depth: usize) -> Value {
     match dice.roll(if depth == 0 { 1 } else { 4 }) {
         2 => (0..dice.roll(4)).map(|_| anything(dice, depth - 1)).collect(),
@@ -169,7 +169,7 @@ impl Writer<'_> {
     }
 
     fn reference(&mut self) -> Option<Value> {
-        // A reference to the root may come round to itself without going deeper.
+        // A reference to the root may lead back to itself without descending.
         if self.definitions == 0 || (self.is_odd && self.dice.one_in(4)) {
             return self.dice.one_in(3).then(|| json!("#"));
         }
@@ -182,7 +182,7 @@ impl Writer<'_> {
         })
     }
 
-    /// A schema object; what is deep is plain.
+    /// Generates a schema object; deep ones are simple.
     fn object(&mut self, depth: usize) -> Value {
         let mut members = Map::new();
         if depth == 0 {
@@ -195,7 +195,7 @@ impl Writer<'_> {
             }
             return members.into();
         }
-        // Keywords that work together, so that most schemas can be satisfied.
+        // Combines related keywords, so that most schemas can be satisfied.
         match self.dice.roll(5) {
             0 | 1 => self.of_objects(&mut members, depth - 1),
             2 | 3 => self.of_arrays(&mut members, depth - 1),

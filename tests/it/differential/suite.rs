@@ -1,5 +1,5 @@
-//! The JSON-Schema test suite as edits: from each valid instance of a group to each other instance, part by part, with
-//! the verdict on what changed compared with the verdict on the whole at every step.
+//! Runs the JSON-Schema test suite as edits: from each valid instance of a group to each other instance, part by part.
+//! At every step the verdict on the change is compared with the verdict on the whole.
 
 use std::io::Write;
 
@@ -13,8 +13,8 @@ use crate::shared;
 
 const SUITE: &str = "vectors/json-schema-test-suite/tests/draft2020-12";
 
-/// The dialects that the suite's schemas are read in: the one they are written for, and older ones, in which some of
-/// their keywords mean nothing or something else.
+/// Dialects in which the suite's schemas are read: their own, and older ones, in which some keywords have no or another
+/// meaning.
 const DIALECTS: [&str; 4] = [
     "https://json-schema.org/draft/2020-12/schema",
     "https://json-schema.org/draft/2019-09/schema",
@@ -61,7 +61,8 @@ fn run(group: &Value, tally: &mut Tally) {
         let inner = document.get("$id").is_none().then(|| document.clone());
         let Some(Value::Object(mut inner)) = inner else { continue };
         inner.remove("$schema");
-        // As a member and as an element beside others: so that all of an instance can be edited, too.
+        // The schema applies to a member and to an element beside others, so that the whole instance can be edited,
+        // too.
         let moved = |place: &str| -> Value {
             let text =
                 Value::Object(inner.clone()).to_string().replace("\"$ref\":\"#\"", &format!("\"$ref\":\"#{place}\""));
@@ -104,7 +105,7 @@ struct Steps<'s> {
 }
 
 impl Steps<'_> {
-    /// Tries one change; it stays only if the document stays valid, as in a board.
+    /// Tries one change, and keeps it only if the document stays valid, as in a board.
     fn step(&mut self, what: &str, place: &PointerBuf, change: impl Fn(&mut Node, &mut Value, u32)) {
         self.at += 1;
         let (mut tree, mut value) = (self.tree.clone(), self.value.clone());
@@ -123,7 +124,7 @@ impl Steps<'_> {
         }
     }
 
-    /// Makes what is at a place like `to`, part by part; what would not be valid is left out.
+    /// Changes the value at a place into `to`, part by part, and skips invalid steps.
     fn towards(&mut self, place: &PointerBuf, to: &Value) {
         let Some(here) = self.value.pointer(place.as_str()).cloned() else { return };
         let child = |token: &str| place.with_trailing_token(token);
@@ -146,7 +147,7 @@ impl Steps<'_> {
                     }
                     self.towards(&child(&index.to_string()), part);
                 }
-                // From the front, so that what is behind is shifted.
+                // Removes from the front, so that the elements behind are shifted.
                 for _ in theirs.len()..mine.len() {
                     self.remove(&child("0"));
                 }

@@ -1,4 +1,5 @@
-//! What validating a change costs, beside validating the whole: printed, not asserted, because machines differ.
+//! Measures the validation of a change against the validation of the whole. Printed, not asserted, because machines
+//! differ.
 //!
 //! `cargo test --release -p patchboard-tests --test it -- --ignored timing --nocapture`
 
@@ -13,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::random::edit;
 
-/// A board whose elements have the keywords that boards have.
+/// Returns a board with elements that use the keywords of typical boards.
 fn board() -> Value {
     json!({
         "type": "object", "required": ["claims", "tasks"], "additionalProperties": false,
@@ -47,7 +48,7 @@ fn claim(number: usize) -> Value {
     })
 }
 
-/// Microseconds of one call, the median of many.
+/// Returns the median time of a call in microseconds.
 fn microseconds(mut call: impl FnMut()) -> f64 {
     let mut taken: Vec<f64> = (0..201)
         .map(|_| {
@@ -94,7 +95,7 @@ fn timing_of_changes() {
 #[ignore = "it measures"]
 fn timing_of_compilation() {
     for kinds in [5, 25, 100] {
-        // Four places to a kind of element: the array, the element, two of its members.
+        // Each kind of element has four places: the array, the element, two of its members.
         let kind = |number: usize| {
             let members =
                 json!({"id": {"type": "string"}, "next": {"$ref": format!("#/$defs/k{}", (number + 1) % kinds)}});

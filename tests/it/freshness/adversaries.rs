@@ -1,7 +1,7 @@
-//! Writers that invalidate each other: each reads what all of them write, and writes again whenever it has written.
+//! Runs writers that invalidate each other: each reads what all of them write, and writes again after each commit.
 //!
-//! Without reservations the slower one would be refused for ever. With them everyone gets its commits, whatever the
-//! order in which the answers come, and within a few attempts.
+//! Without reservations the slower one would be rejected forever. With them every writer reaches its number of commits
+//! within a few attempts, in every order of the answers.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +23,8 @@ use patchboard_faults::random::Random;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// Refusals of one invocation by others' being faster, for each other writer. With the answer to its reservation a
-/// writer may find the place that it waited for changed again, by who had it before.
+/// Maximum stale rejections of one invocation, per other writer. After waiting for a reservation, a writer may find the
+/// place changed again by its former holder.
 const REFUSALS_PER_RIVAL: u32 = 2;
 
 struct Pending {
@@ -39,15 +39,15 @@ struct Duel {
     now: Timestamp,
     pending: Vec<Pending>,
     records: Vec<Record>,
-    /// Refusals by invocation.
+    /// Rejections by invocation.
     refusals: BTreeMap<InvocationId, u32>,
     attempts: u32,
     given_up: u32,
-    /// How often nothing but time went on.
+    /// Number of times that only the clock advanced.
     waits: u32,
 }
 
-/// How a game went.
+/// Outcome of a game.
 #[derive(Debug)]
 struct Played {
     commits: Vec<u64>,
@@ -86,7 +86,7 @@ fn blueprint(writers: usize, goals: &[u64]) -> Blueprint {
 }
 
 impl Duel {
-    /// Plays until nothing is left to do; `choose` says which of so many answers comes next.
+    /// Plays until no work is left; `choose` selects the next of the pending answers.
     fn play(writers: usize, goals: &[u64], choose: &mut dyn FnMut(&[Pending]) -> usize) -> (Played, Self) {
         let genesis = Genesis {
             salt: Salt([5; 32]),
@@ -153,7 +153,7 @@ impl Duel {
     }
 }
 
-/// Everyone has what it wanted, within the bound.
+/// Checks that every writer reached its goal, within the bound.
 fn check(writers: usize, goals: &[u64], played: &Played, duel: &Duel, how: &str) {
     assert_eq!(played.commits, goals, "{how}: {played:?}");
     assert_eq!(duel.given_up, 0, "{how}: {played:?}");
@@ -170,7 +170,7 @@ fn check_replay(duel: &Duel, how: &str) {
     assert_eq!(replayed.board.reservations(), duel.board.reservations(), "{how}");
 }
 
-/// Every order in which the answers can come, depth first.
+/// Plays every possible order of the answers, depth first.
 fn explore(writers: usize, goals: &[u64], runs_max: usize) -> (usize, u32, u32) {
     let mut order: Vec<usize> = Vec::new();
     let (mut runs, mut attempts_max, mut refusals_max) = (0, 0, 0);
@@ -190,7 +190,7 @@ fn explore(writers: usize, goals: &[u64], runs_max: usize) -> (usize, u32, u32) 
         assert!(runs <= runs_max, "more orders than were expected");
         attempts_max = attempts_max.max(played.attempts);
         refusals_max = refusals_max.max(played.refusals_max);
-        // The next order: the last choice that can be another one is.
+        // Advances to the next order: changes the last choice that has an alternative.
         order.resize(widths.len(), 0);
         let Some(last) = (0..order.len()).rev().find(|place| order[*place] + 1 < widths[*place]) else {
             return (runs, attempts_max, refusals_max);
@@ -244,7 +244,7 @@ fn writers_that_invalidate_each_other_finish_in_random_orders() {
     );
 }
 
-/// The worst order: before each answer of another, `a` has changed what it read.
+/// Returns the worst order: before each answer of another writer, `a` has changed the values that it read.
 fn a_before_each() -> impl FnMut(&[Pending]) -> usize {
     let mut is_turn_of_a = false;
     move |pending| {
@@ -261,7 +261,7 @@ fn who_is_always_slower_gets_its_commits_only_by_reservations() {
         let (played, duel) = Duel::play(writers, goals, &mut a_before_each());
         check(writers, goals, &played, &duel, "a before each");
         check_replay(&duel, "a before each");
-        // While `a` still had something to do, not after it was done.
+        // Counted only while `a` still had work to do.
         let order = duel.records.iter().filter_map(|record| match record.body() {
             Ok(Body::Committed(committed)) => Some(committed.by.worker.to_string()),
             _ => None,
@@ -271,7 +271,7 @@ fn who_is_always_slower_gets_its_commits_only_by_reservations() {
         assert!(first_of_b <= 2, "b waited for {first_of_b} commits: {order:?}");
         eprintln!("adversaries: a before each of {writers}: {played:?}, commits of {}", order.join(" "));
     }
-    // The same order without reservations, by the oracle: `b` is refused for as long as `a` goes on.
+    // Plays this order without reservations, by the oracle: `b` is rejected for as long as `a` continues.
     let mut oracle = Oracle::new(History::new(json!({"a": 0, "b": 0})));
     let patch = |name: &str, value: u64| -> Vec<Op> {
         let patch = json!([{"op": "replace", "path": format!("/{name}"), "value": value}]);

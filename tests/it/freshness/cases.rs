@@ -1,4 +1,4 @@
-//! The smallest cases of what the oracle and the kernel once disagreed on, each by hand.
+//! Collects minimal cases on which the oracle and the kernel once disagreed, each written by hand.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,12 @@ use patchboard_kernel::plan::Own;
 use patchboard_kernel::rejection::{Code, Rejection, Stage};
 use serde_json::{Value, json};
 
-/// A board with workers of which each is woken by a signal of its name: `aim` with `target`, `whole` with `reads`.
+/// Board of workers that are each triggered by a signal of their name: `aim` with freshness `target`, `whole` with
+/// `reads`.
 struct Case {
     board: Board,
     now: Timestamp,
-    /// The attempt under way, by worker.
+    /// Open attempt by worker.
     calls: BTreeMap<String, (InvocationId, u32)>,
 }
 
@@ -44,7 +45,7 @@ impl Case {
         Self { board, now: Timestamp(0), calls: BTreeMap::new() }
     }
 
-    /// Wakes a worker, who sees the board as it is now.
+    /// Triggers a worker, with a view of the present board.
     fn ask(&mut self, worker: &str) {
         self.step(Input::Signal { name: worker.to_owned(), value: Value::Null, token: None });
     }
@@ -54,7 +55,7 @@ impl Case {
         self.propose(worker, From::Attempt { invocation, attempt }, patch)
     }
 
-    /// Somebody from outside commits.
+    /// Commits a patch of an external caller.
     fn meanwhile(&mut self, patch: Value) {
         let outcome = self.propose("rival", From::Direct { token: None, base: None }, patch);
         assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
@@ -88,7 +89,8 @@ fn list() -> Value {
     json!({"list": ["a", "b", "c", "d"], "map": {"x": 1, "y": 2, "z": 3}})
 }
 
-/// A worker whose removal would shift a kept place was asked again at once, only to be refused again.
+/// Regression: a worker with a removal that would shift a reserved place was called again at once, only to be rejected
+/// again.
 #[test]
 fn who_would_shift_a_kept_place_waits_for_it() {
     let mut case = Case::new(list());
@@ -105,7 +107,7 @@ fn who_would_shift_a_kept_place_waits_for_it() {
     assert!(case.calls.contains_key("rival"), "it is asked again once nothing is in its way");
 }
 
-/// An append made the place anew that was kept for somebody.
+/// Regression: an append recreated a place that was reserved for another invocation.
 #[test]
 fn an_append_does_not_take_a_kept_place() {
     let mut case = Case::new(list());
@@ -118,7 +120,7 @@ fn an_append_does_not_take_a_kept_place() {
     assert_eq!((second.code, second.violations[0].pointer.as_str()), (Code::Reserved, "/list/3"));
 }
 
-/// Writing over an element and putting another before it was taken for nothing but the patch's own affair.
+/// Regression: replacing an element and inserting another before it was treated as a change within the patch alone.
 #[test]
 fn an_insertion_before_what_the_patch_wrote_over_still_shifts() {
     let mut case = Case::new(list());
@@ -133,7 +135,7 @@ fn an_insertion_before_what_the_patch_wrote_over_still_shifts() {
     assert_eq!((second.code, second.violations[0].op), (Code::Reserved, Some(1)));
 }
 
-/// A place that was neither there then nor is there now was called stale because something before it had gone.
+/// Regression: a place that existed neither then nor now was reported stale because an element before it was removed.
 #[test]
 fn what_never_was_is_not_stale() {
     let mut case = Case::new(list());
@@ -145,20 +147,20 @@ fn what_never_was_is_not_stale() {
     assert_eq!(rejection.stage, Stage::Application);
 }
 
-/// An index at which there was an element names that element. When the array is shorter, adding there would append.
+/// An index that had an element names that element. If the array is shorter now, adding there would append.
 #[test]
 fn an_index_that_an_element_had_is_no_append() {
     let mut case = Case::new(list());
     case.ask("aim");
     case.meanwhile(json!([{"op": "remove", "path": "/list/0"}]));
-    // Meant before "d", and would come after it.
+    // Intended before "d", but would be placed after it.
     let rejection = refused(case.answer("aim", json!([{"op": "add", "path": "/list/3", "value": "before d"}])));
     assert_eq!((rejection.code, rejection.violations[0].pointer.as_str()), (Code::StaleTarget, "/list/3"));
     let again = case.answer("aim", json!([{"op": "add", "path": "/list/2", "value": "before d"}]));
     assert!(matches!(again, Outcome::Committed { .. }), "{again:?}");
 }
 
-/// Of a member that is gone, the last commit that took any member of its object was named.
+/// Regression: for a removed member, the last commit that removed any member of its object was reported.
 #[test]
 fn a_member_that_is_gone_was_taken_by_who_took_it() {
     let mut case = Case::new(list());
@@ -170,7 +172,7 @@ fn a_member_that_is_gone_was_taken_by_who_took_it() {
     assert_eq!((rejection.code, stale.now.0), (Code::StaleTarget, 1));
 }
 
-/// Of an element that was shifted and then written over, the shift was named.
+/// Regression: for an element that was shifted and then replaced, the shift was reported.
 #[test]
 fn an_element_changed_last_when_it_was_written_over() {
     let mut case = Case::new(list());
@@ -182,7 +184,7 @@ fn an_element_changed_last_when_it_was_written_over() {
     assert_eq!((rejection.code, stale.now.0), (Code::StaleTarget, 2));
 }
 
-/// Of an element that was shifted, the shift is named, and no later patch that put elements behind it.
+/// For a shifted element, the shift must be reported, not a later patch that inserted elements behind it.
 #[test]
 fn an_element_was_moved_by_what_came_or_went_before_it() {
     let mut case = Case::new(list());
@@ -196,7 +198,7 @@ fn an_element_was_moved_by_what_came_or_went_before_it() {
     assert_eq!((rejection.code, stale.now.0), (Code::StaleTarget, 1));
 }
 
-/// The operations after one that cannot be applied were traced as if it had been.
+/// Regression: the operations after an inapplicable one were traced as if it had been applied.
 #[test]
 fn what_could_not_be_applied_shifts_nothing() {
     let mut case = Case::new(list());
@@ -211,8 +213,8 @@ fn what_could_not_be_applied_shifts_nothing() {
     assert_eq!(rejection.stage, Stage::Application, "{rejection:?}");
 }
 
-/// A move of an element that is not there any more was traced as if it made room: it was refused for the place behind
-/// the one it names.
+/// Regression: a move of a missing element was traced as if it made room, and was rejected for the place behind the
+/// one that it names.
 #[test]
 fn a_move_of_nothing_shifts_nothing() {
     let mut case = Case::new(list());
@@ -223,7 +225,7 @@ fn a_move_of_nothing_shifts_nothing() {
     assert_eq!((rejection.code, places), (Code::StaleTarget, vec!["/list/2", "/list/3"]), "{rejection:?}");
 }
 
-/// What came and went while a worker was thinking is not in the way of what it adds.
+/// A place that was filled and vacated during an attempt does not conflict with an addition there.
 #[test]
 fn a_place_that_is_vacant_again_is_vacant() {
     let mut case = Case::new(list());
@@ -234,7 +236,7 @@ fn a_place_that_is_vacant_again_is_vacant() {
     assert!(matches!(added, Outcome::Committed { .. }), "{added:?}");
 }
 
-/// A move onto a member whose name begins the name of the moved one ended the process.
+/// Regression: a move onto a member ended the process if its name was a prefix of the moved one's.
 #[test]
 fn a_name_that_begins_with_another_is_not_below_it() {
     let mut case = Case::new(json!({"list": [], "map": {"k1": 1, "k10": 2}}));

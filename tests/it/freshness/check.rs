@@ -1,4 +1,4 @@
-//! Compares what the kernel decided with what the oracle says.
+//! Compares the kernel's decisions with the oracle's findings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -15,7 +15,7 @@ use super::oracle::{DECISIONS, Finding, MILLISECONDS, Oracle, PLACES, Question};
 use super::place::Place;
 use super::trace::{self, Target};
 
-/// What was counted.
+/// Counters of a run.
 #[derive(Default, Debug, Clone)]
 pub(super) struct Figures {
     pub(super) interleavings: u64,
@@ -25,23 +25,24 @@ pub(super) struct Figures {
     pub(super) late: u64,
     pub(super) recoveries: u64,
     pub(super) reservations: u64,
-    /// Attempts that had to wait for a reservation of others.
+    /// Attempts that had to wait for another invocation's reservation.
     pub(super) waits: u64,
     pub(super) given_up: u64,
-    /// Refusals that say of a stale read only that it is a stale target, too.
+    /// Rejections that leave out a code, usually because another violation already covers its place.
     pub(super) told_once: u64,
-    /// Refusals by stage, and at the stage freshness by the codes that were there.
+    /// Rejections by stage, and at the stage `freshness` by their codes.
     pub(super) refusals: BTreeMap<String, u64>,
-    /// Proposals of workers with a mode other than none that reached the stage.
+    /// Proposals that reached the stage, from workers with another freshness mode than `none`.
     pub(super) reached: u64,
-    /// Of them: what this way refused for staleness, or only for a reservation, or for what was not seen.
+    /// Those of `reached` that were rejected for staleness; in the next fields only for a reservation, or for an unseen
+    /// target.
     pub(super) refused_stale: u64,
     pub(super) refused_reserved: u64,
     pub(super) refused_unseen: u64,
-    /// Of them: what versions of the whole document would have refused, and what of that without a cause.
+    /// Those of `reached` that a check of document versions would reject, and those of them without a stale place.
     pub(super) refused_by_version: u64,
     pub(super) refused_falsely_by_version: u64,
-    /// Violations whose version was checked, values found and differences that were.
+    /// Violations with a checked version, with a checked value, and with a checked difference.
     pub(super) stales: u64,
     pub(super) founds: u64,
     pub(super) diffs: u64,
@@ -79,7 +80,7 @@ impl Figures {
     }
 }
 
-/// One decision of the kernel and what the oracle says of it.
+/// One decision of the kernel, with the oracle's findings.
 pub(super) struct Decision<'a> {
     pub(super) seed: u64,
     pub(super) question: &'a Question<'a>,
@@ -88,12 +89,13 @@ pub(super) struct Decision<'a> {
     pub(super) step: &'a Step,
 }
 
-/// What is remembered between decisions.
+/// State kept between decisions.
 #[derive(Default)]
 pub(super) struct Checked {
-    /// Conflicts by invocation.
+    /// Number of conflicts by invocation.
     conflicts: BTreeMap<u64, u32>,
-    /// Whose reservations the next attempt of an invocation waits for, and when they were to end at the latest.
+    /// Reservations that an invocation's next attempt waits for: holder, and decision count at which it ends at the
+    /// latest.
     awaits: BTreeMap<u64, Vec<(u64, u64)>>,
 }
 
@@ -142,7 +144,7 @@ impl Checked {
         let due: BTreeSet<Code> = decision.findings.iter().map(|finding| finding.code).collect();
         let said: BTreeSet<Code> = rejection.violations.iter().map(|violation| violation.code).collect();
         let is_cut = rejection.violations.len() == VIOLATIONS_MAX;
-        // What is said once of a place is not said again with another code.
+        // A place reported under one code need not be reported under another.
         let told_once = said.is_subset(&due)
             && due.difference(&said).all(|code| match code {
                 Code::StaleTarget => told_otherwise(decision, &rejection.violations, *code),
@@ -173,7 +175,7 @@ impl Checked {
         check_reservation(oracle, decision, is_final, said.iter().any(|code| *code != Code::Reserved));
     }
 
-    /// Checks what the kernel records of itself.
+    /// Checks a record of the kernel: final rejections, reservations and dispatches.
     pub(super) fn record(&self, oracle: &Oracle, record: &Record, body: &Body, seed: u64, figures: &mut Figures) {
         match body {
             Body::Rejected(rejected) => {
@@ -233,7 +235,7 @@ fn count(oracle: &Oracle, decision: &Decision<'_>, figures: &mut Figures) {
     }
 }
 
-/// What the patch copies.
+/// Returns the places that the patch copies.
 fn copies<'a>(oracle: &Oracle, decision: &Decision<'a>) -> impl Iterator<Item = Place> + use<'a> {
     let targets = trace::targets(oracle.history.now(), decision.question.ops);
     targets.into_iter().filter_map(|(_, target)| match target {
@@ -242,7 +244,7 @@ fn copies<'a>(oracle: &Oracle, decision: &Decision<'a>) -> impl Iterator<Item = 
     })
 }
 
-/// Whether another violation is about each place of which the oracle says this.
+/// Returns true if other violations cover the places of all findings with this code.
 fn told_otherwise(decision: &Decision<'_>, violations: &[Violation], code: Code) -> bool {
     let is_said = |finding: &Finding| {
         let stale = violations.iter().filter(|violation| matches!(violation.code, Code::StaleRead | Code::StaleTarget));
@@ -251,7 +253,7 @@ fn told_otherwise(decision: &Decision<'_>, violations: &[Violation], code: Code)
     decision.findings.iter().filter(|finding| finding.code == code).all(is_said)
 }
 
-/// Whether all that changed of what was read is told as a stale target.
+/// Returns true if every change of the read set is reported as a stale target.
 fn told_as_targets(oracle: &Oracle, decision: &Decision<'_>, violations: &[Violation]) -> bool {
     let Some((_, shown)) = decision.question.asked else { return false };
     let base = oracle.history.at(shown.base);
@@ -293,12 +295,12 @@ fn check_violation(oracle: &Oracle, decision: &Decision<'_>, violation: &Violati
         assert_eq!(stale.read_at.0, shown.base, "{}: {violation:?}", told(oracle, decision));
         let commit = oracle.history.commit_of(stale.now.0);
         assert_eq!(commit, Some((stale.seq.0, stale.changed_by.as_str())), "{}: {violation:?}", told(oracle, decision));
-        // Of the place as a whole, of what was in it, of its members, or, for a target, of anything in it.
+        // Accepts the last change of the whole place, of its content, of its members, or, for a target, of anything
+        // within it.
         let mut due: BTreeSet<u64> = BTreeSet::new();
         due.extend(last(&|event| event.changes(&place)));
         due.extend(last(&|event| event.changes_value(&place, base)));
-        // What it lost last may be something that had only been shifted there, or came again: then it may be said when it
-        // last lost something that had been read.
+        // The last loss may concern an element that was only shifted or re-added there, so any loss is accepted.
         due.extend(events.iter().filter(|event| event.loses_of(&place)).map(|event| event.version));
         let is_copied = copies(oracle, decision).any(|copied| copied.covers(&place));
         if violation.code != Code::StaleRead || is_copied || decision.question.mode == Freshness::Members {
@@ -309,7 +311,7 @@ fn check_violation(oracle: &Oracle, decision: &Decision<'_>, violation: &Violati
         }
         due.extend(last(&|event| event.at == place));
         due.extend(last(&|event| event.makes(&place)));
-        // Later patches may have put elements before what they themselves had put there.
+        // Later patches may have inserted elements before elements that they inserted themselves.
         due.extend(history::last_moved(events, &place));
         assert!(due.contains(&stale.now.0), "{}: {violation:?} changed in {due:?}", told(oracle, decision));
     }
@@ -330,7 +332,7 @@ fn check_violation(oracle: &Oracle, decision: &Decision<'_>, violation: &Violati
     }
 }
 
-/// `{"was": …}`, or of a text `{"at", "removed", "added"}` in characters.
+/// Checks a difference: `{"was": …}`, or for texts `{"at", "removed", "added"}` in characters.
 fn check_diff(oracle: &Oracle, diff: &Value, base: &Value, decision: &Decision<'_>, violation: &Violation) {
     let place = Place::parse(&violation.pointer);
     let (was, now) = (place.of(base), place.of(oracle.history.now()));
@@ -349,7 +351,7 @@ fn check_diff(oracle: &Oracle, diff: &Value, base: &Value, decision: &Decision<'
     assert_eq!(made.into_iter().collect::<String>(), now, "{}: {violation:?}", told(oracle, decision));
 }
 
-/// Whether a reservation follows where one is due, and of what.
+/// Checks that a reservation follows exactly if one is due, and that its places are justified.
 fn check_reservation(oracle: &Oracle, decision: &Decision<'_>, is_final: bool, is_stale: bool) {
     let (invocation, _) = decision.question.asked.expect("only invocations are kept places for");
     let records = decision.step.records.iter().filter(|record| record.kind == Kind::Reserved);
@@ -369,7 +371,7 @@ fn check_reservation(oracle: &Oracle, decision: &Decision<'_>, is_final: bool, i
     assert_eq!(reserved.invocation.0, invocation, "{}", told(oracle, decision));
     assert!(!reserved.places.is_empty() && reserved.places.len() <= PLACES, "{}: {reserved:?}", told(oracle, decision));
     let targets = trace::targets(oracle.history.now(), decision.question.ops);
-    // What ends with this decision is nobody's any more once it is made.
+    // Reservations that end with this decision no longer count.
     let others: Vec<Place> = oracle
         .held_at(decision.question.at)
         .filter(|(other, held)| *other != invocation && held.decisions > oracle.decisions + 1)
@@ -378,7 +380,7 @@ fn check_reservation(oracle: &Oracle, decision: &Decision<'_>, is_final: bool, i
     for place in reserved.places.iter().map(|place| Place::parse(place)) {
         let is_wanted = targets.iter().any(|(_, target)| target.is_meant_by(&place))
             || decision.findings.iter().any(|finding| finding.place.touches(&place));
-        // What a place is called that never was, in an array that the patch shifts, is nobody's business.
+        // A place that never existed, in an array that the patch shifts, may have any name.
         let is_nothing = !place.is_in(oracle.history.now())
             && targets.iter().any(|(_, target)| target.place().tokens().first() == place.tokens().first());
         assert!(is_wanted || is_nothing, "{}: {place} is kept for nothing", told(oracle, decision));
@@ -386,7 +388,7 @@ fn check_reservation(oracle: &Oracle, decision: &Decision<'_>, is_final: bool, i
     }
 }
 
-/// Where a rejection says that something changed, which is at or above what its author read or would write.
+/// Returns the places of changes in a rejection, each at or above a place that its author read or would write.
 fn contested(decision: &Decision<'_>) -> impl Iterator<Item = Place> {
     let violations = match decision.outcome {
         Outcome::Rejected { rejection, .. } => rejection.violations.as_slice(),
@@ -396,7 +398,7 @@ fn contested(decision: &Decision<'_>) -> impl Iterator<Item = Place> {
     changed.map(|violation| Place::parse(&violation.pointer))
 }
 
-/// A decision as a failed check tells it.
+/// Describes a decision for the message of a failed check.
 fn told(oracle: &Oracle, decision: &Decision<'_>) -> String {
     let mut told = format!("SEED={}, which FRESHNESS_SEED={} runs alone\n", decision.seed, decision.seed);
     let mut line = |name: &str, text: String| {

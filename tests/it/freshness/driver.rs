@@ -1,4 +1,4 @@
-//! One board on a virtual clock, its workers' answers in random order, and the oracle that checks every decision.
+//! Drives one board on a virtual clock, with its workers' answers in random order; the oracle checks every decision.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use super::patches;
 use super::place::Place;
 use patchboard_faults::random::Random;
 
-/// Steps of one round after which something must have gone wrong.
+/// Maximum steps of one round; more mean that it is stuck.
 const STEPS_MAX: usize = 400;
 
 /// A worker of the simulated boards.
@@ -27,14 +27,15 @@ pub(super) struct Seat {
     pub(super) mode: Freshness,
     pub(super) reads: &'static [&'static str],
     pub(super) budget: u32,
-    /// Conflicts with which its invocations are given up.
+    /// Number of conflicts at which its invocations are given up.
     pub(super) conflicts: u32,
 }
 
 const ALL: &[&str] = &["/items", "/grid", "/large", "/conf"];
 const SOME: &[&str] = &["/items", "/grid", "/conf"];
 
-/// Of every kind of freshness, reading all, parts or elements, and some within so little room that they see summaries.
+/// Workers with every freshness mode that read everything, parts or elements. Some budgets are so small that a view has
+/// summaries.
 pub(super) const SEATS: &[Seat] = &[
     Seat { name: "whole", mode: Freshness::Reads, reads: ALL, budget: 20_000, conflicts: 4 },
     Seat { name: "counter", mode: Freshness::Members, reads: SOME, budget: 20_000, conflicts: 4 },
@@ -59,7 +60,7 @@ impl Seat {
         SEATS.iter().find(|seat| seat.name == name).expect("the blueprint has these workers")
     }
 
-    /// Whether it may read a place: one of its patterns matches it or a place above.
+    /// Returns true if the worker may read a place: one of its patterns matches it or a place above.
     pub(super) fn may_read(&self, place: &Place) -> bool {
         self.reads.iter().any(|pattern| {
             let pattern = Place::parse(pattern);
@@ -106,13 +107,13 @@ fn blueprint(random: &mut Random) -> Blueprint {
     serde_json::from_value(value).expect("the blueprint is one")
 }
 
-/// A call that waits for its answer.
+/// Call that waits for its answer.
 struct Pending {
     invocation: InvocationId,
     attempt: u32,
     worker: String,
     patch: Value,
-    /// Answered in a later round.
+    /// Set if the answer comes in a later round.
     is_late: bool,
 }
 
@@ -161,7 +162,7 @@ impl Driver {
         driver
     }
 
-    /// Runs so many interleavings, then lets everything end, and derives the whole run again.
+    /// Runs `rounds` interleavings, answers all open calls, and replays the whole run.
     pub(super) fn run(&mut self, rounds: u64) {
         for _ in 0..rounds {
             self.round();
@@ -177,7 +178,7 @@ impl Driver {
         assert_eq!(replayed.board.head(), self.board.head(), "SEED={}: replay made another journal", self.seed);
     }
 
-    /// A few workers are woken at once; their answers come in random order.
+    /// Triggers a few workers at once, and delivers their answers in random order.
     fn round(&mut self) {
         self.figures.interleavings += 1;
         for _ in 0..=self.random.below(4) {
@@ -189,13 +190,13 @@ impl Driver {
         }
         self.answer_all();
         if self.random.below(200) == 0 {
-            // The process dies; the board that the journal makes goes on in its place.
+            // Simulates a crash: a board recovered from the journal takes its place.
             self.figures.recoveries += 1;
             self.board = Board::recover(&self.records).unwrap_or_else(|error| panic!("SEED={}: {error}", self.seed));
         }
     }
 
-    /// Gives the answers that are not late in random order, and to those that wait for time, time.
+    /// Delivers the answers that are not late in random order, and advances the clock for invocations that wait for it.
     fn answer_all(&mut self) {
         for _ in 0..STEPS_MAX {
             self.now = self.now.plus_ms(1 + self.random.below(1_500));
@@ -229,7 +230,7 @@ impl Driver {
     fn deliver(&mut self, pending: Pending) {
         let Pending { invocation, attempt, worker, patch, .. } = pending;
         if self.random.percent(3) {
-            // Somebody from outside is faster.
+            // An external caller proposes first.
             let document = self.oracle.history.now().clone();
             let name = self.random.pick(SEATS).name;
             let patch = patches::patch(&mut self.random, &document, &|place| Seat::named(name).may_read(place));

@@ -1,40 +1,40 @@
-//! What happened to a document: every version whole, and what each operation of each commit did to which place.
+//! Keeps the history of a document: every version in full, and the effects of each operation of each commit on places.
 //!
-//! Written from the rules alone. Everything is worked out from whole documents, and answered by comparing pointers.
+//! Written from the rules alone. Everything is derived from whole documents by comparing pointers.
 
 use json_patch::PatchOperation as Op;
 use serde_json::Value;
 
 use super::place::{Place, index};
 
-/// What an operation did.
+/// Effect of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum What {
-    /// Another value took the place of what was there.
+    /// Replacement of an existing value.
     Overwritten,
-    /// A new member, or an appended element: a new place that changes no other.
+    /// New member, or appended element: a new place that changes no other.
     Came,
-    /// An element was put before those that are there from this index on.
+    /// Insertion of an element before those from this index on.
     Inserted,
-    /// A member was taken away.
+    /// Removal of a member.
     Taken,
-    /// An element was taken away; those behind it moved up.
+    /// Removal of an element; those behind it move up.
     Drawn,
 }
 
-/// One change that a commit made.
+/// One change made by a commit.
 #[derive(Clone, Debug)]
 pub(super) struct Event {
     pub(super) version: u64,
     pub(super) what: What,
     pub(super) at: Place,
-    /// For `Inserted` and `Drawn`: how many elements there were.
+    /// Number of elements before an `Inserted` or `Drawn`.
     len: usize,
 }
 
 impl Event {
-    /// Whether `place` was there and is not the same any more: something else was put there or above, it or something
-    /// above was taken away, or an insertion or removal by index shifted it.
+    /// Returns true if `place` existed and no longer holds its value. It or a place above was replaced or removed, or
+    /// an insertion or removal by index shifted it.
     pub(super) fn changes(&self, place: &Place) -> bool {
         match self.what {
             What::Came => false,
@@ -46,7 +46,7 @@ impl Event {
         }
     }
 
-    /// Whether something changed that was at or below `place` in `base`.
+    /// Returns true if a value at or below `place` in `base` changed.
     pub(super) fn changes_value(&self, place: &Place, base: &Value) -> bool {
         if self.changes(place) {
             return true;
@@ -54,17 +54,17 @@ impl Event {
         match self.what {
             What::Came => false,
             What::Overwritten | What::Taken => place.covers(&self.at) && self.at.is_in(base),
-            // The first of those that moved tells: an array of `base` that reaches further has it, too.
+            // The first shifted element decides: a longer array in `base` has it, too.
             What::Inserted | What::Drawn => place.covers(&self.element().0) && self.at.is_in(base),
         }
     }
 
-    /// Whether anything at, above or below `place` came, changed or went.
+    /// Returns true if `place` changed, or a value at or below it was added, changed or removed.
     pub(super) fn changes_anything(&self, place: &Place) -> bool {
         self.changes(place) || place.covers(&self.at)
     }
 
-    /// The collection in which a member came or went, if one did.
+    /// Returns the collection in which a member was added or removed, if any.
     pub(super) fn membership(&self) -> Option<Place> {
         match self.what {
             What::Overwritten => None,
@@ -72,7 +72,7 @@ impl Event {
         }
     }
 
-    /// Whether there is something else at `place`, or below, because what was before it was shifted there.
+    /// Returns true if a shift of elements put another value at `place`, or below.
     pub(super) fn makes(&self, place: &Place) -> bool {
         matches!(self.what, What::Inserted | What::Drawn) && {
             let (array, from) = self.element();
@@ -80,12 +80,12 @@ impl Event {
         }
     }
 
-    /// Whether something was taken out of a collection, or put between what was in it.
+    /// Returns true if an element or member was removed from `collection`, or an element inserted before others.
     pub(super) fn loses_of(&self, collection: &Place) -> bool {
         self.what != What::Came && self.membership().as_ref() == Some(collection)
     }
 
-    /// Whether the element before which something would be inserted, the `before`th of `array`, was shifted.
+    /// Returns true if the `before`th element of `array`, as an insertion point, was shifted.
     pub(super) fn shifts(&self, array: &Place, before: usize) -> bool {
         matches!(self.what, What::Inserted | What::Drawn) && {
             let (shifted, from) = self.element();
@@ -93,8 +93,8 @@ impl Event {
         }
     }
 
-    /// The index at which the `at`th element of `array` is after this, or the end of it if it has no such element; none if
-    /// the element was taken away.
+    /// Returns the index of the `at`th element of `array` after this event, or of the array's end if there is no such
+    /// element. `None` if it was removed.
     fn follow(&self, array: &Place, at: usize) -> Option<usize> {
         if !self.makes(&array.child(at)) || self.element().0 != *array {
             return Some(at);
@@ -112,8 +112,8 @@ impl Event {
     }
 }
 
-/// The version that last took the element away, or to another index, which stood at `place` before these events; or the
-/// end of its array, if that was there.
+/// Returns the last version that removed or shifted the element at `place`, as of before these events. If `place` was
+/// the end of its array, follows the end instead.
 pub(super) fn last_moved(events: &[Event], place: &Place) -> Option<u64> {
     let (array, token) = place.split()?;
     let (mut at, mut version) = (Some(index(token)?), None);
@@ -130,7 +130,7 @@ pub(super) fn last_moved(events: &[Event], place: &Place) -> Option<u64> {
 /// All versions of one document.
 pub(super) struct History {
     documents: Vec<Value>,
-    /// By version, from 1: the record of the commit and its author.
+    /// Record of the commit and its author, by version from 1.
     commits: Vec<(u64, String)>,
     events: Vec<Event>,
 }
@@ -152,13 +152,13 @@ impl History {
         &self.documents[usize::try_from(version).expect("versions are few")]
     }
 
-    /// The record and the author of a version.
+    /// Returns the record and the author of a version.
     pub(super) fn commit_of(&self, version: u64) -> Option<(u64, &str)> {
         let index = usize::try_from(version).ok()?.checked_sub(1)?;
         self.commits.get(index).map(|(seq, worker)| (*seq, worker.as_str()))
     }
 
-    /// What happened after a version.
+    /// Returns the events after a version.
     pub(super) fn since(&self, base: u64) -> &[Event] {
         &self.events[self.events.partition_point(|event| event.version <= base)..]
     }
@@ -166,7 +166,7 @@ impl History {
     /// Adds a version.
     ///
     /// # Panics
-    /// If the patch does not apply: it was committed.
+    /// If the patch, which was committed, does not apply.
     pub(super) fn commit(&mut self, seq: u64, worker: &str, ops: &[Op]) {
         let version = self.version() + 1;
         let mut document = self.now().clone();
@@ -186,7 +186,7 @@ pub(super) fn apply(document: &mut Value, op: &Op) -> Result<(), ()> {
     json_patch::patch(document, std::slice::from_ref(op)).map_err(|_| ())
 }
 
-/// What an operation that can be applied does to which place, from the document before it.
+/// Returns the effects of an applicable operation on places, from the document before it.
 fn effects(before: &Value, op: &Op) -> Vec<(What, Place, usize)> {
     let place = |pointer: &dyn fmt::Display| Place::parse(&pointer.to_string());
     match op {
@@ -236,7 +236,7 @@ fn removing(before: &Value, place: Place) -> Option<(What, Place, usize)> {
     }
 }
 
-/// Takes a place out of a document.
+/// Removes a place from a document.
 pub(super) fn without(document: &mut Value, place: &Place) {
     let Some((above, token)) = place.split() else { return };
     match document.pointer_mut(&above.to_string()) {

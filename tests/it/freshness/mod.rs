@@ -1,10 +1,10 @@
-//! Freshness against an oracle that was written independently (SPEC section 5).
+//! Checks freshness against an oracle that was written independently (SPEC section 5).
 //!
 //! * `history.rs`, `place.rs`, `trace.rs`, `oracle.rs`: the rules, from whole documents and pointers alone;
 //! * `driver.rs`, `patches.rs`: boards with random answers in random order;
-//! * `check.rs`: every decision of the kernel compared;
+//! * `check.rs`: comparison of every decision of the kernel;
 //! * `adversaries.rs`: writers that invalidate each other;
-//! * `cases.rs`: what the two once disagreed on.
+//! * `cases.rs`: former disagreements of the two.
 //!
 //! A failure names its seed; `FRESHNESS_SEED=n` runs that one alone and prints its trace.
 
@@ -21,7 +21,7 @@ mod trace;
 use self::check::Figures;
 use self::driver::Driver;
 
-/// Boards, and interleavings on each.
+/// Number of boards, and of interleavings on each.
 const BOARDS: u64 = 25;
 const ROUNDS: u64 = 100;
 
@@ -42,7 +42,7 @@ fn every_decision_on_freshness_is_the_oracles() {
         }
         figures
     };
-    // Boards have nothing to do with each other.
+    // Boards are independent of each other.
     let half = seeds.len() / 2;
     let figures = std::thread::scope(|scope| {
         let first = scope.spawn(|| run(&seeds[..half]));

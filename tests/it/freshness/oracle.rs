@@ -1,7 +1,7 @@
-//! Says of a proposal what is wrong with it at the stage `freshness`, and keeps account of reservations.
+//! Finds all violations of a proposal at the stage `freshness`, and tracks reservations.
 //!
-//! Written from SPEC section 5 before the kernel's own check was read, and with nothing of it: a history of whole
-//! documents, and pointers compared by their prefixes.
+//! Written from SPEC section 5 before its author read the kernel's own check, and without its code. It has a history of
+//! whole documents, and compares pointers by their prefixes.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use super::history::{Event, History};
 use super::place::Place;
 use super::trace::{self, Target};
 
-/// Decisions and milliseconds that a reservation lasts, and the most places of one.
+/// Duration of a reservation in decisions and in milliseconds, and its maximum number of places.
 pub(super) const DECISIONS: u64 = 8;
 pub(super) const MILLISECONDS: i64 = 30_000;
 pub(super) const PLACES: usize = 64;
 
-/// What an attempt was shown.
+/// View of an attempt.
 #[derive(Clone, Debug)]
 pub(super) struct Shown {
     pub(super) base: u64,
@@ -27,35 +27,35 @@ pub(super) struct Shown {
     pub(super) members: Vec<Place>,
 }
 
-/// A proposal to be judged.
+/// Proposal to be judged.
 pub(super) struct Question<'a> {
     pub(super) mode: Freshness,
-    /// The invocation and what it was shown; none for a direct proposal.
+    /// Invocation and its view; `None` for a direct proposal.
     pub(super) asked: Option<(u64, &'a Shown)>,
-    /// Whether its worker may read a place.
+    /// Returns true if the worker may read a place.
     pub(super) may_read: &'a dyn Fn(&Place) -> bool,
     pub(super) ops: &'a [Op],
-    /// Conflicts with which its invocation is given up.
+    /// Number of conflicts at which the invocation is given up.
     pub(super) conflicts: u32,
     pub(super) at: i64,
 }
 
-/// Something that is wrong.
+/// Violation that the oracle found.
 #[derive(Clone, Debug)]
 pub(super) struct Finding {
     pub(super) code: Code,
-    /// The place concerned: a target, a place of the read set, or the kept place.
+    /// Place concerned: a target, a place of the read set, or the reserved place.
     pub(super) place: Place,
-    /// The version that last changed it; none where nothing changed.
+    /// Version that last changed the place; `None` without a change.
     pub(super) version: Option<u64>,
-    /// What a patch wants with it; none for a place of the read set.
+    /// Intent of the patch for the place; `None` for a place of the read set.
     pub(super) target: Option<Target>,
-    /// Of `reserved`: whose reservations are in the way, and of which places.
+    /// Conflicting reservations of a `reserved` finding: holder and place of each.
     pub(super) kept: Vec<(u64, Place)>,
 }
 
 impl Finding {
-    /// Whether a violation at a place may be about this.
+    /// Returns true if a violation at `place` may report this finding.
     pub(super) fn is_about(&self, place: &Place) -> bool {
         self.place.touches(place) || self.target.as_ref().is_some_and(|target| target.is_meant_by(place))
     }
@@ -71,7 +71,7 @@ pub(super) struct Held {
 
 pub(super) struct Oracle {
     pub(super) history: History,
-    /// By invocation and attempt.
+    /// Views by invocation and attempt.
     pub(super) shown: BTreeMap<(u64, u32), Shown>,
     pub(super) held: BTreeMap<u64, Held>,
     pub(super) decisions: u64,
@@ -82,7 +82,7 @@ impl Oracle {
         Self { history, shown: BTreeMap::new(), held: BTreeMap::new(), decisions: 0 }
     }
 
-    /// Everything that is wrong with a proposal.
+    /// Returns all violations of a proposal.
     pub(super) fn judge(&self, question: &Question<'_>) -> Vec<Finding> {
         let targets = trace::targets(self.history.now(), question.ops);
         if question.ops.iter().all(|op| matches!(op, Op::Test(_))) {
@@ -135,7 +135,7 @@ impl Oracle {
         let last = |is_due: &dyn Fn(&Event) -> bool| {
             self.history.since(shown.base).iter().rev().find(|event| is_due(event)).map(|event| event.version)
         };
-        // What holds the place, or would, was not there when its author looked.
+        // Detects a place or container that appeared after the view was taken.
         let came = |above: &Place| !above.is_in(base) && above.is_in(now);
         let (is_stale, version) = match target {
             Target::Over { place, .. } | Target::Copy(place) => {
@@ -148,10 +148,10 @@ impl Oracle {
             }
             Target::New(place) => {
                 let (above, _) = place.split()?;
-                // What came and went meanwhile left the place as vacant as it was.
+                // A value added and removed in the meantime leaves the place as vacant as before.
                 let is_other = place.is_in(base) || place.is_in(now);
                 let version = last(&|event| event.changes(&above) || (is_other && event.at == *place));
-                // So did what would have held it.
+                // So does a container added and removed in the meantime.
                 let is_nowhere = !above.is_in(base) && !above.is_in(now);
                 (!is_nowhere && (version.is_some() || came(&above)), version)
             }
@@ -159,13 +159,14 @@ impl Oracle {
                 let version = last(&|event| event.changes(array) || event.shifts(array, *before));
                 (version.is_some() || came(&place) || came(array), version)
             }
-            // It cannot be applied. It could have been if there was an element before it, and that went since.
+            // Such an operation cannot be applied. It was valid for the author if the element before it existed and is
+            // gone now.
             Target::Beyond { array, index } => {
                 let could = index.checked_sub(1).is_none_or(|last| array.child(last).is_in(base));
                 let version = last(&|event| event.changes(array) || (could && event.makes(&place)));
                 (version.is_some() || came(array), version)
             }
-            // An index that an element had names that element, and an append would put the value elsewhere.
+            // An index that had an element names that element, and an append would put the value elsewhere.
             Target::Append { array, named, .. } => {
                 let is_meant = *named && place.is_in(base);
                 let is_gone = |event: &Event| is_meant && event.changes(&place);
@@ -218,13 +219,13 @@ impl Oracle {
         findings
     }
 
-    /// The reservations that hold at a time.
+    /// Returns the reservations that are active at a time.
     pub(super) fn held_at(&self, at: i64) -> impl Iterator<Item = (u64, &Held)> {
         let holds = move |held: &Held| self.decisions < held.decisions && at < held.until;
         self.held.iter().filter(move |(_, held)| holds(held)).map(|(invocation, held)| (*invocation, held))
     }
 
-    /// Takes note of a record.
+    /// Updates the oracle with a record.
     pub(super) fn hear(&mut self, record: &Record, body: &Body) {
         match body {
             Body::Invoked(invoked) => {
@@ -261,7 +262,7 @@ impl Oracle {
         }
     }
 
-    /// Counts a decision, and ends what an invocation held that it closed.
+    /// Counts a decision, and ends the reservation of the invocation that it closed.
     fn decided(&mut self, closed: Option<u64>) {
         self.decisions += 1;
         if let Some(closed) = closed {
@@ -270,7 +271,7 @@ impl Oracle {
     }
 }
 
-/// Whether an insertion before, or removal of, `element` moves `kept`.
+/// Returns true if an insertion before, or removal of, `element` shifts `kept`.
 fn is_shifted(element: &Place, kept: &Place) -> bool {
     let Some((array, _)) = element.split() else { return false };
     match (element.index_in(&array), kept.index_in(&array)) {

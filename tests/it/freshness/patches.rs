@@ -1,17 +1,17 @@
-//! Random patches for a document: all six operations, with indices and names that are there and some that are not.
+//! Generates random patches for a document: all six operations, with existing and missing indices and names.
 
 use serde_json::{Value, json};
 
 use super::place::Place;
 use patchboard_faults::random::Random;
 
-/// Arrays and objects are not made longer than this; the large object starts longer.
+/// Maximum length to which arrays and objects grow; the large object starts longer.
 const LEN_MAX: usize = 5;
 const LARGE_MAX: usize = 36;
-/// Deeper than this nothing is added.
+/// Maximum depth at which values are added.
 const DEPTH_MAX: usize = 4;
 
-/// A patch of one to three operations. `may_read` is asked for what is copied or tested.
+/// Returns a patch of one to three operations. `may_read` decides whether a place may be copied or tested.
 pub(super) fn patch(random: &mut Random, document: &Value, may_read: &dyn Fn(&Place) -> bool) -> Value {
     let count = 1 + random.below(6) / 3 + random.below(8) / 7;
     let ops: Vec<Value> = (0..count).map(|_| op(random, document, may_read)).collect();
@@ -33,7 +33,7 @@ fn op(random: &mut Random, document: &Value, may_read: &dyn Fn(&Place) -> bool) 
         68..80 => json!({"op": "remove", "path": path.to_string()}),
         80..87 => {
             let to = some_addition(random, document).unwrap_or_else(|| some_place(random, document));
-            // Nothing can be moved into itself, and where that would be says nothing.
+            // A value cannot be moved into itself, so such a move would test nothing.
             if path.covers(&to) && path != to {
                 return json!({"op": "remove", "path": path.to_string()});
             }
@@ -51,7 +51,8 @@ fn op(random: &mut Random, document: &Value, may_read: &dyn Fn(&Place) -> bool) 
     }
 }
 
-/// A place at least two steps deep: the top of the document stays what it is, but for its collections as wholes, rarely.
+/// Returns a place at least two levels deep, so that the top of the document keeps its shape; rarely a whole
+/// collection.
 fn some_place(random: &mut Random, document: &Value) -> Place {
     let mut place = Place::default();
     loop {
@@ -81,10 +82,10 @@ fn some_place(random: &mut Random, document: &Value) -> Place {
     }
 }
 
-/// Where something can be added; none if what was found is long enough.
+/// Returns a place at which a value can be added; `None` if the collection is long enough.
 fn some_addition(random: &mut Random, document: &Value) -> Option<Place> {
     let mut place = some_place(random, document);
-    // To its collection, if it is none itself.
+    // Goes up to the enclosing collection.
     while !place.of(document).is_some_and(|value| value.is_array() || value.is_object()) {
         place = place.split()?.0;
     }
@@ -106,7 +107,7 @@ fn some_addition(random: &mut Random, document: &Value) -> Option<Place> {
 }
 
 fn some_value(random: &mut Random, instead_of: Option<&Value>) -> Value {
-    // Collections mostly stay collections, or soon nothing would lie in anything.
+    // Collections mostly stay collections, otherwise the document would soon be flat.
     if let Some(Value::Array(elements)) = instead_of
         && random.percent(85)
     {
@@ -124,13 +125,13 @@ fn some_value(random: &mut Random, instead_of: Option<&Value>) -> Value {
     }
 }
 
-/// Whether copies of it do not make the document grow without end.
+/// Returns true if copies of a value cannot make the document grow without bound.
 fn is_small(value: &Value) -> bool {
     value.as_array().is_none_or(|elements| elements.len() < 4)
         && value.as_object().is_none_or(|members| members.len() < 4)
 }
 
-/// What a board starts from: arrays of objects, nested arrays, a large object, a small one.
+/// Returns a board's initial document: arrays of objects, nested arrays, a large object, a small one.
 pub(super) fn document(random: &mut Random) -> Value {
     let items: Vec<Value> =
         (0..3).map(|number| json!({"id": number, "a": random.below(100), "tags": ["x", "y"]})).collect();

@@ -1,16 +1,18 @@
-//! Places as lists of tokens (RFC 6901), and what a document holds there.
+//! Represents places as lists of tokens (RFC 6901), and finds their values in documents.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// A place in a document, or one that could be in it.
+/// A place in a document, existing or not.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) struct Place(Vec<String>);
 
 impl Place {
+    /// Parses a JSON Pointer.
+    ///
     /// # Panics
-    /// If the text is no JSON Pointer: all that come here were made by the kernel or by the driver.
+    /// If the text is not a JSON Pointer; all of them here come from the kernel or from the driver.
     pub(super) fn parse(pointer: &str) -> Self {
         assert!(pointer.is_empty() || pointer.starts_with('/'), "{pointer:?} is no JSON Pointer");
         Self(pointer.split('/').skip(1).map(|token| token.replace("~1", "/").replace("~0", "~")).collect())
@@ -26,23 +28,23 @@ impl Place {
         Self(tokens)
     }
 
-    /// The place that holds it, and its name there; none for the whole document.
+    /// Returns the place above and the last token; `None` for the whole document.
     pub(super) fn split(&self) -> Option<(Self, &str)> {
         let (last, above) = self.0.split_last()?;
         Some((Self(above.to_vec()), last))
     }
 
-    /// Whether it is `other` or lies above it.
+    /// Returns true if this place is `other` or lies above it.
     pub(super) fn covers(&self, other: &Self) -> bool {
         other.0.starts_with(&self.0)
     }
 
-    /// Whether one of both covers the other.
+    /// Returns true if one of both covers the other.
     pub(super) fn touches(&self, other: &Self) -> bool {
         self.covers(other) || other.covers(self)
     }
 
-    /// By which index of `array` the way to this place goes, if it lies below `array`.
+    /// Returns the index of `array` on the way to this place, if it lies below `array`.
     pub(super) fn index_in(&self, array: &Self) -> Option<usize> {
         if !array.covers(self) {
             return None;
@@ -63,7 +65,7 @@ impl Place {
     }
 }
 
-/// An array index as RFC 6901 writes it.
+/// Parses an array index as RFC 6901 writes it.
 pub(super) fn index(token: &str) -> Option<usize> {
     let is_plain = token == "0" || (!token.starts_with('0') && token.bytes().all(|byte| byte.is_ascii_digit()));
     if is_plain { token.parse().ok() } else { None }

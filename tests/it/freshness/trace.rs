@@ -1,7 +1,7 @@
-//! Where the places that a patch names were before the patch.
+//! Maps the places that a patch names to those before the patch.
 //!
-//! A shadow of the document, in which every node knows where it stood at first, goes through the same operations. What
-//! the patch itself put there stood nowhere.
+//! A shadow of the document goes through the operations of the patch. Each of its nodes keeps its original place;
+//! nodes that the patch itself added have none.
 
 use std::collections::BTreeMap;
 
@@ -10,25 +10,25 @@ use serde_json::Value;
 
 use super::place::{Place, index};
 
-/// What an operation wants to do, at which place of the document before the patch.
+/// Intent of an operation, at a place of the document before the patch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Target {
-    /// To put something else there, or, if `draws`, to take an element out of an array.
+    /// Replacement or removal of a value; `draws` if it removes an element from an array.
     Over { place: Place, draws: bool },
-    /// To make a member.
+    /// Addition of a member.
     New(Place),
-    /// To put an element before this one.
+    /// Insertion before this element.
     Insert { array: Place, before: usize },
-    /// To put an element behind the last; `named` if the patch said at which index.
+    /// Addition after the last element; `named` if the patch gave the index.
     Append { array: Place, len: usize, named: bool },
-    /// To put an element further behind the last than one can be.
+    /// Addition at an index beyond the end, which is invalid.
     Beyond { array: Place, index: usize },
-    /// To read something, for a copy.
+    /// Read of a value to copy.
     Copy(Place),
 }
 
 impl Target {
-    /// The place that stands for it.
+    /// Returns the place that represents the target.
     pub(super) fn place(&self) -> Place {
         match self {
             Self::Over { place, .. } | Self::New(place) | Self::Copy(place) => place.clone(),
@@ -40,7 +40,7 @@ impl Target {
 }
 
 impl Target {
-    /// Whether a reservation of `place` is one of this target.
+    /// Returns true if a reservation of `place` covers this target.
     pub(super) fn is_meant_by(&self, place: &Place) -> bool {
         match self {
             Self::Append { array, .. } => *place == array.child("-") || self.place().touches(place),
@@ -52,23 +52,23 @@ impl Target {
 }
 
 struct Shadow {
-    /// Where it stood; none for what the patch made.
+    /// Original place; `None` for nodes that the patch added.
     origin: Option<Place>,
-    /// Where it stands, if the patch put it over something.
+    /// Original place of this position, also if the patch replaced its value.
     slot: Option<Place>,
-    /// Element that the patch appended behind all others, so that it shifted none.
+    /// Set for elements that the patch appended after all others, so that they shifted none.
     is_behind: bool,
     below: Below,
 }
 
 enum Below {
     Nothing,
-    /// The elements, and how many there were before the patch.
+    /// Elements, and their number before the patch.
     Elements(Vec<Shadow>, usize),
     Members(BTreeMap<String, Shadow>),
 }
 
-/// The targets of a patch's operations, each with the operation's index.
+/// Returns the targets of a patch's operations, each with the operation's index.
 pub(super) fn targets(document: &Value, ops: &[Op]) -> Vec<(usize, Target)> {
     let mut candidate = document.clone();
     let mut shadow = Shadow::of(document, Some(&Place::default()));
@@ -77,7 +77,7 @@ pub(super) fn targets(document: &Value, ops: &[Op]) -> Vec<(usize, Target)> {
     let mut gone: Vec<Place> = Vec::new();
     for (number, op) in ops.iter().enumerate() {
         let place = |pointer: &dyn std::fmt::Display| Place::parse(&pointer.to_string());
-        // What the patch took away is its own affair.
+        // A place that the patch itself removed is no target.
         let is_own = |target: &Target| gone.iter().any(|gone: &Place| gone.covers(&target.place()));
         let mut note = |target: Option<Target>| {
             targets.extend(target.filter(|target| !is_own(target)).map(|target| (number, target)));
@@ -93,12 +93,13 @@ pub(super) fn targets(document: &Value, ops: &[Op]) -> Vec<(usize, Target)> {
             }
             Op::Move(op) => {
                 note(shadow.over(&place(&op.from), true));
-                // What it does at `path` is seen from the document without what was at `from`.
+                // The effect at `path` refers to the document without the value at `from`.
                 let mut between = Shadow::of(&Value::Null, None);
                 std::mem::swap(&mut between, &mut shadow);
                 let is_element = between.holds_elements(&place(&op.from));
                 let taken = between.take(&place(&op.from));
-                // Into what it leaves it cannot come, unless the next element has moved up there.
+                // A value cannot be moved into itself, unless it is an element and the next one has moved up to its
+                // index.
                 let is_itself = !is_element && place(&op.from).covers(&place(&op.path));
                 note(between.add(&place(&op.path)).filter(|_| !is_itself));
                 if let Some((taken, at)) = taken {
@@ -107,7 +108,7 @@ pub(super) fn targets(document: &Value, ops: &[Op]) -> Vec<(usize, Target)> {
                 shadow = between;
             }
         }
-        // After an operation that cannot be applied the others are seen from the document before it.
+        // After an inapplicable operation, later ones refer to the document before it.
         if !is_broken {
             match super::history::apply(&mut candidate, op) {
                 Ok(()) => {
@@ -160,7 +161,8 @@ impl Shadow {
         })
     }
 
-    /// Where a place stood, or, if nothing is there, where it would have been. None for what the patch made.
+    /// Returns the original place of a place, or, if it is vacant, the place that it would have had. `None` for
+    /// nodes that the patch added.
     fn origin_of(&self, place: &Place) -> Option<Place> {
         let mut shadow = self;
         for (depth, token) in place.tokens().iter().enumerate() {
@@ -169,7 +171,7 @@ impl Shadow {
                 continue;
             }
             let mut origin = shadow.origin.clone()?;
-            // Behind the last element.
+            // Index after the last element.
             let behind = match &shadow.below {
                 Below::Elements(elements, len) => {
                     index(token).map(|index| index - elements.len() + end(elements, *len))
@@ -192,7 +194,7 @@ impl Shadow {
         place.tokens().iter().try_fold(self, |shadow, token| shadow.child(token))
     }
 
-    /// Whether a place is one of an array's.
+    /// Returns true if a place is an element of an array.
     fn holds_elements(&self, place: &Place) -> bool {
         place.split().and_then(|(above, _)| self.find(&above)).is_some_and(Self::is_array)
     }
@@ -211,7 +213,7 @@ impl Shadow {
                 let end = end(elements, *len);
                 Some(match index(token) {
                     Some(at) if at < elements.len() => {
-                        // The first from there on that the patch did not make.
+                        // The first element from there on that has an original place.
                         let next = elements[at..].iter().find_map(|element| element.slot.as_ref());
                         match next.and_then(|origin| origin.index_in(&array)) {
                             Some(before) => Target::Insert { array, before },
@@ -221,7 +223,7 @@ impl Shadow {
                     Some(at) if at > elements.len() => Target::Beyond { index: at - elements.len() + end, array },
                     Some(_) => append(end, true),
                     None if token == "-" => append(end, false),
-                    // The name of a member that an array has no place for.
+                    // A member name, which is invalid in an array.
                     None => Target::New(array.child(token)),
                 })
             }
@@ -251,7 +253,7 @@ impl Shadow {
         }
     }
 
-    /// Does what the operation did; `after` is the document it made.
+    /// Applies an operation to the shadow; `after` is the document after it.
     fn apply(&mut self, op: &Op, after: &Value) {
         let place = |pointer: &dyn std::fmt::Display| Place::parse(&pointer.to_string());
         let (taken, path) = match op {
@@ -294,8 +296,8 @@ impl Shadow {
     }
 }
 
-/// Where what is behind the last element comes to stand, as places were called before the patch: what the patch put
-/// behind the others has shifted none of them. `len`: how many there were.
+/// Returns the index after the last element, in the numbering before the patch: elements that the patch appended
+/// continue it, as they shifted none. `len` is the original number of elements.
 fn end(elements: &[Shadow], len: usize) -> usize {
     let behind = elements.iter().rev().take_while(|element| element.is_behind).count();
     len + behind

@@ -1,4 +1,4 @@
-//! Shows that the checks of golden journals fail where a journal was altered.
+//! Proves that the checks of golden journals fail if a journal was altered.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,28 +10,28 @@ use serde_json::{Value, json};
 use super::expected_of;
 use super::store::{self, Golden};
 
-/// An alteration of the lines of an archive, without the last one.
+/// Alteration of an archive's lines, without the last one.
 type Alters = fn(&mut Vec<Value>);
 
-/// A value of a payload says something else.
+/// Changes a value of a payload.
 fn value(lines: &mut [Value]) {
     let payload = payload(lines, "created");
     *payload = json!(payload.as_str().expect("a text").replacen("\"name\":\"", "\"name\":\"x", 1));
 }
 
-/// The time of a record is another one.
+/// Changes the time of a record.
 fn column(lines: &mut [Value]) {
     let at = &mut lines[1]["record"]["at"];
     *at = json!(at.as_i64().expect("a time") + 1);
 }
 
-/// A header says something else.
+/// Changes a header.
 fn header(lines: &mut [Value]) {
     let header = &mut lines[1]["record"]["header"];
     *header = json!(header.as_str().expect("a text").replacen("\"seq\":0", "\"seq\": 0", 1));
 }
 
-/// The last record is missing, and the archive says that it ends before.
+/// Removes the last record, and moves the archive's stated end to match.
 fn end(lines: &mut Vec<Value>) {
     let last = lines.iter().rposition(|line| line.get("record").is_some()).expect("records");
     lines.remove(last);
@@ -39,7 +39,7 @@ fn end(lines: &mut Vec<Value>) {
     (lines[0]["archive"]["seq"], lines[0]["archive"]["hash"]) = (seq, hash);
 }
 
-/// A text that a record names is missing; where there is none, a value says something else.
+/// Removes a text that a record names; without one, changes a value.
 fn text(lines: &mut Vec<Value>) {
     if let Some(at) = lines.iter().position(|line| line.get("text").is_some()) {
         lines.remove(at);
@@ -53,7 +53,7 @@ fn payload<'a>(lines: &'a mut [Value], kind: &str) -> &'a mut Value {
     &mut line["record"]["payload"]
 }
 
-/// A golden journal with an alteration, in a directory of its own; the archive is sealed again, as a forger would do.
+/// Writes a golden journal with an alteration into a directory of its own. The archive is sealed again, as by a forger.
 fn altered(golden: &Golden, directory: &std::path::Path, alters: Alters) -> Golden {
     let text = fs::read_to_string(&golden.archive).expect("an archive");
     let mut lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
@@ -70,7 +70,7 @@ fn altered(golden: &Golden, directory: &std::path::Path, alters: Alters) -> Gold
 fn an_altered_golden_journal_is_found() {
     let directory = tempfile::tempdir().expect("a directory");
     let golden: Vec<Golden> = store::formats().iter().flat_map(|format| store::read(format)).collect();
-    // All of them would take minutes. The small ones are of all kinds; a few of each earlier format are enough.
+    // Checking all of them would take minutes. The small ones cover all kinds; a few of each earlier format are enough.
     let small = golden.iter().filter(|golden| golden.expected.export.bytes < 40_000);
     let mut earlier = BTreeMap::new();
     let small: Vec<&Golden> = small
@@ -93,7 +93,7 @@ fn an_altered_golden_journal_is_found() {
         for (what, alters) in alterations {
             let found = expected_of(&altered(golden, directory.path(), alters));
             let Err(why) = found else { panic!("{}: another {what} is not found", golden.name) };
-            // The journal shows it by itself, but for a cut end, and values whose salt is gone.
+            // The journal itself reveals every alteration, except for a cut end and for values with a destroyed salt.
             let shows = what != "end" && !(what == "value" && golden.expected.verify.is_salt_gone);
             assert!(!shows || !why.starts_with("found "), "{}: another {what}: {why}", golden.name);
         }

@@ -1,4 +1,4 @@
-//! Boards of other blueprints: ended in other ways, not ended, taken over, erased in part, and in other modes.
+//! Plays boards of other blueprints: with other ends, still open, taken over, partly redacted, and in other modes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 
 use super::play::{House, Own, accepted, scripted, seated, until};
 
-/// A worker writes notes, another checks them; the first note is rejected.
+/// A worker that writes notes, and another that checks them; the first note is rejected.
 const NOTES: &str = r#"
 blueprint: 1
 name: notes
@@ -65,7 +65,7 @@ rules:
 done: {when: has(state.answer)}
 "#;
 
-/// A worker that switches a lamp on and off without end.
+/// A worker that switches a lamp on, and another that switches it off, without end.
 const LAMP: &str = r#"
 blueprint: 1
 name: lamp
@@ -92,7 +92,7 @@ rules:
 done: {when: "false"}
 "#;
 
-/// A worker that is asked once more later, one whose tokens do not suffice, and a rule without a truth value.
+/// A worker that is called again after a delay, one with too few tokens, and a rule without a truth value.
 const SHELF: &str = r#"
 blueprint: 1
 name: shelf
@@ -129,7 +129,7 @@ invariants:
 done: {when: size(state.items) > 9}
 "#;
 
-/// The notes with other words in the blueprint.
+/// Returns the blueprint of the notes with replacements in its text.
 fn notes(changes: &[(&str, &str)]) -> Blueprint {
     read(NOTES, changes)
 }
@@ -183,12 +183,13 @@ fn topic() -> Value {
     json!({"topic": "A. Quisquilius"})
 }
 
-/// Stopped by a breaker.
+/// Plays a board that a circuit breaker stops.
 pub(super) async fn stopped(house: &House) {
     house.play(scripted(), read(LAMP, &[]), Value::Null).await;
 }
 
-/// Stopped like [`stopped`], and taken up again with more tokens for a worker; a worker without invocations left gives up.
+/// Plays a board as [`stopped`] does, then retries it with more tokens for a worker. A worker without invocations left
+/// gives up.
 pub(super) async fn taken_up(house: &House) {
     let limited = LAMP.replacen("{invocations: 100}", "{invocations: 100, tokens: 1000}", 1);
     let limited = limited.replacen("{invocations: 100}", "{invocations: 4}", 1);
@@ -202,7 +203,7 @@ pub(super) async fn taken_up(house: &House) {
     runtime.shutdown().await;
 }
 
-/// Nothing left to do, because a worker gave up.
+/// Plays a board that stalls because a worker gave up.
 pub(super) async fn gave_up(house: &House) {
     let fails = r#"      - {fail: crashed, message: exit code 1}
       - {text: "no patch"}
@@ -213,12 +214,14 @@ pub(super) async fn gave_up(house: &House) {
     house.play(scripted(), notes(&[(&format!("{first}\n{second}\n"), fails)]), topic()).await;
 }
 
-/// Nothing left to do, because one element's condition has no truth value: the others are weighed, and the join does not fire.
+/// Plays a board that stalls because one element's condition has no truth value. The other elements are processed, and
+/// the join does not fire.
 pub(super) async fn undecided(house: &House) {
     house.play(scripted(), read(SACKS, &[]), Value::Null).await;
 }
 
-/// Stopped: a worker adds more notes than one commit may, and then more than the checker has invocations for.
+/// Plays a board that is stopped: a worker adds more notes than one commit may, and then more than the checker has
+/// invocations for.
 pub(super) async fn bounded(house: &House) {
     let patch = |count: usize| {
         let notes: Map<String, Value> = (0..count).map(|number| (format!("n{number}"), json!(1))).collect();
@@ -246,8 +249,8 @@ pub(super) async fn bounded(house: &House) {
     house.play(scripted(), read(&blueprint.to_string(), &[]), Value::Null).await;
 }
 
-/// Done: a reader asks for parts that are not there, and writes a wildcard in the place of a new name. The names have so much in
-/// common that they are told apart by their ends.
+/// Plays a board to completion: a reader requests missing parts, and writes a wildcard instead of a new name. The names
+/// share such long prefixes that only their ends differ.
 pub(super) async fn parts(house: &House) {
     let pages: Map<String, Value> = (0..40)
         .map(|number| {
@@ -275,7 +278,8 @@ pub(super) async fn parts(house: &House) {
     house.play(scripted(), read(&blueprint.to_string(), &[]), Value::Null).await;
 }
 
-/// Stopped: of three elements one is taken at once, one is worked on until it is, and one is written the same way over and over.
+/// Plays a board that is stopped. Of three elements, one is accepted at once, one after several rounds, and one is
+/// rewritten identically again and again.
 pub(super) async fn rounds(house: &House) {
     let written =
         |round: u32| json!([{"op": "replace", "path": "/items/{item}", "value": {"round": round, "status": "draft"}}]);
@@ -302,8 +306,8 @@ pub(super) async fn rounds(house: &House) {
     house.play(scripted(), read(&blueprint.to_string(), &[]), Value::Null).await;
 }
 
-/// Cancelled: callers from outside propose, are refused and answer, replies are too long or late, and the clock jumps while a call
-/// is under way.
+/// Plays a board that is cancelled. External callers propose, are rejected and answer; replies are too long or late,
+/// and the clock jumps during a call.
 pub(super) async fn callers(house: &House) {
     let user = Principal::User { name: "ann".to_owned() };
     let ops = || Box::new(Principal::Token { id: 1, name: "ops".to_owned(), person: None, made_by: None });
@@ -354,7 +358,7 @@ pub(super) async fn callers(house: &House) {
     runtime.shutdown().await;
 }
 
-/// Waiting for a person's approval.
+/// Plays a board that waits for a person's approval.
 pub(super) async fn waiting(house: &House) {
     let asks = "{status: {const: draft}}}, approval: {by: boss}}";
     let runtime = house.runtime(scripted()).await;
@@ -364,7 +368,7 @@ pub(super) async fn waiting(house: &House) {
     runtime.shutdown().await;
 }
 
-/// Taken over by another process while a call was under way, paused and resumed there; done.
+/// Plays a board that another process takes over during a call, pauses and resumes; done.
 pub(super) async fn taken_over(house: &House) {
     let silent = |call: &Call, _: &Value| if call.worker.as_str() == "checker" { Own::Silent } else { Own::Product };
     let before = house.runtime(seated(silent)).await;
@@ -382,8 +386,9 @@ pub(super) async fn taken_over(house: &House) {
     before.shutdown().await;
 }
 
-/// Driven by hand through what the other boards do not have: a second call of an attempt, a request to be shown more, a late
-/// answer, a rule without a truth value, an exhausted budget, a delay that is over. A call is under way at the end.
+/// Drives a board by hand through cases that the others lack. These are a second call of an attempt, a view expansion,
+/// a late answer, a rule without a truth value, an exhausted budget, and an elapsed delay. It ends with a call under
+/// way.
 pub(super) async fn by_hand(house: &House) {
     let runtime = house.runtime(seated(|_, _| Own::Silent)).await;
     let board = runtime.create(read(SHELF, &[]), Value::Null, None).await.expect("a board");
@@ -409,13 +414,13 @@ pub(super) async fn by_hand(house: &House) {
     runtime.shutdown().await;
 }
 
-/// Done, with a text erased after the fact.
+/// Plays a board to completion, and then redacts a text.
 pub(super) async fn redacted(house: &House) {
     house.play(scripted(), notes(&[]), topic()).await;
     erase(house, "redacted", "/notes/0/text", None, false).await;
 }
 
-/// The topic replaced and erased while a person was asked, and then approved; done.
+/// Replaces and redacts the topic while an approval is pending, and then approves; done.
 pub(super) async fn redacted_open(house: &House) {
     waiting(house).await;
     erase(house, "redacted-open", "/request/topic", Some(json!("another")), false).await;
@@ -427,7 +432,7 @@ pub(super) async fn redacted_open(house: &House) {
     runtime.shutdown().await;
 }
 
-/// Done, with the topic and the salt erased.
+/// Plays a board to completion, and then redacts the topic and destroys the salt.
 pub(super) async fn salt_destroyed(house: &House) {
     house.play(scripted(), notes(&[]), topic()).await;
     erase(house, "salt-destroyed", "/request/topic", None, true).await;
@@ -443,7 +448,7 @@ async fn erase(house: &House, board: &str, place: &str, replacement: Option<Valu
     redaction::redact(journal, board, request, replacement, None, house.now(), |_| Ok(())).await.expect("erased");
 }
 
-/// Not ended: driven by proposals that nobody was called for, with snapshots, and resumed from one.
+/// Drives an open board with unsolicited proposals and snapshots, and resumes it from one.
 pub(super) async fn snapshots(house: &House) {
     let blueprint: Blueprint = serde_json::from_value(json!({
         "blueprint": 1,
@@ -490,7 +495,7 @@ pub(super) async fn snapshots(house: &House) {
     assert!(!house.journal.snapshots(&id.expect("a board")).expect("read").is_empty(), "snapshots are kept");
 }
 
-/// A blueprint that a model wrote at the second attempt, and the board made of it; done.
+/// Lets a model write a blueprint, at its second attempt, and plays the board of it; done.
 pub(super) async fn architect(house: &House) {
     let written = |done: &str| {
         json!({
@@ -522,17 +527,17 @@ pub(super) async fn architect(house: &House) {
     house.play_as(seated(move |_, _| Own::Says(answer.clone())), made.blueprint, topic(), founding).await;
 }
 
-/// The notes without any part that can be left out; done.
+/// Plays the notes with all components ablated; done.
 pub(super) async fn mode_ablated(house: &House) {
     in_mode(house, Mode::without(Component::ALL.iter().copied())).await;
 }
 
-/// The notes as a blackboard of messages; done.
+/// Plays the notes as a blackboard of messages; done.
 pub(super) async fn mode_plain(house: &House) {
     in_mode(house, Mode::Plain {}).await;
 }
 
-/// The notes as a blackboard of JSON; done.
+/// Plays the notes as a blackboard of JSON; done.
 pub(super) async fn mode_structured(house: &House) {
     in_mode(house, Mode::Structured {}).await;
 }
@@ -560,8 +565,8 @@ async fn in_mode(house: &House, mode: Mode) {
     house.play_as(seated(writer), blueprint, topic(), founding).await;
 }
 
-/// A document for each of which a worker is called, one refused at first, one that asks for more; a signal about one of them; a
-/// join, and what follows it.
+/// Documents that trigger a worker each, one of them rejected at first, one with a view expansion. A signal concerns
+/// one of them; a join and its successor follow.
 const ELEMENTS: &str = r#"
 blueprint: 2
 name: elements
@@ -607,7 +612,7 @@ rules:
 done: {when: has(state.end) && size(state.looks) > 0}
 "#;
 
-/// Workers of elements, and joins.
+/// Plays workers of elements, and joins.
 pub(super) async fn elements(house: &House) {
     let runtime = house.runtime(scripted()).await;
     let board = runtime.create(read(ELEMENTS, &[]), Value::Null, None).await.expect("a board");

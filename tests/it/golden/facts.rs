@@ -1,4 +1,4 @@
-//! The facts of a board that a later version must find in its journal again.
+//! Collects the facts of a board that a later version must find in its journal again.
 
 use patchboard_kernel::board::Board;
 use patchboard_kernel::digest::{Digest, sha256};
@@ -18,15 +18,15 @@ use serde::{Deserialize, Serialize};
 pub(super) struct Facts {
     pub(super) board: BoardId,
     pub(super) blueprint: String,
-    /// The journal format.
+    /// Journal format.
     pub(super) format: u32,
-    /// The last record.
+    /// Last record.
     pub(super) seq: Seq,
     pub(super) hash: Digest,
-    /// The document after the last record; with placeholders where values are erased.
+    /// Document after the last record, with placeholders for redacted values.
     pub(super) version: Version,
     pub(super) state: Digest,
-    /// The end, as its record has it.
+    /// End of the board, as in its record.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(super) ended: Option<Ended>,
     pub(super) replay: Replay,
@@ -34,20 +34,20 @@ pub(super) struct Facts {
     pub(super) export: Export,
 }
 
-/// The result of deriving the run again.
+/// Result of replaying the run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Replay {
     pub(super) records: u64,
     pub(super) commits: u64,
-    /// Views, those that cannot be derived among them.
+    /// Views, including those that cannot be derived.
     pub(super) views: u64,
-    /// The first and the last record that cannot be derived because of erased values.
+    /// First and last record that cannot be derived because of redacted values.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(super) erased: Option<(Seq, Seq)>,
 }
 
-/// The result of the audit.
+/// Result of the audit.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Verify {
@@ -59,7 +59,7 @@ pub(super) struct Verify {
     pub(super) is_salt_gone: bool,
 }
 
-/// The printed journal.
+/// Printed journal.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Export {
@@ -91,7 +91,7 @@ impl Facts {
                     same_board("the snapshot and the records after it", &restored, &folded)?;
                 }
                 Err(SnapshotError::OtherLayout(layout)) if layout != u64::from(LAYOUT) => {}
-                // An earlier version made it, and the records have what it lacks.
+                // An earlier version made it; the records hold the missing parts.
                 Err(SnapshotError::TooOld(_)) if created.format < FORMAT => {}
                 Err(error) => return Err(format!("the snapshot of record {}: {error}", snapshot.of)),
             }
@@ -125,7 +125,7 @@ impl Facts {
     }
 }
 
-/// Derives every record again. Views of another compiler may be taken as they are recorded, and no others.
+/// Derives every record again. Only views of another compiler may be accepted as recorded.
 fn replayed(first: &Record, records: &[Record], folded: &Board) -> Result<Replay, String> {
     if let Some(why) = replay::underivable(first) {
         return Err(format!("replay: {why}"));

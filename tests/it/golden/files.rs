@@ -1,4 +1,4 @@
-//! Boards at a directory of files, with real edits and real commits.
+//! Plays boards at a directory of files, with real edits and real commits.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -42,7 +42,7 @@ fn replace(path: &str, old: &str, new: &str) -> Value {
     json!({"path": path, "old_str": old, "new_str": new, "intent": "what the task says"})
 }
 
-/// The replies of the manager and of two engineers.
+/// Replies of the manager and of two engineers.
 fn scripts() -> [(&'static str, Value); 6] {
     let view = |path: &str| tool("view", json!({"path": path}));
     let edit = |path: &str, old: &str, new: &str| tool("str_replace", replace(path, old, new));
@@ -116,7 +116,8 @@ fn scripts() -> [(&'static str, Value); 6] {
     ]
 }
 
-/// A manager and two engineers at one repository: edits, notes of intent, commits, a task split that is rejected; done.
+/// Plays a manager and two engineers at one repository: edits, notes of intent, commits, and a rejected task split;
+/// done.
 pub(super) async fn storm(house: &House) {
     let directory = directory();
     for arguments in [&["init", "-q"][..], &["add", "."], &["commit", "-qm", "begin"]] {
@@ -147,7 +148,7 @@ pub(super) async fn storm(house: &House) {
     runtime.shutdown().await;
 }
 
-/// Two agents who edit one directory, one of them with what it has read before the other's edit; cancelled.
+/// Plays two agents who edit one directory, one of them with reads from before the other's edit; cancelled.
 pub(super) async fn workspace(house: &House) {
     let directory = directory();
     let place = ("workspace".to_owned(), Directory::at(directory.path().to_owned()));

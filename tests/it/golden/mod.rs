@@ -1,8 +1,9 @@
-//! Golden journals: boards in each journal format that was ever written. This version must read, recover, replay, verify and
-//! export all of them unchanged.
+//! Checks golden journals: boards in each journal format that was ever written. This version must read, recover,
+//! replay, verify and export all of them unchanged.
 //!
-//! `tests/golden/format-N` holds those of format N. They are written once, by `cargo xtask golden`, before the format changes,
-//! and never again. [`store`] is their form on the disk, [`facts`] what must stay the same. The other modules play the boards.
+//! `tests/golden/format-N` holds those of format N. They are written once, by `cargo xtask golden`, before the format
+//! changes, and never again. [`store`] is their form on the disk, [`facts`] the values that must stay equal. The other
+//! modules play the boards.
 
 mod altered;
 mod ends;
@@ -26,13 +27,13 @@ use self::facts::Facts;
 use self::play::House;
 use self::store::Golden;
 
-/// The variable that has the boards of the present format kept. `cargo xtask golden` sets it.
+/// Variable that makes the test keep the boards of the present format. `cargo xtask golden` sets it.
 const WRITE: &str = "PATCHBOARD_WRITE_GOLDEN";
 
-/// The bytes that all golden journals may take.
+/// Maximum bytes of the golden journals of a format.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// Plays a board on a journal.
+/// Function that plays a board on a journal.
 type Play = for<'a> fn(&'a House) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 macro_rules! boards {
@@ -74,13 +75,13 @@ const PLAYED: &[(&str, Play)] = boards![
     "waiting": ends::waiting,
 ];
 
-/// Boards at which programs run, on the machine's clock.
+/// Boards that run programs, on the machine's clock.
 const AT_FILES: &[(&str, Play)] = boards![
     "storm": files::storm,
     "workspace": files::workspace,
 ];
 
-/// Plays a board, and writes it and those inside it into a directory.
+/// Plays a board, and writes it and its nested boards into a directory.
 fn played(name: &'static str, play: Play, is_paused: bool, directory: &Path) -> BTreeMap<String, Facts> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(is_paused).build();
     runtime.expect("a runtime").block_on(async {
@@ -142,7 +143,7 @@ fn boards_of_the_present_format_can_be_kept_and_are_what_was_played() {
     }
 }
 
-/// All shipped blueprints are among the boards, and the boards end in all ways.
+/// Checks that the boards cover all shipped blueprints and all ends.
 fn ends_differ(facts: &BTreeMap<String, Facts>) {
     let blueprints: BTreeSet<&str> = facts.values().map(|facts| facts.blueprint.as_str()).collect();
     let shipped = fs::read_dir(play::blueprints()).expect("blueprints are shipped");
@@ -164,7 +165,7 @@ fn ends_differ(facts: &BTreeMap<String, Facts>) {
     assert!(facts.values().any(|facts| facts.verify.is_salt_gone), "one has no salt");
 }
 
-/// The kinds of all records.
+/// Returns the kinds of all records.
 fn kinds(directory: &Path) -> BTreeSet<String> {
     let files = fs::read_dir(directory).expect("a folder").map(|entry| entry.expect("a file").path());
     let texts: Vec<String> = files.map(|path| fs::read_to_string(path).expect("a text")).collect();
@@ -172,7 +173,7 @@ fn kinds(directory: &Path) -> BTreeSet<String> {
     lines.filter_map(|line| Some(line["record"]["kind"].as_str()?.to_owned())).collect()
 }
 
-/// Copies what was played to where golden journals are. Those of a format are written once.
+/// Copies the played boards to the golden journals. Those of a format are written only once.
 fn keep(made: &Path) {
     let directory = store::root().join(format!("format-{FORMAT}"));
     assert!(!directory.exists(), "{} is there, and golden journals are never written again", directory.display());

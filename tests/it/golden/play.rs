@@ -1,7 +1,7 @@
-//! A journal in a directory of its own, and runtimes on it: the machinery that plays golden boards.
+//! Plays golden boards: a journal in a directory of its own, and runtimes on it.
 //!
-//! Boards are played by the product's runtime on a paused clock with given ids and salts, so that nothing in a journal depends
-//! on the moment or the machine. Only boards at a directory of files run on the machine's clock, as programs take real time.
+//! The product's runtime plays the boards on a paused clock with given ids and salts, so that journals are
+//! reproducible. Only boards at a directory of files run on the machine's clock, as programs take real time.
 
 use std::future::{Future, pending};
 use std::path::{Path, PathBuf};
@@ -32,13 +32,13 @@ use patchboard_runtime::snapshot::Snapshot;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The time at which the first board begins.
+/// Time at which the first board begins.
 const BEGIN: Timestamp = Timestamp(1_750_000_000_000);
 
-/// Looks at a board before its player gives up.
+/// Maximum polls of a board before its player gives up.
 const LOOKS_MAX: usize = 200_000;
 
-/// Given ids: boards by the name of the house, salts and writers by number.
+/// Predetermined ids: boards by the name of the house, salts and writers by number.
 struct Given {
     name: &'static str,
     number: AtomicU64,
@@ -59,7 +59,7 @@ impl Ids for Given {
     }
 }
 
-/// A clock that somebody sets forward.
+/// Clock that a test sets forward.
 struct Hands {
     clock: VirtualClock,
     ahead_ms: AtomicU64,
@@ -84,7 +84,7 @@ pub(super) struct House {
 }
 
 impl House {
-    /// An empty journal whose board will have this name as its id.
+    /// Creates an empty journal for a board with this name as its id.
     pub(super) fn new(name: &'static str) -> Self {
         let data = tempfile::tempdir().expect("a directory");
         let journal = SqliteJournal::open(data.path()).expect("a journal");
@@ -93,7 +93,7 @@ impl House {
         Self { _data: data, journal, clock, ids }
     }
 
-    /// Starts a runtime whose seats are filled by `agent`.
+    /// Starts a runtime with `agent` in all seats.
     pub(super) async fn runtime(&self, agent: Arc<dyn Agent>) -> Runtime {
         self.runtime_keeping(agent, SnapshotPolicy::NEVER).await
     }
@@ -111,7 +111,7 @@ impl House {
         self.play_as(agent, blueprint, request, Founding::default()).await;
     }
 
-    /// Like [`House::play`], founded in another way.
+    /// Like [`House::play`], with other creation options.
     pub(super) async fn play_as(
         &self,
         agent: Arc<dyn Agent>,
@@ -125,12 +125,12 @@ impl House {
         runtime.shutdown().await;
     }
 
-    /// Sets its clock forward.
+    /// Sets the clock forward.
     pub(super) fn jump(&self, ms: u64) {
         self.clock.ahead_ms.fetch_add(ms, Ordering::Relaxed);
     }
 
-    /// The present moment of its clock.
+    /// Returns the present time of the clock.
     pub(super) fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -148,20 +148,20 @@ pub(super) async fn until(board: &BoardHandle, is_so: impl Fn(&Snapshot) -> bool
     panic!("{} never gets there: version {}", board.id(), board.snapshot().version);
 }
 
-/// The reply of a [`Player`]'s own function.
+/// Reply of a [`Player`]'s own function.
 pub(super) enum Own {
-    /// The text of a reply.
+    /// Text of a reply.
     Says(String),
-    /// Nothing, for as long as the call lasts.
+    /// No reply, for as long as the call lasts.
     Silent,
-    /// The seat is filled by the product.
+    /// Reply of the product's agent in this seat.
     Product,
 }
 
-/// A function that answers calls, given the document of the board.
+/// Function that answers calls, given the document of the board.
 type Answers = Box<dyn Fn(&Call, &Value) -> Own + Send + Sync>;
 
-/// Fills the seats that a function knows, and leaves the others to the product.
+/// Agent that fills the seats known to a function, and leaves the others to the product.
 struct Seated {
     own: Answers,
     others: Seats,
@@ -175,14 +175,14 @@ impl Agent for Seated {
         let document = snapshot.state.root().to_value();
         match (self.own)(call, &document) {
             Own::Says(text) => Box::pin(async move {
-                // No two answers come at the same time.
+                // Delays differ, so that no two answers arrive at the same time.
                 tokio::time::sleep(Duration::from_millis(100 + 17 * call.invocation.0 + u64::from(call.attempt))).await;
                 let usage =
                     Usage { prompt: 700, completion: text.len() as u64, cached: 20, estimated: false, money: 0 };
                 Ok(Reply::new(text, Some(usage)))
             }),
             Own::Silent => Box::pin(pending()),
-            // Roles that go by a clock go by the board's.
+            // Roles that use a clock get the board's time.
             Own::Product if matches!(call.seat().agent, AgentKind::Builtin(_)) => Box::pin(async move {
                 let seats = Seats::new(Config::default(), &Environment::of_process(), Inline::Refused);
                 seats.at(snapshot.at, Path::new("nowhere")).call(call).await
@@ -197,49 +197,49 @@ impl Agent for Seated {
     }
 }
 
-/// Seats that a function fills.
+/// Fills seats by a function, and the others by the product.
 pub(super) fn seated(own: impl Fn(&Call, &Value) -> Own + Send + Sync + 'static) -> Arc<dyn Agent> {
     let others = Seats::new(Config::default(), &Environment::of_process(), Inline::Refused);
     Arc::new(Inner::around(Arc::new(Seated { own: Box::new(own), others, runtime: OnceLock::new() })))
 }
 
-/// Seats of scripts and of the product's roles.
+/// Fills the seats of scripts and of the product's roles.
 pub(super) fn scripted() -> Arc<dyn Agent> {
     seated(|_, _| Own::Product)
 }
 
-/// Answers from the recording of a shipped blueprint, and the salt that goes with it.
+/// Returns an agent that answers from the recording of a shipped blueprint, and the salt that belongs to it.
 pub(super) fn recorded(name: &str) -> (Arc<dyn Agent>, Founding) {
     let player = Player::open(&blueprints().join(name).join("cassette.jsonl")).expect("it is shipped");
     let founding = Founding { salt: Some(player.salt()), ..Founding::default() };
     (Arc::new(Inner::around(Arc::new(player))), founding)
 }
 
-/// The request that is shipped beside a blueprint.
+/// Returns the request that is shipped beside a blueprint.
 pub(super) fn request_of(name: &str) -> Value {
     let text = std::fs::read_to_string(blueprints().join(name).join("request.json")).expect("it is shipped");
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// A shipped blueprint.
+/// Returns a shipped blueprint.
 pub(super) fn shipped(name: &str) -> Blueprint {
     accepted(&source_of(name))
 }
 
-/// The text of a shipped blueprint as its source, with its fragments and departments.
+/// Returns a shipped blueprint as its source, with its fragments and departments.
 pub(super) fn source_of(name: &str) -> Source {
     let text = std::fs::read_to_string(blueprints().join(name)).expect("it is shipped");
     let source = Source::read(name, &text).expect("it can be read");
     source::resolve(source, &mut Shipped).unwrap_or_else(|findings| panic!("{findings:?}"))
 }
 
-/// The blueprint of a source without errors.
+/// Returns the blueprint of a source without errors.
 pub(super) fn accepted(source: &Source) -> Blueprint {
     let report = lint::check(source);
     report.blueprint.unwrap_or_else(|| panic!("{:?}", report.findings))
 }
 
-/// The files below the shipped blueprints.
+/// Files below the shipped blueprints.
 struct Shipped;
 
 impl source::Files for Shipped {
@@ -256,12 +256,12 @@ impl source::Files for Shipped {
     }
 }
 
-/// The directory of the shipped blueprints.
+/// Returns the directory of the shipped blueprints.
 pub(super) fn blueprints() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../blueprints")
 }
 
-/// The value at a place as a call shows it; null if nothing is there.
+/// Returns the value at a place as a call shows it; null if the place is vacant.
 pub(super) fn shown(call: &Call, place: &str) -> Value {
     let node = Pointer::parse(place).ok().and_then(|place| call.shown.value_at(place).ok().flatten());
     node.map_or(Value::Null, Node::to_value)

@@ -1,4 +1,5 @@
-//! Boards whose models are limited, away, paid for, or served by another model; and a board that is retried.
+//! Plays boards with models that are rate-limited, unavailable, paid for, or replaced by another one; and a board that
+//! is retried.
 
 use std::future::{Future, ready};
 use std::pin::Pin;
@@ -18,7 +19,7 @@ use serde_json::Value;
 
 use super::play::{House, accepted, until};
 
-/// Lines that models write. One worker has too little money for any call.
+/// A blueprint with models that write lines. One worker has too little money for any call.
 const LINES: &str = r#"
 blueprint: 2
 name: lines
@@ -52,7 +53,7 @@ limits: {money: 1.5, wall: 1h}
 done: {when: size(state.lines) > 1}
 "#;
 
-/// A line that a person must approve, however long that takes.
+/// A blueprint with a line that a person must approve, without an expiry.
 const DRAFT: &str = r#"
 blueprint: 2
 name: draft
@@ -75,7 +76,7 @@ limits: {tokens: 5000}
 done: {when: size(state.lines) > 0}
 "#;
 
-/// A provider's answers, one after the other, and the price that the operator names.
+/// Provider that gives prepared answers in order, at the operator's price.
 struct Provider(Mutex<std::vec::IntoIter<Answer>>);
 
 impl Agent for Provider {
@@ -85,7 +86,7 @@ impl Agent for Provider {
     }
 
     fn admit(&self, _: &BoardId, waiting: &Waiting) -> Admitted {
-        // The second model is used where the first has refused.
+        // The second model is used after the first has refused the request.
         let is_elsewhere = waiting.wait.as_ref().is_some_and(|wait| wait.reason == DeferralReason::RequestRefused);
         let admission = match is_elsewhere {
             true => admission("second", 800_000_000),
@@ -95,7 +96,7 @@ impl Agent for Provider {
     }
 }
 
-/// The admission to a model with this price of its prompts.
+/// Returns the admission to a model with this price of its prompts.
 pub(super) fn admission(model: &str, input: u64) -> Admission {
     let price = Price { input, cached: input / 10, output: 4 * input, currency: "USD".to_owned() };
     Admission { model: Some(model.to_owned()), price: Some(price), reply_tokens: None }
@@ -121,7 +122,8 @@ fn read(text: &str) -> Blueprint {
     accepted(&Source::read("golden.yaml", text).expect("it can be read"))
 }
 
-/// Deferred for a limit, an outage, a refusal that another model is asked for, and a key; paused for the key, and resumed.
+/// Plays a board that is deferred for a rate limit, an outage, a refused request that another model then serves, and a
+/// refused key. It is paused for the key, and resumed.
 pub(super) async fn provider_waits(house: &House) {
     let usage = Some(Usage { prompt: 40, completion: 0, cached: 0, estimated: true, money: 0 });
     let deferral = Deferral { is_served_elsewhere: true, ..Deferral::new(DeferralReason::RequestRefused) };
@@ -141,7 +143,7 @@ pub(super) async fn provider_waits(house: &House) {
     runtime.shutdown().await;
 }
 
-/// Given up, then retried with more tokens; a person is asked, and the question never expires.
+/// Plays a board that gives up and is retried with more tokens. A person is asked, and the question never expires.
 pub(super) async fn retried(house: &House) {
     let fails = |code| Err(Failure { code, message: "the process ended".to_owned(), usage: None, deferral: None });
     let agent = provider(vec![fails(FailureCode::Crashed), fails(FailureCode::Crashed), says("one")]);

@@ -1,4 +1,4 @@
-//! Boards of all shipped blueprints, played without a model and without a network.
+//! Plays boards of all shipped blueprints, without a model and without a network.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 
 use super::play::{House, Own, recorded, request_of, scripted, seated, shipped, shown, until};
 
-/// A question that a model answered, its rejected attempts included; done.
+/// Plays a question that a model answered, its rejected attempts included; done.
 pub(super) async fn evidence_review(house: &House) {
     let (agent, founding) = recorded("evidence-review");
     house.play_as(agent, shipped("evidence-review.yaml"), request_of("evidence-review"), founding).await;
 }
 
-/// A question that experts answered by a vote, two of whom talked in a room; done.
+/// Plays a question that experts answered by a vote, two of them after a talk in a room; done.
 pub(super) async fn blackboard(house: &House) {
     let (agent, founding) = recorded("blackboard");
     let mut blueprint = shipped("blackboard.yaml");
@@ -26,7 +26,7 @@ pub(super) async fn blackboard(house: &House) {
     house.play_as(agent, blueprint, request_of("blackboard"), founding).await;
 }
 
-/// A conversation with departments, which are boards inside the board; at rest until somebody says more.
+/// Plays a conversation with departments, which are nested boards; it rests until the next message.
 pub(super) async fn clipboard(house: &House) {
     let (agent, founding) = recorded("clipboard");
     let runtime = house.runtime(agent).await;
@@ -44,12 +44,12 @@ async fn at_rest(board: &BoardHandle) {
     until(board, |snapshot| snapshot.ended.is_some_and(|ended| ended.end == End::Quiescent)).await;
 }
 
-/// A household game in which every worker errs once; done.
+/// Plays a household game in which every worker errs once; done.
 pub(super) async fn alfworld(house: &House) {
     scenario(house, "alfworld").await;
 }
 
-/// Orders on one stock, several at the same time, with stale proposals and invalid ones; done.
+/// Plays orders on one stock, several concurrently, with stale and invalid proposals; done.
 pub(super) async fn stockroom(house: &House) {
     scenario(house, "stockroom").await;
 }
@@ -60,7 +60,7 @@ async fn scenario(house: &House, name: &str) {
     house.play(errs_once(scenario), shipped(&format!("{name}.yaml")), request).await;
 }
 
-/// Plays a scenario; the first attempt of each worker is no patch.
+/// Returns the agents of a scenario; the second attempt of each worker is not a patch.
 pub(super) fn errs_once(scenario: &'static dyn Scenario) -> Arc<dyn Agent> {
     seated(move |call, document| {
         if call.occurrence == 1 {
@@ -71,7 +71,7 @@ pub(super) fn errs_once(scenario: &'static dyn Scenario) -> Arc<dyn Agent> {
     })
 }
 
-/// Plans that critics vote on: sent back, ruled over by a person, approved; done.
+/// Plays plans that critics vote on: sent back, decided by a person, approved; done.
 pub(super) async fn approval_room(house: &House) {
     let runtime = house.runtime(seated(|call, _| room_seat(call))).await;
     let board = runtime.create(shipped("approval-room.yaml"), json!({"goal": "Move the shop online."}), None).await;
@@ -92,7 +92,8 @@ pub(super) async fn answer(board: &BoardHandle, text: &str) {
     board.answer(answer).await.expect("it counts");
 }
 
-/// The author proposes three plans; critics send the first back, differ over the second, and like the third.
+/// Answers for the room: the author proposes three plans; critics send the first back, disagree on the second, and
+/// approve the third.
 fn room_seat(call: &Call) -> Own {
     let worker = call.worker.as_str();
     let patch = match worker {
@@ -120,7 +121,7 @@ fn room_seat(call: &Call) -> Own {
     Own::Says(patch.to_string())
 }
 
-/// A workflow of five nodes, one of which is started by a person; done.
+/// Plays a workflow of five nodes, one of them started by a person; done.
 pub(super) async fn etl(house: &House) {
     let runtime = house.runtime(scripted()).await;
     let board = runtime.create(shipped("etl.yaml"), json!({}), None).await.expect("a board");
@@ -129,12 +130,12 @@ pub(super) async fn etl(house: &House) {
     runtime.shutdown().await;
 }
 
-/// A ticket that one agent refuses and another takes; done.
+/// Plays a ticket that one agent declines and another accepts; done.
 pub(super) async fn handoff(house: &House) {
     house.play(scripted(), shipped("handoff.yaml"), json!({"ticket": "Why was I charged in March?"})).await;
 }
 
-/// Two parties who agree after an invalid draft, with a person's word on the last; done.
+/// Plays two parties that agree after an invalid draft, with a person's approval of the last one; done.
 pub(super) async fn negotiation(house: &House) {
     let runtime = house.runtime(scripted()).await;
     let request = json!({"topic": "steel", "corr": "c-7", "profile": "careful"});

@@ -1,7 +1,8 @@
-//! The form of golden journals on the disk: an archive per board, the parts of its snapshots, and the expected facts.
+//! Stores golden journals: an archive per board, the parts of its snapshots, and the expected facts.
 //!
-//! `NAME.jsonl` is an archive as `patchboard archive` writes it and `patchboard restore` reads it. `NAME.parts.jsonl` holds the
-//! parts of the board's snapshots, which archives leave out. `expected.json` holds the [`Facts`] of all boards of a format.
+//! `NAME.jsonl` is an archive as `patchboard archive` writes it and `patchboard restore` reads it. `NAME.parts.jsonl`
+//! holds the parts of the board's snapshots, which archives leave out. `expected.json` holds the [`Facts`] of all
+//! boards of a format.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,26 +22,26 @@ use tempfile::TempDir;
 
 use super::facts::Facts;
 
-/// The file of the expected facts, by the names of the boards.
+/// File of the expected facts, by the names of the boards.
 pub(super) const EXPECTED: &str = "expected.json";
 
 /// A golden journal.
 #[derive(Clone, Debug)]
 pub(super) struct Golden {
     pub(super) name: String,
-    /// The archive.
+    /// Path of the archive.
     pub(super) archive: PathBuf,
-    /// Parts of its snapshots; each comes after the parts it names.
+    /// Parts of its snapshots, each after the parts that it names.
     pub(super) parts: Vec<Part>,
     pub(super) expected: Facts,
 }
 
-/// The directory of all formats.
+/// Returns the directory of all formats.
 pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("golden")
 }
 
-/// The directories of the formats that are kept.
+/// Returns the directories of the formats that are kept.
 pub(super) fn formats() -> Vec<PathBuf> {
     let entries = fs::read_dir(root()).expect("the golden journals are there");
     let mut formats: Vec<PathBuf> =
@@ -67,7 +68,7 @@ fn part(line: Value) -> Part {
     Part { hash, text: Arc::from(text), names: snapshot::names(text).unwrap_or_default() }
 }
 
-/// Writes every board of a journal: the first without a parent as `name`, those inside it as `name-1` and so on.
+/// Writes every board of a journal: the first without a parent as `name`, its nested boards as `name-1` and so on.
 pub(super) fn write(journal: &SqliteJournal, name: &str, directory: &Path) -> BTreeMap<String, Facts> {
     let mut written = BTreeMap::new();
     let boards = journal.boards().expect("boards");
@@ -88,7 +89,7 @@ pub(super) fn write(journal: &SqliteJournal, name: &str, directory: &Path) -> BT
     written
 }
 
-/// The parts of the snapshots that are kept of a board, each after those it names.
+/// Returns the parts of a board's kept snapshots, each after those that it names.
 fn stored_parts(journal: &SqliteJournal, board: &BoardId) -> Vec<Part> {
     fn visit(
         journal: &SqliteJournal,
@@ -115,7 +116,7 @@ fn stored_parts(journal: &SqliteJournal, board: &BoardId) -> Vec<Part> {
 }
 
 impl Golden {
-    /// Restores it into a new journal, with its snapshots.
+    /// Restores the board into a new journal, with its snapshots.
     ///
     /// # Errors
     /// The reason why it cannot be restored.
@@ -126,7 +127,7 @@ impl Golden {
         if self.parts.is_empty() {
             return Ok((data, journal, board));
         }
-        // A snapshot is kept if its parts are there when the record that names it is appended.
+        // A snapshot is kept only if its parts are stored before the record that names it is appended.
         let records = journal.records(&board, None, usize::MAX).map_err(|error| error.to_string())?;
         let named =
             records.iter().position(|record| record.kind == Kind::Snapshot).ok_or("no record names a snapshot")?;
@@ -145,7 +146,7 @@ fn empty() -> (TempDir, SqliteJournal) {
     (data, journal)
 }
 
-/// Appends records in the epoch that they claim last.
+/// Appends records in the latest epoch that they claim.
 async fn append(journal: &SqliteJournal, board: &BoardId, records: &[Record], blobs: Vec<Blob>) -> Result<(), String> {
     let expected = journal.head(board).map_err(|error| error.to_string())?;
     let earlier = journal.records(board, None, usize::MAX).map_err(|error| error.to_string())?;
@@ -154,7 +155,7 @@ async fn append(journal: &SqliteJournal, board: &BoardId, records: &[Record], bl
     journal.append(batch).await.map(|_: Head| ()).map_err(|error| error.to_string())
 }
 
-/// The epoch after some records.
+/// Returns the epoch after some records.
 fn epoch<'a>(records: impl IntoIterator<Item = &'a Record>) -> u64 {
     let epochs = records.into_iter().filter_map(|record| match record.body() {
         Ok(Body::Epoch(epoch)) => Some(epoch.epoch),
@@ -163,7 +164,7 @@ fn epoch<'a>(records: impl IntoIterator<Item = &'a Record>) -> u64 {
     epochs.last().unwrap_or_default()
 }
 
-/// The texts that records name, as far as they are stored.
+/// Returns the texts that records name, as far as they are stored.
 fn texts(journal: &SqliteJournal, records: &[Record]) -> Vec<Blob> {
     let mut named = BTreeSet::new();
     for record in records {

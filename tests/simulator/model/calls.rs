@@ -1,4 +1,4 @@
-//! Who is called, when, and how often: one queue, a number of places, and limits for each invocation.
+//! Order and number of calls: one queue, a concurrency limit, and limits for each invocation.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use super::{Branch, proposals};
 
-/// Decisions and milliseconds that places are kept.
+/// Duration of a reservation, in decisions and in milliseconds.
 const KEPT: (u64, i64) = (8, 30_000);
 
-/// After so many losses the next one ends an invocation.
+/// Number of losses that an invocation survives; the next one ends it.
 const LOST_MAX: u64 = 8;
 
 pub(super) struct Calls {
@@ -25,26 +25,26 @@ pub(super) struct Calls {
     queue: VecDeque<(InvocationId, Branch)>,
     open: BTreeMap<InvocationId, Open>,
     kept: BTreeMap<InvocationId, Kept>,
-    /// What an invocation that was just refused has to be kept, if nobody else has it.
+    /// Places that a just rejected invocation must get reserved, unless another invocation holds them.
     due: Option<(InvocationId, BTreeSet<String>)>,
     /// Attempts that the gate holds back.
     held: BTreeSet<(InvocationId, u32)>,
-    /// Attempts of a former owner, which are to be told lost.
+    /// Attempts of a former owner, which must be recorded as lost.
     orphans: Vec<(InvocationId, u32)>,
 }
 
 struct Limits {
     attempts: u64,
     conflicts: u64,
-    /// Takes none of the places.
+    /// True if exempt from the concurrency limit.
     is_exempt: bool,
-    /// What its program knows is lost with the process.
+    /// True if the program loses its state with the process.
     is_lost_at_once: bool,
-    /// Whether its calls need admission.
+    /// True if its calls need admission.
     is_gated: bool,
 }
 
-/// An invocation that is under way.
+/// An open invocation.
 pub(super) struct Open {
     branch: Branch,
     pub(super) worker: WorkerName,
@@ -55,22 +55,22 @@ pub(super) struct Open {
     asked: Option<Seq>,
     lost: u64,
     conflicts: u64,
-    /// Where its last attempt met what is kept for others.
+    /// Places where its last attempt met a reservation of another invocation.
     met_kept: Vec<String>,
-    /// How many attempts the provider did not take.
+    /// Attempts that the provider did not take.
     deferred: u64,
-    /// Whether it waits for its provider.
+    /// True if the invocation waits for its provider.
     waits: bool,
 }
 
-/// Places that are kept for an invocation.
+/// A reservation for an invocation.
 struct Kept {
     places: Vec<String>,
     decisions: u64,
     until: Timestamp,
 }
 
-/// A moment: time, and decisions of the board.
+/// A moment: the time, and the board's count of decisions.
 pub(super) type Moment = (Timestamp, u64);
 
 impl Calls {
@@ -100,7 +100,7 @@ impl Calls {
         }
     }
 
-    /// The gate holds an attempt back, or lets it through.
+    /// Records that the gate holds an attempt back, or lets it through.
     pub(super) fn asked_gate(&mut self, attempt: (InvocationId, u32), is_held: bool) {
         match is_held {
             true => self.held.insert(attempt),
@@ -108,7 +108,7 @@ impl Calls {
         };
     }
 
-    /// The gate holds back none but the calls that a step names, if it names any.
+    /// Limits the held calls to those that a step names, if it names any.
     pub(super) fn named(&mut self, step: &Step) {
         let named = step.effects.iter().rev().find_map(|effect| match effect {
             Effect::Await(named) => Some(named),
@@ -120,19 +120,19 @@ impl Calls {
         }
     }
 
-    /// Whether the gate holds any call back.
+    /// Returns true if the gate holds any call back.
     pub(super) fn is_any_held(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Whether an invocation's next attempt waits for its provider.
+    /// Returns true if an invocation's next attempt waits for its provider.
     fn is_held(&self, invocation: InvocationId) -> bool {
         let open = self.open.get(&invocation);
         let attempt = open.map_or(1, |open| open.attempt + 1);
         open.is_some_and(|open| open.waits) || self.held.contains(&(invocation, attempt))
     }
 
-    /// What is under way with this attempt, if its answer is waited for.
+    /// Returns the open invocation of an attempt, if its answer is awaited.
     pub(super) fn awaited(&self, invocation: InvocationId, attempt: u32) -> Option<&Open> {
         self.open.get(&invocation).filter(|open| open.is_calling && open.attempt == attempt)
     }
@@ -141,12 +141,12 @@ impl Calls {
         self.open.contains_key(&invocation)
     }
 
-    /// Nothing is under way.
+    /// Returns true if no invocation is open.
     pub(super) fn is_idle(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// Whether any call is under way.
+    /// Returns true if any call is under way.
     pub(super) fn is_calling(&self) -> bool {
         self.open.values().any(|open| open.is_calling)
     }
@@ -155,17 +155,17 @@ impl Calls {
         self.queue.iter().any(|(_, branch)| may(branch))
     }
 
-    /// Invocations under way, then the queue, each in its order.
+    /// Returns open invocations, then the queue, each in its order.
     pub(super) fn unfinished(&self) -> impl Iterator<Item = InvocationId> {
         self.open.keys().copied().chain(self.queue.iter().map(|(invocation, _)| *invocation))
     }
 
-    /// Whether a call of a language model is under way, queued or due again.
+    /// Returns true if any language-model call is under way, queued or due for a retry.
     pub(super) fn is_any_gated(&self) -> bool {
         self.count(|branch| self.is_gated(&branch.1)) > 0
     }
 
-    /// How many such are under way or wait for their turn.
+    /// Counts the open and queued invocations for which `is_such` holds.
     pub(super) fn count(&self, is_such: impl Fn(&Branch) -> bool) -> usize {
         let under_way = self.open.values().map(|open| &open.branch);
         under_way.chain(self.queue.iter().map(|(_, branch)| branch)).filter(|branch| is_such(branch)).count()
@@ -175,8 +175,9 @@ impl Calls {
         self.queue.push_back((invocation, branch.clone()));
     }
 
-    /// An attempt is made: of what is under way and due again first, then of the first in the queue that may go.
-    /// `may_wait`: for what calls under way leave of a budget. Calls that need admission are passed over then.
+    /// Checks that an attempt starts in its turn: open invocations that are due first, then the first admissible one
+    /// in the queue. Calls for which `may_wait` holds wait for a budget that other calls have reserved. If they need
+    /// admission, they are passed over.
     pub(super) fn called(
         &mut self,
         invoked: &Invoked,
@@ -255,7 +256,7 @@ impl Calls {
         Some(self.queue.remove(place)?.1)
     }
 
-    /// What is due again and waits for nothing.
+    /// Returns the open invocations that are due for another attempt and not blocked.
     fn again(&self, now: Moment) -> impl Iterator<Item = InvocationId> {
         let is_due = move |invocation: InvocationId, open: &Open| {
             let is_held_up = !open.met_kept.is_empty() && self.kept_from(Some(invocation), now).next().is_some();
@@ -264,8 +265,8 @@ impl Calls {
         self.open.iter().filter(move |(invocation, open)| is_due(**invocation, open)).map(|(invocation, _)| *invocation)
     }
 
-    /// The attempt is answered, or what a person was asked about it: it is over, or with `ends` the whole invocation.
-    /// Returns the branch.
+    /// Closes the attempt, or the question to a person about it; with `ends`, the whole invocation. Returns the
+    /// branch.
     pub(super) fn answered(&mut self, by: &Author, ends: bool) -> Option<Branch> {
         let attempt = by.attempt.as_ref()?;
         let seed = self.seed;
@@ -283,7 +284,7 @@ impl Calls {
         Some(branch)
     }
 
-    /// A refusal: the same, and whether it had to be the last one is compared.
+    /// Like [`Self::answered`], for a rejection. Also compares if it had to be the last one.
     pub(super) fn refused(&mut self, rejected: &Rejected) -> Option<Branch> {
         let seed = self.seed;
         let invocation = rejected.by.attempt.as_ref().map(|attempt| attempt.invocation);
@@ -310,7 +311,7 @@ impl Calls {
         self.answered(&rejected.by, is_last)
     }
 
-    /// An attempt without an answer.
+    /// Records an attempt that failed without an answer.
     pub(super) fn failed(&mut self, by: &Author, code: FailureCode, is_final: bool) -> Option<Branch> {
         let invocation = by.attempt.as_ref()?.invocation;
         let seed = self.seed;
@@ -340,7 +341,7 @@ impl Calls {
         self.answered(by, is_last)
     }
 
-    /// The provider did not take the request of an attempt, which does not count.
+    /// Records that the provider did not take the request of an attempt; the attempt does not count.
     pub(super) fn deferred(&mut self, by: &Author) {
         let seed = self.seed;
         drop(self.answered(by, false));
@@ -350,12 +351,12 @@ impl Calls {
         (open.deferred, open.waits) = (open.deferred + 1, true);
     }
 
-    /// An operator has the providers asked again.
+    /// Ends all waits for providers, after an operator resumed the board.
     pub(super) fn resumed(&mut self) {
         self.open.values_mut().for_each(|open| open.waits = false);
     }
 
-    /// What was proposed is put to a person.
+    /// Records that a proposal waits for a person.
     pub(super) fn asks(&mut self, by: &Author, question: Seq) -> Option<Branch> {
         let branch = self.answered(by, false)?;
         let open = by.attempt.as_ref().and_then(|attempt| self.open.get_mut(&attempt.invocation))?;
@@ -363,14 +364,14 @@ impl Calls {
         Some(branch)
     }
 
-    /// An invocation is over, whatever becomes of its call.
+    /// Removes an invocation, even while its call is under way.
     pub(super) fn give_up(&mut self, invocation: InvocationId) {
         self.unqueue(invocation);
         self.open.remove(&invocation);
         self.kept.remove(&invocation);
     }
 
-    /// The board has another owner, whom nobody answers that the former one has called.
+    /// Records a takeover: answers to the former owner's calls are lost.
     pub(super) fn taken_over(&mut self) {
         let calling = self.open.iter().filter(|(_, open)| open.is_calling);
         self.orphans = calling.map(|(invocation, open)| (*invocation, open.attempt)).collect();
@@ -384,20 +385,20 @@ impl Calls {
         stopped
     }
 
-    /// The board has ended for good.
+    /// Clears all state when the board has ended for good.
     pub(super) fn ended(&mut self) {
         self.queue.clear();
         self.open.clear();
         self.kept.clear();
     }
 
-    /// Places are kept no shorter because the clock jumped.
+    /// Extends the reservations by a jump of the clock.
     pub(super) fn jumped(&mut self, ms: u64) {
         self.kept.values_mut().for_each(|kept| kept.until = kept.until.plus_ms(ms));
     }
 
-    /// After a refusal for what others were faster at, these places are kept and no others: what had changed and what was
-    /// to be written, unless somebody else has it.
+    /// Checks the reservation after a conflict. It covers exactly the changed places and the targets, except those
+    /// that another invocation has reserved.
     pub(super) fn compare_kept(&mut self, found: Option<&Reserved>, now: Moment) {
         let Some((invocation, mut places)) = self.due.take() else {
             assert!(found.is_none(), "SEED={}: places are kept for who was not refused for them", self.seed);
@@ -409,7 +410,7 @@ impl Calls {
         assert_eq!(found, places, "SEED={}: other places are kept for {invocation}", self.seed);
     }
 
-    /// Places are kept for an invocation.
+    /// Records a reservation for an invocation.
     pub(super) fn keeps(&mut self, reserved: &Reserved, (at, decisions): Moment) {
         let seed = self.seed;
         let (invocation, until) = (reserved.invocation, reserved.until);
@@ -421,19 +422,19 @@ impl Calls {
         self.kept.insert(invocation, kept);
     }
 
-    /// What is kept for others than this one.
+    /// Returns the places that are reserved for other invocations.
     fn kept_from(&self, own: Option<InvocationId>, (at, decisions): Moment) -> impl Iterator<Item = &str> {
         let others = self.kept.iter().filter(move |(invocation, _)| Some(**invocation) != own);
         let standing = others.filter(move |(_, kept)| kept.until > at && kept.decisions > decisions);
         standing.flat_map(|(_, kept)| kept.places.iter().map(String::as_str))
     }
 
-    /// Whether anything is kept for others.
+    /// Returns true if any place is reserved for another invocation.
     pub(super) fn is_kept(&self, own: Option<InvocationId>, now: Moment) -> bool {
         self.kept_from(own, now).next().is_some()
     }
 
-    /// A commit: it wrote to nothing that is kept for others.
+    /// Checks that a commit wrote to no place that is reserved for another invocation.
     pub(super) fn writes(&self, by: &Author, written: &[String], now: Moment) {
         let own = by.attempt.as_ref().map(|attempt| attempt.invocation);
         for place in written.iter().filter(|place| !place.ends_with("/-")) {
@@ -446,19 +447,19 @@ impl Calls {
         self.limits[worker].is_gated
     }
 
-    /// What is under way and has taken one of the places.
+    /// Returns the open invocations that count towards the concurrency limit.
     fn placed(&self) -> impl Iterator<Item = &Open> {
         self.open.values().filter(|open| !self.limits[&open.branch.1].is_exempt)
     }
 
-    /// What is under way of a worker who takes none of the places; nothing of others.
+    /// Returns the open invocations of an exempt worker, and `None` for other workers.
     fn own(&self, branch: &Branch) -> Option<impl Iterator<Item = &Open>> {
         let worker = branch.1.clone();
         let is_exempt = self.limits[&worker].is_exempt;
         is_exempt.then(|| self.open.values().filter(move |open| open.branch.1 == worker))
     }
 
-    /// Whether one more call of this branch may be made. Who takes no place works on one thing at a time.
+    /// Returns true if the branch may make one more call. An exempt worker makes one at a time.
     fn may_call(&self, branch: &Branch) -> bool {
         match self.own(branch) {
             Some(mut own) => !own.any(|open| open.is_calling),
@@ -466,7 +467,7 @@ impl Calls {
         }
     }
 
-    /// Whether one more invocation of it may begin: who waits for a person has left a place.
+    /// Returns true if the branch may begin one more invocation. One that waits for a person leaves its place.
     fn may_begin(&self, branch: &Branch) -> bool {
         match self.own(branch) {
             Some(mut own) => own.all(|open| open.asked.is_some() || open.waits),
@@ -477,8 +478,8 @@ impl Calls {
         }
     }
 
-    /// Nobody is called beyond the places there are, and while there is one nobody waits who may be called.
-    /// `may_wait`: for what calls under way leave of a budget.
+    /// Checks that the concurrency limit holds, and that no admissible call waits while a place is free. `may_wait`:
+    /// the call may wait for a budget that other calls have reserved.
     pub(super) fn at_the_end_of_a_step(
         &mut self,
         is_at_work: bool,
@@ -496,7 +497,7 @@ impl Calls {
         if !is_at_work {
             return;
         }
-        // No more calls of a model wait for it than there are places.
+        // At most `concurrency` model calls wait for the gate.
         let queued = self.queue.iter().map(|(invocation, _)| invocation);
         let waiting = self.open.keys().chain(queued).filter(|invocation| self.is_held(**invocation)).count();
         let may_ask = |branch: &Branch| !self.is_gated(&branch.1) || waiting < self.concurrency;
@@ -512,8 +513,8 @@ impl Calls {
         let Some((invocation, branch)) = again.or(first.map(|(invocation, branch)| (*invocation, branch))) else {
             return;
         };
-        // What is due again goes first, and holds up the queue while it waits for a budget. Whether it waits for a place that is
-        // kept instead, this model knows only roughly.
+        // Due invocations go first, and block the queue while they wait for a budget. The model cannot determine
+        // exactly if one waits for a reserved place instead.
         let is_due = |open: &&Open| !open.is_calling && open.asked.is_none() && self.may_call(&open.branch);
         let is_held_up = self.open.values().filter(is_due).any(|open| may_wait(&open.branch));
         assert!(
@@ -523,14 +524,14 @@ impl Calls {
     }
 }
 
-/// Whether one place is the other, or lies in it.
+/// Returns true if one place equals or contains the other.
 fn overlap(one: &str, other: &str) -> bool {
     let is_in = |one: &str, other: &str| one == other || one.starts_with(&format!("{other}/"));
     is_in(one, other) || is_in(other, one)
 }
 
 impl Open {
-    /// Neither what was lost nor what others were faster at counts.
+    /// Returns true if all attempts are used. Lost, conflicting and deferred attempts do not count.
     fn has_used_up(&self, limits: &Limits) -> bool {
         u64::from(self.attempt) - self.lost - self.conflicts - self.deferred >= limits.attempts
     }

@@ -1,4 +1,4 @@
-//! When a breaker moves, how, and what else its blueprint wants done then.
+//! Moves of circuit breakers, and the blueprint's actions for them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -19,12 +19,12 @@ pub(super) struct Circuit {
     window: usize,
     repeats: usize,
     cooldown: u64,
-    /// What the blueprint wants done, by what went wrong.
+    /// Actions of the blueprint, by reason.
     actions: BTreeMap<Reason, Action>,
-    /// Outcomes of the whole board.
+    /// Number of outcomes of the whole board.
     decisions: u64,
     branches: BTreeMap<Branch, State>,
-    /// Moves that must be made before the step is over.
+    /// Moves that are due before the step ends.
     due: Vec<(Branch, Reason)>,
 }
 
@@ -36,14 +36,14 @@ enum Action {
     Wake(String),
 }
 
-/// What comes of a move.
+/// Consequences of a move.
 #[derive(Default)]
 pub(super) struct Moved {
-    /// The branch's calls are over.
+    /// End the branch's calls.
     pub(super) gives_up: bool,
-    /// Why the board is over, too.
+    /// Cause with which the board ends, if it does.
     pub(super) stops: Option<Cause>,
-    /// Who is called about it.
+    /// Worker to trigger.
     pub(super) wakes: Option<String>,
 }
 
@@ -53,12 +53,12 @@ struct State {
     no_ops: u64,
     passes: u64,
     crashes: u64,
-    /// What the last commits wrote, and whether each had been there before among them.
+    /// Writes of the last commits, each with a flag: true if an earlier one of them had the same.
     fingerprints: VecDeque<(String, bool)>,
     position: Position,
-    /// Whether it is shown less, and for which reason.
+    /// Reason for which the view is reduced, if it is.
     reduced: Option<Reason>,
-    /// Whether its one try was given up with the board.
+    /// True if the board ended during the branch's probe.
     is_try_lost: bool,
 }
 
@@ -66,9 +66,9 @@ struct State {
 enum Position {
     #[default]
     Closed,
-    /// Since that many decisions; and whether because a budget ran short, for which nothing that is under way is given up.
+    /// Decision count at opening; true if a budget ran short, which ends no invocation under way.
     Open(u64, bool),
-    /// Whether its one try was made.
+    /// True if the probe was made.
     Half(bool),
 }
 
@@ -109,7 +109,7 @@ impl Circuit {
         self.decisions
     }
 
-    /// Whether something new of a branch may be called.
+    /// Returns true if the branch may begin a new invocation.
     pub(super) fn admits(&self, branch: &Branch) -> bool {
         match self.branches.get(branch).map(|state| state.position) {
             None | Some(Position::Closed | Position::Half(false)) => true,
@@ -121,33 +121,33 @@ impl Circuit {
         self.branches.values().any(|state| matches!(state.position, Position::Open(..)))
     }
 
-    /// The board has ended for good, and every try under way with it.
+    /// Records that the board has ended for good, and with it every probe under way.
     pub(super) fn ended(&mut self) {
         for state in self.branches.values_mut() {
             state.is_try_lost |= state.position == Position::Half(true);
         }
     }
 
-    /// An operator retries invocations of these branches: those that are stopped get one try each.
+    /// Makes the stopped branches due for one probe each, after an operator's retry.
     pub(super) fn retried(&mut self, covers: impl Fn(&Branch) -> bool) {
         let stopped: Vec<Branch> = self.stopped(covers).cloned().collect();
         self.due.extend(stopped.into_iter().map(|branch| (branch, Reason::Retried)));
     }
 
-    /// How many no-ops, or passes, in a row stop a branch, if so many do.
+    /// Returns the number of consecutive no-ops, or passes, that stops a branch, if there is a limit.
     pub(super) fn limit(&self, is_pass: bool) -> Option<usize> {
         let limit = if is_pass { self.passes? } else { self.no_ops };
         usize::try_from(limit).ok()
     }
 
-    /// The stopped ones of these branches, and those whose try ended with the board.
+    /// Returns the stopped branches among these, and those with a probe that ended with the board.
     pub(super) fn stopped(&self, covers: impl Fn(&Branch) -> bool) -> impl Iterator<Item = &Branch> {
         let is_stopped = |state: &State| matches!(state.position, Position::Open(..)) || state.is_try_lost;
         let stopped = self.branches.iter().filter(move |(branch, state)| covers(branch) && is_stopped(state));
         stopped.map(|(branch, _)| branch)
     }
 
-    /// An outcome that moves no breaker, of a reply.
+    /// Records the outcome of a reply that moves no breaker.
     pub(super) fn decided(&mut self, branch: Option<&Branch>) {
         self.decisions += 1;
         // An agent that answers does not crash.
@@ -156,7 +156,7 @@ impl Circuit {
         }
     }
 
-    /// A reply that only asked: the invocation that follows goes on being the try, if it was.
+    /// Records a reply that only requests more: a probe continues with the next invocation.
     pub(super) fn asked_for_more(&mut self, branch: Option<&Branch>) {
         self.decided(branch);
         if let Some(state) = branch.and_then(|branch| self.branches.get_mut(branch))
@@ -203,7 +203,7 @@ impl Circuit {
         self.due.extend(reason.map(|reason| (branch.clone(), reason)));
     }
 
-    /// A worker has nothing to say, which is held against it only where the blueprint says so.
+    /// Records a pass, which counts against the worker only if the blueprint sets a limit.
     pub(super) fn passed(&mut self, branch: Option<&Branch>) {
         self.decided(branch);
         let Some(branch) = branch else { return };
@@ -223,7 +223,7 @@ impl Circuit {
         let Some(branch) = branch else { return };
         let limit = self.rejections;
         let state = self.branches.entry(branch.clone()).or_default();
-        // Conflicts are nobody's fault.
+        // Conflicts do not count against the branch.
         if stage != Stage::Freshness {
             state.rejections += 1;
         }
@@ -251,8 +251,8 @@ impl Circuit {
         self.due.extend(reason.map(|reason| (branch.clone(), reason)));
     }
 
-    /// A budget ran short. Where further invocations are refused anyway, there is nothing to stop.
-    /// Returns true if its view becomes smaller.
+    /// Records that a budget ran short. If further invocations are rejected already, there is nothing to stop.
+    /// Returns true if the view is reduced.
     pub(super) fn ran_short(&mut self, branch: &Branch, (of_invocations, is_first): (bool, bool)) -> bool {
         if of_invocations && !is_first {
             return false;
@@ -268,7 +268,8 @@ impl Circuit {
         matches!(action, Action::ReduceView) && may_reduce
     }
 
-    /// What the blueprint wants done. Who has no budget left is not woken about it.
+    /// Returns the blueprint's action. A worker without budget is not triggered about it; its branch is stopped
+    /// instead.
     fn action(&self, branch: &Branch, reason: Reason) -> Action {
         match &self.actions[&reason] {
             Action::Wake(woken) if reason == Reason::Budget && *woken == branch.1 => Action::StopBranch,
@@ -276,7 +277,7 @@ impl Circuit {
         }
     }
 
-    /// A call is made: none of a stopped branch.
+    /// Checks that a call is not one of a stopped branch.
     pub(super) fn called(&mut self, branch: &Branch, is_first: bool) {
         let seed = self.seed;
         let state = self.branches.entry(branch.clone()).or_default();
@@ -290,7 +291,7 @@ impl Circuit {
         }
     }
 
-    /// A breaker has moved: there was a cause, and it moved as the blueprint says.
+    /// Checks that a breaker moved with a cause, and in the way the blueprint says.
     pub(super) fn moved(&mut self, branch: &Branch, change: Change, reason: Reason) -> Moved {
         let (seed, decisions) = (self.seed, self.decisions);
         let place = self.due.iter().position(|(one, why)| one == branch && *why == reason);
@@ -336,7 +337,7 @@ impl Circuit {
         }
     }
 
-    /// Nothing that was due was left out.
+    /// Checks that no due move is missing.
     pub(super) fn at_the_end_of_a_step(&mut self) {
         let due = std::mem::take(&mut self.due);
         assert!(due.is_empty(), "SEED={}: breakers should have moved: {due:?}", self.seed);
@@ -349,7 +350,7 @@ impl Circuit {
     }
 }
 
-/// Why a board ends that is stopped for this reason.
+/// Returns the cause with which a board ends that a breaker stops for this reason.
 fn cause(reason: Reason) -> Cause {
     match reason {
         Reason::Rejections => Cause::Rejections,

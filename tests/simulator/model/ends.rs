@@ -1,4 +1,4 @@
-//! When a board ends, how, and why.
+//! Ends of boards, and their causes.
 
 use patchboard_kernel::board::Input;
 use patchboard_kernel::id::Timestamp;
@@ -10,28 +10,28 @@ pub(super) struct Ends {
     tasks_min: usize,
     commits_max: u64,
     wall_ms: u64,
-    /// A board without rules waits for what comes from outside, and never stands still.
+    /// False if the board waits for external input, and therefore never stalls.
     has_rules: bool,
-    /// How it stands.
+    /// End of the board, if it has ended or stalled.
     ended: Option<Ended>,
     is_paused: bool,
-    /// A budget ran short at some time.
+    /// True if a budget ran short at some time.
     was_short: bool,
-    /// An invocation was given up at some time.
+    /// True if an invocation was given up at some time.
     gave_up: bool,
     running_ms: i64,
     last_at: Timestamp,
-    /// What of the present step ends the board.
+    /// Cause in the present step that ends the board.
     stops: Option<Cause>,
     has_committed: bool,
 }
 
-/// What there is for a board to do.
+/// Pending work of a board.
 #[derive(Clone, Copy)]
 pub(super) struct Work {
-    /// Something is under way, or a person is asked, or a time will bring something.
+    /// Calls, questions to persons or timers are pending.
     pub(super) is_under_way: bool,
-    /// Something is queued, or a branch is stopped.
+    /// Invocations are queued, or a branch is stopped.
     pub(super) is_held_back: bool,
 }
 
@@ -57,7 +57,7 @@ impl Ends {
         }
     }
 
-    /// Time runs while a call is under way, and not where the clock jumps.
+    /// Adds running time while the board runs and a call is under way, without jumps of the clock.
     pub(super) fn passes(&mut self, at: Timestamp, body: &Body, waits: bool) {
         let runs = !self.is_paused && self.ended.is_none() && !waits;
         let jumped = if let Body::Jumped(jumped) = body { jumped.ms.cast_signed() } else { 0 };
@@ -83,7 +83,7 @@ impl Ends {
         self.gave_up |= is_final;
     }
 
-    /// A breaker's action is to stop the board; the first one counts.
+    /// Records that a breaker stops the board; the first cause counts.
     pub(super) fn stops(&mut self, cause: Option<Cause>) {
         self.stops = self.stops.or(cause);
     }
@@ -93,13 +93,13 @@ impl Ends {
         self.wakes();
     }
 
-    /// A board that only stood still goes on.
+    /// Clears the end of a board that only stalled.
     pub(super) fn wakes(&mut self) {
         self.ended = self.ended.filter(|ended| ended.is_final());
     }
 
-    /// An operator retries what was given up, and may raise limits: the board goes on.
-    /// `is_any_left`: other invocations stay given up.
+    /// Continues the board after an operator's retry, which may raise limits. `is_any_left`: other invocations stay
+    /// given up.
     pub(super) fn retried(&mut self, raised: &Raised, is_any_left: bool) {
         (self.commits_max, self.wall_ms) = self.raised(raised);
         (self.ended, self.was_short, self.gave_up, self.is_paused) = (None, false, is_any_left, false);
@@ -109,18 +109,18 @@ impl Ends {
         (self.commits_max.max(raised.commits.unwrap_or(0)), self.wall_ms.max(raised.wall_ms.unwrap_or(0)))
     }
 
-    /// Whether a limit would be higher.
+    /// Returns true if a limit would be higher.
     pub(super) fn is_raised(&self, raised: &Raised) -> bool {
         self.raised(raised) != (self.commits_max, self.wall_ms)
     }
 
-    /// Whether a limit would be reached all the same.
+    /// Returns true if a limit would still be reached.
     pub(super) fn is_reached(&self, raised: &Raised, version: usize) -> bool {
         let (commits, wall) = self.raised(raised);
         version as u64 >= commits || self.running_ms.cast_unsigned() >= wall
     }
 
-    /// Whether it ended so that nothing can be retried.
+    /// Returns true if the end permits no retry.
     pub(super) fn is_for_good(&self) -> bool {
         self.ended.is_some_and(|ended| matches!(ended.cause, Cause::Done | Cause::Cancelled))
     }
@@ -155,7 +155,7 @@ impl Ends {
     }
 
     fn due(&self, input: Option<&Input>, is_step: bool, document: &Value, version: usize, work: Work) -> Option<Ended> {
-        // What has ended does not end again, unless it stands still and is cancelled.
+        // An ended board does not end again, unless it is stalled and cancelled.
         if let Some(ended) = self.ended {
             let is_cancelled = !ended.is_final() && matches!(input, Some(Input::Cancel));
             return is_cancelled.then_some(Ended { end: End::Cancelled, cause: Cause::Cancelled });

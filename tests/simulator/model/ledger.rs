@@ -1,4 +1,4 @@
-//! What calls cost: set aside before they are made, settled when they are over, and never beyond what there is.
+//! Costs of calls: reserved before the call, settled after it, and never beyond the budget.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ use serde_json::Value;
 
 use super::Branch;
 
-/// No prompt of a simulated board is longer, with the longest reply to it; in tokens.
+/// Upper bound, in tokens, on a prompt of a simulated board plus the longest reply to it.
 const CALL_MAX: u64 = 4_500;
 
 pub(super) struct Ledger {
     seed: u64,
     is_usual: bool,
-    /// Of workers that are language models: the tokens of the longest reply.
+    /// Tokens of the longest reply, by worker; only language models.
     reply_tokens: BTreeMap<String, u64>,
     limits: BTreeMap<Whose, u64>,
     accounts: BTreeMap<Whose, Account>,
     calls: BTreeMap<InvocationId, Call>,
-    /// What the input of the present step says that the call took which it answers.
+    /// Reported tokens of the call that the present input answers.
     told: Option<(InvocationId, u64)>,
-    /// What the input of the present step asks for another call.
+    /// Reservation for another call that the present input requests.
     wanted: Option<u64>,
-    /// The budget that is short of it, whatever the calls under way leave: it has to be said.
+    /// Budget that cannot cover it even if the calls under way cost nothing; must be reported.
     short: Option<Resource>,
 }
 
@@ -85,7 +85,7 @@ impl Ledger {
         }
     }
 
-    /// Whether a call of a branch can be afforded with higher limits; none if the length of its prompt decides.
+    /// Returns true if higher limits cover a call of a branch. `None` if the length of its prompt decides.
     pub(super) fn affords(&self, branch: &Branch, tokens: Option<u64>, of_worker: Option<(&str, u64)>) -> Option<bool> {
         let Some(reply) = self.reply_tokens.get(&branch.1) else { return Some(true) };
         let (mut is_short, mut is_ample, mut is_reserved) = (false, true, false);
@@ -106,19 +106,19 @@ impl Ledger {
         }
     }
 
-    /// Whether the board's limit of tokens would be higher.
+    /// Returns true if the board's limit of tokens would be higher.
     pub(super) fn is_raised(&self, tokens: Option<u64>) -> bool {
         tokens > self.limits.get(&Whose::Board).copied()
     }
 
-    /// Whether the board's tokens would be spent all the same.
+    /// Returns true if the board's tokens would still be spent.
     pub(super) fn is_spent(&self, tokens: Option<u64>) -> bool {
         let account = self.accounts.get(&Whose::Board).copied().unwrap_or_default();
         let limit = tokens.max(self.limits.get(&Whose::Board).copied());
         limit.is_some_and(|limit| account.spent + account.reserved >= limit)
     }
 
-    /// Something reaches the board, before anything comes of it.
+    /// Records an input before the board handles it.
     pub(super) fn hears(&mut self, input: Option<&Input>) {
         let answer = match input {
             Some(Input::Propose(Proposal { from: From::Attempt { invocation, .. }, usage, reply, .. })) => {
@@ -139,12 +139,12 @@ impl Ledger {
         });
     }
 
-    /// What is said of this one.
+    /// Returns the reported tokens of an invocation's call.
     fn told_of(&self, invocation: InvocationId) -> Option<u64> {
         self.told.filter(|(told, _)| *told == invocation).map(|(_, tokens)| tokens)
     }
 
-    /// Where nobody counted: the prompt, and the reply at four characters a token.
+    /// Estimates the tokens of an uncounted call: the prompt, and the reply at four characters a token.
     fn estimate(&self, invocation: InvocationId, reply: &ReplyBody) -> Option<u64> {
         let call = self.calls.get(&invocation)?;
         self.reply_tokens.get(&call.branch.1)?;
@@ -157,7 +157,7 @@ impl Ledger {
         Some(call.prompt + (text.chars().count() as u64).div_ceil(4))
     }
 
-    /// A call is made: enough is left for it, and set aside.
+    /// Checks that the budget covers a call, and reserves its tokens.
     pub(super) fn called(&mut self, invoked: &Invoked, branch: &Branch, step: &Step) {
         let seed = self.seed;
         let prompt = step.effects.iter().find_map(|effect| match effect {
@@ -191,18 +191,18 @@ impl Ledger {
         assert!(before.is_none(), "SEED={seed}: a call is made while another one is under way");
     }
 
-    /// More is never needed. Whoever shows or writes whole documents may need any number.
+    /// Returns the maximum tokens of a call. Workers that show or write whole documents have no maximum.
     const fn call_max(&self) -> u64 {
         if self.is_usual { CALL_MAX } else { u64::MAX }
     }
 
-    /// What is left of a budget, if there is one, beside what calls under way may take.
+    /// Returns the rest of a budget, if there is one, after the reservations of calls under way.
     fn left(&self, whose: &Whose) -> Option<u64> {
         let account = self.accounts.get(whose).copied().unwrap_or_default();
         self.limits.get(whose).map(|limit| limit.saturating_sub(account.spent + account.reserved))
     }
 
-    /// A call of an attempt is over, and there is enough for another one.
+    /// Settles a call of an attempt, and reserves the tokens of the next one.
     pub(super) fn continued(&mut self, continued: &Continued) {
         let seed = self.seed;
         let attempt = continued.by.attempt.as_ref().unwrap_or_else(|| panic!("SEED={seed}: nobody goes on"));
@@ -223,12 +223,12 @@ impl Ledger {
             account.calls += 1;
             account.reserved += reserved;
         }
-        // What it is told is not known here: what is not the reply.
+        // The next prompt is unknown: assume all that is not the reply.
         let call = Call { branch, attempt: number, prompt: reserved.saturating_sub(reply), reply, reserved };
         self.calls.insert(attempt.invocation, call);
     }
 
-    /// The call of an attempt is over, unless it was before: a person has answered.
+    /// Settles the call of an attempt, unless a person has answered: then it was settled before.
     pub(super) fn answered(&mut self, by: &Author) {
         let Some(attempt) = &by.attempt else { return };
         let cost = self.told_of(attempt.invocation);
@@ -238,7 +238,7 @@ impl Ledger {
         }
     }
 
-    /// A call has failed: what reached nobody, or was turned away, cost nothing; of anything else that is not known.
+    /// Settles a failed call. An unreachable or declined call cost nothing; the cost of other failures is unknown.
     pub(super) fn failed(&mut self, by: &Author, code: FailureCode) {
         let Some(attempt) = &by.attempt else { return };
         let is_free = match code {
@@ -268,13 +268,13 @@ impl Ledger {
         }
     }
 
-    /// Nobody waits for these calls any more: what they cost will not be known.
+    /// Settles calls of closed invocations, at unknown cost.
     pub(super) fn closed(&mut self, is_open: impl Fn(InvocationId) -> bool) {
         let closed: Vec<_> = self.calls.keys().copied().filter(|invocation| !is_open(*invocation)).collect();
         closed.into_iter().for_each(|invocation| drop(self.settle(invocation, None)));
     }
 
-    /// Where it is not known what a call cost, that is what was set aside.
+    /// Settles a call; an unknown cost counts as the whole reservation.
     fn settle(&mut self, invocation: InvocationId, cost: Option<u64>) -> Option<Call> {
         let call = self.calls.remove(&invocation)?;
         for whose in of(&call.branch) {
@@ -285,7 +285,7 @@ impl Ledger {
         Some(call)
     }
 
-    /// A budget is said not to suffice, and would not if all calls under way cost nothing.
+    /// Checks that a reported budget would be short even if all calls under way cost nothing.
     pub(super) fn ran_short(&mut self, budget: &Budget, branch: &Branch) {
         let seed = self.seed;
         let is_of_attempt = self.short.take_if(|short| *short == budget.resource).is_some();
@@ -305,7 +305,7 @@ impl Ledger {
         assert!(budget.needed > may_be_left, "SEED={seed}: a budget is short that may yet suffice, of {whose:?}");
     }
 
-    /// Whether a call of the branch may have to wait for what those under way leave.
+    /// Returns true if a call of the branch may have to wait for reservations of calls under way.
     pub(super) fn may_wait(&self, branch: &Branch) -> bool {
         let is_held_up = |whose: Whose| {
             let is_reserved = self.accounts.get(&whose).is_some_and(|account| account.reserved > 0);
@@ -314,7 +314,7 @@ impl Ledger {
         self.reply_tokens.contains_key(&branch.1) && of(branch).into_iter().any(is_held_up)
     }
 
-    /// The board's accounts are these.
+    /// Compares the board's accounts with the model's.
     pub(super) fn compare(&self, board: &Board) {
         let seed = self.seed;
         assert_eq!(self.short, None, "SEED={seed}: a budget is short, and nothing is said of it");
@@ -338,7 +338,7 @@ impl Ledger {
     }
 }
 
-/// The limit to which an operator raises one; 0 if this one is not meant.
+/// Returns the raised limit of this account; 0 if the operator did not raise it.
 fn raised(whose: &Whose, of_board: Option<u64>, of_worker: Option<(&str, u64)>) -> u64 {
     match whose {
         Whose::Board => of_board.unwrap_or(0),
@@ -348,7 +348,7 @@ fn raised(whose: &Whose, of_board: Option<u64>, of_worker: Option<(&str, u64)>) 
     }
 }
 
-/// Whose accounts a call of a branch is charged to.
+/// Returns the accounts that a call of a branch is charged to.
 fn of(branch: &Branch) -> [Whose; 3] {
     [Whose::Branch(branch.clone()), Whose::Worker(branch.1.clone()), Whose::Board]
 }

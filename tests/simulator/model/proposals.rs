@@ -1,4 +1,4 @@
-//! What becomes of a proposal.
+//! Expected outcome of a proposal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,42 +9,42 @@ use serde_json::{Value, json};
 
 use super::super::world::TASKS_MAX;
 
-/// What is due.
+/// Expected outcome.
 #[derive(Debug)]
 pub(super) enum Expected {
     /// A commit that makes this document.
     Commit(Box<Value>),
     /// A question to a person.
     Question,
-    /// Nothing changes.
+    /// No change.
     NoOp,
-    /// Nothing changes, and more is shown.
+    /// No change, and the next view shows more.
     More,
-    /// A refusal at one of these stages.
+    /// A rejection at one of these stages.
     Refusal(Vec<Stage>),
 }
 
-/// What an attempt rests on.
+/// Views and documents that an attempt is based on.
 #[derive(Clone, Copy)]
 pub(super) struct Basis<'a> {
-    /// The document at every version from that of the view on.
+    /// Documents from the version of the view on.
     pub(super) versions: &'a [Value],
-    /// The places that the view showed whole.
+    /// Places that the view showed completely.
     pub(super) reads: &'a [String],
-    /// Whether more may be asked for.
+    /// True if the attempt may request more.
     pub(super) may_ask: bool,
 }
 
-/// What depends on the blueprint.
+/// Permissions that depend on the blueprint.
 #[derive(Clone, Copy)]
 pub(super) struct May {
-    /// Whether a person must agree to notes.
+    /// True if notes need a person's approval.
     pub(super) ask: bool,
-    /// Whether the worker may pass.
+    /// True if the worker may pass.
     pub(super) pass: bool,
 }
 
-/// The places that a patch writes, appends as the list they append to.
+/// Returns the places that a patch writes. For an append, the place is that of the list with `/-`.
 pub(super) fn written(patch: &Value) -> Vec<String> {
     let ops = patch.as_array().into_iter().flatten();
     let writes = ops.filter(|op| op["op"] != "test");
@@ -54,7 +54,7 @@ pub(super) fn written(patch: &Value) -> Vec<String> {
     places
 }
 
-/// The places that a committed patch wrote, where what was appended came to be at its index. Messages are not among them:
+/// Returns the places that a committed patch wrote, with the final index of appended elements. Messages are excluded:
 /// the runtime writes these.
 pub(super) fn places(patch: &Value, before: &Value) -> BTreeSet<String> {
     let mut lengths = BTreeMap::<String, usize>::new();
@@ -74,7 +74,7 @@ pub(super) fn places(patch: &Value, before: &Value) -> BTreeSet<String> {
             (Some("remove"), Some(length)) => drop(lengths.insert(list.to_owned(), length - 1)),
             _ => {}
         }
-        // A list that is put there as a whole.
+        // A list that is set as a whole.
         if let Some(elements) = op["value"].as_array() {
             lengths.insert(path.to_owned(), elements.len());
         }
@@ -83,7 +83,7 @@ pub(super) fn places(patch: &Value, before: &Value) -> BTreeSet<String> {
     places
 }
 
-/// The places that a reply would have written.
+/// Returns the places that a reply would have written.
 pub(super) fn targets(reply: &str) -> Vec<String> {
     let value: Value = serde_json::from_str(reply).unwrap_or_default();
     written(value.get("patch").unwrap_or(&value))
@@ -98,7 +98,7 @@ pub(super) fn judge(now: &Value, worker: &str, reply: &ReplyBody, basis: Option<
     let value: Value = serde_json::from_str(&text).expect("it is well formed");
     let (patch, expand) = match value {
         Value::Array(_) => (value, Vec::new()),
-        // Nothing is changed, whatever else is there; only the doer has whom to ask.
+        // A clarification changes nothing, regardless of other members; only the doer has a person to ask.
         Value::Object(members) if members.contains_key("clarify") => {
             let may_ask = worker == "doer" && basis.is_some_and(|basis| basis.may_ask);
             return if may_ask { Expected::Question } else { refusal(&[Stage::Authorization]) };
@@ -129,7 +129,7 @@ pub(super) fn judge(now: &Value, worker: &str, reply: &ReplyBody, basis: Option<
     let mut is_applied = true;
     for op in &ops {
         if !is_granted(worker, op) {
-            // What a place cannot be is told of at once, what it may not be as soon.
+            // Impossible and forbidden places are rejected at the same time.
             return refusal(&[Stage::Authorization, Stage::Syntax]);
         }
         is_applied &= apply(&mut candidate, op);
@@ -143,7 +143,7 @@ pub(super) fn judge(now: &Value, worker: &str, reply: &ReplyBody, basis: Option<
             whole => (whole, None),
         };
         let place = place.as_str().unwrap_or_default();
-        // Lists can be asked for by those who may read in them, from an element on that they have.
+        // Workers that may read elements of a list may request it, from an existing element on.
         let is_beyond = |value: &Value| from.is_some_and(|from| from >= value.as_array().map_or(0, Vec::len) as u64);
         let is_there = now.pointer(place).is_some_and(|value| !is_beyond(value));
         let is_readable = place.starts_with("/tasks");
@@ -158,7 +158,7 @@ pub(super) fn judge(now: &Value, worker: &str, reply: &ReplyBody, basis: Option<
         return refusal(&[Stage::Freshness]);
     }
     if !is_applied {
-        // A target that is not there any more was there when the view was taken.
+        // A target that is now absent was there when the view was taken.
         return refusal(&[Stage::Application]);
     }
     if !fits(&candidate) {
@@ -178,7 +178,7 @@ pub(super) fn judge(now: &Value, worker: &str, reply: &ReplyBody, basis: Option<
     }
 }
 
-/// Whether a worker's contract lets it do this.
+/// Returns true if a worker's contract permits the operation.
 fn is_granted(worker: &str, op: &Value) -> bool {
     let path = op["path"].as_str().unwrap_or_default();
     let of_task = |field: &str| {
@@ -186,7 +186,7 @@ fn is_granted(worker: &str, op: &Value) -> bool {
         matches!(parts.as_slice(), ["", "tasks", index, last] if index.parse::<u64>().is_ok() && *last == field)
     };
     match (worker, op["op"].as_str()) {
-        // Who may read a place may ask what it holds.
+        // A worker may test every place that it may read.
         ("planner", Some("test")) => path.starts_with("/tasks") || path.starts_with("/request"),
         ("doer", Some("test")) => of_task("status") || of_task("title"),
         ("checker", Some("test")) => of_task("status"),
@@ -200,7 +200,7 @@ fn is_granted(worker: &str, op: &Value) -> bool {
     }
 }
 
-/// Does an operation; false if it cannot be done.
+/// Applies an operation. Returns false if that fails.
 fn apply(document: &mut Value, op: &Value) -> bool {
     let path = op["path"].as_str().unwrap_or_default();
     if op["op"] == "test" {
@@ -224,15 +224,15 @@ fn apply(document: &mut Value, op: &Value) -> bool {
     }
 }
 
-/// Whether something that was shown, or is written, has changed since the view, or was never shown.
+/// Returns true if a shown or written place has changed since the view, or was never shown.
 fn is_stale(basis: Basis<'_>, worker: &str, ops: &[Value]) -> bool {
     let [first, later @ ..] = basis.versions else { return false };
     let targets: Vec<&str> = ops.iter().filter(|op| op["op"] != "test").filter_map(|op| op["path"].as_str()).collect();
     if targets.is_empty() {
-        // What writes nothing depends on nothing.
+        // A proposal without writes depends on nothing.
         return false;
     }
-    // Changed and changed back is changed twice.
+    // A value that changed and changed back has changed.
     let has_changed = |place: &str| {
         let seen = first.pointer(place);
         let mut before = seen;
@@ -253,7 +253,7 @@ fn is_stale(basis: Basis<'_>, worker: &str, ops: &[Value]) -> bool {
     })
 }
 
-/// Whether something that was seen of a value has become another, or is gone. What came later was not seen.
+/// Returns true if a shown part of a value has changed or is gone. Parts added later were not shown.
 fn is_lost(seen: Option<&Value>, before: Option<&Value>, now: Option<&Value>) -> bool {
     match (seen, before, now) {
         (Some(Value::Array(seen)), Some(Value::Array(before)), Some(Value::Array(now))) => {
@@ -266,7 +266,7 @@ fn is_lost(seen: Option<&Value>, before: Option<&Value>, now: Option<&Value>) ->
     }
 }
 
-/// Whether a document fits the schema.
+/// Returns true if a document fits the schema.
 fn fits(document: &Value) -> bool {
     let is_note = |note: &Value| note.as_str().is_some_and(|note| note.chars().count() <= 40);
     let is_task = |task: &Value| {

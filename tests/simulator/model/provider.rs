@@ -1,4 +1,4 @@
-//! Waits for a provider: how long each lasts, and when the board is paused for it.
+//! Waits for a provider: the duration of each, and the pauses of the board for it.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use patchboard_kernel::deferral::DeferralReason as Reason;
 use patchboard_kernel::id::{InvocationId, Timestamp};
 use patchboard_kernel::record::{Author, Deferred, PauseCause, Steered};
 
-/// Whether a step pauses the board for its provider.
+/// Prediction for a step: the board pauses for its provider, or not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Pause {
     #[default]
@@ -95,12 +95,12 @@ impl Provider {
         }
     }
 
-    /// Nobody's patience is shorter because the clock jumped.
+    /// Extends every wait and patience by a jump of the clock.
     pub(super) fn jumped(&mut self, ms: u64) {
         self.since.values_mut().chain(self.patience.values_mut()).for_each(|time| *time = time.plus_ms(ms));
     }
 
-    /// Compares the end of a step: no pause is missing, and the end of patience is not slept through.
+    /// Checks the end of a step: no pause is missing, and the board wakes up at the end of patience.
     pub(super) fn at_the_end_of_a_step(&mut self, step: &Step, runs: bool, is_open: impl Fn(InvocationId) -> bool) {
         let seed = self.seed;
         let pause = std::mem::take(&mut self.pause);

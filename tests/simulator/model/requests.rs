@@ -1,5 +1,5 @@
-//! Signals, pauses and retries: one that carries a token is heard once, and a repetition is told what the first was. A signal for which
-//! there is no room is refused.
+//! Signals, pauses and retries. A request with an idempotency key takes effect once, and a repetition gets the first
+//! outcome. A signal is rejected if there is no room for it.
 
 use std::collections::BTreeMap;
 
@@ -8,30 +8,30 @@ use patchboard_kernel::id::{Seq, Timestamp};
 use patchboard_kernel::record::{Kind, Retried};
 use patchboard_kernel::rejection::Code;
 
-/// How long a token is known, in milliseconds.
+/// Lifetime of an idempotency key, in milliseconds.
 const WINDOW: i64 = 3_600_000;
 
-/// How the board stands to requests.
+/// Readiness of the board for requests.
 #[derive(Clone, Copy)]
 pub(super) struct Heed {
-    /// It has ended for good.
+    /// True if the board has ended for good.
     pub(super) is_over: bool,
-    /// There is no room for what a signal brings.
+    /// True if there is no room for the effects of a signal.
     pub(super) is_full: bool,
-    /// What becomes of a retry.
+    /// Outcome of a retry.
     pub(super) retry: Retry,
 }
 
-/// What becomes of a retry.
+/// Outcome of a retry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Retry {
     Heard,
     Refused(Code),
-    /// Refused if the prompts of all invocations that it means are longer than the budgets allow.
+    /// Rejected if the prompts of all covered invocations exceed the budgets.
     Open,
 }
 
-/// What was heard.
+/// Accepted requests, by idempotency key.
 #[derive(Default)]
 pub(super) struct Requests(BTreeMap<String, Heard>);
 
@@ -42,7 +42,7 @@ struct Heard {
 }
 
 impl Requests {
-    /// Checks what became of an input, if it is such a request.
+    /// Checks the outcome of an input, if it is such a request.
     pub(super) fn check(&mut self, seed: u64, at: Timestamp, input: &Input, step: &Step, heed: Heed) {
         let (token, what, kind) = match input {
             Input::Signal { name, value, token } => (token, format!("{name} {value}"), Kind::Signal),
@@ -78,7 +78,7 @@ impl Requests {
                 assert_eq!((refusal(step), first), (Some(code), None), "SEED={seed}: {what} was not refused");
             }
             None => {
-                // A pause that changes nothing is a record only for the sake of its token.
+                // A pause that changes nothing is recorded only for its key.
                 let is_record = token.is_some() || matches!(kind, Kind::Signal | Kind::Retried);
                 let found = first.map(|record| record.kind);
                 assert!(!is_record || found == Some(kind), "SEED={seed}: {what} was not heard, but {found:?}");
@@ -90,7 +90,7 @@ impl Requests {
     }
 }
 
-/// Code with which a retry is refused; none if it is heard.
+/// Returns the code of the rejection, or `None` if the retry is accepted.
 fn refused_with(retry: Retry, step: &Step) -> Option<Code> {
     match retry {
         Retry::Heard => None,
@@ -99,7 +99,7 @@ fn refused_with(retry: Retry, step: &Step) -> Option<Code> {
     }
 }
 
-/// Code of a refusal.
+/// Returns the code of a rejection.
 fn refusal(step: &Step) -> Option<Code> {
     match &step.outcome {
         Some(Outcome::Refused(rejection)) => Some(rejection.code),

@@ -1,4 +1,4 @@
-//! Invocations that were given up, and what a retry queues again.
+//! Invocations that were given up, and those that a retry queues again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,9 +14,10 @@ pub(super) struct Retries {
     known: BTreeMap<InvocationId, Known>,
     /// Given up and not retried, the oldest first.
     given_up: Vec<InvocationId>,
-    /// Of these: those for which their workers had no invocations left. They are meant by name only.
+    /// Subset of `given_up`: their workers had no invocations left. A retry covers them only if it names the worker
+    /// or the invocation.
     beyond: BTreeSet<InvocationId>,
-    /// Of these: those whose replies changed nothing, until their branch works again.
+    /// Subset of `given_up`: their replies changed nothing. Cleared once their branch works again.
     in_vain: BTreeSet<InvocationId>,
     /// To be queued again in the present step.
     due: VecDeque<InvocationId>,
@@ -62,7 +63,7 @@ impl Retries {
         self.given_up.push(invocation);
     }
 
-    /// Notes that an invocation was given up for which its worker had none left.
+    /// Notes that an invocation was given up because its worker had none left.
     pub(super) fn went_beyond(&mut self, invocation: InvocationId) {
         self.gave_up(invocation);
         self.beyond.insert(invocation);
@@ -74,13 +75,13 @@ impl Retries {
         self.in_vain.insert(invocation);
     }
 
-    /// Notes that a branch works again: nobody asks again for what changed nothing.
+    /// Notes that a branch works again: invocations that changed nothing are not retried any more.
     pub(super) fn works_again(&mut self, branch: &Branch) {
         let (known, in_vain) = (&self.known, &self.in_vain);
         self.given_up.retain(|invocation| !in_vain.contains(invocation) || known[invocation].branch != *branch);
     }
 
-    /// Whether a retry means any invocation.
+    /// Returns true if a retry covers any invocation.
     pub(super) fn is_any_meant(&self, retried: &Retried) -> bool {
         self.given_up.iter().any(|invocation| self.is_meant(*invocation, retried))
     }
@@ -91,7 +92,7 @@ impl Retries {
             && (!self.beyond.contains(&invocation) || retried.worker.is_some() || retried.invocation.is_some())
     }
 
-    /// Whether a retry leaves invocations that were given up, other than for the limit of their worker.
+    /// Returns true if a retry leaves invocations given up for other reasons than the limit of their worker.
     pub(super) fn is_any_left(&self, retried: &Retried) -> bool {
         let is_left = |invocation: &&InvocationId| {
             !self.beyond.contains(invocation)
@@ -101,20 +102,20 @@ impl Retries {
         self.given_up.iter().any(|invocation| is_left(&invocation))
     }
 
-    /// The branches of the invocations that a retry means.
+    /// Returns the branches of the invocations that a retry covers.
     pub(super) fn meant(&self, retried: &Retried) -> impl Iterator<Item = &Branch> {
         let meant = self.given_up.iter().filter(|invocation| self.is_meant(**invocation, retried));
         meant.map(|invocation| &self.known[invocation].branch)
     }
 
-    /// The worker whose limits a retry raises, and to what its tokens.
+    /// Returns the worker with raised limits, and its new limit of tokens.
     pub(super) fn raised<'a>(&'a self, retried: &'a Retried) -> Option<(&'a str, u64)> {
         let of_invocation = || Some(self.meant(retried).next().filter(|_| retried.invocation.is_some())?.1.as_str());
         let worker = retried.worker.as_ref().map(|worker| worker.as_str()).or_else(of_invocation)?;
         Some((worker, retried.worker_limits.tokens?))
     }
 
-    /// Queues again what a retry means.
+    /// Queues the invocations that a retry covers.
     pub(super) fn retried(&mut self, retried: &Retried) {
         let (due, left) = self.given_up.iter().partition(|invocation| self.is_meant(**invocation, retried));
         let due: Vec<InvocationId> = due;
@@ -126,7 +127,7 @@ impl Retries {
     }
 }
 
-/// Whether a retry may mean invocations of a branch.
+/// Returns true if a retry may cover invocations of a branch.
 pub(super) fn covers(retried: &Retried, branch: &Branch) -> bool {
     retried.worker.as_ref().is_none_or(|worker| worker.as_str() == branch.1)
 }

@@ -1,4 +1,4 @@
-//! What a commit, a signal or a breaker schedules, and in what order.
+//! Invocations that a commit, a signal or a breaker schedules, and their order.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -10,44 +10,44 @@ use super::Branch;
 
 pub(super) struct Schedule {
     seed: u64,
-    /// What is due in the present step, in order.
+    /// Branches that are due in the present step, in order.
     due: VecDeque<Branch>,
     /// Conditions without a truth value in the present step.
     skips: Vec<String>,
     skipped: Vec<String>,
-    /// Whether there was a first check, and whether the rule that waits for it was queued.
+    /// Flags: a first check was completed, and the rule that waits for it was queued.
     has_checked: bool,
     has_fired: bool,
-    /// Whom each rule runs, or might, in order.
+    /// Workers that each rule runs, or might run, in order.
     rules: Vec<(String, Vec<String>)>,
-    /// Those of them that the beginning triggers.
+    /// Rules that the start of the board triggers.
     start: Vec<String>,
-    /// How many invocations each worker may have.
+    /// Maximum number of invocations per worker.
     limits: BTreeMap<String, u64>,
     scheduled: BTreeMap<String, u64>,
-    /// Workers of whom it was said that they have no invocations left.
+    /// Workers that were reported to have no invocations left.
     told: BTreeSet<String>,
     /// An invocation beyond its worker's limit, until it is given up.
     beyond: Option<InvocationId>,
-    /// When the rule that wakes each minute is due, if there is one.
+    /// Next due time of the rule that runs each minute, if there is one.
     minute: Option<i64>,
-    /// What waits for its time, the earliest first.
+    /// Delayed invocations, the earliest first.
     delayed: Vec<Delayed>,
-    /// Of what has become due in the present step, what is not wanted any more.
+    /// Invocations that have become due in the present step, but no longer match.
     unwanted: VecDeque<InvocationId>,
 }
 
-/// An invocation that waits for its time.
+/// A delayed invocation.
 struct Delayed {
     due: i64,
     invocation: InvocationId,
     branch: Branch,
-    /// Where the task's status stands.
+    /// Pointer to the task's status.
     path: String,
 }
 
 const MINUTE: i64 = 60_000;
-/// After how long the checker looks at a task that is being done.
+/// Delay until the checker looks at a task that is being done.
 const PATIENCE: i64 = 15_000;
 
 impl Schedule {
@@ -82,7 +82,7 @@ impl Schedule {
         }
     }
 
-    /// Invocations that wait for their time, in order.
+    /// Returns the delayed invocations, in order.
     pub(super) fn delayed(&self) -> impl Iterator<Item = InvocationId> {
         self.delayed.iter().map(|delayed| delayed.invocation)
     }
@@ -91,7 +91,7 @@ impl Schedule {
         !self.delayed.is_empty()
     }
 
-    /// An invocation was scheduled that waits for its time.
+    /// Records a delayed invocation.
     pub(super) fn delays(&mut self, at: Timestamp, scheduled: &Scheduled, branch: &Branch) {
         let Scheduled { invocation, due, trigger, .. } = scheduled;
         let due = due.expect("it is delayed").0;
@@ -103,7 +103,8 @@ impl Schedule {
         self.delayed.insert(place, delayed);
     }
 
-    /// What goes into the queue as its time has come; also what is not wanted any more, for the document is another.
+    /// Returns the delayed invocations that are due. Includes those that no longer match because the document has
+    /// changed.
     pub(super) fn ripens(&mut self, at: Timestamp, now: &Value) -> Vec<(InvocationId, Branch)> {
         let ripe = self.delayed.partition_point(|delayed| delayed.due <= at.0);
         let ripe: Vec<Delayed> = self.delayed.drain(..ripe).collect();
@@ -112,24 +113,24 @@ impl Schedule {
         ripe.into_iter().map(|delayed| (delayed.invocation, delayed.branch)).collect()
     }
 
-    /// An invocation that was delayed was taken back.
+    /// Records that a delayed invocation was withdrawn.
     pub(super) fn withdrawn(&mut self, invocation: InvocationId, worker: &str) {
         let unwanted = self.unwanted.pop_front();
         assert_eq!(unwanted, Some(invocation), "SEED={}: it was wanted, or another was not", self.seed);
         *self.scheduled.entry(worker.to_owned()).or_default() -= 1;
     }
 
-    /// The board has ended for good.
+    /// Clears the delayed invocations when the board has ended for good.
     pub(super) fn ended(&mut self) {
         self.delayed.clear();
     }
 
-    /// Whether a time will bring an invocation. `is_queued`: whether one that a time has brought still waits.
+    /// Returns true if the clock will trigger an invocation. `is_queued`: the last one it triggered still waits.
     pub(super) fn will_wake(&self, is_queued: bool) -> bool {
         self.minute.is_some() && !is_queued && !self.is_used_up("planner")
     }
 
-    /// Time has passed; what was missed is made up for once.
+    /// Handles a tick; several missed minutes trigger one invocation.
     pub(super) fn ticked(&mut self, at: Timestamp, is_queued: bool) {
         if self.will_wake(is_queued) && self.minute.is_some_and(|minute| minute <= at.0) {
             self.minute = Some(next_minute(at));
@@ -137,7 +138,7 @@ impl Schedule {
         }
     }
 
-    /// An invocation was queued, or given up at once: that one takes nothing of its worker's limit.
+    /// Counts an invocation against its worker's limit. One that is given up at once does not count.
     pub(super) fn counts(&mut self, branch: &Branch) {
         if !self.is_used_up(&branch.1) {
             *self.scheduled.entry(branch.1.clone()).or_default() += 1;
@@ -157,12 +158,12 @@ impl Schedule {
         }
     }
 
-    /// A rule fires, if there is such a one.
+    /// Triggers a rule, if it exists.
     fn want(&mut self, name: &str) {
         self.want_of(name, |_| true);
     }
 
-    /// A rule fires for some of those it runs; whether it did.
+    /// Triggers a rule for some of its workers. Returns true if any branch became due.
     fn want_of(&mut self, name: &str, is_meant: impl Fn(&str) -> bool) -> bool {
         let before = self.due.len();
         for (rule, workers) in self.rules.iter().filter(|(rule, _)| rule == name) {
@@ -176,12 +177,12 @@ impl Schedule {
         self.rules.iter().any(|(rule, _)| rule == name)
     }
 
-    /// A breaker wakes a worker: at once, before anything else that is due.
+    /// Makes a worker due that a breaker triggers: at once, before all else.
     pub(super) fn wakes(&mut self, worker: String) {
         self.due.push_front((None, worker));
     }
 
-    /// A patch was committed: its events in order, and for each the rules in order.
+    /// Schedules the rules for the events of a committed patch: events in order, and for each the rules in order.
     pub(super) fn committed(&mut self, patch: &Value, before: &Value, now: &Value) {
         for op in patch.as_array().into_iter().flatten() {
             match op["path"].as_str() {
@@ -194,7 +195,7 @@ impl Schedule {
                         self.skips.push("named".to_owned());
                     }
                 }
-                // Writing what is there already is no event.
+                // Writing the present value is no event.
                 Some(path) if path.ends_with("/status") && before.pointer(path) != now.pointer(path) => {
                     match op["value"].as_str() {
                         Some("done") => self.want("finished"),
@@ -214,7 +215,7 @@ impl Schedule {
         }
     }
 
-    /// An invocation has come to a good end.
+    /// Records that an invocation has completed.
     pub(super) fn completed(&mut self, branch: Option<&Branch>) {
         let is_check = branch.is_some_and(|(rule, _)| rule.as_deref() == Some("finished"));
         self.has_checked |= is_check;
@@ -227,12 +228,12 @@ impl Schedule {
         self.skipped.extend(rule);
     }
 
-    /// Whether a worker has had all its invocations.
+    /// Returns true if a worker has used all its invocations.
     fn is_used_up(&self, worker: &str) -> bool {
         self.scheduled.get(worker).copied().unwrap_or(0) >= self.limits[worker]
     }
 
-    /// An invocation was queued. One beyond its worker's limit is to be given up at once.
+    /// Checks that a queued invocation was due. One beyond its worker's limit is to be given up at once.
     pub(super) fn queued(&mut self, invocation: InvocationId, branch: &Branch) {
         let (seed, next) = (self.seed, self.due.pop_front());
         assert_eq!(Some(branch), next.as_ref(), "SEED={seed}: something else was scheduled than was due");
@@ -242,18 +243,19 @@ impl Schedule {
         self.has_fired |= branch.0.as_deref() == Some("after-first-check");
     }
 
-    /// An invocation is given up, because its worker has had all of them.
+    /// Checks that an invocation is given up because its worker has used all of them.
     pub(super) fn ran_out(&mut self, invocation: Option<InvocationId>) {
         let beyond = self.beyond.take();
         assert!(beyond.is_some() && beyond == invocation, "SEED={}: {invocation:?}, not {beyond:?}", self.seed);
     }
 
-    /// Notes that a worker has no invocations left; whether that is new.
+    /// Notes that a worker has no invocations left. Returns true if that is new.
     pub(super) fn is_told(&mut self, worker: &str) -> bool {
         self.told.insert(worker.to_owned())
     }
 
-    /// Everything was scheduled that was due. A board that is over schedules no more, or not all; one that is stopped does.
+    /// Checks that all due invocations were scheduled. An ended board schedules none or only some; a stopped one
+    /// schedules all.
     pub(super) fn at_the_end_of_a_step(&mut self, is_over: bool) {
         let missing = self.due.pop_front();
         self.due.clear();

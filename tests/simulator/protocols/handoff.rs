@@ -1,5 +1,5 @@
-//! Work that is handed over and over: who can do what, who takes it, who refuses and who says nothing is drawn. Over which
-//! requests each piece of work comes to whom follows from that, and is worked out here without the product.
+//! Chains of handoffs with random capabilities and answers: agents accept, reject or stay silent. The test derives
+//! the expected requests and owners from these, without code of the product.
 
 mod held;
 
@@ -20,14 +20,14 @@ use crate::{cases, say};
 const AGENTS: [&str; 5] = ["a0", "a1", "a2", "a3", "a4"];
 const CAPABILITIES: [&str; 3] = ["bills", "law", "maps"];
 const GIVE_BACK: &str = "give it back";
-/// How often a request that nobody answers is made again, as the fragment has it.
+/// Maximum number of retries of an unanswered request, as in the fragment.
 const RETRIES: usize = 2;
-/// From which request for the same on everybody takes what they are asked to.
+/// Attempt from which on every agent accepts.
 const INSISTING: usize = 4;
-/// How a request is called that is made while another one of the same work is taken.
+/// Suffix of the id of a request that is made while another one for the same work is accepted.
 const ALSO: &str = "-also";
 
-/// What somebody does who is asked.
+/// Answer of an agent to a request.
 #[derive(Clone, Copy)]
 enum Says {
     Takes,
@@ -35,30 +35,30 @@ enum Says {
     Nothing,
 }
 
-/// A piece of work that its owner hands over.
+/// A handoff of a piece of work by its owner.
 struct Hop {
     required: Vec<&'static str>,
-    /// Who is to take it; empty: whoever can.
+    /// Agent to ask; empty for any able one.
     named: &'static str,
     says: BTreeMap<&'static str, Says>,
-    /// Which of the choices a person takes, as a remainder.
+    /// Choice of a person, as a remainder.
     person: usize,
     timeout_ms: u64,
 }
 
-/// A piece of work: whose it is at first, and how often it is handed over.
+/// A piece of work: its first owner and its handoffs.
 struct Piece {
     owner: &'static str,
     hops: Vec<Hop>,
 }
 
-/// Who there is, and what comes to pass.
+/// Agents with their capabilities, and the pieces of work.
 struct Case {
     agents: BTreeMap<&'static str, Vec<&'static str>>,
     pieces: Vec<Piece>,
 }
 
-/// A request that is over.
+/// A closed request.
 struct Over {
     to: Option<&'static str>,
     state: &'static str,
@@ -89,7 +89,8 @@ fn drawn(random: &mut Random) -> Case {
 }
 
 impl Hop {
-    /// What somebody says to a request, the how-manieth for the same it is; `insists`: after a refusal by the same.
+    /// Returns an agent's answer. `attempt` is the number of the request, from 1; `insists` means that the agent has
+    /// rejected before.
     fn says(&self, agent: &str, attempt: usize, insists: bool) -> Says {
         if insists || attempt >= INSISTING { Says::Takes } else { self.says[agent] }
     }
@@ -100,13 +101,13 @@ impl Case {
         &self.pieces[task[1..].parse::<usize>().expect("a piece of work is called by its place")]
     }
 
-    /// Who can take it, by name.
+    /// Returns the agents able to take the work, by name.
     fn able(&self, hop: &Hop, from: &str) -> Vec<&'static str> {
         let can = |can: &[&str]| hop.required.iter().all(|wanted| can.contains(wanted));
         self.agents.iter().filter(|(name, of)| **name != from && can(of)).map(|(name, _)| *name).collect()
     }
 
-    /// Who is asked, of those who have not refused.
+    /// Returns the agent to ask, among those that have not rejected.
     fn routed(&self, hop: &Hop, from: &str, refused: &[&str]) -> Option<&'static str> {
         let able = self.able(hop, from);
         if !hop.named.is_empty() && !refused.contains(&hop.named) {
@@ -115,13 +116,13 @@ impl Case {
         able.into_iter().filter(|name| !refused.contains(name)).min_by_key(|name| self.agents[name].len())
     }
 
-    /// Whom a person chooses; none: it is given back.
+    /// Returns the agent that a person chooses, or `None` to give the work back.
     fn person(&self, hop: &Hop, from: &str) -> Option<&'static str> {
         let able = self.able(hop, from);
         able.get(hop.person % (able.len() + 1)).copied()
     }
 
-    /// Every request for one hop, and who has the work in the end.
+    /// Returns all requests for one hop, and the final owner of the work.
     fn requests(&self, hop: &Hop, from: &'static str) -> (Vec<Over>, &'static str) {
         let mut over: Vec<Over> = Vec::new();
         let mut refused = Vec::new();
@@ -148,14 +149,14 @@ impl Case {
                 }
                 Says::Nothing => {
                     ends("EXPIRED");
-                    // Who has refused before has answered.
+                    // Rejections do not count as retries: those agents have answered.
                     routed = (attempt - refused.len() <= RETRIES).then_some(to);
                 }
             }
         }
     }
 
-    /// What [`outcome`] has to say.
+    /// Returns the expected [`outcome`].
     fn expected(&self) -> Value {
         let (mut tasks, mut handoffs) = (Map::new(), Map::new());
         for (place, piece) in self.pieces.iter().enumerate() {
@@ -176,32 +177,32 @@ impl Case {
     }
 }
 
-/// What the how-manieth request for the same is called.
+/// Returns the id of a request by its attempt number, from 1.
 fn named(first: &str, attempt: u64) -> String {
     if attempt == 1 { first.to_owned() } else { format!("{first}.{attempt}") }
 }
 
-/// Whose each piece of work is, who has handed it over and who has done it; how each handoff ended.
+/// Returns owner, log and finisher of each piece of work, and the end of each handoff.
 fn outcome(play: &Play<'_>) -> Value {
     let state = play.state();
     let of = |collection: &str, members: [&str; 3]| -> Map<String, Value> {
         let all = state[collection].as_object().expect("an object").iter();
-        // Whether there was time to ask once more is chance.
+        // An extra request depends on timing, so it is left out.
         let all = all.filter(|(name, _)| !name.ends_with(ALSO));
         all.map(|(name, value)| (name.clone(), json!(members.map(|member| &value[member])))).collect()
     };
     json!([of("tasks", ["owner", "log", "done"]), of("handoffs", ["state", "to", "returned"])])
 }
 
-/// Whoever has work hands it over as often as that is drawn, and then does it; who is asked answers as that is drawn; who
-/// has handed something over goes on with it all the same, and now and then asks once more before it is gone.
+/// Plays the agents as drawn. An owner hands work over as often as drawn and then finishes it; a requested agent
+/// gives its drawn answer. A former owner keeps working on the piece and sometimes makes an extra request.
 fn seats(case: &Case, call: &Call) -> Value {
     let worker = call.worker.as_str();
     let woken_at = call.shown.woken_at().unwrap_or_default();
     let parts: Vec<&str> = woken_at.split('/').skip(1).collect();
     let handoff = |id: &str| shown(&call.shown, &format!("/handoffs/{id}"));
     match parts.as_slice() {
-        // The board begins.
+        // Start of the board.
         [] => {
             let tasks = shown(&call.shown, "/tasks");
             let begun = tasks.as_object().expect("an object").iter().filter(|(_, work)| work["log"] == json!([]));
@@ -219,7 +220,7 @@ fn seats(case: &Case, call: &Call) -> Value {
             let task = handoff["task"].as_str().expect("a name").to_owned();
             json!(asks_also(case, worker, id, &handoff, &shown(&call.shown, &format!("/tasks/{task}"))))
         }
-        // It is over, and not this one's work any more.
+        // The handoff is over, so the worker no longer owns the work.
         ["handoffs", id, "state"] if call.attempt == 1 => {
             let path = format!("/tasks/{}/work/-", handoff(id)["task"].as_str().expect("a name"));
             json!([{"op": "add", "path": path, "value": format!("{worker} after {id}")}])
@@ -249,7 +250,7 @@ fn goes_on(case: &Case, worker: &str, task: &str, work: &Value) -> Vec<Value> {
     ]
 }
 
-/// The same piece of work once more, while somebody else has taken it and does not have it yet.
+/// Requests the work once more, after another agent has accepted it and before that agent owns it.
 fn asks_also(case: &Case, worker: &str, id: &str, handoff: &Value, work: &Value) -> Vec<Value> {
     let number = hop_of(handoff);
     let task = handoff["task"].as_str().expect("a name");
@@ -267,7 +268,7 @@ fn asks_also(case: &Case, worker: &str, id: &str, handoff: &Value, work: &Value)
 }
 
 fn answers(case: &Case, worker: &str, id: &str, handoff: &Value) -> Value {
-    // It is answered or over already.
+    // The request is answered or over already.
     if handoff["state"] != "PENDING" || handoff["to"] != worker {
         return json!([]);
     }
@@ -285,13 +286,13 @@ fn answers(case: &Case, worker: &str, id: &str, handoff: &Value) -> Value {
     }
 }
 
-/// The how-manieth time a piece of work is handed over by a request.
+/// Returns the index of the hop that a request belongs to.
 fn hop_of(handoff: &Value) -> usize {
     let number = handoff["context"]["content"]["hop"].as_u64();
     number.and_then(|number| usize::try_from(number).ok()).expect("few")
 }
 
-/// A person is told who hands over what: "`a0` hands over `t1`: Hop 2. Who takes it?"
+/// Answers a question of the form "`a0` hands over `t1`: Hop 2. Who takes it?"
 fn person(case: &Case, question: &str) -> String {
     let (before, after) = question.split_once(" hands over ").expect("a question says so");
     let quoted = |text: &'_ str| text.trim_matches('`').to_owned();
@@ -358,7 +359,7 @@ fn protocol(case: &Rc<Case>) -> Protocol {
             {"name": "also", "trigger": {"op": "replace", "path": "/handoffs/*/state"}, "run": {"group": "agents"},
              "when": "value == 'ACCEPTED' && worker == state.handoffs[event.captures[0]].from_agent"},
         ],
-        // Who says nothing and who is refused is meant to be.
+        // Unanswered and rejected calls are intended, so breakers must not move.
         "circuit": {
             "no_ops": {"limit": 1000, "then": "stop_branch"}, "rejections": {"limit": 1000, "then": "stop_branch"},
         },

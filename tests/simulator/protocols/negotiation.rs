@@ -1,5 +1,5 @@
-//! Negotiations: what is drafted, what it is worth and what a person says is drawn. How each ends follows from that by the
-//! table of docs/negotiation.md, and is worked out here without the product.
+//! Negotiations with random drafts, scores and answers of persons. The test derives each end from these by the table
+//! of docs/negotiation.md, without code of the product.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,17 +16,17 @@ use super::{Play, Played, Protocol, World, blueprint, in_all_worlds, one, shippe
 use crate::plans::Shared;
 use crate::{cases, say};
 
-/// Rounds of a negotiation, at most.
+/// Maximum number of rounds of a negotiation.
 const ROUNDS_MAX: usize = 6;
-/// Invalid drafts of a round with which it is over.
+/// Number of invalid drafts that ends a round.
 const INVALID_MAX: usize = 5;
 const EVALUATORS: [&str; 2] = ["arbiter", "critic"];
-/// What both evaluators' hundredths have to come to: with all checks passed, half of the score, that is a score of 0.8.
+/// Minimum sum of both evaluators' hundredths. With all checks passed (half of the score) that is a score of 0.8.
 const ENOUGH: u64 = 120;
-/// From which hundredths on an evaluator alone thinks that it is enough.
+/// Minimum hundredths of a single evaluator.
 const ENOUGH_ALONE: u64 = 80;
 
-/// More rounds, each with time for calls that take too long; and another evaluator.
+/// More rounds, each with time for calls that exceed their timeout, and a second evaluator.
 const CHANGES: [(&str, &str); 2] = [
     (
         "max_rounds: 4, score_threshold: 0.8, round_timeout_ms: 60000",
@@ -51,20 +51,20 @@ rules:
     ),
 ];
 
-/// What comes to pass in a round.
+/// Events of a round.
 #[derive(Debug)]
 struct Turn {
-    /// How many drafts are invalid before one is not.
+    /// Number of invalid drafts before a valid one.
     invalid: usize,
-    /// Whether the draft is the one of the round before.
+    /// True if the draft repeats that of the round before.
     same: bool,
-    /// What each evaluator thinks, in hundredths.
+    /// Scores of the evaluators, in hundredths.
     scores: [u64; 2],
-    /// What a person says, if one is asked.
+    /// Answer of a person, if asked.
     said: &'static str,
 }
 
-/// A negotiation that is to be.
+/// Script of a negotiation.
 #[derive(Debug)]
 struct Course {
     turns: Vec<Turn>,
@@ -88,54 +88,54 @@ fn drawn(random: &mut Random) -> Course {
     }
 }
 
-/// Drafts that get better until one is good enough.
+/// Returns a negotiation with improving drafts until one is good enough.
 fn rising() -> Course {
-    // One is the same again, and thought better of.
+    // One draft is repeated, with a better score.
     let turn = |score: u64| Turn { invalid: 0, same: score == 50, scores: [score, score], said: "stop" };
     Course { turns: [10, 30, 50, 70, 90, 90].map(turn).into(), max_rounds: 6, oscillation_limit: 0, hitl: "None" }
 }
 
-/// Drafts of which each is better or worse than the one before; the better ones come after an invalid one.
+/// Returns a negotiation with drafts that are alternately better and worse; each better one follows an invalid one.
 fn oscillating() -> Course {
     let turn =
         |score: u64| Turn { invalid: usize::from(score == 40), same: false, scores: [score, score], said: "stop" };
     Course { turns: [10, 40, 20, 40, 20, 40].map(turn).into(), max_rounds: 6, oscillation_limit: 2, hitl: "None" }
 }
 
-/// A person lets it go on once, and then takes what there is.
+/// Returns a negotiation that a person continues once and then accepts.
 fn asking() -> Course {
     let turn = |said| Turn { invalid: 0, same: false, scores: [20, 40], said };
     let said = ["continue", "accept", "stop", "stop", "stop", "stop"];
     Course { turns: said.map(turn).into(), max_rounds: 6, oscillation_limit: 0, hitl: "PauseBetweenRounds" }
 }
 
-/// How it ends, as [`outcome`] tells it.
+/// End of a negotiation, as in [`outcome`].
 struct End<'e> {
-    /// The reason, and the place of the round whose draft is taken, if one is.
+    /// Stop reason; `taken` is the index of the round with the accepted draft, if there is one.
     reason: &'e str,
     taken: Option<usize>,
     decided_by: &'e str,
-    /// Rounds whose draft counts.
+    /// Rounds with a valid draft.
     versions: usize,
     refused: usize,
 }
 
 impl Course {
-    /// What is drafted in a round.
+    /// Returns the draft of a round.
     fn content(&self, place: usize) -> Value {
-        // The first draft is nobody's.
+        // The first draft repeats no other.
         let made = (1..=place).rev().find(|place| !self.turns[*place].same).unwrap_or(0);
         json!({"price": 100 + made, "days": 10 + made})
     }
 
-    /// Whether scores have turned more often than they may, after a round.
+    /// Returns true if the scores have changed direction more often than allowed, up to a round.
     fn oscillates(&self, place: usize) -> bool {
         let sums: Vec<u64> = self.turns[..=place].iter().map(|turn| turn.scores.iter().sum()).collect();
         let ups: Vec<bool> = sums.windows(2).filter(|two| two[0] != two[1]).map(|two| two[0] < two[1]).collect();
         ups.windows(2).filter(|two| two[0] != two[1]).count() > self.oscillation_limit
     }
 
-    /// Whether a round's scores come to more than those of the round before.
+    /// Returns true if a round's scores exceed those of the round before.
     fn is_better(&self, place: usize) -> bool {
         let sum = |turn: &Turn| turn.scores.iter().sum::<u64>();
         place == 0 || sum(&self.turns[place - 1]) < sum(&self.turns[place])
@@ -177,7 +177,7 @@ impl Course {
         unreachable!("no negotiation has more rounds than it may")
     }
 
-    /// What [`outcome`] has to say.
+    /// Returns the expected [`outcome`].
     fn expected(&self) -> Value {
         let End { reason, taken, decided_by, versions, refused } = self.end();
         let drafts: Vec<Value> = (0..versions).map(|place| self.content(place)).collect();
@@ -189,7 +189,7 @@ impl Course {
     }
 }
 
-/// How it ended: the last event with its result or its reason, the decision, the drafts that count, and how many do not.
+/// Returns the last event with its result or reason, the decision, the valid drafts, and the number of invalid ones.
 fn outcome(play: &Play<'_>) -> Value {
     let state = play.state();
     let negotiation = &state["negotiation"];
@@ -201,13 +201,13 @@ fn outcome(play: &Play<'_>) -> Value {
     json!([last["kind"], result, decision["stop_reason"], decision["decided_by"], drafts, list("refused").len()])
 }
 
-/// The JSON that a text in base64 stands for.
+/// Decodes JSON from base64.
 fn decoded(base64: &Value) -> Value {
     let bytes = decode(base64.as_str().expect("a text")).expect("it is base64");
     serde_json::from_slice(&bytes).expect("it is JSON")
 }
 
-/// Parties make the drafts of their rounds, of which the buyer writes the bytes; evaluators think what is drawn.
+/// Plays the agents: parties make the drafts of their rounds, the buyer as bytes; evaluators give the drawn scores.
 fn seats(course: &Course, call: &Call) -> Value {
     let worker = call.worker.as_str();
     let says = |event: Value| json!([{"op": "add", "path": "/negotiation/events/-", "value": event}]);
@@ -239,7 +239,7 @@ fn seats(course: &Course, call: &Call) -> Value {
     says(event)
 }
 
-/// "Round 2 of the negotiation about …"
+/// Answers a question of the form "Round 2 of the negotiation about …"
 fn person(course: &Course, question: &str) -> String {
     let round: usize = question.split(' ').nth(1).and_then(|round| round.parse().ok()).expect("it names its round");
     course.turns[round - 1].said.to_owned()
@@ -259,8 +259,8 @@ fn protocol(course: &Rc<Course>, blueprint: &Blueprint) -> Protocol {
     }
 }
 
-/// Events are in their order, every draft counts or is refused, versions are numbered by their rounds, and what is decided on
-/// is the last of them, as it came.
+/// Checks the invariants: events are in order, every draft is valid or rejected, and versions are numbered by their
+/// rounds. The decision takes the last version, with unchanged content.
 fn holds(play: &Play<'_>) {
     let seed = play.seed;
     let state = play.state();
@@ -277,7 +277,7 @@ fn holds(play: &Play<'_>) {
         }
     }
     let cause = play.board.ended().map(|ended| ended.cause);
-    // Where calls take longer than they may, nobody may be left who could end it.
+    // Calls exceed their timeout in the hasty world, so no worker may be left that could end the negotiation.
     let is_left = play.world == World::Hasty && cause == Some(Cause::GaveUp);
     assert!(is_left || (phase, cause) == (Phase::Ended, Some(Cause::Done)), "SEED={seed}: {phase:?}, {cause:?}");
     let ended = events.iter().filter(|event| event["kind"] == "decide" || event["kind"] == "abort").count();
@@ -309,7 +309,7 @@ fn holds(play: &Play<'_>) {
     assert_eq!(judged, drafts, "SEED={seed}: not every draft counts once, or is refused once");
     let decision = list("reports").last().expect("a decision is reported");
     assert_eq!(decision["kind"], "decision", "SEED={seed}");
-    // Each round that goes on has one that says so, and the last one that says why it does not.
+    // Every round has one decision report: a continued round says so, and the last one names its reason.
     let outcomes: Vec<&Value> = list("reports").iter().filter(|report| report["kind"] == "decision").collect();
     assert_eq!(outcomes.len(), rounds.len(), "SEED={seed}: {outcomes:?}");
     for (place, outcome) in outcomes.iter().enumerate() {
@@ -321,7 +321,7 @@ fn holds(play: &Play<'_>) {
         );
         assert_eq!(outcome["stop_reason"].is_null(), goes_on, "SEED={seed}: {outcome}");
     }
-    // A round is reported once everybody is heard, and it is not over for want of what was said in time.
+    // A round is reported once every evaluator was heard. It does not time out if all evaluations arrived in time.
     let heard = |round: usize| {
         let since = versions.get(round).map_or(events.len(), |version| number(&version["event"]));
         let end = rounds.get(round + 1).map_or(events.len(), |next| number(&next["since"]));
@@ -359,7 +359,7 @@ fn a_negotiation_ends_as_its_rounds_say_whatever_dies() {
     let mut played = Played::default();
     let blueprint = blueprint(&shipped("negotiation.yaml", &CHANGES));
     let seen: RefCell<BTreeMap<String, u64>> = RefCell::default();
-    // These end in all ways.
+    // These cover all kinds of ends.
     let drawn = (8..8 + cases(8).min(40)).map(|seed| drawn(&mut Random::new(seed)));
     for (place, course) in [rising(), oscillating(), asking()].into_iter().chain(drawn).enumerate() {
         let course = Rc::new(course);

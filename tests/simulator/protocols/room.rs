@@ -1,4 +1,4 @@
-//! The negotiation room: one decision for each artefact, by the votes that were there.
+//! The negotiation room: one decision for each artefact, based on the votes at that time.
 
 use patchboard_kernel::room::{self, Policy, Vote};
 use patchboard_runtime::agent::Call;
@@ -8,7 +8,7 @@ use super::{Play, Protocol, blueprint, in_all_worlds, shipped, shown};
 use crate::plans::Shared;
 use crate::say;
 
-/// What each critic thinks of each plan: the first is sent back, over the second they are of different minds, the third is good.
+/// Vote of each critic on each plan: the first is sent back, the second splits the critics, the third is good.
 fn vote(critic: &str, artifact: &str) -> Value {
     let (score, confidence) = match (artifact, critic) {
         ("plan-1", _) => (5.0, 0.9),
@@ -32,7 +32,7 @@ fn seats(call: &Call) -> Value {
     json!([{"op": "add", "path": "/room/votes/-", "value": vote(call.worker.as_str(), &artifact)}])
 }
 
-/// What was decided over each artefact, and what a person said.
+/// Returns the decision on each artefact, and the rulings of persons.
 fn outcome(play: &Play<'_>) -> Value {
     let state = play.state();
     let of = |list: &str| -> Vec<Value> {
@@ -42,7 +42,7 @@ fn outcome(play: &Play<'_>) -> Value {
     json!([of("decisions"), of("rulings")])
 }
 
-/// Every decision is the only one over its artefact, and what the votes come to that it has seen.
+/// Checks that every decision is the only one on its artefact, and follows from the votes it has seen.
 fn holds(play: &Play<'_>) {
     let state = play.state();
     let room = &state["room"];

@@ -1,4 +1,4 @@
-//! Workflows of random nodes: how each ends follows from the definition, whatever the order and whatever dies.
+//! Workflows of random nodes. Proves that each ends as the definition says, in every order and with crashes.
 
 use std::collections::BTreeMap;
 
@@ -11,21 +11,21 @@ use super::{Play, Played, Protocol, blueprint, in_all_worlds, shown};
 use crate::plans::Shared;
 use crate::{cases, say};
 
-/// Nodes of one workflow, at most.
+/// Maximum number of nodes of one workflow.
 const NODES_MAX: u64 = 9;
 
-/// A node as the test knows it. Its id is `n` and its place.
+/// A node as the test knows it. Its id is `n` and its index.
 struct Node {
-    /// Places of earlier nodes, each once.
+    /// Indexes of earlier nodes, each once.
     needs: Vec<usize>,
-    /// What the first of those must have made more than, if that is asked.
+    /// Condition: the result of the first needed node must exceed this.
     above: Option<u64>,
-    /// Whether its worker makes nothing.
+    /// True if its worker returns no result.
     fails: bool,
     trigger: &'static str,
 }
 
-/// Triggers of the workflows that are resumed: of other kinds, nodes would wait for a second signal.
+/// Triggers of the workflows that are resumed: with other kinds, nodes would wait for a second signal.
 const AT_ONCE: &[&str] = &["DEPENDENCY"];
 const ALL: &[&str] = &["DEPENDENCY", "DEPENDENCY", "DEPENDENCY", "EVENT", "MANUAL"];
 
@@ -43,12 +43,12 @@ fn nodes(random: &mut Random, triggers: &[&'static str]) -> Vec<Node> {
     (0..count).map(|place| node(place, random)).collect()
 }
 
-/// What a node makes of what the nodes before it have made.
+/// Returns the result of a node for the sum of its inputs.
 fn made(place: usize, inputs: u64) -> u64 {
     (inputs + place as u64 * 5 + 1) % 17
 }
 
-/// How each ends, worked out one after the other, and what it has made.
+/// Returns the expected end and result of each node, computed in order.
 fn expected(nodes: &[Node]) -> Vec<(&'static str, Option<u64>)> {
     let mut ended: Vec<(&'static str, Option<u64>)> = Vec::new();
     for (place, node) in nodes.iter().enumerate() {
@@ -71,7 +71,7 @@ fn expected(nodes: &[Node]) -> Vec<(&'static str, Option<u64>)> {
     ended
 }
 
-/// `resumed`: the place of a node from which it is to go on once more, at any time.
+/// Returns the protocol of a workflow. `resumed` is the index of a node from which it is resumed, at any time.
 fn protocol(nodes: &[Node], resumed: Option<usize>) -> Protocol {
     let id = |place: &usize| format!("n{place}");
     let mut written = Map::new();
@@ -125,7 +125,7 @@ fn protocol(nodes: &[Node], resumed: Option<usize>) -> Protocol {
     }
 }
 
-/// How each node ended, and the data.
+/// Returns the end of each node, and the data.
 fn outcome(play: &Play<'_>) -> Value {
     let state = play.state();
     let nodes = state["workflow"]["nodes"].as_object().expect("nodes").iter();

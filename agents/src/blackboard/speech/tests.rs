@@ -1,4 +1,4 @@
-//! What replies become, form by form: as the seeds have them, and as models write them.
+//! Conversion of replies to patches, per format: as the blueprints write them, and as models do.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -104,7 +104,7 @@ fn agents_are_chosen_by_their_names() {
         ("{\"chosen agents\": \"planner, Expert-2; `decider`.\"}", json!(["planner", "expert_2", "decider"])),
         ("[\"planner\"]", json!(["planner"])),
         ("{\"chosen agents\": []}", json!([])),
-        // Who is none is passed over, and whoever cannot be chosen; unless nobody is left to choose.
+        // Skips unknown names and agents that cannot be chosen, unless no agent is left to choose.
         (
             "{\"chosen agents\": [\"plumber\", \"critic\", \"me\", \"control\", \"planner\"]}",
             json!(["critic", "planner"]),
@@ -114,7 +114,7 @@ fn agents_are_chosen_by_their_names() {
     ] {
         assert_eq!(said_by(Format::Control, text), chosen(agents), "{text}");
     }
-    // A round that is open already is filled.
+    // A round that is already open gets the agents.
     let open = Speaker { round: Some("2"), ..speaker(Format::Control) };
     let filled = patch_of("/rounds/2/agents", json!(["planner"]));
     assert_eq!(said_at("{\"chosen agents\": [\"Planner\"]}", &open), filled);
@@ -211,7 +211,7 @@ fn critiques_are_messages() {
         said_by(Format::Critic, "{\"critic list\": [{\"explanation\": \"All wrong.\"}]}"),
         message("critique", "All wrong.")
     );
-    // Words of a sentinel within a critique are no sentinel.
+    // A sentinel phrase within a critique does not count as one.
     let within = "{\"critic list\": [{\"wrong message\": \"x\", \"explanation\": \"no problem, waiting for more information\"}]}";
     assert_eq!(said_by(Format::Critic, within)["patch"].as_array().map(Vec::len), Some(1));
     for text in
@@ -252,7 +252,7 @@ fn messages_are_cleaned_that_are_quoted() {
     let marks = Speaker { cleaning: Cleaning::Mark, ..speaker(Format::Cleaner) };
     let mark = |index: usize| json!({"op": "add", "path": format!("/board/public/{index}/marked"), "value": {"by": "critic", "why": "why"}});
     assert_eq!(said_at(&text, &marks), json!({"patch": [mark(0), mark(1), mark(4)]}));
-    // What is marked stays so, and what is new is marked beside it.
+    // Existing marks stay; new marks are added.
     let mut again = marks.clone();
     again.public[0].is_marked = true;
     assert_eq!(said_at(&text, &again), json!({"patch": [mark(1), mark(4)]}));
@@ -260,7 +260,7 @@ fn messages_are_cleaned_that_are_quoted() {
     assert_eq!(said_at(&text, &again), json!({"pass": "the messages that were quoted are marked already"}));
     let off = Speaker { cleaning: Cleaning::Off, ..speaker(Format::Cleaner) };
     assert!(said_at(&text, &off)["pass"].is_string());
-    // A quotation that is a part of two messages means neither.
+    // A quotation that occurs in two messages marks neither.
     let twice = vec![message_of(0, "x", &format!("{LONG} Yes.")), message_of(1, "y", &format!("{LONG} No."))];
     let unsure = Speaker { public: twice, ..speaker(Format::Cleaner) };
     assert!(said_at(&list(&[LONG]), &unsure)["pass"].is_string());
@@ -285,7 +285,7 @@ fn a_conflict_opens_a_room() {
         "{\"conflict list\": [{\"agent\": \"planner\", \"message\": \"a\"}, {\"agent\": \"PLANNER\", \"message\": \"b\"}]}",
         "{\"conflict list\": [{\"agent\": \"you\", \"message\": \"a\"}, {\"agent\": \"me\", \"message\": \"b\"}]}",
         "{\"conflict list\": [{\"message\": \"a\"}]}",
-        // Who has said nothing contradicts nobody.
+        // An agent without a message contradicts no other agent.
         "{\"conflict list\": [{\"agent\": \"planner\", \"message\": \"a\"}, {\"agent\": \"decider\", \"message\": \"b\"}]}",
     ] {
         assert!(said_by(Format::ConflictResolver, text)["pass"].is_string(), "{text}");
@@ -341,7 +341,7 @@ fn in_rooms_and_at_ballots_every_role_speaks_alike() {
             at(room.clone(), waits)["pass"].is_string() && at(Place::Ballot, waits)["pass"].is_string(),
             "{format}"
         );
-        // A conclusion is one, also of who has nothing to say.
+        // A conclusion stays a statement, even if its text would be a pass elsewhere.
         assert_eq!(at(Place::Conclusion, waits), message("statement", waits));
         for own in [format.sentinel().unwrap_or("I have nothing to add"), "no"] {
             let passed = json!({"pass": own}).to_string();
@@ -357,7 +357,7 @@ fn in_rooms_and_at_ballots_every_role_speaks_alike() {
     }
 }
 
-/// Pieces of replies, whole and broken.
+/// Generates pieces of replies, whole and broken.
 fn reply() -> impl Strategy<Value = String> {
     let pieces = [
         "{",
@@ -403,7 +403,7 @@ proptest! {
             let envelope: Value = serde_json::from_str(&envelope).expect("JSON");
             let ops = envelope["patch"].as_array();
             prop_assert!(ops.is_some_and(|ops| !ops.is_empty() && ops.len() <= 3) ^ envelope["pass"].as_str().is_some_and(|words| !words.trim().is_empty()));
-            // It is read the same way whoever reads it.
+            // An envelope needs no further conversion.
             prop_assert_eq!(super::envelope(&envelope.to_string(), &speaker), None);
         }
     }

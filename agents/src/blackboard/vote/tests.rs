@@ -1,10 +1,10 @@
-//! Fixed elections, and a second implementation that is slower and written otherwise.
+//! Fixed elections, and comparison with a second, slower implementation.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Scores in ones, and who wins.
+/// Returns the scores as fractions, and the winner's index.
 fn held(texts: &[&str]) -> (Vec<f64>, Option<usize>) {
     let scores = scores(texts);
     let chosen = winner(&scores);
@@ -16,7 +16,7 @@ fn elections() {
     let long = "the quick brown fox jumps over the lazy dog and runs away from it as fast as it can in the evening sun";
     let longer = format!("{long} again");
     assert!(long.len() >= LONG_CHARS_MIN);
-    // One has 19 different words, the other one more.
+    // The first text has 19 different words, the second one more.
     for (texts, scores, chosen) in [
         (vec![], vec![], None),
         (vec!["7"], vec![0.0], Some(0)),
@@ -33,7 +33,7 @@ fn elections() {
         (vec!["12345678901234567890", "12345678901234567891"], vec![0.0, 0.0], Some(0)),
         (vec!["new   york", "New York", "New-York"], vec![1.0, 1.0, 0.0], Some(0)),
         (vec![long, &longer], vec![0.95, 0.95], Some(0)),
-        // A short one beside a long one is compared by its words.
+        // A short text is compared with a long one by its words.
         (vec!["sun", "quick dog", long, "moon"], vec![0.052631, 0.105263, 0.157894, 0.0], Some(2)),
     ] {
         assert_eq!(held(&texts), (scores, chosen), "{texts:?}");
@@ -43,14 +43,14 @@ fn elections() {
 #[test]
 fn a_text_is_long_from_a_hundred_characters_on() {
     let words = |count: usize| vec!["ab"; count].join(" ");
-    // 99 characters and 101: of the short one no words are compared.
+    // 99 and 101 characters: the words of the short text are not compared.
     let (short, long) = (format!("{}x", words(33)), words(34));
     assert_eq!((short.chars().count(), long.chars().count()), (99, 101));
     assert_eq!(scores(&[&short, "ab"]), [0, 0]);
     assert_eq!(scores(&[&long, "ab"]), [ALIKE, ALIKE]);
 }
 
-/// The likeness of two texts, by hand.
+/// Computes the likeness of two texts by the naive method.
 fn slowly_alike(one: &str, other: &str) -> u64 {
     fn trimmed(text: &str) -> String {
         let mut words: Vec<String> = Vec::new();
@@ -76,7 +76,7 @@ fn slowly_alike(one: &str, other: &str) -> u64 {
         }
         chars[first..=last].iter().collect()
     }
-    /// As a fraction of a power of ten that all short numbers have.
+    /// Parses a number as a multiple of a power of ten that all short numbers share.
     fn value(text: &str) -> Option<i128> {
         let (text, sign) = match text.chars().next()? {
             '-' | '−' => (text.chars().skip(1).collect::<String>(), -1),

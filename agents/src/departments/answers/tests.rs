@@ -1,4 +1,4 @@
-//! What is no clear answer is none, whatever options are called; and an answer changes what it says, and nothing else.
+//! An unclear reply is never an answer, whatever the options are called. An answer changes its own field and nothing else.
 
 use patchboard_kernel::id::Timestamp;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use super::super::found::{Pending, Status};
 use super::super::resume::resume;
 use super::*;
 
-/// A question for one of these values.
+/// Returns a question that offers these values.
 fn question(values: &[Value]) -> Pending {
     let options: Vec<Value> =
         values.iter().enumerate().map(|(n, value)| json!({"ids": [n], "values": {"new_list": value}})).collect();
@@ -67,7 +67,7 @@ fn an_option_is_named_by_its_value_and_nothing_else() {
 
 #[test]
 fn what_an_option_is_called_does_not_make_an_answer_of_other_words() {
-    // As it was written it is meant, also a no.
+    // The value as written is meant, even if it reads as a no.
     let booleans = [json!(true), json!(false)];
     assert_eq!(says(&booleans, "No."), Some(Said::Options(vec![1])));
     assert_eq!(says(&booleans, "no thanks"), Some(Said::No));
@@ -78,20 +78,20 @@ fn what_an_option_is_called_does_not_make_an_answer_of_other_words() {
     assert_eq!(says(&[json!(-3), json!(5)], "3"), None);
     assert_eq!(says(&[json!(-3), json!(5)], "-3"), Some(Said::Options(vec![0])));
     assert_eq!(says(&[json!(0.5), json!(5)], "5"), Some(Said::Options(vec![1])));
-    // What was not asked for names nothing.
+    // A value of a field that was not asked for selects no option.
     let mut other = question(&[json!("household"), json!("office")]);
     other.options[0].values.insert("urgent".into(), "yes".into());
     other.options[1].values.insert("item".into(), "later".into());
     for text in ["yes", "later"] {
         assert_eq!(answer(&other, text), None, "{text}");
     }
-    // Of a row as a whole each of its values tells something.
+    // Each value of a row selects it if the question is about the whole row.
     let whole = Pending { field: Some(String::new()), ..other.clone() };
     for (text, expected) in [("the office one", Some(1)), ("later", Some(1)), ("yes", Some(0)), ("office later", None)]
     {
         assert_eq!(answer(&whole, text), expected.map(|one| Said::Options(vec![one])), "{text}");
     }
-    // One that was not told may be called the same.
+    // An option that was not shown may have an equal value.
     other.more = 1;
     assert_eq!((answer(&other, "office"), answer(&other, "no")), (None, Some(Said::No)));
 }
@@ -152,7 +152,7 @@ fn an_offer_is_taken_by_a_yes_alone() {
     assert_eq!(answer(&offer(2), "no thanks"), Some(Said::No));
 }
 
-/// A second reading of what an answer is: what is left of a message without the name, and what is polite.
+/// Second implementation of a clear answer: without the value, only filler words are left.
 fn is_clear(text: &str, value: &str) -> bool {
     let spaced = |text: &str| {
         let letters: String = text.chars().map(|c| if c.is_alphanumeric() { c } else { ' ' }).collect();
@@ -184,7 +184,7 @@ fn message() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
 
-    /// Both ways: nothing else leads to a change, and what is clear does.
+    /// Tests both directions: only a clear answer leads to a change, and every clear answer does.
     #[test]
     fn only_a_message_that_is_an_answer_leads_to_a_change(text in message(), offer in any::<bool>()) {
         let values = ["household", "office", "garden shed"];

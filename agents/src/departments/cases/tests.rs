@@ -1,18 +1,18 @@
-//! The cases of the notes department, as a manifest has them.
+//! Test cases of the notes department, in the format of a manifest.
 
 use serde_json::json;
 
 use super::super::confirm::Ending;
 use super::*;
 
-/// The notes department of `docs/departments.md`.
-/// The notes department with a change in its JSON.
+/// Returns the notes department with a change in its JSON.
 pub(in crate::departments) fn changed(change: impl FnOnce(&mut Value)) -> Department {
     let mut department = serde_json::to_value(notes()).expect("JSON");
     change(&mut department);
     serde_json::from_value(department).expect("a department")
 }
 
+/// Returns the notes department of `docs/departments.md`.
 pub(in crate::departments) fn notes() -> Department {
     let department = json!({
         "name": "notes",
@@ -43,7 +43,7 @@ fn row(list: &str, item: &str) -> Value {
     json!({"list": list, "item": item})
 }
 
-/// Runs a case that is to succeed, and the same with a result that cannot be, which is to be noticed.
+/// Runs a case that must succeed, and again with a wrong expected text, which must be reported.
 fn check(case: Value) {
     let mut test: Test = serde_json::from_value(case).expect("a test");
     assert_eq!(run(&notes(), &test).expect("it runs"), [], "{test:#?}");
@@ -207,7 +207,7 @@ fn a_test_that_cannot_be_set_up_says_so() {
     let test = json!({"rows": twice, "classified": {"action": "show"}, "expect": {"status": "done"}});
     let misses = run(&notes(), &serde_json::from_value(test).expect("a test")).expect("it runs");
     assert_eq!(misses[0].at, "rows/1");
-    // Words that are no clear answer are for a model, and none is asked here.
+    // An unclear answer needs a model, and the case has none.
     for words in ["What?", "Put tea on the office list.", "not the office one", "tea"] {
         let test = json!({"classified": {"action": "add"}, "answers": [words], "expect": {"status": "done"}});
         let misses = run(&notes(), &serde_json::from_value(test).expect("a test")).expect("it runs");

@@ -1,4 +1,4 @@
-//! Sentences and offers; whole results are in the tests of cases.
+//! Sentences and offers. Whole results are covered by the tests of cases.
 
 use serde_json::json;
 
@@ -69,7 +69,7 @@ fn what_is_too_much_to_be_told_is_cut_and_said_to_be() {
     let told = done(&silent, &outcome("show", json!(rows), 200), RESULT_BYTES_MAX);
     assert_eq!(told.text, format!("That is on the office list. ({given} of 200 are handed on.)"));
     assert_eq!(told.data["count"], 200);
-    // Of a choice, what there is no room for is another one.
+    // Options that exceed the size limit are summarised as "another".
     let choice = |n: usize| Choice {
         ids: vec![1],
         values: Values::from_iter([("item".to_owned(), long(n).into())]),
@@ -83,7 +83,7 @@ fn what_is_too_much_to_be_told_is_cut_and_said_to_be() {
     assert!(pending.options.len() > 1 && pending.options.len() < 12 && asks.options.len() == pending.options.len());
     assert!(asks.text.ends_with(" or another?"), "{}", asks.text);
     assert!(bytes_of(&asks) < RESULT_BYTES_MAX / 2);
-    // What has no room at all is not begun.
+    // A question with slots beyond the limit is an error.
     let slots = Values::from_iter([("item".to_owned(), "x".repeat(20_000).into())]);
     let asks = not_done(&notes(), &Resolved { slots, ..open }, Timestamp(0), RESULT_BYTES_MAX);
     assert_eq!((asks.status, asks.pending), (Ending::Error, None));
@@ -101,7 +101,7 @@ fn what_was_wrong_is_said_here() {
     assert_eq!(told(unfit), "list: \"garage\" is none of household, office.");
     assert_eq!(told(Wrong::Missing { field: "item".to_owned() }), "It has no item.");
     assert_eq!(told(Wrong::UnknownAction), "There is no action \"add\".");
-    // They are kept, and read again.
+    // Errors are stored and read back.
     for wrong in [Wrong::Stale, Wrong::Taken { values: Values::from_iter([("item".to_owned(), json!("tea"))]) }] {
         let written = serde_json::to_string(&wrong).expect("JSON");
         assert_eq!(serde_json::from_str::<Wrong>(&written).expect("the same"), wrong);

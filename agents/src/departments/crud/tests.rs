@@ -1,4 +1,4 @@
-//! What is done is done once, wholly or not at all.
+//! Each change is made once, completely or not at all.
 
 use patchboard_kernel::canonical;
 use proptest::prelude::*;
@@ -33,11 +33,11 @@ fn a_call_that_is_made_again_gets_what_it_got_and_changes_nothing() {
     let of = |ids: &[i64], slots: Value| resolved("move", ids, slots);
     let moved = done(&storage, "b:2", &of(&[1], json!({"list": "office", "item": "tea", "new_list": "household"})));
     assert_eq!(moved.status, Done::Done);
-    // Also after others, and where it asks for something else this time.
+    // Also holds after other calls, and if the repeated call asks for another change.
     assert_eq!(done(&storage, "b:1", &add), first);
     assert_eq!(done(&storage, "b:1", &resolved("remove", &[1], json!({}))), first);
     assert_eq!(rows(&storage), [json!({"list": "household", "item": "tea"})]);
-    // An error is kept as well.
+    // Errors are stored as well.
     let wrong = done(&storage, "b:3", &of(&[7], json!({"new_list": "office"})));
     assert_eq!((wrong.status, wrong.verified), (Done::Error, false));
     assert_eq!(done(&storage, "b:3", &of(&[1], json!({"new_list": "office"}))), wrong);
@@ -93,7 +93,7 @@ fn numbers_are_the_same_however_they_are_written() {
         assert_eq!(done("a", &resolved("add", &[], slots)).wrong, None, "{at}: {price}");
         let shown = &storage.rows(&department).expect("rows")[0].values["price"];
         assert_eq!(shown.as_f64(), price.as_f64(), "{at}");
-        // As the journal has it, which knows one way to write a number.
+        // In the journal's canonical form, which has one notation for a number.
         let canonical: Value = serde_json::from_str(&canonical::to_string(&price)).expect("JSON");
         let slots = json!({"item": "tea", "price": canonical});
         assert_eq!(done("b", &resolved("remove", &[1], slots)).wrong, None, "{at}: {price}");
@@ -152,7 +152,7 @@ fn values_are_only_values() {
     assert_eq!(rows(&storage).len(), 4);
 }
 
-/// Something that is done, in a model of what is there.
+/// One change, applied to a model of the rows.
 #[derive(Clone, Debug)]
 enum Deed {
     Add(&'static str, &'static str),
@@ -173,17 +173,17 @@ fn deed() -> impl Strategy<Value = Deed> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Every state that ever was can be read again, a call that is repeated changes nothing, and no two rows are the same.
+    /// Every past state can be read, a repeated call changes nothing, and no two rows are equal.
     #[test]
     fn history_is_complete_and_repeating_changes_nothing(
         deeds in proptest::collection::vec((deed(), any::<bool>(), -2..3i64), 1..14),
     ) {
         let (storage, notes) = (Storage::in_memory(), notes());
         let mut now = 1000;
-        // What was there after each change, and when.
+        // State and time after each change.
         let mut states: Vec<(i64, Vec<Row>)> = Vec::new();
         for (index, (deed, again, step)) in deeds.iter().enumerate() {
-            // The clock may stand still or go backwards.
+            // The clock may stop or go backwards.
             now += step;
             let before = storage.rows(&notes).expect("rows");
             let at = |at: usize| before.get(at % before.len().max(1));
@@ -222,7 +222,7 @@ proptest! {
             });
             states.push((written.expect("a time"), after));
         }
-        // Of several changes at the same time, what counts is the last; where the clock went back, a row's own time goes on.
+        // Among changes with equal times, the last one counts. If the clock went back, a row's own time still advances.
         let forever = Timestamp(i64::MAX - 1);
         if let Some((_, last)) = states.last() {
             prop_assert_eq!(&storage.rows_as_of(&notes, forever, forever).expect("rows"), last);
@@ -230,7 +230,7 @@ proptest! {
         let is_in_order = deeds.iter().all(|(_, _, step)| *step > 1);
         for (at, state) in states.iter().filter(|_| is_in_order) {
             prop_assert_eq!(&storage.rows_as_of(&notes, Timestamp(*at), Timestamp(*at)).expect("rows"), state);
-            // What was known later of that time is the same.
+            // Later knowledge of that time is equal.
             prop_assert_eq!(&storage.rows_as_of(&notes, Timestamp(*at), forever).expect("rows"), state);
         }
     }

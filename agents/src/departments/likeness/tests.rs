@@ -1,4 +1,4 @@
-//! Likeness is what people would call alike, it is the same both ways, and what is not clear is never chosen.
+//! Likeness follows human judgement and is symmetric; an unclear match is never chosen.
 
 use proptest::prelude::*;
 

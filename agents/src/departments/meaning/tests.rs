@@ -1,4 +1,4 @@
-//! What is embedded, and that what comes of it is a question or nothing.
+//! Texts that are embedded; the result is a question or nothing.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -14,10 +14,10 @@ use super::super::resume::resume;
 use super::*;
 use patchboard_kernel::id::Timestamp;
 
-/// The default of the configuration.
+/// Default of the configuration.
 const LEAST: f64 = 0.6;
 
-/// A direction in the plane, by its angle in degrees.
+/// Returns a unit vector in the plane, by its angle in degrees.
 fn at(degrees: f64) -> Embedding {
     let (sin, cos) = degrees.to_radians().sin_cos();
     Embedding::new(vec![cos, sin]).expect("a direction")
@@ -27,7 +27,7 @@ fn looked_for(slots: &Value, rows: &[Row]) -> Option<Unknown> {
     unknown(&notes(), &resolve(&notes(), "remove", &values(slots.clone()), rows), rows)
 }
 
-/// What comes of it where texts mean what their angles are; what was said lies at 0.
+/// Resolves with texts embedded at these angles; a text without an angle, such as the user's words, is at 0.
 fn found(action: &str, slots: Value, rows: &[Row], angles: &[(&str, f64)]) -> Option<Resolved> {
     let unresolved = resolve(&notes(), action, &values(slots), rows);
     let unknown = unknown(&notes(), &unresolved, rows)?;
@@ -36,7 +36,7 @@ fn found(action: &str, slots: Value, rows: &[Row], angles: &[(&str, f64)]) -> Op
     resolve_by_meaning(&notes(), &unresolved, rows, &unknown.meaning(&embeddings, LEAST))
 }
 
-/// What is asked then, and what an answer to it comes to.
+/// Returns the question, and the result of answering it.
 fn asked(open: &Resolved, answer: &str) -> (String, Resolved) {
     let told = not_done(&notes(), open, Timestamp(0), RESULT_BYTES_MAX);
     let pending: Pending = told.pending.expect("it waits");
@@ -56,7 +56,7 @@ fn only_words_that_are_like_nothing_are_embedded() {
     );
     for slots in [
         json!({"item": "banana"}),
-        // They are there, elsewhere: that is known, and offered.
+        // Exists in another row: an exact match is known, and offered.
         json!({"item": "bananas", "list": "office"}),
         json!({"item": "plantains", "list": "garage"}),
         json!({"list": "garage"}),
@@ -149,8 +149,8 @@ fn list() -> impl Strategy<Value = &'static str> {
 }
 
 proptest! {
-    /// Whatever texts mean: a question that says every value that is only supposed, among what is not clearly worse than the
-    /// best, or nothing. Only an answer makes a row of it.
+    /// Checks that, for any meaning of texts, the result is nothing or a question. A question names every guessed value
+    /// among the near-best rows; only an answer selects a row.
     #[test]
     fn it_is_never_more_than_a_question(
         there in proptest::collection::vec((list(), 0_usize..6), 0..8),

@@ -1,4 +1,4 @@
-//! What is clear is found, what is not is asked, and nothing is ever guessed.
+//! Clear requests are resolved, unclear ones lead to a question, and nothing is guessed.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -134,7 +134,7 @@ fn word() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// The gap is kept: what is found is like what was said, and everything else is clearly less.
+    /// Checks the gap: the row found is like the request, and every other row is clearly less so.
     #[test]
     fn it_never_guesses(
         there in proptest::collection::vec((prop_oneof![Just("household"), Just("office")], word()), 0..8),
@@ -163,7 +163,7 @@ proptest! {
                 let one = rows.iter().find(|row| row.id == *id).expect("it is there");
                 prop_assert!(is_like(one) && item.is_some());
                 for other in rows.iter().filter(|row| row.values != one.values) {
-                    // A product that is rounded down twice may be off by one.
+                    // Rounding a product down twice may be off by one.
                     prop_assert!(score(other) + 100 <= score(one) + 1, "{one:?} {other:?}");
                 }
             }

@@ -1,4 +1,4 @@
-//! An answer goes on where the question was asked, with what was known.
+//! Answers resume the request at its question, with the values known so far.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use super::super::confirm::not_done;
 use super::super::found::ASKED_MAX;
 use super::*;
 
-/// A question for one of two lists, asked at second 0.
+/// Returns a question about one of two lists, asked at second 0.
 fn pending(asked: u32) -> Pending {
     let option = |id: i64, list: &str, item: &str| json!({"ids": [id], "values": {"list": list, "item": item}});
     let pending = json!({

@@ -1,4 +1,4 @@
-//! Files: made, found again, changed, and shared.
+//! Department files: creation, reopening, schema changes and sharing.
 
 use patchboard_kernel::redaction::Needles;
 use serde_json::json;
@@ -45,7 +45,7 @@ fn rows_with_an_erased_text_are_emptied_in_every_state_and_in_every_byte() {
     for (key, item) in [("b:1", "tea"), ("b:2", "call Zaphod"), ("b:3", "ask Zaphod")] {
         add(&storage, &notes, key, item).expect("it is written");
     }
-    // What is found is of any time.
+    // Rows of every time are found, including deleted ones.
     let slots = json!({"list": "office", "item": "ask Zaphod"}).as_object().cloned().expect("slots");
     let removed = Resolved { ids: vec![3], ..Resolved::new(Status::Found, "remove", slots) };
     let remove = || carry_out(&storage, &notes, "b:4", &removed, Timestamp(9), 1000).expect("no fault");
@@ -63,7 +63,7 @@ fn rows_with_an_erased_text_are_emptied_in_every_state_and_in_every_byte() {
     assert_eq!(items(&storage, &notes), [json!("tea")]);
     let then = storage.rows_as_of(&notes, Timestamp(6), Timestamp(6)).expect("rows");
     assert_eq!(then.into_iter().map(|row| row.id).collect::<Vec<_>>(), [1]);
-    // A call that is made again gets what it got, and no row has the number of another.
+    // A repeated call returns its stored result, and row numbers are not reused.
     assert_eq!(remove().rows[0].before.as_ref().expect("it was there")["item"], "$redacted");
     add(&storage, &notes, "b:5", "milk").expect("it is written");
     assert_eq!(storage.rows(&notes).expect("rows")[1].id, 4);
@@ -101,7 +101,7 @@ fn a_copy_is_of_what_was_there_before_a_moment() {
         let known = Timestamp(moment - 1);
         assert_eq!(copy.rows(&notes).expect("rows"), storage.rows_as_of(&notes, known, known).expect("rows"));
     }
-    // What a call did, it does there again: its outcome is not known yet.
+    // Each call repeats its change in the copy, because its outcome is not known there yet.
     let again = [found("add", "tea", &[]), found("add", "milk", &[]), found("remove", "tea", &[1])];
     for (number, (found, (at, outcome))) in again.iter().zip(&came).enumerate() {
         assert_eq!(outcome.status, Done::Done);
@@ -109,7 +109,7 @@ fn a_copy_is_of_what_was_there_before_a_moment() {
         assert_eq!(done(&copy, &format!("b:{}", number + 1), found, *at), *outcome);
         assert_eq!(items(&copy, &notes), then[number + 1]);
     }
-    // Later it is known, and nothing is done.
+    // Later the outcome is known, and nothing is changed.
     let copy = Storage::copy_before(dir.path(), Timestamp(31));
     assert_eq!(done(&copy, "b:1", &again[0], 40), came[0].1);
     assert_eq!(items(&storage, &notes), [json!("milk")], "the file stays as it is");
@@ -150,7 +150,7 @@ fn new_fields_are_added_and_others_are_told_of() {
 fn names_stand_in_quotes_whatever_they_are() {
     let storage = Storage::in_memory();
     add(&storage, &notes(), "b:1", "tea").expect("it is written");
-    // A manifest with such names is refused before; this is the second wall.
+    // Manifests with such names are rejected earlier; this tests the second line of defence.
     let evil = "x\" TEXT); DROP TABLE department_notes; CREATE TABLE \"y";
     let department = changed(|of| {
         of["name"] = json!(format!("notes\"; {evil}"));
@@ -189,7 +189,7 @@ fn a_file_that_is_not_ours_is_left_alone() {
 #[test]
 fn several_that_write_at_once_all_write_and_each_row_is_there_once() {
     let dir = tempfile::tempdir().expect("a directory");
-    // Two connections, as two processes have, and two threads on each; every call is made twice.
+    // Two connections, as in two processes, with two threads each; every call is made twice.
     let storages = [Storage::at(dir.path()), Storage::at(dir.path())];
     std::thread::scope(|scope| {
         for (index, storage) in storages.iter().chain(&storages).enumerate() {
@@ -199,7 +199,7 @@ fn several_that_write_at_once_all_write_and_each_row_is_there_once() {
                     let item = format!("item {} {number}", index / 2);
                     let key = format!("b:{}:{number}", index / 2);
                     assert_eq!(add(storage, &notes(), &key, &item).expect("it is written"), Done::Done);
-                    // All want this one, and one of them gets it.
+                    // All threads want this row, and one of them gets it.
                     let wanted = add(storage, &notes(), &format!("w:{index}:{number}"), &format!("wanted {number}"));
                     assert!(wanted.is_ok(), "{wanted:?}");
                 }

@@ -1,4 +1,4 @@
-//! Messages are taken down as they are, and taken up as answers where something was asked.
+//! Messages are recorded unchanged, and matched as answers to open questions.
 
 use serde_json::json;
 
@@ -16,13 +16,13 @@ fn what_was_said_is_taken_down() {
     }
 }
 
-/// A question that waits for 300 seconds, or an offer.
+/// Returns a question that expires after 300 seconds, or an offer.
 fn waiting(offer: bool) -> Value {
     json!({"department": "notes", "action": "remove", "question": "which list?", "field": "list", "offer": offer,
         "options": [{"ids": [1], "values": {"list": "office"}}], "asked": 1, "expires_at": 300_000})
 }
 
-/// The turn of these words after another one that ended so.
+/// Returns the turn of this text, after a turn with these results.
 fn after(turn: &Turn, results: &[Value], seconds: i64, text: &str) -> Turn {
     let worked: Vec<String> =
         results.iter().filter_map(|result| result["department"].as_str()).map(str::to_owned).collect();
@@ -69,7 +69,7 @@ fn a_clear_answer_goes_to_who_asked_and_everything_else_is_a_message() {
 fn what_a_question_holds_beside_is_kept_for_who_asked() {
     let own = json!({"department": "weather", "step": {"town": null}, "question": "where?"});
     let result = json!({"department": "weather", "pending": own});
-    // Without options nothing is a clear answer, and without a time it does not expire.
+    // Without options no answer is clear; without a time the question does not expire.
     let next = after(&turn(), &[result], 1_000_000, "Paris");
     assert_eq!(serde_json::to_value(&next).expect("it is JSON")["waits"], own);
     let free = json!({"department": "weather", "field": "town", "options": [{"values": {"town": "Paris"}}, {"values": {"town": "Rome"}}], "step": 2});
@@ -92,10 +92,10 @@ fn several_questions_wait_for_their_answers() {
     assert_eq!(who(&first), (Some(notes.clone()), None, vec![timeline.clone()]));
     let second = after(&first, &[json!({"department": "notes", "text": "t"})], 0, "Monday");
     assert_eq!(who(&second), (Some(timeline.clone()), None, vec![]));
-    // What is an answer to both is one to none.
+    // An answer that fits both questions answers neither.
     let both = after(&turn(), &results, 0, "never mind");
     assert_eq!(who(&both), (None, Some(timeline.clone()), vec![notes.clone()]));
-    // An unclear one leaves both, and who has been at work since asks no more.
+    // An unclear answer leaves both open; a department that has run since has no open question.
     let unclear = after(&both, &[json!({"department": "timeline", "text": "t"})], 0, "hm");
     assert_eq!(who(&unclear), (None, Some(notes), vec![]));
 }
@@ -116,7 +116,7 @@ fn a_question_waits_until_it_is_answered_replaced_or_late() {
     newer["department"] = "timeline".into();
     let replaced = after(&asked, &[json!({"department": "timeline", "pending": newer})], 0, "hm");
     assert_eq!(replaced.waits.expect("the newer one").asked.department, "timeline");
-    // Who asked has been at work since, also if another came after it.
+    // The department that asked has run since, even if another ran after it.
     let worked = [json!({"department": "notes", "text": "t"}), elsewhere];
     let over = after(&asked, &worked, 0, "office");
     assert_eq!((over.pending, over.waits, over.expired), (None, None, None));

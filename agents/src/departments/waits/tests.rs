@@ -1,4 +1,4 @@
-//! What goes on with a question has what was known, what is a request of its own has nothing of it.
+//! A message that continues a question keeps the known values; a new request inherits nothing.
 
 use serde_json::json;
 
@@ -54,7 +54,7 @@ fn what_was_said_is_put_together_with_what_is_known() {
         let resolved = found(&waiting(json!({})), action, slots.clone());
         assert_eq!((resolved.status, resolved.ids), (Status::Found, vec![2]), "{action} {slots}");
     }
-    // It is looked at like anything else that is said.
+    // The value is resolved like any other input.
     let none = found(&waiting(json!({})), "remove", json!({"list": "garage"}));
     assert_eq!((none.why, none.slots), (Some(Why::NotFound), values(json!({"item": "milk", "list": "garage"}))));
 }
@@ -64,7 +64,7 @@ fn what_asks_for_something_else_is_a_request_of_its_own() {
     let waits = waiting(json!({}));
     let added = found(&waits, "add", json!({"item": "tea", "list": "household"}));
     assert_eq!((added.action.as_str(), added.slots), ("add", values(json!({"item": "tea", "list": "household"}))));
-    // Of something else what is known may not be so.
+    // Known values may not hold for another item.
     let tea = found(
         &waiting(json!({"slots": {"item": "milk", "list": "household"}, "field": "number"})),
         "remove",
@@ -95,7 +95,7 @@ fn what_is_only_like_what_is_known_takes_its_place() {
         [1]
     );
     assert_eq!(found(json!({"action": "add"}), "add", said()).slots, values(said()));
-    // A row that is known is not another, however like it is.
+    // The known row does not match another item, however alike.
     let moved = json!({"action": "move", "slots": {"item": "milk", "list": "office"}, "ids": [1], "field": "new_list",
         "options": []});
     let other = found(moved, "move", json!({"item": "oat milk", "new_list": "household"}));
@@ -131,7 +131,7 @@ fn an_offer_is_taken_with_what_was_sought() {
         waiting(json!({"slots": {"item": "tea", "list": "household"}, "field": null, "offer": true, "asked": 3,
         "options": [{"ids": [3], "values": {"item": "tea", "list": "office"}}]}));
     assert_eq!(found(&offer, "remove", json!({"list": "office"})).ids, [3]);
-    // Another item is sought anew: nobody said that it is on the household's list.
+    // Another item is resolved from scratch: the message does not say that it is on the household list.
     assert_eq!(found(&offer, "remove", json!({"item": "milk"})).status, Status::Open);
 }
 

@@ -1,4 +1,4 @@
-//! Fallbacks: to the next model of a chain and back.
+//! Fallbacks to the next model of a chain, and back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,7 +113,7 @@ fn a_request_that_a_model_refused_goes_to_the_next() {
 
 #[test]
 fn a_model_is_probed_while_its_requests_wait_for_another() {
-    // Both are away; the second takes one call at a time for good.
+    // Both models are away, the second one for the whole test: it is sent one probe at a time.
     let mut world = World::new(chain(5), 1, |sent| {
         let end = if sent.key == key("first") { secs(60) } else { secs(100_000) };
         if sent.at < end { Reply::Refuse(millis(5), refusal(Overloaded, None)) } else { Reply::Answer(secs(1)) }

@@ -1,4 +1,4 @@
-//! Limits that the operator sets.
+//! Limits set by the operator.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn tokens_are_counted_and_a_request_above_the_allowance_goes_alone() {
         }
         taken_at.push(now.as_secs());
     }
-    // 600 count of 10,000, at 10 a second, 30 of them at once.
+    // Of 10,000 tokens only 600 count; the rate is 10 a second, the burst 30.
     assert_eq!(taken_at, [0, 57, 60, 90, 93, 150, 150]);
 }
 
@@ -100,7 +100,7 @@ fn further_requests_of_a_call_count_against_the_limits_of_its_model() {
     let endpoint = endpoint("m", Limits { requests_per_minute: at_most(60), ..Limits::default() });
     let ticket = core.ask(secs(0), request("b", 0, &endpoint));
     assert_eq!(core.take_effects().admitted.len(), 1);
-    // Three at once, then one in a second.
+    // A burst of three, then one a second.
     assert_eq!([core.another(secs(0), ticket, 1), core.another(secs(0), ticket, 1)], [Ok(()); 2]);
     assert_eq!(core.another(secs(0), ticket, 1), Err(LimitWait { next: secs(1), whole: secs(1) }));
     assert_eq!(core.another(secs(1), ticket, 1), Ok(()));
@@ -111,13 +111,13 @@ fn further_requests_of_a_call_count_against_the_limits_of_its_model() {
 #[test]
 fn the_wait_for_tokens_is_told_whole_and_paid_in_parts() {
     let mut core = core();
-    // Ten tokens a second, thirty at once.
+    // Ten tokens a second, with a burst of thirty.
     let endpoint = endpoint("m", Limits { tokens_per_minute: at_most(600), ..Limits::default() });
     let ticket = core.ask(secs(0), Request { tokens: 30, ..request("b", 0, &endpoint) });
     assert_eq!(core.take_effects().admitted.len(), 1);
     assert_eq!(core.another(secs(0), ticket, 100), Err(LimitWait { next: secs(3), whole: secs(3) }));
     assert_eq!(core.another(secs(3), ticket, 100), Ok(()));
-    // Of the hundred, seventy are owed.
+    // Thirty of the hundred tokens were covered; seventy are owed.
     assert_eq!(core.another(secs(3), ticket, 10), Err(LimitWait { next: secs(3), whole: secs(8) }));
     assert_eq!(core.another(secs(6), ticket, 10), Err(LimitWait { next: secs(3), whole: secs(5) }));
     assert_eq!(core.another(secs(9), ticket, 10), Err(LimitWait { next: secs(1), whole: secs(2) }));

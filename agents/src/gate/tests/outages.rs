@@ -146,14 +146,14 @@ fn a_500_for_two_different_requests_is_the_models_until_it_answers() {
 
 #[test]
 fn a_silent_model_is_away_and_a_slow_one_is_not() {
-    // Nothing ever answers within the first minute: every call ends unanswered after 30 s.
+    // No call is answered within the first minute: each ends unanswered after 30 s.
     let mut world = World::new(vec![plain("m")], 1, |sent| {
         if sent.at < secs(60) { Reply::Refuse(secs(30), refusal(NoAnswer, None)) } else { Reply::Answer(secs(1)) }
     });
     world.board(0, 20, 8);
     world.run(100_000);
     assert_eq!((world.done.len(), world.lost.len()), (20, 0));
-    // Each call takes 25 s, and one prompt never comes back.
+    // Each call takes 25 s, and one prompt is never answered.
     let mut world = World::new(vec![plain("m")], 1, |sent| {
         if sent.item == 3 { Reply::Refuse(secs(30), refusal(NoAnswer, None)) } else { Reply::Answer(secs(25)) }
     });
@@ -181,7 +181,7 @@ fn each_request_of_a_conversation_is_judged_by_itself() {
     let (ticket, _) = ask(&mut core, secs(0), request("a", 1, &plain("m")));
     core.answered(secs(1), ticket);
     assert_eq!(core.another(secs(2), ticket, 1), Ok(()));
-    // The answer to its own earlier turn says nothing of this silence.
+    // The answer to the call's own earlier turn says nothing about this silence.
     assert!(matches!(core.refused(secs(32), ticket, &refusal(NoAnswer, None)), Verdict::Deferred { .. }));
     assert!(core.state(secs(32))[0].outage.is_some());
 }

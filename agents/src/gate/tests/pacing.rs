@@ -1,4 +1,4 @@
-//! Rate limits that only the provider knows: a token bucket, as `ratesrv.py` of the shared cases has it.
+//! Rate limits known only to the provider: a token bucket, as in `ratesrv.py` of the shared cases.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use patchboard_kernel::deferral::DeferralReason::RateLimited;
 use super::world::{Reply, Sent, World};
 use super::{millis, plain, refusal, secs};
 
-/// Token bucket that refuses what goes beyond it.
+/// Token bucket that refuses requests beyond its rate.
 fn bucket(rate: f64, burst: f64, retry_after: Option<u64>) -> impl FnMut(&Sent) -> Reply {
     let mut tokens = burst;
     let mut last = Duration::ZERO;
@@ -24,7 +24,7 @@ fn bucket(rate: f64, burst: f64, retry_after: Option<u64>) -> impl FnMut(&Sent) 
     }
 }
 
-/// Seconds that one board with 40 items and 8 calls at once takes; one call, which makes the items, goes before.
+/// Returns the seconds that a board with 40 items and 8 concurrent calls takes, after one call that makes the items.
 fn fan_out(rate: f64, burst: f64, retry_after: Option<u64>, split: Duration, seed: u64) -> f64 {
     let is_first = Cell::new(true);
     let mut limited = bucket(rate, burst, retry_after);
@@ -67,7 +67,8 @@ fn every_rate_is_found_and_nothing_is_lost() {
                 let took = fan_out(rate, burst, retry_after, millis(20), 1);
                 let ideal = 40.0 / rate;
                 let wait = retry_after.unwrap_or(2) as f64;
-                // Where the bucket does not hold one second of the rate, each halving of the pace costs a round.
+                // The bound is tight only for a bucket of one second's rate; otherwise each halving of the pace costs a
+                // round.
                 let most =
                     if seconds == 1.0 && rate >= 1.0 { 1.3 * (ideal + wait) } else { 2.5 * ideal + 5.0 * wait + 5.0 };
                 assert!(took <= most, "rate {rate}, burst {burst}, Retry-After {retry_after:?}: {took} > {most}");

@@ -152,7 +152,7 @@ proptest! {
             checked.play(step);
             checked.check();
         }
-        // From here on every call is answered at once: all that waits is served in the end.
+        // From here on every call is answered at once, so all waiting requests are served in the end.
         for _ in 0..100_000 {
             if let Some(ticket) = checked.calls.keys().next().copied() {
                 checked.calls.remove(&ticket);

@@ -129,7 +129,7 @@ async fn a_gate_that_is_shut_hears_first_which_models_are_away() {
     assert_eq!(begin.elapsed(), secs(0), "of the other model nobody said anything");
     drop(first.await);
     assert_eq!(begin.elapsed(), secs(50), "the longest wait holds");
-    // Without `open` the gate opens when its time is over.
+    // Without `open`, the gate opens when its time is over.
     gate.shut(secs(30));
     drop(later(gate.admit(request("a", 1, &plain("n")))).await);
     assert_eq!(begin.elapsed(), secs(80));
@@ -145,7 +145,7 @@ async fn a_dropped_waiting_request_is_withdrawn_also_with_its_permit_on_the_way(
     let third = later(gate.admit(request("a", 4, &model)));
     drop(first);
     assert_eq!(gate.state()[0].waiting, 2);
-    // The permit of the second is sent, and never taken.
+    // The permit of the second request is sent, but never received.
     drop(permit);
     assert_eq!(gate.state()[0].in_flight, 1);
     drop(second);

@@ -1,4 +1,4 @@
-//! Simulation: boards with items, one provider, and the core between them, on a virtual clock.
+//! Simulation: boards with items, one provider and the core between them, on a virtual clock.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::{digest, jitter};
 
 /// Reply of a provider to one request.
 pub(super) enum Reply {
-    /// Bytes come, and the call ends, after this time.
+    /// Bytes arrive, and the call ends, after this time.
     Answer(Duration),
     /// The call fails after this time.
     Refuse(Duration, Refusal),
@@ -49,12 +49,12 @@ pub(super) struct World<'a> {
     sequence: u64,
     waiting: BTreeMap<Ticket, Job>,
     calls: BTreeMap<Ticket, Job>,
-    /// Items of each board that are not asked for yet.
+    /// Items of each board that are not requested yet.
     items: Vec<VecDeque<usize>>,
     pub(super) sent: Vec<Sent>,
     /// Board, item, and time of each item done.
     pub(super) done: Vec<(usize, usize, Duration)>,
-    /// Time that each board waited for admission, in total.
+    /// Total time that each board waited for admission.
     pub(super) waited: Vec<Duration>,
     /// Items that ran out of attempts.
     pub(super) lost: BTreeSet<usize>,
@@ -83,7 +83,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Adds a board that has so many calls under way at most; items are numbered from `first`.
+    /// Adds a board with at most `concurrency` calls in flight; items are numbered from `first`.
     pub(super) fn board(&mut self, first: usize, items: usize, concurrency: usize) {
         let board = self.items.len();
         self.items.push((first..first + items).collect());
@@ -93,7 +93,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Runs until nothing is left to do. Fails if that takes more events than `most`.
+    /// Runs until no event is left. Fails if that takes more events than `most`.
     pub(super) fn run(&mut self, most: usize) {
         for _ in 0..most {
             let event_at = self.events.first_key_value().map(|((at, _), _)| *at);

@@ -1,4 +1,4 @@
-//! Streams as servers write them, in every protocol: assembled, bounded, broken off, and in any pieces.
+//! Streams as servers write them, in every protocol: assembled, bounded, broken off, and split anywhere.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -10,7 +10,7 @@ fn assembled(text: &str) -> Result<Value, String> {
     assembled_of(Api::Chat, text, 7)
 }
 
-/// Assembles a stream that comes in pieces of so many bytes.
+/// Assembles a stream that arrives in pieces of `piece` bytes.
 fn assembled_of(api: Api, text: &str, piece: usize) -> Result<Value, String> {
     let mut assembly = Assembly::new(api);
     for bytes in text.as_bytes().chunks(piece) {
@@ -21,7 +21,7 @@ fn assembled_of(api: Api, text: &str, piece: usize) -> Result<Value, String> {
     assembly.finish()
 }
 
-/// Writes events as servers do.
+/// Serialises events as servers do.
 fn events(events: &[Value]) -> String {
     let kind = |event: &Value| event["type"].as_str().unwrap_or_default().to_owned();
     events.iter().map(|event| format!("event: {}\ndata: {event}\n\n", kind(event))).collect()
@@ -246,7 +246,7 @@ fn events_of_messages_become_the_message_with_blocks_of_every_type() {
     assert_eq!(answer["content"], content);
     let usage = json!({"input_tokens": 4, "cache_read_input_tokens": 8, "output_tokens": 7});
     assert_eq!((&answer["usage"], &answer["stop_reason"], &answer["id"]), (&usage, &json!("tool_use"), &json!("msg")));
-    // Arguments that are cut off are those that came.
+    // Truncated arguments are kept as received.
     let chat = api::decode(Api::Anthropic, answer);
     assert_eq!(chat.pointer("/choices/0/message/tool_calls/2/function/arguments"), Some(&json!("{\"te")));
 }
@@ -290,7 +290,7 @@ fn events_of_responses_become_the_last_one_or_the_items_that_came() {
         let answer = assembled_of(Api::Responses, &(events(&start) + &events(&end)), 7).expect("whole");
         assert_eq!((&answer["output"], &answer["usage"]), (&expected, &usage));
     }
-    // Whole texts replace their deltas.
+    // Complete texts replace their deltas.
     let done = [
         json!({"type": "response.output_text.delta", "delta": "[ "}),
         json!({"type": "response.output_text.done", "text": "[]"}),
@@ -326,7 +326,7 @@ fn an_error_of_another_protocol_is_the_answer_before_content_and_the_end_after_i
     }
 }
 
-/// Text that events are made of: whole ones, parts of them, and anything.
+/// Generates text from whole events, parts of them, and arbitrary characters.
 fn piece() -> impl Strategy<Value = String> {
     const KINDS: [&str; 23] = [
         "message_start",

@@ -1,4 +1,4 @@
-//! Laws of the whole, and what real tools and real texts say to it.
+//! Invariants of the text module, checked with real tools and real texts.
 
 mod cost;
 mod edits;
@@ -22,13 +22,13 @@ fn language(name: &str) -> Language {
     Language::of(&path(name)).expect("a language with comments")
 }
 
-/// Past the capturing of output, because a skipped test must not look like one that ran.
+/// Prints past the test harness's capture, so that a skipped test is visible.
 fn report(line: &str) {
-    // A closed terminal is no reason to fail.
+    // A closed terminal must not fail the test.
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// A file of the conformance data; none, and a visible line, if it is not there.
+/// Returns a file of the conformance data; prints a line and returns none if it is missing.
 fn shared(relative: &str) -> Option<PathBuf> {
     let root = std::env::var_os("PATCHBOARD_SHARED")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared"), PathBuf::from);
@@ -40,7 +40,7 @@ fn shared(relative: &str) -> Option<PathBuf> {
     Some(file)
 }
 
-/// Numbers that look random and are the same every time.
+/// Pseudo-random numbers that are equal in every run.
 struct Draw(u64);
 
 impl Draw {
@@ -49,7 +49,7 @@ impl Draw {
         usize::try_from(self.0 >> 33).expect("31 bits") % end.max(1)
     }
 
-    /// Some blocks of a text with so many lines, sorted and apart.
+    /// Returns some blocks of a text of `lines` lines, sorted and disjoint.
     fn blocks(&mut self, lines: usize) -> Vec<Lines> {
         let mut blocks = Vec::new();
         let mut at = self.below(lines.min(40));

@@ -1,4 +1,4 @@
-//! One invocation of a department is one change, however often its board is made.
+//! One invocation of a department makes one change, however often its board is created.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::clipboard;
 use crate::support;
 
-/// A call of the notes' crud for what was found, on a board inside another one.
+/// Returns a call of the notes' `crud` with a resolved request, on a board nested in another.
 fn asked_to_do(board: &str, invocation: u64, of: (&str, u64), found: &Value) -> Call {
     let mut blueprint = clipboard().boards.remove("notes").expect("the notes");
     let fields = blueprint.workers.get_mut("crud").expect("its crud").clone();
@@ -57,7 +57,7 @@ async fn boards_made_anew_for_one_invocation_do_not_change_the_same_twice() {
         json!(["done", "tea"]),
         "it gets what the first one got"
     );
-    // Also if it understands something else this time: one invocation, one change.
+    // Also holds if the new board resolves another item: one invocation, one change.
     assert_eq!(status("inner-2", 3, ("outer", 7), "milk").await, json!(["done", "tea"]));
     assert_eq!(status("inner-3", 4, ("outer", 7), "milk").await, json!(["done", "milk"]), "another call within");
     assert_eq!(status("inner-4", 3, ("outer", 8), "tea").await, json!(["error", "tea"]), "it is there already");

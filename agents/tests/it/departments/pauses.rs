@@ -1,4 +1,4 @@
-//! A question that waits, and what the next words are to it.
+//! Open questions, and the next message's effect on them.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ async fn an_offer_is_taken_by_a_yes_and_by_nothing_else() {
         (&refused["results"][0]["status"], &refused["results"][0]["pending"]["offer"]),
         (&json!("refusal"), &json!(true))
     );
-    // It has the word by which the offered row goes, and asks for something else.
+    // The message names the offered row's list, but is another request.
     let put = conversation.say("Put bananas on the office list.").await;
     assert_eq!((&put["turn"]["pending"], &put["turn"]["waits"]["department"]), (&Value::Null, &json!("notes")));
     assert_eq!(conversation.lists().await, ["On the household list: bananas.", "On the office list: bananas."]);
@@ -53,7 +53,7 @@ async fn what_is_no_answer_is_a_message_and_the_question_still_waits() {
             (&Value::Null, &json!("on which day?"))
         );
     }
-    // Nobody reads a day out of these words but who understands words.
+    // Only a model can read the day from these words.
     assert_eq!(conversation.reply("on Friday, if he is there").await, "dentist is on Friday at 9:30.");
     assert_eq!(conversation.say("Sing me a song.").await["turn"]["waits"], Value::Null, "it is answered");
     conversation.runtime.shutdown().await;
@@ -70,7 +70,7 @@ async fn a_new_request_is_done_and_answers_nothing() {
         conversation.lists().await,
         ["On the household list: bananas and milk.", "On the office list: bananas."]
     );
-    // Another department's work leaves the question open.
+    // A run of another department leaves the question open.
     conversation.say("Throw the bananas off the list.").await;
     assert_eq!(conversation.say("What is on Friday?").await["turn"]["waits"]["department"], "notes");
     assert_eq!(conversation.reply("the office one").await, "Took bananas off the office list.");
@@ -89,7 +89,7 @@ async fn a_pause_is_a_state_that_the_next_words_go_on_from() {
     assert!(question.contains("household") && question.contains("office"), "{question}");
     let state = conversation.say("the household one").await;
     assert_eq!(state["turn"]["pending"]["department"], "notes");
-    // Nobody decided anew: the words went to who had asked. The planner looked once, after it was done.
+    // The planner did not choose the department: the words went to the one that had asked. It ran once, afterwards.
     assert_eq!(state["decisions"], json!([{"agent": "nobody"}]));
     assert_eq!(state["results"][0]["status"], "done");
     assert_eq!(state["replies"], json!([{"text": "Took bananas off the household list."}]));
@@ -123,12 +123,12 @@ async fn what_else_a_message_asks_for_is_done_beside_a_question_and_several_ques
         results.map(|result| (result["department"].clone(), result["status"].clone())).collect::<Vec<_>>()
     };
     let of = |department: &str, status: &str| (json!(department), json!(status));
-    // One asks; what is for the other is done in the same turn.
+    // One department asks; the other's request is done in the same turn.
     let state = conversation.say("Throw the bananas off the list. What is on Friday?").await;
     assert_eq!(statuses(&state), [of("notes", "clarification"), of("timeline", "error")]);
     assert_eq!(state["decisions"], json!([{"agent": "notes"}, {"agent": "timeline"}, {"agent": "nobody"}]));
     assert_eq!(conversation.reply("the office one").await, "Took bananas off the office list.");
-    // Both ask: each hears its own answer.
+    // Both ask; each receives its own answer.
     conversation.say("Put bananas on the office list.").await;
     let state = conversation.say("Throw the bananas off the list. Dentist at half past nine.").await;
     assert_eq!(statuses(&state), [of("notes", "clarification"), of("timeline", "clarification")]);
@@ -136,7 +136,7 @@ async fn what_else_a_message_asks_for_is_done_beside_a_question_and_several_ques
     assert_eq!(state["results"][0]["text"], "Took bananas off the household list.");
     assert_eq!(state["turn"]["open"][0]["department"], "timeline");
     assert_eq!(conversation.reply("on Friday").await, "dentist is on Friday at 9:30.");
-    // All that a message asks for is done in one turn.
+    // All requests of a message are done in one turn.
     let state = conversation.say("Put tea on the office list. What is on Friday?").await;
     assert_eq!(statuses(&state), [of("notes", "done"), of("timeline", "done")]);
     assert_eq!(state["decisions"], json!([{"agent": "notes"}, {"agent": "timeline"}, {"agent": "nobody"}]));

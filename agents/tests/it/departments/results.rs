@@ -1,4 +1,4 @@
-//! What departments, and those who fail at being one, are told to have come to.
+//! Reported results of departments, and of planners that fail.
 
 use std::time::Duration;
 
@@ -18,16 +18,16 @@ const UNDECIDED: &str = "It could not be decided who works on this, so beside wh
 async fn what_nobody_came_to_is_told_as_it_is() {
     let conversation = Conversation::begin().await;
     let result = |state: &Value, at: usize| state["results"][at].clone();
-    // As often as a planner fails, the next turn is one like any other.
+    // After any number of planner failures, the next turn works as usual.
     for _ in 0..3 {
         let state = conversation.say("Rubbish").await;
         assert_eq!(result(&state, 0), json!({"department": "nobody", "status": "error", "text": UNDECIDED}));
         assert_eq!(state["replies"], json!([{"text": UNDECIDED}]));
     }
-    // One that fails after something was done, and says so beside it.
+    // A planner failure after a result is reported beside that result.
     let state = conversation.say("Put bananas on the household list. Then rubbish").await;
     assert_eq!((&result(&state, 0)["status"], &result(&state, 1)["text"]), (&json!("done"), &json!(UNDECIDED)));
-    // A department whose board inside fails, and one of which nothing is heard.
+    // A department with a failing nested board, and one with a lost call.
     let state = conversation.say("Unclear").await;
     let failed = "the board inside ended as quiescent (gave_up)";
     assert_eq!(result(&state, 0), json!({"department": "notes", "status": "error", "text": failed}));
@@ -35,7 +35,7 @@ async fn what_nobody_came_to_is_told_as_it_is() {
     let state = conversation.say("Lose this").await;
     let lost = "The department that was chosen came to no result; whether it has changed anything is not known.";
     assert_eq!(state["replies"], json!([{"text": lost}]));
-    // Whoever waits for a turn does not take that of one that failed.
+    // A queued message does not take the turn of a failed one.
     let before = conversation.replies().len();
     for words in ["Rubbish", "Lose this", "Put bananas on the office list."] {
         conversation.board.signal("say", words.into(), None).await.expect("it is heard");
@@ -142,13 +142,13 @@ async fn a_result_of_many_rows_gets_out_as_far_as_there_is_room_and_says_so() {
     let said = text.matches('\u{e4}').count() / 190;
     let more = format!(" and {} more.", 200 - said);
     assert!(said > 2 && text.ends_with(&more), "{text}");
-    // What is asked about them gets out as well.
+    // An unresolvable request about these rows also returns its result.
     let asked = conversation.say("Throw the bananas off the list.").await;
     assert_eq!(asked["results"][0]["status"], "error", "nothing is like bananas: {asked}");
     conversation.runtime.shutdown().await;
 }
 
-/// A department without rows, made by hand.
+/// A hand-written department without rows.
 const WEATHER: (&str, &str) = (
     "  weather:
     agent: board
@@ -205,7 +205,7 @@ async fn a_board_made_by_hand_is_a_department_beside_the_folders() {
     let state = conversation.say("Weather").await;
     assert_eq!(state["decisions"], json!([{"agent": "weather"}, {"agent": "nobody"}]));
     assert_eq!(state["replies"], json!([{"text": "In which town?"}]));
-    // What it goes on from is its own, and comes back to it as it was.
+    // The department's own pending state is returned to it unchanged.
     let state = conversation.say("Paris").await;
     assert_eq!(state["turn"]["waits"], json!({"department": "weather", "question": "In which town?", "step": "town"}));
     assert_eq!(state["replies"], json!([{"text": "It rains."}]));

@@ -1,4 +1,4 @@
-//! Records, and the notices that they give.
+//! Records, and the notices derived from them.
 
 use patchboard_agents::gate::Outage;
 use patchboard_kernel::digest::{Digest, Hasher, Salt};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Who did it: an attempt of an invocation.
+/// Returns the author of a record: an attempt of an invocation.
 fn by(invocation: u64) -> Value {
     let attempt = json!({"invocation": invocation, "number": 1, "cause": 1, "view": "ab".repeat(32)});
     json!({"worker": "writer", "attempt": attempt, "base": 0})
@@ -45,7 +45,7 @@ fn paused() -> Value {
     json!({"kind": "paused", "cause": "provider_unavailable"})
 }
 
-/// Records with these bodies, each at a second.
+/// Returns records with these bodies and times in seconds.
 fn records(bodies: &[(i64, Value)]) -> Vec<Record> {
     let hasher = Hasher::new(&Salt([0; 32]));
     let seal = |(seq, (second, body)): (u64, &(i64, Value))| {
@@ -59,7 +59,7 @@ fn board() -> BoardId {
     "b".into()
 }
 
-/// Notices of records, and of the time after them; the cursor is stored and read again before each record.
+/// Returns the notices of records and of the time after them; the cursor is serialised and restored before each record.
 fn notices(bodies: &[(i64, Value)], now: i64) -> Vec<Notice> {
     let board = board();
     let context = Context { board: &board, blueprint: "steps", provider_after: Duration::from_secs(300) };
@@ -76,13 +76,13 @@ fn notices(bodies: &[(i64, Value)], now: i64) -> Vec<Notice> {
     all
 }
 
-/// The same, each as its id, with a sign if it ends another.
+/// Like [`notices`], as ids; a notice that resolves another is marked.
 fn ids(bodies: &[(i64, Value)], now: i64) -> Vec<String> {
     let id = |notice: Notice| format!("{}{}", notice.id, if notice.resolved { " resolved" } else { "" });
     notices(bodies, now).into_iter().map(id).collect()
 }
 
-/// Name, records with their seconds, the present second, and ids of notices.
+/// Name, bodies with their seconds, current second, and ids of the expected notices.
 type Row = (&'static str, Vec<(i64, Value)>, i64, Vec<&'static str>);
 
 #[test]

@@ -1,5 +1,5 @@
-//! A client of the protocol, written apart from what it reads, on many boards: whatever is told, and wherever a stream breaks
-//! off, it comes to the documents of the board.
+//! An independent client of the protocol on many random boards: whatever events arrive, and wherever the stream breaks, the
+//! client ends with the board's document.
 
 use std::collections::BTreeSet;
 
@@ -15,16 +15,16 @@ use serde_json::{Value, json};
 
 use super::{Event, Reader, Rest, Run, applied, interrupted, resumption};
 
-/// Boards that are played.
+/// Number of random boards.
 const BOARDS: u64 = 6;
 
-/// Inputs of each.
+/// Inputs per board.
 const INPUTS: usize = 40;
 
-/// Somebody who answers with any patch.
+/// An agent that answers with random patches.
 struct Anybody {
     random: Random,
-    /// The document of every version.
+    /// The document at each version.
     states: Vec<State>,
 }
 
@@ -55,7 +55,7 @@ fn propose(from: From, patch: &Value) -> Input {
     Input::Propose(Proposal { from, worker: "writer".into(), reply, usage: None, raw: None })
 }
 
-/// Records and documents of a board on which anything is tried.
+/// Returns the records and documents of a board that received random inputs.
 fn played(seed: u64) -> (Vec<Record>, Vec<State>) {
     let ops = ["add", "replace", "insert", "remove", "move", "copy"];
     let blueprint = json!({
@@ -116,7 +116,7 @@ fn played(seed: u64) -> (Vec<Record>, Vec<State>) {
     (world.records().to_vec(), others.states)
 }
 
-/// Up to three operations, most of which can be applied.
+/// Returns up to three operations, most of them applicable.
 fn patch(random: &mut Random, document: &Value) -> Value {
     let places = places(document);
     let names = ["x", "a~b", "a/b", "", "0", "toString", "__proto__", "constructor", "prototype"];
@@ -147,7 +147,7 @@ fn patch(random: &mut Random, document: &Value) -> Value {
     ops.into()
 }
 
-/// The places of what may be written.
+/// Returns the writable paths.
 fn places(document: &Value) -> Vec<String> {
     let mut found = vec!["/items".to_owned(), "/conf".to_owned()];
     let mut next = 0;
@@ -166,7 +166,7 @@ fn places(document: &Value) -> Vec<String> {
     found
 }
 
-/// A client: what it knows is what it was told.
+/// A client; its state comes only from events.
 #[derive(Default, Clone)]
 struct Client {
     state: Value,
@@ -209,7 +209,7 @@ impl Client {
         }
     }
 
-    /// The same client in its next run.
+    /// Returns this client at the start of its next run.
     fn again(&self) -> Self {
         Self { is_running: false, steps: BTreeSet::new(), ..self.clone() }
     }
@@ -223,7 +223,7 @@ fn document(state: &State) -> Value {
     json!(state.root())
 }
 
-/// How many commits there are up to a record.
+/// Returns the number of commits up to a record.
 fn version_at(records: &[Record], seq: Seq) -> usize {
     records.iter().filter(|record| record.seq <= seq && record.kind == Kind::Committed).count()
 }
@@ -260,7 +260,7 @@ fn wherever_a_reader_begins_it_has_the_document_of_every_version() {
             }
         }
     }
-    // A test of boards on which nothing happens would find nothing.
+    // Guards against random boards on which nothing happens.
     assert!(deltas > 1_000 && snapshots > 250, "{deltas} deltas, {snapshots} snapshots");
     for kind in [Kind::Rejected, Kind::NoOp, Kind::Approval, Kind::Answer, Kind::Paused, Kind::Invoked] {
         assert!(kinds.contains(&kind), "{kind} was never seen");
@@ -273,7 +273,7 @@ fn a_stream_that_breaks_off_anywhere_is_gone_on_with_exactly() {
     for seed in 0..BOARDS / 2 {
         let (records, states) = played(seed);
         let now = Version(states.len() as u64 - 1);
-        // All events, and the client after each.
+        // All events, and the client's state after each.
         let mut reader = Reader::new(run(), None);
         let mut client = Client::default();
         let mut after = Vec::new();
@@ -301,7 +301,7 @@ fn a_stream_that_breaks_off_anywhere_is_gone_on_with_exactly() {
                 }
                 assert_eq!(client.state, end, "seed {seed}");
             }
-            // A document that was never the board's, and an event that it has not told.
+            // A document that the board never had, and an event that was never sent.
             again.state["mine"] = json!(true);
             let digest = states[0].digest_of(&again.state);
             assert_eq!(resumption(&records, now, None, Some(digest)), None);
@@ -320,7 +320,7 @@ fn a_document_that_is_not_the_one_of_an_event_is_believed() {
     let found = resumption(&records, now, Some(Seq(0)), Some(states[states.len() - 1].digest()));
     assert_eq!(found.map(|(version, _)| version), Some(now));
     assert!(found.is_some_and(|(_, seq)| seq == commit.seq));
-    // Of what is long past nothing is known.
+    // History before the retained records is unknown.
     let recent = &records[records.len() - 2..];
     assert_eq!(resumption(recent, now, Some(Seq(0)), None), None);
 }
@@ -367,7 +367,7 @@ fn a_commit_that_cannot_be_told_asks_for_a_document() {
         (commits.next().expect("a commit"), commits.next().expect("another"))
     };
     let mut reader = Reader::new(run(), Some(states[0].clone()));
-    // The one before it is missing.
+    // The first commit is missing.
     let told = reader.hears(second);
     assert!(told.needs_document && told.events.iter().all(|event| event.id.is_none()));
     assert!(!Reader::new(run(), Some(states[0].clone())).hears(first).needs_document);

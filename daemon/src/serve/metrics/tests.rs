@@ -1,4 +1,4 @@
-//! The families against the page and the dashboard, and their text.
+//! Compares the metric families with the page and the dashboard, and checks the text format.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -121,7 +121,7 @@ fn are_exposed(expressions: &[String]) {
     }
 }
 
-/// The texts under a name, wherever they are.
+/// Collects the texts under a key, at any depth.
 fn collect(value: &Value, name: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(members) => {

@@ -1,4 +1,4 @@
-//! Disks that are full, read-only, that fail to sync; files that are locked, damaged, cut.
+//! Disks that are full, read-only or fail to sync; files that are locked, damaged or cut.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,10 +11,10 @@ use rusqlite::Connection;
 use super::shim::{How, Operation, RUN, each, run, sampled, sandbox, survives, told, trace};
 use crate::sandbox::Sandbox;
 
-/// Of how many operations one is tried, unless `PATCHBOARD_CRASHES=all`.
+/// One of this many operations is tried, unless `PATCHBOARD_CRASHES=all`.
 const EVERY: usize = 16;
 
-/// Damages there are; of them one of two is tried, unless `PATCHBOARD_CRASHES=all`.
+/// Number of damages; every second one is tried, unless `PATCHBOARD_CRASHES=all`.
 const DAMAGES: u64 = 150;
 
 #[test]
@@ -36,7 +36,7 @@ fn a_disk_that_takes_no_more_ends_the_run_with_its_error_and_loses_nothing() {
         let told = told(&ran.stderr);
         if ran.code != 0 {
             let code = ran.error()["code"].as_str().expect("a code is a text").to_owned();
-            // SQLite does not say why it could not make a file.
+            // SQLite does not report why it could not create a file.
             let is_new = matches!(operations[at - 1], Operation::Create { .. });
             let entry = if is_new { format!("New {code}") } else { format!("{how:?} {code}") };
             *codes.lock().expect("nobody panicked").entry(entry).or_default() += 1;
@@ -53,7 +53,7 @@ fn a_disk_that_takes_no_more_ends_the_run_with_its_error_and_loses_nothing() {
     for (how, known) in [
         ("Full", ["disk_full"].as_slice()),
         ("Filling", &["disk_full"]),
-        // Of a file that is open already SQLite says no more.
+        // SQLite reports only an I/O error for a file that is already open.
         ("ReadOnly", &["journal_io", "journal_read_only"]),
         ("Unsynced", &["journal_io"]),
     ] {
@@ -65,7 +65,7 @@ fn a_disk_that_takes_no_more_ends_the_run_with_its_error_and_loses_nothing() {
     }
     let of_new = ["disk_full", "journal_io", "journal_read_only"].map(|code| format!("New {code}"));
     assert!(codes.keys().all(|told| !told.starts_with("New") || of_new.contains(told)), "{codes:?}");
-    // The rest of a write is asked for again.
+    // SQLite writes the rest of a short write again.
     let (shortened, short) = (shortened.into_inner(), cases[4].len());
     assert!(shortened * 2 > short, "{shortened} of {short} runs had to write more often");
     assert!(!codes.keys().any(|told| told.starts_with("Short")), "{codes:?}");
@@ -105,7 +105,7 @@ fn a_disk_that_cannot_be_read_is_not_called_damaged() {
     ] {
         let right = sandbox.run(command).exits(0);
         let mut at = 1;
-        // Until no read is left to refuse.
+        // Continues until no read is left to fail.
         loop {
             let ran = run(&sandbox, &[command, &["--output", "json"]].concat(), How::Unread, at);
             let after = format!("{command:?} from read {at}: {}{}", ran.stdout, ran.stderr);
@@ -128,7 +128,7 @@ fn a_disk_that_cannot_be_read_is_not_called_damaged() {
     assert!(refused > 60, "refused {refused} times only");
 }
 
-/// What commands say of the finished board: its records, its state, and whether it verifies.
+/// Returns the output of `verify`, `log` and `state` for the finished board.
 fn said(sandbox: &Sandbox) -> [(i32, String); 3] {
     let commands: [&[&str]; 3] =
         [&["verify", "last"], &["log", "last", "--output", "json"], &["state", "last", "--output", "json"]];
@@ -143,7 +143,7 @@ fn said(sandbox: &Sandbox) -> [(i32, String); 3] {
 fn a_damaged_journal_is_never_told_to_be_whole() {
     let whole = sandbox();
     whole.run(RUN).exits(0);
-    // All in one file.
+    // Moves the whole log into the database file.
     let file = whole.path().join(".patchboard/patchboard.db");
     let connection = Connection::open(&file).expect("it can be opened");
     connection.pragma_update(None, "journal_mode", "DELETE").expect("nobody else holds it");
@@ -181,7 +181,7 @@ fn a_damaged_journal_is_never_told_to_be_whole() {
         sandbox.write(".patchboard/patchboard.db", &damaged);
         let found = said(&sandbox);
         if found[0].0 == 0 {
-            // Nothing that matters was hit: all that is told is as it was.
+            // The damage hit no relevant byte: the output is unchanged.
             assert_eq!(found, right, "{told}: it verifies, and is not what it was");
             harmless += 1;
         } else {

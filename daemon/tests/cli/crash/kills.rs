@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::shim::{How, Operation, RUN, each, run, sampled, sandbox, survives, told, trace};
 
-/// Of how many moments one is tried, unless `PATCHBOARD_CRASHES=all`.
+/// One of this many moments is tried, unless `PATCHBOARD_CRASHES=all`.
 const EVERY: usize = 5;
 
 #[test]
@@ -25,7 +25,7 @@ fn a_run_killed_at_every_operation_on_its_files_loses_nothing_it_told_of() {
     each(&cases, |(at, how)| {
         let sandbox = sandbox();
         let ran = run(&sandbox, RUN, *how, *at);
-        // Now and then a run does a little less, and is over before.
+        // Some runs perform fewer operations and end before the fault.
         let is_killed = ran.code == -1;
         killed.fetch_add(usize::from(is_killed), Ordering::Relaxed);
         let told = told(&ran.stderr);
@@ -38,7 +38,7 @@ fn a_run_killed_at_every_operation_on_its_files_loses_nothing_it_told_of() {
     assert!(acknowledged * 4 >= cases.len(), "{acknowledged} of {} had told of a commit", cases.len());
 }
 
-/// An operation without its bytes.
+/// Describes an operation without its bytes.
 fn kind(operation: &Operation) -> String {
     match operation {
         Operation::Write { file, offset, bytes } => format!("write of {} bytes at {offset} of {file}", bytes.len()),

@@ -1,5 +1,5 @@
-//! The process dies, and a bit of SQLite's log flips: whatever the log has lost by that is noticed, and goes on when an operator
-//! says so.
+//! The process dies and a bit of SQLite's log flips: any lost commit is detected, and the board resumes once an operator
+//! accepts the loss.
 
 use std::fs;
 use std::path::Path;
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use super::shim::{CHAIN, How, Operation, RUN, copy, each, run, sampled, sandbox, trace};
 use crate::sandbox::Sandbox;
 
-/// Bits that flip; of them one of so many is tried, unless `PATCHBOARD_CRASHES=all`.
+/// Number of flips; one of every `EVERY` is tried, unless `PATCHBOARD_CRASHES=all`.
 const FLIPS: u64 = 600;
 const EVERY: usize = 15;
 
 const LOG: &str = ".patchboard/patchboard.db-wal";
 
-/// A data directory whose process died after the last commit, with all commits in the log.
+/// Returns the data directory of a process that died after the last commit, with all commits in the log.
 fn killed() -> Sandbox {
     let whole = sandbox();
     run(&whole, RUN, How::Nothing, 0).exits(0);
@@ -29,7 +29,7 @@ fn killed() -> Sandbox {
     killed
 }
 
-/// A copy with a bit of the log flipped.
+/// Returns a copy with a bit of the log flipped.
 fn flipped(killed: &Sandbox, place: usize, bit: u64) -> Sandbox {
     let copy = copy(killed);
     let mut log = fs::read(copy.path().join(LOG)).expect("there is a log");
@@ -66,7 +66,7 @@ fn no_flipped_bit_of_the_log_takes_a_commit_back_unnoticed() {
         let (place, bit) = (random.index(length), random.below(8));
         let after = format!("bit {bit} of byte {place} of {length}");
         let sandbox = flipped(&killed, place, bit);
-        // In any order: who looks may mend the file.
+        // In either order, because reading may repair the file.
         let (verified, examined) = match flip % 2 {
             0 => (asked(&sandbox, &["verify", "last"]), sandbox.run(&["doctor", "--offline"])),
             _ => {
@@ -111,7 +111,7 @@ fn an_operator_may_give_up_what_is_lost_and_go_on() {
         let listed = sandbox.run(&[command, "--output", "json"]).exits(code).lines();
         assert_eq!(listed[0]["status"], "damaged");
     }
-    // Another board goes on beside it.
+    // Another board runs in the meantime.
     sandbox.write("chain.yaml", CHAIN);
     let began = sandbox.run(&[RUN, &["-q"]].concat());
     assert!(began.code == 0 && began.stderr.contains("are lost"), "{}", began.stderr);
@@ -123,7 +123,7 @@ fn an_operator_may_give_up_what_is_lost_and_go_on() {
     sandbox.run(&["resume", &board, "-q"]).exits(0);
     sandbox.run(&["verify", &board]).exits(0);
     sandbox.run(&["replay", &board]).exits(0);
-    // Who has noted the head elsewhere is told all the same.
+    // A head that was noted elsewhere still reveals the loss.
     sandbox.write("heads.txt", heads);
     assert_eq!(asked(&sandbox, &["verify", "--heads", "heads.txt"]).1[0]["error"]["code"], "head_differs");
 }

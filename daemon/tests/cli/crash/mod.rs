@@ -1,11 +1,10 @@
-//! A run that dies at every operation on its journal's files, in one that loses power, and on disks that are full, read-only,
-//! locked and damaged: what was told is there, what is there is whole, and an error says what is wrong.
+//! Runs that die at every operation on the journal's files, at a power loss, and on disks that are full, read-only, locked
+//! or damaged. Every reported commit survives, the remaining data is valid, and errors name the cause.
 //!
-//! The binary is the one that ships. What it does to its files is counted, and ended, by a library that is loaded before
-//! the system's (`shim.c`), so these tests are for Linux.
+//! The binary is the shipped one. A preloaded library (`shim.c`) counts and ends its file operations, so these tests are
+//! for Linux.
 //!
-//! All moments at which something can happen take minutes. A fixed seed chooses some of them, each time the same; with
-//! `PATCHBOARD_CRASHES=all` all are tried.
+//! Trying every moment takes minutes. A fixed seed chooses a sample; `PATCHBOARD_CRASHES=all` tries all.
 
 mod disk;
 mod kills;

@@ -1,4 +1,4 @@
-//! The power fails: what was synced is there, of what was not any part may be, and no order holds.
+//! Power loss: synced operations survive; any part of the others may be lost, in any order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,13 +8,13 @@ use patchboard_faults::random::Random;
 
 use super::shim::{How, Operation, RUN, each, run, sampled, sandbox, survives, told, trace};
 
-/// What disks write at once.
+/// Bytes that a disk writes atomically.
 const SECTOR: usize = 512;
 
-/// Moments at which it fails.
+/// Number of moments at which the power fails.
 const MOMENTS: u64 = 240;
 
-/// Of how many of them one is tried, unless `PATCHBOARD_CRASHES=all`.
+/// One of this many moments is tried, unless `PATCHBOARD_CRASHES=all`.
 const EVERY: usize = 5;
 
 #[test]
@@ -46,11 +46,11 @@ fn a_run_that_loses_power_keeps_what_it_told_of() {
     let (partial, acknowledged) = (partial.into_inner(), acknowledged.into_inner());
     eprintln!("something was lost at {partial} moments, commits were told at {acknowledged}");
     assert!(partial * 3 > moments.len(), "something was lost at {partial} moments only");
-    // How many follows from how the threads took turns; a tenth is enough to mean something.
+    // The number depends on thread scheduling; a tenth is enough to be meaningful.
     assert!(acknowledged * 10 > moments.len(), "commits had been told at {acknowledged} moments only");
 }
 
-/// The files after these operations and a loss of power, and whether anything was lost.
+/// Returns the files after these operations and a power loss, and whether anything was lost.
 fn image(operations: &[Operation], random: &mut Random) -> (BTreeMap<String, Vec<u8>>, bool) {
     let last_sync = |file: &str| {
         operations.iter().rposition(|one| matches!(one, Operation::Sync { file: synced } if synced == file))
@@ -66,7 +66,7 @@ fn image(operations: &[Operation], random: &mut Random) -> (BTreeMap<String, Vec
         else {
             continue;
         };
-        // Which files there are is the directory's to know.
+        // The directory's sync makes names durable.
         let is_name = matches!(operation, Operation::Create { .. } | Operation::Unlink { .. });
         let is_durable = last_sync(if is_name { "." } else { file }).is_some_and(|sync| sync > index);
         if nameless.contains(file) && !matches!(operation, Operation::Create { .. }) {
@@ -77,7 +77,7 @@ fn image(operations: &[Operation], random: &mut Random) -> (BTreeMap<String, Vec
                 nameless.remove(file);
                 files.entry(file.clone()).or_default();
             }
-            // However much of it was synced, nobody finds it.
+            // The file's name is lost, so its content is unreachable even if it was synced.
             Operation::Create { file } => {
                 nameless.insert(file);
                 is_partial = true;
@@ -97,7 +97,7 @@ fn image(operations: &[Operation], random: &mut Random) -> (BTreeMap<String, Vec
             Operation::Truncate { file, size } if is_durable || random.percent(50) => {
                 files.entry(file.clone()).or_default().resize(*size, 0);
             }
-            // Else a name that is gone may be back.
+            // Otherwise the removed name may reappear.
             Operation::Unlink { file } if is_durable || random.percent(50) => drop(files.remove(file)),
             _ => is_partial = true,
         }

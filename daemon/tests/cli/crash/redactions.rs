@@ -1,5 +1,5 @@
-//! The process dies while it erases a value, before every operation on its files and in the middle of every write: the
-//! value is there as it was, or the next start takes it out of every file.
+//! The process dies while it redacts a value, before every file operation and in the middle of every write. The value is
+//! unchanged, or the next start removes it from every file.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::shim::{How, Operation, each, run, sampled, trace};
 use crate::redact::{finished, holding};
 
-/// Of how many moments one is tried, unless `PATCHBOARD_CRASHES=all`.
+/// One of this many moments is tried, unless `PATCHBOARD_CRASHES=all`.
 const EVERY: usize = 4;
 
 const REDACT: &[&str] = &["redact", "last", "/request/topic"];
@@ -32,7 +32,7 @@ fn a_redaction_killed_at_every_operation_on_its_files_is_not_done_or_done_to_its
         let ran = run(&sandbox, REDACT, *how, *at);
         let after = format!("{how:?} at {at}: {}{}", ran.stdout, ran.stderr);
         assert!(!ran.stderr.contains("panicked"), "{after}");
-        // The next start that may write.
+        // The next start with write access completes the redaction.
         sandbox.run(&["token", "list"]).exits(0);
         let log = sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
         let is_recorded = log.iter().any(|record| record["kind"] == "redacted");

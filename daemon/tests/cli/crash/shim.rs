@@ -1,4 +1,4 @@
-//! The library that counts what a process does to its files, and runs under it.
+//! Builds the preloaded library that counts a process's file operations, and runs commands under it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::sandbox::{Ran, Sandbox};
 
-/// A blueprint of one script: six links, each a call and a commit of its own.
+/// A blueprint with one script worker and a chain of six links; each link is one call and one commit.
 pub(crate) const CHAIN: &str = r#"
 blueprint: 1
 name: chain
@@ -51,26 +51,26 @@ static LIBRARY: LazyLock<(TempDir, PathBuf)> = LazyLock::new(|| {
     (directory, library)
 });
 
-/// What happens at the so-manieth operation.
+/// Fault injected at operation number `at`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum How {
-    /// Nothing; operations are only told.
+    /// No fault; operations are only traced.
     Nothing,
-    /// The process dies before it.
+    /// Kills the process before the operation.
     Kill,
-    /// Half of a write is done, and the process dies.
+    /// Performs half of a write, then kills the process.
     Torn,
-    /// Writes from then on do half of what they are asked to, and say so.
+    /// Every later write is short: half of the bytes are written, and the shorter count is returned.
     Short,
-    /// Writes and new files from then on find the disk full.
+    /// Every later write or file creation fails with a full disk.
     Full,
-    /// The same, after half of a write.
+    /// Like [`How::Full`], after half of a write.
     Filling,
-    /// Writes from then on find it read-only.
+    /// Every later write fails as on a read-only disk.
     ReadOnly,
-    /// Syncs from then on fail.
+    /// Every later sync fails.
     Unsynced,
-    /// Reads from then on fail; they are counted apart.
+    /// Every later read fails; reads are counted separately.
     Unread,
 }
 
@@ -90,14 +90,14 @@ impl How {
     }
 }
 
-/// Something that a process did.
+/// Traced operation of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Operation {
-    /// A file came to be.
+    /// Creation of a file.
     Create {
         file: String,
     },
-    /// A directory did.
+    /// Creation of a directory.
     Directory {
         file: String,
     },
@@ -116,18 +116,18 @@ pub(crate) enum Operation {
     Unlink {
         file: String,
     },
-    /// It said something on standard error.
+    /// Text written to standard error.
     Said(String),
 }
 
 impl Operation {
-    /// Whether it is one of those that are counted.
+    /// Returns true if the operation counts towards `at`.
     pub(crate) const fn is_counted(&self) -> bool {
         !matches!(self, Self::Said(_))
     }
 }
 
-/// Runs the binary with something happening at its so-manieth operation.
+/// Runs the binary with the fault `how` at operation number `at`.
 pub(crate) fn run(sandbox: &Sandbox, arguments: &[&str], how: How, at: usize) -> Ran {
     let directory = sandbox.path().canonicalize().expect("it is there").join(".patchboard");
     let mut command = sandbox.command(arguments);
@@ -144,7 +144,7 @@ fn trace_file(sandbox: &Sandbox) -> PathBuf {
     sandbox.path().join("trace")
 }
 
-/// What the processes in this sandbox have done, in order.
+/// Returns the operations of the processes in this sandbox, in order.
 pub(crate) fn trace(sandbox: &Sandbox) -> Vec<Operation> {
     let bytes = fs::read(trace_file(sandbox)).expect("a trace was written");
     let mut operations = Vec::new();
@@ -166,14 +166,14 @@ pub(crate) fn trace(sandbox: &Sandbox) -> Vec<Operation> {
             "truncate" => Operation::Truncate { file, size: number(offset) },
             "unlink" => Operation::Unlink { file },
             "said" => Operation::Said(String::from_utf8_lossy(data).into_owned()),
-            // Nothing is ever renamed: whoever begins to says in `power` what of it a loss of power leaves.
+            // No file is ever renamed. To support renames, first define in `power` what a power loss leaves of one.
             other => panic!("no operation: {other}"),
         });
     }
     operations
 }
 
-/// The highest version that these words told of; none if not even of the board.
+/// Returns the highest version that these progress lines report; 0 for a created board, `None` before that.
 pub(crate) fn told(words: &str) -> Option<u64> {
     let version = |line: &str| {
         if line.starts_with("created ") {
@@ -182,12 +182,12 @@ pub(crate) fn told(words: &str) -> Option<u64> {
         let rest = line.strip_prefix("committed version ")?;
         rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
     };
-    // What is cut off in the middle of a line may be part of a number only.
+    // A line that was cut off may end inside a number.
     let whole = words.rfind('\n').map_or("", |end| &words[..end]);
     whole.lines().filter_map(version).max()
 }
 
-/// Of so many cases one, each time another; all of them with `PATCHBOARD_CRASHES=all`.
+/// Picks one case out of each `every`, by a fixed seed; returns all of them with `PATCHBOARD_CRASHES=all`.
 pub(crate) fn sampled<T: Copy>(cases: &[T], every: usize) -> Vec<T> {
     if std::env::var("PATCHBOARD_CRASHES").is_ok_and(|which| which == "all") {
         return cases.to_vec();
@@ -196,7 +196,7 @@ pub(crate) fn sampled<T: Copy>(cases: &[T], every: usize) -> Vec<T> {
     cases.chunks(every).map(|chunk| *random.pick(chunk)).collect()
 }
 
-/// Does something with each, on as many threads as the machine has.
+/// Runs `work` on each case, on as many threads as the machine has.
 pub(crate) fn each<T: Sync>(cases: &[T], work: impl Fn(&T) + Sync) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -210,7 +210,7 @@ pub(crate) fn each<T: Sync>(cases: &[T], work: impl Fn(&T) + Sync) {
     });
 }
 
-/// A sandbox with the blueprint.
+/// Returns a sandbox that holds the blueprint.
 pub(crate) fn sandbox() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("chain.yaml", CHAIN);
@@ -219,13 +219,13 @@ pub(crate) fn sandbox() -> Sandbox {
 
 pub(crate) const RUN: &[&str] = &["run", "chain.yaml"];
 
-/// What a journal holds of the last board.
+/// Journal content of the last board.
 struct Found {
     version: u64,
     records: Vec<Value>,
 }
 
-/// What is found; none if there is no board.
+/// Reads the last board; `None` if there is no board.
 fn found(sandbox: &Sandbox, after: &str) -> Option<Found> {
     let log = sandbox.run(&["log", "last", "--output", "json"]);
     if log.code != 0 {
@@ -237,12 +237,12 @@ fn found(sandbox: &Sandbox, after: &str) -> Option<Found> {
     Some(Found { version, records: log.lines() })
 }
 
-/// Whether a command says that there is no board, and nothing else.
+/// Returns true if a command reported that there is no board.
 fn is_none(ran: &Ran) -> bool {
     ran.code == 2 && ["no_journal", "no_such_board"].iter().any(|code| ran.error()["code"] == *code)
 }
 
-/// The data directory as it is now, elsewhere: who reads a journal may mend it.
+/// Copies the data directory, because a command that reads a journal may repair it.
 pub(crate) fn copy(sandbox: &Sandbox) -> Sandbox {
     fn put(from: &Path, to: &Path) {
         fs::create_dir_all(to).expect("a directory can be made");
@@ -262,8 +262,8 @@ pub(crate) fn copy(sandbox: &Sandbox) -> Sandbox {
     copy
 }
 
-/// What is there after something happened holds all that was told, before anybody goes on with it; it is whole, the board
-/// can be run to its end, and what was there stays.
+/// Checks a data directory after a fault. The journal holds every reported version before any resume; the board then runs
+/// to its end, keeps its earlier records, and verifies.
 pub(crate) fn survives(sandbox: &Sandbox, told: Option<u64>, after: &str) {
     let Some(before) = found(&copy(sandbox), after) else {
         assert_eq!(told, None, "{after}: this was told, and nothing is there");

@@ -1,5 +1,4 @@
-//! The AG-UI client follows a board on which much is going on, loses its connection again and again, and ends with the
-//! board's document.
+//! The AG-UI client follows a busy board, loses its connection repeatedly, and ends with the board's document.
 
 use std::time::Duration;
 
@@ -8,14 +7,13 @@ use serde_json::{Value, json};
 use super::Client;
 use crate::daemon::Daemon;
 
-/// What the client may take.
+/// Time limit of the client.
 const TIME: Duration = Duration::from_secs(120);
 
-/// How often all the proposals are made.
+/// Number of times that all proposals are made.
 const ROUNDS: usize = 10;
 
-/// Proposals in a row, each on what the ones before left: all operations, places that some clients take for something
-/// else, and some that are refused.
+/// Returns consecutive proposals: all operations, paths that some clients misread, and some that the kernel rejects.
 fn proposals(round: usize) -> Vec<Value> {
     vec![
         json!([{"op": "add", "path": "/items/-", "value": {"round": round, "big": 1e300, "small": 0.1}}]),
@@ -35,7 +33,7 @@ fn proposals(round: usize) -> Vec<Value> {
     ]
 }
 
-/// Follows a board to its end; how often the connection was destroyed.
+/// Follows a board to its end; returns the number of destroyed connections.
 async fn follows(client: Client, flags: &[&str]) -> u64 {
     let daemon = Daemon::new();
     let made = daemon.post("/v1/boards", &json!({"source": include_str!("agui.yaml")})).await.is(201);
@@ -65,8 +63,8 @@ async fn follows(client: Client, flags: &[&str]) -> u64 {
     if flags.is_empty() {
         assert_eq!(count("STEP_STARTED"), count("STEP_FINISHED"), "{}", told["counts"]);
     }
-    // One to begin with, and those for the place that some clients refuse to patch, of which some were under way when the
-    // connection ended: a client that comes back is not sent again what it has.
+    // One initial snapshot, and those for the path that some clients cannot patch. Some of these were in flight when the
+    // connection ended; a reconnecting client is not sent again what it has.
     assert!(count("STATE_SNAPSHOT") <= 1 + 2 * ROUNDS as u64, "{}", told["counts"]);
     told["broken"].as_u64().expect("a number")
 }

@@ -1,4 +1,4 @@
-//! The parsers of Mermaid and Graphviz read what `patchboard graph` draws, and understand by it what its JSON says.
+//! The parsers of Mermaid and Graphviz read the output of `patchboard graph` and find the graph of its JSON output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use super::Client;
 
-/// What the client may take.
+/// Time limit of the client.
 const TIME: Duration = Duration::from_secs(120);
 
-/// Places whose names mean something to either notation, to Markdown or to HTML.
+/// Paths with special characters of Mermaid, Graphviz, Markdown or HTML.
 const NASTY: &str = r##"blueprint: 1
 name: nasty
 state:
@@ -34,7 +34,7 @@ fn graph(blueprint: &Path, format: &str) -> String {
     String::from_utf8(ran.stdout).expect("it is text")
 }
 
-/// The node as a drawing labels it.
+/// Returns the label of a node in a drawing.
 fn label(graph: &Value, node: &Value) -> String {
     let (kind, name) = node.as_object().and_then(|node| node.iter().next()).unwrap_or_else(|| panic!("{node}"));
     let text = name.as_str().expect("a text");
@@ -48,7 +48,7 @@ fn label(graph: &Value, node: &Value) -> String {
     }
 }
 
-/// What a drawing of the graph must be understood as.
+/// Returns the graph that a parser must find in a drawing.
 fn expected(graph: &Value) -> Value {
     let nodes = graph["nodes"].as_array().expect("nodes");
     let place = |node: &Value| format!("n{}", nodes.iter().position(|other| other == node).expect("it is a node"));
@@ -68,7 +68,7 @@ fn expected(graph: &Value) -> Value {
     };
     json!({
         "nodes": nodes.iter().map(|node| match node {
-            // The only one that has no name.
+            // The only node without a name.
             Value::String(_) => "files of the workspace".to_owned(),
             node => label(graph, node),
         }).collect::<Vec<_>>(),

@@ -1,4 +1,4 @@
-//! Forms of replies in real engines of constrained decoding: llguidance, and llama.cpp's converter of JSON Schemas.
+//! Reply schemas in real engines of constrained decoding: llguidance, and llama.cpp's converter of JSON Schemas.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ use super::Client;
 /// Errors by engine.
 type Errors = BTreeMap<String, String>;
 
-/// The files below the shipped blueprints.
+/// Files of the shipped blueprints.
 struct Shipped;
 
 impl source::Files for Shipped {
@@ -39,7 +39,7 @@ fn blueprints() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../blueprints")
 }
 
-/// Every shipped blueprint, by name.
+/// Returns every shipped blueprint, by name.
 fn shipped() -> Vec<(String, Blueprint)> {
     let entries = fs::read_dir(blueprints()).expect("they are shipped").map(|entry| entry.expect("an entry").path());
     let files = entries.filter(|path| path.extension().is_some_and(|extension| extension == "yaml"));
@@ -56,7 +56,7 @@ fn shipped() -> Vec<(String, Blueprint)> {
     all
 }
 
-/// The least value of a part of a request's schema.
+/// Returns a minimal value of a part of a request's schema.
 fn least(root: &Value, part: &Value) -> Value {
     let referred = part["$ref"].as_str().and_then(|place| root.pointer(place.strip_prefix('#')?));
     let schema = referred.unwrap_or(part);
@@ -79,7 +79,7 @@ fn least(root: &Value, part: &Value) -> Value {
     }
 }
 
-/// A board at its begin.
+/// Creates a board with a minimal or shipped request.
 fn board(name: &str, blueprint: Blueprint) -> Board {
     let request = match fs::read_to_string(blueprints().join(name).join("request.json")) {
         Ok(text) => serde_json::from_str(&text).expect("JSON"),
@@ -92,7 +92,7 @@ fn board(name: &str, blueprint: Blueprint) -> Board {
     Board::create(genesis, &Own).unwrap_or_else(|error| panic!("{name}: {error}")).0
 }
 
-/// Kinds of schemas that a blueprint may have for a value.
+/// Returns the kinds of value schemas that a blueprint may contain.
 fn kinds() -> Vec<(&'static str, Value)> {
     let object = json!({"type": "object", "properties": {"a": {"type": "string"}}});
     let with = |more: Value| {
@@ -134,12 +134,12 @@ fn kinds() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Prints past the capturing of output by the test harness. A closed terminal is no reason to fail.
+/// Prints past the test harness's capture of output. A closed terminal is no reason to fail.
 fn print(table: &[String]) {
     let _ = writeln!(std::io::stderr(), "{}", table.join("\n"));
 }
 
-/// Compiles forms, by seat and name, in the engines; the errors by form, and a line for each form and engine.
+/// Compiles reply schemas in the engines; returns the errors by schema, and a line for each schema and engine.
 fn compile(client: &Client, forms: &[(String, &'static str, Value)]) -> (Vec<String>, Vec<String>) {
     let directory = tempfile::tempdir().expect("a directory");
     for (seat, form, schema) in forms {

@@ -1,4 +1,4 @@
-//! The official Python SDK takes a worker's seat, over HTTP and through `patchboard mcp`, in both forms of the protocol.
+//! The official Python SDK works in a worker's seat, over HTTP and through `patchboard mcp`, in both protocol versions.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 use super::Client;
 use crate::daemon::Daemon;
 
-/// What the client may take.
+/// Time limit of the client.
 const TIME: Duration = Duration::from_secs(120);
 
-/// Sits in the writer's seat of a new board; the form of the protocol that was agreed on.
+/// Works in the writer's seat of a new board; returns the negotiated protocol version.
 async fn sits(client: Client, way: &str, mode: &str, has_wide_token: bool) -> String {
     let mut daemon = Daemon::at_rest(&["--require-tokens"]);
     let admin = format!("Bearer {}", daemon.token("admin"));
     daemon.start();
-    // More than a view has room for.
+    // Longer than the view budget.
     let notes: Vec<String> = (0..6).map(|note| format!("{}the end of note {note}", "word ".repeat(140))).collect();
     let source = include_str!("mcp.yaml").replace("NOTES", &notes.join(", "));
     let as_admin = [("authorization", admin.as_str())];

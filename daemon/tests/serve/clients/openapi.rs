@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Client;
 use crate::daemon::Daemon;
 
-/// What it may take.
+/// Time limit of the client.
 const TIME: Duration = Duration::from_secs(180);
 
 #[test]
@@ -14,7 +14,7 @@ const TIME: Duration = Duration::from_secs(180);
 fn the_daemon_is_as_it_describes_itself() {
     let Some(client) = Client::find("openapi") else { return };
     let mut daemon = Daemon::at_rest(&["--require-tokens"]);
-    // It tries tokens that are none, and must get further than that.
+    // The client tries invalid tokens, and must not be rate-limited for that.
     let config = "[serve.limits]\nfailures_per_minute = 1000000\n";
     std::fs::write(daemon.path().join("patchboard.toml"), config).expect("a file can be written");
     let token = daemon.token("admin");
@@ -25,7 +25,7 @@ fn the_daemon_is_as_it_describes_itself() {
         let (_, rest) = told.split_once(before).unwrap_or_else(|| panic!("{told}"));
         rest.split_whitespace().next().and_then(|count| count.parse::<u32>().ok()).unwrap_or_else(|| panic!("{told}"))
     };
-    // A description without routes would be kept by anything.
+    // Guards against a description without routes, which any daemon would satisfy.
     assert!(count("Tested:") >= 25 && count("Test cases:") > 500, "{told}");
 }
 

@@ -1,7 +1,7 @@
 //! The SDK of SW4RM's authors, as a second opinion on votes and on the order of workflows.
 //!
-//! Where it contradicts the specification it is not asked: its Borda count does not depend on scores, and its coordinator
-//! decides by other rules (`docs/rooms.md`).
+//! Functions that contradict the specification are not compared: its Borda count does not depend on scores, and its
+//! coordinator decides by other rules (`docs/rooms.md`).
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn votes_agree(case: &Value) {
     assert_eq!(json!(room::is_polarised(&votes).expect("votes")), case["polarised"], "{case}");
 }
 
-/// Whether it has an order.
+/// Compares the order of a workflow; returns true if there is one.
 fn orders_agree(case: &Value) -> bool {
     let definition: Definition = serde_json::from_value(json!({"nodes": case["nodes"]})).expect("a definition");
     match workflow::check(&definition) {
@@ -69,6 +69,6 @@ fn the_sdk_of_sw4rm_agrees_on_a_thousand_cases() {
         cases.iter().partition(|case| case.get("votes").is_some());
     of_votes.iter().for_each(|case| votes_agree(case));
     let sound = of_workflows.iter().filter(|case| orders_agree(case)).count();
-    // Neither kind is rare.
+    // Both kinds occur often enough.
     assert!((100..400).contains(&sound) && of_votes.len() == 500, "{sound} of {} are sound", of_workflows.len());
 }

@@ -1,4 +1,4 @@
-//! Two processes of the official Python SDK edit one directory at once, each through a `patchboard mcp --workspace` of its own.
+//! Two processes of the official Python SDK edit one directory at once, each through its own `patchboard mcp --workspace`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,15 +11,15 @@ use tempfile::TempDir;
 
 use super::Client;
 
-/// What the clients may take.
+/// Time limit of the clients.
 const TIME: Duration = Duration::from_secs(150);
 
 const FILES: [&str; 2] = ["shared.txt", "src/counter.py"];
 
 struct Workspace {
-    /// What is edited.
+    /// Directory that the clients edit.
     directory: TempDir,
-    /// Where the clients wait for each other.
+    /// Directory in which the clients wait for each other.
     rendezvous: TempDir,
 }
 
@@ -36,7 +36,7 @@ impl Workspace {
         workspace
     }
 
-    /// An agent at work for a while, and what it says that it did.
+    /// Runs an agent for a while; returns the thread that yields its report.
     fn agent(&self, name: &'static str, other: &'static str, seconds: &'static str) -> Option<JoinHandle<Value>> {
         let client = Client::find("mcp")?;
         let (directory, rendezvous) =
@@ -60,14 +60,14 @@ impl Workspace {
         std::fs::read_to_string(self.directory.path().join(file)).expect("a file")
     }
 
-    /// Everything that was accepted is in the files, once, and nothing else; the journal says the same.
+    /// Checks that the files contain every accepted edit exactly once and nothing else, and that the journal agrees.
     fn has_all(&self, agents: &[&Value]) {
         for file in FILES {
             let text = self.text(file);
             let total = text.lines().find_map(|line| line.strip_prefix("TOTAL = ")).expect("a total");
             let total: u64 = total.parse().expect("a number");
             let counted: u64 = agents.iter().map(|agent| agent["counted"][file].as_u64().expect("a number")).sum();
-            // Of what was under way when its process was killed nobody heard what became.
+            // The outcome of a call that was in flight at the kill is unknown.
             let unheard = |what: &str| agents.iter().any(|agent| agent["under_way"] == serde_json::json!([what, file]));
             let most = counted + u64::from(unheard("count"));
             assert!((counted..=most).contains(&total), "{file}: {total} of {counted} to {most}\n{text}");
@@ -123,7 +123,7 @@ fn two_clients_edit_one_directory_and_nothing_is_lost() {
 fn when_the_host_is_killed_both_clients_go_on() {
     let workspace = Workspace::new();
     let Some(ada) = workspace.agent("ada", "bob", "6") else { return };
-    // The first that asks for something starts the host.
+    // The first request starts the host.
     workspace.until(|at| at.join("ada").exists());
     let address = std::fs::read(workspace.directory.path().join(".patchboard/host.json")).expect("there is a host");
     let address: Value = serde_json::from_slice(&address).expect("JSON");

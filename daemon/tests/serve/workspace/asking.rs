@@ -1,4 +1,4 @@
-//! What an agent asks for before it is answered: in which order it is done, and what its author is held to know.
+//! Pipelined requests of an agent: their order, and the read set that they are judged by.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::ways::{Then, way};
 use super::{Agent, directory};
 
-/// Several calls of tools in one write.
+/// Sends several tool calls in one write.
 fn send(agent: &mut Agent, calls: &[(&str, Value)]) {
     let mut lines = String::new();
     for (tool, arguments) in calls {
@@ -21,7 +21,7 @@ fn send(agent: &mut Agent, calls: &[(&str, Value)]) {
     agent.stdin.as_mut().expect("it is open").write_all(lines.as_bytes()).expect("it reads");
 }
 
-/// The codes of so many answers, by their ids; those of what was done are empty.
+/// Returns the codes of the next `count` answers, sorted by id; empty for successes.
 fn codes(agent: &mut Agent, count: usize) -> Vec<String> {
     let mut told: Vec<Value> = (0..count).map(|_| agent.hear()).collect();
     told.sort_by_key(|told| told["id"].as_u64());
@@ -29,7 +29,7 @@ fn codes(agent: &mut Agent, count: usize) -> Vec<String> {
     told.iter().map(code).collect()
 }
 
-/// An agent on whose way requests with this text in them are late, and answers to those with the other one.
+/// Returns an agent behind a proxy that delays requests containing `request`, and answers to requests containing `answer`.
 fn held_up(directory: &Path, request: &'static str, answer: &'static str) -> Agent {
     let mut first = Agent::new(directory, "t", &[]);
     first.does("list", &json!({}));
@@ -50,7 +50,7 @@ fn a_view_is_no_excuse_for_an_edit_that_was_sent_with_it() {
     let edit = || ("str_replace", Agent::replaces("return 1", "return 2"));
     send(&mut agent, &[("view", json!({"path": "a.py"})), edit()]);
     assert_eq!(codes(&mut agent, 2), ["", "unseen_target"], "it was not answered when the edit was sent");
-    // What it is shown then it has seen.
+    // The answered view is in the read set.
     send(&mut agent, &[edit()]);
     assert_eq!(codes(&mut agent, 1), [""]);
     agent.leaves();
@@ -82,7 +82,7 @@ fn what_a_cancelled_request_would_have_shown_was_not_read() {
     let cancelled =
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": agent.asked}});
     writeln!(agent.stdin.as_mut().expect("it is open"), "{cancelled}").expect("it reads");
-    // The first answer is that of what comes next.
+    // The first answer belongs to the next request.
     assert!(agent.does("view", &json!({"path": "b.txt"})).contains('b'));
     let edit = Agent::replaces("return 1", "return 2");
     agent.refuses("unseen_target", "str_replace", &edit);

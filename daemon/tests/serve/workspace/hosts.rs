@@ -1,4 +1,4 @@
-//! What becomes of agents at a directory when its host is killed, stands still, or loses what is its own there.
+//! Agents at a directory when its host is killed, is suspended, or loses its own files there.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use serde_json::json;
 use super::ways::{Then, way};
 use super::{Agent, address, directory, host, journal, lives, state, until};
 
-/// Stops a process as Ctrl-Z does.
+/// Suspends a process with SIGSTOP.
 fn stops(pid: u32) {
     crate::daemon::send("-STOP", pid);
     until("it goes on", || state(pid).starts_with('T'));
@@ -25,7 +25,7 @@ fn when_the_host_is_gone_another_is_it_and_nothing_is_done_twice() {
     second.does("str_replace", &Agent::replaces("return 1", "return 2"));
     let before = host(directory.path());
     crate::daemon::send("-KILL", before);
-    // It has lost what it had read and is told so, and what it needs comes with the next refusal.
+    // The agent's read set is lost. It gets `reads_lost`, and the next rejection shows the lines that it needs.
     second.refuses("reads_lost", "str_replace", &Agent::replaces("return 2", "return 3"));
     let text = second.refuses("unseen_target", "str_replace", &Agent::replaces("return 2", "return 3"));
     assert!(text.contains("return 2"), "{text}");
@@ -55,7 +55,7 @@ fn what_becomes_of_who_came_first_is_nothing_to_the_others() {
     let begun = Instant::now();
     second.does("str_replace", &Agent::replaces("return 1", "return 2"));
     first.killed();
-    // What it had read is still known.
+    // The read set is kept.
     second.does("str_replace", &Agent::replaces("return 2", "return 3"));
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     assert_eq!(self::host(directory.path()), host);
@@ -85,7 +85,7 @@ fn a_call_that_is_under_way_when_the_host_is_killed_is_answered_by_the_next() {
     let directory = directory();
     let mut agent = Agent::new(directory.path(), "t", &[]);
     agent.does("list", &json!({}));
-    // The host stands still, so that the call is under way for certain.
+    // The host is suspended, so that the call is certainly in flight.
     let host = host(directory.path());
     stops(host);
     let file = json!({"name": "create", "arguments": {"path": "new.txt", "file_text": "x\n", "intent": "to be there"}});
@@ -118,7 +118,7 @@ fn when_what_is_theirs_is_taken_away_all_meet_again_at_one_host() {
                     }
                 }
             }
-            // As `git clean -fdx` does.
+            // Like `git clean -fdx`.
             false => std::fs::remove_dir_all(&own).expect("removed"),
         }
         let mut second = Agent::new(directory.path(), "t", &["--name", "bob"]);
@@ -225,7 +225,7 @@ async fn when_the_board_has_ended_there_is_another() {
     let url = format!("http://127.0.0.1:{port}/v1/boards/{board}");
     drop(rustls::crypto::ring::default_provider().install_default());
     let client = reqwest::Client::builder().no_proxy().build().expect("a client");
-    // Nobody comes in without the token.
+    // Requests without the token are rejected.
     assert_eq!(client.get(&url).send().await.expect("an answer").status(), 401);
     let token = before["token"].as_str().expect("a token");
     let cancelled = client.post(format!("{url}/cancel")).bearer_auth(token).json(&json!({})).send().await;

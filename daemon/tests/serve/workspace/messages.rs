@@ -1,4 +1,4 @@
-//! What is told of lines that are no message, or ask for what cannot be done: whoever waits for an answer has one.
+//! Malformed messages and impossible requests: each request with an id gets an answer.
 
 use std::io::Write as _;
 
@@ -10,7 +10,7 @@ fn says(agent: &mut Agent, line: &str) {
     writeln!(agent.stdin.as_mut().expect("it is open"), "{line}").expect("it reads");
 }
 
-/// The error that a line is answered with, as its id, its number, its code, and what it says.
+/// Returns the error for a line: id, JSON-RPC code, problem code and message.
 fn error(agent: &mut Agent, line: &str) -> (Value, i64, String, String) {
     says(agent, line);
     let told = agent.hear();
@@ -49,7 +49,7 @@ fn what_is_no_message_is_answered() {
         assert_eq!((&told.0, told.1, told.2.as_str()), (&id, number, code), "{line}: {told:?}");
         assert!(told.3.contains(part), "{line}: {told:?}");
     }
-    // What only tells something, or answers what nobody has asked, is not answered.
+    // Notifications and unsolicited responses get no answer.
     for line in [
         r#"{"jsonrpc":"2.0","method":"notifications/none"}"#,
         r#"{"jsonrpc":"2.0","method":"tools/call"}"#,
@@ -60,7 +60,7 @@ fn what_is_no_message_is_answered() {
     }
     says(&mut agent, &ping.to_string());
     assert_eq!(agent.hear(), json!({"jsonrpc": "2.0", "id": 8, "result": {}}));
-    // The version that has batches is spoken without them.
+    // The protocol version that allows batches is supported without them.
     let hello =
         json!({"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
     assert_eq!(agent.ask("initialize", &hello)["result"]["protocolVersion"], "2025-03-26");

@@ -1,4 +1,4 @@
-//! What the operator says of a directory in its `patchboard.toml`, and who may say it.
+//! The operator's settings for a directory in its `patchboard.toml`, and the right to change them.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -11,7 +11,7 @@ fn says(directory: &Path, settings: &str) {
     std::fs::write(directory.join("patchboard.toml"), settings).expect("a file");
 }
 
-/// An edit of `a.py` that says nothing of what it is for.
+/// Returns an edit of `a.py` without an intent.
 fn replaces(from: &str, to: &str) -> Value {
     json!({"path": "a.py", "old_str": from, "new_str": to})
 }
@@ -20,7 +20,7 @@ fn replaces(from: &str, to: &str) -> Value {
 fn what_the_operator_excludes_is_not_served_and_agents_do_not_decide_it() {
     let directory = directory();
     let path = directory.path();
-    // Nothing gives the file itself to the agents, as they would decide then what they see.
+    // No pattern may expose the settings file: agents could then decide what they see.
     says(
         path,
         "[workspace]\nexclude = [\"secrets/\", \"!patchboard.toml\", \"!/[p]atchboard.toml\"]\nmax_bytes = 2000000\n",
@@ -64,14 +64,14 @@ fn what_is_said_of_edits_holds_for_all_agents_until_the_host_ends() {
     one.does("view", &json!({"path": "a.py", "view_range": [2, 2]}));
     two.does("view", &whole);
     two.does("str_replace", &replaces("def one", "def two"));
-    // Of other lines than it has read.
+    // The agent's other lines in the file are stale.
     one.refuses("stale_target", "str_replace", &replaces("return 1", "return 2"));
     one.does("view", &whole);
     let with_intent = json!({"path": "a.py", "old_str": "return 1", "new_str": "return 2", "intent": "to have two"});
     one.does("str_replace", &with_intent);
     assert_eq!(code(), "def two():\n    return 2\n", "there are no comments");
     assert!(journal(path, &["log", "last"]).contains("to have two"));
-    // What is said then is not what the others began with.
+    // Clients already connected keep their settings.
     says(path, "");
     let mut three = Agent::new(path, "t", &[]);
     three.does("view", &whole);
@@ -113,7 +113,7 @@ fn what_cannot_be_read_is_told_to_the_agent_and_taken_once_it_can() {
     says(path, "[workspace]\nannotate = true\n");
     assert!(agent.does("list", &json!({})).contains("a.py"));
     agent.leaves();
-    // A file of one agent's own would be that of all others.
+    // A configuration file of one agent would apply to all others.
     let mut with = command(path, &["--config", "patchboard.toml"]);
     let told = with.stdin(Stdio::null()).output().expect("the binary can be run");
     let text = String::from_utf8_lossy(&told.stderr).into_owned();

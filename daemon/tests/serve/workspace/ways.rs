@@ -1,4 +1,4 @@
-//! A way to the host on which what is asked and answered can be held up, lost, or lead nowhere any more.
+//! A proxy to the host that delays or drops requests and answers, or hangs.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -11,19 +11,19 @@ use serde_json::json;
 
 use super::address;
 
-/// What becomes of a request, or of its answer.
+/// Fate of a request or an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Then {
-    /// It arrives.
+    /// Delivers the message.
     Arrives,
-    /// The connection is closed before it.
+    /// Closes the connection before the message.
     IsLost,
-    /// Nothing comes of it, and nobody is there any more for who comes next; the connection stays.
+    /// Drops the message, keeps this connection open, closes the others, and accepts no new ones.
     StandsAlone,
 }
 
-/// Lets agents that come from now on reach the host on a way; `asked` and `answered` say what becomes of each request and of its
-/// answer, by the request's text, when it is there.
+/// Puts a proxy between the host and agents that connect from now on. `asked` and `answered` decide the fate of each
+/// request and of its answer, by the request's text; they run when the message arrives.
 pub(super) fn way(
     directory: &Path,
     asked: impl Fn(&str) -> Then + Send + Sync + 'static,

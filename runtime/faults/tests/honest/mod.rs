@@ -1,4 +1,4 @@
-//! A scenario played by workers who err in nothing, on a board of PatchBoard.
+//! A scenario played by faultless workers on a PatchBoard board.
 
 use patchboard_faults::random::Random;
 use patchboard_faults::scenario::{self, Scenario};
@@ -8,7 +8,7 @@ use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::plan::Own;
 use serde_json::{Value, json};
 
-/// The documents at all versions.
+/// Returns the documents of all versions.
 pub(crate) fn play(scenario: &dyn Scenario, seed: u64) -> Vec<Value> {
     let mut workers = Workers { scenario, random: Random::new(seed), documents: Vec::new() };
     let genesis = Genesis::new(
@@ -48,7 +48,7 @@ impl Others for Workers<'_> {
     }
 }
 
-/// Does additions, replacements and removals to a document; false if one cannot be done.
+/// Applies additions, replacements and removals to a document; returns false if one cannot be applied.
 pub(crate) fn apply(document: &mut Value, ops: &[Value]) -> bool {
     ops.iter().all(|op| {
         let path = op["path"].as_str().unwrap_or_default();

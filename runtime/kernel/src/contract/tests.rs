@@ -1,4 +1,4 @@
-//! Which operations a contract lets through, and what it says of the others.
+//! Tests of the operations that a contract accepts, and of its violations for the others.
 
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ fn candidate(document: Value) -> Candidate {
     State::new(&document, &Hasher::new(&Salt([0; 32]))).candidate()
 }
 
-/// Judges the operation as the seventh of its patch.
+/// Judges the operation as number seven of its patch.
 fn judge(contract: &Contract, document: &Value, operation: Value, schema: &Schema) -> Vec<Violation> {
     let patch = json!([operation]);
     let ops = patch::parse(&patch, &PatchLimits::default()).expect("a patch");
@@ -38,7 +38,7 @@ fn pointer(text: &str) -> &Pointer {
     Pointer::parse(text).expect("a pointer of a test is well-formed")
 }
 
-/// The codes with which an operation is refused, with the pointers.
+/// Returns the codes and pointers of an operation's violations.
 fn codes(contract: &Contract, document: &Value, operation: Value) -> Vec<(Code, String)> {
     let violations = judge(contract, document, operation, &schema(json!(true)));
     violations
@@ -50,7 +50,7 @@ fn codes(contract: &Contract, document: &Value, operation: Value) -> Vec<(Code, 
         .collect()
 }
 
-/// One contract on one document: operations, and the codes (with pointers) with which they are refused.
+/// Checks operations against one contract and document, each with the expected codes and pointers.
 fn check(contract: &Contract, document: &Value, cases: &[(Value, &[(Code, &str)])]) {
     for (operation, expected) in cases {
         let expected = expected.iter().map(|(code, at)| (*code, (*at).to_owned())).collect::<Vec<_>>();
@@ -169,7 +169,7 @@ fn operations_are_judged_by_what_they_do() {
     check(
         &both,
         &document,
-        // One grant must name both: which value schema would hold otherwise?
+        // One grant must cover both operations, because the applicable value schema would be unclear otherwise.
         &[(json!({"op": "move", "from": "/l/0", "path": "/o/b"}), &[(Code::OpNotGranted, "/o/b")])],
     );
 }
@@ -247,7 +247,7 @@ fn a_value_must_satisfy_the_grant_that_allows_the_operation() {
         (own.rule.as_deref(), own.expected, own.found),
         (Some("const"), Some(json!("draft")), Some(json!("verified")))
     );
-    // What the worker may not read stays unseen, the names of its members too.
+    // Values that the worker may not read stay hidden, and so do the names of their members.
     let hidden = judged(json!({"op": "move", "from": "/hidden", "path": "/claims/-"}));
     assert_eq!(hidden.message, "the grant on `/claims/-` refuses this value: it breaks `required`");
     assert_eq!(hidden.found, None);
@@ -407,7 +407,7 @@ fn a_grant_that_appends_shows_only_what_can_be_done_there() {
     assert_eq!(ops, [[Add].as_slice(), &[Copy, Add, Move], &[Add, Replace]]);
 }
 
-/// A contract of `ada` under conditions, and documents in which pieces of work have owners.
+/// Returns a contract of `ada` under conditions; the documents contain tasks with owners.
 fn of_owners(writes: Value) -> Contract {
     contract(json!(["/tasks"]), writes).of(&"ada".into())
 }
@@ -437,10 +437,10 @@ fn what_is_granted_under_a_condition_is_allowed_where_it_holds() {
         (json!({"op": "add", "path": "/tasks/b/log/-", "value": "y"}), Some("/tasks/b/log/-")),
         (json!({"op": "add", "path": "/tasks/b/log/1", "value": "y"}), Some("/tasks/b/log/1")),
         (json!({"op": "copy", "from": "/tasks/a/result", "path": "/tasks/b/result"}), Some("/tasks/b/result")),
-        // Who takes it away there must own it, and who puts it here as well.
+        // A move requires ownership at the source and at the destination.
         (json!({"op": "move", "from": "/tasks/b/result", "path": "/tasks/a/result"}), Some("/tasks/b/result")),
         (json!({"op": "move", "from": "/tasks/a/result", "path": "/tasks/b/result"}), Some("/tasks/b/result")),
-        // Without an owner, no object, not there at all: it does not hold.
+        // The condition does not hold if the owner is missing, the task is not an object, or the task does not exist.
         (json!({"op": "add", "path": "/tasks/c/result", "value": 3}), Some("/tasks/c/result")),
         (json!({"op": "add", "path": "/tasks/d/result", "value": 3}), Some("/tasks/d/result")),
         (json!({"op": "add", "path": "/tasks/e/result", "value": 3}), Some("/tasks/e/result")),
@@ -449,7 +449,7 @@ fn what_is_granted_under_a_condition_is_allowed_where_it_holds() {
         let expected: &[(Code, &str)] = expected.as_ref().map_or(&[], |violations| violations.as_slice());
         check(&contract, &document, &[(operation, expected)]);
     }
-    // The value is looked at only where the condition holds.
+    // The value is checked only if the condition holds.
     check(
         &contract,
         &document,
@@ -480,12 +480,12 @@ fn a_refusal_says_the_condition_and_nothing_of_what_is_there() {
         "the grant on `/tasks/*/result` holds only where this is true of `/tasks/*`: self.owner == worker"
     );
     assert_eq!(violations[0].expected, Some(json!([{"of": "/tasks/*", "expr": "self.owner ==\n  worker"}])));
-    // Who owns it, and whether there is anything, cannot be told from the refusal.
+    // The rejection reveals neither the owner nor the existence of the value.
     assert_eq!(violations, told(json!({"tasks": {"b": {"owner": "bobette"}}})));
     assert_eq!(violations, told(json!({"tasks": {"b": 7}})));
     let allowed = contract.allowed(&["/tasks/b/result"], &schema(json!(true)));
     assert_eq!(allowed[0].condition.as_ref().map(|of| of.of.as_str()), Some("/tasks/*"));
-    // A contract that is nobody's has no `worker`.
+    // A contract without a worker has no `worker` variable.
     let nobodys =
         self::contract(json!([]), json!([{"path": "/a/x", "where": {"of": "/a", "expr": "worker == 'ada'"}}]));
     check(
@@ -495,7 +495,7 @@ fn a_refusal_says_the_condition_and_nothing_of_what_is_there() {
     );
 }
 
-/// Judges a whole patch, each operation against what those before it have made: the codes, operation by operation.
+/// Judges a whole patch, each operation against the result of those before it. Returns the code of each operation.
 fn judge_all(contract: &Contract, document: &Value, patch: Value) -> Vec<Option<Code>> {
     let state = State::new(document, &Hasher::new(&Salt([0; 32])));
     let mut allowance = Allowance::new();
@@ -528,7 +528,7 @@ fn nobody_makes_a_condition_true_in_the_patch_that_needs_it() {
         judge_all(&contract, &document, json!([to("b", "ada"), result("b")])),
         [None, Some(Code::ConditionNotMet)]
     );
-    // What was true before is, whatever the patch has made of it.
+    // Conditions refer to the state before the patch, whatever the patch changes.
     assert_eq!(judge_all(&contract, &document, json!([to("a", "bob"), result("a")])), [None, None]);
 }
 
@@ -548,12 +548,12 @@ fn an_index_means_the_element_that_it_meant_before_the_patch_moved_it() {
         (json!([remove("0"), result("1")]), None),
         (json!([{"op": "add", "path": "/tasks/0", "value": mine}, result("1")]), None),
         (json!([{"op": "add", "path": "/tasks/0", "value": mine}, result("2")]), no),
-        // What the patch brings was not there.
+        // An element that the patch adds did not exist before.
         (json!([{"op": "add", "path": "/tasks/0", "value": mine}, result("0")]), no),
         (json!([{"op": "add", "path": "/tasks/-", "value": mine}, result("3")]), no),
         (json!([{"op": "move", "from": "/tasks/0", "path": "/tasks/1"}, result("0")]), no),
         (json!([{"op": "move", "from": "/tasks/0", "path": "/tasks/1"}, result("2")]), None),
-        // The place that something is moved to is named as it is once that is gone.
+        // The destination of a move is interpreted after the removal at the source.
         (json!([{"op": "move", "from": "/tasks/2/result", "path": "/tasks/0/result"}]), None),
         (json!([{"op": "move", "from": "/tasks/2/result", "path": "/tasks/1/result"}]), no),
     ] {
@@ -570,7 +570,7 @@ fn a_condition_that_costs_too_much_does_not_hold() {
     let operation = json!({"op": "add", "path": "/tasks/a/result", "value": 1});
     check(&contract, &of(10), &[(operation.clone(), &[])]);
     check(&contract, &of(2000), &[(operation.clone(), &[(Code::ConditionNotMet, "/tasks/a/result")])]);
-    // What others have used up counts: the steps are those of one proposal.
+    // The step limit is shared by all conditions of a proposal.
     let state = State::new(&of(300), &Hasher::new(&Salt([0; 32])));
     let mut allowance = Allowance::new();
     let mut judged = Vec::new();

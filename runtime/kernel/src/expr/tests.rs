@@ -1,4 +1,4 @@
-//! What an expression means, what is refused, and that the crate's own evaluator agrees.
+//! Expressions: their meaning, their rejections, and agreement with the evaluator of the `cel` crate.
 
 mod oracle;
 mod parser;
@@ -16,7 +16,8 @@ fn compiled(source: &str) -> Expr {
     Expr::compile(source, &NAMES).unwrap_or_else(|error| panic!("{source}: {error}"))
 }
 
-/// Evaluates over the values, over trees of them and over both mixed; all must come to the same in the same steps.
+/// Evaluates over values, over trees and over a mix of both; all must yield the same result in the same number of
+/// steps.
 fn evaluated(expr: &Expr, given: &[(&'static str, &Value)]) -> Result<bool, EvalError> {
     let edit = tree::Edit { at: 0, hasher: Arc::new(Hasher::new(&Salt([7; 32]))) };
     let trees: Vec<tree::Node> = given.iter().map(|(_, value)| tree::Node::of(value, &edit)).collect();
@@ -57,7 +58,7 @@ fn refused(source: &str) -> CompileError {
     Expr::compile(source, &NAMES).expect_err(source)
 }
 
-/// Runs on the stack a test thread or a tokio worker has.
+/// Runs on a stack as large as that of a test thread or a tokio worker.
 fn on_two_mebibytes(body: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().stack_size(2 * 1024 * 1024).spawn(body).expect("a thread starts");
     thread.join().expect("the thread ends well");
@@ -101,7 +102,7 @@ fn integers_are_int_and_exact() {
             ("state.n == 7.0 && state.n < 7.5 && 7u == state.n", true),
             ("state.big > state.n && state.big - 1u > 1u", true),
             ("state.big == 18446744073709551615u", true),
-            // Through a double both sides would round to the same number.
+            // Converted to doubles, both sides would round to the same number.
             ("9007199254740993 == 9007199254740992.0", false),
             ("9007199254740993 > 9007199254740992.0", true),
             ("-1 > -1.5 && -2 < -1.5", true),
@@ -339,7 +340,7 @@ fn numbers_are_alike_however_json_writes_them() {
                 ("min(state.list) == 0.5 && state.list.max() == 3", true),
                 ("min(state.x, 2, 7.5) == 2 && max(state.x, 2) == 3", true),
                 ("max(['a', 'c', 'b']) == 'c'", true),
-                // Integers of both kinds are exact.
+                // Signed and unsigned integers are exact.
                 ("state.big - 1 == 18446744073709551614u && state.big + -1 > 18446744073709551613u", true),
                 ("9223372036854775807 + 1 == 9223372036854775808u && 2u - 3u == -1 && -1u == -1", true),
                 ("sum([state.big, -1, 1]) == state.big && sum([1, -1, state.big]) == state.big", true),
@@ -455,7 +456,7 @@ fn the_step_limit_is_a_count_and_nothing_absorbs_it() {
     ] {
         assert_eq!(verdict(source, "state", &state), exhausted, "{source}");
     }
-    // One step more or less decides, on every machine.
+    // The result depends on a single step, identically on every machine.
     let expr = compiled("1 == 1");
     let variables = Variables::new();
     assert!(matches!(eval::evaluate(&expr.node, &variables, Dialect::Plain, &mut Meter::new(3)), Err(Stop::Exhausted)));
@@ -478,7 +479,7 @@ fn long_names_and_patterns_of_many_states_cost_steps() {
     ] {
         assert_eq!(verdict(source, "state", &state), exhausted, "{source}");
     }
-    // Classes of Unicode are large and fast, and what is short is cheap.
+    // Unicode classes are large and fast, and short texts are cheap.
     for source in [
         r"state.l.all(a, state.s.matches(r'^\w+$'))",
         "state.l.all(a, !state.s.matches('(a|b)*a(a|b){900}c'))",
@@ -528,7 +529,7 @@ fn the_deepest_expressions_that_are_let_through_fit_a_small_stack() {
         ] {
             let compiled = compiled(&source);
             drop(evaluated(&compiled, &[("state", &state)]));
-            // The parse of what is refused only by its tree must fit as well.
+            // Parsing must also fit for sources that are rejected later by their tree.
             drop(Expr::compile(&source.replace("true", "nope"), &NAMES));
         }
         for source in [
@@ -546,7 +547,7 @@ fn the_deepest_expressions_that_are_let_through_fit_a_small_stack() {
     });
 }
 
-/// A document with containers beyond what one node of a tree holds.
+/// Returns a document with containers that exceed a single tree node.
 fn wide(members: usize) -> Value {
     let object: serde_json::Map<_, _> = (0..members).map(|n| (format!("k{n}"), json!([n, {"n": n}]))).collect();
     json!({"list": (0..members).collect::<Vec<_>>(), "object": object, "long": "x".repeat(members)})
@@ -571,7 +572,7 @@ fn a_tree_and_a_value_are_one_to_an_expression() {
             let verdict = evaluated(&compiled(source), &[("before", &a), ("state", &b)]);
             assert_eq!(verdict, Ok(true), "{members}: {source}");
         }
-        // Wherever the first difference is, both forms stop there.
+        // Both forms stop at the first difference, wherever it is.
         for at in [0, 7, members / 2, members.saturating_sub(1)].into_iter().filter(|at| *at < members) {
             b["object"][format!("k{at}")][1]["n"] = json!("other");
             b["list"][at] = json!(-1);

@@ -1,4 +1,4 @@
-//! What a reply may be, by examples; `laws` says what holds of all forms.
+//! Examples of reply forms; `laws` holds the properties of all forms.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::view;
 
 mod laws;
 
-/// Knows of no commit.
+/// Finds no commit for any version.
 struct Nobody;
 
 impl Commits for Nobody {
@@ -25,7 +25,7 @@ impl Commits for Nobody {
     }
 }
 
-/// A worker, a document and a view of it.
+/// Worker, document and a view of it.
 pub(super) struct Scene {
     pub(super) shown: Shown,
     pub(super) view: view::View,
@@ -36,7 +36,7 @@ impl Scene {
         Self::held(schema, state, worker, &json!([]), budget)
     }
 
-    /// With invariants.
+    /// Builds a scene with invariants.
     fn held(schema: &Value, state: &Value, worker: &Value, invariants: &Value, budget: u32) -> Self {
         let blueprint = json!({"blueprint": 1, "name": "b", "state": {"schema": schema}, "workers": {"w": worker},
             "invariants": invariants});
@@ -106,13 +106,13 @@ fn state() -> Value {
     })
 }
 
-/// The form of a worker that reads and writes this.
+/// Returns the form of a worker with these reads and writes.
 fn form(reads: Value, writes: Value) -> Value {
     let worker = json!({"agent": "llm", "reads": reads, "writes": writes});
     Scene::new(&schema(), &state(), &worker, 4000).form().schema
 }
 
-/// Its operations: what each branch has as path, and as `from` or value.
+/// Lists the operations of a form: name, path, and `from` or value of each branch.
 fn branches(form: &Value) -> Vec<Value> {
     let items = &form["properties"]["patch"]["items"];
     let branches = items["anyOf"].as_array().cloned().unwrap_or_else(|| vec![items.clone()]);
@@ -198,7 +198,7 @@ fn only_what_can_be_written_now_is_offered() {
                 ["add", ["/sources/0/sentences/0", "/sources/0/sentences/1", "/sources/1/sentences/0"], {"type": "string"}],
             ]),
         ),
-        // Of the names that the schema has.
+        // The names come from the schema.
         (
             json!([{"path": "/claims/*/*", "ops": ["add"], "value": {"maxLength": 9, "type": "string"}}]),
             json!([["add", ["/claims/0/note"], {"anyOf": [
@@ -254,7 +254,7 @@ fn what_can_be_copied_is_what_was_shown_and_fits() {
             .filter(|branch| branch[0] == "copy")
             .collect::<Value>()
     };
-    // Below what is read, too: a sentence of a document.
+    // Places below a read path are listed too, such as a sentence of a document.
     assert_eq!(
         copies(json!(["/sources/*", "/question"]), "/answer"),
         json!([[
@@ -286,7 +286,7 @@ fn what_is_moved_is_taken_from_where_removing_is_granted() {
         ]),
     );
     let moves: Vec<Value> = branches(&form).into_iter().filter(|branch| branch[0] == "move").collect();
-    // Within one array the last index is where to append, once an element is gone.
+    // Within one array, the last index is the append position after an element was removed.
     let ends = ["/sources/0/sentences/-", "/sources/1/sentences/-"];
     let both = [&ends[..], &["/sources/0/sentences/0"]].concat();
     assert_eq!(
@@ -311,12 +311,12 @@ fn tests_are_for_those_whose_freshness_nobody_else_checks() {
 fn what_is_there_is_not_told_to_who_may_not_read_it() {
     let offered = |reads: Value, writes: Value| Value::from(branches(&form(reads, writes)));
     let status = json!({"enum": ["draft", "verified", "refused"]});
-    // Not how many claims there are.
+    // The number of claims is not revealed.
     assert_eq!(
         offered(json!([]), json!([{"path": "/claims/*/status", "ops": ["replace"]}])),
         json!([["replace", "^/claims/(0|[1-9][0-9]*)/status$", status]])
     );
-    // Not whether there is an answer.
+    // The existence of an answer is not revealed.
     assert_eq!(
         offered(json!([]), json!([{"path": "/question"}, {"path": "/answer"}])),
         json!([
@@ -326,7 +326,7 @@ fn what_is_there_is_not_told_to_who_may_not_read_it() {
             ["replace", ["/answer"], {"type": "string"}],
         ])
     );
-    // Who sees the texts sees how many claims there are, but not which of them have a note.
+    // A worker that reads the texts sees the number of claims, but not the claims that have a note.
     assert_eq!(
         offered(json!(["/claims/*/text"]), json!([{"path": "/claims/*/note", "ops": ["add"]}])),
         json!([["add", ["/claims/0/note", "/claims/1/note"], {"type": "string"}]])
@@ -364,7 +364,7 @@ fn a_form_that_would_be_too_long_says_less_and_never_too_little() {
         let offered = branches(&form.schema);
         let listed = offered.iter().filter(|branch| branch[1].is_array()).count();
         assert_eq!(form.is_whole, listed > 0, "{count} grants");
-        // What has become the same is said once, for both.
+        // Branches that have become equal are merged into one.
         assert_eq!(offered.len(), if form.is_whole { 2 * count } else { count }, "{count} grants");
     }
     let writes: Vec<Value> = (0..60).map(|n| grant(&format!("/names/{long}{n}"), 0)).collect();
@@ -402,7 +402,7 @@ fn values_are_joined_into_what_decoders_know() {
             json!({"pattern": "^[a-c]+$", "maxLength": 3}),
             Some(json!({"type": "string", "pattern": "^[a-z]+$", "maxLength": 3, "allOf": [{"pattern": "^[a-c]+$"}]})),
         ),
-        // What decoders do not know is left out.
+        // Keywords that decoders do not support are omitted.
         (
             json!({"pattern": "\\d", "maxLength": 5000}),
             json!({"not": {"const": 1}, "$ref": "#/x"}),
@@ -438,7 +438,7 @@ fn values_are_joined_into_what_decoders_know() {
         (json!(true), json!(false), None),
     ] {
         assert_eq!(met(one.clone(), other.clone()), expected, "{one} and {other}");
-        // Neither is the first.
+        // The intersection does not depend on the order.
         assert_eq!(met(other.clone(), one.clone()).is_some(), expected.is_some(), "{other} and {one}");
     }
 }
@@ -511,12 +511,12 @@ fn what_a_patch_may_bring_along_itself_is_demanded_of_nothing() {
     };
     assert_eq!(paths(&["/claims/-", "/links/-"], 2), ["/claims/-", "/links/-"]);
     assert_eq!(paths(&["/tree/-"], 1), ["/tree/-"], "one that is its own parent");
-    // Where no claim can come along, there is none to link to.
+    // If no claim can be added, a link has no target.
     assert_eq!(paths(&["/claims/-", "/links/-"], 1), ["/claims/-"]);
     assert_eq!(paths(&["/links/-"], 2), [""; 0]);
 }
 
-/// The form of the value of a write at /answer under an invariant.
+/// Returns the form of the value of a write at /answer under an invariant.
 fn of_answer(state: &Value, expr: &str) -> Value {
     let index = json!({"type": "integer", "minimum": 0});
     let indices = json!({"type": "array", "items": index, "uniqueItems": true, "maxItems": 5});
@@ -539,13 +539,13 @@ fn parts_of_a_value_are_held_to_what_an_invariant_says_of_them() {
     assert_eq!(below["by"]["enum"], json!(["ann", "bob"]));
     let none = of_answer(&json!({"list": [], "names": {}}), "self.of.all(i, i < size(state.list))");
     assert_eq!(none["of"]["maxItems"], 0, "{none}");
-    // Of an object `in` asks for names, and of what says something else nothing is taken.
+    // For an object, `in` looks at the names; other conditions restrict nothing.
     for expr in ["self.by in state.names", "self.of.exists(i, i < size(state.list))", "self.of.all(i, i > 0)"] {
         assert_eq!(of(expr), of("true"), "{expr}");
     }
 }
 
-/// The forms of two grants under an invariant: what is written at /action, and copied to it.
+/// Returns the enums of two grants under an invariant: the values to write at /action, and the places to copy from.
 fn of_members(reads: Value, state: &Value, expr: &str, budget: u32) -> Vec<Value> {
     let schema = json!({"properties": {"action": {"type": "string", "maxLength": 9}, "list": {"type": "array"}}});
     let invariants = json!([{"name": "member", "for": "/action", "expr": expr}]);
@@ -586,7 +586,7 @@ fn a_value_that_an_invariant_wants_in_a_list_is_one_of_it() {
     ] {
         assert_eq!(of_members(reads.clone(), &state, expr, 4000), [values, sources], "{expr}");
     }
-    // Of what may be read wherever it is, all was shown, though not how many documents there are.
+    // Every readable value was shown, although the number of documents was not.
     let expr = "state.docs.exists(d, d.lines.exists(l, l == self))";
     let reads = json!(["/docs/*/lines/*", "/other"]);
     let lines = from(&["/docs/0/lines/0", "/docs/0/lines/1", "/other/0", "/other/1"]);
@@ -596,7 +596,7 @@ fn a_value_that_an_invariant_wants_in_a_list_is_one_of_it() {
         Value::Null,
         "there may be another document"
     );
-    // What says something else, or is not shown wholly, holds nobody to anything.
+    // Other conditions, and lists that are not entirely shown, restrict nothing.
     let reads = json!(["/list/*", "/other", "/docs"]);
     for expr in
         ["!state.list.exists(a, a == self)", "state.list.exists(a, a == self) || true", "state.list.all(a, a == self)"]

@@ -1,4 +1,4 @@
-//! Which places a patch writes, and what a refusal says of what has changed.
+//! Places that a patch writes, and the description of changes in a rejection.
 
 use serde_json::json;
 
@@ -76,10 +76,10 @@ fn targets_are_what_the_places_were_called_before_the_patch() {
     };
     let place = |op: usize, place: &str, action| (op, place.to_owned(), action);
     use Action::{Appends, Copies, Creates, Inserts, Overwrites, Removes};
-    // After the first is gone, the second is at its place.
+    // After the first element is removed, the second takes its index.
     let patch = json!([{"op": "remove", "path": "/l/0"}, {"op": "replace", "path": "/l/0/n", "value": 7}]);
     assert_eq!(found(patch), [place(0, "/l/0", Removes), place(1, "/l/1/n", Overwrites)]);
-    // What the patch itself made is nobody else's.
+    // Values that the patch itself created cannot conflict.
     let patch = json!([
         {"op": "add", "path": "/l/1", "value": {"n": 9}},
         {"op": "replace", "path": "/l/1/n", "value": 7},
@@ -154,7 +154,7 @@ fn what_was_not_shown_cannot_be_written_over() {
         [(Code::UnseenTarget, "/o")]
     );
     assert_eq!(codes(&judged(Freshness::Reads, &before, &before, &["/o"], patch)), []);
-    // Who may not read it at all was not shown a summary either.
+    // A worker without read access was not shown a summary either.
     let patch = json!([{"op": "add", "path": "/hidden", "value": 1}, {"op": "add", "path": "/o/c", "value": 1}]);
     assert_eq!(codes(&judged(Freshness::Reads, &before, &before, &[], patch)), []);
 }

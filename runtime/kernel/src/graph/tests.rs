@@ -1,4 +1,4 @@
-//! The graph against the declarations it is of, and against concrete places.
+//! Compares the graph with the declarations and with concrete places.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ fn blueprint(workers: Value, rules: Value) -> Blueprint {
     serde_json::from_value(value).expect("a blueprint")
 }
 
-/// Each edge as a line.
+/// Returns each edge as a line.
 fn lines(graph: &Graph) -> Vec<String> {
     let name = |node: &Node| match node {
         Node::Occasion(text) => format!("({text})"),
@@ -64,7 +64,7 @@ fn what_is_declared_is_drawn() {
         "/claims/- shows_in /claims",
         "/claims/- shows_in /claims/*",
         "/claims/- shows_in /claims/*/text",
-        // A change below is none of `/claims/*`, where a rule waits.
+        // A change below `/claims/*` is not a change of it, so the rule on `/claims/*` has no such edge.
         "/claims/*/verdict shows_in /claims",
         "(every 0 3 * * *) wakes claimant nightly",
         "(signal more) wakes claimant nudge",
@@ -130,7 +130,7 @@ fn only_appending_is_shared() {
     }
 }
 
-/// Tokens of a small document, so that patterns meet.
+/// Generates patterns with tokens of a small document, so that they overlap.
 fn pattern() -> impl Strategy<Value = String> {
     let token = prop_oneof![Just("a"), Just("b"), Just("0"), Just("*"), Just("**")];
     let last = prop_oneof![4 => Just(""), 1 => Just("/-")];
@@ -145,7 +145,7 @@ fn seat() -> impl Strategy<Value = Value> {
         .prop_map(|(reads, writes)| json!({"agent": "llm", "reads": reads, "writes": writes}))
 }
 
-/// Every path of at most three tokens of these.
+/// Returns every path of at most three of these tokens.
 fn places() -> Vec<PointerBuf> {
     let mut found = vec![String::new()];
     let mut last = found.clone();
@@ -157,7 +157,8 @@ fn places() -> Vec<PointerBuf> {
 }
 
 proptest! {
-    /// Every read and every write is an edge, and nothing else is; whoever writes at a place that another may see feeds it.
+    /// Every read and every write is an edge, and there are no others. A worker that writes at a place readable by
+    /// another one feeds it.
     #[test]
     fn all_that_is_declared_and_nothing_else_is_an_edge(seats in proptest::collection::btree_map("[vwx]", seat(), 1..4)) {
         let blueprint = blueprint(json!(seats), json!([]));

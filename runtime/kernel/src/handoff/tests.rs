@@ -1,4 +1,4 @@
-//! Moves, routes and what follows, in their corners; the published vectors are in `tests/it/sw4rm.rs`.
+//! Edge cases of handoff moves, routes and follow-ups; the published vectors are in `tests/it/sw4rm.rs`.
 
 use serde_json::{Value, json};
 
@@ -83,12 +83,12 @@ fn a_route_goes_to_the_one_of_those_who_can_who_can_do_least_beside() {
     assert_eq!(routed(json!({}), &[]), Ok("eve"));
     assert_eq!(routed(json!({"capabilities_required": ["rust", "c", "rust"]}), &[]), Ok("dan"));
     assert_eq!(routed(json!({"capabilities_required": ["cobol"]}), &[]), Err(HandoffCode::NoRoute));
-    // Whom the request names is asked, or nobody.
+    // A request for a named agent is routed to that agent, or rejected.
     assert_eq!(routed(json!({"to_agent": "bob"}), &[]), Ok("bob"));
     assert_eq!(routed(json!({"to_agent": "zoe"}), &[]), Err(HandoffCode::NoRoute));
     assert_eq!(routed(json!({"to_agent": "ada"}), &[]), Err(HandoffCode::NoRoute));
     assert_eq!(routed(json!({"to_agent": "eve", "capabilities_required": ["c"]}), &[]), Err(HandoffCode::NoRoute));
-    // Once that one has refused, others are.
+    // After that agent has refused, others are eligible.
     assert_eq!(routed(json!({"to_agent": "eve"}), &["eve"]), Ok("cyd"));
 }
 

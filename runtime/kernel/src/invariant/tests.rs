@@ -1,4 +1,4 @@
-//! What is evaluated, and that leaving the rest out changes no verdict.
+//! Evaluation of invariants: selective evaluation yields the same verdicts as full evaluation.
 
 mod differential;
 
@@ -23,7 +23,7 @@ fn place(text: &str) -> PointerBuf {
     PointerBuf::parse(text).expect("a pointer")
 }
 
-/// `each` is empty for an invariant without `for`.
+/// Compiles an invariant; an empty `each` means one without `for`.
 fn invariant(each: &str, expr: &str) -> Invariant {
     let each = (!each.is_empty()).then(|| each.to_owned());
     let written = blueprint::Invariant { name: "holds".to_owned(), each, expr: expr.to_owned(), message: None };
@@ -33,7 +33,7 @@ fn invariant(each: &str, expr: &str) -> Invariant {
     Invariant { name: written.name, each, expr, message: written.message }
 }
 
-/// Checks a candidate in which everything stands where it stood.
+/// Checks a candidate in which no element was shifted.
 fn checked<'i>(
     invariants: impl IntoIterator<Item = &'i Invariant>,
     before: &Node,
@@ -54,7 +54,7 @@ fn checked_up_to<'i>(
     check_up_to(invariants, &change, max, &mut Allowance::new())
 }
 
-/// The places an invariant is evaluated for, of a document that `change` made of another by version 1.
+/// Returns the places for which an invariant is evaluated after `change` has modified a document as version 1.
 fn evaluated(invariant: &Invariant, before: &Value, change: impl Fn(&mut Node, &Edit)) -> Vec<String> {
     let mut tree = Node::of(before, &edit(0));
     change(&mut tree, &edit(1));

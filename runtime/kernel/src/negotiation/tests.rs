@@ -1,4 +1,4 @@
-//! Negotiations piece by piece; `laws` are properties, `sessions` whole negotiations.
+//! Negotiations piece by piece; `laws` holds properties, `sessions` whole negotiations.
 
 mod laws;
 mod sessions;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::id::Timestamp;
 
-/// An event of each kind with the members that it must have.
+/// Returns an event of a kind with its required members.
 fn event(kind: Kind) -> Value {
     match kind {
         Kind::Open => json!({"kind": "open", "ts": 0, "topic": "t", "corr": "c-1"}),
@@ -26,7 +26,7 @@ fn event(kind: Kind) -> Value {
 fn every_pair_of_kinds_is_in_order_or_refused_with_a_code() {
     use Kind::{Abort, Counter, Decide, Evaluate, Open, Policy, Propose};
     use NegotiationCode as Code;
-    // What may come after the shortest beginning that ends in a kind.
+    // Kinds that may follow the shortest beginning that ends in a given kind.
     let beginnings: [(&[Kind], &[Kind], Code); 8] = [
         (&[], &[Open], Code::NotOpen),
         (&[Open], &[Policy, Abort], Code::NoPolicy),
@@ -67,7 +67,7 @@ fn an_event_has_what_its_kind_has_and_unknown_members_do_not_matter() {
         value["x-later"] = json!({"deep": [1]});
         assert_eq!(Event::read(&value), Ok(read), "{kind}");
         let names: Vec<String> = event(*kind).as_object().expect("an object").keys().cloned().collect();
-        // `notes` may be left out, and a payload has two forms.
+        // `notes` is optional, and a payload has two forms.
         for name in names.iter().filter(|name| !["notes", "payload_b64"].contains(&name.as_str())) {
             let mut lacking = event(*kind);
             lacking.as_object_mut().expect("an object").remove(name);
@@ -182,12 +182,12 @@ fn what_is_different_is_counted_and_named() {
     let many = |of: i64| json(Value::Array((0..1000).map(|n| json!(n + of)).collect()));
     let found = delta(&many(0), &many(1));
     assert_eq!((found.changed_paths.len(), found.more), (PATHS_MAX, 1000 - PATHS_MAX as u64));
-    // As many operations are longer than the whole.
+    // A patch with that many operations is longer than the whole value.
     assert_eq!(patch(&many(0), &many(1)).expect("JSON")[0]["path"], "");
     assert_eq!(patch(&text("a"), &text("b")), None);
 }
 
-/// Rounds of these scores, each different enough from the one before.
+/// Returns rounds with these scores, each sufficiently different from the one before.
 fn rounds(scores: &[f64]) -> Vec<Round> {
     let round = |(at, score): (usize, &f64)| Round {
         started_at: Timestamp(0),

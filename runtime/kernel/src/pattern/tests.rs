@@ -1,4 +1,4 @@
-//! What patterns match, and what two of them have in common, held to definitions and enumeration.
+//! Patterns: matching and overlap, compared with definitions and enumeration.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -158,7 +158,7 @@ fn a_large_tree_is_searched_in_the_order_of_the_document() {
 
 #[test]
 fn a_deeply_nested_document_is_searched_without_recursion() {
-    // Cut short by `max`: the pointers of all places together would be quadratic in the depth.
+    // Limited by `max`: the pointers of all places together would be quadratic in the depth.
     let mut document = json!(0);
     for _ in 0..2000 {
         document = Value::Array(vec![document]);
@@ -201,7 +201,7 @@ fn what_is_appended_collides_with_indices_and_lies_above_what_is_in_it() {
     check("/a/**/z", "/a/b/c", false, false, false);
 }
 
-/// The meaning of a pattern, straight from its definition.
+/// Definition of pattern matching, implemented literally.
 fn matches_by_definition(tokens: &[PatternToken], path: &[&str]) -> bool {
     match tokens.split_first() {
         None => path.is_empty(),
@@ -218,7 +218,7 @@ fn matches_by_definition(tokens: &[PatternToken], path: &[&str]) -> bool {
     }
 }
 
-/// Every sequence of at most `length` of the words.
+/// Returns every sequence of at most `length` of the words.
 fn sequences(words: &[&'static str], length: usize) -> Vec<Vec<&'static str>> {
     let mut all = vec![Vec::new()];
     let mut longest = all.clone();
@@ -234,7 +234,7 @@ fn sequences(words: &[&'static str], length: usize) -> Vec<Vec<&'static str>> {
 
 #[test]
 fn what_two_patterns_have_in_common_is_what_enumeration_finds() {
-    // Two patterns of three tokens that have a path in common have one of at most four tokens in common.
+    // If two patterns of three tokens share a path, they share one of at most four tokens.
     let paths = sequences(&["a", "0", "-", "z"], 4);
     let patterns = sequences(&["a", "0", "*", "**", "-"], 3)
         .into_iter()
@@ -256,14 +256,14 @@ fn what_two_patterns_have_in_common_is_what_enumeration_finds() {
             by_definition
         })
         .collect::<Vec<_>>();
-    // What is appended may become `/0`, the only index among the words.
+    // An appended element may become `/0`, the only index among the words.
     let landing = |&token: &&'static str| if token == "-" { "0" } else { token };
     let landed = paths.iter().map(|path| path.iter().map(landing).collect::<Vec<_>>()).collect::<Vec<_>>();
     let place = |path: &[&str]| paths.iter().position(|other| other == path).expect("paths are closed under prefixes");
     let parents = paths.iter().map(|path| path.len().checked_sub(1).map(|end| place(&path[..end]))).collect::<Vec<_>>();
     let homes = landed.iter().map(|path| place(path)).collect::<Vec<_>>();
     for (one, ours) in patterns.iter().zip(&matched) {
-        // Where this pattern's locations are once they are written, and which places lie below one of those.
+        // Computes the pattern's locations after a write, and the places below them.
         let mut written = ours.clone();
         (0..paths.len()).filter(|&at| ours[at]).for_each(|at| written[homes[at]] = true);
         let mut below = vec![false; paths.len()];
@@ -274,7 +274,7 @@ fn what_two_patterns_have_in_common_is_what_enumeration_finds() {
             let overlap = (0..paths.len()).any(|at| ours[at] && theirs[at]);
             assert_eq!(one.overlaps(another), overlap, "{one} overlaps {another}");
             let above = (0..paths.len()).any(|at| theirs[at] && below[at]);
-            // A path that is long enough for both may need one token more than was enumerated.
+            // A path long enough for both patterns may need one token more than was enumerated.
             if above || one.tokens().len() + another.tokens().len() < 5 {
                 assert_eq!(one.lies_above(another), above, "{one} lies above {another}");
             }

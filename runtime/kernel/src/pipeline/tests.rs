@@ -1,4 +1,4 @@
-//! What a refusal may show: conflicts as far as their worker may read.
+//! Concealment of rejections: conflicts are shown only as far as the worker may read.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::id::{Seq, Version};
 use crate::rejection::Stale;
 
-/// A violation of freshness as it is before it is concealed.
+/// Returns a freshness violation before concealment.
 fn stale(code: Code, place: &str, message: &str) -> Violation {
     let mut violation = Violation::new(code, place, message);
     violation.found = Some(json!("now"));
@@ -38,7 +38,7 @@ fn what_changed_is_told_as_far_as_the_worker_may_read() {
         told,
         [
             "it was changed (by rival)",
-            // Its text is read: that it moved is no secret, what else is in it is.
+            // The worker reads its text: the move is no secret, but the other members are.
             "it is at another index now",
             "it is not as it was when you were asked",
             "this place is kept for somebody else for a moment",

@@ -1,11 +1,11 @@
-//! That every kind of record says what its body says, and nothing that people wrote outside of its payload.
+//! Every record kind matches its body, and user text appears only in the payload.
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::digest::Salt;
 
-/// In everything that users, documents or models write.
+/// Marker in all text by users, documents or models.
 const SECRET: &str = "S3CRET";
 
 fn author() -> Value {
@@ -13,7 +13,7 @@ fn author() -> Value {
     json!({"worker": "writer", "attempt": attempt, "base": 3, "usage": {"prompt": 5, "completion": 6}, "approval": 6})
 }
 
-/// One of every kind, with all that it can hold.
+/// Returns a body of every kind, with all its fields set.
 fn bodies() -> Vec<Body> {
     let digest = "0f".repeat(32);
     let patch = json!([{"op": "add", "path": format!("/{SECRET}"), "value": SECRET}]);

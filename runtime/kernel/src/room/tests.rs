@@ -1,4 +1,4 @@
-//! What is counted and what is not; public vectors are in `tests/it/sw4rm.rs`.
+//! Counting of votes; public test vectors are in `tests/it/sw4rm.rs`.
 
 use serde_json::json;
 
@@ -39,7 +39,7 @@ fn nothing_is_decided_before_all_have_voted_or_time_is_over() {
     assert_eq!(late.escalation_triggers, [Trigger::PolicyTimeout]);
     assert_eq!(late.reason, "1 of 3 critics have voted, and 2 are needed");
     assert_eq!(late.unavailable_critics, asked(&["b", "c"]));
-    // Two are enough, and the third is waited for nevertheless.
+    // Two votes meet the quorum, but the third is awaited until the deadline.
     let two = [vote("a", 9.0, 0.9), vote("b", 9.0, 0.9)];
     assert_eq!(of(&two, false), None);
     assert_eq!(of(&two, true).expect("time is over").outcome, Outcome::Approved);
@@ -55,7 +55,7 @@ fn an_abstention_is_no_vote_and_is_not_waited_for() {
     assert_eq!((decision.votes_received, decision.unavailable_critics.len()), (1, 0));
     let all = decided(&["b"], &[silent], &Policy::default());
     assert_eq!((all.outcome, all.aggregated), (Outcome::EscalatedToHitl, None));
-    // No quorum lets an artefact pass that nobody has looked at.
+    // No quorum approves an artefact without any votes.
     let mut anybody = Policy::default();
     anybody.quorum.rule = Rule::RequireAll(false);
     assert_eq!(decided(&["a"], &[], &anybody).outcome, Outcome::EscalatedToHitl);
@@ -151,7 +151,7 @@ fn who_abstains_tells_no_numbers_and_nobody_else_leaves_them_out() {
     assert_eq!(read(json!({"critic_id": "", "abstain": true})), Err("the `critic_id` of a vote is empty".to_owned()));
 }
 
-/// Everything that each of three critics and a stranger can do, by every quorum.
+/// Every vote that three critics and a stranger can cast, with every quorum.
 #[test]
 fn whatever_critics_do_a_decision_keeps_its_rules() {
     let kinds = [

@@ -1,4 +1,4 @@
-//! What is accepted as a schema, and what is said of instances.
+//! Schemas: accepted ones, rejected ones, and the errors of instances.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn refused(schema: Value, pointer: &str, part: &str) {
     assert!(error.message.contains(part), "{error}");
 }
 
-/// Refused for what validation would cost; the place is some link of the chain that is too long.
+/// Expects a rejection because of validation cost; the pointer denotes a link of the overlong chain.
 fn unsafe_to_walk(schema: Value, part: &str) {
     let Err(error) = Schema::compile(&schema, false) else { panic!("accepted: {schema}") };
     assert!(schema.pointer(&error.pointer).is_some(), "{}", error.pointer);
@@ -45,7 +45,7 @@ fn the_accepted_drafts_are_four() {
     refused(json!({"$schema": "http://json-schema.org/draft-04/schema#"}), "/$schema", "draft 4 is too old");
     refused(json!({"$schema": "http://example.com/mine"}), "/$schema", "no dialect known here");
     refused(json!({"$schema": 7}), "/$schema", "is a text");
-    // Without `$schema` it is 2020-12, which knows `prefixItems`.
+    // Without `$schema` the draft is 2020-12, which supports `prefixItems`.
     assert!(!compiled(json!({"prefixItems": [false]})).is_valid(&json!([1])));
 }
 
@@ -84,7 +84,7 @@ fn references_never_leave_the_document() {
     }
     assert_eq!(inside.locate(&pattern("/e/z")), Location::Legal(vec![]));
     assert!(matches!(inside.locate(&pattern("/c/z")), Location::Illegal { .. }));
-    // The published meta-schemas are part of the program.
+    // The published meta-schemas are built in.
     let meta = compiled(json!({"$ref": "https://json-schema.org/draft/2020-12/schema"}));
     assert!(!meta.is_valid(&json!({"type": 12})));
 }
@@ -95,7 +95,7 @@ fn a_name_that_two_subschemas_have_is_refused() {
     let with = |holder: Value| json!({"$defs": {"a": holder, "b": number}, "properties": {"p": {"$ref": "#x"}}});
     refused(with(text.clone()), "/$defs/b", "`#x`");
     refused(with(json!({"$dynamicAnchor": "x"})), "/$defs/b", "`#x`");
-    // Validators find names also in what judges nothing.
+    // Validators also register names in keywords that are not evaluated.
     refused(with(json!({"then": text})), "/$defs/b", "`#x`");
     let mut older = with(json!({"additionalItems": text}));
     older["$schema"] = "https://json-schema.org/draft/2019-09/schema".into();
@@ -107,7 +107,7 @@ fn a_name_that_two_subschemas_have_is_refused() {
     refused(draft_7, "/definitions/b", "`#x`");
     let identified = json!({"$defs": {"a": {"$id": "z.json"}, "b": {"$id": "y/../z.json"}}});
     refused(identified, "/$defs/b", "`y/../z.json`");
-    // One and the same, and names in documents of their own.
+    // Repeated names of one schema, and names in documents of their own, are accepted.
     compiled(json!({"$id": "", "$anchor": "x", "$dynamicAnchor": "x", "$defs": {"a": {"$id": "a", "$anchor": "x"}}}));
     compiled(with(json!({"const": text})));
 }
@@ -133,7 +133,8 @@ fn formats_are_annotations_unless_they_are_asserted() {
     assert!(!asserting.is_valid(&json!("yesterday")));
     assert!(asserting.is_valid(&json!("2026-01-02T03:04:05Z")));
     assert_eq!(asserting.violations(&json!("yesterday"), 1)[0].message, "must have the format date-time");
-    // One that is not of the specification is an annotation; one that is, and that nobody checks, would be a trap.
+    // An unknown format is an annotation; a standard format without a check is rejected, because it would pass
+    // silently.
     assert!(Schema::compile(&json!({"format": "colour"}), true).is_ok());
     let idn = json!({"properties": {"format": {"format": "idn-hostname"}}});
     assert!(Schema::compile(&idn, false).is_ok());
@@ -161,7 +162,7 @@ fn a_schema_that_could_overflow_the_stack_is_refused() {
     unsafe_to_walk(chain(10_000, |next| next), "inside the other");
     unsafe_to_walk(chain(200, unevaluated), "inside the other");
     assert!(!compiled(chain(30, unevaluated)).is_valid(&json!({"a": 1})));
-    // Going down in the instance with every link, the chain ends with the instance.
+    // Every link descends in the instance, so the chain ends with the instance.
     assert!(compiled(chain(10_000, |next| json!({"properties": {"a": next}}))).is_valid(&json!({"a": {"a": 1}})));
 }
 

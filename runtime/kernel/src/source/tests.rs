@@ -1,4 +1,4 @@
-//! What texts mean, what is refused, and where things stand.
+//! Parsing of blueprint texts: values, rejections and positions.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ fn read(text: &str) -> Source {
     Source::read("b.yaml", text).unwrap_or_else(|finding| panic!("{text}: {finding:?}"))
 }
 
-/// `line:column code message` of a refusal.
+/// Returns a rejection as `line:column code message`.
 fn refused(text: &str) -> String {
     let finding = Source::read("b.yaml", text).expect_err(text);
     let position = finding.position.expect("a refusal of a text has a place");
@@ -133,7 +133,7 @@ fn values_and_keys_have_their_places() {
     assert_eq!(at(&source, "/workers/a~1b~0/reads/1"), (5, 7));
     assert_eq!(source.key_position("/workers/a~1b~0/reads"), Some(Position { line: 4, column: 5 }));
     assert_eq!(at(&source, "/workers/é"), (6, 6));
-    // The nearest ancestor stands in for what is not there.
+    // A missing value is reported at its nearest ancestor.
     assert_eq!(at(&source, "/workers/é/limits/tokens"), (6, 6));
     assert_eq!(source.key_position("/workers/é/limits"), Some(Position { line: 6, column: 6 }));
     assert_eq!(Source::from_value("v", json!({"a": 1})).position("/a"), None);
@@ -162,9 +162,9 @@ fn offsets_in_strings_are_found_in_every_notation() {
     assert_eq!(place("e: |\n  a ==\n    1\n  && oops\n", "oops"), (4, 6));
     assert_eq!(place("e: >-\n  a ==\n  1 && oops\n", "oops"), (3, 8));
     assert_eq!(place("e: a\n  ==   \n  oops", "oops"), (3, 3));
-    // Beyond the end, the value itself.
+    // An offset beyond the end is reported at the value itself.
     assert_eq!(read("e: abc").position_in("/e", 99), Some(Position { line: 1, column: 4 }));
-    // The end of a line is no character of it, however it is written.
+    // A line ending counts as no character, in either notation.
     for (offset, line, column) in [(2, 1, 6), (4, 2, 4), (5, 2, 5)] {
         for text in ["e: ab\r\n  cd\r\n  ef\r\n", "e: ab\n  cd\n  ef\n"] {
             assert_eq!(read(text).position_in("/e", offset), Some(Position { line, column }), "{text:?}");
@@ -172,14 +172,14 @@ fn offsets_in_strings_are_found_in_every_notation() {
     }
 }
 
-/// Resolves a blueprint whose fragments are in a map.
+/// Resolves a blueprint with fragments from a map.
 fn resolved(text: &str, fragments: &[(&str, &str)]) -> Result<Source, Vec<Diagnostic>> {
     let fragments: BTreeMap<&str, &str> = fragments.iter().copied().collect();
     let mut load = |name: &str| fragments.get(name).map(|text| (*text).to_owned()).ok_or("no such file".to_owned());
     resolve(read(text), &mut load)
 }
 
-/// `file line:column code message` of a refusal.
+/// Returns a rejection as `file line:column code message`.
 fn unresolved(text: &str, fragments: &[(&str, &str)]) -> String {
     let findings = resolved(text, fragments).expect_err("it is refused");
     let [finding] = findings.try_into().expect("one finding");
@@ -259,7 +259,7 @@ fn a_workflow_in_a_fragment_becomes_what_it_is_in_a_blueprint() {
     assert_eq!(included.as_object_mut().and_then(|members| members.remove("use")), Some(json!([])));
     assert_eq!(&included, own.value());
     assert!(included["workers"].get("workflow").is_some(), "{included}");
-    // In a file of its own, too.
+    // This also works from a separate file.
     let named = resolved(&format!("{head}use: [f]"), &[("f", "workflow: g"), ("g", &flow["workflow: ".len()..])]);
     assert_eq!(named.expect("it is sound").value()["rules"], own.value()["rules"]);
 }
@@ -378,7 +378,7 @@ fn a_member_that_is_taken_out_is_gone_with_its_places() {
 
 #[test]
 fn the_number_and_nesting_of_boards_are_bounded() {
-    // Every file names the next one many times: each alone is small.
+    // Every file names the next one many times, and each file is small.
     let names = (0..30).map(|nth| format!("  b{nth}: next.yaml\n")).collect::<String>();
     let mut loads = 0;
     let mut load = |_: &str| {

@@ -1,4 +1,4 @@
-//! What a candidate promises, by example and as laws over random documents and operations.
+//! Candidate states, by example and as properties of random documents and operations.
 
 use json_patch::PatchOperation;
 use jsonptr::PointerBuf;
@@ -20,7 +20,7 @@ fn candidate(document: Value) -> Candidate {
     State::new(&document, &hasher()).candidate()
 }
 
-/// Reads one operation and applies it.
+/// Parses one operation and applies it.
 fn apply(candidate: &mut Candidate, mut operation: Value, limits: ResultLimits) -> Result<(), Violation> {
     json::normalise(&mut operation);
     let patch = json!([operation]);
@@ -51,7 +51,7 @@ fn effects_are_judged_by_what_is_there() {
         ("/a/3", Add, "/a/-", "/a/3"),
         ("/a/1", Insert, "/a/1", "/a/1"),
         ("", Replace, "", ""),
-        // What cannot be placed counts as an add at the path as it was written.
+        // An invalid place counts as an add at the path as written.
         ("/a/4", Add, "/a/4", "/a/4"),
         ("/a/01", Add, "/a/01", "/a/01"),
         ("/a/-/x", Add, "/a/-/x", "/a/-/x"),
@@ -77,7 +77,7 @@ fn the_effect_of_a_move_is_judged_once_its_source_is_gone() {
         ("/a/0", "/a/-", Add, "/a/-", "/a/2"),
         ("/a/0", "/a/1", Insert, "/a/1", "/a/1"),
         ("/a/2", "/a/2", Add, "/a/-", "/a/2"),
-        // The second element is at index 0 by then, the third at 1.
+        // By then the second element is at index 0, the third at 1.
         ("/a/0", "/a/1/-", Add, "/a/1/-", "/a/1/1"),
         ("/a/0", "/a/2/-", Add, "/a/2/-", "/a/2/-"),
         ("/o/x", "/o/y", Replace, "/o/y", "/o/y"),
@@ -114,10 +114,10 @@ fn what_cannot_be_applied_is_refused_at_its_place_and_changes_nothing() {
         (json!({"op": "remove", "path": ""}), PathNotFound, ""),
         (json!({"op": "move", "from": "/nope", "path": "/z"}), PathNotFound, "/nope"),
         (json!({"op": "move", "from": "/o", "path": "/o/x"}), PathNotFound, "/o/x"),
-        // Although the second element would be at index 0 by then (RFC 6902 section 4.4).
+        // Rejected, although the second element would be at index 0 by then (RFC 6902 section 4.4).
         (json!({"op": "move", "from": "/l/0", "path": "/l/0/x"}), PathNotFound, "/l/0/x"),
         (json!({"op": "move", "from": "/o", "path": "/nope/x"}), PathNotFound, "/nope/x"),
-        // Of the two elements one is gone by then.
+        // One of the two elements is gone by then.
         (json!({"op": "move", "from": "/a/0", "path": "/a/2"}), IndexOutOfRange, "/a/2"),
         (json!({"op": "move", "from": "", "path": "/z"}), PathNotFound, ""),
         (json!({"op": "move", "from": "", "path": ""}), PathNotFound, ""),
@@ -266,7 +266,7 @@ fn a_candidate_leaves_the_state_it_came_from_alone_and_shares_it_until_it_change
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// The crate is the second opinion, on a copy, because it may lose data when it refuses.
+    /// The json_patch crate is the second opinion. It works on a copy, because a rejected patch may lose data.
     #[test]
     fn one_operation_does_what_the_json_patch_crate_does_or_nothing((document, ops) in any_trial(1)) {
         let operation = ops.into_iter().next().expect("one operation");
@@ -310,7 +310,7 @@ proptest! {
     }
 }
 
-/// An effect that was foretold must be the one that came, and what went and came must be told.
+/// Checks that the predicted effect occurred, and that the removed and added values are reported.
 fn check_effect_of(
     effect: &Effect<'_>,
     applied: &Applied,
@@ -376,13 +376,13 @@ fn any_document() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Few tokens, so that pointers often meet something; some that are indices, some that are only nearly so.
+/// Generates from few tokens, so that pointers often match; some are indices, some only resemble them.
 fn any_token() -> impl Strategy<Value = String> {
     prop::sample::select(vec!["a", "b", "0", "1", "2", "-", "", "~/", "01", "+1", "99999999999999999999"])
         .prop_map(str::to_owned)
 }
 
-/// A document, and as many operations, whose pointers mostly begin with places of the document.
+/// Generates a document and this many operations; most pointers begin with places of the document.
 fn any_trial(ops: usize) -> impl Strategy<Value = (Value, Vec<PatchOperation>)> {
     let pointer = || {
         let below =
@@ -416,7 +416,7 @@ fn any_trial(ops: usize) -> impl Strategy<Value = (Value, Vec<PatchOperation>)> 
     })
 }
 
-/// Every pointer at which there is something.
+/// Returns the pointers of all values.
 fn places(document: &Value) -> Vec<PointerBuf> {
     let mut places = vec![PointerBuf::root()];
     let mut next = 0;

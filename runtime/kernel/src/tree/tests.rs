@@ -1,4 +1,4 @@
-//! What a tree promises: it is the value, whatever is done to it, and every change is found by its stamps.
+//! Properties of trees: a tree equals its value after any operation, and every change is found by its stamps.
 
 mod stored;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::digest::{Hasher, Salt};
 
-/// Small, seeded, and the same everywhere.
+/// Small seeded random number generator, identical on all platforms.
 struct Dice(u64);
 
 impl Dice {
@@ -48,7 +48,7 @@ impl Dice {
         }
     }
 
-    /// Mostly small, at times across the bounds of buckets and levels.
+    /// Mostly small, sometimes beyond the limits of buckets and levels.
     fn size(&mut self) -> usize {
         let most = [3, 3, 5, 20, 45][self.roll(5)];
         self.roll(most)
@@ -71,7 +71,7 @@ fn edit(at: At) -> Edit {
     Edit { at, hasher: Arc::new(Hasher::new(&Salt([7; 32]))) }
 }
 
-/// A random container of the value, or the value itself.
+/// Returns a random container of the value, or the value itself.
 fn container(dice: &mut Dice, value: &Value) -> PointerBuf {
     let mut place = PointerBuf::new();
     let mut here = value;
@@ -98,7 +98,7 @@ fn container(dice: &mut Dice, value: &Value) -> PointerBuf {
     }
 }
 
-/// One random change, made to both.
+/// Makes one random change to both.
 fn change(dice: &mut Dice, tree: &mut Node, value: &mut Value, edit: &Edit) {
     let place = container(dice, value);
     let put = dice.value(2);
@@ -160,7 +160,7 @@ fn check(tree: &Node, value: &Value, edit: &Edit) {
     parts(tree, value);
 }
 
-/// Every part is found at its place, and iterating finds them in order.
+/// Checks that every part is found at its place, and that iteration yields them in order.
 fn parts(tree: &Node, value: &Value) {
     match value {
         Value::Array(items) => {
@@ -190,7 +190,7 @@ fn parts(tree: &Node, value: &Value) {
     }
 }
 
-/// A number that `cargo xtask differential` sets while this is compiled: the kernel looks at no environment.
+/// Parses a number that `cargo xtask differential` sets at compile time: the kernel reads no environment variables.
 fn setting(number: Option<&str>, otherwise: u64) -> u64 {
     number.map_or(otherwise, |text| text.parse().expect("a number"))
 }
@@ -212,7 +212,7 @@ fn a_tree_is_the_value_whatever_is_done_to_it() {
             }
             change(&mut dice, &mut tree, &mut value, &edit(at));
             if dice.roll(8) == 0 {
-                // Digests that were worked out before the next change must not outlive it.
+                // Digests computed before the next change must not outlive it.
                 check(&tree, &value, &edit(at));
             }
         }
@@ -231,7 +231,7 @@ fn a_tree_is_the_value_whatever_is_done_to_it() {
     assert!(again > 0 || cases < 50_000, "no document came to be again by other edits");
 }
 
-/// The highest places that differ.
+/// Collects the highest places that differ.
 fn differences(before: &Value, after: &Value, place: &PointerBuf, found: &mut Vec<String>) {
     match (before, after) {
         _ if before == after => {}
@@ -254,7 +254,7 @@ fn differences(before: &Value, after: &Value, place: &PointerBuf, found: &mut Ve
     }
 }
 
-/// Whether what changed at `place` since `at` can be found by following what is touched.
+/// Returns true if following the touched parts leads to the change at `place` since `at`.
 fn leads_to(tree: &Node, place: &Pointer, at: At) -> bool {
     let Some((token, rest)) = place.split_front() else { return true };
     let token = token.decoded();
@@ -290,7 +290,7 @@ fn every_change_is_found_by_what_is_touched() {
                     Node::Array(array) => (0..array.len()).any(|index| array.shifted_since(index, read).is_some()),
                     _ => false,
                 });
-                // What an insertion shifts keeps its stamps: the array says from where on.
+                // Shifted elements keep their stamps: the array records the first shifted index.
                 let above = std::iter::successors(place.parent(), |place| place.parent());
                 let lost = above.filter_map(|place| tree.get(place)).any(|node| match node {
                     Node::Array(array) => array.shifted_since(usize::MAX, read).is_some(),
@@ -331,7 +331,7 @@ fn nodes_are_small() {
     assert_eq!((size_of::<Long>(), size_of::<stamp::Stamps>()), (72, 16));
 }
 
-/// Compares the lazy order of every container with a sort of all its parts; counts the containers.
+/// Compares the lazy order of every container with a full sort of its parts; returns the number of containers.
 fn latest(node: &Node, floor: At) -> usize {
     let parts: Vec<(Step<'_>, &Node, Stamp)> = match node {
         Node::Array(array) => (0..array.len())
@@ -385,7 +385,7 @@ fn what_changed_last_is_found_without_looking_at_all() {
     let place = |text: &str| PointerBuf::parse(text).expect("a pointer");
     tree.replace(&place("/list/1234/n"), Node::Null, &edit(1));
     tree.replace(&place("/names/n0777/0"), Node::Null, &edit(2));
-    // What is gone must not draw the search to where it was.
+    // Removed parts must not lead the search to their old places.
     for n in 1000..4000 {
         tree.remove(&place(&format!("/names/n{n}")), &edit(n));
     }
@@ -397,7 +397,7 @@ fn what_changed_last_is_found_without_looking_at_all() {
             Step::Key(key) => key.to_string(),
         };
         assert_eq!((name().as_str(), name().as_str()), (first, second));
-        // What is looked at stays on the heap: a node's children for each level of two ways down.
+        // Visited nodes stay on the heap: the children of a node for each level of two descents.
         assert!(latest.looked_at() < 2 * 4 * 32, "{} candidates", latest.looked_at());
     }
 }

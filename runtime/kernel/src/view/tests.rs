@@ -1,4 +1,4 @@
-//! What a view says, what it leaves out, and what it can never show.
+//! Tests of views: content, omissions, and guarantees about hidden values.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ thread_local! {
     static VISITS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// Counts a value that was looked at.
+/// Counts a visited value.
 pub(super) fn visit() {
     VISITS.with(|visits| visits.set(visits.get() + 1));
 }
@@ -37,7 +37,7 @@ fn no_schema(_: &Pattern) -> Option<Value> {
     None
 }
 
-/// Knows of no commit.
+/// Finds no commit for any version.
 struct Nobody;
 
 impl Commits for Nobody {
@@ -46,12 +46,12 @@ impl Commits for Nobody {
     }
 }
 
-/// A view over everything that matters here; the schema says nothing.
+/// Returns a view of these inputs, under a schema that allows everything.
 fn view(worker: &Worker, state: &Value, trigger: &Value, feedback: &[Value], budget: u32) -> View {
     expanded_view(worker, state, trigger, feedback, None, budget)
 }
 
-/// The same after places were asked for, where more can be; every version has a writer then.
+/// Like `view`, with expansion requests; every version then has a writer.
 fn expanded_view(
     worker: &Worker,
     state: &Value,
@@ -84,13 +84,13 @@ fn expanded_view(
         }
         .compile()
     });
-    // Being told what is not shown changes nothing of what is.
+    // Recording the hidden places does not change the shown text.
     assert!(shown.summarised.is_empty());
     assert_eq!(shown, View { summarised: Summarised::default(), items: Vec::new(), ..explained.clone() });
     explained
 }
 
-/// The lines of one section.
+/// Returns the lines of a section.
 fn section<'a>(text: &'a str, heading: &str) -> Vec<&'a str> {
     let lines = text.lines().skip_while(|line| *line != heading.trim_end()).skip(1);
     lines.take_while(|line| !line.starts_with("## ")).collect()
@@ -322,7 +322,7 @@ fn what_has_no_room_for_a_summary_is_counted() {
     let view = view(&worker, &json!(state), &start(), &[], 700);
     let last = *section(&view.text, render::SEE_HEADING).last().expect("a line");
     assert_eq!(view.reads.len() + view.summarised.len(), 20);
-    // They are named, as far as there is room, so that the worker can ask for them.
+    // Hidden places are named as far as the budget allows, so that the worker can request them.
     let (count, named) = last.split_once(" more places not shown: ").expect("names");
     let count: usize = count.trim_start_matches("… ").parse().expect("a number");
     let (names, rest) = named.split_once(" and ").unwrap_or((named, "0 more"));
@@ -654,7 +654,7 @@ fn who_may_copy_is_shown_copies_of_something_of_the_right_shape() {
     );
 }
 
-/// An independent reading of SPEC section 3: the pattern, token by token, at the place or above it.
+/// Independent implementation of SPEC section 3: the pattern matches, token by token, the place or an ancestor.
 fn may_read(pattern: &[&str], path: &[String]) -> bool {
     match (pattern, path) {
         ([], _) => true,
@@ -664,7 +664,7 @@ fn may_read(pattern: &[&str], path: &[String]) -> bool {
     }
 }
 
-/// A document whose every leaf and every name is found nowhere else.
+/// Generates documents in which every leaf and every name is unique.
 fn document() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![Just(json!("leaf")), Just(json!(1)), Just(json!([])), Just(json!({})), Just(json!("long"))];
     let tree = leaf.prop_recursive(4, 40, 6, |inner| {
@@ -688,7 +688,7 @@ fn mark(value: &Value, next: &mut usize) -> Value {
     }
 }
 
-/// A place, or the parts of one from one on.
+/// Generates a place, or the parts of a place from one on.
 fn asked_for() -> impl Strategy<Value = Asked> {
     let place = prop::sample::select(vec!["/a", "/b", "/b/c", "/b/c/0", "/c", "/c/1", "/a/b", ""]);
     let from = prop::sample::select(vec![
@@ -707,7 +707,7 @@ fn asked_for() -> impl Strategy<Value = Asked> {
     })
 }
 
-/// Every leaf: its path and its marker.
+/// Collects every leaf with its path and its marker.
 fn leaves(value: &Value, path: &mut Vec<String>, found: &mut Vec<(Vec<String>, String)>) {
     let mut below = |name: String, child: &Value| {
         path.push(name);
@@ -778,11 +778,11 @@ proptest! {
                 prop_assert_eq!(is_shown, readable(path));
             }
         }
-        // Every line about the state names a place that may be read, or a pattern of the contract.
+        // Every line about the state names a readable place, or a pattern of the contract.
         for line in section(&shown.text, render::SEE_HEADING) {
             if let Some((label, _)) = line.split_once(": ").filter(|(label, _)| label.starts_with('/')) {
                 let path: Vec<String> = label.split('/').skip(1).map(str::to_owned).collect();
-                // Of what may be read in part no more is named than parts that hold something readable.
+                // A partly readable value names only parts that contain readable values.
                 let is_asked = expand.iter().flatten().any(|asked| asked.at() == label);
                 let is_named = || {
                     let names = line.split_once("not shown: ").map(|(_, names)| names.trim_start_matches("from there on, ")).unwrap_or_default();
@@ -806,7 +806,7 @@ proptest! {
     #[test]
     fn of_elements_of_one_length_the_newest_are_shown(count in 1_usize..10, budget in 150_u32..700) {
         let worker = worker(json!({"agent": "llm", "reads": ["/l"]}));
-        // Indices of one length as well: a line that is shorter may take a place where a newer one does not fit.
+        // Indices have equal length; otherwise a shorter line could replace a newer one that does not fit.
         let list: Vec<String> = (0..count).map(|n| format!("<{n:02}>{}", "x".repeat(30))).collect();
         let shown = view(&worker, &json!({"l": list}), &start(), &[], budget);
         let kept: Vec<usize> = (0..count).filter(|n| shown.text.contains(&format!("<{n:02}>"))).collect();

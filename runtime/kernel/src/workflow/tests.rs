@@ -1,4 +1,4 @@
-//! Orders, and what has none; public vectors are in `tests/it/sw4rm.rs`.
+//! Workflow order, and rejections of workflows without one; public test vectors are in `tests/it/sw4rm.rs`.
 
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ fn definition(nodes: &[(&str, &[&str])]) -> Definition {
 
 #[test]
 fn of_what_could_be_next_the_smallest_id_is() {
-    // `b` becomes ready before `c` is done, and goes first.
+    // `b` becomes ready before `c` is done, and precedes it.
     let given = definition(&[("a", &[]), ("b", &["a", "a"]), ("c", &[]), ("d", &["b", "c"])]);
     let order = check(&given).expect("sound");
     assert_eq!(order.order, ["a", "b", "c", "d"]);
@@ -21,8 +21,8 @@ fn of_what_could_be_next_the_smallest_id_is() {
     assert_eq!((order.roots, order.leaves), (vec!["a", "c"], vec!["d"]));
 }
 
-/// A workflow of so many nodes, each of which depends on the ones that are so far before it. Names are in no order, and each
-/// dependency is named twice.
+/// Returns a workflow with this many nodes. Each depends on the nodes at these distances before it, with every
+/// dependency named twice. Names are unordered.
 fn of_size(nodes: usize, apart: &[usize]) -> Definition {
     let name = |at: usize| format!("{:016x}", (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let needs = |at: usize| {
@@ -74,7 +74,7 @@ fn a_cycle_is_told_by_its_nodes_alone() {
     assert_eq!(found, Err(vec![problem]));
 }
 
-/// What is warned of: code, node and, of a shared output, the other.
+/// Returns the warnings: code, node, and the other node of a shared output.
 fn warned(given: &Definition) -> Vec<(&'static str, String, String)> {
     let told = |one: &Warning<'_>| {
         let other = if let Warning::SharedOutput { other, .. } = one { other } else { "" };
@@ -101,7 +101,7 @@ fn who_waits_for_the_signal_of_the_workflow_itself_is_warned_of() {
     waits("resume", None);
     let taken = |node: &str| ("workflow_bad_trigger", node.to_owned(), String::new());
     assert_eq!(warned(&given), [taken("a"), taken("resume")]);
-    // Who only is called so waits for nothing.
+    // A manual node with this id waits for no signal.
     given.nodes.get_mut("resume").expect("it is there").trigger_type = TriggerType::Manual;
     assert_eq!(warned(&given), [taken("a")]);
 }
@@ -137,7 +137,7 @@ fn what_two_nodes_write_in_no_order_is_warned_of() {
 
 #[test]
 fn looking_for_shared_outputs_comes_to_an_end_in_a_large_workflow() {
-    // A chain that counts, and beside it as many that do the same at once.
+    // A chain of nodes that write one output, and later as many independent ones.
     let id = |number: usize| format!("n{number:05}");
     let mut given = Definition::default();
     for number in 0..20_000 {
@@ -178,7 +178,7 @@ fn a_list_of_members_is_no_definition() {
 }
 
 proptest! {
-    /// Ids that begin alike, one with another, and end in what an absent byte might be taken for.
+    /// Ids share prefixes, and end in bytes that a comparison could mistake for the end of an id.
     #[test]
     fn a_dependency_is_found_whatever_ids_have_in_common(
         begin in "[ab]{0,10}",
@@ -188,7 +188,7 @@ proptest! {
         let ids: Vec<String> = ids.into_iter().map(|id| format!("{begin}{id}")).collect();
         let mut given = definition(&[]);
         given.nodes.extend(ids.iter().map(|id| (id.clone(), Node::default())));
-        // The last depends on all others, and on what may not be there.
+        // The last node depends on all others, and on ids that may not exist.
         let last = ids.last().expect("one at least").clone();
         let absent: Vec<String> = asked.iter().flat_map(|(begin, id, near)| {
             let near = near.get(&ids);

@@ -1,4 +1,4 @@
-//! What a person must agree to is committed when that person agrees to exactly that, in time, and once.
+//! Approvals: a proposal is committed once, if the approver agrees to exactly that proposal before the deadline.
 
 use crate::played::Played;
 use patchboard_kernel::board::{Input, Outcome};
@@ -8,7 +8,7 @@ use patchboard_kernel::record::{Answer, Body, Cause, Kind};
 use patchboard_kernel::rejection::{Code, Stage};
 use serde_json::{Value, json};
 
-/// A clerk whose payments a boss or an auditor must agree to, and a rule behind it.
+/// Returns a board with a clerk and a rule that follows; a boss or an auditor must approve payments.
 fn office(limits: Value) -> Played {
     Played::new(json!({
         "state": {"schema": {"type": "object"}, "initial": {"payments": [], "notes": [], "rate": 1}},
@@ -36,7 +36,7 @@ fn pay(amount: u32) -> Value {
     json!([{"op": "add", "path": "/payments/-", "value": amount}, {"op": "add", "path": "/notes/-", "value": "paid"}])
 }
 
-/// The question that stands, with what it is about.
+/// Returns the pending question and its digest.
 fn question(played: &Played) -> (Seq, Digest) {
     let (seq, question) = played.board.pending().iter().next().expect("a question");
     (*seq, question.digest)
@@ -56,7 +56,7 @@ fn refused(outcome: &Outcome) -> (Stage, Code) {
     }
 }
 
-/// A clerk who is asked for no freshness, and writes what bob or carol must agree to.
+/// Returns a board with a clerk without freshness checks; bob or carol must approve its writes.
 fn careless() -> Played {
     let grants = json!([
         {"path": "/x", "ops": ["add"], "approval": {"by": "bob"}},
@@ -170,7 +170,7 @@ fn every_way_to_answer_wrongly_has_a_code_and_changes_nothing() {
     assert_eq!(refused(&answer(&mut played, (seq, digest), "boss", true)), (Stage::Approval, Code::ApprovalExpired));
     assert_eq!((played.records.len(), played.board.pending().len()), (before, 1));
 
-    // The alarm that was set ends it, and the invocation with it: nobody is there.
+    // The timer ends the question and its invocation: no answer arrived.
     played.give(Input::Tick);
     let Some(Body::Rejected(rejected)) = played.bodies().find(|body| body.kind() == Kind::Rejected) else {
         panic!("it is over")
@@ -199,14 +199,14 @@ fn a_refusal_is_told_to_the_worker_who_may_try_again() {
 fn what_changed_while_the_person_thought_counts() {
     let mut played = office(json!({}));
     played.signal();
-    // What it has read changes meanwhile: what was agreed to is stale, and tried again.
+    // A value in the read set changes meanwhile, so the approved proposal is stale, and retried.
     played.answer(pay(5), None);
     played.direct("other", &json!([{"op": "replace", "path": "/rate", "value": 2}]).to_string());
     let of = question(&played);
     assert_eq!(refused(&answer(&mut played, of, "boss", true)), (Stage::Freshness, Code::StaleRead));
     assert_eq!(played.calls.len(), 1, "a conflict costs no attempt");
 
-    // What it has not read may change.
+    // Values outside the read set may change.
     played.answer(pay(6), None);
     played.direct("clerk", &json!([{"op": "add", "path": "/notes/-", "value": "aside"}]).to_string());
     let of = question(&played);
@@ -230,7 +230,7 @@ fn waiting_takes_no_place_and_no_running_time_and_survives_a_crash() {
     assert!(played.board.running_ms() <= running + 1, "only people were waited for");
     let of = question(&played);
     assert!(matches!(answer(&mut played, of, "boss", true), Outcome::Committed { .. }));
-    // The end of the board is the end of its questions.
+    // The end of the board closes its questions.
     played.give(Input::Cancel);
     assert!(played.board.pending().is_empty());
     played.holds();
@@ -257,7 +257,7 @@ fn one_patch_is_put_to_one_person_and_a_repeated_one_once() {
         "{again:?}"
     );
 
-    // A direct proposal is asked about like any other.
+    // A direct proposal needs approval like any other.
     assert!(matches!(played.direct("clerk", &pay(7).to_string()), Outcome::AwaitingApproval { .. }));
     let questions: Vec<(Seq, Digest)> =
         played.board.pending().iter().map(|(seq, question)| (*seq, question.digest)).collect();
@@ -303,7 +303,7 @@ fn who_comes_back_from_a_person_waits_for_a_place() {
     played.signal();
     assert!(matches!(played.answer(pay(5), None), Outcome::AwaitingApproval { .. }));
     let of = question(&played);
-    // Another invocation of the clerk takes the one place.
+    // Another invocation of the clerk takes the only slot.
     played.signal();
     assert_eq!(played.calls.len(), 1);
     assert!(matches!(answer(&mut played, of, "boss", false), Outcome::Rejected { .. }));

@@ -1,5 +1,5 @@
-//! The shipped blackboard, its seats filled by hand: who is woken when, what ends it, and that rooms are private whatever is
-//! said in them and by whomever they are opened.
+//! Tests of the shipped blackboard with scripted agents: trigger order, termination, and the privacy of rooms
+//! regardless of their messages and creators.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use patchboard_kernel::source::Source;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// In the order in which all of it is woken.
+/// Agents, in trigger order.
 const GROUP: [&str; 8] =
     ["planner", "expert_1", "expert_2", "expert_3", "critic", "conflict_resolver", "cleaner", "decider"];
 
@@ -38,7 +38,8 @@ fn pass() -> Value {
     json!({"pass": "waiting for more information"})
 }
 
-/// What those say who are no agents of the group: two experts, everybody in each round, and the first answer.
+/// Returns the replies of workers outside the group: two generated experts, control in each round, and the first
+/// answer.
 fn of_the_cycle(worker: &str, played: &Played) -> Option<Value> {
     let state = played.board.state().root().to_value();
     let expert = |number: u32| {
@@ -59,7 +60,7 @@ fn of_the_cycle(worker: &str, played: &Played) -> Option<Value> {
     })
 }
 
-/// Whom the newest call of somebody is made for, and what woke it.
+/// Returns the worker of the newest call and what scheduled it.
 fn next(played: &Played) -> Option<(String, Scheduled)> {
     let (invocation, _, worker) = played.calls.first()?;
     let scheduled = |body| match body {
@@ -73,7 +74,7 @@ fn rule(scheduled: &Scheduled) -> &str {
     scheduled.rule.as_ref().expect("a rule").as_str()
 }
 
-/// Plays to the end: what agents say is asked of `say`, by their name and the rule that woke them.
+/// Plays the board to its end; `say` provides the agents' replies, given their name and the rule that triggered them.
 fn play(played: &mut Played, mut say: impl FnMut(&str, &Scheduled, &Played) -> Value) -> (End, Cause) {
     while let Some((worker, scheduled)) = next(played) {
         let reply = of_the_cycle(&worker, played).unwrap_or_else(|| say(&worker, &scheduled, played));
@@ -88,7 +89,7 @@ fn ended(played: &Played) -> (End, Cause) {
     played.bodies().filter_map(end).last().expect("it ended")
 }
 
-/// Whom a rule woke, in order.
+/// Returns the workers that a rule triggered, in order.
 fn woken(played: &Played, by: &str) -> Vec<String> {
     let by_rule = |body| match body {
         Body::Scheduled(scheduled) if rule(&scheduled) == by => Some(scheduled.worker.to_string()),
@@ -102,7 +103,7 @@ fn answers(worker: &str, scheduled: &Scheduled) -> Option<Value> {
     (rule(scheduled) == "asked").then_some(answer)
 }
 
-/// The group without the expert that nobody has made.
+/// Returns the group without the expert that was not generated.
 fn there() -> Vec<&'static str> {
     GROUP.into_iter().filter(|name| *name != "expert_3").collect()
 }
@@ -120,7 +121,7 @@ fn after_the_last_round_everybody_who_is_there_is_asked_and_the_vote_ends_it() {
         assert_eq!(woken(&played, "turn"), turns, "in the order in which they were chosen, without who is not there");
         assert_eq!(woken(&played, "asked"), there());
         assert_eq!(woken(&played, "count"), ["vote"]);
-        // Waiting is nothing that a breaker counts.
+        // The breaker does not count waiting.
         assert_eq!(played.count(Kind::Breaker), 0);
     }
 }
@@ -150,7 +151,7 @@ fn each_is_shown_what_those_before_it_have_written() {
             assert_eq!(is_shown, other < nth, "{worker} of {name}: {}", prompt.user);
         }
     }
-    // At the ballot nobody is shown what others have answered; the vote is.
+    // At the vote, no worker is shown the others' answers; all see the discussion.
     for (worker, prompt, _) in &views[there.len()..] {
         assert!(!prompt.user.contains("/answers"), "{worker}: {}", prompt.user);
         assert!(there.iter().all(|name| prompt.user.contains(&format!("word of {name}"))), "{worker}");
@@ -192,7 +193,7 @@ fn who_is_chosen_after_the_resolver_works_after_the_room() {
 
 #[test]
 fn whoever_fails_the_ballot_opens_and_a_board_without_answers_stands_still() {
-    // Nobody can be understood, the control unit least of all.
+    // No reply can be parsed, not even that of the control unit.
     let mut played = board(json!({"rounds": 3}));
     while let Some((worker, scheduled)) = next(&played) {
         let is_mute = matches!(worker.as_str(), "control" | "generator") || rule(&scheduled) == "asked";
@@ -265,7 +266,7 @@ fn nobody_speaks_for_another_and_only_members_in_a_room() {
     let said = |from: &str| json!([{"op": "add", "path": "/board/rooms/r/messages/-", "value": {"from": from, "text": "psst"}}]);
     assert_eq!(played.rejection("decider", said("decider")).stage.to_string(), "invariant");
     assert!(matches!(played.direct("critic", &said("critic").to_string()), Outcome::Committed { .. }));
-    // Where messages are marked, they stay.
+    // If messages are marked, they cannot be removed.
     assert!(matches!(played.direct("planner", &message("planner", "so").to_string()), Outcome::Committed { .. }));
     let removed = json!([{"op": "remove", "path": "/board/public/0"}]);
     assert_eq!(played.rejection("cleaner", removed).stage.to_string(), "invariant");
@@ -291,7 +292,7 @@ fn a_room_that_is_there_is_neither_replaced_nor_cut_nor_taken_away() {
     }
     let kept = played.board.state().root().to_value();
     for patch in [
-        // An `add` to a name that is there would put the new value in the place of the old.
+        // An `add` to an existing name would replace the old value.
         add("/board/rooms/r", room(json!([]))),
         add("/board/rooms/a~1b", room(json!([said("mine")]))),
         json!([
@@ -343,28 +344,28 @@ fn of_more_than_a_view_holds_the_newest_messages_are_shown_whole() {
                 0 => assert_eq!(whole.len(), held, "{worker}: all of it"),
                 _ => assert!(whole.len() > held - 5, "{worker}: {whole:?}"),
             }
-            // It is told how many there are.
+            // The view states the number of messages.
             let told = format!("/board/public: {messages} elements");
             assert_eq!(view.contains(&told), first > 0, "{worker}: {}", &view[..200]);
         }
     }
 }
 
-/// What agents do when they are called.
+/// Action of an agent when it is called.
 #[derive(Clone, Debug)]
 enum Act {
     Speak,
     Pass,
-    /// Of the resolver: a room of these; of others: an attempt to.
+    /// Attempt to create a room with these members; only the resolver may.
     Open(Vec<&'static str>),
-    /// A look at a room, by its number.
+    /// Tests a value in a room, given by its number.
     Test(usize),
     Copy(usize),
     Intrude(usize),
     Expand(usize),
 }
 
-/// None is part of another word.
+/// No name is part of another word.
 const ROOMS: [&str; 6] = ["quelm", "vostak", "yrriph", "zundov", "brakht", "fnorp"];
 
 impl Act {
@@ -395,7 +396,7 @@ impl Act {
     }
 }
 
-/// What is said in a room and nowhere else.
+/// Returns a text that occurs only in this room.
 fn secret(room: &str, number: usize) -> String {
     format!("<{}> {number}", room.to_uppercase())
 }
@@ -415,7 +416,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 1..24)
 }
 
-/// Nothing in a text tells of a room that the worker is no member of; `own` are those that it has named itself.
+/// Checks that a text reveals no room that the worker cannot read; `own` holds the rooms that it has named itself.
 fn is_silent(
     worker: &str,
     text: &str,
@@ -435,7 +436,7 @@ fn is_silent(
     closed.count()
 }
 
-/// What an entry of an agenda is for.
+/// Returns the action that an agenda entry asks for.
 fn act_at(played: &Played, path: &str) -> String {
     let state = played.board.state().root().to_value();
     state.pointer(&format!("{path}/act")).and_then(Value::as_str).expect("an act").to_owned()
@@ -470,7 +471,7 @@ fn rooms_of_random_members_are_told_to_nobody_else() {
             let reply = match (of_the_cycle(&worker, &played), rule(&scheduled)) {
                 (Some(reply), _) => reply,
                 (None, "asked") => answers(&worker, &scheduled).expect("an answer"),
-                // Members talk in the room, and conclude in words that all may know.
+                // Members talk in the room, and publish a conclusion that every worker may read.
                 (None, "room") if act_at(&played, &path) == "discuss" => {
                     secrets += 1;
                     let room = path.split('/').nth(3).expect("a room");

@@ -1,4 +1,4 @@
-//! Boards in corners that a run seldom comes to, each of them once a fault.
+//! Regression tests of boards in rare situations.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -106,7 +106,7 @@ fn what_waits_for_a_breaker_is_not_lost_when_the_board_stands_still_meanwhile() 
     }));
     played.signal();
     played.answer(json!([]), None);
-    // The branch is stopped, and has more to do.
+    // The branch is stopped, and has more work queued.
     played.signal();
     assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::Breaker));
     for _ in 0..2 {
@@ -284,7 +284,7 @@ fn a_refusal_shows_nothing_that_its_worker_may_not_read() {
         assert!(!shown.contains("3 elements"), "{attempt} shows {shown}");
         assert!(rejection.violations.iter().all(|violation| violation.found.is_none()), "{attempt} shows {shown}");
     }
-    // What it wrote itself it may be shown.
+    // A worker may be shown the value that it wrote itself.
     let rejection = played.rejection("w", json!([{"op": "replace", "path": "/public", "value": "mine"}]));
     assert_eq!(rejection.violations[0].found, Some(json!("mine")));
     played.holds();

@@ -1,4 +1,4 @@
-//! A worker whose paths have names sees and writes what woke it, and nothing else.
+//! Workers with bound paths see and write only the element that triggered them.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use patchboard_kernel::rejection::{Code, Stage};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Notes in a collection, a writer of them, and a checker of one at a time.
+/// Returns a blueprint with a collection of notes, a writer, and a checker that is triggered once per note.
 fn notes(collection: Value, checker: Value) -> Value {
     let mut seat = json!({"agent": "llm", "role": "Check it.",
         "reads": ["/notes/{note}", "/topic"], "writes": [{"path": "/notes/{note}/status", "ops": ["replace"]}]});
@@ -35,7 +35,7 @@ fn note(n: usize) -> Value {
 fn add(played: &mut Played, name: &str, n: usize) {
     let path = format!("/notes/{name}");
     let reply = match name {
-        // What could be a sign is written with its object.
+        // A name that looks like a pattern is written together with its object.
         "*" | "**" => {
             let mut notes = played.board.state().root()["notes"].to_value();
             notes[name] = note(n);
@@ -91,7 +91,7 @@ fn what_stands_beside_it_can_be_neither_written_nor_tested_nor_asked_for() {
         let is_whole = reply["expand"] == json!(["/notes"]);
         let outcome = played.answer(reply.clone(), None);
         match is_whole {
-            // Something in it may be read.
+            // A part of the value may be read.
             true => assert!(matches!(outcome, Outcome::Expanded { .. })),
             false => assert_eq!(refused(outcome).0, Stage::Authorization, "{reply}"),
         }
@@ -138,12 +138,12 @@ fn a_reply_may_have_the_name_where_its_token_belongs_and_is_known_again_by_its_w
     };
     let outcome = played.give(Input::Propose(again.clone())).outcome;
     assert!(matches!(outcome, Some(Outcome::Duplicate(_))), "{outcome:?}");
-    // Also by who has the records alone.
+    // A board recovered from the records alone recognises the repetition, too.
     let mut recovered = patchboard_kernel::board::Board::recover(&played.records).expect("the journal is enough");
     let outcome = recovered.step_ungated(patchboard_kernel::id::Timestamp(1000), Input::Propose(again)).outcome;
     assert!(matches!(outcome, Some(Outcome::Duplicate(_))), "{outcome:?}");
 
-    // What asks for more with a name.
+    // An expansion request that uses a bound name.
     let asks = json!({"patch": [], "expand": ["/notes/{note}/text", "/notes/c/text"]});
     let (invocation, attempt, worker) = played.calls[0].clone();
     assert!(matches!(played.answer(asks.clone(), None), Outcome::Expanded { .. }));
@@ -177,7 +177,7 @@ fn a_refusal_is_told_where_it_happened_only() {
     assert_eq!(refused(played.answer(wrong, None)).0, Stage::Schema);
     assert!(played.view().contains("Here {note} is 1."), "{}", played.view());
     assert_eq!(played.view().matches("- schema").count(), 1, "{}", played.view());
-    // One that succeeds takes its own along, and no other's.
+    // A successful call removes its own feedback, and only that.
     assert!(matches!(played.answer(check("/notes/0/status"), None), Outcome::Committed { .. }));
     let broken = json!([{"op": "replace", "path": "/notes/{note}/status", "value": "worse"}]);
     assert_eq!(refused(played.answer(broken, None)).0, Stage::Schema);
@@ -265,7 +265,7 @@ fn workers_of_elements_that_are_right_already_stop_nothing() {
     }
     assert_eq!((played.count(Kind::Breaker), played.calls.len()), (0, 1), "the join fires");
     played.holds();
-    // Each is refused once, and right at its second attempt.
+    // Each call is rejected once, and correct at its second attempt.
     let mut played = Played::new(blueprint);
     (0..9).for_each(|n| add(&mut played, "-", n));
     for _ in 0..9 {
@@ -278,7 +278,7 @@ fn workers_of_elements_that_are_right_already_stop_nothing() {
     played.holds();
 }
 
-/// Items that are written and reviewed, again while they are refused and may have another round.
+/// Returns a blueprint in which items are written and reviewed. Rejected items are written again while rounds are left.
 fn rounds() -> Value {
     let items: serde_json::Map<String, Value> = ('a'..='h').map(|name| (name.to_string(), json!({}))).collect();
     json!({
@@ -297,7 +297,7 @@ fn rounds() -> Value {
     })
 }
 
-/// Plays [`rounds`]: `written` says which round a writer writes after one, `refused` of which items reviewers refuse each.
+/// Plays [`rounds`]. `written` maps a writer's round to the next one; reviewers reject the items in `refused`.
 fn review(played: &mut Played, written: impl Fn(u64) -> u64, refused: &str) {
     for _ in 0..200 {
         if played.calls.is_empty() {
@@ -327,7 +327,7 @@ fn an_element_that_others_have_worked_on_is_no_circle_and_neither_are_many_eleme
     assert_eq!(rounds, [done(5, "refused"), done(5, "refused"), done(1, "accepted")]);
     assert_eq!(played.count(Kind::Breaker), 0);
     played.holds();
-    // An element that is written the same way over and over is a circle.
+    // An element that is written with the same value again and again is a cycle.
     let mut played = Played::new(rounds_of_one());
     review(&mut played, |_| 1, "b");
     let breakers = played.records.iter().filter(|record| record.kind == Kind::Breaker).count();
@@ -335,7 +335,7 @@ fn an_element_that_others_have_worked_on_is_no_circle_and_neither_are_many_eleme
     played.holds();
 }
 
-/// [`rounds`] without parallel calls.
+/// Returns [`rounds`] without parallel calls.
 fn rounds_of_one() -> Value {
     let mut blueprint = rounds();
     blueprint["concurrency"] = json!(1);
@@ -439,7 +439,7 @@ fn a_board_of_any_mode_plays_bound_workers() {
     add(&mut played, "-", 0);
     assert!(matches!(played.answer(reply, None), Outcome::Committed { .. }), "it reads its element");
     played.holds();
-    // Where replies are no patches, there is no name in what is said.
+    // If replies are not patches, they contain no bound names.
     for (mode, words) in [
         (Mode::Structured {}, json!({"/notes/0/status": "checked"}).to_string()),
         (Mode::Plain {}, "It is right.\nset /notes/0/status: \"checked\"".to_owned()),
@@ -516,7 +516,7 @@ fn what_follows_and_what_is_retried_is_about_the_same() {
     played.holds();
 }
 
-/// What is put into a random collection of a random blueprint.
+/// Random collection of a random blueprint.
 #[derive(Clone, Debug)]
 struct Scene {
     is_array: bool,
@@ -544,8 +544,8 @@ fn scene() -> impl Strategy<Value = Scene> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever the collection is, however deep, in whatever order the answers come: no invocation of a worker that is
-    /// bound to an element is refused because of another, and each is shown its own element alone.
+    /// Holds for any collection, depth and order of answers. An invocation that is bound to an element is never
+    /// rejected because of another, and is shown only its own element.
     #[test]
     fn what_is_bound_to_an_element_never_conflicts_with_itself(scene in scene()) {
         let Scene { is_array, depth, elements, freshness, concurrency, order } = scene;
@@ -609,7 +609,7 @@ fn a_call_says_what_woke_it_with_as_much_of_the_value_as_its_view_shows() {
         ]
     );
 
-    // Of what it may read in part it is given that part, and the place is named.
+    // If the worker may read a part of the value, it is given that part, and the place is named.
     let reads = json!({"reads": ["/notes/*/status"], "writes": [{"path": "/notes/*/status", "ops": ["replace"]}]});
     let mut played = Played::new(notes(json!({}), reads.clone()));
     add(&mut played, "a", 0);
@@ -620,7 +620,7 @@ fn a_call_says_what_woke_it_with_as_much_of_the_value_as_its_view_shows() {
     );
     assert!(played.view().contains("You were woken by rule check, because /notes/a is new."), "{}", played.view());
 
-    // Nothing of the value where the view has no room for it, or the worker may read none of it.
+    // The value is omitted if the view has no room for it, or the worker may read none of it.
     let small = json!({"view": {"budget": 700}});
     let mut played = Played::new(notes(json!({}), small));
     let long = json!([{"op": "add", "path": "/notes/a", "value": {"text": "x".repeat(1000), "status": "draft"}}]);
@@ -631,7 +631,7 @@ fn a_call_says_what_woke_it_with_as_much_of_the_value_as_its_view_shows() {
     add(&mut played, "a", 0);
     assert_eq!(triggers(&played), [json!({"kind": "event", "rule": "check", "op": "add", "version": 1})]);
 
-    // What was removed is named, and has no value.
+    // A removed element is named, and has no value.
     let mut blueprint = notes(json!({"a": note(0)}), json!({}));
     blueprint["rules"][0]["trigger"] = json!({"op": "remove", "path": "/notes/{note}"});
     blueprint["workers"]["writer"]["writes"] = json!([{"path": "/notes/*", "ops": ["remove"]}]);
@@ -644,7 +644,7 @@ fn a_call_says_what_woke_it_with_as_much_of_the_value_as_its_view_shows() {
         ]
     );
 
-    // Signals bring their value.
+    // A signal carries its value.
     let mut blueprint = notes(json!({"a": note(0)}), json!({}));
     blueprint["rules"] =
         json!([{"name": "look", "trigger": {"signal": "look"}, "bind": {"note": "/id"}, "run": "checker"}]);
@@ -720,6 +720,6 @@ fn a_border_needs_the_names_of_its_places_bound() {
         let found = outer("/notes/{note}/text", output, each());
         assert!(found.contains(&"bad_board"), "{output}: {found:?}");
     }
-    // A grant of any element takes the name as well.
+    // A grant for any element also covers the bound name.
     assert_eq!(outer("/notes/*/text", "/notes/{note}/text", each()), Vec::<&str>::new());
 }

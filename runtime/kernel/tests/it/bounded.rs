@@ -1,4 +1,4 @@
-//! How many records one step makes, whatever a commit gives rules to do.
+//! Maximum number of records per step, for any number of triggered rules.
 
 use patchboard_kernel::board::{Input, Outcome};
 use patchboard_kernel::record::{Body, Kind, Resource, Retried};
@@ -8,13 +8,13 @@ use serde_json::{Map, Value, json};
 
 use crate::played::Played;
 
-/// Invocations that one commit may give rise to.
+/// Maximum number of invocations triggered by one commit.
 const WOKEN_MAX: usize = 4096;
 
-/// Invocations that were given up that a board keeps.
+/// Maximum number of abandoned invocations that a board keeps.
 const KEPT_MAX: usize = 1024;
 
-/// A board whose rules wake a checker for each of many notes, and a reporter after all of them.
+/// Returns a board with rules that trigger a checker for each of many notes, and then a reporter.
 fn notes(rules: usize, invocations: u32) -> Played {
     let each = |number| json!({"name": format!("check-{number}"), "trigger": {"op": "add", "path": "/notes/{note}"}, "run": "checker"});
     let mut all = vec![json!({"name": "write", "trigger": "start", "run": "writer"})];
@@ -34,7 +34,7 @@ fn notes(rules: usize, invocations: u32) -> Played {
     }))
 }
 
-/// So many notes, in one patch.
+/// Returns a patch that writes this many notes.
 fn patch(count: usize) -> Value {
     let notes: Map<String, Value> = (0..count).map(|number| (format!("n{number}"), json!({}))).collect();
     json!([{"op": "replace", "path": "/notes", "value": notes}])
@@ -61,7 +61,7 @@ fn what_is_beyond_a_workers_invocations_and_beyond_what_is_kept_is_one_record_an
     let beyond = |body: &Body| matches!(body, Body::Budget(budget) if budget.resource == Resource::Invocations);
     assert_eq!(played.bodies().filter(beyond).count(), KEPT_MAX + 1);
     assert_eq!(played.board.given_up().len(), KEPT_MAX);
-    // All that is kept is taken up, and the report is not written: of some notes nothing is known any more.
+    // Every kept invocation is retried, and the report is still blocked: the remaining invocations were not kept.
     let retried = Retried { worker: Some("checker".into()), ..Retried::default() };
     played.give(Input::Retry(retried));
     while !played.calls.is_empty() {

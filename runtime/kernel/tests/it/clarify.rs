@@ -1,4 +1,4 @@
-//! A worker that cannot know something asks a person, and is asked again with the answer.
+//! Clarifications: a worker asks a person a question, and is called again with the answer.
 
 use crate::played::Played;
 use patchboard_kernel::board::{Input, Outcome};
@@ -8,7 +8,7 @@ use patchboard_kernel::record::{Answer, Body, Cause, Kind};
 use patchboard_kernel::rejection::{Code, Stage};
 use serde_json::{Value, json};
 
-/// A clerk who may ask the household, and somebody who may ask nobody.
+/// Returns a board with a clerk that may ask the household, and a worker that may ask no one.
 fn house() -> Played {
     Played::new(json!({
         "state": {"schema": {"type": "object"}, "initial": {"lists": []}},
@@ -70,7 +70,7 @@ fn the_answer_comes_with_the_next_call_and_only_then_the_rule_is_complete() {
     assert!(matches!(answer(&mut played, true, Some("office")), Outcome::Answered { .. }));
     assert_eq!(played.calls[0].2, "clerk");
     assert!(played.view().contains("Which list? household says: office"), "{}", played.view());
-    // Another question keeps what was answered before.
+    // A further question keeps the earlier answers.
     let outcome = played.answer(json!({"patch": [], "clarify": {"question": "What of it?"}}), None);
     assert!(matches!(outcome, Outcome::AwaitingApproval { .. }), "{outcome:?}");
     answer(&mut played, true, Some("bananas,\nripe ones"));

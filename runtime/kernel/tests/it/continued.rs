@@ -1,4 +1,4 @@
-//! Calls of an attempt after its first: what each costs is settled before the next, and none is made beyond a budget.
+//! Later calls of an attempt: the cost of each is settled before the next, and no call exceeds a budget.
 
 use crate::played::Played;
 use patchboard_kernel::board::{Board, Input, Outcome};
@@ -10,7 +10,7 @@ use patchboard_kernel::record::{Body, Cause, Failed, Kind, Resource};
 use patchboard_kernel::rejection::Code;
 use serde_json::{Value, json};
 
-/// Two engineers who may be called at once, with these members of the blueprint beside.
+/// Returns a board with two engineers that may be called at once, with these additional blueprint members.
 fn shop(members: Value) -> Played {
     let engineer = json!({"agent": "llm", "limits": {"timeout": "10s", "attempts": 3, "reply_tokens": 100},
         "reads": ["/list"], "writes": [{"path": "/list/-"}]});
@@ -28,7 +28,7 @@ fn shop(members: Value) -> Played {
     played
 }
 
-/// The oldest call that has no answer goes on.
+/// Continues the oldest open call.
 fn go_on(played: &mut Played, usage: Option<Usage>, reserve: u64) -> Outcome {
     let (invocation, attempt, _) = played.calls[0].clone();
     played.give(Input::Continue { invocation, attempt, usage, reserve }).outcome.expect("an outcome")
@@ -72,7 +72,7 @@ fn each_call_is_settled_by_what_it_cost_and_the_attempt_stays_open() {
     let now = account(&played);
     assert_eq!((now.calls, now.spent, now.reserved, now.running_ms), (2, 45, 700, 1001));
     assert_eq!((now.prompt, now.completion), (40, 5));
-    // Where nobody knows what it cost, that is all that was set aside for it.
+    // If the usage is unknown, the whole reservation is charged.
     played.now += 500;
     assert!(matches!(go_on(&mut played, None, 900), Outcome::Continued { .. }));
     let now = account(&played);
@@ -105,7 +105,7 @@ fn an_attempt_that_is_over_goes_on_with_nothing() {
 fn an_attempt_ends_for_lack_of_budget_and_the_branch_with_it() {
     let mut played = shop(json!({"limits": {"tokens": 3000}}));
     assert!(matches!(go_on(&mut played, spent(900, 100), 2000), Outcome::Continued { .. }));
-    // What it holds itself does not count against it, what it has spent does.
+    // The call's own reservation does not count against it; its spent tokens do.
     assert_eq!(refused(&go_on(&mut played, spent(1200, 300), 501)), Code::BudgetExhausted);
     let now = account(&played);
     assert_eq!((now.calls, now.spent, now.reserved), (2, 2500, 0));
@@ -116,7 +116,7 @@ fn an_attempt_ends_for_lack_of_budget_and_the_branch_with_it() {
     let [Body::Budget(budget), Body::Breaker(moved), Body::Ended(ended)] = &short[..] else { panic!("{short:?}") };
     assert_eq!((budget.resource, budget.needed, budget.left), (Resource::BoardTokens, 501, 500));
     assert_eq!((moved.reason, moved.change, ended.cause), (Reason::Budget, Change::Opened, Cause::Exhausted));
-    // What its agent says of it comes too late to count.
+    // A later report of the agent is ignored.
     let (invocation, attempt, _) = played.calls[0].clone();
     let (code, message) = (FailureCode::BudgetExhausted, "told".to_owned());
     let step = played.give(Input::AgentFailed { invocation, attempt, code, message, usage: spent(1200, 300) });

@@ -1,7 +1,7 @@
-//! A grant never lets a write outside it through.
+//! A grant never accepts a write outside its pattern.
 //!
-//! Random contracts judge random operations on random documents. Whatever is let through is applied, and the document
-//! before is compared with the one after (`contract_oracle/oracle.rs`).
+//! Random contracts judge random operations on random documents. Accepted operations are applied, and the oracle
+//! compares the documents before and after (`contract_oracle/oracle.rs`).
 
 mod oracle;
 
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use self::oracle::{Grant, Oracle, Place, at, pointer};
 
-/// Enough for every operation on the small documents here.
+/// Large enough for every operation on the small documents here.
 const LIMITS: ResultLimits = ResultLimits { bytes: 1 << 20, depth: 64 };
 
 #[test]
@@ -50,7 +50,7 @@ fn a_grant_never_lets_a_write_outside_it_through() {
             Ok(())
         })
         .unwrap_or_else(|failure| panic!("{failure}"));
-    // An oracle that is never asked proves nothing.
+    // Ensures that the oracle has judged enough operations of each kind.
     assert!(let_through.get().iter().all(|&count| count >= 25), "{:?}", let_through.get());
 }
 
@@ -74,7 +74,7 @@ fn a_grant_of_everything_refuses_only_the_whole_document() {
         .unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-/// The one operation of a patch.
+/// Returns the single operation of a patch.
 fn read(patch: &Value) -> Option<Op<'_>> {
     patch::parse(patch, &PatchLimits::default()).ok()?.pop()
 }
@@ -96,7 +96,7 @@ fn compiled(reads: &[Vec<String>], grants: &[Grant]) -> Contract {
     Contract::compile(&worker, &json!(true), &Expressions::of(Paths::Plain)).expect("a contract")
 }
 
-/// A document, and a contract and an operation that speak of places it has or could have.
+/// Generates a document, with a contract and an operation on places that exist or could exist.
 fn situations() -> impl Strategy<Value = (Value, (Vec<Place>, Vec<Grant>), Value)> {
     documents().prop_flat_map(|document| {
         let mut places = vec![Vec::new()];
@@ -126,7 +126,7 @@ fn members(
     prop::collection::btree_map(name, value, count).prop_map(|members| members.into_iter().collect())
 }
 
-/// Every place below `place`, and every place where something could be added.
+/// Collects every place below `place`, including those that could be added.
 fn possible(value: &Value, place: &mut Place, found: &mut Vec<Place>) {
     let children: Vec<String> = match value {
         Value::Object(_) => ["a", "b", "0", "-"].map(str::to_owned).into(),
@@ -149,7 +149,7 @@ fn contracts(place: impl Strategy<Value = Place> + Clone) -> impl Strategy<Value
         let token = |(at, (token, change)): (usize, (String, i32))| match change {
             0 | 1 => "*".to_owned(),
             2 => "**".to_owned(),
-            // Before the end of a pattern there is no append position.
+            // The append position is only valid at the end of a pattern.
             _ if token == "-" && at < last => "*".to_owned(),
             _ => token,
         };
@@ -165,7 +165,7 @@ fn operations(document: Value, place: impl Strategy<Value = Place> + Clone) -> i
     let kind = prop::sample::select(vec!["add", "replace", "remove", "move", "copy", "test"]);
     let value = prop_oneof![Just(json!(1)), Just(json!("x")), Just(json!([1])), Just(json!({"a": 1}))];
     (kind, place.clone(), place, value).prop_map(move |(kind, path, from, value)| {
-        // A test of something else would not be applied, and prove nothing.
+        // A test of another value would not be applied, and prove nothing.
         let value = at(&document, &path).filter(|_| kind == "test").cloned().unwrap_or(value);
         let (path, from) = (pointer(&path), pointer(&from));
         match kind {

@@ -1,4 +1,4 @@
-//! Rules that let time pass before they fire, and then ask again whether they should.
+//! Delayed rules: the condition is evaluated again when the delay ends.
 
 use crate::played::Played;
 use patchboard_kernel::board::{Board, Input, Outcome};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const MINUTE: i64 = 60_000;
 
-/// Whoever opens a case is `opener`; a case that is still open after its time wakes `late`.
+/// Returns a board where `opener` opens cases; a case that is still open after the delay triggers `late`.
 fn cases(delay: Value, more: &Value) -> Played {
     let mut members = json!({
         "workers": {
@@ -80,7 +80,7 @@ fn what_is_not_so_any_more_wakes_nobody_and_does_not_count() {
     assert_eq!(played.calls.len(), 1);
     assert_eq!(played.board.scheduler().scheduled_for(&"late".into()), 1, "the one that was not wanted is given back");
     played.answer(json!([]), None);
-    // What is gone has no condition that could be asked.
+    // A removed value has no condition to evaluate.
     let mut played = cases(json!("5m"), &json!({}));
     open(&mut played, "a", &json!({"is": "open"}));
     played.give(Input::Amend { path: "/cases".to_owned(), value: json!({}) });

@@ -1,4 +1,4 @@
-//! Departments: every sound manifest becomes a sound blueprint in which each field has one writer and no role but
+//! Departments: every valid manifest becomes a valid blueprint. Each field has one writer, and only the roles
 //! `classify` and `resume` may read the user's words.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use patchboard_kernel::source::{self, DEPARTMENTS_MAX, Files, Source};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-/// A blueprint with places for departments, and a rule that wakes one by its name.
+/// Blueprint with the places that departments need, and a rule that triggers one by its name.
 const CASE: &str = r##"blueprint: 1
 name: case
 request: {type: object, additionalProperties: false, properties: {text: {type: string}, who: {type: string}}}
@@ -44,7 +44,7 @@ done: {when: size(state.results) > 0}
 writers: one
 "##;
 
-/// Manifests by the names of their folders, each as JSON, which is YAML.
+/// Manifests by folder name, each as JSON, a subset of YAML.
 struct Folders(BTreeMap<String, Value>);
 
 impl Files for Folders {
@@ -54,7 +54,7 @@ impl Files for Folders {
     }
 
     fn folders(&mut self, _: &str) -> Result<Vec<String>, String> {
-        // Directories are read in any order.
+        // Directories are listed in arbitrary order.
         Ok(self.0.keys().rev().cloned().collect())
     }
 }
@@ -78,7 +78,7 @@ fn notes() -> Value {
     })
 }
 
-/// Any sound manifest of this name.
+/// Generates valid manifests with this name.
 fn manifests(name: &'static str) -> impl Strategy<Value = Value> {
     let field = prop_oneof![
         Just(json!({"type": "string"})),
@@ -129,7 +129,7 @@ fn manifests(name: &'static str) -> impl Strategy<Value = Value> {
     })
 }
 
-/// Roles that must not know what the user said, and places of what was said.
+/// Roles that must not read the user's words.
 const WORDLESS: [&str; 3] = ["crud", "resolve", "confirm"];
 
 fn judge(blueprint: &Blueprint, name: &str) {
@@ -159,7 +159,7 @@ fn judge(blueprint: &Blueprint, name: &str) {
                 let place = PointerBuf::parse(said).expect("a pointer");
                 assert!(!readable.may_read(&place), "{role} of {name} may read {said}");
             }
-            // What was asked and is known of it has no words of the user's; only resolve goes on from there.
+            // Pending questions contain no words of the user; only resolve reads them.
             let waits = PointerBuf::from_tokens(["request", "waits"]);
             assert_eq!(readable.may_read(&waits), role.as_str() == "resolve", "{role}");
         }
@@ -178,14 +178,14 @@ proptest! {
         for name in ["notes", "time-line_2"] {
             judge(&blueprint, name);
         }
-        // What the journal stores is sound by itself, and the same.
+        // The blueprint as stored in the journal passes the lint and is unchanged.
         let stored = serde_json::to_value(&blueprint).expect("a blueprint is JSON");
         let again = lint::check_value(stored);
         prop_assert_eq!(again.findings, vec![]);
         prop_assert_eq!(again.blueprint, Some(blueprint));
     }
 
-    /// A manifest in which something was changed is refused with a place, or is as sound as before; nothing panics.
+    /// A changed manifest is rejected with a place, or is valid as before; the lint must not panic.
     #[test]
     fn every_changed_manifest_is_refused_in_words_or_sound(
         manifest in manifests("notes"), at in any::<prop::sample::Index>(), with in changes(),
@@ -259,7 +259,7 @@ fn a_department_becomes_one_board_and_one_worker_of_the_group() {
             "failed": {"path": "/results/-", "value": {"department": "notes", "status": "error"}, "message": "text"},
         })
     );
-    // What another department asked is nothing to this one.
+    // Questions of other departments are hidden.
     let own = |place: &str| json!({"path": place, "where": "self.department == worker"});
     assert_eq!(worker["reads"], json!(["/turn/text", own("/turn/pending"), own("/turn/waits")]));
     let inner = serde_json::to_value(&blueprint.boards["notes"]).expect("JSON");
@@ -270,7 +270,7 @@ fn a_department_becomes_one_board_and_one_worker_of_the_group() {
     );
     let classify = inner["workers"]["classify"]["role"].as_str().expect("a role");
     assert!(classify.contains("- add: keeps a note (slots item)"), "{classify}");
-    // The planner is told of it by the group.
+    // The description of the group describes the department to the planner.
     let group = &blueprint.state.schema["$defs"]["group:departments"];
     assert_eq!(*group, json!({"enum": ["notes"], "description": "notes: Keeps notes."}));
 }
@@ -289,7 +289,7 @@ fn what_is_given_may_be_absent_unless_it_is_required_and_may_have_another_name_h
     assert_eq!(inner(manifest.clone()).0, json!(["text"]));
     manifest["required"] = json!(["who"]);
     assert_eq!(inner(manifest.clone()).0, json!(["text", "who"]));
-    // A folder that was written for other words.
+    // A folder that was written for other names.
     manifest["needs"]["speaker"] = json!({"type": "string"});
     manifest["dispatch"] = json!({"input": {"speaker": "who"}});
     let (_, worker) = inner(manifest.clone());
@@ -319,7 +319,7 @@ fn what_another_was_asked_is_no_need() {
         let message = "`question` is what a department has asked, whichever that is";
         assert_eq!(found, [("bad_department", "/dispatch/input/question", message)]);
     }
-    // Its own, under another name, is no need of others.
+    // A department may read its own pending questions under another name.
     let mut manifest = notes();
     manifest["dispatch"] = json!({"input": {"waits": "pending"}});
     assert_eq!(checked([manifest]).findings, []);

@@ -1,4 +1,4 @@
-//! A worker that asks to be shown more is asked again, with what it asked for, and never without an end.
+//! Expansion: a worker that asks to see more is called again with the requested places, up to a limit.
 
 use crate::played::Played;
 use patchboard_kernel::board::{Board, Input, Outcome};
@@ -10,7 +10,7 @@ use patchboard_kernel::rejection::{Code, Stage};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Forty sources of which the reader's view holds a few, and an end after the reader's rule.
+/// Returns a board with forty sources that ends after the reader's rule. The reader's view holds a few of them.
 fn library(reader: Value) -> Played {
     let sources: Vec<Value> =
         (0..40).map(|n| json!({"title": format!("t{n}"), "text": format!("<{n}> {}", "x".repeat(60))})).collect();
@@ -51,7 +51,7 @@ fn what_was_asked_for_is_shown_in_the_next_view_and_the_rule_is_not_complete_bef
     assert!(played.view().contains("/sources/3: ") && played.view().contains("<3>"), "{}", played.view());
     assert!(played.view().contains(" (characters 1 to ") && played.view().chars().count() <= 1200, "{}", played.view());
 
-    // A patch may come with it; what was asked for before stays.
+    // A request may include a patch; earlier requests stay in force.
     let with_patch = json!({"patch": note(), "intent": "more", "expand": ["/sources/7"]});
     assert!(matches!(played.answer(with_patch, None), Outcome::Committed { .. }));
     assert!(played.view().contains("<3>") && played.view().contains("<7>"), "{}", played.view());
@@ -93,7 +93,7 @@ fn parts_are_asked_for_and_the_record_has_what_was_asked() {
     let asked = json!({"expand": [part, {"at": "/long", "from": 4000}]});
     assert!(matches!(played.answer(asked, None), Outcome::Expanded { .. }));
     assert!(played.view().contains("<10>") && played.view().contains("(characters 4001 to "), "{}", played.view());
-    // The parts that are asked for last come first.
+    // The parts requested last are shown first.
     assert!(matches!(
         played.answer(json!({"expand": [{"at": "/sources", "from": "20"}]}), None),
         Outcome::Expanded { .. }
@@ -111,7 +111,7 @@ fn parts_are_asked_for_and_the_record_has_what_was_asked() {
 
 #[test]
 fn asking_for_what_has_no_room_is_not_counted() {
-    // What must be shown leaves no room for a text.
+    // The required parts leave no room for a text.
     let mut played = library(json!({"view": {"budget": 300}}));
     let part = |from: usize| json!({"expand": [{"at": "/long", "from": from}]});
     let times = (0..9).take_while(|from| matches!(played.answer(part(*from), None), Outcome::Expanded { .. })).count();
@@ -120,14 +120,14 @@ fn asking_for_what_has_no_room_is_not_counted() {
     assert!(unspent >= 6, "{unspent}");
     played.holds();
 
-    // Who asks for the same once more has been told that there is no room.
+    // A worker that repeats a request was already informed that there is no room.
     let mut played = library(json!({"view": {"budget": 300}}));
     let times = (0..9).take_while(|_| matches!(played.answer(ask(&["/long"]), None), Outcome::Expanded { .. })).count();
     assert_eq!(times, 4);
     played.holds();
 }
 
-/// Returns the names on the line about a collection that follow what it counts.
+/// Returns the hidden names on the summary line of a collection.
 fn named(view: &str, collection: &str) -> String {
     let line = view.lines().find(|line| line.starts_with(&format!("{collection}: ")) && line.contains("not shown: "));
     line.map(|line| line.split_once("not shown: ").expect("it is there").1.to_owned()).unwrap_or_default()
@@ -136,7 +136,7 @@ fn named(view: &str, collection: &str) -> String {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(60) })]
 
-    /// Whatever a summary leaves out, its identifiers are reached by asking from the last that was named.
+    /// Every identifier that a summary omits can be reached by asking from the last one named.
     #[test]
     fn every_identifier_of_a_summary_is_reached(
         ids in prop::collection::btree_set("[a-z][a-z0-9]{2,9}", 20..120_usize),
@@ -145,7 +145,7 @@ proptest! {
         is_array in any::<bool>(),
         pattern in any::<bool>(),
     ) {
-        // The identifiers of arrays are short, or elements are named by their indices alone.
+        // The identifiers of arrays are short; otherwise elements are named by index alone.
         let shared = if is_array { 0 } else { shared };
         let ids: std::collections::BTreeSet<String> = ids.iter().map(|id| "p".repeat(shared) + id).collect();
         let value = |id: &String| json!({"id": id, "text": "x".repeat(size)});
@@ -153,7 +153,7 @@ proptest! {
             true => json!(ids.iter().map(value).collect::<Vec<_>>()),
             false => json!(ids.iter().map(|id| (id.clone(), value(id))).collect::<serde_json::Map<_, _>>()),
         };
-        // So much that three lists have room for all names.
+        // Large enough for three lists of all names.
         let chars = ids.iter().map(|id| id.len() + 8).sum::<usize>();
         let budget = 900 + chars * 4 / 2;
         let reads = if pattern { "/things/*" } else { "/things" };
@@ -174,14 +174,14 @@ proptest! {
             prop_assert!(matches!(outcome, Outcome::Expanded { .. }), "{outcome:?}");
             seen += played.view();
             let list = named(played.view(), reads);
-            // An index has the identifier behind it: `12 (abc)`.
+            // An index is followed by the identifier: `12 (abc)`.
             let last = list.trim_end_matches(" and more").rsplit([',', '(']).next().unwrap_or_default();
             from = Some(last.trim_matches([' ', ')']).to_owned()).filter(|name| !name.is_empty());
             if from.is_none() || !list.contains(" and more") {
                 break;
             }
         }
-        // A long name may be cut, as long as it is told from all others.
+        // A long name may be truncated if it stays distinct from all others.
         let words: std::collections::BTreeSet<&str> = seen.split(|c: char| !c.is_ascii_alphanumeric() && c != '…').collect();
         let is_told = |id: &&String| {
             let begins = |word: &&str| {
@@ -249,7 +249,7 @@ fn only_what_is_there_and_may_be_read_can_be_asked_for() {
         let outcome = played.answer(json!({"expand": [{"at": "/named", "from": from}]}), None);
         assert!(matches!(outcome, Outcome::Expanded { .. }), "{from}: {outcome:?}");
     }
-    // What holds something readable may be asked for as well, and what was asked twice counts once.
+    // A container with readable parts may be requested as well, and a duplicate request counts once.
     let mut played = library(wide());
     assert!(matches!(played.answer(ask(&["/sources", "/sources"]), None), Outcome::Expanded { .. }));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Numbers, keys and what was there before, in the conditions and invariants of a board.
+//! Numbers, keys and previous values in the conditions and invariants of a board.
 
 use patchboard_kernel::board::{Board, Outcome};
 use patchboard_kernel::digest::{Hasher, Salt};
@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::played::Played;
 
-/// A board on which one worker may write anything below `/rows`, `/claims` and `/price`, and is called for each signal.
+/// Returns a board with a worker that may write anything below `/rows`, `/claims` and `/price`, and is called for each
+/// signal.
 fn board(initial: Value, invariants: Value) -> Played {
     let claim = json!({"type": "object", "properties": {"status": {"enum": ["open", "checked", "closed"]}}});
     Played::new(json!({
@@ -30,7 +31,7 @@ fn board(initial: Value, invariants: Value) -> Played {
     }))
 }
 
-/// Whether a patch is committed; else it is refused by an invariant.
+/// Returns true if a patch is committed; otherwise an invariant has rejected it.
 fn is_committed(played: &mut Played, patch: Value) -> bool {
     if played.calls.is_empty() {
         played.signal();
@@ -64,7 +65,7 @@ fn a_status_only_moves_forward_wherever_it_stands() {
     let anew =
         json!([{"op": "remove", "path": "/claims/a"}, {"op": "add", "path": "/claims/a", "value": {"status": "open"}}]);
     assert!(!is_committed(&mut played, anew), "one patch that takes it away and makes it anew changes it");
-    // Elements are followed to where they stood.
+    // Shifted elements are compared with their value at their previous index.
     let shifted = json!([
         {"op": "add", "path": "/rows/0", "value": {"n": 0, "status": "open"}},
         {"op": "replace", "path": "/rows/1/status", "value": "closed"},
@@ -91,7 +92,7 @@ fn a_status_only_moves_forward_wherever_it_stands() {
     };
     assert!(!is_committed(&mut played, renamed("open")));
     assert!(is_committed(&mut played, renamed("closed")));
-    // A list that is written as a whole is compared place by place, whatever was shifted before.
+    // A list that is replaced as a whole is compared index by index, regardless of earlier shifts.
     let whole = |status: &str| {
         json!([
             {"op": "add", "path": "/rows/0", "value": {"n": 9, "status": "open"}},

@@ -1,4 +1,4 @@
-//! What a worker is told of refusals: of its own all, of others those where it writes, without values.
+//! Feedback: a worker is shown all its own rejections, and those of others at its writable places, without values.
 
 use crate::played::Played;
 use patchboard_kernel::board::{Effect, Input, Outcome};
@@ -7,7 +7,7 @@ use patchboard_kernel::record::Body;
 use patchboard_kernel::rejection::{Code, Stage};
 use serde_json::{Value, json};
 
-/// Two who write claims, and one who writes notes.
+/// Returns a board with two writers of claims, and one of notes.
 fn review() -> Played {
     let claims = json!({"type": "array", "items": {"type": "object", "properties": {"status": {"enum": ["draft"]}}}});
     let writer = |path: &str| json!({"agent": "llm", "reads": ["/notes"], "writes": [{"path": path, "ops": ["add", "replace"]}]});
@@ -25,7 +25,7 @@ fn review() -> Played {
     }))
 }
 
-/// The lines about refusals that a worker is shown when it is woken now.
+/// Returns the feedback lines of a worker that is triggered now.
 fn told(played: &mut Played, worker: &str) -> Vec<String> {
     played.give(patchboard_kernel::board::Input::Signal { name: worker.into(), value: json!(null), token: None });
     let lines = played.view().lines().skip_while(|line| *line != "## Refused before").skip(1);
@@ -51,7 +51,7 @@ fn others_refusals_where_a_worker_writes_are_told_without_values() {
         .collect();
     assert_eq!(seqs, [1, 1, 0, 1]);
 
-    // It is over with the author's next commit.
+    // The author's next commit clears its rejections.
     played.direct("one", &json!([{"op": "add", "path": "/claims/-", "value": {"status": "draft"}}]).to_string());
     assert_eq!(told(&mut played, "two"), [""; 0]);
     played.holds();
@@ -66,7 +66,7 @@ fn of_many_refusals_the_last_of_others_and_of_its_own_are_told() {
     }
     let lines = told(&mut played, "two");
     let of = |end: &str| lines.iter().filter(|line| line.starts_with("- ") && line.ends_with(end)).count();
-    // Of others it sees no values, so that two of theirs are equal.
+    // Rejections of others are shown without values, so two of them look equal.
     assert_eq!((of(" of one, 2 times"), of("schema_violation")), (1, 3), "{lines:#?}");
     played.holds();
 }
@@ -154,7 +154,7 @@ fn wildcards_are_answered_with_what_there_is(schema: &Value) {
         "name the new member (there are a, b); `*` stands for any name. A member called `*` is written with its object";
     assert_eq!(refused("add", "/notes/*", None), found(of_new));
     assert_eq!(refused("copy", "/notes/*", Some("/claims/0")), found(of_new));
-    // Names are written as a path has them.
+    // Names are escaped as in a path.
     let of_few = match schema.get("properties") {
         None => {
             "name the new member (there are k~12); `*` stands for any name. A member called `*` is written with its object"
@@ -168,9 +168,9 @@ fn wildcards_are_answered_with_what_there_is(schema: &Value) {
     );
     assert_eq!(refused("add", "/notes/*/x", None), found(of_names));
     assert_eq!(refused("copy", "/notes/b/x", Some("/notes/*/x")), found(of_names));
-    // What may not be read is not told.
+    // Unreadable places are not revealed.
     assert_eq!(refused("add", "/hidden/*", None), found("there is no such place"));
-    // One that is there is called so.
+    // An existing member of this name is accepted.
     let replaced = played.direct("w", &json!([{"op": "replace", "path": "/odd/*", "value": 2}]).to_string());
     assert!(matches!(replaced, Outcome::Committed { .. }), "{replaced:?}");
     played.holds();

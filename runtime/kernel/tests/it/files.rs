@@ -1,4 +1,4 @@
-//! Edits of files: what is checked against what was read, what is kept of it, and that the attempt goes on.
+//! File edits: checks against the read set, the recorded edit history, and the attempt that continues.
 
 use crate::played::Played;
 use crate::played::files::{by, change, create, external, hash, path, read};
@@ -9,7 +9,7 @@ use patchboard_kernel::record::{Body, Cause, End, Ended, Kind};
 use patchboard_kernel::rejection::{Code, Rejection, Stage};
 use serde_json::{Value, json};
 
-/// Two engineers at one directory, both at work.
+/// Returns a board with two engineers that work on one directory.
 fn shop(workspace: Value) -> Played {
     let engineer = json!({"agent": "llm", "limits": {"timeout": "10m"},
         "files": {"view": ["**"], "edit": ["src/**"]}, "writes": [{"path": "/list/-"}]});
@@ -64,7 +64,7 @@ fn an_edit_makes_a_version_and_its_author_goes_on() {
     let (second, _) = change("src/a.py", &text, 9, "8\n", "eight\n");
     committed(&edit(&mut played, "ada", &[read("src/a.py", 2, None)], second));
     assert_eq!(entry(&played, "src/a.py").version, 3);
-    // The task itself is still open, and ends with a proposal as ever.
+    // The task itself is still open, and ends with a proposal as usual.
     assert!(matches!(
         played.answer(json!([{"op": "add", "path": "/list/-", "value": "done"}]), None),
         Outcome::Committed { .. }
@@ -86,10 +86,10 @@ fn lines_that_nobody_touched_are_fresh_wherever_they_are_by_then() {
     // Bob read lines 6 to 8 of version 1, which are 7 to 9 now.
     let (second, text) = change("src/a.py", &text, 8, "7\n", "seven\n");
     committed(&edit(&mut played, "bob", &[read("src/a.py", 1, Some((6, 8)))], second));
-    // Ada has not seen line 7, which Bob changed.
+    // Ada has not read line 7, which Bob changed.
     let (third, _) = change("src/a.py", &text, 4, "3\n", "three\n");
     committed(&edit(&mut played, "ada", &[read("src/a.py", 2, Some((1, 4)))], third));
-    // What Bob has read of the whole file is stale.
+    // Bob's read of the whole file is stale.
     let (fourth, _) = change("src/b.py", "b\n", 1, "b\n", "c\n");
     let reads = [read("src/a.py", 2, None), read("src/b.py", 1, None)];
     let rejection = refused(edit(&mut played, "bob", &reads, fourth));
@@ -119,7 +119,7 @@ fn what_was_not_read_is_not_written_over() {
     assert_eq!(refused(edit(&mut played, "ada", &[], first.clone())).code, Code::UnseenTarget);
     let elsewhere = [read("src/a.py", 1, Some((4, 8)))];
     assert_eq!(refused(edit(&mut played, "ada", &elsewhere, first)).code, Code::UnseenTarget);
-    // To put something between two lines takes one of them.
+    // An insertion between two lines requires that one of them was read.
     let (insert, text) = change("src/a.py", A, 4, "", "between\n");
     committed(&edit(&mut played, "ada", &elsewhere, insert));
     let (behind, _) = change("src/a.py", &text, 10, "", "behind\n");
@@ -139,7 +139,7 @@ fn a_file_is_made_once_and_a_deleted_one_has_changed() {
     committed(&edit(&mut played, "bob", &[read("src/new.py", 1, None)], gone));
     let known = entry(&played, "src/new.py");
     assert_eq!((known.version, known.is_there()), (2, false));
-    // Ada rests on it; and on there being none of a name, which she has looked for.
+    // Ada depends on it, and on a search that found no file of a name.
     let (other, _) = change("src/b.py", "b\n", 1, "b\n", "c\n");
     let reads = [read("src/new.py", 1, None), read("src/b.py", 1, None)];
     assert_eq!(refused(edit(&mut played, "ada", &reads, other.clone())).code, Code::StaleRead);
@@ -177,7 +177,7 @@ fn what_happens_around_the_workspace_is_recorded_and_makes_readers_stale() {
     let stale = edit(&mut played, "ada", &[read("src/a.py", 1, Some((1, 5)))], first.clone());
     assert_eq!(refused(stale).code, Code::StaleTarget);
     committed(&edit(&mut played, "ada", &[read("src/a.py", 1, Some((1, 4)))], first));
-    // What is not known line by line touches every line.
+    // A change without line information affects every line.
     let text = text.replace("2\n", "two\n");
     let unknown =
         FileChange { path: path("src/a.py"), from: hash(&text), hash: hash("x\n"), lines: 1, bytes: 2, hunks: None };
@@ -252,7 +252,7 @@ fn an_edit_that_leaves_every_file_as_it_is_makes_no_version() {
     let mut played = shop(json!({}));
     let same = |at: &str, text: &str| FileChange { from: hash(text), hunks: Some(Vec::new()), ..create(at, text) };
     let state = played.board.state().digest();
-    // It is judged as any other.
+    // The edit is checked like any other.
     assert_eq!(refused(edit(&mut played, "ada", &[], same("src/a.py", A))).code, Code::UnseenTarget);
     let nothing = Edit {
         token: Some(Token::from("one")),
@@ -262,13 +262,13 @@ fn an_edit_that_leaves_every_file_as_it_is_makes_no_version() {
     assert!(matches!(outcome, Some(Outcome::NoOp { .. })), "{outcome:?}");
     let again = played.give(Input::Edit(nothing)).outcome;
     assert!(matches!(again, Some(Outcome::Duplicate(Verdict::NoOp { .. }))), "{again:?}");
-    // Told once more of what has happened.
+    // An external change is reported a second time.
     let happened = Edit { changes: vec![same("src/a.py", A), same("setup.py", "s\n")], ..external() };
     let outcome = played.give(Input::Edit(happened)).outcome;
     assert!(matches!(outcome, Some(Outcome::NoOp { .. })), "{outcome:?}");
     assert_eq!((played.board.state().digest(), played.count(Kind::NoOp)), (state, 2));
 
-    // Of an edit that changes another file, too, it stays as it is, and who has read it is not refused.
+    // An edit that changes another file leaves this one at its version, so readers are not stale.
     let (other, _) = change("src/b.py", "b\n", 1, "b\n", "c\n");
     let reads = [read("src/a.py", 1, None), read("src/b.py", 1, None)];
     let both = by(&played, "ada", &reads, vec![same("src/a.py", A), other]);
@@ -277,7 +277,7 @@ fn an_edit_that_leaves_every_file_as_it_is_makes_no_version() {
     let (first, text) = change("src/a.py", A, 2, "2\n", "two\n");
     committed(&edit(&mut played, "bob", &[read("src/a.py", 1, None)], first));
 
-    // Whoever was refused and then leaves the file as it is does not keep it from others.
+    // A rejected worker that then leaves the file unchanged gives up its reservation.
     let (late, _) = change("src/a.py", A, 8, "8\n", "acht\n");
     assert_eq!(refused(edit(&mut played, "ada", &[read("src/a.py", 1, None)], late)).code, Code::StaleTarget);
     let (next, _) = change("src/a.py", &text, 4, "4\n", "vier\n");
@@ -363,7 +363,7 @@ fn files_that_are_gone_make_room_and_no_version_comes_again() {
     }
     let full = refused(edit(&mut played, "ada", &[], create("src/f.py", "1\n")));
     assert_eq!((full.stage, full.code), (Stage::Syntax, Code::ResultTooLarge));
-    // Bob has read of the first version, and Ada deletes the fourth; then another that nobody has edited.
+    // Bob has read the first version; Ada deletes the fourth, and then a file that was never edited.
     for turn in 1..=3 {
         let (before, after) = (format!("{turn}\n"), format!("{}\n", turn + 1));
         let (next, _) = change("src/d.py", &before, 1, &before, &after);
@@ -371,7 +371,7 @@ fn files_that_are_gone_make_room_and_no_version_comes_again() {
     }
     committed(&edit(&mut played, "ada", &[read("src/d.py", 4, None)], delete("src/d.py", "4\n")));
     committed(&edit(&mut played, "ada", &[read("src/c.py", 1, None)], delete("src/c.py", "1\n")));
-    // Room for one: what went first is forgotten.
+    // The limit leaves room for one more, so the oldest deleted entry is dropped.
     committed(&edit(&mut played, "ada", &[], create("src/f.py", "1\n")));
     let known = |played: &Played, at: &str| Entry::of(played.board.state(), &path(at));
     assert_eq!((known(&played, "src/d.py"), known(&played, "src/c.py").map(|it| it.version)), (None, Some(2)));
@@ -381,7 +381,7 @@ fn files_that_are_gone_make_room_and_no_version_comes_again() {
         let reads = [read("src/d.py", version, Some((1, 1))), read("src/b.py", 1, None)];
         assert_eq!(refused(edit(&mut played, "bob", &reads, other.clone())).code, Code::StaleRead, "{version}");
     }
-    // It comes again, and what was read of it before is still of another one.
+    // The file is created again, and earlier reads of it remain stale.
     committed(&edit(&mut played, "ada", &[read("src/f.py", 1, None)], delete("src/f.py", "1\n")));
     committed(&edit(&mut played, "ada", &[], create("src/d.py", "1\n")));
     assert_eq!(
@@ -393,7 +393,7 @@ fn files_that_are_gone_make_room_and_no_version_comes_again() {
         let reads = [read("src/d.py", version, Some((1, 1))), read("src/b.py", 1, None)];
         assert_eq!(refused(edit(&mut played, "bob", &reads, other.clone())).code, Code::StaleRead, "{version}");
     }
-    // Who makes it in the same edit in which another goes does not take what goes for its own room.
+    // An edit that deletes one file and creates another does not evict the entry that it deletes itself.
     let swap =
         by(&played, "ada", &[read("src/e.py", 1, None)], vec![delete("src/e.py", "1\n"), create("src/g.py", "1\n")]);
     committed(&played.give(Input::Edit(swap)).outcome.expect("an outcome"));

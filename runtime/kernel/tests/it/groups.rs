@@ -1,4 +1,4 @@
-//! Groups: rules that wake all of one, or the one whose name was written, and schemas that speak of one.
+//! Groups: rules that trigger all members, or the member named by a write, and schemas that refer to a group.
 
 use crate::played::Played;
 use patchboard_kernel::blueprint::Blueprint;
@@ -8,7 +8,7 @@ use patchboard_kernel::plan::Plan;
 use patchboard_kernel::record::{Body, Kind, Scheduled, Trigger};
 use serde_json::{Value, json};
 
-/// A chair who names members of a crew in rounds, or wakes all of it.
+/// Returns a board with a chair that names members of a crew in rounds, or triggers all of them.
 fn crew(more: Value) -> Played {
     let member = |description: &str| {
         json!({"agent": "llm", "group": "crew", "description": description, "limits": {"attempts": 1},
@@ -46,7 +46,7 @@ fn crew(more: Value) -> Played {
     Played::new(members)
 }
 
-/// Whom a rule woke, in order.
+/// Returns the workers that a rule triggered, in order.
 fn woken(played: &Played, by: &str) -> Vec<String> {
     let by_rule = |body| match body {
         Body::Scheduled(Scheduled { rule: Some(rule), worker, .. }) if rule.as_str() == by => Some(worker.to_string()),
@@ -83,7 +83,7 @@ fn a_rule_wakes_whom_an_event_names_one_for_each_event() {
     propose(&mut played, "/orders/-", json!({"what": "count", "who": "bob"}));
     assert_eq!(woken(&played, "order"), ["bob"]);
     assert_eq!(skipped(&played), []);
-    // One after the other, in the order in which they were named.
+    // One after the other, in the order of their naming.
     for expected in ["cid", "ada", "cid", "bob"] {
         assert_eq!(played.calls.iter().map(|call| call.2.as_str()).collect::<Vec<_>>(), [expected]);
         played.answer(said(), None);
@@ -103,10 +103,10 @@ fn a_name_that_is_not_of_the_group_wakes_nobody_and_is_recorded() {
     assert_eq!(skipped(&played), (0..5).map(|number| ("order".to_owned(), message(number))).collect::<Vec<_>>());
     call(&mut played, "call", json!("zoe"));
     assert_eq!(skipped(&played)[5].1, "what the signal carries is no name of a worker of the group crew");
-    // A condition comes first: what does not hold is nothing to be recorded.
+    // The condition is checked first; if it is false, nothing is recorded.
     call(&mut played, "call", json!("nobody"));
     assert_eq!(played.count(Kind::Skipped), 6);
-    // Said once for one commit, and what else it names is woken.
+    // Recorded once per commit, and the valid names are triggered.
     let orders: Vec<Value> =
         ["x", "bob", "y"].map(|who| json!({"op": "add", "path": "/orders/-", "value": {"who": who}})).to_vec();
     played.direct("chair", &Value::Array(orders).to_string());
@@ -135,7 +135,7 @@ fn a_group_says_in_which_order_all_of_it_is_woken() {
     let mut played = Played::new(members);
     played.signal();
     assert_eq!(woken(&played, "all"), ["cid", "bob", "ada"]);
-    // Who is named is woken in the order of the names.
+    // Named members are triggered in the order of the names.
     propose(&mut played, "/rounds/-", json!(["ada", "cid"]));
     assert_eq!(woken(&played, "turn"), ["ada", "cid"]);
     played.holds();
@@ -151,7 +151,7 @@ fn who_is_urgent_goes_before_all_who_wait_and_not_before_other_urgent_ones() {
         call(&mut played, "call", json!(name));
     }
     propose(&mut played, "/orders/-", json!({"who": "bob"}));
-    // Ada is at work when they come.
+    // Ada has an open call when they arrive.
     let mut called = Vec::new();
     while woken(&played, "next").is_empty() {
         called.push(played.calls[0].2.clone());
@@ -185,7 +185,7 @@ fn limits_of_a_rule_and_breakers_hold_for_each_of_the_group() {
     let more = json!({"rules": rules, "circuit": {"rejections": {"limit": 1, "then": "stop_branch"}}});
     let mut played = crew(more);
     played.signal();
-    // What ada writes is refused: her branch stops, and those of the others do not.
+    // Ada's patch is rejected: her branch stops, and the others continue.
     played.answer(json!([{"op": "add", "path": "/rounds/-", "value": []}]), None);
     played.answer(said(), None);
     played.answer(said(), None);
@@ -293,7 +293,7 @@ fn a_condition_that_asks_whom_it_would_wake_is_asked_for_each() {
     assert_eq!(woken(&played, "one"), ["chair"]);
     let told: Vec<String> = skipped(&played).into_iter().map(|(rule, _)| rule).collect();
     assert_eq!(told, ["broken"], "said once");
-    // Whom it would wake must be known before it can be asked.
+    // The target must be known before the condition can be evaluated.
     call(&mut played, "call", json!("nobody"));
     call(&mut played, "call", json!("bob"));
     assert_eq!(woken(&played, "call"), ["bob"]);

@@ -1,4 +1,4 @@
-//! Rules that wait until nothing of others is under way, and workers that do one thing at a time.
+//! Rules that wait until no run of other rules is open, and workers with a concurrency limit.
 
 use crate::played::Played;
 use patchboard_kernel::board::{Input, Outcome};
@@ -6,7 +6,7 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::record::{Body, Cause, Retried, Trigger};
 use serde_json::{Value, json};
 
-/// Two workers who are given tasks, and one who looks at what has come of them.
+/// Returns a board with two workers that receive tasks, and one that reviews the results.
 fn shop(more: Value) -> Played {
     let seat = json!({"agent": "llm", "limits": {"attempts": 1}, "writes": [{"path": "/done/-", "ops": ["add"]}]});
     let mut members = json!({
@@ -65,7 +65,7 @@ fn whoever_waits_for_all_goes_on_whatever_became_of_each() {
     played.answer(done(), None);
     assert_eq!((called(&played), idles(&played)), (vec!["look"], 1));
     assert!(played.view().contains("idle"), "{}", played.view());
-    // And once more after another round, not because of what others do.
+    // Fires again after another round, and not because of unrelated calls.
     played.answer(json!([{"op": "replace", "path": "/looks", "value": 1}]), None);
     assert_eq!(idles(&played), 1);
     give_out(&mut played, &["bob"]);
@@ -81,7 +81,7 @@ fn what_waits_for_a_stopped_branch_is_not_waited_for() {
     assert_eq!(called(&played), ["ada"]);
     fail(&mut played, "ada");
     assert_eq!((called(&played), idles(&played)), (vec!["look"], 1), "the second one is queued, and will not start");
-    // What is queued behind a stopped branch later is over at once, too.
+    // An invocation queued later behind a stopped branch counts as finished at once, too.
     played.answer(json!([{"op": "replace", "path": "/looks", "value": 1}]), None);
     give_out(&mut played, &["ada"]);
     assert_eq!((called(&played), idles(&played)), (vec!["look"], 2));
@@ -123,14 +123,14 @@ fn who_has_no_invocations_left_is_not_waited_for() {
     played.answer(done(), None);
     assert_eq!((called(&played), idles(&played)), (vec!["look"], 1));
     played.answer(json!([{"op": "replace", "path": "/looks", "value": 1}]), None);
-    // The second time nobody is woken, and that is over at once.
+    // The worker's limit is used up, so a round triggers no call and counts as finished at once.
     for round in 2..=3 {
         give_out(&mut played, &["ada", "ada"]);
         assert_eq!((called(&played), idles(&played)), (vec!["look"], round));
         played.answer(json!([{"op": "replace", "path": "/looks", "value": round}]), None);
     }
     assert_eq!(played.bodies().filter(|body| matches!(body, Body::Budget(_))).count(), 4);
-    // Beside others it is they who are waited for.
+    // With other calls open, the rule waits for those.
     give_out(&mut played, &["bob", "ada"]);
     assert_eq!((called(&played), idles(&played)), (vec!["bob"], 3));
     played.answer(done(), None);
@@ -172,7 +172,7 @@ fn a_worker_does_as_many_things_at_once_as_it_may() {
     }}));
     give_out(&mut played, &["ada", "ada", "bob", "bob"]);
     assert_eq!(called(&played), ["ada", "bob", "bob"], "the second waits, and what is behind it goes first");
-    // A further attempt of the first goes before the second.
+    // A retry of the first precedes the second.
     fail(&mut played, "ada");
     assert_eq!(called(&played), ["bob", "bob", "ada"]);
     let again = played.calls[2].0;
@@ -192,7 +192,7 @@ fn a_rule_that_waits_for_rest_fires_once_for_a_branch_that_is_stopped() {
         seat
     };
     for rules in [
-        // It waits for itself, or two wait for each other.
+        // The rule waits for itself, or two rules wait for each other.
         json!([{"name": "go-on", "trigger": {"idle": ["begin", "go-on"]}, "run": {"group": "crew"}}]),
         json!([
             {"name": "go-on", "trigger": {"idle": ["begin", "back"]}, "run": {"group": "crew"}},
@@ -216,7 +216,7 @@ fn a_rule_that_waits_for_rest_fires_once_for_a_branch_that_is_stopped() {
         let branches: std::collections::BTreeSet<_> = queued.iter().collect();
         assert!(!queued.is_empty() && queued.len() == branches.len(), "{queued:?}");
         played.holds();
-        // A retry lets each of them try once.
+        // A retry grants each branch one probe.
         played.give(Input::Retry(Retried::default()));
         assert!(played.calls.len() >= queued.len(), "{:?}", played.calls);
         played.holds();

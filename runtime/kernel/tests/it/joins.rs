@@ -1,4 +1,4 @@
-//! Rules that wait for others: for all of their work, or for the first of it.
+//! Joins: rules that wait for all runs of other rules, or for the first of them.
 
 use crate::played::Played;
 use patchboard_kernel::admission;
@@ -10,7 +10,7 @@ use patchboard_kernel::record::{Body, Cause, End, Kind, Retried, Trigger};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Documents that are split off one by one, mapped each on its own, and reduced by a rule with this trigger.
+/// Returns a pipeline: documents are split off one by one, each is mapped, and a rule with this trigger reduces them.
 fn pipeline(trigger: Value, mapper: Value) -> Value {
     let mut seat = json!({"agent": "llm", "reads": ["/docs/{doc}"], "limits": {"attempts": 1},
         "writes": [{"path": "/docs/{doc}/sum", "ops": ["add"]}]});
@@ -72,7 +72,7 @@ fn a_join_waits_for_all_that_its_rules_do_and_fires_once() {
         }
         assert_eq!(called(&played), ["reducer"]);
         assert!(played.view().contains("You were woken by rule reduce: after."), "{}", played.view());
-        // A direct proposal adds another document: the join has fired.
+        // A direct proposal adds another document after the join has fired.
         played.direct("splitter", &docs(1).to_string());
         let mapper = played.calls.pop().expect("the mapper is asked");
         played.calls.insert(0, mapper);
@@ -90,7 +90,7 @@ fn over_nothing_a_join_fires_when_what_could_have_brought_something_rests() {
     assert!(matches!(played.answer(json!([]), None), Outcome::NoOp { .. }));
     assert_eq!(called(&played), ["reducer"]);
     played.holds();
-    // Nothing begins at the start: signals to come do not count, and without one nothing has happened.
+    // No rule has run at the start. Future signals do not count, and before the first the join has nothing to follow.
     let mut blueprint = pipeline(json!({"after": ["map"]}), json!({}));
     blueprint["rules"][0]["trigger"] = json!({"signal": "go"});
     let mut played = Played::new(blueprint);
@@ -100,7 +100,7 @@ fn over_nothing_a_join_fires_when_what_could_have_brought_something_rests() {
     played.answer(sum(), None);
     assert_eq!(called(&played), ["reducer"], "no further signal is waited for");
     played.holds();
-    // A rule of the start whose condition does not hold has begun, too.
+    // A start rule with a false condition counts as run, too.
     let mut blueprint = pipeline(json!({"after": ["map"]}), json!({}));
     blueprint["rules"][0]["when"] = json!("false");
     let played = Played::new(blueprint);
@@ -134,7 +134,7 @@ fn settled_fires_whatever_became_of_it() {
     played.answer(refusal(), None);
     assert_eq!(called(&played), ["reducer"]);
     played.holds();
-    // Beyond the mapper's invocations nothing will be done.
+    // Work beyond the mapper's invocation limit is not done.
     for (trigger, called_then) in [(json!({"settled": ["map"]}), vec!["reducer"]), (json!({"after": ["map"]}), vec![])]
     {
         let mut played = Played::new(pipeline(trigger, json!({"limits": {"invocations": 1}})));
@@ -247,7 +247,7 @@ fn the_first_completion_has_a_word_of_its_own_and_is_what_after_means_in_format_
     played.holds();
 }
 
-/// A rule for each document that a board begins with.
+/// Returns a blueprint with a rule for each document of the initial state.
 fn each(request: &Value) -> Value {
     json!({
         "blueprint": 2, "concurrency": 100, "state": {"schema": {}, "initial": {"sums": {}, "docs": request.clone()}},
@@ -280,7 +280,7 @@ fn a_rule_can_begin_with_every_place_of_the_document() {
     assert_eq!(called(&played), ["reducer"]);
     assert_eq!(played.board.state().root().to_value()["sums"], json!({"0": 1, "1": 1, "3": 1}));
     played.holds();
-    // Over no documents, too.
+    // The join fires for an empty list, too.
     assert_eq!(called(&Played::new(each(&json!([])))), ["reducer"]);
 }
 
@@ -308,13 +308,13 @@ fn a_board_of_more_places_than_a_rule_begins_with_is_refused() {
     }
 }
 
-/// How a random pipeline goes.
+/// Random run of a pipeline.
 #[derive(Clone, Debug)]
 struct Course {
     stages: usize,
-    /// Elements that each answer of a stage adds to the next one.
+    /// Number of elements that each answer of a stage adds to the next stage.
     brings: Vec<usize>,
-    /// Calls that are answered next, and whether with a failure.
+    /// Indices of the calls to answer next; true means a failure.
     answers: Vec<(usize, bool)>,
     concurrency: u32,
     is_settled: bool,
@@ -337,8 +337,8 @@ fn course() -> impl Strategy<Value = Course> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// However many elements come, in whatever order they are answered: a join over the last of several stages fires once,
-    /// after everything that any stage does; `after` only if nothing was given up.
+    /// Holds for any number of elements and order of answers. A join over the last stage fires once, after all work of
+    /// every stage; `after` requires that no invocation was given up.
     #[test]
     fn a_join_fires_once_after_everything(course in course()) {
         let Course { stages, brings, answers, concurrency, is_settled } = course;
@@ -391,7 +391,7 @@ proptest! {
     }
 }
 
-/// Workers with these writes, and rules.
+/// Returns a blueprint with these rules and with workers that have these writes.
 fn scene(writes: &[(&str, &[&str])], rules: Value) -> Value {
     let worker = |paths: &[&str]| {
         let writes: Vec<Value> = paths.iter().map(|path| json!({"path": path, "ops": ["add"]})).collect();
@@ -405,7 +405,7 @@ fn scene(writes: &[(&str, &[&str])], rules: Value) -> Value {
 
 #[test]
 fn a_join_goes_after_those_it_names_in_whatever_order_they_are_written() {
-    // The lead splits and reports: by its contract, the report could bring more work.
+    // The lead splits and reports: its contract would let the report add more work.
     let rules = json!([
         {"name": "split", "trigger": "start", "run": "lead"},
         {"name": "work", "trigger": {"op": "add", "path": "/tasks/*"}, "run": "worker"},
@@ -465,7 +465,7 @@ fn after_does_not_fire_where_more_was_given_up_than_a_board_keeps() {
     }
     assert!(played.board.given_up().is_empty(), "all that is known was done");
     assert_eq!(joins(&played), 0);
-    // Neither does a board that was restored from a snapshot.
+    // A board restored from a snapshot does not fire the join either.
     played.holds();
 }
 
@@ -477,7 +477,7 @@ fn a_delayed_join_that_is_skipped_fires_when_it_comes_to_rest_again() {
     let mut played = Played::new(blueprint);
     played.answer(docs(1), None);
     played.answer(sum(), None);
-    // Meanwhile another comes, and is done: the condition does not hold when the delay is over.
+    // Another document is added and mapped meanwhile, so the condition is false when the delay ends.
     played.direct("splitter", &docs(1).to_string());
     played.answer(sum(), None);
     played.now += 1000;

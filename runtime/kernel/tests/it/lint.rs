@@ -1,5 +1,5 @@
-//! The lint of blueprints, from outside: every code has a text that brings it about, and the published meta-schema says
-//! what the model reads.
+//! Lint of blueprints through the public API: every code has a text that triggers it, and the published meta-schema
+//! matches the model.
 
 mod bombs;
 mod findings;

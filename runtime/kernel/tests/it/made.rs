@@ -1,4 +1,4 @@
-//! Replies that are no patches: patches are made of them before they come here, and both are kept.
+//! Replies that are not patches: the shell converts them into patches, and the journal keeps both.
 
 use crate::played::Played;
 use jsonptr::PointerBuf;
@@ -47,7 +47,7 @@ fn made(reply: &Value, of: &str) -> ReplyBody {
     ReplyBody::Made { reply: reply.to_string(), of: of.to_owned() }
 }
 
-/// Answers the oldest call with what was made of a text.
+/// Answers the oldest call with a patch made from a text.
 fn answer(played: &mut Played, reply: ReplyBody) -> (Proposal, Outcome) {
     let (invocation, attempt, worker) = played.calls.remove(0);
     let from = From::Attempt { invocation, attempt };
@@ -56,7 +56,7 @@ fn answer(played: &mut Played, reply: ReplyBody) -> (Proposal, Outcome) {
     (proposal, outcome)
 }
 
-/// What is kept of the words of replies, by kind of record.
+/// Returns the recorded original texts of replies, by kind of record.
 fn written(played: &Played) -> Vec<(Kind, Option<String>)> {
     let of = |body: Body| match body {
         Body::Committed(it) => Some((Kind::Committed, it.written)),
@@ -83,13 +83,13 @@ fn the_words_are_kept_with_what_became_of_them_and_a_replay_derives_both() {
             played.calls.clear();
             wake(&mut played, signal);
             let (proposal, outcome) = answer(&mut played, made(&reply, RAW));
-            // On a plain blackboard the kernel adds a message of its own, and the words are not kept.
+            // In plain mode the kernel adds its own message, and the original text is not kept.
             let is_kept = mode == Mode::default();
             let is_posted = kind == Kind::Committed && !is_kept;
             kept.push((kind, if is_kept { Some(RAW.to_owned()) } else { is_posted.then(|| reply.to_string()) }));
             assert_eq!(written(&played).last(), kept.last(), "{outcome:?}");
             if is_kept {
-                // The same words again, whatever was made of them.
+                // The text is repeated with different patches made from it.
                 for again in [proposal.reply.clone(), ReplyBody::Text(RAW.to_owned()), made(&json!([]), RAW)] {
                     let again = Proposal { reply: again, ..proposal.clone() };
                     let outcome = played.give(Input::Propose(again)).outcome;
@@ -136,7 +136,7 @@ fn a_reply_as_the_model_sent_it_is_kept_with_what_became_of_it_and_is_never_judg
         };
         played.give(Input::Propose(propose("nobody", raw.clone())));
         played.give(Input::Propose(propose(&worker, raw.clone())));
-        // The same reply is known, however it is wrapped.
+        // A repeated reply is recognised in any wrapping.
         let outcome = played.give(Input::Propose(propose(&worker, None))).outcome;
         assert!(matches!(outcome, Some(Outcome::Duplicate(_))), "{outcome:?}");
         kept.extend([(Kind::Late, raw.clone()), (kind, raw)]);
@@ -165,7 +165,7 @@ fn words_that_a_person_does_not_agree_to_are_kept_with_the_patch_that_was_made_o
     let (of, digest) = played.board.pending().iter().next().map(|(seq, it)| (*seq, it.digest)).expect("a question");
     let (by, reason) = ("boss".into(), None);
     played.give(Input::Answer(Answer { of, by, digest, agrees: false, reason, text: None }));
-    // The others are not answered in time.
+    // The other questions expire.
     played.now += 366 * 24 * 3_600_000;
     played.give(Input::Tick);
     let refused = played.bodies().filter_map(|body| match body {
@@ -195,7 +195,7 @@ fn a_reply_that_cannot_be_read_is_refused_in_words_of_its_form() {
         assert!(rejection.violations[0].message.contains("cannot be read"));
     }
     played.holds();
-    // A patch may come, too, and is judged as ever.
+    // A patch is accepted as well, and judged as usual.
     let mut played = Played::new(members());
     wake(&mut played, "go");
     let outcome = played.answer(message("critique", "no"), None);
@@ -217,7 +217,7 @@ fn a_worker_is_told_of_its_form_and_of_nothing_else() {
     }
     assert!(!view.contains("You may write"), "{view}");
     assert!(view.trim_end().ends_with("\"explanation\": \"...\"}]}."), "{view}");
-    // In a room it is asked otherwise.
+    // The instructions differ in a room.
     let mut members = members();
     let rooms = json!({"path": "/board/rooms/*", "ops": ["add"]});
     members["workers"]["expert"]["writes"].as_array_mut().expect("an array").push(rooms);
@@ -276,7 +276,7 @@ fn words_are_erased_with_what_was_made_of_them_however_short_it_is() {
     let request = Request { records: vec![rejected], ..Request::default() };
     let planned = redaction::plan(&played.board, &played.records, &mut |_| None, &request).expect("it is erased");
     assert!(planned.records.iter().all(|record| !record.payload.contains("Lovelace")));
-    // What a repetition is known by stays.
+    // The fingerprint that identifies a repetition remains.
     let mut records = played.records.clone();
     for changed in planned.records {
         let index = usize::try_from(changed.seq.0).expect("small");

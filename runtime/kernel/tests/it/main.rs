@@ -1,4 +1,4 @@
-//! The kernel from outside: what boards do, played by hand, and what the linter and the contracts say.
+//! Tests of the kernel's public API: boards played by hand, the linter and the contracts.
 
 mod approval;
 mod blackboard;

@@ -1,4 +1,4 @@
-//! Models that are drawn: what a board says of them, and holds itself to.
+//! Random model selection: the board records it and adheres to it.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::record::{Body, GENESIS, Record};
 use serde_json::json;
 
-/// A board whose workers have models that are drawn, but for one.
+/// Returns a board with drawn models for all workers but one.
 fn drawing(seed: u64) -> Played {
     let seat = |model: &str| json!({"agent": "llm", "model": model, "writes": [{"path": "/list/-", "ops": ["add"]}]});
     Played::new(json!({
@@ -24,7 +24,7 @@ fn drawn(records: &[Record]) -> BTreeMap<String, String> {
     created.drawn.into_iter().map(|(worker, model)| (worker.to_string(), model)).collect()
 }
 
-/// The vector of docs/semantics.md, section 11; a draw never changes.
+/// Test vector of docs/semantics.md, section 11; a draw never changes.
 #[test]
 fn what_was_drawn_is_recorded_and_follows_from_seed_and_name() {
     let expected = |models: [&str; 3]| -> BTreeMap<String, String> {
@@ -34,7 +34,7 @@ fn what_was_drawn_is_recorded_and_follows_from_seed_and_name() {
     assert_eq!(drawn(&drawing(8).records), expected(["middle", "middle", "large"]));
     let played = drawing(8);
     played.holds();
-    // Where nothing is drawn, nothing is said of it.
+    // Without a draw, the header has no such entry.
     let plain = Played::new(json!({"workers": {"ada": {"agent": "llm"}}}));
     assert!(played.records[0].header.contains("drawn") && !plain.records[0].header.contains("drawn"));
 }

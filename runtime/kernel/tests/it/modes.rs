@@ -1,4 +1,4 @@
-//! What each mode leaves out, and that it leaves out nothing else. Every board is replayed and recovered at the end.
+//! Ablation modes: each disables its components and nothing else. Every board is replayed and recovered at the end.
 
 use patchboard_kernel::board::{Input, Outcome};
 use patchboard_kernel::mode::{Component, Mode};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::played::Played;
 
-/// A writer that is a language model, and a world that is a program.
+/// Returns a blueprint with a language-model writer, and a world that is a program.
 fn members() -> Value {
     json!({
         "state": {
@@ -66,7 +66,7 @@ fn document(played: &Played) -> Value {
     played.board.state().root().to_value()
 }
 
-/// Why a reply is refused; none if it is not.
+/// Returns the stage and code of a rejection, or `None`.
 fn refusal(played: &mut Played, reply: &str) -> Option<(Stage, Code)> {
     match played.says(reply) {
         Outcome::Rejected { rejection, .. } => Some((rejection.stage, rejection.violations[0].code)),
@@ -75,7 +75,7 @@ fn refusal(played: &mut Played, reply: &str) -> Option<(Stage, Code)> {
     }
 }
 
-/// Replies that one part each is there to refuse.
+/// Replies that are each rejected by one component.
 const FORBIDDEN: [(Component, &str, Stage, Code); 4] = [
     (
         Component::Contracts,
@@ -111,7 +111,7 @@ fn without_contracts_the_whole_document_names_of_the_kernel_and_places_unknown_t
         (r#"[{"op":"replace","path":"","value":{}}]"#, Code::PathNotGranted),
         (r#"[{"op":"add","path":"/$messages","value":[]}]"#, Code::UnknownLocation),
         (r#"[{"op":"add","path":"/unknown","value":1}]"#, Code::UnknownLocation),
-        // Reading is another matter.
+        // Reads are still checked.
         (r#"[{"op":"test","path":"/hidden","value":"guess"}]"#, Code::PathNotGranted),
         (r#"[{"op":"copy","from":"/hidden","path":"/plan/goal"}]"#, Code::PathNotGranted),
     ] {
@@ -170,7 +170,7 @@ fn without_feedback_a_refusal_is_not_shown_and_the_attempts_are_as_many() {
 fn a_whole_object_is_compared_with_what_was_shown_and_judged_like_a_patch() {
     let refused = |code| Err((Stage::Authorization, code));
     for (reply, expected) in [
-        // The whole plan is granted and its members are not, so the whole is written.
+        // The plan is granted as a whole and its members are not, so the whole plan is written.
         (
             r#"{"plan":{"goal":"h","step":1},"notes":["n"],"count":0}"#,
             Ok(json!([
@@ -307,14 +307,14 @@ fn a_plain_blackboard_keeps_messages_and_what_their_lines_set() {
     assert_eq!((&now["count"], &now["notes"]), (&json!(1), &json!(["milk, eggs"])));
     assert_eq!(now["plan"], json!({"goal": "h"}));
     assert_eq!(now["$messages"], json!([{"from": "writer", "text": message}]));
-    // What a program does is told as a message.
+    // A program's patch is shown as a message.
     assert_eq!(refusal(&mut played, r#"[{"op":"add","path":"/seen","value":{"room":"kitchen"}}]"#), None);
     assert_eq!(document(&played)["$messages"][1]["text"], r#"set /seen: {"room":"kitchen"}"#);
     played.signal();
     for part in ["writer: I count one note.\n  - **set /count: 1**", "world: set /seen: {\"room\":\"kitchen\"}"] {
         assert!(played.view().contains(part), "{part:?} is not in:\n{}", played.view());
     }
-    // Nobody is woken by words, and no message can be taken away.
+    // Plain text triggers no worker, and messages cannot be removed.
     let before = played.calls.len();
     assert_eq!(refusal(&mut played, "Hello.\n/$messages: []"), None);
     assert_eq!(document(&played)["$messages"].as_array().map(Vec::len), Some(3));
@@ -367,7 +367,7 @@ fn a_question_to_a_person_is_about_the_patch_that_was_made_of_the_reply() {
     let mut members = members();
     members["workers"]["boss"] = json!({"agent": "human"});
     members["workers"]["writer"]["writes"][2]["approval"] = json!({"by": "boss"});
-    // What limits patches limits nobody who writes none.
+    // Limits on patches do not apply to workers that write none.
     members["workers"]["writer"]["patch"] = json!({"max_ops": 2, "intent": "required"});
     let mut played = Played::in_mode(Mode::without([Component::Patch]), members);
     played.signal();

@@ -1,4 +1,4 @@
-//! The order of a negotiation's events on a board: its invariants and the kernel's table say the same.
+//! Order of negotiation events on a board: the fragment's invariants agree with the kernel's table.
 
 use patchboard_kernel::expr::{Expr, Variable, Variables};
 use patchboard_kernel::negotiation::{EVENTS_MAX, Kind, Phase};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 const FRAGMENT: &str = include_str!("../../../../blueprints/fragments/negotiation.yaml");
 
-/// The invariants of the fragment that bring the order of events to a board, by name.
+/// Returns the fragment's invariants for the order of events, by name.
 fn invariants() -> Vec<(String, Expr)> {
     let source = Source::read("negotiation.yaml", FRAGMENT).expect("it is YAML");
     let invariants = source.value()["invariants"].as_array().expect("it has invariants").clone();
@@ -18,7 +18,7 @@ fn invariants() -> Vec<(String, Expr)> {
     compiled.collect()
 }
 
-/// The invariants that events of these kinds break.
+/// Returns the names of the invariants that a sequence of these kinds violates.
 fn broken(invariants: &[(String, Expr)], kinds: &[Kind]) -> Vec<String> {
     let events: Vec<Value> = kinds.iter().map(|kind| json!({"kind": kind})).collect();
     let state = json!({"negotiation": {"events": events}});
@@ -32,7 +32,7 @@ fn a_board_takes_the_orders_that_the_kernel_does_and_no_others() {
     let invariants = invariants();
     let (mut sound, mut unsound) = (0, 0);
     let mut orders: Vec<Vec<Kind>> = vec![Vec::new()];
-    // What is not in order stays so, whatever follows: every order whose beginning is one is tried.
+    // An invalid order stays invalid with any continuation, so only valid orders are extended.
     for _ in 0..6 {
         let mut longer = Vec::new();
         for order in orders {

@@ -1,4 +1,5 @@
-//! What a step made is let out when its records are durable, and a board that is ahead of its journal takes nothing.
+//! Write-ahead order: a step's effects are released once its records are durable, and a board ahead of its journal
+//! accepts no input.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

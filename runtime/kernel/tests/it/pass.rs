@@ -1,4 +1,5 @@
-//! A worker that has nothing to say says so, and why: nothing changes, and it is not held against it.
+//! Passing: a worker declines to contribute and gives a reason. The state stays the same, and the breaker does not
+//! count it.
 
 use crate::played::Played;
 use jsonptr::PointerBuf;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 
 const WORDS: &str = "no problem, waiting for more information";
 
-/// A critic who may pass, and somebody who may not; and a rule behind the critic's.
+/// Returns a board with a critic that may pass, a worker that may not, and a rule after the critic's.
 fn members(circuit: Value) -> Value {
     json!({
         "workers": {
@@ -60,7 +61,7 @@ fn who_passes_changes_nothing_and_is_heard() {
         _ => None,
     });
     assert_eq!(said, Some((json!([]), Some(WORDS.to_owned()))));
-    // The rule is complete, as with any reply that changes nothing.
+    // The rule is complete, as after any no-op.
     assert_eq!(played.calls[0].2, "next");
     wake(&mut played, "mute");
     assert!(!played.instructions().contains("\"pass\""), "{}", played.instructions());
@@ -71,7 +72,8 @@ fn who_passes_changes_nothing_and_is_heard() {
 fn only_who_may_pass_passes_and_then_does_nothing_else() {
     let mut played = board();
     wake(&mut played, "mute");
-    // It is told of a member that there is none of, as before anybody could pass: journals of that time say so.
+    // The rejection names only the members that existed before `pass` was added, because older journals contain this
+    // text.
     let refused = rejection(played.answer(json!({"pass": WORDS}), None));
     let told = |refused: &Rejection| (refused.violations[0].pointer.clone(), refused.violations[0].message.clone());
     let no_patch = "a reply is an array of operations, or an object with such an array as \"patch\"";
@@ -144,7 +146,7 @@ fn the_breaker_counts_passes_only_where_it_is_told_to() {
         assert!(matches!(played.answer(json!({"pass": WORDS}), None), Outcome::NoOp { .. }));
     }
     assert_eq!(played.count(Kind::Breaker), 0);
-    // Passes are no part of a streak of replies that changed nothing, nor do they end one.
+    // Passes neither extend nor end a streak of no-ops.
     played.signal();
     played.calls.retain(|call| call.2 == "critic");
     played.answer(json!([]), None);
@@ -180,7 +182,7 @@ fn a_try_that_passes_stops_the_branch_again() {
     played.calls.clear();
     played.signal();
     assert!(played.calls.is_empty(), "it is stopped");
-    // A decision of somebody else.
+    // A decision of another worker.
     played.direct("next", &json!([{"op": "add", "path": "/end", "value": 1}]).to_string());
     assert_eq!(played.calls[0].2, "critic", "it gets one try");
     played.answer(json!({"pass": WORDS}), None);

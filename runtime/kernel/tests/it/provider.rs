@@ -1,4 +1,4 @@
-//! Calls that wait for their provider, and what operators take up again.
+//! Calls that wait for their provider, and retries by operators.
 
 use patchboard_kernel::admission::Admission;
 use patchboard_kernel::board::{Effect, From, Input, NotTaken, Outcome, Proposal, ReplyBody, Step};
@@ -36,7 +36,7 @@ fn not_taken(reason: DeferralReason, wait_ms: u64) -> NotTaken {
     NotTaken { reason, wait_ms, patience_ms, is_served_elsewhere: false, message }
 }
 
-/// Gives an input while the gate lets no call through.
+/// Gives an input while the gate admits no call.
 fn closed(played: &mut Played, at: i64, input: Input) -> Step {
     played.now = at;
     let step = played.board.step(Timestamp(at), input);
@@ -68,7 +68,7 @@ pub(crate) fn retry(played: &mut Played, retried: Retried) -> Result<(), Code> {
     }
 }
 
-/// The calls that a step says wait for admission.
+/// Returns the calls that a step reports as waiting for admission.
 fn awaiting(step: &Step) -> Vec<(u64, u32)> {
     let named = step.effects.iter().rev().find_map(|effect| match effect {
         Effect::Await(waiting) => Some(waiting.iter().map(|call| (call.invocation.0, call.attempt)).collect()),
@@ -94,7 +94,7 @@ fn a_deferred_attempt_is_not_counted_and_the_next_one_sees_the_state_as_it_is() 
         assert!(played.view().contains(&format!("{round}")), "{}", played.view());
     }
     assert_eq!(played.board.ledger().board().committed(), played.board.scheduler().open()[&InvocationId(1)].reserved);
-    // Both attempts that the worker has are left.
+    // Both attempts of the worker are left.
     fail(&mut played);
     assert_eq!(played.board.ended(), None);
     fail(&mut played);
@@ -111,7 +111,7 @@ fn a_board_may_have_less_patience_than_its_model() {
         "rules": [{"name": "ask", "trigger": {"signal": "go"}, "run": "model"}],
     }));
     played.signal();
-    // A wait of two hours pauses the board when the hour is over, and not before.
+    // A wait of two hours pauses the board after one hour, and not earlier.
     let step = defer(&mut played, 1000, not_taken(DeferralReason::RateLimited, 2 * HOUR));
     let end = Timestamp(1000).plus_ms(HOUR);
     assert!(step.records.iter().all(|record| record.kind == Kind::Deferred), "{:?}", step.records);
@@ -147,10 +147,10 @@ fn the_call_of_a_board_inside_needs_admission_once_it_was_deferred() {
     assert_eq!((awaiting(&step), played.calls.len()), (vec![], 1), "the first call is made at once");
     let step = defer(&mut played, 1_000, not_taken(DeferralReason::Overloaded, 500));
     assert_eq!((awaiting(&step), played.calls.len()), (vec![(1, 2)], 0));
-    // It has left its place, and takes none at a model either.
+    // A waiting call frees its slot, and uses none at a model either.
     let step = closed(&mut played, 1_500, Input::Signal { name: "ask".into(), value: Value::Null, token: None });
     assert_eq!(awaiting(&step), [(1, 2), (2, 1)]);
-    // No further board begins while as many wait as there are places.
+    // No further nested board starts while as many calls wait as there are slots.
     closed(&mut played, 2_000, signal());
     closed(&mut played, 1_000_000, Input::Tick);
     assert_eq!((played.calls.len(), played.count(Kind::Invoked)), (0, 1), "no time makes the call");
@@ -188,7 +188,7 @@ fn a_delay_stands_still_while_those_it_makes_an_exception_of_wait_for_their_prov
     let calls = |played: &mut Played| {
         played.calls.drain(..).map(|(invocation, attempt, _)| (invocation.0, attempt)).collect::<Vec<_>>()
     };
-    // The gate holds the call back for 3 minutes, and the provider takes 2 more to refuse it.
+    // The gate holds the call back for 3 minutes, and the provider rejects it after 2 more.
     assert_eq!(wake_at(&played), Some(30), "the time of one rule stands still");
     admit(&mut played, 3 * MINUTE, 1, 1);
     assert_eq!((wake_at(&played), played.calls.len()), (Some(8), 1), "the call times out before that");
@@ -222,7 +222,7 @@ fn a_delay_stands_still_while_those_it_makes_an_exception_of_wait_for_their_prov
     );
     closed(&mut played, 46 * MINUTE, Input::Tick);
     assert!(calls(&mut played).contains(&(2, 1)), "patient");
-    // A delay that begins while a call is under way that is refused has no more left than all of it.
+    // After a deferral, a delay that began during the call has at most its full length left.
     closed(&mut played, 50 * MINUTE, Input::Propose(proposal.clone()));
     let step = admit(&mut played, 50 * MINUTE, 4, 1);
     assert!(awaiting(&step).is_empty() && played.calls.len() == 1);
@@ -238,14 +238,14 @@ fn a_call_that_waits_takes_no_place_no_time_and_no_reservation() {
     played.signal();
     defer(&mut played, 10, not_taken(DeferralReason::Overloaded, 2 * HOUR));
     assert_eq!(played.board.ledger().board().reserved, 0);
-    // Another model's call goes on in the one place there is.
+    // Another model's call takes the only slot.
     let help = Input::Signal { name: "help".into(), value: Value::Null, token: None };
     let step = closed(&mut played, 20, help);
     assert_eq!(awaiting(&step), [(1, 2), (2, 1)]);
     admit(&mut played, 30, 2, 1);
     assert_eq!(played.calls.len(), 1);
     played.answer(json!({"patch": [{"op": "add", "path": "/list/-", "value": 1}]}), None);
-    // `answer` lets every call through: the first is made again, after hours in which no time of the board passed.
+    // `answer` admits every call: the first is retried after hours that do not count as running time.
     let ran = played.board.running_ms();
     assert!(ran < 100, "{ran}");
     played.holds();
@@ -288,7 +288,7 @@ fn what_an_operator_must_mend_pauses_the_board_and_so_does_the_end_of_patience()
     let step = defer(&mut played, 10, not_taken(DeferralReason::KeyRefused, 1000));
     assert_eq!(step.records.iter().map(|record| record.kind).collect::<Vec<_>>(), [Kind::Deferred, Kind::Paused]);
     assert_eq!(played.board.pause_cause(), Some(PauseCause::ProviderUnavailable));
-    // It is tried again when the operator says so, and patience begins anew.
+    // The call is retried when the operator resumes the board, and the wait limit starts again.
     closed(&mut played, 25 * 3_600_000, Input::Resume { token: None });
     assert_eq!(played.board.pause_cause(), None);
     assert_eq!(played.board.awaiting_admission()[0].wait, None);
@@ -302,7 +302,7 @@ fn what_an_operator_must_mend_pauses_the_board_and_so_does_the_end_of_patience()
     assert!(!played.board.is_paused());
     closed(&mut played, began + 5 + 24 * 3_600_000, Input::Tick);
     assert!(played.board.is_paused());
-    // No call was ever admitted: the shell says so.
+    // No call was ever admitted, as reported by the shell.
     let mut other = board(1, json!({}));
     closed(&mut other, 1, Input::Signal { name: "go".into(), value: Value::Null, token: None });
     closed(&mut other, 2, Input::Unavailable);
@@ -355,7 +355,7 @@ fn money_is_reserved_by_the_price_of_the_call_and_settled_by_what_it_took() {
     let held = played.board.scheduler().open()[&InvocationId(1)].reserved - 1000;
     let account = *played.board.ledger().board();
     assert_eq!((account.money, account.money_reserved), (0, held * 2000 + 10_000_000));
-    // What was reported is charged, cached tokens at their own price.
+    // Reported usage is charged, cached tokens at their own price.
     let (invocation, attempt, _) = played.calls.remove(0);
     let usage = Some(Usage { prompt: 1000, cached: 400, completion: 50, estimated: false, money: 0 });
     let failed = |invocation, attempt, usage| {
@@ -365,7 +365,7 @@ fn money_is_reserved_by_the_price_of_the_call_and_settled_by_what_it_took() {
     closed(&mut played, 10, failed(invocation, attempt, usage));
     let account = *played.board.ledger().board();
     assert_eq!((account.money, account.money_reserved), (600 * 2000 + 400 * 1000 + 50 * 10_000, 0));
-    // Where nothing is known, all that was set aside.
+    // If the usage is unknown, the whole reservation is charged.
     admit_at_a_price(&mut played, 2);
     let (before, open) =
         (played.board.ledger().board().money, played.board.scheduler().open()[&InvocationId(1)].reserved);
@@ -373,7 +373,7 @@ fn money_is_reserved_by_the_price_of_the_call_and_settled_by_what_it_took() {
     closed(&mut played, 20, failed(invocation, attempt, None));
     assert_eq!(played.board.ledger().board().money, before + (open - 1000) * 2000 + 10_000_000);
     played.holds();
-    // The third call cannot be paid for.
+    // The budget does not cover the third call.
     let step = admit_at_a_price(&mut played, 3);
     let short = step.records.iter().find_map(|record| match record.body().expect("a body") {
         Body::Budget(budget) => Some(budget),
@@ -383,7 +383,7 @@ fn money_is_reserved_by_the_price_of_the_call_and_settled_by_what_it_took() {
     assert_eq!((short.resource, short.left), (Resource::BoardMoney, 20_000_000 - played.board.ledger().board().money));
     assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::Exhausted));
     played.holds();
-    // More money, and it goes on.
+    // A higher limit lets the board continue.
     let more = |money| Retried { limits: Raised { money: Some(money), ..Raised::default() }, ..Retried::default() };
     assert_eq!(retry(&mut played, more(1_000_000_000)), Ok(()));
     assert_eq!(played.board.limits().money, Some(1_000_000_000));

@@ -1,4 +1,4 @@
-//! What is erased of a board's records: everywhere it stood, and so that the rest stays what it was.
+//! Redaction: the text is removed from every record that holds it, and the rest of the board stays as it was.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ fn plan(played: &Played, request: &Request) -> Result<Redaction, RedactionError>
     redaction::plan(&played.board, &played.records, &mut |_| None, request)
 }
 
-/// The records with what was erased of them, and the record that says so.
+/// Returns the redacted records, including the record of the redaction itself.
 fn erased(played: &Played, request: &Request) -> Vec<Record> {
     let planned = plan(played, request).expect("something is erased");
     let mut board = played.board.clone();
@@ -41,7 +41,7 @@ fn text(records: &[Record]) -> String {
     records.iter().map(|record| format!("{}\n{}\n", record.header, record.payload)).collect()
 }
 
-/// The chain holds, every value is what a record commits to, and the board can be made and derived again.
+/// Checks that the hash chain holds, every value matches its commitment, and the board can be recovered and replayed.
 fn sound(records: &[Record]) -> Board {
     let mut previous = patchboard_kernel::record::GENESIS;
     let Body::Created(created) = records[0].body().expect("readable") else { panic!("created") };
@@ -90,7 +90,7 @@ fn a_value_is_erased_wherever_it_stood() {
     played.signal();
     played.answer(json!([{"op": "add", "path": "/list/-", "value": {"said": SECRET}}]), None);
     played.signal();
-    // It moves away, and is copied on the way.
+    // The value is copied, then removed from its first place.
     played.answer(json!([{"op": "copy", "from": "/list/0", "path": "/list/-"}]), None);
     played.signal();
     played.answer(
@@ -104,7 +104,7 @@ fn a_value_is_erased_wherever_it_stood() {
     assert!(!board.is_exact());
     let shown = serde_json::to_string(board.state().root()).expect("JSON");
     assert!(shown.contains("$redacted:") && !shown.contains(SECRET), "{shown}");
-    // Before there was anything to erase, the document is what it was.
+    // Versions before the secret was written are still exact.
     assert!(replay::board_at(&records, patchboard_kernel::id::Version(0)).expect("version 0").is_exact());
 }
 
@@ -118,7 +118,7 @@ fn a_reply_as_the_model_sent_it_is_erased_with_what_it_says() {
         let proposal = Proposal { from, worker: worker.as_str().into(), reply, usage: None, raw: Some(raw.to_owned()) };
         played.give(Input::Propose(proposal));
     };
-    // What is erased stands in the patch, or only in what stood around it.
+    // The secret is in the patch itself, or only in the text around it.
     reply(json!([{"op": "add", "path": "/list/-", "value": {"said": SECRET}}]), "<think>36 it is</think>[]");
     reply(json!([{"op": "add", "path": "/list/-", "value": 1}]), &format!("<think>{SECRET}</think>[]"));
     reply(json!([{"op": "replace", "path": "/count", "value": 1}]), &format!("<think>{SECRET}</think>[]"));
@@ -175,7 +175,7 @@ fn a_board_that_can_go_on_lets_nothing_go_that_it_uses() {
     let recovered = sound(&records);
     assert!(recovered.is_exact());
     assert_eq!(recovered.state().digest(), played.board.state().digest());
-    // Asked again, there is nothing left.
+    // A repeated request finds nothing to erase.
     (played.board, played.records) = (recovered, records);
     let again = played;
     assert_eq!(plan(&again, &request).expect_err("nothing is left").code, RedactionCode::NothingToErase);
@@ -262,7 +262,8 @@ fn what_cannot_be_asked_for_is_refused() {
 
 #[test]
 fn a_board_goes_on_as_it_would_have() {
-    // The same inputs after the redaction give the same records as without it, but for what names the records before.
+    // After the redaction, the same inputs produce the same records as without it, except for references to earlier
+    // records.
     let play = |redact: bool| {
         let mut played = board();
         played.signal();
@@ -276,7 +277,7 @@ fn a_board_goes_on_as_it_would_have() {
             played.records = records;
             played.now += 1;
         } else {
-            // One record, of which nothing comes.
+            // An input that produces a single record and no effects.
             played.give(Input::Resume { token: Some("u".into()) });
         }
         let from = played.records.len();
@@ -295,7 +296,8 @@ fn a_board_goes_on_as_it_would_have() {
     assert_eq!(play(true), play(false));
 }
 
-/// Returns a board of two elements, of which the first is written as it was before, once the second was written alike.
+/// Returns a board with two elements. The second gets the value that the first had; only when the first gets it again
+/// is there a cycle.
 fn circled(elements: [&str; 2], between: impl FnOnce(&mut Played)) -> Played {
     let [first, second] = elements;
     let mut played = Played::new(json!({
@@ -334,7 +336,7 @@ fn circles_of_one_element_are_found_whatever_is_erased_of_it() {
         played.records = records;
         played.now += 1;
     });
-    // Erased with its name after the circle, the board still derives it.
+    // The name is erased after the cycle; the board can still be replayed.
     let played = circled([SECRET, "b"], |_| ());
     let records = erased(&played, &places(&["/items"]));
     assert!(!text(&records).contains(SECRET), "{}", text(&records));
@@ -344,12 +346,13 @@ fn circles_of_one_element_are_found_whatever_is_erased_of_it() {
 const KEY: &str = "KEY = 'correct horse battery'\n";
 const COMMON: &str = "from __future__ import annotations\n";
 
-/// What a board says that gave it.
+/// Applies an edit and returns its outcome.
 fn edit(played: &mut Played, edit: Edit) -> Outcome {
     played.give(Input::Edit(edit)).outcome.expect("an outcome")
 }
 
-/// Somebody wrote a key into a file; another was refused at it; the file got another name; there somebody took it out.
+/// Returns a board where a key was written into a file and a stale edit of it was rejected. The file was then renamed,
+/// and the key removed.
 fn leaked() -> Played {
     let engineer = json!({"agent": "llm", "files": {"edit": ["**"]}});
     let mut played = Played::new(json!({
@@ -382,7 +385,7 @@ fn leaked() -> Played {
     played
 }
 
-/// The record of the edit that brought the key.
+/// Returns the sequence number of the edit that introduced the key.
 fn leak(played: &Played) -> Seq {
     let mut holding = played.records.iter().filter(|record| record.payload.contains("correct horse"));
     holding.next().expect("an edit").seq
@@ -404,7 +407,7 @@ fn what_an_edit_wrote_is_erased_from_all_edits_of_the_file_and_work_goes_on() {
     assert!(board.is_exact());
     assert_eq!(board.state().digest(), played.board.state().digest());
     assert_eq!(Entry::of(board.state(), &path("keys.py")).map(|entry| entry.version), Some(2));
-    // The edit after it is judged as ever, and by what others did before.
+    // Later edits are judged as before, based on the remaining history.
     let text = format!("import os\nKEY = None\n{COMMON}");
     let (next, _) = change("keys.py", &text, 2, "KEY = None\n", "KEY = ask()\n");
     for (version, is_made) in [(1, false), (2, true)] {
@@ -437,7 +440,7 @@ fn all_edits_of_a_file_are_erased_by_its_place() {
     let records = erased(&played, &request);
     assert!(!text(&records).contains("correct horse"), "{}", text(&records));
     assert!(sound(&records).is_exact());
-    // What the document says of it now is needed.
+    // The document's current entry for it is still in use.
     let refused = plan(&played, &places(&["/files/keys.py/intent"])).expect_err("it is in use");
     assert_eq!((refused.code, refused.places), (RedactionCode::StillInUse, vec!["/files/keys.py/intent".to_owned()]));
     let planned = plan(&played, &Request { everywhere: true, records: vec![leak(&played)], ..Request::default() });
@@ -460,7 +463,7 @@ fn a_reply_with_a_name_in_its_path_is_about_what_the_name_was_bound_to() {
     }));
     let add = json!([{"op": "add", "path": "/notes/a", "value": {"text": SECRET}}]);
     played.direct("writer", &add.to_string());
-    // Another version of it, refused for another operation.
+    // Another version of the value, rejected because of a different operation.
     let other = "Ada L., thirty-six";
     let reply =
         json!([{"op": "add", "path": "/notes/{note}/text", "value": other}, {"op": "add", "path": "/x", "value": 1}]);
@@ -480,7 +483,8 @@ fn a_reply_with_a_name_in_its_path_is_about_what_the_name_was_bound_to() {
     sound(&records);
 }
 
-/// A board in which `Ada Lovelace` is the name of a member, bound by a rule, written twice, and told in a refusal.
+/// Returns a board where `Ada Lovelace` is the name of a member, bound by a rule, written twice, and quoted in a
+/// rejection.
 fn named() -> Played {
     let mut played = Played::new(json!({
         "blueprint": 2, "state": {"schema": {}, "initial": {"notes": {"plain": {"text": "x"}}, "seen": {}}},
@@ -511,13 +515,13 @@ fn the_name_that_a_place_ends_in_goes_with_its_value_unless_it_is_used() {
     assert!(names.len() == 2 && redaction::is_mark(&names[0]) && names[1] == "plain", "{names:?}");
     (played.board, played.records) = (recovered, records);
     assert_eq!(plan(&played, &places(&[PLACE])).expect_err("nothing is left").code, RedactionCode::NothingToErase);
-    // The board goes on, and the member is gone.
+    // The board continues after the member was removed.
     let mut played = named();
     played.direct("writer", r#"[{"op": "remove", "path": "/notes/Ada Lovelace"}]"#);
     let records = erased(&played, &places(&[PLACE]));
     assert!(!text(&records).contains("Lovelace"), "{}", text(&records));
     assert!(sound(&records).is_exact());
-    // Another member has the name, or the blueprint; or what stands there now is kept.
+    // Another member or the blueprint uses the name, or the current value is kept.
     let mut played = named();
     played.direct("writer", r#"[{"op": "add", "path": "/seen/Ada Lovelace", "value": true}]"#);
     played.give(Input::Cancel);
@@ -541,13 +545,13 @@ fn a_record_that_is_erased_loses_the_names_that_it_brought() {
     let records = erased(&played, &Request { records: vec![committed], ..Request::default() });
     assert!(!text(&records).contains("Lovelace"), "{}", text(&records));
     sound(&records);
-    // The value has been put there since by another: the name is in use.
+    // Another commit has written the value since, so the name is in use.
     let mut played = named();
     played.give(Input::Cancel);
     let records = erased(&played, &Request { records: vec![committed], ..Request::default() });
     assert!(!text(&records).contains("1815") && text(&records).contains("/notes/Ada Lovelace"), "{}", text(&records));
     sound(&records);
-    // Nothing but a name.
+    // The name alone, without a value.
     let mut played = named();
     played.direct("writer", r#"[{"op": "add", "path": "/notes/Grace Hopper", "value": {}}]"#);
     played.give(Input::Cancel);
@@ -577,7 +581,7 @@ fn what_a_worker_began_its_range_at_is_erased_with_what_it_names() {
     sound(&records);
 }
 
-/// The names of members that a refused patch had, and a name that the document has.
+/// Returns a board where the document has a member of this name, and a rejected patch used it in several places.
 fn refused_at(name: &str) -> Played {
     let mut played = board();
     let place = |below: &str| format!("{below}/{name}");
@@ -600,12 +604,12 @@ fn names_in_the_places_of_refusals_go_with_the_value_the_place_or_the_record() {
     played.answer(json!([{"op": "add", "path": "/list/-", "value": name}]), None);
     played.give(Input::Cancel);
     assert!(text(&played.records).matches(name).count() > 4, "{}", text(&played.records));
-    // By a value that is the same text.
+    // Redaction by a value with the same text.
     let records = erased(&played, &Request { everywhere: true, ..places(&["/list/0"]) });
     assert!(!text(&records).contains(name), "{}", text(&records));
     sound(&records);
 
-    // By the place, and above it: no record says the name again.
+    // Redaction by the place, and by its parent: no record contains the name any more.
     let mut played = refused_at(name);
     played.give(Input::Cancel);
     for place in [format!("/people/{name}"), "/people".to_owned()] {
@@ -613,7 +617,7 @@ fn names_in_the_places_of_refusals_go_with_the_value_the_place_or_the_record() {
         assert!(!text(&records).contains(name), "{place}: {}", text(&records));
         sound(&records);
     }
-    // By the records.
+    // Redaction by record numbers.
     let refused = played.records.iter().filter(|record| record.kind == Kind::Rejected).map(|record| record.seq);
     let refused = Request { records: refused.collect(), ..Request::default() };
     let records = erased(&played, &refused);

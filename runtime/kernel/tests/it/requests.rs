@@ -1,4 +1,4 @@
-//! Requests from outside that carry a token: a repetition is answered like the first, and does nothing.
+//! External requests with an idempotency key: a repetition returns the first outcome and has no effect.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -11,7 +11,7 @@ use patchboard_kernel::record::{Answer, Kind};
 use patchboard_kernel::rejection::{Code, Stage};
 use serde_json::{Value, json};
 
-/// How long a token is known, in milliseconds.
+/// Retention time of an idempotency key, in milliseconds.
 const WINDOW: i64 = 3_600_000;
 
 fn board() -> Played {
@@ -62,7 +62,7 @@ fn a_blueprint_says_for_how_long_a_repetition_is_known() {
         let first = played.now;
         played.now = first + window - 2;
         assert_eq!(played.give(signal(json!(1), "a")).outcome, Some(Outcome::Duplicate(Verdict::Heard { seq })));
-        // So it is for who makes the board again, of records or of a snapshot.
+        // This also holds for a board recovered from records or from a snapshot.
         let recovered = Board::recover(&played.records).expect("the journal is enough");
         let again = recovered.clone().step_ungated(Timestamp(played.now), signal(json!(1), "a"));
         assert_eq!(again.outcome, Some(Outcome::Duplicate(Verdict::Heard { seq })));
@@ -94,7 +94,7 @@ fn a_signal_whose_value_does_not_fit_is_refused_and_not_recorded() {
         assert_eq!((rejection.stage, rejection.code), (Stage::Schema, Code::SchemaViolation));
     }
     assert_eq!(played.records.len(), records, "nothing was recorded");
-    // The token was not used, and other signals carry what they like, if they are declared.
+    // The key was not used up. Other declared signals may carry any value.
     assert_eq!(played.give(signal(json!("two"), "a")).outcome, None);
     played.give(Input::Signal { name: "other".into(), value: json!(7), token: None });
     assert_eq!((played.count(Kind::Signal), played.count(Kind::Scheduled)), (2, 1));
@@ -117,7 +117,7 @@ fn signals_that_wait_take_a_bounded_memory() {
             {"name": "v", "trigger": {"signal": "go"}, "run": "v"},
         ],
     }));
-    // 63 kB of text that take some 8 MB as values, once for both workers.
+    // 63 kB of text that take some 8 MB as values, shared by both workers.
     let value = Value::Array(vec![json!({"": 0}); 9000]);
     let mut heard = 0;
     while played.board.judge_signal(None).is_ok() {
@@ -128,9 +128,9 @@ fn signals_that_wait_take_a_bounded_memory() {
     assert!((6..=12).contains(&heard), "it was {heard}");
     let rejection = played.board.judge_signal(token("new").as_ref()).expect_err("no room");
     assert_eq!((rejection.stage, rejection.code), (Stage::Application, Code::BacklogFull));
-    // A repetition is answered as the first.
+    // A repetition returns the first outcome.
     assert_eq!(played.board.judge_signal(token("0").as_ref()), Ok(()));
-    // A signal that both workers are done with makes room, also on a board that is made again.
+    // A signal that both workers have finished frees its room, also on a recovered board.
     let mut makes_room = |_: &i32| {
         played.answer(json!([{"op": "add", "path": "/list/-", "value": "step"}]), None);
         played.board.judge_signal(None).is_ok()
@@ -151,7 +151,7 @@ fn a_signal_for_which_there_is_no_room_is_refused_and_not_recorded() {
     let add = json!([{"op": "add", "path": "/list/-", "value": "step"}]);
     played.give(signal(json!(1), "a"));
     played.answer(add, None);
-    // One is there; one is under way, one is queued.
+    // One element exists, one call is open, and one invocation is queued.
     played.give(signal(json!(2), "b"));
     played.give(signal(json!(3), "c"));
     let records = played.records.len();
@@ -159,10 +159,10 @@ fn a_signal_for_which_there_is_no_room_is_refused_and_not_recorded() {
     assert_eq!((rejection.stage, rejection.code), (Stage::Application, Code::BacklogFull));
     assert_eq!(rejection.violations[0].message, "1 wait at /list and 2 are on the way there; 3 may wait");
     assert_eq!(played.records.len(), records, "nothing was recorded");
-    // Others are heard, and a repetition is told what the first was.
+    // Other signals are accepted, and a repetition returns the first outcome.
     played.give(Input::Signal { name: "other".into(), value: json!(7), token: None });
     assert!(matches!(played.give(signal(json!(3), "c")).outcome, Some(Outcome::Duplicate(_))));
-    // One less waits, and one that was woken has added nothing.
+    // One element less waits, and the call that removed it has added none.
     let taken = played.answer(json!([{"op": "remove", "path": "/list/0"}]), None);
     assert!(matches!(taken, Outcome::Committed { .. }), "{taken:?}");
     assert_eq!(played.give(signal(json!(4), "d")).outcome, None);
@@ -189,13 +189,13 @@ fn a_repeated_pause_does_not_undo_what_came_after_it() {
     played.give(Input::Resume { token: token("b") });
     assert!(matches!(played.give(pause()).outcome, Some(Outcome::Duplicate(_))));
     assert!(!played.board.is_paused());
-    // A pause of its own that changes nothing is known again, too.
+    // A pause that changes nothing is recognised by its key, too.
     played.give(Input::Pause { token: None });
     played.give(Input::Pause { token: token("c") });
     played.give(Input::Resume { token: None });
     assert!(matches!(played.give(Input::Pause { token: token("c") }).outcome, Some(Outcome::Duplicate(_))));
     assert!(!played.board.is_paused());
-    // Neither is the end of a pause, which has the same token.
+    // Resuming with the same key is a conflict.
     let other = played.give(Input::Resume { token: token("c") }).outcome;
     assert!(matches!(other, Some(Outcome::Refused(_))), "it was {other:?}");
     played.holds();
@@ -216,7 +216,7 @@ fn tokens_of_requests_are_none_of_proposals() {
     assert!(matches!(outcome, Some(Outcome::NoOp { .. })), "it was {outcome:?}");
 }
 
-/// A clerk whose words a boss must agree to within a day.
+/// Returns a board with a clerk; a boss must approve its proposals within a day.
 fn office() -> Played {
     Played::new(json!({
         "workers": {
@@ -229,7 +229,7 @@ fn office() -> Played {
     }))
 }
 
-/// What becomes of it that the clerk says something, with a token.
+/// Submits a proposal of the clerk with a token and returns the outcome.
 fn say(played: &mut Played, word: &str, with: &str) -> Outcome {
     let patch = json!([{"op": "add", "path": "/list/-", "value": word}]);
     played
@@ -257,7 +257,7 @@ fn what_waits_for_a_person_is_known_while_it_does_and_for_an_hour_after_the_answ
         let mut played = office();
         let Outcome::AwaitingApproval { seq } = say(&mut played, "a", "k") else { panic!("the boss is asked") };
         played.now += 2 * WINDOW;
-        // What is said with other tokens lets old ones be forgotten, and not this one.
+        // Proposals with other tokens evict old keys, but not this one.
         say(&mut played, "b", "other");
         played.now += 2 * WINDOW;
         say(&mut played, "c", "third");

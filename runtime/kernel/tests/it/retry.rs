@@ -1,4 +1,4 @@
-//! What operators take up again: invocations that were given up, and limits that were reached.
+//! Retries by operators: invocations that were given up, and limits that were reached.
 
 use patchboard_kernel::board::{Input, Outcome};
 use patchboard_kernel::breaker::Position;
@@ -20,7 +20,7 @@ fn cause(played: &Played) -> Option<Cause> {
     played.board.ended().map(|ended| ended.cause)
 }
 
-/// Workers of the calls under way.
+/// Returns the workers of the open calls.
 fn called(played: &Played) -> Vec<&str> {
     played.calls.iter().map(|call| call.2.as_str()).collect()
 }
@@ -83,7 +83,7 @@ fn limits_are_raised_and_honoured_and_branches_get_one_try() {
     assert_eq!(played.board.version().0, 2);
     played.holds();
 
-    // A stopped branch is half open after it.
+    // A stopped branch is half open afterwards.
     let mut played = board(1, json!({}));
     for _ in 0..2 {
         played.signal();
@@ -98,7 +98,7 @@ fn limits_are_raised_and_honoured_and_branches_get_one_try() {
     assert_eq!(played.calls.len(), 1, "what waited for the breaker has its try");
     played.holds();
 
-    // A try that ended with its board is made again.
+    // A probe that ended with its board is made again.
     played.give(Input::Meltdown);
     played.calls.clear();
     assert_eq!(retry(&mut played, Retried::default()), Ok(()));
@@ -114,8 +114,6 @@ fn a_board_that_is_done_or_cancelled_takes_nothing_up() {
     assert_eq!(retry(&mut played, Retried::default()), Err(Code::BoardNotRunning));
     played.holds();
 }
-
-/// A board whose calls cost 2 of the currency for a million tokens of the prompt, and 10 for one of the reply.
 
 #[test]
 fn a_board_that_a_breaker_stops_keeps_what_its_last_commit_wakes() {
@@ -148,7 +146,7 @@ fn a_board_that_a_breaker_stops_keeps_what_its_last_commit_wakes() {
     played.calls.clear();
     assert_eq!(retry(&mut played, Retried::default()), Ok(()));
     assert_eq!((cause(&played), called(&played)), (None, vec!["switch"]));
-    // What waits until nothing is under way is not lost either.
+    // A rule that waits until no call is open is kept as well.
     played.answer(set(5), None);
     assert_eq!(called(&played), ["keeper"]);
     played.holds();
@@ -200,7 +198,7 @@ fn what_a_worker_has_no_invocations_left_for_is_given_up() {
     played.answer(add(), None);
     assert_eq!(cause(&played), Some(Cause::Exhausted));
     played.holds();
-    // Nobody has calls made beyond a limit without saying of whom.
+    // A retry beyond a limit requires the name of the worker.
     assert_eq!(retry(&mut played, Retried::default()), Ok(()), "a branch is stopped");
     assert_eq!(called(&played), Vec::<&str>::new());
     assert_eq!(retry(&mut played, Retried::default()), Err(Code::NothingGivenUp));
@@ -214,7 +212,7 @@ fn what_a_worker_has_no_invocations_left_for_is_given_up() {
     played.holds();
 }
 
-/// A worker that has used 900 of its tokens, by a rule, is given up for lack of more.
+/// Returns a board with a worker that has used 900 tokens through a rule and is given up for lack of budget.
 fn spent(of_worker: Value, of_rule: Value) -> Played {
     let mut played = Played::new(json!({
         "workers": {
@@ -254,7 +252,7 @@ fn tokens_of_a_worker_and_of_its_rules_are_raised() {
         let other = Retried { token: Some("t".into()), ..raised_of("writer", 6_000) };
         assert_eq!(retry(&mut played, other), Err(Code::TokenConflict), "another limit is another request");
         played.holds();
-        // It is the worker's limit from now on, also in a snapshot.
+        // The raised limit replaces the worker's limit, also in a snapshot.
         let restored = crate::snapshot::restored(&played.board, &played.records);
         for board in [&played.board, &restored] {
             let limits = board.limits_of_worker(&"writer".into());
@@ -275,7 +273,7 @@ fn a_limit_of_a_worker_that_it_has_not_cannot_be_raised() {
     assert!(message.contains("no `limits.money` of worker writer"), "{message}");
     let edits = Retried { limits: Raised { edits: Some(5), ..Raised::default() }, ..Retried::default() };
     assert!(judged(&played, &edits).1.contains("no workspace"), "{:?}", judged(&played, &edits));
-    // The invocation names its worker.
+    // The invocation identifies its worker.
     let invocation = Some(played.board.given_up()[0].invocation);
     let named = Retried { worker: None, invocation, ..raised_of("writer", 5_000) };
     assert_eq!(played.board.judge_retry(&named), Ok(()));
@@ -367,7 +365,7 @@ fn invocations_beyond_the_limit_take_nothing_of_it() {
         played.signal();
     }
     assert_eq!((played.count(Kind::Budget), played.board.given_up().len()), (4, 4));
-    // Those within the limit are taken back, and leave it to others.
+    // The two invocations within the limit are skipped by their condition, and free the limit for others.
     let amended = Input::Amend { path: "/list".into(), value: json!([]) };
     played.give(amended);
     played.now += 2_000;
@@ -378,7 +376,7 @@ fn invocations_beyond_the_limit_take_nothing_of_it() {
     }
     assert_eq!((called(&played), played.count(Kind::Budget)), (vec!["writer", "writer"], 5));
     played.holds();
-    // A large value from outside is not kept.
+    // A large external value is not kept.
     let value = json!("x".repeat(20_000));
     played.give(Input::Signal { name: "now".into(), value, token: None });
     assert_eq!(played.board.given_up().len(), 5);
@@ -414,7 +412,7 @@ fn replies_that_changed_nothing_until_their_breaker_opened_are_asked_for_again()
         let restored = crate::snapshot::restored(&played.board, &played.records);
         assert_eq!(restored.given_up(), played.board.given_up());
         played.holds();
-        // The try of the branch fails, and is asked for again as well.
+        // The probe of the branch fails, and is requested again as well.
         assert_eq!(retry(&mut played, Retried::default()), Ok(()));
         played.answer(reply.clone(), None);
         assert_eq!(retry(&mut played, Retried::default()), Ok(()), "{reply} {then}");
@@ -463,7 +461,7 @@ fn only_the_streak_that_opened_a_breaker_is_given_up_and_until_the_branch_works_
         |played: &Played| played.board.given_up().iter().map(|queued| queued.invocation.0).collect::<Vec<_>>();
     assert_eq!(given_up(&played), [3, 5], "a pass is an answer");
     played.holds();
-    // Decisions of others pass, the branch has its try, and works again.
+    // Decisions of others pass; the branch makes its probe, and works again.
     played.signal();
     while played.calls.is_empty() {
         played.direct("writer", r#"[{"op": "add", "path": "/list/-", "value": 1}]"#);
@@ -471,7 +469,7 @@ fn only_the_streak_that_opened_a_breaker_is_given_up_and_until_the_branch_works_
     played.answer(add(), None);
     assert_eq!(given_up(&played), Vec::<u64>::new());
     played.holds();
-    // A large value from outside is not kept.
+    // A large external value is not kept.
     for _ in 0..2 {
         let value = json!("x".repeat(20_000));
         played.give(Input::Signal { name: "go".into(), value, token: None });

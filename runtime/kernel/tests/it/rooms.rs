@@ -1,4 +1,4 @@
-//! Rooms that only their members may read: what others are shown, told and refused tells nothing of them.
+//! Rooms that only their members may read: views, feedback and rejections of other workers reveal nothing about them.
 
 mod watched;
 
@@ -50,7 +50,7 @@ fn nobody_is_told_of_a_room_of_which_it_is_no_member() {
     assert!(all.iter().all(|stage| stages.contains(stage)), "{refused:?}");
 }
 
-/// A board whose rooms are these.
+/// Returns a board with these rooms.
 fn board(budget: u32, rooms: &Value) -> Board {
     Played::asked(json!({"question": "?"}), house("members", budget, rooms)).board
 }
@@ -69,7 +69,7 @@ fn joined(one: &Value, other: &Value) -> Value {
     Value::Object(all)
 }
 
-/// What may be asked for, whatever there is.
+/// Returns expansion requests that are valid in any state.
 fn places() -> Vec<Value> {
     let from = |from: Value| json!({"at": "/board/rooms", "from": from});
     vec![
@@ -86,7 +86,7 @@ fn places() -> Vec<Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// Whatever rooms others have, what an agent is shown and how it may answer are the same to the byte.
+    /// The rooms of others do not change a single byte of an agent's view or its reply form.
     #[test]
     fn the_rooms_of_others_make_no_difference(
         own in rooms(&["m1", "m2", "m3"], &["bob"]),
@@ -136,14 +136,14 @@ fn a_room_that_is_there_is_refused_as_one_that_is_not() {
     for patch in patches {
         let (there, nowhere) = (refusal(patch.clone(), "quelm"), refusal(patch.clone(), "yrriph"));
         let codes: Vec<Code> = there.violations.iter().map(|violation| violation.code).collect();
-        // Without an invocation nobody is shown anything.
+        // Without an invocation, no worker can expand its view.
         let expected = if patch.is_object() { Code::ExpansionLimit } else { Code::PathNotGranted };
         assert_eq!(codes, [expected], "{there:?}");
         let words = |rejection: &Rejection, name: &str| json!(rejection).to_string().replace(name, "ROOM");
         assert_eq!(words(&there, "quelm"), words(&nowhere, "yrriph"));
         assert!(!json!(there).to_string().contains("zundov"), "{there:?}");
     }
-    // A member may.
+    // A member is allowed to.
     let copy = json!([{"op": "copy", "from": "/board/rooms/quelm/messages/0", "path": "/board/public/-"}]).to_string();
     assert!(matches!(met(secrets).direct("bob", &copy), Outcome::Committed { .. }));
 }
@@ -159,7 +159,7 @@ fn the_conditions_of_reads_have_one_limit_for_all_that_a_proposal_does() {
     let mut played = Played::asked(json!({"numbers": numbers}), members);
     let test = json!({"op": "test", "path": "/rooms/5/text", "value": "t"});
     let add = json!({"op": "add", "path": "/list/-", "value": 1});
-    // Nothing changes between the tests, so nothing is worked out again.
+    // The state does not change between the tests, so each condition is evaluated once.
     let tests: Vec<&Value> = std::iter::repeat_n(&test, 32).chain([&add]).collect();
     assert!(matches!(played.direct("ann", &json!(tests).to_string()), Outcome::Committed { .. }));
     let refused = played.rejection("ann", json!([add, test, add, test, add, test, add, test]));
@@ -187,13 +187,13 @@ fn what_is_copied_unread_is_judged_by_its_value_only_where_no_condition_hides_it
 #[test]
 fn what_is_moved_or_shifted_is_not_read_on_the_way() {
     let secrets = json!({"quelm": room(&["bob"], &["<QUELM>"])});
-    // Whoever takes something out of a room must be able to read it, whatever else it may do there.
+    // Moving a value out of a room requires read access, in addition to any write grant.
     let moved = json!([{"op": "move", "from": "/board/rooms/quelm/messages/0", "path": "/board/public/-"}]);
     let refused = met(secrets.clone()).rejection("ann", moved.clone());
     assert_eq!(refused.code, Code::PathNotGranted, "{refused:?}");
     assert!(matches!(met(secrets).direct("bob", &moved.to_string()), Outcome::Committed { .. }));
 
-    // In an array, a removal brings another room to the place of a readable one.
+    // In an array, a removal shifts another room to the place of a readable one.
     let mut members = house("none", 4000, &json!({}));
     members["state"] =
         json!({"schema": {}, "initial": {"rooms": [room(&["ann"], &["mine"]), room(&["bob"], &["<S>"])]}});
@@ -221,7 +221,7 @@ fn who_is_a_member_when_it_was_asked_and_not_when_it_answers_is_told_of_neither(
     let wake = |played: &mut Played| {
         played.give(Input::Signal { name: "ann".into(), value: Value::Null, token: None });
     };
-    // What is said in a room wakes another one, too.
+    // A message in a room triggers another worker, too.
     let answer = |played: &mut Played, said: &str| {
         let hers = played.calls.iter().position(|(_, _, worker)| worker == "ann").expect("ann is asked");
         played.calls.swap(0, hers);
@@ -234,7 +234,7 @@ fn who_is_a_member_when_it_was_asked_and_not_when_it_answers_is_told_of_neither(
     wake(&mut played);
     assert!(view(&played).contains("<QUELM> 1"), "{}", view(&played));
     let keep = |played: &mut Played, patch: Value| {
-        // Until then the place is kept for who was refused.
+        // Waits until the reservation for the rejected worker has expired.
         played.now += 31_000;
         assert!(matches!(played.direct("keeper", &patch.to_string()), Outcome::Committed { .. }));
     };
@@ -257,12 +257,12 @@ fn who_is_a_member_when_it_was_asked_and_not_when_it_answers_is_told_of_neither(
     assert!(!next.contains("quelm") && !next.contains("<QUELM>"), "{next}");
     assert!(matches!(answer(&mut played, "well"), Outcome::Committed { .. }));
 
-    // Who has come back sees all of it.
+    // A member that has returned sees the whole room.
     keep(&mut played, json!([{"op": "replace", "path": members, "value": ["ann"]}]));
     wake(&mut played);
     assert!(view(&played).contains("<QUELM> 2"), "{}", view(&played));
 
-    // A member is refused for what changed, and told what.
+    // A member is rejected because of a change, and the rejection describes the change.
     keep(&mut played, json!([{"op": "add", "path": "/board/rooms/quelm/messages/-", "value": "<QUELM> 3"}]));
     keep(&mut played, json!([{"op": "replace", "path": members, "value": ["ann", "cid"]}]));
     let outcome = answer(&mut played, "yes");
@@ -272,7 +272,7 @@ fn who_is_a_member_when_it_was_asked_and_not_when_it_answers_is_told_of_neither(
     let stale = stale.unwrap_or_else(|| panic!("{rejection:?}"));
     assert!(stale.found.is_some() && stale.stale.is_some(), "{stale:?}");
 
-    // What was told to a member is not told again to who is none any more.
+    // Feedback for a member is concealed once the worker has left the room.
     assert!(view(&played).contains("- freshness/stale_read"), "{}", view(&played));
     keep(&mut played, json!([{"op": "replace", "path": members, "value": ["cid"]}]));
     let preview = played.board.preview(&played.seat("ann"));
@@ -295,7 +295,7 @@ fn a_former_member_sees_of_the_past_what_it_may_read_now() {
     assert!(of(then.clone()).contains("<QUELM>"), "whoever may see all sees what she saw");
     let both = of(then.within(now.places()));
     assert!(!both.contains("quelm") && !both.contains("<QUELM>") && both.contains("<ZUNDOV>"), "{both}");
-    // And bob, who is a member now, of what was said before.
+    // Bob, a member by now, does not see what was said before.
     let bob = played.seat("bob");
     let now = played.board.readable_by(&bob);
     let both = past.readable_by(&bob).within(now.places());
@@ -354,7 +354,7 @@ fn who_writes_where_it_may_not_read_is_told_what_is_wrong_with_its_own_words() {
     assert_eq!(rejection.violations[0].pointer, "/board/rooms/quelm/messages/0");
     let view = played.view();
     assert!(view.contains("/board/rooms/quelm/messages/0 (type)") && view.contains("found 7"), "{view}");
-    // Others who may write there are told nothing of a room that is none of theirs.
+    // Other workers that may write there see nothing of a foreign room.
     let other = played.board.preview(&played.seat("cid"));
     assert!(!other.text.contains("quelm"), "{}", other.text);
 }
@@ -380,7 +380,7 @@ fn a_condition_that_cannot_be_evaluated_or_comes_too_late_does_not_hold() {
     let many: Vec<Value> = (0..300).map(|n| json!({"n": n})).collect();
     let far = reads("self.n >= 250", json!(many));
     assert_eq!((far.len(), far[0].as_str()), (6, "/rooms/250"), "the first 256 are looked at");
-    // Each takes a good part of the steps that all of them may take.
+    // Each evaluation uses a large part of the shared step limit.
     let list: Vec<Value> = (0..1000).map(|n| json!(n)).collect();
     let dear = json!((0..40).map(|_| json!({"list": list})).collect::<Vec<_>>());
     let afforded = reads("self.list.all(a, self.list.exists(b, b == a + 0 || b > 90))", dear).len();

@@ -1,4 +1,4 @@
-//! Rules that wake at times: recorded before they act, made up for once, and never by a clock of the kernel's own.
+//! Scheduled rules: recorded before they act, caught up once, and without a clock in the kernel.
 
 use crate::played::Played;
 use patchboard_kernel::board::{Effect, Input, Outcome, Step};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const MINUTE: i64 = 60_000;
 
-/// A worker that is woken each minute.
+/// Returns a board with a worker that is triggered every minute.
 fn minutely(limits: Value, more: Value) -> Played {
     let mut members = json!({
         "workers": {"w": {"agent": "llm", "limits": limits, "writes": [{"path": "/list/-", "ops": ["add"]}]}},
@@ -21,7 +21,7 @@ fn minutely(limits: Value, more: Value) -> Played {
     Played::new(members)
 }
 
-/// The time that a step asks to be woken at.
+/// Returns the wake-up time that a step requests.
 fn alarm(step: &Step) -> Option<i64> {
     step.effects.iter().rev().find_map(|effect| match effect {
         Effect::WakeAt(at) => Some(at.0),
@@ -34,7 +34,7 @@ fn tick_at(played: &mut Played, now: i64) -> Step {
     played.give(Input::Tick)
 }
 
-/// When each of its invocations was due.
+/// Returns the due time of each invocation.
 fn due(played: &Played) -> Vec<i64> {
     let scheduled = played.bodies().filter_map(|body| match body {
         Body::Scheduled(scheduled) => Some(scheduled.trigger),
@@ -70,7 +70,7 @@ fn what_was_missed_is_made_up_for_once() {
     played.answer(step(), None);
     played.give(Input::take_over(1, "again".into()));
     assert_eq!(played.board.wake_at(), Some(Timestamp(11 * MINUTE)));
-    // A pause lets nothing fire, and its end makes up for it.
+    // During a pause nothing fires; resuming catches up once.
     played.give(Input::Pause { token: None });
     assert_eq!(played.board.wake_at(), None);
     assert!(tick_at(&mut played, 20 * MINUTE).records.is_empty());
@@ -118,8 +118,7 @@ fn who_is_exempt_waits_for_no_place_and_takes_none() {
     }
     assert_eq!(calling(&played), ["silent", "judge"], "one place, and one of each is called at a time");
     assert_eq!(played.board.scheduler().queue().len(), 2);
-    // It is called again without a place, too, and makes none free.
-    // The silent one's call is the oldest, and stays.
+    // A retry needs no slot either, and frees none. The call of `silent` is the oldest, and stays open.
     played.calls.rotate_left(1);
     let refused = played.answer(json!([{"op": "add", "path": "/elsewhere", "value": 1}]), None);
     assert!(matches!(refused, Outcome::Rejected { .. }), "{refused:?}");

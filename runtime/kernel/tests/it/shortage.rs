@@ -1,11 +1,11 @@
-//! What views have no room for is recorded, named and mended.
+//! Values that exceed the view budget are recorded and named, and a larger budget fixes this.
 
 use crate::played::Played;
 use patchboard_kernel::record::Body;
 use patchboard_kernel::view::Unshown;
 use serde_json::{Value, json};
 
-/// Five documents of some 2,000 characters, and a reader with this view.
+/// Returns a board with five documents of some 2,000 characters, and a reader with this view.
 fn library(view: Value) -> Played {
     let documents: Vec<String> = (0..5).map(|n| format!("{n}{}", "x".repeat(2000))).collect();
     Played::asked(
@@ -50,7 +50,7 @@ fn a_call_names_what_its_view_has_no_room_for() {
         ]
     );
 
-    // The first call of a worker stands for the others, and who is shown everything is not named.
+    // Only the first call of a worker is recorded, and workers that are shown everything are not named.
     played.answer(json!([{"op": "add", "path": "/end", "value": 1}]), None);
     played.answer(json!([{"op": "add", "path": "/notes", "value": "n"}]), None);
     assert_eq!(unshown(&played).iter().map(Vec::len).collect::<Vec<_>>(), [1, 1, 0]);

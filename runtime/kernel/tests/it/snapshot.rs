@@ -1,4 +1,4 @@
-//! Snapshots of a board from outside: their bytes, what is refused, and journals of earlier formats.
+//! Snapshots: their bytes, rejected ones, and journals of earlier formats.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -30,7 +30,7 @@ fn genesis(salt: Salt) -> Genesis {
     }
 }
 
-/// A board with one commit, one call under way and one invocation queued, and its records.
+/// Returns a board with one commit, one open call and one queued invocation, and its records.
 fn small() -> (Board, Vec<Record>) {
     let (mut board, Step { mut records, .. }) = Board::create(genesis(Salt::ZERO), &Own).expect("a board");
     let patch = json!([{"op": "add", "path": "/list/-", "value": "one"}]);
@@ -58,7 +58,7 @@ fn restore(first: &Record, digest: Digest, parts: &BTreeMap<Digest, String>) -> 
     Board::restore(first, digest, &mut |hash| Ok(parts.get(&hash).cloned()), &Own)
 }
 
-/// The board, stored and made again.
+/// Stores a board and restores it.
 pub(crate) fn restored(board: &Board, records: &[Record]) -> Board {
     let (digest, parts) = store(board);
     restore(&records[0], digest, &parts).expect("restored")
@@ -80,7 +80,7 @@ fn the_bytes_of_a_snapshot_are_these() {
         r#"{{"layout":3,"board":"small","seal":"{seal}","head":[{head},"{hash}"],"trees":[[1,"{state}",["o",0,0,["b",1,0,["list",["a",1,0,["l",1,1,["one"]]]]]]]],"rest":["o",0,0,"#
     );
     assert!(manifest.starts_with(&begin), "{manifest}\nis not\n{begin}");
-    // All else is more than a small part, so it is one.
+    // The rest is larger than a small part, so it is stored as a part of its own.
     let rest: Digest = manifest[begin.len() + 1..begin.len() + 65].parse().expect("a hash");
     assert_eq!(manifest[begin.len()..], format!(r#""{rest}"]}}"#));
     assert!(parts[&rest].starts_with(r#"["b",0,0,["bases","#), "{}", parts[&rest]);
@@ -137,7 +137,7 @@ fn what_is_no_snapshot_of_the_board_is_refused() {
         parts.remove(hash);
         assert_eq!(refused(digest, &parts), SnapshotError::Missing(*hash));
     }
-    // Manifests that have the right hash and say something else.
+    // Manifests with a valid hash and altered content.
     let changed = |from: &str, to: &str| {
         let text = parts[&digest].replacen(from, to, 1);
         assert_ne!(text, parts[&digest]);
@@ -200,7 +200,7 @@ fn a_snapshot_that_does_not_keep_what_was_given_up_is_used_only_where_nothing_wa
     assert!(matches!(error, SnapshotError::TooOld(_)) && error.is_of_another_version(), "{error}");
 }
 
-/// Takes a text out of the rest of a snapshot, as versions wrote it that did not have it.
+/// Removes a text from the rest of a snapshot, as written by versions that did not have it.
 fn without(text: &str, digest: Digest, parts: &mut BTreeMap<Digest, String>) -> Digest {
     let with_rest = parts.values().find(|part| part.contains(text));
     let with_rest = with_rest.unwrap_or_else(|| panic!("{parts:?}")).clone();
@@ -212,7 +212,7 @@ fn without(text: &str, digest: Digest, parts: &mut BTreeMap<Digest, String>) -> 
     digest
 }
 
-/// What a thread has if nobody asks for more.
+/// Runs a test with the default stack size of a thread.
 fn on_a_small_stack(test: fn()) {
     let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(test).expect("a thread");
     thread.join().expect("it did not fail");
@@ -223,7 +223,7 @@ fn a_snapshot_that_is_nested_without_end_is_refused_before_the_stack_is() {
     on_a_small_stack(|| {
         let (board, records) = small();
         let (digest, parts) = store(&board);
-        // Arrays in arrays, and levels of one array; the document lies in one node more.
+        // Nested arrays, and levels of one array; the document adds one more node.
         for (inner, levels, why) in [
             (false, 100, "digest"),
             (false, 510, "digest"),
@@ -275,7 +275,7 @@ fn an_object_whose_members_are_split_more_often_than_a_key_has_nibbles_is_refuse
 #[test]
 fn a_board_as_deep_as_boards_get_is_restored_on_a_small_stack() {
     on_a_small_stack(|| {
-        // The document is an object, and 63 containers lie in it.
+        // The document is an object that contains 63 nested containers.
         for is_array in [true, false] {
             let mut value = json!("deep");
             for _ in 0..63 {
@@ -337,7 +337,7 @@ fn a_board_of_format_1_has_snapshots_like_any_other() {
     }
     let mut recovered = Board::recover(&earlier).expect("recovered");
     assert_eq!(recovered.state().digest(), board.state().digest());
-    // Its snapshots are those of any other board.
+    // Snapshots of the board are like those of any other.
     let (digest, parts) = store(&recovered);
     let of = recovered.head().0;
     earlier.extend(recovered.step(Timestamp(9), Input::Snapshot { of, digest }).records);
@@ -362,7 +362,7 @@ fn numbers_that_no_board_reaches_are_refused() {
 fn parts_that_stand_for_more_than_they_are_worth_are_refused() {
     let (board, records) = small();
     let (digest, mut parts) = store(&board);
-    // Each names the one before sixteen times.
+    // Each part refers to the previous one sixteen times.
     let mut below = r#"["l",0,0,[1]]"#.to_owned();
     for _ in 0..8 {
         let hash = sha256(below.as_bytes());

@@ -1,4 +1,4 @@
-//! The blueprint of a manager with engineers: how work may be split, given out again, and who goes on when.
+//! Tests of the manager-and-engineers blueprint: how work may be split, assigned again, and continued.
 
 use crate::played::Played;
 use patchboard_kernel::board::{Input, Outcome};
@@ -7,7 +7,7 @@ use patchboard_kernel::record::End;
 use patchboard_kernel::source::Source;
 use serde_json::{Value, json};
 
-/// Functions that one task may have, and tasks one patch.
+/// Maximum number of functions of a task, and of tasks in a patch.
 const FUNCTIONS: usize = 60;
 const TASKS: u32 = 16;
 
@@ -20,7 +20,7 @@ fn request() -> Value {
     json!({"task": "Write what is missing."})
 }
 
-/// A board on which nobody is called yet: whoever begins is not played.
+/// Returns a board without any calls yet; its start trigger is not played.
 fn board() -> Played {
     board_asked(request())
 }
@@ -54,7 +54,7 @@ fn commits(played: &mut Played, worker: &str, patch: &Value) {
     assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
 }
 
-/// What is violated, by the names of the rules, or the code.
+/// Returns the names of the violated rules, or the code if there are none.
 fn wrong(played: &mut Played, worker: &str, patch: Value) -> Vec<String> {
     let rejection = played.rejection(worker, patch);
     let named = |violation: &patchboard_kernel::rejection::Violation| match &violation.rule {
@@ -80,10 +80,10 @@ fn fail(played: &mut Played, code: FailureCode) {
 fn no_file_and_no_function_belongs_to_two_engineers() {
     let mut played = board();
     for (one, two, by) in [
-        // The same functions of a file; none at all; the file as a whole.
+        // Identical functions of a file, an empty list, or the file as a whole.
         (json!({}), json!({}), "disjoint-files"),
         (json!({}), json!({"functions_to_implement": []}), "minItems"),
-        // A class and what is in it, whoever has the class.
+        // A class and its members, whichever task has the class.
         (
             json!({"functions_to_implement": ["P", "g"]}),
             json!({"functions_to_implement": ["h", "P.read"]}),
@@ -93,7 +93,7 @@ fn no_file_and_no_function_belongs_to_two_engineers() {
         (json!({"also": ["b.py"]}), json!({"file_path": "b.py"}), "disjoint-others"),
         (json!({"file_path": "b.py"}), json!({"functions_to_implement": ["g"], "also": ["b.py"]}), "disjoint-others"),
         (json!({"file_path": "b.py", "also": ["x/c.py"]}), json!({"also": ["x/c.py"]}), "disjoint-others"),
-        // Other spellings of one name.
+        // Other spellings of the same name.
         (json!({}), json!({"file_path": "./a.py"}), "pattern"),
         (json!({}), json!({"file_path": "x/../a.py"}), "pattern"),
         (json!({}), json!({"file_path": "x//a.py"}), "pattern"),
@@ -116,10 +116,10 @@ fn no_file_and_no_function_belongs_to_two_engineers() {
     let patch = json!([
         task("t1", 1, "a.py", json!({"also": [".github/ci.yml", "..x/b"]})),
         task("t2", 1, "a.py", json!({"functions_to_implement": ["f", "g", "P.read", "größe", "_$1"]})),
-        // A name that begins with another is another.
+        // A name that begins with another name is a different one.
         task("t3", 2, "a.py", json!({"functions_to_implement": ["h", "g2", "P.readall", "P2"], "also": ["x/.hidden"]})),
     ]);
-    // A file that is split belongs to both by its functions, and to nobody as a whole.
+    // A split file belongs to both engineers by its functions, and to neither as a whole.
     commits(&mut played, "manager_delegate", &patch);
     assert_eq!(called(&played), ["engineer_1", "engineer_2"], "one task of an engineer's after the other");
     played.answer(report("t1", 1), None);
@@ -168,7 +168,7 @@ fn as_many_engineers_as_allowed_have_tasks_or_fewer() {
         commits(&mut played, "manager_delegate", &tasks(1..=most));
         assert_eq!(called(&played).len(), most as usize, "{asked}");
 
-        // One is enough, whoever it is: when it is done, nobody is waited for.
+        // A single task is enough, for any engineer: once it is done, the board waits for no other.
         let mut played = board_asked(asked);
         commits(&mut played, "manager_delegate", &tasks(most..=most));
         played.answer(report(&format!("t{most}"), most), None);
@@ -177,7 +177,7 @@ fn as_many_engineers_as_allowed_have_tasks_or_fewer() {
     }
 }
 
-/// Which of the ways to share a directory it is, the tools say: the same role is played in each.
+/// Roles are the same for every way to share a directory; the tools describe the way in use.
 #[test]
 fn roles_promise_nothing_of_edits() {
     for (name, worker) in members()["workers"].as_object().expect("workers") {
@@ -215,7 +215,7 @@ fn a_task_whose_engineer_gives_up_has_failed_and_is_given_out_once_more() {
         (json!([first(), again("t3", json!({})), again("t4", json!({}))]), "tried-again-once"),
         (json!([task("t3", 3, "c.py", json!({"round": 2}))]), "two-rounds"),
         (json!([first(), first()]), "two-rounds"),
-        // Then nobody would be woken after it.
+        // Otherwise no worker would be triggered after it.
         (json!([first(), again("t3", json!({})), review(2, &[("t3", false)])]), "two-rounds"),
     ] {
         assert_eq!(wrong(&mut played, "manager_review", patch.clone()), [by], "{patch}");
@@ -224,7 +224,7 @@ fn a_task_whose_engineer_gives_up_has_failed_and_is_given_out_once_more() {
     assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
     assert_eq!(called(&played), ["engineer_3"], "and nothing else: the round is not over");
 
-    // It fails once more; that is the end of it.
+    // The task fails again, and is not assigned a third time.
     fail(&mut played, FailureCode::Refused);
     assert_eq!(called(&played), ["manager_review"]);
     let third = json!([review(2, &[("t3", false)]), again("t4", json!({"again_of": "t3"}))]);
@@ -251,8 +251,8 @@ fn a_round_that_leaves_nothing_to_do_is_the_last() {
     played.holds();
 }
 
-/// What is written at each stage, one after the other, by who writes it, where those of these numbers are given up. The
-/// engineer of `t2` does not do it.
+/// Returns the stages in order, each with its worker and patch, if the tasks with these numbers are given up. The
+/// engineer of `t2` does not complete it.
 fn stages(given_up: &[usize]) -> Vec<(&'static str, Value)> {
     let is_done = !given_up.contains(&2);
     let again = task("t3", 2, "b.py", json!({"round": 2, "again_of": "t2"}));
@@ -271,17 +271,17 @@ fn stages(given_up: &[usize]) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Plays the stages; those of these numbers are given up. Who was called, one after the other.
+/// Plays the stages and gives up those with these numbers. Returns the workers in the order of their calls.
 fn play(given_up: &[usize]) -> (Played, Vec<String>) {
     let mut played = Played::asked(request(), members());
     let (mut stages, mut order) = (stages(given_up).into_iter().enumerate().peekable(), Vec::new());
     while played.board.ended().is_none() {
         let worker = played.calls.first().expect("somebody is called").2.clone();
         order.push(worker.clone());
-        // What nobody was asked for is left out.
+        // Stages of workers that were not called are skipped.
         while stages.next_if(|(_, (by, _))| *by != worker).is_some() {}
         let outcome = match stages.next() {
-            // The script's own reply.
+            // Reply from the worker's script.
             None => {
                 let script = &played.board.plan().blueprint.workers["no_verdict"].script;
                 let reply = script[0].clone();

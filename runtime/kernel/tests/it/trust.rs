@@ -1,4 +1,4 @@
-//! What comes from outside: who it was is known, it fills no disk, and the clock's jumps cost the board nothing.
+//! Untrusted input: callers are identified, disk usage is bounded, and clock jumps do not harm the board.
 
 use crate::played::Played;
 use patchboard_kernel::admission;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 const MINUTE: i64 = 60_000;
 
-/// Bytes of a record of a reply of which only an excerpt is kept.
+/// Maximum size in bytes of a record that keeps an excerpt of its reply.
 const KEPT_MAX: usize = 6000;
 
 fn members() -> Value {
@@ -68,13 +68,13 @@ fn a_reply_that_is_refused_for_its_length_is_kept_as_an_excerpt_and_known_again(
         let again = played.give(direct(reply.clone(), Some(&reply[..1])));
         assert!(matches!(again.outcome, Some(Outcome::Duplicate(Verdict::Rejected { .. }))), "{:?}", again.outcome);
     }
-    // Another one with the same beginning and end.
+    // Another reply with the same beginning and end.
     let other = played.give(direct(long("y"), Some("[")));
     let record = other.records.first().expect("it is recorded");
     let Ok(Body::Late(late)) = record.body() else { panic!("it was {:?}", record.kind) };
     assert_eq!((late.code, late.elided.is_some()), (Code::TokenConflict, true));
     assert!(size(record) < KEPT_MAX);
-    // A refusal whose reason is in the text keeps all of it.
+    // A rejection keeps the whole reply if the reason lies in the text.
     played.give(direct(json!([{"op": "remove", "path": "/list", "value": "z".repeat(9000)}]).to_string(), None));
     let Ok(Body::Rejected(rejected)) = played.records.last().expect("a record").body() else { panic!("refused") };
     assert!(rejected.elided.is_none() && rejected.reply.len() > 9000);
@@ -87,7 +87,7 @@ fn a_reply_that_would_take_much_memory_is_known_by_its_text() {
     let of = |text: &str| ReplyBody::Text(text.to_owned()).digest(&hasher, patchboard_kernel::record::FORMAT);
     let large = format!("[{}0]", "0,".repeat(4_000_000));
     assert_eq!(of(&large), hasher.text(&large));
-    // White space does not matter to others.
+    // For smaller replies, white space makes no difference.
     assert_eq!(of(&add("a")), of(&add("a").replace(':', ": ")));
 }
 
@@ -102,7 +102,7 @@ fn what_nobody_waits_for_takes_no_room() {
         Input::Propose(Proposal { from, worker: "w".into(), reply, usage: None, raw: Some("y".repeat(7_000_000)) })
     };
     played.give(answer(99, 1, &large));
-    // A failure tells why, and no more.
+    // A failure records its reason, up to a limit.
     let (invocation, attempt) = (InvocationId(1), 1);
     let message = "m".repeat(7_000_000);
     played.give(Input::AgentFailed { invocation, attempt, code: FailureCode::Crashed, message, usage: None });
@@ -160,7 +160,7 @@ fn a_board_whose_own_work_fills_its_journal_stops_and_goes_on_with_a_higher_limi
     let of_views = played.bodies().filter_map(|body| if let Body::Invoked(it) = body { it.view_bytes } else { None });
     let (records, views): (usize, u64) = (played.records.iter().map(size).sum(), of_views.sum());
     assert!(views > 1000 && (40_000..44_000).contains(&(records as u64 + views)), "{records} + {views}");
-    // Whatever is full: it is taken over, and an operator may raise the limit.
+    // A full journal still accepts a takeover, and an operator may raise the limit.
     played.give(Input::take_over(1, "next".to_owned()));
     let mut raised = patchboard_kernel::record::Retried::default();
     raised.limits.journal = Some(30_000);
@@ -193,7 +193,7 @@ fn a_jump_of_the_clock_costs_no_time_and_moves_deadlines_but_not_schedules_or_qu
     played.give(Input::Jump { ms: day as u64 });
     let ran = played.board.running_ms() as i64;
     assert!((MINUTE..MINUTE + 10).contains(&ran), "{ran}");
-    // The question was open for ten minutes, and noon has passed. The call has its five minutes still.
+    // The question was open for ten minutes, and noon has passed. The call still has its five minutes.
     let step = played.give(Input::Tick);
     let kinds: Vec<Kind> = step.records.iter().map(|record| record.kind).collect();
     assert_eq!(kinds, [Kind::Tick, Kind::Rejected, Kind::Scheduled, Kind::Invoked]);
@@ -204,7 +204,7 @@ fn a_jump_of_the_clock_costs_no_time_and_moves_deadlines_but_not_schedules_or_qu
         Outcome::Committed { .. }
     ));
     assert_eq!(played.board.ended(), None);
-    // Without a jump the same time would have ended the board.
+    // Without a jump, the same time would have ended the board.
     let mut other = Played::new(members());
     other.signal();
     other.now += day;
@@ -238,7 +238,7 @@ fn a_clock_that_jumps_moves_places_that_are_kept_for_a_worker() {
     played.holds();
 }
 
-/// A board of a salt, and its first call.
+/// Creates a board with a salt, and makes its first call.
 fn salted(salt: Salt) -> (Vec<Record>, Step) {
     let blueprint = json!({"blueprint": 1, "name": "salted", "state": {"schema": {}, "initial": {"list": []}}});
     let mut blueprint = blueprint.as_object().expect("an object").clone();
@@ -340,11 +340,11 @@ fn a_person_does_not_agree_to_what_the_person_has_proposed() {
     let (of, question) = played.board.pending().iter().next().map(|(seq, it)| (*seq, it.clone())).expect("a question");
     let digest = question.digest;
     let answer = Input::Answer(Answer { of, by: "boss".into(), digest, agrees: true, reason: None, text: None });
-    // By another token, which may be the same person's.
+    // Answered by another token, possibly of the same person.
     let refused_own = refused(played.board.step_by(Timestamp(2), answer, Some(token(3))));
     assert_eq!(refused_own.code, Code::FourEyes);
 
-    // In the seat of another worker, by a token that is the person's, too.
+    // Proposed as another worker, with a token of the same person.
     let mut members = self::members();
     members["state"] = json!({"schema": {}, "initial": {"list": []}});
     let mut played = Played::new(members);
@@ -360,7 +360,8 @@ fn a_person_does_not_agree_to_what_the_person_has_proposed() {
     assert_eq!(refused_own.code, Code::FourEyes);
 }
 
-/// A board whose clerk may write below the request, which an invariant, a condition of a grant, a rule and the end rest on.
+/// Returns a board with a clerk that may write below the request. An invariant, a grant's condition, a rule and `done`
+/// depend on the request.
 fn bounded() -> Played {
     Played::asked(
         json!({"most": 10, "go": "no"}),

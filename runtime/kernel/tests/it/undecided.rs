@@ -1,4 +1,4 @@
-//! Rules that could not be decided, and the joins that wait for them.
+//! Rules with undecided conditions, and the joins that wait for them.
 
 use patchboard_kernel::board::{Input, Outcome};
 use patchboard_kernel::record::{Body, Cause, End, Retried, Trigger};
@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 
 use crate::played::Played;
 
-/// Notes that are checked if they have weight, and a report after that. `check` is the rule that wakes the checker.
+/// Returns a blueprint in which notes are checked if they have weight, and reported after that. The rule `check`
+/// triggers the checker.
 fn notes(check: Value) -> Value {
     json!({
         "blueprint": 2, "concurrency": 100, "state": {"schema": {}, "initial": {"notes": {}}},
-        // Documents come back where notes are removed and added again.
+        // Documents recur if notes are removed and added again.
         "circuit": {"no_ops": {"limit": 50, "then": "stop_branch"}, "cycles": {"repeats": 100}},
         "workers": {
             "writer": {"agent": "llm", "writes": [
@@ -65,7 +66,7 @@ fn directly(played: &mut Played, op: Value) {
 
 const GAVE_UP: Option<(End, Cause)> = Some((End::Quiescent, Cause::GaveUp));
 
-/// A board of two notes without weight, which holds up its report.
+/// Returns a board with two notes without weight; they block its report.
 fn held_up() -> Played {
     let mut played = Played::new(notes(by_weight()));
     played.answer(
@@ -86,7 +87,7 @@ fn after_does_not_fire_where_nobody_can_tell_whether_an_element_was_meant() {
     let refused = played.board.judge_retry(&Retried::default()).expect_err("nothing was given up");
     assert!(refused.violations[0].message.contains("rule check"), "{refused:?}");
     played.holds();
-    // A condition that is false says that the element was not meant; `settled` asks for nothing else.
+    // A false condition excludes the element; `settled` also fires with undecided ones.
     for (trigger, weight) in [("after", json!({"weight": 1})), ("settled", json!({}))] {
         let mut blueprint = notes(by_weight());
         blueprint["rules"][2]["trigger"] = json!({trigger: ["check"]});
@@ -99,7 +100,7 @@ fn after_does_not_fire_where_nobody_can_tell_whether_an_element_was_meant() {
 
 #[test]
 fn what_is_decided_later_holds_up_nothing_more() {
-    // One gets a weight that counts, without an event that wakes its rule, and one is removed.
+    // One note gets a sufficient weight without an event that triggers its rule, and the other is removed.
     let mut played = held_up();
     directly(&mut played, add("/notes/a/weight", json!(2)));
     assert_eq!(called(&played), ["checker"]);
@@ -109,13 +110,13 @@ fn what_is_decided_later_holds_up_nothing_more() {
     directly(&mut played, json!({"op": "remove", "path": "/notes/b"}));
     assert_eq!(called(&played), ["reporter"]);
     played.holds();
-    // Both are not meant.
+    // Both are excluded.
     let mut played = held_up();
     directly(&mut played, add("/notes/a/weight", json!(0)));
     directly(&mut played, add("/notes/b/weight", json!(0)));
     assert_eq!(called(&played), ["reporter"]);
     played.holds();
-    // Another event of the element wakes the rule before anything rests.
+    // Another event of the element triggers the rule before the board is quiescent.
     let check = json!({"name": "check", "trigger": {"path": "/notes/{note}/*"}, "run": "checker",
         "when": "state.notes[bound.note].weight > 1 && !has(state.notes[bound.note].ok)"});
     let mut played = Played::new(notes(check));
@@ -130,20 +131,20 @@ fn what_is_decided_later_holds_up_nothing_more() {
 
 #[test]
 fn what_is_gone_needs_nothing() {
-    // Its own removal is an event that the rule cannot decide about.
+    // The rule cannot be decided for the removal of its own element.
     let check = json!({"name": "check", "trigger": {"path": "/notes/{note}"}, "run": "checker",
         "when": "state.notes[bound.note].weight > 1"});
     let mut played = Played::new(notes(check));
     played.answer(json!([add("/notes/a", json!({"weight": 2}))]), None);
     directly(&mut played, json!({"op": "remove", "path": "/notes/a"}));
-    // The call about it fails, and is given up.
+    // The call for it fails and is given up.
     while called(&played) == ["checker"] {
         played.answer(json!([add("/notes/{note}/ok", json!(true))]), None);
     }
     assert!(!played.board.given_up().is_empty());
     assert_eq!(called(&played), ["reporter"], "{:?}", skipped(&played));
     played.holds();
-    // What was given up is pointless once its element is removed.
+    // An abandoned invocation no longer counts once its element is removed.
     let mut played = Played::new(notes(
         json!({"name": "check", "trigger": {"op": "add", "path": "/notes/{note}"}, "run": "checker"}),
     ));
@@ -153,7 +154,7 @@ fn what_is_gone_needs_nothing() {
     directly(&mut played, json!({"op": "remove", "path": "/notes/a"}));
     assert_eq!(called(&played), ["reporter"]);
     played.holds();
-    // An invocation that was about the removal is not.
+    // An invocation for the removal itself still counts.
     let mut blueprint = notes(json!({"name": "check", "trigger": {"path": "/notes/{note}"}, "run": "checker"}));
     blueprint["state"]["initial"] = json!({"notes": {"a": {}}});
     let mut played = Played::new(blueprint);
@@ -163,7 +164,7 @@ fn what_is_gone_needs_nothing() {
     }
     assert_eq!((called(&played), ended(&played)), (vec![], GAVE_UP));
     played.holds();
-    // A rule for removals is about what is gone.
+    // A rule for removals still counts after its element is gone.
     let check = json!({"name": "check", "trigger": {"op": "remove", "path": "/notes/{note}"}, "run": "checker",
         "when": "value.weight > 1"});
     let mut blueprint = notes(check);
@@ -232,7 +233,7 @@ fn what_is_gone_makes_room_for_what_cannot_be_decided() {
     assert_eq!(called(&played), ["reporter"]);
     played.answer(json!([add("/report", json!("r"))]), None);
     assert_eq!(ended(&played), Some((End::Quiescent, Cause::NothingToDo)));
-    // The join has fired: nothing is held up any more.
+    // The join has fired, so no rule is blocked any more.
     directly(&mut played, add("/notes/late", json!({})));
     assert_eq!(ended(&played), Some((End::Quiescent, Cause::NothingToDo)));
 }
@@ -249,7 +250,7 @@ fn a_condition_that_is_asked_again_after_a_delay_can_be_undecided() {
     played.give(Input::Tick);
     let missing = (true, "no such member: weight".to_owned(), Some("/notes/a".to_owned()));
     assert_eq!((skipped(&played), called(&played), ended(&played)), (vec![missing], vec![], GAVE_UP));
-    // Decided, it waits for its delay once more.
+    // Once decided, it waits for its delay again.
     directly(&mut played, add("/least", json!({"weight": 1})));
     assert_eq!(called(&played), Vec::<&str>::new());
     played.now += 1000;
@@ -258,7 +259,7 @@ fn a_condition_that_is_asked_again_after_a_delay_can_be_undecided() {
     played.holds();
 }
 
-/// Something that happens to one of the notes.
+/// Random change of one of the notes.
 #[derive(Clone, Debug)]
 enum Change {
     Added(usize, Option<u8>),
@@ -278,11 +279,11 @@ proptest! {
     #[test]
     fn a_report_is_made_once_every_note_is_decided(changes in prop::collection::vec(change(), 0..16)) {
         let mut played = Played::new(notes(by_weight()));
-        // Something that nobody can decide about, so that the report waits until it is gone.
+        // A note that stays undecided, so that the report waits until it is removed.
         played.answer(json!([add("/notes/z", json!({}))]), None);
         for change in &changes {
             let is_there = |note: &usize| played.board.state().root().to_value()["notes"].get(note.to_string()).is_some();
-            // No rule waits for another note in the place of one.
+            // Replacing a note by another is skipped, because that triggers no rule.
             if matches!(change, Change::Added(note, _) if is_there(note)) {
                 continue;
             }
@@ -292,7 +293,7 @@ proptest! {
                 Change::Weighed(note, weight) => add(&format!("/notes/{note}/weight"), json!(weight)),
                 Change::Removed(note) => json!({"op": "remove", "path": format!("/notes/{note}")}),
             };
-            // One of a note that is not there is refused.
+            // A change of a missing note is rejected.
             played.direct("writer", &json!([op]).to_string());
             while called(&played).contains(&"checker") {
                 played.answer(json!([add("/notes/{note}/ok", json!(true))]), None);

@@ -1,4 +1,4 @@
-//! Workflows on boards whose calls are answered by hand: moments, breakers, large values, and what nobody may write.
+//! Workflows on boards with scripted agents: timing, breakers, large values, and write protection.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 
 const HOUR: i64 = 3_600_000;
 
-/// A board of a workflow, of which the seat that decides is answered by what it is: a function of what it is shown.
+/// Board of a workflow. The engine's seat is answered by a function of its view.
 struct Flow {
     played: Played,
-    /// What the calls show that have no answer yet, in their order.
+    /// Views of the open calls, in order.
     shown: Vec<Arc<Shown>>,
 }
 
@@ -37,7 +37,7 @@ impl Flow {
         self.played.calls.iter().map(|(.., worker)| worker.as_str()).collect()
     }
 
-    /// Lets the workflow decide until it has nothing to decide.
+    /// Answers the engine until it has nothing left to decide.
     fn settle(&mut self) {
         loop {
             self.shown.extend(self.played.prompts.drain(..).map(|(.., shown)| shown));
@@ -65,7 +65,7 @@ impl Flow {
         assert!(matches!(outcome, Outcome::Committed { .. } | Outcome::NoOp { .. }), "{outcome:?}");
     }
 
-    /// The oldest call is answered with the output of a node.
+    /// Answers the call of a node with the node's output.
     fn makes(&mut self, node: &str, output: Value) {
         let at = self.played.calls.iter().position(|(.., worker)| worker == node).expect("it is called");
         self.answer(at, json!([{"op": "add", "path": format!("/workflow/nodes/{node}/output"), "value": output}]));
@@ -113,7 +113,7 @@ fn a_moment_starts_what_is_ready_and_nothing_else() {
     flow.played.holds();
 }
 
-/// What nodes hand to each other is copied, so neither view nor patch of the seat that decides bounds it.
+/// Values between nodes are copied, so neither the view nor the patch of the engine's seat limits their size.
 #[test]
 fn values_of_any_size_go_from_node_to_node() {
     let nodes = json!({
@@ -199,7 +199,7 @@ fn nobody_writes_what_is_not_so_whoever_it_is() {
     flow.played.holds();
 }
 
-/// A board inside has a workflow of its own, and one whose document is its own has both.
+/// A nested board has a workflow of its own, and a blueprint with its own document has both.
 #[test]
 fn a_workflow_comes_beside_what_the_blueprint_has_and_into_boards_inside() {
     let inside = json!({

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::agent::Reply;
 
-/// Stands in for the kernel's actor and passes on which invocations were answered.
+/// Actor in place of the kernel's, which forwards the answered invocations.
 struct Ear;
 
 impl Actor for Ear {
@@ -49,7 +49,7 @@ impl Actor for Ear {
     }
 }
 
-/// Answers after a second.
+/// Agent that answers after a second.
 struct Slow;
 
 impl Agent for Slow {
@@ -97,7 +97,7 @@ fn withdraw(seq: u64, invocation: u64) -> Message {
     Message::Withdraw(order(seq), InvocationId(invocation))
 }
 
-/// Which calls are answered, after these messages and enough time.
+/// Returns the calls that are answered after these messages and enough time.
 async fn answered(messages: Vec<Message>) -> Vec<(u64, u32)> {
     let (heard, mut answers) = mpsc::unbounded_channel();
     let (kernel, _) = Actor::spawn(None, Ear, heard).await.expect("spawned");

@@ -1,4 +1,4 @@
-//! What an append promises, and what opening refuses.
+//! Guarantees of an append, and checks at opening.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ fn open(dir: &TempDir) -> SqliteJournal {
     SqliteJournal::open(dir.path()).expect("the journal opens")
 }
 
-/// Another program's connection to the file.
+/// Returns another program's connection to the file.
 fn shell(dir: &Path) -> Connection {
     Connection::open(dir.join(FILE)).expect("the file opens")
 }
@@ -132,7 +132,7 @@ async fn of_32_appends_with_one_expectation_exactly_one_wins() {
     let dir = dir();
     let mut writer = Writer::new("b");
     open(&dir).append(writer.created()).await.expect("appended");
-    // Half of them through a second connection, as another process would.
+    // Half of them use a second connection, as another process would.
     let journals = [open(&dir), open(&dir)];
     for round in 0..5 {
         let mut rivals = tokio::task::JoinSet::new();
@@ -225,7 +225,7 @@ async fn an_append_waits_for_another_process_without_holding_up_the_thread() {
     journal.append(writer.created()).await.expect("appended");
     let shell = shell(dir.path());
     shell.execute_batch("BEGIN IMMEDIATE").expect("the other one writes");
-    // On one thread, the second future runs only if the first gives way.
+    // On one thread, the second future runs only if the first yields.
     let release = async { shell.execute_batch("ROLLBACK") };
     let (appended, released) = tokio::join!(biased; journal.append(writer.signal("x")), release);
     released.expect("released");
@@ -243,7 +243,7 @@ async fn a_full_disk_loses_nothing_that_was_acknowledged() {
         let connection = unpoisoned(journal.files.writer.as_ref().expect("opened for writing"));
         connection.pragma_update(None, "max_page_count", pages).expect("set");
     };
-    // SQLite takes the number of pages there are for the limit, if that is more.
+    // SQLite raises the limit to the current number of pages if that is larger.
     limit(1);
     let large = "x".repeat(1 << 20);
     assert_eq!(journal.append(writer.signal(&large)).await, Err(JournalError::DiskFull));
@@ -375,7 +375,7 @@ async fn a_journal_is_readable_where_nothing_can_be_written() {
     let dir = dir();
     let mut writer = Writer::new("b");
     open(&dir).append(writer.created()).await.expect("appended");
-    // SQLite follows no links, so it cannot make the file that readers share, as on a medium that is only for reading.
+    // SQLite follows no links, so it cannot create the shared-memory file, as on a read-only medium.
     std::os::unix::fs::symlink("elsewhere", dir.path().join(format!("{FILE}-shm"))).expect("in the way");
     let journal = SqliteJournal::open_read_only(dir.path()).expect("opened");
     assert_eq!(journal.head(&"b".into()), Ok(writer.head));
@@ -417,7 +417,7 @@ async fn a_file_that_is_unlinked_or_replaced_is_noticed_before_anything_is_ackno
     }
 }
 
-/// Takes back what a log would lose: everything after a record.
+/// Removes all records after `after`, as a lost log would.
 fn lose(dir: &Path, board: &str, after: u64) {
     let sql = format!(
         "DELETE FROM records WHERE board = '{board}' AND seq > {after}; \
@@ -452,7 +452,7 @@ async fn what_was_acknowledged_and_is_not_there_is_lost_until_that_is_accepted()
     }
     assert_eq!(reader.accept_loss(&"b1".into()), Err(JournalError::ReadOnly));
     journal.accept_loss(&"b1".into()).expect("accepted");
-    // Also for those who have it open.
+    // Also for journals that are already open.
     for journal in [&reader, &journal] {
         assert_eq!(journal.lost(), Ok(Vec::new()));
         assert_eq!(journal.records(&"b1".into(), None, 9).map(|records| records.len()), Ok(2));
@@ -476,7 +476,7 @@ async fn other_records_in_the_place_of_lost_ones_and_a_board_that_is_gone_are_no
     let noted = std::fs::read(&marks).expect("there are marks");
     drop(journal);
     lose(dir.path(), "b", 0);
-    // A version that knows nothing of marks went on.
+    // A version without marks continued the board.
     std::fs::remove_file(&marks).expect("removed");
     let journal = open(&dir);
     for text in ["another", "and more"] {
@@ -497,13 +497,13 @@ async fn a_board_that_was_taken_out_is_not_lost() {
     let journal = open(&dir);
     journal.append(writer.created()).await.expect("appended");
     let noted = std::fs::read(dir.path().join("patchboard.marks")).expect("there are marks");
-    // It has read the marks before.
+    // This reader has read the marks before.
     let reader = SqliteJournal::open_read_only(dir.path()).expect("opened");
     journal.remove(&"b".into(), writer.head.expect("a head"), None, Timestamp(1)).expect("removed");
     assert_eq!(reader.records(&"b".into(), None, 9), Ok(Vec::new()));
     let text = std::fs::read_to_string(dir.path().join("patchboard.marks")).expect("there are marks");
     assert!(!text.contains("b 0 "), "{text}");
-    // Nor where the process died before the mark went.
+    // Also holds if the process died before the mark was removed.
     std::fs::write(dir.path().join("patchboard.marks"), noted).expect("written");
     assert_eq!(open(&dir).lost(), Ok(Vec::new()));
     assert_eq!(open(&dir).records(&"b".into(), None, 9), Ok(Vec::new()));

@@ -1,4 +1,4 @@
-//! When the gate is asked for a call, and when again.
+//! Timing of the first and repeated admission requests for a call.
 
 use std::sync::Mutex;
 
@@ -8,7 +8,7 @@ use patchboard_kernel::ledger::Usage;
 use super::*;
 use crate::agent::{Admitted, Permit};
 
-/// Agent whose gate is a function, and which waits for a permit before it answers.
+/// Agent with a function as its gate, which waits for a permit before it answers.
 struct Gated<F> {
     gate: F,
     asked: Mutex<Vec<InvocationId>>,
@@ -44,7 +44,7 @@ impl<F: Fn(&Waiting, usize) -> Admitted + Send + Sync + 'static> Agent for Gated
     }
 }
 
-/// Blueprint of two language models that each write once, and of notes from outside.
+/// Returns a blueprint of two language models that each write once, and of external notes.
 fn two(limits: Value) -> Blueprint {
     let text = json!({"type": "string"});
     let seat = |name: &str| {
@@ -85,7 +85,7 @@ fn two(limits: Value) -> Blueprint {
     serde_json::from_value(blueprint).expect("a blueprint")
 }
 
-/// A permit for a model with a price in millionths of the currency for a token.
+/// Returns a permit for a model with a price in millionths of the currency per token.
 fn priced(name: &str, price: u64) -> Permit {
     let price = price * 1_000_000_000;
     let price = json!({"input": price, "cached": price, "output": price, "currency": "EUR"});
@@ -93,7 +93,7 @@ fn priced(name: &str, price: u64) -> Permit {
     Permit { admission: Admission { model: Some(name.to_owned()), price, reply_tokens: None }, guard: None }
 }
 
-/// The answer of a gate that takes a moment.
+/// Returns the answer of a gate that takes a moment.
 fn later(permit: Permit) -> Admitted {
     Admitted::Later(Box::pin(async move {
         tokio::task::yield_now().await;
@@ -106,7 +106,7 @@ async fn the_gate_is_asked_again_for_a_call_without_a_budget_once_another_call_i
     for is_later in [false, true] {
         let dir = dir();
         let journal = sqlite(dir.path());
-        // Each call reserves at least 1,000 tokens, and takes 10.
+        // Each call reserves at least 1,000 tokens, and uses 10.
         let agent = Gated::new(10, move |_, _| match is_later {
             false => Admitted::Now(Permit::ungated()),
             true => later(Permit::ungated()),
@@ -146,7 +146,7 @@ async fn the_gate_is_asked_again_where_the_admitted_model_has_become_too_dear() 
     let (dear, cheap) = (priced("dear", 1000), priced("cheap", 0));
     let release = Arc::new(Notify::new());
     let for_second = Arc::clone(&release);
-    // The first call takes more than it reserved: never is more money left than when the gate was asked for the second.
+    // The first call costs more than it reserved: the money left never exceeds that at the second call's admission request.
     let agent = Gated::new(1500, move |waiting, nth| match (waiting.invocation.0, nth) {
         (1, _) => Admitted::Now(dear.clone()),
         (_, 1) => {

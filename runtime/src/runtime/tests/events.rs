@@ -1,4 +1,4 @@
-//! That whoever listens to a board hears everything, however fast it comes.
+//! Every subscriber of a board receives every record, at any rate.
 
 use std::sync::Mutex;
 
@@ -11,7 +11,7 @@ use crate::journal::{Batch, BoardSummary, BoxFuture, Claim, Head, KeptSnapshot, 
 
 const COMMITS: u64 = 10_000;
 
-/// Keeps the records of one board in memory: thousands of syncs would only show how fast the disk is.
+/// In-memory journal of one board, because thousands of syncs would only measure the disk.
 #[derive(Clone, Default)]
 struct Remembered(Arc<Mutex<Vec<Record>>>);
 
@@ -64,7 +64,7 @@ impl Journal for Remembered {
     }
 }
 
-/// A board on which a number is replaced, by nobody but who proposes it directly.
+/// Returns a blueprint in which only direct proposals replace a number.
 fn counter() -> Blueprint {
     let mut blueprint = steps(1);
     blueprint.rules.clear();
@@ -78,7 +78,7 @@ fn counter() -> Blueprint {
     blueprint
 }
 
-/// The versions a subscriber is told of, until there are so many.
+/// Returns the versions that a subscriber receives, until all commits have arrived.
 async fn versions(mut subscription: Subscription) -> Vec<u64> {
     let mut versions = Vec::new();
     while versions.len() < usize::try_from(COMMITS).expect("it fits") {
@@ -92,7 +92,7 @@ async fn versions(mut subscription: Subscription) -> Vec<u64> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_commits_in_a_burst_reach_every_subscriber() {
-    // A short stream, so that falling behind is a matter of course.
+    // A short stream, so that subscribers certainly fall behind.
     let options = Options { subscription: 64, ..Options::new(agent(|_| never())) };
     let runtime = Runtime::start(Arc::new(Remembered::default()), options).await.expect("started");
     let board = create(&runtime, counter()).await;
@@ -100,7 +100,7 @@ async fn ten_thousand_commits_in_a_burst_reach_every_subscriber() {
     for _ in 0..8 {
         listeners.spawn(versions(board.subscribe(None)));
     }
-    // This one listens only once all is over.
+    // This subscriber reads only after all commits.
     let late = board.subscribe(Some(board.snapshot().head.seq));
     let mut proposed = tokio::task::JoinSet::new();
     for number in 1..=COMMITS {

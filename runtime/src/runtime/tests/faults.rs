@@ -1,4 +1,4 @@
-//! Agents, actors and journals that fail.
+//! Failing agents, actors and journals.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -58,7 +58,7 @@ async fn a_board_whose_kernel_crashes_goes_on_to_the_same_state() {
     let agent = {
         let reached = Arc::clone(&reached);
         agent(move |call| {
-            // The third step hangs until the crash takes its call away.
+            // The third step hangs until the crash cancels its call.
             if call.occurrence == 2 && call.attempt == 1 {
                 reached.notify_one();
                 return never();
@@ -116,7 +116,7 @@ async fn a_board_that_is_held_back_from_calls_stays_so_when_its_kernel_crashes()
     assert_sound(&journal, &id);
 }
 
-/// A blueprint's agent that crashes the kernel of its own board whenever it is called.
+/// Returns an agent that crashes the kernel of its own board whenever it is called.
 fn crashing(board: &Arc<Mutex<Option<BoardHandle>>>) -> Arc<dyn Agent> {
     let board = Arc::clone(board);
     agent(move |_| {
@@ -159,25 +159,25 @@ async fn a_board_that_keeps_crashing_fails_and_another_one_is_not_touched() {
     assert_eq!(count(&assert_sound(&journal, good.id()), Kind::Epoch), 0);
 }
 
-/// A journal that fails, or waits, as it is told.
+/// Journal that fails or waits on demand.
 #[derive(Clone)]
 pub(super) struct Faulty {
     inner: SqliteJournal,
-    /// What the next appends answer.
+    /// Errors of the next appends.
     errors: Arc<Mutex<Vec<JournalError>>>,
-    /// Whether errors come before the append or after it, when it has succeeded.
+    /// Returns errors after a successful append if set, otherwise instead of it.
     after: bool,
-    /// Whoever holds its one permit keeps appends waiting.
+    /// Blocks appends while its one permit is held.
     gate: Arc<Semaphore>,
-    /// Whoever holds its one permit keeps back that what was appended is durable.
+    /// Delays the report that records are durable while its one permit is held.
     telling: Arc<Semaphore>,
-    /// How many of the next appends panic.
+    /// Number of the next appends that panic.
     panics: Arc<AtomicUsize>,
-    /// How many records were read.
+    /// Number of records read.
     pub(super) read: Arc<AtomicUsize>,
-    /// How many of the next stores of parts fail.
+    /// Number of the next stores of parts that fail.
     pub(super) lost_stores: Arc<AtomicUsize>,
-    /// Whether the disk does not give parts of snapshots.
+    /// Makes reads of snapshot parts fail.
     pub(super) are_parts_unread: Arc<AtomicBool>,
 }
 
@@ -284,7 +284,7 @@ async fn after_a_failed_append_the_board_goes_on_from_what_is_stored() {
         let failed = board.propose(proposal("t", STEP)).await.expect_err("not acknowledged");
         assert_eq!(failed.code(), "journal_io");
         assert_eq!(before.version, Version(0));
-        // Whether the first one was stored or not, once it counts.
+        // The retry counts once, whether the first proposal was stored or not.
         let again = board.propose(proposal("t", STEP)).await.expect("answered");
         match after {
             true => assert!(matches!(again, Outcome::Duplicate(_)), "{again:?}"),
@@ -293,7 +293,7 @@ async fn after_a_failed_append_the_board_goes_on_from_what_is_stored() {
         assert_eq!(board.snapshot().version, Version(1));
         let records = assert_sound(&journal, board.id());
         for record in records.iter().filter(|record| record.seq > before.head.seq) {
-            // Also the one that was stored and not acknowledged.
+            // Includes the record that was stored but not acknowledged.
             assert_eq!(*subscription.next().await.expect("published").expect("read"), *record);
         }
     }
@@ -356,7 +356,8 @@ async fn nothing_is_seen_before_it_is_durable() {
     assert_eq!(next.expect("the board goes on").expect("read").kind, Kind::Committed);
 }
 
-/// The records a subscriber is told of now, and whether the stream has ended. What is `shown` then includes each.
+/// Returns the records that a subscriber receives now, and whether the stream has ended. Fails if a record arrives
+/// before `shown` includes it.
 async fn told(subscription: &mut Subscription, shown: impl Fn() -> Seq) -> (Vec<Record>, bool) {
     let mut told = Vec::new();
     loop {
@@ -372,7 +373,7 @@ async fn told(subscription: &mut Subscription, shown: impl Fn() -> Seq) -> (Vec<
     }
 }
 
-/// What becomes of a board while a record is durable and not published.
+/// Fate of a board while a record is durable but not published.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Then {
     Published,
@@ -388,7 +389,7 @@ async fn a_record_that_is_durable_is_told_of_once_it_is_published_or_the_board_i
         let options = Options { subscription: 1, ..options(agent(|_| never())) };
         let runtime = Runtime::start(Arc::new(journal.clone()), options).await.expect("started");
         let board = create(&runtime, five_steps()).await;
-        // This one falls behind.
+        // This subscription falls behind.
         let idle = board.subscribe(None);
         board.propose(proposal("t", STEP)).await.expect("answered");
         let published = records(&journal, board.id());
@@ -423,7 +424,7 @@ async fn a_record_that_is_durable_is_told_of_once_it_is_published_or_the_board_i
                 drop(kept_back);
             }
             Then::Closed => {
-                // The kernel is waited for, and not for ever.
+                // Closing waits for the kernel, but not for ever.
                 runtime.close(board.id()).await;
                 drop(kept_back);
             }
@@ -432,7 +433,7 @@ async fn a_record_that_is_durable_is_told_of_once_it_is_published_or_the_board_i
         tokio::time::sleep(Duration::from_secs(1)).await;
         let durable = records(&journal, board.id());
         let last = durable.last().expect("there are some").seq;
-        // Of a board that is gone, nobody is shown more than there was.
+        // A closed board's snapshot is no longer updated.
         let is_gone = then == Then::Closed;
         assert_eq!(board.snapshot().head.seq == last, !is_gone, "{then:?}");
         let shown = || if is_gone { last } else { board.snapshot().head.seq };
@@ -473,7 +474,7 @@ async fn a_journal_that_panics_costs_no_more_than_a_restart() {
     let runtime = runtime(journal.clone(), agent(|_| never())).await;
     let boards = [create(&runtime, five_steps()).await, create(&runtime, five_steps()).await];
     tokio::time::sleep(Duration::from_millis(1)).await;
-    // The board that came last is alone and appends by itself, the other one by the journal writer; both panic.
+    // The last board runs alone and appends by itself; the other uses the journal writer. Both panic.
     let closed = journal.gate.acquire().await.expect("never closed");
     journal.panics.store(2, Ordering::SeqCst);
     let mut asked = tokio::task::JoinSet::new();

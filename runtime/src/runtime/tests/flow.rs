@@ -1,4 +1,4 @@
-//! Boards on which nothing goes wrong.
+//! Boards without faults.
 
 use super::*;
 
@@ -121,7 +121,7 @@ async fn a_paused_board_calls_nobody_until_it_is_resumed() {
     let agent = {
         let called = Arc::clone(&called);
         agent(move |_| {
-            // The first call lasts; it is under way as the board is paused.
+            // The first call is still running when the board is paused.
             match called.fetch_add(1, Ordering::SeqCst) {
                 0 => Box::pin(async {
                     tokio::time::sleep(Duration::from_secs(5)).await;
@@ -188,7 +188,7 @@ async fn signals_that_wait_for_a_worker_take_a_bounded_memory() {
     assert!((6..=12).contains(&heard), "it was {heard}");
     assert_eq!(refused.code(), "backlog_full");
     assert_eq!(count(&assert_sound(&journal, board.id()), Kind::Signal), heard, "a refused one is not recorded");
-    // It is so on a board that is taken up again.
+    // The limit also holds on a resumed board.
     runtime.close(board.id()).await;
     let board = runtime.resume(board.id()).await.expect("resumed");
     assert_eq!(board.signal("kick", value, None).await.expect_err("no room").code(), "backlog_full");
@@ -243,7 +243,7 @@ async fn many_boards_run_side_by_side() {
     assert_eq!(boards[0].propose(proposal("t", STEP)).await.expect_err("closed").code(), "board_closed");
 }
 
-/// An agent that remembers which boards it was told the end of.
+/// Agent that records the boards reported as ended.
 #[derive(Default)]
 struct Ended(std::sync::Mutex<Vec<BoardId>>);
 

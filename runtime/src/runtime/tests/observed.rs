@@ -1,11 +1,11 @@
-//! Whoever watches is told of every record once, when it is durable, and of restarts; whatever it does, boards go on.
+//! Observers receive every record once, when it is durable, and every restart. A failing observer does not stop boards.
 
 use std::sync::Mutex;
 
 use super::*;
 use crate::observer::{Durable, Observer, Restarted};
 
-/// Keeps what it is told.
+/// Observer that keeps all notices.
 #[derive(Default)]
 struct Told {
     records: Mutex<Vec<Record>>,
@@ -46,7 +46,7 @@ async fn every_record_is_told_once_also_over_a_restart_and_a_recovery() {
     let board = create(&runtime, five_steps()).await;
     board.ended().await.expect("it ends");
     let id = board.id().clone();
-    // A board that ended for good is taken up to answer what it has heard before.
+    // An ended board is recovered to answer repeated requests.
     board.crash();
     let mut taken_over = board.subscribe(Some(board.snapshot().head.seq));
     until(&mut taken_over, Kind::Epoch).await;
@@ -59,7 +59,7 @@ async fn every_record_is_told_once_also_over_a_restart_and_a_recovery() {
     assert!(told.gone.load(Ordering::SeqCst) > 0);
     runtime.shutdown().await;
 
-    // Another process reads all of it, and tells only what is new.
+    // Another process reads all records and reports only new ones.
     let later = Arc::new(Told::default());
     let runtime = watched(&journal, later.clone()).await;
     runtime.resume(&id).await.expect("taken over");
@@ -86,7 +86,7 @@ async fn a_repetition_is_told_as_such_and_not_as_records() {
     runtime.shutdown().await;
 }
 
-/// Panics at whatever it is told.
+/// Observer that panics at every notice.
 struct Nervous;
 
 impl Observer for Nervous {

@@ -1,4 +1,4 @@
-//! Who may run a board, and what is left when a runtime ends.
+//! Ownership of a board, and the state a runtime leaves behind.
 
 use super::*;
 
@@ -79,7 +79,7 @@ async fn a_board_that_is_being_made_is_waited_for_and_one_that_nobody_makes_any_
                 made.unwrap_or_else(|error| panic!("{error}"));
                 assert_eq!(attached.id(), &board);
             }
-            // It was not yet being made, nobody makes it any more, or its first record was written all the same.
+            // Creation had not begun, was cancelled, or wrote its first record after all.
             (_, Err(error)) => assert_eq!(error.code(), "not_found"),
             (Err(_), Ok(attached)) => assert_eq!(attached.id(), &board),
         }
@@ -119,7 +119,7 @@ async fn calls_that_were_lost_with_a_process_are_made_again() {
     let board = create(&crashed, five_steps()).await;
     let id = board.id().clone();
     called.notified().await;
-    // Without a shutdown; the claim ends as the actors do.
+    // Without a shutdown, the claim ends with the actors.
     crashed.running.root.stop(None);
     crashed.running.root.get_cell().wait(None).await.expect("ended");
     drop((crashed, board));
@@ -150,12 +150,12 @@ async fn shutting_down_decides_what_has_been_asked() {
         let board = board.clone();
         asked.spawn(async move { board.propose(proposal(&format!("t{number}"), STEP)).await });
     }
-    // All of them reach the mailbox, and none is answered yet.
+    // All proposals reach the mailbox, and none is answered yet.
     tokio::task::yield_now().await;
     let id = board.id().clone();
     let (wanted, ()) = tokio::join!(
         async {
-            // The shutdown has begun by then, and closes the board while somebody wants it again.
+            // The shutdown has begun and closes the board while a caller attaches to it.
             tokio::task::yield_now().await;
             assert_eq!(board.ended().await.expect_err("closed").code(), "board_closed");
             runtime.attach(&id).await.map(drop)

@@ -1,4 +1,4 @@
-//! Snapshots of running boards: a start is bounded, whatever is wrong with one costs time only, and none pile up.
+//! Snapshots of running boards: starts are bounded, a damaged snapshot only costs time, and old ones are removed.
 
 use std::sync::atomic::AtomicBool;
 
@@ -16,7 +16,7 @@ use crate::journal::{Head, KeptSnapshot};
 use crate::keeping::{self, SnapshotPolicy};
 use crate::recovery;
 
-/// A board that is driven from outside: a list of notes and a table.
+/// Returns the blueprint of an externally driven board: a list of notes and a table.
 fn driven() -> Blueprint {
     let blueprint = json!({
         "blueprint": 1,
@@ -49,7 +49,7 @@ fn every(records: u64) -> SnapshotPolicy {
     SnapshotPolicy { records, waits: true, ..SnapshotPolicy::default() }
 }
 
-/// Writes one entry of a table of 300.
+/// Returns a proposal that writes one entry of a table of 300.
 fn entry(number: usize, version: Version) -> Proposal {
     let patch = json!([
         {"op": "add", "path": format!("/table/entry {}", number % 300),
@@ -64,8 +64,8 @@ async fn commit(board: &BoardHandle, number: usize) {
     assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
 }
 
-/// A board with this many commits and the snapshots that the policy demands, as a process that waits for them leaves it;
-/// appended in few batches, because tests sync slowly.
+/// Stores a board with this many commits and the policy's snapshots, as a process that waits for each snapshot would.
+/// Appends few batches, because tests sync slowly.
 async fn long_board(journal: &SqliteJournal, policy: SnapshotPolicy, commits: usize) -> BoardId {
     let id = BoardId::from("long");
     let at = Timestamp(1_700_000_000_000);
@@ -73,7 +73,7 @@ async fn long_board(journal: &SqliteJournal, policy: SnapshotPolicy, commits: us
     let (mut board, first) = Board::create(genesis, &Own).expect("created");
     let mut batch = Batch { board: id.clone(), epoch: 0, expected: None, records: first.records, blobs: Vec::new() };
     let mut since = 0;
-    // The longest boards are the smallest, or the kernel would be what is tested.
+    // The longest boards have the smallest tables, so that the kernel does not dominate.
     let entries = if commits > 1000 { 10 } else { 300 };
     for number in 0..=commits {
         if since == policy.records || number == commits {
@@ -98,7 +98,7 @@ async fn long_board(journal: &SqliteJournal, policy: SnapshotPolicy, commits: us
     id
 }
 
-/// What a snapshot of the board stores, the manifest last.
+/// Returns the parts that a snapshot of the board stores, the manifest last.
 fn all_parts(board: &Board) -> (Vec<Part>, Stored<'_>) {
     let mut all = Vec::new();
     let stored = board.store(true, &mut |part| {
@@ -118,7 +118,7 @@ fn digests(journal: &dyn Journal, board: &BoardId) -> (Digest, Head) {
     (recovered.board.snapshot_digest(), Head { seq, hash })
 }
 
-/// All of a board, and that it is what all its records make.
+/// Checks that snapshots and records give equal boards; returns the snapshots.
 fn sound(journal: &dyn Journal, board: &BoardId) -> Vec<KeptSnapshot> {
     let records = assert_sound(journal, board);
     let whole = Board::recover(&records).expect("the records are enough");
@@ -134,7 +134,7 @@ async fn starting_a_long_board_reads_no_more_records_than_the_policy_allows() {
     let counting = Faulty::new(journal.clone());
     let runtime = kept_by(counting.clone(), every(400)).await;
     let board = runtime.resume(&id).await.expect("resumed");
-    // The first record twice, the record that names the snapshot, and the one it ends with, come on top.
+    // Extra reads: the first record twice, the record that names the snapshot, and the one it ends with.
     let read = counting.read.load(Ordering::SeqCst);
     assert!(read <= 400 + 4, "{read} records were read");
     assert_eq!(board.snapshot().version, Version(5000));
@@ -201,7 +201,7 @@ async fn old_snapshots_and_their_parts_do_not_pile_up() {
     assert!(after < 3 * before, "{before} parts became {after}");
     let swept = journal.sweep(&id, epoch, 2, &[]).expect("swept");
     assert_eq!((swept.kept, sound(&journal, &id).len()), (parts(), 2));
-    // Texts of views and prompts are none of a sweep's business.
+    // A sweep leaves texts of views and prompts alone.
     assert_eq!(journal.sweep(&id, epoch, 0, &[]).expect("swept").kept, 0);
     assert_eq!(parts(), 0);
     sound(&journal, &id);
@@ -236,7 +236,7 @@ async fn a_damaged_snapshot_costs_time_and_is_replaced() {
     let recovered = recovery::recover(&journal, &id, &Own).expect("recovered");
     assert_eq!((recovered.from, recovered.unusable.len()), (None, 2));
     assert_eq!(recovered.board.version(), Version(450));
-    // A running board gives the damaged ones up and takes new ones.
+    // A running board discards the damaged snapshots and takes new ones.
     let runtime = kept_by(journal.clone(), every(100)).await;
     let board = runtime.resume(&id).await.expect("resumed");
     for number in 0..130 {
@@ -270,7 +270,7 @@ async fn a_snapshot_of_an_older_layout_is_passed_over_and_not_called_damaged() {
     let journal = sqlite(dir.path());
     let id = long_board(&journal, SnapshotPolicy::NEVER, 120).await;
     let board = recovery::recover(&journal, &id, &Own).expect("recovered").board;
-    // As the version before this one left it: what it calls a manifest is, by this layout, none.
+    // As the previous version left it: its manifest is not valid in this layout.
     let older = LAYOUT - 1;
     let (mut parts, _) = all_parts(&board);
     let manifest = parts.last_mut().expect("a manifest");
@@ -296,7 +296,7 @@ async fn a_snapshot_of_an_older_layout_is_passed_over_and_not_called_damaged() {
     let verified = audit::verify(&journal, &id, None).expect("nothing is wrong");
     assert_eq!((verified.snapshots, verified.unchecked_snapshots), (0, 1));
     assert_sound(&journal, &id);
-    // The board goes on, and its own snapshots take that one's place.
+    // The board continues, and its own snapshots replace that one.
     let runtime = kept_by(journal.clone(), every(100)).await;
     let resumed = runtime.resume(&id).await.expect("resumed");
     for number in 0..250 {
@@ -361,7 +361,7 @@ async fn what_is_noted_of_parts_removes_none_that_is_needed() {
         assert_eq!((swept.kept, swept.removed, parts()), (before, 0, before), "{names}");
         assert_eq!(sound(&journal, &id), kept, "{names}: the sweep has mended it");
     }
-    // A text that was altered may name anything: what is noted still counts, and the snapshot is given up for itself.
+    // An altered text may name any part: the stored names still count, and only its own snapshot is given up.
     let sql = "UPDATE parts SET bytes = CAST('[]' AS BLOB) WHERE hash = ?1";
     assert_eq!(shell(&dir).execute(sql, [kept[1].digest.to_string()]).expect("altered"), 1);
     assert_eq!(journal.sweep(&id, 0, 2, &[]).expect("swept").removed, 0);
@@ -378,7 +378,7 @@ async fn a_text_that_looks_like_the_hash_of_a_part_keeps_none_for_ever() {
     let mut board = recovery::recover(&journal, &id, &Own).expect("recovered").board;
     let dead = Part { hash: patchboard_kernel::digest::sha256(b"1"), text: "1".into(), names: Vec::new() };
     journal.store_parts(&id, 0, std::slice::from_ref(&dead)).expect("stored");
-    // It is in the document, in a snapshot that is kept, and no part is misnoted because of it.
+    // The hash is in the document and in a kept snapshot, yet no part's names are wrong.
     let patch = json!([{"op": "add", "path": "/steps/-", "value": dead.hash.to_string()}]);
     let from = From::Direct { token: None, base: None };
     let proposal = Proposal { from, worker: "walker".into(), reply: ReplyBody::Json(patch), usage: None, raw: None };
@@ -446,7 +446,7 @@ async fn what_a_process_that_died_in_the_middle_of_a_snapshot_left_is_harmless()
     let journal = sqlite(dir.path());
     let id = long_board(&journal, every(1000), 350).await;
     let board = recovery::recover(&journal, &id, &Own).expect("recovered").board;
-    // Every prefix of what a snapshot stores, as a kill would leave it.
+    // Every prefix of a snapshot's parts, as a kill would leave it.
     let (all, _) = all_parts(&board);
     assert!(all.len() > 10, "{}", all.len());
     for stored in 0..all.len() {
@@ -500,13 +500,13 @@ async fn a_part_is_stored_only_after_those_it_names() {
     let manifest = all.pop().expect("a manifest");
     let refused = journal.store_parts(&id, board.epoch(), &[manifest]).expect_err("its parts are missing");
     assert_eq!(refused.code(), "missing_part");
-    // A board that believes its parts stored finds out, and stores them again.
+    // A board that believes its parts are stored finds them missing and stores them again.
     stored.confirm();
     let taken = keeping::take(&journal, &board, &AtomicBool::new(false)).expect("stored");
     assert!(taken.new.bytes > 10_000, "{taken:?}");
 }
 
-/// A board of so many entries of about 200 bytes, in storage.
+/// Stores a board with `entries` entries of about 200 bytes.
 async fn large_board(journal: &SqliteJournal, entries: usize) -> Board {
     let runtime = kept_by(journal.clone(), SnapshotPolicy::NEVER).await;
     let mut blueprint = driven();
@@ -519,7 +519,7 @@ async fn large_board(journal: &SqliteJournal, entries: usize) -> Board {
     recovery::recover(journal, &id, &Own).expect("recovered").board
 }
 
-/// Commits a patch; nothing is appended.
+/// Commits a patch without appending it.
 fn step(board: &mut Board, patch: Value) {
     let from = From::Direct { token: None, base: None };
     let input = Input::Propose(Proposal {
@@ -602,7 +602,7 @@ async fn figures() {
             let (journal, board, storing) = (journal.clone(), restored.clone(), Arc::clone(&storing));
             move || {
                 journal.sweep(board.id(), board.epoch(), 0, &[]).expect("swept");
-                // Its parts are gone, so all of them are stored again.
+                // The sweep removed its parts, so all of them are stored again.
                 keeping::take(&journal, &board, &AtomicBool::new(false)).expect("stored");
                 storing.store(false, Ordering::SeqCst);
             }
@@ -617,7 +617,7 @@ async fn figures() {
     }
 }
 
-/// How long single appends to another board take, for as long as `goes_on`, but 200 of them.
+/// Measures single appends to another board while `goes_on` holds, and at least 200 of them.
 fn append_latencies(journal: &SqliteJournal, goes_on: impl Fn() -> bool) -> String {
     let name = if goes_on() { "beside" } else { "idle" };
     let mut writer = crate::journal::testing::Writer::new(name);
@@ -641,7 +641,7 @@ fn append_latencies(journal: &SqliteJournal, goes_on: impl Fn() -> bool) -> Stri
     )
 }
 
-/// Polls a future that never waits.
+/// Runs a future that never waits.
 fn futures_now<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());

@@ -1,5 +1,4 @@
-//! A panic in each actor in turn, at each kind of message: the board goes on to the same state, and another one beside it
-//! notices nothing.
+//! A panic in each actor, at each kind of message: the board reaches an equal state, and another board is not affected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -14,13 +13,13 @@ use crate::actors::probe::Probe;
 use crate::ids::Ids;
 use crate::keeping::SnapshotPolicy;
 
-/// An actor and a kind of message.
+/// Actor, and kind of message.
 type Site = (&'static str, &'static str);
 
-/// How often each was reached.
+/// Number of times each site was reached.
 type Reached = Arc<Mutex<BTreeMap<Site, u32>>>;
 
-/// Panics where `struck` says so, given the board's number, the site and how often it was reached before; counts.
+/// Returns a probe that counts, and panics where `struck` holds for the board, the site and its previous count.
 fn probe(reached: &Reached, struck: impl Fn(Option<&BoardId>, Site, u32) -> bool + Send + Sync + 'static) -> Probe {
     let reached = Arc::clone(reached);
     Probe::new(Arc::new(move |board, actor, message| {
@@ -35,7 +34,7 @@ fn probe(reached: &Reached, struck: impl Fn(Option<&BoardId>, Site, u32) -> bool
     }))
 }
 
-/// Ids that are the same for the same boards, in the order of their making.
+/// Ids that are equal in every run, in order of creation.
 struct Numbered(AtomicUsize);
 
 impl Ids for Numbered {
@@ -57,25 +56,25 @@ fn quiet(probe: Probe, agent: Arc<dyn Agent>) -> Options {
     Options { probe, snapshots, ids: Arc::new(Numbered(AtomicUsize::new(0))), ..options(agent) }
 }
 
-/// Answers all calls but the first of the third step, which is withdrawn when its time is over.
+/// Answers all calls but the first of the third step, which times out.
 fn once_late() -> Arc<dyn Agent> {
     agent(|call| {
         if call.occurrence == 2 && call.attempt == 1 {
             return never();
         }
         Box::pin(async {
-            // No time passes while a thread stores a snapshot: it is done before the next step, on any machine.
+            // No virtual time passes while a thread stores a snapshot, so it is done before the next step on any machine.
             tokio::time::sleep(Duration::from_millis(1)).await;
             replies(STEP).await
         })
     })
 }
 
-/// What came of a board of ten steps.
+/// Result of a board of ten steps.
 struct Walked {
     state: String,
     records: Vec<Record>,
-    /// It was given up, and reached its end once it was resumed.
+    /// Set if the board was given up and ended after it was resumed.
     is_resumed: bool,
 }
 
@@ -104,10 +103,10 @@ async fn ten_steps(probe: Probe) -> Walked {
     Walked { state, records: assert_sound(&journal, &id), is_resumed }
 }
 
-/// A site, and how often it is reached before.
+/// Site, and how often it was reached before the panic.
 type Strike = (Site, u32);
 
-/// The same with panics at these moments, what was reached, and how many panics there were.
+/// Runs ten steps with panics at these moments; returns the result, the sites reached and the number of panics.
 async fn struck_ten_steps(strikes: Vec<Strike>) -> (Walked, BTreeMap<Site, u32>, usize) {
     let (reached, panics) = (Reached::default(), Arc::new(AtomicUsize::new(0)));
     let counted = Arc::clone(&panics);
@@ -142,10 +141,10 @@ async fn a_panic_in_any_actor_at_any_message_leaves_the_same_state() {
         assert!(calm.contains_key(&site), "{site:?} was never reached: {calm:?}");
     }
     let mut struck = 0;
-    // What is only reached because something has panicked: after which panic, and how often.
+    // Sites reached only because of a panic: after which panic, and how often.
     let mut aftermath = BTreeMap::<Site, BTreeMap<Strike, u32>>::new();
     for (&site, &times) in &calm {
-        // One that is not opened has no board that could go on: that is a test of its own.
+        // A root that never opens the board has no board to continue; another test covers that.
         if site == ("root", "open") {
             continue;
         }
@@ -171,7 +170,7 @@ async fn a_panic_in_any_actor_at_any_message_leaves_the_same_state() {
                 let strikes = vec![first, (site, nth)];
                 let (walked, _, panics) = struck_ten_steps(strikes.clone()).await;
                 assert_eq!(walked.state, undisturbed.state, "struck at {strikes:?}");
-                // Who was to open it again has lost it: it is given up, and is whole.
+                // The actor that was to reopen the board lost it: the board is given up, and is intact.
                 assert_eq!(walked.is_resumed, site == ("root", "reopen"), "struck at {strikes:?}");
                 assert_eq!(panics, 2, "struck at {strikes:?}");
                 struck_again += 1;
@@ -181,7 +180,7 @@ async fn a_panic_in_any_actor_at_any_message_leaves_the_same_state() {
     eprintln!("{struck} panics at {} places; {struck_again} second ones at {}", calm.len(), aftermath.len());
 }
 
-/// Lets actors do what they can do now; no time passes.
+/// Lets actors run as far as they can; no time passes.
 async fn until_reached(reached: &Reached, site: Site, times: u32) {
     while reached.lock().expect("not poisoned").get(&site).is_none_or(|reached| *reached < times) {
         tokio::task::yield_now().await;
@@ -199,7 +198,7 @@ async fn a_board_that_is_closed_while_its_supervisor_is_being_replaced_is_not_op
         let options = Options { restarts, ..quiet(probe, agent(|_| never())) };
         let runtime = Runtime::start(Arc::new(journal.clone()), options).await.expect("started");
         let board = create(&runtime, steps(10)).await;
-        // The first restart is at once, the second after a pause.
+        // The first restart is immediate, the second after a pause.
         board.crash();
         until_reached(&reached, ("root", "child_ended"), 1).await;
         until_reached(&reached, ("kernel", "begin"), 2).await;
@@ -220,7 +219,7 @@ async fn a_board_that_is_closed_while_its_supervisor_is_being_replaced_is_not_op
     }
 }
 
-/// An agent that cannot bear the end of a board.
+/// Agent that panics when a board ends.
 struct Clinging;
 
 impl Agent for Clinging {
@@ -240,9 +239,9 @@ async fn an_agent_that_panics_at_a_boards_end_keeps_nobody_waiting_for_it() {
         ended.expect("who waits for it is told")
     };
     for (strike, code) in [
-        // It reaches its end, or is closed.
+        // The board reaches its end, or is closed.
         (None, "board_closed"),
-        // Its actors are given up, or its supervisor is.
+        // The board's actors are given up, or its supervisor is.
         (Some(("kernel", "begin")), "crashed"),
         (Some(("board", "child_ended")), "crashed"),
     ] {
@@ -266,7 +265,7 @@ async fn an_agent_that_panics_at_a_boards_end_keeps_nobody_waiting_for_it() {
         is_broken.store(true, Ordering::SeqCst);
         match strike {
             None => runtime.close(board.id()).await,
-            // One that fails and is always struck when it begins again.
+            // The kernel fails, and panics at each restart.
             Some(("kernel", _)) => board.crash(),
             Some(_) => {
                 // Each supervisor fails when its kernel does.
@@ -300,7 +299,7 @@ async fn a_board_that_could_not_be_opened_can_be_resumed() {
     assert_sound(&journal, board.id());
 }
 
-/// The records of a board that runs beside another, which is struck.
+/// Returns the records of a board that runs beside one with panics, and the other's end.
 async fn beside(
     strike: impl Fn(Site) -> bool + Send + Sync + Clone + 'static,
 ) -> (Vec<Record>, Result<Ended, RuntimeError>) {
@@ -309,7 +308,7 @@ async fn beside(
     let probe = probe(&Reached::default(), move |board, site, _| {
         board.is_some_and(|board| board.as_str() == "board-1") && strike(site)
     });
-    // A snapshot is taken beside the board, by a thread of its own, which no clock orders.
+    // A separate thread takes snapshots, in an order that no clock determines.
     let options = Options { snapshots: SnapshotPolicy::default(), ..quiet(probe, counting()) };
     let runtime = Runtime::start(Arc::new(journal.clone()), options).await.expect("started");
     let good = create(&runtime, steps(20)).await;
@@ -319,7 +318,7 @@ async fn beside(
         Ok(bad) => bad.ended().await,
         Err(error) => Err(error),
     };
-    // The daemon goes on.
+    // The runtime still works.
     let third = create(&runtime, five_steps()).await;
     assert_eq!(third.ended().await.expect("ended").end, End::Done);
     runtime.shutdown().await;
@@ -346,9 +345,9 @@ async fn an_actor_that_always_panics_ends_its_board_and_no_other() {
         }
         assert_eq!(records.len(), alone.len(), "{site:?}");
         match (site, ended) {
-            // Nobody else of it ever panics.
+            // No other actor of the board panics.
             (("board", "child_ended"), ended) => assert_eq!(ended.expect("ended").end, End::Done),
-            // Even its end cannot be recorded.
+            // The end of the board cannot be recorded, either.
             (("kernel", "begin") | ("board", _), ended) => {
                 assert_eq!(ended.expect_err("it is given up").code(), "crashed", "{site:?}")
             }
@@ -381,7 +380,7 @@ async fn a_journal_writer_that_always_panics_is_not_waited_for_for_ever() {
         })
     });
     let runtime = Runtime::start(Arc::new(journal.clone()), quiet(probe, agent)).await.expect("started");
-    // Those that append by turns are not alone, and leave it to the writer.
+    // Boards that take turns at appending are not alone, so the journal writer appends.
     let mut boards = Vec::new();
     for _ in 0..6 {
         boards.push(create(&runtime, steps(200)).await);
@@ -390,8 +389,8 @@ async fn a_journal_writer_that_always_panics_is_not_waited_for_for_ever() {
     gate.add_permits(10);
     let mut given_up = Vec::new();
     for board in &boards {
-        // It stops as it is on the disk, like one whose disk is full; or has ended, if on a slow machine it was often
-        // alone.
+        // A board stops in its state on disk, as with a full disk. On a slow machine it may have appended alone often
+        // enough to end.
         if let Err(error) = board.ended().await {
             assert_eq!(error.code(), "journal_io", "{error}");
             given_up.push(board.id().clone());
@@ -408,7 +407,7 @@ async fn a_journal_writer_that_always_panics_is_not_waited_for_for_ever() {
     runtime.shutdown().await;
 }
 
-/// Panics at every call of a worker with this role.
+/// Returns an agent that panics at every call of a worker with the role `panic`.
 fn panicking() -> Arc<dyn Agent> {
     agent(|call| {
         assert!(call.seat().role != "panic", "always");
@@ -416,7 +415,7 @@ fn panicking() -> Arc<dyn Agent> {
     })
 }
 
-/// A second worker, with this role, is woken by each step; it may write nothing.
+/// Adds a second worker with this role, triggered by each step; it may write nothing.
 fn with_another(mut blueprint: Blueprint, role: &str) -> Blueprint {
     let mut other = blueprint.workers["walker"].clone();
     other.role = role.to_owned();
@@ -435,13 +434,13 @@ async fn an_agent_that_always_panics_stops_its_branch_and_then_the_board_that_ca
     let journal = sqlite(dir.path());
     let runtime =
         Runtime::start(Arc::new(journal.clone()), quiet(Probe::default(), panicking())).await.expect("started");
-    // One goes half of the way; the rest is for another.
+    // The first worker makes half of the steps; the rest depends on the other one.
     let mut blueprint = with_another(steps(10), "panic");
     blueprint.rules[1].when = Some("size(state.steps) < 5".to_owned());
     let bad = create(&runtime, blueprint).await;
     let ended = bad.ended().await.expect("it stands still");
     assert_eq!((ended.end, ended.cause), (End::Stopped, Cause::Breaker));
-    // The daemon goes on.
+    // The runtime still works.
     let good = create(&runtime, steps(10)).await;
     assert_eq!(good.ended().await.expect("ended").end, End::Done);
     runtime.shutdown().await;

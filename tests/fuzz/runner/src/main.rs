@@ -1,4 +1,4 @@
-//! Gives what libFuzzer makes up to one target, which the variable `PATCHBOARD_FUZZ_TARGET` names.
+//! Passes libFuzzer's inputs to the target named by the variable `PATCHBOARD_FUZZ_TARGET`.
 #![no_main]
 
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use patchboard_fuzz::Target;
 
-/// The target, and the file that keeps the input that is being tried: a stack that overflows leaves nobody to write it.
+/// The target, and a file with the current input, because after a stack overflow no code can write it.
 static CHOSEN: OnceLock<(&Target, Option<File>)> = OnceLock::new();
 
 fn chosen() -> (&'static Target, Option<File>) {

@@ -1,4 +1,4 @@
-//! What must hold of a play of handoffs, commit by commit and at its end.
+//! Invariants of a play of handoffs, at each commit and at the end.
 
 use std::collections::BTreeMap;
 
@@ -9,27 +9,27 @@ use serde_json::{Map, Value};
 use super::super::{Play, World};
 use super::{ALSO, Case, named};
 
-/// Every move there is.
+/// All permitted moves.
 const MOVES: [(&str, &str); 4] =
     [("PENDING", "ACCEPTED"), ("PENDING", "REJECTED"), ("PENDING", "EXPIRED"), ("ACCEPTED", "COMPLETED")];
 
-/// What must hold of a play, commit by commit, with what was counted on the way.
+/// Checks a play commit by commit, and counts on the way.
 pub(super) struct Held<'c> {
     case: &'c Case,
     seed: u64,
-    /// What persons have said, and were asked.
+    /// Answers of persons, and the questions to them.
     said: Vec<String>,
     questions: Vec<String>,
-    /// How often who had handed work over was kept from writing on it.
+    /// Rejected writes to work that had been handed over.
     pub(super) refused: u64,
-    /// How often it was handed over.
+    /// Completed handoffs.
     pub(super) completed: u64,
-    /// How often it was asked for once more before it was gone.
+    /// Extra requests before the work had changed its owner.
     pub(super) also: u64,
 }
 
 impl<'c> Held<'c> {
-    /// Goes through the records of a play.
+    /// Checks all records of a play.
     pub(super) fn of(case: &'c Case, play: &Play<'_>) -> Self {
         let (said, questions) = (Vec::new(), Vec::new());
         let mut held = Self { case, seed: play.seed, said, questions, refused: 0, completed: 0, also: 0 };
@@ -94,7 +94,7 @@ impl<'c> Held<'c> {
             {
                 self.asked(id, handoff, to.as_str().expect("a name"), &old);
             }
-            // Of what was asked for meanwhile nobody is asked: it is given back.
+            // An extra request goes to no agent and is given back.
             self.also += u64::from(id.ends_with(ALSO) && !old.contains_key(id));
             assert!(!id.ends_with(ALSO) || handoff.get("to").is_none(), "SEED={seed}: {id} is handed over: {handoff}");
             let is_open = matches!(state, "PENDING" | "ACCEPTED") && !id.ends_with(ALSO);
@@ -110,7 +110,7 @@ impl<'c> Held<'c> {
         }
     }
 
-    /// Who is asked can do it, hands over nothing to themselves, and has not refused, unless a person insists.
+    /// Checks that the requested agent is able, is not the owner, and has not rejected, unless a person insists.
     fn asked(&self, id: &str, handoff: &Value, to: &str, old: &Map<String, Value>) {
         let seed = self.seed;
         let can = &self.case.agents[to];
@@ -126,14 +126,14 @@ impl<'c> Held<'c> {
         }
     }
 
-    /// What was not taken is asked of others, or of a person; and nothing waits for nobody.
+    /// Checks that every request not accepted goes to another agent or a person, and that no request stays open.
     fn end(&self, play: &Play<'_>, state: &Value) {
         let seed = self.seed;
         let cause = play.board.ended().map(|ended| ended.cause);
         let has_given_up = cause == Some(Cause::GaveUp);
         assert!(has_given_up || cause == Some(Cause::NothingToDo), "SEED={seed}: {cause:?}");
         if has_given_up && play.world == World::Hasty {
-            // Calls take longer than they may there, and what somebody would have done about it is left undone.
+            // Calls exceed their timeout in this world, so later handoffs may be missing.
             return;
         }
         let handoffs = state["handoffs"].as_object().expect("an object");

@@ -1,4 +1,4 @@
-//! Nothing outside the directory is read or written, whatever becomes of the names meanwhile.
+//! No file outside the directory is read or written, even if names change meanwhile.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, symlink};
@@ -49,7 +49,7 @@ fn what_is_no_ordinary_file_is_not_opened() {
     write(at("plain"), "text");
     symlink("plain", at("link")).expect("a link");
     let disk = open(root.path());
-    // Also if it was an ordinary file when it was looked at.
+    // Also refused if it was an ordinary file when it was checked.
     for name in ["pipe", "socket", "folder", "link"] {
         assert!(handle::open(&disk.root, name).expect("no error").is_none(), "{name}");
     }
@@ -74,14 +74,14 @@ fn a_name_of_the_same_file_elsewhere_is_not_written_through() {
     assert_eq!(text(root.path().join("a.txt")), "ours");
 }
 
-/// Exchanges two names again and again until it is told to stop.
+/// Exchanges two names repeatedly until `is_over` is set.
 fn swapping(one: &Path, other: &Path, is_over: &AtomicBool) {
     while !is_over.load(Ordering::Relaxed) {
         rustix::fs::renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).ok();
     }
 }
 
-/// Whether an error is a refusal, as it must be while names are something else.
+/// Returns whether an error is one of those expected while names change.
 fn is_refusal(error: &DiskError) -> bool {
     matches!(error.reason(), Some(Reason::Symlink | Reason::NotRegular)) || matches!(error, DiskError::Busy { .. })
 }
@@ -174,7 +174,7 @@ fn a_file_that_becomes_a_link_in_between_is_neither_read_nor_written_through() {
             }
             (reads, refusals)
         });
-        // What is in place is exchanged, be it a link: so there is soon no link left to swap, and a new one is made.
+        // The exchange replaces the file even if it is a link. Soon no link is left to swap, so a new one is made.
         let writer = scope.spawn(|| {
             for count in 0..2_000 {
                 let made = disk
@@ -187,7 +187,7 @@ fn a_file_that_becomes_a_link_in_between_is_neither_read_nor_written_through() {
                     fs::remove_file(at("link")).ok();
                     symlink(outside.path().join("secret"), at("link")).ok();
                 }
-                // A swap in that moment leaves two links.
+                // A swap at that moment leaves two links.
                 if at("f").is_symlink() && at("link").is_symlink() {
                     write(at("new"), "inside");
                     fs::rename(at("new"), at("link")).expect("renamed");

@@ -1,5 +1,4 @@
-//! A disk that is full, a directory that must not be written, another file system: in processes of their own, where these can
-//! be had without harm to anybody.
+//! A full disk, a read-only directory and another file system, each in a child process and only where this is harmless.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,7 +10,7 @@ use super::{
 };
 use crate::workspace::disk::{DiskCode, Outcome, watch};
 
-/// Runs a test again in namespaces of its own, after `setup` there; false if that cannot be had here.
+/// Reruns a test in its own namespaces after `setup`; returns false if that is not possible here.
 fn apart(test: &str, root: &Path, flags: &str, setup: &str) -> bool {
     let script = format!("cd \"$1\" && {{ {setup}; }} && echo apart && shift && exec \"$@\"");
     let root_text = root.to_str().expect("a plain path");
@@ -54,7 +53,7 @@ fn a_full_disk_is_told_and_nothing_is_half_written() {
     assert_eq!(error.code(), DiskCode::DiskFull, "{error}");
     assert_eq!(text(root.join("a")), "small\n");
     assert_eq!(own(&root, "staged").len(), 2, "what could not be staged is gone, what was staged is there");
-    // Fill what is left; what is staged needs nothing more.
+    // Fill the remaining space; staged changes need no more.
     let mut filler = fs::File::create(root.join("filler.bin")).expect("made");
     std::io::Write::write_all(&mut filler, &[0; 300_000]).expect_err("it is full");
     assert_eq!(disk.put(&early).expect("put"), Put::Done);
@@ -92,7 +91,7 @@ fn parts_that_may_not_be_read_or_written_are_told() {
         write(at("rules/a"), "a");
         write(at("rules/.gitignore"), "b");
         write(at("open"), "a");
-        // Without a mapping of users nobody may more than the permissions say, not even who is root outside.
+        // Without a user mapping, file permissions bind every process, even one that is root outside.
         apart(test, root.path(), "-U", "chmod 555 locked && chmod 0 closed secret rules/.gitignore");
         for name in ["locked", "closed"] {
             fs::set_permissions(at(name), fs::Permissions::from_mode(0o755)).expect("changed");
@@ -112,7 +111,7 @@ fn parts_that_may_not_be_read_or_written_are_told() {
         let path = name(&format!("locked/{path}"));
         let error = disk.stage(&path, from.and_then(hash), to).expect_err("it may not be written");
         assert_eq!(error.code(), DiskCode::WriteForbidden, "{error}");
-        // That may come later.
+        // The directory may become read-only after staging.
         locked(0o755);
         let staged = disk.stage(&path, from.and_then(hash), to).expect("staged");
         locked(0o555);
@@ -127,7 +126,7 @@ fn parts_that_may_not_be_read_or_written_are_told() {
     let staged = disk.stage(&name("locked/new/b"), None, Some("b")).expect("staged");
     locked(0o555);
     assert_eq!(disk.put(&staged).expect_err("it may not be written").code(), DiskCode::WriteForbidden);
-    // What was staged waits until it can be done.
+    // The staged change waits until it can be put.
     locked(0o755);
     assert_eq!(disk.put(&staged).expect("put"), Put::Done);
     assert_eq!(text(root.join("locked/new/b")), "b");
@@ -145,7 +144,7 @@ fn what_is_mounted_below_is_not_served() {
     assert_eq!(disk.serves(&name("other/a")).expect_err("elsewhere").reason(), Some(Reason::Outside));
     assert_eq!(disk.stage(&name("other/b"), None, Some("b")).expect_err("elsewhere").reason(), Some(Reason::Outside));
     assert_eq!(disk.scan().expect("scanned").left[&Reason::Outside].count, 1);
-    // Another mount of the same file system can be read, and nothing can be put there.
+    // Another mount of the same file system can be read, but not written to.
     assert_eq!(disk.stage(&name("same/b"), None, Some("b")).expect_err("elsewhere").reason(), Some(Reason::Outside));
 }
 
@@ -163,7 +162,7 @@ fn when_nothing_more_can_be_watched_that_is_told() {
     let root = child();
     let disk = std::sync::Arc::new(open(&root));
     assert_eq!(watch::watch(&disk).expect_err("more than ten").code(), DiskCode::TooManyWatches);
-    // And later, when there are too many.
+    // The limit also applies later, when too many directories appear.
     for at in 5..20 {
         fs::remove_dir(root.join(format!("d{at}"))).expect("removed");
     }

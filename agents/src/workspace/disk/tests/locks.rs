@@ -1,4 +1,4 @@
-//! Turns: whole sets, in order, without deadlock.
+//! File locks: sets are acquired as a whole, in order and without deadlock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -85,7 +85,7 @@ async fn nobody_is_overtaken_by_somebody_who_wants_the_same() {
         waiting.push(queue(members, &locks));
         tokio::task::yield_now().await;
     }
-    // `b` is free, and is still kept for who came first.
+    // `b` is free, but reserved for the first waiter.
     assert_eq!(
         locks.acquire(set(&["b"]), "x", soon()).await.expect_err("two wait for it").code(),
         DiskCode::LockTimeout
@@ -140,7 +140,7 @@ async fn who_waits_in_vain_is_told_for_whom() {
         async move { locks.acquire(set(&["a", "b"]), "an edit", late()).await.map(drop) }
     });
     tokio::task::yield_now().await;
-    // Of these, who wants `b` waits for whoever waits for `a`.
+    // The edit that wants `b` waits for the one that waits for `a`.
     for wanted in ["a", "b"] {
         let refused = locks.acquire(set(&[wanted]), "an edit", soon()).await.expect_err("it is taken");
         let said = "ada, running format, has been at work on the same files for 30 s";

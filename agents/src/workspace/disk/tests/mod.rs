@@ -1,4 +1,4 @@
-//! Real directories, real git, and real races.
+//! Tests with real directories, real git and real races.
 
 mod escape;
 mod limits;
@@ -22,14 +22,14 @@ use tempfile::TempDir;
 use super::replace::Swap;
 use super::{Disk, DiskOptions, Put, Reason};
 
-/// Both ways of putting a content in the place of another.
+/// Both ways of replacing a file's content.
 const SWAPS: [Swap; 2] = [Swap::Exchange, Swap::TakeAndLink];
 
 fn directory() -> TempDir {
     tempfile::tempdir().expect("a directory can be made")
 }
 
-/// A directory in memory, where there is one: for what is done thousands of times and waits for the disk each time.
+/// Returns a directory in memory, if there is one, for tests that would wait for the disk thousands of times.
 fn fast_directory() -> TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| directory())
 }
@@ -61,7 +61,7 @@ fn text(at: impl AsRef<Path>) -> String {
     fs::read_to_string(&at).unwrap_or_else(|error| panic!("{}: {error}", at.as_ref().display()))
 }
 
-/// The text of a file as the workspace reads it.
+/// Returns the text of a file as the workspace reads it.
 fn read(disk: &Disk, path: &str) -> Option<String> {
     disk.read(&name(path)).unwrap_or_else(|error| panic!("{path}: {error}")).map(|contents| contents.text)
 }
@@ -70,13 +70,13 @@ fn refused(disk: &Disk, path: &str) -> Option<Reason> {
     disk.serves(&name(path)).err().map(|error| error.reason().unwrap_or_else(|| panic!("{path}: {error}")))
 }
 
-/// Both phases at once.
+/// Runs both phases, staging and putting.
 fn change(disk: &Disk, path: &str, from: Option<&str>, to: Option<&str>) -> Put {
     let staged = disk.stage(&name(path), from.and_then(hash), to).expect("it can be staged");
     disk.put(&staged).expect("it can be put")
 }
 
-/// The names below a directory of the workspace's own.
+/// Returns the names below one of the workspace's own directories.
 fn own(root: &Path, directory: &str) -> Vec<String> {
     let entries = fs::read_dir(root.join(".patchboard").join(directory)).expect("it can be listed");
     let mut names: Vec<String> =
@@ -85,20 +85,20 @@ fn own(root: &Path, directory: &str) -> Vec<String> {
     names
 }
 
-/// The texts that are kept because others had written them.
+/// Returns the texts of external writes that were displaced and kept.
 fn displaced(root: &Path) -> Vec<String> {
     let names = own(root, "displaced");
     names.iter().map(|name| text(root.join(".patchboard/displaced").join(name))).collect()
 }
 
-/// Whether this is the process that a test has started to run itself in.
+/// Returns whether this process was started by a test to run itself.
 fn is_child() -> bool {
     std::env::var_os(CHILD).is_some()
 }
 
 const CHILD: &str = "PATCHBOARD_DISK_CHILD";
 
-/// A command that runs one test of this program again: `child` says where, in a word or path of the test's choice.
+/// Returns a command that reruns one test of this program; `child` passes a word or path to it.
 fn again(wrapper: &[&str], test: &str, child: &Path) -> Command {
     let program = std::env::current_exe().expect("a test is a program");
     let mut command = match wrapper.split_first() {
@@ -114,7 +114,7 @@ fn again(wrapper: &[&str], test: &str, child: &Path) -> Command {
     command
 }
 
-/// Tells other threads to stop, also if the test fails.
+/// Stops other threads when dropped, also if the test fails.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -123,7 +123,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Numbers that look random and are the same each time (xorshift).
+/// Pseudo-random numbers that are equal in every run (xorshift).
 struct Dice(u64);
 
 impl Dice {

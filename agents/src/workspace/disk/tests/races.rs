@@ -1,4 +1,4 @@
-//! Others write while files are put in place: everything that anybody wrote is found somewhere.
+//! External processes write while files are put in place: everything written is found somewhere.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use rustix::fs::{CWD, RenameFlags};
 use super::{Dice, Put, SWAPS, Stop, Swap, displaced, fast_directory, name, open_with, own, text, write};
 use crate::workspace::disk::DiskError;
 
-/// Writes like somebody who is careful in their own way: exchanges the file, and remembers what was there.
+/// Writes like a careful external program: exchanges the file, and returns the previous content.
 fn exchange(root: &Path, own: &str, content: &str) -> Option<String> {
     let (temporary, file) = (root.join(own), root.join("f"));
     write(&temporary, content);
@@ -77,14 +77,15 @@ fn nothing_that_is_written_beside_a_put_is_lost() {
                 }
                 let put = loop {
                     match disk.put(&staged) {
-                        // Where nothing can be exchanged, those who do nothing else but write may be faster for a while.
+                        // Without an exchange, writers in a tight loop may win every race for a while.
                         Err(DiskError::Busy { .. }) => {
                             busy.fetch_add(1, Ordering::Relaxed);
                         }
                         put => break put.expect("put"),
                     }
                 };
-                // What was expected is replaced by who had read it; where it is taken out first, others may come behind that.
+                // The replaced content is the one that was read. With `TakeAndLink`, others may write after the file
+                // was taken out.
                 if matches!(put, Put::Done) || (matches!(put, Put::Displaced(_)) && swap == Swap::TakeAndLink) {
                     before.map(|before| note(&seen, before.text));
                 }
@@ -124,7 +125,7 @@ fn somebody_who_is_writing_in_place_writes_into_what_is_kept() {
             let before = disk.read(&name("f")).expect("read").expect("it is there");
             let staged = disk.stage(&name("f"), Some(before.hash), Some(&format!("ours {count}"))).expect("staged");
             let content = format!("theirs {count}");
-            // As an editor does that does not replace the file: it is emptied, and written a little later.
+            // Like an editor that does not replace the file: it is emptied, and written a little later.
             let mut file = fs::File::create(root.path().join("f")).expect("opened");
             let put = thread::scope(|scope| {
                 let writer = scope.spawn(|| {

@@ -1,4 +1,4 @@
-//! The process ends between two steps, and the next one finds what is left.
+//! The process ends between two steps, and the next process recovers.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,13 +16,13 @@ use super::{
 };
 use crate::workspace::disk::{Disk, Outcome, Staged};
 
-/// Opens the directory as after a crash, with the file `f` expected to have `state` in it.
+/// Opens the directory as after a crash, with `state` expected in the file `f`.
 fn recover(root: &Path, swap: Swap, state: Option<&str>) -> Vec<Outcome> {
     let disk = open_with(root, swap);
     let recovery = disk.recover(|path| if path.as_str() == "f" { state.and_then(hash) } else { None });
     let outcomes = recovery.expect("recovered").changes.into_iter().map(|change| change.outcome).collect();
     assert!(own(root, "staged").is_empty(), "nothing is left");
-    // And a second time there is nothing to do.
+    // A second recovery has no work left.
     assert!(disk.recover(|_| None).expect("recovered").changes.is_empty());
     outcomes
 }
@@ -31,7 +31,7 @@ fn at(root: &Path) -> Option<String> {
     fs::read_to_string(root.join("f")).ok()
 }
 
-/// A directory in which `f` has `before`, and the change to `after` is staged.
+/// Returns a directory in which `f` has `before`, and the change to `after` is staged.
 fn staged(swap: Swap, before: Option<&str>, after: Option<&str>) -> (tempfile::TempDir, Disk, Staged) {
     let root = directory();
     if let Some(before) = before {
@@ -51,19 +51,19 @@ fn what_the_state_names_is_put_and_the_rest_thrown_away() {
     let changes = [(Some("old"), Some("new")), (None, Some("new")), (Some("old"), None)];
     for (swap, (before, after)) in SWAPS.into_iter().flat_map(|swap| changes.map(|change| (swap, change))) {
         let case = format!("{swap:?} {before:?} {after:?}");
-        // Staged, and the state says so.
+        // Staged, and recorded in the state.
         let (root, disk, _) = staged(swap, before, after);
         drop(disk);
         assert!(is_put(&recover(root.path(), swap, after)), "{case}");
         assert_eq!(at(root.path()).as_deref(), after, "{case}");
 
-        // Staged, and the state does not.
+        // Staged, and not recorded in the state.
         let (root, disk, _) = staged(swap, before, after);
         drop(disk);
         assert!(matches!(recover(root.path(), swap, before)[..], [Outcome::Discarded]), "{case}");
         assert_eq!(at(root.path()).as_deref(), before, "{case}");
 
-        // Put, and not cleaned up behind.
+        // Put, but not cleaned up.
         let (root, disk, staged_here) = staged(swap, before, after);
         let put = if after.is_some() { disk.place(&staged_here) } else { disk.take_away(&staged_here) };
         assert_eq!(put.expect("put"), Put::Done, "{case}");
@@ -71,7 +71,7 @@ fn what_the_state_names_is_put_and_the_rest_thrown_away() {
         assert!(is_put(&recover(root.path(), swap, after)), "{case}");
         assert_eq!(at(root.path()).as_deref(), after, "{case}");
 
-        // Put, cleaned up but for the note; and with a later state, after which nothing is undone.
+        // Put and cleaned up except for the note; a later state must not be undone.
         let (root, disk, staged_here) = staged(swap, before, after);
         disk.put(&staged_here).expect("put");
         let note = serde_json::to_vec(&staged_here.plan).expect("it is written");
@@ -111,7 +111,7 @@ fn what_others_wrote_before_a_crash_is_kept_at_every_step() {
         assert!(matches!(&outcomes[..], [Outcome::Put(Put::Displaced(_))]), "{swap:?} {outcomes:?}");
         assert_eq!((at(root.path()).as_deref(), displaced(root.path())), (Some("new"), vec!["theirs".to_owned()]));
 
-        // Right behind the exchange, or after what was there had been taken out; nobody has looked at it yet.
+        // Right after the exchange, or after the file was taken out; its content has not been checked yet.
         let (root, disk, staged_here) = staged(swap, Some("old"), Some("new"));
         write(root.path().join("f"), "theirs");
         let slots = root.path().join(".patchboard/staged");
@@ -128,7 +128,7 @@ fn what_others_wrote_before_a_crash_is_kept_at_every_step() {
         assert!(matches!(&outcomes[..], [Outcome::Put(Put::Displaced(_))]), "{swap:?} {outcomes:?}");
         assert_eq!((at(root.path()).as_deref(), displaced(root.path())), (Some("new"), vec!["theirs".to_owned()]));
 
-        // A removal whose file was taken out, and was not what was expected.
+        // A removal after its file was taken out with unexpected content.
         let (root, disk, staged_here) = staged(swap, Some("old"), None);
         write(root.path().join("f"), "theirs");
         fs::rename(root.path().join("f"), root.path().join(".patchboard/staged").join(staged_here.old_slot()))
@@ -138,7 +138,7 @@ fn what_others_wrote_before_a_crash_is_kept_at_every_step() {
         assert!(matches!(&outcomes[..], [Outcome::Put(Put::Kept(_))]), "{swap:?} {outcomes:?}");
         assert_eq!(at(root.path()).as_deref(), Some("theirs"));
 
-        // The same, and somebody has made another in its place.
+        // A removal as above, with another file created in its place.
         let (root, disk, staged_here) = staged(swap, Some("old"), None);
         write(root.path().join("f"), "theirs");
         fs::rename(root.path().join("f"), root.path().join(".patchboard/staged").join(staged_here.old_slot()))
@@ -173,7 +173,7 @@ fn a_put_that_failed_behind_the_exchange_may_be_called_again() {
     }
 }
 
-/// What the process to be killed does: edits, each told on a pipe before it is put, as a journal would be.
+/// Runs in the process to be killed: edits for ever, and notes each in a journal file before it is put.
 fn edit_for_ever(root: &Path) {
     let disk = open(root);
     disk.recover(|path| journal(root).get(path.as_str()).copied().flatten()).expect("recovered");
@@ -186,7 +186,7 @@ fn edit_for_ever(root: &Path) {
         let before = disk.read(&name(&path)).expect("read");
         let after = (dice.below(4) > 0).then(|| format!("{count} {path} {}", std::process::id()));
         let staged = disk.stage(&name(&path), before.map(|before| before.hash), after.as_deref()).expect("staged");
-        // Some are refused.
+        // Some changes are discarded.
         if dice.below(5) == 0 {
             disk.discard(&staged).expect("discarded");
             continue;
@@ -197,7 +197,7 @@ fn edit_for_ever(root: &Path) {
     }
 }
 
-/// What each file shall have in it; a line that was not finished does not count.
+/// Returns the expected digest of each file; an unfinished line does not count.
 fn journal(root: &Path) -> BTreeMap<String, Option<Digest>> {
     let lines = fs::read_to_string(root.join("journal.git")).unwrap_or_default();
     let whole = lines.rfind('\n').map_or("", |end| &lines[..=end]);

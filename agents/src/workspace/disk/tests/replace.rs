@@ -1,4 +1,4 @@
-//! What is put in place, and what is found there.
+//! Replacement of files, and the reported previous content.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -39,7 +39,7 @@ fn what_others_have_written_is_kept_and_told() {
         assert_eq!(found.kept, hash("theirs").map(|hash| hash.to_string()));
         assert_eq!((text(at("a")), displaced(root.path())), ("ours".into(), vec!["theirs".to_owned()]));
 
-        // The same content again is kept again, beside the first.
+        // Equal content is kept a second time, beside the first.
         write(at("a"), "theirs");
         assert!(matches!(change(&disk, "a", Some("ours"), Some("ours 2")), Put::Displaced(_)));
         assert_eq!(displaced(root.path()), ["theirs", "theirs"]);
@@ -48,7 +48,7 @@ fn what_others_have_written_is_kept_and_told() {
         assert!(matches!(change(&disk, "new", None, Some("ours")), Put::Displaced(_)), "nothing was expected");
         assert_eq!(change(&disk, "gone", Some("expected"), Some("ours")), Put::Missing);
         assert_eq!(text(at("gone")), "ours");
-        // What is there already is nobody's loss.
+        // The new content is already there, so nothing is displaced.
         assert_eq!(change(&disk, "gone", Some("expected"), Some("ours")), Put::Done);
 
         write(at("b"), "changed");
@@ -57,7 +57,7 @@ fn what_others_have_written_is_kept_and_told() {
         assert_eq!(change(&disk, "nothing", Some("expected"), None), Put::Missing);
         assert_eq!(change(&disk, "no/where", Some("expected"), None), Put::Missing);
 
-        // Not text, and a link: kept as they are.
+        // Binary content and a link are kept as they are.
         write(at("c"), b"\xff\0");
         let Put::Displaced(found) = change(&disk, "c", Some("expected"), Some("ours")) else { panic!("{swap:?}") };
         assert_eq!((found.hash.is_some(), found.text), (true, None));
@@ -106,7 +106,7 @@ fn permissions_stay_and_new_files_have_the_usual_ones() {
         }
         let disk = open_with(root.path(), swap);
         change(&disk, "d/new", None, Some("x"));
-        // Whatever the mask of this process is, it takes the same away from both.
+        // The umask of this process affects both alike.
         fs::File::create(at("usual")).expect("made");
         assert_eq!(mode("d/new"), mode("usual") & 0o644);
         fs::create_dir(at("usual-dir")).expect("made");

@@ -1,4 +1,4 @@
-//! What is served, compared with what git says of the same directory.
+//! Ignore rules, compared with git's answers for the directory.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -62,7 +62,7 @@ const PATTERNS: &[&str] = &[
     "a\r",
 ];
 
-/// Runs git in a directory, untouched by anybody's configuration.
+/// Runs git in a directory, without any user's configuration.
 fn git(at: &Path, arguments: &[&str], input: &[u8]) -> Vec<u8> {
     let mut git = Command::new("git")
         .current_dir(at)
@@ -91,7 +91,7 @@ fn listed(output: &[u8]) -> BTreeSet<String> {
     names.map(|name| String::from_utf8(name.to_owned()).expect("our names are UTF-8")).collect()
 }
 
-/// A random directory with rules at random places.
+/// Creates a random directory with ignore rules at random places.
 fn grow(at: &Path, depth: usize, dice: &mut Dice) {
     if dice.below(3) < 2 || depth == 0 {
         let lines: Vec<&str> = (0..=dice.below(5)).map(|_| dice.of(PATTERNS)).collect();
@@ -125,7 +125,7 @@ fn random_directories_are_served_as_git_lists_them() {
         assert_eq!(served, expected, "seed {seed}");
         files += served.len();
         ignored += scan.left.get(&Reason::Ignored).map_or(0, |left| left.count);
-        // Every file that is there is judged alone as the scan judged it.
+        // Each existing file is judged alone as in the scan.
         for path in listed(&git(root.path(), &["ls-files", "--others", "-z"], b"")) {
             if path.starts_with(".patchboard/") {
                 continue;
@@ -133,7 +133,7 @@ fn random_directories_are_served_as_git_lists_them() {
             let expected = (!served.contains(&path)).then_some(Reason::Ignored);
             assert_eq!(refused(&disk, &path), expected, "seed {seed}: {path}");
         }
-        // And what is not there as it would be judged.
+        // A missing file is judged as it would be if it existed.
         let names: BTreeSet<String> = (0..200)
             .map(|_| (0..=dice.below(4)).map(|_| dice.of(NAMES)).collect::<Vec<_>>().join("/") + dice.of(&["", ".new"]))
             .filter(|path| !root.path().join(path).exists())

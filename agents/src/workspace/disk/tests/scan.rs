@@ -1,4 +1,4 @@
-//! All files, in one order, with what is left out counted.
+//! A scan returns all files in one order, and counts those it leaves out.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -30,7 +30,7 @@ fn five_thousand_files_are_read_in_order() {
     let few = |max_files| Disk::open(root.path(), DiskOptions { max_files, ..DiskOptions::default() }).expect("opened");
     assert_eq!(few(5_000).scan().expect("that many are allowed").files.len(), 5_000);
     assert_eq!(few(4_999).scan().expect_err("one too many").code(), DiskCode::TooManyFiles);
-    // Names that are not served are not looked at for ever either.
+    // Names that are not served are not scanned without limit either.
     assert_eq!(few(10).scan().expect_err("far too many").code(), DiskCode::TooManyFiles);
 }
 
@@ -58,7 +58,7 @@ fn names_of_all_scripts_are_served_and_those_that_cannot_be_written_are_counted(
         assert_eq!(change(&disk, path, Some(path), Some("new")), Put::Done);
         assert_eq!(read(&disk, path).as_deref(), Some("new"));
     }
-    // What a file system cannot have is no error of the disk.
+    // A name that the file system cannot have is not a disk error.
     let long = "x".repeat(300);
     assert_eq!(refused(&disk, &long), Some(Reason::Name));
     assert_eq!(refused(&disk, &format!("{long}/a")), Some(Reason::Name));
@@ -121,7 +121,7 @@ fn a_series_reads_what_each_reads_alone() {
     .into();
     let shown = |read: Result<Option<Contents>, DiskError>| format!("{:?}", read.map_err(|error| error.to_string()));
     for _ in 0..paths.len() {
-        // In every order in which one follows another: turned, forwards and backwards.
+        // In every order of neighbours: rotated, forwards and backwards.
         paths.rotate_left(5);
         for paths in [paths.clone(), paths.iter().rev().cloned().collect()] {
             let mut seen = Vec::new();

@@ -1,4 +1,4 @@
-//! What others change is noticed soon.
+//! External changes are noticed soon.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,7 +26,7 @@ async fn noticed(watch: &mut Watch, path: &str) {
     tokio::time::timeout(Duration::from_secs(20), told).await.unwrap_or_else(|_| panic!("{path} was not noticed"));
 }
 
-/// All that is told until nothing is for a while.
+/// Collects all notices until none arrives for two seconds.
 async fn all(watch: &mut Watch) -> (BTreeSet<String>, bool) {
     let (mut files, mut is_all) = (BTreeSet::new(), false);
     while let Ok(told) = tokio::time::timeout(Duration::from_millis(2_000), watch.next()).await {
@@ -60,13 +60,13 @@ async fn changes_of_files_are_noticed_wherever_they_are() {
     noticed(&mut watch, "d/e/b").await;
     all(&mut watch).await;
 
-    // What is not served, and our own reading, is not told.
+    // Files that are not served, and the workspace's own reads, cause no notice.
     write(at(".git/index"), "y");
     write(at("ignored/x"), "y");
     disk.scan().expect("scanned");
     assert_eq!(all(&mut watch).await, (BTreeSet::new(), false));
 
-    // A change of our own is noticed like any other, and what is staged for it is not.
+    // The workspace's own change is noticed like any other; its staged file is not.
     change(&disk, "a", Some("a2"), Some("a3"));
     let (files, is_all) = all(&mut watch).await;
     assert_eq!((files, is_all), (BTreeSet::from(["a".to_owned()]), false));
@@ -82,7 +82,7 @@ async fn changes_of_files_are_noticed_wherever_they_are() {
     write(at("moved/deep/c"), "c2");
     noticed(&mut watch, "moved/deep/c").await;
 
-    // Rules that change, change what is served.
+    // A changed ignore rule changes the files served.
     all(&mut watch).await;
     write(at(".gitignore"), "");
     assert!(all(&mut watch).await.1, "all may have changed");
@@ -107,7 +107,7 @@ fn many_changes_become_one_word_and_a_slow_listener_loses_none() {
     }
     let those = |numbers: std::ops::Range<usize>| Noticed::Files(numbers.map(file).collect());
     assert_eq!(heard, [those(0..1), those(1..2), those(2..40)]);
-    // One by one is too many.
+    // Too many to name one by one.
     (0..1_001).for_each(|number| news.note(file(number)));
     assert!(news.tell(&sender));
     assert_eq!(told.try_recv(), Ok(Noticed::All));

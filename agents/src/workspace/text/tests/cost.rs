@@ -1,4 +1,4 @@
-//! Texts made to be expensive: what they cost grows with their length, and not with its square.
+//! Adversarial texts: the cost grows with their length, not with its square.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use crate::workspace::text::edit::{EditCommand, apply};
 use crate::workspace::text::hunks::{COMPARED_LINES_MAX, hunks};
 use crate::workspace::text::intent::{Signature, annotate};
 
-/// What takes milliseconds where it grows with the length would take minutes otherwise.
+/// Time limit: linear work takes milliseconds, quadratic work would take minutes.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
 fn within(what: &str, work: impl FnOnce()) {

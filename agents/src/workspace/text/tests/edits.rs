@@ -37,7 +37,7 @@ fn a_piece_is_replaced_if_it_is_there_exactly_once_and_line_ends_stay() {
         ("a\nb\nc\n", "a\r\nb", "x\r\ny", ok("x\ny\nc\n")),
         ("a\nb\n", "a", "x\r\ny", ok("x\ny\nb\n")),
         ("a\na\na\n", "a\r\na\r\n", "x", Err(EditCode::SeveralMatches)),
-        // Nothing to go by.
+        // The text has no line end to follow.
         ("a", "a", "x\r\ny", ok("x\r\ny")),
         ("é\r\nü\r\nü", "é\nü\n", "x\n", ok("x\r\nü")),
         ("a\nb\n", "c", "x", Err(EditCode::NoMatch)),
@@ -58,7 +58,7 @@ fn a_text_that_comes_in_the_place_of_another_keeps_its_line_ends() {
         ("a\r\nb\r\n", "x\ny\n", "x\r\ny\r\n"),
         ("a\r\nb\r\n", "x\r\ny\r\n", "x\r\ny\r\n"),
         ("a\nb\n", "x\ny\n", "x\ny\n"),
-        // Said by who writes it, and nothing that was there speaks against it.
+        // The author's line ends are kept: the old text has no CRLF to follow.
         ("a\nb\n", "x\r\ny\n", "x\r\ny\n"),
         ("", "x\r\n", "x\r\n"),
         ("", "x\n", "x\n"),
@@ -180,7 +180,7 @@ fn an_excerpt_says_what_it_does_not_show_and_counts_only_whole_lines_as_shown() 
     assert!(whole("", 100).is_whole);
 }
 
-/// What is found in texts, and the lines that were wholly shown of each that was looked through.
+/// Searches texts; returns the matches, and per text searched the ranges of lines shown in full.
 fn searched(
     pattern: &str,
     is_regex: bool,
@@ -230,7 +230,7 @@ fn a_search_says_where_it_stopped() {
     assert!(found.text.chars().count() <= little.chars, "{}", found.text.len());
 }
 
-/// Texts of few different lines, so that much is equal.
+/// Generates texts of few different lines, so that many are equal.
 fn texts() -> impl Strategy<Value = String> {
     let line = prop_oneof![Just(""), Just("a"), Just("b"), Just("    c"), Just("d\r"), Just("- e")];
     (proptest::collection::vec(line, 0..30), any::<bool>()).prop_map(|(lines, ended)| {
@@ -323,7 +323,7 @@ fn the_programs_that_apply_differences_apply_ours() {
         std::fs::write(&patch, &diff.text).expect("written");
         let output = Command::new("patch").arg("--quiet").arg(&file).arg(&patch).output().expect("patch runs");
         assert!(output.status.success(), "case {case}: {}{}", String::from_utf8_lossy(&output.stdout), diff.text);
-        // It removes a file that became empty.
+        // `patch` removes a file that became empty.
         assert_eq!(std::fs::read_to_string(&file).unwrap_or_default(), new, "case {case}");
     }
 }

@@ -1,4 +1,4 @@
-//! Comments that say who made a block and what for.
+//! Comments that name the author and the intent of a block.
 
 use patchboard_kernel::files::Lines;
 use proptest::prelude::*;
@@ -47,7 +47,8 @@ fn files_are_known_by_their_names() {
     }
 }
 
-/// Each text has one line that ends in `§`, which is the block, and `¶` where the comment is expected; no `¶`: nowhere.
+/// Each text has one line that ends in `§`, the block, and `¶` at the expected comment. Without `¶`, no comment is
+/// expected.
 #[test]
 fn a_comment_stands_right_above_its_block_or_where_it_surely_is_one() {
     let cases = [
@@ -121,12 +122,12 @@ fn ones_own_comment_is_replaced_and_those_of_others_stay() {
         ("# alice: hers\nx = 1\n", (2, 2), "# alice: hers\n# bob: new\nx = 1\n"),
         ("# bob: old\n# alice: hers\nx = 1\n", (3, 3), "# alice: hers\n# bob: new\nx = 1\n"),
         ("# TODO: more\nx = 1\n", (2, 2), "# TODO: more\n# bob: new\nx = 1\n"),
-        // Written by the author in the block itself.
+        // Comments within the block, written by the author.
         ("# bob: new\nx = 1\n", (1, 2), "# bob: new\nx = 1\n"),
         ("# bob: other\nx = 1\n", (1, 2), "# bob: new\nx = 1\n"),
         ("@d\n# bob: old\ndef f(): pass\n", (2, 3), "@d\n# bob: new\ndef f(): pass\n"),
         ("# alice: hers\nx = 1\n", (1, 2), "# alice: hers\n# bob: new\nx = 1\n"),
-        // Blank lines at the beginning of a block are not what it is.
+        // Blank lines at the beginning of a block are skipped.
         ("x = 1\n\n\ny = 2\n", (2, 4), "x = 1\n\n\n# bob: new\ny = 2\n"),
     ];
     for (text, block, expected) in cases {
@@ -149,7 +150,7 @@ fn an_intent_ends_no_comment_and_says_nothing_about_the_encoding() {
     ];
     for (file, intent, expected) in cases {
         let (_, text) = expected.split_once('\n').expect("two lines");
-        // PHP begins with its mark.
+        // PHP files begin with an opening tag.
         let mark = if file == "a.php" { "<?php\n" } else { "" };
         let line = 1 + u32::from(!mark.is_empty());
         let signed = sign(file, &format!("{mark}{text}"), (line, line), intent);

@@ -1,4 +1,4 @@
-//! Real files with comments at random blocks, read by the parsers of their languages: they must mean what they meant.
+//! Real files with comments at random blocks, read by their languages' parsers: the meaning must not change.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,10 +7,11 @@ use super::{Draw, language, report};
 use crate::workspace::text::intent::{Signature, annotate};
 use crate::workspace::text::language::Language;
 
-/// Files of one language at most, so that it does not take minutes.
+/// Maximum number of files per language, to keep the run short.
 const FILES_MAX: usize = 700;
 
-/// Puts comments into a text, twice, the second time over its own; how many blocks there were, and how many got one.
+/// Inserts comments twice, the second time over the first. Returns the text, the number of blocks, and how many got a
+/// comment.
 fn signed(text: &str, language: Language, draw: &mut Draw) -> (String, usize, usize) {
     let blocks = draw.blocks(text.split_inclusive('\n').count());
     let sign = |text: &str, intent| {
@@ -27,7 +28,7 @@ fn signed(text: &str, language: Language, draw: &mut Draw) -> (String, usize, us
     (if draw.below(2) == 0 { once.text } else { twice.text }, blocks.len(), placed)
 }
 
-/// The files below a directory, or a file itself, whose names end so.
+/// Collects the files with these name endings below a directory, or a single file.
 fn files(below: &Path, ends: &[&str], found: &mut Vec<PathBuf>) {
     let Ok(entries) = std::fs::read_dir(below) else { return };
     let mut entries: Vec<_> = entries.filter_map(Result::ok).collect();
@@ -43,13 +44,13 @@ fn files(below: &Path, ends: &[&str], found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Some of the files, spread over all of them.
+/// Returns an evenly spread sample of the files.
 fn some(files: Vec<PathBuf>) -> Vec<PathBuf> {
     let step = files.len().div_ceil(FILES_MAX).max(1);
     files.into_iter().step_by(step).collect()
 }
 
-/// What a program prints; none, and a visible line, if it is not there or fails.
+/// Returns a program's output; prints a line and returns none if it is missing or fails.
 fn asked(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok().filter(|output| output.status.success());
     if output.is_none() {
@@ -58,8 +59,8 @@ fn asked(program: &str, arguments: &[&str]) -> Option<String> {
     Some(String::from_utf8_lossy(&output?.stdout).trim().to_owned())
 }
 
-/// Signs the files and has a program compare each pair: it is given a directory with `N` and `N.signed`, and prints how
-/// many it compared behind the names of those that differ.
+/// Signs the files and has a program compare each pair. The program gets a directory with `N` and `N.signed`. It prints
+/// the names of those that differ, then the number compared.
 fn compared(language: Language, files: &[PathBuf], program: &str, arguments: &[&str], at_least: usize) {
     let directory = tempfile::tempdir().expect("a directory");
     let mut draw = Draw(u64::try_from(files.len()).expect("a number"));
@@ -180,7 +181,7 @@ for file in sorted(pathlib.Path(sys.argv[1]).glob('*.signed')):
 print(compared)
 ";
 
-/// Documents in all styles, with texts that look like what they are not.
+/// Generates YAML documents in all styles, with misleading texts.
 const WRITTEN_YAML: &str = r#"
 import pathlib, random, sys, yaml
 draw = random.Random(5)

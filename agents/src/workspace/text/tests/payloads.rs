@@ -1,4 +1,4 @@
-//! What refused edits bring back.
+//! Payloads of rejected edits.
 
 use patchboard_kernel::files::{FilePath, Lines, count, cover};
 use proptest::prelude::*;
@@ -120,11 +120,11 @@ fn what_was_not_read_is_not_shown_and_only_said_to_move_lines() {
     }
     assert_eq!(of_some.target.known, [(48, 56)], "what is shown, in the new numbers");
     assert!(!of_some.target.view_again);
-    // Nothing of what was read has changed, but where it is.
+    // The lines read have only moved, not changed.
     let elsewhere = told(moved(&[(30, 31)], Some(1)));
     assert!(!elsewhere.text.contains("is new") && !elsewhere.target.view_again, "{}", elsewhere.text);
     assert_eq!(elsewhere.target.known, [(31, 32)]);
-    // What an edit would change and was not read is shown, and no more than that.
+    // Unread lines that the edit would change are shown, and no more.
     let unseen = told(moved(&[(50, 50)], None));
     assert_eq!((unseen.target.known.as_slice(), unseen.target.view_again), (&[(47, 53)][..], false), "{}", unseen.text);
     assert!(unseen.text.contains("    51\tline 50 is new\n"), "{}", unseen.text);
@@ -250,7 +250,7 @@ fn check(payload: &Payload, part: &FilePart, moved: &Moved<'_>) {
         let in_diff = part.diff.as_ref().is_some_and(|diff| diff.contains(&same) || diff.contains(&new));
         assert!(in_content || in_diff, "line {at} of {} is not shown", part.path);
     }
-    // What is known is shown, or stood in what was read.
+    // Known lines are shown, or were part of the lines read.
     let read = &before[(moved.read[0].0 as usize - 1).min(before.len())..(moved.read[0].1 as usize).min(before.len())];
     for at in part.known.iter().flat_map(|(first, last)| *first..=*last) {
         let is_shown = cover(&part.shown, (at, at));

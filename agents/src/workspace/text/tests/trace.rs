@@ -1,4 +1,4 @@
-//! A text that two people wrote at once, keystroke by keystroke, as an editor's edits.
+//! A recorded text by two concurrent authors, keystroke by keystroke, as an editor's edits.
 
 use serde::Deserialize;
 
@@ -16,8 +16,8 @@ struct Transaction {
     patches: Vec<(usize, usize, String)>,
 }
 
-/// The edits are taken in their order and at their places as far as the text reaches. Merging is not what is shown here,
-/// so the text is not the recorded one at the end; every single edit must be found, made, and taken back.
+/// Applies the edits in order, as far as their positions exist in the text. Merging is not tested, so the text differs
+/// from the recorded one at the end. Every edit must be found, applied and reverted.
 #[test]
 fn a_recorded_session_is_edited_step_by_step_and_taken_back() {
     let Some(file) = shared("vectors/traces/editing-traces/clownschool.concurrent.json") else { return };
@@ -34,7 +34,7 @@ fn a_recorded_session_is_edited_step_by_step_and_taken_back() {
             continue;
         }
         done += 1;
-        // As an editor says it: the lines concerned, with what is around them until there is one such place.
+        // As an editor states it: the text concerned, with enough context to be unique.
         let edit = unique(&text, start, end).map(|(from, to)| EditCommand::StrReplace {
             old_str: text[from..to].to_owned(),
             new_str: format!("{}{added}{}", &text[from..start], &text[end..to]),
@@ -58,7 +58,7 @@ fn a_recorded_session_is_edited_step_by_step_and_taken_back() {
     assert!(done > 5_000 && replaced > done - 10, "{done} edits, {replaced} by a piece");
 }
 
-/// The bytes around a place that are in the text once; none for an empty text.
+/// Returns the bytes around a position that occur once in the text; none for an empty text.
 fn unique(text: &str, start: usize, end: usize) -> Option<(usize, usize)> {
     let mut reach = 8;
     loop {

@@ -1,4 +1,4 @@
-//! Each thing that can be wrong with a manifest is found, at its place, and nothing else is.
+//! Checks that each problem of a manifest is reported at its place, without further findings.
 
 use serde_json::json;
 

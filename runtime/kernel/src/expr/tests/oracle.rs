@@ -1,4 +1,4 @@
-//! Holds random expressions against the evaluator of the `cel` crate.
+//! Compares random expressions with the evaluator of the `cel` crate.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::*;
 
-/// The crate's own evaluator, as an oracle: its verdict, or `None` where it has none.
+/// Returns the verdict of the `cel` crate, or `None` if it has none.
 fn oracle(source: &str, state: &Value) -> Option<bool> {
     #[expect(clippy::disallowed_types, reason = "the crate's maps are made of nothing else")]
     fn convert(value: &Value) -> cel::Value {
@@ -36,7 +36,7 @@ fn oracle(source: &str, state: &Value) -> Option<bool> {
     }
 }
 
-/// Sources of expressions that are mostly well typed, over the state of [`states`].
+/// Generates sources of mostly well-typed expressions over the state of [`states`].
 pub(super) fn sources() -> impl Strategy<Value = String> {
     let number = prop_oneof![
         (-3_i64..4).prop_map(|int| int.to_string()),
@@ -69,7 +69,7 @@ pub(super) fn sources() -> impl Strategy<Value = String> {
         Just("(state.list + [1.0])".to_owned()),
     ]
     .boxed();
-    // No maps here: the crate lets `list + map` pass, in the map's random order.
+    // Maps are excluded: the crate accepts `list + map`, in the map's random order.
     let any = prop_oneof![
         3 => number.clone(),
         1 => text,
@@ -114,7 +114,7 @@ pub(super) fn sources() -> impl Strategy<Value = String> {
             (list.clone(), prop::sample::select(vec!["all", "exists", "exists_one"]), body)
                 .prop_map(|(range, name, body)| format!("{range}.{name}(x, {body})")),
         ]
-        // A loop's variable is only in scope in its body, where an inner loop may not take the name again.
+        // A loop variable is only in scope in its body, and an inner loop may not reuse its name.
         .prop_filter("loops inside loops", |source| source.matches("(x, ").count() < 2)
     })
 }
@@ -133,7 +133,7 @@ proptest! {
 
     #[test]
     fn the_crates_own_evaluator_agrees(source in sources(), state in states()) {
-        // It joins like types only.
+        // The crate joins only values of equal type.
         let Ok(expr) = Expr::compile_in(Dialect::Strict, &source, &NAMES) else {
             return Err(TestCaseError::reject("not for us"));
         };
@@ -158,7 +158,7 @@ proptest! {
     }
 }
 
-/// Pieces of CEL in any order: mostly not expressions, but closer to them than noise.
+/// Generates pieces of CEL in any order: mostly invalid, but closer to expressions than random text.
 pub(super) fn scraps() -> impl Strategy<Value = String> {
     let scrap = prop::sample::select(vec![
         "(",

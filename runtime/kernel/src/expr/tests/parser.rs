@@ -1,4 +1,4 @@
-//! Holds random texts against the parser of the `cel` crate.
+//! Compares the parser with that of the `cel` crate on random texts.
 
 use cel::common::ast::{EntryExpr, IdedExpr, LiteralValue, operators};
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use super::super::parse::{self, Part, Term};
 use super::CompileError;
 use super::oracle::{scraps, sources};
 
-/// A tree without its places in the source.
+/// Returns a tree without source positions.
 fn bare(part: Part) -> Part {
     let boxed = |part: Box<Part>| Box::new(bare(*part));
     let all = |parts: Vec<Part>| parts.into_iter().map(bare).collect();
@@ -30,7 +30,7 @@ fn bare(part: Part) -> Part {
     Part { at: 0, term }
 }
 
-/// The tree of the crate's parser; `None` for what may not be used here.
+/// Converts the tree of the crate's parser; `None` for unsupported constructs.
 fn converted(expr: &IdedExpr) -> Option<Part> {
     let boxed = |expr: &IdedExpr| converted(expr).map(Box::new);
     let term = match &expr.expr {
@@ -89,7 +89,7 @@ fn converted(expr: &IdedExpr) -> Option<Part> {
     Some(Part { at: 0, term })
 }
 
-/// Checks that both parsers read a text alike, or both refuse it; what is too large for ours is not told apart.
+/// Checks that both parsers read a text alike, or both reject it; texts beyond our size limits are skipped.
 fn check_parsers(source: &str) -> Result<(), TestCaseError> {
     let ours = match parse::parse(source) {
         Err(CompileError { code: "cel_too_long" | "cel_too_complex", .. }) => return Ok(()),
@@ -100,7 +100,7 @@ fn check_parsers(source: &str) -> Result<(), TestCaseError> {
     match (&ours, &theirs) {
         (Ok(ours), Some(Some(theirs))) => prop_assert_eq!(ours, theirs, "{}", source),
         (Err(_), None | Some(None)) => {}
-        // A form feed is no space in JSON or YAML.
+        // A form feed is no white space in JSON or YAML.
         (Err(_), Some(_)) if source.contains('\u{c}') => {}
         _ => prop_assert!(false, "{:?}: {:?}, the crate has {:?}", source, ours, theirs),
     }

@@ -1,5 +1,5 @@
-//! What holds of all forms: what they let through is granted, what is granted they let through, they are short, the
-//! same for the same inputs, and tell nothing of what may not be read.
+//! Properties of all forms. A form accepts what is granted and nothing else, is short and deterministic, and reveals
+//! nothing unreadable.
 
 use std::cell::Cell;
 
@@ -27,7 +27,7 @@ impl Commits for Nobody {
     }
 }
 
-/// A schema with all kinds of containers.
+/// Returns a schema with all kinds of containers.
 fn schema() -> Value {
     json!({
         "type": "object",
@@ -58,7 +58,7 @@ fn schema() -> Value {
     })
 }
 
-/// Some of these members.
+/// Generates objects with a subset of these members.
 fn some(members: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Value> {
     let count = members.len();
     let every: Vec<_> = members.into_iter().map(|(name, value)| value.prop_map(move |value| (name, value))).collect();
@@ -78,7 +78,7 @@ fn list(items: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
     prop::collection::vec(items, 0..4).prop_map(Value::from).boxed()
 }
 
-/// A document that satisfies the schema.
+/// Generates documents that satisfy the schema.
 fn documents() -> BoxedStrategy<Value> {
     let text = of(&[json!("x"), json!("yy"), json!("draft"), json!("")]);
     let item = some(vec![
@@ -181,7 +181,7 @@ fn workers() -> impl Strategy<Value = Value> {
         }
         grant
     });
-    // Mostly everything, because of the rest less can be said.
+    // Mostly the whole document, because forms are less specific for partial reads.
     let reads = prop_oneof![Just(vec![""]), subsequence(READS.to_vec(), 0..4)];
     let freshness = select(vec!["none", "target", "reads", "members"]);
     (reads, prop::collection::vec(grant, 1..4), freshness).prop_map(
@@ -198,7 +198,7 @@ fn run<S: Strategy>(cases: u32, situations: S, law: impl Fn(S::Value) -> Result<
     runner.run(&situations, law).unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-/// What the pipeline says of a reply to what was shown.
+/// Judges a reply to the shown view with the pipeline.
 fn judged(scene: &Scene, reply: Value) -> Verdict {
     let basis = scene.shown.basis();
     let context = Context {
@@ -213,7 +213,7 @@ fn judged(scene: &Scene, reply: Value) -> Verdict {
     pipeline::judge(scene.shown.plan(), &basis.state, by, &ReplyBody::Json(reply), Interface::Patch, &context)
 }
 
-/// Values that satisfy a schema of a form, roughly; what does not is left out later.
+/// Generates values that roughly satisfy a form's schema; invalid ones are filtered out later.
 fn samples(schema: &Value) -> BoxedStrategy<Value> {
     let list = |keyword: &str| schema.get(keyword).and_then(Value::as_array);
     if let Some(values) = list("enum") {
@@ -223,7 +223,7 @@ fn samples(schema: &Value) -> BoxedStrategy<Value> {
         return Union::new(branches.iter().map(samples)).boxed();
     }
     if let Some(pattern) = schema.get("pattern").and_then(Value::as_str) {
-        // Short names of few letters are enough, and sometimes those that are there.
+        // Short names of few letters suffice, and sometimes existing ones.
         let plain = pattern
             .trim_start_matches('^')
             .trim_end_matches('$')
@@ -267,7 +267,7 @@ fn samples(schema: &Value) -> BoxedStrategy<Value> {
     .boxed()
 }
 
-/// Whether the worker can know what is at a place and around it, and the form lists it.
+/// Returns true if the worker can know the place and its surroundings, and the form lists it.
 fn is_known(scene: &Scene, form: &Form, member: &str, place: &str) -> bool {
     let contract = &scene.shown.seat().contract;
     if contract.readable(scene.shown.basis().state.root()).may_read(Pointer::root()) {
@@ -301,7 +301,7 @@ fn what_a_form_lets_through_is_granted_and_is_there() {
                 continue;
             }
             let op = operation["op"].as_str().expect("an operation");
-            // One that is there may have the same name, and where nothing may be read there may be anything.
+            // A chosen name may exist already, and unreadable places may hold any value.
             let is_known = ["path", "from"]
                 .into_iter()
                 .all(|member| operation[member].as_str().is_none_or(|place| is_known(&scene, &form, member, place)));
@@ -321,12 +321,12 @@ fn what_a_form_lets_through_is_granted_and_is_there() {
                     for violation in &rejection.violations {
                         match violation.code {
                             Code::PathNotGranted if is_known => prop_assert!(false, "{told}"),
-                            // What comes to a name that is taken replaces it, and of that another grant may speak.
+                            // A value added at an existing name replaces it, and another grant may apply to that.
                             Code::ValueNotGranted if is_known && (!taken || op == "replace") => {
                                 prop_assert!(false, "{told}");
                             }
                             Code::OpNotGranted if is_known && !taken => prop_assert!(false, "{told}"),
-                            // A name of one's own may be one that is there and was not shown.
+                            // A chosen name may exist already without having been shown.
                             Code::UnseenTarget if is_known && !(op == "add" && taken) => prop_assert!(false, "{told}"),
                             Code::UnknownLocation | Code::PathNotFound | Code::IndexOutOfRange if is_known => {
                                 prop_assert!(false, "{told}");
@@ -339,11 +339,11 @@ fn what_a_form_lets_through_is_granted_and_is_there() {
         }
         Ok(())
     });
-    // `test` changes nothing, so it is never more than a no-op.
+    // `test` changes nothing, so it never results in more than a no-op.
     assert!(applied.get()[..5].iter().all(|&count| count >= 3), "{:?}", applied.get());
 }
 
-/// Places of a document, and some that are not there.
+/// Returns places of a document, and some that do not exist.
 fn places(document: &Value) -> Vec<String> {
     fn below(value: &Value, place: &str, found: &mut Vec<String>) {
         match value {
@@ -370,7 +370,7 @@ fn places(document: &Value) -> Vec<String> {
     found
 }
 
-/// The one form in which an operation is asked for.
+/// Rewrites an operation into the only spelling that forms use.
 fn in_one_form(scene: &Scene, mut operation: Value) -> Option<Value> {
     let given = json!([operation.clone()]);
     let ops = patch::parse(&given, &Default::default()).ok()?;
@@ -395,7 +395,7 @@ fn what_is_accepted_can_be_expressed() {
             let place = PointerBuf::parse(place.as_str()).expect("a pointer");
             patterns.iter().any(|pattern| pattern.matches(&place))
         };
-        // Of those that no grant speaks of, none is accepted.
+        // An operation without a grant is never accepted.
         let mut granted: Vec<String> = places.iter().filter(is_granted).cloned().collect();
         granted.push("/items/-".to_owned());
         let kind = select(vec!["add", "replace", "remove", "move", "copy"]);
@@ -417,9 +417,9 @@ fn what_is_accepted_can_be_expressed() {
             let path = Pointer::parse(operation["path"].as_str().expect("a place")).expect("a pointer");
             let is_shown = |place: &Pointer| scene.shown.basis().reads.iter().any(|read| place.starts_with(read));
             let skipped = match operation["op"].as_str() {
-                // What was not shown is not told.
+                // Places that were not shown are not listed.
                 Some("copy") => !from.is_some_and(is_shown),
-                // Where places are not what they were, once the value has gone.
+                // The path changes its meaning after the value was removed.
                 Some("move") => from.and_then(Pointer::parent).is_some_and(|above| path.starts_with(above)),
                 _ => false,
             };
@@ -429,7 +429,7 @@ fn what_is_accepted_can_be_expressed() {
             accepted.set(accepted.get() + 1);
             let asked = in_one_form(&scene, operation.clone()).expect("it was accepted");
             prop_assert!(
-                // A grant may name the index at which something is appended.
+                // A grant may name the index of the append position.
                 [&asked, &operation].into_iter().any(|op| validator.is_valid(&json!({"patch": [op]}))),
                 "{operation} as {asked} of {document} for {worker} under {}",
                 form.schema

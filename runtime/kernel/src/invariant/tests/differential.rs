@@ -1,17 +1,18 @@
-//! Evaluating what must be evaluated says what evaluating everything says, for histories of random changes.
+//! Differential test: incremental evaluation of invariants agrees with full evaluation, for histories of random
+//! changes.
 
 use super::*;
 
-/// Histories, each of one seed.
+/// Number of histories, one per seed.
 const SEEDS: u64 = 1050;
-/// Candidates made in one history.
+/// Candidates per history.
 const CANDIDATES: u32 = 10;
-/// Random invariants that histories choose from.
+/// Size of the pool of random invariants.
 const INVARIANTS: usize = 600;
-/// Invariants of one board.
+/// Number of invariants per board.
 const CHOSEN: usize = 8;
 
-/// Small, seeded, and the same everywhere.
+/// Small seeded random number generator, identical on all platforms.
 struct Dice(u64);
 
 impl Dice {
@@ -163,7 +164,7 @@ impl Dice {
 
     fn invariant(&mut self) -> Invariant {
         let each = self.pattern();
-        // The root as an instance: the helper takes an empty pattern for none.
+        // The root as an instance; the helper treats an empty pattern as no pattern.
         let is_root = each.is_empty() && self.roll(4) == 0;
         let expr = self.expression(is_root || !each.is_empty(), 2);
         let mut made = invariant(if is_root { "/**" } else { each }, &expr);
@@ -173,7 +174,7 @@ impl Dice {
         made
     }
 
-    /// A place of the tree, the root at times.
+    /// Returns a random place of the tree, sometimes the root.
     fn place(&mut self, tree: &Node) -> PointerBuf {
         let (mut place, mut here) = (PointerBuf::root(), tree);
         while here.has_parts() && self.roll(5) > 0 {
@@ -192,7 +193,7 @@ impl Dice {
         place
     }
 
-    /// Puts something at a place that is there, or makes a place for it.
+    /// Replaces the value at an existing place, or creates a place for it.
     fn put(&mut self, tree: &mut Node, node: Node, edit: &Edit, replaced: &mut At) {
         let mut at = self.place(tree);
         match tree.get(&at) {
@@ -210,7 +211,7 @@ impl Dice {
                     None => tree.insert(&at, node, edit),
                 }
             }
-            // The whole document only now and then: not much is left to say of such a change.
+            // The whole document is replaced only rarely, because such a change is easy to judge.
             _ if at.is_root() && self.roll(6) > 0 => {}
             _ => {
                 tree.replace(&at, node, edit);
@@ -226,7 +227,7 @@ impl Dice {
         match self.roll(6) {
             0 | 1 if !at.is_root() => drop(tree.remove(&at, edit)),
             2 if !at.is_root() => {
-                // What is moved brings its old stamps along.
+                // A moved value keeps its old stamps.
                 let node = tree.remove(&at, edit);
                 self.put(tree, node, edit, replaced);
             }
@@ -242,7 +243,7 @@ impl Dice {
     }
 }
 
-/// What a run has seen, so that it cannot be green for want of cases.
+/// Coverage counters, so that the test cannot pass for lack of cases.
 #[derive(Default, Debug)]
 struct Seen {
     candidates: usize,
@@ -252,8 +253,8 @@ struct Seen {
     left_out: usize,
 }
 
-/// Where an invariant is violated, and what went wrong there: by evaluating it everywhere, over values instead of
-/// trees, as [`check`] does not.
+/// Returns the violated places of an invariant and their errors. Unlike [`check`], it evaluates everywhere, on values
+/// instead of trees.
 fn everywhere(one: &Invariant, before: &Value, after: &Value, patch: &Value) -> Vec<(String, Option<Value>)> {
     let mut variables = Variables::from([
         ("request", after.get("request").unwrap_or(&Value::Null).into()),
@@ -289,7 +290,7 @@ fn history(seed: u64, pool: &[Invariant], seen: &mut Seen) {
     let mut replaced = 0;
     let mut chosen: Vec<&Invariant> = Vec::new();
     for at in 1..=CANDIDATES {
-        // New ones join, if they hold.
+        // New invariants are added if they hold.
         let initial = tree.to_value();
         for _ in 0..20 {
             let one = &pool[dice.roll(pool.len())];
@@ -327,7 +328,7 @@ fn history(seed: u64, pool: &[Invariant], seen: &mut Seen) {
         }
         seen.candidates += 1;
         seen.broken += usize::from(!broken.is_empty());
-        // A candidate that breaks something is dropped, or what it breaks was never asked for.
+        // A violating candidate is dropped, or the violated invariants are.
         if broken.is_empty() || dice.roll(3) == 0 {
             (tree, replaced) = (candidate, replaced_by);
             let mut index = 0..;

@@ -1,4 +1,4 @@
-//! What holds of all drafts and all wishes.
+//! Properties of all drafts and preferences.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -61,7 +61,7 @@ fn preferences() -> impl Strategy<Value = Preferences> {
     )
 }
 
-/// Whether one is nowhere laxer than the other.
+/// Returns true if one policy is nowhere laxer than the other.
 fn is_as_strict(one: &Policy, other: &Policy) -> bool {
     let total = |policy: &Policy| policy.total_token_budget.unwrap_or(u64::MAX);
     one.max_rounds <= other.max_rounds
@@ -86,7 +86,7 @@ proptest! {
         let is_equal = match (&one, &other) {
             (Content::Json(one), Content::Json(other)) => one == other,
             (Content::Json(_), _) | (_, Content::Json(_)) => false,
-            // Text and bytes differ by what they are only if their bytes do.
+            // Text and bytes are equal if their bytes are.
             (one, other) => one.bytes() == other.bytes(),
         };
         prop_assert_eq!(there.magnitude == 0.0, is_equal);
@@ -119,12 +119,12 @@ proptest! {
         other.rotate_left(by);
         other.reverse();
         prop_assert_eq!(effective(&profile, other), found);
-        // One more wish makes it no laxer, and the same ones again change nothing.
+        // An additional preference never relaxes the policy, and repeated ones change nothing.
         let twice = effective(&profile, wishes.iter().chain(&wishes));
         prop_assert_eq!(twice, found);
         let more = effective(&profile, wishes.iter().chain([&strictest]));
         prop_assert!(is_as_strict(&more, &found));
-        // No further than its bound, where that is within what can be bound.
+        // The result is never stricter than the profile's bound, unless the profile's own policy is.
         if let Some(rounds) = strictest.max_rounds {
             prop_assert!(found.max_rounds >= rounds.min(profile.policy.max_rounds));
         }

@@ -1,11 +1,11 @@
-//! Whole negotiations: what is said goes in, what is kept comes out.
+//! Whole negotiations: messages as input, kept events as output.
 
 use serde_json::{Value, json};
 
 use super::super::*;
 use crate::id::Timestamp;
 
-/// A negotiation between `a` and `b`, whose drafts `e` evaluates.
+/// Negotiation between `a` and `b`; `e` evaluates their drafts.
 struct Play {
     session: Session,
     seats: Seats,
@@ -28,7 +28,7 @@ impl Play {
         play
     }
 
-    /// Looks, adds what is to be added as a board would, and makes sure that there is nothing more to do then.
+    /// Processes the state, appends the resulting events as a board would, and checks that nothing remains to be done.
     fn look(&mut self, woken: &Woken) -> Option<Question> {
         let asked = Asked { topic: Some(TOPIC.to_owned()), corr: Some("c-1".to_owned()), ..Asked::default() };
         let woken = Woken { now: Timestamp(self.now), ..woken.clone() };
@@ -142,7 +142,7 @@ fn drafts_go_to_and_fro_until_one_is_good_enough() {
     let last = play.last();
     assert_eq!((&last["kind"], &last["by"], &last["corr"]), (&json!("decide"), &json!("n"), &json!("c-1")));
     assert_eq!(decode(last["result_b64"].as_str().expect("a text")).as_deref(), Ok(&b"{\"price\":80}"[..]));
-    // Nothing counts any more.
+    // Later events are rejected.
     play.draft("a", json!({"price": 1}));
     assert_eq!(play.refused(), [NegotiationCode::Ended]);
 }
@@ -200,7 +200,7 @@ fn what_belongs_to_another_negotiation_does_not_count() {
     assert_eq!(play.refused(), [NegotiationCode::OtherCorr; 2]);
     play.say(evaluation("c-1"));
     assert_eq!(play.turn(), (2, "b"));
-    // Who says nothing of it means this one.
+    // A draft without `corr` belongs to the current negotiation.
     play.draft("b", json!({"price": 2}));
     assert_eq!((play.session.versions.len(), play.refused().len()), (2, 2));
 }
@@ -315,7 +315,7 @@ fn a_person_is_asked_between_rounds_and_their_word_is_kept() {
     assert_eq!(play.turn(), (2, "b"));
     play.draft("b", json!({"price": 2}));
     let second = play.evaluate(0.2).expect("a question");
-    // What was said of the first round says nothing of the second.
+    // An answer about the first round does not apply to the second.
     assert_eq!(play.look(&said(&first, "accept")).as_ref(), Some(&second));
     play.look(&said(&second, "accept"));
     let decision = play.decision();

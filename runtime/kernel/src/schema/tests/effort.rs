@@ -1,4 +1,4 @@
-//! Schemas that judge what is nested again and again: a verdict is reached, or refused, but not waited for.
+//! Schemas that validate nested values repeatedly: validation reaches a verdict or is rejected within its work limit.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::digest::{Hasher, Salt};
 use crate::schema::StateSchema;
 use crate::tree::{At, Edit, Node};
 
-/// As deep as documents may be.
+/// Maximum nesting depth of documents.
 const DEEPEST: usize = 60;
 const ENDLESS: &str = "validating this would take too long: the schema judges what is nested again and again";
 const UNEXPLAINED: &str = "something in here is not valid, and finding it would take too long";
@@ -19,12 +19,12 @@ fn edit(at: At) -> Edit {
     Edit { at, hasher: Arc::new(Hasher::new(&Salt([3; 32]))) }
 }
 
-/// A value in so many others.
+/// Wraps a value `depth` times.
 fn nested(depth: usize, innermost: Value, around: impl Fn(Value) -> Value) -> Value {
     (0..depth).fold(innermost, |value, _| around(value))
 }
 
-/// What every way to validate a value says of it: as a value, as a tree, and as what was put into a tree.
+/// Returns the errors of every way to validate a value: as a value, as a tree, and as a change of a tree.
 fn said(schema: &Value, value: &Value) -> Vec<String> {
     let (of_values, of_trees) = (compiled(schema.clone()), StateSchema::compile(schema, false).expect("as before"));
     let tree = Node::of(value, &edit(0));
@@ -38,7 +38,7 @@ fn said(schema: &Value, value: &Value) -> Vec<String> {
     messages(said)
 }
 
-/// What is said of a change of the innermost value, at a place of a valid document.
+/// Returns the errors after replacing the innermost value at a place of a valid document.
 fn said_since(schema: &Value, document: &Value, place: &str, value: Value) -> Vec<String> {
     let schema = StateSchema::compile(schema, false).expect("a schema of a test is good");
     let mut tree = Node::of(document, &edit(0));
@@ -50,7 +50,7 @@ fn said_since(schema: &Value, document: &Value, place: &str, value: Value) -> Ve
     said.into_iter().map(|violation| format!("{}: {}", violation.pointer, violation.message)).collect()
 }
 
-/// Lists of lists, of which each element is judged twice by the same schema.
+/// Returns a schema of nested lists; one schema validates their elements twice.
 fn twice(keywords: Value) -> Value {
     let mut list = json!({"type": "array"});
     list.as_object_mut().expect("it is one").extend(keywords.as_object().expect("keywords").clone());
@@ -71,7 +71,7 @@ fn lists_that_are_judged_twice_at_each_level_are_judged() {
         let schema = twice(keywords);
         let list = |innermost| nested(DEEPEST, innermost, |value| json!([value]));
         assert_eq!(said(&schema, &list(json!([]))), [""; 0], "{schema}");
-        // Of a short way in, everything is said.
+        // At a small depth, all errors are reported.
         let shallow = said(&schema, &nested(3, json!(1), |value| json!([value])));
         assert!(!shallow.is_empty() && !shallow.iter().any(|said| said.contains("too long")), "{shallow:?}");
 
@@ -103,7 +103,7 @@ fn members_that_are_judged_twice_at_each_level_are_judged() {
 
 #[test]
 fn a_verdict_that_would_never_come_is_refused() {
-    // Without recursion nothing is remembered.
+    // Results are not cached without recursion.
     let mut chain = json!({"$ref": "#/$defs/n0", "$defs": {"n50": {"type": "array"}}});
     for n in 0..50 {
         let next = json!({"items": {"$ref": format!("#/$defs/n{}", n + 1)}});
@@ -114,7 +114,7 @@ fn a_verdict_that_would_never_come_is_refused() {
     assert!(refused.len() == 1 && refused[0].starts_with(&format!(": {ENDLESS}")), "{refused:?}");
     assert_eq!(said(&chain, &nested(10, json!([]), |value| json!([value]))), [""; 0]);
 
-    // A schema that looks for what nobody else judged asks each of the others again, and those ask theirs.
+    // A schema with `unevaluatedProperties` evaluates each of its siblings again, and so do they in turn.
     let seeking = |depth| {
         nested(
             depth,
@@ -126,7 +126,7 @@ fn a_verdict_that_would_never_come_is_refused() {
     assert!(!compiled(seeking(30)).is_valid(&json!({"a": 1})));
 }
 
-/// Expressions with ten alternatives, told apart by their kind; each may have another as `of`.
+/// Returns a schema of expressions with ten alternatives, distinguished by their kind; each may have another as `of`.
 fn expressions() -> Value {
     let alternative = |n: usize| {
         json!({
@@ -169,7 +169,7 @@ fn large_documents_are_not_refused_for_their_size() {
     let right: Value = vec!["many words ".repeat(20) + "end"; 3000].into();
     assert_eq!(said(&texts, &right), [""; 0]);
 
-    // Trees: both sides are judged, each once.
+    // In a tree both sides are validated, each once.
     let tree = json!({"type": "object", "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}, "additionalProperties": false});
     let full = nested(14, json!({}), |side| json!({"left": side, "right": side}));
     assert_eq!(said(&tree, &full), [""; 0]);
@@ -177,25 +177,25 @@ fn large_documents_are_not_refused_for_their_size() {
 
 #[test]
 fn long_texts_are_not_matched_with_thousands_of_states() {
-    // A text of `a` is in all states at once.
+    // A text of `a` is in all automaton states at once.
     let texts = json!({"items": {"pattern": format!("^({})*$", "(a|ab)?".repeat(200))}});
     for few in ["", "a", "ab", &"a".repeat(100)] {
         assert_eq!(said(&texts, &json!([few, few])), [""; 0], "{}", few.len());
     }
     assert!(said(&texts, &json!(["b"]))[0].contains("must match"));
-    // One match of this takes seconds, and it is found out before.
+    // A single match of this takes seconds; the estimate rejects it in advance.
     let long = json!(["a".repeat(1_000_000)]);
     let refused = said(&texts, &long);
     assert!(refused.len() == 1 && refused[0].starts_with(&format!(": {ENDLESS}")), "{refused:?}");
 
-    // Groups are copied with each state.
+    // Capture groups are copied with each state.
     for (group, is_endless) in [("(a|ab)?", true), ("(?:a|ab)?", false)] {
         let text = json!({"items": {"pattern": format!("^(?:{})*$", group.repeat(200))}});
         let refused = !compiled(text).is_valid(&json!(["a".repeat(300_000)]));
         assert_eq!(refused, is_endless, "{group}");
     }
 
-    // Expressions of few states are matched with texts of any length.
+    // Expressions with few states are matched with texts of any length.
     for pattern in ["^(a|ab)*$", "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "^\\S{1,200}"] {
         assert_eq!(said(&json!({"items": {"pattern": pattern}}), &json!(vec!["a".repeat(200_000); 5])), [""; 0]);
     }
@@ -203,7 +203,7 @@ fn long_texts_are_not_matched_with_thousands_of_states() {
 
 #[test]
 fn thousands_of_alternatives_for_thousands_of_values_are_not_searched_to_the_end() {
-    // Every pair is an error, in about a kilobyte, and the text of all is a tenth of a megabyte.
+    // Every pair would be an error of about a kilobyte, although the whole input has at most a tenth of a megabyte.
     let alternatives: Vec<Value> = (0..2_000).map(|least| json!({"minimum": 10_000 + least})).collect();
     let numbers: Value = (0..2_000).collect::<Vec<_>>().into();
     for keyword in ["oneOf", "anyOf"] {

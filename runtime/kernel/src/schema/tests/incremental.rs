@@ -1,6 +1,6 @@
-//! What a change makes validation look at, and what is said of schemas that make it look at more.
+//! Incremental validation: the parts that a change revalidates, and the report on schemas that require more.
 //!
-//! That the verdicts are right is shown by `tests/it/differential`.
+//! `tests/it/differential` shows that the verdicts are correct.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn place(text: &str) -> PointerBuf {
     PointerBuf::parse(text).expect("a pointer of a test is well-formed")
 }
 
-/// A tree with a value put in place of another by version 1.
+/// Returns a tree in which version 1 has replaced a value.
 fn replaced(before: &Value, at: &str, value: &Value) -> Node {
     let mut tree = Node::of(before, &edit(0));
     tree.replace(&place(at), Node::of(value, &edit(1)), &edit(1));
@@ -38,14 +38,14 @@ fn what_was_not_touched_is_not_looked_at() {
         "required": ["gone"], "minProperties": 9,
         "properties": {"list": {"items": element, "maxItems": 1}, "map": {"additionalProperties": element}},
     }));
-    // Breaks the schema wherever it is not looked at.
+    // Violates the schema in every part that is not revalidated.
     let before = json!({"list": [{"n": 1}, {"n": "x"}, {"m": 1}], "map": {"a": {"n": 1}, "b": {"n": "x", "m": 1}}});
     for (at, value, holds) in [
         ("/list/0/n", json!(2), true),
         ("/list/0/n", json!("x"), false),
         ("/list/0", json!({"m": 1}), false),
         ("/list/1/n", json!(2), true),
-        // What looks across the element is run again on all of it, and finds what was wrong there.
+        // Checks that span the whole element run again, and find its existing errors.
         ("/list/2/m", json!(2), false),
         ("/map/a", json!({}), true),
         ("/map/b/n", json!(1), false),
@@ -87,7 +87,7 @@ fn violations_are_told_as_of_the_whole_document() {
         assert_eq!(schema.violations_since(&tree, 0, 20), whole, "{at} {value}");
         assert_eq!(schema.violations_since(&tree, 0, 1), whole[..1], "{at} {value}");
     }
-    // The order may differ where a part of the schema is run apart.
+    // The order of errors may differ if a part of the schema is validated separately.
     let mut tree = Node::of(&before, &edit(0));
     tree.insert(&place("/claims/1/statuses"), Node::Null, &edit(1));
     tree.insert(&place("/claims/1/status"), Node::text("final"), &edit(1));
@@ -127,7 +127,7 @@ fn a_tuple_is_judged_anew_when_its_elements_are_shifted() {
         assert_eq!(schema.is_valid(&tree.to_value()), holds, "{index} {insert:?}");
         assert_eq!(schema.is_valid_since(&tree, 0), holds, "{index} {insert:?}");
     }
-    // Twice at the front: what was first is third, and what was second is fourth.
+    // Two removals at the front: the third element is now first, the fourth second.
     let mut tree = before;
     tree.remove(&place("/tuple/0"), &edit(1));
     tree.remove(&place("/tuple/0"), &edit(2));
@@ -179,7 +179,7 @@ fn places_that_cost_more_than_a_write_are_named() {
     check(list(json!({"contains": {"const": 1}, "maxItems": 9})), &[("/list", "contains", None)]);
     check(list(json!({"contains": {"const": 1}, "type": "object"})), &[]);
     check(list(json!({"uniqueItems": true})), &[("/list", "uniqueItems", Some("/list"))]);
-    // An alternative that looks at members by name is as small as they are.
+    // An alternative that inspects members by name costs no more than those members.
     let choice = json!({"anyOf": [{"required": ["a"]}, {"properties": {"b": {"const": 1}}}]});
     check(list(json!({"items": choice})), &[("/list/*", "anyOf", None)]);
     let deep = json!({"not": {"properties": {"tags": {"items": {"const": 1}}}}});
@@ -197,7 +197,7 @@ fn places_that_cost_more_than_a_write_are_named() {
         json!({"properties": {"a": {"items": {}}}, "unevaluatedProperties": false}),
         &[("", "unevaluatedProperties", Some("/a"))],
     );
-    // The whole document is one opaque place, and the first reference that makes it so is named.
+    // The whole document is one opaque place; the report names the first reference that causes it.
     let dynamic = json!({
         "$dynamicAnchor": "n",
         "properties": {"a": {"items": {"$dynamicRef": "#n"}}},
@@ -205,7 +205,7 @@ fn places_that_cost_more_than_a_write_are_named() {
     });
     check(dynamic.clone(), &[("", "$dynamicRef", Some("/a"))]);
     assert_eq!(compiled(dynamic).costs()[0].pointer, "/properties/a/items/$dynamicRef");
-    // Recursive schemas come to an end.
+    // Recursive schemas terminate.
     check(
         json!({"properties": {"next": {"$ref": "#"}}, "oneOf": [{"required": ["next"]}, {"maxProperties": 0}]}),
         &[("", "oneOf", None), ("/next", "oneOf", None), ("/next/next", "oneOf", None)],

@@ -1,4 +1,4 @@
-//! Which places a schema has, and what is shown of it there.
+//! Places of a schema, and the schema excerpts shown for them.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{compiled, pattern};
 use crate::schema::*;
 
-/// A schema of the kind that blueprints have.
+/// Returns a schema typical of blueprints.
 fn review() -> Schema {
     compiled(json!({
         "type": "object",
@@ -159,7 +159,7 @@ fn conjunctions_alternatives_and_conditions_are_weighed() {
         &["/a", "/b"],
         &["/c"],
     );
-    // An element that is contained is evaluated, and which one that is depends on the values.
+    // An element matched by `contains` counts as evaluated, and the matching elements depend on the values.
     check(
         json!({"type": "array", "contains": {"type": "object"}, "unevaluatedItems": false}),
         &["/0", "/-", "/1/a"],
@@ -300,11 +300,11 @@ fn the_names_of_a_group_are_shown_however_many_there_are() {
             assert_eq!(shown["enum"], json!(names), "{place}");
             let lines: Vec<&str> = shown["description"].as_str().expect("a text").lines().collect();
             assert_eq!(lines.len(), 100);
-            // Each has the same share of what there is room for.
+            // Each description gets an equal share of the available room.
             assert!(lines.iter().all(|line| line.ends_with(if is_whole { 'd' } else { '…' })), "{shown}");
             assert!(lines.iter().all(|line| line.chars().count() <= 121), "{shown}");
         }
-        // Also where parts are cut down.
+        // This also holds if parts are truncated.
         let list = schema.fragment(&pattern("/list")).expect("something is said of it");
         assert_eq!(list["items"]["enum"], json!(names));
         let deep = schema.fragment(&pattern("/deep/room")).expect("something is said of it");
@@ -312,7 +312,7 @@ fn the_names_of_a_group_are_shown_however_many_there_are() {
     }
 }
 
-/// Schemas of every keyword that decides about places, references included.
+/// Generates schemas with every keyword that affects places, references included.
 fn schemas() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(json!(true)),

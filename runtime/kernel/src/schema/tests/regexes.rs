@@ -1,11 +1,11 @@
-//! What regular expressions may cost, in one schema, in what judges one value, and in the parts that a plan compiles.
+//! Cost limits of regular expressions: per schema, per validated value, and for the parts that a plan compiles.
 
 use serde_json::{Value, json};
 
 use super::{compiled, refused};
 use crate::schema::StateSchema;
 
-/// A schema with a member for each expression.
+/// Returns a schema with a member for each expression.
 fn members(expressions: impl IntoIterator<Item = String>) -> Value {
     let each = expressions.into_iter().enumerate();
     let members: serde_json::Map<_, _> = each.map(|(n, it)| (format!("p{n}"), json!({ "pattern": it }))).collect();
@@ -34,7 +34,7 @@ fn the_regular_expressions_that_people_write_are_accepted() {
     }
     let words: Vec<String> = (0..2000).map(|n| format!("word number {n}")).collect();
     compiled(json!({ "pattern": format!("^({})$", words.join("|")) }));
-    // Two of the largest kind, and as many uses of them as one likes.
+    // Two of the largest expressions, used any number of times.
     let names = (0..200).map(|n| format!("^\\p{{L}}{{1,{}}}$", 90 + n % 2));
     compiled(members(names));
 }
@@ -45,7 +45,7 @@ fn one_regular_expression_has_so_many_states_and_no_more() {
     refused(json!({ "pattern": "a.{8192}" }), "/pattern", "8193 states, more than the 8192");
     refused(json!({ "patternProperties": { "~a{9000}/": true } }), "/patternProperties/~0a{9000}~1", "9002 states");
     refused(json!({ "pattern": "(((((a{999}){999}){999}){999}){999}){999}" }), "/pattern", "linear time");
-    // What is optional and what is a group counts as well: each copy is gone through without reading anything.
+    // Optional parts and groups count as well: matching steps through each copy without consuming input.
     compiled(json!({ "pattern": "(.?){2730}" }));
     refused(json!({ "pattern": "(.?){2731}" }), "/pattern", "8193 states");
 }
@@ -64,13 +64,13 @@ fn all_regular_expressions_of_a_schema_have_so_many_bytes_together() {
     compiled(members(some));
     let many = members((0..100).map(|n| format!(r"\p{{L}}{{{}}}", 40 + n)));
     refused(many.clone(), "/properties/p18/pattern", "take more than 8 MiB when compiled");
-    // They need not be patterns of texts.
+    // The limit also covers patterns of property names.
     let names: serde_json::Map<_, _> = (0..9).map(|n| (format!(r"\p{{L}}{{{}}}", 90 + n), json!(true))).collect();
     let Err(error) = crate::schema::Schema::compile(&json!({ "patternProperties": names }), false) else {
         panic!("accepted")
     };
     assert!(error.pointer.starts_with("/patternProperties/"), "{error}");
-    // What is never compiled costs nothing: definitions that nobody refers to, and what is data.
+    // Parts that are never compiled cost nothing, such as unused definitions and data.
     let used = json!({ "$defs": many["properties"], "$ref": "#/$defs/p3" });
     assert!(!compiled(used).is_valid(&json!("1")));
     let data =
@@ -92,7 +92,7 @@ fn the_regular_expressions_that_judge_one_value_have_so_many_states_together() {
     };
     compiled(all(4));
     refused(all(5), "/properties/a", "more than 8192 states together");
-    // Beside one another they judge different values.
+    // Expressions of different members judge different values.
     compiled(members((0..20).map(|n| format!("^[a-z]{{1,{}}}$", 4000 + n))));
 }
 

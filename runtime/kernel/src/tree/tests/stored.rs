@@ -1,4 +1,4 @@
-//! What storing a tree promises: what is read back is the tree, stamps and all, and nothing is stored twice.
+//! Storage of trees: reading back yields the same tree with its stamps, and no part is stored twice.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -7,10 +7,11 @@ use super::*;
 use crate::digest::Digest;
 use crate::snapshot::{PART_BYTES_MIN, Part, SnapshotError};
 
-/// What is stored, by hash.
+/// Stored parts by hash.
 type Parts = BTreeMap<Digest, Part>;
 
-/// Stores a tree, `anew` only to see how it would be; returns its form and how many bytes were handed out.
+/// Stores a tree; `anew` rewrites every part without confirming the marks. Returns the root part and the number of
+/// bytes written.
 fn stored(tree: &Node, anew: bool, parts: &mut Parts) -> (Part, usize) {
     let mut bytes = 0;
     let mut sink = |part: Part| {
@@ -80,7 +81,7 @@ fn what_is_stored_is_not_stored_again() {
     let (root, second) = stored(&tree, false, &mut parts);
     assert!(second < 10_000, "one change: {second} bytes");
     assert_eq!(restored(&root.text, 1, &parts).expect("it is stored"), tree);
-    // Two trees share what they have in common once they are restored, too.
+    // Two trees share their common parts after restoring, too.
     let mut other = tree.clone();
     other.replace(&place, Node::text("otherwise"), &edit(2));
     let (other, _) = stored(&other, false, &mut parts);
@@ -143,14 +144,14 @@ fn no_text_makes_reading_a_snapshot_panic() {
             spoil(&mut dice, &mut form);
         }
         if let Ok(node) = restored(&form.to_string(), 3, &Parts::new()) {
-            // Whatever is let through is a tree like any other.
+            // An accepted form is a tree like any other.
             edit(0).hasher.tree(&node);
             drop(node.to_value());
         }
     }
 }
 
-/// Changes something in a form.
+/// Makes a random change of a stored form.
 fn spoil(dice: &mut Dice, form: &mut Value) {
     let mut here = form;
     while let Value::Array(items) = here {

@@ -1,4 +1,4 @@
-//! A view of a large state looks at no more of it than its budget holds.
+//! A view of a large state visits no more values than its budget can hold.
 
 use serde_json::json;
 
@@ -17,7 +17,7 @@ fn claims(count: usize) -> Value {
     (0..count).map(claim).collect()
 }
 
-/// A state of at least `bytes`, in three shapes: an array of objects, one large object, collections in collections.
+/// Returns states of at least `bytes` in three shapes: an array of objects, one large object, nested collections.
 fn states(bytes: usize) -> [Value; 3] {
     let elements = bytes / 165;
     let names = bytes / 25;
@@ -43,7 +43,7 @@ const READS: [&[&str]; 10] = [
     &["/*/*/*", "/claims/*"],
 ];
 
-/// How many values a view looks at.
+/// Returns the number of values that a view visits.
 fn visits(state: &Node, reads: &[&str], limit: usize) -> usize {
     let reads: Vec<Pattern> = reads.iter().map(|read| Pattern::parse(read).expect("the pattern reads")).collect();
     VISITS.with(|visits| visits.set(0));
@@ -63,8 +63,8 @@ fn a_view_looks_at_no_more_than_its_budget_holds() {
             for limit in [200, 1000, 4000] {
                 let visited = visits(&state, reads, limit);
                 let bounds = Bounds::of(limit);
-                // What to show is laid out once to see whether all fits, and once by what is wanted; patterns are
-                // searched for what there is and for what changed last; then come the names of what is hidden.
+                // Values are laid out once to check whether all fit, and once by priority. Patterns are searched for
+                // existing values and for the latest changes. Names of hidden values are added last.
                 let most = 2 * bounds.laid_out + 3 * bounds.steps * reads.len() + 2 * summarised::SUMMARISED_MAX;
                 assert!(visited <= most, "{visited} values at {limit} characters of {reads:?}");
                 let is_direct = reads.iter().all(|read| read.ends_with('*') && read.matches('*').count() == 1);

@@ -1,4 +1,4 @@
-//! What is chosen lazily is what would be chosen with everything at hand, and depends on nothing it should not.
+//! Lazy selection of a view equals the full reference selection, and is independent of irrelevant inputs.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn edit(at: u32, salt: u8) -> Edit {
     Edit { at, hasher: Arc::new(Hasher::new(&Salt([salt; 32]))) }
 }
 
-/// All places of a document but the document itself.
+/// Collects all places of a document except the root.
 fn places(node: &Node, place: &PointerBuf, found: &mut Vec<PointerBuf>) {
     for (step, child) in node.parts() {
         let mut below = place.clone();
@@ -32,7 +32,7 @@ fn places(node: &Node, place: &PointerBuf, found: &mut Vec<PointerBuf>) {
     }
 }
 
-/// Changes places at random, each with a version of its own.
+/// Changes random places, each with its own version.
 fn live(state: &mut Node, changes: &[(usize, u8)]) {
     for (at, (which, kind)) in (1..).zip(changes) {
         let mut found = Vec::new();
@@ -52,13 +52,13 @@ fn live(state: &mut Node, changes: &[(usize, u8)]) {
     }
 }
 
-/// A place that woke the worker.
+/// Returns the place that triggered the worker.
 pub(super) fn first(trigger: Option<&str>) -> Vec<First<'static>> {
     let place = trigger.map(|trigger| PointerBuf::parse(trigger).expect("a pointer"));
     place.map(|place| First { place, why: Why::Trigger, from: None }).into_iter().collect()
 }
 
-/// These places first, nothing kept free, and nobody named.
+/// Returns inputs with these places first, without a reserve or a writer.
 pub(super) fn wanted<'a>(appendable: &'a dyn Fn(&str) -> bool, first: &'a [First<'a>]) -> Wanted<'a> {
     Wanted { appendable, first, newest: 0, compiler: COMPILER, reserve: 0, writer: None }
 }

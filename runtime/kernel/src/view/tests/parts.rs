@@ -1,11 +1,11 @@
-//! Handles, what was asked for, what things point at, others' refusals, and why.
+//! View sections: handles, expansion requests, referenced places, rejections of others, and explanations.
 
 use serde_json::json;
 
 use super::super::*;
 use super::{Nobody, VISITS, patterns, section, start, worker};
 
-/// A view of what was asked for, with a writer for every version.
+/// Returns a view with expansion requests, and a writer for every version.
 fn asked(worker: &Worker, state: &Value, trigger: &Value, expand: &[&str], budget: u32) -> View {
     wanted(worker, state, trigger, expand.iter().map(|place| Asked::from(*place)).collect(), budget)
 }
@@ -77,7 +77,7 @@ fn what_was_asked_for_comes_first_and_what_does_not_fit_is_begun() {
     assert_eq!((hidden, why), (Fate::Summarised, Why::NoRoom));
 }
 
-/// A view of parts that were asked for.
+/// Returns a view of requested parts.
 fn from(worker: &Worker, state: &Value, at: &str, from: &Value, budget: u32) -> View {
     wanted(worker, state, &start(), vec![Asked::read(&json!({"at": at, "from": from})).expect("a range")], budget)
 }
@@ -94,7 +94,7 @@ fn a_range_is_shown_from_its_first_part_on_and_names_what_has_no_room() {
         let lines = section(&view.text, render::SEE_HEADING);
         (*lines.iter().find(|line| line.starts_with(start)).expect("a line")).to_owned()
     };
-    // By name in an object, whether or not it is read by a pattern.
+    // By name in an object, with or without a pattern as the read.
     for (at, label) in [("/people", "/people: an object with 400 members"), ("/texts", "/texts/*: 400 places")] {
         let view = from(&worker, &state, at, &json!("p100"), 3000);
         for shown in ["p100", "p101", "p105"] {
@@ -112,14 +112,14 @@ fn a_range_is_shown_from_its_first_part_on_and_names_what_has_no_room() {
         let named = line(&view, "/sources: 200 elements");
         assert!(named.contains("not shown: from there on, 1") && named.contains(" (s1"), "{named}");
     }
-    // By characters in a text.
+    // By character offset in a text.
     let view = from(&worker, &state, "/long", &json!(1250), 1500);
     let part = line(&view, "/long: ");
     assert!(part.starts_with("/long: \"mmm") && part.contains(" (characters 1251 to "), "{part}");
     assert!(part.ends_with(" of 2600)") && of(&view, "/long") == Some((Fate::Begun, Why::Asked)), "{part}");
-    // All of it, if there is room.
+    // The whole text, if there is room.
     assert!(line(&from(&worker, &state, "/long", &json!(1250), 9000), "/long: ").starts_with("/long: \"aaa"));
-    // What is asked for wholly and has no room is named from its beginning on.
+    // For a request of the whole value without enough room, names are listed from the first on.
     let view = asked(&worker, &state, &start(), &["/people"], 3000);
     let named = line(&view, "/people: ");
     assert!(named.contains("; not shown: p000, p001, ") && text::chars(&named) > 400, "{named}");
@@ -158,12 +158,12 @@ fn what_is_asked_for_has_room_before_lines_about_the_rest() {
         assert!(view.text.contains(part) && view.finds_room, "{asked} within {budget}: {}", view.text);
         assert!(text::chars(&view.text) <= budget as usize);
     };
-    // Among many places of which each has a line.
+    // Among many places, each with its own line.
     let many: serde_json::Map<_, _> =
         (0..60).map(|n| (format!("p{n}"), json!(format!("<{n}>{}", "x".repeat(600))))).collect();
     let places: Value = many.keys().map(|name| format!("/{name}")).collect();
     shows(places, &json!(many), &json!("/p50"), "<50>xxx", 4000);
-    // Deep down.
+    // Deeply nested.
     let mut deep = json!({"text": "y".repeat(20_000)});
     for _ in 0..12 {
         deep = json!({"in": deep, "side": "u".repeat(600)});
@@ -174,14 +174,14 @@ fn what_is_asked_for_has_room_before_lines_about_the_rest() {
     {
         shows(json!(["/in"]), &deep, &asked, part, 2000);
     }
-    // In a value that is one line where there is room.
+    // Inside a value that is a single line if there is room.
     let lines: Vec<Value> =
         (0..5).map(|n| json!({"id": format!("e{n}"), "text": format!("<{n}>{}", "t".repeat(430))})).collect();
     let lines = json!({"things": lines});
     shows(json!(["/things"]), &lines, &json!("/things/3/id"), "/things/3/id: \"e3\"", 700);
     shows(json!(["/things"]), &lines, &json!("/things/3"), "/things/3/text: \"<3>ttt", 700);
     shows(json!(["/things"]), &lines, &json!({"at": "/things/3/text", "from": 100}), "(characters 101 to ", 700);
-    // After parts of which nothing may be read.
+    // After parts that are entirely unreadable.
     let gaps: serde_json::Map<_, _> = (0..80)
         .map(|n| {
             (

@@ -1,7 +1,7 @@
-//! The choice of what is shown, made over everything there is: slow, and plain to see.
+//! Reference implementation of the view's selection: slow, and simple enough to check by reading.
 //!
-//! Lays out the whole state, sorts all lines by how much each is wanted, and takes them in that order while they fit.
-//! It has no bounds, so only with none does [`super::super::budget`] choose the same.
+//! Lays out the whole state, sorts all lines by priority, and takes them in that order while they fit. It has no work
+//! bounds, so its choice equals that of [`super::super::budget`] only when those are lifted too.
 
 use std::cmp::Reverse;
 
@@ -15,25 +15,25 @@ use crate::view::text;
 /// A node of the tree.
 struct Node<'a> {
     kind: Kind,
-    /// JSON Pointer of the value; for a pattern, its text.
+    /// JSON Pointer of the value, or the text of a pattern.
     label: String,
     /// The value; absent for a pattern.
     value: Option<&'a Tree>,
     parent: Option<usize>,
     /// In document order.
     children: Vec<usize>,
-    /// When each value on the way from the root last changed, and how it is called there.
+    /// Time of the last change and name of each value on the way from the root.
     way: Vec<(At, Name)>,
 }
 
-/// Everything a worker may see.
+/// Everything that a worker may see.
 struct Layout<'a> {
-    /// Parents come before their children, children in document order.
+    /// Nodes, parents before their children, children in document order.
     nodes: Vec<Node<'a>>,
 }
 
 impl<'a> Layout<'a> {
-    /// Lays out what the patterns cover.
+    /// Lays out the values that the patterns cover.
     fn new(state: &'a Tree, reads: &[Pattern]) -> Self {
         let mut layout = Self { nodes: Vec::new() };
         for pattern in reads {
@@ -52,7 +52,7 @@ impl<'a> Layout<'a> {
         layout
     }
 
-    /// Puts the highest covered values below the first pattern that covers them.
+    /// Places the highest covered values below the first pattern that covers them.
     fn descend(&mut self, value: &'a Tree, pointer: PointerBuf, reads: &[Pattern], way: Vec<(At, Name)>, floor: At) {
         if let Some(first) = reads.iter().position(|pattern| pattern.covers(&pointer)) {
             self.place(value, pointer.to_string(), first, true, way, floor);
@@ -92,7 +92,7 @@ impl<'a> Layout<'a> {
         self.nodes.len() - 1
     }
 
-    /// All nodes, pattern by pattern and below them in document order: a node before what is below it.
+    /// Returns all nodes in document order, pattern by pattern, each node before its descendants.
     fn in_order(&self) -> Vec<usize> {
         let roots = (0..self.nodes.len()).filter(|node| self.nodes[*node].parent.is_none());
         let mut stack: Vec<usize> = roots.collect();
@@ -105,21 +105,21 @@ impl<'a> Layout<'a> {
         order
     }
 
-    /// The nodes above one, nearest first.
+    /// Returns the ancestors of a node, nearest first.
     fn above(&self, node: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(self.nodes[node].parent, |node| self.nodes[*node].parent)
     }
 
-    /// The token of a node within its parent.
+    /// Returns the token of a node within its parent.
     fn token(&self, node: usize) -> String {
         let label = &self.nodes[node].label;
         let pointer = Pointer::parse(label.as_str()).ok();
         pointer.and_then(Pointer::back).map(|token| token.decoded().into_owned()).unwrap_or_default()
     }
 
-    /// Whether a member more or less is the ordinary life of what stands here.
+    /// Returns true for containers whose members are expected to be added and removed.
     fn is_collection(&self, node: usize) -> bool {
-        /// An object with more members is taken for a collection by name.
+        /// Member count above which an object is treated as a collection.
         const FIELDS_MAX: usize = 16;
         let node = &self.nodes[node];
         match node.kind {
@@ -130,10 +130,10 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// An index or a key, in the order of the document.
+/// Index or key, ordered as in the document.
 type Name = (usize, String);
 
-/// Token, value, when something was last put there, name.
+/// Returns token, value, time of the last write, and name of each child.
 fn children(value: &Tree, floor: At) -> Vec<(String, &Tree, At, Name)> {
     match value {
         Tree::Array(elements) => (0..elements.len())
@@ -153,33 +153,33 @@ fn children(value: &Tree, floor: At) -> Vec<(String, &Tree, At, Name)> {
     }
 }
 
-/// Characters of a list of what is not shown.
+/// Maximum length in characters of a list of hidden parts.
 const HIDDEN_MAX: usize = 120;
-/// Characters of the fixed words of a line about a collection.
+/// Maximum length in characters of the fixed words of a summary line.
 const WORDS_MAX: usize = 80;
-/// The most a field may measure to be kept before collections are.
+/// Maximum length of a field that is kept in preference to collections.
 const SMALL_FIELD_MAX: usize = 200;
-/// How many of the newest elements of every collection come before the rest of any.
+/// Number of newest elements of every collection that precede the remaining elements of any.
 const NEWEST: usize = 3;
-/// How many pointers of what is not shown are kept.
+/// Maximum number of pointers kept for values that are not shown.
 const SUMMARISED_MAX: usize = 256;
-/// Characters of the line that counts what has no line of its own.
+/// Maximum length in characters of the line that counts values without a line of their own.
 const MORE_MAX: usize = 40;
 
-/// The shown part of a layout.
+/// Shown part of a layout.
 pub(super) struct Shown {
     /// Lines about the state, in order, each ended by a line feed.
     pub(super) text: String,
-    /// Pointers whose whole values are shown; none lies below another.
+    /// Pointers of the values shown in full; none lies below another.
     pub(super) reads: Vec<String>,
-    /// Pointers of containers of which the number of parts, or all of them, are shown.
+    /// Pointers of containers for which the number of parts, or all parts, are shown.
     pub(super) members: Vec<String>,
-    /// Pointers of readable values of which nothing is shown, the highest such; the first [`SUMMARISED_MAX`].
+    /// Pointers of the highest readable values that are entirely hidden; at most [`SUMMARISED_MAX`].
     pub(super) summarised: Vec<String>,
 }
 
-/// Shows as much as fits into `limit` characters; `appendable` says of a pointer whether the worker may append to the
-/// array there, `trigger` is the place that woke it.
+/// Selects the lines that fit into `limit` characters. `appendable` returns true if the worker may append to the array
+/// at a pointer; `trigger` is the place that triggered the call.
 pub(super) fn choose(
     state: &Tree,
     reads: &[Pattern],
@@ -199,11 +199,11 @@ pub(super) fn choose(
     choice.finish(state, reads)
 }
 
-/// What is paid for a node.
+/// Budget spent on a node.
 enum Paid {
-    /// A line that tells of it: what it is and what of it is not shown.
+    /// Summary line: what the node is, and which of its parts are hidden. Holds the characters reserved.
     Summary(usize),
-    /// The value itself.
+    /// Line with the value itself.
     Value(String),
 }
 
@@ -243,12 +243,12 @@ impl Choice<'_> {
         true
     }
 
-    /// Pays for one line about everything at the top, as far as the characters go.
+    /// Reserves one line for each top-level node, as far as the budget allows.
     fn reserve_summaries(&mut self) {
         self.left = self.left.saturating_sub(MORE_MAX);
         for node in self.layout.in_order() {
             if self.is_top(node) && !self.is_empty_pattern(node) {
-                // A short value is said in fewer words than that it is not shown.
+                // A short value may need fewer characters than its summary.
                 let size = self.summary_max(node);
                 let line = self.line(node, size.min(self.left));
                 if let Some(line) = line {
@@ -262,7 +262,7 @@ impl Choice<'_> {
         }
     }
 
-    /// Whether a node answers for itself where it is not shown: a pattern, or the one place of a pattern.
+    /// Returns true for a node that is summarised on its own when hidden: a pattern, or the only place of a pattern.
     fn is_top(&self, node: usize) -> bool {
         let above = self.layout.nodes[node].parent.map(|parent| self.layout.nodes[parent].kind);
         match self.layout.nodes[node].kind {
@@ -276,7 +276,7 @@ impl Choice<'_> {
         self.layout.nodes[node].kind == Kind::Pattern && self.layout.nodes[node].children.is_empty()
     }
 
-    /// The most characters the line about a node can have.
+    /// Returns the maximum length of a node's summary line.
     fn summary_max(&self, node: usize) -> usize {
         match self.layout.nodes[node].kind {
             Kind::Line => text::chars(&self.header(node, &[])),
@@ -286,7 +286,7 @@ impl Choice<'_> {
         }
     }
 
-    /// The lines, most wanted first.
+    /// Returns the lines by descending priority.
     fn by_priority(&self, trigger: Option<&str>) -> Vec<usize> {
         let lines = (0..self.layout.nodes.len()).filter(|node| self.layout.nodes[*node].kind == Kind::Line);
         let mut lines: Vec<_> = lines.map(|node| (self.rank(node, trigger), node)).collect();
@@ -294,8 +294,9 @@ impl Choice<'_> {
         lines.into_iter().map(|(_, node)| node).collect()
     }
 
-    /// Class, pattern, how many parts of the outermost collection above it changed later, and its place among all that
-    /// is below the pattern where parts of collections are sorted by when they changed.
+    /// Returns the sort key of a line. It holds the class, the pattern, and how many parts of the outermost collection
+    /// above it changed later. Its last part is the place below the pattern, with the parts of collections sorted by
+    /// time of change.
     fn rank(&self, node: usize, trigger: Option<&str>) -> (u8, usize, usize, Vec<usize>) {
         let (mut newer, mut place) = (None, Vec::new());
         let mut way: Vec<usize> = [node].into_iter().chain(self.layout.above(node)).collect();
@@ -336,7 +337,7 @@ impl Choice<'_> {
         }
     }
 
-    /// Takes a line if it fits, together with the lines about what it is part of.
+    /// Takes a line if it fits, together with the summary lines of its ancestors.
     fn take(&mut self, node: usize) {
         let released = match &self.states[node] {
             Some(Paid::Value(_)) => return,
@@ -358,7 +359,7 @@ impl Choice<'_> {
         self.states[node] = Some(Paid::Value(line));
     }
 
-    /// The line of a value that is shown on one, line feed included, if it has at most `limit` characters.
+    /// Returns the line of a single-line value, line feed included, if it has at most `limit` characters.
     fn line(&self, node: usize, limit: usize) -> Option<String> {
         let node = Some(&self.layout.nodes[node]).filter(|node| node.kind == Kind::Line)?;
         let mut line = format!("{}: ", text::name(&node.label));
@@ -374,8 +375,8 @@ impl Choice<'_> {
         if (self.appendable)(label) { " (you may append)" } else { "" }
     }
 
-    /// The line about a collection or a value that is not shown wholly; `hidden` are the children of which nothing is
-    /// shown.
+    /// Returns the summary line of a collection or a partly shown value; `hidden` are the children that are entirely
+    /// hidden.
     fn header(&self, node: usize, hidden: &[usize]) -> String {
         let Some(value) = self.layout.nodes.get(node) else { return String::new() };
         let count = value.children.len();
@@ -397,8 +398,8 @@ impl Choice<'_> {
         line
     }
 
-    /// What is hidden, by name within the node, or by pointer where a pattern has no one place; neighbouring indices
-    /// as ranges: `0 to 8, 11`.
+    /// Lists hidden children by name within the node, or by pointer if the pattern matches several places. Adjacent
+    /// indices form ranges: `0 to 8, 11`.
     fn hidden(&self, node: usize, hidden: &[usize]) -> String {
         let parent = &self.layout.nodes[node];
         let prefix = match parent.kind {
@@ -423,7 +424,7 @@ impl Choice<'_> {
     fn finish(self, state: &Tree, reads: &[Pattern]) -> Shown {
         let mut shown = Shown { text: String::new(), reads: Vec::new(), members: Vec::new(), summarised: Vec::new() };
         let count = self.layout.nodes.len();
-        // Children come after their parents, so one pass from the end knows of each node what is shown below it.
+        // Children follow their parents, so one pass from the end computes what is shown below each node.
         let (mut whole, mut any) = (vec![false; count], vec![false; count]);
         for node in (0..count).rev() {
             let children = &self.layout.nodes[node].children;
@@ -471,7 +472,7 @@ impl Choice<'_> {
             }
         }
         let count = unmentioned.len();
-        // From all names down to none, the first line that fits.
+        // Tries all names first, then fewer; the first line that fits is taken.
         let mut lines = (0..=count).rev().map(|named| match (named, count - named) {
             (0, _) => format!("… {count} more places not shown\n"),
             (_, 0) => format!("… {count} more places not shown: {}\n", unmentioned.join(", ")),
@@ -502,16 +503,16 @@ impl Choice<'_> {
     }
 }
 
-/// Something that is not shown.
+/// Hidden part of a list.
 enum Item {
     Name(String),
-    /// The first and the last index.
+    /// First and last index.
     Range(usize, usize),
 }
 
-/// A list under its limit of characters; what does not fit is counted.
+/// Formats a list within its character limit; items that do not fit are counted.
 fn list(items: &[Item]) -> String {
-    /// Room that is kept for the count of the rest.
+    /// Characters reserved for the count of the remaining items.
     const COUNT_MAX: usize = 30;
     let (mut out, mut more) = (String::new(), 0_usize);
     for item in items {
@@ -547,13 +548,13 @@ fn what_it_is(value: Option<&Tree>) -> String {
     }
 }
 
-/// Whether one pointer is the other, or lies above or below it.
+/// Returns true if the pointers are equal or one is an ancestor of the other.
 fn is_on_one_line(a: &str, b: &str) -> bool {
     let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
     long.strip_prefix(short).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Containers any part of which the pattern could have matched or led through, and that no pattern covers.
+/// Collects the containers that the pattern matches in part or passes through, and that no pattern covers.
 fn looked_through(value: &Tree, place: PointerBuf, reads: &[Pattern], pattern: &Pattern, found: &mut Vec<String>) {
     if reads.iter().any(|pattern| pattern.covers(&place)) {
         return;

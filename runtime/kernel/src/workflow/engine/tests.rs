@@ -1,4 +1,4 @@
-//! What is done next, turn by turn, on documents to which the patches are applied by another's hand.
+//! Workflow engine, turn by turn; the tests apply its patches with an independent implementation.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::digest::{Hasher, Salt};
 use crate::state::State;
 use crate::workflow::expand;
 
-/// A workflow under way.
+/// Workflow in progress.
 struct Run {
     definition: Definition,
     document: Value,
@@ -37,7 +37,7 @@ impl Run {
         self.try_turn(happened).expect("it is no refusal")
     }
 
-    /// A turn, and those that follow at once; every move of a node.
+    /// Runs a turn and all immediate follow-ups; returns every state change of a node.
     fn settle(&mut self, happened: Happened<'_>) -> Vec<String> {
         let mut moves = Vec::new();
         let mut next = self.turn(happened);
@@ -50,7 +50,7 @@ impl Run {
         moves
     }
 
-    /// A node's worker comes to an output.
+    /// Completes a node with an output.
     fn made(&mut self, node: &str, output: Value) -> Vec<String> {
         assert_eq!(self.status(node), "RUNNING");
         self.document["workflow"]["nodes"][node]["output"] = output;
@@ -163,7 +163,7 @@ fn all_that_depends_on_what_is_resumed_is_done_once_more_and_nothing_else() {
     run.settle(Happened::Came("c"));
     run.made("c", json!({}));
     assert_eq!(run.statuses(), "a COMPLETED, b COMPLETED, c COMPLETED, d RUNNING");
-    // b was started, and is resumed itself; c has to be started again.
+    // Node b was started, and is resumed itself; c has to be started again.
     assert_eq!(run.settle(Happened::Resume("b")), ["b PENDING", "c PENDING", "b READY", "b RUNNING"]);
     run.made("b", json!({}));
     assert_eq!(run.statuses(), "a COMPLETED, b COMPLETED, c READY, d RUNNING");
@@ -179,7 +179,7 @@ fn a_trigger_counts_when_it_comes_and_once() {
         "a": {}, "b": {"dependencies": ["a"], "trigger_type": "EVENT"}, "c": {"trigger_type": "SCHEDULE"},
     }}));
     assert_eq!(run.settle(START), ["a READY", "c READY", "a RUNNING"]);
-    // Before its dependencies are completed it is noted.
+    // A trigger that arrives before the dependencies are completed is recorded.
     assert_eq!(run.settle(Happened::Came("b")), [""; 0]);
     assert_eq!(run.document["workflow"]["nodes"]["b"]["came"], true);
     assert_eq!(run.turn(Happened::Came("b")), None);
@@ -202,7 +202,7 @@ fn a_condition_that_does_not_hold_skips_a_node_and_all_that_waits_for_it() {
     run.made("e", json!({}));
     assert_eq!(run.statuses(), "a COMPLETED, b SKIPPED, c SKIPPED, d SKIPPED, e COMPLETED");
     assert_eq!(*run.whole(), "COMPLETED", "a bypass is no failure");
-    // A condition that cannot be evaluated is no bypass.
+    // A condition that cannot be evaluated fails the node instead of skipping it.
     let mut run = Run::of(nodes);
     run.settle(START);
     run.made("a", json!({}));
@@ -235,7 +235,7 @@ fn a_turn_has_so_much_room_and_the_next_goes_on() {
     }
 }
 
-/// Nodes, of which each waits for some before it; which fail; and in what order workers come to an end.
+/// Generates nodes with dependencies on earlier ones, their failures, and two orders of completion.
 fn workflows() -> impl Strategy<Value = (Vec<Vec<usize>>, Vec<bool>, [Vec<usize>; 2])> {
     (1..9_usize).prop_flat_map(|count| {
         let needs: Vec<_> = (0..count).map(|node| prop::collection::vec(0..node.max(1), 0..3)).collect();
@@ -245,7 +245,8 @@ fn workflows() -> impl Strategy<Value = (Vec<Vec<usize>>, Vec<bool>, [Vec<usize>
 }
 
 proptest! {
-    /// Nothing runs before what it waits for, every turn comes to an end, and in what order workers finish changes nothing.
+    /// No node runs before its dependencies, every turn terminates, and the order of completion does not change the
+    /// result.
     #[test]
     fn the_order_in_which_workers_finish_does_not_matter((needs, fails, orders) in workflows()) {
         let id = |node: usize| format!("n{node}");

@@ -1,43 +1,43 @@
-//! What a contract lets through, told from the document before and the one after.
+//! Test oracle of contracts: judges an operation from the documents before and after it.
 //!
-//! Every difference must lie at or below a place that some grant allows for that kind of difference. Matching, comparing
-//! and value checks are written here a second time, as plainly as possible, so that a mistake in the kernel is not repeated
-//! by its judge. The fuzz target of contracts is judged by this file, too.
+//! Every difference must lie at or below a place that a grant allows for that kind of difference. Matching, comparison
+//! and value checks are implemented here a second time, as simply as possible. The oracle therefore does not repeat a
+//! bug of the kernel. The contract fuzz target uses this file, too.
 
 use patchboard_kernel::blueprint::GrantOp;
 use serde_json::Value;
 
-/// What may be written where.
+/// Grant of a contract: pattern, operations and value type.
 #[derive(Clone, Debug)]
 pub(crate) struct Grant {
     pub(crate) tokens: Vec<String>,
     pub(crate) ops: Vec<GrantOp>,
-    /// Name of the only JSON type it allows, if it does not allow all.
+    /// Name of the only JSON type that it allows; `None` allows all.
     pub(crate) value: Option<&'static str>,
 }
 
-/// The pointer of a place.
+/// Returns the JSON Pointer of a place.
 pub(crate) fn pointer(tokens: &[impl AsRef<str>]) -> String {
     tokens.iter().map(|token| format!("/{}", token.as_ref().replace('~', "~0").replace('/', "~1"))).collect()
 }
 
-/// The place of a pointer.
+/// Parses a JSON Pointer into a place.
 pub(crate) fn place(pointer: &str) -> Place {
     pointer.split('/').skip(1).map(|token| token.replace("~1", "/").replace("~0", "~")).collect()
 }
 
-/// Places are lists of tokens.
+/// Place, as a list of tokens.
 pub(crate) type Place = Vec<String>;
 
-/// Who is held to what.
+/// Contract of a worker.
 pub(crate) struct Oracle<'a> {
-    /// Patterns, as lists of tokens.
+    /// Read patterns, as lists of tokens.
     pub(crate) reads: &'a [Vec<String>],
     pub(crate) grants: &'a [Grant],
 }
 
 impl Oracle<'_> {
-    /// What was let through and should not have been.
+    /// Returns a description of the first change that was accepted without a grant.
     pub(crate) fn complaint(&self, before: &Value, after: &Value, operation: &Value) -> Option<String> {
         let place = |member: &str| place(operation[member].as_str().expect("a pointer"));
         match operation["op"].as_str().expect("a name") {
@@ -45,20 +45,21 @@ impl Oracle<'_> {
             "copy" if !self.reads(&place("from")) => Some("a copy of what is not read".to_owned()),
             "copy" => self.unexplained(before, after, Some(GrantOp::Copy)),
             "move" => {
-                // First without what was moved away, then with it where it went.
+                // Checks the removal at the source first, then the arrival at the destination.
                 let from = place("from");
                 let mut between = before.clone();
                 take(&mut between, &from);
                 self.unexplained(before, &between, None)
                     .or_else(|| self.unexplained(&between, after, Some(GrantOp::Move)))
-                    // Moved onto itself, nothing differs, but both grants are still needed.
+                    // A move onto itself changes nothing, but still needs both grants.
                     .filter(|_| before != after)
             }
             _ => self.unexplained(before, after, None),
         }
     }
 
-    /// The first difference that no grant explains; `with` is an operation that every arrival needs besides.
+    /// Returns the first difference that no grant explains; `with` is an operation that every arrival needs in
+    /// addition.
     fn unexplained(&self, before: &Value, after: &Value, with: Option<GrantOp>) -> Option<String> {
         let mut differences = Vec::new();
         differ(before, after, &mut Vec::new(), &mut differences);
@@ -80,7 +81,7 @@ impl Oracle<'_> {
         | Difference::Changed(place)
         | Difference::Removed(place)
         | Difference::Resized(place)) = difference;
-        // Something around it was replaced.
+        // An enclosing value was replaced.
         let replaced = (1..=place.len()).any(|end| {
             let outer = place[..end].to_vec();
             at(before, &outer).is_some() && arrives(GrantOp::Replace, &outer, &[&outer])
@@ -127,7 +128,7 @@ impl Oracle<'_> {
 }
 
 impl Grant {
-    /// Whether a place is one that the grant speaks of; `-` speaks of the end of an array.
+    /// Returns true if the grant's pattern denotes the place; `-` denotes the end of an array.
     fn denotes(&self, place: &Place, before: &Value) -> bool {
         let wants_end = self.tokens.last().is_some_and(|last| last == "-");
         let container = place.split_last().and_then(|(_, container)| at(before, container));
@@ -135,7 +136,7 @@ impl Grant {
     }
 }
 
-/// Whether a pattern matches a place exactly.
+/// Returns true if a pattern matches a place exactly.
 pub(crate) fn matches(tokens: &[String], place: &[String]) -> bool {
     let Some((token, rest)) = tokens.split_first() else { return place.is_empty() };
     if token == "**" {
@@ -149,7 +150,7 @@ enum Difference {
     Added(Place),
     Removed(Place),
     Changed(Place),
-    /// An array that has more or fewer elements.
+    /// Array with more or fewer elements.
     Resized(Place),
 }
 
@@ -181,7 +182,7 @@ fn differ(before: &Value, after: &Value, place: &mut Place, found: &mut Vec<Diff
     }
 }
 
-/// What is at a place.
+/// Returns the value at a place.
 pub(crate) fn at<'v>(document: &'v Value, place: &[String]) -> Option<&'v Value> {
     place.iter().try_fold(document, |value, token| match value {
         Value::Object(members) => members.get(token),

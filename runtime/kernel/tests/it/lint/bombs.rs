@@ -1,15 +1,16 @@
-//! Small blueprints that would take all the time and memory there is: schemas in which one part is reached in very many ways.
-//! A check that has no limit does not end here, and is stopped by the test runner.
+//! Small blueprints that would exhaust time and memory: one part of a schema is reachable in exponentially many ways. A
+//! check without a limit would not terminate, and the test runner stops it.
 
 use patchboard_kernel::lint::{self, STEPS_MAX};
 use patchboard_kernel::source::Source;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-/// Levels of a schema whose parts are reached in 2^40 ways or more.
+/// Number of schema levels; their parts are reachable in 2^40 ways or more.
 const LEVELS: usize = 40;
 
-/// A blueprint of a script and an agent that may write everywhere below `/a`, where the first of these schemas holds.
+/// Returns a blueprint with a script and an agent that may write anywhere below `/a`, the place of the first of these
+/// schemas.
 fn blueprint(schemas: Map<String, Value>) -> Value {
     json!({
         "blueprint": 2,
@@ -36,7 +37,7 @@ fn blueprint(schemas: Map<String, Value>) -> Value {
     })
 }
 
-/// The number of findings, those on a board that begins included; what they are does not matter.
+/// Returns the number of findings, including those for a started board; their content is irrelevant.
 fn checked(blueprint: &Value) -> usize {
     let source = Source::read("bomb", &blueprint.to_string()).expect("JSON");
     let report = lint::check(&source);
@@ -44,10 +45,10 @@ fn checked(blueprint: &Value) -> usize {
     report.findings.len() + begun.and_then(Result::ok).map_or(0, |found| found.len())
 }
 
-/// Makes a schema in which another one stands.
+/// Wraps a schema in another one.
 type Level<'l> = &'l dyn Fn(&Value) -> Value;
 
-/// A schema of a keyword, in which the next one stands where `next` is.
+/// Returns a blueprint with nested levels of one keyword, each referring to the next.
 fn levels(level: Level<'_>) -> Value {
     let numbered = (0..LEVELS).map(|n| (n.to_string(), level(&json!({"$ref": format!("#/$defs/{}", n + 1)}))));
     blueprint(numbered.chain([(LEVELS.to_string(), json!({"type": "array"}))]).collect())
@@ -110,7 +111,7 @@ fn a_check_ends_where_every_part_leads_to_every_other() {
     }
 }
 
-/// A schema object of some keywords that lead to others of `count`.
+/// Generates a schema object with keywords that refer to others of `count`.
 fn schema(count: usize) -> impl Strategy<Value = Value> {
     let next = (0..count).prop_map(|n| json!({"$ref": format!("#/$defs/{n}")})).boxed();
     let part = prop_oneof![
@@ -167,7 +168,7 @@ fn invariants_are_tried_on_the_initial_state_within_one_allowance() {
     assert!(wrong.len() == 1 && wrong[0].ends_with("at `/list/999`"), "{wrong:?}");
 }
 
-/// A blueprint of so many workers with so many grants each, which `grant` makes of the number of each.
+/// Returns a blueprint with this many workers and grants each; `grant` makes a grant from its number.
 fn granting(schema: &Value, workers: usize, grants: usize, grant: &dyn Fn(usize) -> Value) -> Source {
     let worker = |nth: usize| {
         let writes: Vec<Value> = (0..grants).map(|own| grant(nth * grants + own)).collect();
@@ -180,7 +181,7 @@ fn granting(schema: &Value, workers: usize, grants: usize, grant: &dyn Fn(usize)
     Source::read("bomb", &blueprint.to_string()).expect("JSON")
 }
 
-/// Names `p0`, `p1`, … with what `of` makes of each number.
+/// Returns an object with the names `p0`, `p1`, …; `of` makes each value from its number.
 fn numbered(count: usize, of: &dyn Fn(usize) -> Value) -> Map<String, Value> {
     (0..count).map(|nth| (format!("p{nth}"), of(nth))).collect()
 }

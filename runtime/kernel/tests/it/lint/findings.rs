@@ -1,6 +1,6 @@
-//! Every code of the lint, brought about by a small change of a sound blueprint, with what is said about it.
+//! Produces every lint code by a small change of a valid blueprint, and records the messages.
 //!
-//! The snapshot beside this file is what a user reads; look at a change of it as prose.
+//! The snapshot beside this file is what a user reads; review a change of it as prose.
 
 mod fixtures;
 
@@ -16,7 +16,7 @@ use serde_json::json;
 
 use fixtures::*;
 
-/// A finding as a terminal shows it.
+/// Renders a finding as a terminal shows it.
 fn render(finding: &Diagnostic) -> String {
     let severity = match finding.severity {
         Severity::Error => "error",
@@ -34,14 +34,14 @@ fn the_sound_blueprint_has_no_finding_and_is_returned() {
     assert_eq!(rendered, "");
     let blueprint = report.blueprint.expect("there is no error");
     assert_eq!(blueprint.name, "review");
-    // What the journal stores is found sound as well.
+    // The blueprint as stored in the journal passes the lint as well.
     let stored = serde_json::to_value(&blueprint).expect("a blueprint is JSON");
     let again = lint::check_value(stored);
     assert_eq!(again.findings, []);
     assert_eq!(again.blueprint, Some(blueprint));
 }
 
-/// What a rule on a group does is judged for everybody in it, and what a schema says of the group is known.
+/// A rule on a group is judged for each of its members, and `$defs/group:team` resolves in a schema.
 #[test]
 fn a_group_is_judged_by_all_who_are_in_it() {
     const TEXT: (&str, &str) =
@@ -51,7 +51,7 @@ fn a_group_is_judged_by_all_who_are_in_it() {
     const BLIND: (&str, &str) = ("workers:\n", "workers:\n  other: {agent: llm, group: team}\n");
     assert_eq!(found(&[GROUPED, TEXT, CHOSEN, SECOND]), []);
     assert_eq!(found(&[GROUPED, TEXT, CHOSEN, BLIND]), [("trigger_unreadable", "/rules/1/trigger/path".to_owned())]);
-    // All of them would have to be limited for a loop to end, and one is not.
+    // The loop ends only if every member is limited, and one is not.
     const AGAIN: (&str, &str) = (
         "invariants:\n",
         "  - {name: again, trigger: {op: replace, path: /claims/*/status}, run: {group: team}}\ninvariants:\n",
@@ -103,7 +103,7 @@ fn findings_read_like_a_compilers() {
     insta::assert_snapshot!("findings", page);
 }
 
-/// The codes that a changed blueprint has, with what they are about.
+/// Returns the codes of a changed blueprint, with their pointers.
 fn found(changes: &'static [(&'static str, &'static str)]) -> Vec<(&'static str, String)> {
     let findings = change("none", changes).findings();
     findings.into_iter().map(|finding| (finding.code, finding.pointer)).collect()
@@ -116,7 +116,7 @@ fn who_may_write_only_to_what_is_still_its_own_hands_it_over_for_good() {
     let unguarded = vec![("handoff_unguarded", "/workers/writer/writes/1".to_owned())];
     assert_eq!(found(&[DESK, IN_AGENTS]), unguarded);
     assert_eq!(found(&[DESK, IN_AGENTS, (STATUS, "      - {path: /claims/*, ops: [replace]}")]), unguarded);
-    // Who is in no group of agents has nothing to hand over, and who adds a piece changes none.
+    // A worker outside the agents' group has nothing to hand over, and a worker that adds an element changes none.
     assert_eq!(found(&[DESK]), []);
     assert_eq!(found(&[IN_AGENTS]), []);
     assert_eq!(found(&[DESK, IN_AGENTS, (STATUS, "      - {path: /claims/-, ops: [add]}")]), []);
@@ -133,7 +133,7 @@ fn grants_that_only_append_do_not_overwrite_each_other() {
     assert_eq!(found(&[APPEND, ("- {path: /claims/*/status}", "- {path: /claims/*}")]), []);
 }
 
-/// The findings of a blueprint with one more invariant, its schema and limits changed as well.
+/// Returns the findings of a blueprint with one more invariant, and with changes of its schema and limits.
 fn of_invariant(invariant: &str, others: &[(&str, &str)]) -> Vec<(&'static str, String)> {
     let text = SOUND.replacen("done:", &format!("  - {{name: more, {invariant}}}\ndone:"), 1);
     let text = others.iter().fold(text, |text, (from, to)| {
@@ -171,21 +171,21 @@ fn an_invariant_that_costs_what_a_patch_touches_is_not_reported() {
     for (invariant, others, expected) in [
         (all, &[] as &[_], true),
         (all, &[SHORT], false),
-        // Eight operations each make 128 claims at most.
+        // Eight operations per commit create at most 128 claims.
         (all, &[FEW_COMMITS], false),
         (all, &[MORE_COMMITS], true),
         (twice, &[], true),
         (twice, &[SHORT], false),
         (answer, &[], true),
         (answer, &[SHORT], false),
-        // An answer that comes once, after all claims.
+        // The answer is written once, after all claims.
         (last, &[], false),
-        // Nobody writes the request.
+        // No worker writes the request.
         (asked, &[], false),
         ("expr: 'size(state.claims) < 1000'", &[], false),
         ("for: /answer, expr: 'size(self) > 0'", &[], false),
         ("for: /answer, expr: 'size(self) < size(state.claims)'", &[], false),
-        // Where a list is only written as a whole, that costs as much.
+        // A list that is only written as a whole costs as much.
         (notes, &[NOTES, WRITES_NOTES], false),
         (notes, &[NOTES, WRITES_A_NOTE], true),
     ] {
@@ -202,7 +202,7 @@ fn the_shipped_blueprints_have_no_finding_of_costs() {
         let findings = lint::check(&Source::read(path, &text).expect("it is YAML")).findings;
         let rendered: String = findings.iter().map(render).collect();
         assert!(!rendered.contains("costly"), "{path}:\n{rendered}");
-        // Its invariants look at lists, which are short because the schema and the end of the board keep them so.
+        // The invariants iterate over lists that the schema and the limits keep short.
         let longer =
             text.replace("limits: {commits: 60,", "limits: {commits: 600,").replace("\n        maxItems: 8\n", "\n");
         let findings = lint::check(&Source::read(path, &longer).expect("it is YAML")).findings;
@@ -210,7 +210,8 @@ fn the_shipped_blueprints_have_no_finding_of_costs() {
     }
 }
 
-/// What a grant makes is judged by its `value`; what becomes of it later, by a grant whose condition is of what was there.
+/// A grant's `value` decides which values it creates. Later changes belong to other grants, with conditions on the
+/// state before the patch.
 #[test]
 fn grants_under_conditions_meet_others_only_where_they_take_something_from_them() {
     const STATUS: &str = "- {path: /claims/*/status}";
@@ -225,7 +226,7 @@ fn grants_under_conditions_meet_others_only_where_they_take_something_from_them(
     assert_eq!(with(&format!("{made}\n      {STATUS}")), ["overlapping_grants"]);
     let put = "- {path: /claims/*, ops: [replace], value: {required: [text]}}";
     assert!(with(&format!("{put}\n      - {}", own("/claims/*/status"))).contains(&"overlapping_grants"));
-    // Where each has a condition, the state says whose turn it is.
+    // If both have a condition, the state decides which worker may write.
     let two = |of_other: &str| {
         let text = SOUND.replace(STATUS, &format!("- {}", own("/claims/*/status")));
         let text = text.replace(
@@ -251,7 +252,7 @@ fn what_an_expression_may_look_at_is_not_reported() {
         let report = lint::check(&Source::read("b.yaml", &text).expect("it is YAML"));
         assert_eq!(report.findings, [], "{expr}");
     }
-    // Either of two sides may hold.
+    // Either operand of `||` may hold.
     for expr in ["event == null", "has(state.answer) || value == null", "!has(state.answer)"] {
         let text = SOUND.replace("trigger: start,", &format!("trigger: start, when: '{expr}',"));
         let report = lint::check(&Source::read("b.yaml", &text).expect("it is YAML"));
@@ -309,12 +310,12 @@ fn what_a_trigger_binds_is_what_paths_and_conditions_use() {
     let when = [("unknown_member", "/rules/1/when".to_owned())];
     assert_eq!(found(&[FORMAT_2, BOUND, READS, (WHEN, "when: bound.clam != \"0\"")]), when);
     assert_eq!(found(&[FORMAT_2, (WHEN, "when: bound.claim != \"0\"")]), when);
-    // A condition of a grant needs what it looks at.
+    // The condition of a grant requires the names that it uses to be bound.
     const LOOKS: (&str, &str) =
         ("reads: [/request, /claims]", "reads: [/request, {path: /claims, where: bound.claim == \"0\"}]");
     assert_eq!(found(&[FORMAT_2, BOUND, LOOKS]), []);
     assert_eq!(found(&[FORMAT_2, LOOKS]), [("unbound_name", "/rules/1/trigger".to_owned())]);
-    // A signal binds what it carries; nothing else does.
+    // Only a signal binds its payload.
     const SIGNAL: (&str, &str) = (
         "trigger: {op: add, path: /claims/*}\n    when: value.text != \"\"",
         "trigger: {signal: look}\n    bind: {claim: /id}",
@@ -335,7 +336,7 @@ fn what_a_trigger_binds_is_what_paths_and_conditions_use() {
     assert_eq!(found(&[FORMAT_2, SIGNAL, READS, WRITES, CARRIED, CARRIED_3]), never);
     const CARRIED_4: (&str, &str) = ("look: {}", "look: {type: string}");
     assert_eq!(found(&[FORMAT_2, SIGNAL, READS, WRITES, CARRIED, CARRIED_4]), never);
-    // Each place that the document begins with.
+    // One invocation for each place of the initial document.
     const EACH: (&str, &str) = (TRIGGER, "trigger: {start: \"/claims/{claim}\"}");
     const GIVEN: (&str, &str) = ("initial: {claims: []}", "initial: {claims: [{text: a}]}");
     assert_eq!(found(&[FORMAT_2, EACH, READS, WRITES, GIVEN]), []);
@@ -359,7 +360,7 @@ fn what_a_trigger_binds_is_what_paths_and_conditions_use() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// A line of the sound blueprint is removed, doubled, moved or replaced, and nothing panics.
+    /// Lines of the valid blueprint are removed, duplicated, moved or replaced; the lint must not panic.
     #[test]
     fn no_mangled_blueprint_panics(
         edits in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..5u8), 1..4),
@@ -391,7 +392,7 @@ proptest! {
 
 #[test]
 fn regular_expressions_of_all_schemas_of_a_blueprint_count_together() {
-    // Each of them could be used alone.
+    // Each of them is within the limit on its own.
     let with = |count: usize| {
         let grants = (0..count).map(|index| {
             let pattern = format!(r"^\p{{L}}{{1,{}}}$", 190 + index);
@@ -435,7 +436,7 @@ fn a_worker_that_sees_what_woke_it_makes_no_storm() {
     }
 }
 
-/// Codes and places of what is found in a blueprint whose group of two is woken at the start and joined.
+/// Returns codes and places of the findings for a blueprint that triggers a group of two at the start and joins it.
 fn group(format: u8, run: &str) -> Vec<(&'static str, String)> {
     let text = format!(
         r#"blueprint: {format}

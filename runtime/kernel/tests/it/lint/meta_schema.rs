@@ -1,4 +1,4 @@
-//! The published meta-schema and the serde model accept the same blueprints and know the same defaults.
+//! Checks that the published meta-schema and the serde model accept the same blueprints and have the same defaults.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::lint::META_SCHEMA;
 use serde_json::{Value, json};
 
-/// A blueprint that says everything, in every form.
+/// Returns a blueprint that uses every field in every form.
 fn full() -> Value {
     json!({
         "blueprint": 2, "name": "full", "description": "All of it.", "request": {"type": "object"},
@@ -64,14 +64,14 @@ fn full() -> Value {
     })
 }
 
-/// A blueprint for a board inside another, with its defaults spelled out.
+/// Returns a nested board's blueprint with its defaults spelled out.
 fn inside() -> Value {
     let blueprint =
         read(&json!({"blueprint": 1, "name": "b", "state": {"schema": true}, "workers": {"w": {"agent": "llm"}}}));
     serde_json::to_value(blueprint.expect("the model reads it")).expect("the model is written")
 }
 
-/// A blueprint that says only what it must, with one of everything that has defaults.
+/// Returns a blueprint with required fields only, and one of everything that has defaults.
 fn sparse() -> Value {
     json!({
         "blueprint": 1, "name": "sparse", "state": {"schema": true},
@@ -117,7 +117,7 @@ fn the_model_and_the_meta_schema_have_the_same_fields() {
     assert!(declared.len() > 70, "{}", declared.len());
 }
 
-/// Removing a member, adding one, or putting something of another type in its place is judged alike by both.
+/// Both give the same verdict on removing a member, adding one, or replacing one by a value of another type.
 #[test]
 fn both_accept_and_refuse_the_same_mutations() {
     let validator = validator();
@@ -151,11 +151,11 @@ fn both_accept_and_refuse_the_same_mutations() {
             let (published, model) = (validator.is_valid(&mutant), read(&mutant).is_some());
             tried += 1;
             refused += usize::from(!published);
-            // The meta-schema bounds numbers and texts, the model does not: it may be stricter, never laxer. What names the
-            // file of a board inside is replaced by it before the model is read.
+            // The meta-schema bounds numbers and texts, and the model does not: it may be stricter, never laxer. File
+            // names of nested boards are resolved before the model is read.
             let boards = mutant["boards"].as_object();
             let names_file = boards.is_some_and(|boards| boards.values().any(Value::is_string));
-            // So are a document and workers that a workflow, fragments or departments bring.
+            // The state and workers may come from a workflow, fragments or departments.
             let is_brought = ["state", "workers"].iter().any(|part| mutant.get(part).is_none());
             assert!(
                 model || !published || names_file || is_brought,
@@ -173,7 +173,7 @@ fn both_accept_and_refuse_the_same_mutations() {
     assert!(tried > 300 && refused > 200, "{tried} {refused}");
 }
 
-/// Places where the meta-schema asks for a certain form of text, or of a name, and the model for any.
+/// Places where the meta-schema restricts texts or names, and the model does not.
 fn bounded_text(pointer: &str) -> bool {
     let last = pointer.rsplit('/').next().unwrap_or_default();
     if pointer == "/backlog/s/at" {
@@ -217,7 +217,7 @@ fn bounded_text(pointer: &str) -> bool {
     )
 }
 
-/// Places of schemas and of the initial state, which the model takes as any value.
+/// Places of schemas and of the initial state; the model accepts any value there.
 fn is_schema(pointer: &str) -> bool {
     matches!(
         pointer,
@@ -239,18 +239,18 @@ fn every_default_that_is_stated_is_the_default_of_the_code() {
         members(&sparse(), "", &declared, &mut given);
         given
     };
-    // What the code filled in is what the meta-schema states, place by place.
+    // Every default in the code equals the default in the meta-schema.
     for place in filled.difference(&given) {
         let pointer = place.replace("/workers/*", "/workers/w").replace("/writes/*", "/writes/0");
         let value = written.pointer(&pointer).expect("it was filled in");
-        // Below an object whose default is stated as a whole, the parts need none of their own.
+        // Below an object with a default of its own, the parts need none.
         let is_in = |streak: &&str| place.starts_with(&format!("/circuit/{streak}/"));
         let within_streak = ["rejections", "no_ops", "crashes"].iter().any(is_in);
         if !within_streak {
             assert_eq!(stated.get(place), Some(value), "{place}");
         }
     }
-    // And nothing is stated that the code does not fill in.
+    // The meta-schema has no default that the code does not apply.
     for place in stated.keys() {
         assert!(filled.contains(place), "{place} has a default that the code does not know");
     }
@@ -265,7 +265,7 @@ fn every_field_is_described() {
     assert_eq!(meta["$id"], "urn:patchboard:blueprint:1");
 }
 
-/// Every path of a property that a schema declares; `*` stands for the elements and members without a name.
+/// Collects the path of every property that a schema declares; `*` denotes elements and unnamed members.
 fn fields(meta: &Value, schema: &Value, path: &str, found: &mut BTreeSet<String>) {
     each_part(meta, schema, path, &mut |path, _| {
         found.insert(path.to_owned());
@@ -301,7 +301,8 @@ fn each_part(meta: &Value, schema: &Value, path: &str, visit: &mut dyn FnMut(&st
     }
 }
 
-/// The paths of a value's members, in the terms of [`fields`]; what is below a field without fields is data.
+/// Collects the paths of a value's members, in the notation of [`fields`]. Data is everything below a field without
+/// fields.
 fn members(value: &Value, path: &str, declared: &BTreeSet<String>, found: &mut BTreeSet<String>) {
     let known = |path: &str| declared.contains(path);
     let below = |path: &str| declared.iter().any(|other| other.starts_with(&format!("{path}/")));
@@ -324,7 +325,7 @@ fn members(value: &Value, path: &str, declared: &BTreeSet<String>, found: &mut B
     }
 }
 
-/// The JSON Pointers of a value's parts.
+/// Returns the JSON Pointers of a value's parts.
 fn places(value: &Value) -> Vec<String> {
     let mut found = Vec::new();
     let mut pending = vec![(String::new(), value)];
@@ -333,7 +334,7 @@ fn places(value: &Value) -> Vec<String> {
         pending.extend(map.map(|(key, member)| (format!("{pointer}/{}", key.replace('/', "~1")), member)));
         let items = value.as_array().into_iter().flatten().enumerate();
         pending.extend(items.map(|(index, item)| (format!("{pointer}/{index}"), item)));
-        // Data is anything; only its holder has a form. A board inside is a blueprint like this one.
+        // Data may have any form; only its container is restricted. A nested board is a blueprint like this one.
         let data = [
             "/request/",
             "/state/schema/",

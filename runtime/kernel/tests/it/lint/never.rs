@@ -1,4 +1,5 @@
-//! Comparisons that never hold, names that nothing declares, and scripts that are always refused; beside each what is right.
+//! Comparisons that never hold, undeclared names, and scripts that are always rejected; each next to a correct
+//! counterpart.
 
 use patchboard_kernel::lint;
 use patchboard_kernel::source::Source;
@@ -11,7 +12,7 @@ fn found(blueprint: Value, at: &str) -> Vec<(String, String)> {
     told.map(|finding| (finding.code.to_owned(), finding.message)).collect()
 }
 
-/// Returns a board whose rule of a signal has this condition.
+/// Returns a board with a signal rule that has this condition.
 fn board() -> Value {
     let note = json!({"type": "object", "properties": {
         "status": {"enum": ["draft", "ok"]}, "n": {"type": "integer", "minimum": 0, "maximum": 10}, "who": {"type": "string"}}});
@@ -234,7 +235,7 @@ fn a_rule_that_its_own_worker_wakes_in_vain_is_found() {
         let itself: Vec<_> = findings.filter(|(code, _)| code == "nothing_left").map(|(_, message)| message).collect();
         assert_eq!(itself, told, "{trigger} {writes}");
     }
-    // A condition may tell its own writes from others.
+    // A condition may distinguish the worker's own writes from others.
     let mut blueprint = board();
     blueprint["workers"]["w"]["reads"] = json!(["/notes/{note}"]);
     blueprint["workers"]["w"]["writes"] = json!([once]);
@@ -320,20 +321,20 @@ fn a_name_is_declared_by_any_of_the_schemas_that_are_combined() {
         let expected: Vec<_> = wrong.map(|told| ("undeclared_name".to_owned(), told.to_owned())).into_iter().collect();
         assert_eq!(found(blueprint, "/workers/w/reads/1"), expected, "{place}");
     }
-    // What a rule cannot do without is declared.
+    // Members that a rule requires are declared.
     let mut blueprint = board();
     blueprint["workers"]["w"]["writes"] = json!([{"path": "/notes/{note}", "ops": ["add"]}]);
     blueprint["rules"][0]["bind"] = json!({"note": "/key"});
     let message = "`properties` of the signal `s` has no `key`";
     assert_eq!(found(blueprint, "/rules/0/bind"), [("undeclared_name".to_owned(), message.to_owned())]);
-    // A place behind the end of a closed list.
+    // A place beyond the end of a list of fixed length.
     let mut blueprint = board();
     blueprint["rules"][0]["when"] = "state.pair[2] == 1".into();
     let message = "`/pair/2` is no place of the document: `/pair` has no `2`";
     assert_eq!(found(blueprint, "/rules/0/when"), [("unknown_member".to_owned(), message.to_owned())]);
 }
 
-/// Returns the findings about limits of a board that begins with this many documents.
+/// Returns the findings about limits of a board that starts with this many documents.
 fn limited(documents: usize, limits: &[(&str, u64)], changes: &dyn Fn(&mut Value)) -> Vec<String> {
     let mut blueprint = json!({
         "blueprint": 2, "name": "chain",
@@ -376,12 +377,12 @@ fn limits_suffice_for_what_follows_one_for_one() {
     let of_commits =
         "with this request, 450 commits are made if each invocation writes once, and `limits.commits` allow 400";
     assert_eq!(limited(150, &all, &few_commits), [of_commits]);
-    // A condition may leave out any of them, and one place is one for all.
+    // A condition may exclude any of them, and a single place is shared by all.
     let conditional = |blueprint: &mut Value| blueprint["rules"][1]["when"] = "size(value) > 0".into();
     assert_eq!(limited(150, &all[..1], &conditional), [""; 0]);
     let there = |blueprint: &mut Value| blueprint["state"]["initial"]["notes"] = json!({"d1": {}});
     assert_eq!(limited(150, &all[..1], &there), [""; 0]);
-    // A time that is still to come changes nothing, and who writes nothing commits nothing.
+    // A delay changes nothing, and a worker without writes commits nothing.
     let delayed = |blueprint: &mut Value| blueprint["rules"][0]["delay"] = "1s".into();
     assert_eq!(limited(150, &[("reader", 200), ("judge", 200)], &delayed), [of_checker]);
     let of_reader = "with this request, `reader` is woken 3 times, and its `limits.invocations` allow 1";
@@ -472,7 +473,7 @@ fn a_script_that_is_always_refused_is_found() {
         worker.insert("script".into(), json!([reply]));
         let expected: Vec<_> = told.map(|told| ("script_refused".to_owned(), told.to_owned())).into_iter().collect();
         assert_eq!(found(blueprint.clone(), "/workers/w/script"), expected, "{reply}");
-        // A reply before the last may be meant to be refused.
+        // Rejection of a reply before the last may be intended.
         let later = blueprint["workers"]["w"]["script"].as_array_mut().expect("a list");
         later.push(json!([{"op": "add", "path": "/notes/c", "value": {}}]));
         let of_first = found(blueprint, "/workers/w/script/0");
@@ -494,7 +495,7 @@ fn a_draft_that_ignores_what_is_beside_a_reference_is_read_so() {
     }
 }
 
-/// Returns a board of tickets, with other members of the worker that is woken for each, and of the blueprint.
+/// Returns a board of tickets, with additional members of the triggered worker and of the blueprint.
 fn tickets(seat: Value, changes: Value) -> Value {
     let mut blueprint = json!({
         "blueprint": 2, "name": "tickets",
@@ -522,24 +523,24 @@ fn codes(blueprint: Value) -> Vec<&'static str> {
 #[test]
 fn what_nobody_can_bring_about_is_found() {
     assert_eq!(codes(tickets(json!({}), json!({}))), [""; 0]);
-    // Below a place that nobody may add...
+    // Below a place that no worker may add...
     let below = json!({"writes": [{"path": "/tickets/{t}/class"}]});
     assert_eq!(codes(tickets(below.clone(), json!({}))), ["unusable_grant"]);
-    // ...and not if it is there, or another may.
+    // ...but not if it exists already, or another worker may add it.
     let schema = tickets(json!({}), json!({}))["state"]["schema"].clone();
     let there = json!({"state": {"schema": schema, "initial": {"tickets": {"a": {}}}}});
     assert_eq!(codes(tickets(below.clone(), there)), [""; 0]);
     let mut other = tickets(below, json!({}));
     other["workers"]["last"]["writes"] = json!([{"path": "/summary"}, {"path": "/tickets/*", "ops": ["add"]}]);
     assert!(!codes(other).contains(&"unusable_grant"));
-    // A field that may only be replaced never begins.
+    // A field that may only be replaced is never created.
     let mut replaced = tickets(json!({}), json!({}));
     replaced["workers"]["last"]["writes"] = json!([{"path": "/summary", "ops": ["replace"]}]);
     assert_eq!(
         found(replaced, "/state"),
         [("never_written".to_owned(), "`/summary` is not there at first and may only be replaced".to_owned())]
     );
-    // A path that ends with a slash is that of a member without a name.
+    // A path that ends with a slash denotes a member with an empty name.
     let mut slash = tickets(json!({}), json!({}));
     slash["workers"]["last"]["reads"] = json!(["/tickets/"]);
     assert_eq!(found(slash, "/workers/last/reads/0").first().map(|(code, _)| code.as_str()), Some("undeclared_name"));
@@ -579,7 +580,8 @@ fn writers_of_other_values_and_workers_that_know_which_element_it_is_are_right()
     assert!(!two(json!({"const": "low"}), json!({"enum": ["urgent", "high"]})));
     assert!(two(json!({"const": "high"}), json!({"enum": ["urgent", "high"]})));
     assert!(two(json!({"const": "low"}), json!({"type": "string"})));
-    // Who is woken by one part of an element and reads another knows which it is; of what is gone there is nothing to read.
+    // A worker that reads another part of the triggering element can identify it; a removed element has nothing left to
+    // read.
     let woken = |reads: Value, trigger: Value| {
         let mut blueprint = tickets(json!({}), json!({}));
         blueprint["workers"]["other"] =
@@ -589,7 +591,7 @@ fn writers_of_other_values_and_workers_that_know_which_element_it_is_are_right()
             .expect("rules")
             .push(json!({"name": "next", "trigger": trigger, "run": "other"}));
         let is_found = |blueprint: Value| codes(blueprint).contains(&"trigger_unreadable");
-        // A condition says enough of the element, whatever the worker reads.
+        // A condition shows enough of the element, regardless of the worker's reads.
         let mut asked = blueprint.clone();
         asked["rules"][2]["when"] = "value.class == 'urgent'".into();
         assert!(!reads.to_string().contains("/request/tickets/{t}") || !is_found(asked), "{reads}");
@@ -599,7 +601,7 @@ fn writers_of_other_values_and_workers_that_know_which_element_it_is_are_right()
     assert!(woken(json!(["/request/topic"]), json!({"path": "/tickets/{t}/class"})));
     assert!(woken(json!(["/request/ticket/{t}"]), json!({"path": "/tickets/{t}/class"})), "nothing else is about it");
     assert!(!woken(json!(["/request/topic"]), json!({"op": "remove", "path": "/tickets/*"})));
-    // Another place of the same name is no part of an element that has more to say than that it is there.
+    // Another place with the same name is not a part of an element that has content of its own.
     assert!(woken(json!(["/request/tickets/{t}"]), json!({"op": "add", "path": "/tickets/{t}"})));
     assert!(!woken(json!(["/request/tickets/{t}", "/tickets/{t}"]), json!({"op": "add", "path": "/tickets/{t}"})));
     assert!(woken(json!(["/tickets/{t}"]), json!({"start": "/request/tickets/{t}"})), "nothing is there yet");
@@ -672,7 +674,7 @@ fn results_that_a_join_waits_for_and_nothing_reads_are_found() {
 
 #[test]
 fn a_fault_is_told_once_and_names_what_was_meant() {
-    // A misspelt trigger is found once, as an undeclared name.
+    // A misspelt trigger is reported once, as an undeclared name.
     let mut blueprint = tickets(json!({}), json!({}));
     blueprint["rules"]
         .as_array_mut()

@@ -1,9 +1,9 @@
-//! Which workers that are woken for each of many elements are found to make each other stale, and which are not.
+//! Lint for storms: detects workers that are triggered per element and make each other stale, and no others.
 
 use patchboard_kernel::lint;
 use patchboard_kernel::source::Source;
 
-/// A blueprint whose worker `w` is woken by `trigger`, and whether a storm is found.
+/// Returns true if the lint finds a storm for a worker `w` that is triggered by `trigger`.
 fn is_storm(trigger: &str, when: &str, reads: &str, writes: &str) -> bool {
     let text = format!(
         r#"blueprint: 2
@@ -39,14 +39,14 @@ done: {{when: "state.total == 3"}}
 #[test]
 fn calls_that_are_shown_what_others_write_are_found() {
     for (trigger, reads, writes) in [
-        // What all are shown, and each changes a part of.
+        // All calls see the whole list, and each changes a part of it.
         (r#"{op: add, path: "/notes/{n}"}"#, "/notes", r#"{path: "/notes/{n}/s"}"#),
         (r#"{op: add, path: "/notes/*"}"#, "/notes/*", "{path: /notes/*/s}"),
         (r#"{op: add, path: "/notes/*"}"#, "/notes/*", "{path: /notes/*/s, ops: [add]}"),
         (r#"{op: add, path: "/notes/**"}"#, "/notes/*", "{path: /notes/*/s}"),
-        // One of two names keeps no two calls apart.
+        // One shared name does not keep two calls apart.
         (r#"{op: add, path: "/docs/{d}/notes/{n}"}"#, r#""/docs/{d}/notes""#, r#"{path: "/docs/{d}/notes/{n}/s"}"#),
-        // What is written need not be of the element.
+        // The written place may lie outside the element.
         (r#"{start: "/request/docs/{d}"}"#, "/marks", r#"{path: "/marks/{d}/s"}"#),
         (r#"{start: "/request/docs/{d}"}"#, r#""/request/docs/{d}", /total"#, "{path: /total, ops: [replace]}"),
         (r#"{start: "/request/docs/{d}"}"#, r#""/request/docs/{d}""#, "{path: /total, ops: [replace]}"),
@@ -65,17 +65,18 @@ fn calls_that_are_apart_or_only_add_are_not() {
             r#""/docs/{d}/notes/{n}""#,
             r#"{path: "/docs/{d}/notes/{n}/s"}"#,
         ),
-        // What comes to a collection makes nothing stale that was shown of it.
+        // An addition to a collection does not make an earlier view of it stale.
         (r#"{op: add, path: "/notes/*"}"#, "", "/notes", "{path: /notes/-, ops: [add]}"),
         (r#"{start: "/request/docs/{d}"}"#, "", "/marks", r#"{path: "/marks/{d}", ops: [add]}"#),
-        // A condition may let one element of many through.
+        // A condition may select one element of many.
         (r#"{op: replace, path: "/notes/*/s"}"#, ", when: 'size(state.notes) > 3'", "/notes", "{path: /total}"),
     ] {
         assert!(!is_storm(trigger, when, reads, writes), "{trigger} {reads} {writes}");
     }
 }
 
-/// Two workers that read `reads` of an element and write a member of it each, with these rules on new elements.
+/// Returns true if a storm is found for two workers that read `reads` of an element. Each writes one of its members,
+/// and these rules trigger them for new elements.
 fn reviewers(rules: &str, reads: &str, of_worker: &str) -> bool {
     let text = format!(
         r#"blueprint: 2

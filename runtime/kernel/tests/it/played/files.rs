@@ -1,4 +1,4 @@
-//! Edits of files, as they are put to a board.
+//! Helpers that build file edits.
 
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::files::{Edit, EditAttempt, FileChange, FilePath, FileRead, Hunk, Lines, count};
@@ -29,7 +29,7 @@ pub(crate) fn create(at: &str, text: &str) -> FileChange {
     }
 }
 
-/// The lines of `was` from `at` on become others.
+/// Returns a change that replaces the text `was` at line `line` of `text`, and the resulting text.
 pub(crate) fn change(at: &str, text: &str, line: u32, was: &str, now: &str) -> (FileChange, String) {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let from = line as usize - 1;
@@ -52,7 +52,7 @@ pub(crate) fn read(at: &str, version: u64, lines: Option<Lines>) -> FileRead {
     FileRead { path: path(at), version, lines }
 }
 
-/// What the worker of the n-th call wants.
+/// Returns an edit by the worker's open call.
 pub(crate) fn by(played: &Played, worker: &str, reads: &[FileRead], changes: Vec<FileChange>) -> Edit {
     let (invocation, attempt, _) = played.calls.iter().find(|call| call.2 == worker).expect("a call");
     let of = Some(EditAttempt { invocation: *invocation, attempt: *attempt });

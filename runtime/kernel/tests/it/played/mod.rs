@@ -1,4 +1,4 @@
-//! A board played by hand: inputs one after the other, and everything that comes of them.
+//! Boards played by hand: applies inputs one by one and records all effects.
 
 pub(crate) mod files;
 
@@ -18,30 +18,30 @@ use patchboard_kernel::shown::Shown;
 use patchboard_kernel::view::Prompt;
 use serde_json::{Value, json};
 
-/// A board, everything it has recorded, and the calls it has asked for.
+/// Board with all its records and open calls.
 pub(crate) struct Played {
     pub board: Board,
     pub records: Vec<Record>,
     pub calls: Vec<(InvocationId, u32, String)>,
     pub now: i64,
-    /// What the newest call shows.
+    /// Prompt of the newest call.
     shown: Option<Arc<Prompt>>,
-    /// What the calls showed since somebody looked: the worker, the prompt, and what it was made of.
+    /// Prompts of the calls since the last look: worker, prompt and its inputs.
     pub prompts: Vec<(String, Arc<Prompt>, Arc<Shown>)>,
 }
 
 impl Played {
-    /// A board with these members in its blueprint, beside a name and a permissive schema.
+    /// Creates a board from these blueprint members; adds a name and a permissive schema.
     pub(crate) fn new(members: Value) -> Self {
         Self::in_mode(Mode::default(), members)
     }
 
-    /// The same in another mode than the usual one.
+    /// Like [`Self::new`], in another mode.
     pub(crate) fn in_mode(mode: Mode, members: Value) -> Self {
         Self::of(mode, Value::Null, members)
     }
 
-    /// The same for a request.
+    /// Like [`Self::new`], with a request.
     pub(crate) fn asked(request: Value, members: Value) -> Self {
         Self::of(Mode::default(), request, members)
     }
@@ -89,7 +89,7 @@ impl Played {
         self.give(Input::Signal { name: "go".into(), value: Value::Null, token: None });
     }
 
-    /// Answers the oldest call that has no answer yet.
+    /// Answers the oldest open call.
     pub(crate) fn answer(&mut self, reply: Value, usage: Option<Usage>) -> Outcome {
         let (invocation, attempt, worker) = self.calls.remove(0);
         let from = From::Attempt { invocation, attempt };
@@ -98,7 +98,7 @@ impl Played {
         self.give(Input::Propose(proposal)).outcome.expect("an outcome")
     }
 
-    /// Answers the oldest call that has no answer yet, with a text.
+    /// Answers the oldest open call with a text.
     pub(crate) fn says(&mut self, text: &str) -> Outcome {
         let (invocation, attempt, worker) = self.calls.remove(0);
         let from = From::Attempt { invocation, attempt };
@@ -107,12 +107,12 @@ impl Played {
         self.give(Input::Propose(proposal)).outcome.expect("an outcome")
     }
 
-    /// A worker's seat, with no name bound.
+    /// Returns a worker's seat without bound names.
     pub(crate) fn seat(&self, worker: &str) -> Arc<Seat> {
         self.board.seat(&worker.into(), &Bindings::default()).expect("a worker")
     }
 
-    /// The instructions of the newest call.
+    /// Returns the instructions of the newest call.
     pub(crate) fn instructions(&self) -> &str {
         &self.shown.as_ref().expect("a call").system
     }
@@ -131,12 +131,12 @@ impl Played {
         }
     }
 
-    /// The view of the newest call.
+    /// Returns the view of the newest call.
     pub(crate) fn view(&self) -> &str {
         &self.shown.as_ref().expect("a call").user
     }
 
-    /// What its records say.
+    /// Returns the bodies of the records.
     pub(crate) fn bodies(&self) -> impl Iterator<Item = Body> {
         self.records.iter().map(|record| record.body().expect("readable"))
     }
@@ -145,7 +145,7 @@ impl Played {
         self.records.iter().filter(|record| record.kind == kind).count()
     }
 
-    /// Recovery and replay come to the same board.
+    /// Checks that recovery and replay produce the same board.
     pub(crate) fn holds(&self) {
         let recovered = Board::recover(&self.records).expect("the journal is enough");
         assert_eq!(recovered.state().digest(), self.board.state().digest());

@@ -1,4 +1,4 @@
-//! A board with rooms on which random things are done, and everything that anybody is told is looked at.
+//! Plays random actions on a board with rooms, and checks every view and rejection for leaks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::played::Played;
 const ROOMS: [&str; 5] = ["quelm", "vostak", "yrriph", "zundov", "brakht"];
 const AGENTS: [&str; 4] = ["ann", "bob", "cid", "dot"];
 
-/// A board of agents who speak in public and in rooms, and of a keeper who sees all of it.
+/// Returns a board with agents that write in public and in rooms, and a keeper that reads everything.
 pub(crate) fn house(freshness: &str, budget: u32, rooms: &Value) -> Value {
     let text = json!({"type": "string", "maxLength": 40});
     let room = json!({"type": "object", "required": ["members", "messages"], "additionalProperties": false, "properties": {
@@ -37,7 +37,7 @@ pub(crate) fn house(freshness: &str, budget: u32, rooms: &Value) -> Value {
     workers.extend(AGENTS.map(|name| (name, agent.clone())));
     let mut rules: Vec<Value> =
         AGENTS.map(|name| json!({"name": name, "trigger": {"signal": name}, "run": name})).to_vec();
-    // It wakes one who is rarely a member.
+    // The rule triggers an agent that is rarely a member.
     let path = "/board/rooms/*/messages/*";
     rules.push(json!({"name": "heard", "trigger": {"op": "add", "path": path}, "run": "dot"}));
     json!({
@@ -57,25 +57,25 @@ pub(crate) fn house(freshness: &str, budget: u32, rooms: &Value) -> Value {
     })
 }
 
-/// What a room's content is marked with.
+/// Returns the marker of a room's content.
 fn marker(room: &str) -> String {
     format!("<{}>", room.to_uppercase())
 }
 
-/// The members of a room.
+/// Returns the members of a room.
 fn members(state: &Value, room: &str) -> Vec<String> {
     let members = state.pointer(&format!("/board/rooms/{room}/members")).and_then(Value::as_array);
     members.into_iter().flatten().filter_map(|name| Some(name.as_str()?.to_owned())).collect()
 }
 
-/// A board on which somebody watches what everybody is told.
+/// Board on which every view and rejection is checked.
 pub(crate) struct Watched {
     pub(crate) played: Played,
-    /// The names that an agent has written itself.
+    /// Names of rooms that an agent has written itself.
     said: BTreeMap<String, BTreeSet<String>>,
     messages: usize,
     is_roomy: bool,
-    /// How often somebody was shown a room, and kept from one.
+    /// Number of views that showed a room, and that hid one.
     pub(crate) shown: usize,
     pub(crate) hidden: usize,
 }
@@ -91,7 +91,7 @@ impl Watched {
         self.played.board.state().root().to_value()
     }
 
-    /// Nothing in a text tells of the rooms that an agent may not read of the document.
+    /// Checks that a text reveals no room that the agent cannot read in the document.
     fn is_silent(&mut self, agent: &str, document: &Value, text: &str, may_say_own: bool) {
         for room in ROOMS {
             let is_member = members(document, room).iter().any(|name| name == agent);
@@ -105,7 +105,7 @@ impl Watched {
         }
     }
 
-    /// Looks at all calls that were made.
+    /// Checks the views of all new calls.
     fn look(&mut self) {
         for (agent, prompt, shown) in std::mem::take(&mut self.played.prompts) {
             let document = shown.basis().state.root().to_value();
@@ -135,13 +135,13 @@ impl Watched {
 
     fn keep(&mut self, patch: Value) {
         let outcome = self.played.direct("keeper", &patch.to_string());
-        // Places are kept for a moment for agents that were too slow.
+        // Places are reserved for a moment for agents with stale proposals.
         let is_late = matches!(&outcome, Outcome::Rejected { rejection, .. } if rejection.code == Code::Reserved);
         assert!(is_late || matches!(outcome, Outcome::Committed { .. } | Outcome::NoOp { .. }), "{patch}: {outcome:?}");
         self.look();
     }
 
-    /// What an agent hears of its proposal.
+    /// Checks the outcome that an agent receives for its proposal.
     fn hear(&mut self, agent: &str, document: &Value, outcome: &Outcome) {
         if let Outcome::Rejected { rejection, .. } | Outcome::Refused(rejection) = outcome {
             self.is_silent(agent, document, &json!(rejection).to_string(), true);
@@ -213,7 +213,7 @@ impl Watched {
     }
 }
 
-/// A view without what was refused, and that.
+/// Splits a view into the text without its rejections, and the rejections.
 fn parts(view: &str) -> (String, String) {
     let Some((before, after)) = view.split_once("## Refused before\n") else { return (view.to_owned(), String::new()) };
     let (refused, rest) = after.split_once("## Why you were woken\n").expect("a view ends with it");
@@ -230,7 +230,7 @@ pub(crate) enum Act {
     Direct { agent: usize, room: usize, what: Reply },
 }
 
-/// What an agent tries with a room.
+/// Random action of an agent on a room.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reply {
     Speak,
@@ -288,7 +288,7 @@ impl Reply {
             }
             Self::Test => json!([{"op": "test", "path": message, "value": "hello"}]),
             Self::Guess => json!([{"op": "test", "path": message, "value": guess}]),
-            // What members see they may tell; here they do not.
+            // Members may publish what they read; in this test they do not.
             Self::Copy if !members(document, room.rsplit('/').next().unwrap_or_default()).is_empty() => {
                 json!([{"op": "copy", "from": format!("{room}/members/7"), "path": public}])
             }

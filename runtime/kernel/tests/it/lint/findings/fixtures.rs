@@ -1,4 +1,4 @@
-//! Changes of a sound blueprint, each with the code that it brings about.
+//! Fixtures for the lint: changes of a valid blueprint, each with the code that it must produce.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,14 +49,14 @@ invariants:
 done: {when: has(state.answer)}
 "##;
 
-/// A code, and what to change in [`SOUND`] for it: the text to replace, which is there once, and its replacement. `$` at
-/// the end of a replacement's first field stands for appending.
+/// Expected code, and the changes of [`SOUND`] that produce it. A change is a text that occurs exactly once, and its
+/// replacement.
 pub(super) struct Fixture {
     pub(super) code: &'static str,
     pub(super) changes: &'static [(&'static str, &'static str)],
-    /// Fragments by name; they are only resolved if there are any.
+    /// Fragments by name; resolved only if there are any.
     pub(super) fragments: &'static [(&'static str, &'static str)],
-    /// The request of a board that is begun, if one is.
+    /// Request of the board to create, if one is created.
     pub(super) request: Option<&'static str>,
 }
 
@@ -64,7 +64,7 @@ pub(super) const fn change(code: &'static str, changes: &'static [(&'static str,
     with(code, changes, &[])
 }
 
-/// The same with fragments.
+/// Like [`change`], with fragments.
 pub(super) const fn with(
     code: &'static str,
     changes: &'static [(&'static str, &'static str)],
@@ -73,13 +73,13 @@ pub(super) const fn with(
     Fixture { code, changes, fragments, request: None }
 }
 
-/// With what later formats have.
+/// Switches to blueprint format 2.
 pub(super) const FORMAT_2: (&str, &str) = ("blueprint: 1\n", "blueprint: 2\n");
 
-/// The place behind everything.
+/// Last line of the blueprint.
 pub(super) const END: &str = "done: {when: has(state.answer)}\n";
 
-/// A blueprint for a board inside [`SOUND`].
+/// Blueprint for a board nested in [`SOUND`].
 pub(super) const INSIDE: &str = r#"blueprint: 1
 name: inside
 request:
@@ -96,7 +96,7 @@ rules:
 done: {when: has(state.found)}
 "#;
 
-/// The same that is never done.
+/// Variant of [`INSIDE`] for a board that never completes.
 pub(super) const ENDLESS: &str = r#"blueprint: 1
 name: inside
 state: {schema: {type: object, properties: {request: true, found: {type: string}}}}
@@ -106,7 +106,7 @@ rules:
   - {name: begin, trigger: start, run: finder}
 "#;
 
-/// A request that small views have no room for.
+/// Request that exceeds a small view budget.
 pub(super) const LONG_REQUEST: &str = concat!(
     "{\"question\": \"",
     "Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? ",
@@ -120,33 +120,33 @@ pub(super) const LONG_REQUEST: &str = concat!(
     "\"}"
 );
 
-/// A worker that is a board.
+/// Replaces a worker by a nested board.
 pub(super) const IS_INSIDE: (&str, &str) = (
     "  extractor:\n    agent: llm",
     "  extractor:\n    agent: board\n    board: {of: inside, input: {text: /request/question}, output: {/claims/-: /found}}",
 );
 
-/// Where it is.
+/// Declares the file of the nested board.
 pub(super) const HAS_INSIDE: (&str, &str) = (END, "done: {when: has(state.answer)}\nboards: {inside: inside.yaml}\n");
 
-/// Says where departments are, and what they meet with.
+/// Declares a departments folder and the promises that departments may use.
 pub(super) const HAS_DEPARTMENTS: (&str, &str) = (
     END,
     "done: {when: has(state.answer)}\ndepartments: {from: departments, promises: {text: /request/question}, into: /claims/-, group: departments}\n",
 );
 
-/// One node more than there may be.
+/// Workflow with one node more than the limit.
 pub(super) const TOO_MANY_NODES: &str = "nodes: {n00: {agent_id: writer}, n01: {agent_id: writer}, n02: {agent_id: writer}, n03: {agent_id: writer}, n04: {agent_id: writer}, n05: {agent_id: writer}, n06: {agent_id: writer}, n07: {agent_id: writer}, n08: {agent_id: writer}, n09: {agent_id: writer}, n10: {agent_id: writer}, n11: {agent_id: writer}, n12: {agent_id: writer}, n13: {agent_id: writer}, n14: {agent_id: writer}, n15: {agent_id: writer}, n16: {agent_id: writer}, n17: {agent_id: writer}, n18: {agent_id: writer}, n19: {agent_id: writer}, n20: {agent_id: writer}, n21: {agent_id: writer}, n22: {agent_id: writer}, n23: {agent_id: writer}, n24: {agent_id: writer}, n25: {agent_id: writer}, n26: {agent_id: writer}, n27: {agent_id: writer}, n28: {agent_id: writer}, n29: {agent_id: writer}, n30: {agent_id: writer}, n31: {agent_id: writer}, n32: {agent_id: writer}, n33: {agent_id: writer}, n34: {agent_id: writer}, n35: {agent_id: writer}, n36: {agent_id: writer}, n37: {agent_id: writer}, n38: {agent_id: writer}, n39: {agent_id: writer}, n40: {agent_id: writer}, n41: {agent_id: writer}, n42: {agent_id: writer}, n43: {agent_id: writer}, n44: {agent_id: writer}, n45: {agent_id: writer}, n46: {agent_id: writer}, n47: {agent_id: writer}, n48: {agent_id: writer}, n49: {agent_id: writer}, n50: {agent_id: writer}, n51: {agent_id: writer}, n52: {agent_id: writer}, n53: {agent_id: writer}, n54: {agent_id: writer}, n55: {agent_id: writer}, n56: {agent_id: writer}, n57: {agent_id: writer}, n58: {agent_id: writer}, n59: {agent_id: writer}, n60: {agent_id: writer}, n61: {agent_id: writer}, n62: {agent_id: writer}, n63: {agent_id: writer}, n64: {agent_id: writer}}\n";
 
-/// Says that there is a workflow, in a file.
+/// Declares a workflow in a separate file.
 pub(super) const HAS_WORKFLOW: (&str, &str) = (END, "done: {when: has(state.answer)}\nworkflow: flow.yaml\n");
 
-/// A finding about a workflow in a file.
+/// Expects a finding about a workflow in a separate file.
 pub(super) const fn flow(code: &'static str, fragments: &'static [(&'static str, &'static str)]) -> Fixture {
     with(code, &[HAS_WORKFLOW], fragments)
 }
 
-/// A department that fits [`SOUND`], but for what its results are.
+/// Department that fits [`SOUND`], except for the type of its results.
 pub(super) const DEPARTMENT: &str = r#"department: 1
 name: notes
 description: Keeps notes.
@@ -160,7 +160,7 @@ actions:
   add: {does: insert, description: keeps a note, sets: [item], confirm: "Noted: {item}."}
 "#;
 
-/// The same in need of something else.
+/// Variant with an additional need.
 pub(super) const NEEDY: &str = r#"department: 1
 name: notes
 description: Keeps notes.
@@ -172,7 +172,7 @@ actions:
   add: {does: insert, description: keeps a note, sets: [item], confirm: "Noted: {item}."}
 "#;
 
-/// The same, which is given something by a promise of another name that nobody makes.
+/// Variant with an input that is mapped from a promise that does not exist.
 pub(super) const MAPPED: &str = r#"department: 1
 name: notes
 description: Keeps notes.
@@ -184,7 +184,7 @@ actions:
   add: {does: insert, description: keeps a note, sets: [item], confirm: "Noted: {item}."}
 "#;
 
-/// The same that takes a number for words.
+/// Variant that expects a number instead of text.
 pub(super) const COUNTING: &str = r#"department: 1
 name: notes
 description: Keeps notes.
@@ -195,7 +195,7 @@ actions:
   add: {does: insert, description: keeps a note, sets: [item], confirm: "Noted: {item}."}
 "#;
 
-/// The same of which several things are wrong; the first is told.
+/// Variant with several errors; only the first is reported.
 pub(super) const UNFIT: &str = r#"department: 1
 name: notes
 description: Keeps notes.
@@ -206,7 +206,7 @@ actions:
   none: {does: delete, description: takes it away, finds: [item], confirm: "Gone: {place}."}
 "#;
 
-/// The same in another form.
+/// Variant with a misspelt field.
 pub(super) const MISSPELT: &str = r#"department: 1
 name: notes
 descripton: Keeps notes.
@@ -214,18 +214,18 @@ descripton: Keeps notes.
 
 /// Puts the writer into a group.
 pub(super) const GROUPED: (&str, &str) = ("  writer:\n    agent: llm", "  writer:\n    group: team\n    agent: llm");
-/// Has a rule wait for a signal.
+/// Makes a rule wait for a signal.
 pub(super) const GO: (&str, &str) = ("trigger: start, run: extractor", "trigger: {signal: go}, run: extractor");
-/// Has somebody hand claims over, and somebody who may have them.
+/// Adds a handoff agent and a group that may receive the claims.
 pub(super) const DESK: (&str, &str) =
     (EXTRACTOR, "  extractor:\n    agent: builtin:handoff\n    with: {tasks: /claims}");
 pub(super) const IN_AGENTS: (&str, &str) =
     ("  writer:\n    agent: llm", "  writer:\n    group: agents\n    agent: llm");
-/// A worker, to be changed.
+/// Worker definition that fixtures replace.
 pub(super) const EXTRACTOR: &str = "  extractor:\n    agent: llm";
 
 pub(super) const FIXTURES: &[Fixture] = &[
-    // Reading the file.
+    // Parsing of the file.
     change("yaml_syntax", &[("name: review", "name: 0o17")]),
     change("yaml_syntax", &[("reads: [/request, /claims]", "reads: [/request, /claims")]),
     change("duplicate_key", &[("name: review", "name: review\nname: other")]),
@@ -268,7 +268,7 @@ pub(super) const FIXTURES: &[Fixture] = &[
     with("bad_department", &[HAS_DEPARTMENTS], &[("departments/lists/department.yaml", DEPARTMENT)]),
     with("bad_department", &[HAS_DEPARTMENTS], &[("departments/notes/department.yaml", UNFIT)]),
     with("unknown_field", &[HAS_DEPARTMENTS], &[("departments/notes/department.yaml", MISSPELT)]),
-    // What stands in the blueprint is found there: the place that is promised, and where results go.
+    // A finding about the blueprint's own text is reported there: the promised place, and the destination of results.
     with(
         "unknown_path",
         &[(
@@ -328,7 +328,7 @@ pub(super) const FIXTURES: &[Fixture] = &[
         ],
         &[("flow.yaml", "nodes:\n  writer: {}\n")],
     ),
-    // What stands in the blueprint itself is found there.
+    // A finding about the blueprint's own text is reported there.
     with(
         "workflow_cycle_detected",
         &[(
@@ -344,7 +344,7 @@ pub(super) const FIXTURES: &[Fixture] = &[
         &[(END, "done: {when: has(state.answer)}\nuse: [f.yaml]\n")],
         &[("f.yaml", "rules:\n  - {name: again, trigger: manual, run: righter}\n")],
     ),
-    // The form.
+    // Structure.
     change("unknown_field", &[("    reads: [/request, /claims]", "    read: [/request, /claims]")]),
     change("unknown_field", &[(END, "banana: 1\n")]),
     change("missing_field", &[("blueprint: 1\n", "")]),
@@ -402,7 +402,7 @@ pub(super) const FIXTURES: &[Fixture] = &[
     change("infinite_budget", &[("  writer:\n", "  writer:\n    view: {budget: unlimited}\n")]),
     change("infinite_budget", &[("  writer:\n", "  writer:\n    limits: {attempts: 0, timeout: 0s, tokens:}\n")]),
     change("infinite_budget", &[(END, "limits: {wall: never}\ncircuit: {rejections: {then: stop_board}}\n")]),
-    // What is wrong elsewhere is found beside a number that JSON does not have.
+    // Other errors are still reported beside a number that JSON cannot represent.
     change("infinite_budget", &[("  writer:\n", "  writer:\n    view: {budget: .inf}\n"), (END, "banana: 1\n")]),
     change("infinite_budget", &[("  writer:\n", "  writer:\n    limits: {tokens: -.nan, attempts: 1e400}\n")]),
     change("yaml_syntax", &[("initial: {claims: []}", "initial: {claims: [], answer: .nan}"), (END, "banana: 1\n")]),
@@ -517,7 +517,7 @@ pub(super) const FIXTURES: &[Fixture] = &[
         ],
     ),
     change("unknown_path", &[(END, "workspace: {dir: code}\n")]),
-    // The document.
+    // State document.
     change("bad_schema", &[("answer: {type: string}", "answer: {type: strin}")]),
     change(
         "bad_schema",
@@ -538,13 +538,13 @@ pub(super) const FIXTURES: &[Fixture] = &[
     change("not_boolean", &[("question, /claims]", "question, {path: /claims/*, where: '[worker]'}]")]),
     change("bad_condition", &[("has(state.answer)", "state.claims != self")]),
     change("bad_condition", &[("for: /claims/*, expr", "expr")]),
-    // Loops over what is no list.
+    // Loops over a value that is not a list.
     change("bad_condition", &[("when: value.text != \"\"", "when: value.all(k, k.text != \"\")")]),
     change(
         "bad_condition",
         &[("size(self.text) > 0", "'has(self.text) && state.claims.all(c, c.text.exists(t, t == c))'")],
     ),
-    // Places that can never be there.
+    // Places that can never exist.
     change("unknown_member", &[("has(state.answer)", "has(state.anwser)")]),
     change("unknown_member", &[("size(self.text) > 0", "has(self.text) && size(self.txt) > 0")]),
     change("unknown_member", &[("question, /claims]", "question, {path: /claims/*, where: self.txt == worker}]")]),
@@ -584,7 +584,7 @@ pub(super) const FIXTURES: &[Fixture] = &[
     ),
     change("whole_document", &[("{path: /answer, ops: [add]}", "{path: \"\", ops: [add]}")]),
     change("missing_field", &[("question, /claims]", "question, {path: /claims/*}]")]),
-    // Conditions of what is written.
+    // Conditions of grants.
     change(
         "bad_condition",
         &[(
@@ -774,7 +774,7 @@ pub(super) const FIXTURES: &[Fixture] = &[
             ],
         )
     },
-    // The flow.
+    // Control flow.
     change(
         "first_only",
         &[("invariants:\n", "  - {name: last, trigger: {after: [claim-wakes-writer]}, run: writer}\ninvariants:\n")],
@@ -807,7 +807,7 @@ pub(super) const FIXTURES: &[Fixture] = &[
         "unguarded_old",
         &[("expr: size(self.text) > 0", "expr: 'old.text == self.text || size(self.text) > size(old.text)'")],
     ),
-    // Names below what is required, and below what is there at the beginning.
+    // Names below required members, and below members of the initial state.
     change(
         "undeclared_name",
         &[
@@ -822,7 +822,7 @@ pub(super) const FIXTURES: &[Fixture] = &[
             ("when: value.text != \"\"", "when: value.txt != \"\""),
         ],
     ),
-    // What signals carry.
+    // Signal payloads.
     change(
         "undeclared_name",
         &[
@@ -847,7 +847,7 @@ pub(super) const FIXTURES: &[Fixture] = &[
             ("    when: value.text != \"\"\n", "    delay: {at: /sttus}\n"),
         ],
     ),
-    // Values that the schema refuses.
+    // Values that the schema rejects.
     change(
         "script_refused",
         &[(
@@ -907,7 +907,7 @@ pub(super) const FIXTURES: &[Fixture] = &[
     change("idle_worker", &[("trigger: start, run: extractor", "trigger: start, run: writer")]),
     change("no_done", &[(END, "")]),
     change("no_done", &[("has(state.answer)", "\"false\"")]),
-    // The fields.
+    // Fields of elements.
     change(
         "second_writer",
         &[
@@ -1106,7 +1106,7 @@ pub(super) const FIXTURES: &[Fixture] = &[
     ),
     change("unknown_field", &[("done: {when: has(state.answer)}", "done: {when: size(state.claims) > max(1, 2)}")]),
     change("undeclared_worker", &[GROUPED, ("run: extractor", "run: team")]),
-    // Boards inside boards.
+    // Nested boards.
     change("bad_board", &[("  extractor:\n    agent: llm", "  extractor:\n    agent: board")]),
     change("bad_board", &[IS_INSIDE]),
     with(
@@ -1154,7 +1154,7 @@ pub(super) const FIXTURES: &[Fixture] = &[
     ),
 ];
 
-/// Files that are in memory.
+/// In-memory files.
 pub(super) struct Texts<'a>(&'a BTreeMap<&'a str, &'a str>);
 
 impl Files for Texts<'_> {
