@@ -128,7 +128,7 @@ fn a_board_with_nothing_to_do_exits_with_4_and_a_signal_wakes_it() {
 
     run();
     let unheard = sandbox.run(&["signal", "last", "other", "--output", "json"]).exits(2).error();
-    assert_eq!((&unheard["code"], &unheard["help"]), (&json!("unknown_signal"), &json!("rules wait for go")));
+    assert_eq!((&unheard["code"], &unheard["help"]), (&json!("unknown_signal"), &json!("rules handle go")));
     let told = sandbox.run(&["signal", "last", "go", "--no-run", "--output", "json"]).exits(0).json();
     assert_eq!((&told["wakes"], &told["names"]), (&json!(["begin"]), &Value::Null), "{told}");
     let log = sandbox.run(&["log", "last", "--kind", "invoked", "--kind", "signal", "--output", "json"]).exits(0);
