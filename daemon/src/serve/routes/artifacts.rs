@@ -22,6 +22,7 @@ pub(crate) struct AppendArtifactRequest {
     /// Author: a worker that may add to `/artifacts`.
     worker: String,
     /// Lease of the worker's call that this replies to, if any.
+    #[schema(pattern = r"^(0|[1-9][0-9]{0,17}):(0|[1-9][0-9]{0,8})$")]
     lease: Option<String>,
     /// Kind of artefact, like `contract`, `diff` or `report`.
     #[schema(min_length = 1, max_length = 100)]

@@ -42,6 +42,7 @@ pub(crate) struct HandoffRequest {
     /// Alias of `worker`.
     from_agent: Option<String>,
     /// Lease of the worker's call that this replies to, if any.
+    #[schema(pattern = r"^(0|[1-9][0-9]{0,17}):(0|[1-9][0-9]{0,8})$")]
     lease: Option<String>,
     /// New id: letters, digits, `_` and `-`.
     #[schema(min_length = 1, max_length = 90)]
@@ -122,6 +123,7 @@ pub(crate) struct AcceptHandoffRequest {
     /// Worker that is asked.
     worker: String,
     /// Lease of the worker's call that this replies to, if any.
+    #[schema(pattern = r"^(0|[1-9][0-9]{0,17}):(0|[1-9][0-9]{0,8})$")]
     lease: Option<String>,
 }
 
@@ -163,6 +165,7 @@ pub(crate) struct RejectHandoffRequest {
     /// Worker that is asked.
     worker: String,
     /// Lease of the worker's call that this replies to, if any.
+    #[schema(pattern = r"^(0|[1-9][0-9]{0,17}):(0|[1-9][0-9]{0,8})$")]
     lease: Option<String>,
     /// Reason; required (`handoff_reason_missing`).
     #[serde(default)]

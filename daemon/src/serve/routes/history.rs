@@ -25,6 +25,7 @@ use patchboard_runtime::subscription::Subscription;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
+use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::commands::cost as costs;
@@ -104,6 +105,7 @@ pub(crate) struct Viewed {
     expand: Option<String>,
     /// Names to bind in the worker's paths: `NAME=TOKEN`, separated by commas. A path with an unbound name covers
     /// nothing.
+    #[param(pattern = r"^[^=,]+=[^,]*(,[^=,]+=[^,]*)*$")]
     bind: Option<String>,
 }
 
@@ -182,6 +184,7 @@ pub(crate) struct Paging {
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
     /// Only records of these kinds, separated by commas.
+    #[param(schema_with = kinds_schema)]
     kind: Option<String>,
     /// Only records of requests that the caller sent with this `Idempotency-Key`.
     #[param(pattern = r"^[!-~]{1,128}$")]
@@ -250,6 +253,12 @@ pub(crate) async fn journal(
         }
     });
     Ok(Json(page.await?))
+}
+
+/// Describes names of kinds, separated by commas.
+fn kinds_schema() -> Object {
+    let kinds = Kind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join("|");
+    ObjectBuilder::new().schema_type(Type::String).pattern(Some(format!("^({kinds})(,({kinds}))*$"))).build()
 }
 
 fn kinds(names: Option<&str>) -> Answered<Vec<Kind>> {

@@ -24,6 +24,7 @@ pub(crate) struct NegotiationEventRequest {
     /// Author: a worker that may add to `/negotiation/events`.
     worker: String,
     /// Lease of the worker's call that this replies to, if any.
+    #[schema(pattern = r"^(0|[1-9][0-9]{0,17}):(0|[1-9][0-9]{0,8})$")]
     lease: Option<String>,
     /// Event of docs/negotiation.md: a draft, an evaluation, `open` or `abort`. Unknown members are kept.
     #[schema(value_type = Object)]

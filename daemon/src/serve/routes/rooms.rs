@@ -91,6 +91,7 @@ pub(crate) struct ProposeArtifactRequest {
     /// Alias of `worker`.
     producer_id: Option<String>,
     /// Lease of the worker's call that this replies to, if any.
+    #[schema(pattern = r"^(0|[1-9][0-9]{0,17}):(0|[1-9][0-9]{0,8})$")]
     lease: Option<String>,
     /// Id, new in the room.
     #[schema(min_length = 1, max_length = 200)]
@@ -150,6 +151,7 @@ pub(crate) struct VoteRequest {
     /// Alias of `worker`.
     critic_id: Option<String>,
     /// Lease of the worker's call that this replies to, if any.
+    #[schema(pattern = r"^(0|[1-9][0-9]{0,17}):(0|[1-9][0-9]{0,8})$")]
     lease: Option<String>,
     /// Artefact.
     artifact_id: String,

@@ -62,7 +62,7 @@ fn given<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Val
 /// same text, `departments` the department rows with it. `related` lists the parent and nested boards, which may
 /// contain it too.
 #[utoipa::path(post, operation_id = "redact", path = "/v1/boards/{board}/redactions", tag = "storage", request_body = RedactRequest,
-    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, description = "The redacted places", body = Object)))]
 pub(crate) async fn redact(
     State(daemon): State<Arc<Daemon>>,
@@ -94,7 +94,7 @@ pub(crate) async fn redact(
 /// Removes views and prompts that no record references, and rewrites the journal's file. Boards wait meanwhile, readers
 /// do not.
 #[utoipa::path(post, operation_id = "vacuum", path = "/v1/vacuum", tag = "storage",
-    params(("Idempotency-Key" = Option<String>, Header)),
+    params(("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, description = "The reclaimed space", body = Object)))]
 pub(crate) async fn vacuum(
     State(daemon): State<Arc<Daemon>>,
@@ -108,7 +108,7 @@ pub(crate) async fn vacuum(
 
 /// Move an ended board from the journal into an archive file, from which it can be restored
 #[utoipa::path(post, operation_id = "archiveBoard", path = "/v1/boards/{board}/archive", tag = "storage",
-    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, description = "The archive", body = Object)))]
 pub(crate) async fn to_archive(
     State(daemon): State<Arc<Daemon>>,
@@ -124,7 +124,7 @@ pub(crate) async fn to_archive(
 
 /// Restore a board from its archive
 #[utoipa::path(post, operation_id = "restoreBoard", path = "/v1/boards/{board}/restore", tag = "storage",
-    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, description = "The board", body = Object)))]
 pub(crate) async fn restore(
     State(daemon): State<Arc<Daemon>>,
