@@ -101,7 +101,7 @@ pub struct Caps {
     pub commits: u64,
     /// Tokens, including the architect's own.
     pub tokens: u64,
-    /// Wall time.
+    /// Running time: the time with at least one call running.
     pub wall: Duration,
     /// Bytes of state.
     pub state_bytes: u64,
@@ -256,7 +256,7 @@ pub async fn ask(chat: &Chat, settings: &Architect, brief: &Brief, terms: &Terms
 /// Asks for a blueprint until one is accepted, at most `1 + terms.repairs` times; `tell` receives every round.
 ///
 /// Errors go back to the model. A draft without errors is accepted. If it has warnings, they go back once as advice;
-/// the first draft is kept if the second has more warnings.
+/// the first draft is kept if the second call fails, or if its draft has errors or more warnings.
 ///
 /// # Errors
 /// [`Refusal::NoBlueprint`] after the last round. [`Refusal::Failed`] as soon as a call fails, unless the reply was

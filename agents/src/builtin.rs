@@ -95,7 +95,7 @@ impl Builtin {
     }
 }
 
-/// Runs blocking work on a thread of its own.
+/// Runs work that may block on a thread for blocking work.
 ///
 /// # Errors
 /// The work panicked.

@@ -137,7 +137,7 @@ pub struct Architect {
     /// Upper bound for the tokens of a board, including the architect's own.
     #[serde(deserialize_with = "positive")]
     pub tokens: u64,
-    /// Upper bound for the wall time of a board.
+    /// Upper bound for the running time of a board.
     #[serde(deserialize_with = "span")]
     pub wall: Duration,
 }

@@ -157,7 +157,7 @@ impl Leases {
         had(&self.lock().get(&(board.clone(), worker.clone()))?.calls, key)
     }
 
-    /// Renews a lease from now on, for the process with this token; returns none if it has expired.
+    /// Renews a lease from now on, and assigns it to the process with this token. Returns none if it has expired.
     pub fn renew(
         &self,
         board: &BoardId,

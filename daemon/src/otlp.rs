@@ -76,7 +76,7 @@ impl Exporter {
 
 impl Drop for Exporter {
     fn drop(&mut self) {
-        // The exporter logs an unreachable collector; shutdown does not wait for it.
+        // The exporter logs an unreachable collector; the process waits for it no longer than `FLUSH`.
         drop(self.provider.shutdown_with_timeout(FLUSH));
         if let Some(threads) = self.threads.take() {
             threads.shutdown_background();

@@ -259,7 +259,7 @@ impl SeatArguments {
         if !problems.is_empty() {
             return Err(not_configured(&problems));
         }
-        // The key of the configuration is never sent to an address given by a flag.
+        // An address given by a flag gets only the key of a flag, none of the configuration or of `OPENAI_API_KEY`.
         let sends_no_key = models.model_url.is_some() && models.api_key_env.is_none();
         let workspaces = Arc::clone(seats.workspaces());
         let notes = Notes::default();

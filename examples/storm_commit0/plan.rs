@@ -10,7 +10,8 @@ use crate::exercise::Exercise;
 /// Maximum number of pieces in a batch.
 const BATCH_MAX: usize = 8;
 
-/// Maximum number of lines of a file that is rewritten instead of edited piece by piece.
+/// Maximum number of lines of a file that is rewritten instead of edited piece by piece. Only every second engineer
+/// works that way.
 const REWRITTEN_LINES_MAX: u32 = 400;
 
 /// Pieces of one file that an engineer restores together.

@@ -1,9 +1,9 @@
 //! Removal of ended boards from the live journal: into an archive file that can be restored, or for good.
 //!
 //! An archive is JSON lines. A head with the board's last record is followed by every record, as `patchboard export`
-//! prints it and with its further columns. Then every text that they name follows, and at last the SHA-256 of all
-//! lines before. It is written, synced, read back and checked before a row of the live journal is deleted. A tombstone
-//! remains: id, last record, time.
+//! prints it, with the columns that the journal has beside its header. Then every text that they name follows, and at
+//! last the SHA-256 of all lines before. It is written, synced, read back and checked before a row of the live journal
+//! is deleted. A tombstone remains: id, last record, time.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufReader, Write as _};

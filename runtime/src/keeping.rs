@@ -73,7 +73,7 @@ pub(crate) struct Keeping {
     bytes: u64,
     /// Records and bytes at the start of the current snapshot.
     begun: Option<(u64, u64)>,
-    /// After a failure: number of records before the next try.
+    /// After a failure: records since the last snapshot at which the next try is allowed.
     not_before: u64,
     /// A snapshot or a sweep is running.
     is_busy: bool,

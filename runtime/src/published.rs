@@ -95,7 +95,7 @@ struct Stream {
 /// Status of a board, for waiting callers.
 #[derive(Clone, Debug)]
 pub(crate) enum Status {
-    /// Being recovered.
+    /// Being created or recovered.
     Starting,
     /// Running.
     Running,
@@ -261,7 +261,7 @@ impl Published {
         status.unwrap_or_else(|_| Status::Gone(RuntimeError::Closed(self.board.clone())))
     }
 
-    /// Waits until the board's actors have recovered it, or it is gone.
+    /// Waits until the board's actors have taken it over, newly created or recovered, or it is gone.
     pub(crate) async fn taken_on(&self) -> Status {
         self.status(|status| !matches!(status, Status::Starting)).await
     }

@@ -98,7 +98,7 @@ pub struct Designed {
     pub calls: u32,
     /// Tokens of these calls.
     pub usage: Usage,
-    /// Tokens of the calls after the first.
+    /// Tokens of the calls after the first, included in `usage`.
     pub repairs: Usage,
     /// Prompts of the calls, in order, as [`Prompt::to_json`](patchboard_kernel::view::Prompt::to_json) writes them.
     pub prompts: Vec<Arc<str>>,
@@ -423,7 +423,7 @@ impl Runtime {
         Ok(Opening { boards: &self.running.boards, published, is_begun: false })
     }
 
-    /// Starts a board's actors and waits until they have recovered it.
+    /// Starts a board's actors and waits until they have taken it over, newly created or recovered.
     async fn open(
         &self,
         mut opening: Opening<'_>,

@@ -1,4 +1,4 @@
-//! Step of a check: runs a cargo command to its end, and counts its tests.
+//! Step of a check: runs a command of cargo or a release binary to its end, and counts its tests.
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use super::tally::{Runner, Tally};
 use super::{cargo, target_directory, workspace_root};
 
-/// Cargo command of a check.
+/// Command of a check: cargo, or a binary of the release build.
 pub(crate) struct Step {
     pub(crate) name: &'static str,
     /// Binary of a release build that runs in place of cargo. `cargo run --package` would build its dependencies again with
@@ -25,7 +25,7 @@ impl Step {
         Self { name, binary: None, arguments, environment: &[], tests: None }
     }
 
-    /// Runs a binary of the release build.
+    /// Creates a step that runs a binary of the release build, made by an earlier step.
     pub(crate) const fn of_release(
         name: &'static str,
         binary: &'static str,

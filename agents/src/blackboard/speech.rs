@@ -193,7 +193,7 @@ impl Speaker<'_> {
         if agents.iter().any(|name| self.is_eligible(name)) {
             agents.retain(|name| self.is_eligible(name));
         }
-        // Moves agents that need messages behind the first speaker, so that one round can be enough.
+        // Moves leading agents that need messages to the end, so that one round can be enough.
         let leading = agents.iter().take_while(|name| self.later.contains(&name.as_str())).count();
         agents.rotate_left(leading);
         Some(patch([match self.round {
@@ -282,7 +282,7 @@ impl Speaker<'_> {
     }
 
     /// Returns the messages that a quotation matches: those with exactly this text, or else those that differ in white
-    /// space. A long quotation also matches the only message that contains it.
+    /// space. Without either, a long quotation matches the message that contains it, if there is only one.
     fn quoted(&self, quoted: &str, squashed: &[(usize, String)]) -> Vec<usize> {
         let exactly = self.public.iter().filter(|message| message.text == quoted).map(|message| message.index);
         let exactly: Vec<usize> = exactly.collect();

@@ -41,8 +41,8 @@ fn key(line: &str) -> Option<&str> {
     (is_bare && !key.is_empty()).then_some(key)
 }
 
-/// Removes values from a serde message: from `invalid type: string "…", expected u32`, a name that looks like a key,
-/// and an `unknown variant` too long for a typing error.
+/// Removes the values that a serde message repeats: texts and numbers, as in `invalid type: string "…", expected u32`,
+/// a name that looks like a key, and an `unknown variant` too long for a typing error.
 fn without_values(message: &str) -> String {
     let message = message.split_once(", not \"").map_or(message, |(wanted, _)| wanted);
     let field = message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));

@@ -120,8 +120,8 @@ impl<'a> Search<'a> {
         candidates.iter().filter(is_close).collect()
     }
 
-    /// Returns whether a given slot names a row. A field with few declared values does not, if the action has other
-    /// search fields. A select needs no name.
+    /// Returns whether a given slot names a row. A field with declared values does not, if the action has a search field
+    /// without them. A select needs no name.
     fn is_named(&self) -> bool {
         let names =
             |field: &&String| self.department.storage.fields.get(*field).is_none_or(|field| field.only.is_empty());

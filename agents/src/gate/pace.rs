@@ -58,7 +58,8 @@ pub(super) struct Pace {
     heard_at: Duration,
     /// Value of `refused_at` in the previous estimate.
     estimated_at: Option<Duration>,
-    /// Requests since then that were not rejected, without those after `refused_at`.
+    /// Requests since then that were not rejected. [`Self::resume`] leaves those sent after `heard_at` to the next
+    /// estimate.
     taken_since: u32,
     /// Wait that the last rejection cost.
     wait: Duration,

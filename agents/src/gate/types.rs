@@ -143,7 +143,7 @@ pub struct ModelState {
     pub in_flight: u32,
     /// Requests per second that the gate allows after a rate limit was hit; `None` while none was hit.
     pub pace: Option<f64>,
-    /// Deferred attempts by reason, since the gate first used the model.
+    /// Deferred attempts by reason, since the gate has known the model: the eviction of an idle one resets them.
     pub deferred: BTreeMap<DeferralReason, u64>,
 }
 

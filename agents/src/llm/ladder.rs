@@ -1,9 +1,9 @@
 //! Finds by trial a plainer request that a server accepts.
 //!
 //! Pure. A request has a [`Shape`]; each [`Part`] of it can be sent in plainer ways. After a rejection one part is
-//! made plainer, step by step, until the error changes or the part has no step left; then it is restored and the next
-//! part is tried. Finally all optional members are left out at once, and then the tools. The text of a rejection only
-//! decides which part is tried first.
+//! made plainer, step by step. If the error changes, the step is kept; if the part has no step left, it is restored.
+//! Then the next part is tried. Finally all optional members are left out at once, and then the tools. The text of a
+//! rejection only decides which part is tried first.
 
 use super::reasons::{self, is_key_refused, names};
 

@@ -49,7 +49,7 @@ fn reset(is_limit: bool, headers: &HeaderMap, now: SystemTime) -> Option<Duratio
             let then = SystemTime::from(value.parse::<jiff::Timestamp>().ok()?);
             Some(then.duration_since(now).unwrap_or(Duration::ZERO))
         })?;
-        // Name of the matching `remaining` header.
+        // Name of the matching header, with `remaining` in place of `reset`.
         let remaining = format!("{}remaining{}", &name[..at], &name[at + "reset".len()..]);
         let is_exhausted =
             headers.get(remaining).is_some_and(|left| left.to_str().is_ok_and(|left| left.trim() == "0"));

@@ -207,7 +207,7 @@ pub async fn diff(
     Ok(shown)
 }
 
-/// Joins file names into one line of at most `room` characters.
+/// Joins file names into one line of at most `room` characters, with a note after it if there are too many names.
 fn named<'a>(names: impl ExactSizeIterator<Item = &'a str>, room: usize) -> String {
     let more = if names.len() > NAMES_MAX { " and others" } else { "" };
     let names: Vec<&str> = names.take(NAMES_MAX).collect();

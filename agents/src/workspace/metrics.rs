@@ -318,7 +318,7 @@ mod tests {
         let metrics = counted(vec![
             made("seat", edit("ada", json!([{"at": 1, "was": "", "now": "1\n2\n3\n4\n"}]), 4)),
             made("seat", edit("bob", json!([{"at": 2, "was": "2\n", "now": "two\nzwei\n"}]), 5)),
-            // Removes one line of Ada's and two of Bob's, then replaces one of Ada's.
+            // Removes one line of Ada's and one of Bob's, then replaces one of Ada's.
             made(
                 "seat",
                 edit(

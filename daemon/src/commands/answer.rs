@@ -246,8 +246,8 @@ fn refused(rejection: &Rejection) -> Failure {
     Failure::refused(code, message).help("`patchboard inbox` lists pending questions")
 }
 
-/// Returns the question with this number. Without a number it returns none: the pending question may not be the one
-/// read.
+/// Returns the question with this number. Without a number it lists the pending questions and fails, even if there is
+/// only one: the pending question may differ from the one that the person has read.
 fn chosen(board: &Board, seq: Option<u64>, output: Output) -> Result<(Seq, Pending), Failure> {
     let pending = board.pending();
     let standing = || {

@@ -204,7 +204,7 @@ pub(crate) fn is_claimed(data_dir: &Path, board: &BoardSummary) -> bool {
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
-/// Returns the board's mode from its first record; the default mode if that is another record.
+/// Returns the board's mode from its first record; the default mode if that cannot be read.
 fn mode(journal: &SqliteJournal, board: &BoardSummary) -> Result<Mode, Failure> {
     let records = journal.records(&board.id, None, 1).map_err(storage)?;
     match records.first().map(Record::body) {

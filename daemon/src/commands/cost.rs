@@ -222,7 +222,7 @@ impl Details {
                 }
                 Body::Epoch(epoch) => format = epoch.format.unwrap_or(format),
                 Body::Deferred(deferred) => {
-                    // The provider rejected the last request: only the calls before it cost tokens.
+                    // The provider did not accept the last request: only the calls before it cost tokens.
                     let Some(attempt) = &deferred.by.attempt else { continue };
                     let usage = deferred.by.usage.unwrap_or_default();
                     if let Some(call) = asked.remove(&(attempt.invocation, attempt.number)) {
@@ -287,7 +287,7 @@ impl Details {
         Ok(details)
     }
 
-    /// Accounts for a call after its attempt.
+    /// Accounts for a finished call of an attempt.
     fn answered_by(
         &mut self,
         reader: &Reader,

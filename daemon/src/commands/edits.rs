@@ -25,7 +25,7 @@ const OUTPUT_BYTES_MAX: u64 = 16 << 20;
 /// counted separately. For the tasks of the first round (`round: 1` in the document's /tasks, in the format of
 /// blueprints/storm.yaml) it reports the percentage with a single file, and of those that share a file with another
 /// task. It also reports the number of functions of each engineer (`functions_to_implement`). For engineers with tasks,
-/// edits of files outside them (`file_path`, `also`) are counted. Changes made outside the workspace are attributed to
+/// edits of files outside them (`file_path`, `also`) are counted. Changes that bypassed the workspace are attributed to
 /// no author.
 ///
 /// The score of a board is the share of tests that pass: from `--score`, else from `passed` and `failed` of the

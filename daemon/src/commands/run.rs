@@ -176,7 +176,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     start(arguments, data_dir, &seating, design.blueprint, request, Some(designed), output).await
 }
 
-/// Returns when a blueprint needs approval and no terminal is present.
+/// Ends the command if a blueprint needs approval and no terminal is present.
 fn nobody(arguments: &Arguments, design: &Design, brief: &Brief, again: &Again, output: Output) -> Outcome {
     if output.is_json() || arguments.draft.out.is_none() {
         drafting::hand_over(design, output)?;

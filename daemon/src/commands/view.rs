@@ -128,8 +128,8 @@ pub(crate) fn seat(board: &Board, worker: &str, bind: &[(String, String)]) -> Re
     Ok(seat)
 }
 
-/// Returns the view that a worker would get of the board's current state. `within` limits the places that its
-/// conditions may read, for a caller with a smaller read grant.
+/// Returns the view that a worker would get of the board's state. `within` has the places that the worker may read now,
+/// for a state of an earlier version: conditions of the read grant must hold in both.
 pub(crate) fn preview(
     board: &Board,
     seat: &Seat,

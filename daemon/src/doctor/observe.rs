@@ -23,7 +23,7 @@ const TOLD_EVERY: Duration = Duration::from_secs(5);
 /// Observed data directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum DataDir {
-    /// Missing; `creatable` is the result of creating it on trial.
+    /// Missing or inaccessible; `creatable` is the result of creating a probe directory in its first existing ancestor.
     Missing { path: String, creatable: Result<(), String> },
     /// Not a directory.
     NoDirectory { path: String },

@@ -14,10 +14,10 @@ const FILES_SHOWN: usize = 4;
 
 /// Description of an accepted edit.
 pub(crate) struct Editing<'a> {
-    /// Author's name; differs from the worker for an edit on behalf of another.
+    /// Author's name; differs from the worker if several authors share that worker.
     pub(crate) writer: String,
     worker: &'a str,
-    /// Attempt that made the edit; `None` for changes outside the workspace.
+    /// Attempt that made the edit; `None` for changes that bypassed the workspace.
     pub(crate) attempt: Option<&'a Attempt>,
     pub(crate) intent: Option<&'a str>,
     /// Files with their versions; false for a file that was deleted.

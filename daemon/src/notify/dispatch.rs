@@ -256,8 +256,8 @@ impl Dispatcher {
         }
     }
 
-    /// Marks boards with calls that the gate holds back. Boards with a reported outage are skipped, since they have no
-    /// new notice.
+    /// Marks boards with calls that the gate holds back. Boards with an open outage are skipped, so that they cost no
+    /// further visits.
     fn mark_held(&self, boards: &mut Boards) {
         let is_reported = |board: &BoardId| boards.tracked.get(board).is_some_and(|tracked| tracked.cursor.waits());
         let new: Vec<BoardId> = self.daemon.boards_held().into_iter().filter(|board| !is_reported(board)).collect();

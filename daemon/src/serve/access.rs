@@ -12,7 +12,7 @@ pub(crate) enum Scope {
     Admin,
     /// Read all boards; change nothing.
     Read,
-    /// Read and operate one board.
+    /// Read and operate one board, and act as any of its workers except persons.
     Board(BoardId),
     /// Act as one worker of one board: read its view, reply to its calls, propose in its name.
     Seat(BoardId, WorkerName),
@@ -20,7 +20,7 @@ pub(crate) enum Scope {
     Person(WorkerName),
     /// Read all boards, and answer what is addressed to one person.
     ReadAndPerson(WorkerName),
-    /// Read and operate one board, and answer what is addressed to one person on every board.
+    /// Permissions of `Board` for one board, and answer what is addressed to one person on every board.
     BoardAndPerson(BoardId, WorkerName),
 }
 

@@ -37,8 +37,8 @@ const LENIENCE: Duration = Duration::from_secs(5);
 /// Divisor of the share: use of up to a quarter of it counts as little.
 const LITTLE: u32 = 4;
 
-/// Fraction of the share assigned to measured work. The rest covers group commits, snapshots, and the kernel's network
-/// work.
+/// Fraction of the share assigned to measured work. The rest covers group commits, snapshots, and the operating
+/// system's work for connections.
 const MEASURED: f64 = 0.75;
 
 /// Maximum debt of connections, and so the longest wait of one. Debt beyond it is dropped here, and kept in the account

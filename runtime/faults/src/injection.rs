@@ -372,7 +372,8 @@ const BESIDE_MS: u64 = 1_500;
 /// Maximum number of requests that a provider defers in a run.
 const DEFERRALS_MAX: u32 = 4;
 
-/// Maximum total outage of a provider in a run, in milliseconds; shorter than the board's patience.
+/// Maximum total outage of a provider in a run, in milliseconds, beside a minute per deferral; below the default
+/// patience.
 const OUTAGE_MAX_MS: u64 = 20 * 60 * 60 * 1000;
 
 /// Names of cycles by their length, from 2.

@@ -384,7 +384,8 @@ impl Contract {
     /// Returns every violation, each at the path of the operation (or its `from`):
     /// * `path_not_granted`: no grant matches the place
     /// * `op_not_granted`: no matching grant includes the operation
-    /// * `value_not_granted`: the value violates the schema of the nearest grant; one violation for each reason
+    /// * `value_not_granted`: every matching grant's schema rejects the value; one violation for each reason of the
+    ///   grant with the fewest
     /// * `condition_not_met`: grants match place and operation, but none of their conditions holds
     /// * `unknown_location`: a grant matches, but the schema has no such place
     pub fn judge(&self, index: usize, op: &Op<'_>, candidate: &Candidate, schema: &Schema) -> Vec<Violation> {

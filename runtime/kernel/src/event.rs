@@ -1,4 +1,4 @@
-//! Events of a commit, place by place: rules match against them.
+//! Events of a commit, place by place: all that rules see of a commit.
 
 use std::collections::BTreeSet;
 

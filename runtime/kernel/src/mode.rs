@@ -120,7 +120,7 @@ impl Mode {
         let interface = self.interface(&worker);
         let is_copy = |op: &GrantOp| matches!(op, GrantOp::Copy | GrantOp::Move);
         let could_copy = worker.writes.iter().any(|grant| grant.ops.iter().any(is_copy));
-        // A worker without copy operations has to write out at most the values that a patch could have named.
+        // A worker that loses its copy operations has to write out at most the values that a patch could have named.
         let copied = if could_copy { worker.view_chars() } else { 0 };
         if !self.has(Component::Slicing) {
             worker.reads = vec!["/*".into()];

@@ -24,7 +24,8 @@ impl Money {
     /// Converts a decimal number of the currency.
     ///
     /// # Errors
-    /// Returns an error if it is negative, not finite, below 10⁻⁹ but not zero, or above nine million.
+    /// Returns an error if it is negative, not finite, above nine million, or positive but rounded to zero at nine
+    /// decimals.
     pub fn of(amount: f64) -> Result<Self, String> {
         if !(0.0..=AMOUNT_MAX).contains(&amount) {
             return Err(format!("an amount of money lies between 0 and {AMOUNT_MAX}"));

@@ -58,7 +58,7 @@ impl Owner {
         self.waiting.as_ref()
     }
 
-    /// Applies an input. The calls that it dispatches wait for admission.
+    /// Applies an input. Calls that need admission stay waiting: no gate is asked.
     ///
     /// # Panics
     /// Panics if the last append is unanswered or was rejected. The board is then ahead of the journal, and must be

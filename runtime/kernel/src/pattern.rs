@@ -6,9 +6,9 @@
 //! A template is bound before it is used: `Pattern::bind` replaces names by literal tokens. An unbound name matches no
 //! place. The intersection of patterns assumes that a name may be bound to any token.
 //!
-//! A whole token `*`, `**` or `-` is always a wildcard, so no pattern can name a member called `*` alone. In a longer
-//! token (`a*`) the asterisk is an ordinary character. The escapes are those of RFC 6901, `~0` for `~` and `~1` for
-//! `/`.
+//! A whole token `*`, `**` or `-` always has its special meaning, so no pattern can name a member called `*` alone. In a
+//! longer token (`a*`) the asterisk is an ordinary character. The escapes are those of RFC 6901, `~0` for `~` and `~1`
+//! for `/`.
 
 mod instances;
 
@@ -295,7 +295,7 @@ impl Pattern {
         self.any_pair(other, false, |ours, theirs| ours == self.tokens.len() && theirs == other.tokens.len())
     }
 
-    /// Returns true if a write to a location matched by one can affect the place of a location matched by the other.
+    /// Returns true if a write to a location matched by one can be, or become, the place of one matched by the other.
     ///
     /// Like [`Self::overlaps`], but `-` also matches every index. An element appended to an array of three is then at
     /// `/3`, and `/3` is another path for that append.

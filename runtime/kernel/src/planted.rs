@@ -20,9 +20,9 @@ pub enum Bug {
     OneAttemptMore,
     /// An attempt does not wait for places reserved for other workers.
     Haste,
-    /// A board stalls while a person is asked.
+    /// A board ends for lack of work while a person is asked.
     Impatience,
-    /// A board remains stalled when a breaker lets a queued invocation run again.
+    /// A board that ended for lack of work stays ended when a breaker lets a queued invocation run again.
     DeepSleep,
     /// A breaker does not reset its rejections when its branch commits.
     LongMemory,

@@ -64,7 +64,7 @@ pub(crate) const ELEMENTS: u32 = 19;
 pub(crate) const PRINCIPALS: u32 = 20;
 
 /// First format in which a caller is recorded with the creator of its token. Four-eyes approval excludes the worker
-/// that has proposed, and callers without a token, which may be any other caller.
+/// that has proposed. A caller known only by its address counts as any other caller.
 pub(crate) const MAKERS: u32 = 21;
 
 /// First format with salted hashes of texts: views, prompts and replies that are no patch.

@@ -159,7 +159,7 @@ coded! {
         Denied = "denied",
         /// The approval was not given in time.
         ApprovalExpired = "approval_expired",
-        /// The answer is not one of the choices offered.
+        /// The answer does not fit its question: not one of its choices, or of another kind or length.
         AnswerNotOffered = "answer_not_offered",
         /// The question of this answer is not pending: it never existed, was answered, or has expired.
         NotPending = "not_pending",

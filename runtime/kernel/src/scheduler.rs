@@ -173,13 +173,14 @@ pub struct Open {
     pub queued: Queued,
     /// Current attempt, from 1.
     pub attempt: u32,
-    /// Attempts lost in a crash of the process. They are not charged to the agent and have a limit of their own.
+    /// Attempts lost when a process ended. They are not charged to the agent and have a limit of their own.
     pub lost: u32,
     /// Attempts rejected because of concurrent commits; they have a limit of their own, too.
     pub conflicts: u32,
     /// Reserved places that the next attempt waits for.
     pub awaits: Vec<PointerBuf>,
-    /// State shown to the current attempt. A snapshot stores it separately, because invocations share documents.
+    /// State and read set of the current attempt's view. A snapshot stores it separately, because invocations share
+    /// documents.
     #[serde(skip, default = "Basis::nothing")]
     pub basis: Arc<Basis>,
     /// True while the attempt's call is in progress; otherwise the next attempt is due, or a person is asked.
@@ -199,7 +200,7 @@ pub struct Open {
     /// Price of the model to which its call was admitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
-    /// Reply tokens, if the call was admitted with more than the seat's default.
+    /// Reply tokens, if the admission names a limit: more or fewer than the seat's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_tokens: Option<u64>,
     /// Time at which the call was recorded.
@@ -290,7 +291,7 @@ pub struct Scheduler {
     last: InvocationId,
     /// Invocations ever scheduled, by worker.
     scheduled: BTreeMap<WorkerName, u32>,
-    /// Attempts ever made, by worker, except those lost in a crash or never delivered to the agent.
+    /// Attempts ever made, by worker, except those lost with a process or never delivered to the agent.
     attempts: BTreeMap<WorkerName, u32>,
     /// Rules that have completed an invocation.
     completed: BTreeSet<RuleName>,
@@ -426,7 +427,7 @@ impl Scheduler {
         self.delayed.sort_by_key(|delayed| delayed.due);
     }
 
-    /// Moves the start times and deadlines of open calls by the length of a clock jump.
+    /// Moves start times, deadlines and provider waits of open invocations by the length of a clock jump.
     pub(crate) fn jump(&mut self, ms: u64) {
         let jump = |time: &mut Timestamp| *time = time.plus_ms(ms);
         for open in self.open.values_mut() {
@@ -480,7 +481,7 @@ impl Scheduler {
         self.scheduled.get(worker).copied().unwrap_or(0)
     }
 
-    /// Returns the attempts of a worker ever made, except those lost in a crash or never delivered to the agent.
+    /// Returns the attempts of a worker ever made, except those lost with a process or never delivered to the agent.
     pub fn attempts_of(&self, worker: &WorkerName) -> u32 {
         self.attempts.get(worker).copied().unwrap_or(0)
     }
@@ -805,7 +806,7 @@ impl Scheduler {
         }
     }
 
-    /// Counts the current attempt as lost in a crash, so that it is not charged to its worker.
+    /// Counts the current attempt as lost with a process, so that it is not charged to its worker.
     pub(crate) fn lose_attempt(&mut self, invocation: InvocationId) {
         self.unmake_attempt(invocation);
         if let Some(open) = self.open.get_mut(&invocation) {

@@ -33,9 +33,9 @@
 //! | a node that is a part | its HASH as a text |
 //!
 //! TOUCHED is the version of the latest change below. STAMPS holds, for each element or member, the version at which
-//! its place was added (`born`) and the version at which its value last changed (`changed`). It is one number if all
-//! these are equal, else the flat array `[born,changed,born,changed,…]`; 0 if there are none. An empty container has
-//! one empty chunk or bucket.
+//! its place was added (`born`) and the version at which its value was last replaced as a whole (`changed`). It is one
+//! number if all these are equal, else the flat array `[born,changed,born,changed,…]`; 0 if there are none. An empty
+//! container has one empty chunk or bucket.
 //!
 //! **Parts**: a node is a separate part if its form, with parts below it replaced by their hashes, has at least
 //! [`PART_BYTES_MIN`] bytes or [`PART_LEVELS_MIN`] nested nodes. This depends on the content alone, so equal boards

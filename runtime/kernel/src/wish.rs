@@ -249,7 +249,7 @@ impl Wishes<'_> {
     }
 }
 
-/// Adds the activations of a rule for each matching place of the initial document.
+/// Adds the activations of a rule for each matching place of the first document, which includes the request.
 fn wish_for_each(rule: &Rule, pattern: &Pattern, state: &Node, wishes: &mut Wishes) {
     // Creation rejects documents with more instances.
     let instances = pattern.instances(state, EACH_MAX);

@@ -89,7 +89,7 @@ fn panic_text(panicked: &(dyn Any + Send)) -> String {
 
 /// Effects of a durable step.
 pub(crate) struct Durable {
-    /// Last record of the step.
+    /// Last record of the board.
     pub(crate) seq: Seq,
     pub(crate) effects: Vec<Effect>,
     /// Permits of its calls.

@@ -1,8 +1,9 @@
 //! Group commit: boards share commits to disk.
 //!
-//! A board alone appends at once, on its own thread. If several append, each queues its batch, and the journal writer
-//! (`actors::journal_writer`) appends the whole queue with one commit, on a blocking thread, while boards continue. So
-//! a lone board pays for no thread switch, and many boards share one sync, even if few threads serve them.
+//! A board alone appends at once, on the thread that serves it. If several append, each queues its batch, and the
+//! journal writer (`actors::journal_writer`) appends the whole queue with one commit, on a blocking thread. Boards
+//! continue meanwhile. So a lone board pays for no thread switch, and many boards share one sync, even if few threads
+//! serve them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

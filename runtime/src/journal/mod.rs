@@ -127,7 +127,7 @@ pub struct Vacuumed {
     pub texts: u64,
 }
 
-/// Lease on running a board in this process; released when dropped, or when the process dies.
+/// The right to run a board in this process; released when dropped, or when the process dies.
 ///
 /// Only prevents two processes from conflicting by mistake. The epoch protects the data.
 pub struct Claim {
@@ -209,8 +209,8 @@ pub trait Journal: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Stores parts, all or none; they are durable with the next append. Stored ones are left unchanged. Returns the
-    /// new ones. Blocks, and delays appends during the write: pass few at a time.
+    /// Stores parts, all or none; they are durable with the next append. Stored ones are left unchanged. Returns count
+    /// and bytes of the new ones. Blocks, and delays appends during the write: pass few at a time.
     ///
     /// # Errors
     /// [`JournalError::Fenced`] if the board is in another epoch; [`JournalError::MissingPart`] if a part references

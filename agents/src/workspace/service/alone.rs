@@ -229,7 +229,8 @@ impl Alone {
         None
     }
 
-    /// Handles an obstacle to a committed change: queues a report of the actual content.
+    /// Handles an obstacle to a committed change: queues a report of the actual content, and returns the error. Does
+    /// neither if the file has the content `hash` already.
     async fn refused(
         &mut self,
         path: &FilePath,

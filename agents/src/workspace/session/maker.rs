@@ -68,7 +68,8 @@ impl Maker {
         let entry = standing.entry.as_ref();
         let is_stale = |read: &&&FileRead| seen(entry, read, self.granularity) == Seen::Stale;
         let is_make = matches!(command, EditCommand::Create { .. });
-        // A create without a read expects no file. An agent may always change a file that it wrote last.
+        // A create without a read expects no file. The claim that there is no file does not keep other commands from
+        // changing a file that the agent itself wrote last.
         let is_own = entry.is_some_and(|entry| entry.writer == self.label);
         let expects_none = is_make && own.is_empty() || self.expects_none && (is_make || !is_own);
         let is_faster = expects_none && standing.text.is_some();

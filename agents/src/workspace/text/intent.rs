@@ -345,8 +345,8 @@ impl<'a> Page<'a> {
         line
     }
 
-    /// Returns the block below a comment. It begins at the next line without a comment, and ends before an empty, less
-    /// indented or commented line.
+    /// Returns the block below an intent comment. It begins at the next line that is no intent comment. It ends before
+    /// an empty line, a less indented one or another intent comment.
     fn block_below(&self, annotation: usize) -> Option<Lines> {
         let indent = |line: &str| line.len() - line.trim_start().len();
         let least = indent(self.lines[annotation]);

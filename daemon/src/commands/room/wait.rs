@@ -28,7 +28,7 @@ const NO_SUCH_ARTIFACT: &str = "no_such_artifact";
 /// A daemon (--url) or another process on this machine must run the board; waiting does not resume it. Prints one JSON
 /// object. `outcome` is the final result; `decision`, the result of the votes, never changes. `ruling` is a person's
 /// answer if the votes do not decide (ESCALATED_TO_HITL), or its timeout. `late_votes` lists critics who voted
-/// after it.
+/// after the decision.
 ///
 /// Exit code 0: decided, whatever the outcome. 4: undecided at the timeout. 2: not even proposed by then
 /// (no_such_artifact).

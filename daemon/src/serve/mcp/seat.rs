@@ -283,7 +283,8 @@ impl Seat {
         came_of(outcome).map(|(_, told)| told).map_err(again)
     }
 
-    /// Returns the meanings of a code, and the worker's last rejection with it.
+    /// Returns the meanings of a code, and the worker's last rejection with it. Without a code, explains the code of the
+    /// last rejection.
     pub(crate) async fn explain_rejection(&self, wanted: ExplainRejection) -> Answered<Value> {
         let (code, seq) = (wanted.code.clone(), wanted.seq);
         let is_wanted = move |entry: &Map<String, Value>| {

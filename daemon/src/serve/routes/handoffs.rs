@@ -206,7 +206,7 @@ pub(crate) async fn reject(
 
 /// Replaces the rejection of a proposal by a more specific handoff error, if there is one.
 ///
-/// The board decides first: it recognises replays, and no other answer can interleave with the check.
+/// The board decides first: it recognises replays. A look before its decision could be outdated by another answer.
 async fn explained<T>(
     daemon: &Arc<Daemon>,
     board: &BoardId,

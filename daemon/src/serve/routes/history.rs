@@ -111,8 +111,8 @@ pub(crate) struct Viewed {
 
 /// Preview the view of a worker, and the read set of a proposal based on it
 ///
-/// For a token of this worker alone, the view omits places that the worker may not read. It also omits past values that
-/// a condition hides from the worker now.
+/// For a token of this worker alone, `items` omits places that the worker may not read. An older version then shows
+/// nothing that a condition hides from the worker now.
 #[utoipa::path(get, operation_id = "previewView", path = "/v1/boards/{board}/views/{worker}", tag = "history",
     params(("board" = String, Path), ("worker" = String, Path), Viewed),
     responses((status = 200, description = "The view and its read set", body = Object)))]

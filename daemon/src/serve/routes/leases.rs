@@ -207,8 +207,8 @@ pub(crate) async fn take(
     }
 }
 
-/// Returns true if a board runs, or can be opened. A stalled board is not opened only to wait for its calls; waits
-/// until another request opens it.
+/// Returns true if a board runs, or can be opened. A stalled or stopped board is not opened only to wait for its calls;
+/// waits until another request opens it, and returns false on timeout.
 async fn is_taken_up(daemon: &Arc<Daemon>, board: &BoardId, until: Instant) -> Answered<bool> {
     let Some(mut takings_up) = daemon.takings_up() else { return Ok(false) };
     loop {

@@ -40,8 +40,8 @@ pub(crate) struct Waited {
 /// Show the decision on an artefact in a board's negotiation room
 ///
 /// `decision` never changes; `ruling` is the ruling of a person, or its timeout, if the votes do not decide; `outcome`
-/// is the final result; `late_votes` are the workers that voted after it. 204 if there is no decision in time;
-/// `no_such_artifact` if the artefact is not proposed by then.
+/// is the final result; `late_votes` are the workers that voted after the decision. 204 if there is no decision in
+/// time; `no_such_artifact` if the artefact is not proposed by then.
 #[utoipa::path(get, operation_id = "getDecision", path = "/v1/boards/{board}/room/decisions/{artifact}", tag = "protocols",
     params(("board" = String, Path), ("artifact" = String, Path), Waited),
     responses((status = 200, description = "The decision", body = Object), (status = 204, description = "Nothing is decided yet")))]

@@ -10,8 +10,8 @@ use crate::plan::{Expressions, Owner};
 impl Blueprint {
     /// Returns the places of a board's result, without duplicates; empty if the blueprint does not determine them.
     ///
-    /// Without a `result`, these are the document places that `done` reads. If one of them is the request or the
-    /// kernel's file index, the result is empty.
+    /// Without a `result`, these are the document places that `done` reads. If one of them is the whole document, or
+    /// lies in the request or in the kernel's file index, the result is empty.
     pub fn results(&self) -> Vec<PointerBuf> {
         if let Some(named) = &self.result {
             return PointerBuf::parse(named.as_str()).into_iter().collect();

@@ -169,7 +169,7 @@ impl fmt::Display for Run {
 pub enum Trigger {
     /// The board's creation.
     Start,
-    /// The board's creation, once for each matching place in the initial document.
+    /// The board's creation, once for each matching place of its first document, which includes the request.
     Each(String),
     /// An explicit request for the rule by name.
     Manual,

@@ -287,7 +287,7 @@ impl Board {
                         self.abandon(invocation, at);
                     }
                 }
-                // Restarts a quiescent board that waited for this breaker.
+                // Reopens a board with an end that is not final, if an invocation waited for this breaker.
                 let may_go = |queued: &Queued| self.breaker.admits(&queued.branch);
                 let lets_go = matches!(moved.change, breaker::Change::HalfOpened | breaker::Change::Closed);
                 if lets_go && !planted::is(Bug::DeepSleep) && self.scheduler.queue().iter().any(may_go) {
@@ -347,7 +347,7 @@ impl Board {
             // Redacted values are absent from the records applied before this one.
             Body::Redacted(_) => {}
             Body::Ended(ended) => {
-                // On a quiescent board, invocations that wait for a breaker keep waiting.
+                // After an end that is not final, invocations that wait for a breaker keep waiting.
                 if ended.is_final() {
                     let (open, queued) = self.scheduler.clear();
                     for open in open {

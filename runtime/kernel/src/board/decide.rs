@@ -84,8 +84,8 @@ struct Draft<'a> {
     ending: Option<Ended>,
     /// Rules that wait for others to settle, if some of those are or were under way during this step.
     awaited: BTreeSet<RuleName>,
-    /// Rules with only exhausted target workers. Recorded once per step, because a waiting rule may itself be one of
-    /// them.
+    /// Rules that triggered a worker without invocations left. Recorded once per step, because a waiting rule may itself
+    /// be one of them.
     in_vain: BTreeSet<RuleName>,
     /// The raw proposal of this step as sent by a model, until a record takes it.
     raw: Option<String>,
@@ -414,7 +414,8 @@ impl Draft<'_> {
         is_full
     }
 
-    /// Records a proposal for an attempt that is no longer open.
+    /// Records a proposal that is rejected before the pipeline: closed invocation, wrong worker, token conflict, or a
+    /// board that is not running.
     fn refuse_late(
         &mut self,
         from: From,

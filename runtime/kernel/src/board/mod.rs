@@ -391,7 +391,7 @@ impl Board {
         self.head
     }
 
-    /// Returns the number of ownership changes: 0 for the process that created the board.
+    /// Returns the owner's epoch: 0 for the process that created the board, higher with each change of ownership.
     pub const fn epoch(&self) -> u64 {
         self.epoch
     }

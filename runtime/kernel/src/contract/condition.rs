@@ -38,7 +38,7 @@ pub(super) struct Asked<'a> {
 /// existing values.
 ///
 /// # Errors
-/// A message for people if it is none of these.
+/// A message for people if the pattern breaks one of these rules.
 pub(crate) fn beginning(of: &Pattern, path: &Pattern) -> Result<usize, String> {
     let (of_tokens, depth) = (of.tokens(), of.tokens().len());
     if depth == 0 || !path.tokens().starts_with(of_tokens) {

@@ -31,8 +31,8 @@ pub struct Problem {
 }
 
 impl Manifest {
-    /// Returns all problems in document order; empty if the manifest is sound. Does not check `needs`, which depend on
-    /// the promises.
+    /// Returns all problems in a fixed order; empty if the manifest is sound. Does not check `needs`, which depend on
+    /// the blueprint's promises.
     pub fn problems(&self) -> Vec<Problem> {
         let mut found = Found::default();
         if self.department != 1 {

@@ -207,7 +207,7 @@ impl<'t> Parser<'t> {
         Ok(left)
     }
 
-    /// Reads any number of `!` or `-` before an operand; pairs cancel out.
+    /// Reads any number of `!`, or of `-`, before an operand; pairs cancel out. The two signs cannot be mixed.
     fn unary(&mut self) -> Parsed {
         let at = self.at();
         let (sign, join): (_, fn(Box<Part>) -> Term) = match self.peek() {

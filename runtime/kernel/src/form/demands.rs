@@ -52,7 +52,7 @@ impl Demands {
         self.0.iter().all(|(part, held)| held.holds(node, part))
     }
 
-    /// Returns a schema of the demands; it allows anything if it would be too long.
+    /// Returns a schema of the demands; a list that is too long, or has values with parts, allows anything.
     pub(super) fn schema(&self) -> Value {
         let mut whole = json!({});
         for (nth, (part, held)) in self.0.iter().enumerate() {

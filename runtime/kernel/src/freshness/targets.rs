@@ -55,7 +55,7 @@ impl Action {
 
 /// Effect of an earlier operation on the places of later ones.
 enum Own {
-    /// The value at the place is entirely new.
+    /// All content of the place, if there is any, comes from the patch.
     Wrote(PointerBuf),
     /// Like `Wrote`, but a value existed before, and its index among the elements is unchanged.
     Overwrote(PointerBuf),

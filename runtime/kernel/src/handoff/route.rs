@@ -111,7 +111,8 @@ pub struct Work<'w> {
 }
 
 /// Returns the reason why a handoff is superseded: its task has another owner, or another handoff of it is active. An
-/// accepted handoff proceeds to its transfer. One that was offered to an agent is not superseded by another handoff.
+/// accepted handoff proceeds to its transfer. One that was offered to an agent is not superseded by another handoff:
+/// the other one is given back.
 pub fn overtaken(handoff: &Handoff, work: Work<'_>) -> Option<String> {
     let Handoff { request: Request { task, from_agent, .. }, state, to, .. } = handoff;
     match (state, to) {

@@ -155,7 +155,7 @@ impl Check<'_> {
     }
 }
 
-/// Returns true if the schema bounds the number of elements or members, or does not describe the place.
+/// Returns true if the schema bounds the number of elements or members, or allows no such place.
 fn keeps_few(schema: &Described, collection: &Pattern) -> bool {
     let Location::Legal(fragments) = schema.locate(collection) else { return true };
     let document = schema.document();

@@ -110,7 +110,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks that an approver is a `human` worker.
+    /// Checks that a worker that is asked for an approval or a clarification is `human`.
     fn person(&mut self, name: &WorkerName, pointer: &str) {
         self.declared(name, pointer);
         if let Some(by) = self.blueprint.workers.get(name).filter(|by| by.agent != AgentKind::Human) {

@@ -87,7 +87,7 @@ pub struct Judgement {
     pub round: usize,
     /// Results of the checks.
     pub checks: Vec<Check>,
-    /// Weighted share of passed checks; absent without checks.
+    /// Weighted share of passed checks; absent if their weights sum to zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deterministic: Option<f64>,
     /// Evaluations of the version.

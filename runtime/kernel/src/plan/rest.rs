@@ -27,11 +27,11 @@ pub struct Rest {
 /// Firing conditions of a rule that waits for rest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RestKind {
-    /// Each time the named rules rest, with any outcome. A branch that waits for a stopped branch counts as resting.
+    /// Each time the named rules rest, with any outcome. Invocations queued behind a stopped branch count as resting.
     Each,
     /// Once, when the named rules and all that can still trigger them rest, and none of their invocations was given up.
     Completed,
-    /// Once, when they rest, with any outcome. A branch that waits for a stopped branch counts as resting.
+    /// Once, when these rest, with any outcome. Invocations queued behind a stopped branch count as resting.
     Settled,
 }
 

@@ -85,7 +85,7 @@ pub(super) struct Node<'a> {
     pub(super) value: Option<&'a tree::Node>,
     /// Length of the JSON in characters, if counted.
     pub(super) length: Option<usize>,
-    /// Revision at which the value reached this place.
+    /// Version that put the value at this place.
     pub(super) floor: At,
     pub(super) parent: Option<usize>,
     /// Children laid out so far, in document order.

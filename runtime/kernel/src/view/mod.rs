@@ -313,8 +313,8 @@ fn format_of(worker: &Worker, interface: Interface) -> Option<Format> {
     worker.format.filter(|_| interface == Interface::Patch)
 }
 
-/// Describes the write grants. Workers with replies that the kernel converts to patches get none, except a
-/// controller that chooses among others.
+/// Describes the write grants. Workers with another reply format get none, because their agents build the patches. A
+/// controller gets them nevertheless: they name the workers that it chooses among.
 fn grants(worker: &Worker, interface: Interface, fragment: &dyn Fn(&str) -> Option<Value>, detail: Detail) -> String {
     match format_of(worker, interface) {
         None | Some(Format::Control) => render::grants(worker, interface, fragment, detail),

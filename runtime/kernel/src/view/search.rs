@@ -12,7 +12,7 @@ use crate::tree::{At, Latest, Node, Parts, Step, Ties};
 /// Maximum number of fully listed containers that a search records.
 pub(super) const CONTAINERS_MAX: usize = 256;
 
-/// Minimum members of an object stored by the hashes of their names: listing them in order takes longer.
+/// An object with more members is stored by the hashes of their names: listing them in order takes longer.
 const LARGE_MIN: usize = 32;
 /// Steps per member of such an object.
 const LARGE_COST: usize = 4;
@@ -32,7 +32,7 @@ pub(super) struct Found<'a> {
     /// The path from the root.
     pub(super) path: Vec<Step<'a>>,
     pub(super) value: &'a Node,
-    /// Revision at which the value reached this place; 0 below a `*` or `**` in document order.
+    /// Version that put the value at this place; 0 below a `*` or `**` in document order.
     pub(super) floor: At,
 }
 

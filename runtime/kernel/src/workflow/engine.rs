@@ -34,7 +34,7 @@ pub enum Happened<'h> {
     GoesOn,
     /// The trigger of a node fired.
     Came(&'h str),
-    /// No invocation of a node's worker is under way any more.
+    /// No invocation for a node is under way any more.
     GaveUp(&'h str),
     /// A resumption from a node: it and all that depends on it run again.
     Resume(&'h str),

@@ -158,7 +158,8 @@ impl Writer {
                             live.misnoted.push((hash.clone(), exact.clone()));
                         }
                     }
-                    // Altered, or of another layout: keeps the cached references, too.
+                    // Altered, or of another layout: keeps the cached references, too. It is safer to keep too much than
+                    // too little.
                     None => pending.extend(String::from_utf8_lossy(noted).split_ascii_whitespace().map(str::to_owned)),
                 }
             }

@@ -225,7 +225,7 @@ impl Draft<'_> {
 
     /// Runs what follows every input that changed the board: limits, dispatches, the end, the next alarm.
     pub(super) fn go_on(&mut self) {
-        // An ended board ends again only if it is quiescent and a final end is requested.
+        // An ended board ends again only if its end was not final and a final one is requested.
         if self.board.ended.is_some() && self.ending.is_none() {
             return;
         }
@@ -374,8 +374,8 @@ impl Draft<'_> {
         plan.journal_format >= UNDECIDED && rule.is_some_and(is_gone)
     }
 
-    /// Returns the end of a quiescent board. A board without rules is driven from outside and never becomes quiescent,
-    /// and neither does one with a pending schedule.
+    /// Returns the end of a board that nothing moves any more. A board without rules is driven from outside and has no
+    /// such end. Neither has one with a pending schedule or delay, or with calls that wait for admission.
     pub(super) fn standstill(&self) -> Option<Ended> {
         let board = &*self.board;
         let is_idle = board.scheduler.open().is_empty() && board.pending.is_empty();

@@ -26,8 +26,8 @@ use crate::snapshot::LAYOUT;
 use crate::tree::Node;
 use crate::wish::Occasion;
 
-/// Maximum number of times that an invocation's call may be lost with a process; the call itself may be ending the
-/// process.
+/// Number of times that an invocation's call may be lost with a process before it is given up; the call itself may be
+/// ending the process.
 const LOST_MAX: u32 = 8;
 
 /// Maximum number of signals named in a rejection.

@@ -158,7 +158,7 @@ pub struct Created {
     pub name: String,
     /// Digest of the initial state.
     pub state: Digest,
-    /// Ablation under which the board runs.
+    /// System as which the board runs: PatchBoard, perhaps without some components, or a baseline.
     #[serde(default, skip_serializing_if = "Mode::is_default")]
     pub mode: Mode,
     /// The accepted blueprint, with fragments resolved and defaults filled in.
@@ -433,7 +433,8 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// Returns true if the end is permanent. A quiescent board resumes when a signal or a direct proposal brings work.
+    /// Returns true if the end is permanent. A board that only ran out of work, also because of a breaker or a budget,
+    /// resumes when a signal or a direct proposal brings some.
     pub const fn is_final(self) -> bool {
         match self.cause {
             Cause::NothingToDo | Cause::GaveUp | Cause::Breaker | Cause::Exhausted => false,

@@ -43,7 +43,7 @@ pub struct Author {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Editing {
-    /// The attempt that continues after it; absent for changes made outside the workspace.
+    /// The attempt that continues after it; absent for changes of the workspace made outside the board.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<Attempt>,
 }

@@ -50,7 +50,7 @@ struct Spot<'a> {
     /// Path from the root.
     path: Vec<Step<'a>>,
     value: &'a Node,
-    /// Revision at which the value reached this place.
+    /// Version that put the value at this place.
     floor: At,
 }
 
