@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use reqwest::Method;
 use serde_json::json;
 
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, remote_steps};
 use crate::http::{Line, connect, request};
 use crate::process::{is_optimised, processor_time};
 
@@ -127,7 +127,7 @@ impl Attacked {
         daemon.start();
         let header = format!("Bearer {admin}");
         let headers = [("authorization", header.as_str()), ("content-type", "application/json")];
-        let remote = format!("{}limits: {{commits: 1000000}}\n", crate::remote());
+        let remote = format!("{}limits: {{commits: 1000000}}\n", remote_steps(""));
         let mut boards = Vec::new();
         for _ in 0..2 {
             let body = Some(json!({"source": remote}).to_string());

@@ -15,11 +15,3 @@ mod flips;
 mod http;
 mod memory;
 mod process;
-
-/// Returns the blueprint of steps with a remote walker, so that its calls wait.
-fn remote() -> String {
-    let remote =
-        daemon::STEPS.replace("agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]", "agent: remote");
-    assert_ne!(remote, daemon::STEPS);
-    remote
-}

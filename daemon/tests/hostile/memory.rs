@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use reqwest::Method;
 use serde_json::json;
 
-use crate::daemon::{Daemon, STEPS};
+use crate::daemon::{Daemon, STEPS, remote_steps};
 use crate::http::{Line, request};
 use crate::process::peak_mib;
 
@@ -99,7 +99,7 @@ async fn signals_that_wait_fit_into_little_memory() {
     daemon.data_mib = Some(DATA_MIB);
     daemon.start();
     let headers = [("authorization", admin.as_str()), ("content-type", "application/json")];
-    let remote = crate::remote();
+    let remote = remote_steps("");
     let made = daemon.request(Method::POST, "/v1/boards", &headers, Some(json!({"source": remote}).to_string())).await;
     let board = made.is(201)["board"].as_str().expect("an id").to_owned();
     let token = daemon.token(&format!("board:{board}"));

@@ -236,8 +236,13 @@ impl Daemon {
 
     /// Waits until a board has this status.
     pub(crate) async fn until(&self, board: &str, status: &str) -> Value {
+        self.until_with(board, status, &[]).await
+    }
+
+    /// Like [`Self::until`], with headers for each request.
+    pub(crate) async fn until_with(&self, board: &str, status: &str, headers: &[(&str, &str)]) -> Value {
         for _ in 0..1000 {
-            let shown = self.get(&format!("/v1/boards/{board}")).await.is(200);
+            let shown = self.request(Method::GET, &format!("/v1/boards/{board}"), headers, None).await.is(200);
             if shown["status"] == status {
                 return shown;
             }
@@ -245,6 +250,29 @@ impl Daemon {
         }
         panic!("{board} never was {status}");
     }
+
+    /// Returns a shipped blueprint with its fragments merged into one document, and these workers as remote ones.
+    pub(crate) fn shipped(&self, name: &str, remote: &[&str]) -> Value {
+        let path = format!("{}/../blueprints/{name}", env!("CARGO_MANIFEST_DIR"));
+        let whole = self.command(&["check", "--whole", &path]).output().expect("the binary can be run");
+        assert!(whole.status.success(), "{}", String::from_utf8_lossy(&whole.stderr));
+        let mut blueprint: Value = serde_json::from_slice(&whole.stdout).expect("JSON");
+        for name in remote {
+            let worker = blueprint["workers"][name].as_object_mut().expect("a worker");
+            worker.insert("agent".to_owned(), json!("remote"));
+            worker.remove("script");
+            worker.insert("limits".to_owned(), json!({"timeout": "1h"}));
+        }
+        blueprint
+    }
+}
+
+/// Returns [`STEPS`] with a remote walker, whose entry has these further lines.
+pub(crate) fn remote_steps(lines: &str) -> String {
+    let script = "agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]";
+    let remote = STEPS.replace(script, &format!("agent: remote{lines}"));
+    assert_ne!(remote, STEPS);
+    remote
 }
 
 impl Drop for Daemon {

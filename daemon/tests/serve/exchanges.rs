@@ -5,14 +5,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::time::Duration;
 use std::{fs, io};
 
 use regex::{Captures, Regex};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::daemon::{Answer, Daemon, STEPS};
+use crate::daemon::{Answer, Daemon, STEPS, remote_steps};
+use crate::leases::PATIENT;
+use crate::people::{approved_steps, clarified_steps};
 
 /// Response headers that are part of the API.
 const HEADERS: [&str; 7] =
@@ -33,16 +34,9 @@ impl Recorder {
     }
 
     /// Waits, without recording, until a board satisfies `is_so`.
-    async fn until(&self, board: &str, is_so: &dyn Fn(&Value) -> bool) {
-        let path = format!("/v1/boards/{board}");
+    async fn until(&self, board: &str, status: &str) {
         let headers: Vec<_> = self.admin.iter().map(|admin| ("authorization", admin.as_str())).collect();
-        for _ in 0..3000 {
-            if is_so(&self.daemon.request(Method::GET, &path, &headers, None).await.is(200)) {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        panic!("{board} never was as it should be");
+        self.daemon.until_with(board, status, &headers).await;
     }
 
     /// Sends a request and records it with its answer. `template` is the route; `places` holds the values of its
@@ -191,31 +185,6 @@ fn lines(text: &str) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the blueprint of steps with a remote walker.
-fn remote_steps() -> String {
-    let remote = STEPS.replace(
-        "agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]",
-        "agent: remote\n    limits: {timeout: 1h, attempts: 3}",
-    );
-    assert_ne!(remote, STEPS);
-    remote
-}
-
-/// Returns a shipped blueprint with its fragments in one document, and `workers` as remote workers.
-fn shipped(daemon: &Daemon, name: &str, workers: &[&str]) -> Value {
-    let path = format!("{}/../blueprints/{name}", env!("CARGO_MANIFEST_DIR"));
-    let whole = daemon.command(&["check", "--whole", &path]).output().expect("the binary can be run");
-    assert!(whole.status.success(), "{}", String::from_utf8_lossy(&whole.stderr));
-    let mut blueprint: Value = serde_json::from_slice(&whole.stdout).expect("JSON");
-    for name in workers {
-        let worker = blueprint["workers"][name].as_object_mut().expect("a worker");
-        worker.insert("agent".to_owned(), json!("remote"));
-        worker.remove("script");
-        worker.insert("limits".to_owned(), json!({"timeout": "1h"}));
-    }
-    blueprint
-}
-
 #[tokio::test]
 async fn boards() {
     let mut api = Recorder::new(Daemon::new());
@@ -231,7 +200,7 @@ async fn boards() {
     let founding = json!({"source": STEPS, "request": {"walk": true}});
     let made = api.ask_with(Method::POST, "/v1/boards", &[], Some(&founding), &once).await.is(201);
     let board = made["board"].as_str().expect("an id");
-    api.until(board, &|shown| shown["status"] == "quiescent").await;
+    api.until(board, "quiescent").await;
     assert!(api.ask_with(Method::POST, "/v1/boards", &[], Some(&founding), &once).await.is_replayed());
     api.get("/v1/boards", &[]).await.is(200);
     api.get("/v1/boards?limit=0", &[]).await.is(400);
@@ -274,7 +243,7 @@ async fn boards() {
 #[tokio::test]
 async fn leases() {
     let mut api = Recorder::new(Daemon::new());
-    let board = api.board(&json!({"source": remote_steps()})).await;
+    let board = api.board(&json!({"source": remote_steps(PATIENT)})).await;
     let board = board.as_str();
     let lease = api.lease(board, "walker").await;
     api.post("/v1/boards/{board}/leases", &[board], &json!({"worker": "walker"})).await.is(204);
@@ -308,12 +277,9 @@ async fn leases() {
 #[tokio::test]
 async fn people() {
     let mut api = Recorder::new(Daemon::new());
-    let asking = STEPS
-        .replace("value: {maximum: 9}}]", "value: {maximum: 9}, approval: {by: editor, expires: 1h}}]")
-        .replace("rules:\n", "  editor: {agent: human}\nrules:\n");
-    let board = api.board(&json!({"source": asking})).await;
+    let board = api.board(&json!({"source": approved_steps()})).await;
     let board = board.as_str();
-    api.until(board, &|shown| shown["status"] == "waiting").await;
+    api.until(board, "waiting").await;
     let inbox = api.get("/v1/inbox", &[]).await.is(200);
     let question = &inbox["questions"][0];
     let (seq, digest) = (question["seq"].to_string(), &question["digest"]);
@@ -323,20 +289,14 @@ async fn people() {
     let agreed = json!({"agrees": true, "digest": digest, "reason": "seen"});
     api.post(approvals, &[board, &seq], &agreed).await.is(200);
     api.get("/v1/inbox", &[]).await.is(200);
-    let lost = STEPS
-        .replace(
-            "    script: [[{op: add",
-            "    clarify: {by: guide}\n    script: [{clarify: {question: How far?}}, [{op: add",
-        )
-        .replace("rules:\n", "  guide: {agent: human}\nrules:\n");
-    let board = api.board(&json!({"source": lost})).await;
+    let board = api.board(&json!({"source": clarified_steps()})).await;
     let board = board.as_str();
-    api.until(board, &|shown| shown["status"] == "waiting").await;
+    api.until(board, "waiting").await;
     let inbox = api.get("/v1/inbox", &[]).await.is(200);
     let question = &inbox["questions"][0];
     let said = json!({"agrees": true, "digest": question["digest"], "text": "Three steps."});
     api.post(approvals, &[board, &question["seq"].to_string()], &said).await.is(200);
-    api.until(board, &|shown| shown["status"] == "quiescent").await;
+    api.until(board, "quiescent").await;
     api.get("/v1/boards/{board}/journal", &[board]).await.is(200);
     insta::assert_snapshot!("people", api.text);
 }
@@ -344,7 +304,7 @@ async fn people() {
 #[tokio::test]
 async fn rooms() {
     let mut api = Recorder::new(Daemon::new());
-    let blueprint = shipped(&api.daemon, "approval-room.yaml", &["author", "feasibility", "completeness", "risk"]);
+    let blueprint = api.daemon.shipped("approval-room.yaml", &["author", "feasibility", "completeness", "risk"]);
     let board = api.board(&json!({"blueprint": blueprint, "request": {"goal": "Bake bread."}})).await;
     let board = board.as_str();
     let lease = api.lease(board, "author").await;
@@ -374,7 +334,7 @@ async fn rooms() {
 #[tokio::test]
 async fn handoffs() {
     let mut api = Recorder::new(Daemon::new());
-    let blueprint = shipped(&api.daemon, "handoff.yaml", &["ada", "bob", "cyd"]);
+    let blueprint = api.daemon.shipped("handoff.yaml", &["ada", "bob", "cyd"]);
     let board = api.board(&json!({"blueprint": blueprint, "request": {"ticket": "Why?"}})).await;
     let board = board.as_str();
     let handoffs = "/v1/boards/{board}/handoffs";
@@ -428,7 +388,7 @@ async fn workflows() {
     api.post(resume, &[board], &json!({"node": "c"})).await.is(422);
     let failed = json!({"worker": "b", "code": "refused", "message": "not today"});
     api.post("/v1/boards/{board}/leases/{lease}/failure", &[board, &lease], &failed).await.is(200);
-    api.until(board, &|shown| shown["status"] == "quiescent").await;
+    api.until(board, "quiescent").await;
     api.get("/v1/boards/{board}/workflow", &[board]).await.is(200);
     api.post(resume, &[board], &json!({"node": "b"})).await.is(202);
     api.lease(board, "b").await;
@@ -438,7 +398,7 @@ async fn workflows() {
 #[tokio::test]
 async fn negotiations() {
     let mut api = Recorder::new(Daemon::new());
-    let blueprint = shipped(&api.daemon, "negotiation.yaml", &["seller", "buyer", "arbiter"]);
+    let blueprint = api.daemon.shipped("negotiation.yaml", &["seller", "buyer", "arbiter"]);
     let board = api.board(&json!({"blueprint": blueprint, "request": {"topic": "steel", "corr": "c-7"}})).await;
     let board = board.as_str();
     let (events, negotiation) = ("/v1/boards/{board}/negotiation/events", "/v1/boards/{board}/negotiation");
@@ -515,7 +475,7 @@ async fn operators() {
     let founding = json!({"source": STEPS, "request": {"card": "4929"}});
     let made = api.ask_with(Method::POST, "/v1/boards", &[], Some(&founding), &as_admin).await.is(201);
     let board = made["board"].as_str().expect("an id");
-    api.until(board, &|shown| shown["status"] == "quiescent").await;
+    api.until(board, "quiescent").await;
     let seat = format!("Bearer {}", api.daemon.token(&format!("seat:{board}/walker")));
     let as_walker = [("authorization", seat.as_str()), ("accept", "application/json, text/event-stream")];
     let message = |method: &str, params: Value| json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});

@@ -2,15 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::daemon::{Daemon, STEPS};
+use crate::daemon::{Daemon, remote_steps};
+
+/// Further lines of a remote walker with time for three attempts.
+pub(crate) const PATIENT: &str = "\n    limits: {timeout: 1h, attempts: 3}";
 
 /// Creates a board with a remote walker.
 async fn board(daemon: &Daemon) -> String {
-    let remote = STEPS.replace(
-        "agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]",
-        "agent: remote\n    limits: {timeout: 1h, attempts: 3}",
-    );
-    assert_ne!(remote, STEPS);
+    let remote = remote_steps(PATIENT);
     let made = daemon.post("/v1/boards", &json!({ "source": remote })).await.is(201);
     made["board"].as_str().expect("an id").to_owned()
 }

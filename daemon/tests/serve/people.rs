@@ -5,12 +5,26 @@ use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, STEPS};
 
+/// Returns [`STEPS`] where a person approves each step.
+pub(crate) fn approved_steps() -> String {
+    STEPS
+        .replace("value: {maximum: 9}}]", "value: {maximum: 9}, approval: {by: editor, expires: 1h}}]")
+        .replace("rules:\n", "  editor: {agent: human}\nrules:\n")
+}
+
+/// Returns [`STEPS`] where the walker asks a person first.
+pub(crate) fn clarified_steps() -> String {
+    STEPS
+        .replace(
+            "    script: [[{op: add",
+            "    clarify: {by: guide}\n    script: [{clarify: {question: How far?}}, [{op: add",
+        )
+        .replace("rules:\n", "  guide: {agent: human}\nrules:\n")
+}
+
 /// Creates a board with a worker that needs a person's approval of a step.
 pub(crate) async fn asking(daemon: &Daemon) -> (String, Value) {
-    let asking = STEPS
-        .replace("value: {maximum: 9}}]", "value: {maximum: 9}, approval: {by: editor, expires: 1h}}]")
-        .replace("rules:\n", "  editor: {agent: human}\nrules:\n");
-    let made = daemon.post("/v1/boards", &json!({ "source": asking })).await.is(201);
+    let made = daemon.post("/v1/boards", &json!({ "source": approved_steps() })).await.is(201);
     let board = made["board"].as_str().expect("an id").to_owned();
     daemon.until(&board, "waiting").await;
     let inbox = daemon.get("/v1/inbox").await.is(200);
@@ -53,13 +67,7 @@ async fn a_question_is_answered_once_for_exactly_what_was_shown() {
 
 /// Creates a board with a walker that asks the guide how far to go.
 pub(crate) async fn lost(daemon: &Daemon) -> (String, Value) {
-    let lost = STEPS
-        .replace(
-            "    script: [[{op: add",
-            "    clarify: {by: guide}\n    script: [{clarify: {question: How far?}}, [{op: add",
-        )
-        .replace("rules:\n", "  guide: {agent: human}\nrules:\n");
-    let made = daemon.post("/v1/boards", &json!({ "source": lost })).await.is(201);
+    let made = daemon.post("/v1/boards", &json!({ "source": clarified_steps() })).await.is(201);
     let board = made["board"].as_str().expect("an id").to_owned();
     daemon.until(&board, "waiting").await;
     let inbox = daemon.get("/v1/inbox").await.is(200);

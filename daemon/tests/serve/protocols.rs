@@ -5,14 +5,6 @@ use serde_json::{Value, json};
 
 use crate::daemon::{Answer, Daemon};
 
-/// Returns a shipped blueprint with its fragments merged into one document.
-fn whole(daemon: &Daemon, name: &str) -> Value {
-    let path = format!("{}/../blueprints/{name}", env!("CARGO_MANIFEST_DIR"));
-    let whole = daemon.command(&["check", "--whole", &path]).output().expect("the binary can be run");
-    assert!(whole.status.success(), "{}", String::from_utf8_lossy(&whole.stderr));
-    serde_json::from_slice(&whole.stdout).expect("JSON")
-}
-
 async fn made(daemon: &Daemon, blueprint: &Value, request: &Value) -> String {
     let made = daemon.post("/v1/boards", &json!({"blueprint": blueprint, "request": request})).await.is(201);
     format!("/v1/boards/{}", made["board"].as_str().expect("an id"))
@@ -27,13 +19,7 @@ async fn lease(daemon: &Daemon, board: &str, worker: &str) -> Value {
 #[tokio::test]
 async fn work_is_handed_over_and_pending_handoffs_outlive_a_kill() {
     let mut daemon = Daemon::new();
-    let mut blueprint = whole(&daemon, "handoff.yaml");
-    for agent in ["ada", "bob", "cyd"] {
-        let worker = blueprint["workers"][agent].as_object_mut().expect("a worker");
-        worker.insert("agent".to_owned(), json!("remote"));
-        worker.remove("script");
-        worker.insert("limits".to_owned(), json!({"timeout": "1h"}));
-    }
+    let mut blueprint = daemon.shipped("handoff.yaml", &["ada", "bob", "cyd"]);
     blueprint["state"]["initial"]["tasks"]["other"] = json!({"owner": "ada", "notes": []});
     let board = made(&daemon, &blueprint, &json!({"ticket": "Why?"})).await;
     let handoffs = format!("{board}/handoffs");
@@ -111,12 +97,7 @@ async fn work_is_handed_over_and_pending_handoffs_outlive_a_kill() {
 #[tokio::test]
 async fn a_request_of_the_protocol_names_its_agent_and_may_say_more() {
     let daemon = Daemon::new();
-    let mut blueprint = whole(&daemon, "handoff.yaml");
-    for agent in ["ada", "bob", "cyd"] {
-        let worker = blueprint["workers"][agent].as_object_mut().expect("a worker");
-        worker.insert("agent".to_owned(), json!("remote"));
-        worker.remove("script");
-    }
+    let blueprint = daemon.shipped("handoff.yaml", &["ada", "bob", "cyd"]);
     let board = made(&daemon, &blueprint, &json!({"ticket": "Why?"})).await;
     let request = json!({"from_agent": "ada", "request_id": "h1", "reason": "It is about an invoice.", "timeout_ms": 3_600_000,
         "task": "ticket", "context": {"content_type": "text/plain", "content": "March", "schema": 1}, "x-trace": "7"});
@@ -170,7 +151,7 @@ async fn a_workflow_is_checked_run_waited_for_and_resumed() {
     assert_eq!(problem["findings"][0]["code"], "workflow_cycle_detected", "{problem}");
     assert_eq!(daemon.get("/v1/boards").await.is(200)["boards"], json!([]));
 
-    let board = made(&daemon, &whole(&daemon, "etl.yaml"), &json!({})).await;
+    let board = made(&daemon, &daemon.shipped("etl.yaml", &[]), &json!({})).await;
     let over = daemon.get(&format!("{board}/workflow?wait=30")).await.is(200);
     assert_eq!((&over["status"], &over["nodes"]["inspect"]["status"]), (&json!("COMPLETED"), &json!("SKIPPED")));
     assert_eq!(over["data"]["total"], 5);
@@ -250,7 +231,7 @@ async fn seen(daemon: &Daemon, token: &str, path: &str) -> Answer {
 
 #[tokio::test]
 async fn who_sits_in_a_seat_is_told_how_a_negotiation_stands() {
-    let of_negotiation = |daemon: &Daemon| (whole(daemon, "negotiation.yaml"), json!({"topic": "steel"}));
+    let of_negotiation = |daemon: &Daemon| (daemon.shipped("negotiation.yaml", &[]), json!({"topic": "steel"}));
     let (daemon, board, admin) = guarded(of_negotiation).await;
     let buyer = daemon.token(&format!("seat:{board}/buyer"));
     let path = |query: &str| format!("/v1/boards/{board}/negotiation?wait=30{query}");
@@ -291,13 +272,7 @@ async fn who_sits_in_a_seat_is_told_how_a_workflow_stands() {
 #[tokio::test]
 async fn a_negotiation_is_held_by_processes_outside_to_its_decision() {
     let daemon = Daemon::new();
-    let mut blueprint = whole(&daemon, "negotiation.yaml");
-    for party in ["seller", "buyer", "arbiter"] {
-        let worker = blueprint["workers"][party].as_object_mut().expect("a worker");
-        worker.insert("agent".to_owned(), json!("remote"));
-        worker.remove("script");
-        worker.insert("limits".to_owned(), json!({"timeout": "1h"}));
-    }
+    let blueprint = daemon.shipped("negotiation.yaml", &["seller", "buyer", "arbiter"]);
     let board = made(&daemon, &blueprint, &json!({"topic": "steel", "corr": "c-7"})).await;
     let (events, negotiation) = (format!("{board}/negotiation/events"), format!("{board}/negotiation"));
     let draft = |kind: &str, from: &str, payload: Value| json!({"kind": kind, "ts": 1, "from": from, "ct": "application/json", "payload": payload, "x-offer": 7});
