@@ -76,7 +76,7 @@ pub(crate) fn run_with(step: &Step, variables: &[(&str, &OsStr)], tally: &mut Ta
         return match command.status() {
             Ok(status) => status.success(),
             Err(error) => {
-                eprintln!("error: `{}` cannot be run: {error}", step.command());
+                report(step, &error);
                 false
             }
         };
@@ -85,7 +85,7 @@ pub(crate) fn run_with(step: &Step, variables: &[(&str, &OsStr)], tally: &mut Ta
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
-            eprintln!("error: `{}` cannot be run: {error}", step.command());
+            report(step, &error);
             return false;
         }
     };
@@ -99,6 +99,12 @@ pub(crate) fn run_with(step: &Step, variables: &[(&str, &OsStr)], tally: &mut Ta
     tally.add(from_stdout);
     tally.add(from_stderr);
     child.wait().is_ok_and(|status| status.success())
+}
+
+/// Reports a step that cannot be started.
+fn report(step: &Step, error: &io::Error) {
+    let help = if step.binary.is_some() { "; run the step `release` first" } else { "" };
+    eprintln!("error: `{}` cannot be run: {error}{help}", step.command());
 }
 
 /// Forwards lines and counts the tests they report.
