@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use patchboard_agents::config::Program;
-use patchboard_examples::eval::play::{self, Played};
+use patchboard_examples::eval::play::{self, BoardRun};
 use patchboard_examples::eval::report;
 use patchboard_examples::eval::results::Run;
 use patchboard_examples::eval::suite::{self, Flags, Subject, Systems, Task};
@@ -61,7 +61,7 @@ struct Goal {
 }
 
 impl Goal {
-    fn of(game: &str) -> Option<Self> {
+    fn parse(game: &str) -> Option<Self> {
         let name = game.split('/').rev().nth(1)?;
         let mut parts = name.split('-');
         let (kind, object, _, receptacle) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -125,7 +125,7 @@ struct World {
 }
 
 impl World {
-    fn of(records: &[Record]) -> Self {
+    fn from_records(records: &[Record]) -> Self {
         let mut world = Self::default();
         for body in records.iter().filter_map(|record| record.body().ok()) {
             let Body::Committed(committed) = body else { continue };
@@ -145,8 +145,8 @@ impl World {
     }
 }
 
-fn measure(task: &Task, played: &Played) -> (Vec<(&'static str, f64)>, Value) {
-    let World { history, status, goal: told } = World::of(&played.records);
+fn measure(task: &Task, played: &BoardRun) -> (Vec<(&'static str, f64)>, Value) {
+    let World { history, status, goal: told } = World::from_records(&played.records);
     let had_effect = |step: &&Value| step["effect"] == true;
     let actions: Vec<&str> = history.iter().filter(had_effect).filter_map(|step| step["action"].as_str()).collect();
     let refused = played.records.iter().filter_map(|record| record.body().ok()).filter(|body| match body {
@@ -157,7 +157,7 @@ fn measure(task: &Task, played: &Played) -> (Vec<(&'static str, f64)>, Value) {
         _ => false,
     });
     let refused = refused.count();
-    let goal = Goal::of(&task.name);
+    let goal = Goal::parse(&task.name);
     let is_won = status == "won";
     let conditions = goal.as_ref().map_or(1, Goal::conditions);
     let reached = if is_won { conditions } else { goal.map_or(0, |goal| goal.reached(&actions)).min(conditions) };
@@ -173,7 +173,7 @@ fn measure(task: &Task, played: &Played) -> (Vec<(&'static str, f64)>, Value) {
 }
 
 /// Interleaves the games by type.
-fn in_turn(games: Vec<Game>) -> Vec<Game> {
+fn interleaved(games: Vec<Game>) -> Vec<Game> {
     let mut seen = BTreeMap::<String, usize>::new();
     let mut ranked: Vec<(usize, Game)> = games
         .into_iter()
@@ -196,7 +196,7 @@ async fn evaluate(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
     let index = arguments.games.join("INDEX.json");
     let text = std::fs::read_to_string(&index).map_err(|error| format!("{}: {error}", index.display()))?;
     let games: Vec<Game> = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", index.display()))?;
-    let mut games = in_turn(games);
+    let mut games = interleaved(games);
     games.truncate(arguments.flags.count);
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let blueprint = play::blueprint(&here.join("../blueprints/alfworld.yaml"))?;
@@ -280,7 +280,8 @@ mod tests {
 
     #[test]
     fn conditions_are_met_by_what_was_done() {
-        let clean = Goal::of("train/pick_clean_then_place_in_recep-SoapBar-None-Cabinet-428/trial_1").expect("a goal");
+        let clean =
+            Goal::parse("train/pick_clean_then_place_in_recep-SoapBar-None-Cabinet-428/trial_1").expect("a goal");
         assert_eq!(clean.conditions(), 3);
         let all = [
             "go to sinkbasin 1",
@@ -291,14 +292,14 @@ mod tests {
         assert_eq!((0..=4).map(|done| clean.reached(&all[..done])).collect::<Vec<_>>(), [0, 0, 1, 2, 3]);
         assert_eq!(clean.reached(&["take soapbottle 1 from shelf 1", "clean cloth 1 with sinkbasin 1"]), 0);
 
-        let two = Goal::of("x/pick_two_obj_and_place-CellPhone-None-Bed-314/trial_1").expect("a goal");
+        let two = Goal::parse("x/pick_two_obj_and_place-CellPhone-None-Bed-314/trial_1").expect("a goal");
         let put = |number: u32| format!("move cellphone {number} to bed 1");
         let (one, same, other) = (put(1), put(1), put(2));
         assert_eq!(two.conditions(), 3);
         assert_eq!(two.reached(&["take cellphone 1 from desk 1", &one, &same]), 2);
         assert_eq!(two.reached(&["take cellphone 1 from desk 1", &one, &other, "take cellphone 2 from bed 1"]), 2);
 
-        let look = Goal::of("x/look_at_obj_in_light-Pencil-None-DeskLamp-320/trial_1").expect("a goal");
+        let look = Goal::parse("x/look_at_obj_in_light-Pencil-None-DeskLamp-320/trial_1").expect("a goal");
         assert_eq!(look.reached(&["use desklamp 1"]), 0);
         assert_eq!(look.reached(&["take pencil 1 from desk 1", "use desklamp 1"]), 2);
     }
@@ -306,7 +307,8 @@ mod tests {
     #[test]
     fn the_first_games_are_one_of_each_type() {
         let game = |name: &str, kind: &str| Game { game: name.into(), task_type: kind.into() };
-        let games = in_turn(vec![game("a1", "a"), game("a2", "a"), game("b1", "b"), game("a3", "a"), game("b2", "b")]);
+        let games =
+            interleaved(vec![game("a1", "a"), game("a2", "a"), game("b1", "b"), game("a3", "a"), game("b2", "b")]);
         let names: Vec<&str> = games.iter().map(|game| game.game.as_str()).collect();
         assert_eq!(names, ["a1", "b1", "a2", "b2", "a3"]);
     }

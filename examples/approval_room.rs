@@ -8,7 +8,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use patchboard_examples::seated::{play, shown};
+use patchboard_examples::custom_agents::{play, view_value};
 use patchboard_runtime::agent::Call;
 use serde_json::{Value, json};
 
@@ -17,12 +17,12 @@ const WORDS_MAX: usize = 8;
 
 /// Returns the next proposal: the latest plan in the view, changed as its critics recommend.
 fn author(call: &Call) -> Value {
-    let proposals = shown(call, "/room/proposals");
+    let proposals = view_value(call, "/room/proposals");
     let number = proposals.as_object().map_or(0, serde_json::Map::len);
     let (id, last) = (format!("plan-{}", number + 1), format!("plan-{number}"));
     let mut value = json!({"artifact_type": "PLAN", "artifact_content_type": "application/json", "producer": "author"});
     let mut steps = vec!["Build the shop and move all of its articles into it at once", "Open it"];
-    let votes = shown(call, "/room/votes");
+    let votes = view_value(call, "/room/votes");
     if number > 0 {
         let is_on_last = |vote: &&Value| vote["artifact_id"] == last.as_str();
         let votes = votes.as_array().into_iter().flatten().filter(is_on_last);
@@ -41,8 +41,8 @@ fn author(call: &Call) -> Value {
 
 /// Returns a critic's vote on the plan of its trigger, by a single criterion.
 fn critic(call: &Call) -> Option<Value> {
-    let artifact = call.shown.woken_at()?.strip_prefix("/room/ballots/")?.split('/').next()?.to_owned();
-    let steps = shown(call, &format!("/room/proposals/{artifact}/artifact"));
+    let artifact = call.shown.trigger_place()?.strip_prefix("/room/ballots/")?.split('/').next()?.to_owned();
+    let steps = view_value(call, &format!("/room/proposals/{artifact}/artifact"));
     let steps: Vec<&str> = steps.as_array()?.iter().filter_map(Value::as_str).collect();
     let has = |word: &str| steps.iter().any(|step| step.to_lowercase().contains(word));
     let (is_good, recommends) = match call.worker.as_str() {

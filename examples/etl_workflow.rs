@@ -9,7 +9,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use patchboard_examples::seated::{play, shown};
+use patchboard_examples::custom_agents::{play, view_value};
 use patchboard_runtime::agent::Call;
 use serde_json::{Value, json};
 
@@ -51,8 +51,8 @@ fn output(worker: &str, input: &Value) -> Option<Value> {
 
 /// Returns the reply of a node's worker for its input.
 fn worker(call: &Call) -> Option<Value> {
-    let input = call.shown.woken_at()?.strip_suffix("/input")?;
-    let made = output(call.worker.as_str(), &shown(call, &format!("{input}/input")))?;
+    let input = call.shown.trigger_place()?.strip_suffix("/input")?;
+    let made = output(call.worker.as_str(), &view_value(call, &format!("{input}/input")))?;
     Some(json!([{"op": "add", "path": format!("{input}/output"), "value": made}]))
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use patchboard_endpoint::{Act, Endpoint};
+use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use serde_json::{Value, json};
 
 mod game;
@@ -79,7 +79,7 @@ fn endpoint() -> Endpoint {
         } else {
             answer(view).unwrap_or_else(|| instance(schema)).to_string()
         };
-        Act::answer(&reply, 100, 10)
+        ScriptedResponse::answer(&reply, 100, 10)
     })
 }
 
@@ -253,7 +253,7 @@ fn blackboard() -> Endpoint {
         } else {
             waits("waiting for more information")
         };
-        Act::answer(&reply, 100, 10)
+        ScriptedResponse::answer(&reply, 100, 10)
     })
 }
 

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
-use patchboard_examples::eval::play::{self, Origin, Played};
+use patchboard_examples::eval::play::{self, BoardRun, Origin};
 use patchboard_examples::eval::report;
 use patchboard_examples::eval::results::{Key, Run};
 use patchboard_examples::eval::suite::{self, Flags, Play, System};
@@ -99,7 +99,7 @@ impl Question {
         self.answer.rsplit("####").next().unwrap_or_default().trim()
     }
 
-    fn measure(&self, played: &Played) -> (Vec<(&'static str, f64)>, Value) {
+    fn measure(&self, played: &BoardRun) -> (Vec<(&'static str, f64)>, Value) {
         let state = played.state.root().to_value();
         let given = state["answer"]["text"].as_str();
         let is_right = number(self.expected()).is_some_and(|expected| given.and_then(number) == Some(expected));

@@ -9,7 +9,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use patchboard_examples::seated::{play, shown};
+use patchboard_examples::custom_agents::{play, view_value};
 use patchboard_runtime::agent::Call;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn agent(call: &Call) -> Option<Value> {
     if !["ada", "bob", "cyd"].contains(&worker) {
         return None;
     }
-    let woken_at: Vec<&str> = call.shown.woken_at().unwrap_or_default().split('/').skip(1).collect();
+    let woken_at: Vec<&str> = call.shown.trigger_place().unwrap_or_default().split('/').skip(1).collect();
     Some(match woken_at[..] {
         ["handoffs", handoff, "to"] => answer(call, handoff),
         ["tasks", task, "owner"] => {
@@ -37,7 +37,7 @@ fn agent(call: &Call) -> Option<Value> {
 /// Accepts or rejects a handoff: `bob` rejects those about a contract.
 fn answer(call: &Call, handoff: &str) -> Value {
     let place = format!("/handoffs/{handoff}");
-    let context = shown(call, &format!("{place}/context"));
+    let context = view_value(call, &format!("{place}/context"));
     if call.worker.as_str() == "bob" && context["content"].get("contract").is_some() {
         return json!([
             {"op": "replace", "path": format!("{place}/state"), "value": "REJECTED"},

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
-use patchboard_examples::eval::play::{self, Played};
+use patchboard_examples::eval::play::{self, BoardRun};
 use patchboard_examples::eval::report;
 use patchboard_examples::eval::results::Run;
 use patchboard_examples::eval::suite::{self, Flags, Subject, Systems, Task};
@@ -85,7 +85,7 @@ impl Question {
         facts.filter_map(sentence).collect()
     }
 
-    fn measure(&self, played: &Played) -> (Vec<(&'static str, f64)>, Value) {
+    fn measure(&self, played: &BoardRun) -> (Vec<(&'static str, f64)>, Value) {
         let state = played.state.root().to_value();
         let texts = |name: &str| -> Vec<String> {
             let list = state[name].as_array().into_iter().flatten();
@@ -135,7 +135,7 @@ async fn evaluate(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
         request: json!({"question": question.question, "documents": question.documents()}),
     };
     let tasks: Vec<Task> = questions.iter().enumerate().map(task).collect();
-    let measure = |task: &Task, played: &Played| {
+    let measure = |task: &Task, played: &BoardRun| {
         let number: usize = task.name.parse().unwrap_or(1);
         questions[number - 1].measure(played)
     };

@@ -13,7 +13,7 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::lint;
 use patchboard_kernel::record::Kind;
 use patchboard_kernel::source::Source;
-use patchboard_runtime::agent::{Agent, Answer, Call, Failure, Reply};
+use patchboard_runtime::agent::{Agent, Call, CallResult, Failure, Reply};
 use patchboard_runtime::audit;
 use patchboard_runtime::journal::Journal;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
@@ -27,7 +27,7 @@ const BLUEPRINT: &str = include_str!("word_count.yaml");
 struct Counting;
 
 impl Agent for Counting {
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
         Box::pin(async move {
             let shown = |pointer: &str| -> Option<Value> {
                 let prefix = format!("{pointer}: ");
@@ -75,8 +75,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let request = json!({"text": "a board is not a chat\nit is a document\nwith a door"});
     let board = runtime.create(blueprint, request, None).await?;
-    let ended = board.ended().await?;
-    let snapshot = board.snapshot();
+    let ended = board.wait_for_end().await?;
+    let snapshot = board.status();
     println!("{} at version {}: {} words", ended.end, snapshot.version, snapshot.state.root()["total"]);
 
     let verified = audit::verify(&*journal, board.id(), Some(snapshot.head.hash))?;

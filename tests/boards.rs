@@ -5,9 +5,9 @@
 //! seeds and sizes give equal boards and patches.
 
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody, Step};
-use patchboard_kernel::id::{BoardId, Timestamp, Token};
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::board::{Board, Input, NewBoard, Proposal, ProposalSource, ReplyBody, Step};
+use patchboard_kernel::id::{BoardId, IdempotencyKey, Timestamp};
+use patchboard_kernel::plan::UncachedPlans;
 use serde_json::{Map, Value, json};
 
 /// Worker that may write all patches of [`Writer`].
@@ -432,16 +432,16 @@ pub fn of(blueprint: Value) -> (Board, Step) {
 
 /// Creates the board with a salt of zeros at time 0.
 fn made(blueprint: Blueprint) -> (Board, Step) {
-    let genesis = Genesis::new(BoardId::from(blueprint.name.as_str()), blueprint, Value::Null, Timestamp(0));
-    Board::create(genesis, &Own).expect("a board")
+    let genesis = NewBoard::new(BoardId::from(blueprint.name.as_str()), blueprint, Value::Null, Timestamp(0));
+    Board::create(genesis, &UncachedPlans).expect("a board")
 }
 
 /// Returns a direct proposal in the writer's name. With `token` it has an idempotency key, as every proposal of an
 /// agent has.
 pub fn proposal(text: String, token: Option<u64>) -> Proposal {
-    let token = token.map(|number| Token::from(number.to_string().as_str()));
+    let token = token.map(|number| IdempotencyKey::from(number.to_string().as_str()));
     Proposal {
-        from: From::Direct { token, base: None },
+        from: ProposalSource::Direct { key: token, base: None },
         worker: WORKER.into(),
         reply: ReplyBody::Text(text),
         usage: None,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::brain::{Asked, Played, blueprint};
+use crate::scripted_model::{ModelCall, PlayedBoard, blueprint};
 
 /// Number of documents of a board.
 pub const DOCUMENTS: usize = 6;
@@ -38,7 +38,7 @@ pub fn read(bound: bool, budget: Option<u32>) -> Reading {
         (0..DOCUMENTS).map(|n| json!({"title": format!("Document {n}"), "text": long(n)})).collect();
     let made = blueprint("documents", &text.to_string());
     let (mut whole, mut asked_for) = (0, [0; DOCUMENTS]);
-    let played = Played::of(made, json!({ "documents": documents }), |asked: &Asked| {
+    let played = PlayedBoard::of(made, json!({ "documents": documents }), |asked: &ModelCall| {
         let place = asked.shown.trigger()["path"].as_str().unwrap_or_default().to_owned();
         let number = place.rsplit('/').next().unwrap_or_default().to_owned();
         let is_whole = asked.prompt.user.contains(&end(&number));

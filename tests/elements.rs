@@ -4,7 +4,7 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::record::Kind;
 use serde_json::{Value, json};
 
-use crate::brain::{Asked, Played, blueprint};
+use crate::scripted_model::{ModelCall, PlayedBoard, blueprint};
 
 const README: &str = include_str!("../README.md");
 
@@ -55,7 +55,7 @@ pub fn play(text: &str, elements: usize) -> Cost {
     value["workers"]["checker"]["limits"]["invocations"] = json!(10 * elements);
     let request = json!({"topic": "birds"});
     let played =
-        Played::of(serde_json::from_value(value).expect("a blueprint"), request, |asked| answer(asked, elements));
+        PlayedBoard::of(serde_json::from_value(value).expect("a blueprint"), request, |asked| answer(asked, elements));
     let notes = played.state()["notes"].as_array().cloned().unwrap_or_default();
     Cost {
         elements,
@@ -66,7 +66,7 @@ pub fn play(text: &str, elements: usize) -> Cost {
     }
 }
 
-fn answer(asked: &Asked, elements: usize) -> Value {
+fn answer(asked: &ModelCall, elements: usize) -> Value {
     if asked.worker.as_str() == "writer" {
         let text = |n: usize| format!("Note {n} says what is to be said of birds, in a sentence.");
         let note = |n| json!({"op": "add", "path": "/notes/-", "value": {"text": text(n), "status": "draft"}});

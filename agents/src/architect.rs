@@ -1,11 +1,11 @@
 //! Turns a request into a blueprint by asking a language model. Drafts must pass the checks of `patchboard check`.
 //!
-//! Owns the loop: ask, review, send the findings back, at most [`Terms::repairs`] times, then fail with the remaining
-//! findings. The model is an argument ([`design`]'s `ask`), so tests need none. Creates no board and takes part in
-//! none: an architect runs before the board exists (P2).
+//! Owns the loop: ask, review, send the findings back, at most [`DesignLimits::repairs`] times, then fail with the
+//! remaining findings. The model is an argument ([`design`]'s `ask`), so tests need none. Creates no board and takes
+//! part in none: an architect runs before the board exists (P2).
 //!
 //! * [`prompt`]: the prompt for the model.
-//! * [`form`]: the JSON Schema of its reply, derived from the published meta-schema.
+//! * [`reply_schema`]: the JSON Schema of its reply, derived from the published meta-schema.
 //! * [`review`]: findings about a draft; caps.
 
 use patchboard_kernel::admission::Admission;
@@ -15,27 +15,27 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::lint::{Diagnostic, Severity};
 use patchboard_kernel::view::Prompt;
-use patchboard_runtime::agent::{Answer, Failure};
-use patchboard_runtime::runtime::Designed;
+use patchboard_runtime::agent::{CallResult, Failure};
+use patchboard_runtime::runtime::ArchitectUsage;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use self::review::Accepted;
+use self::review::AcceptedDraft;
 use crate::config::Architect;
-use crate::llm::{Asked, Chat};
+use crate::llm::{Chat, PromptRequest};
 
-pub mod form;
 pub mod prompt;
+pub mod reply_schema;
 pub mod review;
 
 pub use self::review::CODES;
 
-/// Upper bound of [`Terms::repairs`].
+/// Upper bound of [`DesignLimits::repairs`].
 pub const REPAIRS_MAX: u32 = 10;
 
 /// Request for a design.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Brief {
+pub struct DesignRequest {
     /// The task, in the user's words.
     pub request: String,
     /// Documents that the board gets at `/request/documents`. The model sees their titles, sizes and a short excerpt.
@@ -48,7 +48,7 @@ pub struct Brief {
     pub wants_input: bool,
 }
 
-impl Brief {
+impl DesignRequest {
     /// Returns true if the model is to write the board's request.
     const fn asks_for_input(&self) -> bool {
         self.wants_input && self.input.is_none()
@@ -81,14 +81,14 @@ pub struct Document {
 
 /// Limits of an architect and of the boards it designs.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Terms {
+pub struct DesignLimits {
     /// Rounds in which findings go back to the model, at most [`REPAIRS_MAX`].
     pub repairs: u32,
     /// Upper bounds for the limits of its boards.
     pub caps: Caps,
 }
 
-impl Default for Terms {
+impl Default for DesignLimits {
     fn default() -> Self {
         Self { repairs: 3, caps: Caps::default() }
     }
@@ -152,7 +152,7 @@ impl Round {
 
 /// Usage of all rounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Spent {
+pub struct RoundsUsage {
     /// Calls of the model.
     pub calls: u32,
     /// Tokens of all calls.
@@ -161,7 +161,7 @@ pub struct Spent {
     pub repairs: Usage,
 }
 
-impl Spent {
+impl RoundsUsage {
     /// Sums up rounds.
     pub fn of(rounds: &[Round]) -> Self {
         let mut spent = Self::default();
@@ -184,8 +184,8 @@ pub struct Design {
     pub blueprint: Blueprint,
     /// The blueprint as a file for people, with a comment that names the request.
     pub yaml: String,
-    /// Input of the board for `/request`, documents included; `None` if neither [`Brief::input`] nor
-    /// [`Brief::wants_input`] was given.
+    /// Input of the board for `/request`, documents included; `None` if neither [`DesignRequest::input`] nor
+    /// [`DesignRequest::wants_input`] was given.
     pub input: Option<Value>,
     /// Warnings about `yaml`, and limits that were lowered to the caps.
     pub findings: Vec<Diagnostic>,
@@ -195,17 +195,17 @@ pub struct Design {
 
 impl Design {
     /// Returns the record of the design. `admitted` names the model that wrote it.
-    pub fn designed(&self, admitted: Option<Admission>) -> Designed {
-        let Spent { calls, usage, repairs } = Spent::of(&self.rounds);
+    pub fn designed(&self, admitted: Option<Admission>) -> ArchitectUsage {
+        let RoundsUsage { calls, usage, repairs } = RoundsUsage::of(&self.rounds);
         let prompts = self.rounds.iter().map(|round| round.prompt.to_json().into()).collect();
-        Designed { calls, usage, repairs, prompts, admitted }
+        ArchitectUsage { calls, usage, repairs, prompts, admitted }
     }
 }
 
 /// Failed design.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum DesignError {
     /// No draft was accepted within the allowed rounds; the last round has the findings.
     #[error("the model wrote no blueprint that can be accepted, in {} tries", .rounds.len())]
     NoBlueprint {
@@ -222,7 +222,7 @@ pub enum Refusal {
     },
 }
 
-impl Refusal {
+impl DesignError {
     /// Returns the stable error code.
     pub const fn code(&self) -> &'static str {
         match self {
@@ -239,18 +239,33 @@ impl Refusal {
     }
 
     /// Returns the last round with a draft, or the last round if none has one.
-    pub fn last_told(&self) -> Option<&Round> {
+    pub fn last_round_with_draft(&self) -> Option<&Round> {
         let rounds = self.rounds();
         rounds.iter().rev().find(|round| !round.draft.is_empty()).or(rounds.last())
     }
 }
 
 /// Calls the operator's architect model with a prompt; suits as the `ask` of [`design`].
-pub async fn ask(chat: &Chat, settings: &Architect, brief: &Brief, terms: &Terms, prompt: &Prompt) -> Answer {
-    let schema = form::schema(terms, brief.asks_for_input());
+pub async fn ask(
+    chat: &Chat,
+    settings: &Architect,
+    brief: &DesignRequest,
+    terms: &DesignLimits,
+    prompt: &Prompt,
+) -> CallResult {
+    let schema = reply_schema::schema(terms, brief.asks_for_input());
     let timeout = std::time::Duration::from_millis(settings.timeout.as_ms());
     let (by, reply_tokens) = ("architect", settings.reply_tokens);
-    chat.complete(&Asked { by, prompt, schema: &schema, order: form::ORDER, reply_tokens, timeout, waits: true }).await
+    chat.complete(&PromptRequest {
+        caller: by,
+        prompt,
+        schema: &schema,
+        order: reply_schema::ORDER,
+        reply_tokens,
+        timeout,
+        wait_for_provider: true,
+    })
+    .await
 }
 
 /// Asks for a blueprint until one is accepted, at most `1 + terms.repairs` times; `tell` receives every round.
@@ -259,22 +274,22 @@ pub async fn ask(chat: &Chat, settings: &Architect, brief: &Brief, terms: &Terms
 /// the first draft is kept if the second call fails, or if its draft has errors or more warnings.
 ///
 /// # Errors
-/// [`Refusal::NoBlueprint`] after the last round. [`Refusal::Failed`] as soon as a call fails, unless the reply was
-/// truncated or empty.
+/// [`DesignError::NoBlueprint`] after the last round. [`DesignError::Failed`] as soon as a call fails, unless the reply
+/// was truncated or empty.
 pub async fn design(
-    brief: &Brief,
-    terms: &Terms,
-    mut ask: impl AsyncFnMut(&Prompt) -> Answer,
+    brief: &DesignRequest,
+    terms: &DesignLimits,
+    mut ask: impl AsyncFnMut(&Prompt) -> CallResult,
     mut tell: impl FnMut(&Round),
-) -> Result<Design, Refusal> {
+) -> Result<Design, DesignError> {
     let mut rounds: Vec<Round> = Vec::new();
-    let mut kept: Option<Accepted> = None;
+    let mut kept: Option<AcceptedDraft> = None;
     for left in (0..=terms.repairs.min(REPAIRS_MAX)).rev() {
-        let prompt = prompt::of(brief, terms, &rounds);
+        let prompt = prompt::build(brief, terms, &rounds);
         let answer = ask(&prompt).await;
         let (round, accepted) = judge(brief, terms, prompt, answer);
         tell(&round);
-        let failure = round.failure.clone().filter(|failure| !can_be_mended(failure.code));
+        let failure = round.failure.clone().filter(|failure| !is_retryable(failure.code));
         rounds.push(round);
         match (accepted, kept.take()) {
             // Prefers the draft after advice, unless it has more warnings.
@@ -285,13 +300,18 @@ pub async fn design(
             (None, None) => {}
         }
         if let Some(failure) = failure {
-            return Err(Refusal::Failed { failure, rounds });
+            return Err(DesignError::Failed { failure, rounds });
         }
     }
-    Err(Refusal::NoBlueprint { rounds })
+    Err(DesignError::NoBlueprint { rounds })
 }
 
-fn judge(brief: &Brief, terms: &Terms, prompt: Prompt, answer: Answer) -> (Round, Option<Accepted>) {
+fn judge(
+    brief: &DesignRequest,
+    terms: &DesignLimits,
+    prompt: Prompt,
+    answer: CallResult,
+) -> (Round, Option<AcceptedDraft>) {
     match answer {
         Ok(reply) => {
             let reviewed = review::review(&reply.text, brief, terms);
@@ -300,7 +320,8 @@ fn judge(brief: &Brief, terms: &Terms, prompt: Prompt, answer: Answer) -> (Round
             (round, reviewed.accepted)
         }
         Err(failure) => {
-            let findings = if can_be_mended(failure.code) { vec![review::unwritten(&failure)] } else { Vec::new() };
+            let findings =
+                if is_retryable(failure.code) { vec![review::incomplete_answer(&failure)] } else { Vec::new() };
             let usage = failure.usage;
             (Round { prompt, draft: String::new(), findings, failure: Some(failure), usage }, None)
         }
@@ -308,7 +329,7 @@ fn judge(brief: &Brief, terms: &Terms, prompt: Prompt, answer: Answer) -> (Round
 }
 
 /// Returns true if the model may do better once it knows the failure.
-fn can_be_mended(code: FailureCode) -> bool {
+fn is_retryable(code: FailureCode) -> bool {
     matches!(code, FailureCode::Truncated | FailureCode::Empty)
 }
 

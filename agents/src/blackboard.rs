@@ -8,20 +8,20 @@
 //! * `speech`: builds a patch from a reply, for every form and occasion;
 //! * `lenient`: parser for JSON as models write it;
 //! * `elements`: the elements of an array that a seat was shown;
-//! * [`form`]: JSON Schemas of model replies in these forms;
+//! * [`reply_schema`]: JSON Schemas of model replies in these forms;
 //! * [`vote`]: the agent `builtin:vote`, which chooses among answers.
 
 mod elements;
-pub mod form;
-mod lenient;
-mod speech;
+mod lenient_json;
+pub mod reply_schema;
+mod role_reply;
 pub mod vote;
 
-use patchboard_kernel::blueprint::{Format, Occasion};
-use patchboard_kernel::mode::Interface;
+use patchboard_kernel::ablation::Interface;
+use patchboard_kernel::blueprint::{ReplyFormat, ReplyPurpose};
 use patchboard_runtime::agent::{Call, Reply};
 
-use speech::{Cleaning, Message, Place, Speaker};
+use role_reply::{Cleaning, Message, MessageTarget, ReplyContext};
 
 /// Largest reply that is parsed, in bytes, even if its seat allows longer patches.
 const BYTES_MAX: usize = 256 * 1024;
@@ -29,9 +29,9 @@ const BYTES_MAX: usize = 256 * 1024;
 /// Converts a reply in the form of its seat into a patch or an envelope. Returns any other reply unchanged, for the
 /// kernel to judge.
 pub fn made(call: &Call, reply: Reply) -> Reply {
-    let made = if reply.written.is_none() { envelope(call, &reply.text) } else { None };
+    let made = if reply.converted_from.is_none() { envelope(call, &reply.text) } else { None };
     match made {
-        Some(text) => Reply { text, written: Some(reply.text), ..reply },
+        Some(text) => Reply { text, converted_from: Some(reply.text), ..reply },
         None => reply,
     }
 }
@@ -39,8 +39,8 @@ pub fn made(call: &Call, reply: Reply) -> Reply {
 /// Converts a text into the patch or the envelope that answers this call. Returns none if the seat has no form, or if
 /// the text is too long, already a patch or an envelope, or cannot be parsed.
 pub fn envelope(call: &Call, text: &str) -> Option<String> {
-    let (shown, worker) = (&call.shown, call.seat());
-    let format = worker.format.filter(|_| shown.seat().interface == Interface::Patch)?;
+    let (shown, worker) = (&call.shown, call.worker_config());
+    let format = worker.format.filter(|_| shown.worker_plan().interface == Interface::Patch)?;
     if text.len() > usize::try_from(worker.patch.max_bytes).map_or(BYTES_MAX, |bytes| bytes.min(BYTES_MAX)) {
         return None;
     }
@@ -58,14 +58,14 @@ pub fn envelope(call: &Call, text: &str) -> Option<String> {
     };
     let names: Vec<&str> = shown.plan().blueprint.workers.keys().map(|name| name.as_str()).collect();
     // Only the control role needs to know the eligible workers.
-    let listed = if format == Format::Control { form::eligible(shown) } else { None };
+    let listed = if format == ReplyFormat::Control { reply_schema::eligible(shown) } else { None };
     let is_eligible = |name: &&&str| listed.as_ref().is_none_or(|listed| listed.iter().any(|one| one == **name));
-    let later = |name: &&&str| form::is_silent(shown) && form::waits(shown, name);
-    let speaker = Speaker {
+    let later = |name: &&&str| reply_schema::is_silent(shown) && reply_schema::waits(shown, name);
+    let speaker = ReplyContext {
         format,
         worker: call.worker.as_str(),
         place: place(call),
-        round: round(call.shown.woken_at()),
+        round: round(call.shown.trigger_place()),
         public: public.collect(),
         cleaning,
         eligible: names.iter().filter(is_eligible).copied().collect(),
@@ -74,7 +74,7 @@ pub fn envelope(call: &Call, text: &str) -> Option<String> {
         invocation: call.invocation.0,
         ops_max: usize::try_from(worker.patch.max_ops).unwrap_or(usize::MAX),
     };
-    speech::envelope(text, &speaker)
+    role_reply::envelope(text, &speaker)
 }
 
 /// Returns the element of `/rounds` that triggered the seat by its addition.
@@ -83,14 +83,18 @@ fn round(woken_at: Option<&str>) -> Option<&str> {
 }
 
 /// Returns the place where a reply belongs.
-fn place(call: &Call) -> Place {
-    let woken_at = call.shown.woken_at();
-    match Occasion::of(woken_at) {
-        Occasion::Own => Place::Own,
-        Occasion::Ballot => Place::Ballot,
-        Occasion::Room => {
+fn place(call: &Call) -> MessageTarget {
+    let woken_at = call.shown.trigger_place();
+    match ReplyPurpose::for_place(woken_at) {
+        ReplyPurpose::Own => MessageTarget::Own,
+        ReplyPurpose::Ballot => MessageTarget::Ballot,
+        ReplyPurpose::Room => {
             let room = woken_at.unwrap_or_default().split('/').nth(3).unwrap_or_default();
-            if form::concludes(&call.shown) { Place::Conclusion } else { Place::Room(room.to_owned()) }
+            if reply_schema::concludes(&call.shown) {
+                MessageTarget::Conclusion
+            } else {
+                MessageTarget::Room(room.to_owned())
+            }
         }
     }
 }

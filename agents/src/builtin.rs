@@ -3,7 +3,7 @@
 //! Most roles answer at once. A role that reads or writes a file runs on a blocking thread; an asynchronous role may
 //! call a server as well.
 
-pub(crate) mod seat;
+pub(crate) mod role_io;
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_runtime::agent::{Answer, Call, Failure};
+use patchboard_runtime::agent::{Call, CallResult, Failure};
 use patchboard_runtime::clock::Clock;
 
 use crate::blackboard::vote;
-use crate::departments::seats;
+use crate::departments::roles;
 use crate::departments::storage::Storage;
 use crate::failure;
 use crate::handoff;
@@ -29,25 +29,25 @@ pub(crate) struct Builtin {
     /// Name without `builtin:`.
     pub(crate) name: &'static str,
     /// Checks a seat of this role; returns an error message.
-    pub(crate) problem: fn(&Worker) -> Option<String>,
-    answer: How,
+    pub(crate) config_error: fn(&Worker) -> Option<String>,
+    answer: Execution,
 }
 
 /// Execution of a role.
-enum How {
+enum Execution {
     /// Answers at once.
-    AtOnce(fn(&Call, &Means) -> Answer),
+    Immediate(fn(&Call, &RoleContext) -> CallResult),
     /// May block on a file.
-    Waiting(fn(&Call, &Means) -> Answer),
+    Blocking(fn(&Call, &RoleContext) -> CallResult),
     /// May block on a file and await a server.
-    Asking(for<'a> fn(&'a Call, &'a Arc<Means>) -> Answering<'a>),
+    Async(for<'a> fn(&'a Call, &'a Arc<RoleContext>) -> AnswerFuture<'a>),
 }
 
 /// Future of an answer.
-pub(crate) type Answering<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
+pub(crate) type AnswerFuture<'a> = Pin<Box<dyn Future<Output = CallResult> + Send + 'a>>;
 
 /// Resources of a role in addition to its view.
-pub(crate) struct Means {
+pub(crate) struct RoleContext {
     /// Storage of departments.
     pub(crate) storage: Arc<Storage>,
     /// Clock.
@@ -58,39 +58,63 @@ pub(crate) struct Means {
 
 /// All roles.
 pub(crate) const ALL: [Builtin; 11] = [
-    Builtin { name: "begin", problem: seats::problem_of_begin, answer: How::AtOnce(seats::begin) },
-    Builtin { name: "confirm", problem: seats::problem_within, answer: How::AtOnce(seats::confirm) },
-    Builtin { name: "coordinator", problem: room::problem, answer: How::AtOnce(room::answer) },
-    Builtin { name: "crud", problem: seats::problem_within, answer: How::Waiting(seats::crud) },
-    Builtin { name: "handoff", problem: handoff::problem, answer: How::AtOnce(|call, _means| handoff::answer(call)) },
-    Builtin { name: "negotiator", problem: negotiation::problem, answer: How::AtOnce(negotiation::answer) },
-    Builtin { name: "perceive", problem: seats::problem_of_perceive, answer: How::AtOnce(seats::perceive) },
-    Builtin { name: "resolve", problem: seats::problem_within, answer: How::Asking(seats::resolve) },
-    Builtin { name: "resume", problem: seats::problem_within, answer: How::AtOnce(seats::resume) },
-    Builtin { name: "vote", problem: vote::problem, answer: How::AtOnce(|call, _means| vote::answer(call)) },
+    Builtin { name: "begin", config_error: roles::begin_config_error, answer: Execution::Immediate(roles::begin) },
+    Builtin {
+        name: "confirm",
+        config_error: roles::department_config_error,
+        answer: Execution::Immediate(roles::confirm),
+    },
+    Builtin { name: "coordinator", config_error: room::config_error, answer: Execution::Immediate(room::answer) },
+    Builtin { name: "crud", config_error: roles::department_config_error, answer: Execution::Blocking(roles::crud) },
+    Builtin {
+        name: "handoff",
+        config_error: handoff::config_error,
+        answer: Execution::Immediate(|call, _means| handoff::answer(call)),
+    },
+    Builtin {
+        name: "negotiator",
+        config_error: negotiation::config_error,
+        answer: Execution::Immediate(negotiation::answer),
+    },
+    Builtin {
+        name: "perceive",
+        config_error: roles::perceive_config_error,
+        answer: Execution::Immediate(roles::perceive),
+    },
+    Builtin { name: "resolve", config_error: roles::department_config_error, answer: Execution::Async(roles::resolve) },
+    Builtin {
+        name: "resume",
+        config_error: roles::department_config_error,
+        answer: Execution::Immediate(roles::resume),
+    },
+    Builtin {
+        name: "vote",
+        config_error: vote::config_error,
+        answer: Execution::Immediate(|call, _means| vote::answer(call)),
+    },
     Builtin {
         name: "workflow",
-        problem: workflow::problem,
-        answer: How::AtOnce(|call, _means| workflow::answer(call)),
+        config_error: workflow::config_error,
+        answer: Execution::Immediate(|call, _means| workflow::answer(call)),
     },
 ];
 
 /// Returns the role of this name.
-pub(crate) fn named(name: &str) -> Option<&'static Builtin> {
+pub(crate) fn find(name: &str) -> Option<&'static Builtin> {
     const TABLE: &[Builtin] = &ALL;
     TABLE.iter().find(|builtin| builtin.name == name)
 }
 
 impl Builtin {
     /// Answers a call.
-    pub(crate) async fn call(&'static self, call: &Call, means: &Arc<Means>) -> Answer {
+    pub(crate) async fn call(&'static self, call: &Call, means: &Arc<RoleContext>) -> CallResult {
         match self.answer {
-            How::AtOnce(answer) => answer(call, means),
-            How::Waiting(answer) => {
+            Execution::Immediate(answer) => answer(call, means),
+            Execution::Blocking(answer) => {
                 let (call, means) = (call.clone(), Arc::clone(means));
-                waiting(move || answer(&call, &means)).await?
+                run_blocking(move || answer(&call, &means)).await?
             }
-            How::Asking(answer) => answer(call, means).await,
+            Execution::Async(answer) => answer(call, means).await,
         }
     }
 }
@@ -99,7 +123,7 @@ impl Builtin {
 ///
 /// # Errors
 /// The work panicked.
-pub(crate) async fn waiting<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
+pub(crate) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
     let worked = tokio::task::spawn_blocking(work).await;
     worked.map_err(|why| failure(FailureCode::Crashed, format!("a role of this project: {why}")))
 }

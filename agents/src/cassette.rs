@@ -20,7 +20,7 @@
 //! recorded one.
 //!
 //! * [`Recorder`] passes calls on to another agent and records the answers.
-//! * [`Notes`] record tool use, for a recorder.
+//! * [`ToolRecorder`] record tool use, for a recorder.
 //! * [`Player`] answers from a file, in the recorded order.
 //! * [`erase()`] removes redacted content: an entry then has `"erased":true` in place of its answer.
 
@@ -37,15 +37,15 @@ use serde::{Deserialize, Serialize};
 use crate::tools::ROOM_MAX;
 
 mod erase;
-mod gate;
-mod notes;
 mod player;
 mod recorder;
+mod sequencer;
+mod tool_recorder;
 
-pub use self::erase::{Erased, erase};
-pub use self::notes::Notes;
+pub use self::erase::{ErasedCounts, erase};
 pub use self::player::Player;
 pub use self::recorder::Recorder;
+pub use self::tool_recorder::ToolRecorder;
 
 /// The cassette format that this version writes and reads.
 pub const FORMAT: u32 = 1;
@@ -70,7 +70,7 @@ pub enum CassetteError {
     },
     /// The file is not a cassette of this format.
     #[error("{path}, line {line}: {message}")]
-    Form {
+    Malformed {
         /// Path of the file.
         path: String,
         /// Line number, from 1.
@@ -130,14 +130,15 @@ struct Entry {
 struct Step {
     /// Place in the order of all answers and steps.
     order: u64,
-    did: Did,
+    did: StepKind,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-enum Did {
+enum StepKind {
     /// Used a tool.
-    Used {
+    #[serde(rename = "used")]
+    ToolUse {
         name: String,
         arguments: String,
         /// Characters available for the result.
@@ -149,9 +150,11 @@ enum Did {
         is_error: bool,
     },
     /// Began a batch: the uses up to the next `WentOn` were requested in parallel.
-    AtOnce,
+    #[serde(rename = "at_once")]
+    BatchStart,
     /// Made another call of the model, or asked to.
-    WentOn {
+    #[serde(rename = "went_on")]
+    Checkpoint {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
         reserve: u64,
@@ -194,21 +197,21 @@ struct Occurrences(BTreeMap<(WorkerName, Digest), u32>);
 
 impl Occurrences {
     /// Returns the key of a call and counts the call.
-    fn of(&mut self, call: &Call) -> Key {
-        let key = self.coming(&call.worker, call.view_hash);
+    fn next_key(&mut self, call: &Call) -> Key {
+        let key = self.peek_key(&call.worker, call.view_hash);
         self.count(&key);
         key
     }
 
     /// Returns the key of the next call of a worker with a view.
-    fn coming(&self, worker: &WorkerName, view: Digest) -> Key {
+    fn peek_key(&self, worker: &WorkerName, view: Digest) -> Key {
         let occurrence = self.0.get(&(worker.clone(), view)).copied().unwrap_or_default();
         Key { worker: worker.clone(), view, occurrence }
     }
 
     /// Uncounts a call, if it is the newest of its worker with its view.
     fn take_back(&mut self, key: &Key) {
-        if self.coming(&key.worker, key.view).occurrence == key.occurrence.saturating_add(1) {
+        if self.peek_key(&key.worker, key.view).occurrence == key.occurrence.saturating_add(1) {
             self.0.insert((key.worker.clone(), key.view), key.occurrence);
         }
     }

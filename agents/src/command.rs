@@ -13,7 +13,8 @@
 //! ```
 //!
 //! `view` is the text that a language model would get; `shown` has the values that the view shows in full, by JSON
-//! Pointer; `trigger` is the cause of the call ([`Shown::trigger`](patchboard_kernel::shown::Shown::trigger)).
+//! Pointer; `trigger` is the cause of the call
+//! ([`CallContext::trigger`](patchboard_kernel::call_context::CallContext::trigger)).
 //!
 //! No shell is involved. The process leads a process group; the rest of the group is killed when the call ends by an
 //! answer, its timeout or cancellation. It sees `PATH`, `HOME`, `LANG`, `TMPDIR` and the variables its configuration
@@ -28,14 +29,14 @@ use std::time::Duration;
 
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::BoardId;
-use patchboard_runtime::agent::{Answer, Call, Failure, Reply};
+use patchboard_runtime::agent::{Call, CallResult, Failure, Reply};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{ChildStdin, Command};
 
 use self::group::Group;
-use self::lines::{LINE_MAX, LastWords, Lines, Output};
+use self::lines::{LINE_MAX, Lines, Output, StderrTail};
 use self::session::{Limits, Sessions};
 use crate::config::{Environment, Program};
 use crate::{failure, one_line};
@@ -55,7 +56,7 @@ pub(crate) const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
 
 /// Starts programs and calls them. Dropping it kills those that keep state.
 #[derive(Debug)]
-pub struct Runner {
+pub struct ProgramRunner {
     env: Vec<(&'static str, String)>,
     sessions: Sessions,
 }
@@ -74,7 +75,7 @@ struct Request<'a> {
     system: &'a str,
 }
 
-impl Runner {
+impl ProgramRunner {
     /// Creates a runner; its programs see `PATH`, `HOME`, `LANG` and `TMPDIR` of `env`.
     pub fn new(env: &Environment) -> Self {
         let value = |name: &'static str| env.get(name).map(|value| (name, value.to_owned()));
@@ -90,9 +91,9 @@ impl Runner {
 
     /// Answers a call with a program, within the call's timeout. A seat with `restart` uses a program that lives
     /// across calls, any other seat a fresh one.
-    pub async fn answer(&self, program: &Program, call: &Call) -> Answer {
+    pub async fn answer(&self, program: &Program, call: &Call) -> CallResult {
         let asking = async {
-            match call.seat().restart {
+            match call.worker_config().restart {
                 None => self.ask(program, call).await,
                 Some(restart) => self.sessions.ask(call, restart, || self.start(program)).await,
             }
@@ -114,7 +115,7 @@ impl Runner {
         self.sessions.end(board);
     }
 
-    async fn ask(&self, program: &Program, call: &Call) -> Answer {
+    async fn ask(&self, program: &Program, call: &Call) -> CallResult {
         let mut child = self.start(program)?;
         let stdin = child.stdin().expect("standard input is a pipe");
         let stdout = child.stdout().expect("standard output is a pipe");
@@ -123,7 +124,7 @@ impl Runner {
         let request = request(call);
         let max = answer_max(call);
         let mut lines = Lines::of_values(stdout);
-        let last_words = LastWords::default();
+        let last_words = StderrTail::default();
         let mut written = false;
         let (output, status) = {
             let mut write = pin!(write(stdin, &request));
@@ -156,7 +157,7 @@ impl Runner {
         match output {
             Ok(Output::Line(line)) => read_reply(line),
             Ok(Output::TooLong) => Err(too_long(max)),
-            Ok(Output::Closed) => Err(silence(status.and(exit.ok()), &last_words.get())),
+            Ok(Output::Closed) => Err(no_output_failure(status.and(exit.ok()), &last_words.get())),
             Err(error) => Err(unreadable(&error)),
         }
     }
@@ -193,7 +194,7 @@ impl Runner {
 /// Returns the size limit of an answer in bytes: twice the kernel's, so that the kernel reports a patch that is too
 /// long.
 fn answer_max(call: &Call) -> u64 {
-    u64::from(call.seat().patch.max_bytes).saturating_mul(2)
+    u64::from(call.worker_config().patch.max_bytes).saturating_mul(2)
 }
 
 fn request(call: &Call) -> Vec<u8> {
@@ -203,7 +204,7 @@ fn request(call: &Call) -> Vec<u8> {
         worker: call.worker.as_str(),
         invocation: call.invocation.0,
         attempt: call.attempt,
-        token: call.token.as_str(),
+        token: call.idempotency_key.as_str(),
         view: &call.prompt.user,
         shown: call.shown.values().map(|(place, value)| (place.as_str(), value.to_value())).collect(),
         trigger: call.shown.trigger(),
@@ -229,7 +230,7 @@ fn unreadable(error: &io::Error) -> Failure {
     failure(FailureCode::Crashed, format!("the program cannot be read: {error}"))
 }
 
-fn read_reply(line: Vec<u8>) -> Answer {
+fn read_reply(line: Vec<u8>) -> CallResult {
     let Ok(text) = String::from_utf8(line) else {
         return Err(failure(FailureCode::Protocol, "the program's line is not UTF-8"));
     };
@@ -244,7 +245,7 @@ fn read_reply(line: Vec<u8>) -> Answer {
 }
 
 /// Describes the failure of a process without output; `exit` is absent if it had to be killed.
-fn silence(exit: Option<std::process::ExitStatus>, last_words: &str) -> Failure {
+fn no_output_failure(exit: Option<std::process::ExitStatus>, last_words: &str) -> Failure {
     let said = if last_words.is_empty() { String::new() } else { format!(": {last_words}") };
     match exit {
         Some(exit) if exit.success() => failure(FailureCode::Empty, format!("the program wrote nothing{said}")),

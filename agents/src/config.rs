@@ -1,7 +1,7 @@
 //! Operator configuration: the models, programs and directories available to the seats of blueprints.
 //!
 //! Owns the format of `patchboard.toml`, and how flags and the common variables (`OPENAI_BASE_URL`, `OPENAI_API_KEY`,
-//! `OPENAI_MODEL`) replace it. [`Environment::of_process`] is the only place in this crate that reads the process's
+//! `OPENAI_MODEL`) replace it. [`Environment::from_process`] is the only place in this crate that reads the process's
 //! environment. Blueprints refer to the names defined here and define none themselves (SPEC section 11). No key is
 //! ever in the file: it names the variable that holds one.
 //!
@@ -59,7 +59,7 @@ use patchboard_kernel::blueprint::{Blueprint, Duration, Worker};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-pub use directory::{Directory, Shared};
+pub use directory::{Directory, WorkspaceConfig};
 pub use embeddings::Embeddings;
 pub use model::{Api, Model, Streaming, Structured};
 use model::{check_temperature, check_url};
@@ -67,7 +67,7 @@ pub use program::Program;
 pub use setting::{Setting, Variable, check_name, redacted};
 pub use toml_error::toml_error;
 
-use crate::architect::{Caps, REPAIRS_MAX, Terms};
+use crate::architect::{Caps, DesignLimits, REPAIRS_MAX};
 
 /// Name of the architect's model in `models`, if the operator configured one.
 pub const ARCHITECT_MODEL: &str = "architect";
@@ -99,7 +99,7 @@ pub struct Config {
     pub workspaces: BTreeMap<String, Directory>,
     /// Settings for agents that share the directory of the file itself, without a daemon.
     #[serde(default)]
-    pub workspace: Shared,
+    pub workspace: WorkspaceConfig,
     /// Limits of an architect and of its boards.
     #[serde(default)]
     pub architect: Architect,
@@ -144,7 +144,7 @@ pub struct Architect {
 
 impl Default for Architect {
     fn default() -> Self {
-        let Terms { repairs, caps } = Terms::default();
+        let DesignLimits { repairs, caps } = DesignLimits::default();
         Self {
             repairs,
             // Leaves room for the prompt, the last draft and its findings in a context of 8,192 tokens.
@@ -159,9 +159,9 @@ impl Default for Architect {
 
 impl Architect {
     /// Converts the settings to terms.
-    pub fn terms(&self) -> Terms {
+    pub fn terms(&self) -> DesignLimits {
         let caps = Caps { commits: self.commits, tokens: self.tokens, wall: self.wall, ..Caps::default() };
-        Terms { repairs: self.repairs, caps }
+        DesignLimits { repairs: self.repairs, caps }
     }
 }
 
@@ -396,7 +396,7 @@ pub fn operator_models<'b>(blueprint: &'b Blueprint, seat: &'b Worker) -> Result
 
 impl Environment {
     /// Reads the variables of this process; skips those that are not Unicode.
-    pub fn of_process() -> Self {
+    pub fn from_process() -> Self {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };

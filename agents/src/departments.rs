@@ -5,28 +5,28 @@
 //!
 //! * `found`: the types that roles pass to each other;
 //! * `likeness`: similarity of two texts;
-//! * [`meaning`]: similarity by embeddings, for words without a similar spelling;
+//! * [`semantic`]: similarity by embeddings, for words without a similar spelling;
 //! * `values`: turns a user's words into a value for a field;
 //! * [`resolve`]: finds the row that the user means, or the question to ask;
 //! * [`answers`]: recognises the answer to that question; [`resume`]: continues with it;
-//! * [`waits`]: continues with words that needed an embedding first;
+//! * [`pending_question`]: continues with words that needed an embedding first;
 //! * [`storage`]: the rows with their history, in one SQLite file; only `crud` writes to it;
 //! * [`confirm`]: reports the result in a sentence;
-//! * [`turns`]: takes users' messages one after the other;
-//! * [`cases`]: a department's own tests;
+//! * [`inbox`]: takes users' messages one after the other;
+//! * [`declared_tests`]: a department's own tests;
 //! * `seats`: the roles as agents.
 
 pub mod answers;
-pub mod cases;
 pub mod confirm;
 pub mod crud;
-pub mod found;
-mod likeness;
-pub mod meaning;
+pub mod declared_tests;
+pub mod inbox;
+pub mod pending_question;
 pub mod resolve;
 pub mod resume;
-pub(crate) mod seats;
+pub(crate) mod roles;
+pub mod semantic;
+mod similarity;
 pub mod storage;
-pub mod turns;
+pub mod types;
 mod values;
-pub mod waits;

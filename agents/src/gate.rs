@@ -2,8 +2,8 @@
 //!
 //! A call asks [`Gate::admit`] before it is sent. The gate answers now or later, and the [`Permit`] reports back: bytes
 //! came, or the provider did not take the request. While a model is away, one call probes and the others wait, queued
-//! per board and served in turns; afterwards the calls in flight double from one. Rate limits are kept by the operator's
-//! numbers, and after a refusal by a pace that the provider sustains.
+//! per board and served in turns; afterwards the calls in flight double from one. Rate limits are kept by the
+//! operator's numbers, and after a refusal by a pace that the provider sustains.
 //!
 //! The decisions are in `core` and below, pure and without a clock. This file owns the lock, the clock and the timer:
 //! one for the whole gate, running only while requests wait.
@@ -31,10 +31,11 @@ use patchboard_kernel::id::BoardId;
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-use self::core::{Admitted, Core, Jitter};
+use self::core::{AdmittedCall, Core, Jitter};
 use self::types::Ticket;
 pub use self::types::{
-    Change, Endpoint, Held, LimitWait, Limits, ModelKey, ModelState, Outage, Refusal, Request, Transition, Verdict,
+    Availability, BoardOutage, Endpoint, LimitWait, Limits, ModelKey, ModelState, Outage, ProviderRejection,
+    RejectionOutcome, Request, Transition,
 };
 
 /// Transitions that a slow subscriber may be behind before it misses the oldest.
@@ -64,11 +65,11 @@ struct State {
 
 /// Answer to a request for admission.
 #[derive(Debug)]
-pub enum Admission {
+pub enum AdmitResult {
     /// The call may be sent.
     Now(Permit),
     /// The call waits for its turn.
-    Later(Waiting),
+    Later(PendingPermit),
 }
 
 /// Right to one call. The call is over when the permit is dropped.
@@ -82,7 +83,7 @@ pub struct Permit {
 
 /// Future of a permit. Dropping it cancels the request.
 #[must_use]
-pub struct Waiting {
+pub struct PendingPermit {
     inner: Arc<Inner>,
     ticket: Ticket,
     permit: oneshot::Receiver<Permit>,
@@ -108,7 +109,7 @@ impl Gate {
 
     /// Asks for admission of one call. The answer is immediate if the model is available, no request waits for it and
     /// its limits allow one more call.
-    pub fn admit(&self, request: Request) -> Admission {
+    pub fn admit(&self, request: Request) -> AdmitResult {
         let inner = &self.inner;
         let (own, waiting) = inner.change(|state, now| {
             let ticket = state.core.ask(now, request);
@@ -118,15 +119,15 @@ impl Gate {
             let waiting = own.is_empty().then(|| {
                 let (sender, permit) = oneshot::channel();
                 state.senders.insert(ticket, sender);
-                Waiting { inner: Arc::clone(inner), ticket, permit }
+                PendingPermit { inner: Arc::clone(inner), ticket, permit }
             });
             ((own, waiting), others, effects.transitions)
         });
         match waiting {
-            Some(waiting) => Admission::Later(waiting),
+            Some(waiting) => AdmitResult::Later(waiting),
             None => {
                 let own = own.into_iter().next().expect("a request that does not wait is admitted");
-                Admission::Now(inner.permit(own))
+                AdmitResult::Now(inner.permit(own))
             }
         }
     }
@@ -155,8 +156,8 @@ impl Gate {
     }
 
     /// Allows an immediate probe of every model that is away, because an operator reports that they are back.
-    pub fn try_again(&self) {
-        self.inner.event(Core::try_again);
+    pub fn probe_unavailable(&self) {
+        self.inner.event(Core::probe_unavailable);
     }
 
     /// Reports on every recently used model.
@@ -165,13 +166,13 @@ impl Gate {
     }
 
     /// Reports on the requests of a board that wait for models that are away; none if no request of it does.
-    pub fn held(&self, board: &BoardId) -> Option<Held> {
-        self.inner.event(|core, now| core.held(now, board))
+    pub fn board_outage(&self, board: &BoardId) -> Option<BoardOutage> {
+        self.inner.event(|core, now| core.board_outage(now, board))
     }
 
     /// Names the boards with requests that wait for models that are away.
-    pub fn boards_held(&self) -> BTreeSet<BoardId> {
-        self.inner.event(Core::boards_held)
+    pub fn boards_waiting(&self) -> BTreeSet<BoardId> {
+        self.inner.event(Core::boards_waiting)
     }
 
     /// Subscribes to outages and returns of models. A subscriber that falls behind misses the oldest ones.
@@ -204,22 +205,22 @@ impl Permit {
     }
 
     /// Reports that bytes of an answer came: the model works, even if the answer is bad.
-    pub fn answered(&self) {
-        self.inner.event(|core, now| core.answered(now, self.ticket));
+    pub fn report_answer(&self) {
+        self.inner.event(|core, now| core.on_answer(now, self.ticket));
     }
 
     /// Counts a further request of the call against the limits and the pace of its model.
     ///
     /// # Errors
     /// The time until they leave room for it.
-    pub fn another(&self, tokens: u64) -> Result<(), LimitWait> {
-        self.inner.event(|core, now| core.another(now, self.ticket, tokens))
+    pub fn charge_request(&self, tokens: u64) -> Result<(), LimitWait> {
+        self.inner.event(|core, now| core.charge_request(now, self.ticket, tokens))
     }
 
     /// Reports that the provider answered by rejecting the request. Returns true if another model of the chain may
     /// take it.
-    pub fn declined(&self) -> bool {
-        self.inner.event(|core, now| core.declined(now, self.ticket))
+    pub fn report_prompt_rejected(&self) -> bool {
+        self.inner.event(|core, now| core.on_prompt_rejected(now, self.ticket))
     }
 
     /// Returns true if another model of the chain may take the request, now or without an operator's help.
@@ -229,13 +230,13 @@ impl Permit {
 
     /// Reports that the provider rejected the request for a reason that only an operator can fix. The model stays
     /// open.
-    pub fn complained(&self, reason: DeferralReason) {
-        self.inner.event(|core, now| core.complained(now, self.ticket, reason));
+    pub fn report_operator_error(&self, reason: DeferralReason) {
+        self.inner.event(|core, now| core.on_operator_error(now, self.ticket, reason));
     }
 
     /// Reports that the provider did not take the request. A call that was answered before is charged.
-    pub fn refused(&self, refusal: Refusal) -> Verdict {
-        self.inner.event(|core, now| core.refused(now, self.ticket, &refusal))
+    pub fn report_rejection(&self, refusal: ProviderRejection) -> RejectionOutcome {
+        self.inner.event(|core, now| core.on_rejection(now, self.ticket, &refusal))
     }
 }
 
@@ -253,7 +254,7 @@ impl Drop for Deferred {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.inner.event(|core, now| core.finished(now, self.ticket));
+        self.inner.event(|core, now| core.on_finish(now, self.ticket));
     }
 }
 
@@ -264,7 +265,7 @@ impl fmt::Debug for Permit {
     }
 }
 
-impl Future for Waiting {
+impl Future for PendingPermit {
     type Output = Permit;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Permit> {
@@ -276,7 +277,7 @@ impl Future for Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for PendingPermit {
     fn drop(&mut self) {
         // A permit that is on its way already is dropped with the receiver.
         self.inner.change(|state, now| {
@@ -289,7 +290,7 @@ impl Drop for Waiting {
     }
 }
 
-impl fmt::Debug for Waiting {
+impl fmt::Debug for PendingPermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Waiting").finish_non_exhaustive()
     }
@@ -300,7 +301,7 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn permit(self: &Arc<Self>, Admitted { ticket, endpoint, position }: Admitted) -> Permit {
+    fn permit(self: &Arc<Self>, AdmittedCall { ticket, endpoint, position }: AdmittedCall) -> Permit {
         Permit { inner: Arc::clone(self), ticket, endpoint, position }
     }
 
@@ -315,7 +316,7 @@ impl Inner {
 
     fn change<T>(
         self: &Arc<Self>,
-        change: impl FnOnce(&mut State, Duration) -> (T, Vec<Admitted>, Vec<Transition>),
+        change: impl FnOnce(&mut State, Duration) -> (T, Vec<AdmittedCall>, Vec<Transition>),
     ) -> T {
         let (value, deliveries) = {
             let mut state = self.lock();

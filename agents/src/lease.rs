@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, WorkerName};
-use patchboard_runtime::agent::{Answer, Call};
+use patchboard_runtime::agent::{Call, CallResult};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -26,42 +26,42 @@ pub const LEASE_SECONDS: std::ops::RangeInclusive<u64> = 1..=3600;
 /// Open calls to remote seats. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Leases {
-    seats: Arc<Mutex<BTreeMap<Place, Seat>>>,
+    seats: Arc<Mutex<BTreeMap<Place, WorkerCalls>>>,
 }
 
 /// A seat on a board.
 type Place = (BoardId, WorkerName);
 
 #[derive(Debug, Default)]
-struct Seat {
-    calls: BTreeMap<InvocationId, Kept>,
+struct WorkerCalls {
+    calls: BTreeMap<InvocationId, PendingCall>,
     /// Notifies one waiting process of a new call.
     more: Arc<Notify>,
 }
 
 /// A call without an answer yet.
 #[derive(Debug)]
-struct Kept {
+struct PendingCall {
     call: Arc<Call>,
     /// Deadline of the attempt, at which the kernel times it out.
     deadline: Instant,
-    standing: watch::Sender<Standing>,
+    standing: watch::Sender<LeaseState>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Standing {
+enum LeaseState {
     Waiting,
-    Leased { until: Instant, taker: Taker },
+    Leased { until: Instant, taker: LeaseHolder },
     Closed,
 }
 
 /// Process that leases a call.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Taker {
+pub struct LeaseHolder {
     /// Idempotency key: a repeated request with it gets the existing lease.
     pub key: Option<String>,
     /// Number of the process's API token; the lease ends with the token.
-    pub token: Option<i64>,
+    pub api_token: Option<i64>,
 }
 
 /// Right to answer an attempt, for a limited time.
@@ -70,31 +70,31 @@ pub struct Lease {
     /// Call of the attempt.
     pub call: Arc<Call>,
     /// Time until the lease expires unless renewed.
-    pub lasts: Duration,
+    pub expires_in: Duration,
     /// Time until the attempt times out.
-    pub left: Duration,
+    pub time_left: Duration,
 }
 
 /// Open call, in the form reported to operators.
 #[derive(Clone, Debug)]
-pub struct UnderWay {
+pub struct OpenCall {
     /// Call of the attempt.
     pub call: Arc<Call>,
     /// Time until its lease expires unless renewed; none while no process holds it.
-    pub lasts: Option<Duration>,
+    pub expires_in: Option<Duration>,
 }
 
 impl Leases {
     /// Keeps a call until it is closed or its lease expires.
-    pub(crate) async fn call(&self, call: &Call) -> Answer {
+    pub(crate) async fn call(&self, call: &Call) -> CallResult {
         let (_keep, mut standing) = self.keep(call);
         loop {
             let now = standing.borrow_and_update().clone();
             let expiry = async {
                 match now {
-                    Standing::Waiting => pending().await,
-                    Standing::Leased { until, .. } => sleep_until(until).await,
-                    Standing::Closed => {}
+                    LeaseState::Waiting => pending().await,
+                    LeaseState::Leased { until, .. } => sleep_until(until).await,
+                    LeaseState::Closed => {}
                 }
             };
             tokio::select! {
@@ -106,17 +106,18 @@ impl Leases {
         Err(failure(FailureCode::LeaseExpired, "the process that leased the call has not renewed the lease"))
     }
 
-    fn keep(&self, call: &Call) -> (Keep<'_>, watch::Receiver<Standing>) {
-        let (sender, standing) = watch::channel(Standing::Waiting);
+    fn keep(&self, call: &Call) -> (CallGuard<'_>, watch::Receiver<LeaseState>) {
+        let (sender, standing) = watch::channel(LeaseState::Waiting);
         let place = (call.board.clone(), call.worker.clone());
-        let kept = Kept { call: Arc::new(call.clone()), deadline: Instant::now() + call.timeout, standing: sender };
+        let kept =
+            PendingCall { call: Arc::new(call.clone()), deadline: Instant::now() + call.timeout, standing: sender };
         let mut seats = self.lock();
         let seat = seats.entry(place.clone()).or_default();
         // Replaces an earlier attempt, which is over.
         seat.calls.insert(call.invocation, kept);
         seat.more.notify_one();
         drop(seats);
-        (Keep { leases: self, place, invocation: call.invocation, attempt: call.attempt }, standing)
+        (CallGuard { leases: self, place, invocation: call.invocation, attempt: call.attempt }, standing)
     }
 
     /// Leases the oldest waiting call of a seat, or waits for one until `patience` has passed. A request with the key
@@ -127,7 +128,7 @@ impl Leases {
         worker: &WorkerName,
         lasts: Duration,
         patience: Duration,
-        taker: Taker,
+        taker: LeaseHolder,
     ) -> Option<Lease> {
         let place = (board.clone(), worker.clone());
         let until = Instant::now() + patience;
@@ -143,17 +144,17 @@ impl Leases {
         }
     }
 
-    fn lease_now(&self, place: &Place, lasts: Duration, taker: &Taker) -> Option<Lease> {
+    fn lease_now(&self, place: &Place, lasts: Duration, taker: &LeaseHolder) -> Option<Lease> {
         let seats = self.lock();
         let calls = &seats.get(place)?.calls;
         taker.key.as_ref().and_then(|key| had(calls, key)).or_else(|| {
-            let waiting = calls.values().find(|kept| *kept.standing.borrow() == Standing::Waiting)?;
+            let waiting = calls.values().find(|kept| *kept.standing.borrow() == LeaseState::Waiting)?;
             Some(waiting.lease_for(lasts, taker.clone()))
         })
     }
 
     /// Returns the unexpired lease with this `key`.
-    pub fn held(&self, board: &BoardId, worker: &WorkerName, key: &str) -> Option<Lease> {
+    pub fn find_by_key(&self, board: &BoardId, worker: &WorkerName, key: &str) -> Option<Lease> {
         had(&self.lock().get(&(board.clone(), worker.clone()))?.calls, key)
     }
 
@@ -171,8 +172,8 @@ impl Leases {
         let kept = seats.get(&(board.clone(), worker.clone()))?.calls.get(&invocation)?;
         let standing = kept.standing.borrow().clone();
         match standing {
-            Standing::Leased { until, taker } if kept.call.attempt == attempt && until > Instant::now() => {
-                Some(kept.lease_for(lasts, Taker { token, ..taker }))
+            LeaseState::Leased { until, taker } if kept.call.attempt == attempt && until > Instant::now() => {
+                Some(kept.lease_for(lasts, LeaseHolder { api_token: token, ..taker }))
             }
             _ => None,
         }
@@ -183,40 +184,40 @@ impl Leases {
         let seats = self.lock();
         let kept = seats.get(&(board.clone(), worker.clone())).and_then(|seat| seat.calls.get(&invocation));
         if let Some(kept) = kept.filter(|kept| kept.call.attempt == attempt) {
-            kept.standing.send_replace(Standing::Closed);
+            kept.standing.send_replace(LeaseState::Closed);
         }
     }
 
     /// Returns the numbers of the tokens that hold leases.
-    pub fn tokens(&self) -> BTreeSet<i64> {
+    pub fn holder_tokens(&self) -> BTreeSet<i64> {
         let seats = self.lock();
         let calls = seats.values().flat_map(|seat| seat.calls.values());
-        calls.filter_map(|kept| kept.taker()?.token).collect()
+        calls.filter_map(|kept| kept.taker()?.api_token).collect()
     }
 
     /// Expires the leases of a token now: its holder can no longer answer, and other processes need not wait.
-    pub fn end_with_token(&self, token: i64) {
+    pub fn expire_for_token(&self, token: i64) {
         let seats = self.lock();
         let calls = seats.values().flat_map(|seat| seat.calls.values());
         for (kept, taker) in calls.filter_map(|kept| Some((kept, kept.taker()?))) {
-            if taker.token == Some(token) {
+            if taker.api_token == Some(token) {
                 kept.lease_for(Duration::ZERO, taker);
             }
         }
     }
 
     /// Returns the open calls of a board.
-    pub fn of(&self, board: &BoardId) -> Vec<UnderWay> {
+    pub fn open_calls(&self, board: &BoardId) -> Vec<OpenCall> {
         let seats = self.lock();
         let now = Instant::now();
         let seats = seats.iter().filter(|((of, _), _)| of == board);
         let calls = seats.flat_map(|(_, seat)| seat.calls.values()).filter_map(|kept| {
             let lasts = match &*kept.standing.borrow() {
-                Standing::Waiting => None,
-                Standing::Leased { until, .. } => Some(until.saturating_duration_since(now)),
-                Standing::Closed => return None,
+                LeaseState::Waiting => None,
+                LeaseState::Leased { until, .. } => Some(until.saturating_duration_since(now)),
+                LeaseState::Closed => return None,
             };
-            Some(UnderWay { call: Arc::clone(&kept.call), lasts })
+            Some(OpenCall { call: Arc::clone(&kept.call), expires_in: lasts })
         });
         calls.collect()
     }
@@ -226,38 +227,38 @@ impl Leases {
     }
 
     /// Removes a seat without calls and without waiting processes.
-    fn forget(seats: &mut BTreeMap<Place, Seat>, place: &Place) {
+    fn forget(seats: &mut BTreeMap<Place, WorkerCalls>, place: &Place) {
         if seats.get(place).is_some_and(|seat| seat.calls.is_empty() && Arc::strong_count(&seat.more) == 1) {
             seats.remove(place);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Place, Seat>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Place, WorkerCalls>> {
         // No panic can leave the map half changed while the lock is held.
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn had(calls: &BTreeMap<InvocationId, Kept>, key: &str) -> Option<Lease> {
+fn had(calls: &BTreeMap<InvocationId, PendingCall>, key: &str) -> Option<Lease> {
     calls.values().find_map(|kept| match &*kept.standing.borrow() {
-        Standing::Leased { until, taker } if taker.key.as_deref() == Some(key) && *until > Instant::now() => {
+        LeaseState::Leased { until, taker } if taker.key.as_deref() == Some(key) && *until > Instant::now() => {
             Some(kept.lease(*until))
         }
         _ => None,
     })
 }
 
-impl Kept {
-    fn taker(&self) -> Option<Taker> {
+impl PendingCall {
+    fn taker(&self) -> Option<LeaseHolder> {
         match &*self.standing.borrow() {
-            Standing::Leased { taker, .. } => Some(taker.clone()),
-            Standing::Waiting | Standing::Closed => None,
+            LeaseState::Leased { taker, .. } => Some(taker.clone()),
+            LeaseState::Waiting | LeaseState::Closed => None,
         }
     }
 
-    fn lease_for(&self, lasts: Duration, taker: Taker) -> Lease {
+    fn lease_for(&self, lasts: Duration, taker: LeaseHolder) -> Lease {
         let until = self.deadline.min(Instant::now() + lasts);
-        self.standing.send_replace(Standing::Leased { until, taker });
+        self.standing.send_replace(LeaseState::Leased { until, taker });
         self.lease(until)
     }
 
@@ -265,21 +266,21 @@ impl Kept {
         let now = Instant::now();
         Lease {
             call: Arc::clone(&self.call),
-            lasts: until.saturating_duration_since(now),
-            left: self.deadline.saturating_duration_since(now),
+            expires_in: until.saturating_duration_since(now),
+            time_left: self.deadline.saturating_duration_since(now),
         }
     }
 }
 
 /// Removes the call once no caller waits for its answer.
-struct Keep<'a> {
+struct CallGuard<'a> {
     leases: &'a Leases,
     place: Place,
     invocation: InvocationId,
     attempt: u32,
 }
 
-impl Drop for Keep<'_> {
+impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         let mut seats = self.leases.lock();
         if let Some(seat) = seats.get_mut(&self.place)

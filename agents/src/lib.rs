@@ -5,18 +5,18 @@
 //! decides).
 //!
 //! * [`architect`]: turns a request into a blueprint, before there is a board.
-//! * [`seats`]: [`seats::Seats`], the one agent a run needs; it selects one of those below for each seat.
+//! * [`registry`]: [`registry::AgentRegistry`], the one agent a run needs; it selects one of those below for each seat.
 //! * [`blackboard`]: the roles of a blackboard; turns their words into patches.
 //! * `builtin`: the coordination roles of this project.
 //! * [`departments`]: the roles of a department that need no model, and its rows.
 //! * [`config`]: `patchboard.toml`, flags and environment: the models and programs that the operator offers.
 //! * [`gate`]: admission of calls to models, one bulkhead per endpoint and model.
 //! * `handoff`: the role that advances handoffs.
-//! * [`inner`]: nested boards.
+//! * [`nested_boards`]: nested boards.
 //! * [`lease`]: calls that external processes lease and answer.
 //! * [`llm`]: client for OpenAI-compatible chat endpoints, and for the APIs of OpenAI and Anthropic.
 //! * [`command`]: programs, called over standard input and output.
-//! * [`ordered`]: JSON text with a given order of members.
+//! * [`key_order`]: JSON text with a given order of members.
 //! * `room`: the coordinator of a negotiation room.
 //! * [`script`]: replies written in the blueprint.
 //! * [`cassette`]: recordings of calls, and their playback.
@@ -37,14 +37,14 @@ pub mod config;
 pub mod departments;
 pub mod gate;
 mod handoff;
-pub mod inner;
+pub mod key_order;
 pub mod lease;
 pub mod llm;
 mod negotiation;
-pub mod ordered;
+pub mod nested_boards;
+pub mod registry;
 mod room;
 pub mod script;
-pub mod seats;
 mod telemetry;
 pub mod tools;
 mod workflow;

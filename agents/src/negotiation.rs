@@ -5,18 +5,18 @@
 
 use patchboard_kernel::blueprint::{Rule, Run, Trigger, Worker};
 use patchboard_kernel::id::GroupName;
-use patchboard_kernel::negotiation::{self, Added, Asked, Seats, Session, Woken, advance};
-use patchboard_kernel::scheduler::Answered;
-use patchboard_runtime::agent::{Answer, Call};
+use patchboard_kernel::negotiation::{self, Addition, AdvanceInput, OpenRequest, Participants, Session, advance};
+use patchboard_kernel::scheduler::AnsweredQuestion;
+use patchboard_runtime::agent::{Call, CallResult};
 use serde::Deserialize;
 
-use crate::builtin::Means;
-use crate::builtin::seat::{Stop, is_place, not_configured, read_standing, told, with};
+use crate::builtin::RoleContext;
+use crate::builtin::role_io::{NoPatch, is_place, not_configured, read_document, told, with};
 
 /// Configuration of a seat, its `with`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct With {
+struct NegotiatorConfig {
     /// Pointer of the negotiation.
     at: String,
     /// Pointer of the request that opens it.
@@ -29,7 +29,7 @@ struct With {
     unanswered: bool,
 }
 
-impl Default for With {
+impl Default for NegotiatorConfig {
     fn default() -> Self {
         Self {
             at: "/negotiation".to_owned(),
@@ -41,7 +41,7 @@ impl Default for With {
     }
 }
 
-impl With {
+impl NegotiatorConfig {
     fn of(seat: &Worker) -> Result<Self, String> {
         let with: Self = with(seat)?;
         is_place(&with.at)?;
@@ -51,23 +51,23 @@ impl With {
 }
 
 /// Checks a seat; returns an error message.
-pub(crate) fn problem(seat: &Worker) -> Option<String> {
-    With::of(seat).err()
+pub(crate) fn config_error(seat: &Worker) -> Option<String> {
+    NegotiatorConfig::of(seat).err()
 }
 
 /// Adds the next steps or asks a person; passes if there are none.
-pub(crate) fn answer(call: &Call, means: &Means) -> Answer {
+pub(crate) fn answer(call: &Call, means: &RoleContext) -> CallResult {
     told(call, || {
-        let with = With::of(call.seat()).map_err(not_configured)?;
-        let Some(session) = read_standing::<Session>(call, &with.at)? else {
-            return Err(Stop::Pass(format!("there is no negotiation at {}", with.at)));
+        let with = NegotiatorConfig::of(call.worker_config()).map_err(not_configured)?;
+        let Some(session) = read_document::<Session>(call, &with.at)? else {
+            return Err(NoPatch::Pass(format!("there is no negotiation at {}", with.at)));
         };
-        let asked: Asked = read_standing(call, &with.request)?.unwrap_or_default();
+        let asked: OpenRequest = read_document(call, &with.request)?.unwrap_or_default();
         // The board's id is the correlation id if the request has none.
         let corr = asked.corr.or_else(|| Some(call.board.to_string()));
-        let asked = Asked { corr, ..asked };
-        let woken_at = call.shown.woken_at().and_then(|place| place.strip_prefix(&with.at));
-        let woken = Woken {
+        let asked = OpenRequest { corr, ..asked };
+        let woken_at = call.shown.trigger_place().and_then(|place| place.strip_prefix(&with.at));
+        let woken = AdvanceInput {
             now: means.clock.now(),
             timed_out: woken_at.and_then(|place| place.strip_prefix("/rounds/")?.parse::<usize>().ok()?.checked_add(1)),
             has_timer: has_timer(call, &with),
@@ -78,17 +78,17 @@ pub(crate) fn answer(call: &Call, means: &Means) -> Answer {
         match step.ask {
             // Only one of the possible triggers asks, so that no person gets a question twice.
             Some(question) if woken_at.is_some_and(|place| place.starts_with("/reports/")) => {
-                Err(Stop::Ask { question: question.text, choices: question.choices })
+                Err(NoPatch::Ask { question: question.text, choices: question.choices })
             }
-            Some(_) => Err(Stop::Pass("a person is asked".to_owned())),
-            None if step.added.is_empty() => Err(Stop::Pass("nothing follows yet".to_owned())),
-            None => Ok(step.added.iter().map(|added: &Added| added.op(&with.at)).collect()),
+            Some(_) => Err(NoPatch::Pass("a person is asked".to_owned())),
+            None if step.additions.is_empty() => Err(NoPatch::Pass("nothing follows yet".to_owned())),
+            None => Ok(step.additions.iter().map(|added: &Addition| added.op(&with.at)).collect()),
         }
     })
 }
 
 /// Returns true if a rule with a delay triggers the seat for its rounds.
-fn has_timer(call: &Call, with: &With) -> bool {
+fn has_timer(call: &Call, with: &NegotiatorConfig) -> bool {
     let rounds = format!("{}/rounds/*", with.at);
     let times = |rule: &Rule| {
         let is_for = matches!(&rule.run, Run::Worker(worker) if *worker == call.worker);
@@ -97,14 +97,14 @@ fn has_timer(call: &Call, with: &With) -> bool {
     call.shown.plan().blueprint.rules.iter().any(times)
 }
 
-fn answered(answered: &Answered) -> negotiation::Answer {
-    let Answered { question, by, answer } = answered;
+fn answered(answered: &AnsweredQuestion) -> negotiation::Answer {
+    let AnsweredQuestion { question, by, answer } = answered;
     negotiation::Answer { question: question.clone(), by: by.to_string(), text: answer.clone() }
 }
 
 /// Returns the participants, by the groups of the blueprint.
-fn seats(call: &Call, with: &With) -> Seats {
+fn seats(call: &Call, with: &NegotiatorConfig) -> Participants {
     let blueprint = &call.shown.plan().blueprint;
     let of = |group: &GroupName| blueprint.group(group).into_iter().map(ToString::to_string).collect();
-    Seats { by: call.worker.to_string(), parties: of(&with.parties), evaluators: of(&with.evaluators) }
+    Participants { by: call.worker.to_string(), parties: of(&with.parties), evaluators: of(&with.evaluators) }
 }

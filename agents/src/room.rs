@@ -10,13 +10,13 @@ use std::collections::BTreeSet;
 use jsonptr::Pointer;
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::room::{self, ArtifactType, Decision, Outcome, Policy, Vote};
-use patchboard_runtime::agent::{Answer, Call};
+use patchboard_runtime::agent::{Call, CallResult};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::builtin::Means;
-use crate::builtin::seat::{Stop, is_place, not_configured, put, read, read_standing, told, value_at, with};
-use question::Escalated;
+use crate::builtin::RoleContext;
+use crate::builtin::role_io::{NoPatch, is_place, not_configured, put, read, read_document, told, value_at, with};
+use question::Escalation;
 
 /// Possible rulings of a person.
 const RULINGS: [Outcome; 2] = [Outcome::Approved, Outcome::RevisionRequested];
@@ -24,7 +24,7 @@ const RULINGS: [Outcome; 2] = [Outcome::Approved, Outcome::RevisionRequested];
 /// Configuration of a seat, its `with`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct With {
+struct CoordinatorConfig {
     /// JSON Pointer of the room.
     room: String,
     /// Group of the critics, if a proposal requests none.
@@ -33,13 +33,13 @@ struct With {
     unanswered: bool,
 }
 
-impl Default for With {
+impl Default for CoordinatorConfig {
     fn default() -> Self {
         Self { room: "/room".to_owned(), critics: "critics".to_owned(), unanswered: false }
     }
 }
 
-impl With {
+impl CoordinatorConfig {
     fn of(seat: &Worker) -> Result<Self, String> {
         let with: Self = with(seat)?;
         is_place(&with.room)?;
@@ -58,7 +58,7 @@ struct Ballot {
 
 /// A decision in the room's document.
 #[derive(Serialize, Deserialize)]
-struct Decided {
+struct RecordedDecision {
     artifact_id: String,
     /// Votes in the room at the decision; later votes are late.
     votes_seen: usize,
@@ -67,19 +67,19 @@ struct Decided {
 }
 
 /// Checks a seat; returns an error message.
-pub(crate) fn problem(seat: &Worker) -> Option<String> {
-    With::of(seat).err()
+pub(crate) fn config_error(seat: &Worker) -> Option<String> {
+    CoordinatorConfig::of(seat).err()
 }
 
 /// Answers a call of `builtin:coordinator`.
-pub(crate) fn answer(call: &Call, _means: &Means) -> Answer {
+pub(crate) fn answer(call: &Call, _means: &RoleContext) -> CallResult {
     told(call, || {
-        let with = With::of(call.seat()).map_err(not_configured)?;
+        let with = CoordinatorConfig::of(call.worker_config()).map_err(not_configured)?;
         let room = Room { call, with };
         if room.with.unanswered {
             return room.send_back();
         }
-        let woken_at = call.shown.woken_at().unwrap_or_default();
+        let woken_at = call.shown.trigger_place().unwrap_or_default();
         let below = woken_at.strip_prefix(room.with.room.as_str()).and_then(|below| Pointer::parse(below).ok());
         let tokens: Vec<String> =
             below.into_iter().flat_map(Pointer::tokens).map(|token| token.decoded().into_owned()).collect();
@@ -88,7 +88,7 @@ pub(crate) fn answer(call: &Call, _means: &Means) -> Answer {
             ["votes", vote] => room.count(vote),
             ["ballots", artifact] => room.decide(artifact, true),
             ["decisions", decision] => room.rule(decision),
-            _ => Err(Stop::Pass("nothing of the room has woken it".to_owned())),
+            _ => Err(NoPatch::Pass("nothing of the room has woken it".to_owned())),
         }
     })
 }
@@ -96,7 +96,7 @@ pub(crate) fn answer(call: &Call, _means: &Means) -> Answer {
 /// A room in the view of its coordinator.
 struct Room<'c> {
     call: &'c Call,
-    with: With,
+    with: CoordinatorConfig,
 }
 
 impl Room<'_> {
@@ -108,14 +108,14 @@ impl Room<'_> {
     }
 
     /// Reads a list of the room at any length.
-    fn list(&self, part: &str) -> Result<Vec<Value>, Stop> {
-        Ok(read_standing(self.call, &self.place(part, None, ""))?.unwrap_or_default())
+    fn list(&self, part: &str) -> Result<Vec<Value>, NoPatch> {
+        Ok(read_document(self.call, &self.place(part, None, ""))?.unwrap_or_default())
     }
 
-    fn policy(&self) -> Result<Policy, Stop> {
+    fn policy(&self) -> Result<Policy, NoPatch> {
         let place = self.place("policy", None, "");
         let policy: Policy = read(self.call, &place)?.unwrap_or_default();
-        match policy.problems().into_iter().next() {
+        match policy.validation_errors().into_iter().next() {
             None => Ok(policy),
             Some(problem) => Err(not_configured(format!("{place}: {problem}")).into()),
         }
@@ -130,7 +130,7 @@ impl Room<'_> {
     }
 
     /// Opens the ballot over an artefact. Without critics, the ballot is over at once.
-    fn open(&self, artifact: &str) -> Result<Vec<Value>, Stop> {
+    fn open(&self, artifact: &str) -> Result<Vec<Value>, NoPatch> {
         let proposal = |within| self.place("proposals", Some(artifact), within);
         // An unknown artefact type has the window for unknown types.
         let kind = value_at(self.call, &proposal("/artifact_type"))?;
@@ -140,7 +140,7 @@ impl Room<'_> {
         let mut seen = BTreeSet::new();
         critics.retain(|critic| seen.insert(critic.clone()));
         let policy = self.policy()?;
-        let window_ms = u64::from(policy.window_s.of(kind)) * 1000;
+        let window_ms = u64::from(policy.window_s.for_artifact(kind)) * 1000;
         let policy_version = policy.version();
         let is_over = critics.is_empty();
         let ballot = Ballot { artifact_id: artifact.to_owned(), critics, window_ms, policy_version };
@@ -148,31 +148,31 @@ impl Room<'_> {
         // A critic may have voted before the ballot.
         match self.decided(&ballot, is_over) {
             Ok(decided) => patch.extend(decided),
-            Err(Stop::Pass(_)) => {}
+            Err(NoPatch::Pass(_)) => {}
             Err(stop) => return Err(stop),
         }
         Ok(patch)
     }
 
     /// Decides over the artefact of a vote, if it was the last awaited one.
-    fn count(&self, vote: &str) -> Result<Vec<Value>, Stop> {
+    fn count(&self, vote: &str) -> Result<Vec<Value>, NoPatch> {
         let votes = self.list("votes")?;
         let artifact =
             vote.parse::<usize>().ok().and_then(|vote| votes.get(vote)?["artifact_id"].as_str().map(str::to_owned));
-        self.decide(&artifact.ok_or_else(|| Stop::Pass("there is no such vote".to_owned()))?, false)
+        self.decide(&artifact.ok_or_else(|| NoPatch::Pass("there is no such vote".to_owned()))?, false)
     }
 
-    fn decide(&self, artifact: &str, is_over: bool) -> Result<Vec<Value>, Stop> {
+    fn decide(&self, artifact: &str, is_over: bool) -> Result<Vec<Value>, NoPatch> {
         let ballot: Option<Ballot> = read(self.call, &self.place("ballots", Some(artifact), ""))?;
-        let ballot = ballot.ok_or_else(|| Stop::Pass("nobody has been asked yet".to_owned()))?;
+        let ballot = ballot.ok_or_else(|| NoPatch::Pass("nobody has been asked yet".to_owned()))?;
         if self.list("decisions")?.iter().any(|decision| decision["artifact_id"] == artifact) {
-            return Err(Stop::Pass("it is decided; the vote is late".to_owned()));
+            return Err(NoPatch::Pass("it is decided; the vote is late".to_owned()));
         }
         self.decided(&ballot, is_over)
     }
 
     /// Returns the decision by the present votes, if it is due.
-    fn decided(&self, ballot: &Ballot, is_over: bool) -> Result<Vec<Value>, Stop> {
+    fn decided(&self, ballot: &Ballot, is_over: bool) -> Result<Vec<Value>, NoPatch> {
         let votes = self.list("votes")?;
         let votes_seen = votes.len();
         let own = votes.into_iter().filter(|vote| vote["artifact_id"] == ballot.artifact_id.as_str());
@@ -181,39 +181,41 @@ impl Room<'_> {
         let decided = room::decide(&ballot.critics, &own, is_over, &self.policy()?);
         match decided.map_err(|bad| not_configured(bad.to_string()))? {
             Some(decision) => {
-                let decided = Decided { artifact_id: ballot.artifact_id.clone(), votes_seen, decision };
+                let decided = RecordedDecision { artifact_id: ballot.artifact_id.clone(), votes_seen, decision };
                 put(&self.place("decisions", Some("-"), ""), &decided)
             }
-            None => Err(Stop::Pass("others have still to vote".to_owned())),
+            None => Err(NoPatch::Pass("others have still to vote".to_owned())),
         }
     }
 
     /// Records a person's ruling over an escalated artefact, or asks for it.
-    fn rule(&self, index: &str) -> Result<Vec<Value>, Stop> {
-        let decided: Option<Decided> = read_standing(self.call, &self.place("decisions", Some(index), ""))?;
+    fn rule(&self, index: &str) -> Result<Vec<Value>, NoPatch> {
+        let decided: Option<RecordedDecision> = read_document(self.call, &self.place("decisions", Some(index), ""))?;
         let decided = decided.filter(|decided| decided.decision.outcome == Outcome::EscalatedToHitl);
-        let decided = decided.ok_or_else(|| Stop::Pass("no person is to decide over it".to_owned()))?;
+        let decided = decided.ok_or_else(|| NoPatch::Pass("no person is to decide over it".to_owned()))?;
         let artifact_id = &decided.artifact_id;
         if let Some(answered) = self.call.shown.answers().last() {
             let ruling = json!({"artifact_id": artifact_id, "outcome": answered.answer, "by": answered.by});
             return put(&self.place("rulings", Some("-"), ""), &ruling);
         }
         // The question omits parts that the seat may not read.
-        let of = |within| seen(read_standing::<Value>(self.call, &self.place("proposals", Some(artifact_id), within)));
+        let of = |within| {
+            if_readable(read_document::<Value>(self.call, &self.place("proposals", Some(artifact_id), within)))
+        };
         let kinds = [of("/artifact_type")?, of("/artifact_content_type")?].into_iter().flatten();
-        let escalated = Escalated {
+        let escalated = Escalation {
             artifact_id,
             kinds: kinds.filter_map(|kind| kind.as_str().map(str::to_owned)).collect(),
             artifact: of("/artifact")?,
             decision: &decided.decision,
-            votes: counted(&decided, seen(self.list("votes").map(Some))?.unwrap_or_default()),
+            votes: counted(&decided, if_readable(self.list("votes").map(Some))?.unwrap_or_default()),
         };
         let choice = |outcome: &Outcome| json!(outcome).as_str().unwrap_or_default().to_owned();
-        Err(Stop::Ask { question: escalated.question(), choices: RULINGS.iter().map(choice).collect() })
+        Err(NoPatch::Ask { question: escalated.question(), choices: RULINGS.iter().map(choice).collect() })
     }
 
     /// Sends back the escalated artefacts without a ruling.
-    fn send_back(&self) -> Result<Vec<Value>, Stop> {
+    fn send_back(&self) -> Result<Vec<Value>, NoPatch> {
         let ruled = self.list("rulings")?;
         let is_ruled = |decision: &Value| ruled.iter().any(|ruling| ruling["artifact_id"] == decision["artifact_id"]);
         let mut patch = Vec::new();
@@ -224,20 +226,20 @@ impl Room<'_> {
                 patch.extend(put(&self.place("rulings", Some("-"), ""), &ruling)?);
             }
         }
-        if patch.is_empty() { Err(Stop::Pass("everything is ruled over".to_owned())) } else { Ok(patch) }
+        if patch.is_empty() { Err(NoPatch::Pass("everything is ruled over".to_owned())) } else { Ok(patch) }
     }
 }
 
 /// Returns a value; none if the seat may not read it.
-fn seen<T>(found: Result<Option<T>, Stop>) -> Result<Option<T>, Stop> {
+fn if_readable<T>(found: Result<Option<T>, NoPatch>) -> Result<Option<T>, NoPatch> {
     match found {
-        Err(Stop::Unseen(_)) => Ok(None),
+        Err(NoPatch::NotInView(_)) => Ok(None),
         found => found,
     }
 }
 
 /// Returns the votes that a decision has counted.
-fn counted(decided: &Decided, votes: Vec<Value>) -> Vec<Vote> {
+fn counted(decided: &RecordedDecision, votes: Vec<Value>) -> Vec<Vote> {
     let own = votes.into_iter().take(decided.votes_seen);
     let own = own.filter(|vote| vote["artifact_id"] == decided.artifact_id.as_str());
     let own = own.filter_map(|vote| serde_json::from_value::<Vote>(vote).ok());

@@ -22,12 +22,12 @@ use std::time::Duration;
 use jsonptr::Token;
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_runtime::agent::{Agent, Answer, Call, Failure, Reply};
+use patchboard_runtime::agent::{Agent, Call, CallResult, Failure, Reply};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tracing::Instrument as _;
 
-use crate::tools::{ROOM_MAX, Tools, Used};
+use crate::tools::{ROOM_MAX, ToolOutput, Tools};
 use crate::{failure, one_line, telemetry};
 
 /// Retries of a step, at most.
@@ -47,9 +47,9 @@ const MESSAGE_MAX: usize = 300;
 pub struct Script;
 
 /// Steps and answer of one attempt.
-struct Turn {
+struct ScriptedAttempt {
     steps: Vec<Step>,
-    answer: Answer,
+    answer: CallResult,
 }
 
 /// Use of a tool.
@@ -67,8 +67,9 @@ struct Step {
 
 impl Script {
     /// Runs the attempt's part of the script with these tools.
-    pub async fn work(&self, call: &Call, tools: Option<&mut dyn Tools>) -> Answer {
-        let Turn { steps, answer } = turn(call.seat(), call.occurrence, bound(call).as_ref())?;
+    pub async fn run(&self, call: &Call, tools: Option<&mut dyn Tools>) -> CallResult {
+        let ScriptedAttempt { steps, answer } =
+            turn(call.worker_config(), call.occurrence, trigger_bindings(call).as_ref())?;
         match tools {
             _ if steps.is_empty() => answer,
             Some(tools) => {
@@ -83,8 +84,8 @@ impl Script {
 }
 
 impl Agent for Script {
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
-        Box::pin(self.work(call, None))
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
+        Box::pin(self.run(call, None))
     }
 }
 
@@ -94,8 +95,9 @@ impl Step {
         let (mut left, mut pause) = (self.retry, PAUSE_MIN);
         loop {
             let span = telemetry::execute_tool(&self.name, "");
-            let Used { text, is_error } = tools.call(&self.name, &arguments, ROOM_MAX).instrument(span.clone()).await;
-            telemetry::executed(&span, is_error);
+            let ToolOutput { text, is_error } =
+                tools.call(&self.name, &arguments, ROOM_MAX).instrument(span.clone()).await;
+            telemetry::record_tool_result(&span, is_error);
             if !is_error || (self.may_fail && left == 0) {
                 return Ok(());
             }
@@ -111,7 +113,7 @@ impl Step {
 }
 
 /// Checks a seat's script; returns an error message.
-pub fn problem(seat: &Worker) -> Option<String> {
+pub fn config_error(seat: &Worker) -> Option<String> {
     if seat.script.is_empty() {
         return Some("its script is empty: give it at least one reply".into());
     }
@@ -125,14 +127,14 @@ pub fn problem(seat: &Worker) -> Option<String> {
 }
 
 /// Returns the bindings of a call's trigger, if it has any.
-pub(crate) fn bound(call: &Call) -> Option<Map<String, Value>> {
+pub(crate) fn trigger_bindings(call: &Call) -> Option<Map<String, Value>> {
     match call.shown.trigger().get_mut("bound")?.take() {
         Value::Object(bound) => Some(bound),
         _ => None,
     }
 }
 
-fn turn(seat: &Worker, occurrence: u32, bound: Option<&Map<String, Value>>) -> Result<Turn, Failure> {
+fn turn(seat: &Worker, occurrence: u32, bound: Option<&Map<String, Value>>) -> Result<ScriptedAttempt, Failure> {
     let last = seat.script.len().checked_sub(1);
     let index = last.map(|last| last.min(usize::try_from(occurrence).unwrap_or(usize::MAX)));
     let Some(entry) = index.and_then(|index| seat.script.get(index)) else {
@@ -208,9 +210,9 @@ pub(crate) fn with_names(value: &Value, bound: &Map<String, Value>, encoded: boo
     }
 }
 
-fn read(entry: &Value) -> Result<Turn, String> {
+fn read(entry: &Value) -> Result<ScriptedAttempt, String> {
     if entry.get("tools").is_none() {
-        return Ok(Turn { steps: Vec::new(), answer: read_reply(entry)? });
+        return Ok(ScriptedAttempt { steps: Vec::new(), answer: read_reply(entry)? });
     }
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -226,10 +228,10 @@ fn read(entry: &Value) -> Result<Turn, String> {
             step.name, step.retry
         ));
     }
-    Ok(Turn { steps, answer: read_reply(&reply)? })
+    Ok(ScriptedAttempt { steps, answer: read_reply(&reply)? })
 }
 
-fn read_reply(entry: &Value) -> Result<Answer, String> {
+fn read_reply(entry: &Value) -> Result<CallResult, String> {
     let reply = |text: String| Ok(Ok(Reply::new(text, None)));
     match entry {
         Value::Array(_) => reply(entry.to_string()),
@@ -267,7 +269,7 @@ mod tests {
         serde_json::from_value(json!({"agent": "script", "script": script})).expect("a seat")
     }
 
-    fn answer(seat: &Worker, occurrence: u32) -> Answer {
+    fn answer(seat: &Worker, occurrence: u32) -> CallResult {
         turn(seat, occurrence, None)?.answer
     }
 
@@ -331,13 +333,13 @@ mod tests {
             (json!([{"tools": [], "reply": 3}]), "neither"),
         ] {
             let seat = seat(script);
-            assert!(problem(&seat).expect("a problem").contains(word), "{seat:?}");
+            assert!(config_error(&seat).expect("a problem").contains(word), "{seat:?}");
             assert_eq!(answer(&seat, 0).expect_err("fails").code, FailureCode::NotConfigured);
         }
-        assert_eq!(problem(&seat(json!([[]]))), None);
+        assert_eq!(config_error(&seat(json!([[]]))), None);
         let uses = json!([{"tools": [{"name": "view"}], "reply": []}]);
-        assert!(problem(&seat(uses.clone())).expect("a problem").contains("has no files"));
+        assert!(config_error(&seat(uses.clone())).expect("a problem").contains("has no files"));
         let with_files = json!({"agent": "script", "script": uses, "files": {}});
-        assert_eq!(problem(&serde_json::from_value(with_files).expect("a seat")), None);
+        assert_eq!(config_error(&serde_json::from_value(with_files).expect("a seat")), None);
     }
 }

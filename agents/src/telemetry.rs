@@ -76,7 +76,7 @@ pub(crate) fn embeddings(model: &Model) -> Span {
 }
 
 /// Records the id and the model of an answer.
-pub(crate) fn responded(span: &Span, answer: &Value) {
+pub(crate) fn record_response(span: &Span, answer: &Value) {
     for (name, value) in [("gen_ai.response.id", &answer["id"]), ("gen_ai.response.model", &answer["model"])] {
         if let Some(value) = value.as_str() {
             span.record(name, value);
@@ -102,7 +102,7 @@ pub(crate) fn execute_tool(name: &str, id: &str) -> Span {
 }
 
 /// Records the error of a tool.
-pub(crate) fn executed(span: &Span, is_error: bool) {
+pub(crate) fn record_tool_result(span: &Span, is_error: bool) {
     if is_error {
         span.record("error.type", "tool_error");
         span.record("otel.status_code", "ERROR");
@@ -110,7 +110,7 @@ pub(crate) fn executed(span: &Span, is_error: bool) {
 }
 
 /// Records the outcome of a call.
-pub(crate) fn ended(span: &Span, came_to: Result<Option<Usage>, &Failure>) {
+pub(crate) fn record_outcome(span: &Span, came_to: Result<Option<Usage>, &Failure>) {
     let usage = match came_to {
         Ok(usage) => usage,
         Err(failure) => {

@@ -25,11 +25,11 @@ use crate::{counted, failure};
 pub const ROOM_MAX: usize = 64_000;
 
 /// Boxed future.
-pub type Coming<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Tool definition for a model.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Definition {
+pub struct ToolDefinition {
     /// Name.
     pub name: String,
     /// Purpose.
@@ -40,14 +40,14 @@ pub struct Definition {
 
 /// Result of a tool.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Used {
+pub struct ToolOutput {
     /// Text for the model or script.
     pub text: String,
     /// The tool failed.
     pub is_error: bool,
 }
 
-impl Used {
+impl ToolOutput {
     /// Creates the result of a tool that succeeded.
     pub fn done(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_error: false }
@@ -76,30 +76,30 @@ pub fn cut(mut text: String, most: usize) -> String {
 /// Tools of one attempt. Their memory of the attempt ends with it.
 pub trait Tools: Send {
     /// Returns the definitions, constant for the whole attempt.
-    fn definitions(&self) -> Vec<Definition>;
+    fn definitions(&self) -> Vec<ToolDefinition>;
 
-    /// Begins a batch: uses until the next [`Tools::go_on`] are parallel, requested without knowledge of each other's
-    /// results.
-    fn at_once(&mut self) {}
+    /// Begins a batch: uses until the next [`Tools::checkpoint`] are parallel, requested without knowledge of each
+    /// other's results.
+    fn begin_batch(&mut self) {}
 
     /// Runs a tool. `arguments` is the model's JSON; a mistake in it is an ordinary error result. The result has at
     /// most `room` characters: it is not truncated later, so that all content that counts as read was shown.
-    fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str, room: usize) -> Coming<'a, Used>;
+    fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str, room: usize) -> BoxFuture<'a, ToolOutput>;
 
     /// Asks the board to allow another call of the model, which may take `reserve` tokens; `usage` is that of the
     /// previous call.
     ///
     /// # Errors
     /// Failure that ends the attempt: the budgets do not suffice, or the call was cancelled.
-    fn go_on(&mut self, usage: Option<Usage>, reserve: u64) -> Coming<'_, Result<(), Failure>>;
+    fn checkpoint(&mut self, usage: Option<Usage>, reserve: u64) -> BoxFuture<'_, Result<(), Failure>>;
 
     /// Hands over the memory of the attempt after a deferral, for a later attempt that continues the conversation.
-    fn remembered(&mut self) -> Memory {
+    fn take_memory(&mut self) -> Memory {
         Box::new(())
     }
 
     /// Restores the memory of an earlier attempt.
-    fn recall(&mut self, memory: Memory) {
+    fn restore_memory(&mut self, memory: Memory) {
         drop(memory);
     }
 }
@@ -110,7 +110,7 @@ pub type Memory = Box<dyn Any + Send>;
 /// Provider of the tools of all attempts.
 pub trait Toolbox: Send + Sync {
     /// Checks the tools of a seat with files. Returns error messages; empty if there are none.
-    fn problems(&self, blueprint: &Blueprint, seat: &Worker) -> Vec<String> {
+    fn config_errors(&self, blueprint: &Blueprint, seat: &Worker) -> Vec<String> {
         let _ = (blueprint, seat);
         Vec::new()
     }
@@ -119,20 +119,20 @@ pub trait Toolbox: Send + Sync {
     ///
     /// # Errors
     /// Failure that ends the attempt: the tools of the seat are not available.
-    fn open<'a>(&'a self, call: &'a Call) -> Coming<'a, Result<Option<Box<dyn Tools>>, Failure>>;
+    fn open<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Option<Box<dyn Tools>>, Failure>>;
 }
 
-/// Asks the board of an attempt, for [`Tools::go_on`].
+/// Asks the board of an attempt, for [`Tools::checkpoint`].
 ///
 /// # Errors
-/// As [`Tools::go_on`].
-pub async fn go_on(board: &BoardHandle, call: &Call, usage: Option<Usage>, reserve: u64) -> Result<(), Failure> {
-    answered(board.go_on(call.invocation, call.attempt, usage, reserve).await, usage)
+/// As [`Tools::checkpoint`].
+pub async fn checkpoint(board: &BoardHandle, call: &Call, usage: Option<Usage>, reserve: u64) -> Result<(), Failure> {
+    answered(board.continue_attempt(call.invocation, call.attempt, usage, reserve).await, usage)
 }
 
 fn answered(answer: Result<Outcome, RuntimeError>, usage: Option<Usage>) -> Result<(), Failure> {
     let rejection = match answer {
-        Ok(Outcome::Refused(rejection)) => rejection,
+        Ok(Outcome::RejectedUnrecorded(rejection)) => rejection,
         Ok(_) => return Ok(()),
         // The board's actors are restarting, which ends the attempt.
         Err(error) => return Err(Failure { usage, ..failure(FailureCode::Crashed, error.to_string()) }),
@@ -172,7 +172,7 @@ mod tests {
             [(Code::BudgetExhausted, FailureCode::BudgetExhausted), (Code::InvocationClosed, FailureCode::Lost)]
         {
             let rejection = Rejection::new(Stage::Authorization, vec![Violation::new(code, "", "why")]);
-            let ended = answered(Ok(Outcome::Refused(rejection)), usage).expect_err("it ends");
+            let ended = answered(Ok(Outcome::RejectedUnrecorded(rejection)), usage).expect_err("it ends");
             assert_eq!((ended.code, ended.message.as_str(), ended.usage), (failure, "why", usage));
         }
         let ended = answered(Err(RuntimeError::Interrupted("b".into())), usage).expect_err("it ends");

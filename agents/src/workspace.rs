@@ -2,22 +2,22 @@
 //!
 //! * [`service`]: a directory and its board; [`boards`]: those of all boards of this process.
 //! * [`session`]: one agent there: its requests, results and read set ([`reads`]).
-//!   [`look`]: content of a view; [`sessions`]: those that live across calls.
-//! * [`programs`]: programs that run there, and their changes ([`running`]); [`git`]: commits.
+//!   [`render`]: content of a view; [`sessions`]: those that live across calls.
+//! * [`programs`]: programs that run there, and their changes ([`active_programs`]); [`git`]: commits.
 //! * [`tools`]: its operations, for language models and for external processes.
 //! * [`metrics`]: edit statistics from the records of a board.
 //! * [`disk`]: the directory.
 //! * [`text`]: all pure functions of file contents.
 
+pub mod active_programs;
 pub mod boards;
 pub mod disk;
 pub mod editor;
 pub mod git;
-pub mod look;
 pub mod metrics;
 pub mod programs;
 pub mod reads;
-pub mod running;
+pub mod render;
 pub mod service;
 pub mod session;
 pub mod sessions;

@@ -12,12 +12,12 @@ use patchboard_kernel::source::{self, Source};
 use patchboard_runtime::runtime::RuntimeError;
 use serde_json::Value;
 
-use crate::department_tests;
 use crate::diagnostics;
-use crate::drive;
 use crate::failure::Failure;
-use crate::given::{self, STDIN};
+use crate::input::{self, STDIN};
+use crate::manifest_checks;
 use crate::output::Output;
+use crate::runner;
 
 /// Finding code for a blueprint that cannot be read.
 const UNREADABLE: &str = "blueprint_unreadable";
@@ -29,7 +29,7 @@ const UNREADABLE_HELP: &str = "name a blueprint file, in YAML or JSON";
 const ENTRIES_MAX: usize = 1000;
 
 /// Blueprint that was read, with the lint's report.
-pub(crate) struct Reading {
+pub(crate) struct CheckedBlueprint {
     /// File name, as the user gave it.
     name: String,
     /// Texts of the file and of its fragments by name; the file itself has the empty name.
@@ -46,15 +46,16 @@ pub(crate) struct Reading {
 ///
 /// # Errors
 /// The file cannot be read. Errors *in* the blueprint are findings of the report.
-pub(crate) fn read(path: &Path) -> Result<Reading, Failure> {
+pub(crate) fn read(path: &Path) -> Result<CheckedBlueprint, Failure> {
     let name = path.display().to_string();
-    let text = text_of(path)
-        .map_err(|why| Failure::refused(UNREADABLE, format!("{name} cannot be read: {why}")).help(UNREADABLE_HELP))?;
+    let text = text_of(path).map_err(|why| {
+        Failure::invalid_input(UNREADABLE, format!("{name} cannot be read: {why}")).help(UNREADABLE_HELP)
+    })?;
     Ok(read_text(path, name, text))
 }
 
 /// Like [`read`], but reports an unreadable file as a finding.
-pub(crate) fn read_or_find(path: &Path) -> Reading {
+pub(crate) fn read_or_find(path: &Path) -> CheckedBlueprint {
     let name = path.display().to_string();
     match text_of(path) {
         Ok(text) => read_text(path, name, text),
@@ -68,34 +69,34 @@ pub(crate) fn read_or_find(path: &Path) -> Reading {
                 message: format!("{name} cannot be read: {why}"),
                 help: UNREADABLE_HELP.to_owned(),
             };
-            let report = refused(vec![finding]);
-            Reading { name, texts: BTreeMap::new(), source: None, report, tests: 0 }
+            let report = unparsed_report(vec![finding]);
+            CheckedBlueprint { name, texts: BTreeMap::new(), source: None, report, tests: 0 }
         }
     }
 }
 
-fn read_text(path: &Path, name: String, text: String) -> Reading {
+fn read_text(path: &Path, name: String, text: String) -> CheckedBlueprint {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut texts = BTreeMap::from([(String::new(), text.clone())]);
     let read = Source::read(&name, &text).map_err(|finding| vec![finding]);
-    let read = read.and_then(|source| source::resolve(source, &mut Below { directory, texts: &mut texts }));
+    let read = read.and_then(|source| source::resolve(source, &mut DirectoryFiles { directory, texts: &mut texts }));
     let (source, report) = match read {
-        Err(findings) => (None, refused(findings)),
+        Err(findings) => (None, unparsed_report(findings)),
         Ok(source) => {
             let report = lint::check(&source);
             (Some(source), report)
         }
     };
-    Reading { name, texts, source, report, tests: 0 }
+    CheckedBlueprint { name, texts, source, report, tests: 0 }
 }
 
 /// Reads files below a blueprint's directory and keeps their texts.
-struct Below<'a> {
+struct DirectoryFiles<'a> {
     directory: &'a Path,
     texts: &'a mut BTreeMap<String, String>,
 }
 
-impl source::Files for Below<'_> {
+impl source::FileLoader for DirectoryFiles<'_> {
     fn text(&mut self, name: &str) -> Result<String, String> {
         let text = text_of(&fragment_path(self.directory, name)?)?;
         self.texts.insert(name.to_owned(), text.clone());
@@ -123,25 +124,25 @@ impl source::Files for Below<'_> {
 }
 
 /// Returns the report of a file that holds no blueprint.
-fn refused(findings: Vec<Diagnostic>) -> Report {
+fn unparsed_report(findings: Vec<Diagnostic>) -> Report {
     Report { blueprint: None, findings, opaque: Vec::new() }
 }
 
 /// Returns the request for a board created from a blueprint.
-pub(crate) type Given<'a> = dyn Fn(&Blueprint) -> Result<Value, Failure> + 'a;
+pub(crate) type MakeRequest<'a> = dyn Fn(&Blueprint) -> Result<Value, Failure> + 'a;
 
 /// Reads a blueprint, or returns an error with all of its findings. Warnings are printed as progress, with those of a
 /// board created from the request, if one is given. Findings about view space are left to the running board.
-pub(crate) fn accepted(path: &Path, given: Option<&Given<'_>>, output: Output) -> Result<Blueprint, Failure> {
+pub(crate) fn read_valid(path: &Path, given: Option<&MakeRequest<'_>>, output: Output) -> Result<Blueprint, Failure> {
     let mut reading = read(path)?;
     if let (Some(given), false, Some(blueprint), Some(source)) =
         (given, output.is_json(), &reading.report.blueprint, &reading.source)
     {
         // Creating the board reports an invalid request.
         let request = given(blueprint).ok();
-        let found = request.and_then(|request| lint::check_beginning(source, blueprint.clone(), request).ok());
+        let found = request.and_then(|request| lint::check_with_request(source, blueprint.clone(), request).ok());
         let found = found.unwrap_or_default();
-        let is_told_here = |finding: &Diagnostic| !lint::IS_OF_VIEWS.contains(&finding.code);
+        let is_told_here = |finding: &Diagnostic| !lint::VIEW_CODES.contains(&finding.code);
         reading.report.findings.extend(found.into_iter().filter(is_told_here));
     }
     if !output.is_json() {
@@ -149,7 +150,7 @@ pub(crate) fn accepted(path: &Path, given: Option<&Given<'_>>, output: Output) -
         for finding in &reading.report.findings {
             let text = reading.text(finding);
             if refused {
-                output.complaint(text.trim_end());
+                output.error_context(text.trim_end());
             } else {
                 output.note(text.trim_end());
             }
@@ -158,18 +159,18 @@ pub(crate) fn accepted(path: &Path, given: Option<&Given<'_>>, output: Output) -
     let findings = reading.report.findings.iter().map(|finding| reading.json(finding)).collect();
     let errors = reading.count(Severity::Error);
     reading.report.blueprint.ok_or_else(|| {
-        Failure::refused("blueprint_refused", format!("{} has {}", path.display(), plural(errors, "error")))
+        Failure::invalid_input("blueprint_refused", format!("{} has {}", path.display(), plural(errors, "error")))
             .help(format!("fix what `patchboard check {}` reports", path.display()))
             .detail("findings", Value::Array(findings))
     })
 }
 
-impl Reading {
+impl CheckedBlueprint {
     /// Runs the tests of the departments, if the blueprint has no errors.
-    pub(crate) fn tested(mut self) -> Self {
+    pub(crate) fn run_tests(mut self) -> Self {
         if self.report.blueprint.is_some() {
             for (name, text) in &self.texts {
-                let (tests, findings) = department_tests::run(name, text);
+                let (tests, findings) = manifest_checks::run(name, text);
                 self.tests += tests;
                 self.report.findings.extend(findings);
             }
@@ -183,7 +184,7 @@ impl Reading {
     ///
     /// # Errors
     /// The request creates no board.
-    pub(crate) fn begun(
+    pub(crate) fn check_with_request(
         mut self,
         request: &Value,
         context: &dyn Fn(Option<&str>) -> Option<u32>,
@@ -191,8 +192,8 @@ impl Reading {
         let (Some(blueprint), Some(source)) = (&self.report.blueprint, &self.source) else { return Ok(self) };
         let mut blueprint = blueprint.clone();
         blueprint.fit_views(context);
-        let found = lint::check_beginning(source, blueprint, request.clone());
-        self.report.findings.extend(found.map_err(|error| drive::failure(RuntimeError::Board(error)))?);
+        let found = lint::check_with_request(source, blueprint, request.clone());
+        self.report.findings.extend(found.map_err(|error| runner::failure(RuntimeError::Board(error)))?);
         self.report.findings.truncate(FINDINGS_MAX);
         Ok(self)
     }
@@ -251,7 +252,7 @@ fn text_of(path: &Path) -> Result<String, String> {
     if path != Path::new(STDIN) && !std::fs::metadata(path).map_err(|error| error.to_string())?.is_file() {
         return Err("it is not a file".to_owned());
     }
-    let bytes = given::beginning(path, u64::try_from(source::BYTES_MAX).unwrap_or(u64::MAX))?;
+    let bytes = input::read_prefix(path, u64::try_from(source::BYTES_MAX).unwrap_or(u64::MAX))?;
     match String::from_utf8(bytes) {
         Ok(text) => Ok(text),
         // A file cut within a character is too long. Returning an oversized text lets the parser report that.

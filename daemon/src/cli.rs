@@ -44,7 +44,7 @@ Results go to stdout, progress and errors to stderr.")]
 pub(crate) struct Cli {
     /// Options of every command.
     #[command(flatten)]
-    pub(crate) shared: Shared,
+    pub(crate) shared: CommonOptions,
     /// Selected command.
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -58,7 +58,7 @@ pub(crate) const DATA_DIR_ENV: &str = "PATCHBOARD_DATA_DIR";
 
 /// Options of every command.
 #[derive(Args, Debug)]
-pub(crate) struct Shared {
+pub(crate) struct CommonOptions {
     /// Data directory; boards are kept in its file patchboard.db
     #[arg(long, global = true, value_name = "DIR", env = DATA_DIR_ENV, default_value = DATA_DIR)]
     #[arg(help_heading = "Common options")]
@@ -107,7 +107,7 @@ pub(crate) enum Command {
     Trust(trust::Arguments),
     Approve(answer::Approve),
     Deny(answer::Deny),
-    Answer(answer::Tell),
+    Answer(answer::AnswerArguments),
     Inbox(inbox::Inbox),
     Log(log::Arguments),
     State(state::Arguments),
@@ -123,7 +123,7 @@ pub(crate) enum Command {
     Export(export::Arguments),
     Redact(redact::Arguments),
     Vacuum(vacuum::Arguments),
-    Archive(storage::ToArchive),
+    Archive(storage::Archive),
     Restore(storage::Restore),
     Delete(storage::Delete),
     Faults(faults::Arguments),

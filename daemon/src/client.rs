@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::codes;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
-use crate::seating::quoted;
+use crate::worker_agents::quoted;
 
 /// Timeouts for the connection and for the whole response.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -57,7 +57,7 @@ impl Client {
     }
 
     /// Like [`Client::new`], with an explicit token instead of the environment's.
-    pub(crate) fn at(url: &str, token: String) -> Result<Self, Failure> {
+    pub(crate) fn with_token(url: &str, token: String) -> Result<Self, Failure> {
         Self::with(url, Some(token))
     }
 
@@ -79,22 +79,26 @@ impl Client {
 
     /// Returns the flags (after a space) with which a later command reaches this daemon; empty if the environment
     /// names it.
-    pub(crate) fn repeated(&self) -> String {
-        if std::env::var(URL).is_ok() { String::new() } else { format!(" --url {}", quoted(&shown(&self.base))) }
+    pub(crate) fn to_flags(&self) -> String {
+        if std::env::var(URL).is_ok() {
+            String::new()
+        } else {
+            format!(" --url {}", quoted(&url_without_secrets(&self.base)))
+        }
     }
 
     /// Sends a GET request and returns the JSON response; null if the body is empty.
     pub(crate) async fn get(&self, path: &str) -> Result<Value, Failure> {
-        self.ask(Method::GET, path, None).await
+        self.request_json(Method::GET, path, None).await
     }
 
     /// Posts a document and returns the JSON response.
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
-        self.ask(Method::POST, path, Some(body)).await
+        self.request_json(Method::POST, path, Some(body)).await
     }
 
     /// Sends a control action to a board, named by its whole id, and prints its status.
-    pub(crate) async fn steer(&self, board: &str, action: &str, body: &Value, output: Output) -> Outcome {
+    pub(crate) async fn control(&self, board: &str, action: &str, body: &Value, output: Output) -> Outcome {
         let answer = self.post(&path(&["v1", "boards", board, action]), body).await?;
         if output.is_json() {
             output.json(&answer)?;
@@ -124,7 +128,7 @@ impl Client {
         request.send().await.map_err(|error| self.unreachable(path, error))
     }
 
-    async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
+    async fn request_json(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
         let mut request = self.request(method, path);
         if let Some(body) = body {
             request = request.json(body);
@@ -135,7 +139,7 @@ impl Client {
             return Ok(Value::Null);
         }
         let answer: Value = response.json().await.map_err(|error| self.unreachable(path, error))?;
-        if status.is_success() { Ok(answer) } else { Err(refused(&answer, status.is_server_error())) }
+        if status.is_success() { Ok(answer) } else { Err(problem_to_failure(&answer, status.is_server_error())) }
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
@@ -153,14 +157,14 @@ impl Client {
 
     /// Like [`Client::unreachable`], for any error.
     pub(crate) fn broken(&self, path: &str, error: &dyn Display) -> Failure {
-        let url = format!("{}{path}", shown(&self.base));
+        let url = format!("{}{path}", url_without_secrets(&self.base));
         Failure::failed("daemon_unreachable", format!("{url} does not answer: {error}"))
             .help("is `patchboard serve` running there? --url names its address, like http://127.0.0.1:7733")
     }
 }
 
 /// Returns the daemon's address for messages: without user, password, query and fragment.
-fn shown(base: &str) -> String {
+fn url_without_secrets(base: &str) -> String {
     let Ok(mut url) = Url::parse(base) else {
         // Any part of it may be a password.
         return "the address of the daemon".to_owned();
@@ -181,13 +185,13 @@ pub(crate) fn path(segments: &[&str]) -> String {
 }
 
 /// Converts a problem document to a command-line failure.
-fn refused(problem: &Value, is_failed: bool) -> Failure {
+fn problem_to_failure(problem: &Value, is_failed: bool) -> Failure {
     let text = |name: &str| problem[name].as_str();
     let told = text("code").unwrap_or_default();
     let known = codes::entries().map(|entry| entry.code).find(|code| *code == told);
     let code = known.unwrap_or("daemon_refused");
     let detail = text("detail").unwrap_or("the daemon refuses it and does not say why");
-    let failure = if is_failed { Failure::failed(code, detail) } else { Failure::refused(code, detail) };
+    let failure = if is_failed { Failure::failed(code, detail) } else { Failure::invalid_input(code, detail) };
     match (text("help"), code) {
         (_, "unauthorized" | "forbidden") => failure.help(format!("put a token that may do this into {TOKEN}")),
         (Some(help), _) => failure.help(help),
@@ -197,7 +201,7 @@ fn refused(problem: &Value, is_failed: bool) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::shown;
+    use super::url_without_secrets;
 
     #[test]
     fn an_address_is_shown_without_secrets() {
@@ -209,7 +213,7 @@ mod tests {
             ("me:s3cret@h:1", "me:…"),
             ("s3cret", "the address of the daemon"),
         ] {
-            assert_eq!(shown(base), is_shown);
+            assert_eq!(url_without_secrets(base), is_shown);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use owo_colors::OwoColorize as _;
 use patchboard_kernel::lint::{Diagnostic, OpaquePlace, Severity};
-use patchboard_kernel::schema::FEW;
+use patchboard_kernel::schema::SMALL_COLLECTION_MAX;
 use serde_json::{Value, json};
 
 use crate::output::{clean, one_line};
@@ -67,7 +67,9 @@ pub(crate) fn opaque_text(opaque: &OpaquePlace, file: &str) -> String {
     let size = match &opaque.cost.collection {
         Some(collection) if *collection == opaque.cost.place => "nothing bounds its size".to_owned(),
         Some(collection) => format!("nothing bounds the size of {}", named(collection)),
-        None => format!("it goes through no collection that may have more than {FEW} elements or members"),
+        None => {
+            format!("it goes through no collection that may have more than {SMALL_COLLECTION_MAX} elements or members")
+        }
     };
     let writers: Vec<&str> = opaque.writers.iter().map(|name| name.as_str()).collect();
     let writers = match writers.as_slice() {

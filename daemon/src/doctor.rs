@@ -7,14 +7,14 @@ pub(crate) mod observe;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use patchboard_agents::llm::abilities::{Abilities, Unanswered};
-use patchboard_agents::llm::probe::{Listed, Probed};
+use patchboard_agents::llm::capabilities::{Capabilities, CapabilityProbeError};
+use patchboard_agents::llm::probe::{ModelList, ProbeResult};
 use patchboard_kernel::id::Timestamp;
 use serde::Serialize;
 
-use self::observe::{Bound, DataDir, Found, Journaled, Placed};
+use self::observe::{BindResult, DaemonPresence, DataDir, JournalCheck, ProgramLookup};
 use crate::blueprint_file::plural;
-use crate::reader::{lost_help, moment};
+use crate::reader::{format_time, lost_help};
 
 /// Checks, in the order in which they run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -104,27 +104,39 @@ pub(crate) struct Finding {
     pub(crate) help: Option<String>,
     /// Operator's name of a model, and its capabilities.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub(crate) able: Option<Able>,
+    pub(crate) model_abilities: Option<ModelAbilities>,
 }
 
 /// Capabilities of one of the operator's models.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub(crate) struct Able {
+pub(crate) struct ModelAbilities {
     pub(crate) model: String,
-    pub(crate) abilities: Abilities,
+    pub(crate) abilities: Capabilities,
 }
 
 impl Finding {
     pub(crate) fn ok(check: Check, message: impl Into<String>) -> Self {
-        Self { check, severity: Severity::Ok, message: message.into(), help: None, able: None }
+        Self { check, severity: Severity::Ok, message: message.into(), help: None, model_abilities: None }
     }
 
     fn warning(check: Check, message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { check, severity: Severity::Warning, message: message.into(), help: Some(help.into()), able: None }
+        Self {
+            check,
+            severity: Severity::Warning,
+            message: message.into(),
+            help: Some(help.into()),
+            model_abilities: None,
+        }
     }
 
     pub(crate) fn error(check: Check, message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { check, severity: Severity::Error, message: message.into(), help: Some(help.into()), able: None }
+        Self {
+            check,
+            severity: Severity::Error,
+            message: message.into(),
+            help: Some(help.into()),
+            model_abilities: None,
+        }
     }
 }
 
@@ -164,23 +176,23 @@ pub(crate) fn data_dir(observed: &DataDir) -> Finding {
             Finding::error(check, format!("{path} is not there and cannot be made: {why}"), choose)
         }
         DataDir::NoDirectory { path } => Finding::error(check, format!("{path} is not a directory"), choose),
-        DataDir::There { path, written: Err(why), .. } => Finding::error(
+        DataDir::Exists { path, written: Err(why), .. } => Finding::error(
             check,
             format!("{path} cannot be written to: {why}"),
             format!("let the user that runs patchboard own it, or {choose}"),
         ),
-        DataDir::There { path, is_open_to_others: true, .. } => Finding::warning(
+        DataDir::Exists { path, is_open_to_others: true, .. } => Finding::warning(
             check,
             format!("{path} may be looked into by other users of this machine"),
             format!("journals hold what users and documents say: `chmod 700 {path}`"),
         ),
-        DataDir::There { path, .. } => Finding::ok(check, format!("{path} can be written to, by its owner alone")),
+        DataDir::Exists { path, .. } => Finding::ok(check, format!("{path} can be written to, by its owner alone")),
     }
 }
 
 /// Judges the duration of a disk sync; `None` if the directory is not writable.
 pub(crate) fn sync(observed: &DataDir) -> Option<Finding> {
-    let DataDir::There { written: Ok(took), .. } = observed else { return None };
+    let DataDir::Exists { written: Ok(took), .. } = observed else { return None };
     let message = format!("a sync of the disk takes {:.1} ms", took.as_secs_f64() * 1000.0);
     Some(match *took > SYNC_SLOW {
         true => Finding::warning(
@@ -208,10 +220,10 @@ pub(crate) fn disk(free: Result<u64, String>) -> Finding {
     }
 }
 
-pub(crate) fn journal(observed: &Journaled) -> Finding {
+pub(crate) fn journal(observed: &JournalCheck) -> Finding {
     match observed {
-        Journaled::None => Finding::ok(Check::Journal, "there is none yet"),
-        Journaled::Broken { code, message } => {
+        JournalCheck::None => Finding::ok(Check::Journal, "there is none yet"),
+        JournalCheck::Broken { code, message } => {
             let help = match *code {
                 "journal_newer" => "use the patchboard that wrote it, or a newer one",
                 "not_a_journal" => "name the directory of a journal with --data-dir",
@@ -224,12 +236,12 @@ pub(crate) fn journal(observed: &Journaled) -> Finding {
             };
             Finding::error(Check::Journal, format!("[{code}] {message}"), help)
         }
-        Journaled::Lost(lost) => {
+        JournalCheck::Lost(lost) => {
             let all: Vec<String> = lost.iter().map(ToString::to_string).collect();
             let boards: Vec<&str> = lost.iter().map(|lost| lost.board.as_str()).collect();
             Finding::error(Check::Journal, format!("[records_lost] {}", all.join("; ")), lost_help(boards.join(",")))
         }
-        Journaled::Read { boards, faults, .. } if !faults.is_empty() => {
+        JournalCheck::Read { boards, faults, .. } if !faults.is_empty() => {
             let told =
                 faults.iter().take(DAMAGED_MAX).map(|(board, fault)| format!("{board}: [{}] {fault}", fault.code()));
             let more = faults.len().checked_sub(DAMAGED_MAX).filter(|more| *more > 0);
@@ -242,7 +254,7 @@ pub(crate) fn journal(observed: &Journaled) -> Finding {
                 "`patchboard verify BOARD` says what is sound of a board, and what to do",
             )
         }
-        Journaled::Read { took, boards, .. } => {
+        JournalCheck::Read { took, boards, .. } => {
             let boards = plural(*boards, "board");
             let message = format!("it can be read, and nothing of {boards} was altered ({:.1} s)", took.as_secs_f64());
             Finding::ok(Check::Journal, message)
@@ -254,8 +266,8 @@ pub(crate) fn journal(observed: &Journaled) -> Finding {
 const DAMAGED_MAX: usize = 8;
 
 /// Reports the boards that have not ended: running, or interrupted.
-pub(crate) fn boards(observed: &Journaled) -> Option<Finding> {
-    let Journaled::Read { boards, running, interrupted, failed, .. } = observed else { return None };
+pub(crate) fn boards(observed: &JournalCheck) -> Option<Finding> {
+    let JournalCheck::Read { boards, running, interrupted, failed, .. } = observed else { return None };
     let message =
         format!("{}: {running} running, {interrupted} interrupted, {failed} failed", plural(*boards, "board"));
     Some(match (*failed, *interrupted) {
@@ -279,11 +291,11 @@ pub(crate) fn clock(now: Timestamp, newest: Option<Timestamp>, by_calendar: i64,
     let slack = i64::try_from(CLOCK_SLACK.as_millis()).unwrap_or(i64::MAX);
     let passed = i64::try_from(passed.as_millis()).unwrap_or(i64::MAX);
     if now.0 < CLOCK_MIN {
-        return Finding::error(Check::Clock, format!("it says {}", moment(now)), help);
+        return Finding::error(Check::Clock, format!("it says {}", format_time(now)), help);
     }
     if let Some(newest) = newest.filter(|newest| newest.0 > now.0.saturating_add(slack)) {
         let behind = newest.0.saturating_sub(now.0) / 1000;
-        let message = format!("it is {behind} s behind the newest record, of {}", moment(newest));
+        let message = format!("it is {behind} s behind the newest record, of {}", format_time(newest));
         return Finding::error(
             Check::Clock,
             message,
@@ -294,7 +306,7 @@ pub(crate) fn clock(now: Timestamp, newest: Option<Timestamp>, by_calendar: i64,
         let message = format!("it moved by {by_calendar} ms while {passed} ms passed");
         return Finding::warning(Check::Clock, message, help);
     }
-    Finding::ok(Check::Clock, moment(now))
+    Finding::ok(Check::Clock, format_time(now))
 }
 
 /// Judges the process's limit of open files; `None` is unlimited.
@@ -314,93 +326,104 @@ pub(crate) fn files(limit: Option<u64>) -> Finding {
 }
 
 /// Judges a model of the operator, by the operator's name.
-pub(crate) fn model(name: &str, wanted: &str, probed: &Probed) -> Finding {
+pub(crate) fn model(name: &str, wanted: &str, probed: &ProbeResult) -> Finding {
     server(Check::Models, name, wanted, probed)
 }
 
 /// Reports the capabilities of a model, by the operator's name.
-pub(crate) fn abilities(name: &str, found: Result<Abilities, Unanswered>) -> Finding {
+pub(crate) fn abilities(name: &str, found: Result<Capabilities, CapabilityProbeError>) -> Finding {
     match found {
         Ok(abilities) => {
             let seconds = Duration::from_millis(abilities.latency_ms).as_secs_f64();
-            let able = Some(Able { model: name.to_owned(), abilities });
-            Finding { able, ..Finding::ok(Check::Abilities, format!("{name}: it answers, in {seconds:.1} s")) }
+            let able = Some(ModelAbilities { model: name.to_owned(), abilities });
+            Finding {
+                model_abilities: able,
+                ..Finding::ok(Check::Abilities, format!("{name}: it answers, in {seconds:.1} s"))
+            }
         }
-        Err(Unanswered { message, help }) => Finding::error(Check::Abilities, format!("{name}: {message}"), help),
+        Err(CapabilityProbeError { message, help }) => {
+            Finding::error(Check::Abilities, format!("{name}: {message}"), help)
+        }
     }
 }
 
 /// Judges the server for embeddings. No embedding is requested, because that may cost money.
-pub(crate) fn embeddings(wanted: &str, probed: &Probed) -> Finding {
+pub(crate) fn embeddings(wanted: &str, probed: &ProbeResult) -> Finding {
     server(Check::Embeddings, "embeddings", wanted, probed)
 }
 
-fn server(check: Check, name: &str, wanted: &str, probed: &Probed) -> Finding {
+fn server(check: Check, name: &str, wanted: &str, probed: &ProbeResult) -> Finding {
     match probed {
-        Probed::NotUsable(why) => Finding::error(check, format!("{name}: {why}"), "fix it in patchboard.toml"),
-        Probed::Unreachable(why) => Finding::error(
+        ProbeResult::NotUsable(why) => Finding::error(check, format!("{name}: {why}"), "fix it in patchboard.toml"),
+        ProbeResult::Unreachable(why) => Finding::error(
             check,
             format!("{name}: {why}"),
             "start the server, or mend its url in patchboard.toml; is a proxy or a firewall between?",
         ),
-        Probed::Denied(status) => Finding::error(
+        ProbeResult::Denied(status) => Finding::error(
             check,
             format!("{name}: the server answers with {status}: it does not take the key, or wants one"),
             "put the right key into the variable that api_key_env names",
         ),
-        Probed::Other(status) => Finding::warning(
+        ProbeResult::Other(status) => Finding::warning(
             check,
             format!("{name}: the server answers, and does not list its models (status {status})"),
             "a short `patchboard run` tells whether it takes calls",
         ),
-        Probed::Answers(Listed::All(models)) if !models.iter().any(|model| model == wanted) => Finding::warning(
-            check,
-            format!("{name}: the server answers, and does not list {wanted}"),
-            "some servers take any name; if this one does not, mend model in patchboard.toml",
-        ),
-        Probed::Answers(Listed::All(_)) => Finding::ok(check, format!("{name}: the server answers, and has {wanted}")),
-        Probed::Answers(Listed::Unknown) => Finding::ok(check, format!("{name}: the server answers")),
+        ProbeResult::Answers(ModelList::All(models)) if !models.iter().any(|model| model == wanted) => {
+            Finding::warning(
+                check,
+                format!("{name}: the server answers, and does not list {wanted}"),
+                "some servers take any name; if this one does not, mend model in patchboard.toml",
+            )
+        }
+        ProbeResult::Answers(ModelList::All(_)) => {
+            Finding::ok(check, format!("{name}: the server answers, and has {wanted}"))
+        }
+        ProbeResult::Answers(ModelList::Unknown) => Finding::ok(check, format!("{name}: the server answers")),
     }
 }
 
 /// Judges a program of the operator, by the operator's name.
-pub(crate) fn command(name: &str, program: &str, observed: &Found) -> Finding {
+pub(crate) fn command(name: &str, program: &str, observed: &ProgramLookup) -> Finding {
     let mend = format!("fix [commands.{name}] in patchboard.toml");
     match observed {
-        Found::Executable(path) => Finding::ok(Check::Commands, format!("{name}: {path}")),
-        Found::NotExecutable(path) => Finding::error(
+        ProgramLookup::Executable(path) => Finding::ok(Check::Commands, format!("{name}: {path}")),
+        ProgramLookup::NotExecutable(path) => Finding::error(
             Check::Commands,
             format!("{name}: {path} is not executable"),
             format!("`chmod +x {path}`, or {mend}"),
         ),
-        Found::Missing => Finding::error(Check::Commands, format!("{name}: there is no program {program}"), mend),
-        Found::NoDirectory(cwd) => {
+        ProgramLookup::Missing => {
+            Finding::error(Check::Commands, format!("{name}: there is no program {program}"), mend)
+        }
+        ProgramLookup::NoDirectory(cwd) => {
             Finding::error(Check::Commands, format!("{name}: its working directory {cwd} is not there"), mend)
         }
     }
 }
 
 /// Reports whether a daemon serves the data directory.
-pub(crate) fn daemon(observed: Placed) -> Finding {
+pub(crate) fn daemon(observed: DaemonPresence) -> Finding {
     match observed {
-        Placed::Served => Finding::ok(Check::Daemon, "one is running on the data directory"),
-        Placed::Free => Finding::ok(Check::Daemon, "none is running on the data directory"),
+        DaemonPresence::Served => Finding::ok(Check::Daemon, "one is running on the data directory"),
+        DaemonPresence::Free => Finding::ok(Check::Daemon, "none is running on the data directory"),
     }
 }
 
 /// Checks that `serve` could listen on the address.
-pub(crate) fn address(address: SocketAddr, bound: &Bound, placed: Placed) -> Finding {
+pub(crate) fn address(address: SocketAddr, bound: &BindResult, placed: DaemonPresence) -> Finding {
     match bound {
-        Bound::Free => Finding::ok(Check::Address, format!("{address} is free")),
-        Bound::Taken if placed == Placed::Served => {
+        BindResult::Free => Finding::ok(Check::Address, format!("{address} is free")),
+        BindResult::Taken if placed == DaemonPresence::Served => {
             Finding::ok(Check::Address, format!("{address} is taken, by the daemon as it seems"))
         }
-        Bound::Taken => Finding::error(
+        BindResult::Taken => Finding::error(
             Check::Address,
             format!("{address} is taken by another program"),
             "end it, or name another address with --listen or under [serve] listen",
         ),
-        Bound::Impossible(why) => Finding::error(
+        BindResult::Impossible(why) => Finding::error(
             Check::Address,
             format!("{address} cannot be listened on: {why}"),
             "name another address with --listen or under [serve] listen",

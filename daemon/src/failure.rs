@@ -17,7 +17,7 @@ pub(crate) enum Exit {
     /// Failure.
     Failed = 1,
     /// Invalid command line, or rejected blueprint.
-    Refused = 2,
+    InvalidInput = 2,
     /// Board stopped by a breaker or a limit.
     Stopped = 3,
     /// Board stalled: no work is left, and it is not done.
@@ -36,14 +36,14 @@ impl From<Exit> for ExitCode {
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// Error to report to the user.
-    Told(Box<Told>),
+    Error(Box<CliError>),
     /// Reader of stdout has closed it, so no report is possible.
     StdoutClosed,
 }
 
 /// Error as shown to users.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct CliError {
     /// Exit code of the process.
     pub(crate) exit: Exit,
     /// Stable name.
@@ -62,23 +62,23 @@ pub(crate) type Outcome = Result<Exit, Failure>;
 impl Failure {
     /// Creates an error for a command that could not do its work (exit 1).
     pub(crate) fn failed(code: &'static str, message: impl fmt::Display) -> Self {
-        Self::told(Exit::Failed, code, message)
+        Self::with_exit(Exit::Failed, code, message)
     }
 
     /// Creates an error for an invalid command line, a missing object or a rejected blueprint (exit 2).
-    pub(crate) fn refused(code: &'static str, message: impl fmt::Display) -> Self {
-        Self::told(Exit::Refused, code, message)
+    pub(crate) fn invalid_input(code: &'static str, message: impl fmt::Display) -> Self {
+        Self::with_exit(Exit::InvalidInput, code, message)
     }
 
-    fn told(exit: Exit, code: &'static str, message: impl fmt::Display) -> Self {
+    fn with_exit(exit: Exit, code: &'static str, message: impl fmt::Display) -> Self {
         let message = message.to_string();
-        Self::Told(Box::new(Told { exit, code, message, help: None, details: Map::new() }))
+        Self::Error(Box::new(CliError { exit, code, message, help: None, details: Map::new() }))
     }
 
     /// Adds a suggested fix.
     #[must_use]
     pub(crate) fn help(mut self, help: impl fmt::Display) -> Self {
-        if let Self::Told(told) = &mut self {
+        if let Self::Error(told) = &mut self {
             told.help = Some(help.to_string());
         }
         self
@@ -87,7 +87,7 @@ impl Failure {
     /// Adds a member to the error's JSON form.
     #[must_use]
     pub(crate) fn detail(mut self, name: &str, value: Value) -> Self {
-        if let Self::Told(told) = &mut self {
+        if let Self::Error(told) = &mut self {
             told.details.insert(name.to_owned(), value);
         }
         self
@@ -95,8 +95,8 @@ impl Failure {
 
     /// With JSON output, also prints the error as the result of a check: `{"board", "ok": false, "code", "seq",
     /// "message", …}`.
-    pub(crate) fn told_as_result(self, board: &impl Serialize, output: Output) -> Self {
-        let Self::Told(told) = &self else { return self };
+    pub(crate) fn print_as_result(self, board: &impl Serialize, output: Output) -> Self {
+        let Self::Error(told) = &self else { return self };
         if output.is_json()
             && let Err(unwritten) = output.json(&told.result(board))
         {
@@ -114,7 +114,7 @@ impl Failure {
     }
 }
 
-impl Told {
+impl CliError {
     /// Formats `error[code]: message` and `help: …`, one line each.
     pub(crate) fn text(&self) -> String {
         let mut text = format!("error[{}]: {}\n", self.code, one_line(&self.message));
@@ -153,8 +153,8 @@ mod tests {
 
     #[test]
     fn an_error_is_one_line_and_its_help_another_whatever_is_in_them() {
-        let failure = Failure::refused("no_board", "no board a\nb\u{1b}[31m").help("see\n`patchboard boards`");
-        let Failure::Told(told) = failure else { panic!("it has something to tell") };
+        let failure = Failure::invalid_input("no_board", "no board a\nb\u{1b}[31m").help("see\n`patchboard boards`");
+        let Failure::Error(told) = failure else { panic!("it has something to tell") };
         assert_eq!(told.text(), "error[no_board]: no board a b<U+001B>[31m\nhelp: see `patchboard boards`\n");
     }
 }

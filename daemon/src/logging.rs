@@ -66,7 +66,7 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     match format {
-        LogFormat::Text => fmt::layer().fmt_fields(Spelled).with_writer(writer).with_ansi(is_coloured).boxed(),
+        LogFormat::Text => fmt::layer().fmt_fields(EscapedFields).with_writer(writer).with_ansi(is_coloured).boxed(),
         LogFormat::Json => {
             let writer = EscapedWriter(writer);
             fmt::layer().json().flatten_event(true).with_span_list(false).with_writer(writer).boxed()
@@ -75,13 +75,13 @@ where
 }
 
 /// Formatter for fields of events and spans that makes hidden characters visible.
-struct Spelled;
+struct EscapedFields;
 
-impl<'w> FormatFields<'w> for Spelled {
+impl<'w> FormatFields<'w> for EscapedFields {
     fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> std::fmt::Result {
         let mut text = String::new();
         DefaultFields::new().format_fields(Writer::new(&mut text), fields)?;
-        writer.write_str(&output::spelled(&text))
+        writer.write_str(&output::escape_all(&text))
     }
 }
 

@@ -5,26 +5,26 @@
 //!
 //! * [`cli`]: arguments; [`failure`], [`output`], [`logging`]: results.
 //! * [`blueprint_file`], [`diagnostics`], [`codes`]: blueprints on disk, and their findings.
-//! * [`drafting`]: blueprints written by a model.
-//! * [`seating`], [`drive`], [`progress`]: running boards.
+//! * [`architect`]: blueprints written by a model.
+//! * [`worker_agents`], [`runner`], [`progress`]: running boards.
 //! * [`serve`]: the daemon; [`notify`]: its notices to operators; [`doctor`]: checks of an installation.
 //! * [`workspace`]: agents at one directory without a daemon.
-//! * [`reader`], [`narrative`], [`provenance`]: reading a board's history.
+//! * [`reader`], [`describe`], [`provenance`]: reading a board's history.
 
+mod architect;
 mod blueprint_file;
 mod cli;
 mod client;
 mod codes;
 mod commands;
-mod department_tests;
+mod config_tables;
+mod describe;
 mod diagnostics;
 mod doctor;
-mod drafting;
-mod drive;
 mod failure;
-mod given;
+mod input;
 mod logging;
-mod narrative;
+mod manifest_checks;
 mod notify;
 #[cfg(feature = "otlp")]
 mod otlp;
@@ -34,12 +34,12 @@ mod progress;
 mod provenance;
 mod reader;
 mod rooms;
-mod seating;
+mod runner;
 mod serve;
-mod tables;
 mod templates;
 mod trust;
 mod user;
+mod worker_agents;
 mod workspace;
 
 use std::future::Future;
@@ -49,15 +49,15 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use clap::error::ErrorKind;
 
-use cli::{Cli, Command, Shared};
+use cli::{Cli, Command, CommonOptions};
 use failure::{Exit, Failure, Outcome};
 use logging::{Level, LogFormat};
-use output::{Format, Output, clean, is_shown_as_it_is};
+use output::{Format, Output, clean, is_printable};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return misused(&error),
+        Err(error) => return report_usage_error(&error),
     };
     let output = Output { format: cli.shared.output, quiet: cli.shared.quiet };
     let is_daemon = matches!(cli.command, Command::Serve(_));
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         // A closed pipe is success: `patchboard log last | head` did its work.
         Err(Failure::StdoutClosed) => Exit::Done.into(),
-        Err(Failure::Told(told)) => {
+        Err(Failure::Error(told)) => {
             let is_json = output.is_json() || cli.shared.log_format == LogFormat::Json;
             let format = if is_json { Format::Json } else { Format::Text };
             Output { format, ..output }.error(&told);
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(command: &Command, shared: &Shared, output: Output) -> Outcome {
+fn dispatch(command: &Command, shared: &CommonOptions, output: Output) -> Outcome {
     let (data_dir, config) = (shared.data_dir.as_path(), shared.config.as_deref());
     match command {
         Command::Check(arguments) => commands::check::run(arguments, config, output),
@@ -136,23 +136,25 @@ fn block_on(command: impl Future<Output = Outcome>) -> Outcome {
 }
 
 /// Prints requested help or version; otherwise reports the error in the command line.
-fn misused(error: &clap::Error) -> ExitCode {
+fn report_usage_error(error: &clap::Error) -> ExitCode {
     let asked_for = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     if asked_for || !wants_json(&words) {
         // An error of writing is ignored: no reader is left.
-        let _ = match words.iter().all(|word| is_shown_as_it_is(word)) {
+        let _ = match words.iter().all(|word| is_printable(word)) {
             true => error.print(),
             false => writeln!(anstream::stderr(), "{}", clean(&error.render().to_string())),
         };
-        return if asked_for { Exit::Done } else { Exit::Refused }.into();
+        return if asked_for { Exit::Done } else { Exit::InvalidInput }.into();
     }
     let text = error.render().to_string();
     let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-    if let Failure::Told(told) = Failure::refused("usage", message).help("`patchboard --help` lists what there is") {
+    if let Failure::Error(told) =
+        Failure::invalid_input("usage", message).help("`patchboard --help` lists what there is")
+    {
         Output { format: Format::Json, quiet: false }.error(&told);
     }
-    Exit::Refused.into()
+    Exit::InvalidInput.into()
 }
 
 /// Returns true if an invalid command line asks for JSON.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use patchboard_agents::config::DEFAULT_MODEL;
-use patchboard_agents::gate::{Change, Gate, ModelState, Transition};
+use patchboard_agents::gate::{Availability, Gate, ModelState, Transition};
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::id::WorkerName;
@@ -23,7 +23,7 @@ pub(crate) fn awaited_model(blueprint: &Blueprint, worker: &WorkerName) -> Optio
 }
 
 /// Update on the models' availability.
-pub(crate) enum News {
+pub(crate) enum OutageUpdate {
     /// Beginning or end of a model's outage.
     Changed(String),
     /// Current text of the line; empty if all models are available.
@@ -50,18 +50,18 @@ impl Outages {
     }
 
     /// Returns the next update. Cancel safe.
-    pub(crate) async fn next(&mut self) -> News {
+    pub(crate) async fn next(&mut self) -> OutageUpdate {
         if let Some(first) = self.first.take() {
-            return News::Changed(first);
+            return OutageUpdate::Changed(first);
         }
         loop {
             let Some((gate, transitions)) = &mut self.watched else { return std::future::pending().await };
             let changed = tokio::select! {
                 changed = transitions.recv() => changed,
-                _ = self.ticks.tick() => return News::Line(line(&gate.state())),
+                _ = self.ticks.tick() => return OutageUpdate::Line(line(&gate.state())),
             };
             match changed {
-                Ok(transition) => return News::Changed(sentence(&transition)),
+                Ok(transition) => return OutageUpdate::Changed(sentence(&transition)),
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => self.watched = None,
             }
@@ -76,11 +76,13 @@ const OPERATOR: &str = "an operator must mend that";
 pub(crate) fn sentence(transition: &Transition) -> String {
     let model = transition.key.model();
     match transition.change {
-        Change::Away { reason, next_try: Some(next_try) } => {
-            format!("model {model} {}: next try in {} s", is(reason), next_try.as_secs_f64().ceil())
+        Availability::Unavailable { reason, next_try: Some(next_try) } => {
+            format!("model {model} {}: next try in {} s", state_text(reason), next_try.as_secs_f64().ceil())
         }
-        Change::Away { reason, next_try: None } => format!("model {model} {}: {OPERATOR}", is(reason)),
-        Change::Back { after } => format!("model {model} answers again, after {} s", after.as_secs()),
+        Availability::Unavailable { reason, next_try: None } => {
+            format!("model {model} {}: {OPERATOR}", state_text(reason))
+        }
+        Availability::Recovered { after } => format!("model {model} answers again, after {} s", after.as_secs()),
     }
 }
 
@@ -95,13 +97,13 @@ fn line(models: &[ModelState]) -> String {
         };
         let waiting = plural(model.waiting, "call");
         let wait = if model.waiting == 1 { "waits" } else { "wait" };
-        Some(format!("model {} {}: {next_try}, {waiting} {wait}", model.key.model(), is(outage.reason)))
+        Some(format!("model {} {}: {next_try}, {waiting} {wait}", model.key.model(), state_text(outage.reason)))
     });
     away.collect::<Vec<_>>().join(" · ")
 }
 
 /// Describes a model's state by the reason of a deferral.
-const fn is(reason: DeferralReason) -> &'static str {
+const fn state_text(reason: DeferralReason) -> &'static str {
     match reason {
         DeferralReason::RateLimited => "is rate-limited",
         DeferralReason::Overloaded => "is overloaded",

@@ -1,8 +1,8 @@
 //! Writes results to stdout, progress and errors to stderr, without characters that control a terminal.
 //!
 //! Text by models or documents passes through [`clean`] or [`one_line`], which escape control characters. All output
-//! finally passes through [`visible`], which writes invisible characters and changes of direction as `<U+200B>`. JSON
-//! output escapes all of these, which preserves the value.
+//! finally passes through [`escape_invisible`], which writes invisible characters and changes of direction as
+//! `<U+200B>`. JSON output escapes all of these, which preserves the value.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
-use crate::failure::{Failure, Told};
+use crate::failure::{CliError, Failure};
 
 /// Format of results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -41,7 +41,7 @@ impl Output {
     pub(crate) fn text(self, text: &str) -> Result<(), Failure> {
         let mut stdout = anstream::stdout().lock();
         stdout
-            .write_all(visible(text).as_bytes())
+            .write_all(escape_invisible(text).as_bytes())
             .and_then(|()| stdout.flush())
             .map_err(|error| Failure::writing(&error))
     }
@@ -70,17 +70,17 @@ impl Output {
     pub(crate) fn note(self, text: &str) {
         if !self.quiet {
             // A failure to write progress must not stop the command.
-            let _ = writeln!(anstream::stderr().lock(), "{}", visible(text));
+            let _ = writeln!(anstream::stderr().lock(), "{}", escape_invisible(text));
         }
     }
 
     /// Writes the context of a following error to stderr.
-    pub(crate) fn complaint(self, text: &str) {
-        let _ = writeln!(anstream::stderr().lock(), "{}", visible(text));
+    pub(crate) fn error_context(self, text: &str) {
+        let _ = writeln!(anstream::stderr().lock(), "{}", escape_invisible(text));
     }
 
     /// Writes an error to stderr.
-    pub(crate) fn error(self, told: &Told) {
+    pub(crate) fn error(self, told: &CliError) {
         use owo_colors::OwoColorize as _;
         let mut stderr = anstream::stderr().lock();
         let _ = if self.is_json() {
@@ -118,7 +118,7 @@ pub(crate) fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<I
 
 /// Escapes characters that JSON permits unescaped. In JSON text these occur only inside strings.
 fn escape_json(text: String) -> String {
-    let is_escaped = |c: char| (acts(c) && c != '\n') || hides(c);
+    let is_escaped = |c: char| (is_control_char(c) && c != '\n') || is_invisible_char(c);
     if !text.chars().any(is_escaped) {
         return text;
     }
@@ -137,25 +137,25 @@ fn escape_json(text: String) -> String {
 
 /// Escapes control and invisible characters of a text of several lines as `<U+001B>`.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
-    let is_spelled = |c| hides(c) || acts(c) && c != '\n' && c != '\t';
+    let is_spelled = |c| is_invisible_char(c) || is_control_char(c) && c != '\n' && c != '\t';
     if !text.contains(is_spelled) {
         return Cow::Borrowed(text);
     }
-    Cow::Owned(written_out(&text.replace("\r\n", "\n"), is_spelled).into_owned())
+    Cow::Owned(escape_chars(&text.replace("\r\n", "\n"), is_spelled).into_owned())
 }
 
 /// Returns true if a text has neither control nor invisible characters.
-pub(crate) fn is_shown_as_it_is(text: &str) -> bool {
-    !text.contains(|c| acts(c) || hides(c))
+pub(crate) fn is_printable(text: &str) -> bool {
+    !text.contains(|c| is_control_char(c) || is_invisible_char(c))
 }
 
 /// Escapes invisible characters as `<U+200B>`.
-pub(crate) fn visible(text: &str) -> Cow<'_, str> {
-    written_out(text, hides)
+pub(crate) fn escape_invisible(text: &str) -> Cow<'_, str> {
+    escape_chars(text, is_invisible_char)
 }
 
 /// Replaces some characters by their numbers.
-fn written_out(text: &str, is_spelled: impl Fn(char) -> bool) -> Cow<'_, str> {
+fn escape_chars(text: &str, is_spelled: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !text.chars().any(&is_spelled) {
         return Cow::Borrowed(text);
     }
@@ -171,8 +171,8 @@ fn written_out(text: &str, is_spelled: impl Fn(char) -> bool) -> Cow<'_, str> {
 }
 
 /// Escapes control and invisible characters as `<U+001B>`, including line ends.
-pub(crate) fn spelled(text: &str) -> Cow<'_, str> {
-    written_out(text, |c| acts(c) || hides(c))
+pub(crate) fn escape_all(text: &str) -> Cow<'_, str> {
+    escape_chars(text, |c| is_control_char(c) || is_invisible_char(c))
 }
 
 /// Escapes these characters in a line of JSON; the line end is kept.
@@ -197,13 +197,13 @@ pub(crate) fn short(text: &str, chars_max: usize) -> String {
 }
 
 /// Returns true for control characters (C0, DEL, C1), which a terminal interprets.
-const fn acts(c: char) -> bool {
+const fn is_control_char(c: char) -> bool {
     matches!(c, '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}')
 }
 
 /// Returns true for characters that are invisible or misleading: zero width (also the soft hyphen, joiners and tag
 /// letters), marks of direction, and line breaks that not all programs recognise.
-const fn hides(c: char) -> bool {
+const fn is_invisible_char(c: char) -> bool {
     matches!(
         c,
         '\u{ad}'
@@ -248,7 +248,7 @@ mod tests {
     fn escaping_json_leaves_the_value_the_same() {
         let value = serde_json::json!({"a\u{9b}": "\u{1b}[31m\u{202e}\u{7f}\u{2028}ü😀\u{e0041}\u{200b}"});
         let line = json_line(&value);
-        assert!(line.chars().all(|c| !super::acts(c) && !super::hides(c)), "{line}");
+        assert!(line.chars().all(|c| !super::is_control_char(c) && !super::is_invisible_char(c)), "{line}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&line).expect("it is JSON"), value);
     }
 
@@ -261,13 +261,13 @@ mod tests {
         ];
         for code in hidden {
             let c = char::from_u32(code).expect("a character");
-            for shown in [clean(&format!("a{c}b")), super::visible(&format!("a{c}b"))] {
+            for shown in [clean(&format!("a{c}b")), super::escape_invisible(&format!("a{c}b"))] {
                 assert_eq!(shown, format!("a<U+{code:04X}>b"));
             }
             assert_eq!(one_line(&format!("a{c}\nb")), format!("a<U+{code:04X}> b"));
         }
         for plain in ["ü😀", "é\u{301}", "☂\u{fe0f}", "\u{1b}[31mred\u{1b}[0m"] {
-            assert_eq!(super::visible(plain), plain);
+            assert_eq!(super::escape_invisible(plain), plain);
         }
     }
 

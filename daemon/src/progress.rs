@@ -14,8 +14,8 @@ use patchboard_kernel::id::{InvocationId, RuleName, Seq, WorkerName};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::{Body, Kind, Record};
 
-use crate::narrative::{self, HiddenInside, Hiding, grouped};
-use crate::outages::News;
+use crate::describe::{self, NestedShortage, ViewShortages, grouped};
+use crate::outages::OutageUpdate;
 use crate::output::{Output, short};
 
 /// Redraw interval of the status line.
@@ -36,20 +36,20 @@ pub(crate) struct Totals {
     /// Code and message of the last failure.
     pub(crate) last_failure: Option<(FailureCode, String)>,
     /// Last message of a provider that requires an operator.
-    pub(crate) last_refusal: Option<String>,
+    pub(crate) last_provider_error: Option<String>,
     /// Set if part of the usage is an estimate.
     pub(crate) is_estimated: bool,
     /// Calls with incomplete views: readable data did not fit.
-    pub(crate) hiding: Hiding,
+    pub(crate) shortages: ViewShortages,
     /// Such calls of nested boards.
-    pub(crate) inside: Vec<HiddenInside>,
+    pub(crate) nested_shortages: Vec<NestedShortage>,
     /// Rules that could not be decided and have not fired since, each with the place of its trigger.
     pub(crate) undecided: BTreeSet<(RuleName, Option<String>)>,
 }
 
 impl Totals {
     /// Computes the totals of existing records.
-    pub(crate) fn of(records: &[Record]) -> Self {
+    pub(crate) fn from_records(records: &[Record]) -> Self {
         let mut totals = Self::default();
         for body in records.iter().filter_map(|record| record.body().ok()) {
             drop(totals.count(&body));
@@ -81,7 +81,7 @@ impl Totals {
             }
             Body::Deferred(deferred) => {
                 if deferred.reason.needs_operator() && !deferred.is_served_elsewhere {
-                    self.last_refusal = Some(deferred.message.clone());
+                    self.last_provider_error = Some(deferred.message.clone());
                 }
             }
             Body::Created(created) => self.pay(created.architect.as_ref().map(|architect| architect.usage)),
@@ -106,7 +106,7 @@ impl Totals {
             | Body::Ended(_) => {}
         }
         self.pay(body.author().and_then(|by| by.usage));
-        self.hiding.note(body)
+        self.shortages.note(body)
     }
 
     fn pay(&mut self, usage: Option<Usage>) {
@@ -119,20 +119,20 @@ pub(crate) struct Progress {
     output: Output,
     bar: Option<ProgressBar>,
     /// Records up to this one are counted but not printed, since they existed before.
-    told_after: Option<Seq>,
+    print_after: Option<Seq>,
     pub(crate) last: Option<Seq>,
     /// Totals of all records so far.
     pub(crate) totals: Totals,
     working: BTreeMap<InvocationId, WorkerName>,
     /// Line about unavailable models; empty if there are none.
-    away: String,
+    unavailable_models: String,
     /// Tokens of the board's completed calls.
     pub(crate) spent: u64,
 }
 
 impl Progress {
     /// Prints the records after `told_after`.
-    pub(crate) fn new(output: Output, told_after: Option<Seq>) -> Self {
+    pub(crate) fn new(output: Output, print_after: Option<Seq>) -> Self {
         let moves = !output.quiet && std::io::stderr().is_terminal();
         let bar = moves.then(|| {
             let bar = ProgressBar::new_spinner().with_style(
@@ -145,11 +145,11 @@ impl Progress {
         Self {
             output,
             bar,
-            told_after,
+            print_after,
             last: None,
             totals: Totals::default(),
             working: BTreeMap::new(),
-            away: String::new(),
+            unavailable_models: String::new(),
             spent: 0,
         }
     }
@@ -160,9 +160,9 @@ impl Progress {
         let Ok(body) = record.body() else { return };
         let hidden = self.totals.count(&body);
         self.follow_work(&body);
-        if self.told_after.is_none_or(|after| record.seq > after) && is_told(body.kind()) {
-            self.say(&format!("{} {}", mark(body.kind()), narrative::of(&body)));
-            self.not_shown(&hidden);
+        if self.print_after.is_none_or(|after| record.seq > after) && is_printed(body.kind()) {
+            self.print(&format!("{} {}", mark(body.kind()), describe::body_text(&body)));
+            self.print_shortages(&hidden);
         }
         if let Some(bar) = &self.bar {
             bar.set_message(self.status());
@@ -170,24 +170,24 @@ impl Progress {
     }
 
     /// Counts and prints new findings of nested boards' views; `found` has all findings so far.
-    pub(crate) fn hidden_inside(&mut self, found: &[HiddenInside]) {
-        for hidden in found.iter().skip(self.totals.inside.len()) {
-            self.not_shown(&hidden.sentences());
+    pub(crate) fn hidden_inside(&mut self, found: &[NestedShortage]) {
+        for hidden in found.iter().skip(self.totals.nested_shortages.len()) {
+            self.print_shortages(&hidden.sentences());
         }
-        self.totals.inside = found.to_vec();
+        self.totals.nested_shortages = found.to_vec();
     }
 
-    fn not_shown(&self, sentences: &[String]) {
+    fn print_shortages(&self, sentences: &[String]) {
         for sentence in sentences {
-            self.say(&format!("{} {sentence}", "not shown".yellow()));
+            self.print(&format!("{} {sentence}", "not shown".yellow()));
         }
     }
 
     /// Processes an update on a model's availability.
-    pub(crate) fn outage(&mut self, news: &News) {
+    pub(crate) fn outage(&mut self, news: &OutageUpdate) {
         match news {
-            News::Changed(sentence) => self.say(sentence),
-            News::Line(line) => self.away.clone_from(line),
+            OutageUpdate::Changed(sentence) => self.print(sentence),
+            OutageUpdate::Line(line) => self.unavailable_models.clone_from(line),
         }
         if let Some(bar) = &self.bar {
             bar.set_message(self.status());
@@ -195,7 +195,7 @@ impl Progress {
     }
 
     /// Prints a line that is not about a record.
-    pub(crate) fn say(&self, text: &str) {
+    pub(crate) fn print(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| self.output.note(text)),
             None => self.output.note(text),
@@ -225,7 +225,8 @@ impl Progress {
 
     fn status(&self) -> String {
         let names: Vec<String> = self.working.values().map(|worker| short(worker.as_str(), 24)).collect();
-        let away = if self.away.is_empty() { String::new() } else { format!("{} · ", self.away) };
+        let away =
+            if self.unavailable_models.is_empty() { String::new() } else { format!("{} · ", self.unavailable_models) };
         let who = if names.is_empty() { "waiting".to_owned() } else { names.join(", ") };
         format!(
             "{away}{who} · {} committed, {} refused, {} failed · {} tokens",
@@ -238,7 +239,7 @@ impl Progress {
 }
 
 /// Returns true if a record is printed during a run; the journal has all of them.
-const fn is_told(kind: Kind) -> bool {
+const fn is_printed(kind: Kind) -> bool {
     match kind {
         Kind::Created
         | Kind::Epoch

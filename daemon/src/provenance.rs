@@ -43,9 +43,9 @@ pub(crate) fn last_writer(initial: &State, records: &[Record], pointer: &str) ->
         let mut ops = Vec::new();
         for (op, touch) in touches.iter().rev() {
             match step_back(touch, &mut place) {
-                Wrote::Nothing => {}
-                Wrote::Part => ops.push(*op),
-                Wrote::All => {
+                WriteExtent::Nothing => {}
+                WriteExtent::Part => ops.push(*op),
+                WriteExtent::All => {
                     // Earlier operations on the place were overwritten.
                     ops.push(*op);
                     break;
@@ -108,34 +108,34 @@ fn touches_of(candidate: &Candidate, op: &Op<'_>) -> Vec<Touch> {
 }
 
 /// Part of a place that an operation wrote.
-enum Wrote {
+enum WriteExtent {
     Nothing,
     Part,
     All,
 }
 
 /// Maps a place to its pointer before an operation.
-fn step_back(touch: &Touch, place: &mut String) -> Wrote {
+fn step_back(touch: &Touch, place: &mut String) -> WriteExtent {
     let (array, index, inserted) = match touch {
-        Touch::At(at) if is_within(place, at) => return Wrote::All,
-        Touch::At(at) if is_within(at, place) => return Wrote::Part,
-        Touch::At(_) => return Wrote::Nothing,
+        Touch::At(at) if is_within(place, at) => return WriteExtent::All,
+        Touch::At(at) if is_within(at, place) => return WriteExtent::Part,
+        Touch::At(_) => return WriteExtent::Nothing,
         Touch::Inserted { array, index } => (array, *index, true),
         Touch::Removed { array, index } => (array, *index, false),
     };
     if is_within(array, place) {
         // The place is the array or an ancestor, and an element was added or removed.
-        return Wrote::Part;
+        return WriteExtent::Part;
     }
-    let Some((own, rest)) = index_within(place, array) else { return Wrote::Nothing };
+    let Some((own, rest)) = index_within(place, array) else { return WriteExtent::Nothing };
     let before = match (inserted, own.cmp(&index)) {
-        (true, std::cmp::Ordering::Equal) => return Wrote::All,
+        (true, std::cmp::Ordering::Equal) => return WriteExtent::All,
         (true, std::cmp::Ordering::Greater) => own - 1,
         (false, std::cmp::Ordering::Equal | std::cmp::Ordering::Greater) => own + 1,
         (_, std::cmp::Ordering::Less) => own,
     };
     *place = format!("{array}/{before}{rest}");
-    Wrote::Nothing
+    WriteExtent::Nothing
 }
 
 /// Returns true if `inner` is `outer` or lies below it.

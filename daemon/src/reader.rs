@@ -5,14 +5,14 @@ use std::path::Path;
 use jiff::tz::TimeZone;
 use patchboard_kernel::board::Board;
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::Record;
 use patchboard_runtime::ids::LAST;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::journal::{BoardSummary, Journal, JournalError, Lost};
-use patchboard_runtime::reading::Reading;
+use patchboard_runtime::journal::{BoardSummary, Journal, JournalError, RecordLoss};
 use patchboard_runtime::recovery;
 use patchboard_runtime::runtime::RuntimeError;
+use patchboard_runtime::verified_reader::VerifiedReader;
 use serde_json::json;
 
 use crate::doctor::DISK;
@@ -31,7 +31,7 @@ impl Reader {
     pub(crate) fn open(data_dir: &Path) -> Result<Self, Failure> {
         let journal = SqliteJournal::open_read_only(data_dir).map_err(|error| match error {
             JournalError::NotFound(_) => {
-                Failure::refused("no_journal", format!("there are no boards in {}", data_dir.display()))
+                Failure::invalid_input("no_journal", format!("there are no boards in {}", data_dir.display()))
                     .help("make one with `patchboard run`, or name another place with --data-dir")
             }
             other => storage(other),
@@ -50,9 +50,9 @@ impl Reader {
         // A process that runs the board may have appended more since it was listed.
         let now = self.journal.summary(&board.id).map_err(storage)?.map_or(board.version, |summary| summary.version);
         let recovered = match version {
-            None => recovery::recover(&self.journal, &board.id, &Own),
+            None => recovery::recover(&self.journal, &board.id, &UncachedPlans),
             Some(version) if version > now.0 => return Err(no_such_version(version, now.0)),
-            Some(version) => recovery::recover_at(&self.journal, &board.id, Version(version), &Own),
+            Some(version) => recovery::recover_at(&self.journal, &board.id, Version(version), &UncachedPlans),
         };
         recovered.map(|recovered| recovered.board).map_err(|error| match error {
             RuntimeError::Journal(error) => storage(error),
@@ -74,19 +74,23 @@ impl Reader {
     }
 
     /// Reads the records of a board after a given one; each is verified.
-    pub(crate) fn reading<'a>(&'a self, board: &'a BoardId, after: Option<Seq>) -> Result<Reading<'a>, Failure> {
-        Reading::after(&self.journal, board, after).map_err(storage)
+    pub(crate) fn reading<'a>(&'a self, board: &'a BoardId, after: Option<Seq>) -> Result<VerifiedReader<'a>, Failure> {
+        VerifiedReader::new(&self.journal, board, after).map_err(storage)
     }
 
     /// Returns the exit code of a command that printed a board's journal: an error if the journal ends inside a step.
     /// Otherwise a damaged board would pass for an intact one.
-    pub(crate) fn shown(&self, board: &BoardId) -> Outcome {
+    pub(crate) fn exit_after_listing(&self, board: &BoardId) -> Outcome {
         recovery::check_end(&self.journal, board).map(|()| Exit::Done).map_err(storage)
     }
 
     /// Returns the blueprint name of the outermost board of a nested board, possibly its own; and the records of
     /// related boards up to a moment.
-    pub(crate) fn around(&self, board: &BoardSummary, until: Timestamp) -> Result<(String, Vec<Vec<Record>>), Failure> {
+    pub(crate) fn related_records(
+        &self,
+        board: &BoardSummary,
+        until: Timestamp,
+    ) -> Result<(String, Vec<Vec<Record>>), Failure> {
         let boards = self.journal.boards().map_err(storage)?;
         let outermost = |of: &BoardSummary| {
             let around = BoardSummary::related(&boards, &of.id);
@@ -117,9 +121,9 @@ pub(crate) fn find(journal: &dyn Journal, wanted: &str) -> Result<BoardSummary, 
     match matching.as_slice() {
         [board] => Ok((*board).clone()),
         [] => {
-            let lost = journal.lost().map_err(storage)?.into_iter();
+            let lost = journal.record_losses().map_err(storage)?.into_iter();
             let is_wanted =
-                |lost: &Lost| wanted == LAST || (!wanted.is_empty() && lost.board.as_str().starts_with(wanted));
+                |lost: &RecordLoss| wanted == LAST || (!wanted.is_empty() && lost.board.as_str().starts_with(wanted));
             if let Some(lost) = lost.filter(|lost| lost.found.is_none()).find(is_wanted) {
                 return Err(storage(JournalError::RecordsLost(lost)));
             }
@@ -132,11 +136,11 @@ pub(crate) fn find(journal: &dyn Journal, wanted: &str) -> Result<BoardSummary, 
                 Some(gone) => format!("board {} was deleted for good", gone.board),
                 None => "`patchboard boards` lists what there is".to_owned(),
             };
-            Err(Failure::refused("no_such_board", format!("there is no board {wanted}")).help(help))
+            Err(Failure::invalid_input("no_such_board", format!("there is no board {wanted}")).help(help))
         }
         several => {
             let ids: Vec<&str> = several.iter().map(|board| board.id.as_str()).collect();
-            Err(Failure::refused("ambiguous_board", format!("{} boards begin with {wanted}", several.len()))
+            Err(Failure::invalid_input("ambiguous_board", format!("{} boards begin with {wanted}", several.len()))
                 .help(format!("give more of the id: {}", ids[..ids.len().min(8)].join(", ")))
                 .detail("boards", json!(ids)))
         }
@@ -144,7 +148,7 @@ pub(crate) fn find(journal: &dyn Journal, wanted: &str) -> Result<BoardSummary, 
 }
 
 fn no_such_version(version: u64, head: u64) -> Failure {
-    Failure::refused("no_such_version", format!("the board is at version {head}, not at {version} yet"))
+    Failure::invalid_input("no_such_version", format!("the board is at version {head}, not at {version} yet"))
         .help(format!("versions go from 0, the initial state, to {head}"))
         .detail("version", head.into())
 }
@@ -157,7 +161,7 @@ pub(crate) fn storage(error: JournalError) -> Failure {
             failure.help("`patchboard verify BOARD` says what was altered").detail("seq", seq.0.into())
         }
         JournalError::Unreadable(_) => failure.help(DISK),
-        JournalError::RecordsLost(Lost { board, known, found }) => failure
+        JournalError::RecordsLost(RecordLoss { board, known, found }) => failure
             .help(lost_help(&board))
             .detail("board", json!(board))
             .detail("known", known.0.into())
@@ -179,7 +183,7 @@ pub(crate) fn bad_board(error: impl std::fmt::Display) -> Failure {
 }
 
 /// Formats a recorded time, in UTC.
-pub(crate) fn moment(at: Timestamp) -> String {
+pub(crate) fn format_time(at: Timestamp) -> String {
     match jiff::Timestamp::from_millisecond(at.0) {
         Ok(moment) => moment.to_zoned(TimeZone::UTC).strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string(),
         // The clock that recorded it was beyond the calendar's range.

@@ -12,7 +12,7 @@ pub(crate) const READ: &[&str] = &["/room/decisions", "/room/rulings", "/room/vo
 
 /// State of an artefact.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Standing {
+pub(crate) enum DecisionStatus {
     /// Not decided.
     Open,
     /// Decided: `artifact_id`, `outcome`, `decision`, `ruling` if a person has ruled, `late_votes`.
@@ -21,14 +21,14 @@ pub(crate) enum Standing {
 
 /// Reason that there is no decision to wait for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum NotThere {
+pub(crate) enum DecisionError {
     /// Document without a room.
     Room,
     /// Room without an artefact of this id.
     Artifact(String),
 }
 
-impl NotThere {
+impl DecisionError {
     /// Returns the stable code.
     pub(crate) const fn code(&self) -> &'static str {
         match self {
@@ -38,7 +38,7 @@ impl NotThere {
     }
 }
 
-impl fmt::Display for NotThere {
+impl fmt::Display for DecisionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Room => f.write_str("the board has no negotiation room; docs/rooms.md says how a blueprint gets one"),
@@ -50,23 +50,23 @@ impl fmt::Display for NotThere {
 /// Returns the state of an artefact. If a person has to rule, `ruled` waits for the ruling as well.
 ///
 /// # Errors
-/// [`NotThere`].
-pub(crate) fn standing(document: &Node, artifact: &str, ruled: bool) -> Result<Standing, NotThere> {
+/// [`DecisionError`].
+pub(crate) fn decision_status(document: &Node, artifact: &str, ruled: bool) -> Result<DecisionStatus, DecisionError> {
     let Some(room) = document.child(PLACE).filter(|room| room.child("proposals").is_some()) else {
-        return Err(NotThere::Room);
+        return Err(DecisionError::Room);
     };
     if room.child("proposals").and_then(|proposals| proposals.child(artifact)).is_none() {
-        return Err(NotThere::Artifact(artifact.to_owned()));
+        return Err(DecisionError::Artifact(artifact.to_owned()));
     }
     let list = |name: &str| match room.child(name).map(Node::to_value) {
         Some(Value::Array(list)) => list,
         _ => Vec::new(),
     };
     let is_on_it = |entry: &Value| entry["artifact_id"] == artifact;
-    let Some(decision) = list("decisions").into_iter().find(is_on_it) else { return Ok(Standing::Open) };
+    let Some(decision) = list("decisions").into_iter().find(is_on_it) else { return Ok(DecisionStatus::Open) };
     let ruling = list("rulings").into_iter().find(is_on_it);
     if ruled && ruling.is_none() && decision["outcome"] == "ESCALATED_TO_HITL" {
-        return Ok(Standing::Open);
+        return Ok(DecisionStatus::Open);
     }
     let seen = decision["votes_seen"].as_u64().and_then(|seen| usize::try_from(seen).ok()).unwrap_or(usize::MAX);
     let late = list("votes").into_iter().skip(seen).filter(is_on_it);
@@ -76,7 +76,7 @@ pub(crate) fn standing(document: &Node, artifact: &str, ruled: bool) -> Result<S
     if let Some(ruling) = ruling {
         told["ruling"] = ruling;
     }
-    Ok(Standing::Decided(told))
+    Ok(DecisionStatus::Decided(told))
 }
 
 #[cfg(test)]
@@ -84,7 +84,7 @@ mod tests {
     use patchboard_kernel::tree::Node;
     use serde_json::{Value, json};
 
-    use super::{NotThere, Standing, standing};
+    use super::{DecisionError, DecisionStatus, decision_status};
 
     fn room(decided: bool, ruled: bool) -> Node {
         let escalated = json!({"artifact_id": "a", "outcome": "ESCALATED_TO_HITL", "votes_seen": 2});
@@ -100,14 +100,14 @@ mod tests {
 
     #[test]
     fn what_is_decided_is_told_with_who_was_late_and_who_ruled() {
-        let told = |document: &Node, ruled| standing(document, "a", ruled).expect("it is proposed");
-        assert_eq!(told(&room(false, false), false), Standing::Open);
-        assert_eq!(told(&room(true, false), true), Standing::Open, "the person has still to rule");
-        let Standing::Decided(decided) = told(&room(true, false), false) else { panic!("it is decided") };
+        let told = |document: &Node, ruled| decision_status(document, "a", ruled).expect("it is proposed");
+        assert_eq!(told(&room(false, false), false), DecisionStatus::Open);
+        assert_eq!(told(&room(true, false), true), DecisionStatus::Open, "the person has still to rule");
+        let DecisionStatus::Decided(decided) = told(&room(true, false), false) else { panic!("it is decided") };
         assert_eq!((&decided["outcome"], &decided["late_votes"]), (&json!("ESCALATED_TO_HITL"), &json!(["late"])));
-        let Standing::Decided(ruled) = told(&room(true, true), true) else { panic!("it is ruled over") };
+        let DecisionStatus::Decided(ruled) = told(&room(true, true), true) else { panic!("it is ruled over") };
         assert_eq!((&ruled["outcome"], &ruled["ruling"]["by"]), (&json!("APPROVED"), &json!("p")));
-        assert_eq!(standing(&room(true, true), "c", false), Err(NotThere::Artifact("c".to_owned())));
-        assert_eq!(standing(&Node::from(&json!({})), "a", false), Err(NotThere::Room));
+        assert_eq!(decision_status(&room(true, true), "c", false), Err(DecisionError::Artifact("c".to_owned())));
+        assert_eq!(decision_status(&Node::from(&json!({})), "a", false), Err(DecisionError::Room));
     }
 }

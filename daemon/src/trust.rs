@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use patchboard_agents::config;
 use patchboard_kernel::digest::{Digest, sha256};
-use patchboard_runtime::private;
+use patchboard_runtime::private_files;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
@@ -28,26 +28,26 @@ const VERSION: u32 = 1;
 /// List of a user's approvals.
 #[derive(Serialize, Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Agreements {
+pub(crate) struct TrustedFiles {
     version: u32,
-    files: Vec<Agreement>,
+    files: Vec<TrustedFile>,
 }
 
 /// Approved file.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Agreement {
+pub(crate) struct TrustedFile {
     /// Canonical directory and file name. A symbolic link in place of the file counts as a separate file.
     pub(crate) path: PathBuf,
     /// SHA-256 of its text.
     pub(crate) sha256: Digest,
 }
 
-impl Agreement {
+impl TrustedFile {
     /// Approves a file in its current state.
-    pub(crate) fn to(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn for_file(path: &Path) -> Result<Self, Failure> {
         let unreadable = |why: &dyn std::fmt::Display| {
-            Failure::refused("bad_config", format!("{} cannot be read: {why}", path.display()))
+            Failure::invalid_input("bad_config", format!("{} cannot be read: {why}", path.display()))
         };
         let text = config::text(path).map_err(|error| unreadable(&error))?;
         let path = in_directory(path).map_err(|error| unreadable(&error))?;
@@ -63,7 +63,7 @@ fn in_directory(path: &Path) -> std::io::Result<PathBuf> {
     Ok(directory.canonicalize()?.join(name))
 }
 
-impl Agreements {
+impl TrustedFiles {
     /// Reads the list of this user; empty if there is no file.
     pub(crate) fn read() -> Result<Self, Failure> {
         let place = place()?;
@@ -81,16 +81,16 @@ impl Agreements {
         Ok(read)
     }
 
-    pub(crate) fn files(&self) -> &[Agreement] {
+    pub(crate) fn files(&self) -> &[TrustedFile] {
         &self.files
     }
 
-    pub(crate) fn has(&self, agreement: &Agreement) -> bool {
+    pub(crate) fn has(&self, agreement: &TrustedFile) -> bool {
         self.files.contains(agreement)
     }
 
     /// Adds a file, replacing its earlier approval, and stores the list.
-    pub(crate) fn add(&mut self, agreement: Agreement) -> Result<(), Failure> {
+    pub(crate) fn add(&mut self, agreement: TrustedFile) -> Result<(), Failure> {
         self.files.retain(|file| file.path != agreement.path);
         self.files.push(agreement);
         let beyond = self.files.len().saturating_sub(FILES_MAX);
@@ -111,9 +111,9 @@ impl Agreements {
         let place = place()?;
         let write = || -> std::io::Result<()> {
             let directory = place.parent().unwrap_or(Path::new("."));
-            private::make_directory(directory)?;
+            private_files::make_directory(directory)?;
             let beside = place.with_extension("new");
-            let mut file = private::create(&beside)?;
+            let mut file = private_files::create(&beside)?;
             file.write_all(&serde_json::to_vec_pretty(self)?)?;
             file.sync_all()?;
             fs::rename(&beside, &place)
@@ -129,8 +129,8 @@ pub(crate) fn config_file(named: Option<&Path>) -> Result<Option<&Path>, Failure
     if named.is_some() || !found.is_file() {
         return Ok(named);
     }
-    let agreement = Agreement::to(found)?;
-    let agreements = Agreements::read()?;
+    let agreement = TrustedFile::for_file(found)?;
+    let agreements = TrustedFiles::read()?;
     if agreements.has(&agreement) {
         return Ok(Some(found));
     }
@@ -140,7 +140,7 @@ pub(crate) fn config_file(named: Option<&Path>) -> Result<Option<&Path>, Failure
             format!("{CONFIG} in this directory may send keys to any address and run any program: agree to it first")
         }
     };
-    Err(Failure::refused("config_untrusted", message).help(format!(
+    Err(Failure::invalid_input("config_untrusted", message).help(format!(
         "`patchboard trust` shows what it does and remembers that you agree; `--config {CONFIG}` uses it this once"
     )))
 }
@@ -155,8 +155,11 @@ fn place() -> Result<PathBuf, Failure> {
         false => directory("XDG_CONFIG_HOME").or_else(|| home().map(|home| home.join(".config"))),
     };
     let base = base.ok_or_else(|| {
-        Failure::refused("no_home", "this user has no home directory, in which it is remembered what was agreed to")
-            .help("set HOME, or name the configuration with --config")
+        Failure::invalid_input(
+            "no_home",
+            "this user has no home directory, in which it is remembered what was agreed to",
+        )
+        .help("set HOME, or name the configuration with --config")
     })?;
     Ok(base.join("patchboard").join("trusted.json"))
 }

@@ -5,18 +5,19 @@
 //! starts it. A lock of the operating system ensures that there is only one, so a host that ended, for any reason, has
 //! a successor at once. It exits after the last client.
 //!
-//! * [`place`]: files in the directory by which the processes find each other.
-//! * [`launch`]: starts the host.
-//! * [`desk`]: one agent's client of the host; [`sitting`]: its lease there; [`changes`]: summaries of recent changes.
-//! * [`turns`]: order of its commands, and the answers received by then.
+//! * [`host_dir`]: files in the directory by which the processes find each other.
+//! * [`spawn_host`]: starts the host.
+//! * [`host_client`]: one agent's client of the host; [`lease_session`]: its lease there; [`changes`]: summaries of
+//!   recent changes.
+//! * [`command_queue`]: order of its commands, and the answers received by then.
 //! * [`editor`]: the editor as an agent sees it, in MCP.
 //!
 //! The host itself is [`crate::serve::host`].
 
 mod changes;
-pub(crate) mod desk;
+pub(crate) mod command_queue;
 pub(crate) mod editor;
-mod launch;
-pub(crate) mod place;
-mod sitting;
-pub(crate) mod turns;
+pub(crate) mod host_client;
+pub(crate) mod host_dir;
+mod lease_session;
+mod spawn_host;

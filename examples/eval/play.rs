@@ -5,15 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use patchboard_agents::architect::{self, Brief, Refusal, Round};
+use patchboard_agents::architect::{self, DesignError, DesignRequest, Round};
 use patchboard_agents::config::{Config, Environment, Model, Program};
 use patchboard_agents::llm::install_tls_provider;
-use patchboard_agents::seats::{Inline, Seats};
+use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
+use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::lint;
-use patchboard_kernel::mode::Mode;
 use patchboard_kernel::pipeline;
 use patchboard_kernel::plan::Plan;
 use patchboard_kernel::record::{Author, Body, Deferred, Record};
@@ -21,7 +21,7 @@ use patchboard_kernel::source::Source;
 use patchboard_kernel::state::State;
 use patchboard_runtime::journal::Journal;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::runtime::{BoardHandle, Founding, Options, Runtime};
+use patchboard_runtime::runtime::{BoardHandle, CreateOptions, Options, Runtime};
 use serde_json::Value;
 
 use super::results::Attempt;
@@ -55,7 +55,7 @@ pub enum Origin<'a> {
 }
 
 /// Result of a board.
-pub struct Played {
+pub struct BoardRun {
     /// Id of the board; empty if the model wrote no usable blueprint.
     pub board: String,
     /// End and its cause; `timeout` if the run was abandoned.
@@ -88,26 +88,30 @@ impl Player {
     ///
     /// # Errors
     /// The board cannot be created, or its journal cannot be written.
-    pub async fn play(&self, origin: Origin<'_>, request: Value, data: &Path) -> Result<Played, Box<dyn Error>> {
+    pub async fn play(&self, origin: Origin<'_>, request: Value, data: &Path) -> Result<BoardRun, Box<dyn Error>> {
         let mut config = Config { any_model: Some(self.model.clone()), ..Config::default() };
         config.commands.extend(self.environment.clone().map(|program| ("environment".to_owned(), program)));
-        let seats = Seats::new(config, &Environment::of_process(), Inline::Refused);
+        let seats = AgentRegistry::new(config, &Environment::from_process(), InlinePrograms::Denied);
         let begun = Instant::now();
-        let mut founding = Founding { mode: self.mode.clone(), ..Founding::default() };
+        let mut founding = CreateOptions { mode: self.mode.clone(), ..CreateOptions::default() };
         let (blueprint, mut attempts) = match origin {
             Origin::Fixed(blueprint) => (blueprint.clone(), Vec::new()),
             Origin::Generated(words) => {
-                let brief = Brief { request: words.to_owned(), input: Some(request.clone()), ..Brief::default() };
+                let brief = DesignRequest {
+                    request: words.to_owned(),
+                    input: Some(request.clone()),
+                    ..DesignRequest::default()
+                };
                 let settings = &seats.config().architect;
                 let (chat, terms) = (seats.architect()?.0, settings.terms());
                 let ask = async |prompt: &_| architect::ask(chat, settings, &brief, &terms, prompt).await;
                 match architect::design(&brief, &terms, ask, |_| ()).await {
                     Ok(design) => {
-                        founding.designed = Some(design.designed(None));
+                        founding.architect = Some(design.designed(None));
                         let drafts = drafts(&design.rounds);
                         (design.blueprint, drafts)
                     }
-                    Err(refusal) => return Ok(undesigned(&refusal, begun.elapsed())),
+                    Err(refusal) => return Ok(architect_failed(&refusal, begun.elapsed())),
                 }
             }
         };
@@ -119,8 +123,8 @@ impl Player {
         let runtime = Runtime::start(Arc::clone(&journal) as Arc<dyn Journal>, options).await?;
         let board = runtime.create_with(blueprint.clone(), request, founding).await?;
         let end = tokio::select! {
-            ended = tokio::time::timeout(self.limit, board.ended()) => ended.ok().transpose()?,
-            () = is_deaf(&board) => None,
+            ended = tokio::time::timeout(self.limit, board.wait_for_end()) => ended.ok().transpose()?,
+            () = until_server_down(&board) => None,
         };
         let end = match end {
             Some(ended) => (ended.end.to_string(), ended.cause.to_string()),
@@ -130,21 +134,21 @@ impl Player {
             }
         };
         let seconds = begun.elapsed().as_secs_f64();
-        let snapshot = board.snapshot();
+        let snapshot = board.status();
         let records = journal.records(board.id(), None, usize::MAX)?;
         runtime.shutdown().await;
         let is_invalid = is_invalid(&blueprint, &snapshot.state)?;
         attempts.extend(self::attempts(&blueprint, &records));
         let (board, state) = (snapshot.board.to_string(), snapshot.state.clone());
-        Ok(Played { board, end, seconds, state, is_invalid, attempts, records })
+        Ok(BoardRun { board, end, seconds, state, is_invalid, attempts, records })
     }
 }
 
 /// Consecutive deferrals as unreachable after which the server counts as down.
-const DEAF: u32 = 2;
+const DEFERRALS_MAX: u32 = 2;
 
 /// Returns once the model's server counts as down; a board would wait a day for it.
-async fn is_deaf(board: &BoardHandle) {
+async fn until_server_down(board: &BoardHandle) {
     let (mut records, mut count) = (board.subscribe(None), 0);
     while let Some(Ok(record)) = records.next().await {
         match record.body() {
@@ -152,7 +156,7 @@ async fn is_deaf(board: &BoardHandle) {
             Ok(Body::Committed(_) | Body::Rejected(_) | Body::NoOp(_) | Body::Failed(_)) => count = 0,
             _ => {}
         }
-        if count >= DEAF {
+        if count >= DEFERRALS_MAX {
             return;
         }
     }
@@ -160,8 +164,8 @@ async fn is_deaf(board: &BoardHandle) {
 }
 
 /// Returns the result of a run after its architect failed: its cost, and no board.
-fn undesigned(refusal: &Refusal, took: Duration) -> Played {
-    Played {
+fn architect_failed(refusal: &DesignError, took: Duration) -> BoardRun {
+    BoardRun {
         board: String::new(),
         end: ("undesigned".to_owned(), refusal.code().to_owned()),
         seconds: took.as_secs_f64(),

@@ -34,7 +34,7 @@ pub fn by_system(runs: &[Run]) -> BTreeMap<&str, Vec<&Run>> {
 
 /// Formats a share: `12 of 60, 20.0 % (11.8 to 31.8)`.
 pub fn share(successes: usize, of: usize) -> String {
-    Share { successes, of }.to_string()
+    Share { successes, trials: of }.to_string()
 }
 
 /// Formats a mean: `1234 (1100 to 1400)`.

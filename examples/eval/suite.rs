@@ -10,11 +10,11 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use patchboard_agents::config::{Program, Structured};
+use patchboard_kernel::ablation::{Component, Mode};
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::mode::{Component, Mode};
 use serde_json::Value;
 
-use super::play::{Origin, Played, Player, model};
+use super::play::{BoardRun, Origin, Player, model};
 use super::results::{Key, Results, Run};
 
 /// Options of every evaluation.
@@ -165,7 +165,7 @@ pub async fn run(
     systems: &Systems,
     subject: &Subject<'_>,
     tasks: &[Task],
-    measure: impl Fn(&Task, &Played) -> (Vec<(&'static str, f64)>, Value),
+    measure: impl Fn(&Task, &BoardRun) -> (Vec<(&'static str, f64)>, Value),
 ) -> Result<Results, Box<dyn Error>> {
     let origin = |system: System| match (system, subject.words) {
         (System::Generated, Some(words)) => Ok(Origin::Generated(words)),
@@ -194,7 +194,7 @@ pub async fn run(
 pub async fn play_all<T>(
     flags: &Flags,
     plays: &[(Play<'_>, T)],
-    measure: impl Fn(&T, &Played) -> (Vec<(&'static str, f64)>, Value),
+    measure: impl Fn(&T, &BoardRun) -> (Vec<(&'static str, f64)>, Value),
 ) -> Result<Results, Box<dyn Error>> {
     std::fs::create_dir_all(&flags.out)?;
     let mut results = Results::open(&flags.out.join("runs.jsonl"))?;
@@ -222,7 +222,7 @@ pub async fn play_all<T>(
         }
         let (measures, shown) = measure(by, &played);
         let measures = measures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        let Played { board, end: (end, cause), seconds, attempts, is_invalid, .. } = played;
+        let BoardRun { board, end: (end, cause), seconds, attempts, is_invalid, .. } = played;
         let run = Run { key: key.clone(), board, end, cause, seconds, attempts, is_invalid, measures, shown };
         let told = format!(
             "{} by {}: {} ({}), {:.0} s, {} tokens",

@@ -53,7 +53,7 @@ impl Daemon {
     }
 
     /// Kills the daemon, as a power failure would, and restarts it.
-    pub(crate) fn killed_and_started(mut self) -> Result<Self, Box<dyn Error>> {
+    pub(crate) fn kill_and_restart(mut self) -> Result<Self, Box<dyn Error>> {
         self.child.kill()?;
         self.child.wait()?;
         let (program, directory) = (self.program.clone(), self.directory.clone());
@@ -61,7 +61,7 @@ impl Daemon {
     }
 
     /// Waits until all boards are resumed.
-    pub(crate) async fn is_ready(&self) -> Result<(), Box<dyn Error>> {
+    pub(crate) async fn wait_until_ready(&self) -> Result<(), Box<dyn Error>> {
         let begun = Instant::now();
         while begun.elapsed() < READY {
             let asked = self.http.get(format!("{}/readyz", self.url)).send().await;

@@ -6,7 +6,7 @@
 //! cargo run --release -p patchboard-examples --bin load -- --boards 100 --seconds 60
 //! ```
 
-mod beside;
+mod baselines;
 mod daemon;
 mod work;
 
@@ -23,7 +23,7 @@ use patchboard_kernel::source::Source;
 use tokio::task::JoinSet;
 
 use crate::daemon::Daemon;
-use crate::work::Done;
+use crate::work::Observations;
 
 /// Blueprint of the boards.
 const BLUEPRINT: &str = include_str!("blueprint.yaml");
@@ -96,23 +96,23 @@ async fn measure(arguments: &Arguments, program: &Path, directory: &Path) -> Res
     let mut figures = Figures::default();
     let idle = directory.join("idle");
     std::fs::create_dir(&idle)?;
-    takes_up(arguments, program, &idle, &mut figures).await?;
+    measure_resume(arguments, program, &idle, &mut figures).await?;
     let busy = directory.join("busy");
     std::fs::create_dir(&busy)?;
-    let is_whole = works(arguments, program, &busy, &mut figures).await?;
+    let is_whole = measure_commits(arguments, program, &busy, &mut figures).await?;
     figures.print(arguments.json);
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Measures boards that wait for remote workers: their memory, and how fast they are resumed after a kill.
-async fn takes_up(
+async fn measure_resume(
     arguments: &Arguments,
     program: &Path,
     directory: &Path,
     figures: &mut Figures,
 ) -> Result<(), Box<dyn Error>> {
     let daemon = Daemon::start(program, directory)?;
-    daemon.is_ready().await?;
+    daemon.wait_until_ready().await?;
     let count = arguments.unfinished as usize;
     let before = daemon.memory();
     let begun = Instant::now();
@@ -122,8 +122,8 @@ async fn takes_up(
         figures.add("memory of an idle board", after.saturating_sub(before) as f64 / count as f64 / 1024.0, "KiB");
     }
     let begun = Instant::now();
-    let daemon = daemon.killed_and_started()?;
-    daemon.is_ready().await?;
+    let daemon = daemon.kill_and_restart()?;
+    daemon.wait_until_ready().await?;
     let elapsed = begun.elapsed().as_secs_f64();
     figures.add("start after a kill until all are taken up", elapsed * 1000.0, "ms");
     figures.add("boards taken up", count as f64 / elapsed, "per second");
@@ -155,7 +155,7 @@ async fn boards(daemon: &Daemon, count: usize) -> Result<Vec<String>, Box<dyn Er
 }
 
 /// Measures the commits of remote workers, and their losses after kills. Returns true if nothing is lost.
-async fn works(
+async fn measure_commits(
     arguments: &Arguments,
     program: &Path,
     directory: &Path,
@@ -164,10 +164,10 @@ async fn works(
     let lasts = Duration::from_secs(arguments.seconds.into());
     let short = lasts / 4;
     let mut daemon = Daemon::start(program, directory)?;
-    daemon.is_ready().await?;
-    let floor = beside::requests(&daemon, arguments.workers as usize, short).await;
+    daemon.wait_until_ready().await?;
+    let floor = baselines::requests(&daemon, arguments.workers as usize, short).await;
     let boards = boards(&daemon, arguments.boards as usize).await?;
-    let done = Arc::new(Done::default());
+    let done = Arc::new(Observations::default());
     let begun = Instant::now();
     let tasks = work::begin(&daemon.http, &daemon.url, &boards, arguments.workers as usize, &done);
     tokio::time::sleep(lasts).await;
@@ -177,19 +177,19 @@ async fn works(
     let mut tasks = Some(tasks);
     for _ in 0..arguments.kills {
         // Kills the daemon while workers are active.
-        daemon = daemon.killed_and_started()?;
+        daemon = daemon.kill_and_restart()?;
         ended(tasks.take()).await;
         tasks = Some(work::begin(&daemon.http, &daemon.url, &boards, arguments.workers as usize, &done));
         tokio::time::sleep(short).await;
     }
-    done.is_enough();
+    done.stop();
     ended(tasks.take()).await;
     let lost = lost(&daemon, &boards, &done).await?;
     let commits = done.commits();
-    drop(daemon.killed_and_started()?);
+    drop(daemon.kill_and_restart()?);
     let read = Source::read("blueprint.yaml", BLUEPRINT).map_err(|finding| finding.message)?;
     let blueprint: Blueprint = serde_json::from_value(read.value().clone())?;
-    let alone = beside::commits(&blueprint, arguments.boards as usize, &inside, short).await?;
+    let alone = baselines::commits(&blueprint, arguments.boards as usize, &inside, short).await?;
     figures.add("requests that do nothing", floor, "per second");
     figures.add("commits of remote workers over HTTP", rate, "per second");
     figures.add("commits of as many boards in one process", alone, "per second");
@@ -201,7 +201,7 @@ async fn works(
     }
     figures.add("commits acknowledged, kills included", commits as f64, "");
     figures.add("acknowledged and lost", lost as f64, "");
-    figures.add("answers refused otherwise", done.refused() as f64, "");
+    figures.add("answers refused otherwise", done.rejected() as f64, "");
     Ok(lost == 0)
 }
 
@@ -212,7 +212,7 @@ async fn ended(tasks: Option<JoinSet<()>>) {
 }
 
 /// Counts the acknowledged commits that are missing in the journals; all journals must verify.
-async fn lost(daemon: &Daemon, boards: &[String], done: &Done) -> Result<usize, Box<dyn Error>> {
+async fn lost(daemon: &Daemon, boards: &[String], done: &Observations) -> Result<usize, Box<dyn Error>> {
     let mut lost = 0;
     for (at, board) in boards.iter().enumerate() {
         let mut acknowledged = done.of_board(at);

@@ -14,7 +14,7 @@ type Commit = (usize, u64);
 
 /// Observations so far.
 #[derive(Default)]
-pub(crate) struct Done {
+pub(crate) struct Observations {
     /// Acknowledged commits, with the version that the daemon returned.
     acknowledged: Mutex<HashMap<Commit, u64>>,
     /// Times at which the answers of commits were sent.
@@ -31,14 +31,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Done {
+impl Observations {
     /// Returns the number of acknowledged commits.
     pub(crate) fn commits(&self) -> usize {
         lock(&self.acknowledged).len()
     }
 
     /// Returns the number of answers that were neither committed nor lost with the daemon.
-    pub(crate) fn refused(&self) -> u64 {
+    pub(crate) fn rejected(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
@@ -60,17 +60,23 @@ impl Done {
     }
 
     /// Signals workers and readers to end.
-    pub(crate) fn is_enough(&self) {
+    pub(crate) fn stop(&self) {
         self.is_over.store(true, Ordering::Release);
     }
 
-    fn goes_on(&self) -> bool {
+    fn is_running(&self) -> bool {
         !self.is_over.load(Ordering::Acquire)
     }
 }
 
-/// Starts workers and readers of boards; they run until [`Done::is_enough`] or until the daemon is gone.
-pub(crate) fn begin(http: &Client, url: &str, boards: &[String], workers: usize, done: &Arc<Done>) -> JoinSet<()> {
+/// Starts workers and readers of boards; they run until [`Observations::stop`] or until the daemon is gone.
+pub(crate) fn begin(
+    http: &Client,
+    url: &str,
+    boards: &[String],
+    workers: usize,
+    done: &Arc<Observations>,
+) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     for number in 0..workers {
         let at = number % boards.len();
@@ -85,9 +91,9 @@ pub(crate) fn begin(http: &Client, url: &str, boards: &[String], workers: usize,
 }
 
 /// Leases and answers calls, one after the other.
-async fn count(http: Client, path: String, board: usize, done: Arc<Done>) {
+async fn count(http: Client, path: String, board: usize, done: Arc<Observations>) {
     let wanted = json!({"worker": "counter", "wait": 2, "seconds": 30});
-    while done.goes_on() {
+    while done.is_running() {
         let Ok(answer) = http.post(&path).json(&wanted).send().await else { return };
         if answer.status() == StatusCode::NO_CONTENT {
             continue;
@@ -117,7 +123,7 @@ async fn count(http: Client, path: String, board: usize, done: Arc<Done>) {
 }
 
 /// Reads the events of a board, from the last one seen.
-async fn read(http: Client, path: String, board: usize, done: Arc<Done>) {
+async fn read(http: Client, path: String, board: usize, done: Arc<Observations>) {
     let last = lock(&done.last_seen).get(&board).copied();
     let mut request = http.get(&path);
     if let Some(last) = last {
@@ -125,7 +131,7 @@ async fn read(http: Client, path: String, board: usize, done: Arc<Done>) {
     }
     let Ok(mut stream) = request.send().await else { return };
     let mut text = String::new();
-    while done.goes_on() {
+    while done.is_running() {
         let Ok(more) = tokio::time::timeout(Duration::from_millis(200), chunk(&mut stream)).await else { continue };
         let Some(more) = more else { return };
         let now = Instant::now();

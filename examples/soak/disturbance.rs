@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patchboard_faults::random::Random;
-use patchboard_kernel::board::{From, Proposal, ReplyBody};
-use patchboard_kernel::id::Token;
+use patchboard_kernel::board::{Proposal, ProposalSource, ReplyBody};
+use patchboard_kernel::id::IdempotencyKey;
 use patchboard_runtime::runtime::{BoardHandle, Runtime, RuntimeError};
 
 use crate::Ending;
@@ -14,7 +14,7 @@ use crate::Ending;
 pub(crate) async fn disturb(runtime: &Arc<Runtime>, mut board: BoardHandle, mut random: Random) -> Ending {
     loop {
         let moment = Duration::from_millis(500 + random.below(4_000));
-        if let Ok(ended) = tokio::time::timeout(moment, board.ended()).await {
+        if let Ok(ended) = tokio::time::timeout(moment, board.wait_for_end()).await {
             return match ended {
                 // Closed here, and not resumed yet.
                 Err(RuntimeError::Closed(_)) => Err(RuntimeError::Closed(board.id().clone())),
@@ -35,8 +35,8 @@ pub(crate) async fn disturb(runtime: &Arc<Runtime>, mut board: BoardHandle, mut 
                 board = runtime.resume(&id).await?;
             }
             7..10 => {
-                let token = random.percent(50).then(|| Token::from(format!("stranger-{}", random.below(3))));
-                let from = From::Direct { token, base: None };
+                let token = random.percent(50).then(|| IdempotencyKey::from(format!("stranger-{}", random.below(3))));
+                let from = ProposalSource::Direct { key: token, base: None };
                 let worker = (*random.pick(&["planner", "clerk", "actor", "nobody"])).into();
                 let reply = ReplyBody::Text(r#"[{"op": "replace", "path": "/request", "value": null}]"#.to_owned());
                 drop(board.propose(Proposal { from, worker, reply, usage: None, raw: None }).await);

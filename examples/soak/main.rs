@@ -7,7 +7,7 @@
 //! `cargo run --release --package patchboard-examples --bin soak -- --boards 200 --seconds 600`
 
 mod disturbance;
-mod erring;
+mod faulty_agents;
 mod memory;
 
 use std::collections::BTreeMap;
@@ -68,7 +68,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn trouble(&self, board: &BoardId, what: impl std::fmt::Display) {
+    fn add_failure(&self, board: &BoardId, what: impl std::fmt::Display) {
         let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
         // The first errors are sufficient.
         if troubles.len() < 20 {
@@ -101,7 +101,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
 
 async fn soak(arguments: &Arguments, directory: &Path) -> Result<ExitCode, Box<dyn Error>> {
     let journal = SqliteJournal::open(directory)?;
-    let agent = Arc::new(erring::Agents::new(arguments.seed));
+    let agent = Arc::new(faulty_agents::FaultyAgents::new(arguments.seed));
     let options = Options::new(Arc::clone(&agent) as Arc<dyn patchboard_runtime::agent::Agent>);
     let runtime = Arc::new(Runtime::start(Arc::new(journal.clone()), options).await?);
     agent.runs_in(&runtime);
@@ -159,21 +159,21 @@ async fn watch(seats: &mut tokio::task::JoinSet<()>, tally: &Tally, begun: Insta
 /// Runs a board to its end and checks it.
 async fn one(runtime: &Arc<Runtime>, journal: &SqliteJournal, tally: &Tally, seed: u64, number: u64) {
     let scenario = scenario::ALL[number as usize % scenario::ALL.len()];
-    let mut random = Random::of(seed, &[number]);
+    let mut random = Random::from_parts(seed, &[number]);
     let request = scenario.request(&mut random, None);
-    let board = match runtime.create(hurried(scenario.blueprint()), request.clone(), None).await {
+    let board = match runtime.create(with_short_timeouts(scenario.blueprint()), request.clone(), None).await {
         Ok(board) => board,
-        Err(error) => return tally.trouble(&BoardId::from("none"), format!("it was not made: {error}")),
+        Err(error) => return tally.add_failure(&BoardId::from("none"), format!("it was not made: {error}")),
     };
     let id = board.id().clone();
     let last = tokio::time::timeout(STUCK_AFTER, disturbance::disturb(runtime, board, random)).await;
     match last {
         Err(_) => {
-            tally.trouble(&id, "it is stuck");
+            tally.add_failure(&id, "it is stuck");
             tally.end("stuck".to_owned());
         }
         Ok(Err(error)) => {
-            tally.trouble(&id, &error);
+            tally.add_failure(&id, &error);
             tally.end(format!("lost: {}", error.code()));
         }
         Ok(Ok((board, ended))) => {
@@ -186,13 +186,13 @@ async fn one(runtime: &Arc<Runtime>, journal: &SqliteJournal, tally: &Tally, see
     let checked = tokio::task::spawn_blocking(move || check(&journal, &id).map_err(|what| (id, what))).await;
     match checked {
         Ok(Ok(records)) => drop(tally.records.fetch_add(records, Ordering::Relaxed)),
-        Ok(Err((id, what))) => tally.trouble(&id, what),
-        Err(error) => tally.trouble(&BoardId::from("none"), error),
+        Ok(Err((id, what))) => tally.add_failure(&id, what),
+        Err(error) => tally.add_failure(&BoardId::from("none"), error),
     }
 }
 
 /// Returns the blueprint with short timeouts of calls.
-fn hurried(blueprint: &Blueprint) -> Blueprint {
+fn with_short_timeouts(blueprint: &Blueprint) -> Blueprint {
     let mut blueprint = blueprint.clone();
     let mut value = serde_json::to_value(&blueprint).unwrap_or_default();
     for worker in value["workers"].as_object_mut().into_iter().flat_map(|workers| workers.values_mut()) {
@@ -207,10 +207,10 @@ fn hurried(blueprint: &Blueprint) -> Blueprint {
 
 /// Checks the document, whatever the agents did: within their grants they write no wrong data.
 fn judge(scenario: &dyn Scenario, board: &BoardHandle, request: &Value, tally: &Tally) {
-    let document = board.snapshot().state.root().to_value();
-    let wrongs = scenario::wrongs(scenario, request, &document);
+    let document = board.status().state.root().to_value();
+    let wrongs = scenario::document_errors(scenario, request, &document);
     if !wrongs.is_empty() {
-        tally.trouble(board.id(), wrongs.join("; "));
+        tally.add_failure(board.id(), wrongs.join("; "));
     }
     tally.done.fetch_add(u64::from(scenario.is_done(&document)), Ordering::Relaxed);
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use patchboard_agents::tools::ROOM_MAX;
-use patchboard_agents::workspace::session::{Session, Told};
+use patchboard_agents::workspace::session::{CommandResult, Session};
 use patchboard_agents::workspace::worktree::Worktree;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ struct Range {
 
 /// Statistics of an engineer.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub(crate) struct Deeds {
+pub(crate) struct EngineerStats {
     pub(crate) views: u64,
     pub(crate) edits: u64,
     pub(crate) accepted: u64,
@@ -70,7 +70,7 @@ pub(crate) struct Deeds {
     pub(crate) given_up: u64,
 }
 
-impl Deeds {
+impl EngineerStats {
     /// Adds the statistics of another engineer.
     pub(crate) fn add(&mut self, other: &Self) {
         self.views += other.views;
@@ -108,7 +108,7 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    async fn call(&mut self, arguments: Value) -> Told {
+    async fn call(&mut self, arguments: Value) -> CommandResult {
         match self {
             Self::Shared(session) => session.call(arguments).await,
             Self::Own(tree) => tree.run(arguments, ROOM_MAX).await,
@@ -121,7 +121,7 @@ pub(crate) struct Engineer {
     exercise: Arc<Exercise>,
     place: Place,
     /// Variant of a helper that it would write.
-    taste: usize,
+    helper_variant: usize,
     batches: VecDeque<Batch>,
     /// Set while it has a symbol to rename before all other work.
     renames: bool,
@@ -130,7 +130,7 @@ pub(crate) struct Engineer {
     tries: u32,
     memory: Memory,
     /// Statistics so far.
-    pub(crate) deeds: Deeds,
+    pub(crate) deeds: EngineerStats,
 }
 
 impl Engineer {
@@ -138,14 +138,14 @@ impl Engineer {
         Self {
             exercise: Arc::clone(exercise),
             place,
-            taste: number % 2,
+            helper_variant: number % 2,
             batches: batches.into(),
             renames: number == 0,
             sweeps: 0,
             steps: VecDeque::new(),
             tries: 0,
             memory: Memory::default(),
-            deeds: Deeds::default(),
+            deeds: EngineerStats::default(),
         }
     }
 
@@ -242,18 +242,18 @@ impl Engineer {
     pub(crate) async fn turn(&mut self) {
         let Some(step) = self.steps.front().cloned() else { return };
         match self.wanted(&step) {
-            Wanted::Nothing => self.finish(),
-            Wanted::Look(path) => self.view(&path, None).await,
-            Wanted::View(range) => {
+            NextAction::Nothing => self.finish(),
+            NextAction::Look(path) => self.view(&path, None).await,
+            NextAction::View(range) => {
                 self.steps.pop_front();
                 self.view(&range.0, range.1.as_ref()).await;
             }
-            Wanted::Find(helper) => {
+            NextAction::Find(helper) => {
                 self.steps.pop_front();
                 self.find(helper).await;
             }
-            Wanted::Search => self.sweep().await,
-            Wanted::Edit(arguments) => self.edit(&step, arguments).await,
+            NextAction::Search => self.sweep().await,
+            NextAction::Edit(arguments) => self.edit(&step, arguments).await,
         }
     }
 
@@ -263,36 +263,36 @@ impl Engineer {
     }
 
     /// Returns the next action for a step, from the engineer's knowledge.
-    fn wanted(&self, step: &Step) -> Wanted {
+    fn wanted(&self, step: &Step) -> NextAction {
         match step {
-            Step::View { path, range } => Wanted::View((path.clone(), range.clone())),
-            Step::Find(helper) => Wanted::Find(*helper),
-            Step::Sweep => Wanted::Search,
+            Step::View { path, range } => NextAction::View((path.clone(), range.clone())),
+            Step::Find(helper) => NextAction::Find(*helper),
+            Step::Sweep => NextAction::Search,
             Step::Head { path, imports, helpers } => {
                 let added = self.missing(path, imports, helpers);
                 if added.is_empty() {
-                    return Wanted::Nothing;
+                    return NextAction::Nothing;
                 }
-                let Some(line) = self.place(path) else { return Wanted::Look(path.clone()) };
+                let Some(line) = self.place(path) else { return NextAction::Look(path.clone()) };
                 let intent = "what the functions below need";
                 let told = json!({"command": "insert", "path": path, "insert_line": line, "insert_text": added, "intent": intent});
-                Wanted::Edit(told)
+                NextAction::Edit(told)
             }
             Step::Restore(number) => {
                 let piece = &self.exercise.pieces[*number];
                 let stub = self.named(&piece.stub);
                 if self.text(&piece.path).is_some_and(|text| !text.contains(&stub)) {
-                    return Wanted::Nothing;
+                    return NextAction::Nothing;
                 }
                 let intent = format!("restore {}", piece.name);
-                Wanted::Edit(json!({
+                NextAction::Edit(json!({
                     "command": "str_replace", "path": piece.path, "old_str": stub, "new_str": self.body(*number),
                     "intent": intent,
                 }))
             }
             Step::Rewrite { path, pieces, imports, helpers } => {
-                let Some(mut text) = self.text(path) else { return Wanted::Look(path.clone()) };
-                let Some(line) = self.place(path) else { return Wanted::Nothing };
+                let Some(mut text) = self.text(path) else { return NextAction::Look(path.clone()) };
+                let Some(line) = self.place(path) else { return NextAction::Nothing };
                 let at: usize = text.split_inclusive('\n').take(line as usize).map(str::len).sum();
                 text.insert_str(at, &self.missing(path, imports, helpers));
                 for piece in pieces {
@@ -301,7 +301,7 @@ impl Engineer {
                 self.create(path, &text, "restore what was missing here")
             }
             Step::Rename { path } => {
-                let Some(text) = self.text(path) else { return Wanted::Look(path.clone()) };
+                let Some(text) = self.text(path) else { return NextAction::Look(path.clone()) };
                 // Annotations by other engineers stay unchanged.
                 let line = |line: &str| if is_annotation(line) { line.to_owned() } else { self.exercise.renamed(line) };
                 let text: String = text.split_inclusive('\n').map(line).collect();
@@ -309,10 +309,10 @@ impl Engineer {
             }
             Step::Move { path } => {
                 if !self.memory.whole.contains(path) {
-                    return Wanted::Look(path.clone());
+                    return NextAction::Look(path.clone());
                 }
-                let Some(to) = self.exercise.names_of(path).nth(1) else { return Wanted::Nothing };
-                Wanted::Edit(json!({"command": "rename", "path": path, "new_path": to, "intent": self.renaming()}))
+                let Some(to) = self.exercise.names_of(path).nth(1) else { return NextAction::Nothing };
+                NextAction::Edit(json!({"command": "rename", "path": path, "new_path": to, "intent": self.renaming()}))
             }
         }
     }
@@ -323,11 +323,11 @@ impl Engineer {
         each.join("; ")
     }
 
-    fn create(&self, path: &str, text: &str, intent: &str) -> Wanted {
+    fn create(&self, path: &str, text: &str, intent: &str) -> NextAction {
         if self.text(path).as_deref() == Some(text) {
-            return Wanted::Nothing;
+            return NextAction::Nothing;
         }
-        Wanted::Edit(json!({"command": "create", "path": path, "file_text": text, "intent": intent}))
+        NextAction::Edit(json!({"command": "create", "path": path, "file_text": text, "intent": intent}))
     }
 
     /// Returns the needed lines that the head of a file lacks.
@@ -337,7 +337,7 @@ impl Engineer {
         let mut added: String = statements.filter(|statement| lacks(statement)).collect();
         for helper in helpers.iter().filter(|helper| !self.memory.variants.contains_key(helper)) {
             added.push_str("\n\n");
-            added.push_str(&self.named(&self.exercise.helpers[*helper].definitions[self.taste]));
+            added.push_str(&self.named(&self.exercise.helpers[*helper].definitions[self.helper_variant]));
         }
         added
     }
@@ -351,7 +351,7 @@ impl Engineer {
     fn body(&self, number: usize) -> String {
         let piece = &self.exercise.pieces[number];
         let variant = piece.helper.and_then(|helper| self.memory.variants.get(&helper)).copied();
-        let variant = variant.unwrap_or(if piece.helper.is_some() { self.taste } else { 0 });
+        let variant = variant.unwrap_or(if piece.helper.is_some() { self.helper_variant } else { 0 });
         self.named(&piece.bodies[variant])
     }
 
@@ -372,7 +372,7 @@ impl Engineer {
     }
 
     /// Calls the tool, with the current names of files.
-    async fn call(&mut self, mut arguments: Value) -> Told {
+    async fn call(&mut self, mut arguments: Value) -> CommandResult {
         if let Some(now) = arguments["path"].as_str().and_then(|path| self.memory.moved.get(path)) {
             arguments["path"] = json!(now);
         }
@@ -481,10 +481,10 @@ impl Engineer {
             self.finish();
             return;
         }
-        self.learn_refused(&path, &code, &told).await;
+        self.learn_rejection(&path, &code, &told).await;
     }
 
-    async fn accepted(&mut self, step: &Step, path: &str, told: &Told) {
+    async fn accepted(&mut self, step: &Step, path: &str, told: &CommandResult) {
         self.learn_words(&told.text);
         // Line numbers of the rest of the file have changed.
         self.forget(path);
@@ -505,7 +505,7 @@ impl Engineer {
             self.memory.present.insert((path.to_owned(), line));
         }
         for helper in helpers {
-            self.memory.variants.entry(*helper).or_insert(self.taste);
+            self.memory.variants.entry(*helper).or_insert(self.helper_variant);
         }
     }
 
@@ -528,7 +528,7 @@ impl Engineer {
     }
 
     /// Learns from a rejection, which shows the current target and changes to other content that was read.
-    async fn learn_refused(&mut self, path: &str, code: &str, told: &Told) {
+    async fn learn_rejection(&mut self, path: &str, code: &str, told: &CommandResult) {
         let parts = std::iter::once(&told.data["target"]).chain(told.data["stale"].as_array().into_iter().flatten());
         let mut is_shown = false;
         for part in parts {
@@ -585,7 +585,7 @@ impl Engineer {
 }
 
 /// Action for a step.
-enum Wanted {
+enum NextAction {
     Nothing,
     /// View a file that is no longer known.
     Look(String),

@@ -6,14 +6,14 @@ use std::process::Command;
 
 use patchboard_agents::workspace::git::GitCode;
 use patchboard_agents::workspace::metrics::{Metrics, metrics};
-use patchboard_agents::workspace::session::Author;
+use patchboard_agents::workspace::session::EditAuthor;
 use patchboard_agents::workspace::worktree::{Worktree, merge};
 use patchboard_workshop::{Workshop, name};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::engineer::{Deeds, Engineer, Place};
+use crate::engineer::{Engineer, EngineerStats, Place};
 use crate::library::Library;
 use crate::plan::plan;
 
@@ -49,7 +49,7 @@ pub(crate) struct Outcome {
     /// Directory of the restored library.
     pub(crate) directory: TempDir,
     /// Statistics of all engineers.
-    pub(crate) deeds: Deeds,
+    pub(crate) deeds: EngineerStats,
     /// Statistics from the board's records, for a shared directory.
     pub(crate) metrics: Option<Metrics>,
     /// Statistics of merges, if there were any.
@@ -89,7 +89,7 @@ async fn shared(library: &Library, engineers: usize, seed: u64, spec: &Value) ->
         })
         .collect();
     let is_over = work(&mut team, seed).await;
-    let deeds = together(&team);
+    let deeds = total_stats(&team);
     drop(team);
     let metrics = Some(metrics(&shop.records())?);
     let is_whole = is_over && deeds.given_up == 0;
@@ -111,7 +111,7 @@ async fn worktrees(library: &Library, engineers: usize, seed: u64) -> Result<Out
         team.push(Engineer::new(&library.exercise, tree(&shop, number).await?, number, batches.clone()));
     }
     let mut is_whole = work(&mut team, seed).await;
-    let mut deeds = together(&team);
+    let mut deeds = total_stats(&team);
     drop(team);
     let mut merges = Merges::default();
     for (number, batches) in plan.into_iter().enumerate() {
@@ -122,7 +122,7 @@ async fn worktrees(library: &Library, engineers: usize, seed: u64) -> Result<Out
         std::fs::remove_dir_all(shop.directory.path().join(".patchboard/worktrees").join(name(number)))?;
         let mut alone = vec![Engineer::new(&library.exercise, tree(&shop, number).await?, number, batches)];
         is_whole &= work(&mut alone, seed).await;
-        let more = together(&alone);
+        let more = total_stats(&alone);
         merges.again += more.accepted;
         deeds.add(&more);
         drop(alone);
@@ -143,7 +143,7 @@ async fn tree(shop: &Workshop, number: usize) -> Result<Place, Box<dyn Error>> {
 /// Merges an engineer's work. Returns false on a conflict.
 async fn merged(shop: &Workshop, number: usize, merges: &mut Merges) -> Result<bool, Box<dyn Error>> {
     merges.tried += 1;
-    let manager = Author { name: Some("manager".to_owned()), ..shop.session(number).author().clone() };
+    let manager = EditAuthor { name: Some("manager".to_owned()), ..shop.session(number).author().clone() };
     match merge(&shop.workspace, &manager, &name(number)).await {
         Ok(_) => Ok(true),
         Err(error) if error.code() == GitCode::MergeConflict.as_str() => {
@@ -201,8 +201,8 @@ fn order(count: usize, round: u32, random: &mut u64) -> Vec<usize> {
     order
 }
 
-fn together(team: &[Engineer]) -> Deeds {
-    let mut deeds = Deeds::default();
+fn total_stats(team: &[Engineer]) -> EngineerStats {
+    let mut deeds = EngineerStats::default();
     team.iter().for_each(|engineer| deeds.add(&engineer.deeds));
     deeds
 }

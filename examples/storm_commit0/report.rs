@@ -6,7 +6,7 @@ use std::time::Duration;
 use patchboard_agents::workspace::metrics::Symptom;
 use serde::Serialize;
 
-use crate::engineer::Deeds;
+use crate::engineer::EngineerStats;
 use crate::library::{Library, Verdict};
 use crate::modes::{Merges, Mode, Outcome};
 
@@ -51,7 +51,7 @@ impl Row {
         verdict: &Verdict,
         time: Duration,
     ) -> Self {
-        let Deeds { views, edits, accepted, refused, again, .. } = &outcome.deeds;
+        let EngineerStats { views, edits, accepted, refused, again, .. } = &outcome.deeds;
         let passed = library.reference.iter().filter(|test| matches!(verdict.tests.get(*test), Some(None))).count();
         let merges = outcome.merges.clone();
         let (reviewed, taken) = match (&merges, &outcome.metrics) {
@@ -107,7 +107,7 @@ fn uncollected<'a>(test: &str, verdict: &'a Verdict) -> &'a str {
 
 /// Classifies the message of a failure.
 fn kind(message: &str) -> &'static str {
-    match Symptom::of(message) {
+    match Symptom::from_message(message) {
         Symptom::Assertion => "assertion/semantic",
         Symptom::MissingSymbol => "missing API/symbol",
         Symptom::Contract => "type/contract",

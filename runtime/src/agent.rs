@@ -7,17 +7,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use patchboard_kernel::admission::{Admission, Waiting};
+use patchboard_kernel::admission::{Admission, WaitingCall};
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::board::ReplyBody;
+use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{BoardId, InvocationId, Seq, Token, WorkerName};
+use patchboard_kernel::id::{BoardId, IdempotencyKey, InvocationId, Seq, WorkerName};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::Parent;
-use patchboard_kernel::scheduler::Past;
-use patchboard_kernel::shown::Shown;
+use patchboard_kernel::scheduler::AttemptHistory;
 use patchboard_kernel::view::Prompt;
 
 use crate::runtime::WeakRuntime;
@@ -36,7 +36,7 @@ pub struct Call {
     /// Number of the attempt, from 1.
     pub attempt: u32,
     /// Idempotency token of the attempt.
-    pub token: Token,
+    pub idempotency_key: IdempotencyKey,
     /// The worker.
     pub worker: WorkerName,
     /// Operator's name of the model, for `llm`: the blueprint's `models` entry that the seat names.
@@ -46,12 +46,12 @@ pub struct Call {
     /// Prompt: the view as text.
     pub prompt: Arc<Prompt>,
     /// The view as values.
-    pub shown: Arc<Shown>,
+    pub shown: Arc<CallContext>,
     /// Number of the worker's earlier attempts on this board, except those lost with a process or never delivered.
     /// Selects a script's reply, and shows if a program can have state to lose.
     pub occurrence: u32,
     /// Earlier attempts of the invocation.
-    pub past: Past,
+    pub earlier_attempts: AttemptHistory,
     /// Timeout of the call.
     pub timeout: Duration,
     /// Permit of a language model's call.
@@ -60,8 +60,8 @@ pub struct Call {
 
 impl Call {
     /// Returns the worker's seat in the blueprint.
-    pub fn seat(&self) -> &Worker {
-        &self.shown.seat().worker
+    pub fn worker_config(&self) -> &Worker {
+        &self.shown.worker_plan().worker
     }
 }
 
@@ -72,8 +72,8 @@ pub struct Reply {
     pub text: String,
     /// Usage, if any and if known.
     pub usage: Option<Usage>,
-    /// Original reply, if the text was made from it ([`patchboard_kernel::blueprint::Format`]).
-    pub written: Option<String>,
+    /// Original reply, if the text was made from it ([`patchboard_kernel::blueprint::ReplyFormat`]).
+    pub converted_from: Option<String>,
     /// Original text of the model, if wrapping around it was removed.
     pub raw: Option<String>,
 }
@@ -81,13 +81,13 @@ pub struct Reply {
 impl Reply {
     /// Creates a reply without an original.
     pub fn new(text: impl Into<String>, usage: Option<Usage>) -> Self {
-        Self { text: text.into(), usage, written: None, raw: None }
+        Self { text: text.into(), usage, converted_from: None, raw: None }
     }
 
     /// Converts the reply into the kernel's form.
     pub fn into_body(self) -> ReplyBody {
-        match self.written {
-            Some(of) => ReplyBody::Made { reply: self.text, of },
+        match self.converted_from {
+            Some(of) => ReplyBody::Derived { reply: self.text, source: of },
             None => ReplyBody::Text(self.text),
         }
     }
@@ -131,57 +131,57 @@ impl fmt::Debug for Permit {
 
 /// Future of a permit; none if the provider was unavailable for the operator's whole patience. Dropping it cancels the
 /// wait.
-pub type Admitting = Pin<Box<dyn Future<Output = Option<Permit>> + Send>>;
+pub type PermitFuture = Pin<Box<dyn Future<Output = Option<Permit>> + Send>>;
 
 /// Decision about admission.
-pub enum Admitted {
+pub enum AdmissionDecision {
     /// Admitted.
     Now(Permit),
     /// Waits for admission.
-    Later(Admitting),
+    Later(PermitFuture),
 }
 
 /// Answer to a call.
-pub type Answer = Result<Reply, Failure>;
+pub type CallResult = Result<Reply, Failure>;
 
 /// Serves seats. One agent may serve many workers and many calls at once.
 pub trait Agent: Send + Sync + 'static {
     /// Answers one call. Dropping the future cancels the call.
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>>;
 
     /// Requests admission of a call: of a language model, or of an inner board that waits for one. Must not block.
-    fn admit(&self, board: &BoardId, waiting: &Waiting) -> Admitted {
+    fn admit(&self, board: &BoardId, waiting: &WaitingCall) -> AdmissionDecision {
         let _ = (board, waiting);
-        Admitted::Now(Permit::ungated())
+        AdmissionDecision::Now(Permit::ungated())
     }
 
     /// Returns the reason why the gate holds back calls of a board; none if their models are available.
-    fn held_back(&self, board: &BoardId) -> Option<DeferralReason> {
+    fn deferral_reason(&self, board: &BoardId) -> Option<DeferralReason> {
         let _ = board;
         None
     }
 
     /// Returns the context in tokens, prompt and reply together, of the operator's model of this name or the default
     /// one. The smallest among the model and its fallbacks counts. Returns none if it is unknown.
-    fn context(&self, model: Option<&str>) -> Option<u32> {
+    fn context_window(&self, model: Option<&str>) -> Option<u32> {
         let _ = model;
         None
     }
 
     /// Receives the runtime of the boards, once before any call.
-    fn started(&self, runtime: &WeakRuntime) {
+    fn on_runtime_started(&self, runtime: &WeakRuntime) {
         let _ = runtime;
     }
 
     /// Reports that the outcome of an answered call is durable, in the order of the journal. Recordings hold the next
     /// answer back until then, so that the order of answers is the order of records.
-    fn settled(&self, board: &BoardId, token: &Token) {
+    fn on_settled(&self, board: &BoardId, token: &IdempotencyKey) {
         let _ = (board, token);
     }
 
     /// Reports that a board no longer runs here: it has ended for good, was closed or evicted, or the runtime stops.
     /// State kept for it can be dropped. May be called more than once, and does not wait for open calls.
-    fn ended(&self, board: &BoardId) {
+    fn on_board_ended(&self, board: &BoardId) {
         let _ = board;
     }
 }

@@ -12,13 +12,13 @@ use std::sync::Arc;
 
 use patchboard_kernel::digest::{Hasher, Salt, sha256};
 use patchboard_kernel::id::{BoardId, Timestamp};
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Body, Record};
 use serde_json::Value;
 
-use crate::carried::{Carried, FORMAT, Line, NotCarried, named_texts};
+use crate::board_file::{BoardFile, BoardFileError, FORMAT, Line, named_texts};
 use crate::journal::{BoardSummary, Head, Journal, JournalError, Tombstone};
-use crate::{audit, private, recovery};
+use crate::{audit, private_files, recovery};
 
 /// Directory of archives in a data directory.
 pub const DIRECTORY: &str = "archive";
@@ -54,7 +54,7 @@ pub enum ArchiveError {
     Exists(BoardId),
     /// The board had more records when it was removed than the archive has.
     #[error("the archive of board {board} is older than the board was: record {} is not in it", head.seq)]
-    Older {
+    Outdated {
         /// Board of the archive.
         board: BoardId,
         /// Last record of the board.
@@ -81,7 +81,7 @@ impl ArchiveError {
             Self::Damaged { .. } => "bad_archive",
             Self::BadId { .. } => "bad_board_id",
             Self::Exists(_) => "board_exists",
-            Self::Older { .. } => "older_archive",
+            Self::Outdated { .. } => "older_archive",
             Self::Io { .. } => "archive_io",
             Self::Journal(error) => error.code(),
         }
@@ -126,7 +126,7 @@ pub fn save(journal: &dyn Journal, directory: &Path, board: &BoardId) -> Result<
 ///
 /// # Errors
 /// [`ArchiveError`]; the archive is unchanged then.
-pub fn renew(journal: &dyn Journal, directory: &Path, board: &BoardId) -> Result<bool, ArchiveError> {
+pub fn rewrite(journal: &dyn Journal, directory: &Path, board: &BoardId) -> Result<bool, ArchiveError> {
     let path = path_of(directory, board);
     // An unfinished file of a crash has the same content.
     forget(&path.with_extension(UNFINISHED))?;
@@ -169,12 +169,12 @@ pub fn delete(
 /// Restores a board from its archive, which is kept.
 ///
 /// # Errors
-/// As [`read`] and [`put_back`].
+/// As [`read`] and [`append_restored`].
 pub async fn restore(journal: Arc<dyn Journal>, path: PathBuf) -> Result<BoardId, ArchiveError> {
     let beside = Arc::clone(&journal);
-    let read = tokio::task::spawn_blocking(move || checked(&path, Some(&*beside))).await;
+    let read = tokio::task::spawn_blocking(move || read_recoverable(&path, Some(&*beside))).await;
     let carried = read.map_err(|error| JournalError::Io(format!("the archive was not read: {error}")))??;
-    put_back(&*journal, carried).await
+    append_restored(&*journal, carried).await
 }
 
 /// Reads an archive as [`read`] does, and recovers its board, so that the board can be read and resumed once restored.
@@ -182,18 +182,18 @@ pub async fn restore(journal: Arc<dyn Journal>, path: PathBuf) -> Result<BoardId
 ///
 /// # Errors
 /// As [`read`].
-pub fn checked(path: &Path, journal: Option<&dyn Journal>) -> Result<Carried, ArchiveError> {
+pub fn read_recoverable(path: &Path, journal: Option<&dyn Journal>) -> Result<BoardFile, ArchiveError> {
     let carried = read(path, journal)?;
-    recovery::recover(&carried, carried.board(), &Own).map_err(|error| damaged(path, error.to_string()))?;
+    recovery::recover(&carried, carried.board(), &UncachedPlans).map_err(|error| damaged(path, error.to_string()))?;
     Ok(carried)
 }
 
 /// Appends a board that was read.
 ///
 /// # Errors
-/// Storage; [`ArchiveError::Exists`]; [`ArchiveError::Older`] if it would lose records, and with them possibly a
+/// Storage; [`ArchiveError::Exists`]; [`ArchiveError::Outdated`] if it would lose records, and with them possibly a
 /// redaction.
-pub async fn put_back(journal: &dyn Journal, carried: Carried) -> Result<BoardId, ArchiveError> {
+pub async fn append_restored(journal: &dyn Journal, carried: BoardFile) -> Result<BoardId, ArchiveError> {
     if journal.summary(carried.board())?.is_some() {
         return Err(ArchiveError::Exists(carried.board().clone()));
     }
@@ -201,7 +201,7 @@ pub async fn put_back(journal: &dyn Journal, carried: Carried) -> Result<BoardId
     if let Some(Tombstone { board, head, .. }) = tombstones.into_iter().find(|it| it.board == *carried.board())
         && !carried.has(head)
     {
-        return Err(ArchiveError::Older { board, head });
+        return Err(ArchiveError::Outdated { board, head });
     }
     let batch = carried.into_batch();
     let board = batch.board.clone();
@@ -273,9 +273,9 @@ fn written(journal: &dyn Journal, summary: &BoardSummary) -> Result<String, Arch
 /// Writes a file atomically: under its name it is complete or absent.
 fn store(path: &Path, text: &str) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
-    private::make_directory(directory)?;
+    private_files::make_directory(directory)?;
     let unfinished = path.with_extension(UNFINISHED);
-    let mut file = private::create(&unfinished)?;
+    let mut file = private_files::create(&unfinished)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     std::fs::rename(&unfinished, path)?;
@@ -294,19 +294,19 @@ fn damaged(path: &Path, what: impl Into<String>) -> ArchiveError {
 ///
 /// # Errors
 /// [`ArchiveError`].
-pub fn read(path: &Path, journal: Option<&dyn Journal>) -> Result<Carried, ArchiveError> {
+pub fn read(path: &Path, journal: Option<&dyn Journal>) -> Result<BoardFile, ArchiveError> {
     let name = path.display().to_string();
     let file = std::fs::File::open(path).map_err(|source| ArchiveError::Io { path: name.clone(), source })?;
-    let mut carried = Carried::read(BufReader::new(file)).map_err(|error| match error {
-        NotCarried::Io(source) => ArchiveError::Io { path: name, source },
-        NotCarried::BadId(_) => ArchiveError::BadId { path: name, what: error.to_string() },
-        NotCarried::Damaged(what) => ArchiveError::Damaged { path: name, what },
+    let mut carried = BoardFile::read(BufReader::new(file)).map_err(|error| match error {
+        BoardFileError::Io(source) => ArchiveError::Io { path: name, source },
+        BoardFileError::BadId(_) => ArchiveError::BadId { path: name, what: error.to_string() },
+        BoardFileError::Damaged(what) => ArchiveError::Damaged { path: name, what },
     })?;
     if !carried.is_archive() {
         return Err(damaged(path, "it is an export, which has no texts"));
     }
     if let Some(journal) = journal {
-        carried.learn_erased(journal)?;
+        carried.load_erased_texts(journal)?;
     }
     audit::verify(&carried, carried.board(), None).map_err(|fault| damaged(path, fault.to_string()))?;
     Ok(carried)
@@ -317,16 +317,16 @@ pub fn read(path: &Path, journal: Option<&dyn Journal>) -> Result<Carried, Archi
 ///
 /// # Errors
 /// Storage.
-pub fn outlines(journal: &dyn Journal, directory: &Path) -> Result<Vec<BoardSummary>, JournalError> {
+pub fn archived_summaries(journal: &dyn Journal, directory: &Path) -> Result<Vec<BoardSummary>, JournalError> {
     let paths = journal.tombstones()?.into_iter().map(|tombstone| path_of(directory, &tombstone.board));
-    let outline = |path: PathBuf| Carried::outline(BufReader::new(std::fs::File::open(path).ok()?)).ok();
+    let outline = |path: PathBuf| BoardFile::outline(BufReader::new(std::fs::File::open(path).ok()?)).ok();
     Ok(paths.filter_map(outline).collect())
 }
 
 /// Returns the hasher that names the texts of a journal with this first record; none if its salt is gone.
 pub fn hasher_of(first: &Record) -> Option<Hasher> {
     match first.body() {
-        Ok(Body::Created(created)) if !(first.is_erased() && created.salt == Salt::ZERO) => {
+        Ok(Body::Created(created)) if !(first.is_redacted() && created.salt == Salt::ZERO) => {
             Some(Hasher::new(&created.salt))
         }
         _ => None,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use patchboard_kernel::board::Board;
 use patchboard_kernel::digest::{Digest, Hasher};
 use patchboard_kernel::id::{BoardId, Seq};
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Body, Kind, Record, RecordError, Redacted, Snapshot};
 use patchboard_kernel::snapshot::{self, SnapshotError};
 
@@ -16,7 +16,7 @@ use crate::recovery;
 
 /// Result of a verified journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Verified {
+pub struct AuditReport {
     /// Last record; an operator who keeps its hash elsewhere can detect truncation and rewriting later.
     pub head: Head,
     /// Number of records.
@@ -32,12 +32,12 @@ pub struct Verified {
     /// Record with the expected hash, if one was given. Before the head if the board has continued since.
     pub expected_at: Option<Seq>,
     /// Redacted content.
-    pub erased: Erased,
+    pub erased: ErasureCounts,
 }
 
 /// Redacted content of a board: only its replacement can be checked, and the record of the redaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Erased {
+pub struct ErasureCounts {
     /// Redacted values.
     pub values: u64,
     /// Records with redacted values.
@@ -50,7 +50,7 @@ pub struct Erased {
 
 /// Fault of a journal.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Fault {
+pub enum AuditError {
     /// First record that cannot be trusted.
     #[error("record {seq} cannot be trusted: {reason}")]
     Record {
@@ -77,7 +77,7 @@ pub enum Fault {
     },
     /// The metadata of kept snapshots is wrong. The records themselves are sound, and sufficient.
     #[error("what is noted of snapshots cannot be trusted: {0}")]
-    Noted(String),
+    SnapshotList(String),
     /// The board's summary contradicts its records.
     #[error("the list of boards does not agree with the records: {0}")]
     Summary(String),
@@ -86,14 +86,14 @@ pub enum Fault {
     Journal(#[from] JournalError),
 }
 
-impl Fault {
+impl AuditError {
     /// Returns the stable code; messages may change, codes may not.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Record { .. } => "bad_record",
             Self::Head { .. } => "wrong_head",
             Self::Snapshot { .. } => "bad_snapshot",
-            Self::Noted(_) => "bad_snapshot_list",
+            Self::SnapshotList(_) => "bad_snapshot_list",
             Self::Summary(_) => "bad_summary",
             Self::Journal(error) => error.code(),
         }
@@ -136,11 +136,11 @@ fn unlike(journal: &dyn Journal, listed: &BoardSummary) -> Result<Option<String>
             let mut alone = BoardSummary::empty(listed.id.clone());
             let unreadable = |error: RecordError| JournalError::BadRecord { seq: record.seq, why: error.to_string() };
             if DECIDES_END.contains(&record.kind) && ended.is_none() {
-                alone.record_appended(record).map_err(unreadable)?;
+                alone.apply(record).map_err(unreadable)?;
                 ended = Some(alone.ended);
             }
             if record.kind == Kind::Committed && version.is_none() {
-                alone.record_appended(record).map_err(unreadable)?;
+                alone.apply(record).map_err(unreadable)?;
                 version = Some(alone.version);
             }
         }
@@ -156,7 +156,11 @@ fn unlike(journal: &dyn Journal, listed: &BoardSummary) -> Result<Option<String>
 ///
 /// # Errors
 /// The first fault.
-pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Digest>) -> Result<Verified, Fault> {
+pub fn verify(
+    journal: &dyn Journal,
+    board: &BoardId,
+    expected_head: Option<Digest>,
+) -> Result<AuditReport, AuditError> {
     // Read first: a running board may append records meanwhile, but never removes any.
     let listed = journal.summary(board)?;
     // Reported last: other faults matter more.
@@ -164,7 +168,7 @@ pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Dige
         Err(JournalError::Corrupt { what, .. }) => (Vec::new(), Some(what)),
         kept => (kept?, None),
     };
-    let mut walk = Walk::new(journal, board, expected_head, &kept);
+    let mut walk = Auditor::new(journal, board, expected_head, &kept);
     let mut limit = PAGE;
     loop {
         let page = match journal.records(board, walk.last(), limit) {
@@ -187,47 +191,47 @@ pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Dige
                 && listed.head.seq == record.seq
                 && *listed != walk.summary
             {
-                return Err(Fault::Summary(difference(listed, &walk.summary)));
+                return Err(AuditError::Summary(difference(listed, &walk.summary)));
             }
         }
     }
     let Some(listed) = listed else {
         return Err(match walk.records {
             0 => JournalError::NotFound(format!("board {board}")).into(),
-            _ => Fault::Summary(format!("board {board} is not in it")),
+            _ => AuditError::Summary(format!("board {board} is not in it")),
         });
     };
     if walk.last() < Some(listed.head.seq) {
         return Err(walk.fault(format!("it is missing; the last one in the list of boards is {}", listed.head.seq)));
     }
     if let Some((seq, reason)) = walk.missing.values().min().cloned() {
-        return Err(Fault::Record { seq, reason });
+        return Err(AuditError::Record { seq, reason });
     }
     let mut unchecked = 0;
     for snapshot in &kept {
-        unchecked += u64::from(walk.snapshot(*snapshot)? == Checked::ByAnother);
+        unchecked += u64::from(walk.snapshot(*snapshot)? == SnapshotCheck::ByAnother);
     }
     journal.check_storage()?;
     let head = walk.summary.head;
     // A step that was cut in the middle has a sound chain; deriving it shows the missing records.
     if let Err(JournalError::BadRecord { seq, why: reason }) = recovery::check_end(journal, board) {
-        return Err(Fault::Record { seq, reason });
+        return Err(AuditError::Record { seq, reason });
     }
     if let Some(expected) = expected_head
         && walk.expected_at.is_none()
     {
-        return Err(Fault::Head { expected, head });
+        return Err(AuditError::Head { expected, head });
     }
     let misnoted = |hash: Digest| format!("part {hash} is noted to name other parts than it does");
     if let Some((by, owed)) = walk.owed.first_key_value() {
         let seq = owed.first().map_or(*by, |(seq, _)| *seq);
         let reason = format!("its values are said to be erased by record {by}, which does not say so");
-        return Err(Fault::Record { seq, reason });
+        return Err(AuditError::Record { seq, reason });
     }
     if let Some(what) = unreadable.or_else(|| walk.misnoted.map(misnoted)) {
-        return Err(Fault::Noted(what));
+        return Err(AuditError::SnapshotList(what));
     }
-    Ok(Verified {
+    Ok(AuditReport {
         head,
         records: walk.records,
         blobs: if journal.has_texts() { walk.texts.len() as u64 } else { 0 },
@@ -241,14 +245,14 @@ pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Dige
 
 /// Result of checking a sound snapshot.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Checked {
+enum SnapshotCheck {
     Sound,
     /// Another version can check it.
     ByAnother,
 }
 
 /// Traversal of one board's records, in order.
-struct Walk<'a> {
+struct Auditor<'a> {
     journal: &'a dyn Journal,
     board: &'a BoardId,
     expected: Option<Digest>,
@@ -273,12 +277,12 @@ struct Walk<'a> {
     gone: BTreeSet<Digest>,
     /// Missing texts, each with the first record that names it and the message.
     missing: BTreeMap<Digest, (Seq, String)>,
-    erased: Erased,
+    erased: ErasureCounts,
     /// The salt of the commitments is destroyed.
     is_unsalted: bool,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Auditor<'a> {
     fn new(journal: &'a dyn Journal, board: &'a BoardId, expected: Option<Digest>, kept: &[KeptSnapshot]) -> Self {
         let summary = BoardSummary::empty(board.clone());
         Self {
@@ -298,7 +302,7 @@ impl<'a> Walk<'a> {
             owed: BTreeMap::new(),
             gone: BTreeSet::new(),
             missing: BTreeMap::new(),
-            erased: Erased::default(),
+            erased: ErasureCounts::default(),
             is_unsalted: false,
         }
     }
@@ -312,11 +316,11 @@ impl<'a> Walk<'a> {
     }
 
     /// Builds a fault of the next record.
-    fn fault(&self, reason: impl Into<String>) -> Fault {
-        Fault::Record { seq: self.next(), reason: reason.into() }
+    fn fault(&self, reason: impl Into<String>) -> AuditError {
+        AuditError::Record { seq: self.next(), reason: reason.into() }
     }
 
-    fn record(&mut self, record: &Record) -> Result<(), Fault> {
+    fn record(&mut self, record: &Record) -> Result<(), AuditError> {
         let fault = |error: RecordError| self.fault(error.to_string());
         if record.seq != self.next() {
             return Err(self.fault(format!("it is missing; the next one stored is {}", record.seq)));
@@ -362,7 +366,7 @@ impl<'a> Walk<'a> {
         if let Some(moment) = self.moments.get_mut(&record.seq) {
             *moment = Some((record.hash, self.state));
         }
-        self.summary.record_appended(record).map_err(|error| self.fault(error.to_string()))?;
+        self.summary.apply(record).map_err(|error| self.fault(error.to_string()))?;
         self.records += 1;
         if self.expected == Some(record.hash) {
             self.expected_at = Some(record.seq);
@@ -371,7 +375,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Notes the commitment that a later record must have.
-    fn owe(&mut self, record: &Record) -> Result<(), Fault> {
+    fn owe(&mut self, record: &Record) -> Result<(), AuditError> {
         let Some(hasher) = &self.hasher else { return Ok(()) };
         let replacement = record.replacement(hasher).map_err(|error| self.fault(error.to_string()))?;
         if let Some((by, commitment)) = replacement {
@@ -385,14 +389,14 @@ impl<'a> Walk<'a> {
     }
 
     /// Checks that the current replacements match a record of a redaction.
-    fn redacted(&mut self, by: Seq, redacted: &Redacted) -> Result<(), Fault> {
+    fn redacted(&mut self, by: Seq, redacted: &Redacted) -> Result<(), AuditError> {
         let said: BTreeMap<Seq, Digest> = redacted.records.iter().copied().collect();
         for (seq, commitment) in self.owed.remove(&by).unwrap_or_default() {
             // Without the salt of the commitments, there is nothing to compare.
             let is_said = said.get(&seq).is_some_and(|said| *said == commitment || self.is_unsalted);
             if !is_said {
                 let reason = format!("what stands in place of its erased values is not what record {by} says");
-                return Err(Fault::Record { seq, reason });
+                return Err(AuditError::Record { seq, reason });
             }
         }
         for hash in &redacted.texts {
@@ -406,18 +410,18 @@ impl<'a> Walk<'a> {
     }
 
     /// Returns true if a record says that the board's salt was destroyed; the chain covers that record.
-    fn is_salt_gone(&self, first: &Record) -> Result<bool, Fault> {
+    fn is_salt_gone(&self, first: &Record) -> Result<bool, AuditError> {
         let fault = |error: RecordError| self.fault(error.to_string());
-        let Some(erasure) = first.erasure().map_err(fault)? else { return Ok(false) };
+        let Some(erasure) = first.redaction_marker().map_err(fault)? else { return Ok(false) };
         let record = self.journal.records(self.board, erasure.by.0.checked_sub(1).map(Seq), 1)?.pop();
         let body = record.and_then(|record| record.body().ok());
         Ok(matches!(body, Some(Body::Redacted(redacted)) if redacted.salt))
     }
 
     /// Checks a kept snapshot: every part, and that it restores the board of the records.
-    fn snapshot(&mut self, kept: KeptSnapshot) -> Result<Checked, Fault> {
+    fn snapshot(&mut self, kept: KeptSnapshot) -> Result<SnapshotCheck, AuditError> {
         let of = kept.of;
-        let fault = |reason: String| Err(Fault::Snapshot { of, reason });
+        let fault = |reason: String| Err(AuditError::Snapshot { of, reason });
         let is_named = self.named.get(&kept.record).is_some_and(|named| (named.of, named.digest) == (of, kept.digest));
         let (Some(first), Some((hash, state)), true) =
             (&self.first, self.moments.get(&of).copied().flatten(), is_named)
@@ -441,8 +445,8 @@ impl<'a> Walk<'a> {
             }
             Ok(text)
         };
-        let made = Board::restore(first, kept.digest, &mut fetch, &Own);
-        if let Some(error) = unread.filter(JournalError::is_passing) {
+        let made = Board::restore(first, kept.digest, &mut fetch, &UncachedPlans);
+        if let Some(error) = unread.filter(JournalError::is_transient) {
             return Err(error.into());
         }
         let restored = match made {
@@ -450,23 +454,23 @@ impl<'a> Walk<'a> {
             Ok(board) if board.state().digest() != state => {
                 fault("its document is not the one that the last commit made".to_owned())
             }
-            Ok(_) => Ok(Checked::Sound),
+            Ok(_) => Ok(SnapshotCheck::Sound),
             // The version that wrote it can check it.
-            Err(error) if error.is_of_another_version() => Ok(Checked::ByAnother),
+            Err(error) if error.is_of_another_version() => Ok(SnapshotCheck::ByAnother),
             Err(error) => fault(error.to_string()),
         };
         self.misnoted = self.misnoted.or(noted_wrong);
         // A running board may have dropped the snapshot meanwhile.
         if restored.is_err() && !self.journal.snapshots(self.board)?.contains(&kept) {
-            return Ok(Checked::Sound);
+            return Ok(SnapshotCheck::Sound);
         }
         restored
     }
 
     /// Returns true if the stored references of a part are right; no hash covers them.
     fn is_noted(&self, hash: Digest, text: &str) -> Result<bool, JournalError> {
-        match self.journal.noted_names(self.board, hash) {
-            Ok(Some(noted)) => Ok(snapshot::names(text).is_none_or(|names| names == noted)),
+        match self.journal.cached_refs(self.board, hash) {
+            Ok(Some(noted)) => Ok(snapshot::part_refs(text).is_none_or(|names| names == noted)),
             Ok(None) => Ok(true),
             Err(JournalError::Corrupt { .. }) => Ok(false),
             Err(error) => Err(error),
@@ -474,7 +478,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Returns true if a text was erased and the responsible record confirms it.
-    fn is_gone(&self, hash: Digest) -> Result<bool, Fault> {
+    fn is_gone(&self, hash: Digest) -> Result<bool, AuditError> {
         let Some((board, seq)) = self.journal.erased_text(hash)? else { return Ok(false) };
         let record = self.journal.records(&board, seq.0.checked_sub(1).map(Seq), 1)?.pop();
         let Some(record) = record.filter(|record| record.seq == seq) else {
@@ -487,11 +491,11 @@ impl<'a> Walk<'a> {
 
     /// Returns true if a text has this name, as far as that can be checked.
     fn names(&self, text: &str, name: Digest) -> bool {
-        self.is_unsalted || self.hasher.as_ref().is_some_and(|hasher| hasher.names(text, name))
+        self.is_unsalted || self.hasher.as_ref().is_some_and(|hasher| hasher.matches_name(text, name))
     }
 
     /// Checks a text that the next record names.
-    fn text(&mut self, what: &str, hash: Digest) -> Result<(), Fault> {
+    fn text(&mut self, what: &str, hash: Digest) -> Result<(), AuditError> {
         if self.texts.contains(&hash) {
             return Ok(());
         }

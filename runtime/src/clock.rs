@@ -35,12 +35,12 @@ impl BoardClock {
     /// Creates a clock that agrees with the machine's.
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         let this = Self { clock, ahead: AtomicI64::new(i64::MIN) };
-        this.go_on_after(Timestamp(i64::MIN));
+        this.start_after(Timestamp(i64::MIN));
         this
     }
 
     /// Sets the clock to the machine's, or to the last time of the board if that is later.
-    pub(crate) fn go_on_after(&self, last: Timestamp) {
+    pub(crate) fn start_after(&self, last: Timestamp) {
         let now = self.clock.now().max(last);
         self.ahead.store(now.0.saturating_sub(self.steady_ms()), Ordering::Relaxed);
     }
@@ -150,7 +150,7 @@ mod tests {
         // After a restart the clock continues after the last time of the board.
         set(5, 0);
         let clock = BoardClock::new(Arc::clone(&hands) as Arc<dyn Clock>);
-        clock.go_on_after(Timestamp(9_000_700));
+        clock.start_after(Timestamp(9_000_700));
         set(6, 10);
         assert_eq!((clock.jump(), clock.now()), (None, Timestamp(9_000_710)));
     }

@@ -6,36 +6,36 @@
 //!
 //! # Layout
 //!
-//! * [`runtime`]: starts boards and hands out [`runtime::BoardHandle`]s; [`snapshot`] and
+//! * [`runtime`]: starts boards and hands out [`runtime::BoardHandle`]s; [`status`] and
 //!   [`subscription`] serve readers; `plans` shares the compiled blueprint among boards.
 //! * [`journal`]: the storage interface, its SQLite driver and the group commit above it; [`audit`] checks stored
 //!   boards.
 //! * [`redaction`]: erases values of a board from every file; [`archive`]: removes ended boards from the journal;
-//!   [`carried`]: boards in files.
-//! * [`reading`]: verified records; [`recovery`]: a board from its journal; [`keeping`]: schedule and storage of
-//!   snapshots.
+//!   [`board_file`]: boards in files.
+//! * [`verified_reader`]: verified records; [`recovery`]: a board from its journal; [`snapshotter`]: schedule and
+//!   storage of snapshots.
 //! * `actors`: the supervision tree. Actors execute; a branch that computes a decision belongs in the kernel.
 //! * [`agent`]: the interface of agents.
 //! * [`observer`]: notifications about boards, for metrics.
-//! * [`clock`], [`ids`]: time, names and randomness; [`private`]: files that only their owner reads.
+//! * [`clock`], [`ids`]: time, names and randomness; [`private_files`]: files that only their owner reads.
 
 mod actors;
 pub mod agent;
 pub mod archive;
 pub mod audit;
-pub mod carried;
+mod board_channel;
+pub mod board_file;
 pub mod clock;
+pub mod cpu_time;
 pub mod ids;
 pub mod journal;
-pub mod keeping;
 pub mod observer;
-mod plans;
-pub mod private;
-mod published;
-pub mod reading;
+mod plan_cache;
+pub mod private_files;
 pub mod recovery;
 pub mod redaction;
 pub mod runtime;
-pub mod snapshot;
+pub mod snapshotter;
+pub mod status;
 pub mod subscription;
-pub mod work;
+pub mod verified_reader;

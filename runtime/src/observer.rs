@@ -14,21 +14,21 @@ use crate::runtime::RuntimeError;
 /// does not affect the board. The default methods do nothing.
 pub trait Observer: Send + Sync + 'static {
     /// Reports a durable step, before it is published.
-    fn durable(&self, _step: &Durable<'_>) {}
+    fn on_durable_step(&self, _step: &DurableStep<'_>) {}
 
     /// Reports a repeated proposal or request, which got the first answer.
-    fn duplicate(&self, _board: &BoardId) {}
+    fn on_duplicate(&self, _board: &BoardId) {}
 
     /// Reports that actors failed and are restarted.
-    fn restarted(&self, _what: Restarted) {}
+    fn on_restart(&self, _what: RestartScope) {}
 
     /// Reports that a board stops in this process, with the reason; may be called more than once.
-    fn gone(&self, _board: &BoardId, _why: &RuntimeError) {}
+    fn on_board_closed(&self, _board: &BoardId, _why: &RuntimeError) {}
 }
 
 /// A durable step.
 #[derive(Clone, Copy, Debug)]
-pub struct Durable<'a> {
+pub struct DurableStep<'a> {
     /// The board.
     pub board: &'a BoardId,
     /// Appended records, in order.
@@ -39,7 +39,7 @@ pub struct Durable<'a> {
 
 /// Restarted actors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Restarted {
+pub enum RestartScope {
     /// All actors of a board, from its journal.
     Board,
     /// Supervisor of a board, with the board's actors.
@@ -48,7 +48,7 @@ pub enum Restarted {
     JournalWriter,
 }
 
-impl Restarted {
+impl RestartScope {
     /// Every member.
     pub const ALL: [Self; 3] = [Self::Board, Self::Supervisor, Self::JournalWriter];
 
@@ -64,6 +64,6 @@ impl Restarted {
 
 /// Observer that ignores all notifications.
 #[derive(Clone, Copy, Debug)]
-pub struct Unobserved;
+pub struct NoopObserver;
 
-impl Observer for Unobserved {}
+impl Observer for NoopObserver {}

@@ -6,7 +6,7 @@
 
 use patchboard_kernel::board::{Board, BoardError};
 use patchboard_kernel::id::{BoardId, Seq, Version};
-use patchboard_kernel::plan::{Own, Plans};
+use patchboard_kernel::plan::{PlanSource, UncachedPlans};
 use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::replay;
 use patchboard_kernel::snapshot::SnapshotError;
@@ -38,7 +38,7 @@ pub struct Recovered {
 ///
 /// # Errors
 /// Storage; [`RuntimeError::Board`] if the records are invalid, or end inside a step.
-pub fn recover(journal: &dyn Journal, board: &BoardId, plans: &dyn Plans) -> Result<Recovered, RuntimeError> {
+pub fn recover(journal: &dyn Journal, board: &BoardId, plans: &dyn PlanSource) -> Result<Recovered, RuntimeError> {
     recover_until(journal, board, None, plans)
 }
 
@@ -48,7 +48,7 @@ pub fn recover(journal: &dyn Journal, board: &BoardId, plans: &dyn Plans) -> Res
 /// # Errors
 /// Storage; [`JournalError::BadRecord`] with the first missing record.
 pub fn check_end(journal: &dyn Journal, board: &BoardId) -> Result<(), JournalError> {
-    match recover(journal, board, &Own) {
+    match recover(journal, board, &UncachedPlans) {
         Err(RuntimeError::Board(BoardError::BadRecord { seq, message })) => {
             // Read afterwards: a process that runs the board may have appended meanwhile.
             let head = journal.head(board)?;
@@ -68,7 +68,7 @@ pub fn recover_at(
     journal: &dyn Journal,
     board: &BoardId,
     version: Version,
-    plans: &dyn Plans,
+    plans: &dyn PlanSource,
 ) -> Result<Recovered, RuntimeError> {
     recover_until(journal, board, Some(version), plans)
 }
@@ -77,20 +77,20 @@ fn recover_until(
     journal: &dyn Journal,
     id: &BoardId,
     version: Option<Version>,
-    plans: &dyn Plans,
+    plans: &dyn PlanSource,
 ) -> Result<Recovered, RuntimeError> {
     let bad = |message: String| RuntimeError::Board(BoardError::BadRecord { seq: Seq(0), message });
     let first = journal.records(id, None, 1)?.pop().ok_or_else(|| bad("the journal of the board is empty".into()))?;
     let mut unusable = Vec::new();
     let until = match version {
-        Some(version) => Until::Version(version),
-        None => Until::End(last_step(journal, id)?),
+        Some(version) => RecoveryTarget::Version(version),
+        None => RecoveryTarget::End(last_step(journal, id)?),
     };
     for snapshot in listed(journal, id)? {
         match from_snapshot(journal, id, &first, snapshot, &until, plans) {
             Ok(Some(recovered)) => return checked(Recovered { unusable, ..recovered }, id),
             Ok(None) => {}
-            Err(Trouble::Snapshot(why)) => {
+            Err(SnapshotRecoveryError::Snapshot(why)) => {
                 if why.is_of_another_version() {
                     tracing::info!(board = %id, of = %snapshot.of, %why, "a snapshot is of another version; recovering without it");
                 } else {
@@ -99,19 +99,19 @@ fn recover_until(
                 }
             }
             // The snapshot itself may be sound.
-            Err(Trouble::Records(RuntimeError::Journal(error))) if error.is_passing() => {
+            Err(SnapshotRecoveryError::Records(RuntimeError::Journal(error))) if error.is_transient() => {
                 tracing::warn!(board = %id, of = %snapshot.of, %error, "a snapshot cannot be read; recovering without it");
             }
-            Err(Trouble::Records(error)) => {
+            Err(SnapshotRecoveryError::Records(error)) => {
                 tracing::warn!(board = %id, of = %snapshot.of, %error, "records do not follow from a snapshot; recovering without it");
                 unusable.push(snapshot.of);
             }
         }
     }
-    if let Until::End(records) = &until
+    if let RecoveryTarget::End(records) = &until
         && records.first().is_some_and(|first| first.seq == Seq(0))
     {
-        whole(None, records)?;
+        check_last_step(None, records)?;
     }
     let board = Board::from_created(&first, plans)?;
     let recovered = fold(journal, id, board, &until)?;
@@ -119,7 +119,7 @@ fn recover_until(
 }
 
 /// Target of a recovery.
-enum Until {
+enum RecoveryTarget {
     /// The commit of a version.
     Version(Version),
     /// End of the journal. Has its last records, from the last certain beginning of a step.
@@ -142,7 +142,7 @@ fn last_step(journal: &dyn Journal, id: &BoardId) -> Result<Vec<Record>, Journal
 }
 
 /// Rejects a journal with last records that end inside a step.
-fn whole(before: Option<Board>, records: &[Record]) -> Result<(), BoardError> {
+fn check_last_step(before: Option<Board>, records: &[Record]) -> Result<(), BoardError> {
     match replay::missing_at_end(before, records) {
         None => Ok(()),
         Some((seq, kind)) => {
@@ -172,18 +172,18 @@ fn checked(recovered: Recovered, id: &BoardId) -> Result<Recovered, RuntimeError
 }
 
 /// Reason why a board cannot be recovered from a snapshot.
-enum Trouble {
+enum SnapshotRecoveryError {
     Snapshot(SnapshotError),
     Records(RuntimeError),
 }
 
-impl From<SnapshotError> for Trouble {
+impl From<SnapshotError> for SnapshotRecoveryError {
     fn from(error: SnapshotError) -> Self {
         Self::Snapshot(error)
     }
 }
 
-impl From<JournalError> for Trouble {
+impl From<JournalError> for SnapshotRecoveryError {
     fn from(error: JournalError) -> Self {
         Self::Records(error.into())
     }
@@ -195,9 +195,9 @@ fn from_snapshot(
     id: &BoardId,
     first: &Record,
     snapshot: KeptSnapshot,
-    until: &Until,
-    plans: &dyn Plans,
-) -> Result<Option<Recovered>, Trouble> {
+    until: &RecoveryTarget,
+    plans: &dyn PlanSource,
+) -> Result<Option<Recovered>, SnapshotRecoveryError> {
     let unreadable = |what: &str| SnapshotError::Unreadable(what.to_owned());
     // The list of snapshots is not covered by the chain; the record is.
     let named = record(journal, id, snapshot.record)?.and_then(|record| record.body().ok());
@@ -213,19 +213,19 @@ fn from_snapshot(
         })
     };
     let restored = Board::restore(first, snapshot.digest, &mut fetch, plans);
-    let board = match unread.filter(JournalError::is_passing) {
+    let board = match unread.filter(JournalError::is_transient) {
         Some(error) => return Err(error.into()),
         None => restored?,
     };
     // A snapshot at the version itself may include later records.
-    if matches!(until, Until::Version(version) if board.version() >= *version) {
+    if matches!(until, RecoveryTarget::Version(version) if board.version() >= *version) {
         return Ok(None);
     }
     let last = record(journal, id, snapshot.of)?;
     if last.is_none_or(|last| (last.seq, last.hash) != board.head()) {
         return Err(unreadable("its last record is not the one in the journal").into());
     }
-    let recovered = fold(journal, id, board, until).map_err(Trouble::Records)?;
+    let recovered = fold(journal, id, board, until).map_err(SnapshotRecoveryError::Records)?;
     Ok(Some(Recovered { from: Some(snapshot.of), ..recovered }))
 }
 
@@ -235,7 +235,12 @@ fn record(journal: &dyn Journal, id: &BoardId, seq: Seq) -> Result<Option<Record
 }
 
 /// Folds the records after the board's head, page by page.
-fn fold(journal: &dyn Journal, id: &BoardId, mut board: Board, until: &Until) -> Result<Recovered, RuntimeError> {
+fn fold(
+    journal: &dyn Journal,
+    id: &BoardId,
+    mut board: Board,
+    until: &RecoveryTarget,
+) -> Result<Recovered, RuntimeError> {
     let (mut records, mut bytes) = (0, 0);
     'wanted: loop {
         let page = journal.records(id, Some(board.head().0), PAGE)?;
@@ -244,9 +249,9 @@ fn fold(journal: &dyn Journal, id: &BoardId, mut board: Board, until: &Until) ->
         }
         for record in page {
             match until {
-                Until::Version(version) if board.version() == *version => break 'wanted,
-                Until::End(last) if last.first().is_some_and(|first| first.seq == record.seq) => {
-                    whole(Some(board.clone()), last)?;
+                RecoveryTarget::Version(version) if board.version() == *version => break 'wanted,
+                RecoveryTarget::End(last) if last.first().is_some_and(|first| first.seq == record.seq) => {
+                    check_last_step(Some(board.clone()), last)?;
                 }
                 _ => {}
             }
@@ -255,7 +260,7 @@ fn fold(journal: &dyn Journal, id: &BoardId, mut board: Board, until: &Until) ->
             bytes += size(&record);
         }
     }
-    if let Until::Version(version) = until
+    if let RecoveryTarget::Version(version) = until
         && board.version() != *version
     {
         let message = format!("there is no version {version}, the last one is {}", board.version());

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use patchboard_kernel::board::{Input, Outcome};
+use patchboard_kernel::driver::Driver;
 use patchboard_kernel::id::{BoardId, Timestamp, Version};
-use patchboard_kernel::owner::Owner;
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{GENESIS, Principal, Record, Redacted};
-use patchboard_kernel::redaction::{self, Needles, RedactionCode, RedactionError, Request, Still};
+use patchboard_kernel::redaction::{self, Needles, RedactionCode, RedactionError, RemainingCopy, Request};
 use patchboard_kernel::rejection::Rejection;
 use patchboard_kernel::tree::Node;
 use serde_json::Value;
@@ -33,19 +33,19 @@ pub struct Redaction<B> {
     /// Version of the commit with the replacement value.
     pub replaced_at: Option<Version>,
     /// Remaining occurrences of a redacted text, in values that were not requested.
-    pub still: Vec<Still>,
+    pub remaining: Vec<RemainingCopy>,
     /// Result of the search outside the journal.
-    pub beside: B,
+    pub external: B,
     /// The request repeats an earlier one.
     pub is_repeated: bool,
     /// Error of the pending rewrite of the file, which may contain the erased bytes until then. The rewrite is retried
     /// when the journal is opened, and by `vacuum`.
-    pub unscrubbed: Option<JournalError>,
+    pub purge_error: Option<JournalError>,
 }
 
 /// Rejection of a redaction.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum RedactError {
     /// The request is invalid.
     #[error(transparent)]
     Redaction(#[from] RedactionError),
@@ -54,7 +54,7 @@ pub enum Refusal {
     Replacement(Rejection),
     /// The search outside the journal rejects it.
     #[error(transparent)]
-    Beside(#[from] Hindrance),
+    External(#[from] ExternalSearchError),
     /// The board cannot be read or written.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
@@ -63,26 +63,26 @@ pub enum Refusal {
 /// Reason to end a redaction before the journal is changed: a later search outside it would lack the texts.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
-pub struct Hindrance {
+pub struct ExternalSearchError {
     /// Stable code.
     pub code: &'static str,
     /// Message for people.
     pub message: String,
 }
 
-impl From<JournalError> for Refusal {
+impl From<JournalError> for RedactError {
     fn from(error: JournalError) -> Self {
         Self::Runtime(error.into())
     }
 }
 
-impl Refusal {
+impl RedactError {
     /// Returns the stable code; messages may change, codes may not.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Redaction(error) => error.code.as_str(),
             Self::Replacement(_) => "replacement_refused",
-            Self::Beside(hindrance) => hindrance.code,
+            Self::External(hindrance) => hindrance.code,
             Self::Runtime(error) => error.code(),
         }
     }
@@ -95,7 +95,7 @@ impl Refusal {
 /// repeated request finds them if this one is interrupted.
 ///
 /// # Errors
-/// [`Refusal`]; no value is redacted then, though a replacement may have been committed.
+/// [`RedactError`]; no value is redacted then, though a replacement may have been committed.
 pub async fn redact<B: Default + Send + 'static>(
     journal: Arc<dyn Journal>,
     id: BoardId,
@@ -103,8 +103,8 @@ pub async fn redact<B: Default + Send + 'static>(
     replacement: Option<Value>,
     principal: Option<Principal>,
     now: Timestamp,
-    beside: impl FnOnce(&Needles) -> Result<B, Hindrance> + Send + 'static,
-) -> Result<Redaction<B>, Refusal> {
+    beside: impl FnOnce(&Needles) -> Result<B, ExternalSearchError> + Send + 'static,
+) -> Result<Redaction<B>, RedactError> {
     let mut replaced_at = None;
     if let Some(value) = replacement {
         request.keep = true;
@@ -120,7 +120,9 @@ pub async fn redact<B: Default + Send + 'static>(
     Ok(Redaction { replaced_at, ..erased })
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Refusal> + Send + 'static) -> Result<T, Refusal> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, RedactError> + Send + 'static,
+) -> Result<T, RedactError> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| Err(JournalError::Io(format!("the redaction was interrupted: {error}")).into()))
 }
@@ -131,29 +133,45 @@ fn erase<B: Default>(
     request: &Request,
     principal: Option<Principal>,
     now: Timestamp,
-    beside: impl FnOnce(&Needles) -> Result<B, Hindrance>,
-) -> Result<Redaction<B>, Refusal> {
+    beside: impl FnOnce(&Needles) -> Result<B, ExternalSearchError>,
+) -> Result<Redaction<B>, RedactError> {
     let records = records(journal, id)?;
     if records.is_empty() {
         return Err(JournalError::NotFound(format!("board {id}")).into());
     }
-    if let Some((seq, body)) = redaction::known(&records, request)? {
+    if let Some((seq, body)) = redaction::find_earlier(&records, request)? {
         let hash = records.iter().find(|record| record.seq == seq).map_or(GENESIS, |record| record.hash);
-        let unscrubbed = journal.scrub().err();
+        let unscrubbed = journal.purge_erased_bytes().err();
         let (head, still, beside) = (Head { seq, hash }, Vec::new(), B::default());
-        return Ok(Redaction { head, body, replaced_at: None, still, beside, is_repeated: true, unscrubbed });
+        return Ok(Redaction {
+            head,
+            body,
+            replaced_at: None,
+            remaining: still,
+            external: beside,
+            is_repeated: true,
+            purge_error: unscrubbed,
+        });
     }
-    let mut owner = Owner::new(recovery::recover(journal, id, &Own)?.board);
+    let mut owner = Driver::new(recovery::recover(journal, id, &UncachedPlans)?.board);
     let mut text = |hash| journal.blob(hash).ok().flatten();
     let planned = redaction::plan(owner.board(), &records, &mut text, request)?;
     let beside = beside(&planned.needles)?;
-    let append = owner.decide_by(now, Input::Redact(planned.body.clone()), principal, &mut |_, _| None).append;
+    let append = owner.decide_as(now, Input::Redact(planned.body.clone()), principal, &mut |_, _| None).append;
     let append = append.ok_or_else(|| JournalError::Io("the redaction was not recorded".to_owned()))?;
     let texts = planned.body.texts.clone();
     let head = journal.erase(&Erasure { batch: append.into(), records: planned.records, texts })?;
-    let unscrubbed = journal.scrub().err();
-    let still = planned.still;
-    Ok(Redaction { head, body: planned.body, replaced_at: None, still, beside, is_repeated: false, unscrubbed })
+    let unscrubbed = journal.purge_erased_bytes().err();
+    let still = planned.remaining;
+    Ok(Redaction {
+        head,
+        body: planned.body,
+        replaced_at: None,
+        remaining: still,
+        external: beside,
+        is_repeated: false,
+        purge_error: unscrubbed,
+    })
 }
 
 /// Returns the commit that writes the replacement. Returns none if an interrupted attempt has written it, or if the
@@ -165,26 +183,26 @@ fn replace(
     value: Value,
     principal: Option<Principal>,
     now: Timestamp,
-) -> Result<Option<(Batch, Version)>, Refusal> {
+) -> Result<Option<(Batch, Version)>, RedactError> {
     let [place] = request.places.as_slice() else {
         let message = "another value takes the place of one: name one place, and no record".to_owned();
         let code = RedactionCode::BadRedaction;
         return Err(RedactionError { code, message, places: Vec::new(), questions: Vec::new() }.into());
     };
     // A completed redaction is not repeated: the place may have another value by now.
-    if redaction::known(&records(journal, id)?, request)?.is_some() {
+    if redaction::find_earlier(&records(journal, id)?, request)?.is_some() {
         return Ok(None);
     }
-    let mut owner = Owner::new(recovery::recover(journal, id, &Own)?.board);
+    let mut owner = Driver::new(recovery::recover(journal, id, &UncachedPlans)?.board);
     let there = owner.board().state().get(place).map(Node::to_value);
     if there.as_ref() == Some(&value) {
         return Ok(None);
     }
     let amend = Input::Amend { path: place.to_string(), value };
-    let decided = owner.decide_by(now, amend, principal, &mut |_, _| None);
+    let decided = owner.decide_as(now, amend, principal, &mut |_, _| None);
     match (decided.append, decided.released.and_then(|step| step.outcome)) {
         (Some(append), _) => Ok(Some((append.into(), owner.board().version()))),
-        (None, Some(Outcome::Refused(rejection))) => Err(Refusal::Replacement(rejection)),
+        (None, Some(Outcome::RejectedUnrecorded(rejection))) => Err(RedactError::Replacement(rejection)),
         (None, _) => Err(JournalError::Io("the replacement was not recorded".to_owned()).into()),
     }
 }

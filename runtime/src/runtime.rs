@@ -6,14 +6,14 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
+use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::admission::Admission;
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::board::{Blob, Board, BoardError, Genesis, Input, Outcome, Proposal};
+use patchboard_kernel::board::{Blob, Board, BoardError, Input, NewBoard, Outcome, Proposal};
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::files::Edit;
-use patchboard_kernel::id::{BoardId, InvocationId, Seq, Token};
+use patchboard_kernel::id::{BoardId, IdempotencyKey, InvocationId, Seq};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{Answer, Architect, Body, End, Ended, Parent, Principal, Record, Retried};
 use patchboard_kernel::rejection::{Code, Rejection, Stage, Violation};
 use ractor::{Actor, ActorRef};
@@ -22,25 +22,25 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinError;
 
 use crate::actors::board::Arguments;
-use crate::actors::kernel::{Beginning, Decided};
-use crate::actors::probe::Probe;
+use crate::actors::failpoints::Failpoints;
+use crate::actors::kernel::{InputResult, StartMode};
 use crate::actors::root::{self, Root, WriterSlot};
 use crate::actors::{Context, board, journal_writer};
 use crate::agent::{Agent, Failure};
+use crate::board_channel::{BoardChannel, Boards, DispatchHold, Lifecycle};
 use crate::clock::{Clock, SystemClock};
 use crate::ids::{Ids, SystemIds};
 use crate::journal::group::GroupCommit;
 use crate::journal::{Batch, Claim, Journal, JournalError};
-use crate::keeping::{self, SnapshotPolicy};
-use crate::observer::{Durable, Observer, Unobserved};
-use crate::plans::SharedPlans;
-use crate::published::{Boards, Held, Published, Status};
+use crate::observer::{DurableStep, NoopObserver, Observer};
+use crate::plan_cache::PlanCache;
 use crate::recovery;
-use crate::snapshot::Snapshot;
+use crate::snapshotter::{self, SnapshotPolicy};
+use crate::status::BoardStatus;
 use crate::subscription::{PAGE, Subscription};
 
 /// Tries of one request to resume a board that is closed meanwhile.
-const ATTACH_TRIES: u32 = 8;
+const RESUME_TRIES_MAX: u32 = 8;
 
 /// Options of a runtime.
 #[derive(Clone)]
@@ -54,20 +54,20 @@ pub struct Options {
     /// Limit on failures of a board's actors.
     pub restarts: RestartPolicy,
     /// Limit of external requests queued per board; further ones wait for admission.
-    pub admission: usize,
+    pub request_queue_max: usize,
     /// Records that a subscriber may fall behind before it must catch up from the journal.
-    pub subscription: usize,
+    pub subscription_buffer: usize,
     /// Snapshot policy.
     pub snapshots: SnapshotPolicy,
     /// Observer of the boards.
     pub observer: Arc<dyn Observer>,
     /// Failpoints of tests.
-    pub(crate) probe: Probe,
+    pub(crate) failpoints: Failpoints,
 }
 
 /// Options of a new board. The default suits most callers.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Founding {
+pub struct CreateOptions {
     /// Board id; generated if absent.
     pub id: Option<BoardId>,
     /// Salt; set only for reproducible runs.
@@ -75,7 +75,7 @@ pub struct Founding {
     /// Ablation: the enabled parts of PatchBoard.
     pub mode: Mode,
     /// Usage of the architect that wrote the blueprint, charged to the board.
-    pub designed: Option<Designed>,
+    pub architect: Option<ArchitectUsage>,
     /// Outer invocation, if the board is nested.
     pub parent: Option<Parent>,
     /// External caller that starts it; for a nested board, the one that started the outer board.
@@ -84,16 +84,16 @@ pub struct Founding {
 
 /// Effect of an accepted request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Heard {
+pub enum RequestEffect {
     /// Applied now.
-    Now,
+    Applied,
     /// Repeats an earlier request, or changes nothing.
-    Before,
+    AlreadyApplied,
 }
 
 /// Usage of the model that wrote a board's blueprint.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Designed {
+pub struct ArchitectUsage {
     /// Calls of the model.
     pub calls: u32,
     /// Tokens of these calls.
@@ -114,11 +114,11 @@ impl Options {
             clock: Arc::new(SystemClock),
             ids: Arc::new(SystemIds),
             restarts: RestartPolicy::default(),
-            admission: 64,
-            subscription: 1024,
+            request_queue_max: 64,
+            subscription_buffer: 1024,
             snapshots: SnapshotPolicy::default(),
-            observer: Arc::new(Unobserved),
-            probe: Probe::default(),
+            observer: Arc::new(NoopObserver),
+            failpoints: Failpoints::default(),
         }
     }
 }
@@ -158,7 +158,7 @@ pub enum RuntimeError {
     Closed(BoardId),
     /// A token was reused for another request.
     #[error("the token was used before on board {0}, for another request, or for a board that is not there any more")]
-    TokenConflict(BoardId),
+    IdempotencyConflict(BoardId),
     /// The value of a signal does not match the blueprint.
     #[error("the signal does not fit the blueprint of board {board}: {}", .violations.first().map_or("", |first| first.message.as_str()))]
     BadSignal {
@@ -169,7 +169,7 @@ pub enum RuntimeError {
     },
     /// A signal was rejected; it was not recorded.
     #[error("board {board} does not take the signal: {message}")]
-    Unheard {
+    SignalRejected {
         /// Board of the signal.
         board: BoardId,
         /// Stable code of the reason: `backlog_full`, `journal_full` or `unknown_signal`.
@@ -189,7 +189,7 @@ pub enum RuntimeError {
     },
     /// The board has ended, so the request changes nothing.
     #[error("board {0} has ended")]
-    Over(BoardId),
+    BoardEnded(BoardId),
     /// The board's actors failed while they held the request.
     #[error("board {0} was interrupted; whether the request was recorded is not known: repeat it with the same token")]
     Interrupted(BoardId),
@@ -222,11 +222,11 @@ impl RuntimeError {
             Self::Board(BoardError::BadBlueprint(_)) => "bad_blueprint",
             Self::Board(BoardError::BadRecord { .. }) => "bad_record",
             Self::CannotRetry { code: Code::BoardNotRunning, .. } => "board_over",
-            Self::CannotRetry { code, .. } | Self::Unheard { code, .. } => code.as_str(),
+            Self::CannotRetry { code, .. } | Self::SignalRejected { code, .. } => code.as_str(),
             Self::AlreadyRunning(_) => "already_running",
             Self::Closed(_) => "board_closed",
-            Self::Over(_) => "board_over",
-            Self::TokenConflict(_) => "token_conflict",
+            Self::BoardEnded(_) => "board_over",
+            Self::IdempotencyConflict(_) => "token_conflict",
             Self::Interrupted(_) => "interrupted",
             Self::Crashed { .. } => "crashed",
             Self::Start(_) => "start",
@@ -236,11 +236,11 @@ impl RuntimeError {
 
 /// Runs boards. Dropped without [`Runtime::shutdown`], it ends as a crash would: nothing acknowledged is lost.
 pub struct Runtime {
-    running: Arc<Running>,
+    running: Arc<RuntimeInner>,
 }
 
 /// Shared state of all boards.
-struct Running {
+struct RuntimeInner {
     context: Arc<Context>,
     boards: Arc<Boards>,
     root: ActorRef<root::Message>,
@@ -249,7 +249,7 @@ struct Running {
 /// Weak handle of a runtime, for agents that run boards themselves.
 #[derive(Clone)]
 pub struct WeakRuntime {
-    running: Weak<Running>,
+    running: Weak<RuntimeInner>,
 }
 
 impl WeakRuntime {
@@ -278,15 +278,15 @@ impl Runtime {
         let context = Arc::new(Context {
             journal: GroupCommit::new(journal, wake),
             options,
-            plans: SharedPlans::default(),
-            keepers: Arc::new(Semaphore::new(keeping::AT_ONCE)),
+            plans: PlanCache::default(),
+            snapshot_permits: Arc::new(Semaphore::new(snapshotter::CONCURRENT_TASKS_MAX)),
         });
         let boards = Arc::new(Boards::default());
         let arguments = root::Arguments { context: Arc::clone(&context), boards: Arc::clone(&boards), writer };
         let spawned = Actor::spawn(None, Root, arguments).await;
         let (root, _) = spawned.map_err(|error| RuntimeError::Start(error.to_string()))?;
-        let runtime = Self { running: Arc::new(Running { context, boards, root }) };
-        runtime.running.context.options.agent.started(&runtime.downgrade());
+        let runtime = Self { running: Arc::new(RuntimeInner { context, boards, root }) };
+        runtime.running.context.options.agent.on_runtime_started(&runtime.downgrade());
         Ok(runtime)
     }
 
@@ -305,7 +305,7 @@ impl Runtime {
         request: Value,
         salt: Option<Salt>,
     ) -> Result<BoardHandle, RuntimeError> {
-        self.create_with(blueprint, request, Founding { salt, ..Founding::default() }).await
+        self.create_with(blueprint, request, CreateOptions { salt, ..CreateOptions::default() }).await
     }
 
     /// Like [`Runtime::create`], with options.
@@ -316,25 +316,25 @@ impl Runtime {
         &self,
         mut blueprint: Blueprint,
         request: Value,
-        founding: Founding,
+        founding: CreateOptions,
     ) -> Result<BoardHandle, RuntimeError> {
-        let Founding { id, salt, mode, designed, parent, principal } = founding;
+        let CreateOptions { id, salt, mode, architect: designed, parent, principal } = founding;
         let options = &self.running.context.options;
-        blueprint.fit_views(&|model| options.agent.context(model));
+        blueprint.fit_views(&|model| options.agent.context_window(model));
         let id = id.unwrap_or_else(|| options.ids.board());
         let salt = salt.unwrap_or_else(|| options.ids.salt());
         let (at, began) = (options.clock.now(), Instant::now());
         let (texts, hasher) = (designed.iter().flat_map(|designed| &designed.prompts), Hasher::new(&salt));
         let prompts: Vec<Blob> = texts.map(|text| Blob { hash: hasher.text(text), text: Arc::clone(text) }).collect();
-        let architect = designed.as_ref().map(|Designed { calls, usage, repairs, admitted, .. }| {
+        let architect = designed.as_ref().map(|ArchitectUsage { calls, usage, repairs, admitted, .. }| {
             let prompts = prompts.iter().map(|prompt| prompt.hash).collect();
             let (usage, repairs) = (usage.bounded(), repairs.bounded());
             Architect { calls: *calls, usage, repairs, prompts, admitted: admitted.clone() }
         });
         let genesis =
-            Genesis { mode, architect, parent, salt, principal, ..Genesis::new(id.clone(), blueprint, request, at) };
+            NewBoard { mode, architect, parent, salt, principal, ..NewBoard::new(id.clone(), blueprint, request, at) };
         let (board, step) = Board::create(genesis, &self.running.context.plans)?;
-        let opening = self.opening(&id, None)?;
+        let opening = self.reserve(&id, None)?;
         let claim = self.running.context.journal.journal().claim(&id, false)?;
         let batch = Batch {
             board: id.clone(),
@@ -344,12 +344,12 @@ impl Runtime {
             blobs: prompts.into_iter().chain(step.blobs).collect(),
         };
         self.running.context.journal.append(batch).await?;
-        let made = Durable { board: &id, records: &step.records, took: began.elapsed() };
-        self.running.context.observe(|observer| observer.durable(&made));
+        let made = DurableStep { board: &id, records: &step.records, took: began.elapsed() };
+        self.running.context.observe(|observer| observer.on_durable_step(&made));
         tracing::info!(board = %id, name = board.blueprint().name.as_str(), "the board was made");
-        opening.published.publish(Snapshot::of(&board, step.records.last()), step.records);
+        opening.channel.publish(BoardStatus::new(&board, step.records.last()), step.records);
         let blueprint = Arc::clone(board.blueprint());
-        self.open(opening, blueprint, Beginning::Created(Box::new(board), step.effects), claim).await
+        self.open(opening, blueprint, StartMode::Created(Box::new(board), step.effects), claim).await
     }
 
     /// Takes a board over from its journal and runs it. Calls that were in progress are lost and repeated.
@@ -368,29 +368,34 @@ impl Runtime {
     /// # Errors
     /// As [`Runtime::resume`].
     pub async fn resume_paused(&self, board: &BoardId, by: Option<Principal>) -> Result<BoardHandle, RuntimeError> {
-        self.take_over(board, false, Some(Held { by })).await
+        self.take_over(board, false, Some(DispatchHold { by })).await
     }
 
     /// Like [`Runtime::resume`], even if another process seems to run the board. That process is fenced off.
     ///
     /// # Errors
     /// As [`Runtime::resume`], but never [`JournalError::Owned`].
-    pub async fn seize(&self, board: &BoardId) -> Result<BoardHandle, RuntimeError> {
+    pub async fn resume_forced(&self, board: &BoardId) -> Result<BoardHandle, RuntimeError> {
         self.take_over(board, true, None).await
     }
 
-    async fn take_over(&self, board: &BoardId, force: bool, held: Option<Held>) -> Result<BoardHandle, RuntimeError> {
+    async fn take_over(
+        &self,
+        board: &BoardId,
+        force: bool,
+        held: Option<DispatchHold>,
+    ) -> Result<BoardHandle, RuntimeError> {
         match self.running.boards.get(board) {
             // The board was given up and is being closed.
-            Some(published) if published.is_gone() => self.close_board(published).await,
+            Some(published) if published.is_closed() => self.close_board(published).await,
             Some(_) => return Err(RuntimeError::AlreadyRunning(board.clone())),
             None => {}
         }
         let journal = self.running.context.journal.journal();
         let blueprint = Arc::new(blueprint_of(&**journal, board)?);
-        let opening = self.opening(board, held)?;
+        let opening = self.reserve(board, held)?;
         let claim = journal.claim(board, force)?;
-        self.open(opening, blueprint, Beginning::Recover, claim).await
+        self.open(opening, blueprint, StartMode::Recover, claim).await
     }
 
     /// Returns the running board, or resumes it as [`Runtime::resume`] does. Waits while another caller of this
@@ -398,14 +403,14 @@ impl Runtime {
     ///
     /// # Errors
     /// As [`Runtime::resume`]; [`RuntimeError::AlreadyRunning`] only if it is repeatedly closed and opened meanwhile.
-    pub async fn attach(&self, board: &BoardId) -> Result<BoardHandle, RuntimeError> {
-        for _ in 0..ATTACH_TRIES {
+    pub async fn get_or_resume(&self, board: &BoardId) -> Result<BoardHandle, RuntimeError> {
+        for _ in 0..RESUME_TRIES_MAX {
             match self.running.boards.get(board) {
-                Some(published) if !published.is_gone() => match published.taken_on().await {
+                Some(published) if !published.is_closed() => match published.until_started().await {
                     // The caller that opened it has given up; the board may not exist.
-                    Status::Gone(RuntimeError::Closed(_)) => {}
-                    Status::Gone(reason) => return Err(reason),
-                    Status::Starting | Status::Running | Status::Ended(_) => return Ok(self.handle(published)),
+                    Lifecycle::Closed(RuntimeError::Closed(_)) => {}
+                    Lifecycle::Closed(reason) => return Err(reason),
+                    Lifecycle::Starting | Lifecycle::Running | Lifecycle::Ended(_) => return Ok(self.handle(published)),
                 },
                 _ => match self.resume(board).await {
                     Err(RuntimeError::AlreadyRunning(_)) => {}
@@ -417,29 +422,29 @@ impl Runtime {
     }
 
     /// Reserves a board's id, so that no other caller opens it meanwhile.
-    fn opening(&self, board: &BoardId, held: Option<Held>) -> Result<Opening<'_>, RuntimeError> {
-        let published = Arc::new(Published::new(board.clone(), held, &self.running.context.options));
+    fn reserve(&self, board: &BoardId, held: Option<DispatchHold>) -> Result<BoardReservation<'_>, RuntimeError> {
+        let published = Arc::new(BoardChannel::new(board.clone(), held, &self.running.context.options));
         self.running.boards.add(Arc::clone(&published))?;
-        Ok(Opening { boards: &self.running.boards, published, is_begun: false })
+        Ok(BoardReservation { boards: &self.running.boards, channel: published, is_handed_over: false })
     }
 
     /// Starts a board's actors and waits until they have taken it over, newly created or recovered.
     async fn open(
         &self,
-        mut opening: Opening<'_>,
+        mut opening: BoardReservation<'_>,
         blueprint: Arc<Blueprint>,
-        beginning: Beginning,
+        beginning: StartMode,
         claim: Claim,
     ) -> Result<BoardHandle, RuntimeError> {
-        let (context, published) = (Arc::clone(&self.running.context), Arc::clone(&opening.published));
-        let arguments = Arguments { context, published: Arc::clone(&published), blueprint, beginning, claim };
+        let (context, published) = (Arc::clone(&self.running.context), Arc::clone(&opening.channel));
+        let arguments = Arguments { context, channel: Arc::clone(&published), blueprint, beginning, claim };
         if self.running.root.cast(root::Message::Open(Box::new(arguments))).is_err() {
             return Err(RuntimeError::Closed(published.board().clone()));
         }
-        opening.is_begun = true;
-        match published.taken_on().await {
-            Status::Gone(reason) => Err(reason),
-            Status::Starting | Status::Running | Status::Ended(_) => Ok(self.handle(published)),
+        opening.is_handed_over = true;
+        match published.until_started().await {
+            Lifecycle::Closed(reason) => Err(reason),
+            Lifecycle::Starting | Lifecycle::Running | Lifecycle::Ended(_) => Ok(self.handle(published)),
         }
     }
 
@@ -449,7 +454,7 @@ impl Runtime {
         self.running
             .boards
             .get(board)
-            .filter(|published| published.snapshot().is_some())
+            .filter(|published| published.status().is_some())
             .map(|published| self.handle(published))
     }
 
@@ -465,7 +470,7 @@ impl Runtime {
     ///
     /// # Errors
     /// Storage.
-    pub async fn inside(
+    pub async fn nested_boards(
         &self,
         outer: &BoardId,
         invocations: Vec<InvocationId>,
@@ -495,13 +500,13 @@ impl Runtime {
     }
 
     /// Returns the last durable snapshot of a running board.
-    pub fn snapshot(&self, board: &BoardId) -> Option<Arc<Snapshot>> {
-        self.running.boards.get(board)?.snapshot()
+    pub fn status(&self, board: &BoardId) -> Option<Arc<BoardStatus>> {
+        self.running.boards.get(board)?.status()
     }
 
-    /// Subscribes to every record of a board after `after` (`None`: from the first), once [`Runtime::snapshot`]
+    /// Subscribes to every record of a board after `after` (`None`: from the first), once [`Runtime::status`]
     /// includes it. Returns the existing records of a board that is not running.
-    pub fn watch(&self, board: &BoardId, after: Option<Seq>) -> Subscription {
+    pub fn subscribe(&self, board: &BoardId, after: Option<Seq>) -> Subscription {
         let live = self.running.boards.get(board).and_then(|published| published.listen());
         Subscription::new(Arc::clone(self.running.context.journal.journal()), board.clone(), after, live)
     }
@@ -516,7 +521,7 @@ impl Runtime {
 
     /// Closes all boards and ends. From its start on, no board is created or resumed.
     pub async fn shutdown(&self) {
-        self.running.boards.shut();
+        self.running.boards.stop_accepting();
         for published in self.running.boards.all() {
             self.close_board(published).await;
         }
@@ -527,8 +532,8 @@ impl Runtime {
         }
     }
 
-    async fn close_board(&self, published: Arc<Published>) {
-        published.close();
+    async fn close_board(&self, published: Arc<BoardChannel>) {
+        published.request_close();
         if let Some(supervisor) = published.supervisor().await {
             let (done, closed) = oneshot::channel();
             if supervisor.cast(board::Message::Close(done)).is_ok() {
@@ -540,34 +545,34 @@ impl Runtime {
         }
         self.running.boards.remove(&published);
         // For a supervisor that failed meanwhile the root does this, but it may be ending, too.
-        if !published.is_gone() {
-            self.running.context.gone(&published, RuntimeError::Closed(published.board().clone()));
+        if !published.is_closed() {
+            self.running.context.board_closed(&published, RuntimeError::Closed(published.board().clone()));
         }
     }
 
-    fn handle(&self, published: Arc<Published>) -> BoardHandle {
-        BoardHandle { context: Arc::clone(&self.running.context), published, principal: None }
+    fn handle(&self, published: Arc<BoardChannel>) -> BoardHandle {
+        BoardHandle { context: Arc::clone(&self.running.context), channel: published, principal: None }
     }
 }
 
 /// Reservation of a board that is being opened. Released if opening fails or is cancelled.
-struct Opening<'a> {
+struct BoardReservation<'a> {
     boards: &'a Boards,
-    published: Arc<Published>,
+    channel: Arc<BoardChannel>,
     /// The actors have taken over the reservation.
-    is_begun: bool,
+    is_handed_over: bool,
 }
 
-impl Drop for Opening<'_> {
+impl Drop for BoardReservation<'_> {
     fn drop(&mut self) {
-        if !self.is_begun {
-            self.boards.remove(&self.published);
-            self.published.gone(RuntimeError::Closed(self.published.board().clone()));
+        if !self.is_handed_over {
+            self.boards.remove(&self.channel);
+            self.channel.mark_closed(RuntimeError::Closed(self.channel.board().clone()));
         }
     }
 }
 
-impl Drop for Running {
+impl Drop for RuntimeInner {
     fn drop(&mut self) {
         self.root.stop(None);
     }
@@ -589,7 +594,7 @@ fn blueprint_of(journal: &dyn Journal, board: &BoardId) -> Result<Blueprint, Run
 #[derive(Clone)]
 pub struct BoardHandle {
     context: Arc<Context>,
-    published: Arc<Published>,
+    channel: Arc<BoardChannel>,
     /// Principal named in records of inputs through this handle.
     principal: Option<Principal>,
 }
@@ -597,33 +602,33 @@ pub struct BoardHandle {
 impl BoardHandle {
     /// Returns a handle of an external caller, which its records name.
     #[must_use]
-    pub fn by(&self, principal: Principal) -> Self {
+    pub fn with_principal(&self, principal: Principal) -> Self {
         Self { principal: Some(principal), ..self.clone() }
     }
 
-    async fn ask(&self, input: Input) -> Result<Decided, RuntimeError> {
-        self.published.ask(input, self.principal.clone()).await
+    async fn ask(&self, input: Input) -> Result<InputResult, RuntimeError> {
+        self.channel.ask(input, self.principal.clone()).await
     }
 
     /// Returns the board's id.
     pub fn id(&self) -> &BoardId {
-        self.published.board()
+        self.channel.board()
     }
 
     /// Returns the last durable snapshot.
-    pub fn snapshot(&self) -> Arc<Snapshot> {
-        self.published.snapshot().expect("a handle is given out after the first snapshot")
+    pub fn status(&self) -> Arc<BoardStatus> {
+        self.channel.status().expect("a handle is given out after the first snapshot")
     }
 
-    /// Subscribes to every record after `after` (`None`: from the first), once [`BoardHandle::snapshot`] includes it.
+    /// Subscribes to every record after `after` (`None`: from the first), once [`BoardHandle::status`] includes it.
     /// If the board is gone, remaining durable records are delivered last.
     pub fn subscribe(&self, after: Option<Seq>) -> Subscription {
         let journal = Arc::clone(self.context.journal.journal());
-        Subscription::new(journal, self.id().clone(), after, self.published.listen())
+        Subscription::new(journal, self.id().clone(), after, self.channel.listen())
     }
 
-    /// Folds the records after `after` (`None`: from the first), up to the last one published, off the threads that serve
-    /// boards.
+    /// Folds the records after `after` (`None`: from the first), up to the last one published, off the threads that
+    /// serve boards.
     ///
     /// # Errors
     /// Storage.
@@ -634,7 +639,7 @@ impl BoardHandle {
         mut fold: impl FnMut(&mut T, &Record) + Send + 'static,
     ) -> Result<T, RuntimeError> {
         let (journal, board, head) =
-            (Arc::clone(self.context.journal.journal()), self.id().clone(), self.snapshot().head.seq);
+            (Arc::clone(self.context.journal.journal()), self.id().clone(), self.status().head.seq);
         let read = tokio::task::spawn_blocking(move || {
             let (mut folded, mut last) = (initial, after);
             while last.is_none_or(|last| last < head) {
@@ -660,7 +665,7 @@ impl BoardHandle {
     }
 
     /// Records an edit of workspace files, or an external change of them. Returns once the outcome is durable, or
-    /// [`Outcome::Refused`] if, for example, the attempt or the board is over. The caller changes the files
+    /// [`Outcome::RejectedUnrecorded`] if, for example, the attempt or the board is over. The caller changes the files
     /// themselves.
     ///
     /// # Errors
@@ -671,14 +676,15 @@ impl BoardHandle {
     }
 
     /// Asks to continue an attempt with another call of its model, which may take `reserve` tokens; `usage` is that of
-    /// the previous call. Returns once the outcome is durable: [`Outcome::Continued`], or [`Outcome::Refused`]. A
-    /// refused attempt is over, either before or because the budgets do not suffice ([`Code::BudgetExhausted`]).
+    /// the previous call. Returns once the outcome is durable: [`Outcome::Continued`], or
+    /// [`Outcome::RejectedUnrecorded`]. A refused attempt is over, either before or because the budgets do not suffice
+    /// ([`Code::BudgetExhausted`]).
     ///
     /// [`Code::BudgetExhausted`]: patchboard_kernel::rejection::Code::BudgetExhausted
     ///
     /// # Errors
     /// As [`BoardHandle::propose`].
-    pub async fn go_on(
+    pub async fn continue_attempt(
         &self,
         invocation: InvocationId,
         attempt: u32,
@@ -703,35 +709,41 @@ impl BoardHandle {
     /// `token` gets the first answer.
     ///
     /// # Errors
-    /// [`RuntimeError::Over`] if the board has ended for good; [`RuntimeError::TokenConflict`];
-    /// [`RuntimeError::BadSignal`] or [`RuntimeError::Unheard`], and then nothing is recorded; as [`BoardHandle::propose`].
-    pub async fn signal(&self, name: &str, value: Value, token: Option<Token>) -> Result<Heard, RuntimeError> {
-        self.request(Input::Signal { name: name.to_owned(), value, token }).await
+    /// [`RuntimeError::BoardEnded`] if the board has ended for good; [`RuntimeError::IdempotencyConflict`];
+    /// [`RuntimeError::BadSignal`] or [`RuntimeError::SignalRejected`], and then nothing is recorded; as
+    /// [`BoardHandle::propose`].
+    pub async fn signal(
+        &self,
+        name: &str,
+        value: Value,
+        token: Option<IdempotencyKey>,
+    ) -> Result<RequestEffect, RuntimeError> {
+        self.request(Input::Signal { name: name.to_owned(), value, key: token }).await
     }
 
     /// Sends a request that is recorded unless the board has ended for good, or received it before.
-    async fn request(&self, input: Input) -> Result<Heard, RuntimeError> {
+    async fn request(&self, input: Input) -> Result<RequestEffect, RuntimeError> {
         let decided = self.ask(input).await?;
         match decided.outcome {
-            Some(Outcome::Duplicate(_)) => Ok(Heard::Before),
-            Some(Outcome::Refused(rejection)) if rejection.stage == Stage::Schema => {
+            Some(Outcome::Duplicate(_)) => Ok(RequestEffect::AlreadyApplied),
+            Some(Outcome::RejectedUnrecorded(rejection)) if rejection.stage == Stage::Schema => {
                 Err(RuntimeError::BadSignal { board: self.id().clone(), violations: rejection.violations })
             }
-            Some(Outcome::Refused(rejection)) if rejection.code == Code::TokenConflict => {
-                Err(RuntimeError::TokenConflict(self.id().clone()))
+            Some(Outcome::RejectedUnrecorded(rejection)) if rejection.code == Code::TokenConflict => {
+                Err(RuntimeError::IdempotencyConflict(self.id().clone()))
             }
-            Some(Outcome::Refused(rejection)) => {
+            Some(Outcome::RejectedUnrecorded(rejection)) => {
                 let code = rejection.code;
                 let message = rejection.violations.into_iter().next().map(|first| first.message).unwrap_or_default();
-                Err(RuntimeError::Unheard { board: self.id().clone(), code, message })
+                Err(RuntimeError::SignalRejected { board: self.id().clone(), code, message })
             }
-            _ if decided.recorded => Ok(Heard::Now),
-            _ => Err(RuntimeError::Over(self.id().clone())),
+            _ if decided.recorded => Ok(RequestEffect::Applied),
+            _ => Err(RuntimeError::BoardEnded(self.id().clone())),
         }
     }
 
     /// Sends a person's answer to a question of the board. Returns once the outcome is durable, or
-    /// [`Outcome::Refused`] if the answer does not count.
+    /// [`Outcome::RejectedUnrecorded`] if the answer does not count.
     ///
     /// # Errors
     /// As [`BoardHandle::propose`].
@@ -744,33 +756,33 @@ impl BoardHandle {
     ///
     /// # Errors
     /// As [`BoardHandle::signal`].
-    pub async fn pause(&self, token: Option<Token>) -> Result<Heard, RuntimeError> {
-        self.steer(Input::Pause { token }).await
+    pub async fn pause(&self, token: Option<IdempotencyKey>) -> Result<RequestEffect, RuntimeError> {
+        self.control(Input::Pause { key: token }).await
     }
 
     /// Resumes dispatch. Has no effect on a board that is not paused. For `token` see [`BoardHandle::signal`].
     ///
     /// # Errors
     /// As [`BoardHandle::signal`].
-    pub async fn resume(&self, token: Option<Token>) -> Result<Heard, RuntimeError> {
-        self.steer(Input::Resume { token }).await
+    pub async fn resume(&self, token: Option<IdempotencyKey>) -> Result<RequestEffect, RuntimeError> {
+        self.control(Input::Resume { key: token }).await
     }
 
     /// Retries invocations that the board has given up, with their triggers, and raises limits. Returns once it is
     /// durable; a repetition with the same token gets the first answer.
     ///
     /// # Errors
-    /// [`RuntimeError::CannotRetry`], with nothing recorded; [`RuntimeError::TokenConflict`]; as
+    /// [`RuntimeError::CannotRetry`], with nothing recorded; [`RuntimeError::IdempotencyConflict`]; as
     /// [`BoardHandle::propose`].
-    pub async fn retry(&self, retried: Retried) -> Result<Heard, RuntimeError> {
+    pub async fn retry(&self, retried: Retried) -> Result<RequestEffect, RuntimeError> {
         let decided = self.ask(Input::Retry(retried)).await?;
         match decided.outcome {
-            Some(Outcome::Duplicate(_)) => Ok(Heard::Before),
-            Some(Outcome::Refused(rejection)) if rejection.code == Code::TokenConflict => {
-                Err(RuntimeError::TokenConflict(self.id().clone()))
+            Some(Outcome::Duplicate(_)) => Ok(RequestEffect::AlreadyApplied),
+            Some(Outcome::RejectedUnrecorded(rejection)) if rejection.code == Code::TokenConflict => {
+                Err(RuntimeError::IdempotencyConflict(self.id().clone()))
             }
-            Some(Outcome::Refused(rejection)) => Err(RuntimeError::cannot_retry(self.id(), rejection)),
-            _ => Ok(Heard::Now),
+            Some(Outcome::RejectedUnrecorded(rejection)) => Err(RuntimeError::cannot_retry(self.id(), rejection)),
+            _ => Ok(RequestEffect::Applied),
         }
     }
 
@@ -778,19 +790,19 @@ impl BoardHandle {
     ///
     /// # Errors
     /// As [`BoardHandle::signal`].
-    pub async fn cancel(&self) -> Result<Heard, RuntimeError> {
-        self.steer(Input::Cancel).await
+    pub async fn cancel(&self) -> Result<RequestEffect, RuntimeError> {
+        self.control(Input::Cancel).await
     }
 
-    async fn steer(&self, input: Input) -> Result<Heard, RuntimeError> {
+    async fn control(&self, input: Input) -> Result<RequestEffect, RuntimeError> {
         let is_cancel = matches!(input, Input::Cancel);
         match self.request(input).await {
-            Err(RuntimeError::Over(board)) => match self.snapshot().ended.filter(|ended| ended.is_final()) {
+            Err(RuntimeError::BoardEnded(board)) => match self.status().ended.filter(|ended| ended.is_final()) {
                 // Already cancelled.
-                Some(ended) if is_cancel && ended.end == End::Cancelled => Ok(Heard::Before),
-                Some(_) => Err(RuntimeError::Over(board)),
+                Some(ended) if is_cancel && ended.end == End::Cancelled => Ok(RequestEffect::AlreadyApplied),
+                Some(_) => Err(RuntimeError::BoardEnded(board)),
                 // The board was in this state before.
-                None => Ok(Heard::Before),
+                None => Ok(RequestEffect::AlreadyApplied),
             },
             heard => heard,
         }
@@ -800,34 +812,34 @@ impl BoardHandle {
     ///
     /// # Errors
     /// Cause of the stop: storage, too many failures, or closing.
-    pub async fn ended(&self) -> Result<Ended, RuntimeError> {
-        self.ended_as(|_| true).await
+    pub async fn wait_for_end(&self) -> Result<Ended, RuntimeError> {
+        self.wait_for_end_where(|_| true).await
     }
 
     /// Waits until the board has ended for good: a stalled one may continue.
     ///
     /// # Errors
     /// The board has stopped in this process.
-    pub async fn ended_for_good(&self) -> Result<Ended, RuntimeError> {
-        self.ended_as(Ended::is_final).await
+    pub async fn wait_for_final_end(&self) -> Result<Ended, RuntimeError> {
+        self.wait_for_end_where(Ended::is_final).await
     }
 
-    async fn ended_as(&self, wanted: impl Fn(Ended) -> bool) -> Result<Ended, RuntimeError> {
-        let is_wanted = |status: &Status| match status {
-            Status::Ended(ended) => wanted(*ended),
-            Status::Gone(_) => true,
-            Status::Starting | Status::Running => false,
+    async fn wait_for_end_where(&self, wanted: impl Fn(Ended) -> bool) -> Result<Ended, RuntimeError> {
+        let is_wanted = |status: &Lifecycle| match status {
+            Lifecycle::Ended(ended) => wanted(*ended),
+            Lifecycle::Closed(_) => true,
+            Lifecycle::Starting | Lifecycle::Running => false,
         };
-        match self.published.status(is_wanted).await {
-            Status::Ended(ended) => Ok(ended),
-            Status::Gone(reason) => Err(reason),
-            Status::Starting | Status::Running => Err(RuntimeError::Closed(self.id().clone())),
+        match self.channel.wait_for_lifecycle(is_wanted).await {
+            Lifecycle::Ended(ended) => Ok(ended),
+            Lifecycle::Closed(reason) => Err(reason),
+            Lifecycle::Starting | Lifecycle::Running => Err(RuntimeError::Closed(self.id().clone())),
         }
     }
 
     /// Ends the board's kernel actor as a crash would, for tests.
     pub fn crash(&self) {
-        self.published.kill_kernel();
+        self.channel.kill_kernel();
     }
 }
 

@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use patchboard_kernel::ablation::Interface;
 use patchboard_kernel::board::{Board, Outcome, Proposal};
 use patchboard_kernel::digest::Salt;
-use patchboard_kernel::freshness::{Commits, Context, Reservations};
+use patchboard_kernel::freshness::{CommitLookup, ProposalContext, Reservations};
 use patchboard_kernel::id::{Seq, Timestamp, Version, WorkerName};
-use patchboard_kernel::mode::Interface;
 use patchboard_kernel::pipeline::{self, Proposer, Verdict};
 use patchboard_tests::boards::{self, Across, Work, Writer};
 use patchboard_tests::measure::{Bench, Goal, Laps, Row, Side, Stats, on_cpu, run};
@@ -147,7 +147,7 @@ fn in_judge<'a>(schema: &Value, document: Value, mut writer: Writer, work: Work)
         }
         let text = writer.patch(work);
         let Proposal { worker, reply, .. } = boards::proposal(text.clone(), None);
-        let context = Context {
+        let context = ProposalContext {
             expansions_left: 0,
             base: board.version(),
             basis: None,
@@ -155,7 +155,7 @@ fn in_judge<'a>(schema: &Value, document: Value, mut writer: Writer, work: Work)
             reservations: &reservations,
             commits: &Nobody,
         };
-        let by = Proposer { worker: &worker, seat: board.plan().seats.get(&worker).map(|seat| &**seat) };
+        let by = Proposer { worker: &worker, worker_plan: board.plan().workers.get(&worker).map(|seat| &**seat) };
         let (verdict, time) =
             on_cpu(|| pipeline::judge(board.plan(), board.state(), by, &reply, Interface::Patch, &context));
         laps.note(TOTAL, time);
@@ -168,8 +168,8 @@ fn in_judge<'a>(schema: &Value, document: Value, mut writer: Writer, work: Work)
 /// Author lookup that is never called, because no proposal is rejected here.
 struct Nobody;
 
-impl Commits for Nobody {
-    fn by(&self, _: Version) -> Option<(Seq, WorkerName)> {
+impl CommitLookup for Nobody {
+    fn commit_of(&self, _: Version) -> Option<(Seq, WorkerName)> {
         None
     }
 }

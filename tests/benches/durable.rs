@@ -97,7 +97,7 @@ async fn one_client(bench: &mut Bench, size: &'static str, bytes: usize) {
     let journal = SqliteJournal::open(dir.path()).expect("the journal opens");
     let runtime = start(Arc::new(journal.clone())).await;
     let (board, mut writer) = create(&runtime, bytes, SEED).await;
-    let mut stream = board.subscribe(Some(board.snapshot().head.seq));
+    let mut stream = board.subscribe(Some(board.status().head.seq));
     let time = bench.options.time(TIME);
     // The client runs on one of the runtime's threads, as in a program that uses the runtime.
     let path = dir.path().to_owned();

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use patchboard_agents::config::{Config, Environment, Model};
-use patchboard_agents::seats::{Inline, Seats};
-use patchboard_endpoint::{Act, Endpoint};
+use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
+use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::record::Kind;
 use patchboard_runtime::journal::Journal as _;
@@ -58,7 +58,7 @@ fn limited(bench: &mut Bench, size: &str, rate: u32, after: u32) {
         let place = Place::new(&server.endpoint.url);
         let began = Instant::now();
         let board = place.board(ITEMS).await;
-        board.ended().await.expect("the board ends");
+        board.wait_for_end().await.expect("the board ends");
         let results = results(&board);
         (began.elapsed().as_secs_f64(), ITEMS - results)
     });
@@ -79,7 +79,7 @@ fn shared(bench: &mut Bench) {
         for _ in 0..boards {
             waiting.push(place.board(items).await);
         }
-        while waiting.iter().any(|board| board.snapshot().awaiting == 0) {
+        while waiting.iter().any(|board| board.status().awaiting == 0) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         server.is_away.store(false, Ordering::Relaxed);
@@ -87,7 +87,7 @@ fn shared(bench: &mut Bench) {
         let mut running = tokio::task::JoinSet::new();
         for board in waiting {
             running.spawn(async move {
-                board.ended().await.expect("the board ends");
+                board.wait_for_end().await.expect("the board ends");
                 assert_eq!(results(&board), items);
                 began.elapsed().as_secs_f64()
             });
@@ -130,7 +130,7 @@ fn idle(bench: &mut Bench) {
         server.is_away.store(false, Ordering::Relaxed);
         let began = Instant::now();
         for board in &boards {
-            board.ended().await.expect("the board ends");
+            board.wait_for_end().await.expect("the board ends");
         }
         let back = began.elapsed().as_secs_f64();
         let records: usize = boards.iter().map(|board| place.not_taken(board)).sum();
@@ -173,7 +173,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 fn results(board: &BoardHandle) -> usize {
-    board.snapshot().state.root().to_value()["results"].as_array().map_or(0, Vec::len)
+    board.status().state.root().to_value()["results"].as_array().map_or(0, Vec::len)
 }
 
 /// Model endpoint with a rate limit, or unavailable.
@@ -199,10 +199,10 @@ impl Server {
             most.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
             let act = if is_away.load(Ordering::Relaxed) || !takes(&bucket, f64::from(rate)) {
                 refused.fetch_add(1, Ordering::Relaxed);
-                Act::Say(429, headers, r#"{"error":{"message":"Rate limit reached"}}"#.into())
+                ScriptedResponse::Say(429, headers, r#"{"error":{"message":"Rate limit reached"}}"#.into())
             } else {
                 std::thread::sleep(Duration::from_millis(50));
-                Act::answer(r#"[{"op":"add","path":"/results/-","value":"done"}]"#, 10, 5)
+                ScriptedResponse::answer(r#"[{"op":"add","path":"/results/-","value":"done"}]"#, 10, 5)
             };
             now.fetch_sub(1, Ordering::Relaxed);
             act
@@ -245,7 +245,7 @@ impl Place {
         let journal = Arc::new(SqliteJournal::open(directory.path()).expect("a journal can be made"));
         let mut config = Config::default();
         config.models.insert("default".into(), Model::new(url, "m"));
-        let seats = Arc::new(Seats::new(config, &Environment::default(), Inline::Refused));
+        let seats = Arc::new(AgentRegistry::new(config, &Environment::default(), InlinePrograms::Denied));
         let started = Runtime::start(Arc::clone(&journal) as _, Options::new(seats));
         let runtime = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(started));
         let runtime = runtime.expect("the runtime starts");

@@ -123,7 +123,7 @@ async fn start(journal: &SqliteJournal, state: Digest) -> Duration {
     let began = Instant::now();
     let board = runtime.resume(&BoardId::from("measured")).await.expect("it can be recovered");
     let time = began.elapsed();
-    assert_eq!(board.snapshot().state.digest(), state, "it is where it was");
+    assert_eq!(board.status().state.digest(), state, "it is where it was");
     runtime.shutdown().await;
     time
 }

@@ -25,7 +25,7 @@ fn main() -> ExitCode {
             let (document, mut writer) = boards::document(bytes, SEED);
             let (mut board, _) = boards::board(boards::schema(Across::Nothing), document);
             let reader = WorkerName::from(boards::READER);
-            let seat = board.seat(&reader, &Bindings::default()).expect("there is such a worker");
+            let seat = board.worker_plan(&reader, &Bindings::default()).expect("there is such a worker");
             let mut number = 0;
             let laps = bench.interleave(
                 TIME,

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 /// Response to one request.
 #[derive(Clone, Debug)]
-pub enum Act {
+pub enum ScriptedResponse {
     /// Answers with status, headers (each ended by CRLF) and body.
     Say(u16, &'static str, String),
     /// Accepts the request and sends nothing until the client disconnects.
@@ -25,7 +25,7 @@ pub enum Act {
     Begin(&'static str, String),
 }
 
-impl Act {
+impl ScriptedResponse {
     /// Returns a completion with this content, finish reason and usage.
     pub fn complete(content: &str, finish: &str, usage: Value) -> Self {
         let choice = json!({"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": finish});
@@ -60,7 +60,7 @@ impl Endpoint {
     ///
     /// # Panics
     /// If `acts` is empty or no port is free.
-    pub fn new(acts: Vec<Act>) -> Self {
+    pub fn new(acts: Vec<ScriptedResponse>) -> Self {
         let count = AtomicUsize::new(0);
         Self::serving(move |_| {
             let count = count.fetch_add(1, Ordering::Relaxed);
@@ -72,7 +72,7 @@ impl Endpoint {
     ///
     /// # Panics
     /// If no port is free.
-    pub fn serving(act: impl Fn(&Value) -> Act + Send + Sync + 'static) -> Self {
+    pub fn serving(act: impl Fn(&Value) -> ScriptedResponse + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
         let requests = Arc::new(Mutex::new(Vec::new()));
@@ -103,7 +103,7 @@ impl Endpoint {
     }
 }
 
-fn serve(mut stream: TcpStream, act: &dyn Fn(&Value) -> Act, seen: &Mutex<Vec<(String, Value)>>) {
+fn serve(mut stream: TcpStream, act: &dyn Fn(&Value) -> ScriptedResponse, seen: &Mutex<Vec<(String, Value)>>) {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {
         // The client disconnected without a request.
@@ -122,17 +122,17 @@ fn serve(mut stream: TcpStream, act: &dyn Fn(&Value) -> Act, seen: &Mutex<Vec<(S
     let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).expect("a body is JSON") };
     seen.lock().expect("no other thread has failed").push((head, body.clone()));
     let act = act(&body);
-    let is_left_open = matches!(act, Act::Begin(..));
+    let is_left_open = matches!(act, ScriptedResponse::Begin(..));
     let said = match act {
-        Act::Say(status, headers, body) => {
+        ScriptedResponse::Say(status, headers, body) => {
             let length = body.len();
             format!("HTTP/1.1 {status} X\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n{body}")
         }
-        Act::CutOff(headers, body) | Act::Begin(headers, body) => {
+        ScriptedResponse::CutOff(headers, body) | ScriptedResponse::Begin(headers, body) => {
             format!("HTTP/1.1 200 OK\r\n{headers}content-length: {}\r\n\r\n{body}", body.len() + 100)
         }
-        Act::BreakOff => "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{".to_owned(),
-        Act::Hang => {
+        ScriptedResponse::BreakOff => "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{".to_owned(),
+        ScriptedResponse::Hang => {
             drop(stream.read(&mut byte));
             return;
         }

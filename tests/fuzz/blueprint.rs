@@ -5,13 +5,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jsonptr::Pointer;
+use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::board::{Board, Genesis};
+use patchboard_kernel::board::{Board, NewBoard};
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::json::{self, Limits};
 use patchboard_kernel::lint::{self, CODES, Diagnostic, FINDINGS_MAX, Report, Severity};
-use patchboard_kernel::mode::Mode;
-use patchboard_kernel::plan::{Own, Plan};
+use patchboard_kernel::plan::{Plan, UncachedPlans};
 use patchboard_kernel::source::{COPIED_BYTES_MAX, DEPTH_MAX, Position, Source, VALUES_MAX};
 use serde_json::{Value, json};
 
@@ -137,8 +137,8 @@ fn check_accepted(blueprint: Blueprint) {
     }
     Plan::compile(Arc::new(blueprint.clone()), Mode::default()).expect("what has no error compiles");
     for request in [Value::Null, json!({}), json!({"a": [1, "x"]})] {
-        let genesis = Genesis::new(BoardId::from("fuzzed"), blueprint.clone(), request, Timestamp(0));
-        if let Ok((board, step)) = Board::create(genesis, &Own) {
+        let genesis = NewBoard::new(BoardId::from("fuzzed"), blueprint.clone(), request, Timestamp(0));
+        if let Ok((board, step)) = Board::create(genesis, &UncachedPlans) {
             let recovered = Board::recover(&step.records).expect("a board that was made can be made from its records");
             assert_eq!(recovered.state(), board.state());
         }

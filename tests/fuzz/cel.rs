@@ -123,8 +123,8 @@ fn given() -> &'static [(&'static str, Value, Node)] {
             ("before", Value::Null),
             ("patch", json!([{"op": "add", "path": "/tasks/-", "value": {"id": 1}}])),
         ];
-        let edit = Edit { at: 0, hasher: Arc::new(Hasher::new(&Salt::ZERO)) };
-        values.into_iter().map(|(name, value)| (name, value.clone(), Node::of(&value, &edit))).collect()
+        let edit = Edit { revision: 0, hasher: Arc::new(Hasher::new(&Salt::ZERO)) };
+        values.into_iter().map(|(name, value)| (name, value.clone(), Node::from_value(&value, &edit))).collect()
     })
 }
 

@@ -9,7 +9,7 @@ use patchboard_kernel::contract::Contract;
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::json::{self, Limits};
 use patchboard_kernel::patch;
-use patchboard_kernel::pattern::{Paths, Pattern, PatternToken};
+use patchboard_kernel::pattern::{PathSyntax, Pattern, PatternToken};
 use patchboard_kernel::schema::Schema;
 use patchboard_kernel::state::{ResultLimits, State};
 use serde::Deserialize;
@@ -174,14 +174,17 @@ fn check_contract(situation: &Situation) {
     let every_place = Value::Bool(true);
     let patterns = situation.reads.iter().chain(situation.writes.iter().map(|write| &write.path));
     let are_patterns = patterns.into_iter().all(|text| Pattern::parse(text).is_ok());
-    let contract =
-        match Contract::compile(&worker, &every_place, &patchboard_kernel::plan::Expressions::of(Paths::Plain)) {
-            Ok(contract) => contract,
-            Err(error) => {
-                assert!(!are_patterns, "{error}");
-                return;
-            }
-        };
+    let contract = match Contract::compile(
+        &worker,
+        &every_place,
+        &patchboard_kernel::plan::ExpressionCompiler::new(PathSyntax::Plain),
+    ) {
+        Ok(contract) => contract,
+        Err(error) => {
+            assert!(!are_patterns, "{error}");
+            return;
+        }
+    };
     assert!(are_patterns, "a contract has a pattern that is none");
     let schema = Schema::compile(&every_place, false).expect("a schema that allows anything");
     let limits = PatchLimits { max_ops: 32, ..PatchLimits::default() };

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use patchboard_kernel::admission;
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Proposal, ReplyBody};
+use patchboard_kernel::board::{Board, Effect, Input, NewBoard, Proposal, ProposalSource, ReplyBody};
 use patchboard_kernel::canonical;
 use patchboard_kernel::digest::{Digest, Hasher, Salt, sha256};
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Token, Version, WorkerName};
+use patchboard_kernel::id::{BoardId, IdempotencyKey, InvocationId, Seq, Timestamp, Version, WorkerName};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{self, Answer, GENESIS, Kind, Record, RecordError};
 use patchboard_kernel::replay;
 use serde_json::{Map, Value, json};
@@ -84,7 +84,7 @@ fn read_all(record: &Record) {
     let _ = record.body();
     let _ = record.check_chain(GENESIS);
     let _ = record.check_values(&hasher());
-    let _ = record::merged(record);
+    let _ = record::merge_fields(record);
     let _ = record.to_json();
 }
 
@@ -435,12 +435,12 @@ const REPLIES: [&str; 12] = [
 /// Plays a board by the choices, and returns its records.
 pub(crate) fn play(bytes: &mut Bytes<'_>) -> Vec<Record> {
     let mut now = Timestamp(1_000_000);
-    let genesis = Genesis {
+    let genesis = NewBoard {
         salt: SALT,
-        ..Genesis::new(BoardId::from("played"), contract(), json!({"goal": bytes.below(3)}), now)
+        ..NewBoard::new(BoardId::from("played"), contract(), json!({"goal": bytes.below(3)}), now)
     };
-    let (mut board, mut step) = Board::create(genesis, &Own).expect("the request fits");
-    board.admit(now, &mut step, &mut admission::open);
+    let (mut board, mut step) = Board::create(genesis, &UncachedPlans).expect("the request fits");
+    board.admit(now, &mut step, &mut admission::admit_all);
     let mut records = Vec::new();
     let mut calls: Vec<(InvocationId, u32, WorkerName)> = Vec::new();
     loop {
@@ -448,7 +448,7 @@ pub(crate) fn play(bytes: &mut Bytes<'_>) -> Vec<Record> {
         for effect in step.effects {
             match effect {
                 Effect::Call { invocation, attempt, worker, .. } => calls.push((invocation, attempt, worker)),
-                Effect::Await(_) | Effect::Cancel { .. } | Effect::WakeAt(_) | Effect::Ended(_) => {}
+                Effect::RequestAdmission(_) | Effect::Cancel { .. } | Effect::WakeAt(_) | Effect::Ended(_) => {}
             }
         }
         if bytes.is_empty() || records.len() > RECORDS_MAX {
@@ -488,18 +488,18 @@ fn input(board: &Board, calls: &mut Vec<(InvocationId, u32, WorkerName)>, bytes:
                     usage: usage(bytes),
                 };
             }
-            let from = From::Attempt { invocation, attempt };
+            let from = ProposalSource::Attempt { invocation, attempt };
             // Not drawn from the bytes, so that the boards of the corpus stay unchanged.
             let raw = (attempt == 2).then(|| "<think>hm</think>[]".to_owned());
             Input::Propose(Proposal { from, worker, reply: reply(bytes), usage: usage(bytes), raw })
         }
         0..11 => {
             let token = [None, Some("once"), Some("twice")];
-            let token = bytes.pick(&token).map(Token::from);
+            let token = bytes.pick(&token).map(IdempotencyKey::from);
             let base = (bytes.below(4) == 0).then(|| Version(bytes.below(4) as u64));
             let worker = WorkerName::from(*bytes.pick(&["planner", "checker", "boss", "nobody"]));
             Input::Propose(Proposal {
-                from: From::Direct { token, base },
+                from: ProposalSource::Direct { key: token, base },
                 worker,
                 reply: reply(bytes),
                 usage: usage(bytes),
@@ -511,10 +511,10 @@ fn input(board: &Board, calls: &mut Vec<(InvocationId, u32, WorkerName)>, bytes:
             let name = bytes.pick(&["more", "begin", "nothing"]).to_string();
             // Not drawn from the bytes, so that the boards of the corpus stay unchanged.
             let token = (name == "begin").then(|| "once".into());
-            Input::Signal { name, value: values::value(bytes, 2), token }
+            Input::Signal { name, value: values::value(bytes, 2), key: token }
         }
-        14 => Input::Pause { token: None },
-        15 => Input::Resume { token: Some("once".into()) },
+        14 => Input::Pause { key: None },
+        15 => Input::Resume { key: Some("once".into()) },
         16 => Input::Snapshot { of: board.head().0, digest: board.snapshot_digest() },
         17 => {
             if bytes.below(2) == 0 {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use jsonptr::Pointer;
 use patchboard_kernel::digest::{Hasher, Salt};
-use patchboard_kernel::json::{self, DEPTH_MAX, Limits, Refusal};
+use patchboard_kernel::json::{self, DEPTH_MAX, JsonError, Limits};
 use patchboard_kernel::rejection::Code;
 use patchboard_kernel::state::State;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -44,7 +44,7 @@ fn check(text: &[u8], limits: Limits) {
             assert_eq!(value, lenient);
             check_value(&value, depth_max);
         }
-        Err(Refusal { code: Code::DuplicateKey, offset, .. }) => {
+        Err(JsonError { code: Code::DuplicateKey, offset, .. }) => {
             assert!(plain.names_twice(), "no object has a name twice");
             assert!(out_of_bounds.is_none_or(|(_, first)| offset <= first), "something before it is out of bounds");
         }

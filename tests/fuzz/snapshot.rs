@@ -9,13 +9,13 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use jsonptr::PointerBuf;
-use patchboard_kernel::board::{Board, From, Input, Proposal, ReplyBody};
+use patchboard_kernel::board::{Board, Input, Proposal, ProposalSource, ReplyBody};
 use patchboard_kernel::digest::{Digest, Hasher, sha256};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, Timestamp};
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::Record;
-use patchboard_kernel::snapshot::{LAYOUT, SnapshotError, names};
+use patchboard_kernel::snapshot::{LAYOUT, SnapshotError, part_refs};
 use serde_json::{Value, json};
 
 use crate::bytes::Bytes;
@@ -149,7 +149,7 @@ fn check_written(text: &str) {
     // Each replaced reference becomes a longer hash, so only a few lines are used.
     for line in lines.into_iter().take(32) {
         let text = named(line, &parts);
-        let _ = names(&text);
+        let _ = part_refs(&text);
         parts.push((sha256(text.as_bytes()), text));
     }
     let value = named(value, &parts);
@@ -173,7 +173,7 @@ fn check_written(text: &str) {
 /// accept or reject further inputs.
 fn go_on(created: &Record, parts: &Parts) {
     for (_, text) in parts {
-        let _ = names(text);
+        let _ = part_refs(text);
     }
     let Ok(mut board) = restored(created, parts) else { return };
     let again = stored(&board);
@@ -192,17 +192,17 @@ fn next(board: &Board) -> Vec<Input> {
     let propose = |from| {
         Input::Propose(Proposal { from, worker: "planner".into(), reply: reply.clone(), usage: None, raw: None })
     };
-    let mut inputs = vec![propose(From::Direct { token: None, base: None }), Input::Tick];
+    let mut inputs = vec![propose(ProposalSource::Direct { key: None, base: None }), Input::Tick];
     // Answers or fails every open invocation.
     for number in 1..=12 {
         let (invocation, attempt) = (InvocationId(number), 1);
         inputs.push(Input::Continue { invocation, attempt, usage: None, reserve: 500 });
-        inputs.push(propose(From::Attempt { invocation, attempt }));
+        inputs.push(propose(ProposalSource::Attempt { invocation, attempt }));
         let (code, message) = (FailureCode::Timeout, "too late".to_owned());
         inputs.push(Input::AgentFailed { invocation, attempt, code, message, usage: None });
     }
     inputs.push(Input::take_over(board.epoch().saturating_add(1), "next".to_owned()));
-    inputs.push(Input::Signal { name: "more".to_owned(), value: json!(1), token: None });
+    inputs.push(Input::Signal { name: "more".to_owned(), value: json!(1), key: None });
     inputs.push(Input::Tick);
     inputs
 }
@@ -210,7 +210,7 @@ fn next(board: &Board) -> Vec<Input> {
 fn stored(board: &Board) -> Parts {
     let mut parts = Parts::new();
     let Ok(stored) = board.store(true, &mut |part| {
-        assert_eq!(names(&part.text).as_ref(), Some(&part.names), "{}", part.text);
+        assert_eq!(part_refs(&part.text).as_ref(), Some(&part.names), "{}", part.text);
         parts.push((part.hash, part.text.to_string()));
         Ok::<_, Infallible>(())
     });
@@ -222,7 +222,7 @@ fn stored(board: &Board) -> Parts {
 fn restored(created: &Record, parts: &Parts) -> Result<Board, SnapshotError> {
     let by_hash: BTreeMap<Digest, &String> = parts.iter().map(|(hash, text)| (*hash, text)).collect();
     let digest = parts.last().map_or(Digest([0; 32]), |(hash, _)| *hash);
-    Board::restore(created, digest, &mut |hash| Ok(by_hash.get(&hash).map(|text| (*text).clone())), &Own)
+    Board::restore(created, digest, &mut |hash| Ok(by_hash.get(&hash).map(|text| (*text).clone())), &UncachedPlans)
 }
 
 /// Returns a board with nearly every kind of event, stored while calls are open.

@@ -1,7 +1,7 @@
 //! Minimal cases of the read set: a read stays in the read set until the agent is shown the current content of its
 //! place.
 
-use patchboard_agents::workspace::session::{Session, Told};
+use patchboard_agents::workspace::session::{CommandResult, Session};
 use patchboard_workshop::Workshop;
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ async fn two(spec: &Value) -> (Workshop, Session, Session) {
     (shop, ada, bob)
 }
 
-async fn view(session: &mut Session, path: &str, range: Option<(u32, u32)>) -> Told {
+async fn view(session: &mut Session, path: &str, range: Option<(u32, u32)>) -> CommandResult {
     let mut arguments = json!({"command": "view", "path": path});
     if let Some((first, last)) = range {
         arguments["view_range"] = json!([first, last]);

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use patchboard_agents::workspace::session::{Session, Told};
+use patchboard_agents::workspace::session::{CommandResult, Session};
 use patchboard_tests::shared;
 use patchboard_workshop::Workshop;
 use serde::Deserialize;
@@ -54,7 +54,7 @@ impl Desk {
         let mut is_slower = false;
         for _ in 0..TRIES_MAX {
             let arguments = wish(&text);
-            let told: Told = self.sessions[writer].call(arguments.clone()).await;
+            let told: CommandResult = self.sessions[writer].call(arguments.clone()).await;
             let Some(code) = &told.code else {
                 self.edits += 1;
                 self.conflicts += u64::from(is_slower);

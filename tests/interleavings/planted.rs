@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use patchboard_kernel::planted::{Bug, plant};
+use patchboard_kernel::mutants::{Mutant, activate};
 
 use super::EACH;
 use super::agents::Crowd;
@@ -13,10 +13,10 @@ const BOARDS: u64 = 15;
 #[test]
 fn every_planted_bug_of_files_is_found() {
     let mut sound = BTreeSet::new();
-    for bug in Bug::OF_FILES {
-        plant(Some(bug));
+    for bug in Mutant::OF_FILES {
+        activate(Some(bug));
         let found = (1..=BOARDS).find_map(|seed| Some((seed, Crowd::play(seed, EACH).err()?)));
-        plant(None);
+        activate(None);
         let (seed, doubt) = found.unwrap_or_else(|| panic!("{bug:?} is not found by {BOARDS} boards"));
         let line: String = doubt.lines().next().unwrap_or_default().chars().take(120).collect();
         eprintln!("{bug:?}: board {seed}: {line}");

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Instant;
 
-use patchboard_agents::workspace::session::{Session, Told};
+use patchboard_agents::workspace::session::{CommandResult, Session};
 use patchboard_faults::random::Random;
 use patchboard_kernel::blueprint::Granularity;
 use patchboard_kernel::replay;
@@ -195,7 +195,7 @@ impl Played {
         file(if self.random.percent(60) { own } else { self.random.index(FILES) })
     }
 
-    async fn call(&mut self, agent: usize, arguments: Value) -> Told {
+    async fn call(&mut self, agent: usize, arguments: Value) -> CommandResult {
         let told = self.sessions[agent].call(arguments.clone()).await;
         if self.is_told {
             eprintln!("-- {}: {arguments}\n{}", shop::name(agent), told.text);
@@ -220,7 +220,7 @@ impl Played {
     }
 
     /// Records what an agent was shown, and compares it with the files and the structured data.
-    fn hear(&mut self, agent: usize, told: &Told, asked: &Value) {
+    fn hear(&mut self, agent: usize, told: &CommandResult, asked: &Value) {
         let all = heard(&told.text, asked["path"].as_str());
         let data = &told.data;
         for (path, heard) in &all {
@@ -330,7 +330,7 @@ impl Played {
     }
 
     /// Checks that everything in the read set was shown.
-    fn check_reads(&self, agent: usize, told: &Told) {
+    fn check_reads(&self, agent: usize, told: &CommandResult) {
         for read in self.reads(agent) {
             let lines = match &read.what {
                 What::Part { lines, .. } => lines.clone(),
@@ -462,7 +462,7 @@ impl Played {
             return;
         }
         if self.random.percent(50) {
-            let noticed = self.shop.workspace.notice([&path(&name)]).await;
+            let noticed = self.shop.workspace.report_changes([&path(&name)]).await;
             assert_eq!(noticed.expect("told"), 1);
         } else {
             let agent = self.random.index(AGENTS);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use jsonschema::Validator;
 use patchboard_kernel::lint::{self, Diagnostic, META_SCHEMA};
-use patchboard_kernel::source::{Files, Source, resolve};
+use patchboard_kernel::source::{FileLoader, Source, resolve};
 use serde_json::{Value, json};
 
 /// Number of generated blueprints.
@@ -15,7 +15,7 @@ const MUTANTS: u64 = 500;
 /// Directory of blueprints.
 struct Folder(PathBuf);
 
-impl Files for Folder {
+impl FileLoader for Folder {
     fn text(&mut self, name: &str) -> Result<String, String> {
         fs::read_to_string(self.0.join(name)).map_err(|error| error.to_string())
     }

@@ -10,7 +10,7 @@ use patchboard_kernel::id::{Seq, Timestamp};
 use patchboard_kernel::lint;
 use patchboard_kernel::record::{Answer, Approval, Body, Cause, End, Kind, Trigger};
 use patchboard_kernel::source::Source;
-use patchboard_tests::brain::{Asked, Played, blueprint};
+use patchboard_tests::scripted_model::{ModelCall, PlayedBoard, blueprint};
 use patchboard_tests::{documents, elements, shared};
 use serde_json::{Value, json};
 
@@ -70,7 +70,7 @@ fn elements_that_are_shown_to_all_get_in_each_others_way() {
 }
 
 /// Answers with five facts, a check of each, and a report, like the case's own model.
-fn reporter(asked: &Asked) -> Value {
+fn reporter(asked: &ModelCall) -> Value {
     match asked.worker.as_str() {
         "researcher" => (1..=5)
             .map(|n| {
@@ -91,19 +91,19 @@ fn reporter(asked: &Asked) -> Value {
 #[test]
 fn a_report_is_written_from_all_facts_or_check_warns() {
     let (Some(text), Some(request)) = (case("report.yaml"), value("docs.json")) else { return };
-    let unchecked = |played: &Played| {
+    let unchecked = |played: &PlayedBoard| {
         let facts = played.state()["facts"].as_array().cloned().unwrap_or_default();
         facts.iter().filter(|fact| fact["status"] == "draft").count()
     };
     assert!(findings(&text).contains(&("first_only", "/rules/2/trigger/after".to_owned())));
-    let played = Played::of(blueprint("report.yaml", &text), request.clone(), reporter);
+    let played = PlayedBoard::of(blueprint("report.yaml", &text), request.clone(), reporter);
     assert!(unchecked(&played) > 0, "the case is what it was");
     let waits = text.replace("blueprint: 1", "blueprint: 2");
-    let played = Played::of(blueprint("report.yaml", &waits), request.clone(), reporter);
+    let played = PlayedBoard::of(blueprint("report.yaml", &waits), request.clone(), reporter);
     assert!(unchecked(&played) == 0 || played.state()["report"].is_null(), "{}", played.state());
     let text = waits.replace("[/request/documents, /facts/*]", "[/request/documents, /facts/*]\n    freshness: target");
     assert!(findings(&text).iter().all(|(code, _)| *code != "first_only"));
-    let played = Played::of(blueprint("report.yaml", &text), request, reporter);
+    let played = PlayedBoard::of(blueprint("report.yaml", &text), request, reporter);
     assert_eq!((unchecked(&played), played.asked.len()), (0, 7));
     assert!(played.state()["report"].is_object());
 }
@@ -120,14 +120,14 @@ fn each_mapper_sees_its_document_and_pays_for_no_other() {
 /// Plays a blueprint of six mappers unchanged, and with each mapper bound to its document.
 fn mapped(text: &str, request: &Value) {
     let count = request["documents"].as_array().map_or(0, Vec::len);
-    let answer = |asked: &Asked| {
+    let answer = |asked: &ModelCall| {
         let doc = asked.shown.trigger()["path"].as_str().and_then(|path| path.rsplit('/').next()?.parse::<u64>().ok());
         match asked.worker.as_str() {
             "mapper" => json!([{"op": "add", "path": "/summaries/-", "value": {"doc": doc, "text": "a summary"}}]),
             _ => json!([{"op": "add", "path": "/answer", "value": "an answer"}]),
         }
     };
-    let play = |text: &str| Played::of(blueprint("mapreduce", text), request.clone(), answer);
+    let play = |text: &str| PlayedBoard::of(blueprint("mapreduce", text), request.clone(), answer);
     let before = play(text);
     let bound = text
         .replace("blueprint: 1", "blueprint: 2")
@@ -154,7 +154,7 @@ fn each_commit_of_a_loop_makes_as_many_records_however_many_there_were() {
     for commits in [10, 60] {
         let text = text.replace("COMMITS", &commits.to_string());
         assert_eq!(findings(&text), [("no_done", String::new())]);
-        let played = Played::of(blueprint("growth", &text), json!({}), |_| json!([]));
+        let played = PlayedBoard::of(blueprint("growth", &text), json!({}), |_| json!([]));
         assert_eq!((played.count(Kind::Committed), played.count(Kind::Invoked)), (commits, commits));
         assert_eq!(played.count(Kind::Scheduled), commits + 1, "what begins, and what each commit wakes");
         let ended = played.board.ended().expect("an end");
@@ -212,7 +212,7 @@ fn check_finds_what_would_go_wrong() {
 fn a_place_that_may_be_read_in_part_is_named() {
     let Some(text) = case("trig.yaml") else { return };
     let text = text.replace("blueprint: 1", "blueprint: 2");
-    let played = Played::of(blueprint("trig.yaml", &text), Value::Null, |asked| {
+    let played = PlayedBoard::of(blueprint("trig.yaml", &text), Value::Null, |asked| {
         let trigger = asked.shown.trigger();
         let place = trigger["path"].as_str().unwrap_or_default();
         assert!(asked.prompt.user.contains(&format!("because {place} is new")), "{}", asked.prompt.user);
@@ -229,15 +229,15 @@ fn numbers_are_alike_however_a_worker_writes_them() {
         assert_eq!(findings(&text), []);
         for price in [json!(3), json!(3.0), json!(3.5)] {
             let reply = json!([{"op": "replace", "path": "/price", "value": price}]);
-            let played = Played::of(blueprint(name, &text), json!({}), |_| reply.clone());
+            let played = PlayedBoard::of(blueprint(name, &text), json!({}), |_| reply.clone());
             assert_eq!((played.count(Kind::Committed), played.count(Kind::Rejected)), (1, 0), "{name}: {price}");
         }
         let dear = json!([{"op": "replace", "path": "/total", "value": 1000.5}]);
-        let played = Played::of(blueprint(name, &text), json!({}), |_| dear.clone());
+        let played = PlayedBoard::of(blueprint(name, &text), json!({}), |_| dear.clone());
         assert_eq!(played.count(Kind::Committed), 0, "{name}: the invariant is evaluated, and does not hold");
     }
     let Some(text) = case("rule.yaml") else { return };
-    let played = Played::of(blueprint("rule.yaml", &text), json!({}), |_| json!([]));
+    let played = PlayedBoard::of(blueprint("rule.yaml", &text), json!({}), |_| json!([]));
     assert_eq!((&played.state()["alarm"], played.count(Kind::Skipped)), (&json!("too dear"), 0));
 }
 
@@ -266,7 +266,7 @@ fn a_rule_that_waits_for_itself_makes_few_records_in_a_step() {
                 worker["limits"]["invocations"] = json!(1_000_000);
             }
             let made = serde_json::from_value(value).expect("a blueprint");
-            let played = Played::of(made, json!({}), |_| json!([]));
+            let played = PlayedBoard::of(made, json!({}), |_| json!([]));
             assert!(played.longest_step <= STEP_RECORDS_MAX, "{} records in a step", played.longest_step);
             let idle = |record: &patchboard_kernel::record::Record| matches!(record.body(), Ok(patchboard_kernel::record::Body::Scheduled(of)) if of.trigger == Trigger::Idle);
             assert!(played.records.iter().filter(|record| idle(record)).count() < 100);
@@ -277,7 +277,7 @@ fn a_rule_that_waits_for_itself_makes_few_records_in_a_step() {
 }
 
 /// Returns the place of the change that triggered the call of a model.
-fn woken_at(asked: &Asked) -> String {
+fn woken_at(asked: &ModelCall) -> String {
     asked.shown.trigger()["path"].as_str().unwrap_or_default().to_owned()
 }
 
@@ -286,7 +286,7 @@ fn five_documents_are_shown_whole_or_said_to_be_hidden() {
     let (Some(text), Some(request)) = (case("report.yaml"), value("docs_long.json")) else { return };
     let documents = request["documents"].as_array().cloned().unwrap_or_default();
     let shown_of = |text: &str| {
-        let played = Played::of(blueprint("report.yaml", text), request.clone(), reporter);
+        let played = PlayedBoard::of(blueprint("report.yaml", text), request.clone(), reporter);
         let view = played.asked[0].prompt.user.clone();
         let is_shown = |document: &&Value| document["text"].as_str().is_some_and(|text| view.contains(text));
         let unshown = played
@@ -303,7 +303,7 @@ fn five_documents_are_shown_whole_or_said_to_be_hidden() {
 #[test]
 fn debaters_take_turns_and_a_judge_has_the_last_word() {
     let Some(text) = case("debate.yaml") else { return };
-    let played = Played::of(blueprint("debate.yaml", &text), json!({"motion": "Tabs."}), |asked| {
+    let played = PlayedBoard::of(blueprint("debate.yaml", &text), json!({"motion": "Tabs."}), |asked| {
         let value = match asked.worker.as_str() {
             "judge" => return json!([{"op": "add", "path": "/verdict", "value": {"winner": "tie", "reason": "r"}}]),
             debater => json!({"from": debater, "text": "t"}),
@@ -321,7 +321,7 @@ fn a_lead_splits_a_task_and_reports_when_all_is_accepted() {
     for rule in ["/rules/1/run", "/rules/2/run"] {
         assert!(findings(&text).contains(&("stale_storm", rule.to_owned())), "{rule}");
     }
-    let played = Played::of(blueprint("supervisor.yaml", &text), json!({"task": "t"}), |asked| {
+    let played = PlayedBoard::of(blueprint("supervisor.yaml", &text), json!({"task": "t"}), |asked| {
         let open = |owner: &str| json!({"op": "add", "path": "/tasks/-", "value": {"owner": owner, "what": "w", "status": "open"}});
         let at = woken_at(asked);
         match asked.worker.as_str() {
@@ -356,7 +356,7 @@ fn cases_of_other_sizes_come_out_alike() {
     assert_eq!((few.checked, few.rejected, many.checked, many.rejected), (10, 0, 20, 0));
     assert!(many.per_element() > few.per_element() * 1.2, "{many:?} beside {few:?}");
     let (Some(text), Some(request)) = (case("report2.yaml"), value("docs.json")) else { return };
-    let played = Played::of(blueprint("report2.yaml", &text), request, reporter);
+    let played = PlayedBoard::of(blueprint("report2.yaml", &text), request, reporter);
     assert_eq!((played.count(Kind::Rejected), played.asked.len()), (0, 7));
 }
 
@@ -364,7 +364,7 @@ fn cases_of_other_sizes_come_out_alike() {
 fn each_of_two_writers_waits_for_its_own_approval() {
     let Some(text) = case("appr.yaml") else { return };
     assert_eq!(findings(&text), []);
-    let mut played = Played::of(blueprint("appr.yaml", &text), json!({}), |_| json!([]));
+    let mut played = PlayedBoard::of(blueprint("appr.yaml", &text), json!({}), |_| json!([]));
     let approvals: Vec<(Seq, Approval)> = played
         .records
         .iter()

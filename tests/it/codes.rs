@@ -8,13 +8,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use patchboard_agents::architect;
-use patchboard_agents::departments::cases;
+use patchboard_agents::departments::declared_tests;
 use patchboard_agents::workspace::disk::{self, DiskCode};
 use patchboard_agents::workspace::git::GitCode;
 use patchboard_agents::workspace::programs::ProgramCode;
 use patchboard_agents::workspace::session::SessionCode;
 use patchboard_agents::workspace::text::edit::EditCode;
-use patchboard_kernel::breaker::{Change, Reason};
+use patchboard_kernel::breaker::{BreakerTransition, Reason};
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::handoff::HandoffCode;
@@ -70,7 +70,7 @@ fn page() -> String {
     section(&mut page, "Directories", "What can go wrong with the directory of a workspace.");
     table(&mut page, errors, "DiskCode", DiskCode::ALL, DiskCode::as_str);
     section(&mut page, "Files that are not served", "Why, behind `not_served`.");
-    table(&mut page, errors, "Reason", disk::Reason::ALL, disk::Reason::as_str);
+    table(&mut page, errors, "Reason", disk::UnservedReason::ALL, disk::UnservedReason::as_str);
     section(&mut page, "Ends", "How a board ends.");
     table(&mut page, "runtime/kernel/src/record/body/board.rs", "End", End::ALL, End::as_str);
     section(&mut page, "Causes", "Why a board ended.");
@@ -80,7 +80,7 @@ fn page() -> String {
     section(&mut page, "Records", "The kinds of records in a journal.");
     table(&mut page, "runtime/kernel/src/record/body.rs", "Kind", Kind::ALL, Kind::as_str);
     section(&mut page, "Breaker moves", "What happened to a branch.");
-    table(&mut page, "runtime/kernel/src/breaker.rs", "Change", Change::ALL, Change::as_str);
+    table(&mut page, "runtime/kernel/src/breaker.rs", "Change", BreakerTransition::ALL, BreakerTransition::as_str);
     section(&mut page, "Breaker reasons", "Why a breaker moved.");
     table(&mut page, "runtime/kernel/src/breaker.rs", "Reason", Reason::ALL, Reason::as_str);
     section(&mut page, "Resources", "What a budget counts.");
@@ -98,7 +98,7 @@ fn page() -> String {
         "Findings of the tests of departments",
         "What `patchboard check` finds when it runs the tests of a manifest.",
     );
-    findings(&mut page, cases::CODES);
+    findings(&mut page, declared_tests::CODES);
     section(
         &mut page,
         "Workflows",

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use patchboard_faults::random::Random;
 use patchboard_faults::scenario::{self, Scenario};
-use patchboard_faults::world::{self, Delivery, Others, World};
-use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody};
+use patchboard_faults::simulation::{self, Delivery, SimulatedBoard, SimulationHooks};
+use patchboard_kernel::board::{Board, Input, NewBoard, Proposal, ProposalSource, ReplyBody};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Kind, Record};
-use patchboard_runtime::agent::{Agent, Answer, Call, Reply};
+use patchboard_runtime::agent::{Agent, Call, CallResult, Reply};
 use patchboard_runtime::clock::VirtualClock;
 use patchboard_runtime::ids::Ids;
 use patchboard_runtime::journal::Journal;
@@ -28,7 +28,7 @@ fn answer(scenario: &dyn Scenario, worker: &str, view: &str, occurrence: u32, do
     if occurrence == 1 {
         return "I had rather not say.".to_owned();
     }
-    let ops = scenario.answer(worker, scenario::woken(view), document);
+    let ops = scenario.answer(worker, scenario::trigger_path(view), document);
     json!({"patch": ops, "intent": "what is due"}).to_string()
 }
 
@@ -40,11 +40,11 @@ fn after_ms(invocation: InvocationId, attempt: u32) -> u64 {
 /// Agents of the harness's board.
 struct Played<'a>(&'a dyn Scenario);
 
-impl Others for Played<'_> {
-    fn called(&mut self, call: world::Call<'_>, board: &Board) -> Vec<Delivery> {
+impl SimulationHooks for Played<'_> {
+    fn on_call(&mut self, call: simulation::Call<'_>, board: &Board) -> Vec<Delivery> {
         let document = board.state().root().to_value();
         let text = answer(self.0, call.worker.as_str(), &call.prompt.user, call.occurrence, &document);
-        let from = From::Attempt { invocation: call.invocation, attempt: call.attempt };
+        let from = ProposalSource::Attempt { invocation: call.invocation, attempt: call.attempt };
         let reply = ReplyBody::Text(text);
         let input = Input::Propose(Proposal { from, worker: call.worker.clone(), reply, usage: None, raw: None });
         vec![Delivery { after_ms: after_ms(call.invocation, call.attempt), input }]
@@ -59,9 +59,9 @@ struct Seats {
 }
 
 impl Agent for Seats {
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
         let runtime = self.runtime.lock().expect("nothing panics").clone().expect("it runs");
-        let document = runtime.snapshot(&call.board).expect("it runs").state.root().to_value();
+        let document = runtime.status(&call.board).expect("it runs").state.root().to_value();
         let text = answer(self.scenario, call.worker.as_str(), &call.prompt.user, call.occurrence, &document);
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(after_ms(call.invocation, call.attempt))).await;
@@ -87,9 +87,9 @@ impl Ids for Given {
 }
 
 fn played(scenario: &'static dyn Scenario, request: Value) -> Vec<Record> {
-    let genesis = Genesis::new(BoardId::from("given"), scenario.blueprint().clone(), request, BEGIN);
+    let genesis = NewBoard::new(BoardId::from("given"), scenario.blueprint().clone(), request, BEGIN);
     let mut others = Played(scenario);
-    let mut world = World::new(genesis, &Own, &mut others).expect("a board");
+    let mut world = SimulatedBoard::new(genesis, &UncachedPlans, &mut others).expect("a board");
     while !world.is_over() && world.advance(&mut others) {}
     world.records().to_vec()
 }
@@ -104,7 +104,7 @@ async fn run(scenario: &'static dyn Scenario, request: Value) -> Vec<Record> {
     let runtime = Arc::new(Runtime::start(Arc::new(journal.clone()), options).await.expect("started"));
     *seats.runtime.lock().expect("nothing panics") = Some(Arc::clone(&runtime));
     let board = runtime.create(scenario.blueprint().clone(), request, Some(Salt::ZERO)).await.expect("a board");
-    board.ended().await.expect("it ends");
+    board.wait_for_end().await.expect("it ends");
     let records = journal.records(board.id(), None, usize::MAX).expect("read");
     *seats.runtime.lock().expect("nothing panics") = None;
     Arc::into_inner(runtime).expect("nobody else has it").shutdown().await;

@@ -1,7 +1,7 @@
 //! Limits habits of wording in comments and documents; a limit may only fall.
 //!
-//! Comments of all sources, and the pages of `docs` with those beside it, are counted apart, per 1,000 words. Well-kept crates of other
-//! projects have medians of 0.5, 0.2, 0.1, 0.1, 0, 0, 0 and 0 in this order.
+//! Comments of all sources, and the pages of `docs` with those beside it, are counted apart, per 1,000 words. Well-kept
+//! crates of other projects have medians of 0.5, 0.2, 0.1, 0.1, 0, 0, 0 and 0 in this order.
 
 use std::fs;
 use std::path::Path;

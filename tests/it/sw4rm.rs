@@ -6,17 +6,19 @@ use std::fs;
 use std::sync::Arc;
 
 use patchboard_agents::config::{Config, Environment};
-use patchboard_agents::seats::{Inline, Seats};
+use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::handoff::{self, Context, Handoff, HandoffCode};
 use patchboard_kernel::idempotency;
 use patchboard_kernel::lint;
-use patchboard_kernel::negotiation::{self, Event, Kind};
+use patchboard_kernel::negotiation::{self, Event, EventKind};
 use patchboard_kernel::record::{Body, Record};
-use patchboard_kernel::room::{self, Aggregation, ArtifactType, Outcome, Policy, Quorum, Scores, Trigger, Vote};
+use patchboard_kernel::room::{
+    self, Aggregation, ArtifactType, EscalationTrigger, Outcome, Policy, Quorum, Scores, Vote,
+};
 use patchboard_kernel::source::{self, Source};
 use patchboard_kernel::state::State;
-use patchboard_kernel::workflow::engine::{self, Happened};
+use patchboard_kernel::workflow::engine::{self, WorkflowEvent};
 use patchboard_kernel::workflow::{self, Definition, Status, TriggerType};
 use patchboard_runtime::journal::Journal as _;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
@@ -79,7 +81,7 @@ fn aggregated(vectors: &[Value], aggregation: Aggregation) -> usize {
         let votes = votes(list(vector, "votes"));
         match (room::aggregate(&all(&votes), aggregation), vector.get("error")) {
             (Ok(scores), None) => assert_scores(&vector["id"], &scores, &vector["expected"]),
-            (Err(room::BadVote::Empty), Some(error)) => assert_eq!(error, "empty-votes"),
+            (Err(room::VoteError::Empty), Some(error)) => assert_eq!(error, "empty-votes"),
             (other, _) => panic!("{}: {other:?}", vector["id"]),
         }
     }
@@ -159,7 +161,7 @@ fn names<'v>(own: &'v Value, name: &str) -> BTreeSet<&'v str> {
 #[test]
 fn what_is_enumerated_has_the_published_names() {
     let Some(own) = read("vectors/sw4rm.json") else { return };
-    let states: BTreeSet<&str> = handoff::State::ALL.iter().map(|state| state.as_str()).collect();
+    let states: BTreeSet<&str> = handoff::HandoffState::ALL.iter().map(|state| state.as_str()).collect();
     assert_eq!(states, names(&own, "HandoffStatus"));
     let statuses: BTreeSet<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
     assert_eq!(statuses, names(&own, "NodeStatus"));
@@ -177,7 +179,7 @@ fn what_is_enumerated_has_the_published_names() {
     ];
     let terminal: BTreeSet<Status> = Status::ALL.iter().copied().filter(|status| status.is_terminal()).collect();
     let published: BTreeSet<Status> =
-        list(&own["workflow"], "node_terminal").iter().filter_map(|name| Status::named(name.as_str()?)).collect();
+        list(&own["workflow"], "node_terminal").iter().filter_map(|name| Status::from_name(name.as_str()?)).collect();
     assert_eq!((terminal.len(), &terminal), (list(&own["workflow"], "node_terminal").len(), &published));
     shared::ran("sw4rm enumerations", states.len() + statuses.len() + read.iter().sum::<usize>() + terminal.len(), 25);
 }
@@ -226,10 +228,10 @@ fn decisions_follow_the_published_thresholds_and_their_order() {
             .escalation_triggers
             .iter()
             .map(|trigger| match trigger {
-                Trigger::VoteConfidence => "vote_confidence_below_0.3",
-                Trigger::StdDev => "std_dev_above_3.0",
-                Trigger::CriticRequested => "critic_requested_escalation",
-                Trigger::PolicyTimeout => "policy_timeout",
+                EscalationTrigger::VoteConfidence => "vote_confidence_below_0.3",
+                EscalationTrigger::StdDev => "std_dev_above_3.0",
+                EscalationTrigger::CriticRequested => "critic_requested_escalation",
+                EscalationTrigger::PolicyTimeout => "policy_timeout",
             })
             .collect();
         assert_eq!(json!(triggers), expected["escalation_triggers"], "{id}");
@@ -266,7 +268,7 @@ fn workflows_are_ordered_as_published_and_cycles_named() {
                 }
             }
             (Err(problems), Some(false)) => {
-                let cycle = problems.iter().find_map(workflow::Problem::cycle);
+                let cycle = problems.iter().find_map(workflow::WorkflowError::cycle);
                 if let Some(code) = expected.get("error_code") {
                     assert_eq!(
                         (json!(problems[0].code().as_str()), json!(cycle)),
@@ -304,16 +306,16 @@ fn played(vector: &Value, outputs: &Value) -> (Vec<String>, Value) {
         document["workflow"]["nodes"][node]["status"] = status.clone();
     }
     let (mut run, mut is_over) = (Vec::new(), Vec::new());
-    let mut happened = Happened::Start { from_request: false };
+    let mut happened = WorkflowEvent::Start { from_request: false };
     loop {
         let state = State::new(&document, &Hasher::new(&Salt::ZERO));
-        let turn = engine::turn(&definition, state.root(), happened).expect("it is no refusal");
+        let turn = engine::compute_turn(&definition, state.root(), happened).expect("it is no refusal");
         if let Some(turn) = &turn {
             let patch: json_patch::Patch = serde_json::from_value(turn.patch.clone().into()).expect("a patch");
             json_patch::patch(&mut document, &patch).expect("it applies");
             run.extend(turn.moves.iter().filter(|moved| moved.to == Status::Running).map(|moved| moved.node.clone()));
         }
-        happened = Happened::GoesOn;
+        happened = WorkflowEvent::Progress;
         if turn.is_some_and(|turn| turn.more) {
             continue;
         }
@@ -322,7 +324,7 @@ fn played(vector: &Value, outputs: &Value) -> (Vec<String>, Value) {
         match &outputs[&node] {
             failure if failure["$fail"].is_string() => {
                 is_over.push(node);
-                happened = Happened::GaveUp(is_over.last().expect("it was put there"));
+                happened = WorkflowEvent::Abandoned(is_over.last().expect("it was put there"));
             }
             output => {
                 let output = if output.is_null() { json!({}) } else { output.clone() };
@@ -399,13 +401,14 @@ async fn workflows_come_to_the_same_on_boards() {
 
         let directory = tempfile::tempdir().expect("a directory can be made");
         let journal = Arc::new(SqliteJournal::open(directory.path()).expect("a journal can be opened"));
-        let seats = Seats::new(Config::default(), &Environment::from_iter([("PATH", "")]), Inline::Refused);
+        let seats =
+            AgentRegistry::new(Config::default(), &Environment::from_iter([("PATH", "")]), InlinePrograms::Denied);
         let runtime =
             Runtime::start(Arc::clone(&journal) as Arc<_>, Options::new(Arc::new(seats))).await.expect("it starts");
         let blueprint = report.blueprint.expect("no finding refuses it");
         let board = runtime.create(blueprint, json!({}), None).await.expect("a board can be made");
-        board.ended().await.expect("it ends, or stands still");
-        let document = board.snapshot().state.root().to_value();
+        board.wait_for_end().await.expect("it ends, or stands still");
+        let document = board.status().state.root().to_value();
         let records = journal.records(board.id(), None, usize::MAX).expect("they can be read");
         runtime.shutdown().await;
         let called = |record: &Record| match record.body().expect("it can be read") {
@@ -429,7 +432,7 @@ fn tokens_of_repetitions_are_those_that_are_published() {
         let hex = text("canonical_hex");
         let bytes: Vec<u8> =
             (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hex digits")).collect();
-        let found = idempotency::token(text("producer_id"), text("operation"), &bytes).ok();
+        let found = idempotency::key(text("producer_id"), text("operation"), &bytes).ok();
         let expected = (vector["rejected"] != true).then(|| text("token").to_owned());
         assert_eq!(found, expected, "{}", vector["id"]);
     }
@@ -437,30 +440,32 @@ fn tokens_of_repetitions_are_those_that_are_published() {
 }
 
 /// Returns a handoff in this state, reached by valid moves.
-fn handoff_in(state: handoff::State) -> Handoff {
+fn handoff_in(state: handoff::HandoffState) -> Handoff {
     let request = json!({
         "request_id": "h", "from_agent": "a", "to_agent": "b", "reason": "r", "capabilities_required": ["c"], "timeout_ms": 1,
         "context": {"content_type": "text/plain", "content": ""},
     });
-    let asked = Handoff::new(serde_json::from_value(request).expect("a request")).offered("b");
-    let accepted = || moved(asked.clone(), handoff::State::Accepted).expect("it may be accepted");
+    let asked = Handoff::new(serde_json::from_value(request).expect("a request")).offer("b");
+    let accepted = || moved(asked.clone(), handoff::HandoffState::Accepted).expect("it may be accepted");
     match state {
-        handoff::State::Pending => asked,
-        handoff::State::Accepted => accepted(),
-        handoff::State::Completed => accepted().completed().expect("it may be completed"),
-        handoff::State::Rejected | handoff::State::Expired => moved(asked, state).expect("it may be over"),
+        handoff::HandoffState::Pending => asked,
+        handoff::HandoffState::Accepted => accepted(),
+        handoff::HandoffState::Completed => accepted().complete().expect("it may be completed"),
+        handoff::HandoffState::Rejected | handoff::HandoffState::Expired => {
+            moved(asked, state).expect("it may be over")
+        }
     }
 }
 
 /// Moves a handoff to a state; the initial state has no move to it.
-fn moved(from: Handoff, to: handoff::State) -> Result<Handoff, HandoffCode> {
+fn moved(from: Handoff, to: handoff::HandoffState) -> Result<Handoff, HandoffCode> {
     let can = BTreeSet::from(["c".to_owned()]);
     let moved = match to {
-        handoff::State::Pending => return handoff::step(from.state, to).map(|()| from),
-        handoff::State::Accepted => from.accepted("b", &can),
-        handoff::State::Rejected => from.rejected("b", "no"),
-        handoff::State::Completed => from.completed(),
-        handoff::State::Expired => from.expired(),
+        handoff::HandoffState::Pending => return handoff::check_transition(from.state, to).map(|()| from),
+        handoff::HandoffState::Accepted => from.accept("b", &can),
+        handoff::HandoffState::Rejected => from.reject("b", "no"),
+        handoff::HandoffState::Completed => from.complete(),
+        handoff::HandoffState::Expired => from.expire(),
     };
     moved.map_err(|why| why.code)
 }
@@ -469,44 +474,44 @@ fn moved(from: Handoff, to: handoff::State) -> Result<Handoff, HandoffCode> {
 fn handoffs_move_as_published_and_are_pending_for_whom_they_are_for() {
     let Some(own) = read("vectors/sw4rm.json") else { return };
     let own = &own["handoff"];
-    let state = |value: &Value| -> handoff::State { serde_json::from_value(value.clone()).expect("a state") };
+    let state = |value: &Value| -> handoff::HandoffState { serde_json::from_value(value.clone()).expect("a state") };
     let (valid, invalid) = (list(own, "valid"), list(own, "invalid"));
     for (vectors, is_legal) in [(valid, true), (invalid, false)] {
         for vector in vectors {
             let (from, to) = (state(&vector["from"]), state(&vector["to"]));
-            let (table, done) = (handoff::step(from, to), moved(handoff_in(from), to));
+            let (table, done) = (handoff::check_transition(from, to), moved(handoff_in(from), to));
             assert_eq!((table.is_ok(), done.is_ok()), (is_legal, is_legal), "{vector}");
             assert_eq!(table.err(), done.err(), "{vector}");
         }
     }
-    assert_eq!(valid.len() + invalid.len(), handoff::State::ALL.len().pow(2));
-    assert_eq!(json!(handoff_in(handoff::State::Pending).state), own["initial"]);
-    let terminal: BTreeSet<handoff::State> = list(own, "terminal").iter().map(state).collect();
-    assert_eq!(terminal, handoff::State::ALL.iter().copied().filter(|state| state.is_terminal()).collect());
+    assert_eq!(valid.len() + invalid.len(), handoff::HandoffState::ALL.len().pow(2));
+    assert_eq!(json!(handoff_in(handoff::HandoffState::Pending).state), own["initial"]);
+    let terminal: BTreeSet<handoff::HandoffState> = list(own, "terminal").iter().map(state).collect();
+    assert_eq!(terminal, handoff::HandoffState::ALL.iter().copied().filter(|state| state.is_terminal()).collect());
 
     // Published rules, in order.
     let rules = list(own, "rules");
-    let pending = handoff_in(handoff::State::Pending);
+    let pending = handoff_in(handoff::HandoffState::Pending);
     let none = BTreeSet::new();
     let code =
-        |refused: Result<Handoff, handoff::Refused>| refused.map_err(|why| why.code).map(|handoff| handoff.state);
-    assert_eq!(pending.state, handoff::State::Pending, "{}", rules[0]);
-    for over in [handoff::State::Accepted, handoff::State::Rejected] {
-        assert!(moved(handoff_in(over), handoff::State::Accepted).is_err(), "{}", rules[1]);
-        assert!(moved(handoff_in(over), handoff::State::Rejected).is_err(), "{}", rules[1]);
+        |refused: Result<Handoff, handoff::HandoffError>| refused.map_err(|why| why.code).map(|handoff| handoff.state);
+    assert_eq!(pending.state, handoff::HandoffState::Pending, "{}", rules[0]);
+    for over in [handoff::HandoffState::Accepted, handoff::HandoffState::Rejected] {
+        assert!(moved(handoff_in(over), handoff::HandoffState::Accepted).is_err(), "{}", rules[1]);
+        assert!(moved(handoff_in(over), handoff::HandoffState::Rejected).is_err(), "{}", rules[1]);
     }
     let unknown = handoff::find(std::slice::from_ref(&pending), "other").map_err(|why| why.code);
     assert_eq!(unknown, Err(HandoffCode::Unknown), "{} {}", rules[1], rules[2]);
-    assert_eq!(code(pending.clone().completed()), Err(HandoffCode::IllegalMove), "{}", rules[3]);
-    for answered in [handoff::State::Accepted, handoff::State::Rejected] {
+    assert_eq!(code(pending.clone().complete()), Err(HandoffCode::IllegalTransition), "{}", rules[3]);
+    for answered in [handoff::HandoffState::Accepted, handoff::HandoffState::Rejected] {
         assert!(handoff::pending(&[handoff_in(answered)], "b").is_empty(), "{}", rules[4]);
     }
-    let rejected = handoff_in(handoff::State::Rejected);
+    let rejected = handoff_in(handoff::HandoffState::Rejected);
     assert_eq!(rejected.rejection.map(|rejection| rejection.reason).as_deref(), Some("no"), "{}", rules[5]);
     // Boards enforce rules[6], that the origin must not continue: `daemon/tests/cli/handoff.rs`.
-    assert_eq!(code(pending.clone().accepted("b", &none)), Err(HandoffCode::Incapable), "{}", rules[7]);
+    assert_eq!(code(pending.clone().accept("b", &none)), Err(HandoffCode::Incapable), "{}", rules[7]);
     let bytes: Vec<u8> = (0..=255).collect();
-    let snapshot = Context::of_bytes("application/octet-stream", &bytes).expect("any bytes are");
+    let snapshot = Context::from_bytes("application/octet-stream", &bytes).expect("any bytes are");
     assert_eq!(snapshot.bytes().as_ref(), Ok(&bytes), "{}", rules[8]);
     let broken = Context { content: json!("%"), ..snapshot };
     assert_eq!(broken.bytes().map_err(|why| why.code), Err(HandoffCode::BadContext), "{}", rules[8]);
@@ -519,7 +524,7 @@ fn handoffs_move_as_published_and_are_pending_for_whom_they_are_for() {
             let text = |at: usize| asked[at].as_str().expect("a text").to_owned();
             handoff.request.from_agent = text(0);
             handoff.request.reason = text(2);
-            handoff.offered(text(1))
+            handoff.offer(text(1))
         })
         .collect();
     for (agent, expected) in vector["pending_for"].as_object().expect("agents") {
@@ -541,7 +546,7 @@ fn events_of_negotiations_and_the_policy_are_as_published() {
     assert_eq!(policy, negotiation::Policy::default());
 
     let kinds = own["negotiation_events"]["kinds"].as_object().expect("kinds");
-    assert_eq!(kinds.len(), Kind::ALL.len());
+    assert_eq!(kinds.len(), EventKind::ALL.len());
     for (kind, members) in kinds {
         let value = |name: &Value| match name.as_str().expect("a name") {
             "kind" => json!(kind),
@@ -552,13 +557,13 @@ fn events_of_negotiations_and_the_policy_are_as_published() {
         };
         let names = members.as_array().expect("names").iter();
         let mut event: Value = names.map(|name| (name.as_str().expect("a name").to_owned(), value(name))).collect();
-        let read = Event::read(&event).expect("it has what is published");
+        let read = Event::parse(&event).expect("it has what is published");
         assert_eq!(read.kind().as_str(), kind);
         let written = serde_json::to_value(&read).expect("it is JSON");
         for name in event.as_object().expect("an object").keys().filter(|name| *name != "policy") {
             assert_eq!(written[name], event[name], "{kind}: {name} is kept as it came");
         }
         event["unknown"] = json!(1);
-        assert_eq!(Event::read(&event), Ok(read), "{kind}: what is not known does not matter");
+        assert_eq!(Event::parse(&event), Ok(read), "{kind}: what is not known does not matter");
     }
 }

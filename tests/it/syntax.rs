@@ -1,7 +1,7 @@
 //! Proves that text other than strict JSON is rejected at a board's `syntax` stage, recorded verbatim, and without
 //! effect.
 
-use patchboard_kernel::board::{Board, From, Input, Outcome, Proposal, ReplyBody};
+use patchboard_kernel::board::{Board, Input, Outcome, Proposal, ProposalSource, ReplyBody};
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::rejection::Stage;
@@ -35,7 +35,7 @@ impl Fed {
     }
 
     fn reply(&mut self, text: &str) -> Outcome {
-        let from = From::Direct { token: None, base: None };
+        let from = ProposalSource::Direct { key: None, base: None };
         let reply = ReplyBody::Text(text.to_owned());
         let proposal = Proposal { from, worker: "writer".into(), reply, usage: None, raw: None };
         let step = self.board.step(Timestamp(0), Input::Propose(proposal));

@@ -1,10 +1,10 @@
 //! All checks of a board, independent of the source of its inputs. They see a step once it is durable.
 
-use patchboard_faults::world::{Call, Passage};
-use patchboard_kernel::admission::Waiting;
+use patchboard_faults::simulation::{Call, GateDecision};
+use patchboard_kernel::admission::WaitingCall;
 use patchboard_kernel::board::{Board, Input, Step};
+use patchboard_kernel::driver::Append;
 use patchboard_kernel::id::Timestamp;
-use patchboard_kernel::owner::Append;
 use patchboard_kernel::record::Record;
 
 use super::invariants::Invariants;
@@ -54,9 +54,9 @@ impl Checks {
     }
 
     /// Records that the gate was asked to admit a call.
-    pub(super) fn asked_gate(&mut self, call: &Waiting, passage: &Passage) {
+    pub(super) fn asked_gate(&mut self, call: &WaitingCall, passage: &GateDecision) {
         if let Some(of_board) = &mut self.of_board {
-            of_board.model.asked_gate(call, matches!(passage, Passage::After(_)));
+            of_board.model.asked_gate(call, matches!(passage, GateDecision::After(_)));
         }
     }
 

@@ -14,16 +14,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use patchboard_faults::random::Random;
-use patchboard_faults::world::{Call, Delivery, Fate, Others, Passage, World};
-use patchboard_kernel::admission::Waiting;
+use patchboard_faults::simulation::{AppendOutcome, Call, Delivery, GateDecision, SimulatedBoard, SimulationHooks};
+use patchboard_kernel::admission::WaitingCall;
 use patchboard_kernel::blueprint::AgentKind;
-use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody, Step};
+use patchboard_kernel::board::{Board, Input, NewBoard, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::digest::{Digest, Salt};
+use patchboard_kernel::driver::Append;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::owner::Append;
-use patchboard_kernel::planted::{Bug, plant};
+use patchboard_kernel::mutants::{Mutant, activate};
 use patchboard_kernel::record::{Body, Ended, PauseCause, Record, Trigger};
 use patchboard_kernel::replay;
 use serde_json::{Value, json};
@@ -104,9 +104,9 @@ fn boards_end_with_outages_as_without() {
 
 #[test]
 fn an_outage_that_uses_up_attempts_is_found() {
-    plant(Some(Bug::DeferralCharged));
+    activate(Some(Mutant::DeferralCharged));
     let found = (0..2 * BOARDS).find_map(|seed| caught(|| compare(seed, &mut Interruptions::default())).err());
-    plant(None);
+    activate(None);
     let message = found.expect("a board ends otherwise");
     assert!(message.contains("ended otherwise than without outages"), "{message}");
 }
@@ -124,9 +124,15 @@ fn compare(seed: u64, seen: &mut Interruptions) {
 }
 
 /// Plays a board to its end.
-fn played(seed: u64, genesis: &Genesis, plans: &Shared, outages: Outages, seen: Option<&mut Interruptions>) -> Outcome {
+fn played(
+    seed: u64,
+    genesis: &NewBoard,
+    plans: &Shared,
+    outages: Outages,
+    seen: Option<&mut Interruptions>,
+) -> Outcome {
     let mut steady = Steady::new(seed, genesis.at, outages);
-    let mut world = World::new(genesis.clone(), plans, &mut steady).expect("the request fits");
+    let mut world = SimulatedBoard::new(genesis.clone(), plans, &mut steady).expect("the request fits");
     let mut steps = 0;
     while !world.is_over() {
         steps += 1;
@@ -143,7 +149,7 @@ fn played(seed: u64, genesis: &Genesis, plans: &Shared, outages: Outages, seen: 
             let now = world.now();
             // Some operators resume the board during the outage.
             let ends = steady.outages.at(now).map(|(_, outage)| outage.ends).filter(|_| steady.random.percent(80));
-            world.give_at(ends.unwrap_or(now), Input::Resume { token: None }, &mut steady);
+            world.submit_at(ends.unwrap_or(now), Input::Resume { key: None }, &mut steady);
         }
     }
     let records = world.records();
@@ -168,19 +174,19 @@ fn played(seed: u64, genesis: &Genesis, plans: &Shared, outages: Outages, seen: 
 }
 
 /// Recovers the board from its journal, after a crash or a failed append.
-fn recover(world: &mut World, is_written: bool, steady: &mut Steady) {
+fn recover(world: &mut SimulatedBoard, is_written: bool, steady: &mut Steady) {
     let loses = steady.random.percent(50);
     steady.crashes += 1;
     steady.crashes_in_outages += usize::from(steady.outages.at(world.now()).is_some());
-    world.die(loses, is_written, steady);
+    world.crash(loses, is_written, steady);
     let recovered = Board::recover(world.records()).expect("the journal is enough");
     steady.journal.recovered(&recovered, world.records());
     world.replace(recovered);
     let epoch = world.board().epoch() + 1;
-    world.give(Input::take_over(epoch, format!("writer-{epoch}")), steady);
+    world.submit(Input::take_over(epoch, format!("writer-{epoch}")), steady);
 }
 
-fn genesis(seed: u64) -> Genesis {
+fn genesis(seed: u64) -> NewBoard {
     let mut random = Random::new(seed);
     let mut value = serde_json::to_value(blueprint(&mut random)).expect("a blueprint is JSON");
     for (_, worker) in value["workers"].as_object_mut().into_iter().flatten() {
@@ -198,9 +204,9 @@ fn genesis(seed: u64) -> Genesis {
     value["limits"] = json!({"commits": 500, "wall": "240h"});
     value["done"]["when"] =
         json!(format!("size(state.tasks) >= {} && state.tasks.all(t, t.checked)", tasks(seed).iter().sum::<u64>()));
-    Genesis {
+    NewBoard {
         salt: Salt([7; 32]),
-        ..Genesis::new(
+        ..NewBoard::new(
             BoardId::from(format!("steady-{seed}")),
             serde_json::from_value(value).expect("a blueprint"),
             json!({"goal": "all tasks, done and checked"}),
@@ -302,7 +308,7 @@ impl Steady {
     fn drawn(&self, occasion: &Occasion, charged: u64) -> Random {
         let (worker, rule, place) = occasion;
         let parts: Vec<u64> = format!("{worker} {rule} {place}").bytes().map(u64::from).chain([charged]).collect();
-        Random::of(self.seed, &parts)
+        Random::from_parts(self.seed, &parts)
     }
 
     /// Returns the answer to an attempt: a failure, a reply to reject, or the due reply.
@@ -324,7 +330,7 @@ impl Steady {
             return Input::AgentFailed { invocation, attempt, code, message, usage };
         }
         let patch = if errs { json!([{"op": "remove", "path": "/vault"}]) } else { self.patch(occasion) };
-        let from = From::Attempt { invocation, attempt };
+        let from = ProposalSource::Attempt { invocation, attempt };
         let (worker, reply) = (occasion.0.as_str().into(), ReplyBody::Json(patch));
         Input::Propose(Proposal { from, worker, reply, usage, raw: None })
     }
@@ -354,37 +360,40 @@ impl Steady {
     }
 }
 
-impl Others for Steady {
-    fn admits(&mut self, at: Timestamp, call: &Waiting) -> Passage {
+impl SimulationHooks for Steady {
+    fn admit(&mut self, at: Timestamp, call: &WaitingCall) -> GateDecision {
         let passage = self.outages.passage(at, call);
-        self.held += usize::from(call.wait.is_none() && matches!(passage, Passage::After(_)));
+        self.held += usize::from(call.wait.is_none() && matches!(passage, GateDecision::After(_)));
         passage
     }
 
-    fn called(&mut self, call: Call<'_>, _: &Board) -> Vec<Delivery> {
+    fn on_call(&mut self, call: Call<'_>, _: &Board) -> Vec<Delivery> {
         let (invocation, attempt) = (call.invocation, call.attempt);
         let after_ms = self.random.below(3_000);
-        let is_model = call.shown.seat().worker.agent == AgentKind::Llm;
+        let is_model = call.shown.worker_plan().worker.agent == AgentKind::Llm;
         let outage = self.outages.at(self.now).filter(|_| is_model);
         if let Some((index, outage)) = outage {
             self.met.insert(index);
             let not_taken = outage.not_taken(self.now.plus_ms(after_ms));
-            return vec![Delivery { after_ms, input: Input::Defer { invocation, attempt, usage: None, not_taken } }];
+            return vec![Delivery {
+                after_ms,
+                input: Input::Defer { invocation, attempt, usage: None, deferral: not_taken },
+            }];
         }
         vec![Delivery { after_ms, input: self.answer(invocation, attempt, is_model) }]
     }
 
-    fn appends(&mut self, _: &Append) -> Fate {
+    fn append_outcome(&mut self, _: &Append) -> AppendOutcome {
         let fate = self.disk.append();
         // A slow disk must not let calls time out.
-        Fate { after_ms: fate.after_ms.min(1_000), ..fate }
+        AppendOutcome { after_ms: fate.after_ms.min(1_000), ..fate }
     }
 
-    fn wrote(&mut self, append: &Append) {
+    fn on_durable(&mut self, append: &Append) {
         self.journal.wrote(append);
     }
 
-    fn stepped(&mut self, at: Timestamp, _: Option<&Input>, step: &Step, _: &Board) {
+    fn on_step(&mut self, at: Timestamp, _: Option<&Input>, step: &Step, _: &Board) {
         self.now = at;
         for body in bodies(&step.records) {
             let by = match body {
@@ -403,7 +412,7 @@ impl Others for Steady {
         }
     }
 
-    fn released(&mut self, released: &Step, _: &Board) {
+    fn on_release(&mut self, released: &Step, _: &Board) {
         self.journal.released(released);
     }
 }

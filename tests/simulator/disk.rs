@@ -3,7 +3,7 @@
 use std::ops::AddAssign;
 
 use patchboard_faults::random::Random;
-use patchboard_faults::world::Fate;
+use patchboard_faults::simulation::AppendOutcome;
 
 pub(super) struct Disk {
     /// Separate generator, so that the disk does not affect the other draws of a seed.
@@ -39,7 +39,7 @@ impl Disk {
     }
 
     /// Draws the outcome of an append.
-    pub(super) fn append(&mut self) -> Fate {
+    pub(super) fn append(&mut self) -> AppendOutcome {
         let after_ms = match self.random.percent(self.slow_percent) {
             true if self.random.percent(5) => self.random.below(15_000),
             true => 1 + self.random.below(600),
@@ -50,7 +50,7 @@ impl Disk {
         self.appends.waited_for += u64::from(after_ms > 0);
         self.appends.refused += u64::from(!is_written);
         self.appends.refused_and_written += u64::from(is_refused && is_written);
-        Fate { after_ms, is_written, is_refused }
+        AppendOutcome { after_ms, is_written, is_failed: is_refused }
     }
 
     /// Draws if an append is durable after the process died during it.

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use patchboard_kernel::board::{Board, From, Input, Outcome, Step};
+use patchboard_kernel::ablation::{Component, Mode};
+use patchboard_kernel::board::{Board, Input, Outcome, ProposalSource, Step};
 use patchboard_kernel::digest::Digest;
-use patchboard_kernel::id::{Timestamp, Token, Version, WorkerName};
-use patchboard_kernel::mode::{Component, Mode};
+use patchboard_kernel::id::{IdempotencyKey, Timestamp, Version, WorkerName};
 use patchboard_kernel::record::{Body, Kind, Record};
 use patchboard_kernel::replay;
 use serde_json::Value;
@@ -63,12 +63,16 @@ impl Invariants {
         // a caller's for its lifetime.
         if let (Some(Input::Propose(proposal)), Some(Outcome::Committed { .. })) = (input, &step.outcome) {
             let token = match &proposal.from {
-                From::Attempt { invocation, attempt } => Some(Token::of(*invocation, *attempt).to_string()),
-                From::Direct { token, .. } => token.as_ref().map(|token| format!("{}/{token}", proposal.worker)),
+                ProposalSource::Attempt { invocation, attempt } => {
+                    Some(IdempotencyKey::for_attempt(*invocation, *attempt).to_string())
+                }
+                ProposalSource::Direct { key: token, .. } => {
+                    token.as_ref().map(|token| format!("{}/{token}", proposal.worker))
+                }
             };
             if let (Some(token), Some(commit)) = (token, commits.first()) {
                 let before = self.committed_tokens.insert(token.clone(), commit.at);
-                let is_direct = matches!(proposal.from, From::Direct { .. });
+                let is_direct = matches!(proposal.from, ProposalSource::Direct { .. });
                 let is_forgotten = |before: Timestamp| is_direct && commit.at.ms_since(before) >= WINDOW;
                 assert!(before.is_none_or(is_forgotten), "SEED={seed}: token {token} committed twice");
             }
@@ -126,10 +130,7 @@ impl Invariants {
         assert_eq!(one.scheduler().queue(), other.scheduler().queue(), "SEED={seed}: recovery made another queue");
         assert_eq!(one.scheduler().open(), other.scheduler().open(), "SEED={seed}: recovery made other calls");
         assert_eq!(one.ledger().board(), other.ledger().board(), "SEED={seed}: recovery made another account");
-        assert!(
-            one.breaker().positions().eq(other.breaker().positions()),
-            "SEED={seed}: recovery made another breaker"
-        );
+        assert!(one.breaker().states().eq(other.breaker().states()), "SEED={seed}: recovery made another breaker");
     }
 
     /// Checks invariants 5, 6 and 8 after the board has ended.

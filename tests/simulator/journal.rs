@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use patchboard_kernel::board::{Board, Effect, Outcome, Step, Verdict};
+use patchboard_kernel::board::{Board, Effect, Outcome, RememberedOutcome, Step};
 use patchboard_kernel::digest::{Digest, sha256};
+use patchboard_kernel::driver::Append;
 use patchboard_kernel::id::{InvocationId, Seq};
-use patchboard_kernel::owner::Append;
 use patchboard_kernel::record::{Body, Ended, Kind, Record};
 
 pub(super) struct Journal {
@@ -105,7 +105,7 @@ impl Journal {
                 Effect::Ended(ended) => {
                     assert_eq!(self.ended, Some(*ended), "SEED={seed}: an end that is not durable");
                 }
-                Effect::Await(_) | Effect::Cancel { .. } | Effect::WakeAt(_) => {}
+                Effect::RequestAdmission(_) | Effect::Cancel { .. } | Effect::WakeAt(_) => {}
             }
         }
     }
@@ -142,18 +142,18 @@ fn says(outcome: &Outcome) -> Option<(Seq, &'static [Kind])> {
         Outcome::Answered { seq } => Some((*seq, &[Kind::Answer])),
         Outcome::Rejected { seq, .. } => Some((*seq, &[Kind::Rejected, Kind::Late])),
         Outcome::Duplicate(verdict) => remembered(verdict),
-        Outcome::Refused(_) => None,
+        Outcome::RejectedUnrecorded(_) => None,
     }
 }
 
 /// Like [`says`], for the remembered verdict of an idempotency key.
-fn remembered(verdict: &Verdict) -> Option<(Seq, &'static [Kind])> {
+fn remembered(verdict: &RememberedOutcome) -> Option<(Seq, &'static [Kind])> {
     Some(match verdict {
-        Verdict::Committed { seq, .. } => (*seq, &[Kind::Committed]),
-        Verdict::NoOp { seq } => (*seq, &[Kind::NoOp]),
-        Verdict::Expanded { seq } => (*seq, &[Kind::Expanded]),
-        Verdict::AwaitingApproval { seq } => (*seq, &[Kind::Approval]),
-        Verdict::Rejected { seq, .. } => (*seq, &[Kind::Rejected]),
-        Verdict::Heard { seq } => (*seq, &[Kind::Signal, Kind::Paused, Kind::Resumed, Kind::Retried]),
+        RememberedOutcome::Committed { seq, .. } => (*seq, &[Kind::Committed]),
+        RememberedOutcome::NoOp { seq } => (*seq, &[Kind::NoOp]),
+        RememberedOutcome::Expanded { seq } => (*seq, &[Kind::Expanded]),
+        RememberedOutcome::AwaitingApproval { seq } => (*seq, &[Kind::Approval]),
+        RememberedOutcome::Rejected { seq, .. } => (*seq, &[Kind::Rejected]),
+        RememberedOutcome::Recorded { seq } => (*seq, &[Kind::Signal, Kind::Paused, Kind::Resumed, Kind::Retried]),
     })
 }

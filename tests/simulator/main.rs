@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use patchboard_kernel::breaker::{Change, Reason};
+use patchboard_kernel::breaker::{BreakerTransition, Reason};
 use patchboard_kernel::id::RuleName;
 use patchboard_kernel::record::{Body, Cause, Kind};
 
@@ -51,7 +51,7 @@ struct Seen {
     kinds: BTreeMap<Kind, u64>,
     /// Invocations by rule.
     rules: BTreeMap<RuleName, u64>,
-    moves: BTreeMap<(Reason, Change), u64>,
+    moves: BTreeMap<(Reason, BreakerTransition), u64>,
     ends: BTreeMap<Cause, u64>,
     appends: Appends,
     snapshots: u64,
@@ -130,14 +130,16 @@ fn seeded_boards_keep_every_invariant() {
 
 /// Returns the possible causes and moves of breakers. The blueprint's actions for faults reduce a view or stop a
 /// branch.
-fn moves_there_are() -> Vec<(Reason, Change)> {
+fn moves_there_are() -> Vec<(Reason, BreakerTransition)> {
     let wrong = [Reason::Rejections, Reason::NoOps, Reason::Passes, Reason::Crashes, Reason::Cycles, Reason::Budget];
-    let of_actions = wrong.into_iter().flat_map(|reason| [(reason, Change::Reduced), (reason, Change::Opened)]);
+    let of_actions = wrong
+        .into_iter()
+        .flat_map(|reason| [(reason, BreakerTransition::Reduced), (reason, BreakerTransition::Opened)]);
     let others = [
-        (Reason::Cooldown, Change::HalfOpened),
-        (Reason::ProbeCommitted, Change::Closed),
-        (Reason::ProbeFailed, Change::Opened),
-        (Reason::Retried, Change::HalfOpened),
+        (Reason::Cooldown, BreakerTransition::HalfOpened),
+        (Reason::ProbeCommitted, BreakerTransition::Closed),
+        (Reason::ProbeFailed, BreakerTransition::Opened),
+        (Reason::Retried, BreakerTransition::HalfOpened),
     ];
     of_actions.chain(others).collect()
 }

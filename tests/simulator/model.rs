@@ -18,9 +18,9 @@ mod schedule;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use patchboard_kernel::admission::Waiting;
-use patchboard_kernel::board::{Board, From, Input, Outcome, Proposal, Step};
-use patchboard_kernel::breaker::{Change, Reason};
+use patchboard_kernel::admission::WaitingCall;
+use patchboard_kernel::board::{Board, Input, Outcome, Proposal, ProposalSource, Step};
+use patchboard_kernel::breaker::{BreakerTransition, Reason};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, Seq, Timestamp};
 use patchboard_kernel::ledger::Usage;
@@ -136,7 +136,7 @@ impl Model {
     }
 
     /// Records that the gate was asked to admit a call, and its answer.
-    pub(super) fn asked_gate(&mut self, call: &Waiting, is_held: bool) {
+    pub(super) fn asked_gate(&mut self, call: &WaitingCall, is_held: bool) {
         self.calls.asked_gate((call.invocation, call.attempt), is_held);
     }
 
@@ -253,7 +253,7 @@ impl Model {
     fn asked_again(&self, is_awaited: bool, step: &Step) {
         let first = step.records.first().map(|record| record.kind);
         let code = match &step.outcome {
-            Some(Outcome::Refused(rejection)) => Some(rejection.code.as_str()),
+            Some(Outcome::RejectedUnrecorded(rejection)) => Some(rejection.code.as_str()),
             _ => None,
         };
         let is_due = match first {
@@ -270,7 +270,7 @@ impl Model {
         let seed = self.seed;
         let is_late = records.iter().any(|record| record.kind == Kind::Late);
         let basis = match &proposal.from {
-            From::Attempt { invocation, attempt } => {
+            ProposalSource::Attempt { invocation, attempt } => {
                 let open = self.calls.awaited(*invocation, *attempt);
                 let Some(open) = open.filter(|open| open.worker == proposal.worker) else {
                     let is_passed_over = is_late || matches!(outcome, Outcome::Duplicate(_));
@@ -282,16 +282,16 @@ impl Model {
                 Some(Basis { versions: &self.documents[open.base..], reads: &open.reads, may_ask })
             }
             // The remembered outcome of its key, or the end of the board, decides.
-            From::Direct { .. } if is_late || matches!(outcome, Outcome::Duplicate(_)) => return,
-            From::Direct { .. } => None,
+            ProposalSource::Direct { .. } if is_late || matches!(outcome, Outcome::Duplicate(_)) => return,
+            ProposalSource::Direct { .. } => None,
         };
         if self.is_usual {
             let worker = proposal.worker.as_str();
             let may = May { ask: self.asks, pass: self.passing.contains(worker) };
             let expected = proposals::judge(self.now(), worker, &proposal.reply, basis, may);
             let own = match &proposal.from {
-                From::Attempt { invocation, .. } => Some(*invocation),
-                From::Direct { .. } => None,
+                ProposalSource::Attempt { invocation, .. } => Some(*invocation),
+                ProposalSource::Direct { .. } => None,
             };
             let now = records.first().map(|record| (record.at, self.circuit.decisions()));
             let is_kept = now.is_some_and(|now| self.calls.is_kept(own, now));
@@ -457,13 +457,13 @@ impl Model {
                 let in_vain = self.in_vain.remove(&branch).unwrap_or_default();
                 let (no_ops, passes) = in_vain;
                 let streak = match (moved.change, moved.reason) {
-                    (Change::Opened, Reason::NoOps) => no_ops,
-                    (Change::Opened, Reason::Passes) => passes,
-                    (Change::Opened, Reason::ProbeFailed) => no_ops.into_iter().chain(passes).collect(),
+                    (BreakerTransition::Opened, Reason::NoOps) => no_ops,
+                    (BreakerTransition::Opened, Reason::Passes) => passes,
+                    (BreakerTransition::Opened, Reason::ProbeFailed) => no_ops.into_iter().chain(passes).collect(),
                     _ => Vec::new(),
                 };
                 streak.into_iter().for_each(|invocation| self.retries.was_in_vain(invocation));
-                if moved.change == Change::Closed {
+                if moved.change == BreakerTransition::Closed {
                     self.retries.works_again(&branch);
                 }
                 if comes.gives_up {
@@ -471,7 +471,7 @@ impl Model {
                     given_up.into_iter().for_each(|invocation| self.retries.gave_up(invocation));
                 }
                 // Invocations that waited only for this breaker can run now.
-                let lets_go = matches!(moved.change, Change::HalfOpened | Change::Closed);
+                let lets_go = matches!(moved.change, BreakerTransition::HalfOpened | BreakerTransition::Closed);
                 if lets_go && self.calls.is_queued(|branch| self.circuit.admits(branch)) {
                     self.ends.wakes();
                 }

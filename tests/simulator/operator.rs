@@ -2,8 +2,8 @@
 
 use patchboard_faults::random::Random;
 use patchboard_kernel::board::Board;
-use patchboard_kernel::id::{InvocationId, Token};
-use patchboard_kernel::record::{Cause, Ended, Raised, RaisedOfWorker, Retried};
+use patchboard_kernel::id::{IdempotencyKey, InvocationId};
+use patchboard_kernel::record::{Cause, Ended, LimitOverrides, Retried, WorkerLimitOverrides};
 
 pub(super) struct Operator {
     /// Separate generator, so that the operator does not affect the other draws of a seed.
@@ -47,15 +47,15 @@ impl Operator {
                 invocation = Some(if given_up.is_empty() { other } else { *random.pick(&given_up) });
             }
         }
-        let mut limits = Raised::default();
+        let mut limits = LimitOverrides::default();
         if random.percent(if is_limited { 90 } else { 25 }) {
             let now = board.limits();
             limits.commits = random.percent(80).then(|| now.commits.saturating_sub(2) + random.below(12));
             limits.tokens = random.percent(80).then(|| now.tokens.saturating_add(random.below(40_000)));
             limits.wall_ms = random.percent(80).then(|| now.wall_ms + random.below(120_000));
         }
-        let token = random.percent(40).then(|| Token::from(format!("t{}", random.below(4))));
-        let mut worker_limits = RaisedOfWorker::default();
+        let token = random.percent(40).then(|| IdempotencyKey::from(format!("t{}", random.below(4))));
+        let mut worker_limits = WorkerLimitOverrides::default();
         if random.percent(if is_limited { 60 } else { 15 }) {
             worker_limits.tokens = Some(random.below(80_000));
         }

@@ -4,10 +4,10 @@
 
 use patchboard_kernel::admission;
 use patchboard_kernel::blueprint::{Blueprint, Freshness};
-use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody, Step};
+use patchboard_kernel::board::{Board, Input, NewBoard, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp, Version};
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Body, Kind, Record};
 use patchboard_kernel::replay;
 use serde_json::{Value, json};
@@ -66,8 +66,8 @@ fn play(order: &[usize], crash: Option<usize>) -> (Value, Vec<&'static str>) {
     blueprint.rules.clear();
     blueprint.done = None;
     blueprint.state.initial = initial();
-    let (mut board, mut first) = Board::create(genesis(blueprint), &Own).expect("the request fits");
-    board.admit(Timestamp(0), &mut first, &mut admission::open);
+    let (mut board, mut first) = Board::create(genesis(blueprint), &UncachedPlans).expect("the request fits");
+    board.admit(Timestamp(0), &mut first, &mut admission::admit_all);
     let mut invariants = Invariants::new(0, &board);
     let mut model = Model::new(0, &board, Timestamp(0));
     model.after_step(None, &first, &board);
@@ -89,7 +89,7 @@ fn play(order: &[usize], crash: Option<usize>) -> (Value, Vec<&'static str>) {
             take(&mut board, Input::take_over(1, "next".into()), &mut invariants);
         }
         let (worker, patch) = proposals()[*index].clone();
-        let from = From::Direct { token: None, base: None };
+        let from = ProposalSource::Direct { key: None, base: None };
         let reply = ReplyBody::Json(patch);
         let input = Input::Propose(Proposal { from, worker: worker.into(), reply, usage: None, raw: None });
         outcomes.push(take(&mut board, input, &mut invariants).outcome);
@@ -109,10 +109,10 @@ fn initial() -> Value {
     })
 }
 
-fn genesis(blueprint: Blueprint) -> Genesis {
-    Genesis {
+fn genesis(blueprint: Blueprint) -> NewBoard {
+    NewBoard {
         salt: Salt([1; 32]),
-        ..Genesis::new(BoardId::from("orders"), blueprint, json!({"goal": "order"}), Timestamp(0))
+        ..NewBoard::new(BoardId::from("orders"), blueprint, json!({"goal": "order"}), Timestamp(0))
     }
 }
 
@@ -178,8 +178,8 @@ impl Called {
         let blueprint: Blueprint = serde_json::from_value(blueprint).expect("it is still one");
         let freshness = blueprint.workers.values().map(|worker| worker.freshness);
         assert!(freshness.into_iter().all(|freshness| freshness == Freshness::Reads), "the usual one");
-        let (mut board, mut first) = Board::create(genesis(blueprint), &Own).expect("the request fits");
-        board.admit(Timestamp(0), &mut first, &mut admission::open);
+        let (mut board, mut first) = Board::create(genesis(blueprint), &UncachedPlans).expect("the request fits");
+        board.admit(Timestamp(0), &mut first, &mut admission::admit_all);
         let (mut invariants, mut model) = (Invariants::new(SEED, &board), Model::new(SEED, &board, Timestamp(0)));
         invariants.after_step(None, &first, &board);
         model.after_step(None, &first, &board);
@@ -206,7 +206,7 @@ impl Called {
     fn answer(&mut self, invocation: InvocationId) {
         let Some(attempt) = self.calling().into_iter().find(|(calling, _)| *calling == invocation) else { return };
         let (_, worker, patch) = INVOCATIONS[invocation.0 as usize - 1];
-        let from = From::Attempt { invocation, attempt: attempt.1 };
+        let from = ProposalSource::Attempt { invocation, attempt: attempt.1 };
         let reply = ReplyBody::Text(patch.to_owned());
         let proposal = Proposal { from, worker: worker.into(), reply, usage: None, raw: None };
         self.give(self.now.plus_ms(1), Input::Propose(proposal));

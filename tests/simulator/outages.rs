@@ -3,9 +3,9 @@
 //! A function of seed and time alone, so that the shrinker meets the outages of the first run.
 
 use patchboard_faults::random::Random;
-use patchboard_faults::world::Passage;
-use patchboard_kernel::admission::{Admission, Waiting};
-use patchboard_kernel::board::NotTaken;
+use patchboard_faults::simulation::GateDecision;
+use patchboard_kernel::admission::{Admission, WaitingCall};
+use patchboard_kernel::board::RequestDeferral;
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::id::Timestamp;
 
@@ -86,12 +86,12 @@ impl Outages {
 
     /// Answers for the gate: a call waits for its own deferral, and in an outage until the next request to the
     /// provider.
-    pub(super) fn passage(&self, at: Timestamp, call: &Waiting) -> Passage {
+    pub(super) fn passage(&self, at: Timestamp, call: &WaitingCall) -> GateDecision {
         let own = call.wait.as_ref().map_or(0, |wait| wait.not_before.ms_since(at));
         let outage = self.0.iter().find(|outage| outage.begins <= at && at < outage.noticed);
         match own.max(outage.map_or(0, |outage| outage.held_ms(at))) {
-            0 => Passage::Now(Admission::default()),
-            wait => Passage::After(wait),
+            0 => GateDecision::Now(Admission::default()),
+            wait => GateDecision::After(wait),
         }
     }
 }
@@ -119,8 +119,8 @@ impl Outage {
     }
 
     /// Answer to a request.
-    pub(super) fn not_taken(&self, at: Timestamp) -> NotTaken {
-        NotTaken {
+    pub(super) fn not_taken(&self, at: Timestamp) -> RequestDeferral {
+        RequestDeferral {
             reason: self.reason,
             wait_ms: self.wait_ms(at),
             patience_ms: self.patience_ms,

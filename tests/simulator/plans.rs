@@ -3,9 +3,9 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
+use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::mode::Mode;
-use patchboard_kernel::plan::{Own, Plan, Plans};
+use patchboard_kernel::plan::{Plan, PlanSource, UncachedPlans};
 
 #[derive(Default)]
 pub(super) struct Shared(OnceCell<Arc<Plan>>);
@@ -17,13 +17,13 @@ impl Shared {
     }
 }
 
-impl Plans for Shared {
-    fn of_format(&self, blueprint: Blueprint, mode: &Mode, journal: u32) -> Result<Arc<Plan>, String> {
+impl PlanSource for Shared {
+    fn plan_for_format(&self, blueprint: Blueprint, mode: &Mode, journal: u32) -> Result<Arc<Plan>, String> {
         if let Some(plan) = self.0.get() {
             assert!(*plan.blueprint == blueprint && plan.mode == *mode, "a plan is asked for another blueprint");
             return Ok(Arc::clone(plan));
         }
-        let plan = Own.of_format(blueprint, mode, journal)?;
+        let plan = UncachedPlans.plan_for_format(blueprint, mode, journal)?;
         Ok(Arc::clone(self.0.get_or_init(|| plan)))
     }
 }

@@ -1,6 +1,6 @@
 //! Proves that the simulator finds planted bugs within few boards. `SIMULATOR_BUG=name` tries one alone.
 
-use patchboard_kernel::planted::{Bug, plant};
+use patchboard_kernel::mutants::{Mutant, activate};
 
 use super::shrink::simulate;
 
@@ -11,11 +11,11 @@ const BOARDS: u64 = 4 * super::BOARDS;
 #[ignore = "full tier: plays boards until each bug is found, and shortens them"]
 fn every_planted_bug_is_found() {
     let only = std::env::var("SIMULATOR_BUG").ok();
-    let is_meant = |bug: &Bug| only.as_ref().is_none_or(|only| *only == format!("{bug:?}"));
-    for bug in Bug::ALL.into_iter().filter(is_meant) {
-        plant(Some(bug));
+    let is_meant = |bug: &Mutant| only.as_ref().is_none_or(|only| *only == format!("{bug:?}"));
+    for bug in Mutant::ALL.into_iter().filter(is_meant) {
+        activate(Some(bug));
         let found = (0..BOARDS).find_map(|seed| simulate(seed, false).err());
-        plant(None);
+        activate(None);
         let failure = found.unwrap_or_else(|| panic!("{bug:?} is not found by {BOARDS} boards"));
         let line = failure.message.lines().next().unwrap_or_default();
         let line: String = line.chars().take(160).collect();

@@ -15,19 +15,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patchboard_agents::config::{Config, Environment};
-use patchboard_agents::seats::{Inline, Seats};
+use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_faults::random::Random;
-use patchboard_kernel::admission::{self, Admission, Waiting};
+use patchboard_kernel::admission::{self, Admission, WaitingCall};
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
-use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, NotTaken, Proposal, ReplyBody, Step};
+use patchboard_kernel::board::{
+    Board, Effect, Input, NewBoard, Proposal, ProposalSource, ReplyBody, RequestDeferral, Step,
+};
+use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::digest::Salt;
-use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Token, WorkerName};
+use patchboard_kernel::id::{BoardId, IdempotencyKey, InvocationId, Seq, Timestamp, WorkerName};
 use patchboard_kernel::lint;
 use patchboard_kernel::record::{Answer, Record};
 use patchboard_kernel::replay;
-use patchboard_kernel::scheduler::Open;
-use patchboard_kernel::shown::Shown;
+use patchboard_kernel::scheduler::OpenInvocation;
 use patchboard_kernel::source::{self, Source};
 use patchboard_runtime::agent::{Agent as _, Call};
 use serde_json::Value;
@@ -125,15 +127,15 @@ fn blueprint(source: &Source) -> Blueprint {
 
 /// Plays a board of a protocol until it ends.
 fn play(protocol: &Protocol, world: World, seed: u64) -> Play<'_> {
-    let genesis = Genesis {
+    let genesis = NewBoard {
         salt: Salt([2; 32]),
-        ..Genesis::new(BoardId::from("protocol"), protocol.blueprint.clone(), protocol.request.clone(), Timestamp(0))
+        ..NewBoard::new(BoardId::from("protocol"), protocol.blueprint.clone(), protocol.request.clone(), Timestamp(0))
     };
     let (mut board, mut first) = Board::create(genesis, &protocol.plans).expect("the request fits");
-    board.admit(Timestamp(0), &mut first, &mut admission::open);
+    board.admit(Timestamp(0), &mut first, &mut admission::admit_all);
     let mut play = Play {
         protocol,
-        environment: Environment::of_process(),
+        environment: Environment::from_process(),
         world,
         seed,
         random: Random::new(seed),
@@ -152,7 +154,7 @@ fn play(protocol: &Protocol, world: World, seed: u64) -> Play<'_> {
 }
 
 /// Admits a call after its wait is over.
-fn waited(now: Timestamp) -> impl FnMut(&Board, &Waiting) -> Option<Admission> {
+fn waited(now: Timestamp) -> impl FnMut(&Board, &WaitingCall) -> Option<Admission> {
     move |_, call| {
         let is_over = call.wait.as_ref().is_none_or(|wait| wait.not_before <= now);
         is_over.then(Admission::default)
@@ -171,11 +173,11 @@ impl Play<'_> {
                     worker,
                     view,
                     prompt,
-                    shown,
+                    context: shown,
                     parent,
                     timeout_ms,
                     occurrence,
-                    past,
+                    history: past,
                     ..
                 } => {
                     let call = Call {
@@ -184,21 +186,21 @@ impl Play<'_> {
                         invocation,
                         cause,
                         attempt,
-                        token: Token::of(invocation, attempt),
+                        idempotency_key: IdempotencyKey::for_attempt(invocation, attempt),
                         worker,
                         model: None,
                         view_hash: view,
                         prompt,
                         shown,
                         occurrence,
-                        past: *past,
+                        earlier_attempts: *past,
                         timeout: Duration::from_millis(timeout_ms),
                         permit: None,
                     };
                     self.calls.insert((invocation, attempt), call);
                 }
                 Effect::Cancel { invocation, .. } => self.calls.retain(|(calling, _), _| *calling != invocation),
-                Effect::Await(_) | Effect::WakeAt(_) | Effect::Ended(_) => {}
+                Effect::RequestAdmission(_) | Effect::WakeAt(_) | Effect::Ended(_) => {}
             }
         }
     }
@@ -218,7 +220,7 @@ impl Play<'_> {
     /// Makes the calls that have waited long enough.
     fn ask_again(&mut self) {
         let now = self.now;
-        let is_over = |call: &Waiting| call.wait.as_ref().is_some_and(|wait| wait.not_before <= now);
+        let is_over = |call: &WaitingCall| call.wait.as_ref().is_some_and(|wait| wait.not_before <= now);
         while let Some(call) = self.board.awaiting_admission().into_iter().find(is_over) {
             let (invocation, attempt) = (call.invocation, call.attempt);
             self.give(Input::Admit { invocation, attempt, admission: Admission::default() });
@@ -252,8 +254,8 @@ impl Play<'_> {
     fn may_be_late(&self) -> bool {
         let open = self.board.scheduler().open();
         self.calls.values().all(|call| {
-            let attempts = open.get(&call.invocation).map_or(0, Open::counted_attempts);
-            attempts < call.seat().limits.attempts
+            let attempts = open.get(&call.invocation).map_or(0, OpenInvocation::counted_attempts);
+            attempts < call.worker_config().limits.attempts
         })
     }
 
@@ -267,7 +269,7 @@ impl Play<'_> {
         let Some((name, value)) = self.protocol.signals.get(self.told).cloned() else { return false };
         self.told += 1;
         self.now = self.now.plus_ms(1);
-        self.give(Input::Signal { name, value, token: None });
+        self.give(Input::Signal { name, value, key: None });
         true
     }
 
@@ -289,14 +291,14 @@ impl Play<'_> {
         };
         self.calls.remove(&(call.invocation, call.attempt));
         self.now = self.now.plus_ms(1);
-        let is_of_model = call.seat().agent == AgentKind::Llm;
+        let is_of_model = call.worker_config().agent == AgentKind::Llm;
         if self.world == World::Away && is_of_model && self.random.percent(25) {
             self.defer(&call);
             return;
         }
         let input = match self.reply(&call) {
             Ok(text) => Input::Propose(Proposal {
-                from: From::Attempt { invocation: call.invocation, attempt: call.attempt },
+                from: ProposalSource::Attempt { invocation: call.invocation, attempt: call.attempt },
                 worker: call.worker.clone(),
                 reply: ReplyBody::Text(text),
                 usage: None,
@@ -318,23 +320,28 @@ impl Play<'_> {
         self.deferrals += 1;
         let longest = *self.random.pick(&[1_000, 60_000, AWAY_MAX_MS]);
         let reasons: Vec<_> = DeferralReason::ALL.iter().filter(|reason| !reason.needs_operator()).collect();
-        let not_taken = NotTaken {
+        let not_taken = RequestDeferral {
             reason: **self.random.pick(&reasons),
             wait_ms: 1 + self.random.below(longest),
             patience_ms: PATIENCE_MS,
             is_served_elsewhere: false,
             message: "the provider is away".to_owned(),
         };
-        self.give(Input::Defer { invocation: call.invocation, attempt: call.attempt, usage: None, not_taken });
+        self.give(Input::Defer {
+            invocation: call.invocation,
+            attempt: call.attempt,
+            usage: None,
+            deferral: not_taken,
+        });
     }
 
     fn reply(&self, call: &Call) -> Result<String, (String, String)> {
-        if !matches!(call.seat().agent, AgentKind::Builtin(_)) {
+        if !matches!(call.worker_config().agent, AgentKind::Builtin(_)) {
             return Ok((self.protocol.seats)(call).to_string());
         }
         // Roles that use a clock get the simulated time.
-        let seats =
-            Seats::new(Config::default(), &self.environment, Inline::Refused).at(self.now, Path::new("/nowhere"));
+        let seats = AgentRegistry::new(Config::default(), &self.environment, InlinePrograms::Denied)
+            .with_fixed_time(self.now, Path::new("/nowhere"));
         let answered = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         match answered.block_on(seats.call(call)) {
             Ok(reply) => Ok(reply.text),
@@ -382,7 +389,7 @@ fn one(random: &mut Random, of: &[&'static str]) -> &'static str {
 }
 
 /// Returns a value that a call shows; null if there is none.
-fn shown(shown: &Arc<Shown>, place: &str) -> Value {
+fn shown(shown: &Arc<CallContext>, place: &str) -> Value {
     let place = jsonptr::PointerBuf::parse(place).expect("a place");
     let node = shown.value_at(&place).expect("it is shown wholly");
     node.map_or(Value::Null, patchboard_kernel::tree::Node::to_value)

@@ -9,7 +9,7 @@ use patchboard_kernel::board::{Board, Input};
 use patchboard_kernel::digest::{Digest, Hasher};
 use patchboard_kernel::id::{Seq, Timestamp};
 use patchboard_kernel::record::{Body, Ended, GENESIS, Kind, Record};
-use patchboard_kernel::redaction::{self, RedactionCode, Request, is_mark};
+use patchboard_kernel::redaction::{self, RedactionCode, Request, is_placeholder};
 use patchboard_kernel::replay;
 use serde_json::Value;
 
@@ -104,10 +104,10 @@ fn each_text(value: &Value, texts: &mut Vec<String>) {
 /// Checks that no record contains the text, unless it is too short to search for or is part of the blueprint.
 fn gone(records: &[Record], text: &str, told: &str) {
     let blueprint = records[0].values().expect("readable")["blueprint"].to_string();
-    if text.chars().count() < 4 || is_mark(text) || blueprint.contains(text) {
+    if text.chars().count() < 4 || is_placeholder(text) || blueprint.contains(text) {
         return;
     }
-    let is_erased = records.iter().any(|record| record.is_erased());
+    let is_erased = records.iter().any(|record| record.is_redacted());
     let holding = records.iter().find(|record| record.payload.contains(text));
     // A redaction by `/-` cannot find the element under its index.
     if is_erased && !told.contains("/-") {
@@ -147,8 +147,8 @@ fn went_on(mut board: Board) -> Vec<String> {
     let epoch = board.epoch() + 1;
     let inputs = [
         Input::take_over(epoch, "next".into()),
-        Input::Resume { token: None },
-        Input::Signal { name: "more".into(), value: Value::Null, token: None },
+        Input::Resume { key: None },
+        Input::Signal { name: "more".into(), value: Value::Null, key: None },
         Input::Tick,
         Input::Tick,
         Input::Cancel,

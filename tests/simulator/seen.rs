@@ -19,7 +19,7 @@ pub(super) struct Met {
 impl Met {
     /// Counts a rejected retry.
     pub(super) fn stepped(&mut self, input: Option<&Input>, step: &Step) {
-        if let (Some(Input::Retry(_)), Some(Outcome::Refused(rejection))) = (input, &step.outcome) {
+        if let (Some(Input::Retry(_)), Some(Outcome::RejectedUnrecorded(rejection))) = (input, &step.outcome) {
             *self.refused.entry(rejection.code).or_default() += 1;
         }
     }

@@ -6,11 +6,11 @@ use std::panic::{self, AssertUnwindSafe};
 use std::rc::Rc;
 use std::sync::Once;
 
-use patchboard_faults::world::{Call, Delivery, Fate, Others, Passage, World};
-use patchboard_kernel::admission::Waiting;
+use patchboard_faults::simulation::{AppendOutcome, Call, Delivery, GateDecision, SimulatedBoard, SimulationHooks};
+use patchboard_kernel::admission::WaitingCall;
 use patchboard_kernel::board::{Board, Input, Step};
+use patchboard_kernel::driver::Append;
 use patchboard_kernel::id::Timestamp;
-use patchboard_kernel::owner::Append;
 
 use super::checks::Checks;
 use super::outages::Outages;
@@ -24,7 +24,7 @@ const RUNS_MAX: usize = 250;
 #[derive(Clone, Debug)]
 pub(super) enum Event {
     /// An input, and the fate of its records, unless the process died before.
-    Given(Timestamp, Box<Input>, Fate),
+    Given(Timestamp, Box<Input>, AppendOutcome),
     /// A crash, with recovery from the journal. The flag says if the records being written, if any, survive.
     Crashed(Option<bool>),
 }
@@ -59,7 +59,9 @@ impl Failure {
         );
         for event in shortest {
             let _ = match event {
-                Event::Given(at, input, fate) if *fate == Fate::AT_ONCE => writeln!(told, "  {} {input:?}", at.0),
+                Event::Given(at, input, fate) if *fate == AppendOutcome::IMMEDIATE => {
+                    writeln!(told, "  {} {input:?}", at.0)
+                }
                 Event::Given(at, input, fate) => writeln!(told, "  {} {input:?}, {fate:?}", at.0),
                 Event::Crashed(None) => writeln!(told, "  the board is made from its journal"),
                 Event::Crashed(Some(true)) => writeln!(told, "  the process dies, and the records are written"),
@@ -126,34 +128,34 @@ pub(super) fn manner(message: &str) -> String {
 fn play(seed: u64, plans: &Shared, events: &[Event]) {
     let genesis = genesis(seed);
     let outages = Outages::of(seed, genesis.at);
-    let mut replay = Replay { checks: Checks::new(seed), outages, fate: Fate::AT_ONCE };
-    let mut world = World::new(genesis, plans, &mut replay).expect("the request fits");
+    let mut replay = Replay { checks: Checks::new(seed), outages, fate: AppendOutcome::IMMEDIATE };
+    let mut world = SimulatedBoard::new(genesis, plans, &mut replay).expect("the request fits");
     for event in events {
         match event {
             Event::Given(at, input, fate) => {
-                if world.is_writing() && !world.answer_now(&mut replay) {
+                if world.is_writing() && !world.complete_append(&mut replay) {
                     recover(&mut world, false, &mut replay);
                 }
                 replay.fate = *fate;
-                world.give_at(*at, Input::clone(input), &mut replay);
+                world.submit_at(*at, Input::clone(input), &mut replay);
             }
             Event::Crashed(Some(is_written)) => recover(&mut world, *is_written, &mut replay),
             Event::Crashed(None) => {
-                world.answer_now(&mut replay);
+                world.complete_append(&mut replay);
                 recover(&mut world, false, &mut replay);
             }
         }
     }
     if world.is_writing() {
-        world.answer_now(&mut replay);
+        world.complete_append(&mut replay);
     }
     if world.is_over() {
         replay.checks.at_the_end(world.board(), world.records());
     }
 }
 
-fn recover(world: &mut World, is_written: bool, replay: &mut Replay) {
-    world.die(true, is_written, replay);
+fn recover(world: &mut SimulatedBoard, is_written: bool, replay: &mut Replay) {
+    world.crash(true, is_written, replay);
     let recovered = Board::recover(world.records()).expect("the journal is enough");
     replay.checks.recovered(&recovered, world.records());
     world.replace(recovered);
@@ -163,34 +165,34 @@ fn recover(world: &mut World, is_written: bool, replay: &mut Replay) {
 struct Replay {
     checks: Checks,
     outages: Outages,
-    fate: Fate,
+    fate: AppendOutcome,
 }
 
-impl Others for Replay {
-    fn admits(&mut self, at: Timestamp, call: &Waiting) -> Passage {
+impl SimulationHooks for Replay {
+    fn admit(&mut self, at: Timestamp, call: &WaitingCall) -> GateDecision {
         let passage = self.outages.passage(at, call);
         self.checks.asked_gate(call, &passage);
         passage
     }
 
-    fn called(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {
+    fn on_call(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {
         self.checks.called(&call, board);
         Vec::new()
     }
 
-    fn appends(&mut self, _: &Append) -> Fate {
+    fn append_outcome(&mut self, _: &Append) -> AppendOutcome {
         self.fate
     }
 
-    fn wrote(&mut self, append: &Append) {
+    fn on_durable(&mut self, append: &Append) {
         self.checks.wrote(append);
     }
 
-    fn stepped(&mut self, at: Timestamp, input: Option<&Input>, step: &Step, board: &Board) {
+    fn on_step(&mut self, at: Timestamp, input: Option<&Input>, step: &Step, board: &Board) {
         self.checks.stepped(at, input, step, board);
     }
 
-    fn released(&mut self, released: &Step, _: &Board) {
+    fn on_release(&mut self, released: &Step, _: &Board) {
         self.checks.released(released);
     }
 }

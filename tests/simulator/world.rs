@@ -4,18 +4,20 @@
 use std::collections::BTreeMap;
 
 use patchboard_faults::random::Random;
-use patchboard_faults::world::{Call, Delivery, Fate, Others, Passage, World};
-use patchboard_kernel::admission::{Admission, Waiting};
+use patchboard_faults::simulation::{AppendOutcome, Call, Delivery, GateDecision, SimulatedBoard, SimulationHooks};
+use patchboard_kernel::ablation::{Component, Interface, Mode};
+use patchboard_kernel::admission::{Admission, WaitingCall};
 use patchboard_kernel::blueprint::{Action, AgentKind, Backlog, Blueprint, Streak};
-use patchboard_kernel::board::{Board, From, Genesis, Input, NotTaken, Outcome, Proposal, ReplyBody, Step};
+use patchboard_kernel::board::{
+    Board, Input, NewBoard, Outcome, Proposal, ProposalSource, ReplyBody, RequestDeferral, Step,
+};
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::digest::{Digest, Salt};
+use patchboard_kernel::driver::Append;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Token, WorkerName};
+use patchboard_kernel::id::{BoardId, IdempotencyKey, InvocationId, Seq, Timestamp, WorkerName};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::mode::{Component, Interface, Mode};
-use patchboard_kernel::owner::Append;
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Answer, Ended, Record};
 use serde_json::{Value, json};
 
@@ -38,7 +40,7 @@ pub(super) const TASKS_MAX: usize = 9;
 
 pub(super) struct Simulation {
     seed: u64,
-    world: World,
+    world: SimulatedBoard,
     workers: Workers,
     operator: Operator,
     stored: Stored,
@@ -282,18 +284,18 @@ fn with_backlog(mut blueprint: Blueprint, seed: u64) -> Blueprint {
 }
 
 /// Returns the genesis of the board of a seed.
-pub(super) fn genesis(seed: u64) -> Genesis {
+pub(super) fn genesis(seed: u64) -> NewBoard {
     begun(seed).0
 }
 
 /// Like [`genesis`], with the generator after it.
-fn begun(seed: u64) -> (Genesis, Random) {
+fn begun(seed: u64) -> (NewBoard, Random) {
     let mut random = Random::new(seed);
     let variants = [with_rule_limits, with_schedule, with_delay, with_passing, with_group, with_exempt, with_backlog];
-    let genesis = Genesis {
+    let genesis = NewBoard {
         mode: mode(seed),
         salt: Salt([7; 32]),
-        ..Genesis::new(
+        ..NewBoard::new(
             BoardId::from(format!("simulated-{seed}")),
             variants.into_iter().fold(blueprint(&mut random), |blueprint, vary| vary(blueprint, seed)),
             json!({"goal": "three tasks, done and checked"}),
@@ -334,7 +336,7 @@ impl Simulation {
             disk,
             history,
         };
-        let world = World::new(genesis, &Own, &mut workers).expect("the request fits");
+        let world = SimulatedBoard::new(genesis, &UncachedPlans, &mut workers).expect("the request fits");
         let (operator, stored) = (Operator::new(seed), Stored::new(seed));
         let jumps = Random::new(seed ^ 0x6a75_6d70);
         Self { seed, world, workers, operator, stored, restores: false, stirs_left: STIRS_MAX, jumps }
@@ -392,7 +394,7 @@ impl Simulation {
         let now = self.world.now();
         let ends = self.workers.outages.at(now).map(|(_, outage)| outage.ends);
         let at = ends.filter(|_| self.operator.waits()).unwrap_or(now);
-        self.world.give_at(at, Input::Resume { token: None }, &mut self.workers);
+        self.world.submit_at(at, Input::Resume { key: None }, &mut self.workers);
     }
 
     /// Retries an ended board. Returns false if the operator does not.
@@ -403,7 +405,7 @@ impl Simulation {
     }
 
     fn give(&mut self, input: Input) {
-        self.world.give(input, &mut self.workers);
+        self.world.submit(input, &mut self.workers);
     }
 
     /// Applies external events to the board, now and then.
@@ -416,11 +418,11 @@ impl Simulation {
         }
         if self.workers.random.percent(2) {
             let token = self.token();
-            self.give(Input::Signal { name: "more".into(), value: json!({"why": "because"}), token });
+            self.give(Input::Signal { name: "more".into(), value: json!({"why": "because"}), key: token });
         }
         if self.workers.random.percent(1) {
             let (token, is_paused) = (self.token(), self.world.board().is_paused());
-            self.give(if is_paused { Input::Resume { token } } else { Input::Pause { token } });
+            self.give(if is_paused { Input::Resume { key: token } } else { Input::Pause { key: token } });
         }
         if self.workers.random.percent(1) {
             self.crash();
@@ -443,13 +445,13 @@ impl Simulation {
     }
 
     /// Draws an idempotency key, possibly a used one, or none.
-    fn token(&mut self) -> Option<Token> {
+    fn token(&mut self) -> Option<IdempotencyKey> {
         let random = &mut self.workers.random;
-        random.percent(50).then(|| Token::from(format!("t{}", random.below(4))))
+        random.percent(50).then(|| IdempotencyKey::from(format!("t{}", random.below(4))))
     }
 
-    fn propose(&mut self, worker: &str, reply: ReplyBody, token: Option<Token>) {
-        let from = From::Direct { token, base: None };
+    fn propose(&mut self, worker: &str, reply: ReplyBody, token: Option<IdempotencyKey>) {
+        let from = ProposalSource::Direct { key: token, base: None };
         self.give(Input::Propose(Proposal { from, worker: worker.into(), reply, usage: None, raw: None }));
     }
 
@@ -479,7 +481,7 @@ impl Simulation {
     /// Recovers the board from the durable records, with a new owner.
     fn recover(&mut self, loses: bool, is_written: Option<bool>) {
         self.workers.history.borrow_mut().push(Event::Crashed(is_written));
-        self.world.die(loses, is_written.unwrap_or_default(), &mut self.workers);
+        self.world.crash(loses, is_written.unwrap_or_default(), &mut self.workers);
         let recovered = Board::recover(self.world.records()).expect("the journal is enough");
         self.workers.checks.recovered(&recovered, self.world.records());
         self.stored.same(&recovered, self.world.records());
@@ -508,23 +510,23 @@ impl Simulation {
     }
 }
 
-impl Others for Workers {
-    fn admits(&mut self, at: Timestamp, call: &Waiting) -> Passage {
+impl SimulationHooks for Workers {
+    fn admit(&mut self, at: Timestamp, call: &WaitingCall) -> GateDecision {
         let passage = self.outages.passage(at, call);
-        let is_held = call.wait.is_none() && passage != Passage::Now(Admission::default());
+        let is_held = call.wait.is_none() && passage != GateDecision::Now(Admission::default());
         self.met.held += u64::from(is_held);
         self.checks.asked_gate(call, &passage);
         passage
     }
 
-    fn taken(&mut self, at: Timestamp, input: &Input) {
-        self.history.borrow_mut().push(Event::Given(at, Box::new(input.clone()), Fate::AT_ONCE));
+    fn before_input(&mut self, at: Timestamp, input: &Input) {
+        self.history.borrow_mut().push(Event::Given(at, Box::new(input.clone()), AppendOutcome::IMMEDIATE));
         if self.trace {
             eprintln!("{input:?}");
         }
     }
 
-    fn appends(&mut self, _: &Append) -> Fate {
+    fn append_outcome(&mut self, _: &Append) -> AppendOutcome {
         let fate = self.disk.append();
         if let Some(Event::Given(_, _, given)) = self.history.borrow_mut().last_mut() {
             *given = fate;
@@ -535,7 +537,7 @@ impl Others for Workers {
         fate
     }
 
-    fn wrote(&mut self, append: &Append) {
+    fn on_durable(&mut self, append: &Append) {
         if self.trace {
             for record in &append.records {
                 eprintln!("  {} {}", record.header, record.payload);
@@ -544,17 +546,17 @@ impl Others for Workers {
         self.checks.wrote(append);
     }
 
-    fn stepped(&mut self, at: Timestamp, input: Option<&Input>, step: &Step, board: &Board) {
+    fn on_step(&mut self, at: Timestamp, input: Option<&Input>, step: &Step, board: &Board) {
         self.met.stepped(input, step);
         self.checks.stepped(at, input, step, board);
     }
 
-    fn released(&mut self, released: &Step, _: &Board) {
+    fn on_release(&mut self, released: &Step, _: &Board) {
         self.checks.released(released);
     }
 
     /// Decides how a call will be answered: well, wrongly, late, twice or never.
-    fn called(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {
+    fn on_call(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {
         self.checks.called(&call, board);
         let (invocation, attempt, worker) = (call.invocation, call.attempt, call.worker);
         if self.errs(6) {
@@ -573,7 +575,7 @@ impl Others for Workers {
         } else {
             let liar = self.errs(2);
             let worker = if liar { "nobody".into() } else { worker.clone() };
-            let reply = match board.plan().seats.get(&worker).map(|seat| seat.interface) {
+            let reply = match board.plan().workers.get(&worker).map(|seat| seat.interface) {
                 None | Some(Interface::Patch) => {
                     let reply = self.reply(worker.as_str(), board);
                     self.passes(&worker, board).unwrap_or(reply)
@@ -581,19 +583,25 @@ impl Others for Workers {
                 Some(interface) => self.reply_without_patch(interface, &call.prompt.user),
             };
             let usage = self.usage();
-            Input::Propose(Proposal { from: From::Attempt { invocation, attempt }, worker, reply, usage, raw: None })
+            Input::Propose(Proposal {
+                from: ProposalSource::Attempt { invocation, attempt },
+                worker,
+                reply,
+                usage,
+                raw: None,
+            })
         };
-        let is_gated = call.shown.seat().worker.agent == AgentKind::Llm;
+        let is_gated = call.shown.worker_plan().worker.agent == AgentKind::Llm;
         let since = board.scheduler().open().get(&invocation).map(|open| open.since);
         if let Some((index, outage)) = since.filter(|_| is_gated).and_then(|since| self.outages.at(since)) {
             self.met.outages.insert(index);
             let after_ms = after_ms.min(call.timeout_ms / 2);
             let not_taken = outage.not_taken(since.unwrap_or_default().plus_ms(after_ms));
-            return self.sent(after_ms, Input::Defer { invocation, attempt, usage: None, not_taken }, None);
+            return self.sent(after_ms, Input::Defer { invocation, attempt, usage: None, deferral: not_taken }, None);
         }
         if is_gated && self.provider.percent(if self.is_careful { 3 } else { 10 }) {
             let mut deliveries = self.goes_on(invocation, attempt, after_ms);
-            let input = Input::Defer { invocation, attempt, usage: None, not_taken: self.not_taken() };
+            let input = Input::Defer { invocation, attempt, usage: None, deferral: self.not_taken() };
             deliveries.extend(self.sent(after_ms, input, None));
             return deliveries;
         }
@@ -604,7 +612,7 @@ impl Others for Workers {
     }
 
     /// Draws the answer of a person: in time or late, about this or another question, or none.
-    fn asked(&mut self, of: Seq, board: &Board) -> Vec<Delivery> {
+    fn answer_question(&mut self, of: Seq, board: &Board) -> Vec<Delivery> {
         if self.random.percent(10) {
             return Vec::new();
         }
@@ -646,12 +654,12 @@ impl Workers {
 
     /// Draws the reason and the wait of a provider that takes no request: mostly seconds, sometimes longer than
     /// patience.
-    fn not_taken(&mut self) -> NotTaken {
+    fn not_taken(&mut self) -> RequestDeferral {
         let reason = *self.provider.pick(DeferralReason::ALL);
         let wait_ms = if self.provider.percent(10) { 86_400_000 } else { self.provider.below(40_000) };
         let patience_ms = *self.provider.pick(&[5_000, 60_000, 86_400_000]);
         let is_served_elsewhere = self.provider.percent(25);
-        NotTaken { reason, wait_ms, patience_ms, is_served_elsewhere, message: "slow down".to_owned() }
+        RequestDeferral { reason, wait_ms, patience_ms, is_served_elsewhere, message: "slow down".to_owned() }
     }
 
     /// Draws the reported usage of a call, if the provider reports any.
@@ -780,7 +788,7 @@ impl Workers {
                 let mut patch =
                     vec![json!({"op": "replace", "path": format!("/tasks/{index}/status"), "value": status})];
                 if self.random.percent(20) {
-                    let names = board.plan().rules.iter().any(|rule| rule.chosen.is_some()) && index % 3 != 0;
+                    let names = board.plan().rules.iter().any(|rule| rule.selector.is_some()) && index % 3 != 0;
                     let note = if names { "checker".to_owned() } else { format!("note {index}") };
                     patch.push(json!({"op": "add", "path": "/notes/-", "value": note}));
                 }
@@ -819,7 +827,7 @@ pub(super) fn tally(outcomes: &[Option<Outcome>]) -> BTreeMap<&'static str, usiz
             Outcome::Expanded { .. } => "expanded",
             Outcome::AwaitingApproval { .. } => "awaiting_approval",
             Outcome::Answered { .. } => "answered",
-            Outcome::Refused(_) => "refused",
+            Outcome::RejectedUnrecorded(_) => "refused",
             Outcome::Rejected { .. } => "rejected",
             Outcome::Duplicate(_) => "duplicate",
         };

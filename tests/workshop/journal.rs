@@ -5,10 +5,10 @@ use std::path::Path;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::Record;
-use patchboard_kernel::snapshot::Part;
+use patchboard_kernel::snapshot::SnapshotPart;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{
-    Batch, BoardSummary, BoxFuture, Claim, Head, Journal, JournalError, KeptSnapshot, NewParts, Swept,
+    Batch, BoardSummary, BoxFuture, Claim, GarbageCollection, Head, Journal, JournalError, KeptSnapshot, NewParts,
 };
 use tokio::sync::watch;
 
@@ -86,14 +86,20 @@ impl Journal for Failing {
     fn part(&self, board: &BoardId, hash: Digest) -> Result<Option<String>, JournalError> {
         self.inner.part(board, hash)
     }
-    fn noted_names(&self, board: &BoardId, hash: Digest) -> Result<Option<Vec<Digest>>, JournalError> {
-        self.inner.noted_names(board, hash)
+    fn cached_refs(&self, board: &BoardId, hash: Digest) -> Result<Option<Vec<Digest>>, JournalError> {
+        self.inner.cached_refs(board, hash)
     }
-    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[Part]) -> Result<NewParts, JournalError> {
+    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[SnapshotPart]) -> Result<NewParts, JournalError> {
         self.inner.store_parts(board, epoch, parts)
     }
-    fn sweep(&self, board: &BoardId, epoch: u64, keep: usize, unusable: &[Seq]) -> Result<Swept, JournalError> {
-        self.inner.sweep(board, epoch, keep, unusable)
+    fn collect_garbage(
+        &self,
+        board: &BoardId,
+        epoch: u64,
+        keep: usize,
+        unusable: &[Seq],
+    ) -> Result<GarbageCollection, JournalError> {
+        self.inner.collect_garbage(board, epoch, keep, unusable)
     }
     fn summary(&self, board: &BoardId) -> Result<Option<BoardSummary>, JournalError> {
         self.inner.summary(board)

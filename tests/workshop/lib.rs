@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use patchboard_agents::workspace::disk::{Disk, DiskOptions};
-use patchboard_agents::workspace::service::{Opened, Workspace};
-use patchboard_agents::workspace::session::{Author, Session, Told};
+use patchboard_agents::workspace::service::{OpenedWorkspace, Workspace};
+use patchboard_agents::workspace::session::{CommandResult, EditAuthor, Session};
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::files::{Access, EditAttempt, Entry, FilePath};
+use patchboard_kernel::files::{Access, EditAttempt, FileEntry, FilePath};
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::record::Record;
-use patchboard_runtime::agent::{Agent, Answer, Call};
+use patchboard_runtime::agent::{Agent, Call, CallResult};
 use patchboard_runtime::journal::Journal as _;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::runtime::{BoardHandle, Options, RestartPolicy, Runtime};
@@ -37,7 +37,7 @@ struct Busy {
 }
 
 impl Agent for Busy {
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
         let attempt = EditAttempt { invocation: call.invocation, attempt: call.attempt };
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).insert(call.worker.to_string(), attempt);
         Box::pin(pending())
@@ -100,7 +100,7 @@ impl Workshop {
         let busy = Arc::new(Busy::default());
         let (runtime, journal) = runtime(data.path(), &busy).await;
         let board = runtime.create(blueprint(engineers, spec), json!({}), None).await.expect("a board");
-        let Opened { workspace, found, .. } = opened(&board, directory.path()).await;
+        let OpenedWorkspace { workspace, found, .. } = opened(&board, directory.path()).await;
         let workshop = Self { directory, data, busy, journal, runtime, board, workspace, found: found.found };
         workshop.all_at_work(engineers).await;
         workshop
@@ -113,13 +113,13 @@ impl Workshop {
     pub async fn crashed(self) -> Self {
         let Self { directory, data, runtime, board, workspace, .. } = self;
         let id = board.id().clone();
-        let engineers = board.snapshot().blueprint.workers.len();
+        let engineers = board.status().blueprint.workers.len();
         drop((workspace, board));
         drop(runtime);
         let busy = Arc::new(Busy::default());
         let (runtime, journal) = self::runtime(data.path(), &busy).await;
         let board = resumed(&runtime, &id).await;
-        let Opened { workspace, found, .. } = opened(&board, directory.path()).await;
+        let OpenedWorkspace { workspace, found, .. } = opened(&board, directory.path()).await;
         let workshop = Self { directory, data, busy, journal, runtime, board, workspace, found: found.found };
         workshop.all_at_work(engineers).await;
         workshop
@@ -145,15 +145,15 @@ impl Workshop {
     pub fn session(&self, engineer: usize) -> Session {
         let worker = name(engineer);
         let of = self.busy.calls.lock().unwrap_or_else(PoisonError::into_inner)[&worker];
-        let blueprint = Arc::clone(&self.board.snapshot().blueprint);
+        let blueprint = Arc::clone(&self.board.status().blueprint);
         let files = blueprint.workers[worker.as_str()].files.as_ref().expect("an engineer's files");
         let access = Access::compile(files).expect("patterns");
-        Session::new(Arc::clone(&self.workspace), Author { of, access, worker, name: None })
+        Session::new(Arc::clone(&self.workspace), EditAuthor { of, access, worker, name: None })
     }
 
     /// Returns the board's entry of a file.
-    pub fn entry(&self, name: &str) -> Option<Entry> {
-        Entry::of(&self.workspace.state(), &path(name))
+    pub fn entry(&self, name: &str) -> Option<FileEntry> {
+        FileEntry::load(&self.workspace.state(), &path(name))
     }
 
     /// Returns the content of a file.
@@ -172,7 +172,7 @@ impl Workshop {
 }
 
 /// Calls a tool, and returns its result.
-pub async fn call(session: &mut Session, arguments: Value) -> Told {
+pub async fn call(session: &mut Session, arguments: Value) -> CommandResult {
     session.call(arguments).await
 }
 
@@ -198,9 +198,9 @@ async fn resumed(runtime: &Runtime, board: &BoardId) -> BoardHandle {
     }
 }
 
-async fn opened(board: &BoardHandle, directory: &Path) -> Opened {
+async fn opened(board: &BoardHandle, directory: &Path) -> OpenedWorkspace {
     let begun = tokio::time::Instant::now();
-    let exclude = board.snapshot().blueprint.workspace.as_ref().map(|spec| spec.exclude.clone()).unwrap_or_default();
+    let exclude = board.status().blueprint.workspace.as_ref().map(|spec| spec.exclude.clone()).unwrap_or_default();
     let options = DiskOptions { exclude, ..DiskOptions::default() };
     let disk = loop {
         match Disk::open(directory, options.clone()) {

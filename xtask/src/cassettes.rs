@@ -61,7 +61,7 @@ pub(crate) fn cassettes(arguments: &[&str], help: &str) -> ExitCode {
         eprintln!("error: name the model: --model-url URL --model NAME, or --config FILE\n\n{help}");
         return ExitCode::from(2);
     }
-    let program = match built() {
+    let program = match build_program() {
         Ok(program) => program,
         Err(why) => return failed(&why),
     };
@@ -91,7 +91,7 @@ fn failed(why: &str) -> ExitCode {
 }
 
 /// Builds the program.
-fn built() -> Result<PathBuf, String> {
+fn build_program() -> Result<PathBuf, String> {
     let mut build = cargo();
     build.args(["build", "--package", "patchboard-daemon", "--bin", "patchboard"]);
     match build.status() {
@@ -142,8 +142,8 @@ fn converse<'a>(
     let patchboard = |arguments: &[&str], is_first| {
         let mut command = Command::new(program);
         command.arg("--data-dir").arg(data).args(arguments).args(options).args(seats(is_first));
-        said(&mut command, shipped.exit)?;
-        said(Command::new(program).arg("--data-dir").arg(data).args(["state", "last"]), 0)
+        run_for_output(&mut command, shipped.exit)?;
+        run_for_output(Command::new(program).arg("--data-dir").arg(data).args(["state", "last"]), 0)
     };
     let (blueprint, request) =
         (format!("blueprints/{}.yaml", shipped.name), format!("@blueprints/{}/request.json", shipped.name));
@@ -154,7 +154,7 @@ fn converse<'a>(
 }
 
 /// Runs a command with visible progress and checks its exit code. Returns its output.
-fn said(command: &mut Command, exit: i32) -> Result<String, String> {
+fn run_for_output(command: &mut Command, exit: i32) -> Result<String, String> {
     let output = command
         .current_dir(workspace_root())
         .stderr(Stdio::inherit())

@@ -13,7 +13,7 @@ use super::tally::{Runner, Tally};
 
 /// Options: the parts (empty for all), and the form.
 #[derive(PartialEq, Eq, Debug)]
-struct Wanted<'a> {
+struct EvidenceOptions<'a> {
     parts: Vec<&'a str>,
     is_short: bool,
 }
@@ -99,8 +99,8 @@ pub(crate) fn evidence(options: &[&str], help: &str) -> ExitCode {
 }
 
 /// Parses the options; `None` if they are invalid.
-fn read<'a>(options: &[&'a str]) -> Option<Wanted<'a>> {
-    let mut wanted = Wanted { parts: Vec::new(), is_short: false };
+fn read<'a>(options: &[&'a str]) -> Option<EvidenceOptions<'a>> {
+    let mut wanted = EvidenceOptions { parts: Vec::new(), is_short: false };
     for option in options {
         match *option {
             "--short" => wanted.is_short = true,
@@ -117,8 +117,8 @@ mod tests {
 
     #[test]
     fn parts_are_named_and_both_forms_have_the_same() {
-        assert_eq!(read(&[]), Some(Wanted { parts: Vec::new(), is_short: false }));
-        let some = Wanted { parts: vec!["histories", "libraries"], is_short: true };
+        assert_eq!(read(&[]), Some(EvidenceOptions { parts: Vec::new(), is_short: false }));
+        let some = EvidenceOptions { parts: vec!["histories", "libraries"], is_short: true };
         assert_eq!(read(&["histories", "--short", "libraries"]), Some(some));
         assert_eq!(read(&["history"]), None);
         assert_eq!(LONG.map(|part| part.name), SHORT.map(|part| part.name));

@@ -190,7 +190,7 @@ struct Line {
 
 /// Options of the full tier.
 #[derive(PartialEq, Eq, Debug, Default)]
-struct Wanted<'a> {
+struct FullOptions<'a> {
     /// Selected steps; empty for all.
     steps: Vec<&'a str>,
     is_recorded: bool,
@@ -222,7 +222,7 @@ pub(crate) fn full(options: &[&str], help: &str) -> ExitCode {
     }
     println!("\nfull check:");
     for line in &lines {
-        println!("  {:<26} {:>6} s  {}", line.name, line.seconds, line.told());
+        println!("  {:<26} {:>6} s  {}", line.name, line.seconds, line.to_text());
     }
     let path = workspace_root().join(RECORD);
     let old = std::fs::read_to_string(&path).unwrap_or_default();
@@ -262,8 +262,8 @@ fn play(step: &'static Step, needs: &[Need]) -> Line {
 }
 
 /// Parses the options; `None` if they are invalid.
-fn read<'a>(options: &[&'a str], names: &[&str]) -> Option<Wanted<'a>> {
-    let mut wanted = Wanted::default();
+fn read<'a>(options: &[&'a str], names: &[&str]) -> Option<FullOptions<'a>> {
+    let mut wanted = FullOptions::default();
     for option in options {
         match *option {
             "--record" => wanted.is_recorded = true,
@@ -306,7 +306,7 @@ impl End {
 }
 
 impl Line {
-    fn told(&self) -> String {
+    fn to_text(&self) -> String {
         match self.without_data {
             0 => self.end.as_text(),
             count => format!("{}, {count} tests without their data", self.end.as_text()),
@@ -323,7 +323,7 @@ fn page(old: &str, lines: &[Line], names: &[&str]) -> String {
         let Some(line) = lines.iter().find(|line| line.name == *name) else {
             return old.lines().find(|row| row.starts_with(&format!("| {name} |"))).map(|row| format!("{row}\n"));
         };
-        let (told, seconds, command) = (line.told(), line.seconds, &line.command);
+        let (told, seconds, command) = (line.to_text(), line.seconds, &line.command);
         Some(format!("| {name} | {told} | {today} | {commit} | {cores} | {seconds} | `{command}` |\n"))
     };
     let rows: String = names.iter().filter_map(row).collect();
@@ -377,8 +377,8 @@ mod tests {
     #[test]
     fn options_name_steps() {
         let names = ["soak", "fuzz"];
-        assert_eq!(read(&[], &names), Some(Wanted::default()));
-        let some = Wanted { steps: vec!["fuzz"], is_recorded: true, ..Wanted::default() };
+        assert_eq!(read(&[], &names), Some(FullOptions::default()));
+        let some = FullOptions { steps: vec!["fuzz"], is_recorded: true, ..FullOptions::default() };
         assert_eq!(read(&["--record", "fuzz"], &names), Some(some));
         assert_eq!(read(&["walk"], &names), None);
     }

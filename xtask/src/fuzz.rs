@@ -41,14 +41,14 @@ const INSTRUMENTATION: &str = "\
 
 /// Options: the targets (empty for all), and the seconds for each.
 #[derive(PartialEq, Eq, Debug)]
-struct Wanted<'a> {
+struct FuzzOptions<'a> {
     targets: Vec<&'a str>,
     seconds: u32,
 }
 
 /// Statistics of a run, from libFuzzer's output.
 #[derive(Default)]
-struct Told {
+struct RunStats {
     executions: Option<u64>,
     executions_per_second: Option<u64>,
     edges: Option<u64>,
@@ -94,8 +94,8 @@ fn fail(why: &str) -> ExitCode {
 }
 
 /// Parses the options; `None` if they are invalid.
-fn read<'a>(options: &[&'a str]) -> Option<Wanted<'a>> {
-    let mut wanted = Wanted { targets: Vec::new(), seconds: 60 };
+fn read<'a>(options: &[&'a str]) -> Option<FuzzOptions<'a>> {
+    let mut wanted = FuzzOptions { targets: Vec::new(), seconds: 60 };
     let mut options = options.iter();
     while let Some(option) = options.next() {
         match *option {
@@ -157,7 +157,7 @@ fn run(target: &str, runner: &Path, folder: &Path, seconds: u32) -> Result<bool,
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("{} cannot be run: {error}", runner.display()))?;
     let stderr = child.stderr.take().expect("stderr was piped");
-    let mut told = Told::default();
+    let mut told = RunStats::default();
     let mut lines = String::new();
     for line in BufReader::new(stderr).split(b'\n') {
         let line = line.map_err(|error| format!("the runner cannot be read: {error}"))?;
@@ -187,7 +187,7 @@ fn limited(runner: &Path) -> Command {
     command
 }
 
-impl Told {
+impl RunStats {
     /// Parses one line of libFuzzer's output: final numbers, edges reached so far, or the failed input.
     fn read(&mut self, line: &str) {
         let number = |text: &str| text.trim().parse().ok();
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn targets_and_seconds_are_read_in_any_order() {
-        let wanted = |targets: &[&'static str], seconds| Some(Wanted { targets: targets.to_vec(), seconds });
+        let wanted = |targets: &[&'static str], seconds| Some(FuzzOptions { targets: targets.to_vec(), seconds });
         assert_eq!(read(&[]), wanted(&[], 60));
         assert_eq!(read(&["json", "--seconds", "5", "cel"]), wanted(&["json", "cel"], 5));
         for nonsense in [&["--seconds"][..], &["--seconds", "0"], &["--seconds", "x"], &["--fast"]] {
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn what_libfuzzer_says_is_understood() {
-        let mut told = Told::default();
+        let mut told = RunStats::default();
         for line in [
             "#2\tINITED cov: 120 ft: 121 corp: 1/1b exec/s: 0 rss: 30Mb",
             "#349621\tDONE   cov: 2736 ft: 10274 corp: 1531/424Kb lim: 2691 exec/s: 6855 rss: 51Mb",

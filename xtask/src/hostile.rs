@@ -91,7 +91,7 @@ pub(crate) fn hostile(options: &[&str], help: &str) -> ExitCode {
         eprintln!("error: not understood: {}; there are {}\n\n{help}", options.join(" "), names.join(", "));
         return ExitCode::from(2);
     }
-    if !built() {
+    if !build_daemon() {
         return ExitCode::FAILURE;
     }
     let binary = target_directory().join("release/patchboard");
@@ -117,7 +117,7 @@ pub(crate) fn hostile(options: &[&str], help: &str) -> ExitCode {
 }
 
 /// Builds the daemon that is measured, with the features of the full tier's release build, so that it is built once.
-fn built() -> bool {
+fn build_daemon() -> bool {
     let mut command = cargo();
     let packages = ["--package", "patchboard-daemon", "--package", "patchboard-examples"];
     command.args(["build", "--release"]).args(packages).args(["--bin", "patchboard"]).stdin(Stdio::null());

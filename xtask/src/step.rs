@@ -10,8 +10,8 @@ use super::{cargo, target_directory, workspace_root};
 /// Command of a check: cargo, or a binary of the release build.
 pub(crate) struct Step {
     pub(crate) name: &'static str,
-    /// Binary of a release build that runs in place of cargo. `cargo run --package` would build its dependencies again with
-    /// the features of that package alone.
+    /// Binary of a release build that runs in place of cargo. `cargo run --package` would build its dependencies again
+    /// with the features of that package alone.
     pub(crate) binary: Option<&'static str>,
     /// Arguments of cargo or of the binary.
     pub(crate) arguments: &'static [&'static str],
@@ -93,8 +93,8 @@ pub(crate) fn run_with(step: &Step, variables: &[(&str, &OsStr)], tally: &mut Ta
     let stderr = child.stderr.take().expect("stderr was piped");
     // nextest reports on stderr, the test harness on stdout. Both are forwarded immediately, and both are counted.
     let (from_stdout, from_stderr) = std::thread::scope(|scope| {
-        let other = scope.spawn(|| pass_on(runner, stderr, io::stderr()));
-        (pass_on(runner, stdout, io::stdout()), other.join().expect("reading lines does not panic"))
+        let other = scope.spawn(|| forward(runner, stderr, io::stderr()));
+        (forward(runner, stdout, io::stdout()), other.join().expect("reading lines does not panic"))
     });
     tally.add(from_stdout);
     tally.add(from_stderr);
@@ -108,7 +108,7 @@ fn report(step: &Step, error: &io::Error) {
 }
 
 /// Forwards lines and counts the tests they report.
-fn pass_on(runner: Runner, from: impl Read, mut to: impl Write) -> Tally {
+fn forward(runner: Runner, from: impl Read, mut to: impl Write) -> Tally {
     let mut tally = Tally::default();
     let mut reader = BufReader::new(from);
     let mut line = Vec::new();

@@ -11,9 +11,9 @@ use patchboard_kernel::source::Source;
 use patchboard_kernel::view::Prompt;
 use serde_json::{Value, json};
 
-use super::{Brief, Round, Terms, form};
+use super::{DesignLimits, DesignRequest, Round, reply_schema};
+use crate::key_order::OrderedJson;
 use crate::one_line;
-use crate::ordered::Ordered;
 
 /// Example blueprint, as shipped.
 const EXAMPLE: &str = include_str!("../../../blueprints/evidence-review.yaml");
@@ -83,10 +83,10 @@ Rules that decide whether it works:
 /// Builds the prompt for a brief; after a round, with its draft and findings.
 ///
 /// A draft that the model has repeated is not shown again, because small models copy what they see.
-pub fn of(brief: &Brief, terms: &Terms, rounds: &[Round]) -> Prompt {
+pub fn build(brief: &DesignRequest, terms: &DesignLimits, rounds: &[Round]) -> Prompt {
     let mut system = format!("{INSTRUCTIONS}\n\nA blueprint that works:\n");
     for example in examples() {
-        system.push_str(&Ordered::new(&example, form::ORDER).json());
+        system.push_str(&OrderedJson::new(&example, reply_schema::ORDER).json());
         system.push('\n');
     }
     let room = PROMPT_MAX.saturating_sub(system.chars().count());
@@ -132,7 +132,7 @@ fn without_descriptions(schema: &mut Value) {
 }
 
 /// Builds the part that depends on the request, in at most `room` characters.
-fn task(brief: &Brief, terms: &Terms, rounds: &[Round], room: usize) -> String {
+fn task(brief: &DesignRequest, terms: &DesignLimits, rounds: &[Round], room: usize) -> String {
     const CLOSING: &str = "\nWrite the blueprint for this request.\n";
     let mut head = format!("The request:\n{}\n", cut(brief.request.trim(), REQUEST_MAX));
     if !brief.documents.is_empty() {
@@ -169,7 +169,7 @@ fn task(brief: &Brief, terms: &Terms, rounds: &[Round], room: usize) -> String {
     let complaint = match rounds {
         [] => String::new(),
         [.., before, last] if before.draft == last.draft && !last.draft.is_empty() => repeated(last, left),
-        [.., last] => complaint(last, left),
+        [.., last] => last_draft_section(last, left),
     };
     [head.as_str(), &excerpts, &text, &complaint, CLOSING].concat()
 }
@@ -193,7 +193,7 @@ fn sketch(value: &Value, depth: usize) -> Value {
     }
 }
 
-fn describe(brief: &Brief, text: &mut String) {
+fn describe(brief: &DesignRequest, text: &mut String) {
     let sizes: usize = brief.documents.iter().map(|document| document.text.chars().count()).sum();
     let _ = write!(
         text,
@@ -206,7 +206,7 @@ fn describe(brief: &Brief, text: &mut String) {
 }
 
 /// Lists the beginnings of the documents, as many as fit.
-fn excerpts(brief: &Brief, max: usize) -> String {
+fn excerpts(brief: &DesignRequest, max: usize) -> String {
     let lines = brief.documents.iter().take(DOCUMENTS_MAX).map(|document| {
         let excerpt = one_line(&document.text, EXCERPT_MAX);
         let chars = document.text.chars().count();
@@ -217,7 +217,7 @@ fn excerpts(brief: &Brief, max: usize) -> String {
 
 /// Shows the last draft and its findings, in at most `max` characters. Findings take at most half of them; the draft
 /// gets the rest.
-fn complaint(last: &Round, max: usize) -> String {
+fn last_draft_section(last: &Round, max: usize) -> String {
     const AGAIN: &str = "Write the whole blueprint again, mended.\n";
     let verdict = match last.findings.iter().any(|finding| finding.severity == Severity::Error) {
         false => "\nIt can be used. Better would be to heed this, if it is right:\n",
@@ -226,7 +226,7 @@ fn complaint(last: &Round, max: usize) -> String {
     let lead =
         if last.draft.is_empty() { "\nYour last answer could not be read.\n" } else { "\nYour last answer was:\n" };
     let left = max.saturating_sub([lead, verdict, AGAIN, "\n"].iter().map(|part| part.chars().count()).sum());
-    let findings = findings(last, left / 2, |finding| line_of(finding) + &told(finding));
+    let findings = findings(last, left / 2, |finding| line_of(finding) + &format_finding(finding));
     let mut draft = cut(last.draft.trim(), left.saturating_sub(findings.chars().count()));
     if !draft.is_empty() {
         draft.push('\n');
@@ -239,7 +239,7 @@ fn repeated(last: &Round, max: usize) -> String {
     const LEAD: &str = "\nYour last two answers were the same, and wrong in this:\n";
     const ANEW: &str = "Write another one that is different there.\n";
     let left = max.saturating_sub([LEAD, ANEW].iter().map(|part| part.chars().count()).sum());
-    [LEAD, &findings(last, left, told), ANEW].concat()
+    [LEAD, &findings(last, left, format_finding), ANEW].concat()
 }
 
 /// Lists the findings of a round, one per line, as many as fit.
@@ -265,7 +265,7 @@ fn line_of(finding: &Diagnostic) -> String {
 }
 
 /// Formats a finding on one line: `/rules/0/run [undeclared_worker]: … Did you mean …?`
-fn told(finding: &Diagnostic) -> String {
+fn format_finding(finding: &Diagnostic) -> String {
     let place = if finding.pointer.is_empty() { "the whole" } else { &finding.pointer };
     let (message, help) = (one_line(&finding.message, FINDING_MAX), one_line(&finding.help, FINDING_MAX));
     format!("{} [{}]: {message}. {help}", one_line(place, FINDING_MAX), finding.code)
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn the_example_is_one_that_would_be_accepted() {
         for example in examples() {
-            let reviewed = review(&example.to_string(), &Brief::default(), &Terms::default());
+            let reviewed = review(&example.to_string(), &DesignRequest::default(), &DesignLimits::default());
             assert!(reviewed.accepted.is_some(), "{:?}", reviewed.findings);
         }
     }
@@ -299,9 +299,9 @@ mod tests {
     #[test]
     fn the_whole_prompt_leaves_room_for_an_answer_in_a_small_context() {
         let document = Document { title: "t".repeat(200), text: "word ".repeat(1000) };
-        let mut brief = Brief { request: "Answer.".into(), wants_input: true, ..Brief::default() };
-        let chars = |brief: &Brief| {
-            let prompt = of(brief, &Terms::default(), &[]);
+        let mut brief = DesignRequest { request: "Answer.".into(), wants_input: true, ..DesignRequest::default() };
+        let chars = |brief: &DesignRequest| {
+            let prompt = build(brief, &DesignLimits::default(), &[]);
             prompt.system.chars().count() + prompt.user.chars().count()
         };
         assert!(chars(&brief) < 9_500, "{}", chars(&brief));
@@ -319,15 +319,15 @@ mod tests {
             let prompt = Prompt { system: String::new(), user: String::new() };
             Round { prompt, draft: "d".repeat(draft), findings: vec![finding; findings], failure: None, usage: None }
         };
-        let long = Brief {
+        let long = DesignRequest {
             request: "word ".repeat(4000),
             documents: vec![Document { title: "t".repeat(200), text: "word ".repeat(1000) }; 100],
             input: Some((0..50).map(|number| (format!("member{number}"), Value::from("v".repeat(500)))).collect()),
             wants_input: true,
         };
-        for brief in [&Brief { request: "Answer.".into(), ..Brief::default() }, &long] {
+        for brief in [&DesignRequest { request: "Answer.".into(), ..DesignRequest::default() }, &long] {
             for round in [round(20_000, 20), round(20_000, 1), round(0, 20)] {
-                let Prompt { system, user } = of(brief, &Terms::default(), std::slice::from_ref(&round));
+                let Prompt { system, user } = build(brief, &DesignLimits::default(), std::slice::from_ref(&round));
                 let tokens = (system.chars().count() + user.chars().count()).div_ceil(3) + reply_tokens;
                 assert!(tokens <= 8192, "{tokens} tokens");
                 assert!(user.ends_with("mended.\n\nWrite the blueprint for this request.\n"), "{user}");
@@ -336,17 +336,17 @@ mod tests {
             }
         }
         // A draft of the expected size is shown whole.
-        let user = of(&Brief::default(), &Terms::default(), &[round(3500, 3)]).user;
+        let user = build(&DesignRequest::default(), &DesignLimits::default(), &[round(3500, 3)]).user;
         assert!(user.contains(&"d".repeat(3500)), "{user}");
     }
 
     #[test]
     fn what_was_wrong_is_told_with_its_place_code_and_mend() {
         let draft = "{\"blueprint\": 1,\n\"workers\": {}}".to_owned();
-        let findings = review(&draft, &Brief::default(), &Terms::default()).findings;
-        let prompt = of(&Brief::default(), &Terms::default(), &[]);
+        let findings = review(&draft, &DesignRequest::default(), &DesignLimits::default()).findings;
+        let prompt = build(&DesignRequest::default(), &DesignLimits::default(), &[]);
         let round = Round { prompt, draft, findings, failure: None, usage: None };
-        let user = of(&Brief::default(), &Terms::default(), &[round]).user;
+        let user = build(&DesignRequest::default(), &DesignLimits::default(), &[round]).user;
         for part in ["Your last answer was:\n{\"blueprint\": 1,", "[missing_field]", "line 1, the whole", "Add it."] {
             assert!(user.contains(part), "{part:?} is not in:\n{user}");
         }
@@ -355,10 +355,10 @@ mod tests {
     #[test]
     fn a_draft_that_came_twice_is_not_shown_a_third_time() {
         let draft = "{\"blueprint\": 1}".to_owned();
-        let findings = review(&draft, &Brief::default(), &Terms::default()).findings;
-        let prompt = of(&Brief::default(), &Terms::default(), &[]);
+        let findings = review(&draft, &DesignRequest::default(), &DesignLimits::default()).findings;
+        let prompt = build(&DesignRequest::default(), &DesignLimits::default(), &[]);
         let round = Round { prompt, draft: draft.clone(), findings, failure: None, usage: None };
-        let user = |rounds: &[Round]| of(&Brief::default(), &Terms::default(), rounds).user;
+        let user = |rounds: &[Round]| build(&DesignRequest::default(), &DesignLimits::default(), rounds).user;
         let twice = user(&[round.clone(), round.clone()]);
         assert!(!twice.contains(&draft) && twice.contains("[missing_field]"), "{twice}");
         let other = Round { draft: "{}".into(), ..round.clone() };

@@ -4,20 +4,20 @@
 //! the board's request. An answer is untrusted until it has passed: its size is bounded before it is read.
 
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, Duration, EventOp, GrantOp, Trigger, WriteGrant};
-use patchboard_kernel::board::{Board, BoardError, Genesis};
+use patchboard_kernel::board::{Board, BoardError, NewBoard};
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::lint::{self, Diagnostic, Severity};
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::rejection::{VIOLATIONS_MAX, Violation};
 use patchboard_kernel::schema::Schema;
 use patchboard_kernel::source::Source;
 use patchboard_runtime::agent::Failure;
 use serde_json::{Value, json};
 
-use super::{Brief, Caps, Design, Round, Terms, form, with_documents};
+use super::{Caps, Design, DesignLimits, DesignRequest, Round, reply_schema, with_documents};
+use crate::key_order::OrderedJson;
 use crate::llm::reply::unfence;
 use crate::one_line;
-use crate::ordered::Ordered;
 
 /// Findings in addition to the lint's: code, severity, meaning.
 pub const CODES: &[(&str, Severity, &str)] = &[
@@ -46,26 +46,26 @@ pub const ANSWER_MAX: usize = 64 * 1024;
 const COMMENT_MAX: usize = 300;
 
 /// Warnings that do not justify another call: they concern performance, or decisions of the operator.
-const NO_ADVICE: [&str; 6] =
+const IGNORED_WARNINGS: [&str; 6] =
     ["costly_schema", "costly_shift", "costly_invariant", "default_model", "unused_model", "capped"];
 
 /// Result of a review.
-pub(super) struct Reviewed {
+pub(super) struct Review {
     /// Errors, or warnings if there is no error.
     pub(super) findings: Vec<Diagnostic>,
     /// Accepted draft, if there is no error.
-    pub(super) accepted: Option<Accepted>,
+    pub(super) accepted: Option<AcceptedDraft>,
 }
 
 /// Draft without an error.
-pub(super) struct Accepted {
+pub(super) struct AcceptedDraft {
     blueprint: Blueprint,
     yaml: String,
     input: Option<Value>,
     findings: Vec<Diagnostic>,
 }
 
-impl Accepted {
+impl AcceptedDraft {
     /// Returns the number of warnings.
     pub(super) const fn warnings(&self) -> usize {
         self.findings.len()
@@ -73,7 +73,7 @@ impl Accepted {
 
     /// Returns the number of warnings that justify another call.
     pub(super) fn advice(&self) -> usize {
-        self.findings.iter().filter(|finding| !NO_ADVICE.contains(&finding.code)).count()
+        self.findings.iter().filter(|finding| !IGNORED_WARNINGS.contains(&finding.code)).count()
     }
 
     pub(super) fn design(self, rounds: Vec<Round>) -> Design {
@@ -83,8 +83,8 @@ impl Accepted {
 }
 
 /// Reviews an answer in JSON or YAML, with or without a fence around it.
-pub(super) fn review(text: &str, brief: &Brief, terms: &Terms) -> Reviewed {
-    let refused = |findings| Reviewed { findings, accepted: None };
+pub(super) fn review(text: &str, brief: &DesignRequest, terms: &DesignLimits) -> Review {
+    let refused = |findings| Review { findings, accepted: None };
     if text.len() > ANSWER_MAX {
         let message = format!("the answer is longer than {ANSWER_MAX} bytes");
         return refused(vec![Diagnostic::new("too_large", "", message, "Write a smaller blueprint.")]);
@@ -130,7 +130,7 @@ pub(super) fn review(text: &str, brief: &Brief, terms: &Terms) -> Reviewed {
     let yaml = format!(
         "# Made by the architect, for: {}\n{}",
         one_line(&brief.request, COMMENT_MAX),
-        Ordered::new(&value, form::ORDER).yaml()
+        OrderedJson::new(&value, reply_schema::ORDER).yaml()
     );
     // Checks the text again as it will be read, so that findings name its lines and lowered limits are checked as well.
     let report = match Source::read("blueprint", &yaml) {
@@ -140,12 +140,12 @@ pub(super) fn review(text: &str, brief: &Brief, terms: &Terms) -> Reviewed {
     let Some(blueprint) = report.blueprint else { return refused(report.findings) };
     let mut findings = report.findings;
     findings.extend(capped);
-    let accepted = Accepted { blueprint, yaml, input, findings: findings.clone() };
-    Reviewed { findings, accepted: Some(accepted) }
+    let accepted = AcceptedDraft { blueprint, yaml, input, findings: findings.clone() };
+    Review { findings, accepted: Some(accepted) }
 }
 
 /// Builds the finding for an answer that is incomplete.
-pub(super) fn unwritten(failure: &Failure) -> Diagnostic {
+pub(super) fn incomplete_answer(failure: &Failure) -> Diagnostic {
     let help = "Answer with one complete blueprint: fewer workers, short roles, no descriptions.";
     Diagnostic::new("no_answer", "", failure.message.clone(), help)
 }
@@ -239,7 +239,7 @@ fn unbound_elements(blueprint: &Blueprint, source: &Source) -> Vec<Diagnostic> {
             let is_within = tokens[..element].iter().zip(&of_grant).all(|(a, b)| a == b || (is_any(a) && is_any(b)));
             of_grant.len() > element && is_within && matches!(of_grant[element], "*" | "**")
         };
-        for name in blueprint.woken_by(&rule.run) {
+        for name in blueprint.triggered_workers(&rule.run) {
             let Some(worker) = blueprint.workers.get(name) else { continue };
             // A grant that only adds may add another element.
             let is_new =
@@ -281,7 +281,7 @@ fn reads_documents(blueprint: &Blueprint) -> bool {
 }
 
 /// Returns the board's request, including the documents, if it fits the blueprint.
-fn fit(blueprint: &Blueprint, input: Option<Value>, brief: &Brief) -> Result<Option<Value>, Vec<Diagnostic>> {
+fn fit(blueprint: &Blueprint, input: Option<Value>, brief: &DesignRequest) -> Result<Option<Value>, Vec<Diagnostic>> {
     const WRITTEN: &str = "`input` must fit the schema in `request`; the program adds `documents` to it, as a list of \
                            {title, text}, for which `request` must leave room.";
     const GIVEN: &str = "What the user supplies is as it is: `request` must be a schema that it fits, with room for \
@@ -303,8 +303,8 @@ fn fit(blueprint: &Blueprint, input: Option<Value>, brief: &Brief) -> Result<Opt
     };
     if brief.wants_input || brief.input.is_some() {
         // The kernel decides whether a board can be created from it.
-        let genesis = Genesis::new("draft", blueprint.clone(), request.clone(), Timestamp(0));
-        return match Board::create(genesis, &Own) {
+        let genesis = NewBoard::new("draft", blueprint.clone(), request.clone(), Timestamp(0));
+        return match Board::create(genesis, &UncachedPlans) {
             Ok(_) => Ok(Some(request)),
             Err(BoardError::BadRequest(violations)) => Err(bad(violations)),
             Err(other) => Err(vec![Diagnostic::new("bad_input", place, other.to_string(), help)]),
@@ -329,7 +329,7 @@ fn fit(blueprint: &Blueprint, input: Option<Value>, brief: &Brief) -> Result<Opt
 
 /// Source of the upper bound of a limit.
 #[derive(Clone, Copy)]
-enum Says {
+enum CapSource {
     Operator,
     Board,
 }
@@ -338,7 +338,7 @@ enum Says {
 fn cap(mut value: Value, read: &Blueprint, caps: &Caps) -> (Value, Vec<Diagnostic>) {
     let mut lowered = Vec::new();
     // Lowers a limit inside a member, which is created if it is missing.
-    let mut lower = |at: &str, below: &str, name: &str, to: Value, says: Says| {
+    let mut lower = |at: &str, below: &str, name: &str, to: Value, says: CapSource| {
         let Some(mut members) = value.pointer_mut(at).and_then(Value::as_object_mut) else { return };
         let mut pointer = format!("{at}/{name}");
         if !below.is_empty() {
@@ -350,11 +350,11 @@ fn cap(mut value: Value, read: &Blueprint, caps: &Caps) -> (Value, Vec<Diagnosti
         let text = to.as_str().map_or_else(|| to.to_string(), str::to_owned);
         members.insert(name.to_owned(), to);
         let (most, help) = match says {
-            Says::Operator => (
+            CapSource::Operator => (
                 "the most that the operator allows",
                 "The operator's caps stand in patchboard.toml, under [architect].",
             ),
-            Says::Board => {
+            CapSource::Board => {
                 ("the limit of the whole board", "The board's own limits stand in the blueprint, under `limits`.")
             }
         };
@@ -368,16 +368,16 @@ fn cap(mut value: Value, read: &Blueprint, caps: &Caps) -> (Value, Vec<Diagnosti
         ("state_bytes", limits.state_bytes, caps.state_bytes),
     ] {
         if given > most {
-            lower("", "limits", name, most.into(), Says::Operator);
+            lower("", "limits", name, most.into(), CapSource::Operator);
         }
     }
     if limits.wall > caps.wall {
-        lower("", "limits", "wall", caps.wall.to_string().into(), Says::Operator);
+        lower("", "limits", "wall", caps.wall.to_string().into(), CapSource::Operator);
     }
     if read.concurrency > caps.concurrency {
-        lower("", "", "concurrency", caps.concurrency.into(), Says::Operator);
+        lower("", "", "concurrency", caps.concurrency.into(), CapSource::Operator);
     }
-    let says = |is_boards: bool| if is_boards { Says::Board } else { Says::Operator };
+    let says = |is_boards: bool| if is_boards { CapSource::Board } else { CapSource::Operator };
     let (tokens, wall): (u64, Duration) = (limits.tokens.min(caps.tokens), limits.wall.min(caps.wall));
     let (of_tokens, of_wall) = (says(limits.tokens < caps.tokens), says(limits.wall < caps.wall));
     // A person uses no tokens, and the grant sets the time limit of its approval.

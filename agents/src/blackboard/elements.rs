@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use patchboard_kernel::shown::Shown;
+use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::tree::Node;
 use serde_json::Value;
 
 /// Returns the elements of an array that the view shows in full, by their indices in the document.
-pub(super) fn shown(shown: &Shown, array: &[&str]) -> BTreeMap<usize, Value> {
+pub(super) fn shown(shown: &CallContext, array: &[&str]) -> BTreeMap<usize, Value> {
     let mut found = BTreeMap::new();
     for (place, node) in shown.values() {
         let tokens: Vec<String> = place.tokens().map(|token| token.decoded().into_owned()).collect();
@@ -31,7 +31,7 @@ pub(super) fn shown(shown: &Shown, array: &[&str]) -> BTreeMap<usize, Value> {
 }
 
 /// Returns the number of elements of an array in the document; `None` if there is no array.
-pub(super) fn count(shown: &Shown, array: &[&str]) -> Option<usize> {
+pub(super) fn count(shown: &CallContext, array: &[&str]) -> Option<usize> {
     let root = shown.basis().state.root();
     let there = array.iter().try_fold(root, |node, token| node.child(token))?;
     there.as_array().map(|array| array.len())

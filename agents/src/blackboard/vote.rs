@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_runtime::agent::{Answer, Call, Reply};
+use patchboard_runtime::agent::{Call, CallResult, Reply};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -19,7 +19,7 @@ use crate::failure;
 /// Least length of a long answer in characters.
 const LONG_CHARS_MIN: usize = 100;
 /// Similarity of equal answers.
-const ALIKE: u64 = 1_000_000;
+const SIMILARITY_ONE: u64 = 1_000_000;
 /// Greatest number of answers in a vote.
 const ANSWERS_MAX: usize = 256;
 /// Longest number that is compared by its value, in bytes.
@@ -28,7 +28,7 @@ const DIGITS_MAX: usize = 100;
 /// Configuration (`with`) of the role.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct With {
+struct VoteConfig {
     /// JSON Pointer to the answers, an array of `{from, text}`.
     #[serde(default = "answers")]
     answers: String,
@@ -45,7 +45,7 @@ fn into() -> String {
     "/answer".to_owned()
 }
 
-impl With {
+impl VoteConfig {
     fn of(seat: &Worker) -> Result<Self, String> {
         let with = Value::Object(seat.with.clone().unwrap_or_default());
         let with: Self = serde_json::from_value(with).map_err(|why| format!("its `with` cannot be used: {why}"))?;
@@ -59,14 +59,14 @@ impl With {
 }
 
 /// Returns the configuration problem of a worker, if there is one.
-pub fn problem(seat: &Worker) -> Option<String> {
-    With::of(seat).err()
+pub fn config_error(seat: &Worker) -> Option<String> {
+    VoteConfig::of(seat).err()
 }
 
 /// Chooses among the answers in the view. Without answers it passes, if it may.
-pub fn answer(call: &Call) -> Answer {
-    let seat = call.seat();
-    let with = With::of(seat).map_err(|why| failure(FailureCode::NotConfigured, why))?;
+pub fn answer(call: &Call) -> CallResult {
+    let seat = call.worker_config();
+    let with = VoteConfig::of(seat).map_err(|why| failure(FailureCode::NotConfigured, why))?;
     let tokens: Vec<String> =
         with.answers.split('/').skip(1).map(|token| token.replace("~1", "/").replace("~0", "~")).collect();
     let place: Vec<&str> = tokens.iter().map(String::as_str).collect();
@@ -75,12 +75,12 @@ pub fn answer(call: &Call) -> Answer {
         let message = format!("not every answer at {} is shown: the seat's view.budget is too small", with.answers);
         return Err(failure(FailureCode::NotConfigured, message));
     }
-    let ballots: Vec<Ballot> = shown.into_values().filter_map(Ballot::of).take(ANSWERS_MAX).collect();
+    let ballots: Vec<VoteAnswer> = shown.into_values().filter_map(VoteAnswer::of).take(ANSWERS_MAX).collect();
     let texts: Vec<&str> = ballots.iter().map(|ballot| ballot.text.as_str()).collect();
     let scores = scores(&texts);
     let reply = match winner(&scores) {
         Some(chosen) => {
-            let vote = |(ballot, score): (&Ballot, &u64)| json!({"from": ballot.from, "text": ballot.text, "score": in_ones(*score)});
+            let vote = |(ballot, score): (&VoteAnswer, &u64)| json!({"from": ballot.from, "text": ballot.text, "score": in_ones(*score)});
             let votes: Vec<Value> = ballots.iter().zip(&scores).map(vote).collect();
             let value = json!({"text": ballots[chosen].text, "by": "vote", "votes": votes});
             json!({"patch": [{"op": "add", "path": with.into, "value": value}]})
@@ -93,12 +93,12 @@ pub fn answer(call: &Call) -> Answer {
 
 /// Answer in the vote.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Ballot {
+struct VoteAnswer {
     from: Value,
     text: String,
 }
 
-impl Ballot {
+impl VoteAnswer {
     /// Returns `None` for an element without content.
     fn of(element: Value) -> Option<Self> {
         let Value::Object(mut members) = element else { return None };
@@ -113,8 +113,8 @@ impl Ballot {
 
 /// Returns the sum of the similarities of each text to all others, in millionths.
 pub fn scores(texts: &[&str]) -> Vec<u64> {
-    let read: Vec<Read> = texts.iter().map(|text| Read::of(text)).collect();
-    let likeness = |one: usize, other: usize| if one == other { 0 } else { read[one].likeness(&read[other]) };
+    let read: Vec<NormalizedAnswer> = texts.iter().map(|text| NormalizedAnswer::of(text)).collect();
+    let likeness = |one: usize, other: usize| if one == other { 0 } else { read[one].similarity(&read[other]) };
     (0..read.len()).map(|one| (0..read.len()).map(|other| likeness(one, other)).sum()).collect()
 }
 
@@ -125,22 +125,22 @@ pub fn winner(scores: &[u64]) -> Option<usize> {
 }
 
 fn in_ones(score: u64) -> Value {
-    if score.is_multiple_of(ALIKE) {
-        return (score / ALIKE).into();
+    if score.is_multiple_of(SIMILARITY_ONE) {
+        return (score / SIMILARITY_ONE).into();
     }
-    let (whole, part) = (score / ALIKE, score % ALIKE);
+    let (whole, part) = (score / SIMILARITY_ONE, score % SIMILARITY_ONE);
     format!("{whole}.{part:06}").parse::<f64>().map_or(Value::Null, Value::from)
 }
 
 /// Answer prepared for comparison.
-struct Read {
+struct NormalizedAnswer {
     is_long: bool,
     plain: String,
     number: Option<Number>,
     words: BTreeSet<String>,
 }
 
-impl Read {
+impl NormalizedAnswer {
     fn of(text: &str) -> Self {
         let plain = plain(text);
         let words = plain.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_owned);
@@ -152,17 +152,17 @@ impl Read {
         }
     }
 
-    fn likeness(&self, other: &Self) -> u64 {
+    fn similarity(&self, other: &Self) -> u64 {
         let is_same = self.plain == other.plain || (self.number.is_some() && self.number == other.number);
         if is_same {
-            return ALIKE;
+            return SIMILARITY_ONE;
         }
         if !self.is_long && !other.is_long {
             return 0;
         }
         let shared = self.words.intersection(&other.words).count() as u64;
         let all = self.words.union(&other.words).count() as u64;
-        (shared * ALIKE).checked_div(all).unwrap_or(0)
+        (shared * SIMILARITY_ONE).checked_div(all).unwrap_or(0)
     }
 }
 

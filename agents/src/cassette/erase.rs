@@ -14,7 +14,7 @@ const ERASED: &str = "$redacted";
 
 /// Counts of erased content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Erased {
+pub struct ErasedCounts {
     /// Number of views.
     pub views: usize,
     /// Number of answers; playback reports them as erased.
@@ -26,26 +26,27 @@ pub struct Erased {
 /// maps those names to the SHA-256 names used before. The file is replaced as a whole, or left unchanged.
 ///
 /// # Errors
-/// [`CassetteError::Io`], [`CassetteError::Form`].
+/// [`CassetteError::Io`], [`CassetteError::Malformed`].
 pub fn erase(
     path: &Path,
     records: &[Record],
     hasher: Option<&Hasher>,
     hashes: &BTreeMap<Digest, Digest>,
-) -> Result<Erased, CassetteError> {
+) -> Result<ErasedCounts, CassetteError> {
     let io = |error| CassetteError::io(path, error);
     let text = std::fs::read_to_string(path).map_err(io)?;
     // Opening it checks that it is a playable cassette.
     super::Player::open(path)?;
-    let gone = Gone::of(records, hashes);
-    let mut erased = Erased::default();
+    let gone = RedactedViews::of(records, hashes);
+    let mut erased = ErasedCounts::default();
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
     let mut written = lines.next().map(str::to_owned).into_iter().collect::<Vec<_>>();
     for (line, number) in lines.zip(2..) {
-        let form = |message: String| CassetteError::Form { path: path.display().to_string(), line: number, message };
+        let form =
+            |message: String| CassetteError::Malformed { path: path.display().to_string(), line: number, message };
         let mut entry: Entry = serde_json::from_str(line).map_err(|error| form(error.to_string()))?;
         let before = entry.clone();
-        let names = Names::of(&entry, hasher);
+        let names = ViewNames::of(&entry, hasher);
         if names.any(&gone.views) && !entry.shown.starts_with(ERASED) {
             entry.shown = names.erased();
             erased.views += 1;
@@ -62,7 +63,7 @@ pub fn erase(
             false => serde_json::to_string(&entry).map_err(|error| form(error.to_string()))?,
         });
     }
-    if erased == Erased::default() {
+    if erased == ErasedCounts::default() {
         return Ok(erased);
     }
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -79,13 +80,13 @@ pub fn erase(
 }
 
 /// Names that a board's records may use for the view of an entry.
-struct Names {
+struct ViewNames {
     /// Name before format 20, as in the entry itself.
     plain: Digest,
     salted: Option<Digest>,
 }
 
-impl Names {
+impl ViewNames {
     fn of(entry: &Entry, hasher: Option<&Hasher>) -> Self {
         let salted = match entry.shown.strip_prefix(ERASED) {
             None => hasher.map(|hasher| hasher.text(&entry.shown)),
@@ -107,12 +108,12 @@ impl Names {
 
 /// Names of redacted views, and of views with redacted answers.
 #[derive(Default)]
-struct Gone {
+struct RedactedViews {
     views: BTreeSet<Digest>,
     answers: BTreeSet<Digest>,
 }
 
-impl Gone {
+impl RedactedViews {
     fn of(records: &[Record], hashes: &BTreeMap<Digest, Digest>) -> Self {
         let mut gone = Self::default();
         let mut views = BTreeMap::new();
@@ -136,13 +137,13 @@ impl Gone {
                 Body::Approval(it) => attempt_of(&it.by),
                 Body::Late(it) => {
                     let view = it.invocation.zip(it.attempt).and_then(|attempt| views.get(&attempt));
-                    gone.answers.extend(view.filter(|_| record.is_erased()));
+                    gone.answers.extend(view.filter(|_| record.is_redacted()));
                     continue;
                 }
                 _ => continue,
             };
             let view = by.map(|Attempt { view, .. }| view);
-            gone.answers.extend(view.filter(|_| record.is_erased()));
+            gone.answers.extend(view.filter(|_| record.is_redacted()));
         }
         for names in [&mut gone.views, &mut gone.answers] {
             let plain: Vec<Digest> = names.iter().filter_map(|name| hashes.get(name).copied()).collect();

@@ -3,7 +3,7 @@
 //! Answers are released in the recorded order, whatever the timing of the calls. An answer waits until every earlier
 //! one was released and the outcome of the last is in the journal. In a run that follows its recording this wait always
 //! ends, because every earlier answer was requested without knowledge of this one. A board resumed in another process
-//! first reports the answers that it already had ([`Player::answered_before`]).
+//! first reports the answers that it already had ([`Player::skip_answered`]).
 //!
 //! A run that has diverged from its recording (another program version) may never ask for an earlier answer. When no
 //! call or answer has occurred for a while and all calls wait, the first waiting call proceeds; earlier answers are
@@ -18,14 +18,14 @@ use std::time::Duration;
 
 use patchboard_kernel::digest::{Digest, Hasher, Salt, sha256};
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{BoardId, Token, WorkerName};
-use patchboard_runtime::agent::{Agent, Answer, Call, Failure, Reply};
+use patchboard_kernel::id::{BoardId, IdempotencyKey, WorkerName};
+use patchboard_runtime::agent::{Agent, Call, CallResult, Failure, Reply};
 use similar::TextDiff;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::gate::Gate;
-use super::{CassetteError, Did, Entry, FORMAT, Header, Key, Occurrences, Step};
+use super::sequencer::Sequencer;
+use super::{CassetteError, Entry, FORMAT, Header, Key, Occurrences, Step, StepKind};
 use crate::tools::Toolbox;
 use crate::{blackboard, failure};
 
@@ -49,7 +49,7 @@ pub struct Player {
     entries: BTreeMap<Key, Entry>,
     state: Mutex<State>,
     changed: Notify,
-    gate: Gate,
+    gate: Sequencer,
     toolbox: Option<Arc<dyn Toolbox>>,
 }
 
@@ -71,10 +71,10 @@ impl Player {
     /// Reads a cassette.
     ///
     /// # Errors
-    /// [`CassetteError::Io`], [`CassetteError::Form`].
+    /// [`CassetteError::Io`], [`CassetteError::Malformed`].
     pub fn open(path: &Path) -> Result<Self, CassetteError> {
         let bytes = std::fs::read(path).map_err(|error| CassetteError::io(path, error))?;
-        Self::read(&bytes).map_err(|(line, message)| CassetteError::Form {
+        Self::read(&bytes).map_err(|(line, message)| CassetteError::Malformed {
             path: path.display().to_string(),
             line,
             message,
@@ -108,7 +108,7 @@ impl Player {
     }
 
     /// Returns the number of recorded answers not yet released.
-    pub fn left(&self) -> usize {
+    pub fn remaining(&self) -> usize {
         let state = self.state();
         let is_left = |entry: &&Entry| state.due.contains(&entry.order) || state.passed_over.contains(&entry.order);
         self.entries.values().filter(is_left).count()
@@ -121,9 +121,9 @@ impl Player {
 
     /// Marks a worker's next answer to a view as released by an earlier process: the resumed board will not ask for it
     /// again. Must be called for each of a board's answers, in order, before any call. Unrecorded answers are ignored.
-    pub fn answered_before(&self, worker: &WorkerName, view: Digest) {
+    pub fn skip_answered(&self, worker: &WorkerName, view: Digest) {
         let mut state = self.state();
-        let key = state.occurrences.coming(worker, view);
+        let key = state.occurrences.peek_key(worker, view);
         if let Some(entry) = self.entries.get(&key) {
             state.occurrences.count(&key);
             state.due.remove(&entry.order);
@@ -176,13 +176,13 @@ impl Player {
             entries,
             state: Mutex::new(state),
             changed: Notify::new(),
-            gate: Gate::default(),
+            gate: Sequencer::default(),
             toolbox: None,
         })
     }
 
-    async fn answer(&self, call: &Call) -> Answer {
-        let key = self.state().occurrences.of(call);
+    async fn answer(&self, call: &Call) -> CallResult {
+        let key = self.state().occurrences.next_key(call);
         let Some(entry) = self.entries.get(&key) else {
             let mut state = self.state();
             state.missed = true;
@@ -191,10 +191,10 @@ impl Player {
             self.changed.notify_waiters();
             return Err(failure(FailureCode::CassetteMiss, self.miss(&key, &call.prompt.user)));
         };
-        if let Err(failure) = self.redo(call, entry).await {
+        if let Err(failure) = self.replay_tools(call, entry).await {
             // The remaining steps and the answer will not be released any more.
             for order in entry.tools.iter().map(|step| step.order).chain([entry.order]) {
-                drop(Turn::join(self, order));
+                drop(OrderGuard::join(self, order));
             }
             return Err(failure);
         }
@@ -204,8 +204,8 @@ impl Player {
             let message = format!("worker {} was answered nothing: the recorded run gave this call up", key.worker);
             return Err(failure(FailureCode::CassetteMiss, message));
         }
-        let turn = Turn::join(self, entry.order);
-        turn.come().await;
+        let turn = OrderGuard::join(self, entry.order);
+        turn.wait_turn().await;
         self.gate.pass(call).await;
         drop(turn);
         match (&entry.reply, &entry.failure) {
@@ -227,7 +227,7 @@ impl Player {
     }
 
     /// Repeats the recorded tool steps, each in its recorded order.
-    async fn redo(&self, call: &Call, entry: &Entry) -> Result<(), Failure> {
+    async fn replay_tools(&self, call: &Call, entry: &Entry) -> Result<(), Failure> {
         if entry.tools.is_empty() {
             return Ok(());
         }
@@ -240,18 +240,18 @@ impl Player {
             return Err(failure(FailureCode::CassetteMiss, message));
         };
         for Step { order, did } in &entry.tools {
-            let turn = Turn::join(self, *order);
-            turn.come().await;
+            let turn = OrderGuard::join(self, *order);
+            turn.wait_turn().await;
             let passage = self.gate.passage(call).await;
             match did {
-                Did::Used { name, arguments, room, result, is_error } => {
+                StepKind::ToolUse { name, arguments, room, result, is_error } => {
                     let used = tools.call(name, arguments, *room).await;
                     if (sha256(used.text.as_bytes()), used.is_error) != (*result, *is_error) {
                         self.differs(format!("{name} of worker {} (order {order})", entry.worker));
                     }
                 }
-                Did::AtOnce => tools.at_once(),
-                Did::WentOn { usage, reserve } => tools.go_on(*usage, *reserve).await?,
+                StepKind::BatchStart => tools.begin_batch(),
+                StepKind::Checkpoint { usage, reserve } => tools.checkpoint(*usage, *reserve).await?,
             }
             drop((passage, turn));
         }
@@ -313,26 +313,26 @@ impl Player {
 
 impl Agent for Player {
     /// Returns the recorded context size of the model.
-    fn context(&self, model: Option<&str>) -> Option<u32> {
+    fn context_window(&self, model: Option<&str>) -> Option<u32> {
         self.contexts.get(model.unwrap_or_default()).copied()
     }
 
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
         Box::pin(self.answer(call))
     }
 
-    fn settled(&self, board: &BoardId, token: &Token) {
+    fn on_settled(&self, board: &BoardId, token: &IdempotencyKey) {
         self.gate.settled(board, token);
     }
 }
 
 /// Position in the recorded order. Dropping it, whether its turn was reached or not, lets the next one proceed.
-struct Turn<'a> {
+struct OrderGuard<'a> {
     player: &'a Player,
     order: u64,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> OrderGuard<'a> {
     fn join(player: &'a Player, order: u64) -> Self {
         let mut state = player.state();
         state.waiting.insert(order);
@@ -343,7 +343,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Waits until everything recorded earlier was released, or is not expected to be requested any more.
-    async fn come(&self) {
+    async fn wait_turn(&self) {
         loop {
             let mut changed = pin!(self.player.changed.notified());
             changed.as_mut().enable();
@@ -377,7 +377,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for OrderGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.player.state();
         state.waiting.remove(&self.order);

@@ -8,27 +8,29 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use patchboard_kernel::admission::Waiting;
+use patchboard_kernel::admission::WaitingCall;
 use patchboard_kernel::deferral::DeferralReason;
-use patchboard_kernel::id::{BoardId, Token};
-use patchboard_runtime::agent::{Admitted, Agent, Answer, Call, Failure};
-use patchboard_runtime::private;
+use patchboard_kernel::id::{BoardId, IdempotencyKey};
+use patchboard_runtime::agent::{AdmissionDecision, Agent, Call, CallResult, Failure};
+use patchboard_runtime::private_files;
 use serde::Serialize;
 
-use super::{CassetteError, Entry, FORMAT, Header, Key, Notes, Occurrences, Player, RecordedFailure, RecordedReply};
+use super::{
+    CassetteError, Entry, FORMAT, Header, Key, Occurrences, Player, RecordedFailure, RecordedReply, ToolRecorder,
+};
 
 /// Agent that forwards calls to another agent and records the answers. Each entry is written whole before its answer is
 /// returned.
 pub struct Recorder {
     agent: Arc<dyn Agent>,
     path: PathBuf,
-    tape: Mutex<Tape>,
-    notes: Notes,
+    tape: Mutex<CassetteFile>,
+    notes: ToolRecorder,
     /// Order of the first answer.
     order: u64,
 }
 
-struct Tape {
+struct CassetteFile {
     file: File,
     /// Header, while it is the only line.
     header: Option<Header>,
@@ -43,7 +45,7 @@ impl Recorder {
     /// # Errors
     /// [`CassetteError::Exists`], [`CassetteError::Io`].
     pub fn create(path: &Path, blueprint: &str, agent: Arc<dyn Agent>) -> Result<Self, CassetteError> {
-        match private::options().write(true).create_new(true).open(path) {
+        match private_files::options().write(true).create_new(true).open(path) {
             Ok(file) => Self::start(path, file, blueprint, agent),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Err(CassetteError::Exists { path: path.display().to_string() })
@@ -57,7 +59,7 @@ impl Recorder {
     /// # Errors
     /// [`CassetteError::Io`].
     pub fn replace(path: &Path, blueprint: &str, agent: Arc<dyn Agent>) -> Result<Self, CassetteError> {
-        let file = private::create(path).map_err(|error| CassetteError::io(path, error))?;
+        let file = private_files::create(path).map_err(|error| CassetteError::io(path, error))?;
         Self::start(path, file, blueprint, agent)
     }
 
@@ -73,13 +75,13 @@ impl Recorder {
             Ok(file)
         });
         let file = opened.map_err(|error| CassetteError::io(path, error))?;
-        let tape = Tape { file, header: None, occurrences, entries: 0, broken: None };
+        let tape = CassetteFile { file, header: None, occurrences, entries: 0, broken: None };
         Ok(Self::on(path, tape, order, agent))
     }
 
     /// Sets the notes that wrap the agent's tools.
     #[must_use]
-    pub fn with_notes(self, notes: Notes) -> Self {
+    pub fn with_tool_recorder(self, notes: ToolRecorder) -> Self {
         notes.begin_at(self.order);
         Self { notes, ..self }
     }
@@ -99,7 +101,8 @@ impl Recorder {
 
     fn start(path: &Path, file: File, blueprint: &str, agent: Arc<dyn Agent>) -> Result<Self, CassetteError> {
         let header = Header { cassette: FORMAT, blueprint: blueprint.to_owned(), contexts: BTreeMap::new() };
-        let mut tape = Tape { file, header: None, occurrences: Occurrences::default(), entries: 0, broken: None };
+        let mut tape =
+            CassetteFile { file, header: None, occurrences: Occurrences::default(), entries: 0, broken: None };
         tape.write(&header);
         tape.header = Some(header);
         match tape.broken.take() {
@@ -108,36 +111,36 @@ impl Recorder {
         }
     }
 
-    fn on(path: &Path, tape: Tape, order: u64, agent: Arc<dyn Agent>) -> Self {
-        let notes = Notes::default();
+    fn on(path: &Path, tape: CassetteFile, order: u64, agent: Arc<dyn Agent>) -> Self {
+        let notes = ToolRecorder::default();
         notes.begin_at(order);
         Self { agent, path: path.to_owned(), tape: Mutex::new(tape), notes, order }
     }
 
-    fn tape(&self) -> MutexGuard<'_, Tape> {
+    fn tape(&self) -> MutexGuard<'_, CassetteFile> {
         // Nothing panics while the lock is held; if it did, the tape would still consist of whole lines.
         self.tape.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Agent for Recorder {
-    fn admit(&self, board: &BoardId, waiting: &Waiting) -> Admitted {
+    fn admit(&self, board: &BoardId, waiting: &WaitingCall) -> AdmissionDecision {
         self.agent.admit(board, waiting)
     }
 
-    fn held_back(&self, board: &BoardId) -> Option<DeferralReason> {
-        self.agent.held_back(board)
+    fn deferral_reason(&self, board: &BoardId) -> Option<DeferralReason> {
+        self.agent.deferral_reason(board)
     }
 
-    fn context(&self, model: Option<&str>) -> Option<u32> {
-        let context = self.agent.context(model)?;
+    fn context_window(&self, model: Option<&str>) -> Option<u32> {
+        let context = self.agent.context_window(model)?;
         self.tape().note_context(model.unwrap_or_default(), context);
         Some(context)
     }
 
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
         Box::pin(async move {
-            let key = self.tape().occurrences.of(call);
+            let key = self.tape().occurrences.next_key(call);
             let mut pending = Pending { recorder: self, call, key: Some(key) };
             let answer = self.agent.call(call).await;
             // A request that the provider rejected is no call of the recording.
@@ -153,13 +156,13 @@ impl Agent for Recorder {
         })
     }
 
-    fn settled(&self, board: &BoardId, token: &Token) {
+    fn on_settled(&self, board: &BoardId, token: &IdempotencyKey) {
         self.notes.gate().settled(board, token);
-        self.agent.settled(board, token);
+        self.agent.on_settled(board, token);
     }
 
-    fn ended(&self, board: &BoardId) {
-        self.agent.ended(board);
+    fn on_board_ended(&self, board: &BoardId) {
+        self.agent.on_board_ended(board);
     }
 }
 
@@ -178,7 +181,7 @@ impl Pending<'_> {
         }
     }
 
-    fn write(&mut self, answer: Option<&Answer>) {
+    fn write(&mut self, answer: Option<&CallResult>) {
         let Some(Key { worker, view, occurrence }) = self.key.take() else { return };
         let usage = match answer {
             Some(Ok(reply)) => reply.usage,
@@ -196,7 +199,8 @@ impl Pending<'_> {
             shown: self.call.prompt.user.clone(),
             tools: self.recorder.notes.take(self.call),
             // The raw reply is recorded; playback repeats the conversion.
-            reply: reply.map(|reply| RecordedReply { text: reply.written.as_ref().unwrap_or(&reply.text).clone() }),
+            reply: reply
+                .map(|reply| RecordedReply { text: reply.converted_from.as_ref().unwrap_or(&reply.text).clone() }),
             failure: failure.map(|failure| RecordedFailure { code: failure.code, message: failure.message.clone() }),
             cancelled: answer.is_none(),
             erased: false,
@@ -214,7 +218,7 @@ impl Drop for Pending<'_> {
     }
 }
 
-impl Tape {
+impl CassetteFile {
     /// Rewrites the header with the context size of a model. Context sizes are requested when a board is created,
     /// before any call.
     fn note_context(&mut self, model: &str, context: u32) {

@@ -14,11 +14,11 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::Instant;
 
 /// Poll interval for an exit.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Time limit for the last members of a killed group to exit. A member left after that executes no more code: it is not
 /// reaped, or is stuck in a system call (a write to a dead disk, for example).
-const GONE_WITHIN: Duration = Duration::from_secs(1);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Running process that leads a group. Dropping it kills the group.
 pub struct Group {
@@ -77,7 +77,7 @@ impl Group {
     /// Waits until the leader has ended by itself or the group was killed, without reaping it.
     pub async fn ended(&self) {
         while !self.has_ended() {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -96,11 +96,11 @@ impl Group {
 
     /// Ends the group and waits until it is empty, for one second at most.
     pub async fn end_wholly(self) -> io::Result<ExitStatus> {
-        let (group, until) = (self.leader.get(), Instant::now() + GONE_WITHIN);
+        let (group, until) = (self.leader.get(), Instant::now() + EXIT_TIMEOUT);
         let exit = self.end().await;
         // The number cannot be reused while the group has a member.
         while group.is_some_and(|group| test_kill_process_group(group).is_ok()) && Instant::now() < until {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         exit
     }

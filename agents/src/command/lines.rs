@@ -112,9 +112,9 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 
 /// Last line that a process wrote to its standard error.
 #[derive(Default)]
-pub(super) struct LastWords(Mutex<String>);
+pub(super) struct StderrTail(Mutex<String>);
 
-impl LastWords {
+impl StderrTail {
     /// Returns the line; empty if there was none.
     pub(super) fn get(&self) -> String {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()

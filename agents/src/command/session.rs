@@ -19,24 +19,24 @@ use std::time::Duration;
 use patchboard_kernel::blueprint::Restart;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, WorkerName};
-use patchboard_runtime::agent::{Answer, Call, Failure};
+use patchboard_runtime::agent::{Call, CallResult, Failure};
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::group::{Group, Leader};
-use super::lines::{LastWords, Lines, Output};
-use super::{GRACE, answer_max, read_reply, request, silence, too_long, unreadable};
+use super::lines::{Lines, Output, StderrTail};
+use super::{GRACE, answer_max, no_output_failure, read_reply, request, too_long, unreadable};
 use crate::failure;
 
 /// Time limit for a call's process to appear, since the call that starts it may have been sent just before.
-const APPEARS: Duration = GRACE;
+const STARTUP_TIMEOUT: Duration = GRACE;
 
 /// Poll interval for it.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Bytes that a process may write unasked, as blank lines, before it is taken to break the protocol.
-const UNASKED_MAX: u64 = 4096;
+const UNSOLICITED_MAX: u64 = 4096;
 
 /// Limits on processes that live across calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,7 +67,7 @@ struct Session {
     /// Closed once the process accepts no more calls.
     jobs: mpsc::Sender<Job>,
     leader: Leader,
-    loss: Loss,
+    loss: LossReason,
 }
 
 impl Drop for Session {
@@ -78,13 +78,13 @@ impl Drop for Session {
 
 /// Reason that a process accepts no more calls.
 #[derive(Clone, Default)]
-struct Loss(Arc<Mutex<String>>);
+struct LossReason(Arc<Mutex<String>>);
 
 /// Call for a process.
 struct Job {
     request: Vec<u8>,
     answer_max: u64,
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<CallResult>,
 }
 
 impl Sessions {
@@ -94,7 +94,7 @@ impl Sessions {
         call: &Call,
         restart: Restart,
         start: impl Fn() -> Result<Group, Failure>,
-    ) -> Answer {
+    ) -> CallResult {
         // Terminates: a process lost before it got this call has answered another one, or reported its failure.
         loop {
             let jobs = self.enter(call, restart, &start).await?;
@@ -123,7 +123,7 @@ impl Sessions {
         start: &impl Fn() -> Result<Group, Failure>,
     ) -> Result<mpsc::Sender<Job>, Failure> {
         let must_live = restart != Restart::Fresh && call.occurrence > 0;
-        let until = Instant::now() + APPEARS;
+        let until = Instant::now() + STARTUP_TIMEOUT;
         loop {
             {
                 let mut live = self.live();
@@ -141,7 +141,7 @@ impl Sessions {
                     }
                 }
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -160,7 +160,7 @@ impl Sessions {
         }
         let group = start()?;
         let (jobs, waiting) = mpsc::channel(1);
-        let (leader, loss) = (group.leader(), Loss::default());
+        let (leader, loss) = (group.leader(), LossReason::default());
         let worker = call.worker.clone();
         tokio::spawn(serve(group, waiting, loss.clone(), self.limits, worker));
         Ok(Session { jobs, leader, loss })
@@ -178,7 +178,7 @@ impl fmt::Debug for Sessions {
     }
 }
 
-impl Loss {
+impl LossReason {
     fn is(&self, why: &str) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = why.to_owned();
     }
@@ -199,21 +199,21 @@ fn lost(why: &str) -> Failure {
 }
 
 /// Reason that the service of a process ends.
-enum End {
+enum ServeEnd {
     /// No more calls are expected: the process may exit by itself.
     Unneeded(&'static str),
     /// The answer is invalid, its caller is gone, or the process wrote unasked.
-    Broken(&'static str, Option<(oneshot::Sender<Answer>, Answer)>),
+    Broken(&'static str, Option<(oneshot::Sender<CallResult>, CallResult)>),
     /// The process closed its standard output.
-    Silent(Option<oneshot::Sender<Answer>>),
+    Silent(Option<oneshot::Sender<CallResult>>),
 }
 
 /// Passes calls to a process, one at a time, until the process or the stream of calls ends.
-async fn serve(mut group: Group, mut jobs: mpsc::Receiver<Job>, loss: Loss, limits: Limits, worker: WorkerName) {
+async fn serve(mut group: Group, mut jobs: mpsc::Receiver<Job>, loss: LossReason, limits: Limits, worker: WorkerName) {
     let mut stdin = group.stdin().expect("standard input is a pipe");
     let mut lines = Lines::new(group.stdout().expect("standard output is a pipe"));
     let stderr = group.stderr().expect("standard error is a pipe");
-    let last_words = LastWords::default();
+    let last_words = StderrTail::default();
     let mut drain = pin!(last_words.drain(stderr, worker.as_str()));
     let mut drained = false;
     let death = Instant::now() + limits.life;
@@ -225,19 +225,19 @@ async fn serve(mut group: Group, mut jobs: mpsc::Receiver<Job>, loss: Loss, limi
             // Output written before a call is read before the call is sent.
             tokio::select! {
                 biased;
-                output = lines.next(UNASKED_MAX) => match output {
-                    Ok(Output::Line(_) | Output::TooLong) => break 'life End::Broken("it wrote without being asked", None),
-                    Ok(Output::Closed) | Err(_) => break 'life End::Silent(None),
+                output = lines.next(UNSOLICITED_MAX) => match output {
+                    Ok(Output::Line(_) | Output::TooLong) => break 'life ServeEnd::Broken("it wrote without being asked", None),
+                    Ok(Output::Closed) | Err(_) => break 'life ServeEnd::Silent(None),
                 },
                 () = &mut drain, if !drained => drained = true,
                 () = tokio::time::sleep_until(until) => {
-                    break 'life End::Unneeded("it was idle for too long, or old");
+                    break 'life ServeEnd::Unneeded("it was idle for too long, or old");
                 }
                 job = jobs.recv() => match job {
-                    None => break 'life End::Unneeded("the board is not run here any more"),
+                    None => break 'life ServeEnd::Unneeded("the board is not run here any more"),
                     Some(job) if job.answer.is_closed() => {}
                     // The end of its output is not read yet. The caller starts or finds the next process.
-                    Some(_) if has_served && group.has_ended() => break 'life End::Silent(None),
+                    Some(_) if has_served && group.has_ended() => break 'life ServeEnd::Silent(None),
                     Some(job) => break job,
                 },
             }
@@ -257,22 +257,22 @@ async fn serve(mut group: Group, mut jobs: mpsc::Receiver<Job>, loss: Loss, limi
             }
         };
         match output {
-            None => break End::Broken("a call to it was given up", None),
-            Some(Ok(Output::Closed)) => break End::Silent(Some(job.answer)),
+            None => break ServeEnd::Broken("a call to it was given up", None),
+            Some(Ok(Output::Closed)) => break ServeEnd::Silent(Some(job.answer)),
             Some(Ok(Output::TooLong)) => {
                 let answer = Err(too_long(job.answer_max));
-                break End::Broken("its answer was too long", Some((job.answer, answer)));
+                break ServeEnd::Broken("its answer was too long", Some((job.answer, answer)));
             }
             Some(Err(error)) => {
-                break End::Broken("it could not be read", Some((job.answer, Err(unreadable(&error)))));
+                break ServeEnd::Broken("it could not be read", Some((job.answer, Err(unreadable(&error)))));
             }
             Some(Ok(Output::Line(line))) => {
                 let answer = read_reply(line);
                 if answer.as_ref().is_err_and(|failure| failure.code == FailureCode::Protocol) {
-                    break End::Broken("its answer was no text", Some((job.answer, answer)));
+                    break ServeEnd::Broken("its answer was no text", Some((job.answer, answer)));
                 }
                 if written != Some(true) {
-                    break End::Broken("it answered without reading", Some((job.answer, answer)));
+                    break ServeEnd::Broken("it answered without reading", Some((job.answer, answer)));
                 }
                 // The caller may have given up at this moment; the program learns of it from the next view.
                 drop(job.answer.send(answer));
@@ -282,26 +282,26 @@ async fn serve(mut group: Group, mut jobs: mpsc::Receiver<Job>, loss: Loss, limi
 
     // The call that started the process gets its failure; otherwise the caller would start another that fails alike.
     if !has_served
-        && let End::Silent(None) | End::Broken(_, None) = end
+        && let ServeEnd::Silent(None) | ServeEnd::Broken(_, None) = end
         && let Ok(Some(job)) = tokio::time::timeout(GRACE, jobs.recv()).await
     {
         end = match end {
-            End::Broken(why, _) => {
+            ServeEnd::Broken(why, _) => {
                 let answer = Err(failure(FailureCode::Protocol, "the program wrote something before it was asked"));
-                End::Broken(why, Some((job.answer, answer)))
+                ServeEnd::Broken(why, Some((job.answer, answer)))
             }
-            End::Unneeded(_) | End::Silent(_) => End::Silent(Some(job.answer)),
+            ServeEnd::Unneeded(_) | ServeEnd::Silent(_) => ServeEnd::Silent(Some(job.answer)),
         };
     }
     // From here on, callers find the process gone, with the reason.
     let why = match &end {
-        End::Unneeded(why) | End::Broken(why, _) => why,
-        End::Silent(_) => "it had ended",
+        ServeEnd::Unneeded(why) | ServeEnd::Broken(why, _) => why,
+        ServeEnd::Silent(_) => "it had ended",
     };
     loss.is(why);
     jobs.close();
     drop(stdin);
-    let status = if matches!(end, End::Broken(..)) {
+    let status = if matches!(end, ServeEnd::Broken(..)) {
         None
     } else {
         let mut ended = pin!(tokio::time::timeout(GRACE, group.ended()));
@@ -320,8 +320,10 @@ async fn serve(mut group: Group, mut jobs: mpsc::Receiver<Job>, loss: Loss, limi
     tracing::debug!(%worker, why, "a program that keeps state is gone");
     match end {
         // The caller may be gone.
-        End::Broken(_, Some((asker, answer))) => drop(asker.send(answer)),
-        End::Silent(Some(asker)) => drop(asker.send(Err(silence(status.and(exit.ok()), &last_words.get())))),
-        End::Unneeded(_) | End::Broken(_, None) | End::Silent(None) => {}
+        ServeEnd::Broken(_, Some((asker, answer))) => drop(asker.send(answer)),
+        ServeEnd::Silent(Some(asker)) => {
+            drop(asker.send(Err(no_output_failure(status.and(exit.ok()), &last_words.get()))))
+        }
+        ServeEnd::Unneeded(_) | ServeEnd::Broken(_, None) | ServeEnd::Silent(None) => {}
     }
 }

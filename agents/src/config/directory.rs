@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::{Config, ConfigError, positive, toml_error};
 use crate::tools::cut;
-use crate::workspace::disk::{FILE_BYTES_MAX, can_exclude};
+use crate::workspace::disk::{FILE_BYTES_MAX, check_exclude_patterns};
 
 /// Characters of an error about a table.
 const SAID_MAX: usize = 300;
@@ -32,7 +32,7 @@ pub struct Directory {
 
 impl Directory {
     /// Builds a directory that serves all its text files.
-    pub const fn at(dir: PathBuf) -> Self {
+    pub const fn new(dir: PathBuf) -> Self {
         Self { dir, exclude: Vec::new(), max_bytes: FILE_BYTES_MAX, ends_with_own: false }
     }
 }
@@ -41,7 +41,7 @@ impl Directory {
 /// keep the values of [`Directory`] and of the blueprint.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Shared {
+pub struct WorkspaceConfig {
     /// Excluded files, as lines of a `.gitignore` at its root.
     #[serde(deserialize_with = "exclude")]
     pub exclude: Vec<String>,
@@ -56,7 +56,7 @@ pub struct Shared {
     pub annotate: Option<bool>,
 }
 
-impl Shared {
+impl WorkspaceConfig {
     /// Reads the table from a file called `name`, which may contain other tables. Errors are shown to agents, so they
     /// do not repeat content of the other tables.
     ///
@@ -66,7 +66,7 @@ impl Shared {
         #[derive(Deserialize)]
         struct Own {
             #[serde(default)]
-            workspace: Shared,
+            workspace: WorkspaceConfig,
         }
         let told = |error: &toml::de::Error, what: &str| ConfigError::Parse {
             path: name.to_owned(),
@@ -113,7 +113,7 @@ fn some_positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u6
 
 fn exclude<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let lines = Vec::<String>::deserialize(deserializer)?;
-    can_exclude(&lines).map_err(D::Error::custom)?;
+    check_exclude_patterns(&lines).map_err(D::Error::custom)?;
     Ok(lines)
 }
 
@@ -132,12 +132,12 @@ mod tests {
             ("[commands.a]\nprogram = [\"x\"]\nenv = { TOKEN = \"s3cret }\n", "line 3"),
             ("s3cret\n", "line 1"),
         ] {
-            let told = Shared::parse(text, "p").expect_err("refused").to_string();
+            let told = WorkspaceConfig::parse(text, "p").expect_err("refused").to_string();
             assert!(told.contains(place) && !told.contains("s3cret"), "{told}");
         }
-        let told = Shared::parse("[workspace]\nanotate = false\n", "p").expect_err("refused").to_string();
+        let told = WorkspaceConfig::parse("[workspace]\nanotate = false\n", "p").expect_err("refused").to_string();
         assert!(told.starts_with("p: line 2, column 1: unknown field `anotate`"), "{told}");
-        let shared = Shared::parse("[workspace]\nannotate = false\n[commands.a]\nprogram = [\"x\"]\n", "p");
-        assert_eq!(shared.expect("whole"), Shared { annotate: Some(false), ..Shared::default() });
+        let shared = WorkspaceConfig::parse("[workspace]\nannotate = false\n[commands.a]\nprogram = [\"x\"]\n", "p");
+        assert_eq!(shared.expect("whole"), WorkspaceConfig { annotate: Some(false), ..WorkspaceConfig::default() });
     }
 }

@@ -6,12 +6,12 @@
 
 use serde_json::Value;
 
-use super::found::Asked;
-use super::likeness::{said, words};
+use super::similarity::{display_text, words};
+use super::types::QuestionSummary;
 
 /// Meaning of an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Said {
+pub enum ClearAnswer {
     /// The user declines.
     No,
     /// Indices of the chosen options; several if the answer only narrows them down.
@@ -21,7 +21,7 @@ pub enum Said {
 /// Words for yes, and below for no, alone or in sequence. English and German, as in the lists below.
 const YES: &[&str] = &["yes", "yeah", "yep", "y", "sure", "ja"];
 /// Words that accept a question. Alone, in reply to an offer, they only acknowledge it.
-const HEARD: &[&str] = &["ok", "okay"];
+const ACKNOWLEDGEMENTS: &[&str] = &["ok", "okay"];
 const NO: &[&str] = &[
     "no",
     "nope",
@@ -43,7 +43,7 @@ const NO: &[&str] = &[
 /// Phrases allowed beside a yes or a no.
 const COURTESY: &[&str] = &["please", "thanks", "thank you", "bitte", "danke"];
 /// Phrases allowed beside a yes only.
-const GO_ON: &[&str] = &["that one", "do it", "do that"];
+const CONFIRMATIONS: &[&str] = &["that one", "do it", "do that"];
 /// Words that may negate the rest of the message.
 const NEGATIONS: &[&str] = &[
     "no", "not", "nope", "never", "none", "neither", "nor", "without", "except", "but", "nein", "nicht", "kein",
@@ -60,7 +60,7 @@ const INTERROGATIVES: &[&str] = &["which", "what", "who", "whose", "when", "wher
 const SIGNS: &[char] = &['.', ',', ';', ':', '!', '\'', '’', '"', '-'];
 
 /// Interprets a message as an answer to a question; `None` if it is no clear answer.
-pub fn answer(asked: &Asked, text: &str) -> Option<Said> {
+pub fn answer(asked: &QuestionSummary, text: &str) -> Option<ClearAnswer> {
     if !asked.offer
         && let Some(said) = literal(asked, text)
     {
@@ -71,13 +71,14 @@ pub fn answer(asked: &Asked, text: &str) -> Option<Said> {
     }
     let words = words(text);
     if consists_of(&words, NO, &[COURTESY]) {
-        return Some(Said::No);
+        return Some(ClearAnswer::No);
     }
-    let is_yes = consists_of(&words, YES, &[COURTESY, GO_ON, HEARD])
-        || consists_of(&words, HEARD, &[COURTESY, GO_ON]) && !(asked.offer && consists_of(&words, HEARD, &[COURTESY]));
+    let is_yes = consists_of(&words, YES, &[COURTESY, CONFIRMATIONS, ACKNOWLEDGEMENTS])
+        || consists_of(&words, ACKNOWLEDGEMENTS, &[COURTESY, CONFIRMATIONS])
+            && !(asked.offer && consists_of(&words, ACKNOWLEDGEMENTS, &[COURTESY]));
     // A yes does not select among several options.
     if is_yes && asked.options.len() == 1 && asked.more == 0 {
-        return Some(Said::Options(vec![0]));
+        return Some(ClearAnswer::Options(vec![0]));
     }
     if asked.offer {
         return None;
@@ -106,21 +107,21 @@ fn consists_of(words: &[String], phrases: &[&str], others: &[&[&str]]) -> bool {
 }
 
 /// Returns the options with a requested value equal to the whole message.
-fn literal(asked: &Asked, text: &str) -> Option<Said> {
+fn literal(asked: &QuestionSummary, text: &str) -> Option<ClearAnswer> {
     let plain = |text: &str| text.trim().trim_end_matches(['.', '!']).trim_end().to_lowercase();
     let text = plain(text);
-    these(asked, |value| !text.is_empty() && plain(&said(value)) == text)
+    narrowed_options(asked, |value| !text.is_empty() && plain(&display_text(value)) == text)
 }
 
 /// Returns the options with a requested value that the words name, if all other words can be ignored.
-fn named(asked: &Asked, of: &[String]) -> Option<Said> {
+fn named(asked: &QuestionSummary, of: &[String]) -> Option<ClearAnswer> {
     let field = asked.field.as_deref().unwrap_or_default();
     let question = words(&format!("{} {field}", asked.ask.as_deref().unwrap_or_default()).replace('_', " "));
     let is_filler = |word: &String| {
         let is_of_question = question.contains(word) && !INTERROGATIVES.contains(&word.as_str());
         is_of_question || FILLERS.contains(&word.as_str())
     };
-    these(asked, |value| {
+    narrowed_options(asked, |value| {
         // Words lose signs, which distinguish numbers; so only texts can be named.
         let Value::String(value) = value else { return false };
         let value = words(value);
@@ -143,7 +144,7 @@ fn named(asked: &Asked, of: &[String]) -> Option<Said> {
 
 /// Returns the options that match in the requested field, or in any field if a whole row is requested. `None` if the
 /// match does not narrow the options.
-fn these(asked: &Asked, is_meant: impl Fn(&Value) -> bool) -> Option<Said> {
+fn narrowed_options(asked: &QuestionSummary, is_meant: impl Fn(&Value) -> bool) -> Option<ClearAnswer> {
     // Options that were not listed may have the same name.
     if asked.more > 0 {
         return None;
@@ -158,7 +159,7 @@ fn these(asked: &Asked, is_meant: impl Fn(&Value) -> bool) -> Option<Said> {
     };
     let meant: Vec<usize> = (0..asked.options.len()).filter(is_one).collect();
     let says_nothing = meant.is_empty() || meant.len() == asked.options.len() && meant.len() > 1;
-    (!says_nothing).then_some(Said::Options(meant))
+    (!says_nothing).then_some(ClearAnswer::Options(meant))
 }
 
 #[cfg(test)]

@@ -1,14 +1,16 @@
 //! `builtin:confirm`: turns the outcome of a request into a result with one sentence. No other role writes sentences:
 //! crud passes on codes, resolve and resume the question for a field and the problem of a value.
 
-use patchboard_kernel::department::sentence::{self, Part};
-use patchboard_kernel::department::{Action, Department, Promised};
+use patchboard_kernel::department::template::{self, Part};
+use patchboard_kernel::department::{Action, Department, PromiseKind};
 use patchboard_kernel::id::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::found::{ASKED_MAX, Choice, Done, Outcome, Pending, Resolved, Status, Values, Why, Wrong};
-use super::likeness::said;
+use super::similarity::display_text;
+use super::types::{
+    ASKED_MAX, ChangeError, Choice, OpenQuestion, Outcome, OutcomeStatus, Resolution, Status, UnresolvedReason, Values,
+};
 use super::values::quoted;
 
 /// Greatest number of values in an enumeration.
@@ -24,11 +26,11 @@ const SENTENCE_CHARS_MAX: usize = 2000;
 /// Result that a department returns to the board that asked it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Told {
+pub struct DepartmentResult {
     /// Name of the department.
     pub department: String,
     /// Kind of the result.
-    pub status: Ending,
+    pub status: ResultStatus,
     /// Sentence for the user.
     pub text: String,
     /// Question for the user.
@@ -39,10 +41,10 @@ pub struct Told {
     pub options: Vec<Values>,
     /// Pending question, for the user's next message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pending: Option<Pending>,
+    pub pending: Option<OpenQuestion>,
     /// Reason that nothing was done; a stable code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub finding: Option<Why>,
+    pub finding: Option<UnresolvedReason>,
     /// Data that explains the finding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Value>,
@@ -57,7 +59,7 @@ pub struct Told {
 /// Kind of a department's result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ending {
+pub enum ResultStatus {
     /// The action was carried out.
     Done,
     /// The action could not be carried out.
@@ -70,8 +72,8 @@ pub enum Ending {
     Dismissed,
 }
 
-impl Told {
-    fn new(department: &Department, status: Ending, text: &str) -> Self {
+impl DepartmentResult {
+    fn new(department: &Department, status: ResultStatus, text: &str) -> Self {
         Self {
             department: department.name.clone(),
             status,
@@ -95,10 +97,10 @@ impl Told {
         }
         match self.status {
             // The action succeeded even if its result is too large to return.
-            Ending::Done => Self { data: Map::new(), ..self },
+            ResultStatus::Done => Self { data: Map::new(), ..self },
             _ => Self::new(
                 department,
-                Ending::Error,
+                ResultStatus::Error,
                 "Nothing was done: what there is to say of it is too much to be told.",
             ),
         }
@@ -107,10 +109,10 @@ impl Told {
 
 /// Builds the result of an executed action. `bytes_max` limits the serialised rows; the whole result may take twice
 /// that.
-pub fn done(department: &Department, outcome: &Outcome, bytes_max: usize) -> Told {
+pub fn done(department: &Department, outcome: &Outcome, bytes_max: usize) -> DepartmentResult {
     let told = match outcome.status {
-        Done::Error => Told::new(department, Ending::Error, &wrong(department, outcome)),
-        Done::Done => {
+        OutcomeStatus::Error => DepartmentResult::new(department, ResultStatus::Error, &wrong(department, outcome)),
+        OutcomeStatus::Done => {
             let (data, given) = data(department, outcome, bytes_max);
             let mut text = match department.actions.get(&outcome.action) {
                 Some(action) => sentence_of(action, outcome),
@@ -123,14 +125,14 @@ pub fn done(department: &Department, outcome: &Outcome, bytes_max: usize) -> Tol
                 let sentence = crate::one_line(&text, SENTENCE_CHARS_MAX - 100);
                 text = format!("{sentence} ({given} of {} are handed on.)", outcome.count);
             }
-            Told { data, ..Told::new(department, Ending::Done, &text) }
+            DepartmentResult { data, ..DepartmentResult::new(department, ResultStatus::Done, &text) }
         }
     };
     told.within(department, bytes_max)
 }
 
 /// Builds the result of a request that was not executed: a question or the reason. A question is pending from then on.
-pub fn not_done(department: &Department, resolved: &Resolved, now: Timestamp, bytes_max: usize) -> Told {
+pub fn not_done(department: &Department, resolved: &Resolution, now: Timestamp, bytes_max: usize) -> DepartmentResult {
     let told = match resolved.status {
         Status::Open => question(department, resolved, now, bytes_max / 4),
         // Without an outcome nothing was executed.
@@ -145,22 +147,22 @@ fn wrong(department: &Department, outcome: &Outcome) -> String {
     let named = |field: &str| field.replace('_', " ");
     match &outcome.wrong {
         None => "It could not be done.".to_owned(),
-        Some(Wrong::UnknownAction) => format!("There is no action {}.", quoted(&outcome.action)),
-        Some(Wrong::UnknownField { field }) => format!("There is no {}.", quoted(field)),
-        Some(Wrong::Unclear) => "It is not clear what is meant.".to_owned(),
-        Some(Wrong::NotOne) => format!("It is not one {entity} that is meant."),
-        Some(Wrong::NotNew) => format!("What is new is no {entity} yet."),
-        Some(Wrong::Unfit { field, value }) => {
-            let why = department.storage.fields.get(field).and_then(|known| known.problem(value));
+        Some(ChangeError::UnknownAction) => format!("There is no action {}.", quoted(&outcome.action)),
+        Some(ChangeError::UnknownField { field }) => format!("There is no {}.", quoted(field)),
+        Some(ChangeError::Unclear) => "It is not clear what is meant.".to_owned(),
+        Some(ChangeError::NotOne) => format!("It is not one {entity} that is meant."),
+        Some(ChangeError::NotNew) => format!("What is new is no {entity} yet."),
+        Some(ChangeError::Unfit { field, value }) => {
+            let why = department.storage.fields.get(field).and_then(|known| known.value_error(value));
             let why = why.unwrap_or_else(|| "does not fit".to_owned());
-            format!("{}: {} {why}.", named(field), quoted(&said(value)))
+            format!("{}: {} {why}.", named(field), quoted(&display_text(value)))
         }
-        Some(Wrong::Missing { field }) => format!("It has no {}.", named(field)),
-        Some(Wrong::NoChange) => "Nothing is to be different.".to_owned(),
-        Some(Wrong::Stale) => format!("The {entity} is not what it was any more; nothing was done."),
-        Some(Wrong::Taken { values }) => format!("One {entity} with {} is there already.", described(values)),
-        Some(Wrong::Full) => format!("There is no room: one {entity} has to go for another to come."),
-        Some(Wrong::Unverified) => "What was written is not what was to be written; it was undone.".to_owned(),
+        Some(ChangeError::Missing { field }) => format!("It has no {}.", named(field)),
+        Some(ChangeError::NoChange) => "Nothing is to be different.".to_owned(),
+        Some(ChangeError::Stale) => format!("The {entity} is not what it was any more; nothing was done."),
+        Some(ChangeError::Taken { values }) => format!("One {entity} with {} is there already.", described(values)),
+        Some(ChangeError::Full) => format!("There is no room: one {entity} has to go for another to come."),
+        Some(ChangeError::Unverified) => "What was written is not what was to be written; it was undone.".to_owned(),
     }
 }
 
@@ -172,9 +174,9 @@ fn sentence_of(action: &Action, outcome: &Outcome) -> String {
     let first = outcome.rows.first();
     let before = first.and_then(|row| row.before.as_ref());
     let values = first.and_then(|row| row.values());
-    let of = |values: Option<&Values>, field: &str| values.and_then(|values| values.get(field)).map(said);
+    let of = |values: Option<&Values>, field: &str| values.and_then(|values| values.get(field)).map(display_text);
     let slot = |name: &str| {
-        let found = match name.strip_prefix(patchboard_kernel::department::SLOT_OF_NEW) {
+        let found = match name.strip_prefix(patchboard_kernel::department::NEW_VALUE_PREFIX) {
             Some(field) => of(values, field),
             // A slot that the row was found by shows the old value.
             None if is_only_set(name) => of(values, name),
@@ -204,7 +206,7 @@ fn sentence_of(action: &Action, outcome: &Outcome) -> String {
         Part::Rows(parts) => rows(&parts),
         Part::Count => outcome.count.to_string(),
     };
-    match sentence::parts(template) {
+    match template::parse(template) {
         Ok(parts) => parts.into_iter().map(part).collect(),
         Err(_) => template.to_owned(),
     }
@@ -217,7 +219,7 @@ fn row_told(parts: &[Part<'_>], values: &Values) -> Option<String> {
         Part::Slot(field) => match values.get(*field) {
             Some(value) => {
                 is_told = true;
-                said(value)
+                display_text(value)
             }
             None => "nothing".to_owned(),
         },
@@ -231,7 +233,7 @@ fn row_told(parts: &[Part<'_>], values: &Values) -> Option<String> {
 /// Returns the promised data, and the number of rows in it if it lists rows.
 fn data(department: &Department, outcome: &Outcome, bytes_max: usize) -> (Map<String, Value>, Option<u64>) {
     let rows: Vec<Value> = outcome.rows.iter().filter_map(|row| row.values().cloned()).map(Value::Object).collect();
-    let lists = department.promises.values().filter(|promised| **promised == Promised::Rows).count();
+    let lists = department.promises.values().filter(|promised| **promised == PromiseKind::Rows).count();
     // Each member gets an equal share.
     let mut left = bytes_max / department.promises.len().max(1);
     let fits = |row: &&Value| {
@@ -241,10 +243,10 @@ fn data(department: &Department, outcome: &Outcome, bytes_max: usize) -> (Map<St
         has_room
     };
     let given = rows.iter().take_while(fits).count();
-    let one = |promised: &Promised| match promised {
-        Promised::Rows => Some(rows[..given].into()),
-        Promised::Row => rows.first().filter(|_| given > 0).cloned(),
-        Promised::Count => Some(outcome.count.into()),
+    let one = |promised: &PromiseKind| match promised {
+        PromiseKind::Rows => Some(rows[..given].into()),
+        PromiseKind::Row => rows.first().filter(|_| given > 0).cloned(),
+        PromiseKind::Count => Some(outcome.count.into()),
     };
     let data = department.promises.iter().filter_map(|(name, promised)| Some((name.clone(), one(promised)?))).collect();
     (data, (lists > 0).then_some(u64::try_from(given).unwrap_or(u64::MAX)))
@@ -255,7 +257,7 @@ fn bytes_of(value: &impl Serialize) -> usize {
     serde_json::to_vec(value).map_or(usize::MAX, |text| text.len())
 }
 
-fn question(department: &Department, open: &Resolved, now: Timestamp, bytes_max: usize) -> Told {
+fn question(department: &Department, open: &Resolution, now: Timestamp, bytes_max: usize) -> DepartmentResult {
     let mut bytes = 0;
     let fits = |option: &&Choice| {
         bytes += bytes_of(option);
@@ -269,7 +271,7 @@ fn question(department: &Department, open: &Resolved, now: Timestamp, bytes_max:
     let mut choices: Vec<String> = Vec::new();
     for option in &options {
         let choice = match option.values.get(field) {
-            Some(value) => said(value),
+            Some(value) => display_text(value),
             None => described(&option.values),
         };
         let choice = crate::one_line(&choice, ITEM_CHARS_MAX / 2);
@@ -294,9 +296,9 @@ fn question(department: &Department, open: &Resolved, now: Timestamp, bytes_max:
         question = format!("{question} ({because})");
     }
     let question = format!("{}?", crate::one_line(&question, SENTENCE_CHARS_MAX - 1));
-    Told {
+    DepartmentResult {
         options: options.iter().map(|option| option.values.clone()).collect(),
-        pending: Some(Pending {
+        pending: Some(OpenQuestion {
             options,
             more,
             question: Some(question.clone()),
@@ -304,16 +306,16 @@ fn question(department: &Department, open: &Resolved, now: Timestamp, bytes_max:
             ..pending(department, open, now)
         }),
         question: Some(question.clone()),
-        ..Told::new(department, Ending::Clarification, &question)
+        ..DepartmentResult::new(department, ResultStatus::Clarification, &question)
     }
 }
 
 /// Builds the result of a request that cannot be met: the reason, and alternatives if there are any.
-fn refusal(department: &Department, none: &Resolved, now: Timestamp) -> Told {
-    let why = none.why.unwrap_or(Why::NotFound);
+fn refusal(department: &Department, none: &Resolution, now: Timestamp) -> DepartmentResult {
+    let why = none.why.unwrap_or(UnresolvedReason::NotFound);
     let entity = &department.storage.entity;
     let text = match why {
-        Why::NotFound => {
+        UnresolvedReason::NotFound => {
             let what = described(&looked_for(department, none));
             let what = if what.is_empty() { String::new() } else { format!(" with {what}") };
             match none.nearest.as_slice() {
@@ -330,13 +332,13 @@ fn refusal(department: &Department, none: &Resolved, now: Timestamp) -> Told {
                 }
             }
         }
-        Why::UnknownAction => {
+        UnresolvedReason::UnknownAction => {
             let known: Vec<String> = department.actions.keys().cloned().collect();
             format!("That is nothing the department {} does; it does {}.", department.name, listed(&known, "and"))
         }
-        Why::Expired => "The question was asked too long ago, so nothing was done.".to_owned(),
-        Why::Declined => "Nothing was done, as the user does not want it.".to_owned(),
-        Why::GaveUp => {
+        UnresolvedReason::Expired => "The question was asked too long ago, so nothing was done.".to_owned(),
+        UnresolvedReason::Declined => "Nothing was done, as the user does not want it.".to_owned(),
+        UnresolvedReason::GaveUp => {
             let ask = department_ask(department, none);
             format!("Nothing was done: after {ASKED_MAX} questions it is still not clear {ask}.")
         }
@@ -344,20 +346,23 @@ fn refusal(department: &Department, none: &Resolved, now: Timestamp) -> Told {
     let patch = none.nearest.first().map(|choice| patch(department, none, choice)).unwrap_or_default();
     // Only a refusal contains an alternative.
     let status = match why {
-        Why::Declined => Ending::Dismissed,
-        Why::NotFound if !patch.is_empty() => Ending::Refusal,
-        Why::NotFound | Why::UnknownAction | Why::Expired | Why::GaveUp => Ending::Error,
+        UnresolvedReason::Declined => ResultStatus::Dismissed,
+        UnresolvedReason::NotFound if !patch.is_empty() => ResultStatus::Refusal,
+        UnresolvedReason::NotFound
+        | UnresolvedReason::UnknownAction
+        | UnresolvedReason::Expired
+        | UnresolvedReason::GaveUp => ResultStatus::Error,
     };
-    let told = Told { finding: Some(why), ..Told::new(department, status, &text) };
-    if status != Ending::Refusal {
+    let told = DepartmentResult { finding: Some(why), ..DepartmentResult::new(department, status, &text) };
+    if status != ResultStatus::Refusal {
         return told;
     }
-    Told {
+    DepartmentResult {
         evidence: Some(json!({"action": none.action, "slots": none.slots, "nearest": none.nearest})),
         patch,
         options: none.nearest.iter().map(|choice| choice.values.clone()).collect(),
         // An offer is made only once.
-        pending: Some(Pending {
+        pending: Some(OpenQuestion {
             options: none.nearest.clone(),
             question: Some(text),
             offer: true,
@@ -369,7 +374,7 @@ fn refusal(department: &Department, none: &Resolved, now: Timestamp) -> Told {
 }
 
 /// Returns the values by which the row was searched.
-fn looked_for(department: &Department, none: &Resolved) -> Values {
+fn looked_for(department: &Department, none: &Resolution) -> Values {
     let finds = department.actions.get(&none.action).map(|action| action.finds.as_slice()).unwrap_or_default();
     none.slots
         .iter()
@@ -378,12 +383,12 @@ fn looked_for(department: &Department, none: &Resolved) -> Values {
         .collect()
 }
 
-fn department_ask(department: &Department, none: &Resolved) -> String {
+fn department_ask(department: &Department, none: &Resolution) -> String {
     none.ask.clone().unwrap_or_else(|| format!("which {} is meant", department.storage.entity))
 }
 
 /// Builds the patch of `/classified` that selects a choice.
-fn patch(department: &Department, none: &Resolved, choice: &Choice) -> Vec<Value> {
+fn patch(department: &Department, none: &Resolution, choice: &Choice) -> Vec<Value> {
     let mut patch: Vec<Value> = Vec::new();
     if let Some(action) = &choice.action {
         patch.push(json!({"op": "replace", "path": "/classified/action", "value": action}));
@@ -404,8 +409,8 @@ fn patch(department: &Department, none: &Resolved, choice: &Choice) -> Vec<Value
 }
 
 /// Builds a pending question without options.
-fn pending(department: &Department, of: &Resolved, now: Timestamp) -> Pending {
-    Pending {
+fn pending(department: &Department, of: &Resolution, now: Timestamp) -> OpenQuestion {
+    OpenQuestion {
         department: department.name.clone(),
         action: of.action.clone(),
         slots: of.slots.clone(),
@@ -424,7 +429,7 @@ fn pending(department: &Department, of: &Resolved, now: Timestamp) -> Pending {
 /// Formats values as `item bananas and list office`.
 fn described(values: &Values) -> String {
     let parts: Vec<String> =
-        values.iter().map(|(field, value)| format!("{} {}", field.replace('_', " "), said(value))).collect();
+        values.iter().map(|(field, value)| format!("{} {}", field.replace('_', " "), display_text(value))).collect();
     listed(&parts, "and")
 }
 

@@ -7,17 +7,17 @@
 
 use std::time::Duration;
 
-use patchboard_kernel::department::{Action, Department, Does};
+use patchboard_kernel::department::{Action, Department, RowOperation};
 use patchboard_kernel::id::Timestamp;
-use patchboard_runtime::private;
+use patchboard_runtime::private_files;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params_from_iter, types};
 use serde_json::Value;
 
-use super::found::{Changed, Done, Outcome, Resolved, Row, Status, Values, Wrong};
-use super::likeness::said;
-use super::likeness::words;
-use super::storage::{FILE, Fault, PATIENCE, ROWS_MAX, Storage, bound, current, current_row, sql};
-use super::values::{is_said, stored};
+use super::similarity::display_text;
+use super::similarity::words;
+use super::storage::{FILE, PATIENCE, ROWS_MAX, Storage, StorageError, current, current_row, sql, to_sql};
+use super::types::{ChangeError, Outcome, OutcomeStatus, Resolution, Row, RowChange, Status, Values};
+use super::values::{is_given, stored};
 
 /// Greatest number of rows in an outcome.
 const SHOWN_MAX: usize = 100;
@@ -25,21 +25,21 @@ const SHOWN_MAX: usize = 100;
 /// Executes a resolved request. `key` identifies the call; `bytes_max` limits the serialised rows of the outcome.
 ///
 /// # Errors
-/// See [`Fault`]; nothing is changed then.
-pub fn carry_out(
+/// See [`StorageError`]; nothing is changed then.
+pub fn execute(
     storage: &Storage,
     department: &Department,
     key: &str,
-    resolved: &Resolved,
+    resolved: &Resolution,
     now: Timestamp,
     bytes_max: usize,
-) -> Result<Outcome, Fault> {
+) -> Result<Outcome, StorageError> {
     let recognised = match recognise(department, resolved) {
         Ok(recognised) => recognised,
         Err(why) => return Ok(nothing(resolved).but(why)),
     };
-    storage.using(department, |connection| {
-        if recognised.action.does == Does::Select {
+    storage.with_table(department, |connection| {
+        if recognised.action.does == RowOperation::Select {
             return select(connection, department, resolved, bytes_max);
         }
         let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -47,7 +47,7 @@ pub fn carry_out(
             transaction.query_row(sql::OUTCOME, [key], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
         if let Some((of, outcome)) = known {
             let outcome = serde_json::from_str(&outcome).ok().filter(|_| of == department.name);
-            return outcome.ok_or_else(|| Fault::NotConfigured(format!("the outcome of {key} cannot be read")));
+            return outcome.ok_or_else(|| StorageError::NotConfigured(format!("the outcome of {key} cannot be read")));
         }
         let savepoint = transaction.savepoint()?;
         let change = Change { connection: &savepoint, department, recognised: &recognised, key, now };
@@ -57,11 +57,11 @@ pub fn carry_out(
                 let rows = vec![changed];
                 Outcome { rows, count: 1, verified: true, ..nothing(resolved) }.into_done()
             }
-            Err(Stopped::Wrong(why)) => {
+            Err(ChangeFailure::Wrong(why)) => {
                 drop(savepoint);
                 nothing(resolved).but(why)
             }
-            Err(Stopped::Fault(fault)) => return Err(fault),
+            Err(ChangeFailure::Fault(fault)) => return Err(fault),
         };
         put_outcome(&transaction, department, key, now, &outcome)?;
         transaction.commit()?;
@@ -74,7 +74,7 @@ pub fn carry_out(
 /// it.
 fn settle(connection: &Connection) {
     // If another process reads, or the disk fails, the commit is still valid; the next change empties the log.
-    let settled = connection.busy_timeout(Duration::ZERO).and_then(|()| private::empty_log(connection));
+    let settled = connection.busy_timeout(Duration::ZERO).and_then(|()| private_files::truncate_wal(connection));
     if let Err(error) = settled.and_then(|_| connection.busy_timeout(PATIENCE)) {
         tracing::warn!(%error, "the log of {FILE} is not empty");
     }
@@ -82,10 +82,10 @@ fn settle(connection: &Connection) {
 
 impl Outcome {
     fn into_done(self) -> Self {
-        Self { status: Done::Done, ..self }
+        Self { status: OutcomeStatus::Done, ..self }
     }
 
-    fn but(self, wrong: Wrong) -> Self {
+    fn but(self, wrong: ChangeError) -> Self {
         Self { wrong: Some(wrong), ..self }
     }
 }
@@ -96,16 +96,16 @@ fn put_outcome(
     key: &str,
     now: Timestamp,
     outcome: &Outcome,
-) -> Result<(), Fault> {
-    let text = serde_json::to_string(outcome).map_err(|why| Fault::NotConfigured(why.to_string()))?;
+) -> Result<(), StorageError> {
+    let text = serde_json::to_string(outcome).map_err(|why| StorageError::NotConfigured(why.to_string()))?;
     transaction.execute(sql::PUT_OUTCOME, (key, &department.name, now.0, text))?;
     Ok(())
 }
 
 /// Builds the outcome of a request that changed nothing.
-fn nothing(resolved: &Resolved) -> Outcome {
+fn nothing(resolved: &Resolution) -> Outcome {
     Outcome {
-        status: Done::Error,
+        status: OutcomeStatus::Error,
         action: resolved.action.clone(),
         slots: resolved.slots.clone(),
         rows: Vec::new(),
@@ -125,38 +125,38 @@ struct Recognised<'a> {
 }
 
 /// Runs the first phase, and the checks of the second that need no rows.
-fn recognise<'a>(department: &'a Department, resolved: &Resolved) -> Result<Recognised<'a>, Wrong> {
+fn recognise<'a>(department: &'a Department, resolved: &Resolution) -> Result<Recognised<'a>, ChangeError> {
     let action = department.actions.get(&resolved.action);
-    let action = action.ok_or(Wrong::UnknownAction)?;
+    let action = action.ok_or(ChangeError::UnknownAction)?;
     if resolved.status != Status::Found {
-        return Err(Wrong::Unclear);
+        return Err(ChangeError::Unclear);
     }
-    let given = |slot: &str| resolved.slots.get(slot).filter(|value| is_said(value)).cloned();
+    let given = |slot: &str| resolved.slots.get(slot).filter(|value| is_given(value)).cloned();
     let fields = &department.storage.fields;
     let is_value = |field: &String, value: Value| match fields.get(field) {
-        None => Err(Wrong::UnknownField { field: field.clone() }),
-        Some(known) if known.problem(&value).is_some() => Err(Wrong::Unfit { field: field.clone(), value }),
+        None => Err(ChangeError::UnknownField { field: field.clone() }),
+        Some(known) if known.value_error(&value).is_some() => Err(ChangeError::Unfit { field: field.clone(), value }),
         Some(known) => Ok((field.clone(), stored(known, value))),
     };
     let mut sets = Values::new();
     for name in &action.sets {
         match given(&action.slot_set(name)) {
             Some(value) => sets.extend([is_value(name, value)?]),
-            None if action.does == Does::Insert => return Err(Wrong::Missing { field: name.clone() }),
+            None if action.does == RowOperation::Insert => return Err(ChangeError::Missing { field: name.clone() }),
             None => {}
         }
     }
-    if action.does == Does::Update && sets.is_empty() {
-        return Err(Wrong::NoChange);
+    if action.does == RowOperation::Update && sets.is_empty() {
+        return Err(ChangeError::NoChange);
     }
     let row = match (action.does, resolved.ids.as_slice()) {
-        (Does::Insert, []) | (Does::Select, _) => None,
-        (Does::Update | Does::Delete, [id]) => {
+        (RowOperation::Insert, []) | (RowOperation::Select, _) => None,
+        (RowOperation::Update | RowOperation::Delete, [id]) => {
             let has = |name: &String| Some((name.clone(), stored(fields.get(name)?, given(name)?)));
             Some((*id, action.finds.iter().filter_map(has).collect()))
         }
-        (Does::Insert, _) => return Err(Wrong::NotNew),
-        (Does::Update | Does::Delete, _) => return Err(Wrong::NotOne),
+        (RowOperation::Insert, _) => return Err(ChangeError::NotNew),
+        (RowOperation::Update | RowOperation::Delete, _) => return Err(ChangeError::NotOne),
     };
     Ok(Recognised { action, sets, row })
 }
@@ -165,29 +165,29 @@ fn recognise<'a>(department: &'a Department, resolved: &Resolved) -> Result<Reco
 fn select(
     connection: &Connection,
     department: &Department,
-    resolved: &Resolved,
+    resolved: &Resolution,
     bytes_max: usize,
-) -> Result<Outcome, Fault> {
+) -> Result<Outcome, StorageError> {
     let (mut rows, mut count, mut bytes) = (Vec::new(), 0, 0);
     for id in &resolved.ids {
         let Some(row) = current_row(connection, department, *id)? else { continue };
         count += 1;
         bytes += Value::Object(row.values.clone()).to_string().len() + 32;
         if rows.len() < SHOWN_MAX && bytes <= bytes_max {
-            rows.push(Changed { id: row.id, before: None, after: Some(row.values) });
+            rows.push(RowChange { id: row.id, before: None, after: Some(row.values) });
         }
     }
     Ok(Outcome { rows, count, verified: true, ..nothing(resolved) }.into_done())
 }
 
 /// Reason that a change was not made.
-enum Stopped {
+enum ChangeFailure {
     /// Error that a user can cause.
-    Wrong(Wrong),
-    Fault(Fault),
+    Wrong(ChangeError),
+    Fault(StorageError),
 }
 
-impl<E: Into<Fault>> From<E> for Stopped {
+impl<E: Into<StorageError>> From<E> for ChangeFailure {
     fn from(fault: E) -> Self {
         Self::Fault(fault.into())
     }
@@ -203,37 +203,37 @@ struct Change<'a> {
 
 impl Change<'_> {
     /// Runs the phases that need the rows. On an error the caller rolls back their changes.
-    fn make(&self) -> Result<Changed, Stopped> {
+    fn make(&self) -> Result<RowChange, ChangeFailure> {
         match &self.recognised.row {
             None => self.insert(),
             Some((id, expected)) => {
                 let before = current_row(self.connection, self.department, *id)?;
                 let is_as_found = |row: &Row| expected.iter().all(|(name, value)| row.values.get(name) == Some(value));
                 let Some(before) = before.filter(is_as_found) else {
-                    return Err(Stopped::Wrong(Wrong::Stale));
+                    return Err(ChangeFailure::Wrong(ChangeError::Stale));
                 };
                 match self.recognised.action.does {
-                    Does::Delete => self.delete(before),
-                    Does::Insert | Does::Select | Does::Update => self.update(before),
+                    RowOperation::Delete => self.delete(before),
+                    RowOperation::Insert | RowOperation::Select | RowOperation::Update => self.update(before),
                 }
             }
         }
     }
 
-    fn insert(&self) -> Result<Changed, Stopped> {
+    fn insert(&self) -> Result<RowChange, ChangeFailure> {
         let rows = current(self.connection, self.department)?;
         if rows.len() >= ROWS_MAX {
-            return Err(Stopped::Wrong(Wrong::Full));
+            return Err(ChangeFailure::Wrong(ChangeError::Full));
         }
         let after = self.recognised.sets.clone();
         self.is_only_one(&rows, None, &after)?;
         let id = self.connection.query_row(&sql::next_id(self.department), (), |row| row.get(0))?;
         self.begin(id, 1, self.now.0, false, &after)?;
         self.verify(id, Some((&after, 1)))?;
-        Ok(Changed { id, before: None, after: Some(after) })
+        Ok(RowChange { id, before: None, after: Some(after) })
     }
 
-    fn update(&self, before: Row) -> Result<Changed, Stopped> {
+    fn update(&self, before: Row) -> Result<RowChange, ChangeFailure> {
         let mut after = before.values.clone();
         after.extend(self.recognised.sets.clone());
         let rows = current(self.connection, self.department)?;
@@ -241,31 +241,33 @@ impl Change<'_> {
         let now = self.end(before.id)?;
         self.begin(before.id, before.version + 1, now, false, &after)?;
         self.verify(before.id, Some((&after, before.version + 1)))?;
-        Ok(Changed { id: before.id, before: Some(before.values), after: Some(after) })
+        Ok(RowChange { id: before.id, before: Some(before.values), after: Some(after) })
     }
 
-    fn delete(&self, before: Row) -> Result<Changed, Stopped> {
+    fn delete(&self, before: Row) -> Result<RowChange, ChangeFailure> {
         let now = self.end(before.id)?;
         self.begin(before.id, before.version + 1, now, true, &before.values)?;
         self.verify(before.id, None)?;
-        Ok(Changed { id: before.id, before: Some(before.values), after: None })
+        Ok(RowChange { id: before.id, before: Some(before.values), after: None })
     }
 
     /// Checks that no other row has the same identity.
-    fn is_only_one(&self, rows: &[Row], own: Option<i64>, values: &Values) -> Result<(), Stopped> {
+    fn is_only_one(&self, rows: &[Row], own: Option<i64>, values: &Values) -> Result<(), ChangeFailure> {
         let identity = &self.department.storage.identity;
-        let has = |values: &Values, name: &String| values.get(name).map(|value| words(&said(value)));
+        let has = |values: &Values, name: &String| values.get(name).map(|value| words(&display_text(value)));
         let is_same = |row: &Row| identity.iter().all(|name| has(&row.values, name) == has(values, name));
         let is_there = !identity.is_empty() && rows.iter().any(|row| Some(row.id) != own && is_same(row));
         if is_there {
             let value = |name: &String| Some((name.clone(), values.get(name)?.clone()));
-            return Err(Stopped::Wrong(Wrong::Taken { values: identity.iter().filter_map(value).collect() }));
+            return Err(ChangeFailure::Wrong(ChangeError::Taken {
+                values: identity.iter().filter_map(value).collect(),
+            }));
         }
         Ok(())
     }
 
     /// Ends the current state of a row. Returns the time of its end, which always advances, even if the clock does not.
-    fn end(&self, id: i64) -> Result<i64, Stopped> {
+    fn end(&self, id: i64) -> Result<i64, ChangeFailure> {
         let (valid, recorded): (i64, i64) =
             self.connection.query_row(&sql::since(self.department), [id], |row| Ok((row.get(0)?, row.get(1)?)))?;
         let now = self.now.0.max(valid.saturating_add(1)).max(recorded.saturating_add(1));
@@ -274,7 +276,7 @@ impl Change<'_> {
         Ok(now)
     }
 
-    fn begin(&self, id: i64, version: i64, now: i64, is_deleted: bool, values: &Values) -> Result<(), Stopped> {
+    fn begin(&self, id: i64, version: i64, now: i64, is_deleted: bool, values: &Values) -> Result<(), ChangeFailure> {
         let fixed = [
             types::Value::Integer(id),
             types::Value::Integer(version),
@@ -282,13 +284,13 @@ impl Change<'_> {
             types::Value::Integer(is_deleted.into()),
             types::Value::Text(self.key.to_owned()),
         ];
-        let fields = self.department.storage.fields.keys().map(|name| bound(values.get(name)));
+        let fields = self.department.storage.fields.keys().map(|name| to_sql(values.get(name)));
         self.connection.execute(&sql::begin(self.department), params_from_iter(fixed.into_iter().chain(fields)))?;
         Ok(())
     }
 
     /// Runs the last phase: compares the stored row with the intended one.
-    fn verify(&self, id: i64, expected: Option<(&Values, i64)>) -> Result<(), Stopped> {
+    fn verify(&self, id: i64, expected: Option<(&Values, i64)>) -> Result<(), ChangeFailure> {
         let found = current_row(self.connection, self.department, id)?;
         let is_right = match (&found, expected) {
             (None, None) => true,
@@ -298,7 +300,7 @@ impl Change<'_> {
         if is_right {
             return Ok(());
         }
-        Err(Stopped::Wrong(Wrong::Unverified))
+        Err(ChangeFailure::Wrong(ChangeError::Unverified))
     }
 }
 

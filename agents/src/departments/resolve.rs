@@ -6,13 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use patchboard_kernel::department::{Action, Department, Does, SLOT_OF_NEW};
+use patchboard_kernel::department::{Action, Department, NEW_VALUE_PREFIX, RowOperation};
 use serde_json::Value;
 
-use super::found::{Choice, Resolved, Row, Status, Values, Why};
-use super::likeness::{Bar, SAME, said, share};
-use super::meaning::Meaning;
-use super::values::{Said, is_said, likeness_of, quoted, said_of};
+use super::semantic::SemanticScores;
+use super::similarity::{MatchThresholds, SAME, display_text, share};
+use super::types::{Choice, Resolution, Row, Status, UnresolvedReason, Values};
+use super::values::{Interpretation, interpret, is_given, quoted, value_similarity};
 
 /// Greatest number of options shown to a user.
 const OPTIONS_MAX: usize = 12;
@@ -26,23 +26,23 @@ const NEAREST_MIN: u32 = 500;
 const IDS_MAX: usize = 500;
 
 /// Resolves an action with these slots to rows.
-pub fn resolve(department: &Department, action_name: &str, slots: &Values, rows: &[Row]) -> Resolved {
+pub fn resolve(department: &Department, action_name: &str, slots: &Values, rows: &[Row]) -> Resolution {
     let Some(action) = department.actions.get(action_name) else {
-        return Resolved::none(action_name, slots.clone(), Why::UnknownAction);
+        return Resolution::none(action_name, slots.clone(), UnresolvedReason::UnknownAction);
     };
-    let known = |slot: &String| slots.get(slot).filter(|value| is_said(value)).cloned();
+    let known = |slot: &String| slots.get(slot).filter(|value| is_given(value)).cloned();
     let given: Values =
         action.slots().into_iter().filter_map(|(slot, _)| Some((slot.clone(), known(&slot)?))).collect();
-    if action.does == Does::Insert {
-        return settle(department, action_name, Resolved::new(Status::Found, action_name, given));
+    if action.does == RowOperation::Insert {
+        return settle(department, action_name, Resolution::new(Status::Found, action_name, given));
     }
-    let bar = Bar::of(&department.resolve);
+    let bar = MatchThresholds::of(&department.resolve);
     let search = Search { department, action_name, action, given: &given, bar, meaning: None };
     let candidates = search.candidates(rows);
     match search.close(&candidates).as_slice() {
         [] => search.nothing(rows),
         [one] if search.is_named() => {
-            let mut found = Resolved::new(Status::Found, action_name, search.with_found(one));
+            let mut found = Resolution::new(Status::Found, action_name, search.with_found(one));
             found.ids = one.ids.clone();
             settle(department, action_name, found)
         }
@@ -53,15 +53,15 @@ pub fn resolve(department: &Department, action_name: &str, slots: &Values, rows:
 
 /// Resolves by meaning if no row resembles the words by their letters; `None` if no row matches by meaning either. The
 /// result is always a question, however clear the match.
-pub fn resolve_by_meaning(
+pub fn resolve_semantically(
     department: &Department,
-    unresolved: &Resolved,
+    unresolved: &Resolution,
     rows: &[Row],
-    meaning: &Meaning,
-) -> Option<Resolved> {
-    let Resolved { action: action_name, slots: given, .. } = unresolved;
+    meaning: &SemanticScores,
+) -> Option<Resolution> {
+    let Resolution { action: action_name, slots: given, .. } = unresolved;
     let action = department.actions.get(action_name)?;
-    let bar = Bar::of(&department.resolve);
+    let bar = MatchThresholds::of(&department.resolve);
     let search = Search { department, action_name, action, given, bar, meaning: Some(meaning) };
     let candidates = search.candidates(rows);
     let close = search.close(&candidates);
@@ -73,9 +73,9 @@ struct Search<'a> {
     action_name: &'a str,
     action: &'a Action,
     given: &'a Values,
-    bar: Bar,
+    bar: MatchThresholds,
     /// Similarity by meaning, for the fields that are not matched by letters.
-    meaning: Option<&'a Meaning>,
+    meaning: Option<&'a SemanticScores>,
 }
 
 /// Rows that may be meant: one, or for a select all with the same values in the search fields.
@@ -94,7 +94,7 @@ impl<'a> Search<'a> {
     fn candidates(&self, rows: &'a [Row]) -> Vec<Candidate<'a>> {
         let mut found: Vec<Candidate<'a>> = Vec::new();
         let mut known: BTreeMap<String, usize> = BTreeMap::new();
-        let is_selection = self.action.does == Does::Select;
+        let is_selection = self.action.does == RowOperation::Select;
         for row in rows {
             let (score, is_like) = self.score(row);
             let values = if is_selection { self.found_by(row) } else { row.values.clone() };
@@ -120,13 +120,14 @@ impl<'a> Search<'a> {
         candidates.iter().filter(is_close).collect()
     }
 
-    /// Returns whether a given slot names a row. A field with declared values does not, if the action has a search field
-    /// without them. A select needs no name.
+    /// Returns whether a given slot names a row. A field with declared values does not, if the action has a search
+    /// field without them. A select needs no name.
     fn is_named(&self) -> bool {
-        let names =
-            |field: &&String| self.department.storage.fields.get(*field).is_none_or(|field| field.only.is_empty());
+        let names = |field: &&String| {
+            self.department.storage.fields.get(*field).is_none_or(|field| field.allowed_values.is_empty())
+        };
         let mut naming = self.action.finds.iter().filter(names).peekable();
-        self.action.does == Does::Select
+        self.action.does == RowOperation::Select
             || (naming.peek().is_none() && !self.given.is_empty())
             || naming.any(|field| self.given.contains_key(field))
     }
@@ -151,14 +152,14 @@ impl<'a> Search<'a> {
 
     fn likeness(&self, name: &str, given: &Value, row: &Row) -> u32 {
         if let Some(meaning) = self.by_meaning(name) {
-            return row.values.get(name).map_or(0, |has| meaning.likeness(name, &said(has)));
+            return row.values.get(name).map_or(0, |has| meaning.likeness(name, &display_text(has)));
         }
         let field = self.department.storage.fields.get(name);
-        field.map_or(0, |field| likeness_of(field, given, row.values.get(name)))
+        field.map_or(0, |field| value_similarity(field, given, row.values.get(name)))
     }
 
     /// Returns the similarity by meaning, if the field is matched by it.
-    fn by_meaning(&self, name: &str) -> Option<&'a Meaning> {
+    fn by_meaning(&self, name: &str) -> Option<&'a SemanticScores> {
         self.meaning.filter(|meaning| meaning.has(name))
     }
 
@@ -170,7 +171,7 @@ impl<'a> Search<'a> {
     }
 
     /// Builds the question that selects one of several candidates.
-    fn open(&self, several: &[&Candidate<'_>]) -> Resolved {
+    fn open(&self, several: &[&Candidate<'_>]) -> Resolution {
         let has = |field: &str| several.iter().map(|one| one.values.get(field)).collect::<Vec<_>>();
         let differ = |field: &str| has(field).windows(2).any(|two| two[0] != two[1]);
         // A value that is only supposed must be shown, even if all candidates share it.
@@ -208,27 +209,27 @@ impl<'a> Search<'a> {
         options.truncate(options.iter().take_while(fits).count());
         let more = u32::try_from(several.len() - options.len()).unwrap_or(u32::MAX);
         let because = self.meaning.map(|meaning| self.unlike(meaning));
-        let open = Resolved { options, more, because, ..Resolved::new(Status::Open, self.action_name, slots) };
+        let open = Resolution { options, more, because, ..Resolution::new(Status::Open, self.action_name, slots) };
         open.asking(self.department, &field, &field)
     }
 
     /// States that no value matches the words.
-    fn unlike(&self, meaning: &Meaning) -> String {
-        let words = |name: &str| self.given.get(name).map(said).unwrap_or_default();
+    fn unlike(&self, meaning: &SemanticScores) -> String {
+        let words = |name: &str| self.given.get(name).map(display_text).unwrap_or_default();
         let one = |name: &str| format!("there is no {} {}", name.replace('_', " "), quoted(&words(name)));
         meaning.fields().map(one).collect::<Vec<_>>().join(" and ")
     }
 
     /// Builds the result if nothing matches.
-    fn nothing(&self, rows: &[Row]) -> Resolved {
-        if self.action.does == Does::Select
+    fn nothing(&self, rows: &[Row]) -> Resolution {
+        if self.action.does == RowOperation::Select
             && let Some(slots) = self.empty()
         {
-            return Resolved::new(Status::Found, self.action_name, slots);
+            return Resolution::new(Status::Found, self.action_name, slots);
         }
-        let mut none = Resolved::none(self.action_name, self.given.clone(), Why::NotFound);
+        let mut none = Resolution::none(self.action_name, self.given.clone(), UnresolvedReason::NotFound);
         none.nearest = self.nearest(rows);
-        if none.nearest.is_empty() && self.action.does == Does::Update {
+        if none.nearest.is_empty() && self.action.does == RowOperation::Update {
             none.nearest.extend(self.insert());
         }
         none
@@ -238,8 +239,8 @@ impl<'a> Search<'a> {
     fn empty(&self) -> Option<Values> {
         let mut slots = self.given.clone();
         for name in &self.action.finds {
-            let field = self.department.storage.fields.get(name).filter(|field| !field.only.is_empty())?;
-            let Said::Value(value) = said_of(field, self.given.get(name)?, self.bar) else { return None };
+            let field = self.department.storage.fields.get(name).filter(|field| !field.allowed_values.is_empty())?;
+            let Interpretation::Value(value) = interpret(field, self.given.get(name)?, self.bar) else { return None };
             slots.insert(name.clone(), value);
         }
         Some(slots)
@@ -254,7 +255,8 @@ impl<'a> Search<'a> {
             for name in &self.action.finds {
                 let Some(given) = self.given.get(name) else { continue };
                 let likeness = self.likeness(name, given, row);
-                let is_declared = self.department.storage.fields.get(name).is_some_and(|field| !field.only.is_empty());
+                let is_declared =
+                    self.department.storage.fields.get(name).is_some_and(|field| !field.allowed_values.is_empty());
                 fits &= is_declared || likeness >= NEAREST_MIN;
                 is_declared_only &= is_declared;
                 (sum, count) = (sum + likeness, count + 1);
@@ -273,10 +275,10 @@ impl<'a> Search<'a> {
     /// Returns an insert that replaces the update of a missing row, if the department has a suitable action.
     fn insert(&self) -> Option<Choice> {
         let becomes = |field: &String| {
-            let new = self.given.get(&format!("{SLOT_OF_NEW}{field}"));
+            let new = self.given.get(&format!("{NEW_VALUE_PREFIX}{field}"));
             Some((field.clone(), new.or_else(|| self.given.get(field))?.clone()))
         };
-        let inserts = self.department.actions.iter().filter(|(_, action)| action.does == Does::Insert);
+        let inserts = self.department.actions.iter().filter(|(_, action)| action.does == RowOperation::Insert);
         let mut complete = inserts.filter_map(|(name, action)| {
             let values: Option<Values> = action.sets.iter().map(becomes).collect();
             Some(Choice { action: Some(name.clone()), values: values?, ..Choice::default() })
@@ -297,7 +299,7 @@ pub(super) fn asked_field(department: &Department, action: &Action, options: &[C
 
 /// Returns the field to ask for if values are only supposed: the supposed field, if it distinguishes the options.
 /// Otherwise the options are shown with all their values, so that a user agrees to nothing unsaid.
-fn supposed_field(meaning: &Meaning, options: &[Choice]) -> String {
+fn supposed_field(meaning: &SemanticScores, options: &[Choice]) -> String {
     let differ = |field: &str| options.windows(2).any(|two| two[0].values.get(field) != two[1].values.get(field));
     let mut fields = meaning.fields();
     match (fields.next(), fields.next()) {
@@ -308,28 +310,28 @@ fn supposed_field(meaning: &Meaning, options: &[Choice]) -> String {
 
 /// Completes a resolved request. All values to write must be known as well; builds the question for the first that is
 /// not.
-pub(super) fn settle(department: &Department, action_name: &str, found: Resolved) -> Resolved {
+pub(super) fn settle(department: &Department, action_name: &str, found: Resolution) -> Resolution {
     let Some(action) = department.actions.get(action_name) else {
-        return Resolved::none(action_name, found.slots, Why::UnknownAction);
+        return Resolution::none(action_name, found.slots, UnresolvedReason::UnknownAction);
     };
-    let bar = Bar::of(&department.resolve);
-    let mut found = Resolved { status: Status::Found, action: action_name.to_owned(), ..found };
+    let bar = MatchThresholds::of(&department.resolve);
+    let mut found = Resolution { status: Status::Found, action: action_name.to_owned(), ..found };
     let sets: Vec<(String, &String)> = action.sets.iter().map(|field| (action.slot_set(field), field)).collect();
-    let is_given = |slot: &String, slots: &Values| slots.get(slot).is_some_and(is_said);
-    let none_given = !sets.iter().any(|(slot, _)| is_given(slot, &found.slots));
+    let has_value = |slot: &String, slots: &Values| slots.get(slot).is_some_and(is_given);
+    let none_given = !sets.iter().any(|(slot, _)| has_value(slot, &found.slots));
     for (slot, name) in sets {
         let Some(field) = department.storage.fields.get(name) else { continue };
-        let (among, because) = match found.slots.get(&slot).filter(|value| is_said(value)) {
+        let (among, because) = match found.slots.get(&slot).filter(|value| is_given(value)) {
             // An update may set only some of its fields.
-            None if action.does == Does::Update && !none_given => continue,
-            None => (field.only.clone(), None),
-            Some(given) => match said_of(field, given, bar) {
-                Said::Value(value) => {
+            None if action.does == RowOperation::Update && !none_given => continue,
+            None => (field.allowed_values.clone(), None),
+            Some(given) => match interpret(field, given, bar) {
+                Interpretation::Value(value) => {
                     found.slots.insert(slot, value);
                     continue;
                 }
-                Said::Among(values) => (values, None),
-                Said::Wrong(why) => (field.only.clone(), Some(why)),
+                Interpretation::Among(values) => (values, None),
+                Interpretation::Wrong(why) => (field.allowed_values.clone(), Some(why)),
             },
         };
         found.slots.remove(&slot);

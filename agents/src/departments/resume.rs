@@ -3,37 +3,37 @@
 use patchboard_kernel::department::Department;
 use patchboard_kernel::id::Timestamp;
 
-use super::answers::{Said, answer};
-use super::found::{Choice, Pending, Resolved, Status, Why};
+use super::answers::{ClearAnswer, answer};
 use super::resolve::{asked_field, settle};
+use super::types::{Choice, OpenQuestion, Resolution, Status, UnresolvedReason};
 
 /// Applies the answer to a question. An unclear answer is not interpreted further; the question is repeated.
-pub fn resume(department: &Department, pending: &Pending, text: &str, now: Timestamp) -> Resolved {
-    let Pending { action: name, slots, .. } = pending;
-    let none = |why| Resolved::none(name, slots.clone(), why);
-    let Some(action) = department.actions.get(name) else { return none(Why::UnknownAction) };
+pub fn resume(department: &Department, pending: &OpenQuestion, text: &str, now: Timestamp) -> Resolution {
+    let OpenQuestion { action: name, slots, .. } = pending;
+    let none = |why| Resolution::none(name, slots.clone(), why);
+    let Some(action) = department.actions.get(name) else { return none(UnresolvedReason::UnknownAction) };
     if now.0 >= pending.expires_at {
-        return none(Why::Expired);
+        return none(UnresolvedReason::Expired);
     }
-    let mut known = Resolved::new(Status::Open, name, slots.clone());
+    let mut known = Resolution::new(Status::Open, name, slots.clone());
     known.ids.clone_from(&pending.ids);
     let of = |index: &usize| pending.options.get(*index).cloned();
     match answer(&pending.into(), text) {
         None => again(pending, known),
-        Some(Said::No) => none(Why::Declined),
-        Some(Said::Options(meant)) => match meant.iter().filter_map(of).collect::<Vec<Choice>>().as_slice() {
+        Some(ClearAnswer::No) => none(UnresolvedReason::Declined),
+        Some(ClearAnswer::Options(meant)) => match meant.iter().filter_map(of).collect::<Vec<Choice>>().as_slice() {
             [one] => choose(department, pending, known, one),
             options => {
                 // The answer narrows the options; the next question is about their remaining difference.
                 let field = asked_field(department, action, options);
-                Resolved { options: options.to_vec(), ..known }.asking(department, &field, &field)
+                Resolution { options: options.to_vec(), ..known }.asking(department, &field, &field)
             }
         },
     }
 }
 
 /// Applies one of the options.
-fn choose(department: &Department, pending: &Pending, known: Resolved, chosen: &Choice) -> Resolved {
+fn choose(department: &Department, pending: &OpenQuestion, known: Resolution, chosen: &Choice) -> Resolution {
     let name = chosen.action.as_deref().unwrap_or(&pending.action);
     let mut found = known;
     let finds = department.actions.get(name).map(|action| action.finds.as_slice()).unwrap_or_default();
@@ -47,8 +47,8 @@ fn choose(department: &Department, pending: &Pending, known: Resolved, chosen: &
 }
 
 /// Repeats the question, unless it was asked too often.
-fn again(pending: &Pending, known: Resolved) -> Resolved {
-    let same = Resolved {
+fn again(pending: &OpenQuestion, known: Resolution) -> Resolution {
+    let same = Resolution {
         options: pending.options.clone(),
         more: pending.more,
         ask: pending.ask.clone(),

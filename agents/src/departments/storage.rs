@@ -13,12 +13,12 @@ use patchboard_kernel::department::{Department, FieldType};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::Timestamp;
 use patchboard_runtime::agent::Failure;
-use patchboard_runtime::private;
+use patchboard_runtime::private_files;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, types};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::found::{Row, Values};
+use super::types::{Row, Values};
 use super::values::number_of;
 use crate::failure;
 
@@ -43,11 +43,11 @@ const USER_VERSION: i64 = 1;
 
 /// Storage of departments. The file is created at first use.
 pub struct Storage {
-    place: Place,
+    place: StorageLocation,
     open: Mutex<Option<Open>>,
 }
 
-enum Place {
+enum StorageLocation {
     /// No place is configured.
     Nowhere,
     Memory,
@@ -65,7 +65,7 @@ struct Open {
 
 /// Error of reading or writing rows.
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
+pub enum StorageError {
     /// The configuration must be changed.
     #[error("{0}")]
     NotConfigured(String),
@@ -80,11 +80,11 @@ pub enum Fault {
     Io(#[from] std::io::Error),
 }
 
-impl From<Fault> for Failure {
-    fn from(fault: Fault) -> Self {
+impl From<StorageError> for Failure {
+    fn from(fault: StorageError) -> Self {
         let code = match fault {
-            Fault::NotConfigured(_) => FailureCode::NotConfigured,
-            Fault::Sql(_) | Fault::Io(_) | Fault::Busy => FailureCode::Crashed,
+            StorageError::NotConfigured(_) => FailureCode::NotConfigured,
+            StorageError::Sql(_) | StorageError::Io(_) | StorageError::Busy => FailureCode::Crashed,
         };
         failure(code, fault.to_string())
     }
@@ -92,45 +92,45 @@ impl From<Fault> for Failure {
 
 impl Storage {
     /// Creates a storage without a place; any use of rows returns an error.
-    pub const fn nowhere() -> Self {
-        Self { place: Place::Nowhere, open: Mutex::new(None) }
+    pub const fn unconfigured() -> Self {
+        Self { place: StorageLocation::Nowhere, open: Mutex::new(None) }
     }
 
     /// Creates a storage in memory, which ends with this value.
     pub const fn in_memory() -> Self {
-        Self { place: Place::Memory, open: Mutex::new(None) }
+        Self { place: StorageLocation::Memory, open: Mutex::new(None) }
     }
 
     /// Creates a storage in the file [`FILE`] of a data directory.
-    pub fn at(data_dir: &Path) -> Self {
-        Self { place: Place::Directory(data_dir.to_owned()), open: Mutex::new(None) }
+    pub fn in_dir(data_dir: &Path) -> Self {
+        Self { place: StorageLocation::Directory(data_dir.to_owned()), open: Mutex::new(None) }
     }
 
     /// Creates a storage on a copy as it was before a moment. The copy is made at first use, and the file itself stays
     /// unchanged. Later rows are missing, and so are the outcomes of later calls.
     pub fn copy_before(data_dir: &Path, moment: Timestamp) -> Self {
-        Self { place: Place::Copy(data_dir.to_owned(), moment), open: Mutex::new(None) }
+        Self { place: StorageLocation::Copy(data_dir.to_owned(), moment), open: Mutex::new(None) }
     }
 
     /// Returns all current rows of a department, in the order of their creation.
     ///
     /// # Errors
-    /// See [`Fault`].
-    pub fn rows(&self, department: &Department) -> Result<Vec<Row>, Fault> {
-        self.using(department, |connection| current(connection, department))
+    /// See [`StorageError`].
+    pub fn rows(&self, department: &Department) -> Result<Vec<Row>, StorageError> {
+        self.with_table(department, |connection| current(connection, department))
     }
 
     /// Returns the rows as they were at `valid`, as far as that was known at `recorded`.
     ///
     /// # Errors
-    /// See [`Fault`].
+    /// See [`StorageError`].
     pub fn rows_as_of(
         &self,
         department: &Department,
         valid: Timestamp,
         recorded: Timestamp,
-    ) -> Result<Vec<Row>, Fault> {
-        self.using(department, |connection| {
+    ) -> Result<Vec<Row>, StorageError> {
+        self.with_table(department, |connection| {
             let mut statement = connection.prepare(&sql::as_of(department))?;
             let rows = statement.query_and_then((valid.0, recorded.0), |row| read(row, department))?;
             rows.collect()
@@ -138,33 +138,33 @@ impl Storage {
     }
 
     /// Runs `work` on the table of a department, which is created or checked first.
-    pub(super) fn using<T>(
+    pub(super) fn with_table<T>(
         &self,
         department: &Department,
-        work: impl FnOnce(&mut Connection) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
+        work: impl FnOnce(&mut Connection) -> Result<T, StorageError>,
+    ) -> Result<T, StorageError> {
         // An interrupted statement is rolled back, so a panic leaves no partial change.
         let mut slot = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let Open { connection, .. } = match &mut *slot {
             Some(open) => open,
             empty => empty.insert(self.opened()?),
         };
-        fit(connection, department)?;
+        migrate_table(connection, department)?;
         work(connection)
     }
 
-    fn opened(&self) -> Result<Open, Fault> {
+    fn opened(&self) -> Result<Open, StorageError> {
         match &self.place {
-            Place::Nowhere => {
+            StorageLocation::Nowhere => {
                 let why = "departments keep their rows in the data directory, and there is none here";
-                Err(Fault::NotConfigured(why.to_owned()))
+                Err(StorageError::NotConfigured(why.to_owned()))
             }
-            Place::Memory => Ok(Open { connection: set_up(Connection::open_in_memory()?)?, _copy: None }),
-            Place::Directory(dir) => {
-                private::make_directory(dir)?;
-                Ok(Open { connection: set_up(private::connect(&dir.join(FILE), PATIENCE)?)?, _copy: None })
+            StorageLocation::Memory => Ok(Open { connection: set_up(Connection::open_in_memory()?)?, _copy: None }),
+            StorageLocation::Directory(dir) => {
+                private_files::make_directory(dir)?;
+                Ok(Open { connection: set_up(private_files::connect(&dir.join(FILE), PATIENCE)?)?, _copy: None })
             }
-            Place::Copy(dir, moment) => {
+            StorageLocation::Copy(dir, moment) => {
                 let (file, copy) = (dir.join(FILE), tempfile::tempdir()?);
                 let to = copy.path().join(FILE);
                 if file.is_file() {
@@ -181,11 +181,11 @@ impl Storage {
 }
 
 /// Prepares a database, and initialises it if it is new.
-fn set_up(mut connection: Connection) -> Result<Connection, Fault> {
+fn set_up(mut connection: Connection) -> Result<Connection, StorageError> {
     // A file of another program stays unchanged.
     format_of(&connection)?;
     // With a write-ahead log, readers and a writer do not block each other. A database in memory has none.
-    private::write_ahead(&connection, PATIENCE)?;
+    private_files::enable_wal(&connection, PATIENCE)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if format_of(&transaction)? < USER_VERSION {
         transaction.execute_batch(sql::TABLES)?;
@@ -197,21 +197,21 @@ fn set_up(mut connection: Connection) -> Result<Connection, Fault> {
 }
 
 /// Returns the format version of a file, 0 if it is empty.
-fn format_of(connection: &Connection) -> Result<i64, Fault> {
+fn format_of(connection: &Connection) -> Result<i64, StorageError> {
     let id: i64 = connection.query_row("PRAGMA application_id", (), |row| row.get(0))?;
     let version: i64 = connection.query_row("PRAGMA user_version", (), |row| row.get(0))?;
     if id != 0 && id != APPLICATION_ID {
-        return Err(Fault::NotConfigured(format!("{FILE} of the data directory is no file of departments")));
+        return Err(StorageError::NotConfigured(format!("{FILE} of the data directory is no file of departments")));
     }
     if version > USER_VERSION {
         let why = format!("{FILE} was written by a newer version of this program: format {version}");
-        return Err(Fault::NotConfigured(why));
+        return Err(StorageError::NotConfigured(why));
     }
     Ok(version)
 }
 
 /// Reverts what was recorded at a moment or later. States only ever gain an end, so nothing else has changed.
-fn forget_since(connection: &mut Connection, moment: Timestamp) -> Result<(), Fault> {
+fn forget_since(connection: &mut Connection, moment: Timestamp) -> Result<(), StorageError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for department in departments(&transaction)? {
         let [states, ends] = sql::forget_since(&department);
@@ -224,14 +224,14 @@ fn forget_since(connection: &mut Connection, moment: Timestamp) -> Result<(), Fa
 }
 
 /// Returns the names of all departments with a table.
-fn departments(connection: &Connection) -> Result<Vec<String>, Fault> {
+fn departments(connection: &Connection) -> Result<Vec<String>, StorageError> {
     let mut statement = connection.prepare(sql::DEPARTMENTS)?;
     let names = statement.query_map((), |row| row.get(0))?;
     Ok(names.collect::<Result<_, _>>()?)
 }
 
 /// Creates the table of a department, or adds missing columns.
-fn fit(connection: &mut Connection, department: &Department) -> Result<(), Fault> {
+fn migrate_table(connection: &mut Connection, department: &Department) -> Result<(), StorageError> {
     let fields = sql::fields(department);
     if fields_there(connection, &department.name)?.as_ref() == Some(&fields) {
         return Ok(());
@@ -240,7 +240,7 @@ fn fit(connection: &mut Connection, department: &Department) -> Result<(), Fault
     match fields_there(&transaction, &department.name)? {
         None => transaction.execute_batch(&sql::create(department))?,
         Some(there) => {
-            let steps = sql::alter(department, &there).map_err(Fault::NotConfigured)?;
+            let steps = sql::alter(department, &there).map_err(StorageError::NotConfigured)?;
             transaction.execute_batch(&steps)?;
         }
     }
@@ -250,17 +250,18 @@ fn fit(connection: &mut Connection, department: &Department) -> Result<(), Fault
 }
 
 /// Returns the recorded fields of a table.
-fn fields_there(connection: &Connection, department: &str) -> Result<Option<Values>, Fault> {
+fn fields_there(connection: &Connection, department: &str) -> Result<Option<Values>, StorageError> {
     let fields: Option<String> = connection.query_row(sql::FIELDS, [department], |row| row.get(0)).optional()?;
     let read = |text: String| {
-        serde_json::from_str(&text)
-            .map_err(|why| Fault::NotConfigured(format!("{FILE} is damaged at the department {department}: {why}")))
+        serde_json::from_str(&text).map_err(|why| {
+            StorageError::NotConfigured(format!("{FILE} is damaged at the department {department}: {why}"))
+        })
     };
     fields.map(read).transpose()
 }
 
 /// Returns all current rows.
-pub(super) fn current(connection: &Connection, department: &Department) -> Result<Vec<Row>, Fault> {
+pub(super) fn current(connection: &Connection, department: &Department) -> Result<Vec<Row>, StorageError> {
     let mut statement = connection.prepare(&sql::current(department))?;
     let limit = i64::try_from(ROWS_MAX).unwrap_or(i64::MAX);
     let rows = statement.query_and_then([limit], |row| read(row, department))?;
@@ -268,14 +269,18 @@ pub(super) fn current(connection: &Connection, department: &Department) -> Resul
 }
 
 /// Returns the current row of this number.
-pub(super) fn current_row(connection: &Connection, department: &Department, id: i64) -> Result<Option<Row>, Fault> {
+pub(super) fn current_row(
+    connection: &Connection,
+    department: &Department,
+    id: i64,
+) -> Result<Option<Row>, StorageError> {
     let mut statement = connection.prepare(&sql::current_row(department))?;
     let mut rows = statement.query_and_then([id], |row| read(row, department))?;
     rows.next().transpose()
 }
 
 /// Reads number, version and fields, in the order of the statements.
-fn read(row: &rusqlite::Row<'_>, department: &Department) -> Result<Row, Fault> {
+fn read(row: &rusqlite::Row<'_>, department: &Department) -> Result<Row, StorageError> {
     let mut values = Values::new();
     for (index, (name, field)) in department.storage.fields.iter().enumerate() {
         let value = match (row.get(index + 2)?, field.kind) {
@@ -291,7 +296,7 @@ fn read(row: &rusqlite::Row<'_>, department: &Department) -> Result<Row, Fault> 
 }
 
 /// Converts a value to a statement parameter.
-pub(super) fn bound(value: Option<&Value>) -> types::Value {
+pub(super) fn to_sql(value: Option<&Value>) -> types::Value {
     match value {
         None | Some(Value::Null) => types::Value::Null,
         Some(Value::Bool(is_so)) => types::Value::Integer((*is_so).into()),

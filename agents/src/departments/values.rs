@@ -4,11 +4,11 @@ use patchboard_kernel::department::{Field, FieldType};
 use patchboard_kernel::json;
 use serde_json::Value;
 
-use super::likeness::{Bar, SAME, likeness, meant, said};
+use super::similarity::{MatchThresholds, SAME, best_matches, display_text, text_similarity};
 
 /// Interpretation of the input for a field.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Said {
+pub(super) enum Interpretation {
     /// Definite value.
     Value(Value),
     /// One of several values.
@@ -19,7 +19,7 @@ pub(super) enum Said {
 
 /// Returns whether a field is given at all. Empty texts count as missing, because forms are also filled in with
 /// nothing.
-pub(super) fn is_said(given: &Value) -> bool {
+pub(super) fn is_given(given: &Value) -> bool {
     match given {
         Value::Null => false,
         Value::String(text) => !text.trim().is_empty(),
@@ -28,20 +28,22 @@ pub(super) fn is_said(given: &Value) -> bool {
 }
 
 /// Interprets input as a value of a field.
-pub(super) fn said_of(field: &Field, given: &Value, bar: Bar) -> Said {
-    if !field.only.is_empty() {
-        let all: Vec<String> = field.only.iter().map(said).collect();
-        let given = said(given);
-        return match meant(&given, &all, bar).as_slice() {
-            [] => Said::Wrong(format!("{} is none of {}", quoted(&given), all.join(", "))),
-            [one] => Said::Value(field.only[*one].clone()),
-            several => Said::Among(several.iter().map(|&index| field.only[index].clone()).collect()),
+pub(super) fn interpret(field: &Field, given: &Value, bar: MatchThresholds) -> Interpretation {
+    if !field.allowed_values.is_empty() {
+        let all: Vec<String> = field.allowed_values.iter().map(display_text).collect();
+        let given = display_text(given);
+        return match best_matches(&given, &all, bar).as_slice() {
+            [] => Interpretation::Wrong(format!("{} is none of {}", quoted(&given), all.join(", "))),
+            [one] => Interpretation::Value(field.allowed_values[*one].clone()),
+            several => {
+                Interpretation::Among(several.iter().map(|&index| field.allowed_values[index].clone()).collect())
+            }
         };
     }
     let value = typed(field.kind, given).unwrap_or_else(|| given.clone());
-    match field.problem(&value) {
-        Some(why) => Said::Wrong(format!("{} {why}", quoted(&said(given)))),
-        None => Said::Value(value),
+    match field.value_error(&value) {
+        Some(why) => Interpretation::Wrong(format!("{} {why}", quoted(&display_text(given)))),
+        None => Interpretation::Value(value),
     }
 }
 
@@ -97,10 +99,10 @@ fn whole(number: f64) -> Option<i64> {
 }
 
 /// Returns the similarity of a row's value to the given one.
-pub(super) fn likeness_of(field: &Field, given: &Value, has: Option<&Value>) -> u32 {
+pub(super) fn value_similarity(field: &Field, given: &Value, has: Option<&Value>) -> u32 {
     let Some(has) = has else { return 0 };
     if field.kind == FieldType::String {
-        return likeness(&said(given), &said(has));
+        return text_similarity(&display_text(given), &display_text(has));
     }
     if typed(field.kind, given).as_ref() == Some(has) { SAME } else { 0 }
 }

@@ -14,7 +14,8 @@ use patchboard_kernel::id::BoardId;
 use super::model::{Call, Model, jittered};
 use super::route::{Candidate, choose};
 use super::types::{
-    Endpoint, Held, LimitWait, ModelKey, ModelState, Outage, Refusal, Request, Ticket, Transition, Verdict,
+    BoardOutage, Endpoint, LimitWait, ModelKey, ModelState, Outage, ProviderRejection, RejectionOutcome, Request,
+    Ticket, Transition,
 };
 
 /// Interval at which idle models are evicted.
@@ -26,13 +27,13 @@ pub(super) type Jitter = Box<dyn FnMut() -> f64 + Send>;
 /// Consequences of events, for the shell to carry out.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
-    pub(super) admitted: Vec<Admitted>,
+    pub(super) admitted: Vec<AdmittedCall>,
     pub(super) transitions: Vec<Transition>,
 }
 
 /// Request that may be sent now.
 #[derive(Debug)]
-pub(super) struct Admitted {
+pub(super) struct AdmittedCall {
     pub(super) ticket: Ticket,
     pub(super) endpoint: Arc<Endpoint>,
     /// Index within the chain; 0 is the preferred model.
@@ -52,7 +53,7 @@ struct Waiter {
 
 /// Call in flight.
 #[derive(Debug)]
-struct Sent {
+struct InFlightCall {
     key: ModelKey,
     call: Call,
     /// Models that may serve its request.
@@ -79,7 +80,7 @@ pub(super) struct Core {
     waiters: BTreeMap<Ticket, Waiter>,
     /// Waiting requests that have fallbacks.
     movable: BTreeSet<Ticket>,
-    calls: BTreeMap<Ticket, Sent>,
+    calls: BTreeMap<Ticket, InFlightCall>,
     /// Calls deferred after a provider's rejection, which ask again later.
     deferred: BTreeMap<ModelKey, usize>,
     swept_at: Duration,
@@ -151,16 +152,16 @@ impl Core {
     }
 
     /// Records that the first bytes of a response arrived.
-    pub(super) fn answered(&mut self, now: Duration, ticket: Ticket) {
+    pub(super) fn on_answer(&mut self, now: Duration, ticket: Ticket) {
         self.set_time(now);
-        let Some(Sent { key, call, .. }) = self.calls.get_mut(&ticket) else { return };
+        let Some(InFlightCall { key, call, .. }) = self.calls.get_mut(&ticket) else { return };
         if call.is_answered || call.is_refused {
             return;
         }
         call.is_answered = true;
         let (key, call) = (key.clone(), *call);
         let Some(model) = self.models.get_mut(&key) else { return };
-        if let Some(change) = model.answered(self.now, &call) {
+        if let Some(change) = model.on_answer(self.now, &call) {
             self.effects.transitions.push(Transition { key: key.clone(), change });
             self.reroute(|_| true);
         }
@@ -168,11 +169,11 @@ impl Core {
     }
 
     /// Counts a further request of a call. If the limits of its model leave no room, returns the time until they do.
-    pub(super) fn another(&mut self, now: Duration, ticket: Ticket, tokens: u64) -> Result<(), LimitWait> {
+    pub(super) fn charge_request(&mut self, now: Duration, ticket: Ticket, tokens: u64) -> Result<(), LimitWait> {
         self.set_time(now);
-        let Some(Sent { key, call, .. }) = self.calls.get_mut(&ticket) else { return Ok(()) };
+        let Some(InFlightCall { key, call, .. }) = self.calls.get_mut(&ticket) else { return Ok(()) };
         let Some(model) = self.models.get_mut(key) else { return Ok(()) };
-        match model.another(self.now, tokens) {
+        match model.charge_request(self.now, tokens) {
             Ok(()) => {
                 // Each request of a conversation is judged separately.
                 (call.sent_at, call.is_answered, call.answers_before) = (self.now, false, model.answers());
@@ -186,76 +187,83 @@ impl Core {
     }
 
     /// Records that the provider rejected a call.
-    pub(super) fn refused(&mut self, now: Duration, ticket: Ticket, refusal: &Refusal) -> Verdict {
+    pub(super) fn on_rejection(
+        &mut self,
+        now: Duration,
+        ticket: Ticket,
+        refusal: &ProviderRejection,
+    ) -> RejectionOutcome {
         self.set_time(now);
-        let Some(Sent { key, call, .. }) = self.calls.get_mut(&ticket) else { return Verdict::Charged };
+        let Some(InFlightCall { key, call, .. }) = self.calls.get_mut(&ticket) else {
+            return RejectionOutcome::Charged;
+        };
         if call.is_answered || call.is_refused {
-            return Verdict::Charged;
+            return RejectionOutcome::Charged;
         }
         call.is_refused = true;
         let (key, call) = (key.clone(), *call);
-        let Some(model) = self.models.get_mut(&key) else { return Verdict::Charged };
+        let Some(model) = self.models.get_mut(&key) else { return RejectionOutcome::Charged };
         let verdict = if model.is_own_failure(&call, refusal) {
-            model.charged(ticket, &call, refusal.is_ambiguous);
-            Verdict::Charged
+            model.on_own_failure(ticket, &call, refusal.is_ambiguous);
+            RejectionOutcome::Charged
         } else {
-            let (at, change) = model.deferred(self.now, &call, refusal, (self.jitter)());
+            let (at, change) = model.on_rejection(self.now, &call, refusal, (self.jitter)());
             if change.is_some() || refusal.reason.needs_operator() {
                 self.reroute(|waiter| waiter.key() == &key);
             }
             self.effects.transitions.extend(change.map(|change| Transition { key: key.clone(), change }));
-            Verdict::Deferred { not_before: at.saturating_sub(self.now) }
+            RejectionOutcome::Deferred { not_before: at.saturating_sub(self.now) }
         };
         self.serve(&key);
         verdict
     }
 
     /// Records a rejection for a reason that only an operator can fix.
-    pub(super) fn complained(&mut self, now: Duration, ticket: Ticket, reason: DeferralReason) {
+    pub(super) fn on_operator_error(&mut self, now: Duration, ticket: Ticket, reason: DeferralReason) {
         self.set_time(now);
-        let Some(Sent { key, call, .. }) = self.calls.get_mut(&ticket) else { return };
+        let Some(InFlightCall { key, call, .. }) = self.calls.get_mut(&ticket) else { return };
         call.is_refused = true;
         let key = key.clone();
-        let change = self.models.get_mut(&key).and_then(|model| model.complained(self.now, reason));
+        let change = self.models.get_mut(&key).and_then(|model| model.on_operator_error(self.now, reason));
         self.effects.transitions.extend(change.map(|change| Transition { key, change }));
     }
 
     /// Records that the model declined to serve this request. Returns whether another model of the chain may serve it.
-    pub(super) fn declined(&mut self, now: Duration, ticket: Ticket) -> bool {
-        self.answered(now, ticket);
-        let Some(Sent { key, call, chain }) = self.calls.get(&ticket) else { return false };
+    pub(super) fn on_prompt_rejected(&mut self, now: Duration, ticket: Ticket) -> bool {
+        self.on_answer(now, ticket);
+        let Some(InFlightCall { key, call, chain }) = self.calls.get(&ticket) else { return false };
         if let Some(model) = self.models.get_mut(key) {
-            model.declined(call);
+            model.on_prompt_rejected(call);
         }
         let has_refused = |endpoint: &Arc<Endpoint>| {
-            self.models.get(&endpoint.key).is_some_and(|model| model.has_refused(&call.prompt))
+            self.models.get(&endpoint.key).is_some_and(|model| model.has_rejected(&call.prompt))
         };
         !chain.iter().all(has_refused)
     }
 
     /// Returns whether another model of the chain may serve the request, now or later, without an operator's help.
     pub(super) fn is_served_elsewhere(&self, ticket: Ticket) -> bool {
-        let Some(Sent { key, call, chain }) = self.calls.get(&ticket) else { return false };
+        let Some(InFlightCall { key, call, chain }) = self.calls.get(&ticket) else { return false };
         chain.iter().filter(|endpoint| endpoint.key != *key).any(|endpoint| {
             self.models.get(&endpoint.key).is_none_or(|model| {
                 let needs_operator = model.absence(self.now).is_some_and(|absence| absence.needs_operator);
-                !needs_operator && !model.has_refused(&call.prompt)
+                !needs_operator && !model.has_rejected(&call.prompt)
             })
         })
     }
 
     /// Records the end of a call, with any outcome.
-    pub(super) fn finished(&mut self, now: Duration, ticket: Ticket) {
+    pub(super) fn on_finish(&mut self, now: Duration, ticket: Ticket) {
         self.set_time(now);
-        let Some(Sent { key, call, .. }) = self.calls.remove(&ticket) else { return };
+        let Some(InFlightCall { key, call, .. }) = self.calls.remove(&ticket) else { return };
         if let Some(model) = self.models.get_mut(&key) {
-            model.finished(self.now, ticket, &call);
+            model.on_finish(self.now, ticket, &call);
         }
         self.serve(&key);
     }
 
     /// Makes unavailable models due for a probe now.
-    pub(super) fn try_again(&mut self, now: Duration) {
+    pub(super) fn probe_unavailable(&mut self, now: Duration) {
         self.set_time(now);
         for model in self.models.values_mut() {
             model.probe_from(self.now);
@@ -338,7 +346,7 @@ impl Core {
     }
 
     /// Reports the requests of a board that wait for unavailable models; `None` if there are none.
-    pub(super) fn held(&mut self, now: Duration, board: &BoardId) -> Option<Held> {
+    pub(super) fn board_outage(&mut self, now: Duration, board: &BoardId) -> Option<BoardOutage> {
         self.advance(now);
         let now = self.now;
         let away = self.models.values().filter_map(|model| {
@@ -349,11 +357,11 @@ impl Core {
         let outage = away.iter().map(|(outage, ..)| *outage).min_by_key(|outage| outage.next_try)?;
         let since = away.iter().map(|(_, asked_at, _)| *asked_at).min()?;
         let calls = away.iter().map(|(.., calls)| calls).sum();
-        Some(Held { outage, calls, lasts: outage.lasts.min(now.saturating_sub(since)) })
+        Some(BoardOutage { outage, calls, elapsed: outage.elapsed.min(now.saturating_sub(since)) })
     }
 
     /// Lists the boards with requests that wait for unavailable models.
-    pub(super) fn boards_held(&mut self, now: Duration) -> BTreeSet<BoardId> {
+    pub(super) fn boards_waiting(&mut self, now: Duration) -> BTreeSet<BoardId> {
         self.advance(now);
         let away = self.models.values().filter(|model| model.absence(self.now).is_some());
         away.flat_map(|model| model.queue.boards().cloned()).collect()
@@ -381,7 +389,7 @@ impl Core {
             let model = self.models.get(&endpoint.key);
             Candidate {
                 absence: model.and_then(|model| model.absence(self.now)),
-                has_refused: model.is_some_and(|model| model.has_refused(&waiter.prompt)),
+                has_rejected: model.is_some_and(|model| model.has_rejected(&waiter.prompt)),
                 fallback_after: endpoint.fallback_after,
             }
         };
@@ -477,9 +485,9 @@ impl Core {
                     model.queue.serve(&waiter.board, ticket, waiter.fallback_after());
                     let (endpoint, position) = (Arc::clone(&waiter.chain[waiter.position]), waiter.position);
                     let chain = self.waiters.remove(&ticket).map(|waiter| waiter.chain).unwrap_or_default();
-                    self.calls.insert(ticket, Sent { key: key.clone(), call, chain });
+                    self.calls.insert(ticket, InFlightCall { key: key.clone(), call, chain });
                     self.movable.remove(&ticket);
-                    self.effects.admitted.push(Admitted { ticket, endpoint, position });
+                    self.effects.admitted.push(AdmittedCall { ticket, endpoint, position });
                 }
                 Err(later) => {
                     model.retry_at = later;
@@ -493,11 +501,11 @@ impl Core {
 /// Complaint of a model that is not in an outage, reported as an outage without a next try.
 fn complaint(model: &Model, now: Duration) -> Option<Outage> {
     let (reason, since) = model.complaint()?;
-    Some(Outage { reason, lasts: now.saturating_sub(since), next_try: None })
+    Some(Outage { reason, elapsed: now.saturating_sub(since), next_try: None })
 }
 
 fn outage(model: &Model, now: Duration) -> Option<Outage> {
     let (absence, (reason, is_probed)) = (model.absence(now)?, model.outage()?);
     let next_try = (!is_probed).then(|| absence.until.saturating_sub(now));
-    Some(Outage { reason, lasts: now.saturating_sub(absence.since), next_try })
+    Some(Outage { reason, elapsed: now.saturating_sub(absence.since), next_try })
 }

@@ -9,25 +9,25 @@ use patchboard_kernel::digest::Digest;
 use super::pace::Pace;
 use super::queue::Queue;
 use super::quota::Quota;
-use super::route::Absence;
-use super::types::{Change, Limits, Refusal, Ticket};
+use super::route::Unavailability;
+use super::types::{Availability, Limits, ProviderRejection, Ticket};
 
 /// Bounds of the waits that the gate chooses.
 const WAIT_MIN: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// Bounds of the waits that providers request.
-const ASKED_MIN: Duration = Duration::from_millis(50);
-const ASKED_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+const RETRY_AFTER_MIN: Duration = Duration::from_millis(50);
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Greatest fraction by which jitter lengthens a wait that a provider requested.
-const ASKED_JITTER: f64 = 0.02;
+const RETRY_AFTER_JITTER: f64 = 0.02;
 
 /// Least number of allowed calls at which the slow start ends when no concurrency is configured.
 const SLOW_START_MIN: u32 = 128;
 
 /// Rejected prompts that a model remembers.
-const REFUSED_PROMPTS_MAX: usize = 64;
+const REJECTED_PROMPTS_MAX: usize = 64;
 
 /// Time after its last use at which a model is evicted.
 const IDLE: Duration = Duration::from_secs(10 * 60);
@@ -48,28 +48,28 @@ pub(super) struct Call {
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     Open,
-    Away {
+    Unavailable {
         reason: DeferralReason,
         since: Duration,
         until: Duration,
         probe: Option<Ticket>,
     },
     /// Slow start. A call admitted after `doubled_at` doubles the number of calls allowed.
-    Returning {
+    SlowStart {
         allowed: u32,
         doubled_at: u64,
     },
 }
 
 /// Time of the next attempt to admit; `None` if only the end of a call makes one possible.
-pub(super) type Later = Option<Duration>;
+pub(super) type RetryLater = Option<Duration>;
 
 /// Bulkhead of one model.
 #[derive(Debug)]
 pub(super) struct Model {
     pub(super) queue: Queue,
     /// Next attempt to serve the queue.
-    pub(super) retry_at: Later,
+    pub(super) retry_at: RetryLater,
     /// Time up to which fallbacks of waiting requests were considered.
     pub(super) rerouted_at: Duration,
     phase: Phase,
@@ -77,24 +77,24 @@ pub(super) struct Model {
     requests: Option<Quota>,
     tokens: Option<Quota>,
     /// True if the request quota is already charged for the next call.
-    request_is_paid: bool,
+    request_is_charged: bool,
     pace: Pace,
     in_flight: u32,
     /// Calls in flight that were admitted since the latest outage began.
-    fresh: u32,
+    in_flight_since_outage: u32,
     admissions: u64,
     /// Number of admissions when the latest outage began or probe was rejected. Results of calls up to this number are
     /// stale.
     stale: u64,
     answers: u64,
     /// Consecutive rejections; those of one burst count once.
-    strikes: u32,
+    consecutive_rejections: u32,
     /// Up to two different prompts that were rejected since the last answer.
     suspects: [Option<Digest>; 2],
-    refused_prompts: VecDeque<Digest>,
+    rejected_prompts: VecDeque<Digest>,
     deferred: BTreeMap<DeferralReason, u64>,
     /// Reason that requires an operator, and the time of the first such rejection; cleared by the next answer.
-    complaint: Option<(DeferralReason, Duration)>,
+    operator_error: Option<(DeferralReason, Duration)>,
     used_at: Duration,
 }
 
@@ -108,18 +108,18 @@ impl Model {
             limits: Limits::default(),
             requests: None,
             tokens: None,
-            request_is_paid: false,
+            request_is_charged: false,
             pace: Pace::default(),
             in_flight: 0,
-            fresh: 0,
+            in_flight_since_outage: 0,
             admissions: 0,
             stale: 0,
             answers: 0,
-            strikes: 0,
+            consecutive_rejections: 0,
             suspects: [None; 2],
-            refused_prompts: VecDeque::new(),
+            rejected_prompts: VecDeque::new(),
             deferred: BTreeMap::new(),
-            complaint: None,
+            operator_error: None,
             used_at: now,
         }
     }
@@ -138,24 +138,30 @@ impl Model {
     }
 
     /// Admits a call if the phase, the limits and the pace allow it.
-    pub(super) fn admit(&mut self, now: Duration, ticket: Ticket, tokens: u64, prompt: Digest) -> Result<Call, Later> {
+    pub(super) fn admit(
+        &mut self,
+        now: Duration,
+        ticket: Ticket,
+        tokens: u64,
+        prompt: Digest,
+    ) -> Result<Call, RetryLater> {
         if self.limits.concurrency.is_some_and(|most| self.in_flight >= most.get()) {
             return Err(None);
         }
         match self.phase {
-            Phase::Away { probe: Some(_), .. } => return Err(None),
-            Phase::Away { until, .. } if now < until => return Err(Some(until)),
-            Phase::Returning { allowed, .. } if self.fresh >= allowed => return Err(None),
-            Phase::Open | Phase::Away { .. } | Phase::Returning { .. } => {}
+            Phase::Unavailable { probe: Some(_), .. } => return Err(None),
+            Phase::Unavailable { until, .. } if now < until => return Err(Some(until)),
+            Phase::SlowStart { allowed, .. } if self.in_flight_since_outage >= allowed => return Err(None),
+            Phase::Open | Phase::Unavailable { .. } | Phase::SlowStart { .. } => {}
         }
         // Quotas are checked last, because a check consumes from them.
-        self.another(now, tokens).map_err(Some)?;
-        if let Phase::Away { probe, .. } = &mut self.phase {
+        self.charge_request(now, tokens).map_err(Some)?;
+        if let Phase::Unavailable { probe, .. } = &mut self.phase {
             *probe = Some(ticket);
         }
         self.admissions += 1;
         self.in_flight += 1;
-        self.fresh += 1;
+        self.in_flight_since_outage += 1;
         Ok(Call {
             number: self.admissions,
             sent_at: now,
@@ -167,19 +173,19 @@ impl Model {
     }
 
     /// Charges a request to the limits and the pace. If they leave no room, returns the time of the next attempt.
-    pub(super) fn another(&mut self, now: Duration, tokens: u64) -> Result<(), Duration> {
+    pub(super) fn charge_request(&mut self, now: Duration, tokens: u64) -> Result<(), Duration> {
         if let Some(at) = self.pace.next_at().filter(|at| now < *at) {
             return Err(at);
         }
         // The request quota stays charged for the next attempt: every request costs one, whatever its tokens.
-        if let Some(requests) = self.requests.as_mut().filter(|_| !self.request_is_paid) {
+        if let Some(requests) = self.requests.as_mut().filter(|_| !self.request_is_charged) {
             requests.take(now, 1)?;
-            self.request_is_paid = true;
+            self.request_is_charged = true;
         }
         if let Some(quota) = &mut self.tokens {
             quota.take(now, tokens)?;
         }
-        self.request_is_paid = false;
+        self.request_is_charged = false;
         self.used_at = now;
         self.pace.sent(now);
         Ok(())
@@ -196,47 +202,47 @@ impl Model {
     }
 
     /// Records that the first bytes of an answer arrived.
-    pub(super) fn answered(&mut self, now: Duration, call: &Call) -> Option<Change> {
+    pub(super) fn on_answer(&mut self, now: Duration, call: &Call) -> Option<Availability> {
         self.used_at = now;
         self.answers += 1;
         self.suspects = [None; 2];
-        self.refused_prompts.retain(|prompt| *prompt != call.prompt);
+        self.rejected_prompts.retain(|prompt| *prompt != call.prompt);
         let is_fresh = call.number > self.stale;
         let change = match &mut self.phase {
-            Phase::Away { reason, since, .. } if is_fresh || *reason == DeferralReason::NoAnswer => {
+            Phase::Unavailable { reason, since, .. } if is_fresh || *reason == DeferralReason::NoAnswer => {
                 let after = now.saturating_sub(*since);
-                self.strikes = 0;
+                self.consecutive_rejections = 0;
                 self.pace.resume(now);
-                self.phase = Phase::Returning { allowed: 2, doubled_at: self.admissions };
+                self.phase = Phase::SlowStart { allowed: 2, doubled_at: self.admissions };
                 self.end_slow_start();
-                Some(Change::Back { after })
+                Some(Availability::Recovered { after })
             }
-            Phase::Returning { allowed, doubled_at } if call.number > *doubled_at => {
+            Phase::SlowStart { allowed, doubled_at } if call.number > *doubled_at => {
                 *allowed = allowed.saturating_mul(2);
                 *doubled_at = self.admissions;
                 self.end_slow_start();
                 None
             }
-            Phase::Open | Phase::Away { .. } | Phase::Returning { .. } => None,
+            Phase::Open | Phase::Unavailable { .. } | Phase::SlowStart { .. } => None,
         };
         // An answer to a request sent before the outage does not prove its end.
-        let complaint = if self.outage().is_none() { self.complaint.take() } else { None };
-        change.or(complaint.map(|(_, since)| Change::Back { after: now.saturating_sub(since) }))
+        let complaint = if self.outage().is_none() { self.operator_error.take() } else { None };
+        change.or(complaint.map(|(_, since)| Availability::Recovered { after: now.saturating_sub(since) }))
     }
 
     /// Records a rejection that only an operator can fix. Other calls still go out, since it may concern this request
     /// only.
-    pub(super) fn complained(&mut self, now: Duration, reason: DeferralReason) -> Option<Change> {
+    pub(super) fn on_operator_error(&mut self, now: Duration, reason: DeferralReason) -> Option<Availability> {
         self.used_at = now;
         *self.deferred.entry(reason).or_default() += 1;
-        let is_known = self.complaint.is_some() || self.outage().is_some();
-        self.complaint.get_or_insert((reason, now)).0 = reason;
-        (!is_known).then_some(Change::Away { reason, next_try: None })
+        let is_known = self.operator_error.is_some() || self.outage().is_some();
+        self.operator_error.get_or_insert((reason, now)).0 = reason;
+        (!is_known).then_some(Availability::Unavailable { reason, next_try: None })
     }
 
     fn end_slow_start(&mut self) {
-        let Phase::Returning { allowed, .. } = self.phase else { return };
-        let has_room_for_all = || self.queue.len() + self.fresh as usize <= allowed as usize;
+        let Phase::SlowStart { allowed, .. } = self.phase else { return };
+        let has_room_for_all = || self.queue.len() + self.in_flight_since_outage as usize <= allowed as usize;
         let is_over = match self.limits.concurrency {
             Some(most) => allowed >= most.get(),
             None => allowed >= SLOW_START_MIN && has_room_for_all(),
@@ -247,58 +253,58 @@ impl Model {
     }
 
     /// Returns whether a rejection is the request's own failure.
-    pub(super) fn is_own_failure(&mut self, call: &Call, refusal: &Refusal) -> bool {
+    pub(super) fn is_own_failure(&mut self, call: &Call, refusal: &ProviderRejection) -> bool {
         if refusal.reason == DeferralReason::NoAnswer {
             return self.answers > call.answers_before;
         }
         let is_confirmed = call.number <= self.stale
-            || matches!(self.phase, Phase::Away { .. })
+            || matches!(self.phase, Phase::Unavailable { .. })
             || self.suspects.iter().flatten().any(|prompt| *prompt != call.prompt);
         refusal.is_ambiguous && !is_confirmed
     }
 
     /// Records a rejection that is the request's own failure.
-    pub(super) fn charged(&mut self, ticket: Ticket, call: &Call, is_suspect: bool) {
+    pub(super) fn on_own_failure(&mut self, ticket: Ticket, call: &Call, is_suspect: bool) {
         if is_suspect {
             self.suspect(call.prompt);
         }
         self.forget_probe(ticket);
-        self.declined(call);
+        self.on_prompt_rejected(call);
     }
 
     /// Remembers that this model does not accept the prompt of this call.
-    pub(super) fn declined(&mut self, call: &Call) {
-        if !self.refused_prompts.contains(&call.prompt) {
-            if self.refused_prompts.len() == REFUSED_PROMPTS_MAX {
-                self.refused_prompts.pop_front();
+    pub(super) fn on_prompt_rejected(&mut self, call: &Call) {
+        if !self.rejected_prompts.contains(&call.prompt) {
+            if self.rejected_prompts.len() == REJECTED_PROMPTS_MAX {
+                self.rejected_prompts.pop_front();
             }
-            self.refused_prompts.push_back(call.prompt);
+            self.rejected_prompts.push_back(call.prompt);
         }
     }
 
     /// Records a rejection caused by the model. Returns the time of the next attempt, and the change if an outage
     /// began.
-    pub(super) fn deferred(
+    pub(super) fn on_rejection(
         &mut self,
         now: Duration,
         call: &Call,
-        refusal: &Refusal,
+        refusal: &ProviderRejection,
         jitter: f64,
-    ) -> (Duration, Option<Change>) {
+    ) -> (Duration, Option<Availability>) {
         self.used_at = now;
         self.suspect(call.prompt);
         *self.deferred.entry(refusal.reason).or_default() += 1;
-        self.pace.not_taken(call.sent_at);
+        self.pace.on_rejection(call.sent_at);
         let is_fresh = call.number > self.stale;
-        let asked = refusal.wait.map(|wait| jittered(wait.clamp(ASKED_MIN, ASKED_MAX), jitter));
+        let asked = refusal.wait.map(|wait| jittered(wait.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX), jitter));
         if is_fresh {
-            self.strikes = self.strikes.saturating_add(1);
+            self.consecutive_rejections = self.consecutive_rejections.saturating_add(1);
         }
         let wait = match asked {
             // A wait shorter than the gate's own minimum is honoured once in a row, so that zero cannot cause a tight
             // loop.
-            Some(asked) if asked >= WAIT_MIN || self.strikes <= 1 => asked,
-            Some(_) | None => backoff(self.strikes, jitter),
+            Some(asked) if asked >= WAIT_MIN || self.consecutive_rejections <= 1 => asked,
+            Some(_) | None => backoff(self.consecutive_rejections, jitter),
         };
         if refusal.reason == DeferralReason::RateLimited && (is_fresh || self.outage().is_some()) {
             self.pace.limited(call.sent_at, now, wait);
@@ -310,11 +316,11 @@ impl Model {
         // The call was sent before the outage began. Its rejection belongs to that outage, and is stale once the model
         // is back.
         match &mut self.phase {
-            Phase::Away { until, probe: None, .. } => {
+            Phase::Unavailable { until, probe: None, .. } => {
                 *until = (*until).max(asked.map_or(now, |asked| now + asked));
                 (*until, None)
             }
-            Phase::Open | Phase::Away { .. } | Phase::Returning { .. } => (now, None),
+            Phase::Open | Phase::Unavailable { .. } | Phase::SlowStart { .. } => (now, None),
         }
     }
 
@@ -324,44 +330,49 @@ impl Model {
     }
 
     /// Closes the model for at least `wait`; a running outage is extended.
-    pub(super) fn hold(&mut self, now: Duration, reason: DeferralReason, wait: Duration) -> Option<Change> {
+    pub(super) fn hold(&mut self, now: Duration, reason: DeferralReason, wait: Duration) -> Option<Availability> {
         match &mut self.phase {
-            Phase::Away { until, .. } => {
+            Phase::Unavailable { until, .. } => {
                 *until = (*until).max(now + wait);
                 None
             }
-            Phase::Open | Phase::Returning { .. } => self.begin_outage(now, reason, wait),
+            Phase::Open | Phase::SlowStart { .. } => self.begin_outage(now, reason, wait),
         }
     }
 
     /// Begins an outage of `wait`, or restarts the wait of the current one.
-    pub(super) fn begin_outage(&mut self, now: Duration, reason: DeferralReason, wait: Duration) -> Option<Change> {
+    pub(super) fn begin_outage(
+        &mut self,
+        now: Duration,
+        reason: DeferralReason,
+        wait: Duration,
+    ) -> Option<Availability> {
         self.stale = self.admissions;
-        self.fresh = 0;
+        self.in_flight_since_outage = 0;
         let begun = match self.phase {
-            Phase::Away { since, .. } => Some(since),
-            Phase::Open | Phase::Returning { .. } => None,
+            Phase::Unavailable { since, .. } => Some(since),
+            Phase::Open | Phase::SlowStart { .. } => None,
         };
         if begun.is_none() {
             self.rerouted_at = now;
         }
         let until = now + wait;
-        self.phase = Phase::Away { reason, since: begun.unwrap_or(now), until, probe: None };
-        begun.is_none().then_some(Change::Away { reason, next_try: Some(wait) })
+        self.phase = Phase::Unavailable { reason, since: begun.unwrap_or(now), until, probe: None };
+        begun.is_none().then_some(Availability::Unavailable { reason, next_try: Some(wait) })
     }
 
     /// Records the end of a call.
-    pub(super) fn finished(&mut self, now: Duration, ticket: Ticket, call: &Call) {
+    pub(super) fn on_finish(&mut self, now: Duration, ticket: Ticket, call: &Call) {
         self.used_at = now;
         self.in_flight = self.in_flight.saturating_sub(1);
         if call.number > self.stale {
-            self.fresh = self.fresh.saturating_sub(1);
+            self.in_flight_since_outage = self.in_flight_since_outage.saturating_sub(1);
         }
         self.forget_probe(ticket);
     }
 
     fn forget_probe(&mut self, ticket: Ticket) {
-        if let Phase::Away { probe, .. } = &mut self.phase
+        if let Phase::Unavailable { probe, .. } = &mut self.phase
             && *probe == Some(ticket)
         {
             *probe = None;
@@ -377,16 +388,16 @@ impl Model {
     }
 
     /// Absence of the model, for routing within a chain.
-    pub(super) fn absence(&self, now: Duration) -> Option<Absence> {
-        let Phase::Away { reason, since, until, probe } = self.phase else { return None };
+    pub(super) fn absence(&self, now: Duration) -> Option<Unavailability> {
+        let Phase::Unavailable { reason, since, until, probe } = self.phase else { return None };
         let has_room = self.limits.concurrency.is_none_or(|most| self.in_flight < most.get());
         let wants_probe = until <= now && probe.is_none() && has_room && self.queue.is_empty();
-        Some(Absence { since, until, wants_probe, needs_operator: reason.needs_operator() })
+        Some(Unavailability { since, until, wants_probe, needs_operator: reason.needs_operator() })
     }
 
     /// Makes the model due for a probe at `now`, if it is away.
     pub(super) fn probe_from(&mut self, now: Duration) {
-        if let Phase::Away { until, .. } = &mut self.phase {
+        if let Phase::Unavailable { until, .. } = &mut self.phase {
             *until = (*until).min(now);
         }
     }
@@ -394,18 +405,18 @@ impl Model {
     /// Reason of the outage, and whether a probe is in flight.
     pub(super) fn outage(&self) -> Option<(DeferralReason, bool)> {
         match self.phase {
-            Phase::Away { reason, probe, .. } => Some((reason, probe.is_some())),
-            Phase::Open | Phase::Returning { .. } => None,
+            Phase::Unavailable { reason, probe, .. } => Some((reason, probe.is_some())),
+            Phase::Open | Phase::SlowStart { .. } => None,
         }
     }
 
     /// Reason that requires an operator, and the time since when.
     pub(super) const fn complaint(&self) -> Option<(DeferralReason, Duration)> {
-        self.complaint
+        self.operator_error
     }
 
-    pub(super) fn has_refused(&self, prompt: &Digest) -> bool {
-        self.refused_prompts.contains(prompt)
+    pub(super) fn has_rejected(&self, prompt: &Digest) -> bool {
+        self.rejected_prompts.contains(prompt)
     }
 
     pub(super) fn in_flight(&self) -> u32 {
@@ -423,16 +434,16 @@ impl Model {
     /// Returns whether the model can be evicted without losing state.
     pub(super) fn is_idle(&self, now: Duration) -> bool {
         let idle_at = match self.phase {
-            Phase::Away { until, .. } => self.used_at.max(until) + IDLE,
-            Phase::Open | Phase::Returning { .. } => self.used_at + IDLE,
+            Phase::Unavailable { until, .. } => self.used_at.max(until) + IDLE,
+            Phase::Open | Phase::SlowStart { .. } => self.used_at + IDLE,
         };
-        self.in_flight == 0 && self.queue.is_empty() && self.complaint.is_none() && idle_at <= now
+        self.in_flight == 0 && self.queue.is_empty() && self.operator_error.is_none() && idle_at <= now
     }
 }
 
 /// Adds jitter to a wait that a provider requested; never shortens it.
 pub(super) fn jittered(wait: Duration, jitter: f64) -> Duration {
-    wait + wait.mul_f64(ASKED_JITTER * jitter.clamp(0.0, 1.0))
+    wait + wait.mul_f64(RETRY_AFTER_JITTER * jitter.clamp(0.0, 1.0))
 }
 
 /// Backoff after `strikes` consecutive rejections: exponential, with the upper half random.

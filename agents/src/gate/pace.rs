@@ -50,12 +50,12 @@ pub(super) struct Pace {
     /// Requests per second at the last rejection.
     refused_rate: Option<f64>,
     /// Times of the latest requests that were not rejected, oldest first.
-    taken: VecDeque<Duration>,
+    accepted: VecDeque<Duration>,
     last: Option<Duration>,
     /// Time of the latest rejected request that is not yet part of the estimate.
-    refused_at: Option<Duration>,
+    rejected_at: Option<Duration>,
     /// Time at which its rejection arrived; requests sent until then met the same bucket.
-    heard_at: Duration,
+    rejection_received_at: Duration,
     /// Value of `refused_at` in the previous estimate.
     estimated_at: Option<Duration>,
     /// Requests since then that were not rejected. [`Self::resume`] leaves those sent after `heard_at` to the next
@@ -84,34 +84,34 @@ impl Pace {
             *self = Self::default();
         }
         self.last = Some(now);
-        while self.taken.len() >= HISTORY_MAX || self.taken.front().is_some_and(|at| *at + HISTORY < now) {
-            self.taken.pop_front();
+        while self.accepted.len() >= HISTORY_MAX || self.accepted.front().is_some_and(|at| *at + HISTORY < now) {
+            self.accepted.pop_front();
         }
-        self.taken.push_back(now);
+        self.accepted.push_back(now);
         self.taken_since = self.taken_since.saturating_add(1);
         self.calm_requests = self.calm_requests.saturating_add(1);
         self.rise(now);
     }
 
     /// Records that a request sent at `sent_at` was rejected.
-    pub(super) fn not_taken(&mut self, sent_at: Duration) {
-        if let Some(index) = self.taken.iter().rposition(|at| *at == sent_at) {
-            self.taken.remove(index);
+    pub(super) fn on_rejection(&mut self, sent_at: Duration) {
+        if let Some(index) = self.accepted.iter().rposition(|at| *at == sent_at) {
+            self.accepted.remove(index);
         }
         self.taken_since = self.taken_since.saturating_sub(1);
     }
 
-    /// Records that a request sent at `sent_at` hit the rate limit; called after [`Self::not_taken`].
+    /// Records that a request sent at `sent_at` hit the rate limit; called after [`Self::on_rejection`].
     pub(super) fn limited(&mut self, sent_at: Duration, now: Duration, wait: Duration) {
-        self.heard_at = now;
-        self.wait = if self.refused_at.is_some() { self.wait.max(wait) } else { wait };
-        self.refused_at = self.refused_at.max(Some(sent_at));
+        self.rejection_received_at = now;
+        self.wait = if self.rejected_at.is_some() { self.wait.max(wait) } else { wait };
+        self.rejected_at = self.rejected_at.max(Some(sent_at));
     }
 
     /// Updates the pace from the rejections once a request succeeds again. By then earlier requests have their outcome.
     pub(super) fn resume(&mut self, now: Duration) {
-        let Some(refused_at) = self.refused_at.take() else { return };
-        let after = self.taken.iter().rev().take_while(|at| **at > self.heard_at).count();
+        let Some(refused_at) = self.rejected_at.take() else { return };
+        let after = self.accepted.iter().rev().take_while(|at| **at > self.rejection_received_at).count();
         let before = self.taken_since.saturating_sub(u32::try_from(after).unwrap_or(u32::MAX));
         match (self.rate, self.estimated_at) {
             (Some(rate), Some(since)) => {
@@ -129,7 +129,7 @@ impl Pace {
             }
         }
         self.estimated_at = Some(refused_at);
-        self.taken.drain(..self.taken.len() - after);
+        self.accepted.drain(..self.accepted.len() - after);
         self.taken_since = u32::try_from(after).unwrap_or(u32::MAX);
         self.calm_requests = 0;
         self.raise_at = now + self.calm();
@@ -137,7 +137,7 @@ impl Pace {
 
     /// Rate of a one-second bucket that accepts exactly the recorded requests, with [`REST`] left over.
     fn first_estimate(&self, refused_at: Duration) -> f64 {
-        let before = self.taken.iter().rev().skip_while(|at| **at > self.heard_at);
+        let before = self.accepted.iter().rev().skip_while(|at| **at > self.rejection_received_at);
         let spans = before.zip(1_u32..).map(|(at, count)| {
             let span = refused_at.saturating_sub(*at).as_secs_f64();
             (f64::from(count) + if count > 1 { REST } else { 0.0 }) / (1.0 + span)
@@ -147,7 +147,7 @@ impl Pace {
 
     fn rise(&mut self, now: Duration) {
         let Some(rate) = self.rate else { return };
-        if self.refused_at.is_some() || now < self.raise_at || self.calm_requests < CALM_REQUESTS {
+        if self.rejected_at.is_some() || now < self.raise_at || self.calm_requests < CALM_REQUESTS {
             return;
         }
         let next = rate * INCREASE;

@@ -6,16 +6,16 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     /// Absence; `None` while the model is available.
-    pub(super) absence: Option<Absence>,
+    pub(super) absence: Option<Unavailability>,
     /// True if the model rejected this request as the request's own failure.
-    pub(super) has_refused: bool,
+    pub(super) has_rejected: bool,
     /// Time that the request waits for this model before it uses the next one.
     pub(super) fallback_after: Duration,
 }
 
 /// Absence of a model.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Absence {
+pub(super) struct Unavailability {
     /// Start.
     pub(super) since: Duration,
     /// Time of the next probe.
@@ -28,7 +28,7 @@ pub(super) struct Absence {
 
 impl Candidate {
     fn is_usable(&self, now: Duration) -> bool {
-        !self.has_refused
+        !self.has_rejected
             && self.absence.is_none_or(|absence| {
                 let is_short = now < absence.since.saturating_add(self.fallback_after);
                 absence.wants_probe || (is_short && !absence.needs_operator)
@@ -42,6 +42,6 @@ pub(super) fn choose(now: Duration, chain: &[Candidate]) -> usize {
         return index;
     }
     let next_try = |candidate: &Candidate| candidate.absence.map_or(now, |absence| absence.until);
-    let rest = chain.iter().enumerate().min_by_key(|(_, candidate)| (candidate.has_refused, next_try(candidate)));
+    let rest = chain.iter().enumerate().min_by_key(|(_, candidate)| (candidate.has_rejected, next_try(candidate)));
     rest.map_or(0, |(index, _)| index)
 }

@@ -16,7 +16,7 @@ use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::digest::Digest;
 
 use super::core::{Core, Jitter};
-use super::types::{Endpoint, Limits, ModelKey, Refusal, Request, Ticket};
+use super::types::{Endpoint, Limits, ModelKey, ProviderRejection, Request, Ticket};
 
 const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -58,13 +58,13 @@ fn request(board: &str, prompt: usize, endpoint: &Arc<Endpoint>) -> Request {
     }
 }
 
-fn refusal(reason: DeferralReason, wait: Option<Duration>) -> Refusal {
-    Refusal { reason, wait, is_ambiguous: false }
+fn refusal(reason: DeferralReason, wait: Option<Duration>) -> ProviderRejection {
+    ProviderRejection { reason, wait, is_ambiguous: false }
 }
 
 /// Returns the refusal for status 500.
-fn ambiguous() -> Refusal {
-    Refusal { reason: DeferralReason::Overloaded, wait: None, is_ambiguous: true }
+fn ambiguous() -> ProviderRejection {
+    ProviderRejection { reason: DeferralReason::Overloaded, wait: None, is_ambiguous: true }
 }
 
 /// Returns jitter from a linear congruential generator.

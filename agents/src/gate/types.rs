@@ -26,7 +26,7 @@ impl ModelKey {
 
     /// Sets the account. Each account of an endpoint has its own limits and outages; `None` means no API key.
     #[must_use]
-    pub fn of_account(self, account: Option<Digest>) -> Self {
+    pub fn with_account(self, account: Option<Digest>) -> Self {
         Self { account, ..self }
     }
 
@@ -102,7 +102,7 @@ pub struct Request {
 
 /// Rejection of a request by a provider.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Refusal {
+pub struct ProviderRejection {
     /// Reason.
     pub reason: DeferralReason,
     /// Wait that the provider requests; `None` if it gives none.
@@ -111,7 +111,7 @@ pub struct Refusal {
     pub is_ambiguous: bool,
 }
 
-impl Refusal {
+impl ProviderRejection {
     /// Builds a rejection from the reason and the wait of a deferral.
     pub fn new(deferral: Deferral, is_ambiguous: bool) -> Self {
         Self { reason: deferral.reason, wait: deferral.wait_ms.map(Duration::from_millis), is_ambiguous }
@@ -120,7 +120,7 @@ impl Refusal {
 
 /// Verdict on a rejected call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum RejectionOutcome {
     /// The model is the cause: the request uses up no attempt and is retried after the wait.
     Deferred {
         /// Time from now until the model may be called again.
@@ -153,7 +153,7 @@ pub struct Outage {
     /// Reason of the latest rejection.
     pub reason: DeferralReason,
     /// Time since the outage began.
-    pub lasts: Duration,
+    pub elapsed: Duration,
     /// Time from now until the next probe; `None` while a probe is in flight, or if an operator must act.
     pub next_try: Option<Duration>,
 }
@@ -169,13 +169,13 @@ pub struct LimitWait {
 
 /// Requests of a board that wait for unavailable models.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Held {
+pub struct BoardOutage {
     /// Outage of the model that is probed first.
     pub outage: Outage,
     /// Number of waiting requests.
     pub calls: usize,
     /// Time since the oldest of them was queued, within the outage.
-    pub lasts: Duration,
+    pub elapsed: Duration,
 }
 
 /// Change of a model's availability.
@@ -184,21 +184,21 @@ pub struct Transition {
     /// Key of the model.
     pub key: ModelKey,
     /// New availability.
-    pub change: Change,
+    pub change: Availability,
 }
 
 /// New availability of a model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Change {
+pub enum Availability {
     /// The model is away: one call probes, the others wait.
-    Away {
+    Unavailable {
         /// Reason.
         reason: DeferralReason,
         /// Time from now until the first probe.
         next_try: Option<Duration>,
     },
     /// The model serves requests again.
-    Back {
+    Recovered {
         /// Length of the outage.
         after: Duration,
     },

@@ -70,7 +70,7 @@ fn ollama(answer: &Value) -> Value {
 }
 
 /// A model's message and its token counts, parsed from an answer.
-struct Said<'a> {
+struct ParsedMessage<'a> {
     content: String,
     /// Tool calls, each as [`chat_call`].
     calls: Vec<Value>,
@@ -82,7 +82,7 @@ struct Said<'a> {
     completion: Option<u64>,
 }
 
-impl Said<'_> {
+impl ParsedMessage<'_> {
     /// Builds an answer of Chat Completions with one choice. `more` is a further member of its message.
     fn chat_answer(self, answer: &Value, more: (&str, String)) -> Value {
         let mut message = Map::new();

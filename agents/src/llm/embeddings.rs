@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument as _;
 
-use super::access::Variables;
-use super::refusals::{code_of, deferral_of};
+use super::credentials::Variables;
+use super::failure_codes::{code_of, deferral_of};
 use super::reply::estimate;
 use super::transport::{self, Endpoint, HttpFailure};
 use crate::config::{Embeddings, Model};
-use crate::gate::{self, Gate, Permit, Refusal};
+use crate::gate::{self, Gate, Permit, ProviderRejection};
 use crate::{failure, telemetry};
 
 /// Texts per request, at most: common servers accept this many.
@@ -98,7 +98,7 @@ impl Embedder {
         let embedded = timeout_at(deadline, asking).await.unwrap_or_else(|_| {
             Err(failure(FailureCode::Timeout, format!("no answer within {} s", patience.as_secs_f64())))
         });
-        telemetry::ended(&span, embedded.as_ref().map(|_| None));
+        telemetry::record_outcome(&span, embedded.as_ref().map(|_| None));
         embedded
     }
 
@@ -107,7 +107,8 @@ impl Embedder {
         let connection = connection.map_err(|why| failure(FailureCode::NotConfigured, why.as_str()))?;
         let mut all: Vec<Embedding> = Vec::with_capacity(texts.len());
         for batch in texts.chunks(BATCH) {
-            let answer = self.insist(connection, board, batch, deadline).await.map_err(|error| named(&error))?;
+            let answer =
+                self.send_with_retries(connection, board, batch, deadline).await.map_err(|error| named(&error))?;
             let read = read(&answer, batch.len()).map_err(|why| failure(FailureCode::Protocol, why))?;
             all.extend(read);
         }
@@ -122,7 +123,7 @@ impl Embedder {
         Ok(Connection { http: transport::client(&self.server.url)?, endpoint })
     }
 
-    async fn insist(
+    async fn send_with_retries(
         &self,
         connection: &Connection,
         board: &BoardId,
@@ -143,14 +144,14 @@ impl Embedder {
             report(&permit, answer.as_ref().err());
             answer
         };
-        super::again(self.server.max_tries, deadline, |_| true, send).await
+        super::retry_request(self.server.max_tries, deadline, |_| true, send).await
     }
 
     /// Waits for admission as long as the deadline allows.
     async fn admitted(&self, request: gate::Request, deadline: Instant) -> Result<Permit, HttpFailure> {
         let waiting = match self.gate.admit(request) {
-            gate::Admission::Now(permit) => return Ok(permit),
-            gate::Admission::Later(waiting) => waiting,
+            gate::AdmitResult::Now(permit) => return Ok(permit),
+            gate::AdmitResult::Later(waiting) => waiting,
         };
         let left = deadline.saturating_duration_since(Instant::now());
         let model = self.gate.state().into_iter().find(|model| model.key == self.bulkhead.key);
@@ -171,12 +172,12 @@ impl Connection {
 /// Reports the outcome of a request to the gate.
 fn report(permit: &Permit, failure: Option<&HttpFailure>) {
     match failure.and_then(deferral_of) {
-        None => permit.answered(),
+        None => permit.report_answer(),
         // Waiting cannot fix the cause, and a request with less time than a model's call proves no outage by its
         // timeout.
         Some(deferral) if deferral.reason.needs_operator() || deferral.reason == DeferralReason::NoAnswer => {}
         // The request has failed, independent of the verdict.
-        Some(deferral) => drop(permit.refused(Refusal::new(deferral, deferral.is_ambiguous))),
+        Some(deferral) => drop(permit.report_rejection(ProviderRejection::new(deferral, deferral.is_ambiguous))),
     }
 }
 
@@ -186,10 +187,12 @@ fn named(error: &HttpFailure) -> Failure {
         HttpFailure::Key(_) => "there is no key to send".to_owned(),
         HttpFailure::NotAdmitted | HttpFailure::Limited { .. } => error.to_string(),
         HttpFailure::Connect(_) => "no connection was made".to_owned(),
-        HttpFailure::Broken { .. } => "the connection broke".to_owned(),
+        HttpFailure::ConnectionLost { .. } => "the connection broke".to_owned(),
         HttpFailure::NoAnswer { .. } => "no answer in time".to_owned(),
         HttpFailure::Status { status, .. } => format!("the server answered with status {status}"),
-        HttpFailure::Form(_) | HttpFailure::NoApi { .. } => "the answer has no JSON, or is too long".to_owned(),
+        HttpFailure::InvalidBody(_) | HttpFailure::NotAnApi { .. } => {
+            "the answer has no JSON, or is too long".to_owned()
+        }
     };
     failure(code_of(error), why)
 }

@@ -9,26 +9,26 @@ use patchboard_kernel::view::Prompt;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::known::Place;
-use super::ladder::{self, Climb, Found, Proof, Rung, Shape, Stream};
-use super::refusals::{self, deferral_of};
+use super::downgrade::{self, Certainty, Downgrade, DowngradeResult, OutputMode, RequestShape, Stream};
+use super::failure_codes::{self, deferral_of};
 use super::reply::estimate;
-use super::request::{Message, Request, Task};
-use super::transport::{Answered, Came, Fault, HttpFailure};
-use super::{Asked, Chat, again, reasons};
+use super::request::{Message, Request, RequestSource};
+use super::server_profile::SchemaPlacement;
+use super::transport::{FailureCause, HttpAnswer, HttpFailure, Received};
+use super::{Chat, PromptRequest, provider_errors, retry_request};
 use crate::config::Streaming;
-use crate::tools::Definition;
+use crate::tools::ToolDefinition;
 
 /// An answer and its request.
-pub(super) struct Exchanged {
-    pub(super) answer: Answered,
+pub(super) struct ExchangeResult {
+    pub(super) answer: HttpAnswer,
     pub(super) has_tools: bool,
     /// The model could reply by a tool call.
     pub(super) takes_answers: bool,
     /// The server's refusal of tools, if a request without them was answered.
     pub(super) tools_refused: Option<String>,
-    pub(super) shape: Shape,
-    pub(super) lesson: Lesson,
+    pub(super) shape: RequestShape,
+    pub(super) lesson: OutputModeFinding,
     /// All optional parts were left out at once.
     pub(super) is_bare: bool,
     /// Time of the last request.
@@ -37,55 +37,56 @@ pub(super) struct Exchanged {
 
 /// Finding about the reply form of an answered request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Lesson {
+pub(super) enum OutputModeFinding {
     /// Accepted at the first try.
-    Taken,
+    Accepted,
     /// Rejected first; a plainer form was accepted.
-    Climbed,
+    Downgraded,
     /// Made plainer than this known form, since the reply before was empty.
-    AfterEmpty(Rung),
+    AfterEmpty(OutputMode),
 }
 
 /// Timeout of the short request that distinguishes a failing server from a failing prompt.
-const ANOTHER_TIMEOUT: Duration = Duration::from_secs(10);
+const CAUSE_PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Token limit of its reply.
-const ANOTHER_TOKENS: u32 = 16;
+const CAUSE_PROBE_TOKENS: u32 = 16;
 
 /// Returns true if server or request may have caused a failure, and its text names no part of the request.
 fn is_unexplained(status: u16, body: &str) -> bool {
-    refusals::is_of_either(status) && !ladder::is_explained(&reasons::said(body).to_ascii_lowercase())
+    failure_codes::is_ambiguous_status(status)
+        && !downgrade::is_explained(&provider_errors::error_message(body).to_ascii_lowercase())
 }
 
 impl Chat {
     /// Sends a request, and plainer ones as long as the server rejects them.
     pub(super) async fn exchange(
         &self,
-        task: Task<'_>,
+        task: RequestSource<'_>,
         messages: &[Message<'_>],
-        offered: &[Definition],
+        offered: &[ToolDefinition],
         deadline: Instant,
-    ) -> Result<Exchanged, HttpFailure> {
+    ) -> Result<ExchangeResult, HttpFailure> {
         let key = task.key();
-        let place = Place::of(offered);
+        let place = SchemaPlacement::of(offered);
         let known = self.known().shape(&key, place, self.model.structured);
         let known = match self.model.stream {
-            Streaming::Always => Shape { stream: known.stream.max(Stream::WithUsage), ..known },
+            Streaming::Always => RequestShape { stream: known.stream.max(Stream::WithUsage), ..known },
             Streaming::Auto | Streaming::Never => known,
         };
         let form = task.trouble().map_or(known.form, |trouble| known.form.max(trouble.form()));
-        let start = Shape { form, ..known };
+        let start = RequestShape { form, ..known };
         let broken_off = task.call().and_then(|call| self.known().take_climb(call, place, start));
         let (mut climb, mut refused) = match broken_off {
             Some((climb, refused)) => (climb, Some(refused)),
-            None => (Climb::new(start, !offered.is_empty()), None),
+            None => (Downgrade::new(start, !offered.is_empty()), None),
         };
         let mut sent = BTreeSet::new();
-        let mut fault = Fault::Unknown;
+        let mut fault = FailureCause::Unknown;
         loop {
             let has_tools = !offered.is_empty() && !climb.shape().no_tools;
             let request = self.request(task, messages, if has_tools { offered } else { &[] }, climb.shape());
-            let body = self.body(&request).map_err(|error| HttpFailure::Form(error.to_string()))?;
+            let body = self.body(&request).map_err(|error| HttpFailure::InvalidBody(error.to_string()))?;
             // A step may leave the request unchanged.
             if !sent.insert(sha256(&body))
                 && let Some(failure) = refused.take()
@@ -99,7 +100,7 @@ impl Chat {
                 }
             }
             let tokens = estimate(body.len()).saturating_add(u64::from(task.reply_tokens()));
-            if let Err(wait) = task.further(tokens, deadline).await {
+            if let Err(wait) = task.await_limits(tokens, deadline).await {
                 task.note_limited();
                 if let Some((call, refused)) = task.call().zip(refused) {
                     self.known().keep_climb(call, place, climb, refused);
@@ -107,7 +108,7 @@ impl Chat {
                 return Err(HttpFailure::Limited { wait });
             }
             let began = Instant::now();
-            let failure = match self.insist(task, &request, body, deadline, refused.is_none()).await {
+            let failure = match self.send_with_retries(task, &request, body, deadline, refused.is_none()).await {
                 Ok(answer) => {
                     let tools_refused = (!has_tools && !offered.is_empty())
                         .then(|| refused.as_ref().map(ToString::to_string).unwrap_or_default());
@@ -115,7 +116,7 @@ impl Chat {
                     let found = climb.found();
                     if let Some(found) = found {
                         let (shape, name) = (found.shape, &self.model.model);
-                        let with = shape.beside(Shape { form, ..known });
+                        let with = shape.beside(RequestShape { form, ..known });
                         match shape.drops_settings_of(known) {
                             true => tracing::warn!(
                                 "model {name} is asked with {with}: its server refused the request as it was"
@@ -126,22 +127,22 @@ impl Chat {
                         }
                     }
                     if tools_refused.is_none()
-                        && let Some(found) = found.filter(|found| !is_lowered || found.proof == Proof::Refusal)
+                        && let Some(found) = found.filter(|found| !is_lowered || found.proof == Certainty::Rejection)
                     {
                         // A form that was made plainer after an empty reply is no finding about the known one.
                         let form = if is_lowered { found.refused } else { found.shape.form };
-                        let shape = Shape { form, ..found.shape };
-                        self.known().remember(&key, place, Found { shape, ..found });
+                        let shape = RequestShape { form, ..found.shape };
+                        self.known().remember(&key, place, DowngradeResult { shape, ..found });
                     }
                     let lesson = match found {
-                        _ if is_lowered => Lesson::AfterEmpty(known.form),
-                        None => Lesson::Taken,
-                        Some(_) => Lesson::Climbed,
+                        _ if is_lowered => OutputModeFinding::AfterEmpty(known.form),
+                        None => OutputModeFinding::Accepted,
+                        Some(_) => OutputModeFinding::Downgraded,
                     };
-                    return Ok(Exchanged {
+                    return Ok(ExchangeResult {
                         answer,
                         has_tools,
-                        takes_answers: request.takes_answers(),
+                        takes_answers: request.accepts_answer_tool(),
                         tools_refused,
                         shape: climb.shape(),
                         lesson,
@@ -155,21 +156,22 @@ impl Chat {
                 HttpFailure::Status { status, wait, body, .. }
                     if task.is_deferred() && is_unexplained(status, &body) =>
                 {
-                    if fault == Fault::Unknown && refused.is_none() {
-                        fault = self.fault(task, climb.shape(), deadline).await;
+                    if fault == FailureCause::Unknown && refused.is_none() {
+                        fault = self.determine_cause(task, climb.shape(), deadline).await;
                     }
-                    if fault == Fault::Request {
-                        task.note_fault();
+                    if fault == FailureCause::Request {
+                        task.note_request_failure();
                     }
-                    HttpFailure::Status { status, wait, body, fault }
+                    HttpFailure::Status { status, wait, body, cause: fault }
                 }
                 failure => failure,
             };
-            if matches!(failure, HttpFailure::NoAnswer { came: Came::Nothing }) && self.model.stream == Streaming::Auto
+            if matches!(failure, HttpFailure::NoAnswer { received: Received::Nothing })
+                && self.model.stream == Streaming::Auto
             {
                 self.known().prefer_streams();
             }
-            if has_tools && refusals::is_of_tools(&failure) {
+            if has_tools && failure_codes::is_tools_rejection(&failure) {
                 return Err(failure);
             }
             let (climbs, is_refusal) = match &failure {
@@ -178,7 +180,7 @@ impl Chat {
                     (false, false)
                 }
                 // The server accepts no request now.
-                HttpFailure::Status { fault: Fault::Server, .. } => (false, false),
+                HttpFailure::Status { cause: FailureCause::Server, .. } => (false, false),
                 HttpFailure::Status { status, body, .. } => {
                     (climb.next(*status, body), deferral_of(&failure).is_none())
                 }
@@ -195,42 +197,47 @@ impl Chat {
     }
 
     /// Determines the cause of a failure by sending a short request.
-    async fn fault(&self, failed: Task<'_>, shape: Shape, deadline: Instant) -> Fault {
+    async fn determine_cause(&self, failed: RequestSource<'_>, shape: RequestShape, deadline: Instant) -> FailureCause {
         let prompt = Prompt { system: String::new(), user: "Reply with the word yes.".to_owned() };
-        let timeout = ANOTHER_TIMEOUT;
-        let reply_tokens = ANOTHER_TOKENS;
-        let asked = Asked {
-            by: "another",
+        let timeout = CAUSE_PROBE_TIMEOUT;
+        let reply_tokens = CAUSE_PROBE_TOKENS;
+        let asked = PromptRequest {
+            caller: "another",
             prompt: &prompt,
             schema: &Value::Null,
             order: &[],
             reply_tokens,
             timeout,
-            waits: false,
+            wait_for_provider: false,
         };
-        let task = Task::Asked(&asked);
+        let task = RequestSource::Prompt(&asked);
         let messages = task.messages();
-        let request = self.request(task, &messages, &[], Shape { form: Rung::None, ..shape });
-        let Ok(body) = self.body(&request) else { return Fault::Unknown };
+        let request = self.request(task, &messages, &[], RequestShape { form: OutputMode::None, ..shape });
+        let Ok(body) = self.body(&request) else { return FailureCause::Unknown };
         let deadline = deadline.min(Instant::now() + timeout);
         let tokens = estimate(body.len()).saturating_add(u64::from(reply_tokens));
-        if failed.further(tokens, deadline).await.is_err() {
-            return Fault::Unknown;
+        if failed.await_limits(tokens, deadline).await.is_err() {
+            return FailureCause::Unknown;
         }
         match self.send(body, deadline, &|| {}).await {
-            Ok(_) => Fault::Request,
-            Err(failure) if deferral_of(&failure).is_some() => Fault::Server,
-            Err(_) => Fault::Unknown,
+            Ok(_) => FailureCause::Request,
+            Err(failure) if deferral_of(&failure).is_some() => FailureCause::Server,
+            Err(_) => FailureCause::Unknown,
         }
     }
 
     /// Records the finding of a non-empty reply about its form.
-    pub(super) fn learn(&self, task: Task<'_>, place: Place, exchanged: &Exchanged) {
+    pub(super) fn record_finding(&self, task: RequestSource<'_>, place: SchemaPlacement, exchanged: &ExchangeResult) {
         match exchanged.lesson {
-            Lesson::Climbed => {}
-            Lesson::Taken => self.known().clear(&task.key(), place),
-            Lesson::AfterEmpty(refused) => {
-                let found = Found { shape: exchanged.shape, refused, proof: Proof::Fault, is_form_refused: false };
+            OutputModeFinding::Downgraded => {}
+            OutputModeFinding::Accepted => self.known().clear(&task.key(), place),
+            OutputModeFinding::AfterEmpty(refused) => {
+                let found = DowngradeResult {
+                    shape: exchanged.shape,
+                    refused,
+                    proof: Certainty::ServerFailure,
+                    is_form_refused: false,
+                };
                 self.known().remember(&task.key(), place, found);
             }
         }
@@ -238,18 +245,18 @@ impl Chat {
 
     /// Sends the request until it is answered, fails for good, or may not be repeated. A worker's call is sent once,
     /// because its board waits for the provider.
-    async fn insist(
+    async fn send_with_retries(
         &self,
-        task: Task<'_>,
+        task: RequestSource<'_>,
         request: &Request<'_>,
         body: Vec<u8>,
         deadline: Instant,
         is_first: bool,
-    ) -> Result<Answered, HttpFailure> {
+    ) -> Result<HttpAnswer, HttpFailure> {
         // A plainer request replaces a retry.
         let tries = match task {
             _ if task.is_deferred() || !is_first => 1,
-            Task::Asked(asked) if asked.waits => u32::MAX,
+            RequestSource::Prompt(asked) if asked.wait_for_provider => u32::MAX,
             _ => self.model.max_tries,
         };
         // A wrong address or key is no outage, so tries without a connection are limited.
@@ -261,9 +268,9 @@ impl Chat {
             !is_unsent || before + 1 < self.model.max_tries
         };
         let may = |failure: &HttpFailure| {
-            (request.tools.is_empty() || !refusals::is_of_tools(failure)) && is_patient(failure)
+            (request.tools.is_empty() || !failure_codes::is_tools_rejection(failure)) && is_patient(failure)
         };
         let begun = || task.note_reply();
-        again(tries, deadline, may, || self.send(body.clone(), deadline, &begun)).await
+        retry_request(tries, deadline, may, || self.send(body.clone(), deadline, &begun)).await
     }
 }

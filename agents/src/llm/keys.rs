@@ -40,21 +40,21 @@ pub(super) fn check(key: SecretString) -> Result<SecretString, String> {
 /// Reason why there is no key to send.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{why}")]
-pub struct NoKey {
+pub struct KeyError {
     why: String,
     /// Another run of the program may give a key; otherwise an operator must act.
-    pub(super) may_pass: bool,
+    pub(super) is_transient: bool,
 }
 
-impl NoKey {
+impl KeyError {
     /// Creates a reason that only an operator can fix.
-    pub(super) fn lasting(why: impl Into<String>) -> Self {
-        Self { why: why.into(), may_pass: false }
+    pub(super) fn permanent(why: impl Into<String>) -> Self {
+        Self { why: why.into(), is_transient: false }
     }
 
     /// Creates a reason that may pass.
-    pub(super) fn passing(why: impl Into<String>) -> Self {
-        Self { why: why.into(), may_pass: true }
+    pub(super) fn transient(why: impl Into<String>) -> Self {
+        Self { why: why.into(), is_transient: true }
     }
 }
 
@@ -71,7 +71,7 @@ enum Source {
 
 struct Run {
     at: Instant,
-    key: Result<SecretString, NoKey>,
+    key: Result<SecretString, KeyError>,
 }
 
 impl Keys {
@@ -88,7 +88,7 @@ impl Keys {
     ///
     /// # Errors
     /// The program gave no key.
-    pub(super) async fn get(&self, refused: Option<&SecretString>) -> Result<Option<SecretString>, NoKey> {
+    pub(super) async fn get(&self, refused: Option<&SecretString>) -> Result<Option<SecretString>, KeyError> {
         let (words, current) = match &self.source {
             Source::Fixed(key) => return Ok(key.clone()),
             Source::Program { words, current } => (words, current),
@@ -129,15 +129,15 @@ impl Keys {
     }
 }
 
-async fn run(words: &[String]) -> Result<SecretString, NoKey> {
-    let [program, arguments @ ..] = words else { return Err(NoKey::lasting("api_key_command is empty")) };
+async fn run(words: &[String]) -> Result<SecretString, KeyError> {
+    let [program, arguments @ ..] = words else { return Err(KeyError::permanent("api_key_command is empty")) };
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut group = Group::spawn(command).map_err(|error| {
         let why = format!("api_key_command cannot be started: {error}");
         match error.kind() {
-            ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::InvalidInput => NoKey::lasting(why),
-            _ => NoKey::passing(why),
+            ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::InvalidInput => KeyError::permanent(why),
+            _ => KeyError::transient(why),
         }
     })?;
     let output = group.stdout();
@@ -155,18 +155,19 @@ async fn run(words: &[String]) -> Result<SecretString, NoKey> {
     };
     let read = tokio::time::timeout(TIMEOUT, reading).await;
     let read =
-        read.map_err(|_| NoKey::passing(format!("api_key_command gave no key within {} s", TIMEOUT.as_secs())))?;
-    let (bytes, status, is_long) = read.map_err(|error| NoKey::passing(format!("api_key_command failed: {error}")))?;
+        read.map_err(|_| KeyError::transient(format!("api_key_command gave no key within {} s", TIMEOUT.as_secs())))?;
+    let (bytes, status, is_long) =
+        read.map_err(|error| KeyError::transient(format!("api_key_command failed: {error}")))?;
     if is_long {
-        return Err(NoKey::lasting(format!("api_key_command printed more than {OUTPUT_MAX} bytes")));
+        return Err(KeyError::permanent(format!("api_key_command printed more than {OUTPUT_MAX} bytes")));
     }
     if !status.success() {
-        return Err(NoKey::passing(format!("api_key_command failed: {status}")));
+        return Err(KeyError::transient(format!("api_key_command failed: {status}")));
     }
     match str::from_utf8(&bytes).map(str::trim) {
-        Ok(key) if !key.is_empty() => check(SecretString::from(key)).map_err(NoKey::lasting),
-        Ok(_) => Err(NoKey::lasting("api_key_command printed nothing")),
-        Err(_) => Err(NoKey::lasting("api_key_command printed something else than text")),
+        Ok(key) if !key.is_empty() => check(SecretString::from(key)).map_err(KeyError::permanent),
+        Ok(_) => Err(KeyError::permanent("api_key_command printed nothing")),
+        Err(_) => Err(KeyError::permanent("api_key_command printed something else than text")),
     }
 }
 
@@ -178,7 +179,7 @@ mod tests {
         Keys::new(None, &["sh", "-c", script].map(str::to_owned))
     }
 
-    async fn key(keys: &Keys, refused: Option<&str>) -> Result<Option<String>, NoKey> {
+    async fn key(keys: &Keys, refused: Option<&str>) -> Result<Option<String>, KeyError> {
         let refused = refused.map(SecretString::from);
         keys.get(refused.as_ref()).await.map(|key| key.map(|key| key.expose_secret().to_owned()))
     }
@@ -208,9 +209,9 @@ mod tests {
             let no_key = key(&sh(script), None).await.expect_err(script);
             let why = no_key.to_string();
             assert!(why.contains(words) && !why.contains("hush"), "{why}");
-            assert_eq!(no_key.may_pass, may_pass, "{why}");
+            assert_eq!(no_key.is_transient, may_pass, "{why}");
         }
         let why = key(&Keys::new(None, &["/no/such/program".to_owned()]), None).await.expect_err("there is none");
-        assert!(why.to_string().contains("cannot be started") && !why.may_pass, "{why}");
+        assert!(why.to_string().contains("cannot be started") && !why.is_transient, "{why}");
     }
 }

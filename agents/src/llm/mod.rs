@@ -8,9 +8,9 @@
 //! A request that a server rejects is sent in plainer ways (`ladder`). Findings are remembered as long as the process
 //! lives (`known`).
 //!
-//! A model with tools is called more than once in an attempt ([`Chat::work`]).
+//! A model with tools is called more than once in an attempt ([`Chat::run_tool_loop`]).
 //!
-//! * [`abilities`]: probes the abilities of a model.
+//! * [`capabilities`]: probes the abilities of a model.
 //! * [`schema`]: reply schemas.
 //! * [`reply`]: parses answers.
 //! * `unwrap`: strips the text around the JSON of a reply.
@@ -39,52 +39,52 @@ use backon::{ExponentialBuilder, Retryable as _};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::view::Prompt;
-use patchboard_runtime::agent::{Agent, Answer, Call, Failure, Permit};
+use patchboard_runtime::agent::{Agent, Call, CallResult, Failure, Permit};
 use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
-pub(crate) use self::broken_off::BrokenOff;
-use self::known::{Known, Place};
-use self::ladder::{LeftOut, Limit, Rung, Shape, Stream, Temperature, ToolForms};
-use self::refusals::{code_of, deferral_of, is_passing};
-use self::reply::{Completion, End};
-use self::request::{Attempt, Message, Request, StreamOptions, Task, Tool};
-use self::schema::Level;
-use self::transport::{Answered, Begun, Came, HttpFailure};
-use self::trouble::Trouble;
-use self::work::estimated;
+use self::downgrade::{Limit, OmittedMembers, OutputMode, RequestShape, Stream, Temperature, ToolForms};
+use self::failure_codes::{code_of, deferral_of, is_transient};
+pub(crate) use self::interrupted::InterruptedConversations;
+use self::reply::{Completion, FinishReason};
+use self::reply_failures::ReplyFailures;
+use self::request::{Attempt, Message, Request, RequestSource, StreamOptions, Tool};
+use self::schema::SchemaLevel;
+use self::server_profile::{SchemaPlacement, ServerProfile};
+use self::tool_loop::estimate_usage;
+use self::transport::{HttpAnswer, HttpFailure, OnReplyStart, Received};
 use crate::config::{Api, Model, Streaming};
-use crate::ordered::Ordered;
-use crate::tools::Definition;
+use crate::key_order::OrderedJson;
+use crate::tools::ToolDefinition;
 use crate::{failure, one_line, telemetry};
 
-pub mod abilities;
-pub(crate) mod access;
 mod api;
-mod broken_off;
+pub mod capabilities;
+pub(crate) mod credentials;
+mod downgrade;
 pub mod embeddings;
-mod envelope;
 mod exchange;
+mod failure_codes;
+mod http_body;
+mod inline_tool_calls;
+mod interrupted;
 mod keys;
-mod known;
-mod ladder;
 mod markers;
 pub mod probe;
-mod reasons;
-mod refusals;
+mod provider_errors;
 pub mod reply;
+pub(crate) mod reply_failures;
+mod reply_text;
 mod request;
+mod retry_after;
 pub mod schema;
-mod spoken;
+mod server_profile;
 mod stream;
+mod tool_loop;
 pub mod transport;
-pub(crate) mod trouble;
-mod unwrap;
-mod waits;
-mod work;
 
-pub use self::access::Variables;
+pub use self::credentials::Variables;
 pub use self::transport::install_tls_provider;
 
 /// First pause between retries, before jitter; each further one is twice as long, up to [`PAUSE_MAX`].
@@ -113,15 +113,15 @@ pub struct Chat {
     http: reqwest::Client,
     endpoint: transport::Endpoint,
     model: Model,
-    known: Mutex<Known>,
-    broken_off: Arc<Mutex<BrokenOff>>,
+    known: Mutex<ServerProfile>,
+    interrupted: Arc<Mutex<InterruptedConversations>>,
 }
 
 /// A prompt to complete outside of a board.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct PromptRequest<'a> {
     /// Name of the caller; findings about its schema are remembered by it.
-    pub by: &'a str,
+    pub caller: &'a str,
     /// The prompt.
     pub prompt: &'a Prompt,
     /// JSON Schema of the reply. If the server rejects it, the schema of any object is sent, then none.
@@ -133,11 +133,11 @@ pub struct Asked<'a> {
     /// Timeout, retries included.
     pub timeout: Duration,
     /// Waits for an unavailable provider until the timeout, beyond `max_tries`.
-    pub waits: bool,
+    pub wait_for_provider: bool,
 }
 
 /// A model's reply.
-struct Said {
+struct ModelReply {
     completion: Completion,
     /// The model could reply by a tool call.
     takes_answers: bool,
@@ -152,12 +152,12 @@ impl Chat {
     pub fn new(model: &Model, variables: &Variables) -> Result<Self, String> {
         let endpoint = transport::Endpoint::new(model, variables)?;
         let http = transport::client(&model.url)?;
-        Ok(Self { http, endpoint, model: model.clone(), known: Mutex::default(), broken_off: Arc::default() })
+        Ok(Self { http, endpoint, model: model.clone(), known: Mutex::default(), interrupted: Arc::default() })
     }
 
     /// Shares interrupted conversations with other models.
-    pub(crate) fn sharing(self, broken_off: &Arc<Mutex<BrokenOff>>) -> Self {
-        Self { broken_off: Arc::clone(broken_off), ..self }
+    pub(crate) fn with_interrupted(self, broken_off: &Arc<Mutex<InterruptedConversations>>) -> Self {
+        Self { interrupted: Arc::clone(broken_off), ..self }
     }
 
     /// Completes a prompt, with the retries and the leniency of a worker's call.
@@ -165,53 +165,53 @@ impl Chat {
     /// # Errors
     /// As a worker's call fails. If the cost of a failed call is unknown, its usage is the charge of a board: the
     /// estimated prompt and the whole reply limit.
-    pub async fn complete(&self, asked: &Asked<'_>) -> Answer {
-        let answer = self.in_time(Task::Asked(asked)).await;
+    pub async fn complete(&self, asked: &PromptRequest<'_>) -> CallResult {
+        let answer = self.in_time(RequestSource::Prompt(asked)).await;
         answer.map_err(|failure| {
             let is_free = matches!(
                 failure.code,
                 FailureCode::Unreachable | FailureCode::NotConfigured | FailureCode::Refused | FailureCode::RateLimited
             );
             let charged = || {
-                let prompt = reply::estimate(Task::Asked(asked).messages().iter().map(Message::chars).sum());
+                let prompt = reply::estimate(RequestSource::Prompt(asked).messages().iter().map(Message::chars).sum());
                 Usage { prompt, completion: u64::from(asked.reply_tokens), cached: 0, estimated: true, money: 0 }
             };
             Failure { usage: failure.usage.or_else(|| (!is_free).then(charged)), ..failure }
         })
     }
 
-    async fn in_time(&self, task: Task<'_>) -> Answer {
+    async fn in_time(&self, task: RequestSource<'_>) -> CallResult {
         let deadline = Instant::now() + task.timeout();
         pause(task, deadline).await;
-        let Said { completion, .. } = self.ask(task, &task.messages(), &[], deadline).await?;
+        let ModelReply { completion, .. } = self.ask(task, &task.messages(), &[], deadline).await?;
         Ok(completion.into_reply())
     }
 
     /// Makes one call of the model.
     async fn ask(
         &self,
-        task: Task<'_>,
+        task: RequestSource<'_>,
         messages: &[Message<'_>],
-        offered: &[Definition],
+        offered: &[ToolDefinition],
         deadline: Instant,
-    ) -> Result<Said, Failure> {
+    ) -> Result<ModelReply, Failure> {
         let span = telemetry::chat(&self.model, task.reply_tokens());
-        let asking = self.forgive(task, messages, offered, deadline).instrument(span.clone());
+        let asking = self.ask_with_downgrades(task, messages, offered, deadline).instrument(span.clone());
         let said = tokio::time::timeout_at(deadline, asking).await.unwrap_or_else(|_| Err(out_of_time(task)));
-        telemetry::ended(&span, said.as_ref().map(|said| said.completion.usage));
+        telemetry::record_outcome(&span, said.as_ref().map(|said| said.completion.usage));
         said
     }
 
     /// Makes one call of the model, without the parts that the server rejects.
-    async fn forgive(
+    async fn ask_with_downgrades(
         &self,
-        task: Task<'_>,
+        task: RequestSource<'_>,
         messages: &[Message<'_>],
-        offered: &[Definition],
+        offered: &[ToolDefinition],
         deadline: Instant,
-    ) -> Result<Said, Failure> {
+    ) -> Result<ModelReply, Failure> {
         let exchanged = self.exchange(task, messages, offered, deadline).await.map_err(|failure| {
-            match !offered.is_empty() && refusals::is_of_tools(&failure) {
+            match !offered.is_empty() && failure_codes::is_tools_rejection(&failure) {
                 true => self.no_tools(&failure.to_string()),
                 false => self.name(task, &failure),
             }
@@ -221,10 +221,10 @@ impl Chat {
             let usage = self.read(task, messages, answer, false).map_or_else(|f| f.usage, |said| said.usage);
             return Err(Failure { usage, ..self.no_tools(why) });
         }
-        telemetry::responded(&Span::current(), answer);
+        telemetry::record_response(&Span::current(), answer);
         let completion = self.read(task, messages, answer, has_tools)?;
-        self.learn(task, Place::of(offered), &exchanged);
-        Ok(Said { completion, takes_answers: exchanged.takes_answers })
+        self.record_finding(task, SchemaPlacement::of(offered), &exchanged);
+        Ok(ModelReply { completion, takes_answers: exchanged.takes_answers })
     }
 
     /// Builds the failure of a server that accepts no tools.
@@ -233,35 +233,35 @@ impl Chat {
         failure(FailureCode::Refused, format!("the server takes no tools, which the seat's files need: {why}"))
     }
 
-    fn broken_off(&self) -> MutexGuard<'_, BrokenOff> {
+    fn broken_off(&self) -> MutexGuard<'_, InterruptedConversations> {
         // No panic can leave it half changed.
-        self.broken_off.lock().unwrap_or_else(PoisonError::into_inner)
+        self.interrupted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, ServerProfile> {
         // A panic of its holder cannot leave it inconsistent.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Builds the task of a call, adapted to the outcomes of earlier attempts.
-    fn attempt<'a>(&self, call: &'a Call) -> Task<'a> {
-        let trouble = Trouble::of(&call.past, call.view_hash);
-        let tokens = call.seat().limits.reply_tokens;
+    fn attempt<'a>(&self, call: &'a Call) -> RequestSource<'a> {
+        let trouble = ReplyFailures::from_past(&call.earlier_attempts, call.view_hash);
+        let tokens = call.worker_config().limits.reply_tokens;
         let reply_tokens = match &call.permit {
             Some(Permit { admission, guard: Some(_) }) => {
                 admission.reply_tokens.map_or(tokens, |reserved| u32::try_from(reserved).unwrap_or(u32::MAX))
             }
-            _ => trouble.map_or(tokens, |trouble| trouble.room(tokens, &self.model)),
+            _ => trouble.map_or(tokens, |trouble| trouble.reply_tokens(tokens, &self.model)),
         };
-        Task::Call(Attempt { call, trouble, reply_tokens })
+        RequestSource::Call(Attempt { call, trouble, reply_tokens })
     }
 
     fn request<'a>(
         &'a self,
-        task: Task<'a>,
+        task: RequestSource<'a>,
         messages: &'a [Message<'a>],
-        offered: &'a [Definition],
-        shape: Shape,
+        offered: &'a [ToolDefinition],
+        shape: RequestShape,
     ) -> Request<'a> {
         let most = self.model.max_reply_tokens.map_or(u32::MAX, NonZeroU32::get);
         let limit = Some(task.reply_tokens().min(shape.cap.unwrap_or(u32::MAX)).min(most));
@@ -278,12 +278,12 @@ impl Chat {
         let left_out = shape.left_out;
         let effort = self.model.reasoning_effort.as_deref();
         let effort =
-            effort.map(|effort| if task.is_to_reason_less() && MORE.contains(&effort) { LESS } else { effort });
+            effort.map(|effort| if task.reduces_reasoning() && MORE.contains(&effort) { LESS } else { effort });
         let mut request = Request {
             model: &self.model.model,
             messages: request::arranged(messages, shape),
             // The plainest request omits every optional member.
-            stream: (stream != Stream::Off || shape.left_out != LeftOut::ALL).then_some(stream != Stream::Off),
+            stream: (stream != Stream::Off || shape.left_out != OmittedMembers::ALL).then_some(stream != Stream::Off),
             stream_options: (stream == Stream::WithUsage).then(StreamOptions::default),
             temperature,
             max_tokens: limit.filter(|_| shape.limit == Limit::MaxTokens),
@@ -299,27 +299,27 @@ impl Chat {
             has_include: !left_out.include,
         };
         let level = match shape.form {
-            Rung::Derived | Rung::Strict | Rung::Plain => Level::Derived,
-            Rung::Generic | Rung::Object => Level::Generic,
-            Rung::None => Level::None,
+            OutputMode::Derived | OutputMode::Strict | OutputMode::Plain => SchemaLevel::Derived,
+            OutputMode::Generic | OutputMode::Object => SchemaLevel::Generic,
+            OutputMode::None => SchemaLevel::None,
         };
         if let Some((_, mut schema)) = task.form(level) {
             match shape.form {
-                Rung::Object => request.hold_to_an_object(),
+                OutputMode::Object => request.require_json_object(),
                 rung => {
                     match rung {
-                        Rung::Plain => schema::plain(schema.value.to_mut()),
-                        Rung::Strict => schema::close(schema.value.to_mut(), task.takes_null()),
+                        OutputMode::Plain => schema::plain(schema.value.to_mut()),
+                        OutputMode::Strict => schema::close(schema.value.to_mut(), task.takes_null()),
                         _ => {}
                     }
                     if shape.tool_forms == ToolForms::Plain && !offered.is_empty() {
                         schema::open(schema.value.to_mut());
                     }
-                    request.has_form = request.hold_to(schema, offered, rung == Rung::Strict);
+                    request.has_form = request.require_schema(schema, offered, rung == OutputMode::Strict);
                 }
             }
         }
-        request.give_way();
+        request.drop_overridden_members();
         request
     }
 
@@ -330,21 +330,21 @@ impl Chat {
             api @ (Api::Responses | Api::Anthropic) => {
                 let body = serde_json::to_value(request)?;
                 let body = api::encode(api, body, request.has_include, &self.model.extra_body);
-                serde_json::to_vec(&Ordered::new(&body, request.order()))
+                serde_json::to_vec(&OrderedJson::new(&body, request.order()))
             }
         }
     }
 
     /// Sends a request. Calls `begun` at the first part of a streamed reply.
-    async fn send(&self, body: Vec<u8>, deadline: Instant, begun: Begun<'_>) -> Result<Answered, HttpFailure> {
+    async fn send(&self, body: Vec<u8>, deadline: Instant, begun: OnReplyStart<'_>) -> Result<HttpAnswer, HttpFailure> {
         let api = self.model.api;
         let answered = self.endpoint.post(&self.http, api::path(api), body, deadline, begun).await?;
-        Ok(Answered { value: api::decode(api, answered.value), ..answered })
+        Ok(HttpAnswer { value: api::decode(api, answered.value), ..answered })
     }
 
     fn read(
         &self,
-        task: Task<'_>,
+        task: RequestSource<'_>,
         messages: &[Message<'_>],
         answer: &Value,
         has_tools: bool,
@@ -354,9 +354,9 @@ impl Chat {
             return Err(failure(FailureCode::Protocol, self.masked(&why)));
         };
         let is_counted = |usage: &Usage| usage.prompt > 0 || usage.completion > 0;
-        let mut usage = completion.usage.filter(is_counted).unwrap_or_else(|| estimated(messages, &completion));
+        let mut usage = completion.usage.filter(is_counted).unwrap_or_else(|| estimate_usage(messages, &completion));
         if usage.completion == 0 {
-            usage.completion = estimated(messages, &completion).completion;
+            usage.completion = estimate_usage(messages, &completion).completion;
             usage.estimated |= usage.completion > 0;
         }
         completion.usage = Some(usage);
@@ -364,7 +364,7 @@ impl Chat {
             Err(Failure { code, message: self.masked(message), usage: Some(usage), deferral: None })
         };
         let limit = task.reply_tokens();
-        completion.unwrap(task.is_json());
+        completion.strip_wrapping(task.is_json());
         let arguments = completion.calls.iter_mut().map(|call| &mut call.arguments);
         for text in [&mut completion.text, &mut completion.raw].into_iter().chain(arguments) {
             if let Some(masked) = self.endpoint.without_keys(text) {
@@ -372,26 +372,30 @@ impl Chat {
             }
         }
         match &completion.end {
-            End::Length if !completion.is_whole(task.is_json()) => {
+            FinishReason::Length if !completion.is_whole(task.is_json()) => {
                 let advice = match task {
-                    Task::Call(_) => ": raise limits.reply_tokens of the worker, or max_reply_tokens of the model",
-                    Task::Asked(_) => "",
+                    RequestSource::Call(_) => {
+                        ": raise limits.reply_tokens of the worker, or max_reply_tokens of the model"
+                    }
+                    RequestSource::Prompt(_) => "",
                 };
                 fail(FailureCode::Truncated, &format!("the reply was cut off at {limit} tokens{advice}"))
             }
-            End::Other(why) if completion.is_cut_off(task.is_json()) => {
+            FinishReason::Other(why) if completion.is_cut_off(task.is_json()) => {
                 fail(FailureCode::Truncated, &format!("the reply ended before its end ({why})"))
             }
-            End::Refused(why) => match one_line(&completion.text, REFUSED_MAX) {
+            FinishReason::Refused(why) => match one_line(&completion.text, REFUSED_MAX) {
                 text if text.is_empty() => fail(FailureCode::Refused, &format!("the model refused: {why}")),
                 text => fail(FailureCode::Refused, &format!("the model refused: {why}: {text}")),
             },
-            End::Stopped | End::Length | End::Other(_) => {
+            FinishReason::Stopped | FinishReason::Length | FinishReason::Other(_) => {
                 // An object without members is no patch.
                 let is_blank = completion.text.is_empty() || task.is_patch() && completion.text == "{}";
                 match is_blank && completion.calls.is_empty() {
                     true => match &completion.end {
-                        End::Other(why) => fail(FailureCode::Empty, &format!("the model wrote nothing ({why})")),
+                        FinishReason::Other(why) => {
+                            fail(FailureCode::Empty, &format!("the model wrote nothing ({why})"))
+                        }
                         _ if !completion.text.is_empty() => fail(FailureCode::Empty, "the model wrote nothing but {}"),
                         _ => fail(FailureCode::Empty, "the model wrote nothing"),
                     },
@@ -402,16 +406,16 @@ impl Chat {
     }
 
     /// Names the failure of an exchange.
-    fn name(&self, task: Task<'_>, error: &HttpFailure) -> Failure {
+    fn name(&self, task: RequestSource<'_>, error: &HttpFailure) -> Failure {
         let deferral = task.is_deferred().then(|| deferral_of(error)).flatten();
-        if let HttpFailure::NoAnswer { came } = error {
+        if let HttpFailure::NoAnswer { received: came } = error {
             let mut failure = out_of_time(task);
             failure.message.push_str(match came {
-                Came::Nothing => "",
-                Came::KeepAlives => "; it kept the connection alive, and sent nothing else",
-                Came::Part => "; a part of it had come",
+                Received::Nothing => "",
+                Received::KeepAlives => "; it kept the connection alive, and sent nothing else",
+                Received::Part => "; a part of it had come",
             });
-            if let Task::Call(_) = task {
+            if let RequestSource::Call(_) = task {
                 failure.message.push_str(": if the model is only slow, raise limits.timeout of the worker");
             }
             return Failure { deferral, ..failure };
@@ -419,9 +423,11 @@ impl Chat {
         // Precedes the provider's text, which may be long.
         let told = match (error, advice(error)) {
             (HttpFailure::Status { status, body, .. }, Some(advice)) => {
-                reasons::status_text(*status, &format!(" ({advice})"), body)
+                provider_errors::status_text(*status, &format!(" ({advice})"), body)
             }
-            (HttpFailure::NoApi { why, said }, Some(advice)) => reasons::told(why, &format!(" ({advice})"), said),
+            (HttpFailure::NotAnApi { why, said }, Some(advice)) => {
+                provider_errors::format_failure(why, &format!(" ({advice})"), said)
+            }
             _ => error.to_string(),
         };
         Failure { deferral, ..failure(code_of(error), self.masked(&told)) }
@@ -434,7 +440,7 @@ impl Chat {
 }
 
 impl Agent for Chat {
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
         Box::pin(self.in_time(self.attempt(call)))
     }
 }
@@ -443,16 +449,16 @@ impl Agent for Chat {
 fn advice(error: &HttpFailure) -> Option<Cow<'static, str>> {
     const ADDRESS: &str = "does the url of the model end as the provider says, most often with /v1?";
     let HttpFailure::Status { status, body, wait, .. } = error else {
-        return matches!(error, HttpFailure::NoApi { .. }).then_some(ADDRESS.into());
+        return matches!(error, HttpFailure::NotAnApi { .. }).then_some(ADDRESS.into());
     };
     let is_final = deferral_of(error).is_none();
     let words = match status {
-        404 | 405 if !reasons::names_model(body) => ADDRESS,
+        404 | 405 if !provider_errors::names_model(body) => ADDRESS,
         401 => "check the key of the model: api_key_env or api_key_command in patchboard.toml",
         402 => "add credit at the provider",
         403 | 451 if !is_final => "ask the provider for access to this model, or use another key or region",
         413 => "make view.budget of the worker smaller",
-        400 | 422 if is_final && reasons::is_of_context(body) => {
+        400 | 422 if is_final && provider_errors::is_context_exceeded(body) => {
             "make view.budget or limits.reply_tokens of the worker smaller, or use a model with a larger context"
         }
         400 if is_final => "`patchboard doctor --models` shows what the model takes",
@@ -465,7 +471,7 @@ fn advice(error: &HttpFailure) -> Option<Cow<'static, str>> {
 }
 
 /// Sends a request until it is answered, fails for good, or may not be repeated.
-async fn again<T, F: Future<Output = Result<T, HttpFailure>>>(
+async fn retry_request<T, F: Future<Output = Result<T, HttpFailure>>>(
     tries: u32,
     deadline: Instant,
     may: impl Fn(&HttpFailure) -> bool,
@@ -478,7 +484,7 @@ async fn again<T, F: Future<Output = Result<T, HttpFailure>>>(
         .with_jitter();
     send.retry(pauses)
         .sleep(tokio::time::sleep)
-        .when(|failure| is_passing(failure) && may(failure))
+        .when(|failure| is_transient(failure) && may(failure))
         .adjust(|failure, pause| wait(failure, pause?, deadline.saturating_duration_since(Instant::now())))
         .notify(|failure, pause| {
             let seconds = pause.as_secs_f64();
@@ -502,15 +508,15 @@ fn wait(failure: &HttpFailure, pause: Duration, left: Duration) -> Option<Durati
 }
 
 /// Waits before a further attempt, if the trouble of the last one asks for it.
-async fn pause(task: Task<'_>, deadline: Instant) {
+async fn pause(task: RequestSource<'_>, deadline: Instant) {
     let left = deadline.saturating_duration_since(Instant::now());
-    let wait = task.trouble().map(Trouble::pause).unwrap_or_default().min(left / 4);
+    let wait = task.trouble().map(ReplyFailures::pause).unwrap_or_default().min(left / 4);
     if !wait.is_zero() {
         tokio::time::sleep(wait).await;
     }
 }
 
-fn out_of_time(task: Task<'_>) -> Failure {
+fn out_of_time(task: RequestSource<'_>) -> Failure {
     let limit = task.timeout().as_secs_f64();
     failure(FailureCode::Timeout, format!("no answer from the model within {limit} s"))
 }
@@ -534,7 +540,7 @@ fn mask_keys(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::transport::Fault;
+    use super::transport::FailureCause;
     use super::*;
 
     #[test]
@@ -553,7 +559,7 @@ mod tests {
     #[test]
     fn a_wait_never_passes_the_end_of_the_call() {
         let secs = Duration::from_secs;
-        let asked = |wait| HttpFailure::Status { status: 429, wait, body: String::new(), fault: Fault::Unknown };
+        let asked = |wait| HttpFailure::Status { status: 429, wait, body: String::new(), cause: FailureCause::Unknown };
         for (failure, left, expected) in [
             (asked(Some(secs(20))), secs(60), Some(secs(20))),
             (asked(Some(secs(61))), secs(60), None),

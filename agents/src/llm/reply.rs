@@ -9,7 +9,7 @@ use patchboard_kernel::ledger::Usage;
 use patchboard_runtime::agent::Reply;
 use serde_json::{Map, Value, json};
 
-use super::{markers, unwrap};
+use super::{markers, reply_text};
 
 /// Largest plausible token count of one call.
 const TOKENS_MAX: f64 = 1e9;
@@ -24,7 +24,7 @@ pub struct Completion {
     /// Requested tool calls, in their order.
     pub calls: Vec<ToolCall>,
     /// Finish reason.
-    pub end: End,
+    pub end: FinishReason,
     /// Members of the message that only the provider understands; some require them back.
     pub extra: Map<String, Value>,
     /// Usage reported by the provider.
@@ -48,7 +48,7 @@ pub struct ToolCall {
 
 /// Finish reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum End {
+pub enum FinishReason {
     /// Normal end.
     Stopped,
     /// Unknown reason.
@@ -71,7 +71,9 @@ impl Completion {
         let refused = std::iter::once(message).chain(parts()).find_map(|part| part["refusal"].as_str());
         let refusal = refused.filter(|why| !why.is_empty());
         let end = match (ended(choice["finish_reason"].as_str().unwrap_or_default()), refusal) {
-            (End::Refused(_) | End::Stopped | End::Other(_), Some(why)) => End::Refused(why.to_owned()),
+            (FinishReason::Refused(_) | FinishReason::Stopped | FinishReason::Other(_), Some(why)) => {
+                FinishReason::Refused(why.to_owned())
+            }
             (end, _) => end,
         };
         let mut calls: Vec<ToolCall> = match &message["tool_calls"] {
@@ -107,21 +109,25 @@ impl Completion {
         if calls.is_empty() && text.trim().is_empty() {
             let places = ["/reasoning_content", "/reasoning", "/reasoning_details/0/text"];
             let reasoning = places.iter().find_map(|place| message.pointer(place)?.as_str());
-            text = reasoning.and_then(unwrap::found).unwrap_or_default();
+            text = reasoning.and_then(reply_text::try_extract_json).unwrap_or_default();
         }
         Some(Self { text, raw: String::new(), calls, end, extra: extra(message), usage: usage(&answer["usage"]) })
     }
 
     /// Strips the wrapping around the text.
-    pub(super) fn unwrap(&mut self, is_json: bool) {
-        let text = if is_json { unwrap::json(&self.text) } else { Cow::Borrowed(unwrap::words(&self.text)) };
+    pub(super) fn strip_wrapping(&mut self, is_json: bool) {
+        let text = if is_json {
+            reply_text::extract_json(&self.text)
+        } else {
+            Cow::Borrowed(reply_text::strip_wrapping(&self.text))
+        };
         let mut text = text.into_owned();
-        if text.is_empty() && is_json && self.end == End::Stopped {
+        if text.is_empty() && is_json && self.end == FinishReason::Stopped {
             // Reasoning without an end, with the reply in it.
-            text = unwrap::only(&self.text).map(Cow::into_owned).unwrap_or_default();
+            text = reply_text::only(&self.text).map(Cow::into_owned).unwrap_or_default();
         }
-        self.raw = markers::parted(&self.text).into_owned();
-        self.text = markers::parted(&text).into_owned();
+        self.raw = markers::unescape_markers(&self.text).into_owned();
+        self.text = markers::unescape_markers(&text).into_owned();
     }
 
     /// Converts the completion into a worker's reply.
@@ -142,7 +148,7 @@ impl Completion {
     /// Returns true if the JSON is incomplete.
     pub(super) fn is_cut_off(&self, is_json: bool) -> bool {
         let is_open =
-            |text: &str| text.find(['{', '[']).is_some_and(|start| unwrap::balanced(&text[start..]).is_none());
+            |text: &str| text.find(['{', '[']).is_some_and(|start| reply_text::balanced(&text[start..]).is_none());
         match self.calls.is_empty() {
             true => is_json && is_open(&self.text),
             false => self.calls.iter().any(|call| is_open(&call.arguments)),
@@ -151,23 +157,27 @@ impl Completion {
 }
 
 /// Maps a vendor's finish reason.
-fn ended(reason: &str) -> End {
+fn ended(reason: &str) -> FinishReason {
     let name = reason.trim().to_ascii_lowercase().replace(['-', ' '], "_");
     match name.as_str() {
         "" | "stop" | "tool_calls" | "function_call" | "tool_use" | "end_turn" | "stop_sequence" | "eos"
-        | "eos_token" => End::Stopped,
+        | "eos_token" => FinishReason::Stopped,
         "length"
         | "max_tokens"
         | "model_length"
         | "max_length"
         | "max_output_tokens"
-        | "model_context_window_exceeded" => End::Length,
+        | "model_context_window_exceeded" => FinishReason::Length,
         "content_filter" | "sensitive" | "safety" | "refusal" | "recitation" | "blocklist" | "prohibited_content"
         | "spii" => {
             let by_filter = "the provider's content filter";
-            End::Refused(if name == "content_filter" { by_filter.to_owned() } else { format!("{by_filter} ({name})") })
+            FinishReason::Refused(if name == "content_filter" {
+                by_filter.to_owned()
+            } else {
+                format!("{by_filter} ({name})")
+            })
         }
-        _ => End::Other(name),
+        _ => FinishReason::Other(name),
     }
 }
 
@@ -217,7 +227,7 @@ fn tool_call(call: &Value) -> ToolCall {
     ToolCall {
         id: call["id"].as_str().unwrap_or_default().to_owned(),
         name: function["name"].as_str().unwrap_or_default().to_owned(),
-        arguments: markers::parted(&arguments).into_owned(),
+        arguments: markers::unescape_markers(&arguments).into_owned(),
         extra: unread(call, &["id", "type", "index", "function", "name", "arguments"]),
         extra_function: unread(&call["function"], &["name", "arguments"]),
     }
@@ -325,12 +335,12 @@ mod tests {
             (json!({"choices": [{"message": {"reasoning_details": [{"text": "so: [{\"a\": 1}]"}]}}]}), "[{\"a\": 1}]"),
         ] {
             let read = Completion::read(&answer, true).expect("a choice");
-            assert_eq!((read.text.as_str(), read.end, read.usage), (text, End::Stopped, None), "{answer}");
+            assert_eq!((read.text.as_str(), read.end, read.usage), (text, FinishReason::Stopped, None), "{answer}");
         }
-        assert_eq!(end(json!({"choices": [{"finish_reason": "length"}]})), End::Length);
-        assert!(matches!(end(json!({"choices": [{"finish_reason": "content_filter"}]})), End::Refused(_)));
-        assert_eq!(end(json!({"choices": [{"message": {"refusal": "no"}}]})), End::Refused("no".into()));
-        assert_eq!(end(message(json!([{"type": "refusal", "refusal": "no"}]))), End::Refused("no".into()));
+        assert_eq!(end(json!({"choices": [{"finish_reason": "length"}]})), FinishReason::Length);
+        assert!(matches!(end(json!({"choices": [{"finish_reason": "content_filter"}]})), FinishReason::Refused(_)));
+        assert_eq!(end(json!({"choices": [{"message": {"refusal": "no"}}]})), FinishReason::Refused("no".into()));
+        assert_eq!(end(message(json!([{"type": "refusal", "refusal": "no"}]))), FinishReason::Refused("no".into()));
         for answer in [json!({}), json!({"choices": []}), json!({"choices": {}}), json!([]), json!("x")] {
             assert_eq!(Completion::read(&answer, true), None, "{answer}");
         }
@@ -354,7 +364,7 @@ mod tests {
             let message = json!({"content": "<think>So it is [{\"a\": 1}]"});
             let answer = json!({"choices": [{"finish_reason": finish, "message": message}]});
             let mut read = Completion::read(&answer, false).expect("a choice");
-            read.unwrap(true);
+            read.strip_wrapping(true);
             assert_eq!(read.text, expected, "{finish}");
         }
     }
@@ -385,7 +395,7 @@ mod tests {
         let answer =
             json!({"choices": [{"finish_reason": "tool_calls", "message": {"content": null, "tool_calls": sent}}]});
         let read = Completion::read(&answer, true).expect("a choice");
-        assert_eq!((read.text.as_str(), read.end), ("", End::Stopped));
+        assert_eq!((read.text.as_str(), read.end), ("", FinishReason::Stopped));
         for (call, (_, (id, name, arguments))) in read.calls.iter().zip(calls) {
             assert_eq!((call.id.as_str(), call.name.as_str(), call.arguments.as_str()), (id, name, arguments));
         }
@@ -411,10 +421,10 @@ mod tests {
         ] {
             let answer = json!({"choices": [{"finish_reason": reason, "message": {"content": "[]"}}]});
             let end = match Completion::read(&answer, false).expect("a choice").end {
-                End::Stopped => "stopped",
-                End::Length => "length",
-                End::Refused(_) => "refused",
-                End::Other(_) => "other",
+                FinishReason::Stopped => "stopped",
+                FinishReason::Length => "length",
+                FinishReason::Refused(_) => "refused",
+                FinishReason::Other(_) => "other",
             };
             assert_eq!(end, expected, "{reason}");
         }

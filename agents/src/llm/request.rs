@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use async_openai::types::chat::Role;
-use patchboard_kernel::mode::Interface;
+use patchboard_kernel::ablation::Interface;
 use patchboard_kernel::view::Prompt;
 use patchboard_runtime::agent::Call;
 use serde::ser::SerializeMap as _;
@@ -12,42 +12,42 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::Asked;
-use super::known::{CallKey, SeatKey};
-use super::ladder::{Shape, ToolForms, Turns};
+use super::PromptRequest;
+use super::downgrade::{RequestShape, ToolForms, TurnFormat};
 use super::markers;
 use super::reply::{Completion, ToolCall};
-use super::schema::{self, Level};
-use super::trouble::Trouble;
-use crate::blackboard::form;
-use crate::ordered::Ordered;
-use crate::seats::admission::{self, further};
-use crate::tools::Definition;
+use super::reply_failures::ReplyFailures;
+use super::schema::{self, SchemaLevel};
+use super::server_profile::{CallKey, WorkerKey};
+use crate::blackboard::reply_schema;
+use crate::key_order::OrderedJson;
+use crate::registry::admission::{self, await_limits};
+use crate::tools::ToolDefinition;
 
 /// Name of the reply tool, for requests with tools: many servers apply no reply schema while tools are offered.
 pub(super) const ANSWER: &str = "answer";
 
 /// Source of a request.
 #[derive(Clone, Copy)]
-pub(super) enum Task<'a> {
+pub(super) enum RequestSource<'a> {
     Call(Attempt<'a>),
-    Asked(&'a Asked<'a>),
+    Prompt(&'a PromptRequest<'a>),
 }
 
 /// A call, with the trouble of its earlier attempts.
 #[derive(Clone, Copy)]
 pub(super) struct Attempt<'a> {
     pub(super) call: &'a Call,
-    pub(super) trouble: Option<Trouble>,
+    pub(super) trouble: Option<ReplyFailures>,
     /// Token limit of the reply.
     pub(super) reply_tokens: u32,
 }
 
-impl<'a> Task<'a> {
+impl<'a> RequestSource<'a> {
     pub(super) fn prompt(self) -> &'a Prompt {
         match self {
             Self::Call(attempt) => &attempt.call.prompt,
-            Self::Asked(asked) => asked.prompt,
+            Self::Prompt(asked) => asked.prompt,
         }
     }
 
@@ -55,10 +55,10 @@ impl<'a> Task<'a> {
     ///
     /// # Errors
     /// The time until then, if it is too long to wait.
-    pub(super) async fn further(self, tokens: u64, deadline: Instant) -> Result<(), Duration> {
+    pub(super) async fn await_limits(self, tokens: u64, deadline: Instant) -> Result<(), Duration> {
         match self {
-            Self::Call(attempt) => further(attempt.call, tokens, deadline).await,
-            Self::Asked(_) => Ok(()),
+            Self::Call(attempt) => await_limits(attempt.call, tokens, deadline).await,
+            Self::Prompt(_) => Ok(()),
         }
     }
 
@@ -66,7 +66,7 @@ impl<'a> Task<'a> {
     pub(super) fn call(self) -> Option<CallKey> {
         match self {
             Self::Call(Attempt { call, .. }) => Some((call.board.clone(), call.invocation)),
-            Self::Asked(_) => None,
+            Self::Prompt(_) => None,
         }
     }
 
@@ -85,76 +85,76 @@ impl<'a> Task<'a> {
     }
 
     /// Notes that the server fails on this request while it answers another one.
-    pub(super) fn note_fault(self) {
+    pub(super) fn note_request_failure(self) {
         if let Self::Call(attempt) = self {
-            admission::note_fault(attempt.call);
+            admission::note_request_failure(attempt.call);
         }
     }
 
     pub(super) const fn reply_tokens(self) -> u32 {
         match self {
             Self::Call(attempt) => attempt.reply_tokens,
-            Self::Asked(asked) => asked.reply_tokens,
+            Self::Prompt(asked) => asked.reply_tokens,
         }
     }
 
     /// Returns true if the previous attempt may have failed because of too much reasoning.
-    pub(super) fn is_to_reason_less(self) -> bool {
+    pub(super) fn reduces_reasoning(self) -> bool {
         match self {
-            Self::Call(attempt) => attempt.trouble.is_some_and(Trouble::is_of_reasoning),
-            Self::Asked(_) => false,
+            Self::Call(attempt) => attempt.trouble.is_some_and(ReplyFailures::may_be_reasoning),
+            Self::Prompt(_) => false,
         }
     }
 
     pub(super) const fn timeout(self) -> Duration {
         match self {
             Self::Call(attempt) => attempt.call.timeout,
-            Self::Asked(asked) => asked.timeout,
+            Self::Prompt(asked) => asked.timeout,
         }
     }
 
-    pub(super) fn key(self) -> SeatKey {
+    pub(super) fn key(self) -> WorkerKey {
         match self {
             Self::Call(Attempt { call, .. }) => (call.shown.plan().blueprint.name.clone(), call.worker.to_string()),
-            Self::Asked(asked) => (String::new(), asked.by.to_owned()),
+            Self::Prompt(asked) => (String::new(), asked.caller.to_owned()),
         }
     }
 
     /// Returns the schema of the reply and its level.
-    pub(super) fn form(self, level: Level) -> Option<(Level, Ordered<'a>)> {
+    pub(super) fn form(self, level: SchemaLevel) -> Option<(SchemaLevel, OrderedJson<'a>)> {
         let (level, schema, first) = match self {
             Self::Call(Attempt { call, .. }) => {
-                let (level, schema) = schema::of_reply(&call.shown, level)?;
-                let order = if call.seat().format.is_some() { form::ORDER } else { &[] };
+                let (level, schema) = schema::reply_schema(&call.shown, level)?;
+                let order = if call.worker_config().format.is_some() { reply_schema::ORDER } else { &[] };
                 (level, Cow::Owned(schema), order)
             }
-            Self::Asked(asked) => match level {
-                Level::Derived => (level, Cow::Borrowed(asked.schema), asked.order),
-                Level::Generic => (level, Cow::Owned(json!({"type": "object"})), asked.order),
-                Level::None => return None,
+            Self::Prompt(asked) => match level {
+                SchemaLevel::Derived => (level, Cow::Borrowed(asked.schema), asked.order),
+                SchemaLevel::Generic => (level, Cow::Owned(json!({"type": "object"})), asked.order),
+                SchemaLevel::None => return None,
             },
         };
-        Some((level, Ordered { value: schema, first }))
+        Some((level, OrderedJson { value: schema, first }))
     }
 
     /// Returns true if the reply is JSON.
     pub(super) fn is_json(self) -> bool {
         match self {
-            Self::Call(attempt) => attempt.call.shown.seat().interface != Interface::Message,
-            Self::Asked(_) => true,
+            Self::Call(attempt) => attempt.call.shown.worker_plan().interface != Interface::Message,
+            Self::Prompt(_) => true,
         }
     }
 
     /// Returns true if the reply is a patch.
     pub(super) fn is_patch(self) -> bool {
-        matches!(self, Self::Call(attempt) if attempt.call.shown.seat().interface == Interface::Patch)
+        matches!(self, Self::Call(attempt) if attempt.call.shown.worker_plan().interface == Interface::Patch)
     }
 
     /// Returns true if optional members of the reply may be null.
     pub(super) fn takes_null(self) -> bool {
         match self {
             Self::Call(Attempt { call, .. }) => schema::takes_null(&call.shown),
-            Self::Asked(_) => false,
+            Self::Prompt(_) => false,
         }
     }
 
@@ -164,10 +164,10 @@ impl<'a> Task<'a> {
     }
 
     /// Returns the trouble of earlier attempts.
-    pub(super) const fn trouble(self) -> Option<Trouble> {
+    pub(super) const fn trouble(self) -> Option<ReplyFailures> {
         match self {
             Self::Call(attempt) => attempt.trouble,
-            Self::Asked(_) => None,
+            Self::Prompt(_) => None,
         }
     }
 
@@ -221,9 +221,15 @@ pub(super) struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// Requests a reply with this schema, as a tool if tools are offered. Returns false if that is impossible.
-    pub(super) fn hold_to(&mut self, schema: Ordered<'a>, offered: &'a [Definition], is_strict: bool) -> bool {
+    pub(super) fn require_schema(
+        &mut self,
+        schema: OrderedJson<'a>,
+        offered: &'a [ToolDefinition],
+        is_strict: bool,
+    ) -> bool {
         if offered.is_empty() {
-            let named = Named { name: "reply", strict: is_strict || schema::is_strict(&schema.value), schema };
+            let named =
+                JsonSchemaFormat { name: "reply", strict: is_strict || schema::is_strict(&schema.value), schema };
             self.response_format = Some(ResponseFormat { r#type: "json_schema", json_schema: Some(named) });
             return true;
         }
@@ -238,7 +244,7 @@ impl<'a> Request<'a> {
     }
 
     /// Requests a reply of any JSON object. Has no effect if tools are offered.
-    pub(super) fn hold_to_an_object(&mut self) {
+    pub(super) fn require_json_object(&mut self) {
         if !self.tools.is_empty() {
             return;
         }
@@ -259,7 +265,7 @@ impl<'a> Request<'a> {
     }
 
     /// Removes members that the operator's replace.
-    pub(super) fn give_way(&mut self) {
+    pub(super) fn drop_overridden_members(&mut self) {
         let extra = &self.extra;
         let has = |names: &[&str]| names.iter().any(|name| extra.contains_key(*name));
         self.stream_options.take_if(|_| has(&["stream_options"]));
@@ -276,7 +282,7 @@ impl<'a> Request<'a> {
     }
 
     /// Returns true if the reply can be a tool call.
-    pub(super) const fn takes_answers(&self) -> bool {
+    pub(super) const fn accepts_answer_tool(&self) -> bool {
         !self.tools.is_empty() && self.has_form
     }
 }
@@ -294,12 +300,12 @@ impl Default for StreamOptions {
 }
 
 /// Arranges the messages for a shape.
-pub(super) fn arranged<'a>(messages: &'a [Message<'a>], shape: Shape) -> Cow<'a, [Message<'a>]> {
+pub(super) fn arranged<'a>(messages: &'a [Message<'a>], shape: RequestShape) -> Cow<'a, [Message<'a>]> {
     let mut messages = if shape.folded { folded(messages) } else { Cow::Borrowed(messages) };
-    if shape.turns != Turns::AsCame && messages.iter().any(|message| !message.tool_calls.is_empty()) {
+    if shape.turns != TurnFormat::Unchanged && messages.iter().any(|message| !message.tool_calls.is_empty()) {
         for message in messages.to_mut() {
             message.generalize();
-            message.is_filled = shape.turns == Turns::Filled;
+            message.is_filled = shape.turns == TurnFormat::Filled;
         }
     }
     messages
@@ -323,14 +329,14 @@ fn folded<'a>(messages: &'a [Message<'a>]) -> Cow<'a, [Message<'a>]> {
 pub(super) struct ResponseFormat<'a> {
     r#type: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    json_schema: Option<Named<'a>>,
+    json_schema: Option<JsonSchemaFormat<'a>>,
 }
 
 #[derive(Serialize)]
-struct Named<'a> {
+struct JsonSchemaFormat<'a> {
     name: &'static str,
     strict: bool,
-    schema: Ordered<'a>,
+    schema: OrderedJson<'a>,
 }
 
 #[derive(Serialize)]
@@ -343,18 +349,18 @@ pub(super) struct Tool<'a> {
 struct Function<'a> {
     name: &'a str,
     description: &'a str,
-    parameters: Ordered<'a>,
+    parameters: OrderedJson<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     strict: Option<bool>,
 }
 
 impl<'a> Tool<'a> {
-    fn new(name: &'a str, description: &'a str, parameters: Ordered<'a>) -> Self {
+    fn new(name: &'a str, description: &'a str, parameters: OrderedJson<'a>) -> Self {
         Self { r#type: "function", function: Function { name, description, parameters, strict: None } }
     }
 
-    pub(super) fn of(definition: &'a Definition, forms: ToolForms) -> Self {
-        let mut parameters = Ordered::new(&definition.parameters, &[]);
+    pub(super) fn of(definition: &'a ToolDefinition, forms: ToolForms) -> Self {
+        let mut parameters = OrderedJson::new(&definition.parameters, &[]);
         if forms == ToolForms::Plain {
             schema::open(parameters.value.to_mut());
         }
@@ -368,16 +374,16 @@ pub(super) struct Message<'a> {
     pub(super) content: Cow<'a, str>,
     pub(super) tool_calls: Vec<ToolCall>,
     /// Call that this message answers.
-    of_call: Option<OfCall>,
+    of_call: Option<ToolCallRef>,
     /// Members that a provider requires back.
     extra: Map<String, Value>,
-    /// See [`Turns::Filled`].
+    /// See [`TurnFormat::Filled`].
     is_filled: bool,
 }
 
 /// Id of a call, and its tool.
 #[derive(Clone)]
-struct OfCall {
+struct ToolCallRef {
     id: String,
     tool: String,
 }
@@ -389,14 +395,14 @@ impl<'a> Message<'a> {
     }
 
     /// Builds the message of a model's reply.
-    pub(super) fn said(completion: Completion) -> Self {
+    pub(super) fn from_completion(completion: Completion) -> Self {
         Self { tool_calls: completion.calls, extra: completion.extra, ..Self::new(Role::Assistant, completion.text) }
     }
 
     /// Builds the tool-result message for a call.
     pub(super) fn result(of: &ToolCall, text: String) -> Self {
         let text = if text.is_empty() { "(no output)".to_owned() } else { text };
-        let of_call = Some(OfCall { id: of.id.clone(), tool: of.name.clone() });
+        let of_call = Some(ToolCallRef { id: of.id.clone(), tool: of.name.clone() });
         Self { of_call, ..Self::new(Role::Tool, text) }
     }
 
@@ -428,11 +434,11 @@ impl Serialize for Message<'_> {
         members.serialize_entry("role", &self.role)?;
         // Some servers reject an empty text next to tool calls, others its absence.
         let is_text = self.is_filled || !self.content.is_empty();
-        members.serialize_entry("content", &is_text.then(|| markers::joined(&self.content)))?;
+        members.serialize_entry("content", &is_text.then(|| markers::escape_markers(&self.content)))?;
         if !self.tool_calls.is_empty() {
             members.serialize_entry("tool_calls", &self.tool_calls.iter().map(call).collect::<Vec<_>>())?;
         }
-        if let Some(OfCall { id, tool }) = &self.of_call {
+        if let Some(ToolCallRef { id, tool }) = &self.of_call {
             members.serialize_entry("tool_call_id", id)?;
             if self.is_filled {
                 members.serialize_entry("name", tool)?;
@@ -448,7 +454,7 @@ impl Serialize for Message<'_> {
 fn call(call: &ToolCall) -> Value {
     let mut function = call.extra_function.clone();
     function.insert("name".to_owned(), json!(call.name));
-    function.insert("arguments".to_owned(), json!(markers::joined(&call.arguments)));
+    function.insert("arguments".to_owned(), json!(markers::escape_markers(&call.arguments)));
     let mut members = call.extra.clone();
     members.insert("id".to_owned(), json!(call.id));
     members.insert("type".to_owned(), json!("function"));

@@ -1,21 +1,21 @@
 //! Derives the JSON Schema of a model's reply from its seat.
 //!
-//! Three levels: [`Level::Derived`], the form that the kernel derives from the seat's contract and its view
-//! ([`Form`]); [`Level::Generic`], RFC 6902 with the granted operations; [`Level::None`]. If a server rejects one, the
-//! next is used. Boards under an ablation ([`patchboard_kernel::mode`]) have schemas without the disabled part.
-//! Without contracts or validation there are operations only, without patches any object, and messages have no schema.
-//! A seat with a `format` uses that form's schema ([`crate::blackboard::form`]). The kernel judges every reply again,
-//! even if a server honoured the schema.
+//! Three levels: [`SchemaLevel::Derived`], the form that the kernel derives from the seat's contract and its view
+//! ([`ReplySchema`]); [`SchemaLevel::Generic`], RFC 6902 with the granted operations; [`SchemaLevel::None`]. If a
+//! server rejects one, the next is used. Boards under an ablation ([`patchboard_kernel::ablation`]) have schemas
+//! without the disabled part. Without contracts or validation there are operations only, without patches any object,
+//! and messages have no schema. A seat with a `format` uses that form's schema ([`crate::blackboard::reply_schema`]).
+//! The kernel judges every reply again, even if a server honoured the schema.
 
 use std::collections::BTreeSet;
 
+use patchboard_kernel::ablation::{Component, Interface};
 use patchboard_kernel::blueprint::{GrantOp, Intent, Worker, WriteGrant};
-use patchboard_kernel::form::Form;
-use patchboard_kernel::mode::{Component, Interface};
-use patchboard_kernel::shown::Shown;
+use patchboard_kernel::call_context::CallContext;
+use patchboard_kernel::reply_schema::ReplySchema;
 use serde_json::{Map, Value, json};
 
-use crate::blackboard::form;
+use crate::blackboard::reply_schema;
 
 /// Keywords that OpenAI's strict mode documents.
 const STRICT_KEYWORDS: [&str; 18] = [
@@ -40,7 +40,7 @@ const STRICT_KEYWORDS: [&str; 18] = [
 ];
 
 /// Keywords that many engines for constrained decoding reject.
-const REFUSED_KEYWORDS: [&str; 16] = [
+const UNSUPPORTED_KEYWORDS: [&str; 16] = [
     "uniqueItems",
     "pattern",
     "format",
@@ -67,7 +67,7 @@ const STRICT_DEPTH_MAX: usize = 10;
 
 /// Strictness of the reply schema.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Level {
+pub enum SchemaLevel {
     /// Paths, values and operations.
     Derived,
     /// Operations.
@@ -76,15 +76,15 @@ pub enum Level {
     None,
 }
 
-/// Returns the schema of a reply and its level: the requested one, or [`Level::Generic`] if the derived form of the
-/// seat would be too long.
-pub fn of_reply(shown: &Shown, level: Level) -> Option<(Level, Value)> {
-    let (seat, mode) = (shown.seat(), &shown.plan().mode);
+/// Returns the schema of a reply and its level: the requested one, or [`SchemaLevel::Generic`] if the derived form of
+/// the seat would be too long.
+pub fn reply_schema(shown: &CallContext, level: SchemaLevel) -> Option<(SchemaLevel, Value)> {
+    let (seat, mode) = (shown.worker_plan(), &shown.plan().mode);
     if let (Some(format), Interface::Patch) = (seat.worker.format, seat.interface) {
         return match level {
-            Level::Derived => Some((level, form::of_reply(shown, format))),
-            Level::Generic => Some((level, json!({"type": "object"}))),
-            Level::None => None,
+            SchemaLevel::Derived => Some((level, reply_schema::for_view(shown, format))),
+            SchemaLevel::Generic => Some((level, json!({"type": "object"}))),
+            SchemaLevel::None => None,
         };
     }
     let generic = || {
@@ -94,40 +94,40 @@ pub fn of_reply(shown: &Shown, level: Level) -> Option<(Level, Value)> {
             Interface::Whole | Interface::Merge => json!({"type": "object"}),
             Interface::Message => return None,
         };
-        Some((Level::Generic, schema))
+        Some((SchemaLevel::Generic, schema))
     };
     let is_derivable =
         seat.interface == Interface::Patch && mode.has(Component::Contracts) && mode.has(Component::Schema);
     match level {
-        Level::Derived if is_derivable => match Form::of(shown) {
-            Some(form) => Some((Level::Derived, form.schema)),
+        SchemaLevel::Derived if is_derivable => match ReplySchema::for_call(shown) {
+            Some(form) => Some((SchemaLevel::Derived, form.schema)),
             None => generic(),
         },
-        Level::Derived | Level::Generic => generic(),
-        Level::None => None,
+        SchemaLevel::Derived | SchemaLevel::Generic => generic(),
+        SchemaLevel::None => None,
     }
 }
 
 /// Returns all schemas that a seat's reply may have, from the richest to the plainest, by their names in reports.
-pub fn all_of_reply(shown: &Shown) -> Vec<(&'static str, Value)> {
-    let of = |level| of_reply(shown, level).map(|(_, schema)| schema);
+pub fn all_reply_schemas(shown: &CallContext) -> Vec<(&'static str, Value)> {
+    let of = |level| reply_schema(shown, level).map(|(_, schema)| schema);
     let changed = |change: &dyn Fn(&mut Value)| {
-        let mut schema = of(Level::Derived)?;
+        let mut schema = of(SchemaLevel::Derived)?;
         change(&mut schema);
         Some(schema)
     };
     let forms = [
-        ("derived", of(Level::Derived)),
+        ("derived", of(SchemaLevel::Derived)),
         ("strict", changed(&|schema| close(schema, takes_null(shown)))),
         ("plain", changed(&plain)),
-        ("generic", of(Level::Generic)),
+        ("generic", of(SchemaLevel::Generic)),
     ];
     forms.into_iter().filter_map(|(name, schema)| Some((name, schema?))).collect()
 }
 
 /// Returns true if optional members of the reply may be null, as in the kernel's envelope.
-pub(super) fn takes_null(shown: &Shown) -> bool {
-    shown.seat().interface == Interface::Patch && shown.seat().worker.format.is_none()
+pub(super) fn takes_null(shown: &CallContext) -> bool {
+    shown.worker_plan().interface == Interface::Patch && shown.worker_plan().worker.format.is_none()
 }
 
 /// Copies a seat with all operations granted.
@@ -141,7 +141,7 @@ fn with_all_operations(seat: &Worker) -> Worker {
 /// only into schemas: names of properties are no keywords.
 pub(super) fn plain(schema: &mut Value) {
     let Some(members) = schema.as_object_mut() else { return };
-    members.retain(|keyword, _| !REFUSED_KEYWORDS.contains(&keyword.as_str()));
+    members.retain(|keyword, _| !UNSUPPORTED_KEYWORDS.contains(&keyword.as_str()));
     if let Some(value) = members.remove("const") {
         members.insert("enum".to_owned(), json!([value]));
     }

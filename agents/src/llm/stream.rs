@@ -1,7 +1,7 @@
 //! Assembles a stream of server-sent events into one answer of its protocol.
 //!
 //! Pure: takes bytes as they arrive and keeps at most [`TEXT_MAX`] bytes of text. Only the `data` of events is read.
-//! The event parser, its bounds and the treatment of errors serve all protocols; each protocol has a [`Fold`].
+//! The event parser, its bounds and the treatment of errors serve all protocols; each protocol has a [`PartialAnswer`].
 
 mod anthropic;
 mod chat;
@@ -13,7 +13,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::envelope;
+use super::http_body;
 use crate::config::Api;
 
 /// Text of one stream, and of one line, that is kept, in bytes.
@@ -29,7 +29,7 @@ const PARTS_MAX: usize = 1024;
 const BARE_TRIES_MAX: u32 = 64;
 
 /// Partial answer of one protocol.
-trait Fold: Send {
+trait PartialAnswer: Send {
     /// Adds an event that is no error itself. Returns the body of the error that it carries.
     fn event(&mut self, event: Map<String, Value>) -> Option<Value>;
 
@@ -50,11 +50,11 @@ trait Fold: Send {
 }
 
 /// Partial answer.
-pub(super) struct Assembly {
+pub(super) struct StreamParser {
     line: Vec<u8>,
     data: Vec<u8>,
     bytes: usize,
-    fold: Box<dyn Fold>,
+    fold: Box<dyn PartialAnswer>,
     error: Option<Value>,
     events: usize,
     /// A line of data has arrived.
@@ -68,13 +68,13 @@ pub(super) struct Assembly {
     is_done: bool,
 }
 
-impl Assembly {
+impl StreamParser {
     /// Starts an answer of a protocol.
     pub(super) fn new(api: Api) -> Self {
-        let fold: Box<dyn Fold> = match api {
-            Api::Chat => Box::new(chat::Chat::default()),
-            Api::Responses => Box::new(responses::Responses::default()),
-            Api::Anthropic => Box::new(anthropic::Anthropic::default()),
+        let fold: Box<dyn PartialAnswer> = match api {
+            Api::Chat => Box::new(chat::ChatAnswer::default()),
+            Api::Responses => Box::new(responses::ResponsesAnswer::default()),
+            Api::Anthropic => Box::new(anthropic::AnthropicAnswer::default()),
         };
         Self {
             line: Vec::new(),
@@ -152,7 +152,10 @@ impl Assembly {
         self.event();
         if let Some(error) = self.error.take() {
             return if self.fold.has_content() {
-                Err(format!("the stream ended with an error: {}", super::reasons::said(&error.to_string())))
+                Err(format!(
+                    "the stream ended with an error: {}",
+                    super::provider_errors::error_message(&error.to_string())
+                ))
             } else {
                 Ok(error)
             };
@@ -200,7 +203,7 @@ impl Assembly {
     fn event(&mut self) {
         let data = std::mem::take(&mut self.data);
         (self.is_open, self.bare) = (false, 0);
-        let Ok(Value::Object(event)) = envelope::event(&String::from_utf8_lossy(&data)) else { return };
+        let Ok(Value::Object(event)) = http_body::event(&String::from_utf8_lossy(&data)) else { return };
         self.events += 1;
         let is_error = event.get("error").is_some_and(|error| !error.is_null())
             || ["object", "type"].iter().any(|name| event.get(*name).is_some_and(|kind| kind == "error"))
@@ -217,7 +220,7 @@ impl Assembly {
 fn join(answer: &mut Value) {
     match answer {
         Value::String(text) => {
-            if let Cow::Owned(joined) = envelope::joined(text) {
+            if let Cow::Owned(joined) = http_body::join_surrogates(text) {
                 *text = joined;
             }
         }

@@ -16,10 +16,10 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
-use super::access::{Access, Variables};
-use super::keys::NoKey;
-use super::stream::Assembly;
-use super::{api, envelope, reasons, waits};
+use super::credentials::{Credentials, Variables};
+use super::keys::KeyError;
+use super::stream::StreamParser;
+use super::{api, http_body, provider_errors, retry_after};
 use crate::config::{Api, Model};
 
 /// Timeout of connecting to a server.
@@ -48,7 +48,7 @@ const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version
 pub enum HttpFailure {
     /// No key is available: nothing was sent.
     #[error("{0}")]
-    Key(NoKey),
+    Key(KeyError),
     /// The gate admitted no request in time: nothing was sent.
     #[error("the model is away, or its limits leave no room in time")]
     NotAdmitted,
@@ -57,20 +57,20 @@ pub enum HttpFailure {
     Connect(String),
     /// The connection broke.
     #[error("the connection broke: {why}")]
-    Broken {
+    ConnectionLost {
         /// The error of the connection.
         why: String,
         /// Bytes of an answer had arrived.
-        came: bool,
+        received: bool,
     },
     /// The call timed out.
     #[error("no answer in time")]
     NoAnswer {
         /// Bytes that had arrived.
-        came: Came,
+        received: Received,
     },
     /// An answer with a status other than success, or an error inside a successful one.
-    #[error("{}", reasons::status_text(*.status, "", .body))]
+    #[error("{}", provider_errors::status_text(*.status, "", .body))]
     Status {
         /// HTTP status, or the status of the error inside.
         status: u16,
@@ -79,7 +79,7 @@ pub enum HttpFailure {
         /// The body, at most 16 KiB of it.
         body: String,
         /// Cause of the failure, as far as another request has shown it.
-        fault: Fault,
+        cause: FailureCause,
     },
     /// The operator's limits of the model leave no room for a further request of the call; nothing was sent.
     #[error("the model's limits, requests_per_minute or tokens_per_minute, are used up")]
@@ -89,10 +89,10 @@ pub enum HttpFailure {
     },
     /// Success, with an unexpected body.
     #[error("{0}")]
-    Form(String),
+    InvalidBody(String),
     /// Success, with a body of no API: empty, or a page of HTML.
-    #[error("{}", reasons::told(.why, "", .said))]
-    NoApi {
+    #[error("{}", provider_errors::format_failure(.why, "", .said))]
+    NotAnApi {
         /// Kind of the body, in words.
         why: String,
         /// Text of a page.
@@ -102,7 +102,7 @@ pub enum HttpFailure {
 
 /// Cause of a failure with an ambiguous status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fault {
+pub enum FailureCause {
     /// No other request was tried.
     Unknown,
     /// Another request failed as well.
@@ -113,7 +113,7 @@ pub enum Fault {
 
 /// Bytes of a body that arrived before a timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Came {
+pub enum Received {
     /// None.
     Nothing,
     /// Only keep-alives: comments of a stream, white space.
@@ -123,10 +123,10 @@ pub enum Came {
 }
 
 /// Callback for the first part of a streamed reply.
-pub(super) type Begun<'a> = &'a (dyn Fn() + Send + Sync);
+pub(super) type OnReplyStart<'a> = &'a (dyn Fn() + Send + Sync);
 
 /// The body of a successful answer.
-pub(super) struct Answered {
+pub(super) struct HttpAnswer {
     pub(super) value: Value,
     /// The answer came as a stream of events.
     pub(super) is_stream: bool,
@@ -159,7 +159,10 @@ pub fn client(url: &str) -> Result<reqwest::Client, String> {
         builder = builder.no_proxy();
     }
     builder.build().map_err(|error| {
-        format!("no TLS client: {}; are the system's CA certificates installed (or SSL_CERT_FILE set)?", chain(&error))
+        format!(
+            "no TLS client: {}; are the system's CA certificates installed (or SSL_CERT_FILE set)?",
+            error_chain(&error)
+        )
     })
 }
 
@@ -167,7 +170,7 @@ pub fn client(url: &str) -> Result<reqwest::Client, String> {
 pub(super) struct Endpoint {
     base: Url,
     api: Api,
-    access: Access,
+    access: Credentials,
     headers: HeaderMap,
 }
 
@@ -177,7 +180,7 @@ impl Endpoint {
     /// # Errors
     /// A variable is not set, or a header is invalid. The message omits values that may be secret.
     pub(super) fn new(model: &Model, variables: &Variables) -> Result<Self, String> {
-        let access = Access::new(model, variables)?;
+        let access = Credentials::new(model, variables)?;
         let base = Url::parse(&model.url).map_err(|error| format!("not an address: {error}"))?;
         let mut headers = HeaderMap::new();
         for (name, value) in access.headers() {
@@ -209,26 +212,26 @@ impl Endpoint {
         path: &str,
         body: Vec<u8>,
         deadline: Instant,
-        begun: Begun<'_>,
-    ) -> Result<Answered, HttpFailure> {
-        let answered = self.answered(http, path, body, deadline, begun).await;
+        begun: OnReplyStart<'_>,
+    ) -> Result<HttpAnswer, HttpFailure> {
+        let answered = self.post_once(http, path, body, deadline, begun).await;
         answered.map_err(|failure| match failure {
             // Masks before any part of it is truncated.
-            HttpFailure::Status { status, wait, body, fault } => {
-                HttpFailure::Status { status, wait, body: self.mask(&body), fault }
+            HttpFailure::Status { status, wait, body, cause: fault } => {
+                HttpFailure::Status { status, wait, body: self.mask(&body), cause: fault }
             }
             failure => failure,
         })
     }
 
-    async fn answered(
+    async fn post_once(
         &self,
         http: &reqwest::Client,
         path: &str,
         body: Vec<u8>,
         deadline: Instant,
-        begun: Begun<'_>,
-    ) -> Result<Answered, HttpFailure> {
+        begun: OnReplyStart<'_>,
+    ) -> Result<HttpAnswer, HttpFailure> {
         let key = self.key(None, deadline).await?;
         let request = self.request(Method::POST, path, key.as_ref(), body.clone())?;
         let answered = answer(http, self.api, request, deadline, begun).await;
@@ -260,7 +263,8 @@ impl Endpoint {
         deadline: Instant,
     ) -> Result<Option<SecretString>, HttpFailure> {
         let key = timeout_at(deadline, self.access.key(refused)).await;
-        key.unwrap_or_else(|_| Err(NoKey::passing("api_key_command gave no key in time"))).map_err(HttpFailure::Key)
+        key.unwrap_or_else(|_| Err(KeyError::transient("api_key_command gave no key in time")))
+            .map_err(HttpFailure::Key)
     }
 
     fn request(
@@ -282,8 +286,9 @@ impl Endpoint {
                 Api::Chat | Api::Responses => (AUTHORIZATION, format!("Bearer {}", key.expose_secret())),
                 Api::Anthropic => (X_API_KEY, key.expose_secret().to_owned()),
             };
-            let value = HeaderValue::try_from(value)
-                .map_err(|_| HttpFailure::Key(NoKey::lasting("the key holds characters that no header may hold")))?;
+            let value = HeaderValue::try_from(value).map_err(|_| {
+                HttpFailure::Key(KeyError::permanent("the key holds characters that no header may hold"))
+            })?;
             request.headers_mut().entry(name).or_insert(sensitive(value));
         }
         if self.api == Api::Anthropic {
@@ -311,13 +316,13 @@ async fn answer(
     api: Api,
     request: Request,
     deadline: Instant,
-    begun: Begun<'_>,
-) -> Result<Answered, HttpFailure> {
+    begun: OnReplyStart<'_>,
+) -> Result<HttpAnswer, HttpFailure> {
     let mut url = request.url().clone();
     let mut next = request.try_clone();
     let mut response = sent(http, request, deadline).await?;
     for _ in 0..REDIRECTS_MAX {
-        let Some(within) = within(&url, &response) else { break };
+        let Some(within) = same_server_redirect(&url, &response) else { break };
         let Some(mut again) = next.take() else { break };
         *again.url_mut() = within.clone();
         url = within;
@@ -329,42 +334,42 @@ async fn answer(
     if !status.is_success() {
         let read = timeout_at(deadline, read(response, ERROR_MAX)).await;
         let (bytes, _) = read.map(Result::unwrap_or_default).unwrap_or_default();
-        let bytes = envelope::inflate(bytes, Some(header(CONTENT_ENCODING)), ERROR_MAX).unwrap_or_default();
-        let mut body = envelope::text(&bytes, header(CONTENT_TYPE));
+        let bytes = http_body::inflate(bytes, Some(header(CONTENT_ENCODING)), ERROR_MAX).unwrap_or_default();
+        let mut body = http_body::text(&bytes, header(CONTENT_TYPE));
         if status.is_redirection() && !header(LOCATION).is_empty() {
             body = redirected(&url, api, header(LOCATION));
         }
         let status = status.as_u16();
-        let wait = waits::asked(status, &headers, &body, SystemTime::now());
-        return Err(HttpFailure::Status { status, wait, body, fault: Fault::Unknown });
+        let wait = retry_after::requested_pause(status, &headers, &body, SystemTime::now());
+        return Err(HttpFailure::Status { status, wait, body, cause: FailureCause::Unknown });
     }
     let (kind, encoding) = (header(CONTENT_TYPE), header(CONTENT_ENCODING));
     let answered = body(response, (api, kind, encoding), deadline, begun).await;
     let answered = answered.map_err(|failure| match failure {
-        HttpFailure::NoApi { said, .. } if status != 200 => {
-            HttpFailure::NoApi { why: format!("the server answered {status} without an answer of a model"), said }
+        HttpFailure::NotAnApi { said, .. } if status != 200 => {
+            HttpFailure::NotAnApi { why: format!("the server answered {status} without an answer of a model"), said }
         }
         failure => failure,
     })?;
-    let Some(status) = reasons::embedded(&answered.value) else { return Ok(answered) };
+    let Some(status) = provider_errors::embedded_error_status(&answered.value) else { return Ok(answered) };
     let body = answered.value.to_string();
     Err(match status {
         Some(status) => {
-            let wait = waits::asked(status, &headers, &body, SystemTime::now());
-            HttpFailure::Status { status, wait, body, fault: Fault::Unknown }
+            let wait = retry_after::requested_pause(status, &headers, &body, SystemTime::now());
+            HttpFailure::Status { status, wait, body, cause: FailureCause::Unknown }
         }
-        None => HttpFailure::Form(format!("the answer is an error: {}", reasons::said(&body))),
+        None => HttpFailure::InvalidBody(format!("the answer is an error: {}", provider_errors::error_message(&body))),
     })
 }
 
 async fn sent(http: &reqwest::Client, request: Request, deadline: Instant) -> Result<Response, HttpFailure> {
     let response = timeout_at(deadline, http.execute(request)).await;
-    let response = response.map_err(|_| HttpFailure::NoAnswer { came: Came::Nothing })?;
+    let response = response.map_err(|_| HttpFailure::NoAnswer { received: Received::Nothing })?;
     response.map_err(|error| network_failure(error, false))
 }
 
 /// Returns the target of a redirect within the same server.
-fn within(url: &Url, response: &Response) -> Option<Url> {
+fn same_server_redirect(url: &Url, response: &Response) -> Option<Url> {
     let is_same_request = matches!(response.status().as_u16(), 301 | 302 | 307 | 308);
     let location = response.headers().get(LOCATION)?.to_str().ok()?;
     url.join(location).ok().filter(|target| is_same_request && target.origin() == url.origin() && target != url)
@@ -386,16 +391,16 @@ async fn body(
     mut response: Response,
     (api, kind, encoding): (Api, &str, &str),
     deadline: Instant,
-    begun: Begun<'_>,
-) -> Result<Answered, HttpFailure> {
-    let mut stream = kind.to_ascii_lowercase().contains("text/event-stream").then(|| Assembly::new(api));
+    begun: OnReplyStart<'_>,
+) -> Result<HttpAnswer, HttpFailure> {
+    let mut stream = kind.to_ascii_lowercase().contains("text/event-stream").then(|| StreamParser::new(api));
     let mut bytes = Vec::new();
-    let mut came = Came::Nothing;
+    let mut came = Received::Nothing;
     let mut has_begun = false;
     let ended = loop {
         let chunk = match timeout_at(deadline, response.chunk()).await {
-            Err(_) => break Some(HttpFailure::NoAnswer { came }),
-            Ok(Err(error)) => break Some(network_failure(error, came == Came::Part)),
+            Err(_) => break Some(HttpFailure::NoAnswer { received: came }),
+            Ok(Err(error)) => break Some(network_failure(error, came == Received::Part)),
             Ok(Ok(None)) => break None,
             Ok(Ok(Some(chunk))) => chunk,
         };
@@ -403,13 +408,13 @@ async fn body(
         let is_plain = !bytes.is_empty() || !chunk.starts_with(&[0x1f, 0x8b]);
         match &mut stream {
             Some(stream) if is_plain && bytes.is_empty() => {
-                if stream.feed(&chunk).map_err(HttpFailure::Form)? {
-                    came = Came::Part;
+                if stream.feed(&chunk).map_err(HttpFailure::InvalidBody)? {
+                    came = Received::Part;
                     break None;
                 }
             }
             _ if bytes.len() + chunk.len() > ANSWER_MAX => {
-                return Err(HttpFailure::Form(format!("the answer is longer than {ANSWER_MAX} bytes")));
+                return Err(HttpFailure::InvalidBody(format!("the answer is longer than {ANSWER_MAX} bytes")));
             }
             _ => bytes.extend_from_slice(&chunk),
         }
@@ -417,44 +422,51 @@ async fn body(
             Some(stream) if bytes.is_empty() => stream.has_data(),
             _ => !chunk.trim_ascii_start().is_empty(),
         };
-        came = if is_part || came == Came::Part { Came::Part } else { Came::KeepAlives };
-        if !has_begun && stream.as_ref().is_some_and(Assembly::has_content) {
+        came = if is_part || came == Received::Part { Received::Part } else { Received::KeepAlives };
+        if !has_begun && stream.as_ref().is_some_and(StreamParser::has_content) {
             has_begun = true;
             begun();
         }
     };
-    let is_silent = came == Came::KeepAlives || (came == Came::Nothing && stream.is_some());
+    let is_silent = came == Received::KeepAlives || (came == Received::Nothing && stream.is_some());
     if is_silent && ended.is_none() {
-        return Err(HttpFailure::Broken { why: "the server closed it before it answered".to_owned(), came: false });
+        return Err(HttpFailure::ConnectionLost {
+            why: "the server closed it before it answered".to_owned(),
+            received: false,
+        });
     }
     if !bytes.is_empty() {
-        match envelope::inflate(bytes, Some(encoding), ANSWER_MAX) {
+        match http_body::inflate(bytes, Some(encoding), ANSWER_MAX) {
             Ok(plain) => bytes = plain,
-            Err(why) => return Err(ended.unwrap_or(HttpFailure::Form(why))),
+            Err(why) => return Err(ended.unwrap_or(HttpFailure::InvalidBody(why))),
         }
-        if stream.is_some() || Assembly::is_stream(&bytes) {
-            let mut whole = Assembly::new(api);
-            whole.feed(&bytes).map_err(HttpFailure::Form)?;
+        if stream.is_some() || StreamParser::is_stream(&bytes) {
+            let mut whole = StreamParser::new(api);
+            whole.feed(&bytes).map_err(HttpFailure::InvalidBody)?;
             stream = Some(whole);
         }
     }
     match (stream, ended) {
         (Some(stream), Some(failure)) if !stream.is_finished() => Err(failure),
         (Some(stream), _) => {
-            stream.finish().map(|value| Answered { value, is_stream: true }).map_err(HttpFailure::Form)
+            stream.finish().map(|value| HttpAnswer { value, is_stream: true }).map_err(HttpFailure::InvalidBody)
         }
         (None, ended) => {
-            let text = envelope::text(&bytes, kind);
-            let value = envelope::json(&text).map_err(|error| {
-                let shown = reasons::said(&text[..text.floor_char_boundary(SHOWN_MAX)]);
-                let no_api = |why: &str| HttpFailure::NoApi { why: why.to_owned(), said: shown.trim().to_owned() };
+            let text = http_body::text(&bytes, kind);
+            let value = http_body::json(&text).map_err(|error| {
+                let shown = provider_errors::error_message(&text[..text.floor_char_boundary(SHOWN_MAX)]);
+                let no_api = |why: &str| HttpFailure::NotAnApi { why: why.to_owned(), said: shown.trim().to_owned() };
                 ended.unwrap_or_else(|| match text.trim_start() {
                     "" => no_api("the answer is empty"),
                     page if page.starts_with('<') => no_api("the answer is a web page"),
-                    _ => HttpFailure::Form(reasons::told(&format!("the answer is not JSON ({error})"), "", &shown)),
+                    _ => HttpFailure::InvalidBody(provider_errors::format_failure(
+                        &format!("the answer is not JSON ({error})"),
+                        "",
+                        &shown,
+                    )),
                 })
             })?;
-            Ok(Answered { value, is_stream: false })
+            Ok(HttpAnswer { value, is_stream: false })
         }
     }
 }
@@ -475,12 +487,12 @@ pub(super) async fn read(mut response: Response, max: usize) -> Result<(Vec<u8>,
 
 fn network_failure(error: reqwest::Error, came: bool) -> HttpFailure {
     let connect = error.is_connect();
-    let why = chain(&error.without_url());
-    if connect { HttpFailure::Connect(why) } else { HttpFailure::Broken { why, came } }
+    let why = error_chain(&error.without_url());
+    if connect { HttpFailure::Connect(why) } else { HttpFailure::ConnectionLost { why, received: came } }
 }
 
 /// Formats an error with its causes, which reqwest's own text omits.
-pub fn chain(error: &dyn std::error::Error) -> String {
+pub fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

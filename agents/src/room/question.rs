@@ -21,7 +21,7 @@ const TEXTS_CHARS_MAX: usize = 120;
 const VOTES_CHARS_MAX: usize = 800;
 
 /// Content of a question.
-pub(super) struct Escalated<'a> {
+pub(super) struct Escalation<'a> {
     pub(super) artifact_id: &'a str,
     /// Type and media type, as far as known.
     pub(super) kinds: Vec<String>,
@@ -32,7 +32,7 @@ pub(super) struct Escalated<'a> {
     pub(super) votes: Vec<Vote>,
 }
 
-impl Escalated<'_> {
+impl Escalation<'_> {
     /// Formats the question: a line each for the request, every vote, and the artefact with the characters that are
     /// left.
     pub(super) fn question(&self) -> String {
@@ -108,14 +108,14 @@ mod tests {
     use patchboard_kernel::room::{Policy, Vote, decide};
     use serde_json::{Value, json};
 
-    use super::{Escalated, QUESTION_CHARS_MAX};
+    use super::{Escalation, QUESTION_CHARS_MAX};
 
     fn question(artifact: Value, votes: &Value) -> String {
         let votes: Vec<Vote> = serde_json::from_value(votes.clone()).expect("votes");
         let critics: Vec<String> = votes.iter().map(|vote| vote.critic_id.clone()).collect();
         let decision = decide(&critics, &votes, true, &Policy::default()).expect("in range").expect("time is over");
         let kinds = vec!["PLAN".to_owned(), "text/markdown".to_owned()];
-        Escalated { artifact_id: "plan-1", kinds, artifact: Some(artifact), decision: &decision, votes }.question()
+        Escalation { artifact_id: "plan-1", kinds, artifact: Some(artifact), decision: &decision, votes }.question()
     }
 
     #[test]

@@ -17,12 +17,12 @@ use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::disk::watch::{Noticed, Watch, watch};
+use super::disk::watch::{ChangeNotice, Watch, watch};
 use super::disk::{Disk, DiskError, DiskOptions};
 use super::git::GIT;
 use super::git::repository::Repository;
-use super::service::{ByOthers, Opened, Workspace, WorkspaceError};
-use super::session::{Answer, Asked, Author};
+use super::service::{ExternalChanges, OpenedWorkspace, Workspace, WorkspaceError};
+use super::session::{EditAuthor, SessionAnswer, SessionRequest};
 use super::sessions::Sessions;
 use crate::config::Directory;
 
@@ -50,7 +50,7 @@ pub struct Workspaces {
 /// Guard of a board that is about to be activated. Until it is used or dropped, callers wait for a directory that is
 /// not registered yet.
 #[must_use = "whoever wants to work at a directory that is not there waits until this is used or dropped"]
-pub struct TakingUp(Arc<Workspaces>);
+pub struct ActivationGuard(Arc<Workspaces>);
 
 /// One activation of a board.
 struct Slot {
@@ -78,7 +78,7 @@ impl Workspaces {
     }
 
     /// Returns why a worker with this file access cannot use the blueprint's workspace, or `None` if it can.
-    pub fn problem(&self, blueprint: &Blueprint, access: &FileAccess) -> Option<String> {
+    pub fn unusable_reason(&self, blueprint: &Blueprint, access: &FileAccess) -> Option<String> {
         let Some(workspace) = &blueprint.workspace else {
             return Some("it uses files, and its blueprint has no workspace".to_owned());
         };
@@ -96,9 +96,9 @@ impl Workspaces {
     }
 
     /// Announces that a board is about to be created or resumed.
-    pub fn taking_up(self: &Arc<Self>) -> TakingUp {
+    pub fn begin_activation(self: &Arc<Self>) -> ActivationGuard {
         self.coming.send_modify(|count| *count += 1);
-        TakingUp(Arc::clone(self))
+        ActivationGuard(Arc::clone(self))
     }
 
     /// Registers a slot for the board and drops that of an earlier activation.
@@ -140,7 +140,7 @@ impl Workspaces {
 
     /// Opens the directory. The watch starts before the first scan, so every change is seen by one of the two.
     async fn open(&self, board: &BoardHandle, taking: u64) -> Result<(Arc<Workspace>, Option<Watch>), WorkspaceError> {
-        let snapshot = board.snapshot();
+        let snapshot = board.status();
         let spec = snapshot.blueprint.workspace.as_ref().ok_or(WorkspaceError::None)?;
         let Some(directory) = self.directories.get(&spec.dir).cloned() else {
             return Err(WorkspaceError::NotConfigured(not_configured(&spec.dir)));
@@ -171,8 +171,8 @@ impl Workspaces {
                 None
             }
         };
-        let Opened { workspace, recovery, found } = Workspace::open(board.clone(), disk).await?;
-        for said in found.said() {
+        let OpenedWorkspace { workspace, recovery, found } = Workspace::open(board.clone(), disk).await?;
+        for said in found.messages() {
             tracing::warn!(board = %board.id(), "{said}");
         }
         let (undone, found) = (recovery.changes.len(), found.found);
@@ -199,7 +199,7 @@ impl Workspaces {
         drop(looking);
         let (workspace, watched) = self.open(&handle, taking).await?;
         if let Some(slot) = self.lock().get_mut(board).filter(|slot| slot.taking == taking) {
-            slot.sessions.forget();
+            slot.sessions.evict_all();
             slot.looking = JoinSet::new();
             slot.looking.spawn(look_after(Arc::downgrade(&workspace), watched));
             slot.state.send_replace(State::Open(workspace));
@@ -215,7 +215,7 @@ impl Workspaces {
     ///
     /// # Errors
     /// The directory cannot be opened, or the board is not active in this process.
-    pub async fn of(&self, board: &BoardId) -> Result<Arc<Workspace>, WorkspaceError> {
+    pub async fn get(&self, board: &BoardId) -> Result<Arc<Workspace>, WorkspaceError> {
         let deadline = Instant::now() + PATIENCE;
         let mut coming = self.coming.subscribe();
         loop {
@@ -248,23 +248,23 @@ impl Workspaces {
     /// earlier session.
     ///
     /// # Errors
-    /// As [`Workspaces::of`].
+    /// As [`Workspaces::get`].
     pub async fn call(
         &self,
         board: &BoardId,
-        author: Author,
+        author: EditAuthor,
         is_anew: Option<bool>,
-        asked: Asked,
-    ) -> Result<Answer, WorkspaceError> {
-        let workspace = self.of(board).await?;
+        asked: SessionRequest,
+    ) -> Result<SessionAnswer, WorkspaceError> {
+        let workspace = self.get(board).await?;
         let agent = {
             let mut boards = self.lock();
             let is_open =
                 |slot: &Slot| matches!(&*slot.state.borrow(), State::Open(open) if Arc::ptr_eq(open, &workspace));
             let slot = boards.get_mut(board).filter(|slot| is_open(slot));
-            slot.ok_or_else(not_open)?.sessions.of(workspace, author, is_anew)
+            slot.ok_or_else(not_open)?.sessions.get_or_create(workspace, author, is_anew)
         };
-        let called = tokio::spawn(agent.ask(asked));
+        let called = tokio::spawn(agent.execute(asked));
         called.await.map_err(|error| WorkspaceError::Broken(error.to_string()))
     }
 
@@ -276,7 +276,7 @@ impl Workspaces {
         let (own, board) = (Arc::clone(self), board.clone());
         tokio::spawn(async move {
             // The end of an earlier activation does not apply to this one.
-            if handle.ended().await.map_or(true, |ended| ended.is_final()) {
+            if handle.wait_for_end().await.map_or(true, |ended| ended.is_final()) {
                 own.detach(&board, taking);
             }
         });
@@ -297,7 +297,7 @@ impl Workspaces {
     }
 }
 
-impl TakingUp {
+impl ActivationGuard {
     /// Opens the directory of the activated board, if it has one and has not ended. The slot is registered before the
     /// returned future is polled, so callers wait from now on.
     ///
@@ -308,7 +308,7 @@ impl TakingUp {
         board: &BoardHandle,
     ) -> impl Future<Output = Result<Option<Arc<Workspace>>, WorkspaceError>> + Send + use<> {
         let (workspaces, board) = (Arc::clone(&self.0), board.clone());
-        let has_files = board.snapshot().blueprint.workspace.is_some() && !is_over(&board);
+        let has_files = board.status().blueprint.workspace.is_some() && !is_over(&board);
         let taking = has_files.then(|| workspaces.begin(&board));
         drop(self);
         async move {
@@ -320,14 +320,14 @@ impl TakingUp {
     }
 }
 
-impl Drop for TakingUp {
+impl Drop for ActivationGuard {
     fn drop(&mut self) {
         self.0.coming.send_modify(|count| *count = count.saturating_sub(1));
     }
 }
 
 fn is_over(board: &BoardHandle) -> bool {
-    board.snapshot().ended.is_some_and(Ended::is_final)
+    board.status().ended.is_some_and(Ended::is_final)
 }
 
 fn not_open() -> WorkspaceError {
@@ -348,14 +348,14 @@ async fn look_after(workspace: Weak<Workspace>, mut watched: Option<Watch>) {
             Some(watched) => watched.next().await,
             None => {
                 tokio::time::sleep(LOOKED_THROUGH_EVERY).await;
-                Some(Noticed::All)
+                Some(ChangeNotice::All)
             }
         };
         let Some(workspace) = workspace.upgrade() else { return };
         let told = match noticed {
-            Some(Noticed::Files(paths)) => workspace.notice(paths.iter()).await.map(drop),
-            Some(Noticed::All) => workspace.rescan().await.and_then(ByOthers::all).map(drop),
-            Some(Noticed::TooManyWatches) | None => {
+            Some(ChangeNotice::Files(paths)) => workspace.report_changes(paths.iter()).await.map(drop),
+            Some(ChangeNotice::All) => workspace.rescan().await.and_then(ExternalChanges::require_accepted).map(drop),
+            Some(ChangeNotice::TooManyWatches) | None => {
                 tracing::warn!("the directory is looked through from time to time from now on, and not watched");
                 watched = None;
                 Ok(())

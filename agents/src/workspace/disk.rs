@@ -27,24 +27,24 @@ use patchboard_kernel::files::FilePath;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
+mod bulk_read;
+mod dir_fd;
 mod error;
-mod handle;
+mod ignore_rules;
 pub mod locks;
 mod recover;
 mod replace;
 mod scan;
-mod series;
-mod served;
 #[cfg(test)]
 mod tests;
 pub mod watch;
 
-pub use error::{DiskCode, DiskError, NotServed, Reason};
-pub use recover::{Outcome, Recovered, Recovery};
-pub use replace::{Found, Put, Staged};
-pub use scan::{Left, Scan, Scanned};
+pub use error::{DiskCode, DiskError, NotServed, UnservedReason};
+pub use recover::{RecoveredChange, Recovery, StagedOutcome};
+pub use replace::{ApplyOutcome, ExternalContent, StagedChange};
+pub use scan::{OmittedNames, Scan, ScannedFile};
 
-use served::{PRIVATE, Rules, Way};
+use ignore_rules::{ActiveRules, IgnoreRules, PRIVATE};
 
 /// Default maximum size of a file, in bytes.
 pub const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -79,8 +79,8 @@ impl Default for DiskOptions {
 ///
 /// # Errors
 /// [`DiskError::Exclude`] for the first invalid one.
-pub fn can_exclude(lines: &[String]) -> Result<(), DiskError> {
-    Rules::new(lines).map(drop)
+pub fn check_exclude_patterns(lines: &[String]) -> Result<(), DiskError> {
+    IgnoreRules::new(lines).map(drop)
 }
 
 /// A directory that is open as a workspace.
@@ -91,7 +91,7 @@ pub struct Disk {
     root: OwnedFd,
     /// Device number of the root's file system.
     device: u64,
-    rules: Rules,
+    rules: IgnoreRules,
     exclude: Vec<String>,
     max_bytes: u64,
     max_files: usize,
@@ -117,7 +117,7 @@ pub struct Contents {
 
 /// Checks on the way to a file: the serving rules as well, or the file system alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Ask {
+enum PathCheck {
     Rules,
     /// For changes that are already decided; a rule added since does not undo them.
     Nothing,
@@ -146,7 +146,7 @@ impl Disk {
         let path = path.as_ref();
         let shown = path.display().to_string();
         let bad = |error: io::Error| DiskError::Directory { path: shown.clone(), error };
-        let rules = Rules::new(&options.exclude)?;
+        let rules = IgnoreRules::new(&options.exclude)?;
         // Links are followed in this path alone, because the operator chose it.
         let path = path.canonicalize().map_err(bad)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -158,7 +158,7 @@ impl Disk {
             Err(Errno::WOULDBLOCK) => return Err(DiskError::Locked { path: shown }),
             Err(error) => return Err(bad(error.into())),
         }
-        let own = |name| handle::directory_or_new(&private, name, 0o700).map_err(|error| bad(error.into()));
+        let own = |name| dir_fd::directory_or_new(&private, name, 0o700).map_err(|error| bad(error.into()));
         let (staged, displaced) = (own("staged")?, own("displaced")?);
         let swap = replace::Swap::find(&staged).map_err(bad)?;
         let DiskOptions { exclude, max_bytes, max_files } = options;
@@ -173,8 +173,8 @@ impl Disk {
     /// Returns whether `.patchboard` and its lock file are still those of this workspace. Without them nothing can be
     /// replaced, and another process may have locked the directory.
     pub fn is_there(&self) -> bool {
-        let there = match handle::directory(&self.root, PRIVATE) {
-            Ok(private) => handle::stat(&private, LOCK),
+        let there = match dir_fd::open_dir(&self.root, PRIVATE) {
+            Ok(private) => dir_fd::stat(&private, LOCK),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
             Err(error) => Err(error),
         };
@@ -194,7 +194,7 @@ impl Disk {
     ///
     /// # Errors
     /// [`DiskError::NotServed`], or an error of the read.
-    pub fn serves(&self, path: &FilePath) -> Result<(), DiskError> {
+    pub fn check_served(&self, path: &FilePath) -> Result<(), DiskError> {
         self.read(path).map(drop)
     }
 
@@ -203,16 +203,16 @@ impl Disk {
     /// # Errors
     /// The file is not served or cannot be read.
     pub fn read(&self, path: &FilePath) -> Result<Option<Contents>, DiskError> {
-        match self.parent(path, Ask::Rules)? {
+        match self.parent(path, PathCheck::Rules)? {
             Some(parent) => self.read_in(&parent, path.as_str(), path.name()),
             None => Ok(None),
         }
     }
 
     /// Opens the directory of a file; `None` if it does not exist.
-    fn parent(&self, path: &FilePath, ask: Ask) -> Result<Option<OwnedFd>, DiskError> {
-        let mut way = (ask == Ask::Rules).then(|| self.rules.way(&self.root)).transpose()?;
-        let judge = |way: &Option<Way<'_>>, path: &str, is_directory| match way.as_ref() {
+    fn parent(&self, path: &FilePath, ask: PathCheck) -> Result<Option<OwnedFd>, DiskError> {
+        let mut way = (ask == PathCheck::Rules).then(|| self.rules.way(&self.root)).transpose()?;
+        let judge = |way: &Option<ActiveRules<'_>>, path: &str, is_directory| match way.as_ref() {
             Some(way) => {
                 way.judge(path, is_directory).map_or(Ok(()), |reason| Err(DiskError::not_served(path, reason)))
             }
@@ -222,7 +222,7 @@ impl Disk {
         for (depth, (end, _)) in path.as_str().match_indices('/').enumerate() {
             let prefix = &path.as_str()[..end];
             if depth == DEPTH_MAX {
-                return Err(DiskError::not_served(path.as_str(), Reason::TooDeep));
+                return Err(DiskError::not_served(path.as_str(), UnservedReason::TooDeep));
             }
             judge(&way, prefix, true)?;
             if let Some(directory) = at {
@@ -240,20 +240,20 @@ impl Disk {
     fn enter(&self, parent: impl AsFd, path: &str) -> Result<Option<OwnedFd>, DiskError> {
         let name = path.rsplit('/').next().unwrap_or(path);
         let refuse = |reason| Err(DiskError::not_served(path, reason));
-        match handle::directory(&parent, name) {
+        match dir_fd::open_dir(&parent, name) {
             // A mount point: staged files cannot be renamed to there.
             Ok(directory) => match device(&directory) {
                 Ok(device) if device == self.device => Ok(Some(directory)),
-                Ok(_) => refuse(Reason::Outside),
+                Ok(_) => refuse(UnservedReason::Outside),
                 Err(error) => Err(DiskError::io(path, error)),
             },
             Err(Errno::NOENT) => Ok(None),
-            Err(Errno::LOOP | Errno::NOTDIR) => match handle::stat(&parent, name) {
-                Ok(Some(stat)) if handle::kind(&stat).is_symlink() => refuse(Reason::Symlink),
-                _ => refuse(Reason::NotRegular),
+            Err(Errno::LOOP | Errno::NOTDIR) => match dir_fd::stat(&parent, name) {
+                Ok(Some(stat)) if dir_fd::kind(&stat).is_symlink() => refuse(UnservedReason::Symlink),
+                _ => refuse(UnservedReason::NotRegular),
             },
-            Err(Errno::ACCESS | Errno::PERM) => refuse(Reason::Unreadable),
-            Err(Errno::NAMETOOLONG) => refuse(Reason::Name),
+            Err(Errno::ACCESS | Errno::PERM) => refuse(UnservedReason::Unreadable),
+            Err(Errno::NAMETOOLONG) => refuse(UnservedReason::Name),
             Err(error) => Err(DiskError::io(path, error)),
         }
     }
@@ -261,22 +261,22 @@ impl Disk {
     /// Reads the file `name` of a directory; errors name it `path`.
     fn read_in(&self, parent: impl AsFd, path: &str, name: &str) -> Result<Option<Contents>, DiskError> {
         let refuse = |reason| Err(DiskError::not_served(path, reason));
-        let file = match handle::file(&parent, name) {
+        let file = match dir_fd::file(&parent, name) {
             Ok(Some(file)) => file,
             Ok(None) => {
-                let stat = handle::stat(&parent, name).ok().flatten();
-                let is_link = stat.is_some_and(|stat| handle::kind(&stat).is_symlink());
-                return refuse(if is_link { Reason::Symlink } else { Reason::NotRegular });
+                let stat = dir_fd::stat(&parent, name).ok().flatten();
+                let is_link = stat.is_some_and(|stat| dir_fd::kind(&stat).is_symlink());
+                return refuse(if is_link { UnservedReason::Symlink } else { UnservedReason::NotRegular });
             }
             Err(Errno::NOENT) => return Ok(None),
-            Err(Errno::ACCESS | Errno::PERM) => return refuse(Reason::Unreadable),
-            Err(Errno::NAMETOOLONG) => return refuse(Reason::Name),
+            Err(Errno::ACCESS | Errno::PERM) => return refuse(UnservedReason::Unreadable),
+            Err(Errno::NAMETOOLONG) => return refuse(UnservedReason::Name),
             Err(error) => return Err(DiskError::io(path, error)),
         };
         let failed = |error| DiskError::io(format_args!("{path} cannot be read"), error);
         let metadata = file.metadata().map_err(failed)?;
         if metadata.len() > self.max_bytes {
-            return refuse(Reason::TooLarge);
+            return refuse(UnservedReason::TooLarge);
         }
         let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
         // The file may grow during the read.
@@ -285,23 +285,23 @@ impl Disk {
             return refuse(reason);
         }
         let hash = sha256(&bytes);
-        let Ok(text) = String::from_utf8(bytes) else { return refuse(Reason::Binary) };
+        let Ok(text) = String::from_utf8(bytes) else { return refuse(UnservedReason::Binary) };
         let (modified, mode) = (metadata.modified().map_err(failed)?, metadata.permissions().mode());
         Ok(Some(Contents { text, hash, modified, is_executable: mode & 0o100 != 0 }))
     }
 
     /// Returns why content like this is not served. UTF-8 is checked by the caller.
-    fn refuses(&self, bytes: &[u8]) -> Option<Reason> {
+    fn refuses(&self, bytes: &[u8]) -> Option<UnservedReason> {
         let is_too_large = u64::try_from(bytes.len()).is_ok_and(|length| length > self.max_bytes);
         let is_binary = || bytes[..bytes.len().min(BINARY_BYTES)].contains(&0);
-        if is_too_large { Some(Reason::TooLarge) } else { is_binary().then_some(Reason::Binary) }
+        if is_too_large { Some(UnservedReason::TooLarge) } else { is_binary().then_some(UnservedReason::Binary) }
     }
 }
 
 /// Opens the private directory and its lock file, creating both if necessary.
 fn private(root: impl AsFd) -> io::Result<(OwnedFd, File)> {
-    let private = handle::directory_or_new(root, PRIVATE, 0o700)?;
-    match handle::new_file(&private, ".gitignore", 0o600) {
+    let private = dir_fd::directory_or_new(root, PRIVATE, 0o700)?;
+    match dir_fd::new_file(&private, ".gitignore", 0o600) {
         Ok(mut file) => file.write_all(b"*\n")?,
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error),

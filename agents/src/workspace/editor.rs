@@ -1,31 +1,31 @@
 //! Editor tools for models, one per command, under the names that coding agents know.
 //!
 //! Each tool's schema is a subset of the schema of all commands. The description of an editing tool begins with the
-//! intent convention, followed by the rule for concurrent edits, which depends on the [`Manner`].
+//! intent convention, followed by the rule for concurrent edits, which depends on the [`EditConcurrency`].
 
 use patchboard_kernel::blueprint::{Intent, Isolation, WorkspaceSpec};
 use serde_json::{Map, Value, json};
 
 use super::text::command::schema;
 use super::text::intent::convention;
-use crate::tools::Definition;
+use crate::tools::ToolDefinition;
 
 /// Concurrency control for an agent's edits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Manner {
+pub enum EditConcurrency {
     /// Shared files; each edit is checked against the author's read set.
     Checked,
     /// Shared files without checks.
     Unchecked,
     /// A working tree of the agent's own.
-    Alone,
+    OwnTree,
 }
 
-impl Manner {
+impl EditConcurrency {
     /// Returns the manner of an agent; `has_tree` says that it has a working tree of its own.
-    pub const fn of(spec: &WorkspaceSpec, has_tree: bool) -> Self {
+    pub const fn from_spec(spec: &WorkspaceSpec, has_tree: bool) -> Self {
         match spec.isolation {
-            _ if has_tree => Self::Alone,
+            _ if has_tree => Self::OwnTree,
             Isolation::Storm => Self::Checked,
             Isolation::Soft | Isolation::Worktree => Self::Unchecked,
         }
@@ -44,7 +44,7 @@ impl Manner {
                  whole file that you write takes away what others wrote meanwhile. View what you are about to change right \
                  before you change it."
             }
-            Self::Alone => {
+            Self::OwnTree => {
                 "The files are a working tree of your own: nobody else changes them, and what you do is merged with what \
                  others do later."
             }
@@ -144,13 +144,13 @@ pub fn definitions(
     author: &str,
     spec: &WorkspaceSpec,
     may_edit: bool,
-    manner: Manner,
-) -> Vec<(EditorTool, Definition)> {
+    manner: EditConcurrency,
+) -> Vec<(EditorTool, ToolDefinition)> {
     let of_all = schema();
     // In its own tree an agent needs no intents, because all the commits are its own.
-    let is_required = spec.intent == Intent::Required && manner != Manner::Alone;
+    let is_required = spec.intent == Intent::Required && manner != EditConcurrency::OwnTree;
     let convention = match manner {
-        Manner::Alone => String::new(),
+        EditConcurrency::OwnTree => String::new(),
         _ => convention(author, is_required, spec.annotate),
     };
     let shown = ALL.into_iter().filter(|tool| may_edit || !tool.is_edit);
@@ -174,16 +174,23 @@ pub fn is_edit(name: &str) -> bool {
 }
 
 impl EditorTool {
-    fn definition(&self, of_all: &Value, convention: &str, is_intent_required: bool, manner: Manner) -> Definition {
-        let says_whose = if manner == Manner::Alone { "" } else { self.says_whose() };
-        let counts = if manner == Manner::Checked && matches!(self.name, "view" | "search") { COUNTS } else { "" };
+    fn definition(
+        &self,
+        of_all: &Value,
+        convention: &str,
+        is_intent_required: bool,
+        manner: EditConcurrency,
+    ) -> ToolDefinition {
+        let says_whose = if manner == EditConcurrency::OwnTree { "" } else { self.says_whose() };
+        let counts =
+            if manner == EditConcurrency::Checked && matches!(self.name, "view" | "search") { COUNTS } else { "" };
         let description = match self.is_edit {
             true => format!("{convention}{} {}", self.description, manner.rule()),
             false => format!("{}{counts}{says_whose}", self.description),
         };
         let mut required = self.needs.to_vec();
         required.extend((self.is_edit && is_intent_required).then_some("intent"));
-        let is_taken = |name: &&&str| manner != Manner::Alone || !matches!(**name, "intent" | "version");
+        let is_taken = |name: &&&str| manner != EditConcurrency::OwnTree || !matches!(**name, "intent" | "version");
         let properties: Map<String, Value> = self
             .needs
             .iter()
@@ -198,7 +205,7 @@ impl EditorTool {
         let parameters = json!({
             "type": "object", "properties": properties, "required": required, "additionalProperties": false,
         });
-        Definition { name: self.name.to_owned(), description, parameters }
+        ToolDefinition { name: self.name.to_owned(), description, parameters }
     }
 
     /// Returns the sentence about the last author in the tool's output.
@@ -244,27 +251,27 @@ fn described(mut argument: Value, text: &str) -> Value {
 mod tests {
     use super::*;
 
-    fn tools(said: Value) -> Vec<(EditorTool, Definition)> {
-        tools_in(Manner::Checked, said)
+    fn tools(said: Value) -> Vec<(EditorTool, ToolDefinition)> {
+        tools_in(EditConcurrency::Checked, said)
     }
 
-    fn tools_in(manner: Manner, said: Value) -> Vec<(EditorTool, Definition)> {
+    fn tools_in(manner: EditConcurrency, said: Value) -> Vec<(EditorTool, ToolDefinition)> {
         definitions("ada", &serde_json::from_value(said).expect("a workspace"), true, manner)
     }
 
     #[test]
     fn nothing_is_promised_that_is_not_so_in_the_manner_of_editing() {
         for (isolation, has_tree, manner, promises, is_signed, says_whose) in [
-            ("storm", false, Manner::Checked, true, true, true),
-            ("soft", false, Manner::Unchecked, false, true, true),
+            ("storm", false, EditConcurrency::Checked, true, true, true),
+            ("soft", false, EditConcurrency::Unchecked, false, true, true),
             // The agent that merges works in the shared directory.
-            ("worktree", false, Manner::Unchecked, false, true, true),
-            ("worktree", true, Manner::Alone, false, false, false),
+            ("worktree", false, EditConcurrency::Unchecked, false, true, true),
+            ("worktree", true, EditConcurrency::OwnTree, false, false, false),
         ] {
             let spec = json!({"dir": "code", "isolation": isolation});
             let workspace = serde_json::from_value(spec.clone()).expect("a workspace");
-            assert_eq!(Manner::of(&workspace, has_tree), manner);
-            for (tool, Definition { description, parameters, .. }) in tools_in(manner, spec) {
+            assert_eq!(EditConcurrency::from_spec(&workspace, has_tree), manner);
+            for (tool, ToolDefinition { description, parameters, .. }) in tools_in(manner, spec) {
                 let promise = description.contains("counts as read") || description.contains("refused");
                 assert_eq!(promise, promises && tool.name != "list", "{isolation}: {description}");
                 assert_eq!(description.contains("You are `ada`"), is_signed && tool.is_edit, "{description}");
@@ -285,7 +292,7 @@ mod tests {
         let commands: Vec<&str> = commands.iter().filter_map(Value::as_str).collect();
         assert_eq!(commands, ALL.map(|tool| tool.name));
         let mut described: Map<String, Value> = Map::new();
-        for (tool, Definition { description, parameters, .. }) in tools(json!({"dir": "code"})) {
+        for (tool, ToolDefinition { description, parameters, .. }) in tools(json!({"dir": "code"})) {
             let properties = parameters["properties"].as_object().expect("an object");
             let is_told = |argument: &Value| argument["description"].as_str().is_some_and(|text| !text.contains('\n'));
             assert!(properties.values().all(is_told), "{parameters}");

@@ -10,23 +10,23 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use patchboard_kernel::coded;
+use patchboard_kernel::code_enum;
 use patchboard_kernel::digest::sha256;
-use patchboard_kernel::files::{Entry, FilePath};
+use patchboard_kernel::files::{FileEntry, FilePath};
 use tokio::time::Instant;
 
 pub use self::omissions::Omissions;
 
 use self::authors::{Authors, Histories};
-use self::omissions::{Meant, Why};
+use self::omissions::{IncludeDecision, OmissionReason};
 use self::repository::{Change, Repository};
 use self::review::Reviews;
-use self::staging::Found;
+use self::staging::ScannedFiles;
 use super::disk::Disk;
-use super::disk::locks::{PathSet, Turn};
+use super::disk::locks::{LockGuard, PathSet};
 use super::programs::ProgramError;
 use super::service::{Workspace, WorkspaceError};
-use super::session::Author;
+use super::session::EditAuthor;
 use super::worktree::Trees;
 use crate::{counted, is_or_are, one_line};
 
@@ -60,7 +60,7 @@ const SUBJECT_MAX: usize = 200;
 /// Longest wait for the lock on all files.
 const WAITS_MAX: Duration = Duration::from_secs(120);
 
-coded! {
+code_enum! {
     /// Reasons why git did nothing.
     GitCode {
         /// The directory is not a git working tree.
@@ -101,7 +101,7 @@ impl GitError {
 
 /// Git state shared by the agents of a directory.
 #[derive(Default)]
-pub struct GitNotes {
+pub struct GitState {
     /// Working trees in use.
     pub(super) trees: Trees,
     reviews: Reviews,
@@ -138,7 +138,7 @@ pub struct Commit {
 
 /// Result of a commit.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Committed {
+pub struct CommitResult {
     /// Commits, one per author.
     pub commits: Vec<Commit>,
     /// Omitted files of all authors.
@@ -158,18 +158,18 @@ impl From<WorkspaceError> for GitError {
 /// [`GitError`].
 pub async fn diff(
     workspace: &Arc<Workspace>,
-    who: &Author,
+    who: &EditAuthor,
     paths: &[FilePath],
     window: Window,
 ) -> Result<String, GitError> {
     let mut notes = workspace.git().lock().await;
     let repository = Repository::open(workspace.disk().path(), who.label()).await?;
-    let _files = quiet(workspace, who.label()).await?;
+    let _files = lock_all_files(workspace, who.label()).await?;
     let head = repository.head().await?;
     let base = repository.begin(head.as_deref()).await?;
     let is_asked_for = |path: &FilePath| paths.is_empty() || paths.iter().any(|above| is_within(path, above));
     let may = |path: &FilePath| who.access.may_view(path) && is_asked_for(path);
-    let (tree, omissions) = served(workspace, &repository, &base, may).await?;
+    let (tree, omissions) = build_tree(workspace, &repository, &base, may).await?;
     let changes = repository.changes(&base, &tree).await?;
     let (skip, room) = (window.skip, window.room.min(DIFF_CHARS_MAX));
     let omitted = match omissions.said() {
@@ -202,7 +202,7 @@ pub async fn diff(
     // Without a difference the output begins with the omissions.
     let omitted = if from == to { omitted.trim_start() } else { &omitted };
     let shown = format!("{}{omitted}{note}", &text[from..to]);
-    notes.reviews.keep(&workspace.board().snapshot().attempts);
+    notes.reviews.keep(&workspace.board().status().attempts);
     notes.reviews.note(who, &changes, &review::sections(&text, &changes, left_out > 0), from..to);
     Ok(shown)
 }
@@ -226,10 +226,10 @@ fn byte_at(text: &str, nth: usize) -> usize {
 /// [`GitError`]; commits made before the error remain.
 pub async fn commit(
     workspace: &Arc<Workspace>,
-    who: &Author,
+    who: &EditAuthor,
     message: &str,
     author: Option<&str>,
-) -> Result<Committed, GitError> {
+) -> Result<CommitResult, GitError> {
     let (subject, body) = message.trim().split_once('\n').unwrap_or((message.trim(), ""));
     let subject = one_line(subject, SUBJECT_MAX);
     if subject.is_empty() {
@@ -237,7 +237,7 @@ pub async fn commit(
     }
     let message = format!("{subject}\n\n{}\n", body.trim());
     let mut notes = Arc::clone(workspace.git()).lock_owned().await;
-    let files = quiet(workspace, who.label()).await?;
+    let files = lock_all_files(workspace, who.label()).await?;
     let (workspace, who, author) = (Arc::clone(workspace), who.clone(), author.map(str::to_owned));
     to_its_end(async move {
         let _files = files;
@@ -255,15 +255,15 @@ pub(super) async fn to_its_end<T: Send + 'static>(
 
 async fn commit_quietly(
     workspace: &Arc<Workspace>,
-    notes: &mut GitNotes,
-    who: &Author,
+    notes: &mut GitState,
+    who: &EditAuthor,
     message: &str,
     author: Option<&str>,
-) -> Result<Committed, GitError> {
+) -> Result<CommitResult, GitError> {
     let repository = Repository::open(workspace.disk().path(), who.label()).await?;
     let mut head = repository.head().await?;
     let base = repository.begin(head.as_deref()).await?;
-    let (tree, omissions) = served(workspace, &repository, &base, |path| who.access.may_view(path)).await?;
+    let (tree, omissions) = build_tree(workspace, &repository, &base, |path| who.access.may_view(path)).await?;
     notes.histories.read_on(workspace.board()).await.map_err(|error| WorkspaceError::Broken(error.to_string()))?;
     let mut by_author: BTreeMap<String, (BTreeSet<String>, Vec<Change>)> = BTreeMap::new();
     for change in repository.changes(&base, &tree).await? {
@@ -303,7 +303,7 @@ async fn commit_quietly(
         let files = changes.into_iter().map(|change| change.path).collect();
         commits.push(Commit { hash, author, others, files });
     }
-    Ok(Committed { commits, omissions })
+    Ok(CommitResult { commits, omissions })
 }
 
 /// Returns the authors of a change.
@@ -326,12 +326,12 @@ pub(super) async fn commit_tree(
     let repository = Repository::open(disk.path(), author).await?;
     let head = repository.head().await?;
     let base = repository.begin(head.as_deref()).await?;
-    let (of, mut found) = (Arc::clone(disk), Found::by(&repository));
+    let (of, mut found) = (Arc::clone(disk), ScannedFiles::for_repository(&repository));
     let found = on_disk(move || {
         of.scan_with(&mut |path, contents| found.see(path, contents)).map_err(WorkspaceError::from)?;
         Ok(found)
     });
-    let (tree, omissions) = staging::stage(&repository, &base, disk, found.await?, |_, _| Meant::Yes).await?;
+    let (tree, omissions) = staging::stage(&repository, &base, disk, found.await?, |_, _| IncludeDecision::Yes).await?;
     let changes = repository.changes(&base, &tree).await?;
     let work = match head {
         Some(head) if changes.is_empty() => head,
@@ -352,13 +352,13 @@ async fn conclude(
     let parents: Vec<&str> = head.into_iter().collect();
     let hash = repository.commit(tree, &parents, author, message).await?;
     // The index goes first: if the second step fails, the staged entries still equal the files.
-    repository.tell_index(changes).await?;
+    repository.update_user_index(changes).await?;
     repository.move_head(head, &hash, message.lines().next().unwrap_or_default()).await?;
     Ok(hash)
 }
 
 /// Locks all files of the workspace.
-pub(super) async fn quiet(workspace: &Arc<Workspace>, runner: &str) -> Result<Turn, GitError> {
+pub(super) async fn lock_all_files(workspace: &Arc<Workspace>, runner: &str) -> Result<LockGuard, GitError> {
     let all = PathSet::parse(["**"]).map_err(WorkspaceError::from)?;
     let by = format!("{runner}, at work with git,");
     Ok(workspace.locks().acquire(all, &by, Instant::now() + WAITS_MAX).await.map_err(WorkspaceError::from)?)
@@ -366,22 +366,22 @@ pub(super) async fn quiet(workspace: &Arc<Workspace>, runner: &str) -> Result<Tu
 
 /// Builds a tree of the served files that `may` admits, as the board knows them after a rescan. Other files keep their
 /// base content; those that may differ are listed as omitted.
-async fn served(
+async fn build_tree(
     workspace: &Arc<Workspace>,
     repository: &Repository,
     base: &str,
     may: impl Fn(&FilePath) -> bool,
 ) -> Result<(String, Omissions), GitError> {
-    let (found, by_others) = workspace.rescan_with(Found::by(repository), Found::see).await?;
-    let untaken: BTreeSet<&FilePath> = by_others.untaken.iter().flat_map(|not_taken| &not_taken.paths).collect();
+    let (found, by_others) = workspace.rescan_with(ScannedFiles::for_repository(repository), ScannedFiles::see).await?;
+    let untaken: BTreeSet<&FilePath> = by_others.rejected.iter().flat_map(|not_taken| &not_taken.paths).collect();
     let state = workspace.state();
-    let meant = |path: &FilePath, hash| match Entry::of(&state, path).map(|entry| entry.hash) {
-        _ if !may(path) => Meant::No,
-        Some(known) if known == hash => Meant::Yes,
-        _ if untaken.contains(path) => Meant::Not(Why::Untaken),
+    let meant = |path: &FilePath, hash| match FileEntry::load(&state, path).map(|entry| entry.hash) {
+        _ if !may(path) => IncludeDecision::No,
+        Some(known) if known == hash => IncludeDecision::Yes,
+        _ if untaken.contains(path) => IncludeDecision::Omit(OmissionReason::Rejected),
         // A file that is not served and was never known to the board.
-        None if hash.is_none() => Meant::No,
-        _ => Meant::Not(Why::Changed),
+        None if hash.is_none() => IncludeDecision::No,
+        _ => IncludeDecision::Omit(OmissionReason::Changed),
     };
     staging::stage(repository, base, workspace.disk(), found, meant).await
 }

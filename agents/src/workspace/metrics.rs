@@ -19,27 +19,27 @@ pub use symptoms::{Symptom, of_output};
 
 /// Edit counts of one author, or of all.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Edits {
+pub struct EditCounts {
     /// Number of proposed edits.
     pub attempts: u64,
     /// Number of accepted edits.
     pub accepted: u64,
     /// Rejected edits by rejection code.
-    pub refused: BTreeMap<String, u64>,
+    pub rejected: BTreeMap<String, u64>,
     /// Edits of a file after a rejection of the same author's edit of it: retries.
-    pub again: u64,
+    pub retries: u64,
 }
 
-impl Edits {
+impl EditCounts {
     /// Returns the number of rejected edits.
-    pub fn refusals(&self) -> u64 {
-        self.refused.values().sum()
+    pub fn rejections(&self) -> u64 {
+        self.rejected.values().sum()
     }
 
     /// Returns the number of edits rejected because of other authors: conflicts found before anything was written.
     pub fn conflicts(&self) -> u64 {
         let of_others = [Code::StaleTarget, Code::StaleRead, Code::Reserved];
-        of_others.iter().filter_map(|code| self.refused.get(code.as_str())).sum()
+        of_others.iter().filter_map(|code| self.rejected.get(code.as_str())).sum()
     }
 
     /// Returns the acceptance rate; `None` without attempts.
@@ -49,9 +49,9 @@ impl Edits {
 
     fn add(&mut self, refusal: Option<&str>, is_again: bool) {
         self.attempts += 1;
-        self.again += u64::from(is_again);
+        self.retries += u64::from(is_again);
         match refusal {
-            Some(code) => *self.refused.entry(code.to_owned()).or_default() += 1,
+            Some(code) => *self.rejected.entry(code.to_owned()).or_default() += 1,
             None => self.accepted += 1,
         }
     }
@@ -61,9 +61,9 @@ impl Edits {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Metrics {
     /// Counts over all authors, without external changes.
-    pub total: Edits,
+    pub total: EditCounts,
     /// Counts by author.
-    pub authors: BTreeMap<String, Edits>,
+    pub authors: BTreeMap<String, EditCounts>,
     /// Number of external changes.
     pub external: u64,
     /// Authors that tried to edit each file.
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
     use patchboard_kernel::digest::{Digest, Hasher, Salt};
     use patchboard_kernel::id::{Seq, Timestamp, Version};
-    use patchboard_kernel::record::{Committed, Editing, Rejected};
+    use patchboard_kernel::record::{Committed, EditOrigin, Rejected};
     use patchboard_kernel::rejection::{Code, Rejection, Stage, Violation};
     use serde_json::json;
 
@@ -232,7 +232,7 @@ mod tests {
             base: Version(0),
             usage: None,
             approval: None,
-            edit: Some(Editing::default()),
+            edit: Some(EditOrigin::default()),
         }
     }
 
@@ -289,10 +289,10 @@ mod tests {
         assert_eq!((metrics.total.attempts, metrics.total.accepted, metrics.external), (5, 3, 1));
         assert_eq!(metrics.total.acceptance(), Some(0.6));
         let bob = &metrics.authors["bob"];
-        assert_eq!((bob.attempts, bob.accepted, bob.refusals()), (4, 2, 2));
-        assert_eq!(bob.refused, BTreeMap::from([("stale_target".to_owned(), 1), ("reserved".to_owned(), 1)]));
-        assert_eq!(bob.again, 2, "the one after the first refusal, and the one after the second");
-        assert_eq!(metrics.authors["ada"].again, 0);
+        assert_eq!((bob.attempts, bob.accepted, bob.rejections()), (4, 2, 2));
+        assert_eq!(bob.rejected, BTreeMap::from([("stale_target".to_owned(), 1), ("reserved".to_owned(), 1)]));
+        assert_eq!(bob.retries, 2, "the one after the first refusal, and the one after the second");
+        assert_eq!(metrics.authors["ada"].retries, 0);
     }
 
     #[test]

@@ -11,15 +11,15 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use patchboard_kernel::coded;
+use patchboard_kernel::code_enum;
 use patchboard_kernel::files::{FilePath, INTENT_MAX};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::{Instant, timeout};
 
+use super::active_programs::ObservedChanges;
 use super::disk::locks::{LockError, PathSet, WAITS_MAX};
-use super::running::Effects;
 use super::service::{Workspace, WorkspaceError};
 use crate::command::INHERITED;
 use crate::command::group::Group;
@@ -44,7 +44,7 @@ const _: () = assert!(RUNS_MAX.as_secs() < WAITS_MAX.as_secs(), "who waits for a
 /// Time limit for reading output after the program has ended, because a process that it left running may hold the pipe.
 const OUTPUT_GRACE: Duration = Duration::from_millis(500);
 
-coded! {
+code_enum! {
     /// Reasons why a program did not run to completion.
     ProgramCode {
         /// The worker has no grant for it, or the operator has not configured such a program.
@@ -54,7 +54,7 @@ coded! {
         /// The program cannot be started.
         CannotStart = "cannot_start",
         /// The program exceeded its time limit and was killed.
-        TookTooLong = "took_too_long",
+        Timeout = "took_too_long",
     }
 }
 
@@ -85,7 +85,7 @@ impl ProgramError {
 
 /// Result of a program run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Ran {
+pub struct ProgramResult {
     /// Exit code; `None` if a signal ended it.
     pub exit: Option<i32>,
     /// End of its standard output.
@@ -97,7 +97,7 @@ pub struct Ran {
     /// Other files that changed while it ran.
     pub others: Vec<FilePath>,
     /// Changes that the board rejected or was not informed of, with reasons.
-    pub untold: Vec<String>,
+    pub unreported: Vec<String>,
 }
 
 /// Caller of a program.
@@ -120,8 +120,8 @@ pub async fn run(
     program: &Program,
     arguments: &[String],
     runner: Runner<'_>,
-) -> Result<Ran, ProgramError> {
-    judged(name, program, arguments)?;
+) -> Result<ProgramResult, ProgramError> {
+    check_arguments(name, program, arguments)?;
     let set = PathSet::parse(program.changes.iter().map(String::as_str))?;
     let by = format!("{}, running {name},", runner.label);
     // A program that changes nothing needs no lock.
@@ -139,15 +139,20 @@ pub async fn run(
         // Record earlier external changes first, so that they are not attributed to the program.
         own.rescan().await?;
         let running = own.runs(set, &label, &intent);
-        let done = started(&name, command, limit, unwanted).await;
-        running.came_to(format!("{intent}: {}", end(&done)));
+        let done = run_process(&name, command, limit, unwanted).await;
+        running.set_intent(format!("{intent}: {}", end(&done)));
         // The run counts even if its changes cannot be reported.
         let untold = match own.rescan().await {
-            Ok(found) => found.said(),
+            Ok(found) => found.messages(),
             Err(error) => vec![format!("what it changed was not told to the board: {error}")],
         };
-        let Effects { own, others } = running.effects();
-        Ok(Ran { changed: own.into_iter().collect(), others: others.into_iter().collect(), untold, ..done? })
+        let ObservedChanges { own, others } = running.effects();
+        Ok(ProgramResult {
+            changed: own.into_iter().collect(),
+            others: others.into_iter().collect(),
+            unreported: untold,
+            ..done?
+        })
     })
     .await
 }
@@ -163,8 +168,8 @@ pub async fn run_in(
     program: &Program,
     arguments: &[String],
     runner: Runner<'_>,
-) -> Result<Ran, ProgramError> {
-    judged(name, program, arguments)?;
+) -> Result<ProgramResult, ProgramError> {
+    check_arguments(name, program, arguments)?;
     let place = match program.cwd.as_deref().and_then(|cwd| cwd.canonicalize().ok()) {
         None => copy.to_owned(),
         // A working directory inside the workspace is mapped to the copy.
@@ -173,13 +178,13 @@ pub async fn run_in(
     let limit = limit(program);
     let command = command(&place, name, program, arguments, runner)?;
     let name = name.to_owned();
-    to_its_end(|unwanted| async move { started(&name, command, limit, unwanted).await }).await
+    to_its_end(|unwanted| async move { run_process(&name, command, limit, unwanted).await }).await
 }
 
 /// Runs work on a task that outlives the caller. The receiver closes when the caller is dropped.
-async fn to_its_end<F>(work: impl FnOnce(oneshot::Receiver<()>) -> F) -> Result<Ran, ProgramError>
+async fn to_its_end<F>(work: impl FnOnce(oneshot::Receiver<()>) -> F) -> Result<ProgramResult, ProgramError>
 where
-    F: Future<Output = Result<Ran, ProgramError>> + Send + 'static,
+    F: Future<Output = Result<ProgramResult, ProgramError>> + Send + 'static,
 {
     let (wanted, unwanted) = oneshot::channel();
     let ran = tokio::spawn(work(unwanted)).await;
@@ -189,7 +194,7 @@ where
 }
 
 /// Checks the arguments of a run.
-fn judged(name: &str, program: &Program, arguments: &[String]) -> Result<(), ProgramError> {
+fn check_arguments(name: &str, program: &Program, arguments: &[String]) -> Result<(), ProgramError> {
     let bad = |message: String| Err(ProgramError::Program(ProgramCode::BadArguments, message));
     if !arguments.is_empty() && !program.arguments {
         return bad(format!("{name} takes no further arguments"));
@@ -207,10 +212,10 @@ fn intent(name: &str, arguments: &[String]) -> String {
 }
 
 /// Describes how a program ended.
-fn end(done: &Result<Ran, ProgramError>) -> String {
+fn end(done: &Result<ProgramResult, ProgramError>) -> String {
     match done {
-        Ok(Ran { exit: Some(code), .. }) => format!("exit {code}"),
-        Ok(Ran { exit: None, .. }) => "a signal ended it".to_owned(),
+        Ok(ProgramResult { exit: Some(code), .. }) => format!("exit {code}"),
+        Ok(ProgramResult { exit: None, .. }) => "a signal ended it".to_owned(),
         Err(error) => error.code().to_owned(),
     }
 }
@@ -231,7 +236,7 @@ fn command(
         let message = format!("{name} has no command line");
         return Err(ProgramError::Program(ProgramCode::CannotStart, message));
     };
-    let environment = Environment::of_process();
+    let environment = Environment::from_process();
     let inherited = INHERITED.into_iter().filter_map(|name| Some((name, environment.get(name)?)));
     let mut command = Command::new(first);
     command
@@ -249,25 +254,25 @@ fn command(
 }
 
 /// Reasons to stop waiting for a program.
-enum Stop {
+enum RunEnd {
     /// The program ended.
     Ended,
     /// The time limit passed.
-    TookTooLong,
+    Timeout,
     /// The caller is gone.
-    Unwanted,
+    CallerGone,
 }
 
 /// Runs a program until no process of its group is left.
-async fn started(
+async fn run_process(
     name: &str,
     command: Command,
     limit: Duration,
     mut unwanted: oneshot::Receiver<()>,
-) -> Result<Ran, ProgramError> {
+) -> Result<ProgramResult, ProgramError> {
     let fail = |code, message: String| ProgramError::Program(code, message);
     // The caller is gone, so this error is never read.
-    let unread = || fail(ProgramCode::TookTooLong, format!("{name} was ended: nobody waits for it"));
+    let unread = || fail(ProgramCode::Timeout, format!("{name} was ended: nobody waits for it"));
     if unwanted.try_recv() == Err(TryRecvError::Closed) {
         return Err(unread());
     }
@@ -281,9 +286,9 @@ async fn started(
             let mut over = pin!(async {
                 tokio::select! {
                     biased;
-                    () = group.ended() => Stop::Ended,
-                    _ = unwanted => Stop::Unwanted,
-                    () = tokio::time::sleep(limit) => Stop::TookTooLong,
+                    () = group.ended() => RunEnd::Ended,
+                    _ = unwanted => RunEnd::CallerGone,
+                    () = tokio::time::sleep(limit) => RunEnd::Timeout,
                 }
             });
             loop {
@@ -295,7 +300,7 @@ async fn started(
             }
         };
         // A process left running may hold the pipes; they close when the group is killed.
-        if !is_read && matches!(stop, Stop::Ended) {
+        if !is_read && matches!(stop, RunEnd::Ended) {
             is_read = timeout(OUTPUT_GRACE, &mut reading).await.is_ok();
         }
         let exit = group.end_wholly().await;
@@ -305,16 +310,16 @@ async fn started(
         (stop, exit)
     };
     match stop {
-        Stop::Ended => {
+        RunEnd::Ended => {
             let exit = exit.ok().and_then(|status| status.code());
             let (stdout, stderr) = (stdout.text(), stderr.text());
-            Ok(Ran { exit, stdout, stderr, ..Ran::default() })
+            Ok(ProgramResult { exit, stdout, stderr, ..ProgramResult::default() })
         }
-        Stop::TookTooLong => {
+        RunEnd::Timeout => {
             let message = format!("{name} did not end within {} s, and was ended", limit.as_secs());
-            Err(fail(ProgramCode::TookTooLong, message))
+            Err(fail(ProgramCode::Timeout, message))
         }
-        Stop::Unwanted => Err(unread()),
+        RunEnd::CallerGone => Err(unread()),
     }
 }
 

@@ -4,14 +4,14 @@
 //! keeps their texts up to a limit, so that a rejection can show the difference. Plain data: the kernel decides whether
 //! a read is stale.
 
-mod again;
+mod stale;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use patchboard_kernel::blueprint::Granularity;
-use patchboard_kernel::files::{Entry, FilePath, FileRead, Lines, Move, Seen, seen, union};
+use patchboard_kernel::files::{FileEntry, FilePath, FileRead, LineRange, LineShift, ReadState, check_read, union};
 
 /// Maximum bytes of texts kept per agent; the oldest are evicted, and rejections then show no difference for them.
 const TEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -26,26 +26,26 @@ const DECLARED_MAX: usize = 3_584;
 
 /// Bytes of texts that all agents of a workspace hold.
 #[derive(Debug, Default)]
-pub struct Held(AtomicUsize);
+pub struct TextPool(AtomicUsize);
 
 /// An agent's read set.
 #[derive(Debug, Default)]
 pub struct Reads {
-    files: BTreeMap<FilePath, Known>,
+    files: BTreeMap<FilePath, FileReads>,
     /// Logical clock of the notes, used to find the oldest.
     clock: u64,
     text_bytes: usize,
-    held: Arc<Held>,
+    held: Arc<TextPool>,
 }
 
 /// Reads of one file.
 #[derive(Clone, Debug, Default)]
-struct Known {
-    seen: Vec<Part>,
+struct FileReads {
+    seen: Vec<VersionRead>,
     /// Lines shown of the latest version that was shown; lines known otherwise are not included.
-    shown: (u64, Vec<Lines>),
+    shown: (u64, Vec<LineRange>),
     /// Columns of long lines that were shown in parts, by version and line.
-    columns: BTreeMap<(u64, u32), Vec<Lines>>,
+    columns: BTreeMap<(u64, u32), Vec<LineRange>>,
     /// Texts shown, by version.
     texts: BTreeMap<u64, Arc<str>>,
     noted: u64,
@@ -53,23 +53,23 @@ struct Known {
 
 /// Lines read at one version; `None` means the whole file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Part {
+struct VersionRead {
     version: u64,
-    lines: Option<Lines>,
+    lines: Option<LineRange>,
     /// The read found no file.
     is_absent: bool,
 }
 
 impl Reads {
     /// Creates an empty read set; its texts count towards `held`.
-    pub fn among(held: &Arc<Held>) -> Self {
+    pub fn among(held: &Arc<TextPool>) -> Self {
         let mut reads = Self::default();
         reads.held = Arc::clone(held);
         reads
     }
 
     /// Records that some or all lines of a version were shown. Version 0 means that the file does not exist.
-    pub fn note(&mut self, path: &FilePath, version: u64, lines: Option<Lines>, text: Option<&Arc<str>>) {
+    pub fn note(&mut self, path: &FilePath, version: u64, lines: Option<LineRange>, text: Option<&Arc<str>>) {
         let known = self.files.entry(path.clone()).or_default();
         if known.shown.0 != version {
             known.shown = (version, Vec::new());
@@ -77,16 +77,16 @@ impl Reads {
         lines.into_iter().for_each(|lines| join(&mut known.shown.1, lines));
         match lines {
             // A read of the whole file supersedes all earlier ones.
-            None => known.seen = vec![Part { version, lines, is_absent: text.is_none() }],
+            None => known.seen = vec![VersionRead { version, lines, is_absent: text.is_none() }],
             Some(lines) => {
-                let is_known = |part: &Part| part.version == version && part.lines.is_none();
+                let is_known = |part: &VersionRead| part.version == version && part.lines.is_none();
                 if !known.seen.iter().any(is_known) {
-                    let same = |part: &Part| part.version == version;
+                    let same = |part: &VersionRead| part.version == version;
                     let mut ranges =
                         known.seen.iter().filter(|part| same(part)).filter_map(|part| part.lines).collect();
                     join(&mut ranges, lines);
                     known.seen.retain(|part| !same(part));
-                    let part = |lines| Part { version, lines: Some(lines), is_absent: false };
+                    let part = |lines| VersionRead { version, lines: Some(lines), is_absent: false };
                     known.seen.extend(ranges.into_iter().map(part));
                 }
             }
@@ -95,7 +95,7 @@ impl Reads {
     }
 
     /// Records that columns of a line with `of` characters were shown. The line counts as read once all of them were.
-    pub fn note_columns(&mut self, path: &FilePath, version: u64, line: u32, part: (Lines, u32), text: &Arc<str>) {
+    pub fn note_columns(&mut self, path: &FilePath, version: u64, line: u32, part: (LineRange, u32), text: &Arc<str>) {
         let (columns, of) = part;
         let known = self.files.entry(path.clone()).or_default();
         known.columns.retain(|(of, _), _| *of == version);
@@ -109,32 +109,32 @@ impl Reads {
 
     /// Records an edit by the agent itself, from `before` to this version; without a text the file is deleted. Fresh
     /// reads and the lines written move to the new version. Stale reads remain stale.
-    pub fn wrote(
+    pub fn note_own_edit(
         &mut self,
         path: &FilePath,
-        before: Option<&Entry>,
-        moves: &[Move],
+        before: Option<&FileEntry>,
+        moves: &[LineShift],
         version: u64,
         text: Option<&Arc<str>>,
     ) {
         let known = self.files.entry(path.clone()).or_default();
-        let was_there = before.is_some_and(Entry::is_there);
+        let was_there = before.is_some_and(FileEntry::exists);
         let mut is_whole = !was_there || text.is_none_or(|text| text.is_empty());
         let (mut lines, mut stale) = (Vec::new(), Vec::new());
         for part in &known.seen {
             let read = FileRead { path: path.clone(), version: part.version, lines: part.lines };
-            match seen(before, &read, Granularity::Lines) {
-                Seen::Fresh(_) if part.lines.is_none() => is_whole = true,
-                Seen::Fresh(fresh) => lines.extend(fresh.map(|lines| own(lines, moves))),
-                Seen::Stale => stale.push(*part),
+            match check_read(before, &read, Granularity::Lines) {
+                ReadState::Fresh(_) if part.lines.is_none() => is_whole = true,
+                ReadState::Fresh(fresh) => lines.extend(fresh.map(|lines| own(lines, moves))),
+                ReadState::Stale => stale.push(*part),
             }
         }
         let now = match is_whole {
-            true => vec![Part { version, lines: None, is_absent: text.is_none() }],
+            true => vec![VersionRead { version, lines: None, is_absent: text.is_none() }],
             false => {
                 let mut ranges = overlapping(lines);
                 written(moves).into_iter().for_each(|lines| join(&mut ranges, lines));
-                let part = |lines| Part { version, lines: Some(lines), is_absent: false };
+                let part = |lines| VersionRead { version, lines: Some(lines), is_absent: false };
                 ranges.into_iter().map(part).collect()
             }
         };
@@ -145,12 +145,12 @@ impl Reads {
     /// Records a version that the author claims to have seen, without its text.
     pub fn declare(&mut self, path: &FilePath, version: u64) {
         let known = self.files.entry(path.clone()).or_default();
-        known.seen.push(Part { version, lines: None, is_absent: false });
+        known.seen.push(VersionRead { version, lines: None, is_absent: false });
     }
 
     /// Returns all reads.
     pub fn all(&self) -> Vec<FileRead> {
-        self.files.keys().flat_map(|path| self.of(path)).collect()
+        self.files.keys().flat_map(|path| self.for_file(path)).collect()
     }
 
     /// Returns the reads to declare with an edit of the targets. Above the limit, the fresh reads of each other file
@@ -162,15 +162,15 @@ impl Reads {
     pub fn declared(
         &mut self,
         targets: &[FilePath],
-        entry: impl Fn(&FilePath) -> Option<Entry>,
+        entry: impl Fn(&FilePath) -> Option<FileEntry>,
         granularity: Granularity,
     ) -> Result<Vec<FileRead>, Vec<FilePath>> {
         if self.parts() <= DECLARED_MAX {
             return Ok(self.all());
         }
         let rough = |path: &FilePath| match targets.contains(path) {
-            true => self.of(path),
-            false => in_one_piece(self.of(path), entry(path).as_ref(), granularity),
+            true => self.for_file(path),
+            false => in_one_piece(self.for_file(path), entry(path).as_ref(), granularity),
         };
         let mut declared: BTreeMap<FilePath, Vec<FileRead>> =
             self.files.keys().map(|path| (path.clone(), rough(path))).collect();
@@ -194,7 +194,7 @@ impl Reads {
     }
 
     /// Returns the reads of one file.
-    pub fn of(&self, path: &FilePath) -> Vec<FileRead> {
+    pub fn for_file(&self, path: &FilePath) -> Vec<FileRead> {
         let seen = self.files.get(path).map(|known| known.seen.as_slice()).unwrap_or_default();
         seen.iter().map(|part| FileRead { path: path.clone(), version: part.version, lines: part.lines }).collect()
     }
@@ -205,7 +205,7 @@ impl Reads {
     }
 
     /// Replaces the reads of a file.
-    pub fn renew(&mut self, path: &FilePath, version: u64, lines: &[Option<Lines>], text: Option<&Arc<str>>) {
+    pub fn renew(&mut self, path: &FilePath, version: u64, lines: &[Option<LineRange>], text: Option<&Arc<str>>) {
         self.forget(path);
         lines.iter().for_each(|lines| self.note(path, version, *lines, text));
     }
@@ -268,7 +268,7 @@ impl Reads {
 impl Clone for Reads {
     /// Clones the reads with a counter of their own, so that shared texts are not counted twice.
     fn clone(&self) -> Self {
-        let held = Arc::new(Held(AtomicUsize::new(self.text_bytes)));
+        let held = Arc::new(TextPool(AtomicUsize::new(self.text_bytes)));
         Self { files: self.files.clone(), clock: self.clock, text_bytes: self.text_bytes, held }
     }
 }
@@ -280,12 +280,12 @@ impl Drop for Reads {
 }
 
 /// Merges the fresh reads of one file into one read of its newest version, and keeps the oldest stale one.
-fn in_one_piece(reads: Vec<FileRead>, entry: Option<&Entry>, granularity: Granularity) -> Vec<FileRead> {
-    let Some(entry) = entry.filter(|entry| entry.is_there()) else { return reads };
+fn in_one_piece(reads: Vec<FileRead>, entry: Option<&FileEntry>, granularity: Granularity) -> Vec<FileRead> {
+    let Some(entry) = entry.filter(|entry| entry.exists()) else { return reads };
     let (mut oldest, mut piece): (Option<FileRead>, Option<FileRead>) = (None, None);
     for read in reads {
-        match entry.seen(&read, granularity) {
-            Seen::Fresh(Some(lines)) => {
+        match entry.check_read(&read, granularity) {
+            ReadState::Fresh(Some(lines)) => {
                 let before = piece.as_ref().and_then(|piece| piece.lines).unwrap_or(lines);
                 let lines = Some((before.0.min(lines.0), before.1.max(lines.1)));
                 piece = Some(FileRead { version: entry.version, lines, ..read });
@@ -298,14 +298,14 @@ fn in_one_piece(reads: Vec<FileRead>, entry: Option<&Entry>, granularity: Granul
     oldest.into_iter().chain(piece).collect()
 }
 
-impl Known {
+impl FileReads {
     fn bytes(&self) -> usize {
         self.texts.values().map(|text| text.len()).sum()
     }
 }
 
 /// Adds lines shown or written now, merged with overlapping and adjacent ranges.
-fn join(ranges: &mut Vec<Lines>, shown: Lines) {
+fn join(ranges: &mut Vec<LineRange>, shown: LineRange) {
     let mut joined = shown;
     ranges.retain(|range| {
         let is_apart = range.1.saturating_add(1) < shown.0 || shown.1.saturating_add(1) < range.0;
@@ -320,10 +320,10 @@ fn join(ranges: &mut Vec<Lines>, shown: Lines) {
 
 /// Sorts ranges and merges those that share a line. Adjacent ranges stay separate, because the agent has not seen that
 /// no line was between them.
-fn overlapping(mut ranges: Vec<Lines>) -> Vec<Lines> {
+fn overlapping(mut ranges: Vec<LineRange>) -> Vec<LineRange> {
     ranges.retain(|(first, last)| first <= last);
     ranges.sort_unstable();
-    let mut joined: Vec<Lines> = Vec::with_capacity(ranges.len());
+    let mut joined: Vec<LineRange> = Vec::with_capacity(ranges.len());
     for (first, last) in ranges {
         match joined.last_mut() {
             Some(before) if first <= before.1 => before.1 = before.1.max(last),
@@ -334,7 +334,7 @@ fn overlapping(mut ranges: Vec<Lines>) -> Vec<Lines> {
 }
 
 /// Maps lines read by an edit's author to their position after it; lines inserted among them are included.
-pub(super) fn own(lines: Lines, moves: &[Move]) -> Lines {
+pub(super) fn own(lines: LineRange, moves: &[LineShift]) -> LineRange {
     let (first, last) = (i64::from(lines.0), i64::from(lines.1));
     let (mut before, mut inside) = (0_i64, 0_i64);
     let mut starts_at = None;
@@ -359,7 +359,7 @@ pub(super) fn own(lines: Lines, moves: &[Move]) -> Lines {
 }
 
 /// Returns the lines that an edit wrote, numbered as after it.
-fn written(moves: &[Move]) -> Vec<Lines> {
+fn written(moves: &[LineShift]) -> Vec<LineRange> {
     let mut shift = 0_i64;
     let mut lines = Vec::new();
     for step in moves {
@@ -381,17 +381,25 @@ mod tests {
         FilePath::parse("a.py").expect("a name")
     }
 
-    fn entry(version: u64, lines: u32) -> Entry {
+    fn entry(version: u64, lines: u32) -> FileEntry {
         let hash = Some(patchboard_kernel::digest::sha256(b""));
-        Entry { version, hash, lines, bytes: 0, writer: "ada".into(), intent: String::new(), edits: BTreeMap::new() }
+        FileEntry {
+            version,
+            hash,
+            lines,
+            bytes: 0,
+            writer: "ada".into(),
+            intent: String::new(),
+            edits: BTreeMap::new(),
+        }
     }
 
-    fn seen(reads: &Reads) -> Vec<(u64, Option<Lines>)> {
-        reads.of(&path()).into_iter().map(|read| (read.version, read.lines)).collect()
+    fn seen(reads: &Reads) -> Vec<(u64, Option<LineRange>)> {
+        reads.for_file(&path()).into_iter().map(|read| (read.version, read.lines)).collect()
     }
 
-    const fn step(at: u32, removed: u32, added: u32) -> Move {
-        Move { at, removed, added }
+    const fn step(at: u32, removed: u32, added: u32) -> LineShift {
+        LineShift { at, removed, added }
     }
 
     #[test]
@@ -422,17 +430,17 @@ mod tests {
         ] {
             let mut reads = Reads::default();
             reads.note(&path(), 1, Some(known), None);
-            reads.wrote(&path(), Some(&entry(1, 40)), &[moved], 2, Some(&text));
+            reads.note_own_edit(&path(), Some(&entry(1, 40)), &[moved], 2, Some(&text));
             let now: Vec<_> = seen(&reads).into_iter().map(|(_, lines)| lines.expect("lines")).collect();
             assert_eq!(now, expected, "{moved:?}");
         }
         let mut reads = Reads::default();
         reads.note(&path(), 1, None, None);
-        reads.wrote(&path(), Some(&entry(1, 40)), &[step(3, 1, 1)], 2, Some(&text));
+        reads.note_own_edit(&path(), Some(&entry(1, 40)), &[step(3, 1, 1)], 2, Some(&text));
         assert_eq!(seen(&reads), [(2, None)], "who knew the whole knows the whole");
         let mut reads = Reads::default();
         reads.note(&path(), 1, Some((1, 2)), None);
-        reads.wrote(&path(), Some(&entry(1, 2)), &[step(1, 2, 0)], 2, Some(&"".into()));
+        reads.note_own_edit(&path(), Some(&entry(1, 2)), &[step(1, 2, 0)], 2, Some(&"".into()));
         assert_eq!(seen(&reads), [(2, None)], "who empties a file knows that nothing is in it");
     }
 
@@ -458,7 +466,7 @@ mod tests {
         for at in 1..=u32::try_from(DECLARED_MAX).expect("few") {
             reads.note(&other, 1, Some((2 * at, 2 * at)), None);
         }
-        let declared = |reads: &mut Reads, now: &Entry| {
+        let declared = |reads: &mut Reads, now: &FileEntry| {
             let now = now.clone();
             let declared =
                 reads.declared(&[path()], |_| Some(now.clone()), Granularity::Lines).expect("not too many files");
@@ -473,7 +481,7 @@ mod tests {
         assert_eq!(declared(&mut reads, &entry(1, 9_000)), expected, "of the target nothing is added");
         // Two lines removed: one before the lines read, and one among them.
         let mut moved = entry(3, 9_000);
-        let edit = |at| patchboard_kernel::files::Edited { by: "bob".into(), moves: Some(vec![(at, 1, 0)]) };
+        let edit = |at| patchboard_kernel::files::PastEdit { by: "bob".into(), moves: Some(vec![(at, 1, 0)]) };
         moved.edits = BTreeMap::from([(2, edit(1)), (3, edit(999))]);
         let now = declared(&mut reads, &moved);
         assert_eq!(now[2..], [(other.clone(), 1, Some((1000, 1000))), (other, 3, Some((1, whole.1 - 2)))]);
@@ -491,7 +499,7 @@ mod tests {
 
     #[test]
     fn all_agents_together_hold_what_there_is_room_for() {
-        let held = Arc::new(Held::default());
+        let held = Arc::new(TextPool::default());
         let text: Arc<str> = "x".repeat(TEXT_BYTES_MAX).into();
         let mut all: Vec<Reads> = (0..20).map(|_| Reads::among(&held)).collect();
         all.iter_mut().for_each(|reads| reads.note(&path(), 1, None, Some(&text)));

@@ -15,34 +15,36 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use patchboard_kernel::blueprint::WorkspaceSpec;
 use patchboard_kernel::digest::Digest;
-use patchboard_kernel::files::{EXTERNAL, Edit, Entry, FILES, FilePath, FileRead, Lines};
-use patchboard_kernel::id::Token;
+use patchboard_kernel::files::{EXTERNAL, Edit, FILES, FileEntry, FilePath, FileRead, LineRange};
+use patchboard_kernel::id::IdempotencyKey;
 use patchboard_kernel::record::Principal;
 use patchboard_kernel::state::State;
 use patchboard_runtime::runtime::BoardHandle;
 use tokio::sync::RwLock;
 use tokio::time::Instant;
 
+use super::active_programs::{ProgramGuard, RunningPrograms};
 use super::disk::locks::{Locks, PathSet, WAITS_MAX};
 use super::disk::{Contents, Disk, DiskError, Recovery};
-use super::git::GitNotes;
-use super::reads::Held;
-use super::running::{Running, RunningPrograms};
+use super::git::GitState;
+use super::reads::TextPool;
 use super::text::intent::author_name;
 
-mod alone;
+mod content_cache;
+mod edit_history;
 mod edits;
+mod exclusive;
 mod external;
-mod looks;
-mod memory;
-mod texts;
+mod read;
 
-pub use edits::{ByOthers, Edited, Made, NotTaken, Standing, Wanted, WorkspaceError};
-pub use looks::LeftOut;
+pub use edits::{
+    CurrentFile, DecidedEdit, EditOutcome, ExternalChanges, ProposedChange, RejectedFiles, WorkspaceError,
+};
+pub use read::SkippedFiles;
 
-use alone::{Alone, Notes, Unheard};
-use memory::Memory;
-use texts::Texts;
+use content_cache::ContentCache;
+use edit_history::EditHistory;
+use exclusive::{EditState, UnacknowledgedEdit, WriteGuard};
 
 /// Maximum number of author names recognised in files.
 const AUTHORS_MAX: usize = 10_000;
@@ -53,26 +55,26 @@ pub struct Workspace {
     spec: WorkspaceSpec,
     disk: Arc<Disk>,
     /// Shared lock for reads, exclusive lock for changes.
-    notes: Arc<RwLock<Notes>>,
-    texts: Texts,
-    memory: Mutex<Memory>,
+    notes: Arc<RwLock<EditState>>,
+    texts: ContentCache,
+    memory: Mutex<EditHistory>,
     /// Names of known and potential editors.
     authors: Mutex<BTreeSet<String>>,
     locks: Locks,
     running: RunningPrograms,
     /// Lock that makes multi-step git operations atomic for others.
-    git: Arc<tokio::sync::Mutex<GitNotes>>,
-    held: Arc<Held>,
+    git: Arc<tokio::sync::Mutex<GitState>>,
+    held: Arc<TextPool>,
 }
 
 /// Result of opening a workspace.
-pub struct Opened {
+pub struct OpenedWorkspace {
     /// Workspace, ready for use.
     pub workspace: Arc<Workspace>,
     /// Staged changes that were left by a crash.
     pub recovery: Recovery,
     /// External changes since the board's last state.
-    pub found: ByOthers,
+    pub found: ExternalChanges,
 }
 
 impl Workspace {
@@ -81,14 +83,14 @@ impl Workspace {
     ///
     /// # Errors
     /// [`WorkspaceError`].
-    pub async fn open(board: BoardHandle, disk: impl Into<Arc<Disk>>) -> Result<Opened, WorkspaceError> {
-        let spec = board.snapshot().blueprint.workspace.clone().ok_or(WorkspaceError::None)?;
+    pub async fn open(board: BoardHandle, disk: impl Into<Arc<Disk>>) -> Result<OpenedWorkspace, WorkspaceError> {
+        let spec = board.status().blueprint.workspace.clone().ok_or(WorkspaceError::None)?;
         let workspace = Arc::new(Self {
             board,
             spec,
             disk: disk.into(),
             notes: Arc::default(),
-            texts: Texts::default(),
+            texts: ContentCache::default(),
             memory: Mutex::default(),
             authors: Mutex::default(),
             locks: Locks::default(),
@@ -96,24 +98,24 @@ impl Workspace {
             git: Arc::default(),
             held: Arc::default(),
         });
-        let looked = workspace.alone(move |mut alone| async move {
+        let looked = workspace.exclusively(move |mut alone| async move {
             let recovery = alone.recover().await?;
             Ok::<_, WorkspaceError>((recovery, alone.rescan().await?))
         });
         let (recovery, found) = looked.await?;
         // Includes every worker that may have written a comment, even if its last edit is long ago.
-        let blueprint = workspace.board.snapshot().blueprint.clone();
+        let blueprint = workspace.board.status().blueprint.clone();
         let seats = blueprint.workers.iter().filter(|(_, seat)| seat.files.is_some());
-        seats.for_each(|(name, _)| workspace.meet(name.as_str()));
+        seats.for_each(|(name, _)| workspace.register_author(name.as_str()));
         for entry in workspace.files().into_values() {
-            entry.edits.values().for_each(|edit| workspace.meet(&edit.by));
-            workspace.meet(&entry.writer);
+            entry.edits.values().for_each(|edit| workspace.register_author(&edit.by));
+            workspace.register_author(&entry.writer);
         }
-        Ok(Opened { workspace, recovery, found })
+        Ok(OpenedWorkspace { workspace, recovery, found })
     }
 
     /// Registers an editor's name, so that comments under it are recognised.
-    pub fn meet(&self, author: &str) {
+    pub fn register_author(&self, author: &str) {
         if author != EXTERNAL {
             let mut authors = self.authors.lock().unwrap_or_else(PoisonError::into_inner);
             if authors.len() < AUTHORS_MAX {
@@ -148,27 +150,27 @@ impl Workspace {
     }
 
     /// Returns the counter of texts held by the agents.
-    pub const fn held(&self) -> &Arc<Held> {
+    pub const fn held(&self) -> &Arc<TextPool> {
         &self.held
     }
 
     /// Returns the lock for git operations.
-    pub const fn git(&self) -> &Arc<tokio::sync::Mutex<GitNotes>> {
+    pub const fn git(&self) -> &Arc<tokio::sync::Mutex<GitState>> {
         &self.git
     }
 
     /// Returns the board's current state.
     pub fn state(&self) -> State {
-        self.board.snapshot().state.clone()
+        self.board.status().state.clone()
     }
 
     /// Returns the existing files as recorded by the board.
-    pub fn files(&self) -> BTreeMap<FilePath, Entry> {
+    pub fn files(&self) -> BTreeMap<FilePath, FileEntry> {
         let state = self.state();
         let members = state.root().child(FILES).and_then(|files| files.as_object()).map(|files| files.iter());
         let paths = members.into_iter().flatten().filter_map(|(name, ..)| FilePath::parse(name).ok());
-        let known = paths.filter_map(|path| Some((path.clone(), Entry::of(&state, &path)?)));
-        known.filter(|(_, entry)| entry.is_there()).collect()
+        let known = paths.filter_map(|path| Some((path.clone(), FileEntry::load(&state, &path)?)));
+        known.filter(|(_, entry)| entry.exists()).collect()
     }
 
     /// Returns the known intents of a file's versions, beyond those in the state.
@@ -176,19 +178,19 @@ impl Workspace {
         self.memory().intents(path)
     }
 
-    fn memory(&self) -> MutexGuard<'_, Memory> {
+    fn memory(&self) -> MutexGuard<'_, EditHistory> {
         // A panic cannot leave the lists in an invalid state, so poisoning is ignored.
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the hash that the board records for a file; `None` if it does not exist.
     fn hash(&self, path: &FilePath) -> Option<Digest> {
-        Entry::of(&self.state(), path).and_then(|entry| entry.hash)
+        FileEntry::load(&self.state(), path).and_then(|entry| entry.hash)
     }
 
     /// Registers a running program that may change the files of this set. Changes of these files are reported to the
     /// board under `name` meanwhile.
-    pub fn runs(&self, set: PathSet, name: &str, intent: &str) -> Running {
+    pub fn runs(&self, set: PathSet, name: &str, intent: &str) -> ProgramGuard {
         self.running.begin(set, name, intent)
     }
 
@@ -196,8 +198,8 @@ impl Workspace {
     ///
     /// # Errors
     /// [`WorkspaceError`]. A change that the board rejects is not an error.
-    pub async fn rescan(self: &Arc<Self>) -> Result<ByOthers, WorkspaceError> {
-        self.alone(move |mut alone| async move { alone.rescan().await }).await
+    pub async fn rescan(self: &Arc<Self>) -> Result<ExternalChanges, WorkspaceError> {
+        self.exclusively(move |mut alone| async move { alone.rescan().await }).await
     }
 
     /// Like [`Workspace::rescan`], and passes each file found to `see`.
@@ -208,25 +210,28 @@ impl Workspace {
         self: &Arc<Self>,
         seen: S,
         see: fn(&mut S, &FilePath, &Contents),
-    ) -> Result<(S, ByOthers), WorkspaceError> {
-        self.alone(move |mut alone| async move { alone.rescan_with(seen, see).await }).await
+    ) -> Result<(S, ExternalChanges), WorkspaceError> {
+        self.exclusively(move |mut alone| async move { alone.rescan_with(seen, see).await }).await
     }
 
     /// Reports external changes of these files to the board; returns their number.
     ///
     /// # Errors
     /// [`WorkspaceError`], also if the board rejects a change.
-    pub async fn notice(self: &Arc<Self>, paths: impl IntoIterator<Item = &FilePath>) -> Result<usize, WorkspaceError> {
+    pub async fn report_changes(
+        self: &Arc<Self>,
+        paths: impl IntoIterator<Item = &FilePath>,
+    ) -> Result<usize, WorkspaceError> {
         let paths: Vec<FilePath> = paths.into_iter().cloned().collect();
-        self.alone(move |mut alone| async move { alone.tell_of(paths).await?.all() }).await
+        self.exclusively(move |mut alone| async move { alone.report_changes(paths).await?.require_accepted() }).await
     }
 
     /// Makes an edit, unless its read set or targets have changed. `make` receives the current `targets`, which no
     /// other caller can change, and returns the new contents or an error.
     ///
     /// The edit runs to completion even if the caller is dropped. With `asked`, the digest of the request, a caller
-    /// that got an error can ask again under the token for the outcome ([`Workspace::begun`]). The record names the
-    /// `principal`.
+    /// that got an error can ask again under the token for the outcome ([`Workspace::take_outcome`]). The record names
+    /// the `principal`.
     ///
     /// # Errors
     /// [`WorkspaceError`], and errors of `make`.
@@ -236,13 +241,13 @@ impl Workspace {
         targets: Vec<FilePath>,
         asked: Option<Digest>,
         principal: Option<Principal>,
-        make: impl FnOnce(&[Standing]) -> Result<Vec<Wanted>, E> + Send + 'static,
-    ) -> Result<Made, E> {
+        make: impl FnOnce(&[CurrentFile]) -> Result<Vec<ProposedChange>, E> + Send + 'static,
+    ) -> Result<DecidedEdit, E> {
         // Programs that may change these files run before or after the edit, not during it.
-        let set = PathSet::of(targets.iter().cloned()).map_err(WorkspaceError::from)?;
+        let set = PathSet::from_paths(targets.iter().cloned()).map_err(WorkspaceError::from)?;
         let files =
             self.locks.acquire(set, "an edit", Instant::now() + WAITS_MAX).await.map_err(WorkspaceError::from)?;
-        self.alone(move |mut alone| async move {
+        self.exclusively(move |mut alone| async move {
             let _files = files;
             let rests_on = edit.reads.iter().map(|read| &read.path).chain(&targets).cloned().collect();
             let mut standing = Vec::with_capacity(targets.len());
@@ -252,7 +257,7 @@ impl Workspace {
             // Comparing texts may take long.
             let made = tokio::task::spawn_blocking(move || {
                 let wanted = make(&standing)?;
-                let changes = wanted.iter().map(Wanted::change).collect();
+                let changes = wanted.iter().map(ProposedChange::change).collect();
                 Ok::<_, E>((standing, wanted, changes))
             });
             let made = made.await.map_err(|error| WorkspaceError::Broken(error.to_string()))?;
@@ -260,15 +265,15 @@ impl Workspace {
             let mut edit = Edit { changes, ..edit };
             for (wanted, standing) in wanted.iter().zip(&standing) {
                 let (path, version) = (&wanted.path, standing.version());
-                let read = |lines: &Lines| FileRead { path: path.clone(), version, lines: Some(*lines) };
+                let read = |lines: &LineRange| FileRead { path: path.clone(), version, lines: Some(*lines) };
                 edit.reads.extend(wanted.signed.iter().map(read));
             }
             let token = edit.token.clone();
             match (alone.decide(edit, principal, &wanted, rests_on).await, token.zip(asked)) {
-                (Ok(edited), _) => Ok(Made { edited, standing, wanted }),
+                (Ok(edited), _) => Ok(DecidedEdit { edited, standing, wanted }),
                 (Err(error), None) => Err(error.into()),
                 (Err(error), Some((token, asked))) => {
-                    alone.notes.leave(&token, Unheard { asked, standing, wanted });
+                    alone.notes.leave(&token, UnacknowledgedEdit { asked, standing, wanted });
                     Err(error.into())
                 }
             }
@@ -282,23 +287,27 @@ impl Workspace {
     /// # Errors
     /// [`WorkspaceError`]: the outcome is still unknown, the edit is not in place, or the token belongs to another
     /// edit.
-    pub async fn begun(self: &Arc<Self>, token: Token, asked: Digest) -> Result<Option<Made>, WorkspaceError> {
+    pub async fn take_outcome(
+        self: &Arc<Self>,
+        token: IdempotencyKey,
+        asked: Digest,
+    ) -> Result<Option<DecidedEdit>, WorkspaceError> {
         if !self.notes.read().await.has_begun(&token) {
             return Ok(None);
         }
-        self.alone(move |mut alone| async move { alone.hear(&token, asked).await }).await
+        self.exclusively(move |mut alone| async move { alone.take_outcome(&token, asked).await }).await
     }
 
     /// Runs `work` under the exclusive lock. The work runs to completion even if the caller is dropped, so that the
     /// next change cannot overlap with it.
-    async fn alone<T, E, F>(self: &Arc<Self>, work: impl FnOnce(Alone) -> F + Send + 'static) -> Result<T, E>
+    async fn exclusively<T, E, F>(self: &Arc<Self>, work: impl FnOnce(WriteGuard) -> F + Send + 'static) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<WorkspaceError> + Send + 'static,
         F: Future<Output = Result<T, E>> + Send + 'static,
     {
         let notes = Arc::clone(&self.notes).write_owned().await;
-        let alone = Alone { workspace: Arc::clone(self), notes };
+        let alone = WriteGuard { workspace: Arc::clone(self), notes };
         let done = tokio::spawn(async move { work(alone).await });
         done.await.unwrap_or_else(|error| Err(WorkspaceError::Broken(error.to_string()).into()))
     }

@@ -4,31 +4,31 @@
 //! and must not be truncated afterwards. Submodules: `looks` (reads), `edits` (edits), `refusals` (rejection contexts)
 //! and `maker` (new contents).
 
-mod asked;
 mod edits;
-mod looks;
-mod maker;
-mod refusals;
+mod read;
+mod rejections;
+mod request;
+mod transform;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use patchboard_kernel::blueprint::{Isolation, WorkspaceSpec};
-use patchboard_kernel::coded;
+use patchboard_kernel::code_enum;
 use patchboard_kernel::digest::{Digest, sha256};
-use patchboard_kernel::files::{Access, EditAttempt, FilePath, Lines};
-use patchboard_kernel::id::Token;
+use patchboard_kernel::files::{Access, EditAttempt, FilePath, LineRange};
+use patchboard_kernel::id::IdempotencyKey;
 use patchboard_kernel::record::Principal;
 use patchboard_kernel::rejection::Code;
 use patchboard_kernel::state::State;
 use serde_json::{Value, json};
 
-pub use asked::{Asked, Bases, Basis, Order};
+pub use request::{Order, ReadHistory, RequestReads, SessionRequest};
 
 use super::disk::{DiskCode, DiskError};
 use super::git::GIT;
 use super::reads::Reads;
-use super::service::{Made, Standing, Workspace, WorkspaceError};
+use super::service::{CurrentFile, DecidedEdit, Workspace, WorkspaceError};
 use super::text::command::Command;
 use super::text::edit::EditError;
 use crate::tools::{ROOM_MAX, cut};
@@ -40,7 +40,7 @@ const ANSWERS_MAX: usize = 16;
 const BEGUN_ANEW: &str = "What you have read before is not known here any more, so your edits would not be checked against it: \
                           read again what they depend on.";
 
-coded! {
+code_enum! {
     /// Session errors, beside those of edits and of the kernel.
     SessionCode {
         /// The file does not exist.
@@ -56,7 +56,7 @@ coded! {
 
 /// Result of a request.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Told {
+pub struct CommandResult {
     /// Text for the model.
     pub text: String,
     /// Structured data for programs.
@@ -65,17 +65,17 @@ pub struct Told {
     pub code: Option<String>,
 }
 
-impl Told {
+impl CommandResult {
     /// Returns whether the request failed.
     pub const fn is_error(&self) -> bool {
         self.code.is_some()
     }
 
-    pub(super) const fn done(text: String, data: Value) -> Self {
+    pub(super) const fn success(text: String, data: Value) -> Self {
         Self { text, data, code: None }
     }
 
-    pub(super) fn wrong(code: &str, text: impl Into<String>) -> Self {
+    pub(super) fn error(code: &str, text: impl Into<String>) -> Self {
         let text = text.into();
         let data = json!({"code": code, "message": text});
         Self { text, data, code: Some(code.to_owned()) }
@@ -83,7 +83,7 @@ impl Told {
 
     /// Returns the outcome alone, for a retry after the first answer was lost. Lines shown in that answer do not count
     /// as read.
-    fn without_what_was_shown(self) -> Self {
+    fn outcome_only(self) -> Self {
         // The edit is recorded, and the message shows nothing but where its content is kept.
         if self.code.as_deref() == Some(DiskCode::NotInPlace.as_str()) {
             return self;
@@ -112,20 +112,20 @@ impl Told {
 
 /// Answer to a request that may carry a key.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Answer {
+pub enum SessionAnswer {
     /// Result of this request.
-    Told(Told),
+    New(CommandResult),
     /// Result of an earlier request under the key.
-    Before(Told),
+    Replayed(CommandResult),
     /// Key that belongs to another edit.
-    KeyTaken,
+    KeyConflict,
 }
 
 /// An edit answered under a key.
-struct Answered {
+struct StoredAnswer {
     key: String,
     arguments: Digest,
-    told: Told,
+    told: CommandResult,
     /// Number of the answer.
     number: u64,
     /// True if the lines it showed were removed from the read set.
@@ -134,7 +134,7 @@ struct Answered {
 
 /// Reasons why a command failed.
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum CommandError {
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
     #[error(transparent)]
@@ -142,39 +142,39 @@ enum Trouble {
     #[error("{1}")]
     Session(SessionCode, String),
     #[error("{1}")]
-    Refused(Code, String),
+    Rejected(Code, String),
     /// Loss of another author's comment, at this line.
     #[error("{0}")]
     Lost(String, u32),
     #[error("{}", .0.trouble)]
-    Shown(Box<Shown>),
+    Shown(Box<ErrorWithLines>),
 }
 
 /// Error that shows lines of a file.
 #[derive(Debug)]
-struct Shown {
-    trouble: Trouble,
+struct ErrorWithLines {
+    trouble: CommandError,
     path: FilePath,
-    lines: Vec<Lines>,
-    standing: Standing,
+    lines: Vec<LineRange>,
+    standing: CurrentFile,
 }
 
-impl From<Trouble> for Told {
-    fn from(trouble: Trouble) -> Self {
+impl From<CommandError> for CommandResult {
+    fn from(trouble: CommandError) -> Self {
         match trouble {
-            Trouble::Workspace(error) => Self::wrong(error.code(), error.to_string()),
-            Trouble::Edit(error) => Self::wrong(error.code.as_str(), error.message),
-            Trouble::Session(code, message) => Self::wrong(code.as_str(), message),
-            Trouble::Refused(code, message) => Self::wrong(code.as_str(), message),
-            Trouble::Lost(message, _) => Self::wrong(SessionCode::AnnotationLost.as_str(), message),
-            Trouble::Shown(shown) => Self::from(shown.trouble),
+            CommandError::Workspace(error) => Self::error(error.code(), error.to_string()),
+            CommandError::Edit(error) => Self::error(error.code.as_str(), error.message),
+            CommandError::Session(code, message) => Self::error(code.as_str(), message),
+            CommandError::Rejected(code, message) => Self::error(code.as_str(), message),
+            CommandError::Lost(message, _) => Self::error(SessionCode::AnnotationLost.as_str(), message),
+            CommandError::Shown(shown) => Self::from(shown.trouble),
         }
     }
 }
 
 /// An agent that works in a workspace.
 #[derive(Clone, Debug)]
-pub struct Author {
+pub struct EditAuthor {
     /// Attempt of its invocation.
     pub of: EditAttempt,
     /// File grants.
@@ -185,7 +185,7 @@ pub struct Author {
     pub name: Option<String>,
 }
 
-impl Author {
+impl EditAuthor {
     /// Returns its name in files and in the state.
     pub fn label(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.worker)
@@ -202,14 +202,14 @@ impl Author {
 /// Session of an agent in a workspace.
 pub struct Session {
     workspace: Arc<Workspace>,
-    author: Author,
+    author: EditAuthor,
     /// State at the beginning of the session.
     began: State,
     reads: Reads,
     /// Read sets that requests are based on.
-    bases: Bases,
+    bases: ReadHistory,
     /// Read set shared by the requests of the current batch.
-    at_once: Option<Basis>,
+    at_once: Option<RequestReads>,
     /// Read set of the current edit.
     basis: Reads,
     /// True until the agent is informed that its earlier reads are lost.
@@ -217,51 +217,51 @@ pub struct Session {
     /// Maximum characters of the current result.
     room: usize,
     /// Token and request digest of the current edit.
-    key: Option<(Token, Digest)>,
+    key: Option<(IdempotencyKey, Digest)>,
     /// External caller that the agent acts for.
     principal: Option<Principal>,
-    answers: VecDeque<Answered>,
+    answers: VecDeque<StoredAnswer>,
 }
 
 /// Read set and answers of an interrupted attempt.
-pub struct Memory {
+pub struct SessionMemory {
     workspace: Weak<Workspace>,
     began: State,
     reads: Reads,
-    bases: Bases,
-    answers: VecDeque<Answered>,
+    bases: ReadHistory,
+    answers: VecDeque<StoredAnswer>,
 }
 
 impl Session {
     /// Starts a session with an empty read set.
-    pub fn new(workspace: Arc<Workspace>, author: Author) -> Self {
-        workspace.meet(author.label());
+    pub fn new(workspace: Arc<Workspace>, author: EditAuthor) -> Self {
+        workspace.register_author(author.label());
         let began = workspace.state();
         let reads = Reads::among(workspace.held());
-        let (bases, basis) = (Bases::new(false), Reads::default());
+        let (bases, basis) = (ReadHistory::new(false), Reads::default());
         let (is_anew, room, key, principal, answers) = (false, ROOM_MAX, None, None, VecDeque::new());
         Self { workspace, author, began, reads, bases, at_once: None, basis, is_anew, room, key, principal, answers }
     }
 
     /// Starts a session for an agent that has lost its earlier reads. The next read reports the loss; an edit before it
     /// is rejected.
-    pub fn anew(workspace: Arc<Workspace>, author: Author) -> Self {
-        Self { is_anew: true, bases: Bases::new(true), ..Self::new(workspace, author) }
+    pub fn with_lost_reads(workspace: Arc<Workspace>, author: EditAuthor) -> Self {
+        Self { is_anew: true, bases: ReadHistory::new(true), ..Self::new(workspace, author) }
     }
 
     /// Hands over read set and answers to a later attempt of the invocation.
-    pub fn remembered(&mut self) -> Memory {
+    pub fn take_memory(&mut self) -> SessionMemory {
         let fresh = Self::new(Arc::clone(&self.workspace), self.author.clone());
         let Self { workspace, began, reads, bases, answers, .. } = std::mem::replace(self, fresh);
-        Memory { workspace: Arc::downgrade(&workspace), began, reads, bases, answers }
+        SessionMemory { workspace: Arc::downgrade(&workspace), began, reads, bases, answers }
     }
 
     /// Restores the read set and answers of an earlier attempt. In another workspace the session reports lost reads
     /// instead.
-    pub fn recall(&mut self, memory: Memory) {
-        let Memory { workspace, began, reads, bases, answers } = memory;
+    pub fn recall(&mut self, memory: SessionMemory) {
+        let SessionMemory { workspace, began, reads, bases, answers } = memory;
         if workspace.upgrade().is_none_or(|workspace| !Arc::ptr_eq(&workspace, &self.workspace)) {
-            *self = Self::anew(Arc::clone(&self.workspace), self.author.clone());
+            *self = Self::with_lost_reads(Arc::clone(&self.workspace), self.author.clone());
             return;
         }
         (self.began, self.reads, self.bases, self.answers) = (began, reads, bases, answers);
@@ -273,7 +273,7 @@ impl Session {
     }
 
     /// Returns the agent.
-    pub const fn author(&self) -> &Author {
+    pub const fn author(&self) -> &EditAuthor {
         &self.author
     }
 
@@ -283,75 +283,77 @@ impl Session {
     }
 
     /// Returns the read sets that new requests are based on.
-    pub const fn bases(&self) -> &Bases {
+    pub const fn bases(&self) -> &ReadHistory {
         &self.bases
     }
 
-    /// Starts a batch: requests until the next [`Session::go_on`] are parallel and share the current read set.
-    pub fn at_once(&mut self) {
+    /// Starts a batch: requests until the next [`Session::end_batch`] are parallel and share the current read set.
+    pub fn begin_batch(&mut self) {
         self.at_once = Some(self.bases.now());
     }
 
     /// Ends the batch; results so far are known to later requests.
-    pub fn go_on(&mut self) {
+    pub fn end_batch(&mut self) {
         self.at_once = None;
     }
 
     /// Executes a request. An edit under a key is made once. A retry gets the stored answer of a recent edit, or the
     /// outcome that was unknown at first. Other retries are rejected, because the journal holds the key as the edit's
     /// token. Reads are simply repeated.
-    pub async fn once(&mut self, asked: Asked) -> Answer {
-        let Asked { arguments, key, room, order, basis, principal } = asked;
+    pub async fn execute(&mut self, asked: SessionRequest) -> SessionAnswer {
+        let SessionRequest { arguments, key, room, order, basis, principal } = asked;
         let digest = sha256(format!("{} {arguments}", self.author.label()).as_bytes());
         if let Some(before) = self.answers.iter().find(|answered| Some(&answered.key) == key.as_ref()) {
             return match before.arguments == digest {
-                true if before.is_taken_back => Answer::Before(before.told.clone().without_what_was_shown()),
-                true => Answer::Before(before.told.clone()),
-                false => Answer::KeyTaken,
+                true if before.is_taken_back => SessionAnswer::Replayed(before.told.clone().outcome_only()),
+                true => SessionAnswer::Replayed(before.told.clone()),
+                false => SessionAnswer::KeyConflict,
             };
         }
         let command = match Command::parse(arguments) {
             Ok(command) => command,
-            Err(error) => return Answer::Told(Told::from(Trouble::from(error)).within(room)),
+            Err(error) => return SessionAnswer::New(CommandResult::from(CommandError::from(error)).within(room)),
         };
         let is_edit = is_edit(&command);
         self.room = room;
         self.principal = principal;
-        self.key = key.as_deref().filter(|_| is_edit).map(|key| (Token::from(key), digest));
+        self.key = key.as_deref().filter(|_| is_edit).map(|key| (IdempotencyKey::from(key), digest));
         if is_edit {
             let basis = basis.or_else(|| self.at_once.clone());
-            self.is_anew |= basis.as_ref().is_some_and(Basis::is_lost);
+            self.is_anew |= basis.as_ref().is_some_and(RequestReads::is_lost);
             self.basis = basis.map_or_else(|| self.reads.clone(), |basis| basis.reads());
         }
         let (told, is_decided) = self.run(command).await;
         self.key = None;
         self.basis = Reads::default();
-        let number = self.bases.told(order.map(|order| order.number), &self.reads);
+        let number = self.bases.record_answer(order.map(|order| order.number), &self.reads);
         if let Some(key) = key.filter(|_| is_edit && is_decided) {
             self.answers.truncate(ANSWERS_MAX - 1);
-            let answered = Answered { key, arguments: digest, told: told.clone(), number, is_taken_back: false };
+            let answered = StoredAnswer { key, arguments: digest, told: told.clone(), number, is_taken_back: false };
             self.answers.push_front(answered);
         }
-        Answer::Told(told)
+        SessionAnswer::New(told)
     }
 
     /// Executes a tool call without key and order, in the maximum room.
-    pub async fn call(&mut self, arguments: Value) -> Told {
+    pub async fn call(&mut self, arguments: Value) -> CommandResult {
         self.call_within(arguments, ROOM_MAX).await
     }
 
     /// Like [`Session::call`], in `room` characters.
-    pub async fn call_within(&mut self, arguments: Value, room: usize) -> Told {
-        match self.once(Asked { room, ..Asked::from(arguments) }).await {
-            Answer::Told(told) | Answer::Before(told) => told,
+    pub async fn call_within(&mut self, arguments: Value, room: usize) -> CommandResult {
+        match self.execute(SessionRequest { room, ..SessionRequest::from(arguments) }).await {
+            SessionAnswer::New(told) | SessionAnswer::Replayed(told) => told,
             // The request has no key.
-            Answer::KeyTaken => Told::wrong(Code::TokenConflict.as_str(), "The key was that of another edit."),
+            SessionAnswer::KeyConflict => {
+                CommandResult::error(Code::TokenConflict.as_str(), "The key was that of another edit.")
+            }
         }
     }
 
     /// Executes a command. The flag says whether the result is final, so that a retry gets it too; lost reads and
     /// transient errors are not.
-    async fn run(&mut self, command: Command) -> (Told, bool) {
+    async fn run(&mut self, command: Command) -> (CommandResult, bool) {
         let room = self.room;
         // The outcome of an earlier attempt is returned even if the reads are lost.
         let begun = match self.begun_before().await {
@@ -361,7 +363,7 @@ impl Session {
         let is_anew = std::mem::take(&mut self.is_anew);
         if is_anew && begun.is_none() && self.is_checked() && is_edit(&command) {
             let message = format!("{BEGUN_ANEW} Nothing was written.");
-            return answered(Err(Trouble::Session(SessionCode::ReadsLost, message)), room);
+            return answered(Err(CommandError::Session(SessionCode::ReadsLost, message)), room);
         }
         if is_anew {
             self.room = room.saturating_sub(BEGUN_ANEW.len() + 1);
@@ -375,7 +377,7 @@ impl Session {
             (None, Command::Edit { path, edit, basis }) => self.edit(path, edit, basis).await,
             (None, Command::Rename { path, to, basis }) => self.rename(path, to, basis).await,
         };
-        if let Err(Trouble::Shown(shown)) = &done {
+        if let Err(CommandError::Shown(shown)) = &done {
             self.note_lines_of(shown);
         }
         let (mut told, is_decided) = answered(done, room);
@@ -389,9 +391,9 @@ impl Session {
     }
 
     /// Returns the outcome of an identical edit that was still unknown when it was first requested.
-    async fn begun_before(&self) -> Result<Option<Made>, WorkspaceError> {
+    async fn begun_before(&self) -> Result<Option<DecidedEdit>, WorkspaceError> {
         match &self.key {
-            Some((token, asked)) => self.workspace.begun(token.clone(), *asked).await,
+            Some((token, asked)) => self.workspace.take_outcome(token.clone(), *asked).await,
             None => Ok(None),
         }
     }
@@ -401,24 +403,24 @@ impl Session {
         self.workspace.spec().isolation == Isolation::Storm
     }
 
-    fn readable(&self, path: &FilePath) -> Result<(), Trouble> {
+    fn readable(&self, path: &FilePath) -> Result<(), CommandError> {
         if self.author.access.may_view(path) {
             return Ok(());
         }
         let may = self.author.access.spec().view.join(", ");
-        Err(Trouble::Session(SessionCode::NotReadable, format!("You may not read {path}; you may read {may}.")))
+        Err(CommandError::Session(SessionCode::NotReadable, format!("You may not read {path}; you may read {may}.")))
     }
 }
 
 /// Builds the result of a command and says whether it is final. Transient errors and lost reads are not; a recorded
 /// edit that cannot be in place is.
-fn answered(done: Result<Told, Trouble>, room: usize) -> (Told, bool) {
+fn answered(done: Result<CommandResult, CommandError>, room: usize) -> (CommandResult, bool) {
     let is_final = match &done {
-        Err(Trouble::Workspace(WorkspaceError::Disk(DiskError::NotInPlace { .. }))) => true,
-        Err(Trouble::Workspace(_) | Trouble::Session(SessionCode::ReadsLost, _)) => false,
+        Err(CommandError::Workspace(WorkspaceError::Disk(DiskError::NotInPlace { .. }))) => true,
+        Err(CommandError::Workspace(_) | CommandError::Session(SessionCode::ReadsLost, _)) => false,
         Ok(_) | Err(_) => true,
     };
-    (done.unwrap_or_else(Told::from).within(room), is_final)
+    (done.unwrap_or_else(CommandResult::from).within(room), is_final)
 }
 
 const fn is_edit(command: &Command) -> bool {

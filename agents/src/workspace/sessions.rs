@@ -9,36 +9,36 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::service::Workspace;
-use super::session::{Answer, Asked, Author, Bases, Session};
+use super::session::{EditAuthor, ReadHistory, Session, SessionAnswer, SessionRequest};
 
 /// Maximum number of sessions; above it the least recently used is evicted, and its agent must read again.
 pub const SESSIONS_MAX: usize = 256;
 
 /// Invocation, and the agent's name if several share it.
-type Who = (InvocationId, Option<String>);
+type SessionKey = (InvocationId, Option<String>);
 
 /// Sessions of one directory.
 #[derive(Default)]
 pub struct Sessions {
-    seated: BTreeMap<Who, Seated>,
+    seated: BTreeMap<SessionKey, SessionEntry>,
     /// Attempts with an evicted session.
     forgotten: BTreeSet<EditAttempt>,
 }
 
-struct Seated {
-    at_work: AtWork,
+struct SessionEntry {
+    at_work: SessionHandle,
     of: EditAttempt,
     used: Instant,
 }
 
 /// Handle of a session. Requests run one at a time, and may be submitted in parallel.
 #[derive(Clone)]
-pub struct AtWork {
+pub struct SessionHandle {
     session: Arc<Mutex<Session>>,
-    bases: Bases,
+    bases: ReadHistory,
 }
 
-impl AtWork {
+impl SessionHandle {
     fn of(session: Session) -> Self {
         Self { bases: session.bases().clone(), session: Arc::new(Mutex::new(session)) }
     }
@@ -50,14 +50,14 @@ impl AtWork {
 
     /// Executes a request after the earlier ones. It is based on the reads known now; results that arrive while it
     /// waits are not included.
-    pub fn ask(&self, mut asked: Asked) -> impl Future<Output = Answer> + Send + use<> {
+    pub fn execute(&self, mut asked: SessionRequest) -> impl Future<Output = SessionAnswer> + Send + use<> {
         let heard = asked.order.as_ref().map_or(u64::MAX, |order| order.heard);
         asked.basis.get_or_insert_with(|| self.bases.after(heard));
         let session = Arc::clone(&self.session);
         async move {
             let mut session = session.lock().await;
-            session.unheard(asked.order.as_ref().map(|order| order.unheard.as_slice()).unwrap_or_default());
-            session.once(asked).await
+            session.revert_answers(asked.order.as_ref().map(|order| order.unheard.as_slice()).unwrap_or_default());
+            session.execute(asked).await
         }
     }
 }
@@ -66,8 +66,13 @@ impl Sessions {
     /// Returns the session of this attempt and name, or a new one. The new session reports lost reads if the earlier
     /// one was evicted or the agent states it (`is_anew`). Without a statement it does so for every attempt after the
     /// first.
-    pub fn of(&mut self, workspace: Arc<Workspace>, author: Author, is_anew: Option<bool>) -> AtWork {
-        let snapshot = workspace.board().snapshot();
+    pub fn get_or_create(
+        &mut self,
+        workspace: Arc<Workspace>,
+        author: EditAuthor,
+        is_anew: Option<bool>,
+    ) -> SessionHandle {
+        let snapshot = workspace.board().status();
         let is_open = |of: &EditAttempt| snapshot.attempts.contains(&(of.invocation, of.attempt));
         self.seated.retain(|_, seated| is_open(&seated.of));
         self.forgotten.retain(is_open);
@@ -75,7 +80,7 @@ impl Sessions {
         let who = (of.invocation, author.name.clone());
         if !is_open(&of) {
             // A closed attempt cannot edit, so its session is not stored.
-            return AtWork::of(Session::anew(workspace, author));
+            return SessionHandle::of(Session::with_lost_reads(workspace, author));
         }
         if let Some(seated) = self.seated.get_mut(&who) {
             seated.used = Instant::now();
@@ -89,16 +94,16 @@ impl Sessions {
         }
         let is_anew = is_anew.unwrap_or(of.attempt > 1) || self.forgotten.contains(&of);
         let session = match is_anew {
-            true => Session::anew(workspace, author),
+            true => Session::with_lost_reads(workspace, author),
             false => Session::new(workspace, author),
         };
-        let at_work = AtWork::of(session);
-        self.seated.insert(who, Seated { at_work: at_work.clone(), of, used: Instant::now() });
+        let at_work = SessionHandle::of(session);
+        self.seated.insert(who, SessionEntry { at_work: at_work.clone(), of, used: Instant::now() });
         at_work
     }
 
     /// Drops all sessions; their agents are informed that their reads are lost.
-    pub fn forget(&mut self) {
+    pub fn evict_all(&mut self) {
         self.forgotten.extend(std::mem::take(&mut self.seated).into_values().map(|seated| seated.of));
     }
 

@@ -14,13 +14,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::boards::Workspaces;
-use super::editor::{self, Manner};
-use super::git::{self, Committed, GIT, Window, diff};
-use super::programs::{ProgramCode, ProgramError, Ran, Runner, run, run_in};
-use super::session::{Author, Session, Told};
+use super::editor::{self, EditConcurrency};
+use super::git::{self, CommitResult, GIT, Window, diff};
+use super::programs::{ProgramCode, ProgramError, ProgramResult, Runner, run, run_in};
+use super::session::{CommandResult, EditAuthor, Session};
 use super::worktree::{Worktree, merge};
 use crate::config::Program;
-use crate::tools::{Coming, Definition, Memory, Toolbox, Tools, Used, cut, go_on};
+use crate::tools::{BoxFuture, Memory, ToolDefinition, ToolOutput, Toolbox, Tools, checkpoint, cut};
 use crate::{counted, failure};
 
 /// Lookup of the operator's programs by name.
@@ -30,11 +30,11 @@ pub trait Programs: Send + Sync {
 }
 
 /// Returns the tools available to an author.
-pub fn definitions(author: &Author, spec: &WorkspaceSpec) -> Vec<Definition> {
+pub fn definitions(author: &EditAuthor, spec: &WorkspaceSpec) -> Vec<ToolDefinition> {
     let access = author.access.spec();
-    let manner = Manner::of(spec, author.has_tree(spec));
+    let manner = EditConcurrency::from_spec(spec, author.has_tree(spec));
     let editor = editor::definitions(author.label(), spec, !access.edit.is_empty(), manner);
-    let mut tools: Vec<Definition> = editor.into_iter().map(|(_, tool)| tool).collect();
+    let mut tools: Vec<ToolDefinition> = editor.into_iter().map(|(_, tool)| tool).collect();
     let programs: Vec<&String> = access.run.iter().filter(|name| *name != GIT).collect();
     if !programs.is_empty() {
         let parameters = json!({
@@ -50,13 +50,13 @@ pub fn definitions(author: &Author, spec: &WorkspaceSpec) -> Vec<Definition> {
         });
         let description =
             "Runs a program in the directory, and shows how it ended and the end of what it wrote.".to_owned();
-        tools.push(Definition { name: "run".to_owned(), description, parameters });
+        tools.push(ToolDefinition { name: "run".to_owned(), description, parameters });
     }
     if access.run.iter().any(|name| name == GIT) {
         let paths = json!({"type": "array", "items": {"type": "string"}, "maxItems": 32,
             "description": "The files; all if absent."});
         if spec.isolation == Isolation::Worktree {
-            tools.push(Definition {
+            tools.push(ToolDefinition {
                 name: "merge".to_owned(),
                 description:
                     "Merges what an engineer has done in a working tree of its own into the directory, all of it or \
@@ -69,7 +69,7 @@ pub fn definitions(author: &Author, spec: &WorkspaceSpec) -> Vec<Definition> {
                 }),
             });
         }
-        tools.push(Definition {
+        tools.push(ToolDefinition {
             name: "diff".to_owned(),
             description: "Shows what is not committed to git yet, of the files that you may view.".to_owned(),
             parameters: json!({
@@ -82,7 +82,7 @@ pub fn definitions(author: &Author, spec: &WorkspaceSpec) -> Vec<Definition> {
                 "additionalProperties": false,
             }),
         });
-        tools.push(Definition {
+        tools.push(ToolDefinition {
             name: "commit".to_owned(),
             description: "Commits what is not committed to git yet: the files of each author in a commit of their own, or \
                           only those of `author`. Several may have written a file: it is of who wrote the most, and the \
@@ -142,19 +142,19 @@ pub async fn call(
     name: &str,
     arguments: Value,
     room: usize,
-) -> Told {
+) -> CommandResult {
     // Session results fit already; the other results do not count as read.
-    told_by(session, tree, programs, name, arguments, room).await.within(room)
+    call_tool(session, tree, programs, name, arguments, room).await.within(room)
 }
 
-async fn told_by(
+async fn call_tool(
     session: &mut Session,
     tree: Option<&Worktree>,
     programs: &dyn Programs,
     name: &str,
     arguments: Value,
     room: usize,
-) -> Told {
+) -> CommandResult {
     let is_there = definitions(session.author(), session.workspace().spec()).iter().any(|tool| tool.name == name);
     if !is_there {
         return no_such_tool(name);
@@ -169,18 +169,21 @@ async fn told_by(
                 match diff(session.workspace(), session.author(), &paths, Window { skip, room }).await {
                     Ok(text) if text.is_empty() => {
                         let of = if paths.is_empty() { "" } else { " of these files" };
-                        Told::done(format!("There is nothing{of} that is not committed.\n"), json!({"diff": ""}))
+                        CommandResult::success(
+                            format!("There is nothing{of} that is not committed.\n"),
+                            json!({"diff": ""}),
+                        )
                     }
-                    Ok(text) => Told::done(text.clone(), json!({ "diff": text })),
-                    Err(error) => Told::wrong(error.code(), error.to_string()),
+                    Ok(text) => CommandResult::success(text.clone(), json!({ "diff": text })),
+                    Err(error) => CommandResult::error(error.code(), error.to_string()),
                 }
             }
             Err(told) => told,
         },
         "merge" => match read::<Merge>(arguments) {
             Ok(Merge { author }) => match merge(session.workspace(), session.author(), &author).await {
-                Ok(text) => Told::done(text.clone(), json!({ "merged": text })),
-                Err(error) => Told::wrong(error.code(), error.to_string()),
+                Ok(text) => CommandResult::success(text.clone(), json!({ "merged": text })),
+                Err(error) => CommandResult::error(error.code(), error.to_string()),
             },
             Err(told) => told,
         },
@@ -190,7 +193,7 @@ async fn told_by(
         },
         command => {
             let Value::Object(arguments) = arguments else {
-                return Told::wrong("bad_arguments", "The arguments cannot be used: they are no object.");
+                return CommandResult::error("bad_arguments", "The arguments cannot be used: they are no object.");
             };
             match (editor::arguments(command, arguments), tree) {
                 (Some(arguments), Some(tree)) => tree.run(arguments, room).await,
@@ -201,18 +204,23 @@ async fn told_by(
     }
 }
 
-fn no_such_tool(name: &str) -> Told {
-    Told::wrong("no_such_tool", format!("There is no tool {}.", crate::one_line(name, 80)))
+fn no_such_tool(name: &str) -> CommandResult {
+    CommandResult::error("no_such_tool", format!("There is no tool {}.", crate::one_line(name, 80)))
 }
 
-fn read<T: serde::de::DeserializeOwned>(arguments: Value) -> Result<T, Told> {
+fn read<T: serde::de::DeserializeOwned>(arguments: Value) -> Result<T, CommandResult> {
     serde_json::from_value(arguments).map_err(|error| {
         let why = crate::one_line(&error.to_string(), 300);
-        Told::wrong("bad_arguments", format!("The arguments cannot be used: {why}."))
+        CommandResult::error("bad_arguments", format!("The arguments cannot be used: {why}."))
     })
 }
 
-async fn run_program(session: &Session, tree: Option<&Worktree>, programs: &dyn Programs, wanted: &Run) -> Told {
+async fn run_program(
+    session: &Session,
+    tree: Option<&Worktree>,
+    programs: &dyn Programs,
+    wanted: &Run,
+) -> CommandResult {
     let may = session.author().access.spec().run.iter().any(|name| *name == wanted.program && name != GIT);
     let label = session.author().label();
     let runner = Runner { label, env: &[] };
@@ -226,7 +234,7 @@ async fn run_program(session: &Session, tree: Option<&Worktree>, programs: &dyn 
         )),
     };
     match ran {
-        Ok(Ran { exit, stdout, stderr, changed, others, untold }) => {
+        Ok(ProgramResult { exit, stdout, stderr, changed, others, unreported: untold }) => {
             let ended = exit.map_or_else(|| "a signal ended it".to_owned(), |code| format!("exit code {code}"));
             let named = |what: &str, paths: &[FilePath]| match paths {
                 [] => String::new(),
@@ -242,15 +250,15 @@ async fn run_program(session: &Session, tree: Option<&Worktree>, programs: &dyn 
             let data = json!({
                 "exit": exit, "stdout": stdout, "stderr": stderr, "changed": changed, "others": others, "untold": untold,
             });
-            Told::done(text, data)
+            CommandResult::success(text, data)
         }
-        Err(error) => Told::wrong(error.code(), error.to_string()),
+        Err(error) => CommandResult::error(error.code(), error.to_string()),
     }
 }
 
-async fn commit(session: &Session, wanted: &Commit) -> Told {
+async fn commit(session: &Session, wanted: &Commit) -> CommandResult {
     match git::commit(session.workspace(), session.author(), &wanted.message, wanted.author.as_deref()).await {
-        Ok(Committed { commits, omissions }) => {
+        Ok(CommitResult { commits, omissions }) => {
             let left_out = omissions.said();
             let lines = commits.iter().map(|commit| {
                 let with: Vec<&str> = commit.others.iter().map(String::as_str).collect();
@@ -262,9 +270,9 @@ async fn commit(session: &Session, wanted: &Commit) -> Told {
                 .iter()
                 .map(|commit| json!({"hash": commit.hash, "author": commit.author, "others": commit.others, "files": commit.files}));
             let text = lines.chain(left_out.iter().map(|said| format!("{said}\n"))).collect();
-            Told::done(text, json!({"commits": each.collect::<Vec<_>>(), "left_out": left_out}))
+            CommandResult::success(text, json!({"commits": each.collect::<Vec<_>>(), "left_out": left_out}))
         }
-        Err(error) => Told::wrong(error.code(), error.to_string()),
+        Err(error) => CommandResult::error(error.code(), error.to_string()),
     }
 }
 
@@ -276,20 +284,20 @@ impl Programs for BTreeMap<String, Program> {
 }
 
 /// Workspace tools for the agents that run in this process.
-pub struct Desk {
+pub struct WorkspaceTools {
     workspaces: Arc<Workspaces>,
     programs: Arc<BTreeMap<String, Program>>,
 }
 
-impl Desk {
+impl WorkspaceTools {
     /// Creates the tools for these directories and programs.
     pub fn new(workspaces: Arc<Workspaces>, programs: BTreeMap<String, Program>) -> Self {
         Self { workspaces, programs: Arc::new(programs) }
     }
 }
 
-impl Toolbox for Desk {
-    fn problems(&self, blueprint: &Blueprint, seat: &Worker) -> Vec<String> {
+impl Toolbox for WorkspaceTools {
+    fn config_errors(&self, blueprint: &Blueprint, seat: &Worker) -> Vec<String> {
         let Some(access) = &seat.files else { return Vec::new() };
         let of_programs = access.run.iter().filter(|name| *name != GIT && !self.programs.contains_key(*name));
         let of_programs = of_programs.map(|name| {
@@ -297,69 +305,69 @@ impl Toolbox for Desk {
                 "no program {name} is configured, which files.run names: add [commands.{name}] with program to patchboard.toml"
             )
         });
-        self.workspaces.problem(blueprint, access).into_iter().chain(of_programs).collect()
+        self.workspaces.unusable_reason(blueprint, access).into_iter().chain(of_programs).collect()
     }
 
-    fn open<'a>(&'a self, call: &'a Call) -> Coming<'a, Result<Option<Box<dyn Tools>>, Failure>> {
+    fn open<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Option<Box<dyn Tools>>, Failure>> {
         Box::pin(async move {
-            let Some(access) = call.shown.seat().files.as_deref().cloned() else { return Ok(None) };
-            if let Some(problem) = self.workspaces.problem(&call.shown.plan().blueprint, access.spec()) {
+            let Some(access) = call.shown.worker_plan().files.as_deref().cloned() else { return Ok(None) };
+            if let Some(problem) = self.workspaces.unusable_reason(&call.shown.plan().blueprint, access.spec()) {
                 return Err(failure(FailureCode::NotConfigured, problem));
             }
-            let workspace = self.workspaces.of(&call.board).await;
+            let workspace = self.workspaces.get(&call.board).await;
             let workspace = workspace.map_err(|error| failure(FailureCode::NotConfigured, error.to_string()))?;
             let of = EditAttempt { invocation: call.invocation, attempt: call.attempt };
-            let author = Author { of, access, worker: call.worker.to_string(), name: None };
+            let author = EditAuthor { of, access, worker: call.worker.to_string(), name: None };
             let tree = match Worktree::is_for(&author, &workspace) {
                 true => Some(Worktree::open(&workspace, author.clone()).await),
                 false => None,
             };
             let tree = tree.transpose().map_err(|error| failure(FailureCode::NotConfigured, error.to_string()))?;
             let session = Session::new(workspace, author);
-            let seated = Seated { call: call.clone(), session, tree, programs: Arc::clone(&self.programs) };
+            let seated = AttemptTools { call: call.clone(), session, tree, programs: Arc::clone(&self.programs) };
             Ok(Some(Box::new(seated) as Box<dyn Tools>))
         })
     }
 }
 
 /// Tools of one attempt.
-struct Seated {
+struct AttemptTools {
     call: Call,
     session: Session,
     tree: Option<Worktree>,
     programs: Arc<BTreeMap<String, Program>>,
 }
 
-impl Tools for Seated {
-    fn definitions(&self) -> Vec<Definition> {
+impl Tools for AttemptTools {
+    fn definitions(&self) -> Vec<ToolDefinition> {
         definitions(self.session.author(), self.session.workspace().spec())
     }
 
-    fn at_once(&mut self) {
-        self.session.at_once();
+    fn begin_batch(&mut self) {
+        self.session.begin_batch();
     }
 
-    fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str, room: usize) -> Coming<'a, Used> {
+    fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str, room: usize) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
             let arguments = match serde_json::from_str(arguments) {
                 Ok(arguments) => arguments,
-                Err(error) => return Used::error(cut(format!("The arguments are not JSON: {error}."), room)),
+                Err(error) => return ToolOutput::error(cut(format!("The arguments are not JSON: {error}."), room)),
             };
             let told = call(&mut self.session, self.tree.as_ref(), &*self.programs, name, arguments, room).await;
-            Used { is_error: told.is_error(), text: told.text }
+            ToolOutput { is_error: told.is_error(), text: told.text }
         })
     }
 
-    fn go_on(&mut self, usage: Option<Usage>, reserve: u64) -> Coming<'_, Result<(), Failure>> {
-        self.session.go_on();
-        Box::pin(async move { go_on(self.session.workspace().board(), &self.call, usage, reserve).await })
+    fn checkpoint(&mut self, usage: Option<Usage>, reserve: u64) -> BoxFuture<'_, Result<(), Failure>> {
+        self.session.end_batch();
+        Box::pin(async move { checkpoint(self.session.workspace().board(), &self.call, usage, reserve).await })
     }
 
-    fn remembered(&mut self) -> Memory {
-        Box::new(self.session.remembered())
+    fn take_memory(&mut self) -> Memory {
+        Box::new(self.session.take_memory())
     }
 
-    fn recall(&mut self, memory: Memory) {
+    fn restore_memory(&mut self, memory: Memory) {
         if let Ok(memory) = memory.downcast() {
             self.session.recall(*memory);
         }

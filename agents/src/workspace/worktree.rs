@@ -13,17 +13,17 @@ use patchboard_kernel::files::{FilePath, count};
 use serde_json::{Value, json};
 
 use super::disk::locks::PathSet;
-use super::disk::{Disk, DiskCode, DiskError, Found, Put, Reason, Staged};
+use super::disk::{ApplyOutcome, Disk, DiskCode, DiskError, ExternalContent, StagedChange, UnservedReason};
 use super::git::repository::Repository;
-use super::git::{self, GitCode, GitError, GitNotes, to_its_end};
-use super::look;
+use super::git::{self, GitCode, GitError, GitState, to_its_end};
+use super::render;
 use super::service::{Workspace, WorkspaceError};
-use super::session::{Author, Told};
+use super::session::{CommandResult, EditAuthor};
 use super::text::command::Command;
 use super::text::edit::{EditCommand, EditError, apply, begins_within};
-use super::text::excerpt::excerpt;
 use super::text::hunks::blocks;
 use super::text::search::{Pattern, Search};
+use super::text::snippet::snippet;
 use crate::counted;
 use crate::tools::cut;
 
@@ -42,7 +42,7 @@ pub type Trees = BTreeMap<String, Weak<Disk>>;
 
 /// Working tree of one author.
 pub struct Worktree {
-    author: Author,
+    author: EditAuthor,
     disk: Arc<Disk>,
     /// Message to prepend to the next result.
     news: Mutex<Option<String>>,
@@ -50,7 +50,7 @@ pub struct Worktree {
 
 /// Reasons why a command failed.
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum WorktreeError {
     #[error(transparent)]
     Disk(#[from] DiskError),
     #[error(transparent)]
@@ -59,19 +59,19 @@ enum Trouble {
     Other(&'static str, String),
 }
 
-impl From<Trouble> for Told {
-    fn from(trouble: Trouble) -> Self {
+impl From<WorktreeError> for CommandResult {
+    fn from(trouble: WorktreeError) -> Self {
         match &trouble {
-            Trouble::Disk(error) => Self::wrong(error.code().as_str(), error.to_string()),
-            Trouble::Edit(error) => Self::wrong(error.code.as_str(), error.message.clone()),
-            Trouble::Other(code, message) => Self::wrong(code, message.clone()),
+            WorktreeError::Disk(error) => Self::error(error.code().as_str(), error.to_string()),
+            WorktreeError::Edit(error) => Self::error(error.code.as_str(), error.message.clone()),
+            WorktreeError::Other(code, message) => Self::error(code, message.clone()),
         }
     }
 }
 
 impl Worktree {
     /// Returns whether the author works in a tree of its own.
-    pub fn is_for(author: &Author, workspace: &Workspace) -> bool {
+    pub fn is_for(author: &EditAuthor, workspace: &Workspace) -> bool {
         author.has_tree(workspace.spec())
     }
 
@@ -80,13 +80,17 @@ impl Worktree {
     ///
     /// # Errors
     /// The directory is not a git repository, or git fails.
-    pub async fn open(workspace: &Arc<Workspace>, author: Author) -> Result<Self, GitError> {
+    pub async fn open(workspace: &Arc<Workspace>, author: EditAuthor) -> Result<Self, GitError> {
         let mut notes = Arc::clone(workspace.git()).lock_owned().await;
         let workspace = Arc::clone(workspace);
-        to_its_end(async move { Self::sit_down(&workspace, &mut notes, author).await }).await
+        to_its_end(async move { Self::open_locked(&workspace, &mut notes, author).await }).await
     }
 
-    async fn sit_down(workspace: &Arc<Workspace>, notes: &mut GitNotes, author: Author) -> Result<Self, GitError> {
+    async fn open_locked(
+        workspace: &Arc<Workspace>,
+        notes: &mut GitState,
+        author: EditAuthor,
+    ) -> Result<Self, GitError> {
         let (root, branch) = place(workspace, author.label());
         let repository = Repository::open(workspace.disk().path(), author.label()).await?;
         let is_new = !root.is_dir();
@@ -102,7 +106,7 @@ impl Worktree {
         let disk = opened(workspace, &mut notes.trees, author.label(), root).await?;
         let news = match repository.head().await? {
             // A tree in use is left unchanged.
-            Some(head) if !is_new && is_alone => bring_up(&disk, &author, &head).await?,
+            Some(head) if !is_new && is_alone => update_tree(&disk, &author, &head).await?,
             _ => None,
         };
         Ok(Self { author, disk, news: Mutex::new(news) })
@@ -114,7 +118,7 @@ impl Worktree {
     }
 
     /// Executes a command and returns its result within `room` characters, after the pending message.
-    pub async fn run(&self, arguments: Value, room: usize) -> Told {
+    pub async fn run(&self, arguments: Value, room: usize) -> CommandResult {
         let news = self.news.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(news) = news.map(|news| cut(news, room / 2)) else { return self.done(arguments, room).await };
         let mut told = self.done(arguments, room.saturating_sub(news.chars().count() + 1)).await;
@@ -122,10 +126,10 @@ impl Worktree {
         told
     }
 
-    async fn done(&self, arguments: Value, room: usize) -> Told {
+    async fn done(&self, arguments: Value, room: usize) -> CommandResult {
         let command = match Command::parse(arguments) {
             Ok(command) => command,
-            Err(error) => return Trouble::from(error).into(),
+            Err(error) => return WorktreeError::from(error).into(),
         };
         let (disk, access) = (Arc::clone(&self.disk), self.author.access.clone());
         let done = tokio::task::spawn_blocking(move || {
@@ -137,8 +141,8 @@ impl Worktree {
         })
         .await;
         match done {
-            Ok(done) => done.unwrap_or_else(Told::from),
-            Err(error) => Told::wrong("internal", error.to_string()),
+            Ok(done) => done.unwrap_or_else(CommandResult::from),
+            Err(error) => CommandResult::error("internal", error.to_string()),
         }
     }
 }
@@ -147,7 +151,7 @@ impl Worktree {
 ///
 /// # Errors
 /// [`GitError`]; with `merge_conflict` nothing is merged.
-pub async fn merge(workspace: &Arc<Workspace>, who: &Author, author: &str) -> Result<String, GitError> {
+pub async fn merge(workspace: &Arc<Workspace>, who: &EditAuthor, author: &str) -> Result<String, GitError> {
     let mut notes = Arc::clone(workspace.git()).lock_owned().await;
     let (workspace, who, author) = (Arc::clone(workspace), who.clone(), author.to_owned());
     to_its_end(async move { merge_alone(&workspace, &mut notes, &who, &author).await }).await
@@ -155,8 +159,8 @@ pub async fn merge(workspace: &Arc<Workspace>, who: &Author, author: &str) -> Re
 
 async fn merge_alone(
     workspace: &Arc<Workspace>,
-    notes: &mut GitNotes,
-    who: &Author,
+    notes: &mut GitState,
+    who: &EditAuthor,
     author: &str,
 ) -> Result<String, GitError> {
     let (root, branch) = place(workspace, author);
@@ -167,14 +171,14 @@ async fn merge_alone(
     let message = message(author);
     let disk = opened(workspace, &mut notes.trees, author, root).await?;
     let (work, omissions) = git::commit_tree(&disk, author, &message).await?;
-    let _files = git::quiet(workspace, who.label()).await?;
+    let _files = git::lock_all_files(workspace, who.label()).await?;
     workspace.rescan().await?;
     let repository = Repository::open(workspace.disk().path(), who.label()).await?;
     let Some(head) = repository.head().await? else {
         let message = format!("nothing was merged: {branch} exists, and the directory has no commit");
         return Err(GitError::Git(GitCode::GitRefused, message));
     };
-    if repository.is_in(&work, &head).await? {
+    if repository.is_ancestor(&work, &head).await? {
         let nothing = match omissions.said().is_empty() {
             true => format!("{author} has done nothing that is not merged already."),
             false => {
@@ -197,7 +201,7 @@ async fn merge_alone(
     done?;
     let files = repository.changes(&head, &merged).await?.len();
     let merges = format!("{} merges the {message}: {}", &merged[..merged.len().min(12)], counted(files, "file"));
-    Ok(lines([merges].into_iter().chain(omissions.said()).chain(by_others.said())))
+    Ok(lines([merges].into_iter().chain(omissions.said()).chain(by_others.messages())))
 }
 
 fn lines(each: impl Iterator<Item = String>) -> String {
@@ -210,16 +214,16 @@ fn message(author: &str) -> String {
 
 /// Updates an author's tree to a commit of the directory. Conflicting files take the directory's content; otherwise
 /// every later merge would conflict again. Returns the message for the author, if any.
-async fn bring_up(disk: &Arc<Disk>, author: &Author, head: &str) -> Result<Option<String>, GitError> {
+async fn update_tree(disk: &Arc<Disk>, author: &EditAuthor, head: &str) -> Result<Option<String>, GitError> {
     let label = author.label();
     // Omitted files stay in the tree; they are reported at the merge.
     let (work, _) = git::commit_tree(disk, label, &message(label)).await?;
     let repository = Repository::open(disk.path(), label).await?;
-    if repository.is_in(head, &work).await? {
+    if repository.is_ancestor(head, &work).await? {
         return Ok(None);
     }
     let why = "what was merged meanwhile";
-    let is_merged = repository.is_in(&work, head).await?;
+    let is_merged = repository.is_ancestor(&work, head).await?;
     let (to, conflicts) = if is_merged {
         (head.to_owned(), Vec::new())
     } else {
@@ -304,28 +308,34 @@ fn broken(error: &dyn std::fmt::Display) -> GitError {
     GitError::Program(WorkspaceError::Broken(error.to_string()).into())
 }
 
-fn done(disk: &Disk, may: &dyn Fn(&FilePath, bool) -> bool, command: Command, room: usize) -> Result<Told, Trouble> {
+fn done(
+    disk: &Disk,
+    may: &dyn Fn(&FilePath, bool) -> bool,
+    command: Command,
+    room: usize,
+) -> Result<CommandResult, WorktreeError> {
     let readable = |path: &FilePath| match may(path, false) {
         true => Ok(()),
-        false => Err(Trouble::Other("not_readable", format!("You may not read {path}."))),
+        false => Err(WorktreeError::Other("not_readable", format!("You may not read {path}."))),
     };
-    let no_file = |path: &FilePath| Trouble::Other("no_such_file", format!("There is no file {path}."));
-    let there = |path: &FilePath| -> Result<String, Trouble> {
+    let no_file = |path: &FilePath| WorktreeError::Other("no_such_file", format!("There is no file {path}."));
+    let there = |path: &FilePath| -> Result<String, WorktreeError> {
         readable(path)?;
         Ok(disk.read(path)?.ok_or_else(|| no_file(path))?.text)
     };
-    let below = |prefix: Option<&FilePath>| -> Result<Vec<FilePath>, Trouble> {
-        Ok(disk.scan()?.files.into_keys().filter(|path| may(path, false) && look::is_below(path, prefix)).collect())
+    let below = |prefix: Option<&FilePath>| -> Result<Vec<FilePath>, WorktreeError> {
+        Ok(disk.scan()?.files.into_keys().filter(|path| may(path, false) && render::is_below(path, prefix)).collect())
     };
-    let is_directory = |path: &FilePath| disk.read(path).is_err_and(|error| error.reason() == Some(Reason::NotRegular));
-    let list = |prefix: Option<&FilePath>| -> Result<Told, Trouble> {
+    let is_directory =
+        |path: &FilePath| disk.read(path).is_err_and(|error| error.reason() == Some(UnservedReason::NotRegular));
+    let list = |prefix: Option<&FilePath>| -> Result<CommandResult, WorktreeError> {
         let files: Vec<String> = below(prefix)?.iter().map(ToString::to_string).collect();
         // An empty list would look like an empty directory.
         if let Some(path) = prefix.filter(|path| files.is_empty() && !(may(path, false) && is_directory(path))) {
-            return Err(Trouble::Other("no_such_file", format!("There is no directory {path}.")));
+            return Err(WorktreeError::Other("no_such_file", format!("There is no directory {path}.")));
         }
-        let (text, listed) = look::list(&files, room);
-        Ok(Told::done(text, json!({"files": files[..listed], "left_out": files.len() - listed})))
+        let (text, listed) = render::list(&files, room);
+        Ok(CommandResult::success(text, json!({"files": files[..listed], "left_out": files.len() - listed})))
     };
     match command {
         Command::View { path, .. } if readable(&path).is_ok() && is_directory(&path) => list(Some(&path)),
@@ -333,13 +343,13 @@ fn done(disk: &Disk, may: &dyn Fn(&FilePath, bool) -> bool, command: Command, ro
             let text = there(&path)?;
             begins_within(range, &text)?;
             let head = format!("{path}, {}\n", counted(count(&text), "line"));
-            let shown = look::view(&text, range, columns, room.saturating_sub(head.chars().count()));
-            Ok(Told::done(format!("{head}{}", shown.text), json!({"path": path, "content": shown.text})))
+            let shown = render::view(&text, range, columns, room.saturating_sub(head.chars().count()));
+            Ok(CommandResult::success(format!("{head}{}", shown.text), json!({"path": path, "content": shown.text})))
         }
         Command::List { path } => list(path.as_ref()),
         Command::Search { path, pattern, is_regex } => {
             let pattern = Pattern::new(&pattern, is_regex)?;
-            let mut search = Search::new(&pattern, look::found_in(room));
+            let mut search = Search::new(&pattern, render::search_limits(room));
             let mut paths = below(path.as_ref())?.into_iter();
             while !search.is_over()
                 && let Some(path) = paths.next()
@@ -349,7 +359,7 @@ fn done(disk: &Disk, may: &dyn Fn(&FilePath, bool) -> bool, command: Command, ro
                 }
             }
             let found = search.found(paths.len());
-            Ok(Told::done(found.text.clone(), json!({"matches": found.matches, "content": found.text})))
+            Ok(CommandResult::success(found.text.clone(), json!({"matches": found.matches, "content": found.text})))
         }
         Command::Edit { path, edit, .. } => {
             let before = match edit {
@@ -359,16 +369,19 @@ fn done(disk: &Disk, may: &dyn Fn(&FilePath, bool) -> bool, command: Command, ro
             let after = apply(&edit, before.as_deref().unwrap_or_default())?;
             let text = (!matches!(edit, EditCommand::Delete)).then_some(after.text.as_str());
             let note = put(disk, may, &path, text)?;
-            let snippet = excerpt(&after.text, &blocks(&after.hunks), AROUND, SNIPPET_CHARS_MAX);
-            Ok(Told::done(format!("{path} was changed.\n{note}{}", snippet.text), json!({"files": [{"path": path}]})))
+            let snippet = snippet(&after.text, &blocks(&after.hunks), AROUND, SNIPPET_CHARS_MAX);
+            Ok(CommandResult::success(
+                format!("{path} was changed.\n{note}{}", snippet.text),
+                json!({"files": [{"path": path}]}),
+            ))
         }
         Command::Rename { path, to, .. } => {
             let text = there(&path)?;
             if disk.read(&to)?.is_some() {
-                return Err(Trouble::Other("file_exists", format!("There is a file {to} already.")));
+                return Err(WorktreeError::Other("file_exists", format!("There is a file {to} already.")));
             }
             let note = put(disk, may, &to, Some(&text))? + &put(disk, may, &path, None)?;
-            Ok(Told::done(format!("{path} is {to} now.\n{note}"), json!({"files": [{"path": to}]})))
+            Ok(CommandResult::success(format!("{path} is {to} now.\n{note}"), json!({"files": [{"path": to}]})))
         }
     }
 }
@@ -379,9 +392,9 @@ fn put(
     may: &dyn Fn(&FilePath, bool) -> bool,
     path: &FilePath,
     text: Option<&str>,
-) -> Result<String, Trouble> {
+) -> Result<String, WorktreeError> {
     if !may(path, true) {
-        return Err(Trouble::Other("path_not_granted", format!("You may not change {path}.")));
+        return Err(WorktreeError::Other("path_not_granted", format!("You may not change {path}.")));
     }
     let from = disk.read(path)?.map(|contents| contents.hash);
     settle(disk, &disk.stage(path, from, text)?)
@@ -389,30 +402,32 @@ fn put(
 
 /// Puts a staged change in place. External content written meanwhile is put back, as in the directory. Content that
 /// cannot be put back is kept in `.patchboard/displaced`, which the result names.
-fn settle(disk: &Disk, staged: &Staged) -> Result<String, Trouble> {
+fn settle(disk: &Disk, staged: &StagedChange) -> Result<String, WorktreeError> {
     let path = staged.path();
-    match disk.put(staged)? {
-        Put::Done | Put::Missing => Ok(String::new()),
-        Put::Kept(_) => Err(DiskError::Busy { path: path.to_string() }.into()),
-        Put::Displaced(Found { text: Some(text), .. }) if staged.hash().is_some() => {
+    match disk.apply(staged)? {
+        ApplyOutcome::Done | ApplyOutcome::Missing => Ok(String::new()),
+        ApplyOutcome::Kept(_) => Err(DiskError::Busy { path: path.to_string() }.into()),
+        ApplyOutcome::Displaced(ExternalContent { text: Some(text), .. }) if staged.hash().is_some() => {
             Err(put_back(disk, &disk.stage(path, staged.hash(), Some(&text))?)?)
         }
-        Put::Displaced(found) => Ok(format!("{}\n", kept(path, found))),
+        ApplyOutcome::Displaced(found) => Ok(format!("{}\n", kept(path, found))),
     }
 }
 
 /// Puts external content back, and returns the error for the editor. Newer external content is kept.
-fn put_back(disk: &Disk, staged: &Staged) -> Result<Trouble, DiskError> {
+fn put_back(disk: &Disk, staged: &StagedChange) -> Result<WorktreeError, DiskError> {
     let path = staged.path();
     let busy = DiskError::Busy { path: path.to_string() };
-    Ok(match disk.put(staged)? {
-        Put::Displaced(found) => Trouble::Other(DiskCode::FileBusy.as_str(), format!("{busy}. {}", kept(path, found))),
-        Put::Done | Put::Missing | Put::Kept(_) => busy.into(),
+    Ok(match disk.apply(staged)? {
+        ApplyOutcome::Displaced(found) => {
+            WorktreeError::Other(DiskCode::FileBusy.as_str(), format!("{busy}. {}", kept(path, found)))
+        }
+        ApplyOutcome::Done | ApplyOutcome::Missing | ApplyOutcome::Kept(_) => busy.into(),
     })
 }
 
 /// Names the place of kept external content.
-fn kept(path: &FilePath, found: Found) -> String {
+fn kept(path: &FilePath, found: ExternalContent) -> String {
     let kept = found.kept.unwrap_or_default();
     tracing::warn!(%path, kept, "what others wrote in a working tree is kept in its .patchboard/displaced");
     format!("What others wrote there in that moment is kept in .patchboard/displaced/{kept}.")
@@ -434,7 +449,7 @@ mod tests {
         let from = disk.read(&path).expect("read").map(|contents| contents.hash);
         let staged = disk.stage(&path, from, to).expect("staged");
         fs::write(at("a.py"), meanwhile).expect("written");
-        let told = settle(&disk, &staged).map_err(|trouble| Told::from(trouble).code.expect("a code"));
+        let told = settle(&disk, &staged).map_err(|trouble| CommandResult::from(trouble).code.expect("a code"));
         let displaced = fs::read_dir(at(".patchboard/displaced")).expect("listed");
         let displaced = displaced.map(|entry| fs::read(entry.expect("an entry").path()).expect("read")).collect();
         (told, fs::read(at("a.py")).expect("it is there"), displaced)
@@ -464,7 +479,7 @@ mod tests {
             let from = disk.read(&path).expect("read").map(|contents| contents.hash);
             let staged = disk.stage(&path, from, Some("a = 7\n")).expect("staged");
             again.iter().for_each(|text| fs::write(&at, text).expect("written"));
-            let told = Told::from(put_back(&disk, &staged).expect("put back"));
+            let told = CommandResult::from(put_back(&disk, &staged).expect("put back"));
             assert_eq!(told.code.as_deref(), Some("file_busy"));
             assert_eq!(fs::read(&at).expect("it is there"), b"a = 7\n");
             let kept =

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use patchboard_agents::workspace::service::{Edited, NotTaken, Standing, Wanted, WorkspaceError};
-use patchboard_agents::workspace::session::{Answer, Asked, Session, Told};
+use patchboard_agents::workspace::service::{CurrentFile, EditOutcome, ProposedChange, RejectedFiles, WorkspaceError};
+use patchboard_agents::workspace::session::{CommandResult, Session, SessionAnswer, SessionRequest};
 use patchboard_kernel::files::{Edit, FileRead, Hunk};
 use patchboard_kernel::record::Kind;
 use patchboard_kernel::rejection::Code;
@@ -28,7 +28,7 @@ async fn unheard() -> Workshop {
     assert_eq!(told.code.as_deref(), Some("board_closed"), "{}", told.text);
     assert_eq!(shop.text("a.py").as_deref(), Some("a = 1\n"));
     // The next operation cannot know the outcome either, and discards nothing.
-    let looked = shop.workspace.notice([&path("b.py")]).await.expect_err("the board is gone");
+    let looked = shop.workspace.report_changes([&path("b.py")]).await.expect_err("the board is gone");
     assert_eq!(looked.code(), "board_closed");
     shop
 }
@@ -59,7 +59,7 @@ async fn an_edit_whose_answer_is_lost_is_made_once() {
 }
 
 /// Returns an engineer's session after a keyed edit is recorded and its outcome is reported as unknown.
-async fn told_that_nobody_knows(edit: &Asked) -> (Workshop, Session) {
+async fn told_that_nobody_knows(edit: &SessionRequest) -> (Workshop, Session) {
     let shop = Workshop::open(1, &json!({"annotate": false}), &[("a.py", "a = 1\nb = 1\n")]).await;
     let mut ada = shop.session(0);
     ada.call(json!({"command": "view", "path": "a.py"})).await;
@@ -70,13 +70,13 @@ async fn told_that_nobody_knows(edit: &Asked) -> (Workshop, Session) {
     (shop, ada)
 }
 
-fn keyed(arguments: Value) -> Asked {
-    Asked { key: Some("k".to_owned()), ..Asked::from(arguments) }
+fn keyed(arguments: Value) -> SessionRequest {
+    SessionRequest { key: Some("k".to_owned()), ..SessionRequest::from(arguments) }
 }
 
-async fn answer(session: &mut Session, asked: &Asked) -> Told {
-    match session.once(asked.clone()).await {
-        Answer::Told(told) => told,
+async fn answer(session: &mut Session, asked: &SessionRequest) -> CommandResult {
+    match session.execute(asked.clone()).await {
+        SessionAnswer::New(told) => told,
         other => panic!("{other:?}"),
     }
 }
@@ -88,16 +88,16 @@ async fn who_repeats_an_edit_is_told_what_came_of_it_though_others_finished_it()
     );
     let (shop, mut ada) = told_that_nobody_knows(&edit).await;
     // The next operation that gets a turn completes the edit. The author sees that, too.
-    assert_eq!(shop.workspace.notice([&path("a.py")]).await.expect("it goes on"), 0);
+    assert_eq!(shop.workspace.report_changes([&path("a.py")]).await.expect("it goes on"), 0);
     assert_eq!(ada.call(json!({"command": "view", "path": "a.py"})).await.code, None);
     assert_eq!(shop.text("a.py").as_deref(), Some("a = 2\nb = 1\n"));
     let other = keyed(json!({"command": "create", "path": "a.py", "file_text": "", "intent": "nothing"}));
     assert_eq!(answer(&mut ada, &other).await.code.as_deref(), Some("token_conflict"));
     let told = answer(&mut ada, &edit).await;
     assert_eq!((&told.code, &told.data["files"][0]["version"]), (&None, &json!(2)), "{}", told.text);
-    assert_eq!(ada.once(edit).await, Answer::Before(told));
+    assert_eq!(ada.execute(edit).await, SessionAnswer::Replayed(told));
     let read = FileRead { path: path("a.py"), version: 2, lines: None };
-    assert_eq!(ada.reads().of(&path("a.py")), [read], "it has seen what it made");
+    assert_eq!(ada.reads().for_file(&path("a.py")), [read], "it has seen what it made");
     assert_eq!(shop.entry("a.py").expect("known").version, 2, "it was made once");
 }
 
@@ -106,16 +106,20 @@ async fn who_begins_anew_is_told_what_came_of_its_edit_before_it_is_told_that_re
     let edit = keyed(json!({"command": "create", "path": "n.py", "file_text": "n\n", "intent": "a new one"}));
     let (shop, ada) = told_that_nobody_knows(&edit).await;
     std::fs::write(shop.directory.path().join("n.py"), "n\ntheirs\n").expect("written");
-    let mut anew = Session::anew(Arc::clone(&shop.workspace), ada.author().clone());
+    let mut anew = Session::with_lost_reads(Arc::clone(&shop.workspace), ada.author().clone());
     let told = answer(&mut anew, &edit).await;
     assert_eq!((told.code, &told.data["files"][0]["version"]), (None, &json!(1)), "{}", told.text);
     assert!(told.text.contains("not known here any more") && told.text.contains("n.py was made"), "{}", told.text);
     let read = FileRead { path: path("n.py"), version: 1, lines: None };
     assert!(anew.reads().all().contains(&read), "it knows what it wrote, and not what came after it");
-    assert_eq!(shop.workspace.notice([&path("n.py")]).await.expect("told"), 0, "what others wrote was put back");
+    assert_eq!(
+        shop.workspace.report_changes([&path("n.py")]).await.expect("told"),
+        0,
+        "what others wrote was put back"
+    );
     assert_eq!(shop.text("n.py").as_deref(), Some("n\ntheirs\n"));
     // A request without a key is a new request.
-    let other = Session::anew(Arc::clone(&shop.workspace), ada.author().clone()).call(edit.arguments).await;
+    let other = Session::with_lost_reads(Arc::clone(&shop.workspace), ada.author().clone()).call(edit.arguments).await;
     assert_eq!(other.code.as_deref(), Some("reads_lost"), "{}", other.text);
 }
 
@@ -137,18 +141,18 @@ async fn an_edit_that_is_repeated_does_not_undo_what_others_did_since() {
     let token = Some("once".into());
     let edit = Edit { of, token, name: None, intent: Some("new".into()), reads: Vec::new(), changes: Vec::new() };
     let again = || {
-        let make = |_: &[Standing]| -> Result<Vec<Wanted>, WorkspaceError> {
+        let make = |_: &[CurrentFile]| -> Result<Vec<ProposedChange>, WorkspaceError> {
             let hunks = Some(vec![Hunk { at: 1, was: String::new(), now: "n\n".to_owned() }]);
             let after = Some("n\n".into());
-            Ok(vec![Wanted { path: path("new.py"), before: None, after, hunks, signed: Vec::new() }])
+            Ok(vec![ProposedChange { path: path("new.py"), before: None, after, hunks, signed: Vec::new() }])
         };
         shop.workspace.edit(edit.clone(), vec![path("new.py")], None, None, make)
     };
-    assert!(matches!(again().await.expect("answered").edited, Edited::Done(_)));
+    assert!(matches!(again().await.expect("answered").edited, EditOutcome::Committed(_)));
     assert_eq!(shop.text("new.py").as_deref(), Some("n\n"));
     std::fs::remove_file(shop.directory.path().join("new.py")).expect("gone");
-    assert_eq!(shop.workspace.notice([&path("new.py")]).await.expect("told"), 1);
-    assert!(matches!(again().await.expect("answered").edited, Edited::Done(_)), "it was made before");
+    assert_eq!(shop.workspace.report_changes([&path("new.py")]).await.expect("told"), 1);
+    assert!(matches!(again().await.expect("answered").edited, EditOutcome::Committed(_)), "it was made before");
     assert_eq!(shop.text("new.py"), None, "others have taken it away since");
     assert_eq!(shop.entry("new.py").expect("known").version, 2);
 }
@@ -160,14 +164,18 @@ async fn what_others_change_while_an_edit_is_made_is_seen_before_it_is_decided()
     let of = Some(shop.session(0).author().of);
     let edit = Edit { of, token: None, name: None, intent: Some("new".into()), reads, changes: Vec::new() };
     let beside = shop.directory.path().join("a.py");
-    let make = move |_: &[Standing]| -> Result<Vec<Wanted>, WorkspaceError> {
+    let make = move |_: &[CurrentFile]| -> Result<Vec<ProposedChange>, WorkspaceError> {
         std::fs::write(beside, "a = 2\n").expect("written");
         let hunks = Some(vec![Hunk { at: 1, was: String::new(), now: "n\n".to_owned() }]);
         let after = Some("n\n".into());
-        Ok(vec![Wanted { path: path("new.py"), before: None, after, hunks, signed: Vec::new() }])
+        Ok(vec![ProposedChange { path: path("new.py"), before: None, after, hunks, signed: Vec::new() }])
     };
     let made = shop.workspace.edit(edit, vec![path("new.py")], None, None, make).await.expect("decided");
-    assert!(matches!(&made.edited, Edited::Refused(refused) if refused.code == Code::StaleRead), "{:?}", made.edited);
+    assert!(
+        matches!(&made.edited, EditOutcome::Rejected(refused) if refused.code == Code::StaleRead),
+        "{:?}",
+        made.edited
+    );
     assert_eq!(shop.text("new.py"), None);
     assert!(std::fs::read_dir(shop.directory.path().join(".patchboard/staged")).expect("listed").next().is_none());
 }
@@ -203,7 +211,7 @@ async fn what_the_board_does_not_take_is_recorded_once_until_something_is_differ
     let a = path("a.txt");
     let refused = async || {
         for _ in 0..5 {
-            let error = shop.workspace.notice([&a]).await.expect_err("it is too large");
+            let error = shop.workspace.report_changes([&a]).await.expect_err("it is too large");
             assert!(error.code() == "workspace_refused" && error.to_string().contains("small"), "{error}");
         }
     };
@@ -223,7 +231,7 @@ async fn what_the_board_does_not_take_is_recorded_once_until_something_is_differ
     }
     assert_eq!(rejected(), 3);
     write("mended\n");
-    assert_eq!(shop.workspace.notice([&a]).await.expect("it is right"), 1);
+    assert_eq!(shop.workspace.report_changes([&a]).await.expect("it is right"), 1);
     assert_eq!(shop.entry("a.txt").map(|entry| entry.version), Some(2));
 }
 
@@ -240,14 +248,14 @@ async fn what_the_board_does_not_take_keeps_nobody_from_all_else() {
     }
     let noticed = shop.workspace.rescan().await.expect("looked through");
     assert_eq!(noticed.found, 20);
-    let [NotTaken { paths, rejection }] = &noticed.untaken[..] else { panic!("{noticed:?}") };
+    let [RejectedFiles { paths, rejection }] = &noticed.rejected[..] else { panic!("{noticed:?}") };
     assert_eq!(paths, &[path("13.txt")]);
     assert!(rejection.violations.iter().any(|it| it.message.contains("small")), "{rejection:?}");
     let version = |name: &str| shop.entry(name).expect("known").version;
     assert!(names.iter().all(|name| version(name) == if name == "13.txt" { 1 } else { 2 }));
     // A second rescan does not propose the rejected part again.
     let told = shop.records().len();
-    assert_eq!(shop.workspace.rescan().await.expect("looked through").untaken.len(), 1);
+    assert_eq!(shop.workspace.rescan().await.expect("looked through").rejected.len(), 1);
     assert_eq!(shop.records().len(), told);
 
     let mut ada = shop.session(0);
@@ -284,7 +292,7 @@ async fn what_others_change_is_told_in_records_of_bounded_size() {
     let mut ada = shop.session(0);
     for name in &names {
         ada.call(json!({"command": "view", "path": name, "view_range": [1, 3]})).await;
-        shop.workspace.notice([&path(name)]).await.expect("told");
+        shop.workspace.report_changes([&path(name)]).await.expect("told");
         std::fs::write(shop.directory.path().join(name), text('b')).expect("written");
     }
     let told = shop.records().len();

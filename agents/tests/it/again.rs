@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use patchboard_agents::config::Model;
 use patchboard_agents::llm::{Chat, Variables};
-use patchboard_endpoint::{Act, Endpoint};
+use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::scheduler::Past;
+use patchboard_kernel::scheduler::AttemptHistory;
 use patchboard_runtime::agent::{Agent as _, Call, Permit};
 use serde_json::{Value, json};
 
@@ -16,31 +16,31 @@ use crate::tools::{Bench, Log, told};
 
 /// Returns the attempt after these failures.
 fn attempt(failures: &[FailureCode]) -> Call {
-    after(Past { failures: failures.to_vec(), refused: Vec::new() })
+    after(AttemptHistory { failures: failures.to_vec(), rejected_views: Vec::new() })
 }
 
-fn after(past: Past) -> Call {
+fn after(past: AttemptHistory) -> Call {
     let fields = json!({"agent": "llm", "writes": [{"path": "/a"}], "limits": {"reply_tokens": 100},
         "files": {"iterations": 3}});
     let number = u32::try_from(past.failures.len()).expect("few attempts");
     let call = call("w", seat(fields), "What is shown.", number);
-    Call { attempt: number + 1, past, permit: Some(Permit::ungated()), ..call }
+    Call { attempt: number + 1, earlier_attempts: past, permit: Some(Permit::ungated()), ..call }
 }
 
-fn empty() -> Act {
-    Act::complete("", "stop", Value::Null)
+fn empty() -> ScriptedResponse {
+    ScriptedResponse::complete("", "stop", Value::Null)
 }
 
-fn cut_off() -> Act {
-    Act::complete("[{", "length", Value::Null)
+fn cut_off() -> ScriptedResponse {
+    ScriptedResponse::complete("[{", "length", Value::Null)
 }
 
-fn unreadable() -> Act {
-    Act::Say(200, "", "<html>".to_owned())
+fn unreadable() -> ScriptedResponse {
+    ScriptedResponse::Say(200, "", "<html>".to_owned())
 }
 
-fn ok() -> Act {
-    Act::complete("[]", "stop", Value::Null)
+fn ok() -> ScriptedResponse {
+    ScriptedResponse::complete("[]", "stop", Value::Null)
 }
 
 /// Returns the last message of a request.
@@ -54,7 +54,7 @@ async fn the_next_request_says_what_was_wrong_and_has_more_room() {
         (cut_off(), FailureCode::Truncated, 200, "cut off"),
         (empty(), FailureCode::Empty, 200, "empty"),
         (unreadable(), FailureCode::Protocol, 100, "could not be read"),
-        (Act::BreakOff, FailureCode::Protocol, 100, "could not be read"),
+        (ScriptedResponse::BreakOff, FailureCode::Protocol, 100, "could not be read"),
     ] {
         let endpoint = Endpoint::new(vec![act, ok()]);
         let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
@@ -95,10 +95,10 @@ async fn a_view_whose_reply_was_refused_is_not_sent_as_it_was() {
     let endpoint = Endpoint::new(vec![ok(), ok(), ok(), ok(), cut_off(), ok()]);
     let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
     let (view, other) = (attempt(&[]).view_hash, sha256(b"another view"));
-    let mut past = Past::default();
+    let mut past = AttemptHistory::default();
     for refused in [view, view, other, view] {
         chat.call(&after(past.clone())).await.expect("a reply");
-        past.refused.push(refused);
+        past.rejected_views.push(refused);
     }
     past.failures.push(chat.call(&after(past.clone())).await.expect_err("cut off").code);
     chat.call(&after(past)).await.expect("a reply");
@@ -112,7 +112,7 @@ async fn a_view_whose_reply_was_refused_is_not_sent_as_it_was() {
 
 #[tokio::test]
 async fn a_request_that_was_not_taken_may_be_sent_again_as_it_was() {
-    let endpoint = Endpoint::new(vec![Act::Say(429, "", String::new()), ok()]);
+    let endpoint = Endpoint::new(vec![ScriptedResponse::Say(429, "", String::new()), ok()]);
     let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
     assert!(chat.call(&attempt(&[])).await.expect_err("later").deferral.is_some());
     chat.call(&attempt(&[])).await.expect("a reply");
@@ -122,13 +122,13 @@ async fn a_request_that_was_not_taken_may_be_sent_again_as_it_was() {
 
 #[tokio::test]
 async fn an_attempt_with_tools_begins_anew_and_says_so_too() {
-    let endpoint = Endpoint::new(vec![Act::call_tools(&[("a", "echo", "{}")], 1, 1), cut_off(), ok()]);
+    let endpoint = Endpoint::new(vec![ScriptedResponse::call_tools(&[("a", "echo", "{}")], 1, 1), cut_off(), ok()]);
     let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
     let log = Log::default();
     let mut bench = Bench { log: log.clone(), ..Bench::default() };
-    let failed = chat.work(&attempt(&[]), &mut bench).await.expect_err("cut off").code;
+    let failed = chat.run_tool_loop(&attempt(&[]), &mut bench).await.expect_err("cut off").code;
     assert_eq!(failed, FailureCode::Truncated);
-    chat.work(&attempt(&[failed]), &mut bench).await.expect("a reply");
+    chat.run_tool_loop(&attempt(&[failed]), &mut bench).await.expect("a reply");
     let sent = endpoint.bodies();
     assert_eq!(told(&log).iter().filter(|what| what.starts_with("echo")).count(), 1);
     assert!(last(&sent[2])["content"].as_str().expect("words").contains("cut off"));

@@ -2,15 +2,17 @@
 
 use std::cell::RefCell;
 
-use patchboard_agents::architect::{Brief, Caps, Design, Document, Refusal, Round, Spent, Terms, design};
+use patchboard_agents::architect::{
+    Caps, Design, DesignError, DesignLimits, DesignRequest, Document, Round, RoundsUsage, design,
+};
 use patchboard_agents::config::Model;
-use patchboard_agents::llm::{Asked, Chat, Variables};
-use patchboard_endpoint::{Act, Endpoint};
+use patchboard_agents::llm::{Chat, PromptRequest, Variables};
+use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::source::Source;
 use patchboard_kernel::view::Prompt;
-use patchboard_runtime::agent::{Answer, Failure, Reply};
+use patchboard_runtime::agent::{CallResult, Failure, Reply};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -49,16 +51,20 @@ fn with(pointer: &str, value: Value) -> String {
     changed.to_string()
 }
 
-fn ok(text: impl Into<String>) -> Answer {
+fn ok(text: impl Into<String>) -> CallResult {
     Ok(Reply::new(text, Some(Usage { prompt: 100, completion: 10, cached: 0, estimated: false, money: 0 })))
 }
 
-fn fail(code: FailureCode) -> Answer {
+fn fail(code: FailureCode) -> CallResult {
     Err(Failure { code, message: "no".into(), usage: None, deferral: None })
 }
 
 /// Runs the architect on these answers; returns the result and the prompts. The last answer repeats.
-async fn ask(brief: &Brief, terms: &Terms, answers: &[Answer]) -> (Result<Design, Refusal>, Vec<Prompt>) {
+async fn ask(
+    brief: &DesignRequest,
+    terms: &DesignLimits,
+    answers: &[CallResult],
+) -> (Result<Design, DesignError>, Vec<Prompt>) {
     let prompts = RefCell::new(Vec::new());
     let mut told = 0;
     let made = design(
@@ -77,8 +83,8 @@ async fn ask(brief: &Brief, terms: &Terms, answers: &[Answer]) -> (Result<Design
     (made, prompts.into_inner())
 }
 
-fn brief() -> Brief {
-    Brief { request: "Say something about\nowls.".into(), ..Brief::default() }
+fn brief() -> DesignRequest {
+    DesignRequest { request: "Say something about\nowls.".into(), ..DesignRequest::default() }
 }
 
 fn codes(rounds: &[Round]) -> Vec<Vec<&str>> {
@@ -88,9 +94,9 @@ fn codes(rounds: &[Round]) -> Vec<Vec<&str>> {
 #[tokio::test]
 async fn a_good_answer_is_taken_at_once_and_written_for_people() {
     let fenced = format!("Here it is:\n```json\n{}\n```\nDone.", notes());
-    let yaml = patchboard_agents::ordered::Ordered::new(&notes(), &[]).yaml();
+    let yaml = patchboard_agents::key_order::OrderedJson::new(&notes(), &[]).yaml();
     for text in [notes().to_string(), fenced, yaml] {
-        let (made, prompts) = ask(&brief(), &Terms::default(), &[ok(text)]).await;
+        let (made, prompts) = ask(&brief(), &DesignLimits::default(), &[ok(text)]).await;
         let design = made.expect("a blueprint");
         assert_eq!(prompts.len(), 1);
         assert!(prompts[0].user.contains("owls"), "{}", prompts[0].user);
@@ -107,7 +113,7 @@ async fn a_good_answer_is_taken_at_once_and_written_for_people() {
             (&json!(1_000_000), &json!("1h"))
         );
         assert_eq!(design.findings, []);
-        let spent = Spent::of(&design.rounds);
+        let spent = RoundsUsage::of(&design.rounds);
         assert_eq!((spent.calls, spent.usage.total(), spent.repairs.total()), (1, 110, 0));
     }
 }
@@ -115,14 +121,14 @@ async fn a_good_answer_is_taken_at_once_and_written_for_people() {
 #[tokio::test]
 async fn what_is_wrong_goes_back_and_the_mended_answer_is_taken() {
     let bad = with("/rules/0/run", json!("writter"));
-    let (made, prompts) = ask(&brief(), &Terms::default(), &[ok(bad.clone()), ok(notes().to_string())]).await;
+    let (made, prompts) = ask(&brief(), &DesignLimits::default(), &[ok(bad.clone()), ok(notes().to_string())]).await;
     let design = made.expect("a blueprint");
     assert_eq!(prompts[0].system, prompts[1].system, "the part that is cached stays the same");
     let told = &prompts[1].user;
     for part in [bad.as_str(), "[undeclared_worker]", "Did you mean `writer`?"] {
         assert!(told.contains(part), "{part:?} is not in:\n{told}");
     }
-    let spent = Spent::of(&design.rounds);
+    let spent = RoundsUsage::of(&design.rounds);
     assert_eq!((spent.calls, spent.usage.total(), spent.repairs.total()), (2, 220, 110));
 }
 
@@ -130,7 +136,7 @@ async fn what_is_wrong_goes_back_and_the_mended_answer_is_taken() {
 async fn what_is_never_right_is_refused_with_the_findings_and_the_last_draft() {
     for repairs in [0, 2, 3] {
         let bad = with("/rules/0/run", json!("writter"));
-        let terms = Terms { repairs, ..Terms::default() };
+        let terms = DesignLimits { repairs, ..DesignLimits::default() };
         let (made, prompts) = ask(&brief(), &terms, &[ok(bad.clone())]).await;
         let refusal = made.expect_err("refused");
         assert_eq!(refusal.code(), "no_blueprint");
@@ -150,12 +156,12 @@ async fn warnings_are_told_once_and_cost_nothing_if_they_are_not_heeded() {
         (vec![ok(warned.clone()), ok(broken)], 2, "false"),
         (vec![ok(warned.clone()), fail(FailureCode::Unreachable)], 2, "false"),
     ] {
-        let (made, prompts) = ask(&brief(), &Terms::default(), &answers).await;
+        let (made, prompts) = ask(&brief(), &DesignLimits::default(), &answers).await;
         let design = made.expect("a blueprint");
         assert_eq!((prompts.len(), design.blueprint.done.expect("an end").when.as_str()), (calls, done));
         assert!(prompts[1].user.contains("It can be used."), "{}", prompts[1].user);
     }
-    let terms = Terms { repairs: 0, ..Terms::default() };
+    let terms = DesignLimits { repairs: 0, ..DesignLimits::default() };
     let (made, _) = ask(&brief(), &terms, &[ok(warned)]).await;
     assert_eq!(made.expect("a blueprint").findings.len(), 1);
 }
@@ -178,7 +184,7 @@ async fn an_architect_may_use_models_persons_and_nothing_else_of_the_machine() {
         ("/models", json!({"default": ["default"]})),
         ("/use", json!(["/etc/passwd"])),
     ] {
-        let terms = Terms { repairs: 0, ..Terms::default() };
+        let terms = DesignLimits { repairs: 0, ..DesignLimits::default() };
         let (made, _) = ask(&brief(), &terms, &[ok(with(pointer, value.clone()))]).await;
         let refusal = made.expect_err("refused");
         assert!(codes(refusal.rounds())[0].contains(&"not_for_architects"), "{pointer} {value}: {refusal:?}");
@@ -186,7 +192,7 @@ async fn an_architect_may_use_models_persons_and_nothing_else_of_the_machine() {
     let person = with("/workers/boss", json!({"agent": "human", "role": "Agrees."}));
     let mut person: Value = serde_json::from_str(&person).expect("JSON");
     person["workers"]["writer"]["writes"][0]["approval"] = json!({"by": "boss"});
-    let (made, _) = ask(&brief(), &Terms::default(), &[ok(person.to_string())]).await;
+    let (made, _) = ask(&brief(), &DesignLimits::default(), &[ok(person.to_string())]).await;
     assert!(made.is_ok(), "{made:?}");
 }
 
@@ -216,7 +222,7 @@ async fn a_worker_of_each_element_is_bound_to_it() {
         (bound.clone(), "/notes/{note}"),
     ] {
         let answers = [ok(each(trigger.clone(), "/notes/*")), ok(each(bound.clone(), "/notes/{note}"))];
-        let (design, prompts) = ask(&brief(), &Terms::default(), &answers).await;
+        let (design, prompts) = ask(&brief(), &DesignLimits::default(), &answers).await;
         let design = design.expect("a design");
         let rounds = codes(&design.rounds);
         assert!(rounds[0].contains(&"unbound_element") && rounds[1].is_empty(), "{trigger}: {rounds:?}");
@@ -228,13 +234,13 @@ async fn a_worker_of_each_element_is_bound_to_it() {
 #[tokio::test]
 async fn a_grant_on_everything_is_not_for_architects() {
     let wide = with("/workers/writer/writes/0/path", json!("/**"));
-    let (design, _) = ask(&brief(), &Terms::default(), &[ok(wide), ok(notes().to_string())]).await;
+    let (design, _) = ask(&brief(), &DesignLimits::default(), &[ok(wide), ok(notes().to_string())]).await;
     assert_eq!(codes(&design.expect("a design").rounds), [vec!["wide_grant"], vec![]]);
 }
 
 #[tokio::test]
 async fn a_blueprint_that_nothing_begins_is_refused() {
-    let terms = Terms { repairs: 0, ..Terms::default() };
+    let terms = DesignLimits { repairs: 0, ..DesignLimits::default() };
     for (trigger, found) in [
         (json!({"op": "add", "path": "/answer"}), vec!["no_start"]),
         (json!({"signal": "go"}), vec!["no_start"]),
@@ -256,7 +262,7 @@ async fn a_blueprint_that_nothing_begins_is_refused() {
 #[tokio::test]
 async fn limits_are_finite_and_within_the_caps() {
     let caps = Caps { commits: 50, tokens: 9000, wall: "5m".parse().expect("a time"), ..Caps::default() };
-    let terms = Terms { repairs: 0, caps };
+    let terms = DesignLimits { repairs: 0, caps };
     for unlimited in [json!(0), json!(-1), json!("unlimited"), Value::Null] {
         let (made, _) = ask(&brief(), &terms, &[ok(with("/limits", json!({"tokens": unlimited})))]).await;
         assert_eq!(codes(made.expect_err("refused").rounds()), [["infinite_budget"]], "{unlimited}");
@@ -290,7 +296,7 @@ async fn a_limit_that_is_said_to_be_lowered_is_lowered_and_says_by_whom() {
     tight["workers"]["boss"] = json!({"agent": "human", "role": "Agrees."});
     tight["workers"]["writer"]["writes"][0]["approval"] = json!({"by": "boss"});
     let caps = Caps { wall: "30s".parse().expect("a time"), ..Caps::default() };
-    let (made, _) = ask(&brief(), &Terms { repairs: 0, caps }, &[ok(tight.to_string())]).await;
+    let (made, _) = ask(&brief(), &DesignLimits { repairs: 0, caps }, &[ok(tight.to_string())]).await;
     let design = made.expect("a blueprint");
     let written = Source::read("b", &design.yaml).expect("YAML");
     // The worker had no limits in its own blueprint.
@@ -309,14 +315,14 @@ async fn a_limit_that_is_said_to_be_lowered_is_lowered_and_says_by_whom() {
 #[tokio::test]
 async fn documents_are_put_in_by_the_program_and_must_have_room_and_a_reader() {
     let documents = vec![Document { title: "Owls".into(), text: "They see in the dark. ".repeat(50) }];
-    let brief = Brief { documents, wants_input: true, ..brief() };
+    let brief = DesignRequest { documents, wants_input: true, ..brief() };
     let with_input = |pointer: &str, value: Value, input: Value| {
         let mut blueprint: Value = serde_json::from_str(&with(pointer, value)).expect("JSON");
         blueprint["input"] = input;
         ok(blueprint.to_string())
     };
     let good = || with_input("/name", json!("notes"), json!({"topic": "owls"}));
-    let (made, prompts) = ask(&brief, &Terms::default(), &[good()]).await;
+    let (made, prompts) = ask(&brief, &DesignLimits::default(), &[good()]).await;
     let input = made.expect("a blueprint").input.expect("an input");
     assert_eq!((&input["topic"], &input["documents"]), (&json!("owls"), &json!(brief.documents)));
     let user = &prompts[0].user;
@@ -331,7 +337,8 @@ async fn documents_are_put_in_by_the_program_and_must_have_room_and_a_reader() {
         (with_input("/workers/writer/reads", json!(["/request/topic"]), json!({"topic": "x"})), "documents_unread"),
         (ok(notes().to_string()), "bad_input"),
     ] {
-        let (made, _) = ask(&brief, &Terms { repairs: 0, ..Terms::default() }, std::slice::from_ref(&answer)).await;
+        let (made, _) =
+            ask(&brief, &DesignLimits { repairs: 0, ..DesignLimits::default() }, std::slice::from_ref(&answer)).await;
         assert_eq!(codes(made.expect_err("refused").rounds())[0], [code], "{answer:?}");
     }
 }
@@ -339,7 +346,7 @@ async fn documents_are_put_in_by_the_program_and_must_have_room_and_a_reader() {
 #[tokio::test]
 async fn documents_need_room_in_the_request_even_if_the_rest_of_it_is_not_known_yet() {
     let documents = vec![Document { title: "Owls".into(), text: "They sleep by day.".into() }];
-    let brief = Brief { documents, ..brief() };
+    let brief = DesignRequest { documents, ..brief() };
     let topic = json!({"type": "string"});
     let closed = |properties: Value| {
         let schema = json!({
@@ -355,7 +362,8 @@ async fn documents_need_room_in_the_request_even_if_the_rest_of_it_is_not_known_
         (with("/request", json!({"type": "string"})), vec!["bad_input"]),
         (notes().to_string(), vec![]),
     ] {
-        let (made, _) = ask(&brief, &Terms { repairs: 0, ..Terms::default() }, &[ok(answer.clone())]).await;
+        let (made, _) =
+            ask(&brief, &DesignLimits { repairs: 0, ..DesignLimits::default() }, &[ok(answer.clone())]).await;
         let found_here = made.map_or_else(|refusal| codes(refusal.rounds())[0].join(" "), |_| String::new());
         assert_eq!(found_here, found.join(" "), "{answer}");
     }
@@ -364,8 +372,9 @@ async fn documents_need_room_in_the_request_even_if_the_rest_of_it_is_not_known_
 #[tokio::test]
 async fn what_the_user_supplies_is_told_and_must_fit() {
     let asks_for_number = with("/request/properties/topic", json!({"type": "number"}));
-    let brief = Brief { input: Some(json!({"topic": "owls ".repeat(100_000), "list": [1, 2, 3, 4, 5]})), ..brief() };
-    let (made, prompts) = ask(&brief, &Terms::default(), &[ok(asks_for_number), ok(notes().to_string())]).await;
+    let brief =
+        DesignRequest { input: Some(json!({"topic": "owls ".repeat(100_000), "list": [1, 2, 3, 4, 5]})), ..brief() };
+    let (made, prompts) = ask(&brief, &DesignLimits::default(), &[ok(asks_for_number), ok(notes().to_string())]).await;
     let design = made.expect("a blueprint");
     assert_eq!(codes(&design.rounds), [vec!["bad_input"], vec![]]);
     assert_eq!(design.input, brief.input);
@@ -376,14 +385,15 @@ async fn what_the_user_supplies_is_told_and_must_fit() {
 
     // An `input` that the model adds without a request for it changes nothing.
     let documents = vec![Document { title: "Owls".into(), text: "They sleep.".into() }];
-    let brief = Brief { input: Some(json!({"topic": "owls"})), documents, wants_input: true, ..brief };
+    let brief = DesignRequest { input: Some(json!({"topic": "owls"})), documents, wants_input: true, ..brief };
     let mut answer = notes();
     answer["input"] = json!({"topic": 3});
-    let (made, _) = ask(&brief, &Terms::default(), &[ok(answer.to_string())]).await;
+    let (made, _) = ask(&brief, &DesignLimits::default(), &[ok(answer.to_string())]).await;
     let given = json!({"topic": "owls", "documents": brief.documents});
     assert_eq!(made.expect("a blueprint").input, Some(given));
-    let brief = Brief { input: Some(json!("owls")), ..brief };
-    let (made, _) = ask(&brief, &Terms { repairs: 0, ..Terms::default() }, &[ok(answer.to_string())]).await;
+    let brief = DesignRequest { input: Some(json!("owls")), ..brief };
+    let (made, _) =
+        ask(&brief, &DesignLimits { repairs: 0, ..DesignLimits::default() }, &[ok(answer.to_string())]).await;
     assert_eq!(codes(made.expect_err("refused").rounds()), [["bad_input"]]);
 }
 
@@ -413,14 +423,14 @@ async fn garbage_huge_deep_and_cut_off_answers_are_findings() {
         "{\"workers\": {\"w\": []}, \"rules\": {}, \"models\": [], \"use\": 3}",
         "{\"blueprint\": 1, \"name\": \"a\", \"state\": {\"schema\": {\"pattern\": \"(a+)+$\"}}, \"workers\": {\"a\": {\"agent\": {}}}}",
     ] {
-        let (made, prompts) = ask(&brief(), &Terms { repairs: 1, ..Terms::default() }, &[ok(text)]).await;
+        let (made, prompts) = ask(&brief(), &DesignLimits { repairs: 1, ..DesignLimits::default() }, &[ok(text)]).await;
         let refusal = made.expect_err("refused");
         assert_eq!((refusal.code(), prompts.len()), ("no_blueprint", 2));
         let round = &refusal.rounds()[0];
         assert!(!round.findings.is_empty() && !round.is_accepted());
         assert!(round.draft.len() <= 64 * 1024 && prompts[1].user.chars().count() < 14_000);
     }
-    let (made, prompts) = ask(&brief(), &Terms::default(), &[fail(FailureCode::Truncated), ok(whole)]).await;
+    let (made, prompts) = ask(&brief(), &DesignLimits::default(), &[fail(FailureCode::Truncated), ok(whole)]).await;
     assert!(made.is_ok());
     assert!(prompts[1].user.contains("[no_answer]"), "{}", prompts[1].user);
 }
@@ -429,10 +439,10 @@ async fn garbage_huge_deep_and_cut_off_answers_are_findings() {
 async fn a_model_that_cannot_be_asked_ends_it_at_once() {
     for code in [FailureCode::Unreachable, FailureCode::Timeout, FailureCode::Refused, FailureCode::RateLimited] {
         let bad = with("/rules/0/run", json!("writter"));
-        let (made, prompts) = ask(&brief(), &Terms::default(), &[ok(bad), fail(code)]).await;
+        let (made, prompts) = ask(&brief(), &DesignLimits::default(), &[ok(bad), fail(code)]).await;
         let refusal = made.expect_err("failed");
         assert_eq!((refusal.code(), prompts.len()), ("architect_failed", 2));
-        let told = refusal.last_told().expect("a round");
+        let told = refusal.last_round_with_draft().expect("a round");
         assert_eq!(
             (told.draft.is_empty(), told.findings[0].code),
             (false, "undeclared_worker"),
@@ -443,21 +453,22 @@ async fn a_model_that_cannot_be_asked_ends_it_at_once() {
 
 #[tokio::test]
 async fn a_chat_completes_under_the_schema_and_does_without_it_where_it_is_refused() {
-    let refusal = || Act::Say(400, "", r#"{"error": {"message": "response_format is not supported"}}"#.into());
-    let answer = Act::complete("{}", "stop", json!({"prompt_tokens": 7}));
+    let refusal =
+        || ScriptedResponse::Say(400, "", r#"{"error": {"message": "response_format is not supported"}}"#.into());
+    let answer = ScriptedResponse::complete("{}", "stop", json!({"prompt_tokens": 7}));
     let endpoint = Endpoint::new(vec![refusal(), refusal(), refusal(), answer]);
     let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
     let prompt = Prompt { system: "s".into(), user: "u".into() };
     let schema = json!({"type": "object", "properties": {"b": {"type": "string"}}});
     let timeout = std::time::Duration::from_secs(10);
-    let asked = Asked {
-        by: "architect",
+    let asked = PromptRequest {
+        caller: "architect",
         prompt: &prompt,
         schema: &schema,
         order: &[],
         reply_tokens: 55,
         timeout,
-        waits: false,
+        wait_for_provider: false,
     };
     for _ in 0..2 {
         assert_eq!(chat.complete(&asked).await.expect("a reply").text, "{}");
@@ -469,19 +480,19 @@ async fn a_chat_completes_under_the_schema_and_does_without_it_where_it_is_refus
     assert_eq!(sent[0]["max_tokens"], 55);
 
     // With `waits`, requests go beyond `max_tries`.
-    let away = || Act::Say(503, "retry-after: 0\r\n", "away".into());
+    let away = || ScriptedResponse::Say(503, "retry-after: 0\r\n", "away".into());
     for waits in [false, true] {
-        let acts = std::iter::repeat_with(away).take(5).chain([Act::complete("{}", "stop", Value::Null)]);
+        let acts = std::iter::repeat_with(away).take(5).chain([ScriptedResponse::complete("{}", "stop", Value::Null)]);
         let endpoint = Endpoint::new(acts.collect());
         let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
-        let answer = chat.complete(&Asked { waits, ..asked }).await;
+        let answer = chat.complete(&PromptRequest { wait_for_provider: waits, ..asked }).await;
         assert_eq!((answer.is_ok(), endpoint.requests().len()), (waits, if waits { 6 } else { 3 }));
     }
 
-    let endpoint = Endpoint::new(vec![Act::Hang]);
+    let endpoint = Endpoint::new(vec![ScriptedResponse::Hang]);
     let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
     let timeout = std::time::Duration::from_millis(200);
-    let failure = chat.complete(&Asked { timeout, ..asked }).await.expect_err("no answer");
+    let failure = chat.complete(&PromptRequest { timeout, ..asked }).await.expect_err("no answer");
     let charged = Usage { prompt: 1, completion: 55, cached: 0, estimated: true, money: 0 };
     assert_eq!((failure.code, failure.usage), (FailureCode::Timeout, Some(charged)));
 }
@@ -505,9 +516,9 @@ proptest! {
         wants_input: bool,
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        let answers: Vec<Answer> = texts.into_iter().map(ok).collect();
-        let brief = Brief { wants_input, ..brief() };
-        let (made, prompts) = runtime.block_on(ask(&brief, &Terms { repairs, ..Terms::default() }, &answers));
+        let answers: Vec<CallResult> = texts.into_iter().map(ok).collect();
+        let brief = DesignRequest { wants_input, ..brief() };
+        let (made, prompts) = runtime.block_on(ask(&brief, &DesignLimits { repairs, ..DesignLimits::default() }, &answers));
         prop_assert!(!prompts.is_empty() && prompts.len() <= 1 + repairs as usize);
         if let Ok(design) = made {
             prop_assert!(design.blueprint.limits.tokens <= Caps::default().tokens);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use patchboard_agents::workspace::session::{Answer, Asked, Order, Session, Told};
-use patchboard_agents::workspace::sessions::{AtWork, Sessions};
+use patchboard_agents::workspace::session::{CommandResult, Order, Session, SessionAnswer, SessionRequest};
+use patchboard_agents::workspace::sessions::{SessionHandle, Sessions};
 use patchboard_workshop::Workshop;
 use serde_json::{Value, json};
 
@@ -19,7 +19,8 @@ async fn code(session: &mut Session, arguments: Value) -> Option<String> {
     session.call(arguments).await.code
 }
 
-/// Returns a workshop with two agents and three files. The first agent has read two files; the other has changed one since.
+/// Returns a workshop with two agents and three files. The first agent has read two files; the other has changed one
+/// since.
 async fn overtaken() -> (Workshop, Session) {
     let files = [("a.txt", "a\n"), ("b.txt", "b\n"), ("c.txt", "c\nd\n")];
     let shop = Workshop::open(2, &json!({"annotate": false}), &files).await;
@@ -35,24 +36,24 @@ async fn overtaken() -> (Workshop, Session) {
 #[tokio::test]
 async fn a_refusal_is_no_excuse_for_what_was_asked_for_with_it() {
     let (_shop, mut ada) = overtaken().await;
-    ada.at_once();
+    ada.begin_batch();
     for _ in 0..2 {
         assert_eq!(code(&mut ada, replace("b.txt", "b", "y")).await.as_deref(), Some("stale_read"));
     }
-    ada.go_on();
+    ada.end_batch();
     assert_eq!(code(&mut ada, replace("b.txt", "b", "y")).await, None, "it was told");
 }
 
 #[tokio::test]
 async fn a_view_is_no_excuse_for_what_was_asked_for_with_it() {
     let (_shop, mut ada) = overtaken().await;
-    ada.at_once();
+    ada.begin_batch();
     for (seen, edit, refused) in [("c.txt", "c.txt", "unseen_target"), ("a.txt", "b.txt", "stale_read")] {
         assert_eq!(code(&mut ada, view(seen)).await, None);
         let old = &edit[..1];
         assert_eq!(code(&mut ada, replace(edit, old, "y")).await.as_deref(), Some(refused), "{seen} was not seen then");
     }
-    ada.go_on();
+    ada.end_batch();
     for edit in ["c.txt", "b.txt"] {
         assert_eq!(code(&mut ada, replace(edit, &edit[..1], "y")).await, None);
     }
@@ -63,21 +64,21 @@ async fn own_edits_belong_to_what_was_asked_for_with_them() {
     let (shop, mut ada) = overtaken().await;
     assert_eq!(code(&mut ada, view("a.txt")).await, None);
     assert_eq!(code(&mut ada, view("c.txt")).await, None);
-    ada.at_once();
+    ada.begin_batch();
     let make = json!({"command": "create", "path": "n.txt", "file_text": "n\n", "intent": "a new one"});
     let rename = json!({"command": "rename", "path": "b.txt", "new_path": "e.txt", "intent": "another name"});
     let edits = [replace("c.txt", "c", "1"), replace("c.txt", "d", "2"), make, replace("n.txt", "n", "3"), rename];
     for edit in edits {
-        let told: Told = ada.call(edit).await;
+        let told: CommandResult = ada.call(edit).await;
         assert_eq!(told.code, None, "{}", told.text);
     }
     assert_eq!((shop.text("c.txt"), shop.text("n.txt")), (Some("1\n2\n".to_owned()), Some("3\n".to_owned())));
 }
 
-async fn answer(coming: impl Future<Output = Answer>) -> Option<String> {
+async fn answer(coming: impl Future<Output = SessionAnswer>) -> Option<String> {
     match coming.await {
-        Answer::Told(told) | Answer::Before(told) => told.code,
-        Answer::KeyTaken => panic!("there is no key"),
+        SessionAnswer::New(told) | SessionAnswer::Replayed(told) => told.code,
+        SessionAnswer::KeyConflict => panic!("there is no key"),
     }
 }
 
@@ -86,31 +87,35 @@ async fn what_arrives_before_the_answer_does_not_know_it() {
     let (shop, mut ada) = overtaken().await;
     drop(ada.call(view("a.txt")).await);
     let mut sessions = Sessions::default();
-    let agent: AtWork = sessions.of(Arc::clone(&shop.workspace), shop.session(0).author().clone(), None);
-    let ask = |arguments: Value| answer(agent.ask(Asked::from(arguments)));
+    let agent: SessionHandle =
+        sessions.get_or_create(Arc::clone(&shop.workspace), shop.session(0).author().clone(), None);
+    let ask = |arguments: Value| answer(agent.execute(SessionRequest::from(arguments)));
     assert_eq!(ask(view("b.txt")).await, None);
     assert_eq!(ask(view("c.txt")).await, None);
     let mut bob = shop.session(1);
     drop(bob.call(view("c.txt")).await);
     assert_eq!(code(&mut bob, replace("c.txt", "d", "z")).await, None);
-    let both = (agent.ask(Asked::from(replace("b.txt", "b", "y"))), agent.ask(Asked::from(replace("b.txt", "b", "y"))));
+    let both = (
+        agent.execute(SessionRequest::from(replace("b.txt", "b", "y"))),
+        agent.execute(SessionRequest::from(replace("b.txt", "b", "y"))),
+    );
     let both = (answer(both.0).await, answer(both.1).await);
     assert_eq!((both.0.as_deref(), both.1.as_deref()), (Some("stale_read"), Some("stale_read")));
     assert_eq!(ask(replace("b.txt", "b", "y")).await, None, "it was told");
 }
 
-fn ordered(number: u64, heard: u64, unheard: &[u64], arguments: Value) -> Asked {
+fn ordered(number: u64, heard: u64, unheard: &[u64], arguments: Value) -> SessionRequest {
     let order = Some(Order { number, heard, unheard: unheard.to_vec() });
-    Asked { order, ..Asked::from(arguments) }
+    SessionRequest { order, ..SessionRequest::from(arguments) }
 }
 
 #[tokio::test]
 async fn who_says_what_it_had_heard_knows_that_whenever_it_arrives() {
     let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", "a\n"), ("b.txt", "b\n")]).await;
     let mut sessions = Sessions::default();
-    let agent = sessions.of(Arc::clone(&shop.workspace), shop.session(0).author().clone(), None);
+    let agent = sessions.get_or_create(Arc::clone(&shop.workspace), shop.session(0).author().clone(), None);
     let ask = |number: u64, heard: u64, unheard: &[u64], arguments: Value| {
-        answer(agent.ask(ordered(number, heard, unheard, arguments)))
+        answer(agent.execute(ordered(number, heard, unheard, arguments)))
     };
     assert_eq!(ask(11, 10, &[], view("a.txt")).await, None);
     assert_eq!(ask(12, 10, &[], replace("a.txt", "a", "x")).await.as_deref(), Some("unseen_target"));
@@ -132,8 +137,8 @@ async fn who_says_what_it_had_heard_knows_that_whenever_it_arrives() {
 async fn of_many_answers_the_last_are_kept() {
     let shop = Workshop::open(1, &json!({"annotate": false}), &[("a.txt", "a\n")]).await;
     let mut sessions = Sessions::default();
-    let agent = sessions.of(Arc::clone(&shop.workspace), shop.session(0).author().clone(), None);
-    let ask = |number: u64, heard: u64, arguments: Value| answer(agent.ask(ordered(number, heard, &[], arguments)));
+    let agent = sessions.get_or_create(Arc::clone(&shop.workspace), shop.session(0).author().clone(), None);
+    let ask = |number: u64, heard: u64, arguments: Value| answer(agent.execute(ordered(number, heard, &[], arguments)));
     for number in 1..=127 {
         assert_eq!(ask(number, 0, view("a.txt")).await, None);
     }
@@ -145,9 +150,9 @@ async fn of_many_answers_the_last_are_kept() {
 async fn who_was_not_told_that_its_reads_are_lost_has_not_got_over_it() {
     let shop = Workshop::open(1, &json!({"annotate": false}), &[("a.txt", "a\n")]).await;
     let mut sessions = Sessions::default();
-    let agent = sessions.of(Arc::clone(&shop.workspace), shop.session(0).author().clone(), Some(true));
+    let agent = sessions.get_or_create(Arc::clone(&shop.workspace), shop.session(0).author().clone(), Some(true));
     let ask = |number: u64, heard: u64, unheard: &[u64], arguments: Value| {
-        answer(agent.ask(ordered(number, heard, unheard, arguments)))
+        answer(agent.execute(ordered(number, heard, unheard, arguments)))
     };
     let create = json!({"command": "create", "path": "n.txt", "file_text": "n\n", "intent": "a new one"});
     assert_eq!(ask(1, 0, &[], view("a.txt")).await, None);
@@ -164,17 +169,19 @@ async fn a_repetition_shows_what_counts_as_read_and_nothing_else() {
     for (unheard, is_shown) in [(&[][..], true), (&[2], false)] {
         let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", &text)]).await;
         let mut sessions = Sessions::default();
-        let agent = sessions.of(Arc::clone(&shop.workspace), shop.session(0).author().clone(), None);
+        let agent = sessions.get_or_create(Arc::clone(&shop.workspace), shop.session(0).author().clone(), None);
         let mut see = view("a.txt");
         see["view_range"] = json!([10, 10]);
-        assert_eq!(answer(agent.ask(ordered(1, 0, &[], see))).await, None);
-        let keyed = |number: u64, unheard: &[u64]| Asked {
+        assert_eq!(answer(agent.execute(ordered(1, 0, &[], see))).await, None);
+        let keyed = |number: u64, unheard: &[u64]| SessionRequest {
             key: Some("k".to_owned()),
             ..ordered(number, 1, unheard, replace("a.txt", "line 10", "ten"))
         };
-        let Answer::Told(first) = agent.ask(keyed(2, &[])).await else { panic!("it was not asked for before") };
+        let SessionAnswer::New(first) = agent.execute(keyed(2, &[])).await else {
+            panic!("it was not asked for before")
+        };
         assert!(first.code.is_none() && first.text.contains("line 7\n"), "{}", first.text);
-        let Answer::Before(again) = agent.ask(keyed(3, unheard)).await else { panic!("it was") };
+        let SessionAnswer::Replayed(again) = agent.execute(keyed(3, unheard)).await else { panic!("it was") };
         assert_eq!((again.code.as_ref(), again.text == first.text), (None, is_shown), "{}", again.text);
         assert_eq!(again.text.contains("line 7"), is_shown, "{}", again.text);
         assert_eq!(again.data["files"][0]["version"], 2, "{}", again.data);
@@ -183,7 +190,7 @@ async fn a_repetition_shows_what_counts_as_read_and_nothing_else() {
         assert_eq!(code(&mut bob, view("a.txt")).await, None);
         assert_eq!(code(&mut bob, replace("a.txt", "line 7", "seven")).await, None);
         let make = json!({"command": "create", "path": "n.txt", "file_text": "n\n", "intent": "a new one"});
-        let code = answer(agent.ask(ordered(4, 3, &[], make))).await;
+        let code = answer(agent.execute(ordered(4, 3, &[], make))).await;
         assert_eq!(code.as_deref(), is_shown.then_some("stale_read"));
     }
 }

@@ -5,20 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jsonptr::PointerBuf;
-use patchboard_agents::blackboard::{self, form, vote};
+use patchboard_agents::blackboard::{self, reply_schema, vote};
 use patchboard_agents::cassette::{Player, Recorder};
 use patchboard_agents::config::{Config, Environment};
-use patchboard_agents::llm::schema::{self, Level};
-use patchboard_agents::seats::{Inline, Seats};
-use patchboard_kernel::blueprint::{Blueprint, Format, Occasion};
+use patchboard_agents::llm::schema::{self, SchemaLevel};
+use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
+use patchboard_kernel::ablation::Mode;
+use patchboard_kernel::blueprint::{Blueprint, ReplyFormat, ReplyPurpose};
+use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::freshness::Basis;
-use patchboard_kernel::mode::Mode;
-use patchboard_kernel::plan::{Own, Plans as _};
+use patchboard_kernel::freshness::ReadSet;
+use patchboard_kernel::plan::{PlanSource as _, UncachedPlans};
 use patchboard_kernel::record::{Body, Cause, Record};
 use patchboard_kernel::replay;
-use patchboard_kernel::shown::Shown;
 use patchboard_kernel::state::State;
 use patchboard_runtime::agent::{Agent, Call, Reply};
 use patchboard_runtime::journal::Journal as _;
@@ -28,7 +28,8 @@ use serde_json::{Value, json};
 
 use crate::support::{call, seat};
 
-/// Returns a blueprint of two experts that disagree, discuss in a room, and vote. All replies are in the roles' formats.
+/// Returns a blueprint of two experts that disagree, discuss in a room, and vote. All replies are in the roles'
+/// formats.
 fn blueprint() -> Blueprint {
     let words = |texts: &[&str]| texts.iter().map(|text| json!({"text": text})).collect::<Vec<_>>();
     let expert = |texts: &[&str]| {
@@ -87,8 +88,8 @@ fn blueprint() -> Blueprint {
     serde_json::from_value(blueprint).expect("a blueprint")
 }
 
-fn seats() -> Arc<Seats> {
-    Arc::new(Seats::new(Config::default(), &Environment::from_iter([("PATH", "")]), Inline::Refused))
+fn seats() -> Arc<AgentRegistry> {
+    Arc::new(AgentRegistry::new(Config::default(), &Environment::from_iter([("PATH", "")]), InlinePrograms::Denied))
 }
 
 /// Returns the records of a board that runs to its end.
@@ -97,7 +98,8 @@ async fn played(agent: Arc<dyn Agent>) -> Vec<Record> {
     let journal = Arc::new(SqliteJournal::open(data.path()).expect("a journal"));
     let runtime = Runtime::start(Arc::clone(&journal) as _, Options::new(agent)).await.expect("a runtime");
     let board = runtime.create(blueprint(), json!({}), None).await.expect("a board");
-    let ended = tokio::time::timeout(Duration::from_secs(60), board.ended()).await.expect("in time").expect("it ends");
+    let ended =
+        tokio::time::timeout(Duration::from_secs(60), board.wait_for_end()).await.expect("in time").expect("it ends");
     let records = journal.records(board.id(), None, 10_000).expect("records");
     assert_eq!(ended.cause, Cause::Done, "{records:#?}");
     records
@@ -147,7 +149,7 @@ async fn roles_speak_and_the_board_hears() {
     assert!(heard_live.contains(&("expert_2".to_owned(), waits.clone(), waits)));
     let critic = heard_live.iter().find(|(worker, ..)| worker == "critic").expect("it was asked");
     assert_eq!(critic.1.as_deref(), Some("No problem, waiting for more information!"));
-    assert_eq!(critic.2, Format::Critic.sentinel().map(str::to_owned));
+    assert_eq!(critic.2, ReplyFormat::Critic.sentinel().map(str::to_owned));
     let patches = heard_live.iter().filter(|(_, written, _)| written.is_none()).map(|(worker, ..)| worker.as_str());
     assert_eq!(patches.collect::<Vec<_>>(), ["opener", "vote"], "who proposes patches has no other words");
 
@@ -170,11 +172,12 @@ fn asked(fields: Value, document: &Value, reads: &[&str], woken_at: Option<&str>
     let workers = json!({"w": fields, "planner": {"agent": "llm"}});
     let blueprint = json!({"blueprint": 1, "name": "b", "workers": workers, "state": {"schema": {
         "properties": {"rounds": {"items": {"properties": {"agents": {"items": {"enum": ["planner", "w"]}}}}}}}}});
-    let plan = Own.of(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
+    let plan =
+        UncachedPlans.plan(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
     let state = State::new(document, &Hasher::new(&Salt::ZERO));
     let reads = reads.iter().map(|place| PointerBuf::parse(*place).expect("a pointer")).collect();
-    let basis = Basis { state, reads, members: Vec::new() };
-    let shown = Shown::new(plan, "w".into(), Arc::new(basis), false).expect("the worker is there");
+    let basis = ReadSet { state, reads, members: Vec::new() };
+    let shown = CallContext::new(plan, "w".into(), Arc::new(basis), false).expect("the worker is there");
     let shown = shown.with_place(woken_at);
     Call { shown: Arc::new(shown), ..call("w", fields, "x", 0) }
 }
@@ -187,8 +190,8 @@ async fn only_messages_count_that_were_shown_and_in_a_room_only_its_act() {
     let list = json!({"clean list": [{"useless message": "a"}, {"useless message": "c"}]}).to_string();
     let cleaner = || json!({"agent": "script", "format": "cleaner", "pass": true, "script": [{"text": list}]});
     let answered = async |call: Call| {
-        let Reply { text, written, .. } = seats().call(&call).await.expect("a reply");
-        (serde_json::from_str::<Value>(&text).expect("JSON"), written)
+        let Reply { text, converted_from, .. } = seats().call(&call).await.expect("a reply");
+        (serde_json::from_str::<Value>(&text).expect("JSON"), converted_from)
     };
     let remove = |index: usize| json!({"op": "remove", "path": format!("/board/public/{index}")});
     for (reads, ops) in [
@@ -230,7 +233,7 @@ async fn only_messages_count_that_were_shown_and_in_a_room_only_its_act() {
     let mut long = expert.clone();
     long["patch"] = json!({"max_bytes": 5});
     let call = asked(long, &document, &["/board"], None);
-    assert_eq!(seats().call(&call).await.expect("a reply").written, None);
+    assert_eq!(seats().call(&call).await.expect("a reply").converted_from, None);
     for (bytes, is_read) in [(256 * 1024, true), (256 * 1024 + 1, false)] {
         let mut long = expert.clone();
         long["patch"] = json!({"max_bytes": 1024 * 1024});
@@ -267,34 +270,34 @@ fn a_vote_counts_what_its_seat_is_shown() {
     for wrong in [json!({"answer": "/answers"}), json!({"answers": "answers"}), json!({"into": 7})] {
         let failure = answer(fields(wrong.clone()), &["/answers"]).expect_err("it cannot be used");
         assert_eq!(failure.code, FailureCode::NotConfigured, "{wrong}");
-        assert!(vote::problem(&seat(fields(wrong))).is_some());
+        assert!(vote::config_error(&seat(fields(wrong))).is_some());
     }
 }
 
 #[test]
 fn a_form_allows_what_is_read_and_nothing_else() {
-    for format in Format::ALL {
+    for format in ReplyFormat::ALL {
         for (woken_at, is_own) in [(None, true), (Some("/ballot"), false)] {
             let fields = json!({"agent": "llm", "format": format, "pass": true, "patch": {"max_ops": 2}});
             let spoken = json!({"board": {"public": [{"from": "planner", "text": "x"}]}});
             let silent = json!({"board": {"public": []}});
             let [silent, alone] = [(&silent, &["/board"][..]), (&spoken, &[])].map(|(document, reads)| {
                 let call = asked(fields.clone(), document, reads, woken_at);
-                jsonschema::draft202012::new(&form::of_reply(&call.shown, *format)).expect("a schema")
+                jsonschema::draft202012::new(&reply_schema::for_view(&call.shown, *format)).expect("a schema")
             });
             let call = asked(fields, &spoken, &["/board"], woken_at);
-            let (level, schema) = schema::of_reply(&call.shown, Level::Derived).expect("a form");
-            assert_eq!((level, &schema), (Level::Derived, &form::of_reply(&call.shown, *format)));
+            let (level, schema) = schema::reply_schema(&call.shown, SchemaLevel::Derived).expect("a form");
+            assert_eq!((level, &schema), (SchemaLevel::Derived, &reply_schema::for_view(&call.shown, *format)));
             assert_eq!(
-                schema::of_reply(&call.shown, Level::Generic),
-                Some((Level::Generic, json!({"type": "object"})))
+                schema::reply_schema(&call.shown, SchemaLevel::Generic),
+                Some((SchemaLevel::Generic, json!({"type": "object"})))
             );
             let validator = jsonschema::draft202012::new(&schema).expect("a schema");
             let names = json!({"chosen agents": ["planner"]}).to_string();
             let told = match (format, is_own) {
-                (Format::Control, true) => names,
-                (_, true) => format.form().to_owned(),
-                (_, false) => format.form_on(Occasion::Ballot).to_owned(),
+                (ReplyFormat::Control, true) => names,
+                (_, true) => format.example().to_owned(),
+                (_, false) => format.example_for(ReplyPurpose::Ballot).to_owned(),
             };
             let told: Value = serde_json::from_str(&told).expect("what a worker is told is JSON");
             assert!(validator.is_valid(&told), "{format}: {told}");
@@ -316,11 +319,11 @@ fn in_a_room_whoever_talks_may_pass_and_whoever_concludes_may_not() {
     let turn = |act: &str| json!({"who": "w", "act": act});
     let room = json!({"agenda": [turn("discuss"), turn("conclude")], "messages": []});
     let document = json!({"board": {"public": [], "rooms": {"a/b": room}}});
-    for format in Format::ALL {
+    for format in ReplyFormat::ALL {
         for (turn, may_pass) in [(0, true), (1, false)] {
             let fields = json!({"agent": "llm", "format": format, "pass": true});
             let call = asked(fields, &document, &["/board"], Some(&format!("/board/rooms/a~1b/agenda/{turn}")));
-            let form = jsonschema::draft202012::new(&form::of_reply(&call.shown, *format)).expect("a schema");
+            let form = jsonschema::draft202012::new(&reply_schema::for_view(&call.shown, *format)).expect("a schema");
             assert!(form.is_valid(&json!({"output": "It is 7."})), "{format}");
             assert_eq!(form.is_valid(&json!({"pass": "no"})), may_pass, "{format}");
         }
@@ -350,12 +353,14 @@ fn those_can_be_chosen_whom_a_rule_would_wake() {
     ] {
         let blueprint =
             json!({"blueprint": 1, "name": "b", "workers": workers, "state": {"schema": schema}, "rules": rules});
-        let plan = Own.of(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
+        let plan = UncachedPlans
+            .plan(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default())
+            .expect("a plan");
         let document = json!({"board": {"public": []}, "experts": {"expert_2": {}}});
         let state = State::new(&document, &Hasher::new(&Salt::ZERO));
-        let basis = Basis { state, reads: vec![PointerBuf::from_tokens(["board"])], members: Vec::new() };
-        let shown = Shown::new(plan, "w".into(), Arc::new(basis), false).expect("the worker is there");
-        let form = form::of_reply(&shown, Format::Control);
+        let basis = ReadSet { state, reads: vec![PointerBuf::from_tokens(["board"])], members: Vec::new() };
+        let shown = CallContext::new(plan, "w".into(), Arc::new(basis), false).expect("the worker is there");
+        let form = reply_schema::for_view(&shown, ReplyFormat::Control);
         let expected = if chosen.is_empty() { Value::Null } else { json!(chosen) };
         assert_eq!(form["properties"]["chosen agents"]["items"]["enum"], expected, "{rules:?}");
     }

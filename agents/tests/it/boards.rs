@@ -10,9 +10,9 @@ use patchboard_agents::config::Directory;
 use patchboard_agents::workspace::boards::Workspaces;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::digest::{Digest, sha256};
-use patchboard_kernel::files::{Entry, FilePath};
+use patchboard_kernel::files::{FileEntry, FilePath};
 use patchboard_kernel::id::BoardId;
-use patchboard_runtime::agent::{Agent, Answer, Call};
+use patchboard_runtime::agent::{Agent, Call, CallResult};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::runtime::{BoardHandle, Options, Runtime};
 use serde_json::json;
@@ -22,11 +22,11 @@ use tempfile::TempDir;
 struct Hears(Arc<Workspaces>);
 
 impl Agent for Hears {
-    fn call<'a>(&'a self, _: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+    fn call<'a>(&'a self, _: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
         Box::pin(pending())
     }
 
-    fn ended(&self, board: &BoardId) {
+    fn on_board_ended(&self, board: &BoardId) {
         self.0.ended(board);
     }
 }
@@ -50,7 +50,7 @@ struct House {
 impl House {
     async fn new() -> Self {
         let (directory, data) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
-        let code = ("code".to_owned(), Directory::at(directory.path().to_owned()));
+        let code = ("code".to_owned(), Directory::new(directory.path().to_owned()));
         let workspaces = Arc::new(Workspaces::new(BTreeMap::from([code])));
         let journal = SqliteJournal::open(data.path()).expect("a journal");
         let options = Options::new(Arc::new(Hears(Arc::clone(&workspaces))));
@@ -73,13 +73,13 @@ impl House {
 async fn a_board_that_nobody_takes_up_is_answered_at_once_and_one_that_is_coming_is_waited_for() {
     let house = House::new().await;
     let begun = Instant::now();
-    assert!(house.workspaces.of(&BoardId::from("nobody")).await.is_err());
+    assert!(house.workspaces.get(&BoardId::from("nobody")).await.is_err());
     let board = house.create().await;
-    assert!(house.workspaces.of(board.id()).await.is_err());
+    assert!(house.workspaces.get(board.id()).await.is_err());
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 
-    let taking_up = house.workspaces.taking_up();
-    let mut waits = pin!(house.workspaces.of(board.id()));
+    let taking_up = house.workspaces.begin_activation();
+    let mut waits = pin!(house.workspaces.get(board.id()));
     assert!(is_waiting(&mut waits).await, "it is coming");
     let opens = taking_up.attach(&board);
     assert!(is_waiting(&mut waits).await, "it is being opened");
@@ -89,48 +89,55 @@ async fn a_board_that_nobody_takes_up_is_answered_at_once_and_one_that_is_coming
     // A cancelled board has ended for good.
     board.cancel().await.expect("cancelled");
     let gone = async {
-        while house.workspaces.of(board.id()).await.is_ok() {
+        while house.workspaces.get(board.id()).await.is_ok() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
     tokio::time::timeout(Duration::from_secs(10), gone).await.expect("its directory was let go");
-    let taking_up = house.workspaces.taking_up();
+    let taking_up = house.workspaces.begin_activation();
     assert!(taking_up.attach(&board).await.expect("nothing is wrong").is_none(), "nobody edits there any more");
     let next = house.create().await;
-    house.workspaces.taking_up().attach(&next).await.expect("the directory is free").expect("it has a directory");
+    house
+        .workspaces
+        .begin_activation()
+        .attach(&next)
+        .await
+        .expect("the directory is free")
+        .expect("it has a directory");
 }
 
 #[tokio::test]
 async fn what_is_begun_at_a_directory_is_waited_for_by_who_takes_it_up_again() {
     let house = House::new().await;
     let board = house.create().await;
-    let before = house.workspaces.taking_up().attach(&board).await.expect("it is open").expect("it has a directory");
+    let before =
+        house.workspaces.begin_activation().attach(&board).await.expect("it is open").expect("it has a directory");
     house.runtime.close(board.id()).await;
     let board = house.runtime.resume(board.id()).await.expect("resumed");
-    let mut opened = pin!(house.workspaces.taking_up().attach(&board));
+    let mut opened = pin!(house.workspaces.begin_activation().attach(&board));
     // The retries find the directory still locked.
     let looked = tokio::time::timeout(Duration::from_millis(200), &mut opened).await;
     assert!(looked.is_err(), "somebody is still there");
     drop(before);
     opened.await.expect("whoever was there is done").expect("it has a directory");
-    house.workspaces.of(board.id()).await.expect("it is open");
+    house.workspaces.get(board.id()).await.expect("it is open");
 }
 
 #[tokio::test]
 async fn the_end_of_an_earlier_taking_up_is_not_the_end_of_the_next() {
     let house = House::new().await;
     let board = house.create().await;
-    drop(house.workspaces.taking_up().attach(&board).await.expect("it is open"));
+    drop(house.workspaces.begin_activation().attach(&board).await.expect("it is open"));
     house.runtime.close(board.id()).await;
     let board = house.runtime.resume(board.id()).await.expect("resumed");
-    drop(house.workspaces.taking_up().attach(&board).await.expect("it is open"));
+    drop(house.workspaces.begin_activation().attach(&board).await.expect("it is open"));
     // A late notice of the previous activation's end.
     house.workspaces.ended(board.id());
     tokio::time::sleep(Duration::from_millis(200)).await;
-    house.workspaces.of(board.id()).await.expect("it is still open");
+    house.workspaces.get(board.id()).await.expect("it is still open");
     house.runtime.close(board.id()).await;
     let gone = async {
-        while house.workspaces.of(board.id()).await.is_ok() {
+        while house.workspaces.get(board.id()).await.is_ok() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
@@ -141,12 +148,14 @@ async fn the_end_of_an_earlier_taking_up_is_not_the_end_of_the_next() {
 async fn what_others_write_is_told_to_the_board_though_nobody_asks() {
     let house = House::new().await;
     let board = house.create().await;
-    let _open = house.workspaces.taking_up().attach(&board).await.expect("it is open").expect("it has a directory");
+    let _open =
+        house.workspaces.begin_activation().attach(&board).await.expect("it is open").expect("it has a directory");
     let root = house.directory.path();
     let has = |name: &'static str, hash: Option<Digest>| {
         let board = board.clone();
         let has = async move {
-            while Entry::of(&board.snapshot().state, &FilePath::parse(name).expect("a name")).map(|entry| entry.hash)
+            while FileEntry::load(&board.status().state, &FilePath::parse(name).expect("a name"))
+                .map(|entry| entry.hash)
                 != Some(hash)
             {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -168,7 +177,7 @@ async fn what_others_write_is_told_to_the_board_though_nobody_asks() {
 
     // Also applies after the directory is reopened.
     std::fs::remove_dir_all(root.join(".patchboard")).expect("removed");
-    house.workspaces.of(board.id()).await.expect("it is opened anew");
+    house.workspaces.get(board.id()).await.expect("it is opened anew");
     std::fs::write(root.join("b.py"), "y = 1\n").expect("written");
     has("b.py", Some(sha256(b"y = 1\n"))).await;
 }

@@ -6,13 +6,13 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use patchboard_agents::cassette::{CassetteError, Notes, Player, Recorder};
-use patchboard_agents::tools::{Coming, Toolbox, Tools};
+use patchboard_agents::cassette::{CassetteError, Player, Recorder, ToolRecorder};
+use patchboard_agents::tools::{BoxFuture, Toolbox, Tools};
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{BoardId, Token};
+use patchboard_kernel::id::{BoardId, IdempotencyKey};
 use patchboard_kernel::ledger::Usage;
-use patchboard_runtime::agent::{Agent, Answer, Call, Failure, Reply};
+use patchboard_runtime::agent::{Agent, Call, CallResult, Failure, Reply};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -23,7 +23,7 @@ use crate::tools::{Bench, Benches, Log, told};
 struct Echo;
 
 impl Agent for Echo {
-    fn context(&self, model: Option<&str>) -> Option<u32> {
+    fn context_window(&self, model: Option<&str>) -> Option<u32> {
         match model {
             None => Some(8192),
             Some("large") => Some(128_000),
@@ -31,7 +31,7 @@ impl Agent for Echo {
         }
     }
 
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
         Box::pin(async move {
             let shown = &call.prompt.user;
             let (first, rest) = shown.split_once(' ').unwrap_or((shown, ""));
@@ -74,7 +74,7 @@ async fn race(agent: &Arc<dyn Agent>, calls: Vec<Call>) -> Vec<String> {
                 // A call released before this one is settled would be pushed first.
                 tokio::time::sleep(Duration::from_millis(u64::from(call.occurrence) * 7 % 5)).await;
                 came.lock().expect("whole").push(text);
-                agent.settled(&call.board, &call.token);
+                agent.on_settled(&call.board, &call.idempotency_key);
             })
         })
         .collect();
@@ -92,7 +92,7 @@ async fn what_was_recorded_is_played_answer_for_answer() {
     let mut recorded = Vec::new();
     for call in &calls {
         recorded.push(recorder.call(call).await);
-        recorder.settled(&call.board, &call.token);
+        recorder.on_settled(&call.board, &call.idempotency_key);
     }
     assert_eq!(recorder.finish().expect("written"), 4);
 
@@ -111,9 +111,9 @@ async fn what_was_recorded_is_played_answer_for_answer() {
     assert_eq!(player.salt().0, sha256(&std::fs::read(&path).expect("a file")).0);
     for (call, recorded) in calls.iter().zip(recorded) {
         assert_eq!(player.call(call).await, recorded);
-        player.settled(&call.board, &call.token);
+        player.on_settled(&call.board, &call.idempotency_key);
     }
-    assert_eq!(player.left(), 0);
+    assert_eq!(player.remaining(), 0);
 }
 
 #[tokio::test]
@@ -177,14 +177,14 @@ async fn a_run_that_has_passed_answers_over_waits_for_none_of_them_again() {
         let call = asked("a", shown, 0);
         let before = tokio::time::Instant::now();
         player.call(&call).await.expect("a reply");
-        player.settled(&call.board, &call.token);
+        player.on_settled(&call.board, &call.idempotency_key);
         waits.push(before.elapsed() >= Duration::from_millis(10));
     }
     assert_eq!(waits, [true, false, false]);
-    assert_eq!(player.left(), 3, "nobody was given them");
+    assert_eq!(player.remaining(), 3, "nobody was given them");
     let late = asked("never", "1", 0);
     assert_eq!(player.call(&late).await.expect("a reply").text, "r", "they are there for whoever asks after all");
-    assert_eq!(player.left(), 2);
+    assert_eq!(player.remaining(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -194,18 +194,18 @@ async fn a_board_that_goes_on_is_not_given_what_it_had_before_and_waits_for_noth
     for (worker, shown, occurrence) in [("a", "0 x", 0), ("b", "0 y", 0), ("a", "0 x", 1)] {
         let call = asked(worker, shown, occurrence);
         recorder.call(&call).await.expect("a reply");
-        recorder.settled(&call.board, &call.token);
+        recorder.on_settled(&call.board, &call.idempotency_key);
     }
     recorder.finish().expect("written");
     let player = Player::open(&path).expect("a cassette");
-    player.answered_before(&"a".into(), sha256(b"0 x"));
-    player.answered_before(&"b".into(), sha256(b"0 y"));
-    player.answered_before(&"b".into(), sha256(b"never recorded"));
-    assert_eq!(player.left(), 1);
+    player.skip_answered(&"a".into(), sha256(b"0 x"));
+    player.skip_answered(&"b".into(), sha256(b"0 y"));
+    player.skip_answered(&"b".into(), sha256(b"never recorded"));
+    assert_eq!(player.remaining(), 1);
     let before = tokio::time::Instant::now();
     assert_eq!(player.call(&asked("a", "0 x", 1)).await.expect("a reply").text, "0 x/1");
     assert!(before.elapsed() < Duration::from_millis(10), "{:?}", before.elapsed());
-    assert_eq!(player.left(), 0);
+    assert_eq!(player.remaining(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,17 +217,17 @@ async fn a_waiting_call_that_is_given_up_lets_the_others_go_on() {
     let mut waiting = player.call(&second);
     assert!(futures_are_pending(&mut waiting).await);
     drop(waiting);
-    assert_eq!(player.left(), 2, "only the one given up is gone");
+    assert_eq!(player.remaining(), 2, "only the one given up is gone");
     let first = asked("a", "x", 0);
     assert_eq!(player.call(&first).await.expect("a reply").text, "0");
-    player.settled(&first.board, &first.token);
+    player.on_settled(&first.board, &first.idempotency_key);
     let before = tokio::time::Instant::now();
     assert_eq!(player.call(&third).await.expect("a reply").text, "2");
     assert!(before.elapsed() < Duration::from_millis(10), "nobody is left to wait for");
 }
 
 /// Polls once.
-async fn futures_are_pending(future: &mut Pin<Box<dyn Future<Output = Answer> + Send + '_>>) -> bool {
+async fn futures_are_pending(future: &mut Pin<Box<dyn Future<Output = CallResult> + Send + '_>>) -> bool {
     std::future::poll_fn(|context| std::task::Poll::Ready(future.as_mut().poll(context).is_pending())).await
 }
 
@@ -347,21 +347,21 @@ async fn a_runtime_that_tells_nothing_is_still_answered() {
     let (one, two) = tokio::join!(player.call(&first), player.call(&second));
     assert_eq!((one.expect("a reply").text, two.expect("a reply").text), ("0".into(), "1".into()));
     // Settling an unknown call does no harm.
-    player.settled(&BoardId::from("other"), &Token::from("t"));
+    player.on_settled(&BoardId::from("other"), &IdempotencyKey::from("t"));
 }
 
 /// Agent that calls the tool `flaky` twice with its worker's name, and goes on after each.
 struct Busy(Arc<dyn Toolbox>);
 
 impl Agent for Busy {
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
         Box::pin(async move {
             let mut tools = self.0.open(call).await?.expect("tools");
             for text in [1, 2] {
                 let arguments = json!({"text": format!("{} {text}", call.worker)}).to_string();
                 tools.call("flaky", &arguments, 1_000).await;
                 let usage = Some(Usage { prompt: 9, ..Usage::default() });
-                tools.go_on(usage, 100).await?;
+                tools.checkpoint(usage, 100).await?;
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             Ok(Reply::new("[]", None))
@@ -371,9 +371,9 @@ impl Agent for Busy {
 
 /// Records two workers that use tools concurrently; returns the log of the tools.
 async fn recorded_work(path: &Path) -> Vec<String> {
-    let (log, notes) = (Log::default(), Notes::default());
-    let agent = Arc::new(Busy(notes.of(Arc::new(Benches(Arc::clone(&log), 0)))));
-    let recorder = Recorder::create(path, "demo", agent).expect("a new file").with_notes(notes);
+    let (log, notes) = (Log::default(), ToolRecorder::default());
+    let agent = Arc::new(Busy(notes.wrap(Arc::new(Benches(Arc::clone(&log), 0)))));
+    let recorder = Recorder::create(path, "demo", agent).expect("a new file").with_tool_recorder(notes);
     let recorder: Arc<dyn Agent> = Arc::new(recorder);
     let answers = race(&recorder, vec![asked("a", "x", 0), asked("b", "x", 0)]).await;
     assert_eq!(answers, ["[]", "[]"]);
@@ -400,7 +400,7 @@ async fn what_was_done_with_tools_is_done_again_in_its_order_before_the_answer()
     for calls in [["a", "b"], ["b", "a"]] {
         let log = Log::default();
         let player = Player::open(&path).expect("a cassette").with_toolbox(Arc::new(Benches(Arc::clone(&log), 0)));
-        assert_eq!(player.left(), 2, "answers are counted, and not what was done before");
+        assert_eq!(player.remaining(), 2, "answers are counted, and not what was done before");
         let player: Arc<dyn Agent> = Arc::new(player);
         let answers = race(&player, calls.iter().map(|worker| asked(worker, "x", 0)).collect()).await;
         assert_eq!((answers, told(&log)), (vec!["[]".to_owned(), "[]".to_owned()], done.clone()), "{calls:?}");
@@ -418,7 +418,7 @@ async fn a_tool_that_gives_something_else_is_named_by_the_miss_that_follows() {
     let player = Player::open(&path).expect("a cassette").with_toolbox(Arc::new(Benches(Log::default(), 1)));
     let first = asked("a", "x", 0);
     player.call(&first).await.expect("that alone is no miss");
-    player.settled(&first.board, &first.token);
+    player.on_settled(&first.board, &first.idempotency_key);
     let failure = player.call(&asked("a", "y", 1)).await.expect_err("another view");
     let what = "before, a tool gave something else than when it was recorded: flaky of worker a (order ";
     assert!(failure.message.contains(what), "{failure}");
@@ -431,14 +431,14 @@ async fn an_attempt_that_may_not_go_on_ends_so_and_holds_nobody_back() {
     let player = Player::open(&path).expect("a cassette").with_toolbox(Arc::new(Poor));
     let failure = player.call(&asked("a", "x", 0)).await.expect_err("it ends");
     assert_eq!(failure.code, FailureCode::BudgetExhausted);
-    assert_eq!(player.left(), 1);
+    assert_eq!(player.remaining(), 1);
 }
 
 /// Toolbox for attempts on a board with an exhausted budget.
 struct Poor;
 
 impl Toolbox for Poor {
-    fn open<'a>(&'a self, _: &'a Call) -> Coming<'a, Result<Option<Box<dyn Tools>>, Failure>> {
+    fn open<'a>(&'a self, _: &'a Call) -> BoxFuture<'a, Result<Option<Box<dyn Tools>>, Failure>> {
         let no = Failure { code: FailureCode::BudgetExhausted, message: "no".into(), usage: None, deferral: None };
         let bench = Bench { budgets: [Err(no)].into(), ..Bench::default() };
         Box::pin(std::future::ready(Ok(Some(Box::new(bench) as Box<dyn Tools>))))
@@ -450,11 +450,11 @@ async fn view_budgets_follow_from_the_contexts_that_were_recorded() {
     let (_dir, path) = place();
     let recorder = Recorder::create(&path, "notes", Arc::new(Echo)).expect("a new file");
     let names = [None, Some("large"), Some("unknown"), None];
-    assert_eq!(names.map(|name| recorder.context(name)), [Some(8192), Some(128_000), None, Some(8192)]);
+    assert_eq!(names.map(|name| recorder.context_window(name)), [Some(8192), Some(128_000), None, Some(8192)]);
     recorder.call(&asked("w", "1 a", 0)).await.expect("a reply");
     assert_eq!(recorder.finish().expect("written"), 1);
     let written = lines(&path);
     assert_eq!((written.len(), &written[0]["contexts"]), (2, &json!({"": 8192, "large": 128_000})));
     let player = Player::open(&path).expect("a cassette");
-    assert_eq!(names.map(|name| player.context(name)), [Some(8192), Some(128_000), None, Some(8192)]);
+    assert_eq!(names.map(|name| player.context_window(name)), [Some(8192), Some(128_000), None, Some(8192)]);
 }

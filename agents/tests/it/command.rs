@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use patchboard_agents::command::Runner;
+use patchboard_agents::command::ProgramRunner;
 use patchboard_agents::config::{Environment, Program};
 use patchboard_kernel::failure::FailureCode;
-use patchboard_runtime::agent::{Answer, Call};
+use patchboard_runtime::agent::{Call, CallResult};
 use serde_json::{Value, json};
 
 use crate::support::{call, is_alive, is_soon_gone, pid_in, seat, sh};
@@ -16,8 +16,8 @@ fn command_call() -> Call {
     call("counter", seat, "What is\nshown.", 2)
 }
 
-async fn ask(program: &Program, call: &Call) -> Answer {
-    Runner::new(&Environment::of_process()).answer(program, call).await
+async fn ask(program: &Program, call: &Call) -> CallResult {
+    ProgramRunner::new(&Environment::from_process()).answer(program, call).await
 }
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn a_program_sees_only_the_variables_it_was_given() {
     let env = Environment::from_iter(pairs);
     let mut program = Program::new(vec!["env".into(), "-0".into()]);
     program.env.insert("EXTRA".into(), "e".into());
-    let answer = Runner::new(&env).answer(&program, &command_call()).await;
+    let answer = ProgramRunner::new(&env).answer(&program, &command_call()).await;
     let text = answer.expect("a line").text;
     let mut names: Vec<&str> = text.split_terminator('\0').filter_map(|pair| pair.split('=').next()).collect();
     names.sort_unstable();

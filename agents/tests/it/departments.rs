@@ -13,15 +13,15 @@ use std::time::Duration;
 use jsonptr::PointerBuf;
 use patchboard_agents::config::{Config, Environment};
 use patchboard_agents::departments::storage::Storage;
-use patchboard_agents::inner::Inner;
-use patchboard_agents::seats::{Inline, Seats};
+use patchboard_agents::nested_boards::NestedBoards;
+use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{BoardId, Token};
+use patchboard_kernel::id::{BoardId, IdempotencyKey};
 use patchboard_kernel::lint;
 use patchboard_kernel::record::Body;
-use patchboard_kernel::source::{self, Files, Source};
-use patchboard_runtime::agent::{Agent, Answer, Call, Failure, Reply};
+use patchboard_kernel::source::{self, FileLoader, Source};
+use patchboard_runtime::agent::{Agent, Call, CallResult, Failure, Reply};
 use patchboard_runtime::journal::Journal as _;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::runtime::{BoardHandle, Options, Runtime, WeakRuntime};
@@ -34,7 +34,7 @@ const LONG: Duration = Duration::from_secs(20);
 
 struct Shipped(PathBuf);
 
-impl Files for Shipped {
+impl FileLoader for Shipped {
     fn text(&mut self, name: &str) -> Result<String, String> {
         std::fs::read_to_string(self.0.join(name)).map_err(|error| error.to_string())
     }
@@ -63,7 +63,7 @@ fn clipboard_with(workers: &str, boards: &str) -> Blueprint {
 
 /// Agent that replaces a model and knows a few sentences.
 struct Voices {
-    seats: Seats,
+    seats: AgentRegistry,
 }
 
 /// Returns the value at a place of the view.
@@ -72,7 +72,7 @@ fn shown(call: &Call, place: &str) -> Option<Value> {
     call.shown.value_at(&place).expect("it is shown whole").map(|node| node.to_value())
 }
 
-fn say(path: &str, value: &Value) -> Answer {
+fn say(path: &str, value: &Value) -> CallResult {
     let text = json!({"patch": [{"op": "add", "path": path, "value": value}]}).to_string();
     Ok(Reply::new(text, None))
 }
@@ -109,7 +109,7 @@ fn answered(text: &str) -> Value {
     }
 }
 
-fn voice(call: &Call) -> Answer {
+fn voice(call: &Call) -> CallResult {
     let text = |place: &str| shown(call, place).and_then(|value| value.as_str().map(str::to_owned));
     match call.worker.as_str() {
         "planner" => {
@@ -163,7 +163,7 @@ fn voice(call: &Call) -> Answer {
         }
         "responder" => {
             // Fails on each triggered call, but not when it is asked why no reply was given.
-            if text("/turn/text").as_deref() == Some("Silence") && call.shown.woken_at().is_some() {
+            if text("/turn/text").as_deref() == Some("Silence") && call.shown.trigger_place().is_some() {
                 return Err(Failure {
                     code: FailureCode::Unreachable,
                     message: "no model".to_owned(),
@@ -179,8 +179,8 @@ fn voice(call: &Call) -> Answer {
 }
 
 impl Agent for Voices {
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
-        match call.seat().agent {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
+        match call.worker_config().agent {
             AgentKind::Llm => Box::pin(std::future::ready(voice(call))),
             _ => self.seats.call(call),
         }
@@ -188,10 +188,10 @@ impl Agent for Voices {
 }
 
 /// Nested boards with some calls that fail as lost.
-struct Losing(Inner);
+struct Losing(NestedBoards);
 
 impl Agent for Losing {
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
         let is_lost = call.worker.as_str() == "notes" && shown(call, "/turn/text") == Some(json!("Lose this"));
         match is_lost {
             true => {
@@ -203,16 +203,16 @@ impl Agent for Losing {
         }
     }
 
-    fn started(&self, runtime: &WeakRuntime) {
-        self.0.started(runtime);
+    fn on_runtime_started(&self, runtime: &WeakRuntime) {
+        self.0.on_runtime_started(runtime);
     }
 
-    fn settled(&self, board: &BoardId, token: &Token) {
-        self.0.settled(board, token);
+    fn on_settled(&self, board: &BoardId, token: &IdempotencyKey) {
+        self.0.on_settled(board, token);
     }
 
-    fn ended(&self, board: &BoardId) {
-        self.0.ended(board);
+    fn on_board_ended(&self, board: &BoardId) {
+        self.0.on_board_ended(board);
     }
 }
 
@@ -229,9 +229,9 @@ impl Conversation {
 
     async fn with(blueprint: Blueprint, config: Config) -> Self {
         let data = tempfile::tempdir().expect("a directory");
-        let seats = Seats::new(config, &Environment::default(), Inline::Refused);
-        let voices = Voices { seats: seats.with_storage(Storage::at(data.path())) };
-        let agent = Losing(Inner::around(Arc::new(voices)));
+        let seats = AgentRegistry::new(config, &Environment::default(), InlinePrograms::Denied);
+        let voices = Voices { seats: seats.with_storage(Storage::in_dir(data.path())) };
+        let agent = Losing(NestedBoards::new(Arc::new(voices)));
         let journal = SqliteJournal::open(data.path()).expect("a journal");
         let runtime = Runtime::start(Arc::new(journal), Options::new(Arc::new(agent))).await.expect("a runtime");
         let board = runtime.create(blueprint, json!({}), None).await.expect("a board");
@@ -242,11 +242,11 @@ impl Conversation {
 
     /// Waits until the board has no work left.
     async fn rest(&self) {
-        timeout(LONG, self.board.ended()).await.expect("it rests in time").expect("it rests by itself");
+        timeout(LONG, self.board.wait_for_end()).await.expect("it rests in time").expect("it rests by itself");
     }
 
     fn state(&self) -> Value {
-        self.board.snapshot().state.root().to_value()
+        self.board.status().state.root().to_value()
     }
 
     /// Sends a message; returns the state once it was answered.

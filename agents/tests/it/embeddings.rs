@@ -11,8 +11,8 @@ use std::time::Duration;
 use patchboard_agents::config::{Config, Embeddings, Environment, Model, Setting};
 use patchboard_agents::departments::storage::Storage;
 use patchboard_agents::gate::ModelKey;
-use patchboard_agents::seats::{Inline, Seats};
-use patchboard_endpoint::{Act, Endpoint};
+use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
+use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use patchboard_kernel::deferral::DeferralReason;
 use serde_json::{Value, json};
 use tracing::field::{Field, Visit};
@@ -43,11 +43,11 @@ fn texts(body: &Value) -> Vec<&str> {
 }
 
 /// Returns the answer to a request.
-fn embedded(body: &Value) -> Act {
+fn embedded(body: &Value) -> ScriptedResponse {
     let item =
         |(index, text): (usize, &str)| json!({"object": "embedding", "index": index, "embedding": embedding(text)});
     let data: Vec<Value> = texts(body).into_iter().enumerate().map(item).collect();
-    Act::Say(200, "", json!({"object": "list", "data": data, "usage": {"prompt_tokens": 3}}).to_string())
+    ScriptedResponse::Say(200, "", json!({"object": "list", "data": data, "usage": {"prompt_tokens": 3}}).to_string())
 }
 
 /// Returns a configuration with an endpoint that knows these synonyms.
@@ -61,8 +61,8 @@ fn with(embeddings: Embeddings) -> Config {
 }
 
 /// Returns seats with these entries in their notes.
-async fn seats(config: Config, entries: &[(&str, &str)]) -> Seats {
-    let seats = Seats::new(config, &Environment::from_iter([("KEY", KEY)]), Inline::Refused);
+async fn seats(config: Config, entries: &[(&str, &str)]) -> AgentRegistry {
+    let seats = AgentRegistry::new(config, &Environment::from_iter([("KEY", KEY)]), InlinePrograms::Denied);
     let seats = seats.with_storage(Storage::in_memory());
     for (list, item) in entries {
         let found = json!({"status": "found", "action": "add", "slots": {"list": list, "item": item}});
@@ -72,7 +72,7 @@ async fn seats(config: Config, entries: &[(&str, &str)]) -> Seats {
     seats
 }
 
-async fn resolved(seats: &Seats, item: &str) -> Value {
+async fn resolved(seats: &AgentRegistry, item: &str) -> Value {
     let classified = json!({"action": "remove", "slots": {"item": item}, "normalised": ""});
     put(seats, "resolve", &json!({"classified": classified}), "/resolved").await
 }
@@ -125,7 +125,7 @@ async fn several_that_mean_the_same_are_options_and_what_means_nothing_alike_is_
 async fn many_texts_are_asked_for_in_parts_and_a_busy_server_again() {
     let busy = AtomicUsize::new(0);
     let endpoint = Endpoint::serving(move |body| match busy.fetch_add(1, Ordering::Relaxed) {
-        0 => Act::Say(503, "retry-after-ms: 1\r\n", String::new()),
+        0 => ScriptedResponse::Say(503, "retry-after-ms: 1\r\n", String::new()),
         _ => embedded(body),
     });
     let things: Vec<String> = (0..40).map(|number| format!("thing{number:02}")).collect();
@@ -169,7 +169,7 @@ async fn requests_keep_to_the_limits_and_the_outage_of_the_model_of_the_same_nam
 
 #[tokio::test]
 async fn an_outage_that_embeddings_meet_is_one_of_the_gate() {
-    let busy = Act::Say(503, "retry-after: 3600\r\n", String::new());
+    let busy = ScriptedResponse::Say(503, "retry-after: 3600\r\n", String::new());
     let endpoint = Endpoint::new(vec![busy]);
     let embeddings = Embeddings { max_tries: 1, ..Embeddings::new(&endpoint.url, "m") };
     let seats = seats(with(embeddings), &[("household", "bananas")]).await;
@@ -239,8 +239,10 @@ async fn whoever_cannot_tell_what_words_mean_changes_nothing() {
     let (config, _endpoint) = configured();
     assert_ne!(resolved(&seats(config, &entries).await, "plantains").await, without, "who can tell does");
 
-    let of = |all: [Value; 3]| Act::Say(200, "", json!({"data": all.map(|one| json!({"embedding": one}))}).to_string());
-    let say = |status: u16, body: &str| Act::Say(status, "", body.to_owned());
+    let of = |all: [Value; 3]| {
+        ScriptedResponse::Say(200, "", json!({"data": all.map(|one| json!({"embedding": one}))}).to_string())
+    };
+    let say = |status: u16, body: &str| ScriptedResponse::Say(status, "", body.to_owned());
     let wrong = [
         (of([json!([1, 0]), json!([1, 0]), json!([0, 0])]), "protocol"),
         (of([json!([1, 0]), json!([1, 0]), json!([1])]), "protocol"),
@@ -254,8 +256,8 @@ async fn whoever_cannot_tell_what_words_mean_changes_nothing() {
         (say(302, "plantains"), "refused"),
         (say(429, "insufficient_quota"), "refused"),
         (say(500, "plantains"), "protocol"),
-        (Act::BreakOff, "protocol"),
-        (Act::Hang, "timeout"),
+        (ScriptedResponse::BreakOff, "protocol"),
+        (ScriptedResponse::Hang, "timeout"),
     ];
     let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
     let mut cases: Vec<(String, Option<&str>, &str, Option<Endpoint>)> = vec![

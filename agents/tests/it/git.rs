@@ -7,19 +7,19 @@ use std::sync::Arc;
 use patchboard_agents::config::Program;
 use patchboard_agents::tools::ROOM_MAX;
 use patchboard_agents::workspace::git::{self, Window};
-use patchboard_agents::workspace::session::{Author, Session};
+use patchboard_agents::workspace::session::{EditAuthor, Session};
 use patchboard_agents::workspace::tools::call;
 use patchboard_kernel::files::Access;
 use patchboard_workshop::{Workshop, path};
 use serde_json::{Value, json};
 
 /// Returns an author with this access, in the seat of the first engineer.
-pub(crate) fn who(shop: &Workshop, label: &str, files: &Value) -> Author {
+pub(crate) fn who(shop: &Workshop, label: &str, files: &Value) -> EditAuthor {
     let access = Access::compile(&serde_json::from_value(files.clone()).expect("access")).expect("patterns");
-    Author { access, name: Some(label.to_owned()), ..shop.session(0).author().clone() }
+    EditAuthor { access, name: Some(label.to_owned()), ..shop.session(0).author().clone() }
 }
 
-pub(crate) fn manager(shop: &Workshop) -> Author {
+pub(crate) fn manager(shop: &Workshop) -> EditAuthor {
     who(shop, "manager", &json!({"run": ["git"]}))
 }
 
@@ -48,7 +48,7 @@ async fn write(shop: &Workshop, engineer: usize, name: &str, text: &str) {
 }
 
 /// Views all uncommitted changes, one part after the other.
-async fn review(shop: &Workshop, who: &Author) {
+async fn review(shop: &Workshop, who: &EditAuthor) {
     let mut window = Window::default();
     loop {
         let diff = git::diff(&shop.workspace, who, &[], window).await.expect("a difference");
@@ -63,7 +63,7 @@ async fn review(shop: &Workshop, who: &Author) {
 /// Reviews and commits all changes.
 async fn commit(
     shop: &Workshop,
-    who: &Author,
+    who: &EditAuthor,
     message: &str,
     author: Option<&str>,
 ) -> Result<Vec<git::Commit>, git::GitError> {
@@ -302,7 +302,7 @@ async fn nothing_is_committed_that_was_not_shown_as_it_is() {
     assert_eq!(sh(root, "git status --porcelain"), "");
 }
 
-fn who2(shop: &Workshop) -> Author {
+fn who2(shop: &Workshop) -> EditAuthor {
     who(shop, "second", &json!({"run": ["git"]}))
 }
 

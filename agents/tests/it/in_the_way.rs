@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use patchboard_agents::workspace::session::{Answer, Asked};
+use patchboard_agents::workspace::session::{SessionAnswer, SessionRequest};
 use patchboard_kernel::files::EXTERNAL;
 use patchboard_kernel::replay;
 use patchboard_workshop::{Workshop, path};
@@ -108,7 +108,7 @@ async fn what_was_recorded_and_cannot_be_in_place_is_taken_back_and_told() {
     assert_eq!((entry.edits[&2].by.as_str(), entry.lines), ("engineer_1", 1));
     // No work is left that would block others. (The attempts ended with the interrupted board.)
     fs::write(shop.directory.path().join("b.txt"), "B\n").expect("written");
-    assert_eq!(shop.workspace.notice([&path("b.txt")]).await.expect("told"), 1);
+    assert_eq!(shop.workspace.report_changes([&path("b.txt")]).await.expect("told"), 1);
     drop(ada);
     let shop = shop.crashed().await;
     let told = shop.session(1).call(create("c.txt", "c\n")).await;
@@ -147,12 +147,12 @@ async fn a_directory_with_something_in_the_way_can_be_opened_again() {
 async fn what_was_in_the_way_is_not_kept_as_the_answer_to_an_edit() {
     let shop = Workshop::open(1, &json!({"annotate": false}), &[("new", "a file\n")]).await;
     let mut ada = shop.session(0);
-    let asked = || Asked { key: Some("one".to_owned()), ..Asked::from(create("new/a.txt", "a\n")) };
-    let Answer::Told(told) = ada.once(asked()).await else { panic!("it was asked for once") };
+    let asked = || SessionRequest { key: Some("one".to_owned()), ..SessionRequest::from(create("new/a.txt", "a\n")) };
+    let SessionAnswer::New(told) = ada.execute(asked()).await else { panic!("it was asked for once") };
     assert_eq!(told.code.as_deref(), Some("not_served"), "{}", told.text);
     fs::remove_file(shop.directory.path().join("new")).expect("removed");
-    let Answer::Told(told) = ada.once(asked()).await else { panic!("it was not decided") };
+    let SessionAnswer::New(told) = ada.execute(asked()).await else { panic!("it was not decided") };
     assert!(!told.is_error(), "{}", told.text);
     assert_eq!(shop.text("new/a.txt").as_deref(), Some("a\n"));
-    assert_eq!(ada.once(asked()).await, Answer::Before(told), "what was decided stays");
+    assert_eq!(ada.execute(asked()).await, SessionAnswer::Replayed(told), "what was decided stays");
 }

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use patchboard_agents::inner::Inner;
-use patchboard_kernel::admission::Waiting;
+use patchboard_agents::nested_boards::NestedBoards;
+use patchboard_kernel::admission::WaitingCall;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::lint;
-use patchboard_kernel::record::{Body, End, Kind, Raised, Retried};
-use patchboard_runtime::agent::{Admitted, Agent, Answer, Call, Failure, Permit, Reply};
+use patchboard_kernel::record::{Body, End, Kind, LimitOverrides, Retried};
+use patchboard_runtime::agent::{AdmissionDecision, Agent, Call, CallResult, Failure, Permit, Reply};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{BoardSummary, Journal as _};
@@ -40,7 +40,7 @@ struct Told {
 }
 
 impl Agent for Told {
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
         let nth = self.calls.fetch_add(1, Ordering::SeqCst);
         match (self.answers)(call.worker.as_str(), nth) {
             Some(away) if away.get("away").is_some() => Box::pin(async move {
@@ -61,9 +61,9 @@ impl Agent for Told {
         }
     }
 
-    fn admit(&self, _: &BoardId, waiting: &Waiting) -> Admitted {
+    fn admit(&self, _: &BoardId, waiting: &WaitingCall) -> AdmissionDecision {
         let left = waiting.wait.as_ref().map_or(0, |wait| wait.not_before.ms_since(SystemClock.now()));
-        Admitted::Later(Box::pin(async move {
+        AdmissionDecision::Later(Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(left)).await;
             Some(Permit::ungated())
         }))
@@ -154,7 +154,7 @@ impl House {
     async fn at(data: TempDir, grace: Duration, answers: Answers) -> Self {
         let journal = SqliteJournal::open(data.path()).expect("a journal");
         let told = Arc::new(Told { answers, calls: AtomicUsize::new(0) });
-        let agent = Inner::around(told.clone()).with_grace(grace);
+        let agent = NestedBoards::new(told.clone()).with_grace(grace);
         let runtime = Runtime::start(Arc::new(journal), Options::new(Arc::new(agent))).await.expect("a runtime");
         Self { data, runtime, told }
     }
@@ -186,7 +186,8 @@ impl House {
     async fn spent_inside(&self) -> u64 {
         let mut spent = 0;
         for inside in self.inside() {
-            spent += self.runtime.attach(&inside.id).await.expect("it is there").snapshot().account.usage().total();
+            spent +=
+                self.runtime.get_or_resume(&inside.id).await.expect("it is there").status().account.usage().total();
         }
         spent
     }
@@ -198,11 +199,11 @@ impl House {
 }
 
 async fn end(board: &BoardHandle) -> End {
-    timeout(LONG, board.ended()).await.expect("it ends").expect("it ends by itself").end
+    timeout(LONG, board.wait_for_end()).await.expect("it ends").expect("it ends by itself").end
 }
 
 fn served(board: &BoardHandle) -> Value {
-    board.snapshot().state.root().child("served").map_or(Value::Null, |served| served.to_value())
+    board.status().state.root().child("served").map_or(Value::Null, |served| served.to_value())
 }
 
 async fn until(what: &str, is: impl Fn() -> bool) {
@@ -227,7 +228,7 @@ async fn what_is_declared_crosses_the_border_and_nothing_else() {
     let board = house.create(blueprint(|_| {})).await;
     assert_eq!(end(&board).await, End::Done);
     assert_eq!(
-        board.snapshot().state.root().to_value(),
+        board.status().state.root().to_value(),
         json!({
             "request": {"wish": "soup", "note": "a note"}, "served": {"name": "soup"},
         })
@@ -239,7 +240,7 @@ async fn what_is_declared_crosses_the_border_and_nothing_else() {
     let Ok(Body::Created(created)) = first[0].body() else { panic!("it was created") };
     assert_eq!(created.request, json!({"order": "soup"}), "the note is not declared");
     // The worker is charged the nested board's cost.
-    assert_eq!(board.snapshot().account.usage(), Usage { prompt: 200, completion: 20, ..Usage::default() });
+    assert_eq!(board.status().account.usage(), Usage { prompt: 200, completion: 20, ..Usage::default() });
 }
 
 #[tokio::test]
@@ -334,7 +335,7 @@ async fn what_the_outer_document_does_not_allow_is_refused_and_not_dropped() {
     assert!(refused[0].payload.contains("recipe"), "{}", refused[0].payload);
     let inside = house.inside();
     let [kitchen] = inside.as_slice() else { panic!("the board that is done is not made again: {inside:?}") };
-    assert_eq!(board.snapshot().account.usage().total(), 220, "and what it cost is paid for once");
+    assert_eq!(board.status().account.usage().total(), 220, "and what it cost is paid for once");
     assert!(house.runtime.board(&kitchen.id).is_none(), "nothing of what is over is kept running");
 }
 
@@ -465,7 +466,7 @@ async fn boards_may_be_inside_of_boards_inside() {
     assert_eq!(inside.len(), 2);
     assert_eq!(inside[0].parent.as_ref(), Some(board.id()));
     assert_eq!(inside[1].parent.as_ref(), Some(&inside[0].id));
-    assert_eq!(board.snapshot().account.usage().total(), 220, "what is inside of what is inside is paid for, too");
+    assert_eq!(board.status().account.usage().total(), 220, "what is inside of what is inside is paid for, too");
 }
 
 /// Returns a kitchen of language models with a timeout of one second for the outer call.
@@ -496,8 +497,8 @@ async fn a_board_that_is_done_in_spite_of_its_provider_is_taken_when_the_outer_o
     .await;
     let both = modelled(|house| house["boards"]["kitchen"]["rules"][1]["trigger"] = json!("start"));
     let board = house.create(both).await;
-    until("it is paused", || board.snapshot().paused).await;
-    let reasons: Vec<_> = board.snapshot().provider_waits.iter().map(|of| of.wait.reason).collect();
+    until("it is paused", || board.status().paused).await;
+    let reasons: Vec<_> = board.status().provider_waits.iter().map(|of| of.wait.reason).collect();
     assert_eq!(reasons, [DeferralReason::KeyRefused]);
     until("the board inside is done", || house.inside()[0].ended == Some(End::Done)).await;
     board.resume(None).await.expect("resumed");
@@ -532,7 +533,7 @@ async fn a_board_whose_call_waits_is_cancelled_with_the_outer_one_and_kept_when_
         house.runtime.close(board.id()).await;
         // Longer than the grace period, after which an abandoned board is cancelled.
         tokio::time::sleep(Duration::from_millis(200)).await;
-        let board = house.runtime.attach(board.id()).await.expect("it is there");
+        let board = house.runtime.get_or_resume(board.id()).await.expect("it is there");
         assert_eq!((end(&board).await, house.inside().len()), (End::Done, 1));
     }
 }
@@ -553,7 +554,7 @@ async fn an_outer_board_does_not_wait_for_a_board_that_lost_its_patience_while_i
         house["done"] = json!({"when": "has(state.served) && has(state.served.name)"});
     });
     let board = house.create(busy).await;
-    until("it is paused", || board.snapshot().paused).await;
+    until("it is paused", || board.status().paused).await;
     board.resume(None).await.expect("resumed");
     assert_eq!((end(&board).await, house.inside().len()), (End::Done, 1));
 }
@@ -566,11 +567,11 @@ async fn what_a_board_has_spent_is_told_when_its_call_takes_too_long_and_then_it
         .create(blueprint(|house| house["workers"]["kitchen"]["limits"] = json!({"timeout": "1s", "attempts": 2})))
         .await;
     assert_eq!(end(&board).await, End::Quiescent);
-    assert_eq!((board.snapshot().account.usage().total(), house.inside().len()), (110, 1));
+    assert_eq!((board.status().account.usage().total(), house.inside().len()), (110, 1));
     until("it is cancelled", || house.inside()[0].ended == Some(End::Cancelled)).await;
     board.retry(Retried::default()).await.expect("retried");
     assert_eq!(end(&board).await, End::Quiescent);
-    assert_eq!((board.snapshot().account.usage().total(), house.inside().len()), (220, 2));
+    assert_eq!((board.status().account.usage().total(), house.inside().len()), (220, 2));
 }
 
 #[tokio::test]
@@ -595,10 +596,10 @@ async fn a_board_inside_that_was_retried_with_a_higher_limit_is_taken_by_a_retry
         if restarts {
             let id = board.id().clone();
             house = house.killed(cooks).await;
-            board = house.runtime.attach(&id).await.expect("it is there");
+            board = house.runtime.get_or_resume(&id).await.expect("it is there");
         }
-        let of_inside = house.runtime.attach(&inside).await.expect("it is there");
-        let raised = Raised { commits: Some(10), ..Raised::default() };
+        let of_inside = house.runtime.get_or_resume(&inside).await.expect("it is there");
+        let raised = LimitOverrides { commits: Some(10), ..LimitOverrides::default() };
         of_inside.retry(Retried { limits: raised, ..Retried::default() }).await.expect("retried");
         assert_eq!(end(&of_inside).await, End::Done);
         for _ in 0..2 {
@@ -607,7 +608,7 @@ async fn a_board_inside_that_was_retried_with_a_higher_limit_is_taken_by_a_retry
             assert_eq!((end(&board).await, served(&board)), (End::Done, json!({"name": "soup"})), "{restarts}");
         }
         assert_eq!(house.inside().len(), 1, "no other one is made");
-        assert_eq!((board.snapshot().account.usage().total(), house.spent_inside().await), (220, 220), "paid for once");
+        assert_eq!((board.status().account.usage().total(), house.spent_inside().await), (220, 220), "paid for once");
     }
 }
 
@@ -629,11 +630,11 @@ async fn a_board_inside_that_still_works_is_taken_by_a_retry_of_a_retry() {
         }
     }
     // The first invocation's board continues, and the third invocation finds it running.
-    let first = house.runtime.attach(&house.inside()[0].id).await.expect("it is there");
+    let first = house.runtime.get_or_resume(&house.inside()[0].id).await.expect("it is there");
     first.retry(Retried::default()).await.expect("retried");
     board.retry(Retried::default()).await.expect("retried");
     assert_eq!((end(&board).await, served(&board), end(&first).await), (End::Done, json!({"name": "soup"}), End::Done));
-    assert_eq!((house.inside().len(), board.snapshot().account.usage().total()), (2, house.spent_inside().await));
+    assert_eq!((house.inside().len(), board.status().account.usage().total()), (2, house.spent_inside().await));
 }
 
 #[tokio::test]
@@ -647,12 +648,12 @@ async fn what_boards_have_spent_is_told_once_though_the_process_dies() {
     .await;
     let board = house.create(blueprint(|_| {})).await;
     until("the cook is called", || house.told.calls.load(Ordering::SeqCst) == 4).await;
-    assert_eq!(board.snapshot().account.usage().total(), 220, "the first two boards are paid for");
+    assert_eq!(board.status().account.usage().total(), 220, "the first two boards are paid for");
     let id = board.id().clone();
     let house = house.killed(cooks).await;
     let board = house.runtime.resume(&id).await.expect("it goes on");
     assert_eq!((end(&board).await, house.inside().len()), (End::Done, 3));
-    assert_eq!((board.snapshot().account.usage().total(), house.spent_inside().await), (440, 440));
+    assert_eq!((board.status().account.usage().total(), house.spent_inside().await), (440, 440));
 }
 
 #[tokio::test]
@@ -671,7 +672,7 @@ async fn a_failure_that_nobody_was_told_is_told_after_a_restart() {
     assert_eq!(end(&inside).await, End::Quiescent);
     let board = house.runtime.resume(&outer).await.expect("it goes on");
     assert_eq!((end(&board).await, served(&board)["name"].clone()), (End::Done, json!("nothing")));
-    assert_eq!((house.inside().len(), board.snapshot().account.usage().total()), (1, house.spent_inside().await));
+    assert_eq!((house.inside().len(), board.status().account.usage().total()), (1, house.spent_inside().await));
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use patchboard_agents::config::{Environment, Model};
 use patchboard_agents::llm::{Chat, Variables};
-use patchboard_agents::tools::{Coming, Definition, Tools, Used};
+use patchboard_agents::tools::{BoxFuture, ToolDefinition, ToolOutput, Tools};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::view::Prompt;
 use patchboard_runtime::agent::{Agent as _, Failure};
@@ -15,7 +15,7 @@ use crate::support::{call, seat};
 
 /// Returns the configured model, if any.
 fn real_model() -> Option<Chat> {
-    let env = Environment::of_process();
+    let env = Environment::from_process();
     let Some(url) = env.get("PATCHBOARD_LIVE_URL") else {
         println!("SKIPPED: set PATCHBOARD_LIVE_URL to ask a real model");
         return None;
@@ -54,22 +54,22 @@ async fn a_real_model_answers_in_the_form_it_is_held_to() {
 struct Reader;
 
 impl Tools for Reader {
-    fn definitions(&self) -> Vec<Definition> {
+    fn definitions(&self) -> Vec<ToolDefinition> {
         let path = json!({"type": "string", "description": "The file's name."});
         let parameters = json!({"type": "object", "properties": {"path": path}, "required": ["path"]});
-        vec![Definition { name: "view".into(), description: "Shows a file.".into(), parameters }]
+        vec![ToolDefinition { name: "view".into(), description: "Shows a file.".into(), parameters }]
     }
 
-    fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str, _: usize) -> Coming<'a, Used> {
+    fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str, _: usize) -> BoxFuture<'a, ToolOutput> {
         println!("{name} {arguments}");
         let arguments: Value = serde_json::from_str(arguments).expect("they were read before");
         Box::pin(std::future::ready(match arguments["path"].as_str() {
-            Some("capitals.txt") => Used::done("Freedonia: Glorana\nSylvania: Vampa\n"),
-            _ => Used::error("there is no such file; there is capitals.txt"),
+            Some("capitals.txt") => ToolOutput::done("Freedonia: Glorana\nSylvania: Vampa\n"),
+            _ => ToolOutput::error("there is no such file; there is capitals.txt"),
         }))
     }
 
-    fn go_on(&mut self, usage: Option<Usage>, reserve: u64) -> Coming<'_, Result<(), Failure>> {
+    fn checkpoint(&mut self, usage: Option<Usage>, reserve: u64) -> BoxFuture<'_, Result<(), Failure>> {
         println!("go on: {usage:?}, {reserve} wanted");
         Box::pin(std::future::ready(Ok(())))
     }
@@ -91,7 +91,7 @@ async fn a_real_model_uses_a_tool_and_replies_with_what_it_gave() {
     }
     .into();
     call.timeout = Duration::from_secs(240);
-    let reply = chat.work(&call, &mut Reader).await.expect("a reply");
+    let reply = chat.run_tool_loop(&call, &mut Reader).await.expect("a reply");
     println!("{reply:?}");
     assert!(reply.text.contains("Glorana"), "{}", reply.text);
     serde_json::from_str::<Value>(&reply.text).expect("JSON");

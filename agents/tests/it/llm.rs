@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use patchboard_agents::config::{Model, Streaming, Structured};
 use patchboard_agents::llm::{Chat, Variables};
-use patchboard_endpoint::{Act, Endpoint};
+use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::scheduler::Past;
-use patchboard_runtime::agent::{Agent as _, Answer, Call, Permit};
+use patchboard_kernel::scheduler::AttemptHistory;
+use patchboard_runtime::agent::{Agent as _, Call, CallResult, Permit};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -18,7 +18,10 @@ use crate::support::{call, seat};
 pub(crate) const KEY: &str = "hush-key-0123456789";
 
 /// Calls an endpoint that performs `acts`, with a key.
-pub(crate) async fn ask(acts: Vec<Act>, change: impl FnOnce(&mut Model, &mut Call)) -> (Answer, Endpoint, Duration) {
+pub(crate) async fn ask(
+    acts: Vec<ScriptedResponse>,
+    change: impl FnOnce(&mut Model, &mut Call),
+) -> (CallResult, Endpoint, Duration) {
     let endpoint = Endpoint::new(acts);
     let mut model = Model { api_key_env: Some("KEY".into()), ..Model::new(endpoint.url.clone(), "m") };
     let mut call = llm_call();
@@ -40,12 +43,12 @@ pub(crate) fn llm_call() -> Call {
 
 pub(crate) fn keep(_: &mut Model, _: &mut Call) {}
 
-fn ok(content: &str) -> Act {
-    Act::complete(content, "stop", json!({"prompt_tokens": 12, "completion_tokens": 3}))
+fn ok(content: &str) -> ScriptedResponse {
+    ScriptedResponse::complete(content, "stop", json!({"prompt_tokens": 12, "completion_tokens": 3}))
 }
 
-pub(crate) fn say(status: u16, body: &str) -> Act {
-    Act::Say(status, "retry-after-ms: 10\r\n", body.to_owned())
+pub(crate) fn say(status: u16, body: &str) -> ScriptedResponse {
+    ScriptedResponse::Say(status, "retry-after-ms: 10\r\n", body.to_owned())
 }
 
 #[tokio::test]
@@ -94,10 +97,10 @@ async fn no_key_and_no_form_are_sent_where_none_is_configured() {
 #[tokio::test]
 async fn cached_tokens_are_counted_and_missing_counts_are_estimated() {
     let usage = json!({"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}});
-    let (answer, ..) = ask(vec![Act::complete("[]", "stop", usage)], keep).await;
+    let (answer, ..) = ask(vec![ScriptedResponse::complete("[]", "stop", usage)], keep).await;
     assert_eq!(answer.expect("a reply").usage.expect("usage").cached, 8);
 
-    let (answer, ..) = ask(vec![Act::complete("[1,2]", "stop", Value::Null)], keep).await;
+    let (answer, ..) = ask(vec![ScriptedResponse::complete("[1,2]", "stop", Value::Null)], keep).await;
     // "You are a test." and "What is shown." are 29 characters.
     let estimated = Usage { prompt: 8, completion: 2, cached: 0, estimated: true, money: 0 };
     assert_eq!(answer.expect("a reply").usage, Some(estimated));
@@ -117,7 +120,7 @@ async fn a_fence_around_the_whole_reply_is_taken_off_and_prose_is_not() {
 async fn what_passes_is_asked_again_within_the_attempt() {
     let vllm = r#"{"object": "error", "message": "busy", "code": 429}"#;
     for first in [
-        Act::Say(429, "retry-after: 0\r\n", r#"{"error": {"message": "slow down"}}"#.into()),
+        ScriptedResponse::Say(429, "retry-after: 0\r\n", r#"{"error": {"message": "slow down"}}"#.into()),
         say(429, vllm),
         say(500, r#"{"error": {"message": "oops", "code": 500}}"#),
         say(502, "<html><body><h1>502 Bad Gateway</h1></body></html>"),
@@ -133,7 +136,7 @@ async fn what_passes_is_asked_again_within_the_attempt() {
 
 #[tokio::test]
 async fn a_server_may_say_how_long_to_wait() {
-    let wait = Act::Say(429, "retry-after: 1\r\n", String::new());
+    let wait = ScriptedResponse::Say(429, "retry-after: 1\r\n", String::new());
     let (answer, _, took) = ask(vec![wait, ok("[]")], keep).await;
     answer.expect("a reply");
     assert!(took >= Duration::from_secs(1), "waited only {took:?}");
@@ -142,7 +145,7 @@ async fn a_server_may_say_how_long_to_wait() {
 #[tokio::test]
 async fn a_wait_longer_than_we_will_ends_the_attempt_at_once() {
     for (headers, timeout) in [("retry-after: 3600\r\n", 60), ("retry-after: 5\r\n", 4)] {
-        let acts = vec![Act::Say(429, headers, String::new()), ok("[]")];
+        let acts = vec![ScriptedResponse::Say(429, headers, String::new()), ok("[]")];
         let (answer, endpoint, took) = ask(acts, |_, call| call.timeout = Duration::from_secs(timeout)).await;
         let failure = answer.expect_err("must fail");
         assert_eq!(failure.code, FailureCode::RateLimited);
@@ -171,7 +174,7 @@ async fn failures_have_the_code_their_cause_deserves_and_tries_are_bounded() {
             "502 Bad Gateway (asks to wait 0.01 s): Bad Gateway",
         ),
         (
-            Act::Say(307, "location: http://elsewhere/v1\r\n", String::new()),
+            ScriptedResponse::Say(307, "location: http://elsewhere/v1\r\n", String::new()),
             FailureCode::Refused,
             1,
             "redirects to http://elsewhere/v1",
@@ -183,13 +186,13 @@ async fn failures_have_the_code_their_cause_deserves_and_tries_are_bounded() {
         (say(200, r#"{"choices": [{"#), FailureCode::Protocol, 1, "not JSON"),
         (say(200, r#"{"choices": []}"#), FailureCode::Protocol, 1, "no choice"),
         (say(200, r#"{"error": {"message": "strange"}}"#), FailureCode::Protocol, 1, "strange"),
-        (Act::BreakOff, FailureCode::Protocol, 1, "broke"),
+        (ScriptedResponse::BreakOff, FailureCode::Protocol, 1, "broke"),
         (say(504, "gone"), FailureCode::Timeout, 3, "504 Gateway Timeout"),
         (say(408, ""), FailureCode::Timeout, 3, "408"),
         (ok(""), FailureCode::Empty, 1, "nothing"),
         (ok("``` \n```"), FailureCode::Empty, 1, "nothing"),
-        (Act::complete("[", "length", Value::Null), FailureCode::Truncated, 1, "77 tokens"),
-        (Act::complete("", "content_filter", Value::Null), FailureCode::Refused, 1, "content filter"),
+        (ScriptedResponse::complete("[", "length", Value::Null), FailureCode::Truncated, 1, "77 tokens"),
+        (ScriptedResponse::complete("", "content_filter", Value::Null), FailureCode::Refused, 1, "content filter"),
     ] {
         let shown = format!("{act:?}");
         let (answer, endpoint, _) = ask(vec![act], keep).await;
@@ -227,7 +230,10 @@ async fn what_leads_to_no_api_pauses_the_board() {
     for (act, reason) in [
         (say(405, ""), DeferralReason::ModelNotFound),
         (say(451, ""), DeferralReason::AccessDenied),
-        (Act::Say(302, "location: http://elsewhere/login\r\n", String::new()), DeferralReason::ModelNotFound),
+        (
+            ScriptedResponse::Say(302, "location: http://elsewhere/login\r\n", String::new()),
+            DeferralReason::ModelNotFound,
+        ),
         (
             say(200, r#"{"success": false, "errors": [{"message": "Authentication error"}]}"#),
             DeferralReason::KeyRefused,
@@ -243,7 +249,7 @@ async fn what_leads_to_no_api_pauses_the_board() {
 #[tokio::test]
 async fn a_redirect_within_the_server_is_followed_with_the_same_request() {
     for status in [301, 302, 307, 308] {
-        let to = Act::Say(status, "location: /v1/chat/completions/\r\n", String::new());
+        let to = ScriptedResponse::Say(status, "location: /v1/chat/completions/\r\n", String::new());
         let (answer, endpoint, _) = ask(vec![to, ok("[]")], keep).await;
         assert_eq!(answer.expect("a reply").text, "[]");
         let requests = endpoint.requests();
@@ -252,7 +258,7 @@ async fn a_redirect_within_the_server_is_followed_with_the_same_request() {
     }
     // A redirect to itself, and an endless chain.
     for location in ["location: /v1/chat/completions\r\n", "location: a/b\r\n"] {
-        let (answer, endpoint, _) = ask(vec![Act::Say(307, location, String::new())], keep).await;
+        let (answer, endpoint, _) = ask(vec![ScriptedResponse::Say(307, location, String::new())], keep).await;
         assert_eq!(answer.expect_err("it leads nowhere").code, FailureCode::Refused);
         assert!(endpoint.requests().len() <= 4);
     }
@@ -265,12 +271,12 @@ async fn what_comes_with_a_stream_and_a_form_is_left_out_where_both_are_refused(
         let extra: Vec<Value> =
             extra.map(|name| json!({"loc": ["body", name], "msg": format!("{name}: extra input")})).collect();
         match extra.is_empty() {
-            true => Act::Say(
+            true => ScriptedResponse::Say(
                 200,
                 "content-type: text/event-stream\r\n",
                 "data: {\"choices\": [{\"delta\": {\"content\": \"[]\"}, \"finish_reason\": \"stop\"}]}\n\n".to_owned(),
             ),
-            false => Act::Say(422, "", json!({"message": {"detail": extra}}).to_string()),
+            false => ScriptedResponse::Say(422, "", json!({"message": {"detail": extra}}).to_string()),
         }
     });
     let model = Model { stream: Streaming::Always, ..Model::new(endpoint.url.clone(), "m") };
@@ -286,10 +292,12 @@ async fn the_plainest_request_holds_nothing_that_it_need_not() {
     let endpoint = Endpoint::serving(|body| {
         let known = ["model", "messages", "max_tokens", "temperature"];
         match body.as_object().expect("an object").keys().find(|name| !known.contains(&name.as_str())) {
-            Some(name) => {
-                Act::Say(400, "", json!({"error": {"message": format!("Unknown field: {name}")}}).to_string())
-            }
-            None => Act::complete("[]", "stop", Value::Null),
+            Some(name) => ScriptedResponse::Say(
+                400,
+                "",
+                json!({"error": {"message": format!("Unknown field: {name}")}}).to_string(),
+            ),
+            None => ScriptedResponse::complete("[]", "stop", Value::Null),
         }
     });
     let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
@@ -311,7 +319,7 @@ async fn a_reply_has_the_room_that_the_prompt_leaves_of_the_context() {
 #[tokio::test]
 async fn a_failure_after_the_model_has_written_says_what_it_cost() {
     let usage = json!({"prompt_tokens": 5, "completion_tokens": 77});
-    let (answer, ..) = ask(vec![Act::complete("[", "length", usage)], keep).await;
+    let (answer, ..) = ask(vec![ScriptedResponse::complete("[", "length", usage)], keep).await;
     let spent = Usage { prompt: 5, completion: 77, cached: 0, estimated: false, money: 0 };
     assert_eq!(answer.expect_err("cut off").usage, Some(spent));
 }
@@ -326,7 +334,8 @@ async fn an_endless_answer_is_not_read_to_its_end() {
 
 #[tokio::test]
 async fn a_server_that_hangs_costs_no_more_than_the_calls_time() {
-    let (answer, endpoint, took) = ask(vec![Act::Hang], |_, call| call.timeout = Duration::from_millis(300)).await;
+    let (answer, endpoint, took) =
+        ask(vec![ScriptedResponse::Hang], |_, call| call.timeout = Duration::from_millis(300)).await;
     let failure = answer.expect_err("no answer");
     assert_eq!(failure.code, FailureCode::Timeout);
     assert!(failure.message.contains("0.3 s"), "{failure}");
@@ -337,7 +346,7 @@ async fn a_server_that_hangs_costs_no_more_than_the_calls_time() {
 #[tokio::test]
 async fn a_server_that_is_not_there_is_tried_again_and_then_unreachable() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
-    let (answer, _, took) = ask(vec![Act::Hang], |model, _| {
+    let (answer, _, took) = ask(vec![ScriptedResponse::Hang], |model, _| {
         model.url = format!("http://{free}/v1");
         model.max_tries = 2;
     })
@@ -412,7 +421,7 @@ async fn a_wrong_key_is_not_tried_in_other_ways() {
 async fn one_seats_form_is_no_other_seats_and_a_fault_counts_twice() {
     let refusal = || say(400, r#"{"error": "response_format"}"#);
     let fault = || say(500, "oops");
-    let forms = async |acts: Vec<Act>| {
+    let forms = async |acts: Vec<ScriptedResponse>| {
         let endpoint = Endpoint::new(acts);
         let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
         let mut other = llm_call();
@@ -462,7 +471,7 @@ async fn a_fault_that_another_request_meets_as_well_is_the_servers() {
 #[tokio::test]
 async fn what_a_reply_cost_is_estimated_where_its_tokens_are_not_counted() {
     let usage = json!({"prompt_tokens": 12, "completion_tokens": 0});
-    let (answer, ..) = ask(vec![Act::complete("[1,2]", "stop", usage)], keep).await;
+    let (answer, ..) = ask(vec![ScriptedResponse::complete("[1,2]", "stop", usage)], keep).await;
     let expected = Usage { prompt: 12, completion: 2, cached: 0, estimated: true, money: 0 };
     assert_eq!(answer.expect("a reply").usage, Some(expected));
 }
@@ -477,7 +486,7 @@ async fn the_reason_for_an_end_that_is_not_known_counts_only_amid_a_reply() {
         ("[]", "MAX_TOKENS", None),
         ("[]", "SAFETY", Some(FailureCode::Refused)),
     ] {
-        let (answer, ..) = ask(vec![Act::complete(content, reason, Value::Null)], keep).await;
+        let (answer, ..) = ask(vec![ScriptedResponse::complete(content, reason, Value::Null)], keep).await;
         assert_eq!(answer.err().map(|failure| failure.code), expected, "{content} {reason}");
     }
 }
@@ -494,7 +503,8 @@ async fn after_an_empty_reply_less_reasoning_is_asked_for_and_what_is_refused_of
     let chat = Chat::new(&model, &Variables::new()).expect("a client");
     let failed = chat.call(&llm_call()).await.expect_err("it is empty").code;
     assert_eq!(failed, FailureCode::Empty);
-    let call = Call { past: Past { failures: vec![failed], ..Past::default() }, ..llm_call() };
+    let call =
+        Call { earlier_attempts: AttemptHistory { failures: vec![failed], ..AttemptHistory::default() }, ..llm_call() };
     assert_eq!(chat.call(&call).await.expect("a reply").text, "[]");
     let sent = endpoint.bodies();
     assert_eq!((&sent[1]["reasoning_effort"], &sent[2]["top_p"]), (&json!("low"), &json!(0.9)));
@@ -504,7 +514,7 @@ async fn after_an_empty_reply_less_reasoning_is_asked_for_and_what_is_refused_of
 }
 
 /// Calls an endpoint that serves one stream in these writes, then closes it.
-async fn written(writes: &'static [&'static str]) -> Answer {
+async fn written(writes: &'static [&'static str]) -> CallResult {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
     let serving = tokio::spawn(async move {

@@ -49,13 +49,13 @@ async fn a_program_whose_changes_the_board_does_not_take_has_run_all_the_same() 
     let ran = run(&shop.workspace, "write", &program(script, &["*.txt"]), &[], ADA).await.expect("it ran");
     assert_eq!((ran.exit, ran.stdout.as_str()), (Some(0), "done\n"));
     assert_eq!(ran.changed, [path("a.txt"), path("b.txt")]);
-    let [untold] = &ran.untold[..] else { panic!("{ran:?}") };
+    let [untold] = &ran.unreported[..] else { panic!("{ran:?}") };
     assert!(untold.starts_with("a.txt") && untold.contains("small"), "{untold}");
     let known = |name| shop.entry(name).map(|entry| (entry.version, entry.writer)).expect("known");
     assert_eq!((known("a.txt"), known("b.txt")), ((1, "external".into()), (2, "engineer_1".into())));
     // Other programs still run, and the rejected change is reported to them as well.
     let ran = run(&shop.workspace, "look", &program("cat b.txt", &[]), &[], ADA).await.expect("it ran");
-    assert_eq!((ran.stdout.as_str(), ran.untold.len()), ("b\nmore\n", 1));
+    assert_eq!((ran.stdout.as_str(), ran.unreported.len()), ("b\nmore\n", 1));
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use patchboard_agents::config::{Api, Model, Streaming};
 use patchboard_agents::llm::{Chat, Variables};
-use patchboard_endpoint::{Act, Endpoint};
+use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
@@ -101,7 +101,7 @@ async fn other_protocols_are_asked_in_their_own_way_and_answer_alike() {
         (Api::Anthropic, anthropic, "/v1/messages", "x-api-key: ", "/output_config/format/schema"),
         (Api::Responses, responses, "/v1/responses", "authorization: bearer ", "/text/format/schema"),
     ] {
-        let (answer, endpoint, _) = ask(vec![Act::Say(200, "", answer.to_string())], |model, _| {
+        let (answer, endpoint, _) = ask(vec![ScriptedResponse::Say(200, "", answer.to_string())], |model, _| {
             model.api = api;
             model.extra_body.insert("service_tier".into(), "flex".into());
         })
@@ -143,10 +143,11 @@ async fn other_protocols_refuse_in_words_that_are_kept_and_forms_are_left_out() 
 async fn streams_are_read_asked_for_or_not_with_a_form_and_cached_tokens() {
     for api in OTHERS {
         for (headers, asked) in [(EVENTS, Streaming::Always), (EVENTS, Streaming::Auto), ("", Streaming::Never)] {
-            let (answer, endpoint, _) = ask(vec![Act::Say(200, headers, streamed(api, "[]"))], |model, _| {
-                (model.api, model.stream) = (api, asked);
-            })
-            .await;
+            let (answer, endpoint, _) =
+                ask(vec![ScriptedResponse::Say(200, headers, streamed(api, "[]"))], |model, _| {
+                    (model.api, model.stream) = (api, asked);
+                })
+                .await;
             let reply = answer.expect("a reply");
             let usage = Usage { prompt: 12, completion: 3, cached: 8, estimated: false, money: 0 };
             assert_eq!((reply.text.as_str(), reply.usage), ("[]", Some(usage)), "{api:?}");
@@ -162,7 +163,8 @@ async fn streams_are_read_asked_for_or_not_with_a_form_and_cached_tokens() {
 #[tokio::test]
 async fn a_server_that_was_silent_is_asked_for_a_stream() {
     for api in ALL {
-        let endpoint = Endpoint::new(vec![Act::Hang, Act::Say(200, EVENTS, streamed(api, "[]"))]);
+        let endpoint =
+            Endpoint::new(vec![ScriptedResponse::Hang, ScriptedResponse::Say(200, EVENTS, streamed(api, "[]"))]);
         let model = Model { api, ..Model::new(endpoint.url.clone(), "m") };
         let chat = Chat::new(&model, &Variables::new()).expect("a client");
         let mut call = deferrable();
@@ -191,8 +193,8 @@ async fn streams_that_break_off_or_end_in_an_error_are_judged_alike_in_all_proto
     let fault = json!({"type": "error", "error": {"type": "api_error", "message": "oops"}});
     for api in ALL {
         let [begin, text, end] = parts(api, "[]").map(|events| stream(&events));
-        let cut = |body: String| Act::CutOff(EVENTS, body);
-        let ends = |body: String| Act::Say(200, EVENTS, body);
+        let cut = |body: String| ScriptedResponse::CutOff(EVENTS, body);
+        let ends = |body: String| ScriptedResponse::Say(200, EVENTS, body);
         let failed = |code: &str| match api {
             Api::Responses => {
                 let error = json!({"code": code, "message": "busy"});
@@ -276,13 +278,14 @@ async fn tools_are_used_over_streams_and_reasoning_goes_back_as_it_came() {
         (Api::Anthropic, [messages(echo.0, echo.1), messages(answer.0, answer.1)], ("/messages/1/content", thought)),
         (Api::Responses, [items(echo.0, echo.1), items(answer.0, answer.1)], ("/input/3", called)),
     ] {
-        let endpoint = Endpoint::new(said.map(|body| Act::Say(200, EVENTS, body)).to_vec());
+        let endpoint = Endpoint::new(said.map(|body| ScriptedResponse::Say(200, EVENTS, body)).to_vec());
         let model = Model { api, stream: Streaming::Always, ..Model::new(endpoint.url.clone(), "m") };
         let chat = Chat::new(&model, &Variables::new()).expect("a client");
         let fields = json!({"agent": "llm", "writes": [{"path": "/a"}], "limits": {"reply_tokens": 77},
             "files": {"iterations": 3}});
         let mut bench = Bench::default();
-        let reply = chat.work(&call("w", seat(fields), "What is shown.", 0), &mut bench).await.expect("a reply");
+        let reply =
+            chat.run_tool_loop(&call("w", seat(fields), "What is shown.", 0), &mut bench).await.expect("a reply");
         assert_eq!((reply.text.as_str(), reply.usage.map(Usage::total)), (r#"{"patch":[]}"#, Some(12)), "{api:?}");
         assert!(told(&bench.log).contains(&"go on: 12 spent".to_owned()), "{:?}", told(&bench.log));
         assert!(told(&bench.log).contains(&format!("echo {}", echo.1)), "{:?}", told(&bench.log));
@@ -309,11 +312,12 @@ async fn waits_of_anthropic_are_kept() {
         (429, "retry-after: 30\r\n", limited, DeferralReason::RateLimited, Some(30_000)),
         (429, resets, limited, DeferralReason::RateLimited, Some(day)),
     ] {
-        let (answer, endpoint, _) = ask(vec![Act::Say(status, headers, body.to_owned())], |model, call| {
-            model.api = Api::Anthropic;
-            call.permit = Some(Permit::ungated());
-        })
-        .await;
+        let (answer, endpoint, _) =
+            ask(vec![ScriptedResponse::Say(status, headers, body.to_owned())], |model, call| {
+                model.api = Api::Anthropic;
+                call.permit = Some(Permit::ungated());
+            })
+            .await;
         let deferral = answer.expect_err("not taken").deferral.expect("it waits");
         assert_eq!((deferral.reason, deferral.wait_ms), (reason, wait), "{headers}");
         assert_eq!(endpoint.requests().len(), 1);
@@ -426,7 +430,7 @@ async fn a_limit_of_tokens_that_is_too_high_is_lowered_as_the_server_says() {
         ),
     ] {
         let endpoint = Endpoint::serving(move |body| match body[name].as_u64() {
-            Some(..=64) => Act::Say(200, EVENTS, streamed(api, "[]")),
+            Some(..=64) => ScriptedResponse::Say(200, EVENTS, streamed(api, "[]")),
             _ => say(400, &json!({"error": {"message": message}}).to_string()),
         });
         let model = Model { api, ..Model::new(endpoint.url.clone(), "m") };
@@ -440,11 +444,11 @@ async fn a_limit_of_tokens_that_is_too_high_is_lowered_as_the_server_says() {
 #[tokio::test]
 async fn a_model_that_gives_no_encrypted_reasoning_is_asked_without_it() {
     let endpoint = Endpoint::serving(|body| match body["include"] {
-        Value::Null => Act::Say(200, EVENTS, streamed(Api::Responses, "[]")),
+        Value::Null => ScriptedResponse::Say(200, EVENTS, streamed(Api::Responses, "[]")),
         _ => {
             let refusal =
                 r#"{"error": {"message": "Encrypted content is not supported with this model.", "param": "include"}}"#;
-            Act::Say(400, "", refusal.to_owned())
+            ScriptedResponse::Say(400, "", refusal.to_owned())
         }
     });
     let model = Model { api: Api::Responses, ..Model::new(endpoint.url.clone(), "m") };

@@ -8,21 +8,21 @@ use std::time::Duration;
 use jsonptr::PointerBuf;
 use patchboard_agents::config::Model;
 use patchboard_agents::llm::{Chat, Variables};
-use patchboard_agents::tools::{Coming, Definition, Tools, Used};
+use patchboard_agents::tools::{BoxFuture, ToolDefinition, ToolOutput, Tools};
+use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::blueprint::Worker;
+use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::freshness::{Basis, Commits, Context, Reservations};
+use patchboard_kernel::freshness::{CommitLookup, ProposalContext, ReadSet, Reservations};
 use patchboard_kernel::id::{Seq, Version, WorkerName};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::mode::Mode;
 use patchboard_kernel::pipeline::{self, ReplyBody, Verdict};
-use patchboard_kernel::plan::{Own, Plans as _};
+use patchboard_kernel::plan::{PlanSource as _, UncachedPlans};
 use patchboard_kernel::rejection::{Code, Rejection};
-use patchboard_kernel::scheduler::Past;
-use patchboard_kernel::shown::Shown;
+use patchboard_kernel::scheduler::AttemptHistory;
 use patchboard_kernel::state::State;
-use patchboard_runtime::agent::{Agent as _, Answer, Call, Failure, Permit};
+use patchboard_runtime::agent::{Agent as _, Call, CallResult, Failure, Permit};
 use serde_json::{Value, json};
 
 use crate::support::{call, seat};
@@ -126,11 +126,11 @@ async fn play(url: String, name: String, expected: Expected, files: Option<PathB
     // These take longer than a test may; a short timeout shows their behaviour earlier.
     let timeout = if matches!(name.as_str(), "drip_long" | "hang_once") { 1500 } else { 20_000 };
     let chat = Chat::new(&Model::new(url, name.clone()), &Variables::new()).expect("a client");
-    let (mut outcome, mut past) = (None, Past::default());
+    let (mut outcome, mut past) = (None, AttemptHistory::default());
     for attempt in 1..=writer(files.is_some()).limits.attempts {
         let mut call = call("writer", writer(files.is_some()), "What is shown.", 0);
         call.shown = Arc::new(shown(files.is_some()));
-        (call.attempt, call.past) = (attempt, past.clone());
+        (call.attempt, call.earlier_attempts) = (attempt, past.clone());
         call.permit = Some(Permit::ungated());
         call.timeout = Duration::from_millis(timeout);
         let mut answer = ask(&chat, &call, files.as_deref()).await;
@@ -148,12 +148,15 @@ async fn play(url: String, name: String, expected: Expected, files: Option<PathB
         let is_last = match &found {
             Outcome::Answer(_) => true,
             Outcome::Rejected(_) => false,
-            Outcome::Failed(failure) => failure.deferral.is_some() || !failure.code.is_worth_another_attempt(),
+            Outcome::Failed(failure) => failure.deferral.is_some() || !failure.code.is_retryable(),
         };
         match &found {
             Outcome::Failed(failure) => past.failures.push(failure.code),
             Outcome::Rejected(_) => {
-                past = Past { failures: Vec::new(), refused: vec![call.view_hash; past.refused.len() + 1] }
+                past = AttemptHistory {
+                    failures: Vec::new(),
+                    rejected_views: vec![call.view_hash; past.rejected_views.len() + 1],
+                }
             }
             Outcome::Answer(_) => {}
         }
@@ -176,9 +179,9 @@ async fn play(url: String, name: String, expected: Expected, files: Option<PathB
     if is_right { Ok(()) } else { Err(format!("{name}: {outcome:?}, not {expected:?}")) }
 }
 
-async fn ask(chat: &Chat, call: &Call, files: Option<&Path>) -> Answer {
+async fn ask(chat: &Chat, call: &Call, files: Option<&Path>) -> CallResult {
     match files {
-        Some(files) => chat.work(call, &mut Disk(files.to_owned())).await,
+        Some(files) => chat.run_tool_loop(call, &mut Disk(files.to_owned())).await,
         None => chat.call(call).await,
     }
 }
@@ -211,46 +214,48 @@ fn writer(has_files: bool) -> Worker {
 struct Disk(PathBuf);
 
 impl Tools for Disk {
-    fn definitions(&self) -> Vec<Definition> {
+    fn definitions(&self) -> Vec<ToolDefinition> {
         let path = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
         let none = json!({"type": "object", "properties": {}});
-        let tool = |name: &str, parameters| Definition { name: name.into(), description: "Reads.".into(), parameters };
+        let tool =
+            |name: &str, parameters| ToolDefinition { name: name.into(), description: "Reads.".into(), parameters };
         vec![tool("view", path), tool("list", none)]
     }
 
-    fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str, _: usize) -> Coming<'a, Used> {
+    fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str, _: usize) -> BoxFuture<'a, ToolOutput> {
         let arguments: Value = serde_json::from_str(arguments).expect("they were read before");
         let used = match (name, arguments["path"].as_str()) {
             ("view", Some(path)) => match std::fs::read_to_string(self.0.join(path)) {
-                Ok(text) => Used::done(text),
-                Err(error) => Used::error(error.to_string()),
+                Ok(text) => ToolOutput::done(text),
+                Err(error) => ToolOutput::error(error.to_string()),
             },
-            ("list", _) => Used::done("a.py"),
-            _ => Used::error("no path"),
+            ("list", _) => ToolOutput::done("a.py"),
+            _ => ToolOutput::error("no path"),
         };
         Box::pin(std::future::ready(used))
     }
 
-    fn go_on(&mut self, _: Option<Usage>, _: u64) -> Coming<'_, Result<(), Failure>> {
+    fn checkpoint(&mut self, _: Option<Usage>, _: u64) -> BoxFuture<'_, Result<(), Failure>> {
         Box::pin(std::future::ready(Ok(())))
     }
 }
 
 /// Returns the values in view: a board without an answer.
-fn shown(has_files: bool) -> Shown {
+fn shown(has_files: bool) -> CallContext {
     let schema = json!({"type": "object", "properties": {"answer": {"type": "string"}}});
     let blueprint =
         json!({"blueprint": 1, "name": "one", "state": {"schema": schema}, "workers": {"writer": writer(has_files)}});
-    let plan = Own.of(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
+    let plan =
+        UncachedPlans.plan(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
     let state = State::new(&json!({"answer": ""}), &Hasher::new(&Salt::ZERO));
-    let basis = Basis { state, reads: vec![PointerBuf::from_tokens(["answer"])], members: Vec::new() };
-    Shown::new(plan, "writer".into(), Arc::new(basis), false).expect("the worker is there")
+    let basis = ReadSet { state, reads: vec![PointerBuf::from_tokens(["answer"])], members: Vec::new() };
+    CallContext::new(plan, "writer".into(), Arc::new(basis), false).expect("the worker is there")
 }
 
 struct Nobody;
 
-impl Commits for Nobody {
-    fn by(&self, _: Version) -> Option<(Seq, WorkerName)> {
+impl CommitLookup for Nobody {
+    fn commit_of(&self, _: Version) -> Option<(Seq, WorkerName)> {
         None
     }
 }
@@ -258,7 +263,7 @@ impl Commits for Nobody {
 /// Judges a reply as the kernel does: the answer on the board, or its rejection.
 fn judged(call: &Call, reply: &str) -> Outcome {
     let basis = call.shown.basis();
-    let context = Context {
+    let context = ProposalContext {
         expansions_left: 0,
         base: basis.state.version(),
         basis: Some(basis),
@@ -266,8 +271,8 @@ fn judged(call: &Call, reply: &str) -> Outcome {
         reservations: &Reservations::default(),
         commits: &Nobody,
     };
-    let (body, interface) = (ReplyBody::Text(reply.to_owned()), call.shown.seat().interface);
-    let by = pipeline::Proposer { worker: &call.worker, seat: Some(call.shown.seat()) };
+    let (body, interface) = (ReplyBody::Text(reply.to_owned()), call.shown.worker_plan().interface);
+    let by = pipeline::Proposer { worker: &call.worker, worker_plan: Some(call.shown.worker_plan()) };
     match pipeline::judge(call.shown.plan(), &basis.state, by, &body, interface, &context) {
         Verdict::Accepted(accepted) => {
             let answer = accepted.made.state.get(&PointerBuf::from_tokens(["answer"])).expect("it is there");

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use patchboard_agents::workspace::session::{Author, Session, Told};
+use patchboard_agents::workspace::session::{CommandResult, EditAuthor, Session};
 use patchboard_agents::workspace::sessions::{SESSIONS_MAX, Sessions};
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::files::{FileRead, Lines};
+use patchboard_kernel::files::{FileRead, LineRange};
 use patchboard_runtime::agent::Failure;
 use patchboard_workshop::{Workshop, path};
 use serde_json::{Value, json};
@@ -23,20 +23,20 @@ fn view(name: &str, first: u32, last: i64) -> Value {
     json!({"command": "view", "path": name, "view_range": [first, last]})
 }
 
-async fn does(session: &mut Session, arguments: Value) -> Told {
+async fn does(session: &mut Session, arguments: Value) -> CommandResult {
     let told = session.call(arguments).await;
     assert!(!told.is_error(), "{}", told.text);
     told
 }
 
-async fn refused(session: &mut Session, code: &str, arguments: Value) -> Told {
+async fn refused(session: &mut Session, code: &str, arguments: Value) -> CommandResult {
     let told = session.call(arguments).await;
     assert_eq!(told.code.as_deref(), Some(code), "{}", told.text);
     told
 }
 
-fn read(session: &Session, name: &str) -> Vec<Option<Lines>> {
-    session.reads().of(&path(name)).into_iter().map(|read: FileRead| read.lines).collect()
+fn read(session: &Session, name: &str) -> Vec<Option<LineRange>> {
+    session.reads().for_file(&path(name)).into_iter().map(|read: FileRead| read.lines).collect()
 }
 
 #[tokio::test]
@@ -203,7 +203,8 @@ async fn who_has_read_very_much_can_edit_all_the_same() {
 async fn who_begins_anew_is_told_so_before_anything_is_written() {
     let files = [("a.txt", "a\n"), ("b.txt", "b\n")];
     let shop = Workshop::open(1, &json!({"annotate": false}), &files).await;
-    let anew = |shop: &Workshop| Session::anew(Arc::clone(&shop.workspace), shop.session(0).author().clone());
+    let anew =
+        |shop: &Workshop| Session::with_lost_reads(Arc::clone(&shop.workspace), shop.session(0).author().clone());
     let create = json!({"command": "create", "path": "c.txt", "file_text": "of a and b\n", "intent": "both"});
     let mut ada = anew(&shop);
     // An invalid command is not an edit.
@@ -233,7 +234,7 @@ async fn who_goes_on_with_a_conversation_that_was_broken_off_knows_what_it_has_r
     let (mut ada, mut bob) = (shop.session(0), shop.session(1));
     does(&mut ada, json!({"command": "view", "path": "a.txt"})).await;
     does(&mut ada, json!({"command": "view", "path": "b.txt"})).await;
-    let memory = ada.remembered();
+    let memory = ada.take_memory();
     assert!(ada.reads().all().is_empty(), "it is given up");
     let mut again = shop.session(0);
     again.recall(memory);
@@ -244,7 +245,7 @@ async fn who_goes_on_with_a_conversation_that_was_broken_off_knows_what_it_has_r
     // In another workspace the recalled reads do not count.
     let other = Workshop::open(1, &json!({"annotate": false}), &files).await;
     let mut elsewhere = other.session(0);
-    elsewhere.recall(again.remembered());
+    elsewhere.recall(again.take_memory());
     refused(&mut elsewhere, "reads_lost", create).await;
 }
 
@@ -258,15 +259,15 @@ async fn agents_are_forgotten_with_their_attempts_and_when_there_are_too_many_an
         author
     };
     let look = json!({"command": "view", "path": "a.txt"});
-    let ada = sessions.of(Arc::clone(&shop.workspace), seat(0, None), None);
+    let ada = sessions.get_or_create(Arc::clone(&shop.workspace), seat(0, None), None);
     assert!(!ada.session().lock().await.call(look.clone()).await.text.starts_with("What you have read"));
-    let again = sessions.of(Arc::clone(&shop.workspace), seat(0, None), None);
+    let again = sessions.get_or_create(Arc::clone(&shop.workspace), seat(0, None), None);
     assert!(Arc::ptr_eq(ada.session(), again.session()), "it goes on");
     for number in 0..SESSIONS_MAX {
-        sessions.of(Arc::clone(&shop.workspace), seat(1, Some(&format!("agent-{number}"))), None);
+        sessions.get_or_create(Arc::clone(&shop.workspace), seat(1, Some(&format!("agent-{number}"))), None);
     }
     assert_eq!(sessions.len(), SESSIONS_MAX);
-    let anew = sessions.of(Arc::clone(&shop.workspace), seat(0, None), None);
+    let anew = sessions.get_or_create(Arc::clone(&shop.workspace), seat(0, None), None);
     assert!(!Arc::ptr_eq(ada.session(), anew.session()));
     let told = anew.session().lock().await.call(replace("a.txt", "a", "b")).await;
     assert_eq!(told.code.as_deref(), Some("reads_lost"), "{}", told.text);
@@ -276,15 +277,15 @@ async fn agents_are_forgotten_with_their_attempts_and_when_there_are_too_many_an
     let failure = Failure { code: FailureCode::Crashed, message: "it fell".to_owned(), usage: None, deferral: None };
     shop.board.fail(author.of.invocation, author.of.attempt, failure).await.expect("the board listens");
     let begun = std::time::Instant::now();
-    while !shop.board.snapshot().attempts.contains(&(author.of.invocation, author.of.attempt + 1)) {
+    while !shop.board.status().attempts.contains(&(author.of.invocation, author.of.attempt + 1)) {
         assert!(begun.elapsed().as_secs() < 30, "there is no other attempt");
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
-    let late = sessions.of(Arc::clone(&shop.workspace), author.clone(), None);
+    let late = sessions.get_or_create(Arc::clone(&shop.workspace), author.clone(), None);
     assert_eq!(sessions.len(), 1, "only the one of the other engineer is left");
     drop(late);
     author.of.attempt += 1;
-    let next = sessions.of(Arc::clone(&shop.workspace), author, None);
+    let next = sessions.get_or_create(Arc::clone(&shop.workspace), author, None);
     assert_eq!(sessions.len(), 2);
     let told = next.session().lock().await.call(look).await;
     assert!(told.text.starts_with("What you have read before"), "{}", told.text);
@@ -358,7 +359,7 @@ async fn a_refusal_names_everybody_who_changed_what_was_read() {
 async fn a_file_is_kept_for_an_agent_and_not_for_its_seat() {
     let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", &lines(5))]).await;
     let called = |seat: usize, name: &str| {
-        let author = Author { name: Some(name.to_owned()), ..shop.session(seat).author().clone() };
+        let author = EditAuthor { name: Some(name.to_owned()), ..shop.session(seat).author().clone() };
         Session::new(Arc::clone(&shop.workspace), author)
     };
     let (mut ada, mut bob) = (called(0, "ada"), called(1, "bob"));

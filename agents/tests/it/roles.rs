@@ -6,16 +6,16 @@ use std::time::Duration;
 use jsonptr::PointerBuf;
 use patchboard_agents::config::{Config, Environment};
 use patchboard_agents::departments::storage::Storage;
-use patchboard_agents::seats::{Inline, Seats};
+use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
+use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
+use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::freshness::Basis;
-use patchboard_kernel::mode::Mode;
-use patchboard_kernel::plan::{Own, Plans as _};
+use patchboard_kernel::freshness::ReadSet;
+use patchboard_kernel::plan::{PlanSource as _, UncachedPlans};
 use patchboard_kernel::record::{Body, Cause};
 use patchboard_kernel::replay;
-use patchboard_kernel::shown::Shown;
 use patchboard_kernel::state::State;
 use patchboard_runtime::agent::{Agent as _, Call, Failure};
 use patchboard_runtime::journal::Journal as _;
@@ -25,9 +25,9 @@ use serde_json::{Value, json};
 
 use crate::support::{call, seat};
 
-fn seats(storage: Storage) -> Arc<Seats> {
+fn seats(storage: Storage) -> Arc<AgentRegistry> {
     let environment = Environment::from_iter([("PATH", "")]);
-    Arc::new(Seats::new(Config::default(), &environment, Inline::Refused).with_storage(storage))
+    Arc::new(AgentRegistry::new(Config::default(), &environment, InlinePrograms::Denied).with_storage(storage))
 }
 
 /// Returns a department with two lists.
@@ -59,21 +59,22 @@ fn role(name: &str) -> Value {
 fn asked(fields: Value, document: &Value, reads: &[&str], may_expand: bool) -> Call {
     let fields = seat(fields);
     let blueprint = json!({"blueprint": 1, "name": "b", "state": {"schema": true}, "workers": {"w": fields}});
-    let plan = Own.of(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
+    let plan =
+        UncachedPlans.plan(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
     let state = State::new(document, &Hasher::new(&Salt::ZERO));
     let reads = reads.iter().map(|place| PointerBuf::parse(*place).expect("a pointer")).collect();
-    let basis = Basis { state, reads, members: Vec::new() };
-    let shown = Shown::new(plan, "w".into(), Arc::new(basis), may_expand).expect("the worker is there");
+    let basis = ReadSet { state, reads, members: Vec::new() };
+    let shown = CallContext::new(plan, "w".into(), Arc::new(basis), may_expand).expect("the worker is there");
     Call { shown: Arc::new(shown), ..call("w", fields, "x", 0) }
 }
 
-async fn answered(seats: &Seats, call: &Call) -> Result<Value, Failure> {
+async fn answered(seats: &AgentRegistry, call: &Call) -> Result<Value, Failure> {
     let reply = seats.call(call).await?;
     Ok(serde_json::from_str(&reply.text).expect("JSON"))
 }
 
 /// Returns the value that a role puts at a place.
-pub(crate) async fn put(seats: &Seats, name: &str, document: &Value, at: &str) -> Value {
+pub(crate) async fn put(seats: &AgentRegistry, name: &str, document: &Value, at: &str) -> Value {
     let reads: Vec<String> = document.as_object().expect("an object").keys().map(|key| format!("/{key}")).collect();
     let reads: Vec<&str> = reads.iter().map(String::as_str).collect();
     let said = answered(seats, &asked(role(name), document, &reads, false)).await.expect("a reply");
@@ -82,7 +83,7 @@ pub(crate) async fn put(seats: &Seats, name: &str, document: &Value, at: &str) -
 }
 
 /// Returns the outcome of a resolved request, carried out on a board of this name.
-pub(crate) async fn carried_out(seats: &Seats, board: &str, found: &Value) -> Value {
+pub(crate) async fn carried_out(seats: &AgentRegistry, board: &str, found: &Value) -> Value {
     let mut call = asked(role("crud"), &json!({"resolved": found}), &["/resolved"], false);
     call.board = board.into();
     answered(seats, &call).await.expect("a reply")["patch"][0]["value"].clone()
@@ -190,7 +191,7 @@ async fn what_a_role_of_a_protocol_goes_by_need_not_be_in_its_view_but_has_to_be
 async fn without_a_place_for_rows_a_department_says_so() {
     let document = json!({"classified": {"action": "add", "slots": {}}});
     let call = asked(role("resolve"), &document, &["/classified"], false);
-    let seats = Seats::new(Config::default(), &Environment::from_iter([("PATH", "")]), Inline::Refused);
+    let seats = AgentRegistry::new(Config::default(), &Environment::from_iter([("PATH", "")]), InlinePrograms::Denied);
     let failure = answered(&seats, &call).await.expect_err("there is no place");
     assert_eq!(failure.code, FailureCode::NotConfigured);
 }
@@ -221,7 +222,7 @@ fn blueprint() -> Blueprint {
 async fn what_is_said_is_taken_down_and_taken_up_in_order() {
     let data = tempfile::tempdir().expect("a directory");
     let journal = Arc::new(SqliteJournal::open(data.path()).expect("a journal"));
-    let options = Options::new(seats(Storage::at(data.path())));
+    let options = Options::new(seats(Storage::in_dir(data.path())));
     let runtime = Runtime::start(Arc::clone(&journal) as _, options).await.expect("a runtime");
     let board = runtime.create(blueprint(), json!({"text": "m1"}), None).await.expect("a board");
     let long = |n: u32| format!("m{n} {}", "x".repeat(700));
@@ -234,7 +235,7 @@ async fn what_is_said_is_taken_down_and_taken_up_in_order() {
     for _ in 0..4 {
         board.signal("go", Value::Null, None).await.expect("it is heard");
     }
-    let ended = tokio::time::timeout(Duration::from_secs(60), board.ended()).await.expect("in time");
+    let ended = tokio::time::timeout(Duration::from_secs(60), board.wait_for_end()).await.expect("in time");
     let records = journal.records(board.id(), None, 10_000).expect("records");
     assert_eq!(ended.expect("it ends").cause, Cause::Done, "{records:#?}");
     let bodies: Vec<Body> = records.iter().map(|record| record.body().expect("readable")).collect();

@@ -4,15 +4,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use patchboard_agents::config::{Config, Environment, Flags};
-use patchboard_agents::seats::{Inline, Seats};
-use patchboard_endpoint::{Act, Endpoint};
-use patchboard_kernel::admission::Waiting;
+use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
+use patchboard_endpoint::{Endpoint, ScriptedResponse};
+use patchboard_kernel::admission::WaitingCall;
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, Isolation};
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::lint;
 use patchboard_kernel::source::Source;
-use patchboard_runtime::agent::{Admitted, Agent as _, Call};
+use patchboard_runtime::agent::{AdmissionDecision, Agent as _, Call};
 use serde_json::{Value, json};
 
 use crate::support::{call, seat};
@@ -28,14 +28,14 @@ fn process_path() -> Environment {
 
 #[tokio::test]
 async fn each_kind_of_seat_is_filled_with_what_the_operator_has_named() {
-    let endpoint = Endpoint::new(vec![Act::complete("[1]", "stop", Value::Null)]);
+    let endpoint = Endpoint::new(vec![ScriptedResponse::complete("[1]", "stop", Value::Null)]);
     let text = format!(
         "[models.big]\nurl = \"{}\"\nmodel = \"m\"\napi_key_env = \"K\"\n[commands.three]\nprogram = [\"echo\", \"[3]\"]",
         endpoint.url
     );
     let env: Environment =
         [("PATH", std::env::var("PATH").expect("a path")), ("K", "hush".into())].into_iter().collect();
-    let seats = Seats::new(Config::parse(&text, "p").expect("a good file"), &env, Inline::Allowed);
+    let seats = AgentRegistry::new(Config::parse(&text, "p").expect("a good file"), &env, InlinePrograms::Allowed);
     for (fields, expected) in [
         (json!({"agent": "llm"}), "[1]"),
         (json!({"agent": "command", "command": "three"}), "[3]"),
@@ -53,7 +53,7 @@ async fn each_kind_of_seat_is_filled_with_what_the_operator_has_named() {
 async fn a_seat_that_cannot_be_filled_says_what_to_configure_before_and_at_the_call() {
     let text = "[models.keyed]\nurl = \"http://localhost:1\"\nmodel = \"m\"\napi_key_env = \"MY_KEY\"\n";
     let config = Config::parse(text, "p").expect("a good file");
-    let seats = Seats::new(config, &process_path(), Inline::Refused);
+    let seats = AgentRegistry::new(config, &process_path(), InlinePrograms::Denied);
     for (fields, models, words) in [
         (json!({"agent": "llm"}), json!({}), "--model-url"),
         (json!({"agent": "llm"}), json!({"default": "local"}), "[models.local]"),
@@ -83,20 +83,26 @@ async fn a_seat_that_cannot_be_filled_says_what_to_configure_before_and_at_the_c
 async fn a_model_whose_reply_has_begun_is_not_away() {
     let begun = "data: {\"choices\": [{\"delta\": {\"content\": \"[\"}}]}\n\n";
     for (of_other, expected) in [
-        (Act::Hang, Some(DeferralReason::NoAnswer)),
-        (Act::Begin("content-type: text/event-stream\r\n", String::new()), Some(DeferralReason::NoAnswer)),
-        (Act::Begin("content-type: text/event-stream\r\n", begun.to_owned()), None),
+        (ScriptedResponse::Hang, Some(DeferralReason::NoAnswer)),
+        (ScriptedResponse::Begin("content-type: text/event-stream\r\n", String::new()), Some(DeferralReason::NoAnswer)),
+        (ScriptedResponse::Begin("content-type: text/event-stream\r\n", begun.to_owned()), None),
     ] {
         let shown = format!("{of_other:?}");
         let endpoint = Endpoint::serving(move |body| match body.to_string().contains("the other") {
             true => of_other.clone(),
-            false => Act::Hang,
+            false => ScriptedResponse::Hang,
         });
         let text = format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\n", endpoint.url);
-        let seats = Seats::new(Config::parse(&text, "p").expect("a good file"), &process_path(), Inline::Refused);
+        let seats = AgentRegistry::new(
+            Config::parse(&text, "p").expect("a good file"),
+            &process_path(),
+            InlinePrograms::Denied,
+        );
         let admitted = |shown, occurrence, timeout| {
             let mut call = call("w", seat(json!({"agent": "llm"})), shown, occurrence);
-            let Admitted::Now(permit) = seats.admit(&call.board, &waiting(&call)) else { panic!("the model is there") };
+            let AdmissionDecision::Now(permit) = seats.admit(&call.board, &waiting(&call)) else {
+                panic!("the model is there")
+            };
             (call.permit, call.timeout) = (Some(permit), Duration::from_millis(timeout));
             call
         };
@@ -110,18 +116,21 @@ async fn a_model_whose_reply_has_begun_is_not_away() {
 
 #[tokio::test]
 async fn a_model_stands_in_for_itself_with_the_key_of_another_account() {
-    let endpoint = Endpoint::new(vec![Act::Say(401, "", String::new()), Act::complete("[]", "stop", Value::Null)]);
+    let endpoint = Endpoint::new(vec![
+        ScriptedResponse::Say(401, "", String::new()),
+        ScriptedResponse::complete("[]", "stop", Value::Null),
+    ]);
     let url = &endpoint.url;
     let text = format!(
         "[models.default]\nurl = \"{url}\"\nmodel = \"m\"\napi_key_env = \"ONE\"\nfallback = [\"second\"]\n\
          [models.second]\nurl = \"{url}\"\nmodel = \"m\"\napi_key_env = \"TWO\"\n"
     );
     let env: Environment = [("ONE", "key-one"), ("TWO", "key-two")].into_iter().collect();
-    let seats = Seats::new(Config::parse(&text, "p").expect("a good file"), &env, Inline::Refused);
+    let seats = AgentRegistry::new(Config::parse(&text, "p").expect("a good file"), &env, InlinePrograms::Denied);
     let mut call = call("w", seat(json!({"agent": "llm"})), "x", 0);
     let mut asked = waiting(&call);
     for (model, is_answered) in [("default", false), ("second", true)] {
-        let Admitted::Now(permit) = seats.admit(&call.board, &asked) else { panic!("{model} is asked") };
+        let AdmissionDecision::Now(permit) = seats.admit(&call.board, &asked) else { panic!("{model} is asked") };
         assert_eq!(permit.admission.model.as_deref(), Some(model));
         call.model = Some(model.to_owned());
         call.permit = Some(permit);
@@ -142,9 +151,15 @@ async fn a_program_without_a_key_pauses_the_board_if_only_an_operator_can_mend_i
     ] {
         let text =
             format!("[models.default]\nurl = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\napi_key_command = {program}\n");
-        let seats = Seats::new(Config::parse(&text, "p").expect("a good file"), &process_path(), Inline::Refused);
+        let seats = AgentRegistry::new(
+            Config::parse(&text, "p").expect("a good file"),
+            &process_path(),
+            InlinePrograms::Denied,
+        );
         let mut call = call("w", seat(json!({"agent": "llm"})), "x", 0);
-        let Admitted::Now(permit) = seats.admit(&call.board, &waiting(&call)) else { panic!("the model is asked") };
+        let AdmissionDecision::Now(permit) = seats.admit(&call.board, &waiting(&call)) else {
+            panic!("the model is asked")
+        };
         call.permit = Some(permit);
         let failure = seats.call(&call).await.expect_err("there is no key");
         assert_eq!(failure.deferral.map(|deferral| deferral.reason), Some(reason), "{failure}");
@@ -155,15 +170,18 @@ async fn a_program_without_a_key_pauses_the_board_if_only_an_operator_can_mend_i
 #[test]
 fn the_limit_of_a_models_replies_is_what_is_reserved() {
     let text = "[models.default]\nurl = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\nmax_reply_tokens = 20\n";
-    let seats = Seats::new(Config::parse(text, "p").expect("a good file"), &process_path(), Inline::Refused);
+    let seats =
+        AgentRegistry::new(Config::parse(text, "p").expect("a good file"), &process_path(), InlinePrograms::Denied);
     let call = call("w", seat(json!({"agent": "llm"})), "x", 0);
-    let Admitted::Now(permit) = seats.admit(&call.board, &waiting(&call)) else { panic!("the model is asked") };
+    let AdmissionDecision::Now(permit) = seats.admit(&call.board, &waiting(&call)) else {
+        panic!("the model is asked")
+    };
     assert_eq!(permit.admission.reply_tokens, Some(20), "the seat has 50");
 }
 
 /// Returns the first admission request of a call.
-fn waiting(call: &Call) -> Waiting {
-    Waiting {
+fn waiting(call: &Call) -> WaitingCall {
+    WaitingCall {
         invocation: call.invocation,
         attempt: call.attempt,
         worker: call.worker.clone(),
@@ -171,7 +189,7 @@ fn waiting(call: &Call) -> Waiting {
         model: None,
         tokens: 100,
         reply_tokens: 50,
-        past: call.past.clone(),
+        past: call.earlier_attempts.clone(),
         wait: None,
         patience_ms: None,
         money: None,
@@ -181,7 +199,8 @@ fn waiting(call: &Call) -> Waiting {
 #[test]
 fn every_model_that_could_be_drawn_is_looked_at() {
     let text = "[models.small]\nurl = \"http://localhost:1\"\nmodel = \"m\"\n";
-    let seats = Seats::new(Config::parse(text, "p").expect("a good file"), &process_path(), Inline::Refused);
+    let seats =
+        AgentRegistry::new(Config::parse(text, "p").expect("a good file"), &process_path(), InlinePrograms::Denied);
     let workers = json!({"a": {"agent": "llm", "model": "crowd"}, "b": {"agent": "llm", "model": "crowd"}});
     let of = |crowd: Value| blueprint(workers.clone(), json!({"crowd": crowd}));
     assert_eq!(seats.check(&of(json!(["small"]))), []);
@@ -197,14 +216,14 @@ fn what_several_seats_lack_is_said_once_with_all_that_is_missing() {
     let dir = directory.path().display();
     let config = |text: &str| {
         let text = format!("[workspaces.code]\ndir = \"{dir}\"\n{text}");
-        Seats::new(Config::parse(&text, "p").expect("a good file"), &process_path(), Inline::Refused)
+        AgentRegistry::new(Config::parse(&text, "p").expect("a good file"), &process_path(), InlinePrograms::Denied)
     };
     let worker = |run: Value| json!({"agent": "llm", "files": {"edit": ["**"], "run": run}});
     let workers =
         json!({"boss": worker(json!(["tests", "git"])), "one": worker(json!(["tests"])), "two": worker(json!([]))});
     let mut blueprint = blueprint(workers, json!({}));
     blueprint.workspace = Some(serde_json::from_value(json!({"dir": "code"})).expect("a workspace"));
-    let told = |seats: &Seats, blueprint: &Blueprint| -> Vec<String> {
+    let told = |seats: &AgentRegistry, blueprint: &Blueprint| -> Vec<String> {
         seats
             .check(blueprint)
             .iter()
@@ -236,7 +255,7 @@ fn what_several_seats_lack_is_said_once_with_all_that_is_missing() {
 
 #[test]
 fn a_model_that_the_blueprint_does_not_name_is_a_problem() {
-    let seats = Seats::new(Config::default(), &process_path(), Inline::Refused);
+    let seats = AgentRegistry::new(Config::default(), &process_path(), InlinePrograms::Denied);
     let problems = seats.check(&blueprint(json!({"w": {"agent": "llm", "model": "fast"}}), json!({})));
     assert!(problems[0].message.contains("fast"), "{problems:?}");
 }
@@ -250,7 +269,7 @@ fn a_model_on_the_command_line_serves_every_seat() {
         temperature: None,
     };
     let config = Config::default().with_flags(&flags, &process_path()).expect("complete");
-    let seats = Seats::new(config, &process_path(), Inline::Refused);
+    let seats = AgentRegistry::new(config, &process_path(), InlinePrograms::Denied);
     let workers = json!({"a": {"agent": "llm"}, "b": {"agent": "llm", "model": "fast"}});
     assert_eq!(seats.check(&blueprint(workers, json!({"default": "local", "fast": "quick"}))), []);
 }
@@ -263,5 +282,5 @@ fn the_example_of_a_configuration_fills_the_seats_of_its_blueprint() {
     let text = std::fs::read_to_string(root.join("blueprints/alfworld.yaml")).expect("the blueprint can be read");
     let report = lint::check(&Source::read("alfworld.yaml", &text).expect("it is YAML"));
     let blueprint = report.blueprint.expect("a blueprint without errors");
-    assert_eq!(Seats::new(config, &process_path(), Inline::Refused).check(&blueprint), []);
+    assert_eq!(AgentRegistry::new(config, &process_path(), InlinePrograms::Denied).check(&blueprint), []);
 }

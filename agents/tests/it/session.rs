@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use patchboard_agents::command::Runner;
+use patchboard_agents::command::ProgramRunner;
 use patchboard_agents::command::session::Limits;
 use patchboard_agents::config::{Config, Environment};
-use patchboard_agents::seats::{Inline, Seats};
+use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::BoardId;
 use patchboard_runtime::agent::{Agent as _, Call};
@@ -21,11 +21,11 @@ fn session(restart: &str, occurrence: u32) -> Call {
     call("w", seat(json!({"agent": "command", "restart": restart, "patch": {"max_bytes": 500}})), "x", occurrence)
 }
 
-fn runner() -> Runner {
-    Runner::new(&Environment::of_process())
+fn runner() -> ProgramRunner {
+    ProgramRunner::new(&Environment::from_process())
 }
 
-async fn numbers(runner: &Runner, script: &str, call: &Call) -> Vec<u64> {
+async fn numbers(runner: &ProgramRunner, script: &str, call: &Call) -> Vec<u64> {
     let reply = runner.answer(&sh(script), call).await.expect("a reply");
     serde_json::from_str(&reply.text).expect("numbers")
 }
@@ -82,14 +82,14 @@ async fn a_process_is_killed_with_all_it_has_started_when_its_board_ends_or_nobo
         let script = format!("sh -c 'echo $$ > {}; sleep 60; :' & {COUNTER}", file.display());
         let text = format!("[commands.w]\nprogram = [\"sh\", \"-c\", {}]", json!(script));
         let config = Config::parse(&text, "p").expect("a good file");
-        let seats = Seats::new(config, &Environment::of_process(), Inline::Refused);
+        let seats = AgentRegistry::new(config, &Environment::from_process(), InlinePrograms::Denied);
         seats.call(&session("fresh", 0)).await.expect("a reply");
         let pid = pid_in(&file).await;
         assert!(is_alive(&pid));
         if end == "board" {
-            seats.ended(&BoardId::from("another"));
+            seats.on_board_ended(&BoardId::from("another"));
             assert!(is_alive(&pid), "the end of another board is no reason");
-            seats.ended(&BoardId::from("b"));
+            seats.on_board_ended(&BoardId::from("b"));
             assert!(is_soon_gone(&pid).await, "{pid} still runs");
         } else {
             drop(seats);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use patchboard_agents::config::{Config, Environment};
-use patchboard_agents::seats::{Inline, Seats};
-use patchboard_endpoint::{Act, Endpoint};
+use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
+use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::record::{Body, Cause, End, Ended};
 use patchboard_kernel::source::Source;
@@ -51,8 +51,8 @@ async fn an_engineer_who_uses_up_its_iterations_has_failed_and_its_task_is_given
     assert!(made.expect("git runs").success());
     // Views files as long as it has tools, and then has no report.
     let model = Endpoint::serving(|asked| match asked.get("tools") {
-        Some(_) => Act::call_tools(&[("a", "view", r#"{"path": "a.py"}"#)], 100, 10),
-        None => Act::answer("I would have to look at it once more.", 100, 10),
+        Some(_) => ScriptedResponse::call_tools(&[("a", "view", r#"{"path": "a.py"}"#)], 100, 10),
+        None => ScriptedResponse::answer("I would have to look at it once more.", 100, 10),
     });
     let text = format!(
         "[models.default]\nurl = \"{}\"\nmodel = \"m\"\n[workspaces.code]\ndir = {:?}\n[commands.tests]\nprogram = [\"true\"]\n",
@@ -60,15 +60,15 @@ async fn an_engineer_who_uses_up_its_iterations_has_failed_and_its_task_is_given
         directory.path()
     );
     let config = Config::parse(&text, "patchboard.toml").expect("a good file");
-    let seats = Arc::new(Seats::new(config, &Environment::of_process(), Inline::Refused));
+    let seats = Arc::new(AgentRegistry::new(config, &Environment::from_process(), InlinePrograms::Denied));
     let (blueprint, workspaces) = (blueprint(), Arc::clone(seats.workspaces()));
     assert_eq!(seats.check(&blueprint), []);
     let journal = Arc::new(SqliteJournal::open(data.path()).expect("a journal"));
     let runtime = Runtime::start(Arc::clone(&journal) as _, Options::new(seats)).await.expect("a runtime");
-    let taking_up = workspaces.taking_up();
+    let taking_up = workspaces.begin_activation();
     let board = runtime.create(blueprint, json!({"task": "Write f."}), None).await.expect("a board");
     taking_up.attach(&board).await.expect("it is open").expect("it has a directory");
-    assert_eq!(board.ended().await.expect("it ends"), Ended { end: End::Done, cause: Cause::Done });
+    assert_eq!(board.wait_for_end().await.expect("it ends"), Ended { end: End::Done, cause: Cause::Done });
 
     // Two attempts at each of the two tasks; the last call of each has no tools.
     let asked = model.bodies();
@@ -85,7 +85,7 @@ async fn an_engineer_who_uses_up_its_iterations_has_failed_and_its_task_is_given
     let refused: Vec<_> = refused.collect();
     let expected = [false, true, false, true].map(|is_final| ("engineer_1".into(), "invalid_json".into(), is_final));
     assert_eq!(refused, expected);
-    let state = board.snapshot().state.root().to_value();
+    let state = board.status().state.root().to_value();
     assert_eq!((&state["reports"], &state["tasks"][1]["again_of"]), (&json!([]), &json!("t1")));
     assert_eq!(state["verdict"]["notes"], "t1 is not done.");
 }

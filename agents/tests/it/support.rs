@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use jsonptr::PointerBuf;
 use patchboard_agents::config::Program;
+use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::blueprint::Worker;
+use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::digest::{Hasher, Salt, sha256};
-use patchboard_kernel::freshness::Basis;
-use patchboard_kernel::id::{BoardId, InvocationId, Seq, Token};
-use patchboard_kernel::mode::Mode;
-use patchboard_kernel::plan::{Own, Plans as _};
-use patchboard_kernel::scheduler::Past;
-use patchboard_kernel::shown::Shown;
+use patchboard_kernel::freshness::ReadSet;
+use patchboard_kernel::id::{BoardId, IdempotencyKey, InvocationId, Seq};
+use patchboard_kernel::plan::{PlanSource as _, UncachedPlans};
+use patchboard_kernel::scheduler::AttemptHistory;
 use patchboard_kernel::state::State;
 use patchboard_kernel::view::Prompt;
 use patchboard_runtime::agent::Call;
@@ -34,8 +34,8 @@ pub(crate) fn call(worker: &str, seat: Worker, shown: &str, occurrence: u32) -> 
         cause: Seq(1),
         attempt: 1,
         occurrence,
-        past: Past::default(),
-        token: Token::from(format!("{worker}:{invocation}:1")),
+        earlier_attempts: AttemptHistory::default(),
+        idempotency_key: IdempotencyKey::from(format!("{worker}:{invocation}:1")),
         worker: worker.into(),
         model: None,
         view_hash: sha256(shown.as_bytes()),
@@ -47,12 +47,13 @@ pub(crate) fn call(worker: &str, seat: Worker, shown: &str, occurrence: u32) -> 
 }
 
 /// Returns the view of a small board for a worker with this seat.
-fn values(worker: &str, seat: &Worker) -> Shown {
+fn values(worker: &str, seat: &Worker) -> CallContext {
     let blueprint = json!({"blueprint": 1, "name": "b", "state": {"schema": true}, "workers": {worker: seat}});
-    let plan = Own.of(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
+    let plan =
+        UncachedPlans.plan(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
     let state = State::new(&json!({"seen": {"count": 2}, "hidden": 3}), &Hasher::new(&Salt::ZERO));
-    let basis = Basis { state, reads: vec![PointerBuf::from_tokens(["seen"])], members: Vec::new() };
-    Shown::new(plan, worker.into(), Arc::new(basis), false).expect("the worker is there")
+    let basis = ReadSet { state, reads: vec![PointerBuf::from_tokens(["seen"])], members: Vec::new() };
+    CallContext::new(plan, worker.into(), Arc::new(basis), false).expect("the worker is there")
 }
 
 /// Returns a program that runs a shell script.

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use patchboard_agents::workspace::service::{Edited, Standing, Wanted, WorkspaceError};
+use patchboard_agents::workspace::service::{CurrentFile, EditOutcome, ProposedChange, WorkspaceError};
 use patchboard_kernel::files::{Edit, FileRead, Hunk};
 use patchboard_workshop::{Workshop, path};
 use serde_json::json;
@@ -23,7 +23,7 @@ async fn is_told_by_line(shop: &Workshop, name: &str) -> bool {
     let kept = before.lines().take(lines - 1).fold(String::new(), |text, line| text + line + "\n");
     let changed = format!("{kept}changed at {version}\n");
     fs::write(shop.directory.path().join(name), changed).expect("written");
-    assert_eq!(shop.workspace.notice([&path(name)]).await.expect("told"), 1);
+    assert_eq!(shop.workspace.report_changes([&path(name)]).await.expect("told"), 1);
     let entry = shop.entry(name).expect("known");
     let lines = u32::try_from(lines).expect("few");
     entry.edits[&entry.version].moves == Some(vec![(lines, 1, 1)])
@@ -71,7 +71,7 @@ async fn a_search_sees_what_others_have_changed_and_what_is_gone() {
     let told = ada.call(json!({"command": "search", "pattern": "one"})).await;
     assert_eq!(told.text, "a/1.txt\n     1\tone\na/2.txt\n     1\tone two\n");
     assert_eq!(shop.entry("a/2.txt").expect("known").version, 2);
-    assert!(!shop.entry("c.txt").expect("known").is_there());
+    assert!(!shop.entry("c.txt").expect("known").exists());
     fs::write(at("a/1.txt"), "1\n").expect("written");
     let told = ada.call(json!({"command": "create", "path": "n.txt", "file_text": "n\n", "intent": "n"})).await;
     assert_eq!(told.code.as_deref(), Some("stale_read"), "what a search shows is read: {}", told.text);
@@ -128,12 +128,18 @@ async fn what_an_edit_rests_on_costs_its_record_bytes_for_each_read() {
         let edit = Edit { of, token: None, name: None, intent: Some("new".into()), reads, changes: Vec::new() };
         let name = path(&format!("new_{count:04}.txt"));
         let target = name.clone();
-        let make = move |_: &[Standing]| -> Result<Vec<Wanted>, WorkspaceError> {
+        let make = move |_: &[CurrentFile]| -> Result<Vec<ProposedChange>, WorkspaceError> {
             let hunks = Some(vec![Hunk { at: 1, was: String::new(), now: "n\n".to_owned() }]);
-            Ok(vec![Wanted { path: target, before: None, after: Some("n\n".into()), hunks, signed: Vec::new() }])
+            Ok(vec![ProposedChange {
+                path: target,
+                before: None,
+                after: Some("n\n".into()),
+                hunks,
+                signed: Vec::new(),
+            }])
         };
         let made = shop.workspace.edit(edit, vec![name], None, None, make).await.expect("decided");
-        assert!(matches!(made.edited, Edited::Done(_)), "{:?}", made.edited);
+        assert!(matches!(made.edited, EditOutcome::Committed(_)), "{:?}", made.edited);
         let records = shop.records();
         sizes.push(records.last().expect("a record").to_json().to_string().len());
     }

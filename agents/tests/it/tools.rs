@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use patchboard_agents::config::{Config, Environment, Model};
 use patchboard_agents::llm::{Chat, Variables};
-use patchboard_agents::seats::{Inline, Seats};
-use patchboard_agents::tools::{Coming, Definition, Toolbox, Tools, Used, cut};
-use patchboard_endpoint::{Act, Endpoint};
+use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
+use patchboard_agents::tools::{BoxFuture, ToolDefinition, ToolOutput, Toolbox, Tools, cut};
+use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
-use patchboard_runtime::agent::{Agent as _, Answer, Call, Failure, Permit};
+use patchboard_runtime::agent::{Agent as _, Call, CallResult, Failure, Permit};
 use serde_json::{Value, json};
 
 use crate::support::{call, seat};
@@ -19,7 +19,8 @@ use crate::support::{call, seat};
 /// Log of tool calls, in order.
 pub(crate) type Log = Arc<Mutex<Vec<String>>>;
 
-/// Tools that log their calls: `echo` returns its text, `slow` takes a minute, and `flaky` fails the first `errors` times.
+/// Tools that log their calls: `echo` returns its text, `slow` takes a minute, and `flaky` fails the first `errors`
+/// times.
 #[derive(Default)]
 pub(crate) struct Bench {
     pub log: Log,
@@ -35,18 +36,18 @@ impl Bench {
 }
 
 impl Tools for Bench {
-    fn definitions(&self) -> Vec<Definition> {
+    fn definitions(&self) -> Vec<ToolDefinition> {
         let text = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
         let tool =
-            |name: &str| Definition { name: name.into(), description: "A tool.".into(), parameters: text.clone() };
+            |name: &str| ToolDefinition { name: name.into(), description: "A tool.".into(), parameters: text.clone() };
         ["echo", "slow", "flaky"].map(tool).to_vec()
     }
 
-    fn at_once(&mut self) {
+    fn begin_batch(&mut self) {
         self.tell("at once".to_owned());
     }
 
-    fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str, room: usize) -> Coming<'a, Used> {
+    fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str, room: usize) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
             self.tell(format!("{name} {arguments}"));
             let arguments: Value = serde_json::from_str(arguments).expect("they were read before");
@@ -54,15 +55,15 @@ impl Tools for Bench {
                 "slow" => tokio::time::sleep(Duration::from_secs(60)).await,
                 "flaky" if self.errors > 0 => {
                     self.errors -= 1;
-                    return Used::error("not yet");
+                    return ToolOutput::error("not yet");
                 }
                 _ => {}
             }
-            Used::done(cut(arguments["text"].as_str().unwrap_or("nothing").to_owned(), room))
+            ToolOutput::done(cut(arguments["text"].as_str().unwrap_or("nothing").to_owned(), room))
         })
     }
 
-    fn go_on(&mut self, usage: Option<Usage>, reserve: u64) -> Coming<'_, Result<(), Failure>> {
+    fn checkpoint(&mut self, usage: Option<Usage>, reserve: u64) -> BoxFuture<'_, Result<(), Failure>> {
         let total = usage.map_or(0, Usage::total);
         self.tell(format!("go on: {total} spent"));
         assert!(reserve > 77, "the reply is part of it: {reserve}");
@@ -74,7 +75,7 @@ impl Tools for Bench {
 pub(crate) struct Benches(pub Log, pub u32);
 
 impl Toolbox for Benches {
-    fn open<'a>(&'a self, _: &'a Call) -> Coming<'a, Result<Option<Box<dyn Tools>>, Failure>> {
+    fn open<'a>(&'a self, _: &'a Call) -> BoxFuture<'a, Result<Option<Box<dyn Tools>>, Failure>> {
         let bench = Bench { log: Arc::clone(&self.0), errors: self.1, ..Bench::default() };
         Box::pin(std::future::ready(Ok(Some(Box::new(bench) as Box<dyn Tools>))))
     }
@@ -92,19 +93,24 @@ fn working(iterations: u32) -> Call {
 }
 
 /// Runs a call with a model that performs `acts`.
-async fn work(acts: Vec<Act>, call: &Call, bench: &mut Bench, change: impl FnOnce(&mut Model)) -> (Answer, Vec<Value>) {
+async fn work(
+    acts: Vec<ScriptedResponse>,
+    call: &Call,
+    bench: &mut Bench,
+    change: impl FnOnce(&mut Model),
+) -> (CallResult, Vec<Value>) {
     let endpoint = Endpoint::new(acts);
     let mut model = Model::new(endpoint.url.clone(), "m");
     change(&mut model);
     let chat = Chat::new(&model, &Variables::new()).expect("a client");
-    let answer = chat.work(call, bench).await;
+    let answer = chat.run_tool_loop(call, bench).await;
     (answer, endpoint.bodies())
 }
 
 fn keep(_: &mut Model) {}
 
-fn uses(calls: &[(&str, &str, &str)]) -> Act {
-    Act::call_tools(calls, 10, 2)
+fn uses(calls: &[(&str, &str, &str)]) -> ScriptedResponse {
+    ScriptedResponse::call_tools(calls, 10, 2)
 }
 
 fn echo(text: &str) -> (&'static str, String) {
@@ -123,7 +129,7 @@ async fn a_model_uses_tools_in_their_order_and_then_replies() {
     let acts = vec![
         uses(&[("a", name, &arguments), ("b", "echo", &two)]),
         uses(&[("c", "echo", "{\"text\": \"three\"}")]),
-        Act::answer(r#"{"patch": []}"#, 30, 3),
+        ScriptedResponse::answer(r#"{"patch": []}"#, 30, 3),
     ];
     let (answer, sent) = work(acts, &working(9), &mut bench, keep).await;
     let reply = answer.expect("a reply");
@@ -176,8 +182,12 @@ async fn a_reply_may_come_by_a_tool_which_ends_the_attempt() {
 async fn a_use_of_a_tool_that_is_written_as_text_is_one() {
     let mut bench = Bench::default();
     let acts = vec![
-        Act::answer("<tool_call>\n{\"name\": \"echo\", \"arguments\": {\"text\": \"one\"}}\n</tool_call>", 10, 2),
-        Act::answer(r#"<{{"name": "answer", "arguments": {"patch": []}}}>"#, 10, 2),
+        ScriptedResponse::answer(
+            "<tool_call>\n{\"name\": \"echo\", \"arguments\": {\"text\": \"one\"}}\n</tool_call>",
+            10,
+            2,
+        ),
+        ScriptedResponse::answer(r#"<{{"name": "answer", "arguments": {"patch": []}}}>"#, 10, 2),
     ];
     let (answer, sent) = work(acts, &working(9), &mut bench, keep).await;
     assert_eq!(answer.expect("a reply").text, r#"{"patch":[]}"#);
@@ -186,7 +196,7 @@ async fn a_use_of_a_tool_that_is_written_as_text_is_one() {
     assert_eq!((&said["function"]["name"], &sent[1]["messages"][3]["tool_call_id"]), (&json!("echo"), &said["id"]));
     // Without tools this text is the model's reply.
     let text = r#"{"name": "echo", "arguments": {}}"#;
-    let (answer, _) = work(vec![Act::answer(text, 10, 2)], &working(1), &mut bench, keep).await;
+    let (answer, _) = work(vec![ScriptedResponse::answer(text, 10, 2)], &working(1), &mut bench, keep).await;
     assert_eq!(answer.expect("a reply").text, text);
 }
 
@@ -195,7 +205,8 @@ async fn what_is_wrong_with_a_call_of_a_tool_is_told_to_the_model() {
     let mut bench = Bench { errors: 1, ..Bench::default() };
     let calls =
         [("a", "echo", "text"), ("b", "echo", "[]"), ("c", "shout", "{}"), ("d", "flaky", ""), ("e", "echo", "")];
-    let (answer, sent) = work(vec![uses(&calls), Act::answer("[]", 1, 1)], &working(9), &mut bench, keep).await;
+    let (answer, sent) =
+        work(vec![uses(&calls), ScriptedResponse::answer("[]", 1, 1)], &working(9), &mut bench, keep).await;
     answer.expect("a reply");
     let results: Vec<&str> = (3..8).map(|at| sent[1]["messages"][at]["content"].as_str().expect("a text")).collect();
     assert!(results[0].starts_with("the arguments are no JSON object: "), "{results:?}");
@@ -207,7 +218,7 @@ async fn what_is_wrong_with_a_call_of_a_tool_is_told_to_the_model() {
 #[tokio::test]
 async fn the_last_call_is_made_without_tools() {
     let mut bench = Bench::default();
-    let acts = vec![uses(&[("a", "echo", "{}")]), uses(&[("b", "echo", "{}")]), Act::answer("[]", 1, 1)];
+    let acts = vec![uses(&[("a", "echo", "{}")]), uses(&[("b", "echo", "{}")]), ScriptedResponse::answer("[]", 1, 1)];
     let (answer, sent) = work(acts, &working(3), &mut bench, keep).await;
     assert_eq!(answer.expect("a reply").text, "[]");
     assert_eq!(sent.len(), 3);
@@ -217,7 +228,8 @@ async fn the_last_call_is_made_without_tools() {
         last["role"] == "user" && last["content"].as_str().is_some_and(|text| text.contains("Give your reply now"))
     );
     // A call with a single iteration has no tools at all.
-    let (answer, sent) = work(vec![Act::answer("[]", 1, 1)], &working(1), &mut Bench::default(), keep).await;
+    let (answer, sent) =
+        work(vec![ScriptedResponse::answer("[]", 1, 1)], &working(1), &mut Bench::default(), keep).await;
     assert_eq!(answer.expect("a reply").text, "[]");
     assert!(sent[0].get("tools").is_none() && sent[0]["messages"].as_array().expect("messages").len() == 2);
 }
@@ -239,7 +251,7 @@ async fn time_is_over_in_the_middle_of_a_tool_too() {
     let (answer, _) = work(vec![uses(&[("a", "slow", "{}")])], &call, &mut Bench::default(), keep).await;
     let failure = answer.expect_err("it ends");
     assert_eq!((failure.code, failure.usage), (FailureCode::Timeout, spent(10, 2)), "what the model said is paid for");
-    let acts = vec![uses(&[("a", "echo", "{}")]), Act::Hang];
+    let acts = vec![uses(&[("a", "echo", "{}")]), ScriptedResponse::Hang];
     let failure = work(acts, &call, &mut Bench::default(), keep).await.0.expect_err("it ends");
     assert_eq!((failure.code, failure.usage), (FailureCode::Timeout, None), "of the last call nothing is known");
 }
@@ -252,7 +264,7 @@ async fn a_server_that_takes_no_tools_is_told_of_and_not_asked_again() {
         (422, r#"{"detail": "tools: extra fields not permitted"}"#),
         (500, r#"{"error": {"message": "tools param requires --jinja flag"}}"#),
     ] {
-        let acts = vec![Act::Say(status, "", body.to_owned())];
+        let acts = vec![ScriptedResponse::Say(status, "", body.to_owned())];
         let (answer, sent) = work(acts, &working(9), &mut Bench::default(), keep).await;
         let failure = answer.expect_err(body);
         assert_eq!((failure.code, sent.len()), (FailureCode::Refused, 1));
@@ -262,10 +274,11 @@ async fn a_server_that_takes_no_tools_is_told_of_and_not_asked_again() {
 
 #[tokio::test]
 async fn a_server_that_answers_without_tools_alone_takes_none() {
-    let refusal = || Act::Say(400, "", r#"{"error": {"message": "bad request: tools"}}"#.to_owned());
+    let refusal = || ScriptedResponse::Say(400, "", r#"{"error": {"message": "bad request: tools"}}"#.to_owned());
     // Plainer tool descriptions and forms of the answer tool are tried first.
-    let before = |act: Act| std::iter::repeat_with(refusal).take(6).chain([act]).collect::<Vec<_>>();
-    let (answer, sent) = work(before(Act::answer("[]", 7, 1)), &working(9), &mut Bench::default(), keep).await;
+    let before = |act: ScriptedResponse| std::iter::repeat_with(refusal).take(6).chain([act]).collect::<Vec<_>>();
+    let (answer, sent) =
+        work(before(ScriptedResponse::answer("[]", 7, 1)), &working(9), &mut Bench::default(), keep).await;
     let failure = answer.expect_err("no tools");
     assert!(
         failure.message.starts_with("the server takes no tools") && failure.message.contains("bad request"),
@@ -279,12 +292,12 @@ async fn a_server_that_answers_without_tools_alone_takes_none() {
         r#"{"error": {"message": "tool_call_id call_1 is not found"}}"#,
         r#"{"error": {"message": "bad request: tools"}}"#,
     ] {
-        let acts = vec![uses(&[("a", "echo", "{}")]), Act::Say(400, "", body.to_owned())];
+        let acts = vec![uses(&[("a", "echo", "{}")]), ScriptedResponse::Say(400, "", body.to_owned())];
         let failure = work(acts, &working(9), &mut Bench::default(), keep).await.0.expect_err(body);
         assert!(failure.message.starts_with("400 Bad Request"), "{failure}");
     }
     // A busy server's answer without tools says nothing about tools.
-    let acts = before(Act::Say(429, "", String::new()));
+    let acts = before(ScriptedResponse::Say(429, "", String::new()));
     let mut call = working(9);
     call.permit = Some(patchboard_runtime::agent::Permit::ungated());
     let failure = work(acts, &call, &mut Bench::default(), keep).await.0.expect_err("later");
@@ -298,9 +311,14 @@ async fn a_call_goes_back_as_it_came_under_an_id_of_its_own() {
             "function": {"name": "echo", "arguments": "{}"}});
         let message = json!({"role": "assistant", "content": null, "tool_calls": [call]});
         let answer = json!({"choices": [{"message": message, "finish_reason": "tool_calls"}]});
-        Act::Say(200, "", answer.to_string())
+        ScriptedResponse::Say(200, "", answer.to_string())
     };
-    let acts = vec![signed(json!("call_0")), signed(json!("call_0")), signed(Value::Null), Act::answer("[]", 1, 1)];
+    let acts = vec![
+        signed(json!("call_0")),
+        signed(json!("call_0")),
+        signed(Value::Null),
+        ScriptedResponse::answer("[]", 1, 1),
+    ];
     let (answer, sent) = work(acts, &working(9), &mut Bench::default(), keep).await;
     answer.expect("a reply");
     let last = sent.last().expect("a call")["messages"].as_array().expect("messages").clone();
@@ -319,7 +337,7 @@ async fn several_uses_in_words_are_done_in_their_order_and_a_patch_in_a_text_is_
                 <tool_call>{\"name\": \"echo\", \"arguments\": {\"text\": \"two\"}}</tool_call>";
     let patch = json!([{"op": "add", "path": "/a", "value": 1}]);
     let encoded = json!({"patch": patch.to_string()}).to_string();
-    let acts = vec![Act::answer(text, 1, 1), uses(&[("z", "answer", &encoded)])];
+    let acts = vec![ScriptedResponse::answer(text, 1, 1), uses(&[("z", "answer", &encoded)])];
     let (answer, _) = work(acts, &working(9), &mut bench, keep).await;
     assert_eq!(answer.expect("a reply").text, json!({"patch": patch}).to_string());
     let done: Vec<String> = told(&bench.log).into_iter().filter(|what| what.starts_with("echo")).collect();
@@ -328,8 +346,8 @@ async fn several_uses_in_words_are_done_in_their_order_and_a_patch_in_a_text_is_
 
 #[tokio::test]
 async fn a_form_that_is_refused_as_a_tool_is_loosened_and_then_left_out() {
-    let refusal = || Act::Say(400, "", r#"{"error": "invalid schema for function answer"}"#.to_owned());
-    let acts = vec![refusal(), refusal(), refusal(), refusal(), Act::answer("[]", 1, 1)];
+    let refusal = || ScriptedResponse::Say(400, "", r#"{"error": "invalid schema for function answer"}"#.to_owned());
+    let acts = vec![refusal(), refusal(), refusal(), refusal(), ScriptedResponse::answer("[]", 1, 1)];
     let (answer, sent) = work(acts, &working(9), &mut Bench::default(), keep).await;
     assert_eq!(answer.expect("a reply").text, "[]");
     let counts: Vec<usize> = sent.iter().map(|body| body["tools"].as_array().expect("tools").len()).collect();
@@ -340,16 +358,16 @@ async fn a_form_that_is_refused_as_a_tool_is_loosened_and_then_left_out() {
 
 #[tokio::test]
 async fn a_tool_for_replies_that_is_refused_takes_no_form_from_other_turns() {
-    let refusal = || Act::Say(400, "", r#"{"error": "invalid schema for function answer"}"#.to_owned());
-    let acts = std::iter::repeat_with(refusal).take(4).chain([Act::answer("[]", 1, 1)]).collect();
+    let refusal = || ScriptedResponse::Say(400, "", r#"{"error": "invalid schema for function answer"}"#.to_owned());
+    let acts = std::iter::repeat_with(refusal).take(4).chain([ScriptedResponse::answer("[]", 1, 1)]).collect();
     let endpoint = Endpoint::new(acts);
     let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
     let other = call("other", seat(json!({"agent": "llm", "writes": [{"path": "/a"}]})), "What is shown.", 1);
-    chat.work(&working(9), &mut Bench::default()).await.expect("a reply");
+    chat.run_tool_loop(&working(9), &mut Bench::default()).await.expect("a reply");
     let before = endpoint.bodies().len();
-    chat.work(&working(9), &mut Bench::default()).await.expect("a reply");
+    chat.run_tool_loop(&working(9), &mut Bench::default()).await.expect("a reply");
     // This seat without tools, and another seat.
-    chat.work(&working(1), &mut Bench::default()).await.expect("a reply");
+    chat.run_tool_loop(&working(1), &mut Bench::default()).await.expect("a reply");
     chat.call(&other).await.expect("a reply");
     let sent = endpoint.bodies().split_off(before);
     let forms: Vec<bool> = sent.iter().map(|body| body["response_format"]["type"] == "json_schema").collect();
@@ -361,8 +379,8 @@ async fn a_tool_for_replies_that_is_refused_takes_no_form_from_other_turns() {
 async fn what_tools_gave_gives_way_when_the_context_is_full() {
     let mut bench = Bench::default();
     let long = json!({"text": "x".repeat(5000)}).to_string();
-    let mut acts: Vec<Act> = (0..8).map(|_| uses(&[("a", "echo", &long)])).collect();
-    acts.push(Act::answer("[]", 1, 1));
+    let mut acts: Vec<ScriptedResponse> = (0..8).map(|_| uses(&[("a", "echo", &long)])).collect();
+    acts.push(ScriptedResponse::answer("[]", 1, 1));
     // Room for the prompt, the tools, and a little more.
     let (answer, sent) = work(acts, &working(20), &mut bench, |model| model.context = 1200).await;
     answer.expect("a reply");
@@ -385,12 +403,14 @@ async fn what_tools_gave_gives_way_when_the_context_is_full() {
 #[tokio::test]
 async fn a_cost_that_no_provider_counts_is_estimated_with_what_tools_gave() {
     let mut bench = Bench::default();
-    let silent = |act: Act| match act {
-        Act::Say(status, headers, body) => Act::Say(status, headers, body.replace("\"usage\"", "\"unused\"")),
+    let silent = |act: ScriptedResponse| match act {
+        ScriptedResponse::Say(status, headers, body) => {
+            ScriptedResponse::Say(status, headers, body.replace("\"usage\"", "\"unused\""))
+        }
         act => act,
     };
     let long = json!({"text": "x".repeat(400)}).to_string();
-    let acts = vec![silent(uses(&[("a", "echo", &long)])), silent(Act::answer("[]", 1, 1))];
+    let acts = vec![silent(uses(&[("a", "echo", &long)])), silent(ScriptedResponse::answer("[]", 1, 1))];
     let (answer, _) = work(acts, &working(9), &mut bench, keep).await;
     let usage = answer.expect("a reply").usage.expect("an estimate");
     // 29 characters of prompt; the tool's name, its arguments and its result.
@@ -401,9 +421,9 @@ fn scripted(entry: Value) -> Call {
     call("w", seat(json!({"agent": "script", "script": [entry], "files": {}})), "x", 0)
 }
 
-async fn play(entry: Value, errors: u32) -> (Answer, Vec<String>) {
+async fn play(entry: Value, errors: u32) -> (CallResult, Vec<String>) {
     let log = Log::default();
-    let seats = Seats::new(Config::default(), &Environment::default(), Inline::Refused)
+    let seats = AgentRegistry::new(Config::default(), &Environment::default(), InlinePrograms::Denied)
         .with_toolbox(Arc::new(Benches(Arc::clone(&log), errors)));
     let answer = seats.call(&scripted(entry)).await;
     (answer, told(&log))
@@ -443,7 +463,7 @@ async fn a_script_fails_with_its_tools_unless_it_says_otherwise() {
 
 #[tokio::test]
 async fn a_seat_that_needs_tools_says_so_where_there_are_none() {
-    let seats = Seats::new(Config::default(), &Environment::default(), Inline::Refused);
+    let seats = AgentRegistry::new(Config::default(), &Environment::default(), InlinePrograms::Denied);
     let call = scripted(json!({"tools": [{"name": "echo"}], "reply": []}));
     let failure = seats.call(&call).await.expect_err("there are none");
     assert_eq!(failure.code, FailureCode::NotConfigured);
@@ -479,7 +499,7 @@ async fn what_a_server_refuses_of_turns_and_of_tools_is_left_out_and_remembered(
     for (refuses, most) in [(echoed, 2), (null, 3), (unnamed, 3), (closed, 2)] {
         let endpoint = Endpoint::serving(move |body| {
             if let Some(why) = refuses(body) {
-                return Act::Say(400, "", json!({"error": {"message": why}}).to_string());
+                return ScriptedResponse::Say(400, "", json!({"error": {"message": why}}).to_string());
             }
             let has_result = messages(body).iter().any(|message| message["role"] == "tool");
             let call = json!({"id": "a", "type": "function", "function": {"name": "echo", "arguments": "{\"text\": \"one\"}"}});
@@ -487,12 +507,12 @@ async fn what_a_server_refuses_of_turns_and_of_tools_is_left_out_and_remembered(
                 true => json!({"content": "{\"patch\": []}"}),
                 false => json!({"content": null, "reasoning": "hm", "tool_calls": [call]}),
             };
-            Act::Say(200, "", json!({"choices": [{"message": message}]}).to_string())
+            ScriptedResponse::Say(200, "", json!({"choices": [{"message": message}]}).to_string())
         });
         let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
         for turn in 0..2 {
             let before = endpoint.requests().len();
-            let reply = chat.work(&working(9), &mut Bench::default()).await;
+            let reply = chat.run_tool_loop(&working(9), &mut Bench::default()).await;
             assert_eq!(reply.expect("a reply").text, r#"{"patch": []}"#);
             let sent = endpoint.requests().len() - before;
             assert!(sent <= if turn == 0 { 1 + most } else { 2 }, "{sent} requests in turn {turn}");
@@ -510,7 +530,7 @@ async fn calls_are_understood_whatever_stands_around_names_and_arguments() {
         ("echo", "{\"text\": \"one\"}{\"text\": \"one\"}"),
     ] {
         let mut bench = Bench::default();
-        let acts = vec![uses(&[("a", name, arguments)]), Act::answer(r#"{"patch": []}"#, 30, 3)];
+        let acts = vec![uses(&[("a", name, arguments)]), ScriptedResponse::answer(r#"{"patch": []}"#, 30, 3)];
         let (answer, _) = work(acts, &working(9), &mut bench, keep).await;
         answer.expect("a reply");
         assert!(told(&bench.log).contains(&"echo {\"text\": \"one\"}".to_owned()), "{name}: {:?}", told(&bench.log));
@@ -520,26 +540,26 @@ async fn calls_are_understood_whatever_stands_around_names_and_arguments() {
 #[tokio::test]
 async fn a_conversation_that_a_provider_breaks_off_goes_on_where_it_was() {
     let (name, arguments) = echo("one");
-    let limited = || Act::Say(429, "", r#"{"error": {"message": "slow down"}}"#.to_owned());
+    let limited = || ScriptedResponse::Say(429, "", r#"{"error": {"message": "slow down"}}"#.to_owned());
     let acts = vec![
         uses(&[("a", name, &arguments)]),
         limited(),
         limited(),
         uses(&[("b", name, &arguments)]),
-        Act::answer(r#"{"patch": []}"#, 30, 3),
+        ScriptedResponse::answer(r#"{"patch": []}"#, 30, 3),
         uses(&[("a", name, &arguments)]),
         limited(),
-        Act::answer(r#"{"patch": []}"#, 30, 3),
+        ScriptedResponse::answer(r#"{"patch": []}"#, 30, 3),
     ];
     let endpoint = Endpoint::new(acts);
     let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
     let mut bench = Bench::default();
     let gated = Call { permit: Some(Permit::ungated()), ..working(9) };
     for _ in 0..2 {
-        let failure = chat.work(&gated, &mut bench).await.expect_err("it is not taken");
+        let failure = chat.run_tool_loop(&gated, &mut bench).await.expect_err("it is not taken");
         assert!(failure.deferral.is_some() && failure.usage.is_none(), "{failure:?}");
     }
-    assert_eq!(chat.work(&gated, &mut bench).await.expect("a reply").text, r#"{"patch": []}"#);
+    assert_eq!(chat.run_tool_loop(&gated, &mut bench).await.expect("a reply").text, r#"{"patch": []}"#);
     let sent = endpoint.bodies();
     let lengths: Vec<usize> = sent.iter().map(|body| body["messages"].as_array().map_or(0, Vec::len)).collect();
     assert_eq!(lengths, [2, 4, 4, 4, 6], "what was answered is not asked again");
@@ -547,8 +567,8 @@ async fn a_conversation_that_a_provider_breaks_off_goes_on_where_it_was() {
     let echoes = told(&bench.log).iter().filter(|told| told.starts_with("echo")).count();
     assert_eq!(echoes, 2, "nor done again");
     // Another prompt has no earlier messages.
-    chat.work(&gated, &mut bench).await.expect_err("it is not taken");
+    chat.run_tool_loop(&gated, &mut bench).await.expect_err("it is not taken");
     let other = Call { prompt: call("w", seat(json!({"agent": "llm"})), "Another.", 0).prompt, ..gated };
-    chat.work(&other, &mut bench).await.expect("a reply");
+    chat.run_tool_loop(&other, &mut bench).await.expect("a reply");
     assert_eq!(endpoint.bodies()[7]["messages"].as_array().map(Vec::len), Some(2));
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use patchboard_agents::config::Program;
 use patchboard_agents::tools::ROOM_MAX;
 use patchboard_agents::workspace::git::{self, Window};
-use patchboard_agents::workspace::session::{Author, Session, Told};
+use patchboard_agents::workspace::session::{CommandResult, EditAuthor, Session};
 use patchboard_agents::workspace::tools::call;
 use patchboard_agents::workspace::worktree::{Worktree, merge};
 use patchboard_kernel::files::Access;
@@ -28,7 +28,7 @@ impl Engineer {
         let author = shop.session(engineer).author().clone();
         let files = json!({"edit": ["**"], "run": ["where"]});
         let access = Access::compile(&serde_json::from_value(files).expect("access")).expect("patterns");
-        let author = Author { access, ..author };
+        let author = EditAuthor { access, ..author };
         assert!(Worktree::is_for(&author, &shop.workspace));
         let tree = Worktree::open(&shop.workspace, author.clone()).await.expect("a tree");
         let program =
@@ -37,7 +37,7 @@ impl Engineer {
         Self { session: Session::new(Arc::clone(&shop.workspace), author), tree, programs }
     }
 
-    async fn does(&mut self, tool: &str, arguments: Value) -> Told {
+    async fn does(&mut self, tool: &str, arguments: Value) -> CommandResult {
         let told = call(&mut self.session, Some(&self.tree), &self.programs, tool, arguments, ROOM_MAX).await;
         assert!(!told.is_error(), "{}", told.text);
         told

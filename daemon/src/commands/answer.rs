@@ -3,25 +3,25 @@
 use std::path::Path;
 
 use clap::Args;
-use patchboard_kernel::board::{Board, Input, Outcome as Decided, Pending};
+use patchboard_kernel::board::{Board, Input, Outcome as Decided, PendingQuestion};
 use patchboard_kernel::id::Seq;
 use patchboard_kernel::record::Answer;
 use patchboard_kernel::rejection::Rejection;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use serde_json::{Value, json};
 
-use super::inbox::{listed, told};
+use super::inbox::{list_remote, question_with_command};
 use crate::cli::BoardArgument;
 use crate::client::{Client, DaemonArgument};
-use crate::drive::{self, TakeUp, question_json, question_text};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line};
 use crate::reader::Reader;
-use crate::seating::SeatArguments;
+use crate::runner::{self, AcquireMode, question_json, question_text};
+use crate::worker_agents::WorkerAgentArguments;
 
 /// Arguments shared by `approve`, `deny` and `answer`.
 #[derive(Args, Debug)]
-pub(crate) struct Question {
+pub(crate) struct QuestionArguments {
     #[command(flatten)]
     board: BoardArgument,
     /// The question: the seq of its `approval` record. Without it the pending questions are shown
@@ -36,7 +36,7 @@ pub(crate) struct Question {
     #[arg(long)]
     no_run: bool,
     #[command(flatten)]
-    seats: SeatArguments,
+    seats: WorkerAgentArguments,
 }
 
 /// Approve a pending proposal, and run the board until it ends or asks again
@@ -56,7 +56,7 @@ Examples:
   patchboard approve 0199 17 --url http://127.0.0.1:7733")]
 pub(crate) struct Approve {
     #[command(flatten)]
-    question: Question,
+    question: QuestionArguments,
 }
 
 /// Deny a pending proposal or question, and run the board until it ends or asks again
@@ -69,7 +69,7 @@ Examples:
   patchboard deny last 17 --no-run")]
 pub(crate) struct Deny {
     #[command(flatten)]
-    question: Question,
+    question: QuestionArguments,
 }
 
 /// Answer a worker's question, and run the board until it ends or asks again
@@ -81,9 +81,9 @@ Examples:
   patchboard answer last                                            (shows what is asked, and answers nothing)
   patchboard answer last 17 --text office
   patchboard answer 0199 17 --text 'the one of last week' --url http://127.0.0.1:7733")]
-pub(crate) struct Tell {
+pub(crate) struct AnswerArguments {
     #[command(flatten)]
-    question: Question,
+    question: QuestionArguments,
     /// The answer
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
@@ -91,7 +91,7 @@ pub(crate) struct Tell {
 
 /// Answer of a person.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Said {
+enum PersonAnswer {
     Agrees,
     Denies,
     /// Text of an answer to a worker's question.
@@ -100,46 +100,46 @@ enum Said {
 
 impl Approve {
     pub(crate) async fn run(&self, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
-        answer(&self.question, Said::Agrees, data_dir, config, output).await
+        answer(&self.question, PersonAnswer::Agrees, data_dir, config, output).await
     }
 }
 
 impl Deny {
     pub(crate) async fn run(&self, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
-        answer(&self.question, Said::Denies, data_dir, config, output).await
+        answer(&self.question, PersonAnswer::Denies, data_dir, config, output).await
     }
 }
 
-impl Tell {
+impl AnswerArguments {
     pub(crate) async fn run(&self, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
-        answer(&self.question, Said::Text(self.text.clone()), data_dir, config, output).await
+        answer(&self.question, PersonAnswer::Text(self.text.clone()), data_dir, config, output).await
     }
 }
 
 /// Answers a question of a daemon's board over HTTP.
-async fn over_http(daemon: &Client, asked: &Question, said: &Said, output: Output) -> Outcome {
-    let questions = listed(daemon).await?;
+async fn over_http(daemon: &Client, asked: &QuestionArguments, said: &PersonAnswer, output: Output) -> Outcome {
+    let questions = list_remote(daemon).await?;
     let of_board = |question: &&Value| question["board"].as_str().is_some_and(|id| id.starts_with(&asked.board.board));
     let of_board: Vec<&Value> = questions.iter().filter(of_board).collect();
     let found: Vec<&&Value> = of_board.iter().filter(|question| question["seq"].as_u64() == asked.seq).collect();
     let [question] = found.as_slice() else {
         for question in &of_board {
-            output.note(&told(question, &daemon.repeated()));
+            output.note(&question_with_command(question, &daemon.to_flags()));
         }
         let numbers: Vec<String> = of_board.iter().map(|question| question["seq"].to_string()).collect();
         let failure = match (asked.seq, numbers.is_empty()) {
-            (None, false) => Failure::refused("which_question", format!("pending: {}", numbers.join(", "))),
+            (None, false) => Failure::invalid_input("which_question", format!("pending: {}", numbers.join(", "))),
             (Some(seq), _) => {
-                Failure::refused("not_pending", format!("no board of that name has a pending question {seq}"))
+                Failure::invalid_input("not_pending", format!("no board of that name has a pending question {seq}"))
             }
-            (None, true) => Failure::refused("not_pending", "no board of that name has a pending question"),
+            (None, true) => Failure::invalid_input("not_pending", "no board of that name has a pending question"),
         };
         return Err(failure
             .help("`patchboard inbox --url URL` lists what is asked")
             .detail("questions", json!(of_board)));
     };
-    let mut answer = json!({"agrees": *said != Said::Denies, "digest": question["digest"]});
-    if let Said::Text(text) = said {
+    let mut answer = json!({"agrees": *said != PersonAnswer::Denies, "digest": question["digest"]});
+    if let PersonAnswer::Text(text) = said {
         answer["text"] = json!(text_of(text.as_ref())?);
     }
     if let Some(reason) = &asked.reason {
@@ -156,7 +156,7 @@ async fn over_http(daemon: &Client, asked: &Question, said: &Said, output: Outpu
             Ok(Exit::Done)
         }
         // A denial was requested, so the kernel's rejection is success.
-        Err(Failure::Told(told)) if *said == Said::Denies && told.code == "denied" => {
+        Err(Failure::Error(told)) if *said == PersonAnswer::Denies && told.code == "denied" => {
             if output.is_json() {
                 output.json(&json!({"outcome": "rejected"}))?;
             } else {
@@ -169,11 +169,18 @@ async fn over_http(daemon: &Client, asked: &Question, said: &Said, output: Outpu
 }
 
 fn text_of(text: Option<&String>) -> Result<String, Failure> {
-    text.cloned()
-        .ok_or_else(|| Failure::refused("answer_missing", "the question wants an answer").help("give it with --text"))
+    text.cloned().ok_or_else(|| {
+        Failure::invalid_input("answer_missing", "the question wants an answer").help("give it with --text")
+    })
 }
 
-async fn answer(asked: &Question, said: Said, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
+async fn answer(
+    asked: &QuestionArguments,
+    said: PersonAnswer,
+    data_dir: &Path,
+    config: Option<&Path>,
+    output: Output,
+) -> Outcome {
     if let Some(daemon) = asked.daemon.client()? {
         return over_http(&daemon, asked, &said, output).await;
     }
@@ -181,28 +188,28 @@ async fn answer(asked: &Question, said: Said, data_dir: &Path, config: Option<&P
     let summary = reader.find(&asked.board.board)?;
     let records = reader.records(&summary.id)?;
     let mut recovered = reader.board(&summary, None)?;
-    let (seq, question) = chosen(&recovered, asked.seq, output)?;
+    let (seq, question) = find_question(&recovered, asked.seq, output)?;
     let blueprint = recovered.blueprint().as_ref().clone();
     drop(reader);
     output.note(&question_text(seq, &question, recovered.state()));
-    let seating = asked.seats.seat(&blueprint, data_dir, config)?;
-    seating.goes_on(&records, data_dir, &summary.id)?;
+    let seating = asked.seats.assign_agents(&blueprint, data_dir, config)?;
+    seating.skip_answered(&records, data_dir, &summary.id)?;
     let text = match &said {
-        Said::Text(text) => Some(text_of(text.as_ref())?),
-        Said::Agrees | Said::Denies => None,
+        PersonAnswer::Text(text) => Some(text_of(text.as_ref())?),
+        PersonAnswer::Agrees | PersonAnswer::Denies => None,
     };
-    let (agrees, reason) = (said != Said::Denies, asked.reason.clone());
+    let (agrees, reason) = (said != PersonAnswer::Denies, asked.reason.clone());
     let answer = Answer { of: seq, by: question.approver, digest: question.digest, agrees, reason, text };
     // Dry run: a rejected answer must leave no trace in the journal.
-    let judged = recovered.step_by(SystemClock.now(), Input::Answer(answer.clone()), drive::by_user(&seating));
-    if let Some(Decided::Refused(rejection)) = judged.outcome {
+    let judged = recovered.step_as(SystemClock.now(), Input::Answer(answer.clone()), runner::recorded_user(&seating));
+    if let Some(Decided::RejectedUnrecorded(rejection)) = judged.outcome {
         return Err(refused(&rejection));
     }
-    let how = if asked.no_run { TakeUp::Paused } else { TakeUp::Plainly };
-    let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, how).await?;
+    let how = if asked.no_run { AcquireMode::Paused } else { AcquireMode::Resume };
+    let (runtime, board) = runner::acquire_board(data_dir, &seating, &summary.id, how).await?;
     let given = async {
         let outcome = board.answer(answer).await?;
-        if !asked.no_run && board.snapshot().paused {
+        if !asked.no_run && board.status().paused {
             board.resume(None).await?;
         }
         Ok(outcome)
@@ -211,15 +218,15 @@ async fn answer(asked: &Question, said: Said, data_dir: &Path, config: Option<&P
         Ok(outcome) => outcome,
         Err(error) => {
             runtime.shutdown().await;
-            return Err(drive::failure(error));
+            return Err(runner::failure(error));
         }
     };
-    if let Decided::Refused(rejection) = outcome {
+    if let Decided::RejectedUnrecorded(rejection) = outcome {
         runtime.shutdown().await;
         return Err(refused(&rejection));
     }
     if asked.no_run {
-        let head = board.snapshot().head;
+        let head = board.status().head;
         runtime.shutdown().await;
         let came_of_it = match &outcome {
             Decided::Committed { .. } => "committed",
@@ -232,23 +239,23 @@ async fn answer(asked: &Question, said: Said, data_dir: &Path, config: Option<&P
             output.json(&json!({"board": summary.id, "question": seq, "outcome": came_of_it,
                 "head": {"seq": head.seq, "hash": head.hash}}))?;
         } else {
-            let resume = seating.again.command(&format!("resume {}", summary.id));
+            let resume = seating.resume_flags.resume_command(&format!("resume {}", summary.id));
             output.line(&format!("{came_of_it}; go on with: {resume}"))?;
         }
         return Ok(Exit::Done);
     }
-    drive::to_the_end(runtime, board, Some(summary.head.seq), &seating, output).await
+    runner::run_to_completion(runtime, board, Some(summary.head.seq), &seating, output).await
 }
 
 fn refused(rejection: &Rejection) -> Failure {
     let code = rejection.code.as_str();
     let message = rejection.violations.first().map_or(code, |violation| violation.message.as_str());
-    Failure::refused(code, message).help("`patchboard inbox` lists pending questions")
+    Failure::invalid_input(code, message).help("`patchboard inbox` lists pending questions")
 }
 
 /// Returns the question with this number. Without a number it lists the pending questions and fails, even if there is
 /// only one: the pending question may differ from the one that the person has read.
-fn chosen(board: &Board, seq: Option<u64>, output: Output) -> Result<(Seq, Pending), Failure> {
+fn find_question(board: &Board, seq: Option<u64>, output: Output) -> Result<(Seq, PendingQuestion), Failure> {
     let pending = board.pending();
     let standing = || {
         let questions: Vec<_> = pending.iter().map(|(seq, question)| question_json(*seq, question)).collect();
@@ -262,7 +269,7 @@ fn chosen(board: &Board, seq: Option<u64>, output: Output) -> Result<(Seq, Pendi
             for (seq, question) in pending.iter() {
                 output.note(&question_text(*seq, question, board.state()));
             }
-            let failure = Failure::refused("which_question", format!("pending: {}", numbers()));
+            let failure = Failure::invalid_input("which_question", format!("pending: {}", numbers()));
             let failure = failure.help(format!("answer one by its number: {}", numbers()));
             return Err(failure.detail("questions", standing()));
         }
@@ -277,7 +284,7 @@ fn chosen(board: &Board, seq: Option<u64>, output: Output) -> Result<(Seq, Pendi
         } else {
             format!("pending: {}", numbers())
         };
-        return Err(Failure::refused("not_pending", message).help(help).detail("questions", standing()));
+        return Err(Failure::invalid_input("not_pending", message).help(help).detail("questions", standing()));
     };
     Ok((*seq, question.clone()))
 }

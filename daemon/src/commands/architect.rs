@@ -4,10 +4,10 @@ use std::path::Path;
 
 use clap::Args;
 
-use crate::drafting::{self, DraftArguments, Word};
+use crate::architect::{self, ArchitectArguments, BlueprintApproval};
 use crate::failure::{Exit, Outcome};
 use crate::output::Output;
-use crate::seating::{ModelArguments, quoted};
+use crate::worker_agents::{ModelArguments, quoted};
 
 /// Have a model write a blueprint for a request
 ///
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "REQUEST|@FILE")]
     request: String,
     #[command(flatten)]
-    draft: DraftArguments,
+    draft: ArchitectArguments,
     /// Overwrite an existing file
     #[arg(long, requires = "out", help_heading = "Architect")]
     force: bool,
@@ -46,20 +46,24 @@ pub(crate) async fn run(arguments: &Arguments, config: Option<&Path>, output: Ou
     let brief = arguments.draft.brief(&arguments.request, None, false, terms.caps.state_bytes)?;
     let (design, _) = arguments.draft.draft(&brief, &arguments.models, config, output).await?;
     let name = arguments.draft.out.as_ref().map_or_else(|| "blueprint".to_owned(), |path| path.display().to_string());
-    drafting::warn(&design, &name, output);
-    let word = if arguments.draft.approve { drafting::ask_person(&design, &brief, output)? } else { Word::Agreed };
-    if word == Word::Denied {
-        return Err(drafting::denied());
+    architect::warn(&design, &name, output);
+    let word = if arguments.draft.approve {
+        architect::ask_person(&design, &brief, output)?
+    } else {
+        BlueprintApproval::Approved
+    };
+    if word == BlueprintApproval::Denied {
+        return Err(architect::denied());
     }
     if let Some(path) = &arguments.draft.out {
-        drafting::save(&design, &brief, path, output)?;
+        architect::save(&design, &brief, path, output)?;
     }
     if output.is_json() || arguments.draft.out.is_none() {
-        drafting::hand_over(&design, output)?;
+        architect::print_blueprint(&design, output)?;
     }
-    if word == Word::Nobody {
-        let again = format!("patchboard run {}{}", quoted(&name), arguments.draft.repeated());
-        output.complaint(&format!("approval needs a terminal: read {name}, then run `{again}`"));
+    if word == BlueprintApproval::NoTerminal {
+        let again = format!("patchboard run {}{}", quoted(&name), arguments.draft.to_flags());
+        output.error_context(&format!("approval needs a terminal: read {name}, then run `{again}`"));
         return Ok(Exit::Waiting);
     }
     Ok(Exit::Done)

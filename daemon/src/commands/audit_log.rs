@@ -4,11 +4,11 @@ use std::path::Path;
 
 use clap::Args;
 
+use crate::describe;
 use crate::failure::{Exit, Outcome};
-use crate::narrative;
 use crate::output::{Output, one_line, table};
-use crate::reader::{Reader, moment};
-use crate::serve::tokens::{AuditEntry, Tokens};
+use crate::reader::{Reader, format_time};
+use crate::serve::tokens::{AuditEntry, TokenStore};
 
 /// Entries per read.
 const PAGE: usize = 1000;
@@ -32,10 +32,10 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     let mut after = arguments.after;
     let mut entries: Vec<AuditEntry> = Vec::new();
-    if !Tokens::exist(data_dir) {
+    if !TokenStore::exist(data_dir) {
         drop(Reader::open(data_dir)?);
     } else {
-        let log = Tokens::open(data_dir)?;
+        let log = TokenStore::open(data_dir)?;
         loop {
             let page = log.audit_log(after, PAGE)?;
             let Some(last) = page.last() else { break };
@@ -52,10 +52,11 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
         return Ok(Exit::Done);
     }
     let rows = entries.iter().map(|entry| {
-        let by = entry.principal.as_ref().map_or_else(|| "the daemon, by [retention]".to_owned(), narrative::name_of);
+        let by =
+            entry.principal.as_ref().map_or_else(|| "the daemon, by [retention]".to_owned(), describe::caller_name);
         let (action, subject) = (entry.action.replace('_', " "), entry.subject.as_deref().unwrap_or_default());
         let action = if entry.done { action } else { format!("{action} (not done)") };
-        [entry.id.to_string(), moment(entry.at), one_line(&action), one_line(subject), by]
+        [entry.id.to_string(), format_time(entry.at), one_line(&action), one_line(subject), by]
     });
     output.line(&table(["ENTRY", "AT", "ACTION", "OF", "BY"], rows))?;
     Ok(Exit::Done)

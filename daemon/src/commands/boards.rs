@@ -5,9 +5,9 @@ use std::path::Path;
 
 use clap::Args;
 use patchboard_agents::config::DEFAULT_MODEL;
-use patchboard_kernel::admission::Waiting;
-use patchboard_kernel::mode::Mode;
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::ablation::Mode;
+use patchboard_kernel::admission::WaitingCall;
+use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Body, PauseCause, Record};
 use patchboard_kernel::scheduler::ProviderWait;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
@@ -20,7 +20,7 @@ use crate::blueprint_file::plural;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::outages::awaited_model;
 use crate::output::{Output, short, table};
-use crate::reader::{moment, storage};
+use crate::reader::{format_time, storage};
 
 /// List the boards of the data directory, oldest first
 ///
@@ -40,13 +40,14 @@ pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     match SqliteJournal::open_read_only(data_dir) {
         Ok(journal) => {
             for board in journal.boards().map_err(storage)? {
-                let waits = if board.ended.is_none() { Waits::of(&journal, &board) } else { Waits::default() };
+                let waits =
+                    if board.ended.is_none() { WaitState::read(&journal, &board) } else { WaitState::default() };
                 let is_damaged = is_damaged(&journal, &board);
                 let status = if is_damaged { DAMAGED } else { status(data_dir, &board, &waits) };
                 let mode = if is_damaged { Mode::default() } else { mode(&journal, &board)? };
                 boards.push((board, status, mode, waits));
             }
-            gone = none_is_gone(&journal);
+            gone = check_none_lost(&journal);
         }
         Err(JournalError::NotFound(_)) => {}
         Err(error) => return Err(storage(error)),
@@ -74,8 +75,8 @@ pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
             mode.to_string(),
             board.version.to_string(),
             (board.head.seq.0 + 1).to_string(),
-            moment(board.created_at),
-            moment(board.updated_at),
+            format_time(board.created_at),
+            format_time(board.updated_at),
         ]
     });
     let header = ["BOARD", "BLUEPRINT", "STATUS", "WAITS FOR", "MODE", "VERSION", "RECORDS", "CREATED", "UPDATED"];
@@ -85,7 +86,7 @@ pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
 
 /// Waiting conditions of a board that has not ended.
 #[derive(Default)]
-struct Waits {
+struct WaitState {
     is_paused: bool,
     /// Set if the kernel paused the board because no model could be reached.
     is_provider_away: bool,
@@ -98,14 +99,14 @@ struct Waits {
     admission: Option<(String, usize)>,
 }
 
-impl Waits {
+impl WaitState {
     /// Recovers a board to find what it waits for. Empty for a board that cannot be recovered; `verify` reports the
     /// reason.
-    fn of(journal: &SqliteJournal, board: &BoardSummary) -> Self {
-        let Ok(recovered) = recovery::recover(journal, &board.id, &Own) else { return Self::default() };
+    fn read(journal: &SqliteJournal, board: &BoardSummary) -> Self {
+        let Ok(recovered) = recovery::recover(journal, &board.id, &UncachedPlans) else { return Self::default() };
         let board = recovered.board;
         let waiting = if board.scheduler().is_calling() { Vec::new() } else { board.awaiting_admission() };
-        let model = |call: &Waiting| call.model.clone().unwrap_or_else(|| DEFAULT_MODEL.to_owned());
+        let model = |call: &WaitingCall| call.model.clone().unwrap_or_else(|| DEFAULT_MODEL.to_owned());
         let first = board.scheduler().provider_waits().min_by_key(|(_, wait)| wait.not_before);
         Self {
             is_paused: board.is_paused(),
@@ -138,7 +139,7 @@ impl Waits {
                 Some(format!("{} ({})", self.awaited(), wait.reason))
             }
             (false, Some(wait)) => {
-                Some(format!("{} until {} ({})", self.awaited(), moment(wait.not_before), wait.reason))
+                Some(format!("{} until {} ({})", self.awaited(), format_time(wait.not_before), wait.reason))
             }
             (false, None) => self.admission.as_ref().map(|(model, _)| format!("model {model}")),
         };
@@ -170,8 +171,8 @@ fn is_damaged(journal: &SqliteJournal, board: &BoardSummary) -> bool {
 }
 
 /// Returns an error that names a board which the journal has lost as a whole, if there is one.
-pub(crate) fn none_is_gone(journal: &SqliteJournal) -> Result<(), Failure> {
-    let lost = journal.lost().map_err(storage)?;
+pub(crate) fn check_none_lost(journal: &SqliteJournal) -> Result<(), Failure> {
+    let lost = journal.record_losses().map_err(storage)?;
     match lost.into_iter().find(|lost| lost.found.is_none()) {
         Some(lost) => Err(storage(JournalError::RecordsLost(lost))),
         None => Ok(()),
@@ -183,12 +184,13 @@ pub(crate) fn status_of(journal: &SqliteJournal, data_dir: &Path, board: &BoardS
     if is_damaged(journal, board) {
         return DAMAGED;
     }
-    let waits = if board.ended.is_none() { Waits::of(journal, board) } else { Waits::default() };
+    let waits = if board.ended.is_none() { WaitState::read(journal, board) } else { WaitState::default() };
     status(data_dir, board, &waits)
 }
 
-/// Returns how the board ended; else `paused`; `running`, if a process has claimed it; or `interrupted`, if its process died.
-fn status(data_dir: &Path, board: &BoardSummary, waits: &Waits) -> &'static str {
+/// Returns how the board ended; else `paused`; `running`, if a process has claimed it; or `interrupted`, if its process
+/// died.
+fn status(data_dir: &Path, board: &BoardSummary, waits: &WaitState) -> &'static str {
     match board.ended {
         Some(end) => end.as_str(),
         None if waits.is_paused => "paused",
@@ -213,7 +215,7 @@ fn mode(journal: &SqliteJournal, board: &BoardSummary) -> Result<Mode, Failure> 
     }
 }
 
-fn summary_json(board: &BoardSummary, status: &str, mode: &Mode, waits: &Waits) -> Value {
+fn summary_json(board: &BoardSummary, status: &str, mode: &Mode, waits: &WaitState) -> Value {
     json!({
         "status": status,
         "waits": waits.json(),

@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 use super::run::json_argument;
 use crate::blueprint_file::{self, plural};
 use crate::codes;
+use crate::config_tables;
 use crate::diagnostics::word;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::given;
+use crate::input;
 use crate::output::Output;
-use crate::tables;
 use crate::trust::config_file;
 
 /// Check blueprints: every finding with its line, a stable code and a fix
@@ -75,11 +75,11 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, config: Option<&Path>, output: Output) -> Outcome {
     if let Some(file) = config {
-        tables::check(file)?;
+        config_tables::check(file)?;
     }
     let models = if arguments.request.is_some() { config_file(config)? } else { config };
-    let models = models.map(Config::read).transpose().map_err(|error| Failure::refused("bad_config", error))?;
-    given::apart(arguments.blueprints.iter().map(PathBuf::as_path), arguments.request.as_deref())?;
+    let models = models.map(Config::read).transpose().map_err(|error| Failure::invalid_input("bad_config", error))?;
+    input::check_single_stdin(arguments.blueprints.iter().map(PathBuf::as_path), arguments.request.as_deref())?;
     let request = arguments.request.as_deref().map(json_argument).transpose()?;
     if let Some(code) = &arguments.explain {
         return explain(code, output);
@@ -93,9 +93,10 @@ pub(crate) fn run(arguments: &Arguments, config: Option<&Path>, output: Output) 
     let (mut findings, mut costs) = (Vec::new(), Vec::new());
     let (mut errors, mut warnings, mut tests) = (0, 0, 0);
     for path in &arguments.blueprints {
-        let mut reading = blueprint_file::read_or_find(path).tested();
+        let mut reading = blueprint_file::read_or_find(path).run_tests();
         if let Some(request) = &request {
-            reading = reading.begun(request, &|model| models.as_ref().and_then(|models| models.context(model)))?;
+            reading = reading
+                .check_with_request(request, &|model| models.as_ref().and_then(|models| models.context(model)))?;
         }
         tests += reading.tests;
         errors += reading.count(Severity::Error);
@@ -140,15 +141,15 @@ pub(crate) fn run(arguments: &Arguments, config: Option<&Path>, output: Output) 
         let verdict = if refused { "refused".red().bold().to_string() } else { "ok".green().bold().to_string() };
         output.line(&format!("{files}: {counts}: {verdict}"))?;
     }
-    Ok(if refused { Exit::Refused } else { Exit::Done })
+    Ok(if refused { Exit::InvalidInput } else { Exit::Done })
 }
 
 /// Prints a blueprint as stored with a board.
 fn whole(paths: &[PathBuf], output: Output) -> Outcome {
     let [path] = paths else {
-        return Err(Failure::refused("usage", "--whole prints one blueprint").help("name one file"));
+        return Err(Failure::invalid_input("usage", "--whole prints one blueprint").help("name one file"));
     };
-    output.json(&json!(blueprint_file::accepted(path, None, output)?))?;
+    output.json(&json!(blueprint_file::read_valid(path, None, output)?))?;
     Ok(Exit::Done)
 }
 
@@ -167,7 +168,7 @@ fn explain(code: &str, output: Output) -> Outcome {
     // A code may name both a finding and a rejection, e.g. `too_large`.
     let entries: Vec<_> = codes::entries().filter(|entry| entry.code == code).collect();
     if entries.is_empty() {
-        return Err(Failure::refused("unknown_code", format!("there is no code {code}"))
+        return Err(Failure::invalid_input("unknown_code", format!("there is no code {code}"))
             .help("`patchboard check --codes` lists the codes of findings; docs/codes.md has all of them"));
     }
     if output.is_json() {

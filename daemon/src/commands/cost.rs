@@ -8,7 +8,7 @@ use patchboard_kernel::admission::Admission;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{InvocationId, WorkerName};
-use patchboard_kernel::ledger::{Account, Hold, Ledger, Usage};
+use patchboard_kernel::ledger::{Account, CallReservation, Ledger, Usage};
 use patchboard_kernel::money::Money;
 use patchboard_kernel::record::{Architect, Author, Body, Budget, Continued, Invoked, Record};
 use patchboard_kernel::view::{Prompt, PromptParts};
@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 
 use crate::blueprint_file::plural;
 use crate::cli::BoardArgument;
+use crate::describe::{self, grouped};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::narrative::{self, grouped};
 use crate::output::{Output, one_line, table};
 use crate::reader::{Reader, storage};
 
@@ -53,10 +53,10 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     }
     let board = reader.board(&summary, None)?;
     let (blueprint, ledger) = (board.blueprint(), board.ledger());
-    let limit_of = |worker: &WorkerName| board.limits_of_worker(worker).worker_tokens;
-    let details = Details::of(&reader, blueprint, &reader.records(&summary.id)?)?;
+    let limit_of = |worker: &WorkerName| board.worker_call_limits(worker).worker_tokens;
+    let details = Details::from_records(&reader, blueprint, &reader.records(&summary.id)?)?;
     output.line(&details.table(ledger, &limit_of, board.limits().tokens))?;
-    let worker_money = |name: &WorkerName| board.limits_of_worker(name).worker_money;
+    let worker_money = |name: &WorkerName| board.worker_call_limits(name).worker_money;
     for line in details.lines(ledger, board.limits().money, &worker_money) {
         output.line(&line)?;
     }
@@ -67,13 +67,13 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
 pub(crate) fn json(reader: &Reader, summary: &BoardSummary) -> Result<Value, Failure> {
     let board = reader.board(summary, None)?;
     let (blueprint, ledger) = (board.blueprint(), board.ledger());
-    let details = Details::of(reader, blueprint, &reader.records(&summary.id)?)?;
+    let details = Details::from_records(reader, blueprint, &reader.records(&summary.id)?)?;
     let workers: BTreeMap<&WorkerName, Value> = board
         .ledger()
         .workers()
         .iter()
         .map(|(name, account)| {
-            let limits = board.limits_of_worker(name);
+            let limits = board.worker_call_limits(name);
             let mut of_worker = account_json(account, details.retries_of(name), limits.worker_tokens);
             of_worker["money_limit"] = json!(limits.worker_money.map(Money));
             (name, of_worker)
@@ -88,7 +88,7 @@ pub(crate) fn json(reader: &Reader, summary: &BoardSummary) -> Result<Value, Fai
     Ok(json!({
         "board": summary.id,
         "tokens": account_json(board.ledger().board(), details.retries(), Some(board.limits().tokens)),
-        "architect": ledger.architect().map(|account| account_json(account, details.redrafts(), None)),
+        "architect": ledger.architect().map(|account| account_json(account, details.architect_retries(), None)),
         "money": {
             "spent": Money(ledger.board().money),
             "reserved": Money(ledger.board().money_reserved),
@@ -106,7 +106,7 @@ pub(crate) fn json(reader: &Reader, summary: &BoardSummary) -> Result<Value, Fai
             "trigger": details.prompts.trigger,
             "tools": details.prompts.tools,
         },
-        "drawn": details.drawn,
+        "drawn": details.selected_models,
         "late": details.late.total(),
         "estimated": details.answered.estimated,
         "shortfalls": details.shortfalls,
@@ -122,16 +122,16 @@ struct Retries {
 
 /// Sums over the calls of one model.
 #[derive(Clone, Copy, Default)]
-struct OfModel {
+struct ModelCost {
     calls: u64,
     tokens: u64,
     money: u64,
 }
 
-impl OfModel {
+impl ModelCost {
     fn add(&mut self, usage: Usage, admitted: &Admission) {
         self.tokens = self.tokens.saturating_add(usage.total());
-        self.money = self.money.saturating_add(admitted.price.as_ref().map_or(0, |price| price.of(usage)));
+        self.money = self.money.saturating_add(admitted.price.as_ref().map_or(0, |price| price.cost(usage)));
     }
 
     fn json(self) -> Value {
@@ -140,7 +140,7 @@ impl OfModel {
 }
 
 /// Call that was dispatched.
-struct Asked {
+struct DispatchedCall {
     worker: WorkerName,
     /// Admission by the gate.
     admitted: Admission,
@@ -161,14 +161,14 @@ struct Asked {
 struct Details {
     retries: BTreeMap<WorkerName, Retries>,
     /// Prompt tokens of calls that got a response.
-    prompts: Parts,
+    prompts: PromptTokens,
     /// Usage of replies that arrived after their call had been abandoned; already charged by the reservations.
     late: Usage,
     answered: Usage,
     /// Models selected, by worker.
-    drawn: BTreeMap<WorkerName, String>,
+    selected_models: BTreeMap<WorkerName, String>,
     /// Sums by the operator's name of the serving model.
-    models: BTreeMap<String, OfModel>,
+    models: BTreeMap<String, ModelCost>,
     currency: Option<String>,
     /// Usage of the calls that wrote the blueprint.
     architect: Option<Architect>,
@@ -177,7 +177,7 @@ struct Details {
 
 /// Prompt tokens by part.
 #[derive(Clone, Copy, Default)]
-struct Parts {
+struct PromptTokens {
     instructions: u64,
     contract: u64,
     document: u64,
@@ -186,13 +186,13 @@ struct Parts {
     tools: u64,
 }
 
-impl Parts {
+impl PromptTokens {
     /// Distributes the tokens of one prompt over its parts by characters.
     fn add(&mut self, of: PromptParts, tokens: u64) {
-        let all = of.instructions + of.contract + of.document + of.refusals + of.trigger;
+        let all = of.instructions + of.contract + of.document + of.rejections + of.trigger;
         let share = |part: usize| u64::try_from(u128::from(tokens) * part as u128 / (all.max(1) as u128)).unwrap_or(0);
         let (contract, document) = (share(of.contract), share(of.document));
-        let (refusals, trigger) = (share(of.refusals), share(of.trigger));
+        let (refusals, trigger) = (share(of.rejections), share(of.trigger));
         self.contract += contract;
         self.document += document;
         self.refusals += refusals;
@@ -203,9 +203,9 @@ impl Parts {
 }
 
 impl Details {
-    fn of(reader: &Reader, blueprint: &Blueprint, records: &[Record]) -> Result<Self, Failure> {
+    fn from_records(reader: &Reader, blueprint: &Blueprint, records: &[Record]) -> Result<Self, Failure> {
         let mut details = Self::default();
-        let mut asked: BTreeMap<(InvocationId, u32), Asked> = BTreeMap::new();
+        let mut asked: BTreeMap<(InvocationId, u32), DispatchedCall> = BTreeMap::new();
         let mut known: BTreeMap<Digest, PromptParts> = BTreeMap::new();
         let mut uncounted: BTreeMap<InvocationId, u32> = BTreeMap::new();
         let mut format = 0;
@@ -214,10 +214,10 @@ impl Details {
                 Body::Created(created) => {
                     format = created.format;
                     details.architect.clone_from(&created.architect);
-                    details.drawn.clone_from(&created.drawn);
+                    details.selected_models.clone_from(&created.drawn);
                     if let Some(architect) = &created.architect {
                         details.answered.add(architect.usage);
-                        details.designed(architect);
+                        details.charge_architect(architect);
                     }
                 }
                 Body::Epoch(epoch) => format = epoch.format.unwrap_or(format),
@@ -229,7 +229,7 @@ impl Details {
                         // A call with usage reached its model, although the model rejected the request.
                         let uncalled = u64::from(usage.total() == 0);
                         details.of_model(&call.admitted, |of| of.calls = of.calls.saturating_sub(uncalled));
-                        details.paid(&call, usage);
+                        details.charge_model(&call, usage);
                     }
                     *uncounted.entry(attempt.invocation).or_default() += 1;
                     details.answered.add(usage);
@@ -244,7 +244,7 @@ impl Details {
                     if is_retry {
                         details.retries.entry(worker.clone()).or_default().calls += 1;
                     }
-                    let now = Asked {
+                    let now = DispatchedCall {
                         worker: worker.clone(),
                         admitted: admitted.clone().unwrap_or_default(),
                         reply_tokens: blueprint
@@ -268,7 +268,7 @@ impl Details {
                     let Some(attempt) = &by.attempt else { continue };
                     let place = (attempt.invocation, attempt.number);
                     let Some(mut call) = asked.remove(&place) else { continue };
-                    details.answered_by(reader, &mut known, &mut call, by)?;
+                    details.count_answer(reader, &mut known, &mut call, by)?;
                     call.reserved = *reserved;
                     details.of_model(&call.admitted, |of| of.calls += 1);
                     asked.insert(place, call);
@@ -281,18 +281,18 @@ impl Details {
             let Some(attempt) = &by.attempt else { continue };
             // A person's answer was charged when the person was asked.
             if let Some(mut call) = asked.remove(&(attempt.invocation, attempt.number)) {
-                details.answered_by(reader, &mut known, &mut call, by)?;
+                details.count_answer(reader, &mut known, &mut call, by)?;
             }
         }
         Ok(details)
     }
 
     /// Accounts for a finished call of an attempt.
-    fn answered_by(
+    fn count_answer(
         &mut self,
         reader: &Reader,
         known: &mut BTreeMap<Digest, PromptParts>,
-        call: &mut Asked,
+        call: &mut DispatchedCall,
         by: &Author,
     ) -> Result<(), Failure> {
         let Some(usage) = by.usage else {
@@ -300,7 +300,7 @@ impl Details {
             return Ok(());
         };
         self.answered.add(usage);
-        self.paid(call, usage);
+        self.charge_model(call, usage);
         if call.is_retry {
             self.retried(&call.worker, usage.total());
         }
@@ -313,7 +313,7 @@ impl Details {
             None => {
                 let text = |hash| reader.journal.blob(hash).map_err(storage);
                 let (stored, view) = (text(call.prompt)?, text(call.view)?);
-                let read = stored.and_then(|stored| Prompt::of_stored(call.format, stored, view.unwrap_or_default()));
+                let read = stored.and_then(|stored| Prompt::from_stored(call.format, stored, view.unwrap_or_default()));
                 let parts = read.map_or_else(PromptParts::default, |prompt| prompt.parts());
                 *known.entry(call.view).or_insert(parts)
             }
@@ -325,9 +325,10 @@ impl Details {
     }
 
     /// Charges a call without a response its reservation.
-    fn unanswered(&mut self, call: Option<&Asked>) {
+    fn unanswered(&mut self, call: Option<&DispatchedCall>) {
         let Some(call) = call else { return };
-        let hold = Hold { tokens: call.reserved, reply: call.reply_tokens, price: call.admitted.price.as_ref() };
+        let hold =
+            CallReservation { tokens: call.reserved, reply: call.reply_tokens, price: call.admitted.price.as_ref() };
         self.of_model(&call.admitted, |of| {
             of.tokens = of.tokens.saturating_add(hold.tokens);
             of.money = of.money.saturating_add(hold.money());
@@ -338,12 +339,12 @@ impl Details {
     }
 
     /// Adds tokens of a call, and their money, to its model.
-    fn paid(&mut self, call: &Asked, usage: Usage) {
+    fn charge_model(&mut self, call: &DispatchedCall, usage: Usage) {
         self.of_model(&call.admitted, |of| of.add(usage, &call.admitted));
     }
 
     /// Adds the calls that wrote the blueprint to their model.
-    fn designed(&mut self, architect: &Architect) {
+    fn charge_architect(&mut self, architect: &Architect) {
         let Some(admitted) = &architect.admitted else { return };
         self.of_model(admitted, |of| {
             of.calls += u64::from(architect.calls);
@@ -352,7 +353,7 @@ impl Details {
     }
 
     /// Updates the sums of a model.
-    fn of_model(&mut self, admitted: &Admission, change: impl FnOnce(&mut OfModel)) {
+    fn of_model(&mut self, admitted: &Admission, change: impl FnOnce(&mut ModelCost)) {
         let Some(model) = &admitted.model else { return };
         if let Some(price) = &admitted.price {
             self.currency.get_or_insert_with(|| price.currency.clone());
@@ -370,7 +371,7 @@ impl Details {
     }
 
     /// Returns the architect's calls after its first.
-    fn redrafts(&self) -> Retries {
+    fn architect_retries(&self) -> Retries {
         self.architect.as_ref().map_or_else(Retries::default, |architect| Retries {
             calls: u64::from(architect.calls.saturating_sub(1)),
             tokens: architect.repairs.total(),
@@ -378,7 +379,7 @@ impl Details {
     }
 
     fn retries(&self) -> Retries {
-        self.retries.values().fold(self.redrafts(), |all, one| Retries {
+        self.retries.values().fold(self.architect_retries(), |all, one| Retries {
             calls: all.calls + one.calls,
             tokens: all.tokens.saturating_add(one.tokens),
         })
@@ -403,7 +404,7 @@ impl Details {
             .workers()
             .iter()
             .map(|(name, account)| row(name.as_str(), account, self.retries_of(name), limit(name)));
-        let architect = ledger.architect().map(|account| row("(architect)", account, self.redrafts(), None));
+        let architect = ledger.architect().map(|account| row("(architect)", account, self.architect_retries(), None));
         let board = row("(board)", ledger.board(), self.retries(), Some(board_limit));
         table(
             ["WORKER", "CALLS", "RETRIES", "PROMPTS", "CACHED", "REPLIES", "TOKENS", "RETRY TOKENS", "LIMIT"],
@@ -419,12 +420,12 @@ impl Details {
     ) -> Vec<String> {
         let board = ledger.board();
         let mut lines = Vec::new();
-        if !self.drawn.is_empty() {
-            lines.push(format!("models drawn: {}", narrative::drawn(&self.drawn)));
+        if !self.selected_models.is_empty() {
+            lines.push(format!("models drawn: {}", describe::selected_models(&self.selected_models)));
         }
         let currency = self.currency.as_deref().unwrap_or_default();
         if self.models.len() > 1 || self.currency.is_some() {
-            lines.extend(self.models.iter().map(|(name, OfModel { calls, tokens, money })| {
+            lines.extend(self.models.iter().map(|(name, ModelCost { calls, tokens, money })| {
                 let calls = plural(usize::try_from(*calls).unwrap_or(usize::MAX), "call");
                 let money = self.currency.as_ref().map(|_| format!(", {} {currency}", Money(*money)));
                 format!("model {}: {calls}, {} tokens{}", one_line(name), grouped(*tokens), money.unwrap_or_default())
@@ -443,7 +444,7 @@ impl Details {
         // The architect's prompts are all instructions and have a separate line.
         let prompts = board.prompt.saturating_sub(ledger.architect().map_or(0, |account| account.prompt));
         if prompts > 0 {
-            let Parts { instructions, contract, document, refusals, trigger, tools } = self.prompts;
+            let PromptTokens { instructions, contract, document, refusals, trigger, tools } = self.prompts;
             let share = |part: u64| format!("{} ({} %)", grouped(part), part * 100 / prompts);
             lines.push(format!(
                 "prompts: instructions {}, contract and schema {}, document {}, refusals {}, trigger {}{}",
@@ -480,7 +481,10 @@ impl Details {
         }
         for (short, more) in shortfalls {
             let more = if more > 0 { format!(" (and {} more)", grouped(more as u64)) } else { String::new() };
-            lines.push(format!("not called for lack of budget: {}{more}", narrative::of(&Body::Budget(short.clone()))));
+            lines.push(format!(
+                "not called for lack of budget: {}{more}",
+                describe::body_text(&Body::Budget(short.clone()))
+            ));
         }
         lines
     }

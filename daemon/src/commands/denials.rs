@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use patchboard_kernel::denials::{Denial, Denials};
+use patchboard_kernel::rejection_counts::{RejectionCount, RejectionCounts};
 use serde_json::json;
 
 use crate::cli::BoardArgument;
@@ -29,22 +29,22 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     let reader = Reader::open(data_dir)?;
     let summary = reader.find(&arguments.board.board)?;
-    let denials = Denials::of(&reader.records(&summary.id)?);
+    let denials = RejectionCounts::from_records(&reader.records(&summary.id)?);
     if output.is_json() {
         output.json(&json!(denials.iter().collect::<Vec<_>>()))?;
-        return reader.shown(&summary.id);
+        return reader.exit_after_listing(&summary.id);
     }
     let rows: Vec<_> = denials.iter().map(row).collect();
     if rows.is_empty() {
         output.note("nothing was refused");
-        return reader.shown(&summary.id);
+        return reader.exit_after_listing(&summary.id);
     }
     output.line(&table(["WORKER", "STAGE", "CODE", "TIMES"], rows))?;
-    reader.shown(&summary.id)
+    reader.exit_after_listing(&summary.id)
 }
 
 /// Returns the cells of a line.
-pub(crate) fn row(denial: Denial) -> [String; 4] {
-    let Denial { worker, stage, code, count } = denial;
+pub(crate) fn row(denial: RejectionCount) -> [String; 4] {
+    let RejectionCount { worker, stage, code, count } = denial;
     [worker.to_string(), stage.to_string(), code.to_string(), count.to_string()]
 }

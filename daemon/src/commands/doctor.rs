@@ -8,27 +8,27 @@ use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use futures_util::stream;
 use patchboard_agents::config::Environment;
-use patchboard_agents::seats::{Inline, Seats};
+use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_kernel::record::FORMAT;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::journal::{Journal as _, Lost};
+use patchboard_runtime::journal::{Journal as _, RecordLoss};
 use serde_json::json;
 
 use crate::blueprint_file::plural;
 use crate::client::{Client, DaemonArgument};
-use crate::doctor::observe::{self, Journaled};
+use crate::doctor::observe::{self, JournalCheck};
 use crate::doctor::{self, Check, Finding, Severity};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::notify::settings::Settings as NotifySettings;
 use crate::output::{Output, one_line};
 use crate::reader::{Reader, storage as storage_failure};
-use crate::seating::ModelArguments;
-use crate::serve::alone::only_one;
+use crate::serve::instance_lock::lock_instance;
 use crate::serve::settings::{Flags, Settings};
-use crate::serve::tokens::{Action, Intended, Tokens};
+use crate::serve::tokens::{Action, AuditedAction, TokenStore};
 use crate::trust::config_file;
 use crate::user;
+use crate::worker_agents::ModelArguments;
 
 /// Timeout for a model server's response.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -87,15 +87,15 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     if !arguments.accept_loss.is_empty() {
         return accept_loss(&arguments.accept_loss, data_dir, output);
     }
-    let configured = arguments.models.seats(config, Inline::Refused).and_then(|seats| {
+    let configured = arguments.models.build_registry(config, InlinePrograms::Denied).and_then(|seats| {
         let settings = Settings::read(seats.config().serve.clone(), &arguments.flags)?;
-        config_file(config)?.map(|file| NotifySettings::read(file, &Environment::of_process())).transpose()?;
+        config_file(config)?.map(|file| NotifySettings::read(file, &Environment::from_process())).transpose()?;
         Ok((seats, settings))
     });
     if arguments.ready {
         let client = match arguments.daemon.client()? {
             Some(client) => client,
-            None => Client::new(&format!("http://{}", observe::reached(configured?.1.listen)))?,
+            None => Client::new(&format!("http://{}", observe::local_address(configured?.1.listen)))?,
         };
         return ready(&client, output).await;
     }
@@ -103,7 +103,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         vec![Finding::ok(Check::Version, format!("patchboard {}, journal format {FORMAT}", env!("CARGO_PKG_VERSION")))];
     findings.push(match &configured {
         Ok(_) => Finding::ok(Check::Configuration, "it can be read"),
-        Err(Failure::Told(told)) => Finding::error(
+        Err(Failure::Error(told)) => Finding::error(
             Check::Configuration,
             told.message.clone(),
             told.help.clone().unwrap_or_else(|| "fix the file or the flag that it names".to_owned()),
@@ -130,32 +130,32 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         findings.extend(serving(settings, data_dir));
         Exit::Failed
     } else {
-        Exit::Refused
+        Exit::InvalidInput
     };
     let worst = findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Ok);
-    tell(&findings, worst, output)?;
+    print_findings(&findings, worst, output)?;
     Ok(if worst == Severity::Error { exit } else { Exit::Done })
 }
 
 /// Accepts the loss of records of these boards; all of them or none.
 fn accept_loss(boards: &[String], data_dir: &Path, output: Output) -> Outcome {
-    if SqliteJournal::lost_with_file(data_dir).map_err(storage_failure)?.is_empty() {
+    if SqliteJournal::losses_without_database(data_dir).map_err(storage_failure)?.is_empty() {
         drop(Reader::open(data_dir)?);
     }
-    let _alone = only_one(data_dir)?;
+    let _alone = lock_instance(data_dir)?;
     let journal = SqliteJournal::open(data_dir).map_err(storage_failure)?;
-    let lost = journal.lost().map_err(storage_failure)?;
+    let lost = journal.record_losses().map_err(storage_failure)?;
     let accepted = boards.iter().map(|board| {
         lost.iter().find(|lost| lost.board.as_str() == board).ok_or_else(|| {
-            Failure::refused("nothing_lost", format!("nothing that is known of is lost of a board {board}"))
+            Failure::invalid_input("nothing_lost", format!("nothing that is known of is lost of a board {board}"))
                 .help("`patchboard doctor` names the boards of which something is")
         })
     });
-    let (tokens, by) = (Tokens::open(data_dir)?, user::principal());
+    let (tokens, by) = (TokenStore::open(data_dir)?, user::principal());
     for lost in accepted.collect::<Result<Vec<_>, _>>()? {
-        let Lost { board, known, found } = lost;
-        let intended = Intended { action: Action::LossAccepted, subject: Some(board.as_str()), by: Some(&by) };
-        tokens.act(&intended, SystemClock.now(), || journal.accept_loss(board).map_err(storage_failure))?;
+        let RecordLoss { board, known, found } = lost;
+        let intended = AuditedAction { action: Action::LossAccepted, subject: Some(board.as_str()), by: Some(&by) };
+        tokens.audited(&intended, SystemClock.now(), || journal.accept_loss(board).map_err(storage_failure))?;
         if output.is_json() {
             output.json(&json!({"board": board, "known": known, "found": found}))?;
         } else {
@@ -179,14 +179,14 @@ fn storage(data_dir: &Path, output: Output) -> Vec<Finding> {
     });
     findings.push(doctor::journal(&journal));
     findings.extend(doctor::boards(&journal));
-    let newest = if let Journaled::Read { newest, .. } = journal { newest } else { None };
+    let newest = if let JournalCheck::Read { newest, .. } = journal { newest } else { None };
     let now = SystemClock.now();
     findings.push(doctor::clock(now, newest, now.0.saturating_sub(began_at.0), began.elapsed()));
     findings
 }
 
 /// Probes all models concurrently: an unresponsive server does not delay the others.
-async fn models(seats: &Seats) -> Vec<Finding> {
+async fn models(seats: &AgentRegistry) -> Vec<Finding> {
     let configured = &seats.config().models;
     if configured.is_empty() {
         return vec![Finding::ok(Check::Models, "none is configured")];
@@ -199,25 +199,25 @@ async fn models(seats: &Seats) -> Vec<Finding> {
 }
 
 /// Probes the capabilities of models concurrently; findings are in the order of names.
-async fn abilities(seats: &Seats, time: Duration) -> Vec<Finding> {
+async fn abilities(seats: &AgentRegistry, time: Duration) -> Vec<Finding> {
     let asked = seats
         .config()
         .models
         .iter()
-        .map(|(name, model)| async move { doctor::abilities(name, seats.abilities(model, time).await) });
+        .map(|(name, model)| async move { doctor::abilities(name, seats.capabilities(model, time).await) });
     stream::iter(asked).buffered(AT_ONCE).collect().await
 }
 
 /// Checks that `serve` could start.
 fn serving(settings: &Settings, data_dir: &Path) -> Vec<Finding> {
-    let placed = observe::placed(data_dir);
-    let count = match Tokens::exist(data_dir) {
+    let placed = observe::daemon_presence(data_dir);
+    let count = match TokenStore::exist(data_dir) {
         false => Ok(0),
-        true => Tokens::open(data_dir)
+        true => TokenStore::open(data_dir)
             .and_then(|tokens| tokens.list())
-            .map(|all| all.iter().filter(|token| token.opens(SystemClock.now())).count())
+            .map(|all| all.iter().filter(|token| token.is_valid(SystemClock.now())).count())
             .map_err(|failure| match failure {
-                Failure::Told(told) => told.message,
+                Failure::Error(told) => told.message,
                 Failure::StdoutClosed => String::new(),
             }),
     };
@@ -240,7 +240,7 @@ async fn ready(client: &Client, output: Output) -> Outcome {
     Ok(Exit::Done)
 }
 
-fn tell(findings: &[Finding], worst: Severity, output: Output) -> Result<(), Failure> {
+fn print_findings(findings: &[Finding], worst: Severity, output: Output) -> Result<(), Failure> {
     if output.is_json() {
         return output.json(&json!({"ok": worst != Severity::Error, "findings": findings}));
     }
@@ -254,7 +254,7 @@ fn tell(findings: &[Finding], worst: Severity, output: Output) -> Result<(), Fai
         if let Some(help) = &finding.help {
             output.line(&format!("{:24}help: {}", "", one_line(help)))?;
         }
-        for (name, found) in finding.able.iter().flat_map(|able| able.abilities.lines()) {
+        for (name, found) in finding.model_abilities.iter().flat_map(|able| able.abilities.lines()) {
             output.line(&format!("{:24}{name:<17} {}", "", one_line(&found)))?;
         }
     }

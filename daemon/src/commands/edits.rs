@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use patchboard_agents::workspace::metrics::{self, Drift, Edits, Metrics, Symptom};
+use patchboard_agents::workspace::metrics::{self, Drift, EditCounts, Metrics, Symptom};
 use patchboard_kernel::tree::Node;
 use serde_json::{Value, json};
 
@@ -109,15 +109,15 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     for (option, given) in [("--score", arguments.score.len()), ("--tests", arguments.tests.len())] {
         if given > 0 && given != names.len() {
             let message = format!("{option} is given {given} times, for {} boards", names.len());
-            return Err(Failure::refused("usage", message).help("give it once for each board, or not at all"));
+            return Err(Failure::invalid_input("usage", message).help("give it once for each board, or not at all"));
         }
     }
     let rows = names.iter().enumerate().map(|(index, name)| {
         let (score, tests) = (arguments.score.get(index).copied(), arguments.tests.get(index));
-        Row::of(&reader, name, score, tests.map(PathBuf::as_path))
+        Row::load(&reader, name, score, tests.map(PathBuf::as_path))
     });
     let rows: Vec<Row> = rows.collect::<Result<_, Failure>>()?;
-    let whole = Whole::of(&rows, arguments.dollars);
+    let whole = BoardTotals::from_rows(&rows, arguments.dollars);
     if output.is_json() {
         output.json(&whole.json(&rows))?;
     } else {
@@ -127,7 +127,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
 }
 
 impl Row {
-    fn of(reader: &Reader, name: &str, score: Option<Score>, tests: Option<&Path>) -> Result<Self, Failure> {
+    fn load(reader: &Reader, name: &str, score: Option<Score>, tests: Option<&Path>) -> Result<Self, Failure> {
         let summary = reader.find(name)?;
         let records = reader.records(&summary.id)?;
         let board = reader.board(&summary, None)?;
@@ -237,14 +237,14 @@ fn percent(part: f64) -> f64 {
     100.0 * part
 }
 
-fn edits_json(edits: &Edits) -> Value {
+fn edits_json(edits: &EditCounts) -> Value {
     json!({
         "reviewed": edits.attempts,
         "made": edits.accepted,
         "acceptance": edits.acceptance().map(percent),
-        "refused": edits.refused,
+        "refused": edits.rejected,
         "conflicts": edits.conflicts(),
-        "again": edits.again,
+        "again": edits.retries,
     })
 }
 
@@ -287,7 +287,7 @@ fn causes(
 fn read(path: &Path) -> Result<String, Failure> {
     use std::io::Read as _;
     let shown = one_line(&path.display().to_string());
-    let failed = |error| Failure::refused("document_unreadable", format!("{shown} cannot be read: {error}"));
+    let failed = |error| Failure::invalid_input("document_unreadable", format!("{shown} cannot be read: {error}"));
     let file = std::fs::File::open(path).map_err(failed)?;
     let mut bytes = Vec::new();
     file.take(OUTPUT_BYTES_MAX).read_to_end(&mut bytes).map_err(failed)?;
@@ -295,7 +295,7 @@ fn read(path: &Path) -> Result<String, Failure> {
 }
 
 /// Totals over all boards. The scores are `None` if any board has no score.
-struct Whole {
+struct BoardTotals {
     weighted: Option<f64>,
     mean: Option<f64>,
     dollars: Option<f64>,
@@ -303,8 +303,8 @@ struct Whole {
     minutes: f64,
 }
 
-impl Whole {
-    fn of(rows: &[Row], dollars: Option<f64>) -> Self {
+impl BoardTotals {
+    fn from_rows(rows: &[Row], dollars: Option<f64>) -> Self {
         let scores: Option<Vec<Score>> = rows.iter().map(|row| row.score).collect();
         let weighted = scores.as_ref().map(|scores| {
             let sum = |of: fn(&Score) -> u64| scores.iter().map(of).sum();
@@ -332,7 +332,7 @@ impl Whole {
     }
 }
 
-fn print(rows: &[Row], whole: &Whole, output: Output) -> Result<(), Failure> {
+fn print(rows: &[Row], whole: &BoardTotals, output: Output) -> Result<(), Failure> {
     const HEADER: [&str; 7] = ["AUTHOR", "REVIEWED", "MADE", "ACCEPTANCE", "CONFLICTS", "AGAIN", "REFUSED"];
     for row in rows {
         let Metrics { total, authors, external, tried, taken, taken_of_others, .. } = &row.metrics;
@@ -385,16 +385,16 @@ fn print(rows: &[Row], whole: &Whole, output: Output) -> Result<(), Failure> {
     Ok(())
 }
 
-fn cells(name: &str, edits: &Edits) -> [String; 7] {
+fn cells(name: &str, edits: &EditCounts) -> [String; 7] {
     let acceptance = edits.acceptance().map_or_else(|| "-".to_owned(), |part| format!("{:.1} %", percent(part)));
-    let refused: Vec<String> = edits.refused.iter().map(|(code, count)| format!("{count} {code}")).collect();
+    let refused: Vec<String> = edits.rejected.iter().map(|(code, count)| format!("{count} {code}")).collect();
     [
         one_line(name),
         edits.attempts.to_string(),
         edits.accepted.to_string(),
         acceptance,
         edits.conflicts().to_string(),
-        edits.again.to_string(),
+        edits.retries.to_string(),
         refused.join(", "),
     ]
 }

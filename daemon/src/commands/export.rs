@@ -32,5 +32,5 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     for record in reader.records(&summary.id)? {
         output.json(&record.to_json())?;
     }
-    reader.shown(&summary.id)
+    reader.exit_after_listing(&summary.id)
 }

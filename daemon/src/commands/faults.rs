@@ -8,7 +8,7 @@ use std::thread::available_parallelism;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use patchboard_faults::campaign::{Campaign, Cell, Report};
-use patchboard_faults::class::Class;
+use patchboard_faults::class::FaultClass;
 use patchboard_faults::corpus::Corpus;
 use patchboard_faults::stats::{Share, wilson};
 use patchboard_faults::system::System;
@@ -55,8 +55,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
     /// Fault classes; no_fault counts the results of unmodified runs
-    #[arg(long, value_name = "CLASSES", value_delimiter = ',', value_parser = class, default_values_t = Class::ALL)]
-    classes: Vec<Class>,
+    #[arg(long, value_name = "CLASSES", value_delimiter = ',', value_parser = class, default_values_t = FaultClass::ALL)]
+    classes: Vec<FaultClass>,
     /// Systems to inject into: patchboard, plain, structured
     #[arg(long, value_name = "SYSTEMS", value_delimiter = ',', value_parser = system, default_values_t = System::ALL)]
     systems: Vec<System>,
@@ -75,14 +75,14 @@ pub(crate) struct Arguments {
     threads: Option<u16>,
 }
 
-fn class(name: &str) -> Result<Class, String> {
-    let all = || Class::ALL.map(Class::as_str).join(", ");
-    Class::named(name).ok_or_else(|| format!("there is no class of that name; there are {}", all()))
+fn class(name: &str) -> Result<FaultClass, String> {
+    let all = || FaultClass::ALL.map(FaultClass::as_str).join(", ");
+    FaultClass::from_name(name).ok_or_else(|| format!("there is no class of that name; there are {}", all()))
 }
 
 fn system(name: &str) -> Result<System, String> {
     let all = || System::ALL.map(System::as_str).join(", ");
-    System::named(name).ok_or_else(|| format!("there is no system of that name; there are {}", all()))
+    System::from_name(name).ok_or_else(|| format!("there is no system of that name; there are {}", all()))
 }
 
 fn percent(text: &str) -> Result<f64, String> {
@@ -109,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
     let bar = bar(&campaign, output);
     let mut failure = None;
     let report = campaign.run(|verdict| {
-        let told = told(verdict);
+        let told = verdict_json(verdict);
         let written = match (&mut lines, output.is_json()) {
             (_, true) => output.json(&told),
             (Some(_), false) | (None, false) => Ok(()),
@@ -130,7 +130,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
         output.json(&summary(&report, &campaign, &shortcomings))?;
     } else {
         output.line(&rates(&report, &campaign))?;
-        output.line(&format!("\nWhat PatchBoard refused:\n\n{}", refusals(&report)))?;
+        output.line(&format!("\nWhat PatchBoard refused:\n\n{}", rejection_table(&report)))?;
     }
     if shortcomings.is_empty() {
         return Ok(Exit::Done);
@@ -155,7 +155,7 @@ fn bar(campaign: &Campaign, output: Output) -> ProgressBar {
 }
 
 /// Returns a verdict as a line of JSON.
-fn told(verdict: &Verdict) -> Value {
+fn verdict_json(verdict: &Verdict) -> Value {
     let mut line = serde_json::to_value(verdict).unwrap_or_default();
     line["is_contaminated"] = verdict.is_contaminated().into();
     line
@@ -167,7 +167,7 @@ fn rates(report: &Report, campaign: &Campaign) -> String {
     for class in &campaign.classes {
         for system in &campaign.systems {
             let Some(cell) = report.cells.get(&(*class, *system)) else { continue };
-            let share = |successes: usize| Share { successes, of: cell.made }.to_string();
+            let share = |successes: usize| Share { successes, trials: cell.injected }.to_string();
             let first = Some(system) == campaign.systems.first();
             let name = if first { class.to_string() } else { String::new() };
             rows.push([name, system.to_string(), share(cell.contaminated), share(cell.halted), share(cell.done)]);
@@ -177,7 +177,7 @@ fn rates(report: &Report, campaign: &Campaign) -> String {
 }
 
 /// Formats rejections by worker and stage as a table.
-fn refusals(report: &Report) -> String {
+fn rejection_table(report: &Report) -> String {
     let all = report.denials.iter().flat_map(|(blueprint, denials)| denials.iter().map(move |one| (blueprint, one)));
     let rows = all.map(|(blueprint, one)| {
         let [worker, stage, code, times] = denials::row(one);
@@ -190,7 +190,7 @@ fn refusals(report: &Report) -> String {
 fn shortcomings(report: &Report, min_halted: f64, campaign: &Campaign) -> Vec<String> {
     let mut all = Vec::new();
     for ((class, system), cell) in &report.cells {
-        let Cell { made, contaminated, halted, done, unreplayed } = *cell;
+        let Cell { injected: made, contaminated, halted, done, unreplayed } = *cell;
         if made < campaign.instances as usize {
             all.push(format!("only {made} faults of {class} could be made in {}", system.as_str()));
         }
@@ -200,20 +200,20 @@ fn shortcomings(report: &Report, min_halted: f64, campaign: &Campaign) -> Vec<St
         if *system != System::Patchboard {
             continue;
         }
-        if contaminated > 0 && *class != Class::FalseClaim {
+        if contaminated > 0 && *class != FaultClass::FalseClaim {
             all.push(format!("{contaminated} of {made} faults of {class} reached the document"));
         }
         // Boards without faults must finish, or the rates of the others are meaningless.
-        if *class == Class::NoFault && done < made {
+        if *class == FaultClass::NoFault && done < made {
             all.push(format!("only {done} of {made} tasks were done without a fault"));
         }
-        let least = if *class == Class::Cycle { min_halted } else { 100.0 };
+        let least = if *class == FaultClass::Cycle { min_halted } else { 100.0 };
         if (halted as f64) < made as f64 * least / 100.0 {
             all.push(format!("{halted} of {made} boards were halted under {class}, at least {least} % must be"));
         }
     }
     // A smaller sample may contain no fault for some workers.
-    if campaign.classes.contains(&Class::UnauthorizedWrite) && campaign.instances >= 100 {
+    if campaign.classes.contains(&FaultClass::UnauthorizedWrite) && campaign.instances >= 100 {
         let idle = report.idle_contracts().into_iter().map(|(blueprint, worker)| format!("{worker} of {blueprint}"));
         let idle: Vec<String> = idle.collect();
         if !idle.is_empty() {
@@ -226,9 +226,10 @@ fn shortcomings(report: &Report, min_halted: f64, campaign: &Campaign) -> Vec<St
 /// Returns the report as JSON.
 fn summary(report: &Report, campaign: &Campaign, shortcomings: &[String]) -> Value {
     let rates = report.cells.iter().map(|((class, system), cell)| {
-        let interval = |successes: usize| wilson(successes, cell.made).map(|interval| [interval.low, interval.high]);
+        let interval =
+            |successes: usize| wilson(successes, cell.injected).map(|interval| [interval.low, interval.high]);
         json!({
-            "class": class.as_str(), "system": system.as_str(), "made": cell.made,
+            "class": class.as_str(), "system": system.as_str(), "made": cell.injected,
             "contaminated": cell.contaminated, "contaminated_interval": interval(cell.contaminated),
             "halted": cell.halted, "halted_interval": interval(cell.halted),
             "done": cell.done, "done_interval": interval(cell.done),
@@ -273,7 +274,7 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
 /// Reads the corpus in a directory and below it.
 fn read_corpus(directory: &Path) -> Result<Corpus, Failure> {
     let unreadable = |path: &Path, why: &dyn std::fmt::Display| {
-        Failure::refused("corpus_unreadable", format!("{} cannot be read: {why}", path.display()))
+        Failure::invalid_input("corpus_unreadable", format!("{} cannot be read: {why}", path.display()))
             .help("give a directory of JSON files: [{\"input\": TEXT}], or {\"NAME\": [TEXT]}")
     };
     let mut corpus = Corpus::default();
@@ -294,7 +295,7 @@ fn read_corpus(directory: &Path) -> Result<Corpus, Failure> {
                 }
                 let text = std::fs::read_to_string(&entry).map_err(|error| unreadable(&entry, &error))?;
                 let value: Value = serde_json::from_str(&text).map_err(|error| unreadable(&entry, &error))?;
-                take(&value, &mut corpus);
+                add_texts(&value, &mut corpus);
             }
         }
     }
@@ -305,7 +306,7 @@ fn read_corpus(directory: &Path) -> Result<Corpus, Failure> {
 }
 
 /// Adds the texts of a file to the corpus.
-fn take(value: &Value, corpus: &mut Corpus) {
+fn add_texts(value: &Value, corpus: &mut Corpus) {
     for text in value.as_array().into_iter().flatten().filter_map(|one| one["input"].as_str()) {
         corpus.add_malformed(text);
     }
@@ -320,18 +321,18 @@ mod tests {
     use super::*;
 
     fn campaign(instances: u64) -> Campaign {
-        let (classes, systems) = (Class::ALL.to_vec(), System::ALL.to_vec());
+        let (classes, systems) = (FaultClass::ALL.to_vec(), System::ALL.to_vec());
         Campaign { instances, seed: 1, classes, systems, corpus: Corpus::default(), threads: 1 }
     }
 
     #[test]
     fn what_is_not_good_enough_is_named() {
-        let good = Cell { made: 10, contaminated: 0, halted: 10, done: 10, unreplayed: 0 };
+        let good = Cell { injected: 10, contaminated: 0, halted: 10, done: 10, unreplayed: 0 };
         let told = |class, system, cell: Cell| {
             let report = Report { cells: [((class, system), cell)].into(), ..Report::default() };
             shortcomings(&report, 99.0, &campaign(10))
         };
-        for class in Class::ALL {
+        for class in FaultClass::ALL {
             for system in System::ALL {
                 assert_eq!(told(class, system, good), Vec::<String>::new(), "{class} {system}");
             }
@@ -339,18 +340,18 @@ mod tests {
         let bad = Cell { contaminated: 1, ..good };
         // False claims and blackboards are not held to the requirement.
         for (class, system, is_bad) in [
-            (Class::StaleRead, System::Patchboard, true),
-            (Class::FalseClaim, System::Patchboard, false),
-            (Class::StaleRead, System::Plain, false),
+            (FaultClass::StaleRead, System::Patchboard, true),
+            (FaultClass::FalseClaim, System::Patchboard, false),
+            (FaultClass::StaleRead, System::Plain, false),
         ] {
             assert_eq!(told(class, system, bad).len(), usize::from(is_bad), "{class} {system}");
         }
         for (class, cell) in [
-            (Class::Cycle, Cell { halted: 9, ..good }),
-            (Class::AgentHang, Cell { halted: 9, ..good }),
-            (Class::NoFault, Cell { done: 9, ..good }),
-            (Class::Cycle, Cell { made: 9, halted: 9, ..good }),
-            (Class::Oversized, Cell { unreplayed: 1, ..good }),
+            (FaultClass::Cycle, Cell { halted: 9, ..good }),
+            (FaultClass::AgentHang, Cell { halted: 9, ..good }),
+            (FaultClass::NoFault, Cell { done: 9, ..good }),
+            (FaultClass::Cycle, Cell { injected: 9, halted: 9, ..good }),
+            (FaultClass::Oversized, Cell { unreplayed: 1, ..good }),
         ] {
             assert_eq!(told(class, System::Patchboard, cell).len(), 1, "{class} {cell:?}");
         }

@@ -6,7 +6,7 @@ mod mermaid;
 use std::path::PathBuf;
 
 use clap::Args;
-use patchboard_kernel::graph::{Edge, EdgeKind, Feed, Graph, Node};
+use patchboard_kernel::graph::{DataFlow, Edge, EdgeKind, Graph, Node};
 use serde_json::json;
 
 use crate::blueprint_file;
@@ -80,7 +80,7 @@ struct Shape {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ShapeKind {
-    Occasion,
+    Trigger,
     Place,
     Worker,
 }
@@ -104,37 +104,46 @@ enum Style {
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
     let notation = match arguments.format {
         Some(Notation::Mermaid | Notation::Dot) if output.is_json() => {
-            return Err(Failure::refused("usage", "--output json writes the graph as JSON, --format says otherwise")
-                .help("leave out one of the two"));
+            return Err(Failure::invalid_input(
+                "usage",
+                "--output json writes the graph as JSON, --format says otherwise",
+            )
+            .help("leave out one of the two"));
         }
         Some(notation) => notation,
         None if output.is_json() => Notation::Json,
         None => Notation::Mermaid,
     };
-    let blueprint = blueprint_file::accepted(&arguments.blueprint, None, output)?;
+    let blueprint = blueprint_file::read_valid(&arguments.blueprint, None, output)?;
     let blueprint = match &arguments.board {
         None => &blueprint,
         Some(name) => blueprint.boards.get(name).ok_or_else(|| {
             let known: Vec<String> = blueprint.boards.keys().map(|name| one_line(name)).collect();
             let inside =
                 if known.is_empty() { "there are none".to_owned() } else { format!("there are {}", known.join(", ")) };
-            Failure::refused("no_such_board", format!("the blueprint has no board inside called {}", one_line(name)))
-                .help(format!("boards inside are departments and what stands under `boards`; {inside}"))
-                .detail("boards", json!(known))
+            Failure::invalid_input(
+                "no_such_board",
+                format!("the blueprint has no board inside called {}", one_line(name)),
+            )
+            .help(format!("boards inside are departments and what stands under `boards`; {inside}"))
+            .detail("boards", json!(known))
         })?,
     };
-    let whole = Graph::of(blueprint);
+    let whole = Graph::from_blueprint(blueprint);
     let worker = arguments.worker.as_deref();
     let known: Vec<String> = blueprint.workers.keys().map(|name| one_line(name.as_str())).collect();
     if let Some(worker) = worker.filter(|worker| !blueprint.workers.contains_key(*worker)) {
-        return Err(Failure::refused("no_such_worker", format!("the blueprint has no worker {}", one_line(worker)))
-            .help(format!("its workers are {}", known.join(", ")))
-            .detail("workers", json!(known)));
+        return Err(Failure::invalid_input(
+            "no_such_worker",
+            format!("the blueprint has no worker {}", one_line(worker)),
+        )
+        .help(format!("its workers are {}", known.join(", ")))
+        .detail("workers", json!(known)));
     }
     let (value, figure) = if arguments.flow {
         let concerns =
-            |feed: &Feed| worker.is_none_or(|name| [&feed.from, &feed.to].iter().any(|it| it.as_str() == name));
-        let feeds: Vec<Feed> = whole.flow().into_iter().filter(concerns).collect();
+            |feed: &DataFlow| worker.is_none_or(|name| [&feed.from, &feed.to].iter().any(|it| it.as_str() == name));
+        let feeds: Vec<DataFlow> = whole.flow().into_iter().filter(concerns).collect();
         let is_there = |name: &str| {
             worker.is_none()
                 || worker == Some(name)
@@ -142,10 +151,13 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
         };
         let workers: Vec<&str> =
             blueprint.workers.keys().map(|name| name.as_str()).filter(|name| is_there(name)).collect();
-        (json!({"blueprint": whole.blueprint, "workers": workers, "feeds": feeds}), of_flow(&whole, &workers, &feeds))
+        (
+            json!({"blueprint": whole.blueprint, "workers": workers, "feeds": feeds}),
+            flow_figure(&whole, &workers, &feeds),
+        )
     } else {
         let graph = worker.map_or_else(|| whole.clone(), |worker| whole.around(&worker.into()));
-        (json!(graph), of_graph(&graph))
+        (json!(graph), graph_figure(&graph))
     };
     match notation {
         Notation::Mermaid => output.text(&mermaid::write(&figure))?,
@@ -156,7 +168,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
 }
 
 /// Returns the figure of the whole graph.
-fn of_graph(graph: &Graph) -> Figure {
+fn graph_figure(graph: &Graph) -> Figure {
     let place = |node: &Node| graph.nodes.iter().position(|other| other == node);
     let arrow = |edge: &Edge| {
         let (style, label) = match edge.kind {
@@ -186,7 +198,7 @@ fn of_graph(graph: &Graph) -> Figure {
 
 fn shape(graph: &Graph, node: &Node) -> Shape {
     let (kind, text) = match node {
-        Node::Occasion(text) => (ShapeKind::Occasion, one_line(text)),
+        Node::Occasion(text) => (ShapeKind::Trigger, one_line(text)),
         Node::Place(place) if place.text().is_empty() => (ShapeKind::Place, "the whole document".to_owned()),
         Node::Place(place) => (ShapeKind::Place, one_line(&place.text())),
         Node::Files => (ShapeKind::Place, "files of the workspace".to_owned()),
@@ -202,9 +214,9 @@ fn shape(graph: &Graph, node: &Node) -> Shape {
 }
 
 /// Returns the figure of the workers only.
-fn of_flow(graph: &Graph, workers: &[&str], feeds: &[Feed]) -> Figure {
+fn flow_figure(graph: &Graph, workers: &[&str], feeds: &[DataFlow]) -> Figure {
     let place = |name: &str| workers.iter().position(|other| *other == name);
-    let arrow = |feed: &Feed| {
+    let arrow = |feed: &DataFlow| {
         let places: Vec<String> = feed.places.iter().map(|place| one_line(&place.text())).collect();
         let (from, to) = (place(feed.from.as_str())?, place(feed.to.as_str())?);
         Some(Arrow { from, to, style: Style::Plain, label: places.join(", ") })

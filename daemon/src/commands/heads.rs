@@ -9,10 +9,10 @@ use patchboard_runtime::journal::Journal as _;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::boards::{DAMAGED, none_is_gone, status_of};
+use super::boards::{DAMAGED, check_none_lost, status_of};
 use crate::blueprint_file::plural;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::given;
+use crate::input;
 use crate::output::{Output, table};
 use crate::reader::{Reader, storage};
 
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
 
 /// Head that was printed before.
 #[derive(Clone, Deserialize, PartialEq, Eq, Debug)]
-pub(crate) struct Noted {
+pub(crate) struct SavedHead {
     pub(crate) board: BoardId,
     pub(crate) seq: Seq,
     pub(crate) hash: Digest,
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     let damaged = statuses.iter().filter(|status| **status == DAMAGED).count();
     let sound = || {
         if arguments.boards.is_empty() {
-            none_is_gone(&reader.journal)?;
+            check_none_lost(&reader.journal)?;
         }
         let message = format!("{} of {} cannot be trusted", plural(damaged, "head"), boards.len());
         let help = "`patchboard verify BOARD` says more of a board that is called damaged";
@@ -83,16 +83,16 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
 const HEADER: [&str; 5] = ["BOARD", "SEQ", "HASH", "VERSION", "STATUS"];
 
 /// Reads heads printed before.
-pub(crate) fn read(path: &Path) -> Result<Vec<Noted>, Failure> {
+pub(crate) fn read(path: &Path) -> Result<Vec<SavedHead>, Failure> {
     let bad = |why: String| {
-        Failure::refused("bad_heads", format!("{} holds no heads: {why}", path.display()))
+        Failure::invalid_input("bad_heads", format!("{} holds no heads: {why}", path.display()))
             .help("`patchboard heads` prints them, as text or with --output json")
     };
     let text =
-        String::from_utf8(given::bytes(path, BYTES_MAX).map_err(bad)?).map_err(|error| bad(error.to_string()))?;
+        String::from_utf8(input::read_bytes(path, BYTES_MAX).map_err(bad)?).map_err(|error| bad(error.to_string()))?;
     let lines = (1..).zip(text.lines().map(str::trim));
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with(HEADER[0]));
-    let heads = lines.map(|(number, line)| noted(line).ok_or_else(|| bad(format!("line {number} is none"))));
+    let heads = lines.map(|(number, line)| parse_line(line).ok_or_else(|| bad(format!("line {number} is none"))));
     let heads = heads.collect::<Result<Vec<_>, _>>()?.concat();
     // An empty list proves nothing, so it must not pass.
     if heads.is_empty() { Err(bad("it is empty".to_owned())) } else { Ok(heads) }
@@ -104,13 +104,13 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Noted>, Failure> {
 enum Line {
     /// Body of a message sent by `[notify] heads`.
     Message {
-        heads: Vec<Noted>,
+        heads: Vec<SavedHead>,
     },
-    Head(Noted),
+    Head(SavedHead),
 }
 
 /// Parses a line in any of the formats.
-fn noted(line: &str) -> Option<Vec<Noted>> {
+fn parse_line(line: &str) -> Option<Vec<SavedHead>> {
     if line.starts_with('{') {
         return Some(match serde_json::from_str(line).ok()? {
             Line::Message { heads } => heads,
@@ -119,5 +119,5 @@ fn noted(line: &str) -> Option<Vec<Noted>> {
     }
     let mut words = line.split_whitespace();
     let (board, seq, hash) = (words.next()?, words.next()?, words.next()?);
-    Some(vec![Noted { board: board.into(), seq: Seq(seq.parse().ok()?), hash: hash.parse().ok()? }])
+    Some(vec![SavedHead { board: board.into(), seq: Seq(seq.parse().ok()?), hash: hash.parse().ok()? }])
 }

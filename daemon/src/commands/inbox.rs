@@ -8,11 +8,11 @@ use patchboard_runtime::journal::Journal as _;
 use serde_json::{Value, json};
 
 use crate::client::{Client, DaemonArgument};
-use crate::drive::{question_json, until};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, json_line, one_line, short};
 use crate::reader::{Reader, storage};
-use crate::seating::finding_flags;
+use crate::runner::{question_json, until};
+use crate::worker_agents::data_dir_flags;
 
 /// Maximum characters of a patch in a list.
 const PATCH_MAX: usize = 400;
@@ -33,8 +33,8 @@ pub(crate) struct Inbox {
 impl Inbox {
     pub(crate) async fn run(&self, data_dir: &Path, output: Output) -> Outcome {
         let ((questions, unread), again) = match self.daemon.client()? {
-            Some(daemon) => ((listed(&daemon).await?, Vec::new()), daemon.repeated()),
-            None => (standing(data_dir)?, finding_flags(data_dir)),
+            Some(daemon) => ((list_remote(&daemon).await?, Vec::new()), daemon.to_flags()),
+            None => (list_local(data_dir)?, data_dir_flags(data_dir)),
         };
         if output.is_json() {
             output.json(&json!({ "questions": questions }))?;
@@ -43,7 +43,7 @@ impl Inbox {
         }
         if !output.is_json() {
             for question in &questions {
-                output.text(&told(question, &again))?;
+                output.text(&question_with_command(question, &again))?;
             }
         }
         for (board, _) in &unread {
@@ -54,16 +54,16 @@ impl Inbox {
 }
 
 /// Returns the pending questions of a daemon's boards.
-pub(super) async fn listed(daemon: &Client) -> Result<Vec<Value>, Failure> {
+pub(super) async fn list_remote(daemon: &Client) -> Result<Vec<Value>, Failure> {
     let inbox = daemon.get("/v1/inbox").await?;
     Ok(inbox["questions"].as_array().cloned().unwrap_or_default())
 }
 
 /// Boards that could not be read, with the reason.
-type Unread = Vec<(BoardId, Failure)>;
+type UnreadableBoards = Vec<(BoardId, Failure)>;
 
 /// Returns the pending questions of a data directory. An unreadable board does not hide the questions of others.
-fn standing(data_dir: &Path) -> Result<(Vec<Value>, Unread), Failure> {
+fn list_local(data_dir: &Path) -> Result<(Vec<Value>, UnreadableBoards), Failure> {
     let reader = Reader::open(data_dir)?;
     let (mut questions, mut unread) = (Vec::new(), Vec::new());
     for summary in reader.journal.boards().map_err(storage)?.iter().filter(|board| board.ended.is_none()) {
@@ -88,7 +88,7 @@ fn standing(data_dir: &Path) -> Result<(Vec<Value>, Unread), Failure> {
 }
 
 /// Formats a question and the command that answers it. `again` holds the flags to reach the same board.
-pub(super) fn told(question: &Value, again: &str) -> String {
+pub(super) fn question_with_command(question: &Value, again: &str) -> String {
     let text = |name: &str| one_line(question[name].as_str().unwrap_or_default());
     let (board, seq, worker, approver) = (text("board"), &question["seq"], text("worker"), text("approver"));
     let until = until(question["expires"].as_i64().map(Timestamp));
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn the_command_lets_programs_of_the_board_run() {
         let mut question = json!({"board": "b", "seq": 3, "worker": "w", "approver": "boss", "patch": []});
-        let told = |question: &serde_json::Value| super::told(question, " --data-dir d");
+        let told = |question: &serde_json::Value| super::question_with_command(question, " --data-dir d");
         assert!(told(&question).contains("approve b 3 --data-dir d, or: patchboard deny b 3"));
         question["inline"] = true.into();
         assert!(told(&question).contains("approve b 3 --data-dir d --allow-inline, or: patchboard deny b 3"));

@@ -10,8 +10,8 @@ use serde_json::json;
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
-use crate::seating::quoted;
 use crate::templates::{self, Template};
+use crate::worker_agents::quoted;
 
 /// Write a starter blueprint and a request for it, and print the command that runs them
 ///
@@ -58,7 +58,9 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
     let targets: Vec<PathBuf> = template.files.iter().map(|(path, _)| arguments.dir.join(path)).collect();
     if let Some(there) = targets.iter().find(|path| path.exists()) {
         let message = format!("{} is there already, and nothing is written over", there.display());
-        return Err(Failure::refused("file_exists", message).help("name another directory: `patchboard init DIR`"));
+        return Err(
+            Failure::invalid_input("file_exists", message).help("name another directory: `patchboard init DIR`")
+        );
     }
     for (index, (path, (_, text))) in targets.iter().zip(template.files).enumerate() {
         if let Err(error) = write(path, text) {
@@ -66,7 +68,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
             targets[..index].iter().for_each(|written| drop(fs::remove_file(written)));
             let message = format!("{} cannot be written: {error}", path.display());
             let help = "name a directory that you may write to: `patchboard init DIR`";
-            return Err(Failure::refused("cannot_write", message).help(help));
+            return Err(Failure::invalid_input("cannot_write", message).help(help));
         }
     }
     let dir = match arguments.dir.display().to_string().trim_end_matches('/') {

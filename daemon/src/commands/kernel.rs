@@ -5,26 +5,28 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use patchboard_kernel::blueprint::{Blueprint, BoardLimits, Circuit, Duration};
-use patchboard_kernel::board::{Board, BoardError, From, Genesis, Input, Outcome, Proposal, ReplyBody, Verdict};
+use patchboard_kernel::board::{
+    Board, BoardError, Input, NewBoard, Outcome, Proposal, ProposalSource, RememberedOutcome, ReplyBody,
+};
 use patchboard_kernel::digest::Digest;
-use patchboard_kernel::id::{Seq, Timestamp, Token, Version, WorkerName};
+use patchboard_kernel::id::{IdempotencyKey, Seq, Timestamp, Version, WorkerName};
 use patchboard_kernel::json::{self, Limits};
-use patchboard_kernel::plan::Own;
-use patchboard_kernel::rejection::{Allowed, Code, Rejection, Stage, VIOLATIONS_MAX, Violation};
+use patchboard_kernel::plan::UncachedPlans;
+use patchboard_kernel::rejection::{AllowedWrite, Code, Rejection, Stage, VIOLATIONS_MAX, Violation};
 use patchboard_kernel::schema::Schema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::blueprint_file;
 use crate::failure::{Exit, Failure};
-use crate::given;
+use crate::input;
 use crate::output::{Output, json_line};
 
 /// Maximum bytes of a line; of a longer line only the beginning is kept, for the rejection.
 const LINE_MAX: usize = 64 * 1024 * 1024;
 
 /// Bytes of an overlong line passed to the kernel: more than the default limit of a patch.
-const KEPT_OF_LONG_LINE: usize = 64 * 1024;
+const LONG_LINE_PREFIX_BYTES: usize = 64 * 1024;
 
 /// Maximum nesting of a line: that of a patch, plus the object around it.
 const DEPTH_MAX: usize = 65;
@@ -65,10 +67,10 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<Exit, Failure> {
-    let accepted = blueprint_file::accepted(&arguments.blueprint, None, output)?;
+    let accepted = blueprint_file::read_valid(&arguments.blueprint, None, output)?;
     let request_schema = Schema::compile(&accepted.request, accepted.state.assert_formats);
-    let request_schema = request_schema.map_err(|error| Failure::refused("bad_blueprint", error))?;
-    let mut blueprint = bare(accepted);
+    let request_schema = request_schema.map_err(|error| Failure::invalid_input("bad_blueprint", error))?;
+    let mut blueprint = without_rules(accepted);
     if let Some(path) = &arguments.state {
         blueprint.state.initial = state_of(path, &blueprint)?;
     }
@@ -81,22 +83,22 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<Exit, Failure
             return Err(invalid_state(&violations));
         }
     }
-    let genesis = Genesis::new("kernel", blueprint, Value::Null, Timestamp(0));
-    let (mut board, _) = Board::create(genesis, &Own).map_err(|error| match error {
+    let genesis = NewBoard::new("kernel", blueprint, Value::Null, Timestamp(0));
+    let (mut board, _) = Board::create(genesis, &UncachedPlans).map_err(|error| match error {
         BoardError::BadRequest(violations) => invalid_state(&violations),
         other @ (BoardError::BadBlueprint(_) | BoardError::BadRecord { .. }) => {
-            Failure::refused("bad_blueprint", other)
+            Failure::invalid_input("bad_blueprint", other)
         }
     })?;
     let stdin = io::stdin().lock();
     let stdout = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-    converse(&mut board, stdin, stdout, arguments.print_state)?;
+    process_lines(&mut board, stdin, stdout, arguments.print_state)?;
     Ok(Exit::Done)
 }
 
 fn invalid_state(violations: &[Violation]) -> Failure {
     let first = violations.first().map(|first| format!("at {:?}: {}", first.pointer, first.message));
-    Failure::refused("invalid_state", "the state to begin from is not valid for this blueprint")
+    Failure::invalid_input("invalid_state", "the state to begin from is not valid for this blueprint")
         .help(first.unwrap_or_default())
         .detail("violations", json!(violations))
 }
@@ -104,7 +106,7 @@ fn invalid_state(violations: &[Violation]) -> Failure {
 /// Removes the parts of a blueprint that make a board act by itself or end: rules, the `done` condition, breakers and
 /// limits of the whole board. Keeps those that judge a proposal: schema, contracts, invariants, and the limits of a
 /// patch and of the state.
-fn bare(blueprint: Blueprint) -> Blueprint {
+fn without_rules(blueprint: Blueprint) -> Blueprint {
     let limits = BoardLimits {
         commits: u64::MAX,
         edits: Some(u64::MAX),
@@ -129,26 +131,26 @@ fn bare(blueprint: Blueprint) -> Blueprint {
 
 fn state_of(path: &PathBuf, blueprint: &Blueprint) -> Result<Value, Failure> {
     let shown = path.display();
-    if path == Path::new(given::STDIN) {
+    if path == Path::new(input::STDIN) {
         let message = "standard input has what is said to the kernel, so it cannot have the state";
-        return Err(Failure::refused("state_unreadable", message).help("name a file"));
+        return Err(Failure::invalid_input("state_unreadable", message).help("name a file"));
     }
     let most = blueprint.limits.state_bytes;
-    let text = given::beginning(path, most)
-        .map_err(|why| Failure::refused("state_unreadable", format!("{shown} cannot be read: {why}")))?;
+    let text = input::read_prefix(path, most)
+        .map_err(|why| Failure::invalid_input("state_unreadable", format!("{shown} cannot be read: {why}")))?;
     let limits = Limits {
         bytes: usize::try_from(most).unwrap_or(usize::MAX),
         depth: usize::try_from(blueprint.limits.depth).unwrap_or(usize::MAX),
     };
     json::parse(&text, limits).map_err(|refusal| {
-        Failure::refused("state_unreadable", format!("{shown} is no acceptable JSON: {refusal}"))
+        Failure::invalid_input("state_unreadable", format!("{shown} is no acceptable JSON: {refusal}"))
             .detail("reason", refusal.code.as_str().into())
     })
 }
 
 /// Answers every line. Output is flushed only before waiting for more input, so an interactive client sees each answer
 /// at once and a long file is not slowed down.
-fn converse(board: &mut Board, stdin: impl Read, stdout: impl Write, print_state: bool) -> Result<(), Failure> {
+fn process_lines(board: &mut Board, stdin: impl Read, stdout: impl Write, print_state: bool) -> Result<(), Failure> {
     let mut lines = Lines { input: BufReader::with_capacity(1 << 16, stdin), line: Vec::new() };
     let mut stdout = stdout;
     let writing = |error: io::Error| Failure::writing(&error);
@@ -161,11 +163,11 @@ fn converse(board: &mut Board, stdin: impl Read, stdout: impl Write, print_state
         })?;
         let answer = match read {
             None => break,
-            Some(Piece::Line(line)) => answer_line(board, line),
-            Some(Piece::TooLong(beginning)) => {
+            Some(InputLine::Line(line)) => answer_line(board, line),
+            Some(InputLine::TooLong(beginning)) => {
                 let text = unreadable(&String::from_utf8_lossy(beginning));
                 let why = Violation::new(Code::TooLarge, "", format!("a line has at most {LINE_MAX} bytes"));
-                propose(board, "", text, None, None).because(why)
+                propose(board, "", text, None, None).with_violation(why)
             }
         };
         writeln!(stdout, "{}", json_line(&answer)).map_err(writing)?;
@@ -178,7 +180,7 @@ fn converse(board: &mut Board, stdin: impl Read, stdout: impl Write, print_state
 
 /// Passes the content of a line to the kernel. A line that is no proposal is recorded as received. The answer describes
 /// the error in the line, because the kernel's message would describe a reply.
-fn answer_line(board: &mut Board, line: &[u8]) -> Answer {
+fn answer_line(board: &mut Board, line: &[u8]) -> OutputLine {
     let parsed = std::str::from_utf8(line).map_err(|error| {
         let message = format!("not UTF-8 (at byte {}); {SHAPE}", error.valid_up_to());
         Box::new(Violation::new(Code::InvalidJson, "", message))
@@ -190,16 +192,16 @@ fn answer_line(board: &mut Board, line: &[u8]) -> Answer {
     let parsed = match parsed {
         Ok(parsed) => parsed,
         Err(why) => {
-            return propose(board, "", unreadable(&String::from_utf8_lossy(line)), None, None).because(*why);
+            return propose(board, "", unreadable(&String::from_utf8_lossy(line)), None, None).with_violation(*why);
         }
     };
     match read_proposal(parsed, board.version()) {
         Ok(Line { worker, reply, token, base }) => propose(board, &worker, reply, token, base),
-        Err(Misshapen { worker, pointer, what }) => {
+        Err(InvalidLine { worker, pointer, what }) => {
             // A JSON string is never a patch: the kernel rejects it at `syntax` and records it.
             let text = Value::String(String::from_utf8_lossy(line).into_owned());
             let why = Violation::new(Code::NotAPatch, pointer, format!("{what}; {SHAPE}"));
-            propose(board, &worker, ReplyBody::Json(text), None, None).because(why)
+            propose(board, &worker, ReplyBody::Json(text), None, None).with_violation(why)
         }
     }
 }
@@ -213,12 +215,12 @@ fn unreadable(text: &str) -> ReplyBody {
 struct Line {
     worker: String,
     reply: ReplyBody,
-    token: Option<Token>,
+    token: Option<IdempotencyKey>,
     base: Option<Version>,
 }
 
 /// Line of JSON that is not a proposal.
-struct Misshapen {
+struct InvalidLine {
     /// Worker it names, or empty.
     worker: String,
     /// Offending member, as a JSON Pointer into the line.
@@ -227,8 +229,8 @@ struct Misshapen {
 }
 
 /// Parses a proposal. `current` is the board's version.
-fn read_proposal(line: Value, current: Version) -> Result<Line, Misshapen> {
-    let nobody = |pointer: &str, what: String| Misshapen { worker: String::new(), pointer: pointer.to_owned(), what };
+fn read_proposal(line: Value, current: Version) -> Result<Line, InvalidLine> {
+    let nobody = |pointer: &str, what: String| InvalidLine { worker: String::new(), pointer: pointer.to_owned(), what };
     let mut members = match line {
         Value::Object(members) => members,
         other => return Err(nobody("", format!("this is {}", kind_of(&other)))),
@@ -239,7 +241,7 @@ fn read_proposal(line: Value, current: Version) -> Result<Line, Misshapen> {
         None => return Err(nobody("", "worker is missing".to_owned())),
     };
     let misshapen =
-        |pointer: &str, what: String| Misshapen { worker: worker.clone(), pointer: pointer.to_owned(), what };
+        |pointer: &str, what: String| InvalidLine { worker: worker.clone(), pointer: pointer.to_owned(), what };
     let reply = match (members.remove("patch"), members.remove("text")) {
         (Some(patch @ Value::Array(_)), None) => ReplyBody::Json(patch),
         (None, Some(Value::String(text))) => ReplyBody::Text(text),
@@ -265,7 +267,7 @@ fn read_proposal(line: Value, current: Version) -> Result<Line, Misshapen> {
     };
     let token = match members.remove("token") {
         None | Some(Value::Null) => None,
-        Some(Value::String(token)) => Some(Token::from(token)),
+        Some(Value::String(token)) => Some(IdempotencyKey::from(token)),
         Some(other) => return Err(misshapen("/token", format!("token is {}, not a string", kind_of(&other)))),
     };
     let base = match members.remove("base") {
@@ -303,21 +305,27 @@ const fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-fn propose(board: &mut Board, worker: &str, reply: ReplyBody, token: Option<Token>, base: Option<Version>) -> Answer {
+fn propose(
+    board: &mut Board,
+    worker: &str,
+    reply: ReplyBody,
+    token: Option<IdempotencyKey>,
+    base: Option<Version>,
+) -> OutputLine {
     let proposal = Proposal {
-        from: From::Direct { token, base },
+        from: ProposalSource::Direct { key: token, base },
         worker: WorkerName::from(worker),
         reply,
         usage: None,
         raw: None,
     };
     let step = board.step(Timestamp(0), Input::Propose(proposal));
-    Answer::of(step.outcome.expect("a proposal has an outcome"))
+    OutputLine::from_outcome(step.outcome.expect("a proposal has an outcome"))
 }
 
 /// Line of output; members are in reading order.
 #[derive(Serialize, Default)]
-struct Answer {
+struct OutputLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     seq: Option<Seq>,
     outcome: &'static str,
@@ -332,13 +340,13 @@ struct Answer {
     #[serde(skip_serializing_if = "Option::is_none")]
     violations: Option<Vec<Violation>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    allowed: Option<Vec<Allowed>>,
+    allowed: Option<Vec<AllowedWrite>>,
     /// First outcome of a repeated token.
     #[serde(skip_serializing_if = "Option::is_none")]
-    of: Option<Box<Answer>>,
+    of: Option<Box<OutputLine>>,
 }
 
-impl Answer {
+impl OutputLine {
     fn committed(seq: Seq, version: Version, state: Digest) -> Self {
         let (version, state_hash) = (Some(version), Some(state));
         Self { seq: Some(seq), outcome: "committed", version, state_hash, ..Self::default() }
@@ -360,7 +368,7 @@ impl Answer {
         Self { seq: Some(seq), outcome: "rejected", stage: Some(stage), code: Some(code), ..Self::default() }
     }
 
-    fn of(outcome: Outcome) -> Self {
+    fn from_outcome(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Committed { seq, version, state } => Self::committed(seq, version, state),
             Outcome::NoOp { seq } => Self::no_op(seq),
@@ -368,7 +376,7 @@ impl Answer {
             Outcome::AwaitingApproval { seq } => Self::awaiting_approval(seq),
             Outcome::Continued { seq } => Self { seq: Some(seq), outcome: "continued", ..Self::default() },
             Outcome::Answered { seq } => Self { seq: Some(seq), outcome: "answered", ..Self::default() },
-            Outcome::Refused(rejection) => {
+            Outcome::RejectedUnrecorded(rejection) => {
                 let Rejection { stage, code, violations, allowed } = rejection;
                 let (violations, allowed) = (Some(violations), Some(allowed));
                 let (stage, code) = (Some(stage), Some(code));
@@ -381,12 +389,12 @@ impl Answer {
             }
             Outcome::Duplicate(first) => {
                 let first = match first {
-                    Verdict::Committed { seq, version, state } => Self::committed(seq, version, state),
+                    RememberedOutcome::Committed { seq, version, state } => Self::committed(seq, version, state),
                     // Proposals have no tokens of requests, so `Heard` cannot occur.
-                    Verdict::NoOp { seq } | Verdict::Heard { seq } => Self::no_op(seq),
-                    Verdict::Expanded { seq } => Self::expanded(seq),
-                    Verdict::AwaitingApproval { seq } => Self::awaiting_approval(seq),
-                    Verdict::Rejected { seq, stage, code } => Self::rejected(seq, stage, code),
+                    RememberedOutcome::NoOp { seq } | RememberedOutcome::Recorded { seq } => Self::no_op(seq),
+                    RememberedOutcome::Expanded { seq } => Self::expanded(seq),
+                    RememberedOutcome::AwaitingApproval { seq } => Self::awaiting_approval(seq),
+                    RememberedOutcome::Rejected { seq, stage, code } => Self::rejected(seq, stage, code),
                 };
                 Self { outcome: "duplicate", of: Some(Box::new(first)), ..Self::default() }
             }
@@ -394,7 +402,7 @@ impl Answer {
     }
 
     /// Replaces the rejection's reason by the error in the line itself.
-    fn because(self, why: Violation) -> Self {
+    fn with_violation(self, why: Violation) -> Self {
         Self { stage: Some(Stage::Syntax), code: Some(why.code), violations: Some(vec![why]), ..self }
     }
 }
@@ -406,7 +414,7 @@ struct Lines<R> {
 }
 
 /// Line, or the beginning of an overlong one.
-enum Piece<'a> {
+enum InputLine<'a> {
     Line(&'a [u8]),
     TooLong(&'a [u8]),
 }
@@ -418,7 +426,7 @@ enum LineError {
 
 impl<R: Read> Lines<R> {
     /// Returns the next line; `None` at the end of the input. Calls `before_waiting` before each read that may block.
-    fn next(&mut self, before_waiting: &mut dyn FnMut() -> io::Result<()>) -> Result<Option<Piece<'_>>, LineError> {
+    fn next(&mut self, before_waiting: &mut dyn FnMut() -> io::Result<()>) -> Result<Option<InputLine<'_>>, LineError> {
         self.line.clear();
         let mut length = 0;
         loop {
@@ -446,8 +454,8 @@ impl<R: Read> Lines<R> {
             }
         }
         if length > LINE_MAX {
-            return Ok(Some(Piece::TooLong(&self.line[..KEPT_OF_LONG_LINE])));
+            return Ok(Some(InputLine::TooLong(&self.line[..LONG_LINE_PREFIX_BYTES])));
         }
-        Ok(Some(Piece::Line(&self.line)))
+        Ok(Some(InputLine::Line(&self.line)))
     }
 }

@@ -10,10 +10,10 @@ use owo_colors::OwoColorize as _;
 use patchboard_kernel::record::{self, Kind, Record};
 
 use crate::cli::BoardArgument;
+use crate::describe::{self, ViewShortages};
 use crate::failure::{Failure, Outcome};
-use crate::narrative::{self, Hiding};
 use crate::output::Output;
-use crate::reader::{Reader, moment, storage};
+use crate::reader::{Reader, format_time, storage};
 
 /// Polling interval of a followed journal.
 const FOLLOW_EVERY: Duration = Duration::from_millis(250);
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     let board = reader.find(&arguments.board.board)?;
     let mut reading = reader.reading(&board.id, None)?;
     let (mut has_ended, mut is_checked) = (false, false);
-    let mut hiding = Hiding::default();
+    let mut hiding = ViewShortages::default();
     loop {
         let records = reading.next(PAGE).map_err(storage)?;
         for record in &records {
@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
                 Kind::Scheduled => false,
                 _ => has_ended,
             };
-            if wanted(arguments, record.kind) {
+            if is_selected(arguments, record.kind) {
                 show(record, output)?;
                 show_hidden(record, &mut hiding, output)?;
             }
@@ -74,11 +74,11 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
                 for sentence in hiding.later() {
                     output.line(&format!("{:>30} {sentence}", "not shown".yellow()))?;
                 }
-                return reader.shown(&board.id);
+                return reader.exit_after_listing(&board.id);
             }
             if !is_checked {
                 // No process continues a journal that ends inside a step, so there is nothing to follow.
-                reader.shown(&board.id)?;
+                reader.exit_after_listing(&board.id)?;
                 is_checked = true;
             }
             thread::sleep(FOLLOW_EVERY);
@@ -86,13 +86,13 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     }
 }
 
-fn wanted(arguments: &Arguments, kind: Kind) -> bool {
+fn is_selected(arguments: &Arguments, kind: Kind) -> bool {
     let all = !arguments.rejected && arguments.kind.is_empty();
     all || (arguments.rejected && kind == Kind::Rejected) || arguments.kind.iter().any(|name| name == kind.as_str())
 }
 
 /// Prints the parts that a call's view had no room for, once per worker.
-fn show_hidden(record: &Record, hiding: &mut Hiding, output: Output) -> Result<(), Failure> {
+fn show_hidden(record: &Record, hiding: &mut ViewShortages, output: Output) -> Result<(), Failure> {
     let body = record.body().ok().filter(|_| record.kind == Kind::Invoked && !output.is_json());
     for sentence in body.map(|body| hiding.note(&body)).unwrap_or_default() {
         output.line(&format!("{:>30} {sentence}", "not shown".yellow()))?;
@@ -102,7 +102,7 @@ fn show_hidden(record: &Record, hiding: &mut Hiding, output: Output) -> Result<(
 
 fn show(record: &Record, output: Output) -> Result<(), Failure> {
     if output.is_json() {
-        let mut merged = record::merged(record).map_err(|error| {
+        let mut merged = record::merge_fields(record).map_err(|error| {
             Failure::failed("bad_record", format!("record {}: {error}", record.seq)).detail("seq", record.seq.0.into())
         })?;
         merged.insert("hash".into(), record.hash.to_string().into());
@@ -136,8 +136,8 @@ fn show(record: &Record, output: Output) -> Result<(), Failure> {
         | Kind::Signal
         | Kind::Snapshot => padded,
     };
-    let reply = narrative::refused_reply(record).map(|reply| format!("; the reply: {reply}")).unwrap_or_default();
-    let caller = narrative::caller(record).map(|caller| format!("; caller: {caller}")).unwrap_or_default();
-    let sentence = narrative::sentence(record);
-    output.line(&format!("{:>5} {} {padded} {sentence}{caller}{reply}", record.seq, moment(record.at)))
+    let reply = describe::rejected_reply(record).map(|reply| format!("; the reply: {reply}")).unwrap_or_default();
+    let caller = describe::caller(record).map(|caller| format!("; caller: {caller}")).unwrap_or_default();
+    let sentence = describe::sentence(record);
+    output.line(&format!("{:>5} {} {padded} {sentence}{caller}{reply}", record.seq, format_time(record.at)))
 }

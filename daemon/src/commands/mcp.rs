@@ -26,10 +26,10 @@ use tokio::time::timeout;
 use crate::client::{Client, DaemonArgument};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::serve::{host, mcp};
-use crate::workspace::desk::Desk;
+use crate::workspace::command_queue::{CommandQueue, QueuedCommand, RunningCommand};
 use crate::workspace::editor::Editor;
-use crate::workspace::place::Place;
-use crate::workspace::turns::{Queued, Turn, Turns};
+use crate::workspace::host_client::HostClient;
+use crate::workspace::host_dir::HostDir;
 
 /// Maximum bytes of a message, equal to the daemon's limit.
 const MESSAGE_BYTES_MAX: u64 = 8 << 20;
@@ -105,46 +105,46 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: &Arguments, config: Option<&Path>) -> Outcome {
-    let Some(directory) = &arguments.workspace else { return passes_on(arguments).await };
+    let Some(directory) = &arguments.workspace else { return forward_to_daemon(arguments).await };
     if config.is_some() {
-        return Err(Failure::refused(
+        return Err(Failure::invalid_input(
             "usage",
             "--workspace takes no --config: what holds at a directory holds for all agents",
         )
         .help("write it into the table [workspace] of patchboard.toml in the directory"));
     }
     if arguments.daemon.is_given() {
-        return Err(Failure::refused("usage", "--workspace needs no daemon, so it does not go with --url"));
+        return Err(Failure::invalid_input("usage", "--workspace needs no daemon, so it does not go with --url"));
     }
     if arguments.host {
         return host::run(directory).await;
     }
-    let desk = Arc::new(Desk::new(Place::open(directory)?, arguments.name.as_deref(), arguments.room)?);
+    let desk = Arc::new(HostClient::new(HostDir::open(directory)?, arguments.name.as_deref(), arguments.room)?);
     let editor = Editor::new(Arc::clone(&desk));
     let served = tokio::select! {
-        served = serve(Far::Here { editor, turns: Arc::new(Turns::new()) }) => served,
-        () = desk.keep() => Ok(Exit::Done),
+        served = serve(Destination::Local { editor, turns: Arc::new(CommandQueue::new()) }) => served,
+        () = desk.renew_lease() => Ok(Exit::Done),
     };
     desk.leave().await;
     served
 }
 
-async fn passes_on(arguments: &Arguments) -> Outcome {
+async fn forward_to_daemon(arguments: &Arguments) -> Outcome {
     let client = arguments.daemon.client()?.ok_or_else(|| {
-        Failure::refused("no_daemon", "neither a directory nor a daemon is named")
+        Failure::invalid_input("no_daemon", "neither a directory nor a daemon is named")
             .help("name a directory with --workspace, or a daemon with --url, like http://127.0.0.1:7733")
     })?;
     let path = match (&arguments.board, &arguments.worker) {
         (Some(board), Some(worker)) => format!("/mcp/{}/{}", segment(board), segment(worker)),
         _ => "/mcp".to_owned(),
     };
-    serve(Far::Daemon { client, path, room: arguments.room }).await
+    serve(Destination::Daemon { client, path, room: arguments.room }).await
 }
 
-async fn serve(far: Far) -> Outcome {
+async fn serve(far: Destination) -> Outcome {
     let (answers, unwritten) = mpsc::channel(UNWRITTEN_MAX);
     let mut writing = tokio::spawn(write(unwritten));
-    let endpoint = Arc::new(Endpoint { far, answers, version: Mutex::default(), asked: Mutex::default() });
+    let endpoint = Arc::new(Endpoint { far, answers, version: Mutex::default(), in_progress: Mutex::default() });
     let mut under_way = JoinSet::new();
     let read = tokio::select! {
         read = read(&endpoint, BufReader::new(tokio::io::stdin()), &mut under_way) => read,
@@ -164,12 +164,12 @@ fn written_all(written: Result<io::Result<()>, JoinError>) -> Outcome {
     written.map(|()| Exit::Done).map_err(|error| Failure::writing(&error))
 }
 
-async fn write(mut unwritten: mpsc::Receiver<Answer>) -> io::Result<()> {
+async fn write(mut unwritten: mpsc::Receiver<OutgoingMessage>) -> io::Result<()> {
     let mut stdout = tokio::io::stdout();
     while let Some((message, turn)) = unwritten.recv().await {
         // Marked before writing: a client that sees the message may respond to it at once.
         if let Some(turn) = &turn {
-            turn.heard();
+            turn.mark_received();
         }
         // A message is one line, since JSON escapes line breaks.
         stdout.write_all(format!("{message}\n").as_bytes()).await?;
@@ -193,18 +193,18 @@ async fn read(
             return Ok(());
         }
         if !line.ends_with(b"\n") && line.len() as u64 == MESSAGE_BYTES_MAX {
-            endpoint.tell(error(&Value::Null, -32600, "message_too_large", "a message is too large")).await;
+            endpoint.send(error(&Value::Null, -32600, "message_too_large", "a message is too large")).await;
             return Ok(());
         }
         let Ok(text) = str::from_utf8(&line) else {
-            endpoint.tell(error(&Value::Null, -32700, "not_json", "a message is JSON, in UTF-8")).await;
+            endpoint.send(error(&Value::Null, -32700, "not_json", "a message is JSON, in UTF-8")).await;
             continue;
         };
         if text.trim().is_empty() {
             continue;
         }
         let Ok(message) = serde_json::from_str::<Value>(text) else {
-            endpoint.tell(error(&Value::Null, -32700, "not_json", "a message is one line of JSON")).await;
+            endpoint.send(error(&Value::Null, -32700, "not_json", "a message is one line of JSON")).await;
             continue;
         };
         if message["method"] == "notifications/cancelled" {
@@ -218,13 +218,13 @@ async fn read(
         let (to, text) = (Arc::clone(endpoint), text.to_owned());
         let id = message.get("id").map(ToString::to_string);
         // Lock held until the request is registered, so that it cannot finish earlier.
-        let mut asked = locked(&endpoint.asked);
+        let mut asked = locked(&endpoint.in_progress);
         let own = id.clone();
         let request = under_way.spawn(async move {
             let _place = place;
-            to.pass_on(&message, text, queued).await;
+            to.forward(&message, text, queued).await;
             if let Some(id) = own {
-                locked(&to.asked).remove(&id);
+                locked(&to.in_progress).remove(&id);
             }
         });
         if let Some(id) = id {
@@ -234,20 +234,20 @@ async fn read(
 }
 
 /// Destination of messages.
-enum Far {
+enum Destination {
     /// Endpoint of a daemon.
     Daemon { client: Client, path: String, room: Option<u32> },
     /// Editor in this process.
-    Here { editor: Editor, turns: Arc<Turns> },
+    Local { editor: Editor, turns: Arc<CommandQueue> },
 }
 
 /// Message to write; with the turn that it completes, if it is a command's result.
-type Answer = (Value, Option<Arc<Turn>>);
+type OutgoingMessage = (Value, Option<Arc<RunningCommand>>);
 
-impl Far {
+impl Destination {
     /// Queues an editor command of this process behind earlier ones. Messages to a daemon are not queued.
-    fn queue(&self, message: &Value) -> Option<Queued> {
-        let Self::Here { turns, .. } = self else { return None };
+    fn queue(&self, message: &Value) -> Option<QueuedCommand> {
+        let Self::Local { turns, .. } = self else { return None };
         let tool = message["params"]["name"].as_str().filter(|_| message["method"] == "tools/call");
         tool.is_some_and(mcp::editor::is_tool).then(|| turns.queue())
     }
@@ -255,7 +255,7 @@ impl Far {
     async fn answer(
         &self,
         message: &Value,
-        turn: Option<&Arc<Turn>>,
+        turn: Option<&Arc<RunningCommand>>,
         text: String,
         mut headers: HeaderMap,
         within: Duration,
@@ -268,10 +268,10 @@ impl Far {
                 let response = client.send(path, headers, text, within).await?;
                 Ok(http::Response::from(response).map(Body::new))
             }
-            Self::Here { editor, .. } => {
-                editor.hear(message);
+            Self::Local { editor, .. } => {
+                editor.note_client_name(message);
                 headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-                let editor = turn.map_or_else(|| editor.clone(), |turn| editor.at(turn));
+                let editor = turn.map_or_else(|| editor.clone(), |turn| editor.for_command(turn));
                 Ok(mcp::answer(editor, &headers, message).await)
             }
         }
@@ -281,53 +281,53 @@ impl Far {
     fn broken(&self, error: &axum::Error) -> Failure {
         match self {
             Self::Daemon { client, path, .. } => client.broken(path, error),
-            Self::Here { .. } => Failure::failed("internal", format!("the answer broke off: {error}")),
+            Self::Local { .. } => Failure::failed("internal", format!("the answer broke off: {error}")),
         }
     }
 }
 
 /// Destination, and the requests in progress.
 struct Endpoint {
-    far: Far,
-    answers: mpsc::Sender<Answer>,
+    far: Destination,
+    answers: mpsc::Sender<OutgoingMessage>,
     /// Protocol version negotiated by `initialize`, if any.
     version: Mutex<Option<String>>,
     /// Requests in progress, by the JSON text of their ids.
-    asked: Mutex<BTreeMap<String, AbortHandle>>,
+    in_progress: Mutex<BTreeMap<String, AbortHandle>>,
 }
 
 impl Endpoint {
     /// Queues a message for writing; ignored if the writer has ended.
-    async fn tell(&self, message: Value) {
-        self.tell_in(None, message).await;
+    async fn send(&self, message: Value) {
+        self.send_result(None, message).await;
     }
 
-    /// Like [`Endpoint::tell`], for the result of a command.
-    async fn tell_in(&self, turn: Option<Arc<Turn>>, message: Value) {
+    /// Like [`Endpoint::send`], for the result of a command.
+    async fn send_result(&self, turn: Option<Arc<RunningCommand>>, message: Value) {
         let _ = self.answers.send((message, turn)).await;
     }
 
     /// Cancels a request. The daemon notices the closed connection; a command already started gets no answer.
     fn cancel(&self, id: &Value) {
-        if let Some(request) = locked(&self.asked).remove(&id.to_string()) {
+        if let Some(request) = locked(&self.in_progress).remove(&id.to_string()) {
             request.abort();
         }
     }
 
     /// Sends a message to its destination, and writes the response.
-    async fn pass_on(&self, message: &Value, text: String, queued: Option<Queued>) {
+    async fn forward(&self, message: &Value, text: String, queued: Option<QueuedCommand>) {
         let turn = match queued {
             Some(queued) => queued.turn().await,
             None => None,
         };
-        if let Err(Failure::Told(told)) = self.exchange(message, text, turn).await
-            && let Some(id) = answered_as(message)
+        if let Err(Failure::Error(told)) = self.exchange(message, text, turn).await
+            && let Some(id) = response_id(message)
         {
-            self.tell(error(&id, -32603, told.code, &told.message)).await;
+            self.send(error(&id, -32603, told.code, &told.message)).await;
         }
     }
 
-    async fn exchange(&self, message: &Value, text: String, turn: Option<Arc<Turn>>) -> Result<(), Failure> {
+    async fn exchange(&self, message: &Value, text: String, turn: Option<Arc<RunningCommand>>) -> Result<(), Failure> {
         let agreed = locked(&self.version).clone();
         let headers = headers_of(message, agreed.as_deref());
         let within = if message["method"] == "subscriptions/listen" { STREAM_TIMEOUT } else { ANSWER_TIMEOUT };
@@ -341,7 +341,7 @@ impl Endpoint {
             let bytes = bytes.map_err(|error| self.far.broken(&error))?;
             if is_stream {
                 for event in events.read(&bytes)? {
-                    self.tell(event).await;
+                    self.send(event).await;
                 }
             } else {
                 body.extend_from_slice(&bytes);
@@ -350,7 +350,7 @@ impl Endpoint {
         if is_stream {
             return Ok(());
         }
-        let Some(id) = answered_as(message) else { return Ok(()) };
+        let Some(id) = response_id(message) else { return Ok(()) };
         let Ok(answer) = serde_json::from_slice::<Value>(&body) else {
             return Err(Failure::failed("daemon_unreachable", format!("what answers there speaks no MCP: {status}")));
         };
@@ -358,13 +358,13 @@ impl Endpoint {
             if message["method"] == "initialize" {
                 *locked(&self.version) = answer["result"]["protocolVersion"].as_str().map(str::to_owned);
             }
-            self.tell_in(turn, answer).await;
+            self.send_result(turn, answer).await;
         } else {
             // Problem document: the daemon rejected the request before reading the message.
             let code = if status.is_server_error() { -32603 } else { -32600 };
             let detail = answer["detail"].as_str().unwrap_or("the daemon refuses it and does not say why");
             let told = json!({"code": code, "message": detail, "data": answer});
-            self.tell(json!({"jsonrpc": "2.0", "id": id, "error": told})).await;
+            self.send(json!({"jsonrpc": "2.0", "id": id, "error": told})).await;
         }
         Ok(())
     }
@@ -372,7 +372,7 @@ impl Endpoint {
 
 /// Returns the id for the response to a message; null for an invalid message without an id. Notifications and responses
 /// get no response.
-fn answered_as(message: &Value) -> Option<Value> {
+fn response_id(message: &Value) -> Option<Value> {
     let is_answer = message.get("method").is_none() && ["result", "error"].iter().any(|it| message.get(it).is_some());
     let is_told = message["method"].is_string() && message.get("id").is_none();
     let id = || message.get("id").filter(|id| mcp::is_id(id)).cloned().unwrap_or_default();

@@ -35,9 +35,9 @@ enum Command {
 
 pub(crate) async fn run(arguments: &Arguments, config: Option<&Path>, output: Output) -> Outcome {
     let Command::Test = arguments.command;
-    let settings = config_file(config)?.map(|file| Settings::read(file, &Environment::of_process())).transpose()?;
+    let settings = config_file(config)?.map(|file| Settings::read(file, &Environment::from_process())).transpose()?;
     let settings = settings.flatten().ok_or_else(|| {
-        Failure::refused("bad_config", "there is no table [notify]")
+        Failure::invalid_input("bad_config", "there is no table [notify]")
             .help("name a webhook or a program in [notify] of patchboard.toml")
     })?;
     settings.warnings.iter().for_each(|warning| output.note(&format!("warning: {warning}")));

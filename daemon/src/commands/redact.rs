@@ -7,15 +7,15 @@ use std::sync::Arc;
 use clap::Args;
 use jsonptr::PointerBuf;
 use patchboard_agents::cassette;
-use patchboard_agents::departments::storage::erase::{self as departments, Found};
+use patchboard_agents::departments::storage::erase::{self as departments, TextMatches};
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::id::{BoardId, Seq};
-use patchboard_kernel::record::{Body, SALTED};
-use patchboard_kernel::redaction::{Needles, Request, Still};
+use patchboard_kernel::record::{Body, SINCE_SALTED_TEXTS};
+use patchboard_kernel::redaction::{Needles, RemainingCopy, Request};
 use patchboard_runtime::archive::{self, ArchiveError};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::{BoardSummary, Journal, JournalError};
-use patchboard_runtime::redaction::{self, Hindrance, Refusal};
+use patchboard_runtime::redaction::{self, ExternalSearchError, RedactError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -26,7 +26,7 @@ use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line};
 use crate::reader::{Reader, storage};
-use crate::serve::alone::alone_on;
+use crate::serve::instance_lock::open_exclusive;
 use crate::user;
 
 /// Erase values of a board from every file: all values that a place ever had, or that a record brought
@@ -90,15 +90,19 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
     let board = Reader::open(data_dir)?.find(&arguments.board.board)?.id;
     let has_targets = !arguments.targets.is_empty() || arguments.forget_salt;
     if !has_targets && arguments.cassette.is_empty() {
-        return Err(Failure::refused("bad_redaction", "name what to erase: a place like /request/name, or a record"));
+        return Err(Failure::invalid_input(
+            "bad_redaction",
+            "name what to erase: a place like /request/name, or a record",
+        ));
     }
     let first = Reader::open(data_dir)?.records(&board)?.into_iter().next();
     let hasher = first.as_ref().and_then(archive::hasher_of);
-    let is_salted = matches!(first.map(|first| first.body()), Some(Ok(Body::Created(it))) if it.format >= SALTED);
+    let is_salted =
+        matches!(first.map(|first| first.body()), Some(Ok(Body::Created(it))) if it.format >= SINCE_SALTED_TEXTS);
     if hasher.is_none() && is_salted && !arguments.cassette.is_empty() {
         let message =
             "the salt of the board is gone, so that it cannot be known which views of a recording are its own";
-        return Err(Failure::refused("salt_gone", message).help("delete the recording"));
+        return Err(Failure::invalid_input("salt_gone", message).help("delete the recording"));
     }
     let hashes = match arguments.cassette.is_empty() {
         true => BTreeMap::new(),
@@ -106,17 +110,17 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
     };
     let mut done = None;
     if has_targets {
-        let (journal, _alone) = alone_on(data_dir, "POST /v1/boards/{board}/redactions")?;
+        let (journal, _alone) = open_exclusive(data_dir, "POST /v1/boards/{board}/redactions")?;
         let _claim = journal.claim(&board, false).map_err(storage)?;
         let now = SystemClock.now();
         let journal: Arc<dyn Journal> = Arc::new(journal);
         let by = Some(user::principal());
-        let beside = beside(data_dir, arguments.departments);
+        let beside = search_departments(data_dir, arguments.departments);
         let redacted =
             redaction::redact(Arc::clone(&journal), board.clone(), request, replacement, by, now, beside).await;
         done = Some(redacted.map_err(failure)?);
         let archives = data_dir.join(archive::DIRECTORY);
-        archive::renew(&*journal, &archives, &board).map_err(|error| archived(&error))?;
+        archive::rewrite(&*journal, &archives, &board).map_err(|error| archived(&error))?;
     }
     let mut cassettes = Vec::new();
     for path in &arguments.cassette {
@@ -133,18 +137,19 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
     let boards = boards_and_archived(&Reader::open(data_dir)?.journal, data_dir)?;
     let related = BoardSummary::related(&boards, &board);
     if output.is_json() {
-        let mut told = done.as_ref().map_or_else(|| json!({"board": board}), |done| told(&board, done, &related));
+        let mut told =
+            done.as_ref().map_or_else(|| json!({"board": board}), |done| redaction_json(&board, done, &related));
         told["cassettes"] = cassettes.into();
         output.json(&told)?;
     } else if let Some(done) = &done {
-        tell(done, output)?;
+        print_redaction(done, output)?;
         if !related.is_empty() {
             let ids: Vec<&str> = related.iter().map(|id| id.as_str()).collect();
             output.note(&format!("boards that it is inside of, or inside of it, may hold the same: {}", ids.join(" ")));
         }
     }
-    if let Some(error) = done.and_then(|done| done.unscrubbed) {
-        return Err(unscrubbed(&error));
+    if let Some(error) = done.and_then(|done| done.purge_error) {
+        return Err(erase_failure(&error));
     }
     Ok(Exit::Done)
 }
@@ -152,7 +157,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
 /// Returns the boards of a journal, and those of its archives.
 pub(crate) fn boards_and_archived(journal: &dyn Journal, data_dir: &Path) -> Result<Vec<BoardSummary>, Failure> {
     let mut boards = journal.boards().map_err(storage)?;
-    boards.extend(archive::outlines(journal, &data_dir.join(archive::DIRECTORY)).map_err(storage)?);
+    boards.extend(archive::archived_summaries(journal, &data_dir.join(archive::DIRECTORY)).map_err(storage)?);
     Ok(boards)
 }
 
@@ -182,23 +187,23 @@ pub(crate) enum Rows {
 
 /// Rows and outcomes of departments that contain an erased text, or did.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Beside {
-    found: Found,
+pub(crate) struct DepartmentMatches {
+    found: TextMatches,
     is_erased: bool,
 }
 
 /// The result of a redaction.
-pub(crate) type Redaction = redaction::Redaction<Beside>;
+pub(crate) type Redaction = redaction::Redaction<DepartmentMatches>;
 
 /// Code of a redaction that requires a choice for department rows.
 const KEPT: &str = "kept_by_departments";
 
 /// Returns the search through the departments of a data directory. Without a choice it must find nothing: once the
 /// texts are erased from the journal, their rows can no longer be found.
-pub(crate) fn beside(
+pub(crate) fn search_departments(
     data_dir: &Path,
     rows: Option<Rows>,
-) -> impl FnOnce(&Needles) -> Result<Beside, Hindrance> + Send + 'static {
+) -> impl FnOnce(&Needles) -> Result<DepartmentMatches, ExternalSearchError> + Send + 'static {
     let data_dir = data_dir.to_owned();
     move |texts| {
         let is_erased = rows == Some(Rows::Erase);
@@ -208,18 +213,18 @@ pub(crate) fn beside(
         };
         match found {
             Ok(found) if rows.is_none() && !found.is_empty() => {
-                Err(Hindrance { code: KEPT, message: format!("the same text stands in {}", list(&found)) })
+                Err(ExternalSearchError { code: KEPT, message: format!("the same text stands in {}", list(&found)) })
             }
-            Ok(found) => Ok(Beside { found, is_erased }),
+            Ok(found) => Ok(DepartmentMatches { found, is_erased }),
             // A board is erased even if the departments' file is damaged.
-            Err(_) if rows == Some(Rows::Keep) => Ok(Beside::default()),
-            Err(fault) => Err(Hindrance { code: "departments_not_erased", message: fault.to_string() }),
+            Err(_) if rows == Some(Rows::Keep) => Ok(DepartmentMatches::default()),
+            Err(fault) => Err(ExternalSearchError { code: "departments_not_erased", message: fault.to_string() }),
         }
     }
 }
 
 /// Formats the list of rows.
-fn list(found: &Found) -> String {
+fn list(found: &TextMatches) -> String {
     let of = |(department, rows): (&String, &BTreeSet<i64>)| {
         let numbers: Vec<String> = rows.iter().take(ROWS_TOLD_MAX).map(ToString::to_string).collect();
         let more = if rows.len() > numbers.len() { " …" } else { "" };
@@ -246,7 +251,7 @@ pub(crate) fn request(targets: &[String]) -> Result<Request, Failure> {
             (Err(_), Err(_)) => {
                 let message =
                     format!("this is neither a JSON Pointer nor the number of a record: {}", one_line(target));
-                return Err(Failure::refused("bad_pointer", message)
+                return Err(Failure::invalid_input("bad_pointer", message)
                     .help("name a place as `state` shows it, like /claims/3, or a record as `log` numbers it"));
             }
         }
@@ -255,8 +260,9 @@ pub(crate) fn request(targets: &[String]) -> Result<Request, Failure> {
 }
 
 /// Returns the result as JSON.
-pub(crate) fn told(board: &BoardId, done: &Redaction, related: &[&BoardId]) -> Value {
-    let still: Vec<Value> = done.still.iter().map(|still| json!({"seq": still.seq, "place": still.place})).collect();
+pub(crate) fn redaction_json(board: &BoardId, done: &Redaction, related: &[&BoardId]) -> Value {
+    let still: Vec<Value> =
+        done.remaining.iter().map(|still| json!({"seq": still.seq, "place": still.place})).collect();
     json!({
         "board": board,
         "seq": done.head.seq,
@@ -267,13 +273,13 @@ pub(crate) fn told(board: &BoardId, done: &Redaction, related: &[&BoardId]) -> V
         "salt": done.body.salt,
         "replaced_at": done.replaced_at,
         "still": still,
-        "departments": done.beside.told(),
-        "scrubbed": done.unscrubbed.is_none(),
+        "departments": done.external.json(),
+        "scrubbed": done.purge_error.is_none(),
         "related": related,
     })
 }
 
-fn tell(done: &Redaction, output: Output) -> Result<(), Failure> {
+fn print_redaction(done: &Redaction, output: Output) -> Result<(), Failure> {
     let count = |number: u64, noun| plural(usize::try_from(number).unwrap_or(usize::MAX), noun);
     let (values, records) = (count(done.body.erased, "value"), count(done.body.records.len() as u64, "record"));
     let texts = count(done.body.texts.len() as u64, "text");
@@ -281,8 +287,8 @@ fn tell(done: &Redaction, output: Output) -> Result<(), Failure> {
     if done.body.salt {
         output.line("the salt is destroyed: from now on only the chain can be verified")?;
     }
-    let (blueprint, values): (Vec<&Still>, Vec<&Still>) =
-        done.still.iter().partition(|still| still.place == Still::BLUEPRINT);
+    let (blueprint, values): (Vec<&RemainingCopy>, Vec<&RemainingCopy>) =
+        done.remaining.iter().partition(|still| still.place == RemainingCopy::BLUEPRINT);
     if !blueprint.is_empty() {
         output.line("the blueprint itself says an erased text: it stays there, and in views and prompts made of it")?;
     }
@@ -292,16 +298,16 @@ fn tell(done: &Redaction, output: Output) -> Result<(), Failure> {
     if !values.is_empty() {
         output.note("name these places as well, or use --everywhere");
     }
-    done.beside.tell(output)
+    done.external.print(output)
 }
 
-impl Beside {
+impl DepartmentMatches {
     /// Returns the rows and outcomes as JSON.
-    fn told(&self) -> Value {
+    fn json(&self) -> Value {
         json!({"rows": self.found.rows, "outcomes": self.found.outcomes, "erased": self.is_erased})
     }
 
-    fn tell(&self, output: Output) -> Result<(), Failure> {
+    fn print(&self, output: Output) -> Result<(), Failure> {
         if self.found.is_empty() {
             return Ok(());
         }
@@ -311,16 +317,16 @@ impl Beside {
 }
 
 /// Returns the failure for values that are gone from the journal but maybe not from its file.
-pub(crate) fn unscrubbed(error: &JournalError) -> Failure {
+pub(crate) fn erase_failure(error: &JournalError) -> Failure {
     Failure::failed("not_scrubbed", format!("it is erased, but old bytes may still be found in the file: {error}"))
         .help("`patchboard vacuum` completes this, and so does the next start with free space and without readers")
 }
 
 /// Converts a refusal to a command-line failure.
-pub(crate) fn failure(refusal: Refusal) -> Failure {
+pub(crate) fn failure(refusal: RedactError) -> Failure {
     match refusal {
-        Refusal::Redaction(error) => {
-            let failure = Failure::refused(error.code.as_str(), &error);
+        RedactError::Redaction(error) => {
+            let failure = Failure::invalid_input(error.code.as_str(), &error);
             let failure = match error.places.is_empty() && error.questions.is_empty() {
                 true => failure,
                 false => {
@@ -329,16 +335,16 @@ pub(crate) fn failure(refusal: Refusal) -> Failure {
             };
             failure.detail("places", json!(error.places)).detail("questions", json!(error.questions))
         }
-        Refusal::Replacement(rejection) => {
+        RedactError::Replacement(rejection) => {
             let why = rejection.violations.first().map(|violation| violation.message.clone()).unwrap_or_default();
-            Failure::refused("replacement_refused", format!("the other value may not be there: {why}"))
+            Failure::invalid_input("replacement_refused", format!("the other value may not be there: {why}"))
                 .detail("violations", json!(rejection.violations))
         }
-        Refusal::Beside(hindrance) if hindrance.code == KEPT => Failure::refused(KEPT, &hindrance)
+        RedactError::External(hindrance) if hindrance.code == KEPT => Failure::invalid_input(KEPT, &hindrance)
             .help("say what becomes of them: --departments erase, or keep; over HTTP, `departments`"),
-        Refusal::Beside(hindrance) => Failure::failed(hindrance.code, &hindrance).help(
+        RedactError::External(hindrance) => Failure::failed(hindrance.code, &hindrance).help(
             "nothing is erased of the journal yet: mend that and repeat it, or leave the rows, with --departments keep",
         ),
-        Refusal::Runtime(error) => crate::drive::failure(error),
+        RedactError::Runtime(error) => crate::runner::failure(error),
     }
 }

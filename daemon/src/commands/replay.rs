@@ -35,26 +35,29 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     let reader = Reader::open(data_dir)?;
     let summary = reader.find(&arguments.board.board)?;
-    let records = reader.records(&summary.id).map_err(|error| error.told_as_result(&summary.id, output))?;
+    let records = reader.records(&summary.id).map_err(|error| error.print_as_result(&summary.id, output))?;
     if let (Some(to), Some(last)) = (arguments.to, records.last().map(|record| record.seq.0))
         && to > last
     {
-        return Err(Failure::refused("no_such_record", format!("the journal ends with record {last}, before {to}"))
-            .detail("last", last.into()));
+        return Err(Failure::invalid_input(
+            "no_such_record",
+            format!("the journal ends with record {last}, before {to}"),
+        )
+        .detail("last", last.into()));
     }
-    if let Some(why) = records.first().and_then(replay::underivable) {
-        return Err(Failure::refused("replay_underivable", why)
+    if let Some(why) = records.first().and_then(replay::unsupported_reason) {
+        return Err(Failure::invalid_input("replay_underivable", why)
             .help("`patchboard verify BOARD` says whether anything was altered; the board can be read and resumed"));
     }
     let replayed = replay::replay(&records, arguments.to.map(Seq)).map_err(|difference| {
         Failure::failed("replay_differs", &difference)
             .help("`patchboard verify BOARD` says whether the journal was altered")
             .detail("seq", difference.seq.0.into())
-            .told_as_result(&summary.id, output)
+            .print_as_result(&summary.id, output)
     })?;
     let (seq, hash) = replayed.board.head();
     // Without `to`, replay has checked the end of the journal as well.
-    let shown = || if arguments.to.is_some() { reader.shown(&summary.id) } else { Ok(Exit::Done) };
+    let shown = || if arguments.to.is_some() { reader.exit_after_listing(&summary.id) } else { Ok(Exit::Done) };
     if output.is_json() {
         output.json(&json!({
             "board": summary.id,
@@ -64,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
             "views": replayed.views,
             "views_skipped": replayed.views_skipped,
             "version": replayed.board.version(),
-            "erased": replayed.erased.map(|(from, to)| json!({"from": from, "to": to})),
+            "erased": replayed.redacted.map(|(from, to)| json!({"from": from, "to": to})),
             "state_hash": replayed.board.is_exact().then(|| replayed.board.state().digest()),
             "head": {"seq": seq, "hash": hash},
         }))?;
@@ -83,7 +86,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
             count(replayed.views_skipped, "view")
         ))?;
     }
-    if let Some((from, to)) = replayed.erased {
+    if let Some((from, to)) = replayed.redacted {
         output.line(&format!(
             "erased, not re-derivable: records {from} to {to} hold or follow from values that are erased"
         ))?;

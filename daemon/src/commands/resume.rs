@@ -7,12 +7,12 @@ use serde_json::json;
 
 use crate::cli::BoardArgument;
 use crate::client::DaemonArgument;
-use crate::drive::{self, CameTo, TakeUp};
 use crate::failure::Outcome;
 use crate::output::Output;
 use crate::progress::Totals;
 use crate::reader::Reader;
-use crate::seating::SeatArguments;
+use crate::runner::{self, AcquireMode, RunResult};
+use crate::worker_agents::WorkerAgentArguments;
 
 /// Resume a paused, interrupted or crashed board
 ///
@@ -36,12 +36,12 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     daemon: DaemonArgument,
     #[command(flatten)]
-    seats: SeatArguments,
+    seats: WorkerAgentArguments,
 }
 
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
     if let Some(daemon) = arguments.daemon.client()? {
-        return daemon.steer(&arguments.board.board, "resume", &json!({}), output).await;
+        return daemon.control(&arguments.board.board, "resume", &json!({}), output).await;
     }
     let reader = Reader::open(data_dir)?;
     let summary = reader.find(&arguments.board.board)?;
@@ -49,10 +49,10 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let recovered = reader.board(&summary, None)?;
     if let Some(ended) = recovered.ended() {
         // An ended board has nothing to resume, so it is not taken over.
-        let (version, totals) = (recovered.version(), Totals::of(&records));
+        let (version, totals) = (recovered.version(), Totals::from_records(&records));
         let (state, head) = (recovered.state(), summary.head);
         let pending = recovered.pending();
-        return CameTo {
+        return RunResult {
             board: &summary.id,
             mode: &recovered.plan().mode,
             ended: Some(ended),
@@ -64,22 +64,22 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
             head,
             totals: &totals,
             account: *recovered.ledger().board(),
-            undone: recovered.undone(),
+            undone: recovered.unfinished_work(),
             pause_cause: None,
             pending,
-            again: &arguments.seats.again(data_dir, config),
+            resume_flags: &arguments.seats.resume_flags(data_dir, config),
         }
-        .tell(output);
+        .print(output);
     }
     let blueprint = recovered.blueprint().as_ref().clone();
     drop(reader);
-    let seating = arguments.seats.seat(&blueprint, data_dir, config)?;
-    seating.goes_on(&records, data_dir, &summary.id)?;
-    let how = if arguments.force_takeover { TakeUp::Forced } else { TakeUp::Plainly };
-    let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, how).await?;
-    if board.snapshot().paused {
-        board.resume(None).await.map_err(drive::failure)?;
+    let seating = arguments.seats.assign_agents(&blueprint, data_dir, config)?;
+    seating.skip_answered(&records, data_dir, &summary.id)?;
+    let how = if arguments.force_takeover { AcquireMode::ForceResume } else { AcquireMode::Resume };
+    let (runtime, board) = runner::acquire_board(data_dir, &seating, &summary.id, how).await?;
+    if board.status().paused {
+        board.resume(None).await.map_err(runner::failure)?;
     }
     output.note(&format!("board {}", summary.id));
-    drive::to_the_end(runtime, board, Some(summary.head.seq), &seating, output).await
+    runner::run_to_completion(runtime, board, Some(summary.head.seq), &seating, output).await
 }

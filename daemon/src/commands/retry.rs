@@ -6,18 +6,18 @@ use clap::Args;
 use patchboard_kernel::blueprint::Duration;
 use patchboard_kernel::id::{InvocationId, WorkerName};
 use patchboard_kernel::money::Money;
-use patchboard_kernel::record::{Ended, Raised, RaisedOfWorker, Retried};
+use patchboard_kernel::record::{Ended, LimitOverrides, Retried, WorkerLimitOverrides};
 use patchboard_runtime::runtime::RuntimeError;
 use serde_json::{Value, json};
 
 use crate::cli::BoardArgument;
 use crate::client::DaemonArgument;
-use crate::drive::{self, TakeUp};
 use crate::failure::Outcome;
-use crate::given::size;
+use crate::input::parse_size;
 use crate::output::Output;
 use crate::reader::Reader;
-use crate::seating::SeatArguments;
+use crate::runner::{self, AcquireMode};
+use crate::worker_agents::WorkerAgentArguments;
 
 /// Queue failed invocations of a board again, and run it to completion
 ///
@@ -38,19 +38,19 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     board: BoardArgument,
     #[command(flatten)]
-    what: What,
+    what: RetryScope,
     /// Only record the retry; `patchboard resume` continues the board
     #[arg(long)]
     no_run: bool,
     #[command(flatten)]
     daemon: DaemonArgument,
     #[command(flatten)]
-    seats: SeatArguments,
+    seats: WorkerAgentArguments,
 }
 
 /// Invocations to retry, and new limits.
 #[derive(Args, Debug)]
-struct What {
+struct RetryScope {
     /// Only invocations of this worker
     #[arg(long, value_name = "W", group = "chosen")]
     worker: Option<String>,
@@ -67,7 +67,7 @@ struct What {
     #[arg(long, value_name = "N")]
     commits: Option<u64>,
     /// Raise the journal size limit to SIZE, like 2GiB; a number alone is bytes
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     journal: Option<u64>,
     /// Raise the board's limit of file edits to N
     #[arg(long, value_name = "N")]
@@ -84,10 +84,10 @@ struct What {
 }
 
 fn money(text: &str) -> Result<Money, String> {
-    Money::of(text.parse::<f64>().map_err(|error| error.to_string())?)
+    Money::from_amount(text.parse::<f64>().map_err(|error| error.to_string())?)
 }
 
-impl What {
+impl RetryScope {
     /// Returns the body of the request to a daemon.
     fn request(&self) -> Value {
         let limits = json!({
@@ -108,7 +108,7 @@ impl What {
     }
 
     fn retried(&self) -> Retried {
-        let limits = Raised {
+        let limits = LimitOverrides {
             tokens: self.tokens,
             wall_ms: self.wall.map(Duration::as_ms),
             commits: self.commits,
@@ -117,7 +117,7 @@ impl What {
             money: self.money.map(|money| money.0),
         };
         let worker_limits =
-            RaisedOfWorker { tokens: self.worker_tokens, money: self.worker_money.map(|money| money.0) };
+            WorkerLimitOverrides { tokens: self.worker_tokens, money: self.worker_money.map(|money| money.0) };
         Retried {
             worker: self.worker.as_deref().map(WorkerName::from),
             invocation: self.invocation.map(InvocationId),
@@ -130,7 +130,7 @@ impl What {
 
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
     if let Some(daemon) = arguments.daemon.client()? {
-        return daemon.steer(&arguments.board.board, "retry", &arguments.what.request(), output).await;
+        return daemon.control(&arguments.board.board, "retry", &arguments.what.request(), output).await;
     }
     let reader = Reader::open(data_dir)?;
     let summary = reader.find(&arguments.board.board)?;
@@ -142,11 +142,11 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let retried = arguments.what.retried();
     // A rejected retry leaves no trace. A running board may change before it is acquired, so it is judged then.
     let refused = if recovered.ended().is_some() { recovered.judge_retry(&retried) } else { Ok(()) };
-    refused.map_err(|refused| drive::failure(RuntimeError::cannot_retry(&summary.id, refused)))?;
-    let seating = arguments.seats.seat(&blueprint, data_dir, config)?;
-    seating.goes_on(&records, data_dir, &summary.id)?;
-    let how = if arguments.no_run { TakeUp::Paused } else { TakeUp::Plainly };
-    let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, how).await?;
+    refused.map_err(|refused| runner::failure(RuntimeError::cannot_retry(&summary.id, refused)))?;
+    let seating = arguments.seats.assign_agents(&blueprint, data_dir, config)?;
+    seating.skip_answered(&records, data_dir, &summary.id)?;
+    let how = if arguments.no_run { AcquireMode::Paused } else { AcquireMode::Resume };
+    let (runtime, board) = runner::acquire_board(data_dir, &seating, &summary.id, how).await?;
     // With --no-run no agent works, so no directory is needed.
     let needs_directory = was_over && !arguments.no_run;
     if needs_directory {
@@ -154,20 +154,20 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     }
     if let Err(error) = board.retry(retried).await {
         runtime.shutdown().await;
-        return Err(drive::failure(error));
+        return Err(runner::failure(error));
     }
     let (runtime, board) = match needs_directory {
-        true => drive::with_directory(runtime, board, &seating).await?,
+        true => runner::attach_directory(runtime, board, &seating).await?,
         false => (runtime, board),
     };
     if arguments.no_run {
-        let paused = board.pause(None).await.map_err(drive::failure);
+        let paused = board.pause(None).await.map_err(runner::failure);
         runtime.shutdown().await;
         paused?;
-        let resume = seating.again.command(&format!("resume {}", summary.id));
+        let resume = seating.resume_flags.resume_command(&format!("resume {}", summary.id));
         output.line(&format!("retry recorded on board {}; go on with: {resume}", summary.id))?;
         return Ok(crate::failure::Exit::Done);
     }
     output.note(&format!("board {}", summary.id));
-    drive::to_the_end(runtime, board, Some(summary.head.seq), &seating, output).await
+    runner::run_to_completion(runtime, board, Some(summary.head.seq), &seating, output).await
 }

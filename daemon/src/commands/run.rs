@@ -3,22 +3,22 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use patchboard_agents::architect::{Brief, Design};
+use patchboard_agents::architect::{Design, DesignRequest};
+use patchboard_kernel::ablation::{Component, Mode};
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::json::{self, Limits};
-use patchboard_kernel::mode::{Component, Mode};
 use patchboard_kernel::rejection::VIOLATIONS_MAX;
 use patchboard_kernel::schema::Schema;
-use patchboard_runtime::runtime::{Designed, Founding};
+use patchboard_runtime::runtime::{ArchitectUsage, CreateOptions};
 use serde_json::Value;
 
+use crate::architect::{self, ArchitectArguments, BlueprintApproval};
 use crate::blueprint_file;
-use crate::drafting::{self, DraftArguments, Word};
-use crate::drive;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::given::{self, STDIN};
+use crate::input::{self, STDIN};
 use crate::output::{Output, json_line, short};
-use crate::seating::{Again, SeatArguments, Seating, quoted};
+use crate::runner;
+use crate::worker_agents::{ResumeFlags, WorkerAgentArguments, WorkerAgents, quoted};
 
 /// Maximum bytes of a request.
 const REQUEST_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -65,7 +65,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TASK|@FILE", conflicts_with_all = ["blueprint", "cassette"], help_heading = "Architect")]
     architect: Option<String>,
     #[command(flatten)]
-    draft: DraftArguments,
+    draft: ArchitectArguments,
     /// The request: JSON, or @FILE (@- is standard input); stored at /request of the document
     #[arg(long, short, value_name = "JSON|@FILE")]
     request: Option<String>,
@@ -75,7 +75,7 @@ pub(crate) struct Arguments {
     seed: Option<u64>,
     /// For comparison: disable parts of PatchBoard for language models, as in `--ablate patch,feedback`
     #[arg(long, value_name = "PART,…", value_delimiter = ',', help_heading = "Comparisons")]
-    ablate: Vec<Part>,
+    ablate: Vec<AblatedPart>,
     /// For comparison: run the same workers and rules on a blackboard that checks nothing
     #[arg(long, value_name = "SYSTEM", default_value = "patchboard", help_heading = "Comparisons")]
     system: System,
@@ -83,12 +83,12 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with_all = ["architect", "cassette"], help_heading = "Agents")]
     scripted: bool,
     #[command(flatten)]
-    seats: SeatArguments,
+    seats: WorkerAgentArguments,
 }
 
 /// Part of PatchBoard that can be disabled.
 #[derive(clap::ValueEnum, Clone, Copy, Debug)]
-enum Part {
+enum AblatedPart {
     /// No patches: a worker replies with all of the data it sees, and the difference is judged
     Patch,
     /// No validation of a commit's result: neither the state schema nor invariants
@@ -114,12 +114,12 @@ enum System {
 
 impl Arguments {
     fn mode(&self) -> Mode {
-        let component = |part: &Part| match part {
-            Part::Patch => Component::Patch,
-            Part::Schema => Component::Schema,
-            Part::Contracts => Component::Contracts,
-            Part::Slicing => Component::Slicing,
-            Part::Feedback => Component::Feedback,
+        let component = |part: &AblatedPart| match part {
+            AblatedPart::Patch => Component::Patch,
+            AblatedPart::Schema => Component::Schema,
+            AblatedPart::Contracts => Component::Contracts,
+            AblatedPart::Slicing => Component::Slicing,
+            AblatedPart::Feedback => Component::Feedback,
         };
         match self.system {
             System::Patchboard => Mode::without(self.ablate.iter().map(component)),
@@ -132,43 +132,47 @@ impl Arguments {
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
     // An explicit default is allowed together with `--ablate`.
     if !arguments.ablate.is_empty() && arguments.system != System::Patchboard {
-        return Err(Failure::refused(
+        return Err(Failure::invalid_input(
             "usage",
             "--ablate leaves parts out of PatchBoard, and --system names another one",
         )
         .help("give one of the two"));
     }
     let Some(task) = &arguments.architect else {
-        arguments.draft.belongs_to_an_architect()?;
+        arguments.draft.require_architect()?;
         return run_file(arguments, data_dir, config, output).await;
     };
     arguments.draft.can_write(arguments.request.is_none(), arguments.seats.is_forced())?;
     arguments.seats.can_record()?;
-    drive::can_keep_boards(data_dir)?;
+    runner::check_storage(data_dir)?;
     let request = arguments.request.as_deref().map(json_argument).transpose()?;
     let wants_input = request.is_none();
     let terms = arguments.draft.terms(arguments.seats.models(), config)?;
     let brief = arguments.draft.brief(task, request, wants_input, terms.caps.state_bytes)?;
     let (design, admitted) = arguments.draft.draft(&brief, arguments.seats.models(), config, output).await?;
-    drafting::warn(&design, "blueprint", output);
-    let word = if arguments.draft.approve { drafting::ask_person(&design, &brief, output)? } else { Word::Agreed };
-    if word == Word::Denied {
-        return Err(drafting::denied());
+    architect::warn(&design, "blueprint", output);
+    let word = if arguments.draft.approve {
+        architect::ask_person(&design, &brief, output)?
+    } else {
+        BlueprintApproval::Approved
+    };
+    if word == BlueprintApproval::Denied {
+        return Err(architect::denied());
     }
     if let Some(path) = &arguments.draft.out {
-        drafting::save(&design, &brief, path, output)?;
+        architect::save(&design, &brief, path, output)?;
     }
-    if word == Word::Nobody {
-        let again = arguments.seats.again(data_dir, config);
-        return nobody(arguments, &design, &brief, &again, output);
+    if word == BlueprintApproval::NoTerminal {
+        let again = arguments.seats.resume_flags(data_dir, config);
+        return approval_needed(arguments, &design, &brief, &again, output);
     }
     let request = design.input.clone().unwrap_or(Value::Null);
     let designed = design.designed(Some(admitted));
-    let seating = match arguments.seats.seat(&design.blueprint, data_dir, config) {
+    let seating = match arguments.seats.assign_agents(&design.blueprint, data_dir, config) {
         Ok(seating) => seating,
         Err(failure) => {
             if arguments.draft.out.is_none() {
-                drafting::hand_over(&design, output)?;
+                architect::print_blueprint(&design, output)?;
             }
             return Err(failure);
         }
@@ -177,50 +181,56 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
 }
 
 /// Ends the command if a blueprint needs approval and no terminal is present.
-fn nobody(arguments: &Arguments, design: &Design, brief: &Brief, again: &Again, output: Output) -> Outcome {
+fn approval_needed(
+    arguments: &Arguments,
+    design: &Design,
+    brief: &DesignRequest,
+    again: &ResumeFlags,
+    output: Output,
+) -> Outcome {
     if output.is_json() || arguments.draft.out.is_none() {
-        drafting::hand_over(design, output)?;
+        architect::print_blueprint(design, output)?;
     }
     let out = arguments.draft.out.as_deref();
     let name = out.map_or_else(|| "BLUEPRINT".to_owned(), |path| quoted(&path.display().to_string()));
-    let request = match (&arguments.request, out, drafting::written_input(design, brief)) {
+    let request = match (&arguments.request, out, architect::written_input(design, brief)) {
         (Some(given), ..) => Some(given.clone()),
-        (None, Some(path), Some(_)) => Some(format!("@{}", drafting::request_path(path).display())),
+        (None, Some(path), Some(_)) => Some(format!("@{}", architect::request_path(path).display())),
         (None, None, Some(input)) => Some(json_line(&input)),
         (None, _, None) => None,
     };
     let request = request.map(|request| format!(" --request {}", quoted(&request))).unwrap_or_default();
     let seed = arguments.seed.map(|seed| format!(" --seed {seed}")).unwrap_or_default();
-    let draft = arguments.draft.repeated();
-    let again = again.command(&format!("run {name}{request}{seed}{draft}"));
-    output.complaint(&format!("approval needs a terminal: read the blueprint, then run `{again}`"));
+    let draft = arguments.draft.to_flags();
+    let again = again.resume_command(&format!("run {name}{request}{seed}{draft}"));
+    output.error_context(&format!("approval needs a terminal: read the blueprint, then run `{again}`"));
     Ok(Exit::Waiting)
 }
 
 async fn run_file(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
     let path = arguments.blueprint.as_deref().unwrap_or(Path::new(""));
-    given::apart(std::iter::once(path), arguments.request.as_deref())?;
+    input::check_single_stdin(std::iter::once(path), arguments.request.as_deref())?;
     let request = arguments.request.as_deref().map(json_argument).transpose()?.unwrap_or(Value::Null);
     let given = |blueprint: &Blueprint| arguments.draft.with_documents(request.clone(), blueprint.limits.state_bytes);
-    let mut blueprint = blueprint_file::accepted(path, Some(&given), output)?;
+    let mut blueprint = blueprint_file::read_valid(path, Some(&given), output)?;
     if arguments.scripted {
         let (scripted, count) = blueprint.scripted();
         if count == 0 {
             let help = "give a worker its replies, like script: [[{op: add, path: /answer, value: yes}]], or leave --scripted out";
-            return Err(Failure::refused("no_script", "no worker of the blueprint has a `script`").help(help));
+            return Err(Failure::invalid_input("no_script", "no worker of the blueprint has a `script`").help(help));
         }
         blueprint = scripted;
     }
     if blueprint.rules.is_empty() {
         let message = "the blueprint has no rules: nothing would ever wake a worker, and the run would never end";
         let help = "add a rule, such as {name: begin, trigger: start, run: WORKER}; `patchboard kernel` needs none";
-        return Err(Failure::refused("no_rules", message).help(help));
+        return Err(Failure::invalid_input("no_rules", message).help(help));
     }
     let request = given(&blueprint)?;
     if arguments.request.is_none() {
         demands_no_request(&blueprint, &request)?;
     }
-    let seating = arguments.seats.seat(&blueprint, data_dir, config);
+    let seating = arguments.seats.assign_agents(&blueprint, data_dir, config);
     let seating = seating.map_err(|failure| match unscripted(&blueprint) {
         names if arguments.scripted && !names.is_empty() => {
             failure.help(format!("give {names} a `script`, or a model with --config"))
@@ -240,34 +250,34 @@ fn unscripted(blueprint: &Blueprint) -> String {
 async fn start(
     arguments: &Arguments,
     data_dir: &Path,
-    seating: &Seating,
+    seating: &WorkerAgents,
     mut blueprint: Blueprint,
     request: Value,
-    designed: Option<Designed>,
+    designed: Option<ArchitectUsage>,
     output: Output,
 ) -> Outcome {
     if let Some(seed) = arguments.seed {
         blueprint.draw_by(seed);
     }
-    let runtime = drive::start(data_dir, seating).await?;
-    let principal = drive::by_user(seating);
-    let founding = Founding {
+    let runtime = runner::start(data_dir, seating).await?;
+    let principal = runner::recorded_user(seating);
+    let founding = CreateOptions {
         salt: seating.salt,
         mode: arguments.mode(),
-        designed,
+        architect: designed,
         principal: principal.clone(),
-        ..Founding::default()
+        ..CreateOptions::default()
     };
     let board = match runtime.create_with(blueprint, request, founding).await {
-        Ok(board) => principal.map_or(board.clone(), |user| board.by(user)),
+        Ok(board) => principal.map_or(board.clone(), |user| board.with_principal(user)),
         Err(error) => {
             runtime.shutdown().await;
-            return Err(drive::failure(error));
+            return Err(runner::failure(error));
         }
     };
     output.note(&format!("board {}", board.id()));
-    let (runtime, board) = drive::with_directory(runtime, board, seating).await?;
-    drive::to_the_end(runtime, board, None, seating, output).await
+    let (runtime, board) = runner::attach_directory(runtime, board, seating).await?;
+    runner::run_to_completion(runtime, board, None, seating, output).await
 }
 
 /// Returns an error if the blueprint demands a request and only documents, or nothing, are given.
@@ -282,7 +292,7 @@ fn demands_no_request(blueprint: &Blueprint, request: &Value) -> Result<(), Fail
         "--request is missing: the blueprint demands one that fits {}",
         short(&json_line(&blueprint.request), 200)
     );
-    Err(Failure::refused("bad_request", message)
+    Err(Failure::invalid_input("bad_request", message)
         .help("give it as JSON in single quotes, or as @FILE")
         .detail("violations", serde_json::json!(violations)))
 }
@@ -298,14 +308,15 @@ pub(crate) fn json_argument(argument: &str) -> Result<Value, Failure> {
     let text = match file {
         Some(file) => {
             let most = u64::try_from(REQUEST_BYTES_MAX).unwrap_or(u64::MAX);
-            given::beginning(Path::new(file), most)
-                .map_err(|why| Failure::refused("request_unreadable", format!("{source} cannot be read: {why}")))?
+            input::read_prefix(Path::new(file), most).map_err(|why| {
+                Failure::invalid_input("request_unreadable", format!("{source} cannot be read: {why}"))
+            })?
         }
         None => argument.as_bytes().to_vec(),
     };
     let limits = Limits { bytes: REQUEST_BYTES_MAX, depth: REQUEST_DEPTH_MAX };
     json::parse(&text, limits).map_err(|refusal| {
-        Failure::refused("bad_json", format!("{source} is no acceptable JSON: {refusal}"))
+        Failure::invalid_input("bad_json", format!("{source} is no acceptable JSON: {refusal}"))
             .help("give JSON in single quotes, like '{\"question\": \"…\"}', or a file as @FILE")
             .detail("reason", refusal.code.as_str().into())
     })

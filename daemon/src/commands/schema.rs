@@ -18,13 +18,13 @@ Examples:
   patchboard schema | jq '.properties | keys'")]
 pub(crate) struct Arguments {
     /// The files that the schema describes
-    #[arg(value_enum, default_value_t = Of::Blueprint)]
-    of: Of,
+    #[arg(value_enum, default_value_t = SchemaKind::Blueprint)]
+    of: SchemaKind,
 }
 
 /// Published schema.
 #[derive(ValueEnum, Clone, Copy, Debug)]
-enum Of {
+enum SchemaKind {
     /// Blueprints
     Blueprint,
     /// `department.yaml` of a department's folder
@@ -33,8 +33,8 @@ enum Of {
 
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
     let text = match arguments.of {
-        Of::Blueprint => META_SCHEMA,
-        Of::Department => DEPARTMENT_SCHEMA,
+        SchemaKind::Blueprint => META_SCHEMA,
+        SchemaKind::Department => DEPARTMENT_SCHEMA,
     };
     output.line(text.trim_end())?;
     Ok(Exit::Done)

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use super::run::json_argument;
 use crate::cli::BoardArgument;
-use crate::drive::{self, TakeUp};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line, short};
 use crate::reader::Reader;
-use crate::seating::SeatArguments;
+use crate::runner::{self, AcquireMode};
+use crate::worker_agents::WorkerAgentArguments;
 
 /// Send a signal to a board, or trigger a manual rule by its name, and run the board until it ends again
 ///
@@ -41,19 +41,19 @@ pub(crate) struct Arguments {
     #[arg(long)]
     no_run: bool,
     #[command(flatten)]
-    seats: SeatArguments,
+    seats: WorkerAgentArguments,
 }
 
 /// Rules that a signal's name matches.
-pub(crate) struct Waiting {
+pub(crate) struct SignalTargets {
     rules: Vec<RuleName>,
     /// Names of all signals and manual rules that rules handle.
     names: BTreeSet<String>,
 }
 
-impl Waiting {
+impl SignalTargets {
     /// Finds the rules of a blueprint that a name triggers.
-    pub(crate) fn of(blueprint: &Blueprint, name: &str) -> Self {
+    pub(crate) fn find(blueprint: &Blueprint, name: &str) -> Self {
         let waits = blueprint.rules.iter().filter_map(|rule| match &rule.trigger {
             Trigger::Signal(signal) => Some((signal.as_str(), &rule.name)),
             Trigger::Manual => Some((rule.name.as_str(), &rule.name)),
@@ -65,7 +65,7 @@ impl Waiting {
 
     /// Adds `wakes` to an answer: the rules that the name triggers. If there are none, adds `names` with the valid
     /// names.
-    pub(crate) fn tell(&self, mut answer: Value) -> Value {
+    pub(crate) fn add_to_json(&self, mut answer: Value) -> Value {
         answer["wakes"] = json!(self.rules);
         if self.rules.is_empty() {
             answer["names"] = json!(self.names);
@@ -82,46 +82,46 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let recovered = reader.board(&summary, None)?;
     if let Some(ended) = recovered.ended().filter(|ended| ended.is_final()) {
         let message = format!("board {} has ended ({}) and hears no signals", summary.id, ended.end);
-        return Err(Failure::refused("board_over", message).help("`patchboard run` makes a new board"));
+        return Err(Failure::invalid_input("board_over", message).help("`patchboard run` makes a new board"));
     }
     let blueprint = recovered.blueprint().as_ref().clone();
     drop(reader);
-    let waiting = Waiting::of(&blueprint, &arguments.name);
+    let waiting = SignalTargets::find(&blueprint, &arguments.name);
     if waiting.rules.is_empty() && !blueprint.signals.contains_key(&arguments.name) {
         let name = short(&arguments.name, 40);
         let names: Vec<String> = waiting.names.iter().map(|name| short(name, 40)).collect();
-        let failure = Failure::refused("unknown_signal", format!("no rule handles the signal `{name}`"));
+        let failure = Failure::invalid_input("unknown_signal", format!("no rule handles the signal `{name}`"));
         return Err(match names.is_empty() {
             true => failure.help("the blueprint has no rule with `trigger: {signal: NAME}` or `trigger: manual`"),
             false => failure.help(format!("rules handle {}", names.join(", "))),
         });
     }
-    let seating = arguments.seats.seat(&blueprint, data_dir, config)?;
-    seating.goes_on(&records, data_dir, &summary.id)?;
-    let how = if arguments.no_run { TakeUp::Paused } else { TakeUp::Plainly };
-    let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, how).await?;
+    let seating = arguments.seats.assign_agents(&blueprint, data_dir, config)?;
+    seating.skip_answered(&records, data_dir, &summary.id)?;
+    let how = if arguments.no_run { AcquireMode::Paused } else { AcquireMode::Resume };
+    let (runtime, board) = runner::acquire_board(data_dir, &seating, &summary.id, how).await?;
     let sent = async {
         board.signal(&arguments.name, value, None).await?;
-        if !arguments.no_run && board.snapshot().paused {
+        if !arguments.no_run && board.status().paused {
             board.resume(None).await?;
         }
         Ok(())
     };
     if let Err(error) = sent.await {
         runtime.shutdown().await;
-        return Err(drive::failure(error));
+        return Err(runner::failure(error));
     }
     if arguments.no_run {
-        let head = board.snapshot().head;
+        let head = board.status().head;
         runtime.shutdown().await;
         if output.is_json() {
             let told =
                 json!({"board": summary.id, "signal": arguments.name, "head": {"seq": head.seq, "hash": head.hash}});
-            output.json(&waiting.tell(told))?;
+            output.json(&waiting.add_to_json(told))?;
         } else {
             output.line(&format!("signal {} recorded on board {}", one_line(&arguments.name), summary.id))?;
         }
         return Ok(Exit::Done);
     }
-    drive::to_the_end(runtime, board, Some(summary.head.seq), &seating, output).await
+    runner::run_to_completion(runtime, board, Some(summary.head.seq), &seating, output).await
 }

@@ -45,5 +45,5 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
         output.line(&json_pretty(board.state().root()))?;
     }
     // Without `at`, building the board has already checked the journal's end.
-    if arguments.at.is_some() { reader.shown(&summary.id) } else { Ok(Exit::Done) }
+    if arguments.at.is_some() { reader.exit_after_listing(&summary.id) } else { Ok(Exit::Done) }
 }

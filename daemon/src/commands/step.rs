@@ -5,29 +5,29 @@ use std::time::Duration;
 
 use clap::Args;
 use patchboard_agents::blackboard;
-use patchboard_kernel::asked::Asked;
 use patchboard_kernel::bindings::Bindings;
 use patchboard_kernel::blueprint::AgentKind;
-use patchboard_kernel::board::{Board, Rehearsal};
+use patchboard_kernel::board::{Board, DryRun};
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::event::Change;
+use patchboard_kernel::expand_request::ExpandRequest;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{InvocationId, Timestamp, Token, WorkerName};
+use patchboard_kernel::id::{IdempotencyKey, InvocationId, Timestamp, WorkerName};
 use patchboard_kernel::pipeline::Verdict;
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Author, Body, Invoked, Record};
 use patchboard_kernel::rejection::Rejection;
-use patchboard_kernel::scheduler::Queued;
+use patchboard_kernel::scheduler::QueuedInvocation;
 use patchboard_runtime::agent::{self, Call, Reply};
 use serde_json::{Value, json};
 
 use crate::cli::BoardArgument;
+use crate::describe;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::given;
-use crate::narrative;
+use crate::input;
 use crate::output::{Output, json_line, one_line, short};
 use crate::reader::{Reader, bad_board};
-use crate::seating::{AgentArguments, Played};
+use crate::worker_agents::{AgentArguments, PlayedRecording};
 
 /// Maximum characters of a value in the output.
 const SHOWN: usize = 200;
@@ -77,13 +77,13 @@ pub(crate) struct Arguments {
 }
 
 /// Reconstructed moment of the run.
-struct Moment {
+struct DryRunPoint {
     /// State before the record.
     board: Board,
     /// View and values for the worker.
-    rehearsal: Rehearsal,
+    dry_run: DryRun,
     /// Trigger of the call; `None` for a preview.
-    queued: Option<Queued>,
+    queued: Option<QueuedInvocation>,
     /// Recorded attempt, if any.
     invoked: Option<Invoked>,
     /// Time of the attempt, or of the record if there is no attempt.
@@ -98,40 +98,43 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let records = reader.records(&summary.id)?;
     let worker = WorkerName::from(arguments.worker.as_str());
     let at = position(&records, arguments.at)?;
-    let moment = Moment::find(&records, at, &worker)?;
+    let moment = DryRunPoint::find(&records, at, &worker)?;
     let call = moment.call();
     let answer = match &arguments.reply {
         Some(path) => Ok(blackboard::made(&call, Reply::new(read_reply(path)?, None))),
         None => {
             let before = &records[..moment.outcome.unwrap_or(at)];
-            let (name, mut records) = reader.around(&summary, moment.time)?;
+            let (name, mut records) = reader.related_records(&summary, moment.time)?;
             records.push(before.to_vec());
-            let played = Played { name: &name, records: &records };
+            let played = PlayedRecording { name: &name, records: &records };
             ask(&arguments.agents, &moment, &call, &played, data_dir, config).await?
         }
     };
-    let result = Stepped::of(&moment, &records[at], answer);
-    let recorded = moment.outcome.map(|index| Recorded::of(&records[index], &result));
+    let result = DryRunResult::from_answer(&moment, &records[at], answer);
+    let recorded = moment.outcome.map(|index| RecordedOutcome::compare(&records[index], &result));
     if output.is_json() {
         output.json(&result.json(&moment, arguments.at, recorded.as_ref()))?;
     } else {
         output.text(&result.text(&moment, arguments.at, recorded.as_ref()))?;
     }
-    reader.shown(&summary.id)?;
-    Ok(if result.would_do() { Exit::Done } else { Exit::Failed })
+    reader.exit_after_listing(&summary.id)?;
+    Ok(if result.is_accepted() { Exit::Done } else { Exit::Failed })
 }
 
 /// Returns the record's index, if the board before it can be reconstructed.
 fn position(records: &[Record], seq: u64) -> Result<usize, Failure> {
     let last = records.last().map_or(0, |record| record.seq.0);
     if seq > last {
-        return Err(Failure::refused("no_such_record", format!("the journal ends with record {last}, before {seq}"))
-            .help("`patchboard log BOARD` lists the records")
-            .detail("last", last.into()));
+        return Err(Failure::invalid_input(
+            "no_such_record",
+            format!("the journal ends with record {last}, before {seq}"),
+        )
+        .help("`patchboard log BOARD` lists the records")
+        .detail("last", last.into()));
     }
     let position = usize::try_from(seq).unwrap_or(usize::MAX);
     if position == 0 {
-        return Err(Failure::refused("no_such_record", "before record 0 there is no board")
+        return Err(Failure::invalid_input("no_such_record", "before record 0 there is no board")
             .help("name the record of an attempt or of what came of it: `patchboard log BOARD`"));
     }
     // A missing record is as bad as an altered one.
@@ -141,10 +144,10 @@ fn position(records: &[Record], seq: u64) -> Result<usize, Failure> {
             .detail("seq", missing.into()));
     }
     for record in &records[..position] {
-        if record.erasure().map_err(bad_board)?.is_some() {
+        if record.redaction_marker().map_err(bad_board)?.is_some() {
             let message =
                 format!("record {} holds values that are erased, so the board after it is not what it was", record.seq);
-            return Err(Failure::refused("values_erased", message)
+            return Err(Failure::invalid_input("values_erased", message)
                 .help(format!("only records up to {} can be stepped", record.seq))
                 .detail("seq", record.seq.0.into()));
         }
@@ -152,7 +155,7 @@ fn position(records: &[Record], seq: u64) -> Result<usize, Failure> {
     Ok(position)
 }
 
-impl Moment {
+impl DryRunPoint {
     fn find(records: &[Record], at: usize, worker: &WorkerName) -> Result<Self, Failure> {
         let body = |index: usize| records[index].body().map_err(bad_board);
         let here = body(at)?;
@@ -175,14 +178,14 @@ impl Moment {
                 _ => {}
             }
         }
-        let mut board = Board::from_created(&records[0], &Own).map_err(bad_board)?;
-        if !board.plan().seats.contains_key(worker) {
+        let mut board = Board::from_created(&records[0], &UncachedPlans).map_err(bad_board)?;
+        if !board.plan().workers.contains_key(worker) {
             return Err(no_such_worker(&board, worker));
         }
         let (mut queued, mut rehearsal) = (None, None);
         for (index, record) in records.iter().enumerate().take(at).skip(1) {
             if shown_at == Some(index) {
-                rehearsal = board.rehearse(worker, queued.as_ref(), &Bindings::default());
+                rehearsal = board.dry_run(worker, queued.as_ref(), &Bindings::default());
             }
             board.fold(record).map_err(bad_board)?;
             if queued.is_none() {
@@ -191,16 +194,16 @@ impl Moment {
         }
         // Without an attempt, or at the attempt's own record, the view is of this board.
         let rehearsal = rehearsal
-            .or_else(|| board.rehearse(worker, queued.as_ref(), &Bindings::default()))
+            .or_else(|| board.dry_run(worker, queued.as_ref(), &Bindings::default()))
             .expect("the worker is there");
         let outcome = outcome(records, at, worker, invocation, attempt)?;
         let time = records[shown_at.unwrap_or(at)].at;
-        Ok(Self { board, rehearsal, queued, invoked, time, outcome })
+        Ok(Self { board, dry_run: rehearsal, queued, invoked, time, outcome })
     }
 
     /// Returns the call that the worker's agent would get.
     fn call(&self) -> Call {
-        let rehearsal = &self.rehearsal;
+        let rehearsal = &self.dry_run;
         let attempt = self.invoked.as_ref().map_or(1, |invoked| invoked.attempt);
         let invocation = self.queued.as_ref().map(|queued| queued.invocation).unwrap_or_default();
         Call {
@@ -209,14 +212,14 @@ impl Moment {
             invocation,
             cause: self.queued.as_ref().map(|queued| queued.cause).unwrap_or_default(),
             attempt,
-            token: Token::of(invocation, attempt),
+            idempotency_key: IdempotencyKey::for_attempt(invocation, attempt),
             worker: rehearsal.worker.clone(),
             model: self.board.blueprint().model_of(&rehearsal.worker).map(str::to_owned),
             view_hash: rehearsal.hash,
             prompt: rehearsal.prompt.clone(),
-            shown: rehearsal.shown.clone(),
+            shown: rehearsal.context.clone(),
             occurrence: rehearsal.occurrence,
-            past: rehearsal.past.clone(),
+            earlier_attempts: rehearsal.past.clone(),
             timeout: Duration::from_millis(rehearsal.timeout_ms),
             permit: None,
         }
@@ -255,34 +258,34 @@ fn outcome(
 fn no_such_worker(board: &Board, worker: &WorkerName) -> Failure {
     let workers: Vec<String> = board.blueprint().workers.keys().map(|name| one_line(name.as_str())).collect();
     let message = format!("the blueprint has no worker {}", one_line(worker.as_str()));
-    Failure::refused("no_such_worker", message)
+    Failure::invalid_input("no_such_worker", message)
         .help(format!("its workers are {}", workers.join(", ")))
         .detail("workers", json!(workers))
 }
 
 fn read_reply(path: &Path) -> Result<String, Failure> {
     let unreadable = |why: &dyn std::fmt::Display| {
-        Failure::refused("reply_unreadable", format!("the reply {} cannot be read: {why}", path.display()))
+        Failure::invalid_input("reply_unreadable", format!("the reply {} cannot be read: {why}", path.display()))
             .help("name a file that holds a JSON Patch or an envelope around one, or - for standard input")
     };
-    let bytes = given::bytes(path, REPLY_BYTES_MAX).map_err(|why| unreadable(&why))?;
+    let bytes = input::read_bytes(path, REPLY_BYTES_MAX).map_err(|why| unreadable(&why))?;
     String::from_utf8(bytes).map_err(|error| unreadable(&error))
 }
 
 /// Calls the worker's agent.
 async fn ask(
     agents: &AgentArguments,
-    moment: &Moment,
+    moment: &DryRunPoint,
     call: &Call,
-    played: &Played<'_>,
+    played: &PlayedRecording<'_>,
     data_dir: &Path,
     config: Option<&Path>,
-) -> Result<agent::Answer, Failure> {
-    let (seat, worker) = (call.seat(), &call.worker);
+) -> Result<agent::CallResult, Failure> {
+    let (seat, worker) = (call.worker_config(), &call.worker);
     let by_hand = "give the reply by hand with --reply FILE, or --reply - for standard input";
     if seat.files.is_some() {
         let message = format!("worker {worker} edits files, and a step must change nothing");
-        return Err(Failure::refused("uses_files", message).help(by_hand));
+        return Err(Failure::invalid_input("uses_files", message).help(by_hand));
     }
     let is_nobody_here = match &seat.agent {
         AgentKind::Human | AgentKind::Remote => !agents.is_played(),
@@ -292,14 +295,14 @@ async fn ask(
     };
     if is_nobody_here {
         let message = format!("worker {worker} has the agent {}, which cannot be asked from here", seat.agent);
-        return Err(Failure::refused("nobody_to_ask", message).help(by_hand));
+        return Err(Failure::invalid_input("nobody_to_ask", message).help(by_hand));
     }
-    let agent = agents.one(moment.board.blueprint(), data_dir, worker, moment.time, played, config)?;
+    let agent = agents.single_agent(moment.board.blueprint(), data_dir, worker, moment.time, played, config)?;
     let answered = tokio::select! {
         answered = tokio::time::timeout(call.timeout, agent.call(call)) => answered,
         _ = tokio::signal::ctrl_c() => return Err(Failure::failed("interrupted", "the call was given up")),
     };
-    agent.ended(&call.board);
+    agent.on_board_ended(&call.board);
     Ok(answered.unwrap_or_else(|_| {
         let message = format!("it did not answer within {} ms", call.timeout.as_millis());
         Err(agent::Failure { code: FailureCode::Timeout, message, usage: None, deferral: None })
@@ -307,68 +310,68 @@ async fn ask(
 }
 
 /// Outcome of the dry run.
-struct Stepped {
+struct DryRunResult {
     reply: Option<Reply>,
-    outcome: Came,
+    outcome: OutcomeKind,
 }
 
 /// Outcome by kind.
-enum Came {
-    Committed { patch: Value, expand: Vec<Asked>, changes: Vec<Change>, asks: Option<WorkerName> },
-    NoOp { patch: Value, expand: Vec<Asked>, question: Option<String>, pass: Option<String> },
+enum OutcomeKind {
+    Committed { patch: Value, expand: Vec<ExpandRequest>, changes: Vec<Change>, asks: Option<WorkerName> },
+    NoOp { patch: Value, expand: Vec<ExpandRequest>, question: Option<String>, pass: Option<String> },
     Rejected(Rejection),
     Failed(agent::Failure),
 }
 
-impl Stepped {
-    fn of(moment: &Moment, record: &Record, answer: agent::Answer) -> Self {
+impl DryRunResult {
+    fn from_answer(moment: &DryRunPoint, record: &Record, answer: agent::CallResult) -> Self {
         let reply = match answer {
             Ok(reply) => reply,
-            Err(failure) => return Self { reply: None, outcome: Came::Failed(failure) },
+            Err(failure) => return Self { reply: None, outcome: OutcomeKind::Failed(failure) },
         };
-        let verdict = moment.board.judge(record.at, &moment.rehearsal, &reply.clone().into_body());
+        let verdict = moment.board.judge(record.at, &moment.dry_run, &reply.clone().into_body());
         let outcome = match verdict {
             Verdict::Accepted(accepted) => {
                 let mut patch = accepted.reply.patch;
-                if let (Some(posted), Value::Array(ops)) = (accepted.posted, &mut patch) {
+                if let (Some(posted), Value::Array(ops)) = (accepted.appended_message, &mut patch) {
                     ops.push(posted);
                 }
-                Came::Committed {
+                OutcomeKind::Committed {
                     patch,
                     expand: accepted.reply.expand,
                     changes: accepted.made.changes,
                     asks: accepted.approval.map(|approval| approval.by),
                 }
             }
-            Verdict::NoOp(reply) => Came::NoOp {
+            Verdict::NoOp(reply) => OutcomeKind::NoOp {
                 patch: reply.patch,
                 expand: reply.expand,
                 question: reply.clarify.map(|clarify| clarify.question),
                 pass: reply.pass,
             },
-            Verdict::Rejected { rejection, .. } => Came::Rejected(rejection),
+            Verdict::Rejected { rejection, .. } => OutcomeKind::Rejected(rejection),
         };
         Self { reply: Some(reply), outcome }
     }
 
-    const fn would_do(&self) -> bool {
-        matches!(self.outcome, Came::Committed { .. } | Came::NoOp { .. })
+    const fn is_accepted(&self) -> bool {
+        matches!(self.outcome, OutcomeKind::Committed { .. } | OutcomeKind::NoOp { .. })
     }
 
     /// Returns the kind of record that the outcome would have.
     const fn kind(&self) -> &'static str {
         match &self.outcome {
-            Came::Committed { asks: Some(_), .. } | Came::NoOp { question: Some(_), .. } => "approval",
-            Came::Committed { .. } => "committed",
-            Came::NoOp { expand, .. } if !expand.is_empty() => "expanded",
-            Came::NoOp { .. } => "no_op",
-            Came::Rejected(_) => "rejected",
-            Came::Failed(_) => "failed",
+            OutcomeKind::Committed { asks: Some(_), .. } | OutcomeKind::NoOp { question: Some(_), .. } => "approval",
+            OutcomeKind::Committed { .. } => "committed",
+            OutcomeKind::NoOp { expand, .. } if !expand.is_empty() => "expanded",
+            OutcomeKind::NoOp { .. } => "no_op",
+            OutcomeKind::Rejected(_) => "rejected",
+            OutcomeKind::Failed(_) => "failed",
         }
     }
 
-    fn json(&self, moment: &Moment, at: u64, recorded: Option<&Recorded>) -> Value {
-        let (board, rehearsal) = (&moment.board, &moment.rehearsal);
+    fn json(&self, moment: &DryRunPoint, at: u64, recorded: Option<&RecordedOutcome>) -> Value {
+        let (board, rehearsal) = (&moment.board, &moment.dry_run);
         let mut told = json!({
             "board": board.id(),
             "at": at,
@@ -378,81 +381,83 @@ impl Stepped {
             "attempt": moment.invoked.as_ref().map(|invoked| invoked.attempt),
             "rule": moment.queued.as_ref().and_then(|queued| queued.branch.rule.clone()),
             "trigger": moment.queued.as_ref().map(|queued| &queued.trigger),
-            "view": {"hash": board.name_of(&rehearsal.view.text), "version": rehearsal.shown.basis().state.version(),
+            "view": {"hash": board.text_hash(&rehearsal.view.text), "version": rehearsal.context.basis().state.version(),
                      "recorded": moment.invoked.as_ref().map(|invoked| invoked.view)},
             "reply": self.reply.as_ref().map(|reply| &reply.text),
-            "written": self.reply.as_ref().and_then(|reply| reply.written.as_ref()),
+            "written": self.reply.as_ref().and_then(|reply| reply.converted_from.as_ref()),
             "usage": self.reply.as_ref().and_then(|reply| reply.usage),
             "outcome": self.kind(),
-            "recorded": recorded.map(Recorded::json),
+            "recorded": recorded.map(RecordedOutcome::json),
         });
         match &self.outcome {
-            Came::Committed { patch, expand, changes, asks } => {
+            OutcomeKind::Committed { patch, expand, changes, asks } => {
                 told["patch"] = patch.clone();
                 told["changes"] = changes.iter().map(change_json).collect();
                 told["expand"] = json!(expand);
                 told["asks"] = json!(asks);
             }
-            Came::NoOp { patch, expand, question, pass } => {
+            OutcomeKind::NoOp { patch, expand, question, pass } => {
                 told["patch"] = patch.clone();
                 told["expand"] = json!(expand);
                 told["question"] = json!(question);
                 told["pass"] = json!(pass);
             }
-            Came::Rejected(rejection) => told["rejection"] = json!(rejection),
-            Came::Failed(failure) => told["failure"] = json!({"code": failure.code, "message": failure.message}),
+            OutcomeKind::Rejected(rejection) => told["rejection"] = json!(rejection),
+            OutcomeKind::Failed(failure) => told["failure"] = json!({"code": failure.code, "message": failure.message}),
         }
         told
     }
 
-    fn text(&self, moment: &Moment, at: u64, recorded: Option<&Recorded>) -> String {
-        let (board, rehearsal) = (&moment.board, &moment.rehearsal);
+    fn text(&self, moment: &DryRunPoint, at: u64, recorded: Option<&RecordedOutcome>) -> String {
+        let (board, rehearsal) = (&moment.board, &moment.dry_run);
         let mut lines = vec![format!("board {} before record {at}, version {}", board.id(), board.version())];
         let why = match &moment.queued {
-            Some(queued) => narrative::cause(queued.branch.rule.as_ref(), &queued.trigger),
+            Some(queued) => describe::cause(queued.branch.rule.as_ref(), &queued.trigger),
             None => "nothing had woken it".to_owned(),
         };
         let attempt = moment.invoked.as_ref().map(|invoked| format!(", attempt {}", invoked.attempt));
         lines.push(format!("worker {}{}: {why}", one_line(rehearsal.worker.as_str()), attempt.unwrap_or_default()));
-        let hash = board.name_of(&rehearsal.view.text);
+        let hash = board.text_hash(&rehearsal.view.text);
         let view = match moment.invoked.as_ref().map(|invoked| invoked.view == hash) {
             Some(true) => "as it was shown then",
             Some(false) => "not what it was shown then: another version compiled that view",
             None => "of this moment, never shown",
         };
-        let cost = self.reply.as_ref().and_then(|reply| reply.usage).map(narrative::tokens);
+        let cost = self.reply.as_ref().and_then(|reply| reply.usage).map(describe::tokens);
         let cost = cost.map(|cost| format!("; {cost}, not charged to the board")).unwrap_or_default();
         lines.push(format!("view {hash}: {view}{cost}"));
-        let expanding = |expand: &[Asked]| match expand {
+        let expanding = |expand: &[ExpandRequest]| match expand {
             [] => String::new(),
-            places => format!(", and requests {}", narrative::listed(places)),
+            places => format!(", and requests {}", describe::listed(places)),
         };
         match &self.outcome {
-            Came::Committed { patch, expand, changes, asks } => {
+            OutcomeKind::Committed { patch, expand, changes, asks } => {
                 let what = match asks {
                     Some(by) => format!("would wait for {}", one_line(by.as_str())),
                     None => format!("would commit version {}", board.version().next()),
                 };
-                lines.push(format!("{what}: {}{}", narrative::patch(patch), expanding(expand)));
+                lines.push(format!("{what}: {}{}", describe::patch(patch), expanding(expand)));
                 lines.extend(changes.iter().map(change_line));
             }
-            Came::NoOp { question: Some(question), .. } => {
+            OutcomeKind::NoOp { question: Some(question), .. } => {
                 lines.push(format!("would ask a person: {}", short(question, SHOWN)));
             }
-            Came::NoOp { pass: Some(pass), .. } => lines.push(format!("would pass: {}", short(pass, SHOWN))),
-            Came::NoOp { expand, .. } => lines.push(format!("would change nothing{}", expanding(expand))),
-            Came::Rejected(rejection) => {
+            OutcomeKind::NoOp { pass: Some(pass), .. } => lines.push(format!("would pass: {}", short(pass, SHOWN))),
+            OutcomeKind::NoOp { expand, .. } => lines.push(format!("would change nothing{}", expanding(expand))),
+            OutcomeKind::Rejected(rejection) => {
                 lines.push(format!("would be refused: {}/{}", rejection.stage, rejection.code));
                 lines.extend(rejection.violations.iter().map(|violation| {
                     let place = if violation.pointer.is_empty() { "the whole" } else { violation.pointer.as_str() };
                     format!("  at {}: {}", short(place, SHOWN), short(&violation.told(), 2 * SHOWN))
                 }));
             }
-            Came::Failed(failure) => {
+            OutcomeKind::Failed(failure) => {
                 lines.push(format!("the agent failed: {}: {}", failure.code, short(&failure.message, 2 * SHOWN)));
             }
         }
-        lines.push(recorded.map_or_else(|| "the journal does not say what came of it".to_owned(), Recorded::text));
+        lines.push(
+            recorded.map_or_else(|| "the journal does not say what came of it".to_owned(), RecordedOutcome::text),
+        );
         lines.join("\n") + "\n"
     }
 }
@@ -477,7 +482,7 @@ fn change_line(change: &Change) -> String {
 }
 
 /// Outcome in the journal, compared with the dry run.
-struct Recorded {
+struct RecordedOutcome {
     seq: u64,
     kind: &'static str,
     /// Result of the comparison; `None` if the record is redacted.
@@ -488,8 +493,8 @@ struct Recorded {
     deferral: Option<DeferralReason>,
 }
 
-impl Recorded {
-    fn of(record: &Record, now: &Stepped) -> Self {
+impl RecordedOutcome {
+    fn compare(record: &Record, now: &DryRunResult) -> Self {
         let mut recorded = Self {
             seq: record.seq.0,
             kind: record.kind.as_str(),
@@ -499,14 +504,13 @@ impl Recorded {
             failure: None,
             deferral: None,
         };
-        if !matches!(record.erasure(), Ok(None)) {
+        if !matches!(record.redaction_marker(), Ok(None)) {
             return recorded;
         }
-        let is_patch = |patch: &Value, expand: &[Asked]| match &now.outcome {
-            Came::Committed { patch: ours, expand: asked, .. } | Came::NoOp { patch: ours, expand: asked, .. } => {
-                ours == patch && asked == expand
-            }
-            Came::Rejected(_) | Came::Failed(_) => false,
+        let is_patch = |patch: &Value, expand: &[ExpandRequest]| match &now.outcome {
+            OutcomeKind::Committed { patch: ours, expand: asked, .. }
+            | OutcomeKind::NoOp { patch: ours, expand: asked, .. } => ours == patch && asked == expand,
+            OutcomeKind::Rejected(_) | OutcomeKind::Failed(_) => false,
         };
         let is_kind = now.kind() == record.kind.as_str();
         let (patch, same) = match record.body() {
@@ -517,7 +521,7 @@ impl Recorded {
                 (Some(it.patch), same)
             }
             Ok(Body::NoOp(it)) => {
-                let passes = matches!(&now.outcome, Came::NoOp { pass, .. } if *pass == it.pass);
+                let passes = matches!(&now.outcome, OutcomeKind::NoOp { pass, .. } if *pass == it.pass);
                 let same = is_kind && passes && is_patch(&it.patch, &[]);
                 (Some(it.patch), same)
             }
@@ -528,24 +532,24 @@ impl Recorded {
             Ok(Body::Approval(it)) => {
                 let question = it.clarify.map(|clarify| clarify.question);
                 let asked = match &now.outcome {
-                    Came::NoOp { question, .. } => question.clone(),
-                    Came::Committed { .. } | Came::Rejected(_) | Came::Failed(_) => None,
+                    OutcomeKind::NoOp { question, .. } => question.clone(),
+                    OutcomeKind::Committed { .. } | OutcomeKind::Rejected(_) | OutcomeKind::Failed(_) => None,
                 };
                 let same = is_kind && asked == question && is_patch(&it.patch, &it.expand);
                 (Some(it.patch), same)
             }
             Ok(Body::Rejected(it)) => {
-                let same = matches!(&now.outcome, Came::Rejected(ours) if *ours == it.rejection);
+                let same = matches!(&now.outcome, OutcomeKind::Rejected(ours) if *ours == it.rejection);
                 recorded.rejection = Some(it.rejection);
                 (None, same)
             }
             Ok(Body::Failed(it)) => {
                 recorded.failure = Some(it.code);
-                (None, matches!(&now.outcome, Came::Failed(ours) if ours.code == it.code))
+                (None, matches!(&now.outcome, OutcomeKind::Failed(ours) if ours.code == it.code))
             }
             Ok(Body::Deferred(it)) => {
                 recorded.deferral = Some(it.reason);
-                (None, matches!(&now.outcome, Came::Failed(ours) if ours.message == it.message))
+                (None, matches!(&now.outcome, OutcomeKind::Failed(ours) if ours.message == it.message))
             }
             Ok(_) | Err(_) => (None, false),
         };

@@ -12,9 +12,9 @@ use serde_json::json;
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line, table};
-use crate::reader::{Reader, moment, storage};
-use crate::serve::alone::{alone_in, alone_on};
-use crate::serve::tokens::{Action, Intended, Tokens};
+use crate::reader::{Reader, format_time, storage};
+use crate::serve::instance_lock::{open_exclusive, open_or_create_exclusive};
+use crate::serve::tokens::{Action, AuditedAction, TokenStore};
 use crate::user;
 
 /// Archive boards that have ended, each to a file that `patchboard restore` reads; without BOARD, list archived and
@@ -27,7 +27,7 @@ use crate::user;
 Examples:
   patchboard archive last
   patchboard archive --output json | jq .board")]
-pub(crate) struct ToArchive {
+pub(crate) struct Archive {
     /// The boards: ids, prefixes of ids, or `last`
     #[arg(value_name = "BOARD")]
     boards: Vec<String>,
@@ -64,7 +64,7 @@ pub(crate) struct Delete {
     yes: bool,
 }
 
-impl ToArchive {
+impl Archive {
     pub(crate) fn run(&self, data_dir: &Path, output: Output) -> Outcome {
         let reading = Reader::open(data_dir)?;
         if self.boards.is_empty() {
@@ -75,21 +75,22 @@ impl ToArchive {
             }
             let rows = tombstones.iter().map(|tombstone| {
                 let file = tombstone.archive.as_deref().map_or_else(|| "deleted".to_owned(), one_line);
-                [tombstone.board.to_string(), one_line(&tombstone.name), moment(tombstone.at), file]
+                [tombstone.board.to_string(), one_line(&tombstone.name), format_time(tombstone.at), file]
             });
             output.line(&table(["BOARD", "BLUEPRINT", "TAKEN OUT", "ARCHIVE"], rows))?;
             return Ok(Exit::Done);
         }
         let found: Result<Vec<_>, Failure> = self.boards.iter().map(|wanted| reading.find(wanted)).collect();
-        let (journal, _alone) = alone_on(data_dir, "POST /v1/boards/{board}/archive")?;
-        let tokens = Tokens::open(data_dir)?;
+        let (journal, _alone) = open_exclusive(data_dir, "POST /v1/boards/{board}/archive")?;
+        let tokens = TokenStore::open(data_dir)?;
         for board in found? {
             let _claim = journal.claim(&board.id, false).map_err(storage)?;
             let directory = data_dir.join(archive::DIRECTORY);
             let (now, by) = (SystemClock.now(), user::principal());
-            let intended = Intended { action: Action::BoardArchived, subject: Some(board.id.as_str()), by: Some(&by) };
+            let intended =
+                AuditedAction { action: Action::BoardArchived, subject: Some(board.id.as_str()), by: Some(&by) };
             let path = tokens
-                .act(&intended, now, || archive::archive(&journal, &directory, &board.id, now).map_err(failure))?;
+                .audited(&intended, now, || archive::archive(&journal, &directory, &board.id, now).map_err(failure))?;
             if output.is_json() {
                 output.json(&json!({"board": board.id, "archive": path}))?;
             } else {
@@ -109,14 +110,14 @@ impl Restore {
             Err(JournalError::NotFound(_) | JournalError::RecordsLost(_)) => None,
             opened => Some(opened.map_err(storage)?),
         };
-        let carried =
-            archive::checked(&path, beside.as_ref().map(|journal| journal as &dyn Journal)).map_err(failure)?;
+        let carried = archive::read_recoverable(&path, beside.as_ref().map(|journal| journal as &dyn Journal))
+            .map_err(failure)?;
         // Nothing is created or opened for writing before this.
-        let (journal, _alone) = alone_in(data_dir, "POST /v1/boards/{board}/restore")?;
-        let (tokens, by, id) = (Tokens::open(data_dir)?, user::principal(), carried.board().clone());
-        let intended = Intended { action: Action::BoardRestored, subject: Some(id.as_str()), by: Some(&by) };
+        let (journal, _alone) = open_or_create_exclusive(data_dir, "POST /v1/boards/{board}/restore")?;
+        let (tokens, by, id) = (TokenStore::open(data_dir)?, user::principal(), carried.board().clone());
+        let intended = AuditedAction { action: Action::BoardRestored, subject: Some(id.as_str()), by: Some(&by) };
         let begun = tokens.begin(&intended, SystemClock.now())?;
-        let board = archive::put_back(&journal, carried).await.map_err(failure)?;
+        let board = archive::append_restored(&journal, carried).await.map_err(failure)?;
         tokens.finish(begun);
         if output.is_json() {
             output.json(&json!({"board": board}))?;
@@ -131,16 +132,19 @@ impl Delete {
     pub(crate) fn run(&self, data_dir: &Path, output: Output) -> Outcome {
         let board = Reader::open(data_dir)?.find(&self.board.board)?;
         if !self.yes {
-            return Err(Failure::refused("not_confirmed", format!("this deletes board {} permanently", board.id))
-                .help("pass --yes to confirm; `patchboard archive` moves it to a file instead"));
+            return Err(Failure::invalid_input(
+                "not_confirmed",
+                format!("this deletes board {} permanently", board.id),
+            )
+            .help("pass --yes to confirm; `patchboard archive` moves it to a file instead"));
         }
-        let (journal, _alone) = alone_on(data_dir, "DELETE /v1/boards/{board}")?;
+        let (journal, _alone) = open_exclusive(data_dir, "DELETE /v1/boards/{board}")?;
         let _claim = journal.claim(&board.id, false).map_err(storage)?;
         let directory = data_dir.join(archive::DIRECTORY);
         let (now, by) = (SystemClock.now(), user::principal());
-        let intended = Intended { action: Action::BoardDeleted, subject: Some(board.id.as_str()), by: Some(&by) };
-        let tombstone = Tokens::open(data_dir)?
-            .act(&intended, now, || archive::delete(&journal, &directory, &board.id, now).map_err(failure))?;
+        let intended = AuditedAction { action: Action::BoardDeleted, subject: Some(board.id.as_str()), by: Some(&by) };
+        let tombstone = TokenStore::open(data_dir)?
+            .audited(&intended, now, || archive::delete(&journal, &directory, &board.id, now).map_err(failure))?;
         journal.vacuum().map_err(storage)?;
         if output.is_json() {
             output.json(&archive::told(&tombstone))?;
@@ -155,13 +159,13 @@ impl Delete {
 pub(crate) fn failure(error: ArchiveError) -> Failure {
     match error {
         ArchiveError::Journal(error) => storage(error),
-        ArchiveError::NotEnded(_) | ArchiveError::Exists(_) => Failure::refused(error.code(), &error),
+        ArchiveError::NotEnded(_) | ArchiveError::Exists(_) => Failure::invalid_input(error.code(), &error),
         ArchiveError::Damaged { .. } => {
             Failure::failed(error.code(), &error).help("use another copy of the file; nothing was changed")
         }
         ArchiveError::BadId { .. } => Failure::failed(error.code(), &error)
             .help("find out who made the file: `patchboard archive` did not; nothing was changed"),
-        ArchiveError::Older { .. } => Failure::refused(error.code(), &error).help(
+        ArchiveError::Outdated { .. } => Failure::invalid_input(error.code(), &error).help(
             "what was erased since would be back: use the last archive of the board; `patchboard archive` lists them",
         ),
         other => Failure::failed(other.code(), &other),

@@ -11,13 +11,13 @@ use patchboard_runtime::journal::sqlite::SqliteJournal;
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::given;
+use crate::input;
 use crate::output::{Output, short, table};
-use crate::reader::{moment, storage};
+use crate::reader::{format_time, storage};
 use crate::serve::access::Scope;
-use crate::serve::tokens::{Tokens, Wanted};
+use crate::serve::tokens::{NewToken, TokenStore};
 use crate::serve::{KEY_FORM, is_key};
-use crate::{narrative, user};
+use crate::{describe, user};
 
 /// Maximum bytes of the content of an idempotency key.
 const CONTENT_BYTES_MAX: u64 = 1 << 30;
@@ -48,12 +48,12 @@ pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    of: Option<Repetition>,
+    of: Option<KeyArguments>,
 }
 
 /// Input of an idempotency key.
 #[derive(Args, Debug)]
-struct Repetition {
+struct KeyArguments {
     /// The agent that does the work
     #[arg(value_name = "AGENT", required = true)]
     agent: String,
@@ -100,23 +100,23 @@ enum Command {
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     match (&arguments.command, &arguments.of) {
         (Some(command), _) => administer(command, data_dir, output),
-        (None, Some(of)) => repetition(of, output),
-        (None, None) => Err(Failure::refused("usage", "`token` needs a command, or an agent, a task and a file")
+        (None, Some(of)) => print_key(of, output),
+        (None, None) => Err(Failure::invalid_input("usage", "`token` needs a command, or an agent, a task and a file")
             .help("`patchboard token --help` has examples")),
     }
 }
 
 /// Prints an idempotency key.
-fn repetition(of: &Repetition, output: Output) -> Outcome {
+fn print_key(of: &KeyArguments, output: Output) -> Outcome {
     let content = if of.json {
-        let value: Value = given::read(&of.content, "JSON", "content_unreadable")?;
+        let value: Value = input::read(&of.content, "JSON", "content_unreadable")?;
         canonical::to_string(&value).into_bytes()
     } else {
-        given::bytes(&of.content, CONTENT_BYTES_MAX).map_err(|why| {
-            Failure::refused("content_unreadable", format!("{} cannot be read: {why}", of.content.display()))
+        input::read_bytes(&of.content, CONTENT_BYTES_MAX).map_err(|why| {
+            Failure::invalid_input("content_unreadable", format!("{} cannot be read: {why}", of.content.display()))
         })?
     };
-    let token = idempotency::token(&of.agent, &of.task, &content).map_err(|bad| Failure::refused("usage", bad))?;
+    let token = idempotency::key(&of.agent, &of.task, &content).map_err(|bad| Failure::invalid_input("usage", bad))?;
     if output.is_json() {
         output.json(&json!({"token": token}))?;
     } else {
@@ -131,17 +131,17 @@ fn repetition(of: &Repetition, output: Output) -> Outcome {
 fn administer(command: &Command, data_dir: &Path, output: Output) -> Outcome {
     // Creates the data directory, inaccessible to other users.
     SqliteJournal::open(data_dir).map_err(storage)?;
-    let tokens = Tokens::open(data_dir)?;
+    let tokens = TokenStore::open(data_dir)?;
     match command {
         Command::Create { scope, name, expires } => {
-            let wanted = Wanted { name, scope: scope.clone(), lifetime: *expires, by: user::principal() };
+            let wanted = NewToken { name, scope: scope.clone(), lifetime: *expires, by: user::principal() };
             let (token, text) = tokens.create(&wanted, SystemClock.now())?;
             if output.is_json() {
                 let mut made = json!(token);
                 made["token"] = text.into();
                 output.json(&made)?;
             } else {
-                let until = token.expires_at.map_or_else(String::new, |at| format!(", expires {}", moment(at)));
+                let until = token.expires_at.map_or_else(String::new, |at| format!(", expires {}", format_time(at)));
                 output.note(&format!("created token {} (scope: {}{until}); shown only once:", token.id, token.scope));
                 output.line(&text)?;
             }
@@ -159,15 +159,15 @@ fn administer(command: &Command, data_dir: &Path, output: Output) -> Outcome {
                 return Ok(Exit::Done);
             }
             let rows = all.iter().map(|token| {
-                let time = |at: Option<Timestamp>| at.map_or_else(String::new, moment);
+                let time = |at: Option<Timestamp>| at.map_or_else(String::new, format_time);
                 [
                     token.id.to_string(),
                     short(&token.name, 40),
                     token.scope.to_string(),
-                    moment(token.created_at),
+                    format_time(token.created_at),
                     time(token.expires_at),
                     time(token.revoked_at),
-                    token.made_by.as_ref().map(narrative::name_of).unwrap_or_default(),
+                    token.made_by.as_ref().map(describe::caller_name).unwrap_or_default(),
                 ]
             });
             output.line(&table(["TOKEN", "NAME", "SCOPE", "CREATED", "EXPIRES", "REVOKED", "MADE BY"], rows))?;
@@ -189,5 +189,5 @@ fn administer(command: &Command, data_dir: &Path, output: Output) -> Outcome {
 }
 
 fn no_such(message: String) -> Failure {
-    Failure::refused("no_such_token", message).help("`patchboard token list` lists what there is")
+    Failure::invalid_input("no_such_token", message).help("`patchboard token list` lists what there is")
 }

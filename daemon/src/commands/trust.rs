@@ -8,10 +8,10 @@ use reqwest::Url;
 use serde_json::json;
 use toml::Table;
 
+use crate::config_tables;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, json_line, one_line, short};
-use crate::tables;
-use crate::trust::{Agreement, Agreements, CONFIG};
+use crate::trust::{CONFIG, TrustedFile, TrustedFiles};
 
 /// Approve a configuration: patchboard.toml of the current directory is used from then on
 ///
@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
-    let mut agreements = Agreements::read()?;
+    let mut agreements = TrustedFiles::read()?;
     if arguments.list {
         for file in agreements.files() {
             match output.is_json() {
@@ -52,12 +52,14 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
     if arguments.revoke {
         if !agreements.remove(&arguments.file)? {
             let message = format!("{} was not agreed to", arguments.file.display());
-            return Err(Failure::refused("config_untrusted", message).help("`patchboard trust --list` lists what was"));
+            return Err(
+                Failure::invalid_input("config_untrusted", message).help("`patchboard trust --list` lists what was")
+            );
         }
         output.note(&format!("{} is not used any more unless it is named", arguments.file.display()));
         return Ok(Exit::Done);
     }
-    let agreement = Agreement::to(&arguments.file)?;
+    let agreement = TrustedFile::for_file(&arguments.file)?;
     let does = effects(&arguments.file)?;
     agreements.add(agreement.clone())?;
     if output.is_json() {
@@ -76,10 +78,10 @@ const VALUE_MAX: usize = 4000;
 
 /// Lists the settings, one line each.
 fn effects(path: &Path) -> Result<Vec<String>, Failure> {
-    Config::read(path).map_err(|error| Failure::refused("bad_config", error))?;
-    tables::check(path)?;
-    let text = config::text(path).map_err(|error| Failure::refused("bad_config", error))?;
-    let whole: Table = toml::from_str(&text).map_err(|error| Failure::refused("bad_config", error.message()))?;
+    Config::read(path).map_err(|error| Failure::invalid_input("bad_config", error))?;
+    config_tables::check(path)?;
+    let text = config::text(path).map_err(|error| Failure::invalid_input("bad_config", error))?;
+    let whole: Table = toml::from_str(&text).map_err(|error| Failure::invalid_input("bad_config", error.message()))?;
     let mut lines = Vec::new();
     whole.iter().for_each(|(name, value)| list(name, value, &mut lines));
     Ok(lines)

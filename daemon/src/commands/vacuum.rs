@@ -4,14 +4,14 @@ use std::path::Path;
 
 use clap::Args;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
-use patchboard_runtime::journal::{Journal as _, Vacuumed};
+use patchboard_runtime::journal::{Journal as _, VacuumStats};
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Outcome};
 use crate::output::Output;
 use crate::reader::storage;
-use crate::serve::alone::alone_on;
-use crate::serve::tokens::{Action, Intended, Tokens};
+use crate::serve::instance_lock::open_exclusive;
+use crate::serve::tokens::{Action, AuditedAction, TokenStore};
 use crate::user;
 
 /// Reclaim disk space that boards no longer need
@@ -26,22 +26,23 @@ Examples:
 pub(crate) struct Arguments {}
 
 pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
-    let (journal, _alone) = alone_on(data_dir, "POST /v1/vacuum")?;
+    let (journal, _alone) = open_exclusive(data_dir, "POST /v1/vacuum")?;
     output.note("writing the file anew");
     let by = user::principal();
-    let intended = Intended { action: Action::JournalVacuumed, subject: None, by: Some(&by) };
-    let vacuumed = Tokens::open(data_dir)?.act(&intended, SystemClock.now(), || journal.vacuum().map_err(storage))?;
+    let intended = AuditedAction { action: Action::JournalVacuumed, subject: None, by: Some(&by) };
+    let vacuumed =
+        TokenStore::open(data_dir)?.audited(&intended, SystemClock.now(), || journal.vacuum().map_err(storage))?;
     if output.is_json() {
-        output.json(&told(vacuumed))?;
+        output.json(&vacuum_json(vacuumed))?;
     } else {
-        let Vacuumed { before, after, texts } = vacuumed;
+        let VacuumStats { before, after, texts } = vacuumed;
         output.line(&format!("{before} bytes before, {after} after; {texts} texts that no record names removed"))?;
     }
     Ok(Exit::Done)
 }
 
 /// Returns the result as JSON.
-pub(crate) fn told(vacuumed: Vacuumed) -> Value {
-    let Vacuumed { before, after, texts } = vacuumed;
+pub(crate) fn vacuum_json(vacuumed: VacuumStats) -> Value {
+    let VacuumStats { before, after, texts } = vacuumed;
     json!({"bytes_before": before, "bytes_after": after, "texts_removed": texts})
 }

@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::BoardId;
-use patchboard_runtime::audit::{self, Fault, Verified};
-use patchboard_runtime::carried::{Carried, NotCarried};
+use patchboard_runtime::audit::{self, AuditError, AuditReport};
+use patchboard_runtime::board_file::{BoardFile, BoardFileError};
 use patchboard_runtime::journal::Journal;
 use serde_json::{Value, json};
 
-use super::heads::{self, Noted};
+use super::heads::{self, SavedHead};
 use crate::blueprint_file::plural;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::given::STDIN;
+use crate::input::STDIN;
 use crate::output::{Output, one_line};
 use crate::reader::{Reader, storage};
 
@@ -53,16 +53,16 @@ pub(crate) struct Arguments {
 }
 
 /// Help text for a file that differs from the written one.
-const ANOTHER: &str =
+const FILE_DIFFERS_HELP: &str =
     "the file is not what was written, or not all of it, or goes on after that: get it again from where it was written";
 
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     if let Some(heads) = &arguments.heads {
-        return noted(&heads::read(heads)?, data_dir, output);
+        return verify_heads(&heads::read(heads)?, data_dir, output);
     }
     let wanted = arguments.wanted.as_deref().unwrap_or_default();
     let (journal, board): (Box<dyn Journal>, BoardId) = if is_file(wanted) {
-        let carried = carried(wanted).map_err(|failure| failure.told_as_result(&(), output))?;
+        let carried = read_file(wanted).map_err(|failure| failure.print_as_result(&(), output))?;
         let board = carried.board().clone();
         (Box::new(carried), board)
     } else {
@@ -71,14 +71,14 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
         (Box::new(reader.journal), board)
     };
     let verified = verified(&*journal, &board, arguments.head).map_err(|failure| {
-        let failure = if is_file(wanted) { failure.help(ANOTHER) } else { failure };
-        failure.told_as_result(&board, output)
+        let failure = if is_file(wanted) { failure.help(FILE_DIFFERS_HELP) } else { failure };
+        failure.print_as_result(&board, output)
     })?;
     if output.is_json() {
         output.json(&as_json(&board, &verified))?;
         return Ok(Exit::Done);
     }
-    tell(&verified, output)?;
+    print(&verified, output)?;
     if is_file(wanted) {
         output.line(&format!("board {board}"))?;
         if arguments.head.is_none() {
@@ -96,24 +96,24 @@ fn is_file(wanted: &str) -> bool {
 }
 
 /// Reads the board that a file contains.
-fn carried(name: &str) -> Result<Carried, Failure> {
+fn read_file(name: &str) -> Result<BoardFile, Failure> {
     let source: Box<dyn BufRead> = match name {
         STDIN => Box::new(stdin().lock()),
         path => {
-            let unreadable = |error| Failure::refused("bad_file", format!("{path} cannot be read: {error}"));
+            let unreadable = |error| Failure::invalid_input("bad_file", format!("{path} cannot be read: {error}"));
             Box::new(BufReader::new(File::open(path).map_err(unreadable)?))
         }
     };
-    Carried::read(source).map_err(|error| match error {
-        NotCarried::Io(error) => Failure::failed("bad_file", format!("{name} cannot be read: {error}")),
+    BoardFile::read(source).map_err(|error| match error {
+        BoardFileError::Io(error) => Failure::failed("bad_file", format!("{name} cannot be read: {error}")),
         error => Failure::failed("bad_file", format!("{name} carries no board that can be verified: {error}"))
             .help("`patchboard export BOARD` and `patchboard archive BOARD` write such files"),
     })
 }
 
 /// Verifies a board; its last record must have the given hash, if any.
-fn verified(journal: &dyn Journal, board: &BoardId, head: Option<Digest>) -> Result<Verified, Failure> {
-    let verified = audit::verify(journal, board, head).map_err(told)?;
+fn verified(journal: &dyn Journal, board: &BoardId, head: Option<Digest>) -> Result<AuditReport, Failure> {
+    let verified = audit::verify(journal, board, head).map_err(fault_to_failure)?;
     if let (Some(expected), Some(at)) = (head, verified.expected_at)
         && at != verified.head.seq
     {
@@ -130,12 +130,12 @@ fn verified(journal: &dyn Journal, board: &BoardId, head: Option<Digest>) -> Res
 }
 
 /// Verifies every board of a list of heads.
-fn noted(heads: &[Noted], data_dir: &Path, output: Output) -> Outcome {
+fn verify_heads(heads: &[SavedHead], data_dir: &Path, output: Output) -> Outcome {
     let reader = Reader::open(data_dir)?;
     let mut bad = 0;
     for head in heads {
         let still = reader.find(head.board.as_str()).and_then(|summary| {
-            let verified = audit::verify(&reader.journal, &summary.id, Some(head.hash)).map_err(told)?;
+            let verified = audit::verify(&reader.journal, &summary.id, Some(head.hash)).map_err(fault_to_failure)?;
             match verified.expected_at {
                 Some(at) if at == head.seq && summary.id == head.board => Ok(verified),
                 _ => Err(Failure::failed("head_differs", format!("the noted head is not record {}", head.seq))),
@@ -148,7 +148,7 @@ fn noted(heads: &[Noted], data_dir: &Path, output: Output) -> Outcome {
                 head.board, head.seq, verified.head.seq, verified.head.hash
             ))?,
             Err(Failure::StdoutClosed) => return Err(Failure::StdoutClosed),
-            Err(Failure::Told(told)) => {
+            Err(Failure::Error(told)) => {
                 bad += 1;
                 if output.is_json() {
                     output.json(&told.result(&head.board))?;
@@ -166,7 +166,7 @@ fn noted(heads: &[Noted], data_dir: &Path, output: Output) -> Outcome {
     Err(Failure::failed("head_differs", message).help("`patchboard verify BOARD` says more of one of them"))
 }
 
-fn as_json(board: &BoardId, verified: &Verified) -> Value {
+fn as_json(board: &BoardId, verified: &AuditReport) -> Value {
     json!({
         "board": board,
         "ok": true,
@@ -186,7 +186,7 @@ fn as_json(board: &BoardId, verified: &Verified) -> Value {
     })
 }
 
-fn tell(verified: &Verified, output: Output) -> Result<(), Failure> {
+fn print(verified: &AuditReport, output: Output) -> Result<(), Failure> {
     let count = |number: u64, noun| plural(usize::try_from(number).unwrap_or(usize::MAX), noun);
     output.line(&format!(
         "OK: hash chain intact: {}, {}, {}",
@@ -216,22 +216,22 @@ fn tell(verified: &Verified, output: Output) -> Result<(), Failure> {
     }
     output.line(&format!("head {} {}", verified.head.seq, verified.head.hash))
 }
-fn told(fault: Fault) -> Failure {
+fn fault_to_failure(fault: AuditError) -> Failure {
     let failure = Failure::failed(fault.code(), &fault);
     match fault {
-        Fault::Record { seq, .. } => failure
+        AuditError::Record { seq, .. } => failure
             .help("the records before it can be trusted; restore the data directory from a backup")
             .detail("seq", seq.0.into()),
-        Fault::Head { head, .. } => failure
+        AuditError::Head { head, .. } => failure
             .help("restore the data directory from a backup")
             .detail("head", json!({"seq": head.seq, "hash": head.hash})),
-        Fault::Snapshot { of, .. } => failure
+        AuditError::Snapshot { of, .. } => failure
             .help("the records are sound, and enough: the board starts without the snapshot and gives it up")
             .detail("of", of.0.into()),
-        Fault::Noted(_) => failure.help(
+        AuditError::SnapshotList(_) => failure.help(
             "restore nothing: the records are sound, and enough; a run of the board mends this after its next snapshot",
         ),
-        Fault::Summary(_) => failure,
-        Fault::Journal(error) => storage(error),
+        AuditError::Summary(_) => failure,
+        AuditError::Journal(error) => storage(error),
     }
 }

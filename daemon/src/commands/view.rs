@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use clap::Args;
 use jsonptr::PointerBuf;
-use patchboard_agents::llm::schema::{self, Level};
-use patchboard_kernel::asked::Asked;
+use patchboard_agents::llm::schema::{self, SchemaLevel};
 use patchboard_kernel::bindings::Bindings;
 use patchboard_kernel::board::Board;
+use patchboard_kernel::expand_request::ExpandRequest;
 use patchboard_kernel::pipeline::nothing_to_show;
-use patchboard_kernel::plan::Seat;
-use patchboard_kernel::view::{Item, View};
+use patchboard_kernel::plan::WorkerPlan;
+use patchboard_kernel::view::{PlaceExplanation, View};
 use serde_json::{Value, json};
 
 use crate::cli::BoardArgument;
@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
     bind: Vec<(String, String)>,
     /// Show this place (a JSON Pointer), as if the worker had requested it, or part of it ({"at": PLACE, "from": name,
     /// index or number of characters}); may be given several times
-    #[arg(long, value_name = "PLACE", value_parser = place_asked_for)]
+    #[arg(long, value_name = "PLACE", value_parser = parse_expansion)]
     expand: Vec<Value>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     let reader = Reader::open(data_dir)?;
     let summary = reader.find(&arguments.board.board)?;
     let board = reader.board(&summary, arguments.at)?;
-    let seat = seat(&board, &arguments.worker, &arguments.bind)?;
+    let seat = worker_with_bindings(&board, &arguments.worker, &arguments.bind)?;
     let unbound: Vec<String> =
         seat.names().iter().filter(|name| seat.bound().get(name).is_none()).map(|name| format!("{{{name}}}")).collect();
     if !unbound.is_empty() {
@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
         output.line(clean(&view.text).trim_end_matches('\n'))?;
     }
     // Without `at`, building the board has already checked the journal's end.
-    if arguments.at.is_some() { reader.shown(&summary.id) } else { Ok(Exit::Done) }
+    if arguments.at.is_some() { reader.exit_after_listing(&summary.id) } else { Ok(Exit::Done) }
 }
 
 /// Parses `NAME=TOKEN`.
@@ -95,7 +95,7 @@ pub(crate) fn binding(text: &str) -> Result<(String, String), String> {
 }
 
 /// Parses a requested place: a JSON Pointer, or an object as JSON.
-pub(crate) fn place_asked_for(text: &str) -> Result<Value, String> {
+pub(crate) fn parse_expansion(text: &str) -> Result<Value, String> {
     if text.starts_with('{') {
         serde_json::from_str(text).map_err(|error| format!("this is no JSON: {error}"))
     } else {
@@ -104,17 +104,24 @@ pub(crate) fn place_asked_for(text: &str) -> Result<Value, String> {
 }
 
 /// Returns a worker's seat with bound names.
-pub(crate) fn seat(board: &Board, worker: &str, bind: &[(String, String)]) -> Result<Arc<Seat>, Failure> {
-    let refuse = |message: String| Failure::refused("bad_binding", message);
-    let bindings = Bindings::of(bind.iter().map(|(name, token)| (name.as_str(), token.clone())));
+pub(crate) fn worker_with_bindings(
+    board: &Board,
+    worker: &str,
+    bind: &[(String, String)],
+) -> Result<Arc<WorkerPlan>, Failure> {
+    let refuse = |message: String| Failure::invalid_input("bad_binding", message);
+    let bindings = Bindings::from_pairs(bind.iter().map(|(name, token)| (name.as_str(), token.clone())));
     if bindings.iter().count() < bind.len() {
         return Err(refuse("a name is bound twice".to_owned()));
     }
-    let Some(seat) = board.seat(&worker.into(), &bindings) else {
+    let Some(seat) = board.worker_plan(&worker.into(), &bindings) else {
         let workers: Vec<String> = board.blueprint().workers.keys().map(|name| one_line(name.as_str())).collect();
-        return Err(Failure::refused("no_such_worker", format!("the blueprint has no worker {}", one_line(worker)))
-            .help(format!("its workers are {}", workers.join(", ")))
-            .detail("workers", json!(workers)));
+        return Err(Failure::invalid_input(
+            "no_such_worker",
+            format!("the blueprint has no worker {}", one_line(worker)),
+        )
+        .help(format!("its workers are {}", workers.join(", ")))
+        .detail("workers", json!(workers)));
     };
     if let Some((name, _)) = bind.iter().find(|(name, _)| !seat.names().contains(name)) {
         let known: Vec<String> = seat.names().iter().map(|name| format!("{{{name}}}")).collect();
@@ -132,7 +139,7 @@ pub(crate) fn seat(board: &Board, worker: &str, bind: &[(String, String)]) -> Re
 /// for a state of an earlier version: conditions of the read grant must hold in both.
 pub(crate) fn preview(
     board: &Board,
-    seat: &Seat,
+    seat: &WorkerPlan,
     expand: &[Value],
     within: Option<&[PointerBuf]>,
 ) -> Result<View, Failure> {
@@ -144,11 +151,11 @@ pub(crate) fn preview(
     for place in expand {
         let refuse = |code, message: &str| {
             let place = place.as_str().map_or_else(|| Cow::Owned(place.to_string()), Cow::Borrowed);
-            Failure::refused(code, format!("{message}: {}", one_line(&place)))
+            Failure::invalid_input(code, format!("{message}: {}", one_line(&place)))
                 .help("name a place as `state` shows it, like /claims/3")
                 .detail("pointer", json!(place))
         };
-        let asked = Asked::read(place).filter(|asked| seat.has_ranges() || asked.start().is_none());
+        let asked = ExpandRequest::parse(place).filter(|asked| seat.has_ranges() || asked.start().is_none());
         let Some(mut asked) = asked else {
             let message = match seat.has_ranges() {
                 true => "this is no JSON Pointer, and no {\"at\": \"/claims\", \"from\": 3}",
@@ -156,8 +163,8 @@ pub(crate) fn preview(
             };
             return Err(refuse("bad_pointer", message));
         };
-        if let Some(bound) = seat.bound().place(asked.at()) {
-            *asked.at_mut() = bound.to_string();
+        if let Some(bound) = seat.bound().resolve(asked.pointer()) {
+            *asked.pointer_mut() = bound.to_string();
         }
         // Checked before the place is looked up: its existence may be confidential.
         if !asked.place().is_some_and(|place| readable.may_ask_for(&place)) {
@@ -172,23 +179,23 @@ pub(crate) fn preview(
 }
 
 /// Returns the JSON Schema for a language model's reply to a view.
-fn reply_schema(board: &Board, seat: &Arc<Seat>, view: &View) -> Result<Value, Failure> {
+fn reply_schema(board: &Board, seat: &Arc<WorkerPlan>, view: &View) -> Result<Value, Failure> {
     let shown = board.previewed_values(seat, view);
-    let schema = shown.and_then(|shown| schema::of_reply(&shown, Level::Derived)).ok_or_else(|| {
-        Failure::refused("no_schema", "its replies are messages, which no schema describes")
+    let schema = shown.and_then(|shown| schema::reply_schema(&shown, SchemaLevel::Derived)).ok_or_else(|| {
+        Failure::invalid_input("no_schema", "its replies are messages, which no schema describes")
             .help("docs/modes.md describes such boards")
     })?;
     Ok(schema.1)
 }
 
 /// Returns a view and the read set of a proposal based on it, as JSON.
-pub(crate) fn json(board: &Board, seat: &Seat, view: &View) -> Value {
+pub(crate) fn json(board: &Board, seat: &WorkerPlan, view: &View) -> Value {
     json!({
         "board": board.id(),
         "worker": seat.name,
         "bound": seat.bound().to_value(),
         "version": board.version(),
-        "hash": board.name_of(&view.text),
+        "hash": board.text_hash(&view.text),
         "text": view.text,
         "freshness": seat.worker.freshness,
         "reads": view.reads,
@@ -206,7 +213,7 @@ fn words(code: &str) -> String {
 }
 
 /// Formats a place, or the first and the last of a range.
-fn place(item: &Item) -> String {
+fn place(item: &PlaceExplanation) -> String {
     match &item.last {
         Some(last) => {
             let last = last.rsplit('/').next().unwrap_or(last);

@@ -13,11 +13,11 @@ use patchboard_runtime::journal::BoardSummary;
 use serde_json::{Value, json};
 
 use crate::cli::BoardArgument;
+use crate::describe::{self, EditLine};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::narrative::{self, Editing};
 use crate::output::{Output, one_line, short};
 use crate::provenance::{self, Writer};
-use crate::reader::{Reader, moment};
+use crate::reader::{Reader, format_time};
 
 /// Maximum characters of a foreign text in the output.
 const SHOWN: usize = 200;
@@ -42,38 +42,43 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     let reader = Reader::open(data_dir)?;
     let summary = reader.find(&arguments.board.board)?;
-    let form = if output.is_json() { Form::Json } else { Form::Text };
+    let form = if output.is_json() { ExplanationFormat::Json } else { ExplanationFormat::Text };
     match why(&reader, &summary, &arguments.pointer, form)? {
-        Told::Json(value) => output.json(&value)?,
-        Told::Text(text) => output.text(&text)?,
+        Explanation::Json(value) => output.json(&value)?,
+        Explanation::Text(text) => output.text(&text)?,
     }
     Ok(Exit::Done)
 }
 
 /// Returns the provenance of a place as JSON.
 pub(crate) fn json(reader: &Reader, summary: &BoardSummary, pointer: &str) -> Result<Value, Failure> {
-    match why(reader, summary, pointer, Form::Json)? {
-        Told::Json(value) => Ok(value),
-        Told::Text(text) => Ok(text.into()),
+    match why(reader, summary, pointer, ExplanationFormat::Json)? {
+        Explanation::Json(value) => Ok(value),
+        Explanation::Text(text) => Ok(text.into()),
     }
 }
 
 /// Output format.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum ExplanationFormat {
     Json,
     Text,
 }
 
 /// Answer in the requested format.
-enum Told {
+enum Explanation {
     Json(Value),
     Text(String),
 }
 
-fn why(reader: &Reader, summary: &BoardSummary, pointer: &str, form: Form) -> Result<Told, Failure> {
+fn why(
+    reader: &Reader,
+    summary: &BoardSummary,
+    pointer: &str,
+    form: ExplanationFormat,
+) -> Result<Explanation, Failure> {
     let pointer = jsonptr::PointerBuf::parse(pointer.to_owned()).map_err(|_| {
-        Failure::refused("bad_pointer", format!("{pointer} is no JSON Pointer"))
+        Failure::invalid_input("bad_pointer", format!("{pointer} is no JSON Pointer"))
             .help("a pointer is empty or begins with /; ~ is written ~0, and / within a name ~1")
     })?;
     let board = reader.board(summary, None)?;
@@ -95,37 +100,37 @@ fn why(reader: &Reader, summary: &BoardSummary, pointer: &str, form: Form) -> Re
     })?;
     let Some(writer) = writer else {
         let message = format!("there is nothing at {pointer}, and there never was");
-        let failure = Failure::refused("no_such_place", message);
+        let failure = Failure::invalid_input("no_such_place", message);
         return Err(failure.help("`patchboard state BOARD` prints the document"));
     };
-    let answer = Answer::new(&records, &writer).ok_or_else(|| {
+    let answer = Provenance::new(&records, &writer).ok_or_else(|| {
         let seq = records[writer.record].seq;
         Failure::failed("bad_record", format!("record {seq} cannot be read")).detail("seq", seq.0.into())
     })?;
     Ok(match form {
-        Form::Json => Told::Json(answer.json(pointer.as_str(), value)),
-        Form::Text => Told::Text(answer.text(pointer.as_str(), value)),
+        ExplanationFormat::Json => Explanation::Json(answer.json(pointer.as_str(), value)),
+        ExplanationFormat::Text => Explanation::Text(answer.text(pointer.as_str(), value)),
     })
 }
 
-fn untouched(records: &[Record], pointer: &str, value: Option<&Node>, form: Form) -> Told {
+fn untouched(records: &[Record], pointer: &str, value: Option<&Node>, form: ExplanationFormat) -> Explanation {
     let source = if pointer == "/request" || pointer.starts_with("/request/") { "request" } else { "blueprint" };
-    let created = records.first().map(|record| moment(record.at)).unwrap_or_default();
-    if form == Form::Json {
+    let created = records.first().map(|record| format_time(record.at)).unwrap_or_default();
+    if form == ExplanationFormat::Json {
         let told = json!({"pointer": pointer, "exists": true, "value": value, "source": source, "seq": 0, "version": 0, "principal": records.first().and_then(principal)});
-        return Told::Json(told);
+        return Explanation::Json(told);
     }
     let from = if source == "request" { "the user's request" } else { "the blueprint's initial state" };
-    let caller = records.first().and_then(narrative::caller).map(|caller| format!("caller     {caller}\n"));
+    let caller = records.first().and_then(describe::caller).map(|caller| format!("caller     {caller}\n"));
     let caller = caller.unwrap_or_default();
-    Told::Text(format!(
+    Explanation::Text(format!(
         "{} came with {from}\nrecord     0 ({created}), version 0; no commit has written it since\n{caller}",
         one_line(pointer).bold()
     ))
 }
 
 /// Data in the journal about one commit.
-struct Answer<'a> {
+struct Provenance<'a> {
     record: &'a Record,
     committed: Committed,
     ops: Vec<Value>,
@@ -138,7 +143,7 @@ struct Answer<'a> {
     agreed: Option<(&'a Record, record::Answer)>,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> Provenance<'a> {
     /// Returns `None` if the record cannot be read.
     fn new(records: &'a [Record], writer: &'a Writer) -> Option<Self> {
         let record = &records[writer.record];
@@ -201,7 +206,7 @@ impl<'a> Answer<'a> {
             "agreed": self.agreed.as_ref().map(|(record, answer)| {
                 json!({"seq": record.seq, "by": answer.by, "reason": answer.reason, "principal": principal(record)})
             }),
-            "edit": Editing::of(&self.committed).map(|editing| editing.json()),
+            "edit": EditLine::from_commit(&self.committed).map(|editing| editing.json()),
             "invocation": attempt.map(|attempt| attempt.invocation),
             "attempt": attempt.map(|attempt| attempt.number),
             "trigger": self.scheduled.as_ref().map(|(record, scheduled)| {
@@ -233,7 +238,7 @@ impl<'a> Answer<'a> {
         let verb =
             if value.is_some() { "was last written by" } else { "is not there any more; it was last changed by" };
         let place = if pointer.is_empty() { "the document" } else { pointer };
-        let editing = Editing::of(&self.committed);
+        let editing = EditLine::from_commit(&self.committed);
         let writer = editing.as_ref().map_or(by.worker.as_str(), |editing| editing.writer.as_str());
         let mut text = format!("{} {verb} {}\n", one_line(place).bold(), one_line(writer).bold());
         let mut row = |label: &str, content: String| text.push_str(&format!("{label:<10} {content}\n"));
@@ -241,13 +246,13 @@ impl<'a> Answer<'a> {
             row("value", short(&value.to_string(), SHOWN));
         }
         let Version(version) = self.committed.version;
-        row("record", format!("{} ({}), version {version}", self.record.seq, moment(self.record.at)));
+        row("record", format!("{} ({}), version {version}", self.record.seq, format_time(self.record.at)));
         if self.then != pointer {
             row("then at", one_line(self.then));
         }
         match &editing {
             Some(editing) => row("edit", format!("{} edits {}", editing.by(), editing.changes())),
-            None => self.ops.iter().for_each(|op| row("operation", narrative::operation(op))),
+            None => self.ops.iter().for_each(|op| row("operation", describe::operation(op))),
         }
         if let Some(intent) = &self.committed.intent {
             row("intent", short(intent, SHOWN));
@@ -255,16 +260,16 @@ impl<'a> Answer<'a> {
         if let Some((record, answer)) = &self.agreed {
             let reason = answer.reason.as_ref().map(|reason| format!(": {}", short(reason, SHOWN)));
             let by = one_line(answer.by.as_str());
-            let caller = narrative::caller(record).map(|caller| format!(", {caller}")).unwrap_or_default();
+            let caller = describe::caller(record).map(|caller| format!(", {caller}")).unwrap_or_default();
             row("approval", format!("{by} agreed (record {}{caller}){}", record.seq, reason.unwrap_or_default()));
         }
-        if let Some(caller) = narrative::caller(self.record) {
+        if let Some(caller) = describe::caller(self.record) {
             row("caller", caller);
         }
         match (attempt_of(by), &self.scheduled) {
             (Some(attempt), Some((record, scheduled))) => {
                 row("invocation", format!("#{}, attempt {}", attempt.invocation, attempt.number));
-                let cause = narrative::cause(scheduled.rule.as_ref(), &scheduled.trigger);
+                let cause = describe::cause(scheduled.rule.as_ref(), &scheduled.trigger);
                 row("trigger", format!("{cause} (record {})", record.seq));
             }
             _ if editing.is_some() => row("trigger", "none: it happened around the workspace".to_owned()),
@@ -281,7 +286,7 @@ impl<'a> Answer<'a> {
             }
         }
         if let Some(usage) = by.usage {
-            row("cost", narrative::tokens(usage));
+            row("cost", describe::tokens(usage));
         }
         for (record, rejected) in &self.rejected {
             let first = rejected.rejection.violations.first();

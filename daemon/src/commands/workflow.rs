@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use patchboard_kernel::workflow::{self, Definition, Order, Problem, Warning};
+use patchboard_kernel::workflow::{self, Definition, ExecutionOrder, Warning, WorkflowError};
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::given;
+use crate::input;
 use crate::output::Output;
 
 /// Analyse a workflow definition
@@ -54,20 +54,20 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
     let definition = match definition(&arguments.definition) {
         Ok(definition) => definition,
         Err(failure) => {
-            if let Failure::Told(told) = &failure {
-                output.json(&unread(told.code, &told.message))?;
+            if let Failure::Error(told) = &failure {
+                output.json(&unreadable_report(told.code, &told.message))?;
             }
             return Err(failure);
         }
     };
     match workflow::check(&definition) {
         Ok(order) => {
-            output.json(&told(&order))?;
+            output.json(&order_report(&order))?;
             Ok(Exit::Done)
         }
         Err(problems) => {
-            output.json(&refusal(&problems))?;
-            Ok(Exit::Refused)
+            output.json(&invalid_report(&problems))?;
+            Ok(Exit::InvalidInput)
         }
     }
 }
@@ -76,16 +76,16 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
 fn definition(path: &Path) -> Result<Definition, Failure> {
     let help =
         "a definition is {nodes: {ID: {...}}}; for a blueprint with a workflow, `patchboard check` reports the same";
-    let value: Value = given::read(path, "workflow", BAD_WORKFLOW).map_err(|failure| failure.help(help))?;
-    Definition::read(value).map_err(|why| {
-        Failure::refused(BAD_WORKFLOW, format!("{} holds no workflow: {why}", path.display())).help(help)
+    let value: Value = input::read(path, "workflow", BAD_WORKFLOW).map_err(|failure| failure.help(help))?;
+    Definition::parse(value).map_err(|why| {
+        Failure::invalid_input(BAD_WORKFLOW, format!("{} holds no workflow: {why}", path.display())).help(help)
     })
 }
 
 const BAD_WORKFLOW: &str = "bad_workflow";
 
 /// Returns the report of a workflow with an order.
-pub(crate) fn told(order: &Order<'_>) -> Value {
+pub(crate) fn order_report(order: &ExecutionOrder<'_>) -> Value {
     let mut told = json!(order);
     told["valid"] = true.into();
     told["warnings"] = order.warnings.iter().map(warning).collect();
@@ -106,12 +106,12 @@ fn warning(warning: &Warning<'_>) -> Value {
 }
 
 /// Returns the report of a file that is no workflow.
-fn unread(code: &str, message: &str) -> Value {
+fn unreadable_report(code: &str, message: &str) -> Value {
     json!({"valid": false, "error_code": code, "cycle": null, "errors": [{"code": code, "message": message}]})
 }
 
 /// Returns the report of a workflow without an order.
-pub(crate) fn refusal(problems: &[Problem]) -> Value {
+pub(crate) fn invalid_report(problems: &[WorkflowError]) -> Value {
     let errors: Vec<Value> = problems
         .iter()
         .map(|problem| json!({"code": problem.code().as_str(), "message": problem.to_string()}))
@@ -119,7 +119,7 @@ pub(crate) fn refusal(problems: &[Problem]) -> Value {
     json!({
         "valid": false,
         "error_code": problems.first().map(|problem| problem.code().as_str()),
-        "cycle": problems.iter().find_map(Problem::cycle),
+        "cycle": problems.iter().find_map(WorkflowError::cycle),
         "errors": errors,
     })
 }

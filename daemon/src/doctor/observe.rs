@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use patchboard_agents::config::Program;
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::record::End;
-use patchboard_runtime::audit::{self, Fault};
+use patchboard_runtime::audit::{self, AuditError};
 use patchboard_runtime::journal::sqlite::{FILE, SqliteJournal};
-use patchboard_runtime::journal::{BoardSummary, Journal as _, JournalError, Lost};
+use patchboard_runtime::journal::{BoardSummary, Journal as _, JournalError, RecordLoss};
 
 use crate::commands::boards::is_claimed;
-use crate::serve::alone::LOCK;
+use crate::serve::instance_lock::LOCK;
 
 /// Interval of progress reports while boards are verified.
 const TOLD_EVERY: Duration = Duration::from_secs(5);
@@ -28,7 +28,7 @@ pub(crate) enum DataDir {
     /// Not a directory.
     NoDirectory { path: String },
     /// Existing directory.
-    There {
+    Exists {
         path: String,
         /// Set if users beside its owner may read it.
         is_open_to_others: bool,
@@ -39,13 +39,13 @@ pub(crate) enum DataDir {
 
 /// Observed journal of the data directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Journaled {
+pub(crate) enum JournalCheck {
     /// No journal.
     None,
     /// Unusable journal.
     Broken { code: &'static str, message: String },
     /// Journal that has lost acknowledged records.
-    Lost(Vec<Lost>),
+    Lost(Vec<RecordLoss>),
     /// Readable journal.
     Read {
         /// Duration of the check.
@@ -59,20 +59,20 @@ pub(crate) enum Journaled {
         /// Time of the newest record.
         newest: Option<Timestamp>,
         /// Boards that fail verification, with the reason.
-        faults: Vec<(BoardId, Fault)>,
+        faults: Vec<(BoardId, AuditError)>,
     },
 }
 
 /// Presence of a daemon on a data directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Placed {
+pub(crate) enum DaemonPresence {
     Free,
     Served,
 }
 
 /// Result of listening on an address.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Bound {
+pub(crate) enum BindResult {
     Free,
     Taken,
     Impossible(String),
@@ -80,7 +80,7 @@ pub(crate) enum Bound {
 
 /// Observed program.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Found {
+pub(crate) enum ProgramLookup {
     Executable(String),
     NotExecutable(String),
     Missing,
@@ -95,7 +95,7 @@ pub(crate) fn data_dir(path: &Path) -> DataDir {
         }
         Err(error) => DataDir::Missing { path: name, creatable: Err(error.to_string()) },
         Ok(found) if !found.is_dir() => DataDir::NoDirectory { path: name },
-        Ok(found) => DataDir::There {
+        Ok(found) => DataDir::Exists {
             path: name,
             is_open_to_others: found.permissions().mode() & 0o077 != 0,
             written: write_synced(path).map_err(|error| error.to_string()),
@@ -141,27 +141,27 @@ pub(crate) fn free_bytes(path: &Path) -> Result<u64, String> {
 }
 
 /// Reads a journal's whole file and verifies every board. Passes progress to `tell`: boards verified, and all boards.
-pub(crate) fn journal(data_dir: &Path, tell: &dyn Fn(usize, usize)) -> Journaled {
+pub(crate) fn journal(data_dir: &Path, tell: &dyn Fn(usize, usize)) -> JournalCheck {
     if !data_dir.join(FILE).exists() {
-        return match SqliteJournal::lost_with_file(data_dir) {
-            Ok(lost) if lost.is_empty() => Journaled::None,
-            Ok(lost) => Journaled::Lost(lost),
-            Err(error) => Journaled::Broken { code: error.code(), message: error.to_string() },
+        return match SqliteJournal::losses_without_database(data_dir) {
+            Ok(lost) if lost.is_empty() => JournalCheck::None,
+            Ok(lost) => JournalCheck::Lost(lost),
+            Err(error) => JournalCheck::Broken { code: error.code(), message: error.to_string() },
         };
     }
     let began = Instant::now();
-    let looked = || -> Result<Journaled, JournalError> {
+    let looked = || -> Result<JournalCheck, JournalError> {
         let journal = SqliteJournal::open_read_only(data_dir)?;
         journal.check_storage()?;
-        let lost = journal.lost()?;
+        let lost = journal.record_losses()?;
         if !lost.is_empty() {
-            return Ok(Journaled::Lost(lost));
+            return Ok(JournalCheck::Lost(lost));
         }
         let boards = journal.boards()?;
         let faults = faults(&journal, &boards, tell)?;
         let unfinished = || boards.iter().filter(|board| board.ended.is_none());
         let running = unfinished().filter(|board| is_claimed(data_dir, board)).count();
-        Ok(Journaled::Read {
+        Ok(JournalCheck::Read {
             took: began.elapsed(),
             boards: boards.len(),
             running,
@@ -171,7 +171,7 @@ pub(crate) fn journal(data_dir: &Path, tell: &dyn Fn(usize, usize)) -> Journaled
             faults,
         })
     };
-    looked().unwrap_or_else(|error| Journaled::Broken { code: error.code(), message: error.to_string() })
+    looked().unwrap_or_else(|error| JournalCheck::Broken { code: error.code(), message: error.to_string() })
 }
 
 /// Verifies boards; skips boards that are deleted meanwhile.
@@ -179,7 +179,7 @@ fn faults(
     journal: &SqliteJournal,
     boards: &[BoardSummary],
     tell: &dyn Fn(usize, usize),
-) -> Result<Vec<(BoardId, Fault)>, JournalError> {
+) -> Result<Vec<(BoardId, AuditError)>, JournalError> {
     let (mut faults, mut told_at) = (Vec::new(), Instant::now());
     for (nth, board) in boards.iter().enumerate() {
         if told_at.elapsed() > TOLD_EVERY {
@@ -187,8 +187,8 @@ fn faults(
             told_at = Instant::now();
         }
         match audit::verify(journal, &board.id, None) {
-            Ok(_) | Err(Fault::Journal(JournalError::NotFound(_))) => {}
-            Err(Fault::Journal(error)) => return Err(error),
+            Ok(_) | Err(AuditError::Journal(JournalError::NotFound(_))) => {}
+            Err(AuditError::Journal(error)) => return Err(error),
             Err(fault) => faults.push((board.id.clone(), fault)),
         }
     }
@@ -196,11 +196,11 @@ fn faults(
 }
 
 /// Probes a daemon's lock without taking it.
-pub(crate) fn placed(data_dir: &Path) -> Placed {
+pub(crate) fn daemon_presence(data_dir: &Path) -> DaemonPresence {
     let locked = File::open(data_dir.join(LOCK)).map(|file| file.try_lock_shared());
     match locked {
-        Ok(Err(TryLockError::WouldBlock)) => Placed::Served,
-        _ => Placed::Free,
+        Ok(Err(TryLockError::WouldBlock)) => DaemonPresence::Served,
+        _ => DaemonPresence::Free,
     }
 }
 
@@ -210,20 +210,20 @@ pub(crate) fn files() -> Option<u64> {
 }
 
 /// Binds an address briefly.
-pub(crate) fn bound(address: SocketAddr) -> Bound {
+pub(crate) fn bound(address: SocketAddr) -> BindResult {
     match TcpListener::bind(address) {
-        Ok(_) => Bound::Free,
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Bound::Taken,
-        Err(error) => Bound::Impossible(error.to_string()),
+        Ok(_) => BindResult::Free,
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => BindResult::Taken,
+        Err(error) => BindResult::Impossible(error.to_string()),
     }
 }
 
 /// Finds a program as the system would.
-pub(crate) fn program(program: &Program) -> Found {
+pub(crate) fn program(program: &Program) -> ProgramLookup {
     if let Some(cwd) = program.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
-        return Found::NoDirectory(cwd.display().to_string());
+        return ProgramLookup::NoDirectory(cwd.display().to_string());
     }
-    let Some(name) = program.program.first() else { return Found::Missing };
+    let Some(name) = program.program.first() else { return ProgramLookup::Missing };
     let places: Vec<PathBuf> = match name.contains('/') {
         true => vec![PathBuf::from(name)],
         false => {
@@ -235,14 +235,14 @@ pub(crate) fn program(program: &Program) -> Found {
     let is_executable =
         |place: &&PathBuf| fs::metadata(place).is_ok_and(|found| found.permissions().mode() & 0o111 != 0);
     match (files().find(is_executable), files().next()) {
-        (Some(place), _) => Found::Executable(place.display().to_string()),
-        (None, Some(place)) => Found::NotExecutable(place.display().to_string()),
-        (None, None) => Found::Missing,
+        (Some(place), _) => ProgramLookup::Executable(place.display().to_string()),
+        (None, Some(place)) => ProgramLookup::NotExecutable(place.display().to_string()),
+        (None, None) => ProgramLookup::Missing,
     }
 }
 
 /// Returns the local address of a daemon that listens on all addresses.
-pub(crate) fn reached(address: SocketAddr) -> SocketAddr {
+pub(crate) fn local_address(address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),
         IpAddr::V6(ip) if ip.is_unspecified() => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), address.port()),

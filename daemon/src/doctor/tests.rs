@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use patchboard_agents::llm::probe::{Listed, Probed};
+use patchboard_agents::llm::probe::{ModelList, ProbeResult};
 use patchboard_kernel::id::Timestamp;
 
-use super::observe::{Bound, DataDir, Found, Journaled, Placed};
+use super::observe::{BindResult, DaemonPresence, DataDir, JournalCheck, ProgramLookup};
 use super::{
     Check, Finding, Severity, address, boards, clock, command, data_dir, disk, embeddings, files, model, sync, tokens,
 };
@@ -43,7 +43,7 @@ fn a_clock_is_held_against_the_newest_record_and_against_itself() {
 
 #[test]
 fn a_disk_whose_sync_is_slow_makes_every_commit_slow() {
-    let there = |took| DataDir::There { path: "d".into(), is_open_to_others: false, written: took };
+    let there = |took| DataDir::Exists { path: "d".into(), is_open_to_others: false, written: took };
     check(&sync(&there(Ok(Duration::from_millis(3)))).expect("it was tried"), Severity::Ok, "3.0 ms");
     check(&sync(&there(Ok(Duration::from_millis(300)))).expect("it was tried"), Severity::Warning, "300.0 ms");
     assert_eq!(sync(&there(Err("no".into()))), None, "that it cannot be written to is told once");
@@ -56,20 +56,21 @@ fn limits_models_commands_addresses_and_tokens_are_judged() {
     check(&files(None), Severity::Ok, "as many");
     check(&files(Some(512)), Severity::Warning, "512");
     check(&files(Some(64)), Severity::Error, "64");
-    let listed = |models: &[&str]| Probed::Answers(Listed::All(models.iter().map(ToString::to_string).collect()));
+    let listed =
+        |models: &[&str]| ProbeResult::Answers(ModelList::All(models.iter().map(ToString::to_string).collect()));
     check(&model("m", "gpt", &listed(&["gpt"])), Severity::Ok, "has gpt");
     check(&model("m", "gpt", &listed(&["other"])), Severity::Warning, "does not list gpt");
-    check(&model("m", "gpt", &Probed::Answers(Listed::Unknown)), Severity::Ok, "answers");
-    check(&model("m", "gpt", &Probed::Denied(401)), Severity::Error, "401");
-    check(&model("m", "gpt", &Probed::Other(404)), Severity::Warning, "404");
-    check(&model("m", "gpt", &Probed::Unreachable("refused".into())), Severity::Error, "refused");
-    check(&model("m", "gpt", &Probed::NotUsable("set X".into())), Severity::Error, "set X");
+    check(&model("m", "gpt", &ProbeResult::Answers(ModelList::Unknown)), Severity::Ok, "answers");
+    check(&model("m", "gpt", &ProbeResult::Denied(401)), Severity::Error, "401");
+    check(&model("m", "gpt", &ProbeResult::Other(404)), Severity::Warning, "404");
+    check(&model("m", "gpt", &ProbeResult::Unreachable("refused".into())), Severity::Error, "refused");
+    check(&model("m", "gpt", &ProbeResult::NotUsable("set X".into())), Severity::Error, "set X");
     check(&embeddings("nomic", &listed(&["nomic"])), Severity::Ok, "has nomic");
-    check(&embeddings("nomic", &Probed::Unreachable("refused".into())), Severity::Error, "refused");
-    check(&command("c", "p", &Found::NoDirectory("w".into())), Severity::Error, "working directory w");
+    check(&embeddings("nomic", &ProbeResult::Unreachable("refused".into())), Severity::Error, "refused");
+    check(&command("c", "p", &ProgramLookup::NoDirectory("w".into())), Severity::Error, "working directory w");
     let here: SocketAddr = "127.0.0.1:7733".parse().expect("an address");
-    check(&address(here, &Bound::Taken, Placed::Served), Severity::Ok, "by the daemon");
-    check(&address(here, &Bound::Taken, Placed::Free), Severity::Error, "another program");
+    check(&address(here, &BindResult::Taken, DaemonPresence::Served), Severity::Ok, "by the daemon");
+    check(&address(here, &BindResult::Taken, DaemonPresence::Free), Severity::Error, "another program");
     check(&tokens(true, true, Ok(0)), Severity::Ok, "no token");
     check(&tokens(false, true, Ok(0)), Severity::Error, "demanded");
     check(&tokens(false, false, Ok(0)), Severity::Error, "by others");
@@ -79,7 +80,7 @@ fn limits_models_commands_addresses_and_tokens_are_judged() {
 
 #[test]
 fn boards_that_failed_are_told_before_those_that_were_interrupted() {
-    let sound = |interrupted, failed| Journaled::Read {
+    let sound = |interrupted, failed| JournalCheck::Read {
         took: Duration::ZERO,
         boards: 5,
         running: 1,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::id::BoardId;
 use patchboard_runtime::journal::Journal as _;
-use patchboard_runtime::private;
+use patchboard_runtime::private_files;
 use serde::{Deserialize, Serialize};
 
 use super::notice::Cursor;
@@ -18,7 +18,7 @@ use crate::reader::{Reader, storage};
 const DIRECTORY: &str = "notify";
 
 /// Marker file: all boards existing when notices were first configured have a cursor.
-const BEGUN: &str = "begun";
+const INITIALIZED: &str = "begun";
 
 /// Maximum bytes of a cursor that are read.
 const BYTES_MAX: u64 = 1 << 20;
@@ -49,7 +49,7 @@ pub(crate) struct Cursors {
 
 impl Cursors {
     /// Returns the cursors of a kind of receiver in a data directory.
-    pub(crate) fn of(data_dir: &Path, receiver: &str) -> Self {
+    pub(crate) fn new(data_dir: &Path, receiver: &str) -> Self {
         Self { directory: data_dir.join(DIRECTORY).join(receiver) }
     }
 
@@ -60,10 +60,10 @@ impl Cursors {
     /// A storage error.
     pub(crate) fn begin(&self, reader: &Reader) -> Result<(), Failure> {
         let fault = |error| self.fault(&error);
-        if self.directory.join(BEGUN).exists() {
+        if self.directory.join(INITIALIZED).exists() {
             return Ok(());
         }
-        private::make_directory(&self.directory).map_err(fault)?;
+        private_files::make_directory(&self.directory).map_err(fault)?;
         for summary in reader.journal.boards().map_err(storage)? {
             if self.load(&summary.id).is_some() {
                 continue;
@@ -76,12 +76,12 @@ impl Cursors {
                     Err(_) => tracing::warn!(board = %summary.id, "open questions of the board cannot be read"),
                 }
             }
-            self.save(&summary.id, &Cursor::at(summary.head.seq, questions)).map_err(fault)?;
+            self.save(&summary.id, &Cursor::after_record(summary.head.seq, questions)).map_err(fault)?;
         }
         for archived in reader.journal.tombstones().map_err(storage)?.iter().filter(|board| board.archive.is_some()) {
-            self.save(&archived.board, &Cursor::at(archived.head.seq, Vec::new())).map_err(fault)?;
+            self.save(&archived.board, &Cursor::after_record(archived.head.seq, Vec::new())).map_err(fault)?;
         }
-        self.write(BEGUN, b"").map_err(fault)
+        self.write(INITIALIZED, b"").map_err(fault)
     }
 
     /// Removes the cursors of boards that were deleted. Blocks.
@@ -119,7 +119,7 @@ impl Cursors {
 
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let beside = self.directory.join(format!("{name}.new"));
-        let mut file = private::create(&beside)?;
+        let mut file = private_files::create(&beside)?;
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&beside, self.directory.join(name))?;
@@ -160,15 +160,15 @@ mod tests {
     #[test]
     fn a_cursor_comes_back_and_a_damaged_one_counts_as_none() {
         let directory = tempfile::tempdir().expect("a directory");
-        let cursors = Cursors::of(directory.path(), "webhook");
+        let cursors = Cursors::new(directory.path(), "webhook");
         fs::create_dir_all(&cursors.directory).expect("a directory");
         let ids = ["0199c0de-7ad4-7000-8000-1ce8a0b1c2d3", "../../etc/passwd", "a.b", ""].map(BoardId::from);
         for (seq, id) in (1..).zip(&ids) {
             assert_eq!(cursors.load(id), None);
-            cursors.save(id, &Cursor::at(Seq(seq), vec![Seq(3)])).expect("it is stored");
+            cursors.save(id, &Cursor::after_record(Seq(seq), vec![Seq(3)])).expect("it is stored");
         }
         for (seq, id) in (1..).zip(&ids) {
-            assert_eq!(cursors.load(id), Some(Cursor::at(Seq(seq), vec![Seq(3)])));
+            assert_eq!(cursors.load(id), Some(Cursor::after_record(Seq(seq), vec![Seq(3)])));
         }
         assert_eq!(
             fs::read_dir(&cursors.directory).expect("a directory").count(),
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(serde_json::to_string(&before).expect("JSON"), versions[0], "as it was written without a version");
         assert!(now.waits() && now.after == Some(Seq(41)) && now.questions == [Seq(12), Seq(40)], "{now:?}");
         let directory = tempfile::tempdir().expect("a directory");
-        let cursors = Cursors::of(directory.path(), "webhook");
+        let cursors = Cursors::new(directory.path(), "webhook");
         fs::create_dir_all(&cursors.directory).expect("a directory");
         let board = BoardId::from("b");
         cursors.save(&board, &now).expect("it is stored");

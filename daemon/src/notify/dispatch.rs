@@ -21,11 +21,11 @@ use super::cursors::Cursors;
 use super::feed::ChangeFeed;
 use super::heads::HeadSender;
 use super::notice::{Context, Cursor, Notice, Topic};
-use super::receiver::{Receiver, Undelivered};
+use super::receiver::{DeliveryError, Receiver};
 use super::settings::Settings;
 use crate::failure::Failure;
 use crate::reader::storage;
-use crate::serve::problem::{Answered, Problem};
+use crate::serve::problem::{ApiResult, Problem};
 use crate::serve::service::Daemon;
 
 /// Maximum number of concurrent visits.
@@ -66,9 +66,9 @@ impl Notifier {
         let settings = Arc::new(settings);
         let (mut dispatchers, mut heads) = (Vec::new(), Vec::new());
         for (receiver, feed) in settings.receivers.iter().zip(&daemon.feeds) {
-            let cursors = Cursors::of(data_dir, receiver.kind());
+            let cursors = Cursors::new(data_dir, receiver.kind());
             let beginning = cursors.clone();
-            let begun = daemon.ask(move |reader| {
+            let begun = daemon.query(move |reader| {
                 beginning.begin(reader)?;
                 beginning.sweep(reader)
             });
@@ -99,10 +99,10 @@ impl Notifier {
 }
 
 /// Returns the outcome of a delivery, as named in metrics.
-pub(super) fn outcome_of(delivered: &Result<(), Undelivered>) -> &'static str {
+pub(super) fn outcome_of(delivered: &Result<(), DeliveryError>) -> &'static str {
     match delivered {
         Ok(()) => "delivered",
-        Err(undelivered) if undelivered.is_refused => "refused",
+        Err(undelivered) if undelivered.is_rejected => "refused",
         Err(_) => "failed",
     }
 }
@@ -134,7 +134,7 @@ impl Tracked {
 /// Reason that a visit ended before the end of the journal.
 enum Interruption {
     /// Delivery of a notice failed.
-    Undelivered(String, Undelivered),
+    Undelivered(String, DeliveryError),
     /// Journal cannot be read.
     Unreadable(Problem),
     /// Board has been removed.
@@ -142,7 +142,7 @@ enum Interruption {
 }
 
 /// Result of a visit.
-struct Visited {
+struct VisitResult {
     tracked: Option<Tracked>,
     outcome: Result<(), Interruption>,
 }
@@ -217,7 +217,7 @@ impl Boards {
 impl Dispatcher {
     async fn run(self: Arc<Self>) {
         let mut boards = Boards::default();
-        let mut visits: JoinSet<Visited> = JoinSet::new();
+        let mut visits: JoinSet<VisitResult> = JoinSet::new();
         let mut sweep = interval(SWEEP);
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let provider_after = Duration::from_millis(self.settings.provider_after.as_ms());
@@ -241,12 +241,12 @@ impl Dispatcher {
                         Err(error) => {
                             tracing::error!(%error, "a visit of a board broke off");
                             let outcome = Err(Interruption::Unreadable(Failure::failed("internal", "a visit broke off").into()));
-                            (error.id(), Visited { tracked: None, outcome })
+                            (error.id(), VisitResult { tracked: None, outcome })
                         }
                     };
                     if let Some(board) = boards.busy.remove(&id) {
                         boards.is_busy.remove(&board);
-                        self.visited(&mut boards, board, visited);
+                        self.finish_visit(&mut boards, board, visited);
                     }
                 }
                 () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => boards.expire(Instant::now()),
@@ -265,7 +265,7 @@ impl Dispatcher {
     }
 
     /// Schedules the next visit of a board.
-    fn visited(&self, boards: &mut Boards, board: BoardId, visited: Visited) {
+    fn finish_visit(&self, boards: &mut Boards, board: BoardId, visited: VisitResult) {
         let receiver = self.receiver.name();
         match visited.outcome {
             Ok(()) => {
@@ -295,10 +295,10 @@ impl Dispatcher {
                 failures.0 += 1;
                 let wait = wait::after(failures.0, Some(&undelivered), wait::random());
                 let (why, wait_s) = (&undelivered.why, wait.as_secs());
-                if undelivered.is_refused && failures.1.as_ref() != Some(&notice) {
+                if undelivered.is_rejected && failures.1.as_ref() != Some(&notice) {
                     tracing::warn!(%board, %receiver, %notice, wait_s, "a notice is refused, mend [notify] or the receiver: {why}");
                     failures.1 = Some(notice);
-                } else if !undelivered.is_refused && failures.0 == 1 {
+                } else if !undelivered.is_rejected && failures.0 == 1 {
                     tracing::warn!(%board, %receiver, %notice, wait_s, "a notice is not delivered yet: {why}");
                 } else {
                     tracing::debug!(%board, %receiver, %notice, wait_s, "a notice is not delivered yet: {why}");
@@ -313,7 +313,7 @@ impl Dispatcher {
 
     /// Compares all boards with their cursors.
     async fn sweep(&self, boards: &mut Boards) {
-        let summaries = match self.daemon.ask(|reader| reader.journal.boards().map_err(storage)).await {
+        let summaries = match self.daemon.query(|reader| reader.journal.boards().map_err(storage)).await {
             Ok(summaries) => summaries,
             Err(problem) => return tracing::warn!(code = problem.code, "boards cannot be listed for notices"),
         };
@@ -331,7 +331,7 @@ impl Dispatcher {
             .collect();
         let cursors = self.cursors.clone();
         let is_any_gone = !gone.is_empty();
-        let loaded = self.daemon.ask(move |reader| {
+        let loaded = self.daemon.query(move |reader| {
             if is_any_gone {
                 cursors.sweep(reader)?;
             }
@@ -360,22 +360,22 @@ impl Dispatcher {
     }
 
     /// Delivers the notices of a board, up to the end of its journal.
-    async fn visit(self: Arc<Self>, board: BoardId, tracked: Option<Tracked>) -> Visited {
+    async fn visit(self: Arc<Self>, board: BoardId, tracked: Option<Tracked>) -> VisitResult {
         let tracked = match tracked {
             Some(tracked) => Some(tracked),
             None => match self.load(&board).await {
                 Ok(tracked) => tracked,
-                Err(problem) => return Visited { tracked: None, outcome: Err(Interruption::Unreadable(problem)) },
+                Err(problem) => return VisitResult { tracked: None, outcome: Err(Interruption::Unreadable(problem)) },
             },
         };
-        let Some(mut tracked) = tracked else { return Visited { tracked: None, outcome: Err(Interruption::Gone) } };
+        let Some(mut tracked) = tracked else { return VisitResult { tracked: None, outcome: Err(Interruption::Gone) } };
         let outcome = self.catch_up(&board, &mut tracked).await;
-        Visited { tracked: Some(tracked), outcome }
+        VisitResult { tracked: Some(tracked), outcome }
     }
 
-    async fn load(&self, board: &BoardId) -> Answered<Option<Tracked>> {
+    async fn load(&self, board: &BoardId) -> ApiResult<Option<Tracked>> {
         let (board, cursors) = (board.clone(), self.cursors.clone());
-        let loaded = self.daemon.ask(move |reader| {
+        let loaded = self.daemon.query(move |reader| {
             let summary = reader.journal.summary(&board).map_err(storage)?;
             Ok(summary.map(|summary| Tracked::new(summary.name, cursors.load(&board))))
         });
@@ -424,7 +424,7 @@ impl Dispatcher {
 
     async fn records(&self, board: &BoardId, after: Option<Seq>, limit: usize) -> Result<Vec<Record>, Interruption> {
         let board = board.clone();
-        let records = self.daemon.ask(move |reader| reader.journal.records(&board, after, limit).map_err(storage));
+        let records = self.daemon.query(move |reader| reader.journal.records(&board, after, limit).map_err(storage));
         records.await.map_err(Interruption::Unreadable)
     }
 

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::serve::disk::Disk;
+use crate::serve::storage_recovery::StorageHealth;
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::record::Kind;
-use patchboard_runtime::observer::{Durable, Observer, Restarted};
+use patchboard_runtime::observer::{DurableStep, Observer, RestartScope};
 use patchboard_runtime::runtime::RuntimeError;
 use tokio::sync::Notify;
 
@@ -76,7 +76,7 @@ impl ChangeFeed {
         marks.undelivered.values().copied().chain(marks.heads).min()
     }
 
-    fn mark(&self, step: &Durable<'_>) {
+    fn mark(&self, step: &DurableStep<'_>) {
         let mut marks = self.marks();
         let is_change = step.records.iter().any(|record| matters(record.kind)) || marks.waiting.contains(step.board);
         if !is_change {
@@ -102,26 +102,26 @@ pub(crate) struct WithFeeds<O> {
     pub(crate) observer: O,
     /// Feeds of all receivers.
     pub(crate) feeds: Vec<Arc<ChangeFeed>>,
-    pub(crate) disk: Arc<Disk>,
+    pub(crate) disk: Arc<StorageHealth>,
 }
 
 impl<O: Observer> Observer for WithFeeds<O> {
-    fn durable(&self, step: &Durable<'_>) {
-        self.observer.durable(step);
-        self.disk.durable(step);
+    fn on_durable_step(&self, step: &DurableStep<'_>) {
+        self.observer.on_durable_step(step);
+        self.disk.on_durable_step(step);
         self.feeds.iter().for_each(|feed| feed.mark(step));
     }
 
-    fn duplicate(&self, board: &BoardId) {
-        self.observer.duplicate(board);
+    fn on_duplicate(&self, board: &BoardId) {
+        self.observer.on_duplicate(board);
     }
 
-    fn restarted(&self, what: Restarted) {
-        self.observer.restarted(what);
+    fn on_restart(&self, what: RestartScope) {
+        self.observer.on_restart(what);
     }
 
-    fn gone(&self, board: &BoardId, why: &RuntimeError) {
-        self.observer.gone(board, why);
-        self.disk.gone(board, why);
+    fn on_board_closed(&self, board: &BoardId, why: &RuntimeError) {
+        self.observer.on_board_closed(board, why);
+        self.disk.on_board_closed(board, why);
     }
 }

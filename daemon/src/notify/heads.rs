@@ -14,7 +14,7 @@ use super::dispatch::{outcome_of, wait};
 use super::feed::ChangeFeed;
 use super::receiver::Receiver;
 use crate::blueprint_file::plural;
-use crate::reader::{moment, storage};
+use crate::reader::{format_time, storage};
 use crate::serve::service::Daemon;
 
 /// Maximum heads per message.
@@ -50,7 +50,7 @@ fn message(heads: &[Head], at: Timestamp) -> (String, String) {
     let listed: Vec<String> = heads.iter().map(|head| format!("{} {} {}", head.board, head.seq, head.hash)).collect();
     let id = format!("heads:{}", sha256(listed.join("\n").as_bytes()));
     let message = format!("Heads of {}.", plural(heads.len(), "board"));
-    let body = Message { id: &id, kind: "heads", at: moment(at), message, heads };
+    let body = Message { id: &id, kind: "heads", at: format_time(at), message, heads };
     let body = serde_json::to_string(&body).expect("a message is strings and numbers");
     (id, body)
 }
@@ -72,7 +72,7 @@ impl HeadSender {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let boards = match self.daemon.ask(|reader| reader.journal.boards().map_err(storage)).await {
+            let boards = match self.daemon.query(|reader| reader.journal.boards().map_err(storage)).await {
                 Ok(boards) => boards,
                 Err(problem) => {
                     tracing::warn!(code = problem.code, "boards cannot be listed for their heads");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use patchboard_agents::gate::Held;
+use patchboard_agents::gate::BoardOutage;
 use patchboard_kernel::blueprint::Duration;
 use patchboard_kernel::breaker;
 use patchboard_kernel::deferral::DeferralReason;
@@ -14,9 +14,9 @@ use patchboard_kernel::record::{
 use serde::{Deserialize, Serialize};
 
 use crate::client::path;
-use crate::drive::retry_option;
 use crate::output::short;
-use crate::reader::moment;
+use crate::reader::format_time;
+use crate::runner::retry_option;
 
 /// Maximum characters of a question.
 const QUESTION_CHARS_MAX: usize = 500;
@@ -89,8 +89,8 @@ pub(crate) struct Notice {
 impl Notice {
     /// Creates a notice that concerns no board.
     pub(crate) fn test(now: Timestamp, number: u64) -> Self {
-        let about = About { board: &BoardId::from("test"), blueprint: "test", seq: Seq(number), at: now };
-        let notice = about.says(Topic::Test, "This is a test of [notify]; nothing is to be done.".to_owned());
+        let about = NoticeSource { board: &BoardId::from("test"), blueprint: "test", seq: Seq(number), at: now };
+        let notice = about.notice(Topic::Test, "This is a test of [notify]; nothing is to be done.".to_owned());
         Self { path: "/v1/boards".to_owned(), ..notice }
     }
 
@@ -101,19 +101,19 @@ impl Notice {
 }
 
 /// Board and record of a notice.
-struct About<'a> {
+struct NoticeSource<'a> {
     board: &'a BoardId,
     blueprint: &'a str,
     seq: Seq,
     at: Timestamp,
 }
 
-impl About<'_> {
-    fn says(&self, kind: Topic, message: String) -> Notice {
+impl NoticeSource<'_> {
+    fn notice(&self, kind: Topic, message: String) -> Notice {
         Notice {
             id: format!("{}:{}:{}", self.board, self.seq, kind.as_str()),
             kind,
-            at: moment(self.at),
+            at: format_time(self.at),
             board: self.board.clone(),
             blueprint: self.blueprint.to_owned(),
             seq: self.seq,
@@ -187,14 +187,14 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
-    const fn about(&self, seq: Seq, at: Timestamp) -> About<'_> {
-        About { board: self.board, blueprint: self.blueprint, seq, at }
+    const fn about(&self, seq: Seq, at: Timestamp) -> NoticeSource<'_> {
+        NoticeSource { board: self.board, blueprint: self.blueprint, seq, at }
     }
 }
 
 impl Cursor {
     /// Returns a cursor after a record.
-    pub(crate) fn at(after: Seq, questions: Vec<Seq>) -> Self {
+    pub(crate) fn after_record(after: Seq, questions: Vec<Seq>) -> Self {
         Self { after: Some(after), questions, ..Self::default() }
     }
 
@@ -224,7 +224,7 @@ impl Cursor {
         match body {
             Body::Approval(approval) => {
                 self.answered(approval.by.attempt.as_ref().map(|attempt| attempt.invocation), &about, notices);
-                notices.push(asked(&approval, &about));
+                notices.push(question_notice(&approval, &about));
             }
             Body::Deferred(deferred) => self.deferred(deferred, record),
             Body::Paused(paused) if paused.cause == Some(PauseCause::ProviderUnavailable) => {
@@ -262,7 +262,7 @@ impl Cursor {
             }
             // The kernel abandons the invocations of a stopped branch. If another rule's wait is removed with them, its
             // next deferral adds it again.
-            Body::Breaker(moved) if moved.change == breaker::Change::Opened => {
+            Body::Breaker(moved) if moved.change == breaker::BreakerTransition::Opened => {
                 let stopped = self.waits.iter().filter(|(_, wait)| wait.worker == moved.worker);
                 let stopped: Vec<InvocationId> = stopped.map(|(invocation, _)| *invocation).collect();
                 stopped.into_iter().for_each(|invocation| self.answered(Some(invocation), &about, notices));
@@ -286,7 +286,7 @@ impl Cursor {
     /// The record cannot be read.
     pub(crate) fn question(record: &Record, context: &Context<'_>) -> Result<Option<Notice>, RecordError> {
         match record.body()? {
-            Body::Approval(approval) => Ok(Some(asked(&approval, &context.about(record.seq, record.at)))),
+            Body::Approval(approval) => Ok(Some(question_notice(&approval, &context.about(record.seq, record.at)))),
             _ => Ok(None),
         }
     }
@@ -311,21 +311,21 @@ impl Cursor {
             wait.cause()
         );
         self.reported = Some(due);
-        Some(about.says(Topic::Provider, message))
+        Some(about.notice(Topic::Provider, message))
     }
 
     /// Returns the notice of calls that a closed gate has held back for too long. The journal has no record of these.
-    pub(crate) fn held(&mut self, now: Timestamp, held: &Held, context: &Context<'_>) -> Option<Notice> {
-        let is_due = u64::try_from(held.lasts.as_millis()).is_ok_and(|ms| ms >= context.provider_after.as_ms());
+    pub(crate) fn held(&mut self, now: Timestamp, held: &BoardOutage, context: &Context<'_>) -> Option<Notice> {
+        let is_due = u64::try_from(held.elapsed.as_millis()).is_ok_and(|ms| ms >= context.provider_after.as_ms());
         let after = self.after.filter(|_| is_due && !self.paused && self.reported.is_none())?;
         let message = format!(
             "{} for their provider for {} s ({}); the board goes on when the provider answers.",
             if held.calls == 1 { "A call of the board has waited" } else { "Calls of the board have waited" },
-            held.lasts.as_secs(),
+            held.elapsed.as_secs(),
             held.outage.reason.as_str()
         );
         (self.reported, self.held) = (Some(now), true);
-        Some(context.about(after, now).says(Topic::Provider, message))
+        Some(context.about(after, now).notice(Topic::Provider, message))
     }
 
     fn deferred(&mut self, deferred: Deferred, record: &Record) {
@@ -340,7 +340,7 @@ impl Cursor {
     }
 
     /// Ends the wait of an invocation that got an answer or has ended.
-    fn answered(&mut self, invocation: Option<InvocationId>, about: &About<'_>, notices: &mut Vec<Notice>) {
+    fn answered(&mut self, invocation: Option<InvocationId>, about: &NoticeSource<'_>, notices: &mut Vec<Notice>) {
         let Some(invocation) = invocation else { return };
         let reported = self.reported;
         let is_reported = |wait: &Wait| reported.is_some_and(|reported| wait.since <= reported);
@@ -352,18 +352,18 @@ impl Cursor {
     }
 
     /// Ends the outage, with a notice if it was reported.
-    fn resolve(&mut self, about: &About<'_>, message: &str, notices: &mut Vec<Notice>) {
+    fn resolve(&mut self, about: &NoticeSource<'_>, message: &str, notices: &mut Vec<Notice>) {
         (self.paused, self.held) = (false, false);
         if self.reported.take().is_some() {
-            notices.push(Notice { resolved: true, ..about.says(Topic::Provider, message.to_owned()) });
+            notices.push(Notice { resolved: true, ..about.notice(Topic::Provider, message.to_owned()) });
         }
     }
 
-    fn unavailable(&self, about: &About<'_>) -> Notice {
+    fn unavailable(&self, about: &NoticeSource<'_>) -> Notice {
         let last = self.waits.values().max_by_key(|wait| wait.seq);
         let reason = last.map(|wait| format!(" ({})", wait.cause())).unwrap_or_default();
         let message = format!("The board is paused because its provider is unavailable{reason}.");
-        about.with(about.says(Topic::Provider, message), &format!("patchboard resume {}", about.board), &["resume"])
+        about.with(about.notice(Topic::Provider, message), &format!("patchboard resume {}", about.board), &["resume"])
     }
 }
 
@@ -375,7 +375,7 @@ pub(crate) const fn matters(kind: Kind) -> bool {
     )
 }
 
-fn asked(approval: &Approval, about: &About<'_>) -> Notice {
+fn question_notice(approval: &Approval, about: &NoticeSource<'_>) -> Notice {
     let (board, seq) = (about.board, about.seq);
     let (worker, approver) = (&approval.by.worker, &approval.approver);
     let (message, command) = match &approval.clarify {
@@ -391,7 +391,7 @@ fn asked(approval: &Approval, about: &About<'_>) -> Notice {
             (message, format!("patchboard approve {board} {seq}"))
         }
     };
-    about.with(about.says(Topic::Question, message), &command, &["approvals", &seq.to_string()])
+    about.with(about.notice(Topic::Question, message), &command, &["approvals", &seq.to_string()])
 }
 
 /// Returns the option of `retry` that raises the limit of a resource.
@@ -411,7 +411,7 @@ fn given_up(
     invocation: Option<InvocationId>,
     why: &str,
     limit: &str,
-    about: &About<'_>,
+    about: &NoticeSource<'_>,
 ) -> Notice {
     let (which, option) = match invocation {
         Some(invocation) => (format!("Invocation {invocation}"), format!(" --invocation {invocation}")),
@@ -419,11 +419,11 @@ fn given_up(
     };
     let message = format!("{which} of worker {worker} was given up ({why}).");
     let command = format!("patchboard retry {}{option}{limit}", about.board);
-    about.with(about.says(Topic::GaveUp, message), &command, &["retry"])
+    about.with(about.notice(Topic::GaveUp, message), &command, &["retry"])
 }
 
 /// Returns the notice of an end that requires an operator.
-fn stopped(ended: Ended, about: &About<'_>) -> Option<Notice> {
+fn stopped(ended: Ended, about: &NoticeSource<'_>) -> Option<Notice> {
     let (topic, message) = match (ended.end, ended.cause) {
         (End::Stopped | End::Failed, cause) => {
             let budget = match cause {
@@ -438,7 +438,7 @@ fn stopped(ended: Ended, about: &About<'_>) -> Option<Notice> {
         (End::Done | End::Quiescent | End::Cancelled, _) => return None,
     };
     let limit = retry_option(ended.cause);
-    Some(about.with(about.says(topic, message), &format!("patchboard retry {}{limit}", about.board), &["retry"]))
+    Some(about.with(about.notice(topic, message), &format!("patchboard retry {}{limit}", about.board), &["retry"]))
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@ mod process;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use patchboard_agents::config::Environment;
-use patchboard_agents::llm::transport::{chain, client};
+use patchboard_agents::llm::transport::{client, error_chain};
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Client, StatusCode, Url};
 
-use self::process::Ended;
+use self::process::ProgramExit;
 use super::sign::Secret;
 
 /// Environment variables that a program inherits.
@@ -26,18 +26,18 @@ pub(crate) enum Receiver {
 
 /// Reason that a notice was not delivered.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Undelivered {
+pub(crate) struct DeliveryError {
     /// Message for people, without secrets or the webhook's path.
     pub(crate) why: String,
     /// Set if the receiver refuses the notice, so that an operator must act.
-    pub(crate) is_refused: bool,
+    pub(crate) is_rejected: bool,
     /// Minimum wait requested by the receiver.
     pub(crate) wait: Option<Duration>,
 }
 
-impl Undelivered {
+impl DeliveryError {
     fn failed(why: String) -> Self {
-        Self { why, is_refused: false, wait: None }
+        Self { why, is_rejected: false, wait: None }
     }
 }
 
@@ -61,8 +61,8 @@ impl Receiver {
     /// Attempts to deliver a message of one line, within the timeout.
     ///
     /// # Errors
-    /// [`Undelivered`]; the receiver may have got the message nevertheless.
-    pub(crate) async fn deliver(&self, id: &str, body: &str) -> Result<(), Undelivered> {
+    /// [`DeliveryError`]; the receiver may have got the message nevertheless.
+    pub(crate) async fn deliver(&self, id: &str, body: &str) -> Result<(), DeliveryError> {
         match self {
             Self::Webhook(webhook) => webhook.deliver(id, body).await,
             Self::Program(program) => program.deliver(body).await,
@@ -88,7 +88,7 @@ impl Webhook {
         Ok(Self { http: client(url.as_str())?, url, secret, timeout })
     }
 
-    async fn deliver(&self, id: &str, body: &str) -> Result<(), Undelivered> {
+    async fn deliver(&self, id: &str, body: &str) -> Result<(), DeliveryError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let now = i64::try_from(now).unwrap_or(i64::MAX);
         let mut request =
@@ -98,14 +98,14 @@ impl Webhook {
             request = request.header("webhook-signature", secret.sign(id, now, body));
         }
         let answer = request.body(body.to_owned()).send().await;
-        let answer = answer.map_err(|error| Undelivered::failed(broken(&error.without_url())))?;
+        let answer = answer.map_err(|error| DeliveryError::failed(broken(&error.without_url())))?;
         let status = answer.status();
         if status.is_success() {
             return Ok(());
         }
         let wait = answer.headers().get(RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse().ok());
         let (why, wait) = (format!("the webhook answers {status}"), wait.map(Duration::from_secs));
-        Err(Undelivered { why, is_refused: refuses(status), wait })
+        Err(DeliveryError { why, is_rejected: refuses(status), wait })
     }
 }
 
@@ -121,7 +121,7 @@ fn broken(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "the webhook did not answer in time".to_owned();
     }
-    chain(error)
+    error_chain(error)
 }
 
 /// Program that receives notices.
@@ -146,15 +146,15 @@ impl Program {
         Self { words, env: INHERITED.into_iter().filter_map(value).collect(), timeout }
     }
 
-    async fn deliver(&self, body: &str) -> Result<(), Undelivered> {
+    async fn deliver(&self, body: &str) -> Result<(), DeliveryError> {
         let line = format!("{body}\n");
         match process::run(&self.words, &self.env, line.as_bytes(), self.timeout).await {
-            Ok(Ended { is_success: true, .. }) => Ok(()),
-            Ok(Ended { how, said, .. }) => {
+            Ok(ProgramExit { is_success: true, .. }) => Ok(()),
+            Ok(ProgramExit { how, stderr_tail: said, .. }) => {
                 let said = if said.is_empty() { said } else { format!(": {said}") };
-                Err(Undelivered::failed(format!("the program {how}{said}")))
+                Err(DeliveryError::failed(format!("the program {how}{said}")))
             }
-            Err(error) => Err(Undelivered::failed(format!("the program cannot be started: {error}"))),
+            Err(error) => Err(DeliveryError::failed(format!("the program cannot be started: {error}"))),
         }
     }
 }
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    async fn deliver(script: &str, timeout: Duration) -> Result<(), Undelivered> {
+    async fn deliver(script: &str, timeout: Duration) -> Result<(), DeliveryError> {
         let words = ["sh", "-c", script].map(str::to_owned).to_vec();
         let env = [("PATH", "/usr/bin:/bin"), ("HOME", "/"), ("HIDDEN", "x")].into_iter().collect();
         Program::new(words, &env, timeout).deliver(&Notice::test(Timestamp(0), 7).body()).await
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(deliver("exit 0", long).await, Ok(()), "without reading");
         assert_eq!(deliver(r#"test -z "$HIDDEN" && test "$HOME" = /"#, long).await, Ok(()));
         let failed = deliver("echo wrong pager >&2; exit 3", long).await.expect_err("it failed");
-        assert!(failed.why.contains('3') && failed.why.contains("wrong pager") && !failed.is_refused, "{failed:?}");
+        assert!(failed.why.contains('3') && failed.why.contains("wrong pager") && !failed.is_rejected, "{failed:?}");
         let flood = "yes | head -c 3000000; yes | head -c 3000000 >&2; exit 4";
         let failed = deliver(flood, long).await.expect_err("it failed");
         assert!(failed.why.len() < 1000 && failed.why.contains('4'), "{failed:?}");

@@ -69,11 +69,11 @@ impl Settings {
     pub(crate) fn read(file: &Path, env: &Environment) -> Result<Option<Self>, Failure> {
         let name = file.display().to_string();
         let text = config::text(file)
-            .map_err(|error| Failure::refused("bad_config", format!("cannot read {name}: {error}")))?;
+            .map_err(|error| Failure::invalid_input("bad_config", format!("cannot read {name}: {error}")))?;
         let directory = file.parent().unwrap_or(Path::new(""));
         let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
         Self::parse(&text, &directory, env)
-            .map_err(|message| Failure::refused("bad_config", format!("{name}: {message}")))
+            .map_err(|message| Failure::invalid_input("bad_config", format!("{name}: {message}")))
     }
 
     /// Parses the text of a file in a directory.

@@ -26,25 +26,25 @@ pub(crate) enum Scope {
 
 /// Permission that a request needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Need {
+pub(crate) enum Permission {
     /// Administer the daemon: tokens, new boards.
     Administer,
     /// Read all boards.
-    SeeAll,
+    ViewAll,
     /// Read one board.
-    See(BoardId),
+    View(BoardId),
     /// Operate one board.
-    Act(BoardId),
+    Operate(BoardId),
     /// Operate one board, or act as one of its workers.
-    Join(BoardId),
+    OperateOrActAs(BoardId),
     /// Read a worker's view of a board.
-    SeeSeat(BoardId, WorkerName),
+    ViewAs(BoardId, WorkerName),
     /// Act as a worker of a board.
-    Sit(BoardId, WorkerName),
+    ActAs(BoardId, WorkerName),
     /// Act as a person, that is a human worker of a board.
-    Be(BoardId, WorkerName),
+    ActAsPerson(BoardId, WorkerName),
     /// Hold any valid token.
-    Known,
+    Authenticated,
 }
 
 impl Scope {
@@ -58,21 +58,26 @@ impl Scope {
     }
 
     /// Returns true if the scope grants a permission. No scope implies a person: only a token for that person grants
-    /// [`Need::Be`].
-    pub(crate) fn allows(&self, need: &Need) -> bool {
+    /// [`Permission::ActAsPerson`].
+    pub(crate) fn allows(&self, need: &Permission) -> bool {
         if let Some(parts) = self.parts() {
             return parts.iter().any(|part| part.allows(need));
         }
         match (self, need) {
-            (Self::Seat(mine, me), Need::Be(board, person)) => mine == board && me == person,
-            (Self::Person(me), Need::Be(_, person)) => me == person,
-            (_, Need::Be(..)) => false,
-            (Self::Admin, _) | (_, Need::Known) | (Self::Person(_), Need::Join(_)) => true,
-            (Self::Read, Need::SeeAll | Need::See(_) | Need::SeeSeat(..)) => true,
-            (Self::Board(mine), Need::See(board) | Need::Act(board) | Need::Join(board)) => mine == board,
-            (Self::Seat(mine, _), Need::Join(board)) => mine == board,
-            (Self::Board(mine), Need::SeeSeat(board, _) | Need::Sit(board, _)) => mine == board,
-            (Self::Seat(mine, me), Need::SeeSeat(board, worker) | Need::Sit(board, worker)) => {
+            (Self::Seat(mine, me), Permission::ActAsPerson(board, person)) => mine == board && me == person,
+            (Self::Person(me), Permission::ActAsPerson(_, person)) => me == person,
+            (_, Permission::ActAsPerson(..)) => false,
+            (Self::Admin, _) | (_, Permission::Authenticated) | (Self::Person(_), Permission::OperateOrActAs(_)) => {
+                true
+            }
+            (Self::Read, Permission::ViewAll | Permission::View(_) | Permission::ViewAs(..)) => true,
+            (
+                Self::Board(mine),
+                Permission::View(board) | Permission::Operate(board) | Permission::OperateOrActAs(board),
+            ) => mine == board,
+            (Self::Seat(mine, _), Permission::OperateOrActAs(board)) => mine == board,
+            (Self::Board(mine), Permission::ViewAs(board, _) | Permission::ActAs(board, _)) => mine == board,
+            (Self::Seat(mine, me), Permission::ViewAs(board, worker) | Permission::ActAs(board, worker)) => {
                 mine == board && me == worker
             }
             _ => false,
@@ -88,7 +93,7 @@ impl Scope {
     }
 
     /// Returns true if the holder may learn that a board exists.
-    pub(crate) fn knows_of(&self, board: &BoardId) -> bool {
+    pub(crate) fn may_know(&self, board: &BoardId) -> bool {
         match self {
             Self::Admin | Self::Read | Self::ReadAndPerson(_) => true,
             Self::Board(mine) | Self::Seat(mine, _) | Self::BoardAndPerson(mine, _) => mine == board,
@@ -151,27 +156,27 @@ impl FromStr for Scope {
 
 #[cfg(test)]
 mod tests {
-    use super::{Need, Scope};
+    use super::{Permission, Scope};
 
     #[test]
     fn a_scope_allows_what_it_says_and_nothing_else() {
         let needs = [
-            Need::Known,
-            Need::Administer,
-            Need::SeeAll,
-            Need::See("b1".into()),
-            Need::Act("b1".into()),
-            Need::SeeSeat("b1".into(), "w".into()),
-            Need::Sit("b1".into(), "w".into()),
-            Need::Sit("b1".into(), "v".into()),
-            Need::See("b2".into()),
-            Need::Act("b2".into()),
-            Need::Sit("b2".into(), "w".into()),
-            Need::Join("b1".into()),
-            Need::Join("b2".into()),
-            Need::Be("b1".into(), "w".into()),
-            Need::Be("b2".into(), "w".into()),
-            Need::Be("b1".into(), "v".into()),
+            Permission::Authenticated,
+            Permission::Administer,
+            Permission::ViewAll,
+            Permission::View("b1".into()),
+            Permission::Operate("b1".into()),
+            Permission::ViewAs("b1".into(), "w".into()),
+            Permission::ActAs("b1".into(), "w".into()),
+            Permission::ActAs("b1".into(), "v".into()),
+            Permission::View("b2".into()),
+            Permission::Operate("b2".into()),
+            Permission::ActAs("b2".into(), "w".into()),
+            Permission::OperateOrActAs("b1".into()),
+            Permission::OperateOrActAs("b2".into()),
+            Permission::ActAsPerson("b1".into(), "w".into()),
+            Permission::ActAsPerson("b2".into(), "w".into()),
+            Permission::ActAsPerson("b1".into(), "v".into()),
         ];
         for (scope, allowed) in [
             ("admin", "yyyyyyyyyyyyy---"),

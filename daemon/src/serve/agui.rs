@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use patchboard_kernel::blueprint::PatchLimits;
-use patchboard_kernel::board::Pending;
-use patchboard_kernel::breaker::{Change, Reason};
+use patchboard_kernel::board::PendingQuestion;
+use patchboard_kernel::breaker::{BreakerTransition, Reason};
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
 use patchboard_kernel::patch::{self, Op};
@@ -19,8 +19,8 @@ use patchboard_kernel::tree::Node;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::drive::question_json;
-use crate::reader::moment;
+use crate::reader::format_time;
+use crate::runner::question_json;
 
 /// Protocol version.
 const PROTOCOL: &str = "1.0";
@@ -30,7 +30,7 @@ const PREFIX: &str = "patchboard.";
 
 /// Run requested by a reader. One stream is one run, which ends when the board is at rest.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Run {
+pub(crate) struct RunIds {
     /// The reader's name for the conversation.
     pub(crate) thread: String,
     /// The reader's name for the run.
@@ -44,7 +44,7 @@ pub(crate) struct Event {
     #[serde(skip)]
     pub(crate) id: Option<Seq>,
     #[serde(flatten)]
-    pub(crate) said: Said,
+    pub(crate) body: EventBody,
     /// Time, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     timestamp: Option<i64>,
@@ -56,7 +56,7 @@ pub(crate) struct Event {
 /// Event type and payload.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "SCREAMING_SNAKE_CASE", rename_all_fields = "camelCase")]
-pub(crate) enum Said {
+pub(crate) enum EventBody {
     /// First event of every stream.
     RunStarted { thread_id: String, run_id: String, protocol_version: &'static str },
     /// An invocation has started.
@@ -77,16 +77,16 @@ pub(crate) enum Said {
 
 /// Reason that a board is at rest.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Rest<'a> {
+pub(crate) enum RestReason<'a> {
     /// The board has ended, finally or until it is resumed.
     Ended(Ended),
     /// The board waits only for answers of people.
-    Asks(&'a BTreeMap<Seq, Pending>),
+    AwaitsAnswers(&'a BTreeMap<Seq, PendingQuestion>),
 }
 
 /// Events for a record.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct RecordEvents {
     /// Events in sending order.
     pub(crate) events: Vec<Event>,
     /// True if the reader's document cannot be advanced by a delta, so the full document must follow.
@@ -94,10 +94,10 @@ pub(crate) struct Told {
 }
 
 /// State of a reader's stream.
-pub(crate) struct Reader {
-    run: Run,
+pub(crate) struct EventEncoder {
+    run: RunIds,
     /// Document that the reader holds.
-    has: Option<State>,
+    document: Option<State>,
     /// Rules of queued invocations that the stream has seen.
     queued: BTreeMap<InvocationId, Option<RuleName>>,
     /// Steps started and not yet finished.
@@ -112,32 +112,32 @@ struct Step {
     rule: Option<Option<RuleName>>,
 }
 
-impl Reader {
+impl EventEncoder {
     /// Creates a reader that holds this document, or no document.
-    pub(crate) const fn new(run: Run, has: Option<State>) -> Self {
-        Self { run, has, queued: BTreeMap::new(), steps: BTreeMap::new(), asking: BTreeMap::new() }
+    pub(crate) const fn new(run: RunIds, document: Option<State>) -> Self {
+        Self { run, document, queued: BTreeMap::new(), steps: BTreeMap::new(), asking: BTreeMap::new() }
     }
 
     /// Returns the event that starts the run.
-    pub(crate) fn begins(&self) -> Event {
-        let Run { thread, run } = self.run.clone();
-        Event::of(Said::RunStarted { thread_id: thread, run_id: run, protocol_version: PROTOCOL })
+    pub(crate) fn run_started(&self) -> Event {
+        let RunIds { thread, run } = self.run.clone();
+        Event::new(EventBody::RunStarted { thread_id: thread, run_id: run, protocol_version: PROTOCOL })
     }
 
     /// Returns the version of the document that the reader holds.
     pub(crate) fn version(&self) -> Option<Version> {
-        self.has.as_ref().map(State::version)
+        self.document.as_ref().map(State::version)
     }
 
     /// Sends the full document as of a record; closes the steps under way and forgets the queued invocations.
-    pub(crate) fn is_given(&mut self, state: &State, seq: Seq, at: Timestamp) -> Vec<Event> {
-        self.has = Some(state.clone());
+    pub(crate) fn send_document(&mut self, state: &State, seq: Seq, at: Timestamp) -> Vec<Event> {
+        self.document = Some(state.clone());
         self.queued.clear();
         self.asking.clear();
         let snapshot = state.root().clone();
         let metadata = Some(metadata(seq, Some(state.version())));
-        let mut events = self.finishes();
-        events.push(Event { id: Some(seq), metadata, ..Event::of(Said::StateSnapshot { snapshot }) });
+        let mut events = self.finish_steps();
+        events.push(Event { id: Some(seq), metadata, ..Event::new(EventBody::StateSnapshot { snapshot }) });
         for event in &mut events {
             event.timestamp = Some(at.0);
         }
@@ -145,23 +145,23 @@ impl Reader {
     }
 
     /// Shares the allocation of an equal document, to save memory.
-    pub(crate) fn shares(&mut self, state: &State) {
-        if self.has.as_ref() == Some(state) {
-            self.has = Some(state.clone());
+    pub(crate) fn share_document(&mut self, state: &State) {
+        if self.document.as_ref() == Some(state) {
+            self.document = Some(state.clone());
         }
     }
 
     /// Encodes the next record.
-    pub(crate) fn hears(&mut self, record: &Record) -> Told {
+    pub(crate) fn encode_record(&mut self, record: &Record) -> RecordEvents {
         // An unreadable body yields no events; its effect on the document shows in the next version.
-        let Ok(body) = record.body() else { return Told::default() };
-        let mut told = Told::default();
+        let Ok(body) = record.body() else { return RecordEvents::default() };
+        let mut told = RecordEvents::default();
         if is_custom(&body)
-            && let Ok(mut value) = record::merged(record)
+            && let Ok(mut value) = record::merge_fields(record)
         {
             value.insert("hash".into(), record.hash.to_string().into());
             let name = format!("{PREFIX}{}", record.kind);
-            told.events.push(Event::of(Said::Custom { name, value: value.into() }));
+            told.events.push(Event::new(EventBody::Custom { name, value: value.into() }));
         }
         match &body {
             Body::Scheduled(scheduled) => drop(self.queued.insert(scheduled.invocation, scheduled.rule.clone())),
@@ -170,7 +170,7 @@ impl Reader {
                 let rule = self.queued.remove(&invoked.invocation);
                 if let Entry::Vacant(place) = self.steps.entry(invoked.invocation) {
                     let step = place.insert(Step { worker: invoked.worker.clone(), rule });
-                    told.events.push(Event::of(Said::StepStarted { step_name: step.name(invoked.invocation) }));
+                    told.events.push(Event::new(EventBody::StepStarted { step_name: step.name(invoked.invocation) }));
                 }
             }
             Body::Approval(Approval { by: Author { attempt: Some(attempt), .. }, clarify: Some(_), .. }) => {
@@ -182,14 +182,14 @@ impl Reader {
             self.queued.remove(&invocation);
             self.asking.retain(|_, asking| *asking != invocation);
             if let Some(step) = self.steps.remove(&invocation) {
-                told.events.push(Event::of(Said::StepFinished { step_name: step.name(invocation) }));
+                told.events.push(Event::new(EventBody::StepFinished { step_name: step.name(invocation) }));
             }
         }
         let mut version = None;
         if let Body::Committed(committed) = &body {
             version = Some(committed.version);
-            match self.commits(committed) {
-                Some(said) => told.events.push(Event::of(said)),
+            match self.apply_commit(committed) {
+                Some(said) => told.events.push(Event::new(said)),
                 None => told.needs_document = true,
             }
         }
@@ -205,40 +205,40 @@ impl Reader {
     }
 
     /// Ends the run of a board at rest.
-    pub(crate) fn rests(&mut self, rest: Rest<'_>, at: Timestamp) -> Vec<Event> {
+    pub(crate) fn finish_at_rest(&mut self, rest: RestReason<'_>, at: Timestamp) -> Vec<Event> {
         let (thread_id, run_id) = (self.run.thread.clone(), self.run.run.clone());
         let version = self.version();
         let finished = |outcome, end: &str, cause: Option<Cause>| {
             let result = json!({"end": end, "cause": cause, "version": version});
-            Said::RunFinished { thread_id, run_id, outcome, result }
+            EventBody::RunFinished { thread_id, run_id, outcome, result }
         };
         let said = match rest {
-            Rest::Ended(Ended { end: end @ (End::Done | End::Quiescent), cause }) => {
+            RestReason::Ended(Ended { end: end @ (End::Done | End::Quiescent), cause }) => {
                 finished(json!({"type": "success"}), end.as_str(), Some(cause))
             }
-            Rest::Ended(Ended { end: end @ End::Cancelled, cause }) => {
+            RestReason::Ended(Ended { end: end @ End::Cancelled, cause }) => {
                 finished(json!({"type": "cancelled"}), end.as_str(), Some(cause))
             }
-            Rest::Ended(Ended { end: end @ (End::Stopped | End::Failed), cause }) => {
-                Said::RunError { message: format!("the board is {end}: {cause}"), code: cause.to_string() }
+            RestReason::Ended(Ended { end: end @ (End::Stopped | End::Failed), cause }) => {
+                EventBody::RunError { message: format!("the board is {end}: {cause}"), code: cause.to_string() }
             }
-            Rest::Asks(pending) => {
+            RestReason::AwaitsAnswers(pending) => {
                 let interrupts: Vec<Value> = pending.iter().map(|(seq, question)| interrupt(*seq, question)).collect();
                 finished(json!({"type": "interrupt", "interrupts": interrupts}), "waiting", None)
             }
         };
-        self.ends(said, Some(at))
+        self.end_run(said, Some(at))
     }
 
     /// Ends the run with an error of the stream.
-    pub(crate) fn breaks(&mut self, code: &str, message: String) -> Vec<Event> {
-        self.ends(Said::RunError { message, code: code.to_owned() }, None)
+    pub(crate) fn fail(&mut self, code: &str, message: String) -> Vec<Event> {
+        self.end_run(EventBody::RunError { message, code: code.to_owned() }, None)
     }
 
     /// Ends the run; the protocol requires all steps to be finished first.
-    fn ends(&mut self, said: Said, at: Option<Timestamp>) -> Vec<Event> {
-        let mut events = self.finishes();
-        events.push(Event::of(said));
+    fn end_run(&mut self, said: EventBody, at: Option<Timestamp>) -> Vec<Event> {
+        let mut events = self.finish_steps();
+        events.push(Event::new(said));
         for event in &mut events {
             event.timestamp = at.map(|at| at.0);
         }
@@ -246,9 +246,9 @@ impl Reader {
     }
 
     /// Finishes the steps that are under way.
-    fn finishes(&mut self) -> Vec<Event> {
+    fn finish_steps(&mut self) -> Vec<Event> {
         let steps = std::mem::take(&mut self.steps);
-        steps.iter().map(|(id, step)| Event::of(Said::StepFinished { step_name: step.name(*id) })).collect()
+        steps.iter().map(|(id, step)| Event::new(EventBody::StepFinished { step_name: step.name(*id) })).collect()
     }
 
     /// Returns the invocations that a record ends.
@@ -265,7 +265,7 @@ impl Reader {
             Body::Answer(it) if it.text.is_some() => self.asking.get(&it.of).copied().into_iter().collect(),
             // An opened breaker cancels the calls of its rule; after a budget breaker, calls already paid for may still
             // reply.
-            Body::Breaker(it) if it.change == Change::Opened && it.reason != Reason::Budget => {
+            Body::Breaker(it) if it.change == BreakerTransition::Opened && it.reason != Reason::Budget => {
                 let is_of =
                     |step: &Step| step.worker == it.worker && step.rule.as_ref().is_none_or(|rule| *rule == it.rule);
                 self.steps.iter().filter(|(_, step)| is_of(step)).map(|(id, _)| *id).collect()
@@ -275,12 +275,12 @@ impl Reader {
     }
 
     /// Applies a commit to the reader's document. Returns `None` if the result cannot be derived.
-    fn commits(&mut self, committed: &Committed) -> Option<Said> {
-        let has = self.has.as_ref().filter(|has| has.version().next() == committed.version)?;
-        let (delta, made) = applied(has, &committed.patch, committed.state)?;
+    fn apply_commit(&mut self, committed: &Committed) -> Option<EventBody> {
+        let has = self.document.as_ref().filter(|has| has.version().next() == committed.version)?;
+        let (delta, made) = apply_patch(has, &committed.patch, committed.state)?;
         let snapshot = made.root().clone();
-        self.has = Some(made);
-        Some(delta.map_or(Said::StateSnapshot { snapshot }, |delta| Said::StateDelta { delta }))
+        self.document = Some(made);
+        Some(delta.map_or(EventBody::StateSnapshot { snapshot }, |delta| EventBody::StateDelta { delta }))
     }
 }
 
@@ -291,13 +291,13 @@ impl Step {
 }
 
 impl Event {
-    const fn of(said: Said) -> Self {
-        Self { id: None, said, timestamp: None, metadata: None }
+    const fn new(body: EventBody) -> Self {
+        Self { id: None, body, timestamp: None, metadata: None }
     }
 
     /// Returns true if the event ends the stream.
     pub(crate) const fn is_last(&self) -> bool {
-        matches!(self.said, Said::RunFinished { .. } | Said::RunError { .. })
+        matches!(self.body, EventBody::RunFinished { .. } | EventBody::RunError { .. })
     }
 }
 
@@ -310,7 +310,7 @@ fn metadata(seq: Seq, version: Option<Version>) -> Value {
 
 /// Applies a patch without its `test` operations, which have held. Returns the delta, if all clients apply it alike,
 /// and the new document; `None` unless that has this digest.
-fn applied(before: &State, patch: &Value, digest: Digest) -> Option<(Option<Value>, State)> {
+fn apply_patch(before: &State, patch: &Value, digest: Digest) -> Option<(Option<Value>, State)> {
     // The kernel has checked the size limits before the commit.
     let limits = PatchLimits { max_ops: u32::MAX, max_bytes: u32::MAX, ..PatchLimits::default() };
     let ops = patch::parse(patch, &limits).ok()?;
@@ -320,13 +320,13 @@ fn applied(before: &State, patch: &Value, digest: Digest) -> Option<(Option<Valu
         candidate.apply(op, ResultLimits { bytes: u64::MAX, depth: u32::MAX }).ok()?;
     }
     let made = candidate.into_state();
-    let is_taken = ops.iter().all(is_taken_by_all);
+    let is_taken = ops.iter().all(is_portable);
     (made.digest() == digest).then(|| (is_taken.then(|| patch::to_value(&ops)), made))
 }
 
 /// Returns true if every client applies the operation. JavaScript clients reject `__proto__` and
 /// `constructor/prototype` in paths, and then keep the old document.
-fn is_taken_by_all(op: &Op<'_>) -> bool {
+fn is_portable(op: &Op<'_>) -> bool {
     let from = match op {
         Op::Move { from, .. } | Op::Copy { from, .. } => Some(*from),
         Op::Add { .. } | Op::Remove { .. } | Op::Replace { .. } | Op::Test { .. } => None,
@@ -376,7 +376,7 @@ const fn is_custom(body: &Body) -> bool {
 
 /// Builds the interrupt for a question to a person. Its id holds the record of the question and the digest of the
 /// content shown.
-fn interrupt(seq: Seq, question: &Pending) -> Value {
+fn interrupt(seq: Seq, question: &PendingQuestion) -> Value {
     let mut asked = json!({"agrees": {"type": "boolean"}, "reason": {"type": "string"}});
     let (reason, message) = match &question.clarify {
         Some(clarify) => {
@@ -399,20 +399,20 @@ fn interrupt(seq: Seq, question: &Pending) -> Value {
         "metadata": question_json(seq, question),
     });
     if let Some(expires) = question.expires {
-        interrupt["expiresAt"] = moment(expires).into();
+        interrupt["expiresAt"] = format_time(expires).into();
     }
     interrupt
 }
 
 /// Parses the id of an interrupt: the record of the question, and the digest of the content shown.
-pub(crate) fn interrupted(id: &str) -> Option<(Seq, Digest)> {
+pub(crate) fn parse_interrupt_id(id: &str) -> Option<(Seq, Digest)> {
     let (seq, digest) = id.split_once(':')?;
     Some((Seq(seq.parse().ok()?), digest.parse().ok()?))
 }
 
 /// Returns the version and the record after which a reader resumes, given its last event or its document's digest.
 /// `None` if the records do not determine it. `recent` are the board's last records, `now` its version.
-pub(crate) fn resumption(
+pub(crate) fn resume_point(
     recent: &[Record],
     now: Version,
     last: Option<Seq>,

@@ -1,6 +1,6 @@
 //! Connection limit. When all places are taken, an idle connection is evicted for a new one.
 //!
-//! [`Registry`] decides on plain data, with the time as an argument; [`Connections`] closes the evicted ones.
+//! [`ConnectionTable`] decides on plain data, with the time as an argument; [`Connections`] closes the evicted ones.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,7 +23,7 @@ use tokio::time::{Sleep, sleep};
 use tower::Layer as _;
 
 use super::limits::Peer;
-use super::share::{Line, Shares};
+use super::processor_quota::{MeteredConnection, ProcessorQuota};
 
 /// Connection state that decides eviction.
 #[derive(Clone, Copy, Debug)]
@@ -38,13 +38,13 @@ struct Connection {
 
 /// Open connections by number.
 #[derive(Debug)]
-struct Registry {
+struct ConnectionTable {
     most: usize,
     next: u64,
     open: BTreeMap<u64, Connection>,
 }
 
-impl Registry {
+impl ConnectionTable {
     const fn new(most: usize) -> Self {
         Self { most, next: 0, open: BTreeMap::new() }
     }
@@ -72,7 +72,7 @@ impl Registry {
 #[derive(Clone)]
 pub(crate) struct Connections {
     since: Instant,
-    registry: Arc<Mutex<Registry>>,
+    registry: Arc<Mutex<ConnectionTable>>,
     /// Dropping a sender closes its connection.
     ends: Arc<Mutex<BTreeMap<u64, oneshot::Sender<()>>>>,
 }
@@ -80,10 +80,10 @@ pub(crate) struct Connections {
 impl Connections {
     /// Creates a registry of at most `most` connections.
     pub(crate) fn new(most: usize) -> Self {
-        Self { since: Instant::now(), registry: Arc::new(Mutex::new(Registry::new(most))), ends: Arc::default() }
+        Self { since: Instant::now(), registry: Arc::new(Mutex::new(ConnectionTable::new(most))), ends: Arc::default() }
     }
 
-    fn admit(&self) -> Option<(Place, oneshot::Receiver<()>)> {
+    fn admit(&self) -> Option<(ConnectionSlot, oneshot::Receiver<()>)> {
         let (number, given_up) = locked(&self.registry).admit(self.since.elapsed())?;
         let (end, ended) = oneshot::channel();
         let mut ends = locked(&self.ends);
@@ -91,7 +91,7 @@ impl Connections {
         if let Some(number) = given_up {
             ends.remove(&number);
         }
-        Some((Place(Arc::new(Kept { number, connections: self.clone() })), ended))
+        Some((ConnectionSlot(Arc::new(SlotInner { number, connections: self.clone() })), ended))
     }
 
     fn change(&self, number: u64, change: impl FnOnce(&mut Connection)) {
@@ -108,36 +108,36 @@ fn locked<T>(counts: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Place of an open connection in the registry.
 #[derive(Clone)]
-pub(crate) struct Place(Arc<Kept>);
+pub(crate) struct ConnectionSlot(Arc<SlotInner>);
 
-struct Kept {
+struct SlotInner {
     number: u64,
     connections: Connections,
 }
 
-impl Drop for Kept {
+impl Drop for SlotInner {
     fn drop(&mut self) {
         locked(&self.connections.registry).open.remove(&self.number);
         locked(&self.connections.ends).remove(&self.number);
     }
 }
 
-impl Place {
+impl ConnectionSlot {
     /// Records that the connection has presented a valid token.
-    pub(crate) fn known(&self) {
+    pub(crate) fn mark_authenticated(&self) {
         self.0.connections.change(self.0.number, |connection| connection.is_known = true);
     }
 
-    fn busy(self) -> Busy {
+    fn busy(self) -> BusyGuard {
         self.0.connections.change(self.0.number, |connection| connection.busy += 1);
-        Busy(self)
+        BusyGuard(self)
     }
 }
 
 /// Request under way on a connection, until its response is sent.
-struct Busy(Place);
+struct BusyGuard(ConnectionSlot);
 
-impl Drop for Busy {
+impl Drop for BusyGuard {
     fn drop(&mut self) {
         let kept = &self.0.0;
         let now = kept.connections.since.elapsed();
@@ -149,18 +149,18 @@ impl Drop for Busy {
 }
 
 /// Middleware: marks the connection as busy while one of its requests is under way.
-pub(crate) async fn keep(request: Request, next: Next) -> Response {
-    let busy = request.extensions().get::<Place>().cloned().map(Place::busy);
-    next.run(request).await.map(|body| Body::new(Answer { body, _busy: busy }))
+pub(crate) async fn mark_busy(request: Request, next: Next) -> Response {
+    let busy = request.extensions().get::<ConnectionSlot>().cloned().map(ConnectionSlot::busy);
+    next.run(request).await.map(|body| Body::new(BusyBody { body, _busy: busy }))
 }
 
 /// Response body that keeps its connection busy.
-struct Answer {
+struct BusyBody {
     body: Body,
-    _busy: Option<Busy>,
+    _busy: Option<BusyGuard>,
 }
 
-impl HttpBody for Answer {
+impl HttpBody for BusyBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -182,43 +182,43 @@ impl HttpBody for Answer {
 
 /// Acceptor that admits each connection, or closes it.
 #[derive(Clone)]
-pub(crate) struct Admission {
+pub(crate) struct ConnectionAcceptor {
     pub(crate) connections: Connections,
-    pub(crate) shares: Arc<Shares>,
+    pub(crate) shares: Arc<ProcessorQuota>,
 }
 
-impl<S> Accept<TcpStream, S> for Admission {
-    type Stream = Yielding;
-    type Service = AddExtension<AddExtension<AddExtension<S, Place>, Peer>, Arc<Line>>;
+impl<S> Accept<TcpStream, S> for ConnectionAcceptor {
+    type Stream = EvictableStream;
+    type Service = AddExtension<AddExtension<AddExtension<S, ConnectionSlot>, Peer>, Arc<MeteredConnection>>;
     type Future = std::future::Ready<io::Result<(Self::Stream, Self::Service)>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
         // Closed without a response: a client that holds all places must cost no more than the close.
         let full = || io::Error::other("there are too many connections");
         let admitted = stream.peer_addr().and_then(|peer| {
-            let line = Line::new(Arc::clone(&self.shares), Peer(peer).address());
+            let line = MeteredConnection::new(Arc::clone(&self.shares), Peer(peer).address());
             line.served();
             Ok((Peer(peer), line, self.connections.admit().ok_or_else(full)?))
         });
         std::future::ready(admitted.map(|(peer, line, (place, ended))| {
             let service = Extension(peer).layer(Extension(place.clone()).layer(service));
             let service = Extension(Arc::clone(&line)).layer(service);
-            (Yielding { stream, line, wait: None, ended: Some(ended), _place: place }, service)
+            (EvictableStream { stream, line, wait: None, ended: Some(ended), _place: place }, service)
         }))
     }
 }
 
 /// Stream that reads as closed once its connection is evicted.
-pub(crate) struct Yielding {
+pub(crate) struct EvictableStream {
     stream: TcpStream,
-    line: Arc<Line>,
+    line: Arc<MeteredConnection>,
     /// Delay before the next read.
     wait: Option<Pin<Box<Sleep>>>,
     ended: Option<oneshot::Receiver<()>>,
-    _place: Place,
+    _place: ConnectionSlot,
 }
 
-impl AsyncRead for Yielding {
+impl AsyncRead for EvictableStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -253,7 +253,7 @@ impl AsyncRead for Yielding {
     }
 }
 
-impl AsyncWrite for Yielding {
+impl AsyncWrite for EvictableStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.line.served();
         Pin::new(&mut self.stream).poll_write(context, bytes)
@@ -285,7 +285,7 @@ impl AsyncWrite for Yielding {
 mod tests {
     use std::time::Duration;
 
-    use super::Registry;
+    use super::ConnectionTable;
 
     const fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn who_has_waited_longest_without_a_token_gives_up_its_place() {
-        let mut registry = Registry::new(3);
+        let mut registry = ConnectionTable::new(3);
         for second in 0..3 {
             assert_eq!(registry.admit(at(second)), Some((second, None)));
         }

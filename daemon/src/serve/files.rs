@@ -7,19 +7,19 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use patchboard_agents::tools::ROOM_MAX;
-use patchboard_agents::workspace::session::{Answer, Asked, Author, Told};
-use patchboard_agents::workspace::text::author::{NAMED_SO, is_author_name};
+use patchboard_agents::workspace::session::{CommandResult, EditAuthor, SessionAnswer, SessionRequest};
+use patchboard_agents::workspace::text::author::{NAME_RULE, is_author_name};
 use patchboard_kernel::files::{Access, EditAttempt};
 use patchboard_kernel::id::{BoardId, WorkerName};
 use patchboard_runtime::runtime::RuntimeError;
 
-use super::problem::{Answered, Code, Problem};
+use super::problem::{ApiResult, Code, Problem};
 use super::routes::leases;
 use super::service::Daemon;
 use crate::codes;
 
 /// File command of a lease holder.
-pub(crate) struct Wanted {
+pub(crate) struct LeasedFileCommand {
     /// Worker of the leased call.
     pub(crate) worker: WorkerName,
     /// Lease: invocation and attempt.
@@ -29,46 +29,50 @@ pub(crate) struct Wanted {
     /// True if the caller worked under an earlier lease; if unset, the session decides.
     pub(crate) is_anew: Option<bool>,
     /// Command and its caller.
-    pub(crate) asked: Asked,
+    pub(crate) asked: SessionRequest,
 }
 
 /// Minimum response size, in characters.
 const ROOM_MIN: usize = 1_000;
 
 /// Returns the response size in characters: the given one, checked, or the default.
-pub(crate) fn room(wanted: Option<usize>) -> Answered<usize> {
+pub(crate) fn response_chars(wanted: Option<usize>) -> ApiResult<usize> {
     let room = wanted.unwrap_or(ROOM_MAX);
     if (ROOM_MIN..=ROOM_MAX).contains(&room) {
         return Ok(room);
     }
-    Err(Problem::of(Code::BadBody, format!("room is between {ROOM_MIN} and {ROOM_MAX} characters")))
+    Err(Problem::from_code(Code::BadBody, format!("room is between {ROOM_MIN} and {ROOM_MAX} characters")))
 }
 
 /// Runs a file command. Returns the answer, and whether it is a replay of an earlier one.
-pub(crate) async fn call(daemon: &Arc<Daemon>, board: &BoardId, wanted: Wanted) -> Answered<(Told, bool)> {
-    let Wanted { worker, of, name, is_anew, asked } = wanted;
+pub(crate) async fn call(
+    daemon: &Arc<Daemon>,
+    board: &BoardId,
+    wanted: LeasedFileCommand,
+) -> ApiResult<(CommandResult, bool)> {
+    let LeasedFileCommand { worker, of, name, is_anew, asked } = wanted;
     if let Some(name) = name.as_ref().filter(|name| !is_author_name(name)) {
         let name = crate::output::short(name, 80);
-        return Err(Problem::of(Code::BadBody, format!("{name} is no name: {NAMED_SO}")));
+        return Err(Problem::from_code(Code::BadBody, format!("{name} is no name: {NAME_RULE}")));
     }
     let handle = leases::remote(daemon, board, &worker).await?;
-    let access = handle.snapshot().blueprint.workers.get(&worker).and_then(|seat| seat.files.clone());
+    let access = handle.status().blueprint.workers.get(&worker).and_then(|seat| seat.files.clone());
     let Some(access) = access else {
-        return Err(Problem::of(Code::NoFiles, format!("the worker {worker} has nothing to do with files")));
+        return Err(Problem::from_code(Code::NoFiles, format!("the worker {worker} has nothing to do with files")));
     };
-    let access = Access::compile(&access).map_err(|error| Problem::of(Code::Internal, error))?;
-    leases::held(daemon, board, &worker, of.invocation, of.attempt)?;
-    let author = Author { of, access, worker: worker.to_string(), name };
+    let access = Access::compile(&access).map_err(|error| Problem::from_code(Code::Internal, error))?;
+    leases::check_held(daemon, board, &worker, of.invocation, of.attempt)?;
+    let author = EditAuthor { of, access, worker: worker.to_string(), name };
     let called = daemon.workspaces().call(board, author, is_anew, asked).await;
-    match called.map_err(|error| Problem::of(Code::NoWorkspace, error.to_string()))? {
-        Answer::Told(told) => Ok((told, false)),
-        Answer::Before(told) => Ok((told, true)),
-        Answer::KeyTaken => Err(RuntimeError::TokenConflict(board.clone()).into()),
+    match called.map_err(|error| Problem::from_code(Code::NoWorkspace, error.to_string()))? {
+        SessionAnswer::New(told) => Ok((told, false)),
+        SessionAnswer::Replayed(told) => Ok((told, true)),
+        SessionAnswer::KeyConflict => Err(RuntimeError::IdempotencyConflict(board.clone()).into()),
     }
 }
 
 /// Converts the answer to a rejected command into a problem with the same code; its member `told` has the details.
-pub(crate) fn problem(told: &Told) -> Option<Problem> {
+pub(crate) fn problem(told: &CommandResult) -> Option<Problem> {
     let code = told.code.as_deref()?;
     let known = codes::entries().map(|entry| entry.code).find(|known| *known == code);
     let problem = Problem::new(status_of(code), known.unwrap_or(Code::Internal.as_str()), told.text.clone());

@@ -12,8 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use patchboard_agents::config::{Config, Directory, Environment, Shared};
-use patchboard_agents::seats::{Inline, Seats};
+use patchboard_agents::config::{Config, Directory, Environment, WorkspaceConfig};
+use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_agents::workspace::text::author::is_author_name;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::id::BoardId;
@@ -23,13 +23,13 @@ use patchboard_kernel::source::Source;
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::alone::ALREADY_SERVED;
+use super::instance_lock::ALREADY_SERVED;
 use super::problem::Problem;
 use super::service::Daemon;
 use super::settings::Settings;
-use super::{Listening, listen, tokens};
+use super::{RunningServer, listen, tokens};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::workspace::place::{Address, Place, SETTINGS_PATTERN};
+use crate::workspace::host_dir::{Address, HostDir, SETTINGS_PATTERN};
 
 /// Blueprint of the boards.
 const BLUEPRINT: &str = include_str!("../../../blueprints/workspace.yaml");
@@ -44,8 +44,8 @@ const LOOK: Duration = Duration::from_millis(500);
 const LINGER: Duration = Duration::from_secs(5);
 
 /// Attempts to start a daemon while another process releases the data, and the delay between them.
-const OPENED_AT_MOST: u32 = 20;
-const OPENED_AGAIN_AFTER: Duration = Duration::from_millis(100);
+const START_ATTEMPTS_MAX: u32 = 20;
+const START_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Shutdown timeouts: for requests under way, and in total.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -54,15 +54,15 @@ const STOP: Duration = Duration::from_secs(5);
 /// Host of a directory.
 struct Host {
     daemon: Arc<Daemon>,
-    listening: Listening,
+    listening: RunningServer,
     address: Address,
-    place: Place,
+    place: HostDir,
     lock: File,
     blueprint: Blueprint,
 }
 
 /// Returns the blueprint of a host's boards, with the operator's settings for the directory.
-pub(crate) fn blueprint(settings: &Shared) -> Blueprint {
+pub(crate) fn blueprint(settings: &WorkspaceConfig) -> Blueprint {
     let source = Source::read("workspace.yaml", BLUEPRINT).expect("the blueprint can be read");
     let mut blueprint = lint::check(&source).blueprint.expect("the blueprint is sound");
     blueprint.workspace = blueprint.workspace.map(|spec| settings.spec(spec));
@@ -77,20 +77,20 @@ pub(crate) async fn run(directory: &Path) -> Outcome {
     let _ = rustix::process::setsid();
     let started = Host::start(directory).await;
     let said = match &started {
-        Err(Failure::Told(told)) => json!({
-            "code": told.code, "message": told.message, "help": told.help, "is_refused": told.exit == Exit::Refused,
+        Err(Failure::Error(told)) => json!({
+            "code": told.code, "message": told.message, "help": told.help, "is_refused": told.exit == Exit::InvalidInput,
         }),
         Ok(_) | Err(Failure::StdoutClosed) => json!({}),
     };
     // The client that started the host may be gone; others connect.
     let _ = writeln!(io::stdout(), "{said}");
-    started?.stay().await;
+    started?.run_until_idle().await;
     Ok(Exit::Done)
 }
 
 impl Host {
     async fn start(directory: &Path) -> Result<Self, Failure> {
-        let place = Place::open(directory)?;
+        let place = HostDir::open(directory)?;
         let no_lock = |why: &str| Failure::failed("no_host", format!("the lock of the host {why}"));
         let lock = File::from(io::stdin().as_fd().try_clone_to_owned().map_err(|error| no_lock(&error.to_string()))?);
         if !place.is_host(&lock) {
@@ -98,18 +98,18 @@ impl Host {
         }
         lock.try_lock().map_err(|_| no_lock("is another process's"))?;
         // Removes the address that a previous host left.
-        place.withdraw();
+        place.remove_address();
         // The settings stay fixed while the host runs.
         let shared = place.settings()?;
         let blueprint = blueprint(&shared);
         let mut config = Config::default();
         // A removed `.patchboard` contains the journal too: the host ends, and another one takes over.
-        let directory = Directory { ends_with_own: true, ..Directory::at(place.directory().to_owned()) };
+        let directory = Directory { ends_with_own: true, ..Directory::new(place.directory().to_owned()) };
         let mut directory = shared.directory(directory);
         // Appended last, so that no setting re-includes the file: agents could change what is excluded.
         directory.exclude.push(SETTINGS_PATTERN.to_owned());
         config.workspaces.insert(DIRECTORY.to_owned(), directory);
-        let settings = Settings::at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+        let settings = Settings::for_address(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         let token = tokens::random()?;
         let daemon = daemon(&place.data()?, &config, &settings, &token).await?;
         let begun = async {
@@ -117,7 +117,7 @@ impl Host {
             let listening = listen(&daemon, &settings)?;
             let (port, pid) = (listening.address.port(), std::process::id());
             let address = Address { port, token, board: board.to_string(), pid };
-            place.announce(&address)?;
+            place.write_address(&address)?;
             Ok((listening, address))
         };
         match begun.await {
@@ -133,7 +133,7 @@ impl Host {
     }
 
     /// Runs until the host has been idle for a while, or has lost its lock or its board.
-    async fn stay(mut self) {
+    async fn run_until_idle(mut self) {
         let mut needed = Instant::now();
         loop {
             tokio::time::sleep(LOOK).await;
@@ -143,12 +143,12 @@ impl Host {
             }
             let board = BoardId::from(self.address.board.as_str());
             // Every connected client renews a lease.
-            if self.daemon.leases.of(&board).iter().any(|call| call.lasts.is_some()) {
+            if self.daemon.leases.open_calls(&board).iter().any(|call| call.expires_in.is_some()) {
                 needed = Instant::now();
             } else if needed.elapsed() > LINGER {
                 break;
             }
-            if let Err(Failure::Told(told)) = self.follow(&board).await {
+            if let Err(Failure::Error(told)) = self.ensure_board(&board).await {
                 tracing::error!(code = told.code, "there is no board: {}", told.message);
                 break;
             }
@@ -157,16 +157,16 @@ impl Host {
     }
 
     /// Ensures that a board is open and can continue.
-    async fn follow(&mut self, board: &BoardId) -> Result<(), Failure> {
-        let ended = self.daemon.running(board).map(|running| running.snapshot().ended);
+    async fn ensure_board(&mut self, board: &BoardId) -> Result<(), Failure> {
+        let ended = self.daemon.running(board).map(|running| running.status().ended);
         if matches!(ended, Some(None | Some(Ended { end: End::Quiescent, .. }))) {
             return Ok(());
         }
         // A directory serves one board at a time.
-        self.daemon.let_go(board).await;
+        self.daemon.evict(board).await;
         let next = self::board(&self.daemon, &self.place, &self.blueprint).await?;
         self.address.board = next.to_string();
-        self.place.announce(&self.address)?;
+        self.place.write_address(&self.address)?;
         tracing::info!(board = %next, "the board before has ended: this one goes on");
         Ok(())
     }
@@ -174,9 +174,9 @@ impl Host {
     /// Shuts down. Decided steps are durable; the next host continues the board.
     async fn stop(self) {
         if self.place.is_host(&self.lock) {
-            self.place.withdraw();
+            self.place.remove_address();
         }
-        self.daemon.stops();
+        self.daemon.begin_shutdown();
         self.listening.handle.graceful_shutdown(Some(DRAIN));
         let all = async {
             drop(self.listening.serving.await);
@@ -190,20 +190,20 @@ impl Host {
 async fn daemon(data: &Path, config: &Config, settings: &Settings, token: &str) -> Result<Arc<Daemon>, Failure> {
     let mut tries = 0;
     loop {
-        let seats = Seats::new(config.clone(), &Environment::default(), Inline::Refused);
+        let seats = AgentRegistry::new(config.clone(), &Environment::default(), InlinePrograms::Denied);
         tries += 1;
         match Daemon::start(data, seats, false, settings.limits, Vec::new()).await {
-            Err(Failure::Told(told)) if told.code == ALREADY_SERVED && tries < OPENED_AT_MOST => {
-                tokio::time::sleep(OPENED_AGAIN_AFTER).await;
+            Err(Failure::Error(told)) if told.code == ALREADY_SERVED && tries < START_ATTEMPTS_MAX => {
+                tokio::time::sleep(START_RETRY_DELAY).await;
             }
-            started => return Ok(Arc::new(started?.opened_by(token))),
+            started => return Ok(Arc::new(started?.with_own_token(token))),
         }
     }
 }
 
 /// Opens the newest board that can continue, or creates one.
-async fn board(daemon: &Arc<Daemon>, place: &Place, blueprint: &Blueprint) -> Result<BoardId, Failure> {
-    let boards = daemon.boards().map_err(told)?;
+async fn board(daemon: &Arc<Daemon>, place: &HostDir, blueprint: &Blueprint) -> Result<BoardId, Failure> {
+    let boards = daemon.boards().map_err(problem_to_failure)?;
     for summary in boards.iter().rev().filter(|board| matches!(board.ended, None | Some(End::Quiescent))) {
         let is_ours = daemon.blueprint(&summary.id).await.is_ok_and(|known| blueprint.is_that_of(&known));
         if is_ours {
@@ -211,31 +211,32 @@ async fn board(daemon: &Arc<Daemon>, place: &Place, blueprint: &Blueprint) -> Re
             return Ok(summary.id.clone());
         }
     }
-    let (board, _) = daemon.create(blueprint.clone(), json!({}), None, Principal::Host).await.map_err(told)?;
+    let (board, _) =
+        daemon.create(blueprint.clone(), json!({}), None, Principal::Host).await.map_err(problem_to_failure)?;
     opened(daemon, place, &board).await?;
     Ok(board)
 }
 
 /// Opens a board and waits until its directory is open.
-async fn opened(daemon: &Arc<Daemon>, place: &Place, board: &BoardId) -> Result<(), Failure> {
-    daemon.open(board).await.map_err(told)?;
-    match daemon.workspaces().of(board).await {
+async fn opened(daemon: &Arc<Daemon>, place: &HostDir, board: &BoardId) -> Result<(), Failure> {
+    daemon.open(board).await.map_err(problem_to_failure)?;
+    match daemon.workspaces().get(board).await {
         Ok(workspace) => {
             // Registers the known author names, so that comments in files are attributed to authors who have not edited
             // lately.
-            place.names().iter().filter(|name| is_author_name(name)).for_each(|name| workspace.meet(name));
+            place.names().iter().filter(|name| is_author_name(name)).for_each(|name| workspace.register_author(name));
             Ok(())
         }
         Err(error) => {
             // The next attempt opens the board again.
-            daemon.let_go(board).await;
+            daemon.evict(board).await;
             Err(Failure::failed("workspace_failed", error)
                 .help("does a daemon or a run have the directory open as a workspace?"))
         }
     }
 }
 
-fn told(problem: Problem) -> Failure {
+fn problem_to_failure(problem: Problem) -> Failure {
     let detail = problem.json()["detail"].as_str().unwrap_or_default().to_owned();
     Failure::failed(problem.code, detail)
 }
@@ -244,7 +245,7 @@ fn told(problem: Problem) -> Failure {
 mod tests {
     #[test]
     fn the_blueprint_that_is_shipped_is_sound() {
-        let blueprint = super::blueprint(&super::Shared::default());
+        let blueprint = super::blueprint(&super::WorkspaceConfig::default());
         assert_eq!(blueprint.workspace.map(|workspace| workspace.dir).as_deref(), Some(super::DIRECTORY));
     }
 }

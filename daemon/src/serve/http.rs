@@ -15,7 +15,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
 use patchboard_kernel::digest::sha256;
-use patchboard_kernel::id::{BoardId, Token, WorkerName};
+use patchboard_kernel::id::{BoardId, IdempotencyKey, WorkerName};
 use patchboard_kernel::json::{self, Limits};
 use patchboard_kernel::record::Principal;
 use serde::de::DeserializeOwned;
@@ -23,13 +23,13 @@ use tokio::sync::watch;
 use tower::{Layer as _, ServiceExt as _};
 use tower_http::cors::{AllowHeaders, AllowMethods, AllowOrigin, CorsLayer, ExposeHeaders};
 
-use super::access::{Need, Scope};
-use super::connections::Place;
-use super::keys::{Keyed, Made};
-use super::limits::{Counted, Memory, Peer};
-use super::problem::{Answered, Code, Problem};
+use super::access::{Permission, Scope};
+use super::connections::ConnectionSlot;
+use super::idempotency_keys::{KeyBoardIds, ScopedKey};
+use super::limits::{MemoryPermit, Peer, RateKey};
+use super::problem::{ApiResult, Code, Problem};
+use super::processor_quota::{MeteredCaller, MeteredConnection};
 use super::service::{Daemon, no_such_board};
-use super::share::{Line, Payer};
 use super::tokens::Holder;
 
 /// Maximum bytes of a request body.
@@ -45,7 +45,7 @@ const DRAIN_TIME: Duration = Duration::from_secs(2);
 const SMALL_BODY_BYTES_MAX: usize = 64 << 10;
 
 /// Response headers exposed to cross-origin pages.
-const ANSWERED: [&str; 6] =
+const EXPOSED_HEADERS: [&str; 6] =
     ["correlation-id", "message-id", "in-reply-to", "idempotency-status", "idempotency-replayed", "retry-after"];
 
 /// Lifetime of a preflight result in the browser.
@@ -67,7 +67,7 @@ pub(crate) fn is_key(text: &str) -> bool {
 
 /// Host and origin policy.
 #[derive(Clone, Debug)]
-pub(crate) struct Door {
+pub(crate) struct OriginPolicy {
     /// Host names of the daemon, without ports.
     pub(crate) hosts: Vec<String>,
     /// Allowed origins of browser pages.
@@ -80,7 +80,7 @@ pub(crate) struct Caller {
     /// Scope of the caller.
     pub(crate) scope: Scope,
     /// Rate-limit key.
-    pub(crate) counted: Counted,
+    pub(crate) rate_key: RateKey,
     /// Holder of the caller's token, if the token is stored.
     pub(crate) holder: Option<Arc<Holder>>,
 }
@@ -88,7 +88,7 @@ pub(crate) struct Caller {
 impl Caller {
     /// Returns the caller as records name it.
     pub(crate) fn principal(&self) -> Principal {
-        match (&self.holder, self.counted) {
+        match (&self.holder, self.rate_key) {
             (Some(holder), _) => {
                 // The records name one level; the list of tokens has the rest of the chain.
                 let made_by = holder.made_by.clone().map(|maker| match maker {
@@ -98,8 +98,8 @@ impl Caller {
                 let (person, made_by) = (holder.scope.person().cloned(), made_by.map(Box::new));
                 Principal::Token { id: holder.id, name: holder.name.clone(), person, made_by }
             }
-            (None, Counted::Address(address)) => Principal::Address { address: address.to_string() },
-            (None, Counted::Token(_)) => Principal::Host,
+            (None, RateKey::Address(address)) => Principal::Address { address: address.to_string() },
+            (None, RateKey::Token(_)) => Principal::Host,
         }
     }
 
@@ -109,52 +109,54 @@ impl Caller {
     }
 
     /// Checks a permission. A caller that may not know of a board gets the error for a missing one.
-    pub(crate) fn needs(&self, need: &Need) -> Answered<()> {
+    pub(crate) fn require(&self, need: &Permission) -> ApiResult<()> {
         let is_known = self.holder.is_some();
-        if self.scope.allows(need) || (!is_known && matches!(need, Need::Be(..)) && self.scope == Scope::Admin) {
+        if self.scope.allows(need)
+            || (!is_known && matches!(need, Permission::ActAsPerson(..)) && self.scope == Scope::Admin)
+        {
             return Ok(());
         }
-        if let Need::Be(board, person) = need
-            && self.scope.allows(&Need::Join(board.clone()))
+        if let Permission::ActAsPerson(board, person) = need
+            && self.scope.allows(&Permission::OperateOrActAs(board.clone()))
         {
             let detail = format!("{person} is a person, and a token of scope {} is not {person}'s", self.scope);
             let help = format!("use a token of {person}: `patchboard token create --scope person:{person}` makes one");
-            return Err(Problem::of(Code::NotThePerson, detail).help(help));
+            return Err(Problem::from_code(Code::NotThePerson, detail).help(help));
         }
-        if let Need::See(board)
-        | Need::Act(board)
-        | Need::Join(board)
-        | Need::SeeSeat(board, _)
-        | Need::Sit(board, _)
-        | Need::Be(board, _) = need
-            && !self.scope.knows_of(board)
+        if let Permission::View(board)
+        | Permission::Operate(board)
+        | Permission::OperateOrActAs(board)
+        | Permission::ViewAs(board, _)
+        | Permission::ActAs(board, _)
+        | Permission::ActAsPerson(board, _) = need
+            && !self.scope.may_know(board)
         {
             return Err(no_such_board(board));
         }
         let detail = format!("a token of scope {} does not allow this", self.scope);
-        Err(Problem::of(Code::Forbidden, detail).help("ask the operator for another token"))
+        Err(Problem::from_code(Code::Forbidden, detail).help("ask the operator for another token"))
     }
 }
 
 impl FromRequestParts<Arc<Daemon>> for Caller {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Arc<Daemon>) -> Answered<Self> {
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<Daemon>) -> ApiResult<Self> {
         parts.extensions.get::<Self>().cloned().ok_or_else(unauthorized)
     }
 }
 
-/// State of [`guard_door`].
+/// State of [`check_origin`].
 #[derive(Clone)]
-pub(crate) struct Guard {
-    doors: watch::Receiver<Door>,
+pub(crate) struct OriginGuard {
+    policy: watch::Receiver<OriginPolicy>,
     /// CORS for the origins that the operator has listed.
     pages: CorsLayer,
 }
 
-impl Guard {
-    pub(crate) fn new(doors: watch::Receiver<Door>) -> Self {
-        let named = doors.clone();
+impl OriginGuard {
+    pub(crate) fn new(policy: watch::Receiver<OriginPolicy>) -> Self {
+        let named = policy.clone();
         let is_named = move |origin: &HeaderValue, _: &Parts| {
             let origin = origin.to_str().unwrap_or_default();
             named.borrow().origins.iter().any(|known| known == origin)
@@ -163,16 +165,16 @@ impl Guard {
             .allow_origin(AllowOrigin::predicate(is_named))
             .allow_methods(AllowMethods::mirror_request())
             .allow_headers(AllowHeaders::mirror_request())
-            .expose_headers(ExposeHeaders::list(ANSWERED.map(HeaderName::from_static)))
+            .expose_headers(ExposeHeaders::list(EXPOSED_HEADERS.map(HeaderName::from_static)))
             .max_age(PREFLIGHT_TIME);
-        Self { doors, pages }
+        Self { policy, pages }
     }
 }
 
 /// Middleware: rejects a request for another host name or from a foreign page. A browser would send it with the rights
 /// of its user.
-pub(crate) async fn guard_door(State(guard): State<Guard>, request: Request, next: Next) -> Response {
-    let entered = may_enter(&guard.doors.borrow(), request.headers(), request.uri());
+pub(crate) async fn check_origin(State(guard): State<OriginGuard>, request: Request, next: Next) -> Response {
+    let entered = check_host_and_origin(&guard.policy.borrow(), request.headers(), request.uri());
     match entered {
         Ok(()) if request.headers().contains_key(ORIGIN) => {
             guard.pages.layer(next).oneshot(request).await.unwrap_or_else(|never| match never {})
@@ -182,11 +184,11 @@ pub(crate) async fn guard_door(State(guard): State<Guard>, request: Request, nex
     }
 }
 
-fn may_enter(door: &Door, headers: &HeaderMap, uri: &Uri) -> Answered<()> {
+fn check_host_and_origin(door: &OriginPolicy, headers: &HeaderMap, uri: &Uri) -> ApiResult<()> {
     let named = headers.get(HOST).and_then(|host| host.to_str().ok()).or_else(|| uri.authority().map(|it| it.as_str()));
     let host = named.map(without_port).unwrap_or_default();
     if !door.hosts.iter().any(|known| known.eq_ignore_ascii_case(host)) {
-        let problem = Problem::of(Code::UnknownHost, "this daemon has another name");
+        let problem = Problem::from_code(Code::UnknownHost, "this daemon has another name");
         return Err(problem.help("the operator names further hosts under [serve] hosts in patchboard.toml"));
     }
     let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
@@ -195,7 +197,7 @@ fn may_enter(door: &Door, headers: &HeaderMap, uri: &Uri) -> Answered<()> {
     if is_own || door.origins.iter().any(|known| known == origin) {
         return Ok(());
     }
-    let problem = Problem::of(Code::UnknownOrigin, "pages of this origin may not call");
+    let problem = Problem::from_code(Code::UnknownOrigin, "pages of this origin may not call");
     Err(problem.help("the operator names origins under [serve] origins in patchboard.toml"))
 }
 
@@ -224,25 +226,27 @@ pub(crate) async fn authenticate(
     next: Next,
 ) -> Response {
     let changes = daemon.tokens.changes();
-    let stranger = Payer::new(Arc::clone(daemon.limits.shares()), Counted::Address(peer.address()));
-    let caller = stranger.charged_unless(
+    let stranger = MeteredCaller::new(Arc::clone(daemon.limits.shares()), RateKey::Address(peer.address()));
+    let caller = stranger.run_charged_unless(
         |caller| matches!(caller, Ok(Caller { scope: Scope::Admin, .. })),
         || {
             caller_of(&daemon, request.headers(), peer)
-                .and_then(|caller| daemon.limits.request(caller.counted).map(|()| caller))
+                .and_then(|caller| daemon.limits.request(caller.rate_key).map(|()| caller))
         },
     );
     let is_administrator = matches!(caller, Ok(Caller { scope: Scope::Admin, .. }));
-    if let Some(line) = request.extensions().get::<Arc<Line>>() {
-        line.is_of(is_administrator);
+    if let Some(line) = request.extensions().get::<Arc<MeteredConnection>>() {
+        line.set_administrator(is_administrator);
     }
     match caller {
         Ok(caller) => {
-            let payer = Payer::new(Arc::clone(daemon.limits.shares()), caller.counted);
-            if let (Some(connection), Counted::Token(_)) = (request.extensions().get::<Place>(), caller.counted) {
-                connection.known();
+            let payer = MeteredCaller::new(Arc::clone(daemon.limits.shares()), caller.rate_key);
+            if let (Some(connection), RateKey::Token(_)) =
+                (request.extensions().get::<ConnectionSlot>(), caller.rate_key)
+            {
+                connection.mark_authenticated();
             }
-            let place = BodyPlace::default();
+            let place = BodyMemory::default();
             let holder = caller.holder.clone();
             request.extensions_mut().insert(caller);
             request.extensions_mut().insert(place.clone());
@@ -256,23 +260,23 @@ pub(crate) async fn authenticate(
             };
             let answering = async {
                 match holder {
-                    Some(holder) => while_it_opens(daemon, holder, changes, answered).await,
+                    Some(holder) => while_token_valid(daemon, holder, changes, answered).await,
                     None => answered.await,
                 }
             };
-            let response = if is_administrator { answering.await } else { payer.paced(answering).await };
+            let response = if is_administrator { answering.await } else { payer.run_paced(answering).await };
             drop(place);
             response
         }
         Err(problem) => {
-            stranger.turn().await;
+            stranger.wait_turn().await;
             problem.into_response()
         }
     }
 }
 
 /// Runs a request while its token is valid; revocation or expiry ends the response.
-async fn while_it_opens(
+async fn while_token_valid(
     daemon: Arc<Daemon>,
     holder: Arc<Holder>,
     changes: watch::Receiver<u64>,
@@ -292,11 +296,11 @@ async fn while_it_opens(
     }
 }
 
-fn caller_of(daemon: &Daemon, headers: &HeaderMap, peer: Peer) -> Answered<Caller> {
+fn caller_of(daemon: &Daemon, headers: &HeaderMap, peer: Peer) -> ApiResult<Caller> {
     let from = peer.address();
     let given = headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
     let Some(given) = given else {
-        let caller = Caller { scope: Scope::Admin, counted: Counted::Address(from), holder: None };
+        let caller = Caller { scope: Scope::Admin, rate_key: RateKey::Address(from), holder: None };
         return if daemon.is_open { Ok(caller) } else { Err(unauthorized()) };
     };
     let (kind, token) = given.split_once(' ').unwrap_or_default();
@@ -306,7 +310,7 @@ fn caller_of(daemon: &Daemon, headers: &HeaderMap, peer: Peer) -> Answered<Calle
         // Valid tokens are checked first: failures from an address do not block its token holders.
         return Err(daemon.limits.failed(from).err().unwrap_or_else(unauthorized));
     };
-    Ok(Caller { scope, counted: Counted::Token(sha256(token.as_bytes())), holder: holder.map(Arc::new) })
+    Ok(Caller { scope, rate_key: RateKey::Token(sha256(token.as_bytes())), holder: holder.map(Arc::new) })
 }
 
 /// Middleware: request timeout. Does not apply to a stream once its response head is sent.
@@ -314,93 +318,95 @@ pub(crate) async fn limit_time(State(daemon): State<Arc<Daemon>>, request: Reque
     let limit = daemon.limits.request_time();
     match tokio::time::timeout(limit, next.run(request)).await {
         Ok(response) => response,
-        Err(_) => Problem::of(Code::TimedOut, format!("a request may take {} s", limit.as_secs()))
+        Err(_) => Problem::from_code(Code::TimedOut, format!("a request may take {} s", limit.as_secs()))
             .help("what it asked for may have happened: repeat it with the same Idempotency-Key")
             .into_response(),
     }
 }
 
 fn unauthorized() -> Problem {
-    Problem::of(Code::Unauthorized, "this needs a token that is valid")
+    Problem::from_code(Code::Unauthorized, "this needs a token that is valid")
         .help("send it as `Authorization: Bearer TOKEN`; `patchboard token create` makes one")
 }
 
 /// Permission required before the body is read. The handler checks the rest, by the contents of the body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Gate {
+pub(crate) enum RoutePermission {
     /// Administer the daemon.
     Administer,
     /// Read all boards.
-    SeeAll,
+    ViewAll,
     /// Read the board in the path.
-    See,
+    View,
     /// Operate the board in the path.
-    Act,
+    Operate,
     /// Operate the board in the path, or act as one of its workers.
-    Join,
+    OperateOrActAs,
     /// Act as the worker in the path; without one, any valid token.
-    Sit,
+    ActAs,
 }
 
-impl Gate {
-    fn need(self, params: &RawPathParams) -> Need {
+impl RoutePermission {
+    fn need(self, params: &RawPathParams) -> Permission {
         let param = |name: &str| params.iter().find(|(param, _)| *param == name).map(|(_, value)| value);
         let board = || BoardId::from(param("board").unwrap_or_default());
         match (self, param("worker")) {
-            (Self::Administer, _) => Need::Administer,
-            (Self::SeeAll, _) => Need::SeeAll,
-            (Self::See, _) => Need::See(board()),
-            (Self::Act, _) => Need::Act(board()),
-            (Self::Join, _) => Need::Join(board()),
-            (Self::Sit, Some(worker)) => Need::Sit(board(), WorkerName::from(worker)),
-            (Self::Sit, None) => Need::Known,
+            (Self::Administer, _) => Permission::Administer,
+            (Self::ViewAll, _) => Permission::ViewAll,
+            (Self::View, _) => Permission::View(board()),
+            (Self::Operate, _) => Permission::Operate(board()),
+            (Self::OperateOrActAs, _) => Permission::OperateOrActAs(board()),
+            (Self::ActAs, Some(worker)) => Permission::ActAs(board(), WorkerName::from(worker)),
+            (Self::ActAs, None) => Permission::Authenticated,
         }
     }
 }
 
 /// Request body of a route, with its permission and size limit.
-pub(crate) trait Posted: DeserializeOwned {
+pub(crate) trait RequestBody: DeserializeOwned {
     /// Permission checked before the body is read.
-    const GATE: Gate;
+    const PERMISSION: RoutePermission;
     /// Maximum bytes, at most [`BODY_BYTES_MAX`].
     const BYTES_MAX: usize = SMALL_BODY_BYTES_MAX;
     /// True if the body may be an array; otherwise it must be an object.
-    const MAY_BE_A_LIST: bool = false;
+    const ALLOWS_ARRAY: bool = false;
 }
 
 /// JSON body, parsed strictly: no duplicate names, no number that would lose precision. It is read once the caller is
 /// authorised and the daemon has memory for it.
-pub(crate) struct Body<T>(pub(crate) T);
+pub(crate) struct StrictJson<T>(pub(crate) T);
 
-impl<T: Posted> FromRequest<Arc<Daemon>> for Body<T> {
+impl<T: RequestBody> FromRequest<Arc<Daemon>> for StrictJson<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, daemon: &Arc<Daemon>) -> Answered<Self> {
+    async fn from_request(request: Request, daemon: &Arc<Daemon>) -> ApiResult<Self> {
         let (mut parts, body) = request.into_parts();
-        let (text, caller) = match admitted::<T>(&mut parts, daemon).await {
+        let (text, caller) = match admit_body::<T>(&mut parts, daemon).await {
             Ok(admitted) => admitted,
             Err(problem) => {
                 drain(body, DRAINED_BYTES_MAX, DRAIN_TIME).await;
                 return Err(problem);
             }
         };
-        let place = parts.extensions.get::<BodyPlace>().cloned().unwrap_or_default();
+        let place = parts.extensions.get::<BodyMemory>().cloned().unwrap_or_default();
         let mut request = Request::from_parts(parts, body);
         DefaultBodyLimit::max(T::BYTES_MAX).apply(&mut request);
         let bytes = Bytes::from_request(request, daemon).await.map_err(|rejection| match rejection.status() {
             StatusCode::PAYLOAD_TOO_LARGE => too_large(T::BYTES_MAX),
-            _ => Problem::of(Code::BadBody, "the body could not be read"),
+            _ => Problem::from_code(Code::BadBody, "the body could not be read"),
         })?;
-        daemon.limits.body(caller.counted, bytes.len())?;
-        place.hold(text, daemon.limits.memory_now(caller.counted, json::footprint(&bytes))?);
+        daemon.limits.body(caller.rate_key, bytes.len())?;
+        place.hold(text, daemon.limits.try_memory(caller.rate_key, json::footprint(&bytes))?);
         let limits = Limits { bytes: BODY_BYTES_MAX, depth: BODY_DEPTH_MAX };
         let value = json::parse(&bytes, limits).map_err(|refusal| {
             let code = refusal.code.as_str();
             Problem::new(StatusCode::BAD_REQUEST, code, refusal.message).detail("offset", refusal.offset.into())
         })?;
-        let bad = |why: &dyn Display| Problem::of(Code::BadBody, format!("the body is not what is wanted here: {why}"));
+        let bad = |why: &dyn Display| {
+            Problem::from_code(Code::BadBody, format!("the body is not what is wanted here: {why}"))
+        };
         // Serde would read the members of a struct from an array, by position.
-        if value.is_array() && !T::MAY_BE_A_LIST {
+        if value.is_array() && !T::ALLOWS_ARRAY {
             return Err(bad(&"an object is wanted, and no list"));
         }
         serde_json::from_value(value).map(Self).map_err(|error| bad(&error))
@@ -408,22 +414,22 @@ impl<T: Posted> FromRequest<Arc<Daemon>> for Body<T> {
 }
 
 /// Checks a request before its body is read. Returns the memory for the text of the body.
-async fn admitted<T: Posted>(parts: &mut Parts, daemon: &Arc<Daemon>) -> Answered<(Memory, Caller)> {
+async fn admit_body<T: RequestBody>(parts: &mut Parts, daemon: &Arc<Daemon>) -> ApiResult<(MemoryPermit, Caller)> {
     let caller = Caller::from_request_parts(parts, daemon).await?;
     let params = RawPathParams::from_request_parts(parts, daemon).await;
-    let params = params.map_err(|_| Problem::of(Code::BadPath, "the path cannot be read"))?;
-    caller.needs(&T::GATE.need(&params))?;
+    let params = params.map_err(|_| Problem::from_code(Code::BadPath, "the path cannot be read"))?;
+    caller.require(&T::PERMISSION.need(&params))?;
     let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = header(CONTENT_TYPE).split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") {
-        let problem = Problem::of(Code::NotJson, "the body must be JSON");
+        let problem = Problem::from_code(Code::NotJson, "the body must be JSON");
         return Err(problem.help("send it with `Content-Type: application/json`"));
     }
     let bytes = header(CONTENT_LENGTH).parse().unwrap_or(T::BYTES_MAX);
     if bytes > T::BYTES_MAX {
         return Err(too_large(T::BYTES_MAX));
     }
-    Ok((daemon.limits.memory(caller.counted, bytes).await?, caller))
+    Ok((daemon.limits.memory(caller.rate_key, bytes).await?, caller))
 }
 
 /// Reads and discards a body, up to a number of bytes and a time. A client that is still sending would see no response.
@@ -442,15 +448,15 @@ pub(crate) async fn drain(body: AnswerBody, bytes_max: usize, time: Duration) {
 }
 
 fn too_large(bytes_max: usize) -> Problem {
-    Problem::of(Code::BodyTooLarge, format!("the body of this request may have {bytes_max} bytes"))
+    Problem::from_code(Code::BodyTooLarge, format!("the body of this request may have {bytes_max} bytes"))
 }
 
 /// Memory of a request body, held until the request is answered.
 #[derive(Clone, Default)]
-pub(crate) struct BodyPlace(Arc<Mutex<Option<(Memory, Memory)>>>);
+pub(crate) struct BodyMemory(Arc<Mutex<Option<(MemoryPermit, MemoryPermit)>>>);
 
-impl BodyPlace {
-    fn hold(&self, text: Memory, value: Memory) {
+impl BodyMemory {
+    fn hold(&self, text: MemoryPermit, value: MemoryPermit) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((text, value));
     }
 }
@@ -461,39 +467,39 @@ pub(crate) struct BoardPath(pub(crate) BoardId);
 impl<S: Send + Sync> FromRequestParts<S> for BoardPath {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Answered<Self> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> ApiResult<Self> {
         /// Path segment shared by all these routes.
         #[derive(serde::Deserialize)]
         struct Named {
             board: String,
         }
         let named = Path::<Named>::from_request_parts(parts, state).await;
-        let named = named.map_err(|_| Problem::of(Code::BadPath, "the path names no board"))?;
+        let named = named.map_err(|_| Problem::from_code(Code::BadPath, "the path names no board"))?;
         Ok(Self(BoardId::from(named.0.board)))
     }
 }
 
 /// Further path segments.
-pub(crate) struct Segments<T>(pub(crate) T);
+pub(crate) struct StrictPath<T>(pub(crate) T);
 
-impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Segments<T> {
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for StrictPath<T> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Answered<Self> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> ApiResult<Self> {
         let read = Path::<T>::from_request_parts(parts, state).await;
-        read.map(|Path(read)| Self(read)).map_err(|error| Problem::of(Code::BadPath, error.body_text()))
+        read.map(|Path(read)| Self(read)).map_err(|error| Problem::from_code(Code::BadPath, error.body_text()))
     }
 }
 
 /// Query string.
-pub(crate) struct Asked<T>(pub(crate) T);
+pub(crate) struct StrictQuery<T>(pub(crate) T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for StrictQuery<T> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Answered<Self> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> ApiResult<Self> {
         let read = Query::<T>::from_request_parts(parts, state).await;
-        read.map(|Query(read)| Self(read)).map_err(|error| Problem::of(Code::BadQuery, error.body_text()))
+        read.map(|Query(read)| Self(read)).map_err(|error| Problem::from_code(Code::BadQuery, error.body_text()))
     }
 }
 
@@ -504,43 +510,43 @@ const PAGE: usize = 100;
 const PAGE_MAX: usize = 1000;
 
 /// Returns the page size: the given one, checked, or the default.
-pub(crate) fn page_size(wanted: Option<usize>) -> Answered<usize> {
+pub(crate) fn page_size(wanted: Option<usize>) -> ApiResult<usize> {
     match wanted.unwrap_or(PAGE) {
         size @ 1..=PAGE_MAX => Ok(size),
-        _ => Err(Problem::of(Code::BadQuery, format!("limit is 1 to {PAGE_MAX}"))),
+        _ => Err(Problem::from_code(Code::BadQuery, format!("limit is 1 to {PAGE_MAX}"))),
     }
 }
 
 /// The `Idempotency-Key` of a request, if any: a retry gets the first response.
-pub(crate) struct Key(Option<Keyed>);
+pub(crate) struct IdempotencyHeader(Option<ScopedKey>);
 
-impl FromRequestParts<Arc<Daemon>> for Key {
+impl FromRequestParts<Arc<Daemon>> for IdempotencyHeader {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, daemon: &Arc<Daemon>) -> Answered<Self> {
+    async fn from_request_parts(parts: &mut Parts, daemon: &Arc<Daemon>) -> ApiResult<Self> {
         let Some(key) = parts.headers.get("idempotency-key").cloned() else { return Ok(Self(None)) };
         let caller = Caller::from_request_parts(parts, daemon).await?;
-        keyed(daemon, &caller, key.to_str().unwrap_or_default()).map(|key| Self(Some(key)))
+        bind_key(daemon, &caller, key.to_str().unwrap_or_default()).map(|key| Self(Some(key)))
     }
 }
 
 /// Validates a key and binds it to the caller's scope.
-pub(crate) fn keyed(daemon: &Daemon, caller: &Caller, key: &str) -> Answered<Keyed> {
+pub(crate) fn bind_key(daemon: &Daemon, caller: &Caller, key: &str) -> ApiResult<ScopedKey> {
     if !is_key(key) {
-        return Err(Problem::of(Code::BadKey, format!("an Idempotency-Key has {KEY_FORM}")));
+        return Err(Problem::from_code(Code::BadKey, format!("an Idempotency-Key has {KEY_FORM}")));
     }
-    Ok(daemon.tokens.secret().keyed(&caller.scope, key))
+    Ok(daemon.tokens.secret().bind(&caller.scope, key))
 }
 
-impl Key {
+impl IdempotencyHeader {
     /// Returns the dedup token of the request.
-    pub(crate) fn token(&self) -> Option<Token> {
-        self.0.as_ref().map(Keyed::token)
+    pub(crate) fn token(&self) -> Option<IdempotencyKey> {
+        self.0.as_ref().map(ScopedKey::token)
     }
 
     /// Returns the ids of the boards that a request with this key may have created.
-    pub(crate) fn made(&self) -> Option<Made> {
-        self.0.as_ref().map(Keyed::made)
+    pub(crate) fn board_ids(&self) -> Option<KeyBoardIds> {
+        self.0.as_ref().map(ScopedKey::board_ids)
     }
 }
 
@@ -548,12 +554,14 @@ impl Key {
 mod tests {
     use axum::http::{HeaderMap, HeaderValue, Uri};
 
-    use super::{Door, may_enter, without_port};
+    use super::{OriginPolicy, check_host_and_origin, without_port};
 
     #[test]
     fn only_requests_by_a_known_name_and_of_a_known_page_come_in() {
-        let door =
-            Door { hosts: vec!["localhost".into(), "::1".into()], origins: vec!["https://board.example".into()] };
+        let door = OriginPolicy {
+            hosts: vec!["localhost".into(), "::1".into()],
+            origins: vec!["https://board.example".into()],
+        };
         for (host, origin, code) in [
             ("localhost:7733", None, None),
             ("LOCALHOST", None, None),
@@ -571,7 +579,7 @@ mod tests {
             if let Some(origin) = origin {
                 headers.insert("origin", HeaderValue::from_static(origin));
             }
-            let entered = may_enter(&door, &headers, &Uri::from_static("/v1/boards"));
+            let entered = check_host_and_origin(&door, &headers, &Uri::from_static("/v1/boards"));
             assert_eq!(entered.err().map(|problem| problem.code), code, "{host} {origin:?}");
         }
     }

@@ -1,6 +1,6 @@
 //! Limits per caller: requests, streams, memory, failures to authenticate.
 //!
-//! [`Buckets`] decides on plain data, with the time as an argument; [`Limits`] holds the current counts. Memory is
+//! [`RateLimiter`] decides on plain data, with the time as an argument; [`Limits`] holds the current counts. Memory is
 //! bounded for any number of callers: at capacity, the caller with the lowest recent usage is evicted.
 
 use std::collections::HashMap;
@@ -13,9 +13,9 @@ use patchboard_kernel::digest::Digest;
 use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::problem::{Answered, Code, Problem};
-use super::share::Shares;
-use crate::given;
+use super::problem::{ApiResult, Code, Problem};
+use super::processor_quota::ProcessorQuota;
+use crate::input;
 
 /// Maximum number of callers with a recorded usage.
 pub(crate) const CALLERS_MAX: usize = 10_000;
@@ -37,7 +37,7 @@ pub(crate) struct LimitSettings {
     /// Request timeout in seconds; does not apply to streams.
     pub(crate) request_seconds: u64,
     /// Maximum bytes of a request head, as a number or like `16KiB`.
-    #[serde(deserialize_with = "given::size_of")]
+    #[serde(deserialize_with = "input::deserialize_size")]
     pub(crate) head_bytes: usize,
     /// Mebibytes of memory for the bodies of all requests under way; one caller may use half.
     pub(crate) body_memory_mib: u32,
@@ -69,7 +69,7 @@ const HEAD_BYTES_MIN: usize = 8192;
 
 impl LimitSettings {
     /// Returns the error in the settings, if any.
-    pub(crate) fn wrong(&self) -> Option<String> {
+    pub(crate) fn validation_error(&self) -> Option<String> {
         let counts = [
             ("connections", self.connections as u64),
             ("streams", self.streams as u64),
@@ -91,23 +91,23 @@ impl LimitSettings {
     }
 
     fn requests(&self) -> Rate {
-        Rate { drip: Duration::from_secs(1) / self.requests_per_second, burst: self.requests_burst }
+        Rate { interval: Duration::from_secs(1) / self.requests_per_second, burst: self.requests_burst }
     }
 
     fn failures(&self) -> Rate {
-        Rate { drip: Duration::from_secs(60) / self.failures_per_minute, burst: self.failures_per_minute }
+        Rate { interval: Duration::from_secs(60) / self.failures_per_minute, burst: self.failures_per_minute }
     }
 
     /// Counts kibibytes.
     fn bodies(&self) -> Rate {
         let burst = self.body_mib_per_minute.saturating_mul(1024);
-        Rate { drip: Duration::from_secs(60) / burst, burst }
+        Rate { interval: Duration::from_secs(60) / burst, burst }
     }
 }
 
 /// Rate-limit key: the subject of a count.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Counted {
+pub(crate) enum RateKey {
     /// Holder of a token, by its hash.
     Token(Digest),
     /// All callers from an address.
@@ -131,27 +131,27 @@ impl Peer {
 /// Leak interval and capacity of a bucket.
 #[derive(Clone, Copy)]
 struct Rate {
-    drip: Duration,
+    interval: Duration,
     burst: u32,
 }
 
 /// Leaky bucket per key, with `burst` as its capacity and one drop leaking every `drip`. Implements the generic cell
 /// rate algorithm: the only state per key is the time at which its bucket is empty.
-struct Buckets<K> {
+struct RateLimiter<K> {
     rate: Rate,
     empty_at: HashMap<K, Duration>,
     keys_max: usize,
 }
 
-impl<K: Copy + Eq + Hash> Buckets<K> {
+impl<K: Copy + Eq + Hash> RateLimiter<K> {
     fn new(rate: Rate, keys_max: usize) -> Self {
         Self { rate, empty_at: HashMap::new(), keys_max }
     }
 
     /// Returns the time until another drop fits; `None` if it fits now.
-    fn full_for(&self, key: &K, now: Duration) -> Option<Duration> {
+    fn time_until_free(&self, key: &K, now: Duration) -> Option<Duration> {
         let empty_at = *self.empty_at.get(key)?;
-        let room_at = (empty_at + self.rate.drip).saturating_sub(self.rate.drip * self.rate.burst);
+        let room_at = (empty_at + self.rate.interval).saturating_sub(self.rate.interval * self.rate.burst);
         (room_at > now).then(|| room_at - now)
     }
 
@@ -162,14 +162,14 @@ impl<K: Copy + Eq + Hash> Buckets<K> {
 
     /// Adds `drops` if the first of them fits.
     fn add_many(&mut self, key: K, now: Duration, drops: u32) -> Result<(), Duration> {
-        if let Some(wait) = self.full_for(&key, now) {
+        if let Some(wait) = self.time_until_free(&key, now) {
             return Err(wait);
         }
         if !self.empty_at.contains_key(&key) && self.empty_at.len() >= self.keys_max {
             self.forget(now);
         }
         let empty_at = self.empty_at.entry(key).or_default();
-        *empty_at = (*empty_at).max(now) + self.rate.drip * drops;
+        *empty_at = (*empty_at).max(now) + self.rate.interval * drops;
         Ok(())
     }
 
@@ -188,15 +188,15 @@ impl<K: Copy + Eq + Hash> Buckets<K> {
 pub(crate) struct Limits {
     since: Instant,
     settings: RwLock<LimitSettings>,
-    requests: Mutex<Buckets<Counted>>,
-    failures: Mutex<Buckets<IpAddr>>,
+    requests: Mutex<RateLimiter<RateKey>>,
+    failures: Mutex<RateLimiter<IpAddr>>,
     /// Kibibytes of bodies.
-    bodies: Mutex<Buckets<Counted>>,
-    streams: Arc<Mutex<HashMap<Counted, usize>>>,
+    bodies: Mutex<RateLimiter<RateKey>>,
+    streams: Arc<Mutex<HashMap<RateKey, usize>>>,
     /// Kibibytes of memory for bodies.
     memory: Arc<Semaphore>,
-    memory_of: Arc<Mutex<HashMap<Counted, usize>>>,
-    shares: Arc<Shares>,
+    memory_of: Arc<Mutex<HashMap<RateKey, usize>>>,
+    shares: Arc<ProcessorQuota>,
 }
 
 impl Limits {
@@ -204,13 +204,13 @@ impl Limits {
         Self {
             since: Instant::now(),
             settings: RwLock::new(settings),
-            requests: Mutex::new(Buckets::new(settings.requests(), CALLERS_MAX)),
-            failures: Mutex::new(Buckets::new(settings.failures(), CALLERS_MAX)),
-            bodies: Mutex::new(Buckets::new(settings.bodies(), CALLERS_MAX)),
+            requests: Mutex::new(RateLimiter::new(settings.requests(), CALLERS_MAX)),
+            failures: Mutex::new(RateLimiter::new(settings.failures(), CALLERS_MAX)),
+            bodies: Mutex::new(RateLimiter::new(settings.bodies(), CALLERS_MAX)),
             streams: Arc::default(),
             memory: Arc::new(Semaphore::new(settings.body_memory_mib as usize * KIBIBYTES)),
             memory_of: Arc::default(),
-            shares: Arc::new(Shares::new(settings.processor_percent)),
+            shares: Arc::new(ProcessorQuota::new(settings.processor_percent)),
         }
     }
 
@@ -226,7 +226,7 @@ impl Limits {
     }
 
     /// Returns the processor-time accounts.
-    pub(crate) const fn shares(&self) -> &Arc<Shares> {
+    pub(crate) const fn shares(&self) -> &Arc<ProcessorQuota> {
         &self.shares
     }
 
@@ -235,37 +235,37 @@ impl Limits {
     }
 
     /// Reserves memory for the text of a body; waits while other requests hold it.
-    pub(crate) async fn memory(&self, by: Counted, bytes: usize) -> Answered<Memory> {
+    pub(crate) async fn memory(&self, by: RateKey, bytes: usize) -> ApiResult<MemoryPermit> {
         // Counted before the wait, so that one caller's requests cannot queue ahead of those of others.
         let counted = self.counted_memory(by, bytes)?;
         let place = Arc::clone(&self.memory).acquire_many_owned(counted.permits()).await;
-        let place = place.map_err(|_| Problem::of(Code::Internal, "the daemon is stopping"))?;
-        Ok(Memory { _place: place, _counted: counted })
+        let place = place.map_err(|_| Problem::from_code(Code::Internal, "the daemon is stopping"))?;
+        Ok(MemoryPermit { _place: place, _counted: counted })
     }
 
     /// Reserves memory for the parsed value of a body. Fails instead of waiting: requests that hold memory for their
     /// text and wait for more would deadlock.
-    pub(crate) fn memory_now(&self, by: Counted, bytes: usize) -> Answered<Memory> {
+    pub(crate) fn try_memory(&self, by: RateKey, bytes: usize) -> ApiResult<MemoryPermit> {
         let counted = self.counted_memory(by, bytes)?;
         let place = Arc::clone(&self.memory).try_acquire_many_owned(counted.permits());
         let place = place.map_err(|_| {
             let detail = "other requests have the memory that this body would take";
-            Problem::of(Code::TooManyRequests, detail).retry_after(Duration::from_secs(1))
+            Problem::from_code(Code::TooManyRequests, detail).retry_after(Duration::from_secs(1))
         })?;
-        Ok(Memory { _place: place, _counted: counted })
+        Ok(MemoryPermit { _place: place, _counted: counted })
     }
 
-    fn counted_memory(&self, by: Counted, bytes: usize) -> Answered<CountedMemory> {
+    fn counted_memory(&self, by: RateKey, bytes: usize) -> ApiResult<CountedMemory> {
         let own = (self.settings().body_memory_mib as usize * KIBIBYTES).div_ceil(2);
         let kibibytes = bytes.div_ceil(KIBIBYTES).max(1);
         if kibibytes > own {
             let (wanted, own) = (kibibytes / KIBIBYTES, own / KIBIBYTES);
             let detail = format!("the body would take {wanted} MiB of memory, and may take {own}");
-            return Err(Problem::of(Code::BodyTooLarge, detail).help("send fewer values at once"));
+            return Err(Problem::from_code(Code::BodyTooLarge, detail).help("send fewer values at once"));
         }
         CountedMemory::new(&self.memory_of, by, kibibytes, own).ok_or_else(|| {
             let detail = format!("bodies of one caller may take {} MiB of memory at once", own / KIBIBYTES);
-            Problem::of(Code::TooManyRequests, detail).retry_after(Duration::from_secs(1))
+            Problem::from_code(Code::TooManyRequests, detail).retry_after(Duration::from_secs(1))
         })
     }
 
@@ -275,53 +275,53 @@ impl Limits {
     }
 
     /// Counts a request.
-    pub(crate) fn request(&self, by: Counted) -> Answered<()> {
+    pub(crate) fn request(&self, by: RateKey) -> ApiResult<()> {
         locked(&self.requests).add(by, self.since.elapsed()).map_err(|wait| {
             let most = self.settings().requests_per_second;
-            Problem::of(Code::TooManyRequests, format!("one caller may make {most} requests a second"))
+            Problem::from_code(Code::TooManyRequests, format!("one caller may make {most} requests a second"))
                 .retry_after(wait)
         })
     }
 
     /// Counts the bytes of a body that was read.
-    pub(crate) fn body(&self, by: Counted, bytes: usize) -> Answered<()> {
+    pub(crate) fn body(&self, by: RateKey, bytes: usize) -> ApiResult<()> {
         let kibibytes = u32::try_from(bytes.div_ceil(KIBIBYTES)).unwrap_or(u32::MAX);
         locked(&self.bodies).add_many(by, self.since.elapsed(), kibibytes).map_err(|wait| {
             let most = self.settings().body_mib_per_minute;
-            Problem::of(Code::TooManyRequests, format!("one caller may send {most} MiB of bodies a minute"))
+            Problem::from_code(Code::TooManyRequests, format!("one caller may send {most} MiB of bodies a minute"))
                 .retry_after(wait)
         })
     }
 
     /// Counts a failure to authenticate. Rejects an address with too many of them.
-    pub(crate) fn failed(&self, from: IpAddr) -> Answered<()> {
+    pub(crate) fn failed(&self, from: IpAddr) -> ApiResult<()> {
         locked(&self.failures).add(from, self.since.elapsed()).map_err(|wait| {
             let detail = "too many tokens that are not valid came from this address";
-            Problem::of(Code::TooManyFailures, detail).retry_after(wait)
+            Problem::from_code(Code::TooManyFailures, detail).retry_after(wait)
         })
     }
 
     /// Opens a stream; the place is released when dropped.
-    pub(crate) fn stream(&self, by: Counted) -> Answered<StreamPlace> {
+    pub(crate) fn stream(&self, by: RateKey) -> ApiResult<StreamPermit> {
         let most = self.settings().streams;
         let mut streams = locked(&self.streams);
         let open = streams.entry(by).or_default();
         if *open >= most {
             let detail = format!("one caller may have {most} streams open");
-            return Err(Problem::of(Code::TooManyStreams, detail).help("close one that nobody reads"));
+            return Err(Problem::from_code(Code::TooManyStreams, detail).help("close one that nobody reads"));
         }
         *open += 1;
-        Ok(StreamPlace { by, streams: Arc::clone(&self.streams) })
+        Ok(StreamPermit { by, streams: Arc::clone(&self.streams) })
     }
 }
 
 /// Place of an open stream.
-pub(crate) struct StreamPlace {
-    by: Counted,
-    streams: Arc<Mutex<HashMap<Counted, usize>>>,
+pub(crate) struct StreamPermit {
+    by: RateKey,
+    streams: Arc<Mutex<HashMap<RateKey, usize>>>,
 }
 
-impl Drop for StreamPlace {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
         let mut streams = locked(&self.streams);
         if let Some(open) = streams.get_mut(&self.by) {
@@ -336,21 +336,21 @@ impl Drop for StreamPlace {
 const KIBIBYTES: usize = 1024;
 
 /// Memory of a body, released when dropped.
-pub(crate) struct Memory {
+pub(crate) struct MemoryPermit {
     _place: OwnedSemaphorePermit,
     _counted: CountedMemory,
 }
 
 /// Kibibytes counted for a caller.
 struct CountedMemory {
-    by: Counted,
+    by: RateKey,
     kibibytes: usize,
-    all: Arc<Mutex<HashMap<Counted, usize>>>,
+    all: Arc<Mutex<HashMap<RateKey, usize>>>,
 }
 
 impl CountedMemory {
     /// Counts kibibytes; `None` if the caller would exceed `own`.
-    fn new(all: &Arc<Mutex<HashMap<Counted, usize>>>, by: Counted, kibibytes: usize, own: usize) -> Option<Self> {
+    fn new(all: &Arc<Mutex<HashMap<RateKey, usize>>>, by: RateKey, kibibytes: usize, own: usize) -> Option<Self> {
         let mut counts = locked(all);
         let count = counts.get(&by).copied().unwrap_or_default() + kibibytes;
         if count > own {
@@ -391,7 +391,7 @@ mod tests {
 
     use patchboard_faults::random::Random;
 
-    use super::{Buckets, Counted, LimitSettings, Limits, Peer, Rate};
+    use super::{LimitSettings, Limits, Peer, Rate, RateKey, RateLimiter};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -402,7 +402,7 @@ mod tests {
             let mut random = Random::new(seed);
             let (rate, burst) = (1 + random.below(5), 1 + random.below(8));
             let drip = SECOND / u32::try_from(rate).expect("few");
-            let mut buckets = Buckets::new(Rate { drip, burst: u32::try_from(burst).expect("few") }, 4);
+            let mut buckets = RateLimiter::new(Rate { interval: drip, burst: u32::try_from(burst).expect("few") }, 4);
             let mut let_through: BTreeMap<u64, Vec<Duration>> = BTreeMap::new();
             let mut now = Duration::ZERO;
             for _ in 0..500 {
@@ -412,7 +412,7 @@ mod tests {
                     Ok(()) => let_through.entry(key).or_default().push(now),
                     Err(wait) => {
                         assert!(wait > Duration::ZERO && wait <= drip, "{wait:?}");
-                        assert!(buckets.full_for(&key, now + wait).is_none(), "the wait is long enough");
+                        assert!(buckets.time_until_free(&key, now + wait).is_none(), "the wait is long enough");
                     }
                 }
             }
@@ -429,7 +429,7 @@ mod tests {
 
     #[test]
     fn whoever_calls_memory_is_bounded() {
-        let mut buckets = Buckets::new(Rate { drip: SECOND, burst: 3 }, 100);
+        let mut buckets = RateLimiter::new(Rate { interval: SECOND, burst: 3 }, 100);
         for key in 0..10_000 {
             assert_eq!(buckets.add(key, Duration::from_millis(key)), Ok(()));
             assert!(buckets.empty_at.len() <= 100);
@@ -449,12 +449,12 @@ mod tests {
     fn a_stream_leaves_its_place_when_it_ends() {
         let limits = Limits::new(LimitSettings { streams: 2, ..LimitSettings::default() });
         let (one, other) = ("10.0.0.1".parse().expect("an address"), "10.0.0.2".parse().expect("an address"));
-        let first = limits.stream(Counted::Address(one)).expect("a place");
-        let second = limits.stream(Counted::Address(one)).expect("another");
-        assert!(limits.stream(Counted::Address(one)).is_err());
-        assert!(limits.stream(Counted::Address(other)).is_ok());
+        let first = limits.stream(RateKey::Address(one)).expect("a place");
+        let second = limits.stream(RateKey::Address(one)).expect("another");
+        assert!(limits.stream(RateKey::Address(one)).is_err());
+        assert!(limits.stream(RateKey::Address(other)).is_ok());
         drop(first);
-        let third = limits.stream(Counted::Address(one)).expect("a place");
+        let third = limits.stream(RateKey::Address(one)).expect("a place");
         drop((second, third));
         assert!(limits.streams.lock().expect("no panic").is_empty());
     }
@@ -464,11 +464,11 @@ mod tests {
         let limits = Limits::new(LimitSettings { body_mib_per_minute: 1, ..LimitSettings::default() });
         let (one, other) = ("10.0.0.1".parse().expect("an address"), "10.0.0.2".parse().expect("an address"));
         for _ in 0..4 {
-            assert!(limits.body(Counted::Address(one), 256 << 10).is_ok());
+            assert!(limits.body(RateKey::Address(one), 256 << 10).is_ok());
         }
-        assert!(limits.body(Counted::Address(one), 1).is_err());
-        assert!(limits.body(Counted::Address(other), 8 << 20).is_ok(), "a body is read as a whole");
-        assert!(limits.body(Counted::Address(other), 1).is_err());
+        assert!(limits.body(RateKey::Address(one), 1).is_err());
+        assert!(limits.body(RateKey::Address(other), 8 << 20).is_ok(), "a body is read as a whole");
+        assert!(limits.body(RateKey::Address(other), 1).is_err());
     }
 
     #[test]
@@ -481,8 +481,8 @@ mod tests {
 
     #[test]
     fn settings_under_which_nobody_could_call_are_none() {
-        assert_eq!(LimitSettings::default().wrong(), None);
-        assert!(LimitSettings { streams: 0, ..LimitSettings::default() }.wrong().is_some());
-        assert!(LimitSettings { head_bytes: 100, ..LimitSettings::default() }.wrong().is_some());
+        assert_eq!(LimitSettings::default().validation_error(), None);
+        assert!(LimitSettings { streams: 0, ..LimitSettings::default() }.validation_error().is_some());
+        assert!(LimitSettings { head_bytes: 100, ..LimitSettings::default() }.validation_error().is_some());
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Labels have few values, all defined by this program: codes, kinds, route templates. Unbounded values chosen by
 //! others, like ids of boards and names of workers, are never labels. [`counting`] updates the counters as records
-//! become durable; the gauges ([`Picture`]) are computed for each scrape. `docs/operations.md` lists the families, and
-//! a test compares the two.
+//! become durable; the gauges ([`GaugeValues`]) are computed for each scrape. `docs/operations.md` lists the families,
+//! and a test compares the two.
 
 mod counting;
 
@@ -14,7 +14,7 @@ use patchboard_agents::gate::ModelState;
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::record::{End, Kind};
-use patchboard_runtime::observer::Restarted;
+use patchboard_runtime::observer::RestartScope;
 use prometheus::core::Collector;
 use prometheus::{
     CounterVec, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, TextEncoder,
@@ -60,7 +60,7 @@ pub(crate) struct Metrics {
 
 /// Values of the gauges at one moment.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(crate) struct Picture {
+pub(crate) struct GaugeValues {
     /// Boards by status.
     pub(crate) boards: Vec<(&'static str, usize)>,
     /// Queued invocations of running boards.
@@ -173,18 +173,18 @@ impl Metrics {
             ),
             started_at,
         };
-        this.begin_with_zeros();
+        this.init_series();
         this
     }
 
     /// Initialises the series of labels with a known set of values to 0, so that a rate includes the first event.
-    fn begin_with_zeros(&self) {
+    fn init_series(&self) {
         FailureCode::ALL.iter().for_each(|code| drop(self.failures.with_label_values(&[code.as_str()])));
         DeferralReason::ALL.iter().for_each(|reason| drop(self.deferrals.with_label_values(&[reason.as_str()])));
         Kind::ALL.iter().for_each(|kind| drop(self.records.with_label_values(&[kind.as_str()])));
         End::ALL.iter().for_each(|end| drop(self.boards_ended.with_label_values(&[end.as_str()])));
-        Restarted::ALL.iter().for_each(|what| drop(self.restarts.with_label_values(&[what.as_str()])));
-        for component in counting::Component::ALL {
+        RestartScope::ALL.iter().for_each(|what| drop(self.restarts.with_label_values(&[what.as_str()])));
+        for component in counting::TokenPurpose::ALL {
             for kind in ["prompt", "completion"] {
                 drop(self.tokens.with_label_values(&[component.as_str(), kind]));
             }
@@ -203,7 +203,7 @@ impl Metrics {
     }
 
     /// Returns all families in the exposition format.
-    pub(crate) fn text(&self, picture: &Picture) -> String {
+    pub(crate) fn text(&self, picture: &GaugeValues) -> String {
         let mut text = String::new();
         for family in self.families(picture) {
             for collected in family.collect() {
@@ -221,7 +221,7 @@ impl Metrics {
         text
     }
 
-    fn families(&self, picture: &Picture) -> Vec<Box<dyn Collector + '_>> {
+    fn families(&self, picture: &GaugeValues) -> Vec<Box<dyn Collector + '_>> {
         let mut families: Vec<Box<dyn Collector>> = vec![
             Box::new(self.commits.clone()),
             Box::new(self.rejections.clone()),
@@ -253,7 +253,7 @@ impl Metrics {
     }
 }
 
-impl Picture {
+impl GaugeValues {
     /// Builds new collectors for each scrape, so that concurrent scrapes do not mix their values.
     fn families(&self) -> Vec<Box<dyn Collector>> {
         #[expect(clippy::cast_precision_loss, reason = "nobody has 2^53 boards")]
@@ -337,7 +337,7 @@ fn by_server(models: &[ModelState]) -> BTreeMap<(&str, String), (bool, usize)> {
 #[cfg(test)]
 fn described() -> Vec<(String, String, Vec<String>, String)> {
     let metrics = Metrics::new();
-    let families = metrics.families(&Picture::default());
+    let families = metrics.families(&GaugeValues::default());
     let described = families.iter().map(|family| {
         let desc = family.desc()[0];
         let kind = family.collect().first().map(|collected| format!("{:?}", collected.get_field_type()));

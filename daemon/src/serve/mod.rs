@@ -8,37 +8,37 @@
 //! * [`files`]: file access to a board's directory, for HTTP and MCP.
 //! * `tls`: TLS, a feature.
 //! * [`retention`]: retention of ended boards; [`reload`]: configuration reload.
-//! * [`alone`]: instance lock of a data directory; [`host`]: a daemon for the agents that share one directory.
-//! * [`http`], [`problem`], [`routes`]: the API; [`keys`]: idempotency keys; [`access`], [`tokens`]: authorization;
-//!   [`limits`], [`share`]: limits.
-//! * [`metrics`], [`requests`]: metrics and request log.
+//! * [`instance_lock`]: instance lock of a data directory; [`host`]: a daemon for the agents that share one directory.
+//! * [`http`], [`problem`], [`routes`]: the API; [`idempotency_keys`]: idempotency keys; [`access`], [`tokens`]:
+//!   authorization; [`limits`], [`processor_quota`]: limits.
+//! * [`metrics`], [`access_log`]: metrics and request log.
 
 pub(crate) mod access;
+mod access_log;
 mod agui;
-pub(crate) mod alone;
 mod connections;
-pub(crate) mod disk;
 mod files;
 pub(crate) mod host;
 mod http;
-mod identifiers;
-mod keys;
-mod leftover;
+mod idempotency_keys;
+pub(crate) mod instance_lock;
 mod limits;
+mod long_poll;
 pub(crate) mod mcp;
 mod metrics;
 pub(crate) mod problem;
+pub(crate) mod processor_quota;
 mod reload;
-mod requests;
+mod request_ids;
 pub(crate) mod retention;
 mod routes;
 pub(crate) mod service;
 pub(crate) mod settings;
-pub(crate) mod share;
+pub(crate) mod storage_recovery;
 #[cfg(feature = "tls")]
 mod tls;
 pub(crate) mod tokens;
-mod waiting;
+mod unread_body;
 
 use std::io;
 use std::net::SocketAddr;
@@ -57,29 +57,29 @@ use clap::Args;
 use futures_util::{StreamExt as _, stream};
 use http_body::Body as _;
 use patchboard_agents::config::Environment;
-use patchboard_agents::seats::Inline;
+use patchboard_agents::registry::InlinePrograms;
 use serde_json::json;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tower_http::catch_panic::CatchPanicLayer;
 
-use self::connections::{Admission, Connections};
-use self::http::{BODY_BYTES_MAX, Door, Guard, authenticate, guard_door, limit_time};
+use self::connections::{ConnectionAcceptor, Connections};
+use self::http::{BODY_BYTES_MAX, OriginGuard, OriginPolicy, authenticate, check_origin, limit_time};
 pub(crate) use self::http::{KEY_FORM, is_key};
 use self::problem::{Code, Problem};
 use self::reload::Reload;
 use self::retention::Retention;
 use self::service::Daemon;
 use self::settings::{Flags, Settings};
-use crate::drive::{Interrupt, Interrupts};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::notify::Notifier;
 use crate::notify::feed::ChangeFeed;
 use crate::notify::settings::Settings as NotifySettings;
 use crate::output::Output;
-use crate::seating::ModelArguments;
+use crate::runner::{Interrupt, Interrupts};
 use crate::trust::config_file;
+use crate::worker_agents::ModelArguments;
 
 /// Time limit for requests under way at shutdown.
 const DRAIN: Duration = Duration::from_secs(20);
@@ -110,31 +110,34 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
-    let seats = arguments.models.seats(config, Inline::Refused)?;
+    let seats = arguments.models.build_registry(config, InlinePrograms::Denied)?;
     let settings = Settings::read(seats.config().serve.clone(), &arguments.flags)?;
     let retention = Retention::read(seats.config().retention.clone())?;
-    let notify =
-        config_file(config)?.map(|file| NotifySettings::read(file, &Environment::of_process())).transpose()?.flatten();
+    let notify = config_file(config)?
+        .map(|file| NotifySettings::read(file, &Environment::from_process()))
+        .transpose()?
+        .flatten();
     let receivers = notify.iter().flat_map(|notify| &notify.receivers);
     let feeds = receivers.map(|receiver| Arc::new(ChangeFeed::new(receiver.kind()))).collect();
     let mut interrupts = Interrupts::new()?;
     let is_open = settings.is_open();
     let daemon = Arc::new(Daemon::start(data_dir, seats, is_open, settings.limits, feeds).await?);
     if !is_open && daemon.tokens.is_empty(daemon.clock.now())? {
-        return Err(Failure::refused(
+        return Err(Failure::invalid_input(
             "no_tokens",
             format!("{} is reached by tokens, and there are none", settings.listen),
         )
         .help("make one with `patchboard token create --scope admin`, or listen on 127.0.0.1"));
     }
     let notifier = Notifier::begin(&daemon, notify, data_dir).await?;
-    let Listening { scheme, address, doors, handle, serving, _threads } = listen(&daemon, &settings)?;
+    let RunningServer { scheme, address, origin_policy: doors, handle, serving, _threads } =
+        listen(&daemon, &settings)?;
     let reload = Reload {
         arguments,
         config,
-        begun: daemon.seats.now(),
+        initial_registry: daemon.registry.current(),
         address,
-        doors,
+        origin_policy: doors,
         rest_after: watch::Sender::new(settings.rest_after),
         retention: watch::Sender::new(retention),
         settings,
@@ -151,13 +154,13 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
             tracing::info!(boards = recovered.boards, failed = recovered.failed, "boards are taken up");
         }
         tokio::join!(
-            retention::keep(Arc::clone(&daemon), reload.retention.subscribe()),
-            daemon.lets_rest(reload.rest_after.subscribe()),
-            daemon.tell_outages(),
+            retention::run_retention(Arc::clone(&daemon), reload.retention.subscribe()),
+            daemon.evict_idle_boards(reload.rest_after.subscribe()),
+            daemon.log_outages(),
             daemon.tokens.watch(),
-            daemon.ends_leases(),
-            daemon.logs_damaged_boards(),
-            daemon.goes_on_after_trouble(),
+            daemon.expire_leases(),
+            daemon.log_damaged_boards(),
+            daemon.resume_interrupted_boards(),
             notifier.run()
         );
         Ok::<_, Failure>(())
@@ -171,12 +174,12 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
             }
             interrupt = interrupts.next() => match interrupt {
                 Interrupt::Stop => break,
-                Interrupt::HangUp => reload.again(&daemon),
+                Interrupt::HangUp => reload.reload(&daemon),
             },
         }
     }
     tracing::info!("shutting down: interrupt again to force");
-    daemon.stops();
+    daemon.begin_shutdown();
     handle.graceful_shutdown(Some(DRAIN));
     let stopping = async {
         // Requests under way keep their boards until they are answered.
@@ -199,9 +202,9 @@ const SERVING_THREADS: usize = 2;
 
 /// Threads for network I/O. Requests are handled on the threads of the boards, so that a health check never waits for a
 /// board.
-struct Serving(Option<Runtime>);
+struct IoThreads(Option<Runtime>);
 
-impl Serving {
+impl IoThreads {
     fn new() -> io::Result<Self> {
         let mut threads = Builder::new_multi_thread();
         threads.worker_threads(SERVING_THREADS).thread_name("serving").enable_all();
@@ -213,7 +216,7 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
+impl Drop for IoThreads {
     fn drop(&mut self) {
         if let Some(threads) = self.0.take() {
             threads.shutdown_background();
@@ -222,11 +225,11 @@ impl Drop for Serving {
 }
 
 /// Middleware: handles a request on the board threads. Cancels it if the client disconnects.
-async fn beside(State(threads): State<Handle>, request: Request, next: Next) -> Response {
+async fn on_board_threads(State(threads): State<Handle>, request: Request, next: Next) -> Response {
     let mut asked = JoinSet::new();
     asked.spawn_on(next.run(request), &threads);
     match asked.join_next().await {
-        Some(Ok(response)) => response.map(|body| made_on(&threads, body)),
+        Some(Ok(response)) => response.map(|body| stream_on(&threads, body)),
         Some(Err(_)) | None => fault(),
     }
 }
@@ -235,7 +238,7 @@ async fn beside(State(threads): State<Handle>, request: Request, next: Next) -> 
 const PARTS_AHEAD: usize = 1;
 
 /// Produces the rest of a streamed response on these threads too, at the pace of the reader.
-fn made_on(threads: &Handle, body: Body) -> Body {
+fn stream_on(threads: &Handle, body: Body) -> Body {
     if body.size_hint().exact().is_some() {
         return body;
     }
@@ -257,21 +260,21 @@ fn made_on(threads: &Handle, body: Body) -> Body {
 }
 
 /// Daemon with an open listener.
-struct Listening {
+struct RunningServer {
     scheme: &'static str,
     address: SocketAddr,
-    doors: watch::Sender<Door>,
+    origin_policy: watch::Sender<OriginPolicy>,
     handle: axum_server::Handle<SocketAddr>,
     serving: JoinHandle<io::Result<()>>,
-    _threads: Serving,
+    _threads: IoThreads,
 }
 
 /// Binds the address of the settings and starts to serve.
-fn listen(daemon: &Arc<Daemon>, settings: &Settings) -> Result<Listening, Failure> {
+fn listen(daemon: &Arc<Daemon>, settings: &Settings) -> Result<RunningServer, Failure> {
     let unreachable = |error: io::Error| unreachable_address(settings.listen, &error);
     let listener = std::net::TcpListener::bind(settings.listen).map_err(unreachable)?;
     let address = listener.local_addr().map_err(unreachable)?;
-    let threads = Serving::new().map_err(unreachable)?;
+    let threads = IoThreads::new().map_err(unreachable)?;
     let handle = axum_server::Handle::new();
     let mut server = axum_server::from_tcp(listener)
         .map_err(unreachable)?
@@ -280,10 +283,10 @@ fn listen(daemon: &Arc<Daemon>, settings: &Settings) -> Result<Listening, Failur
         // One request at a time per connection, so that the connection limit bounds the requests under way.
         .http1_only();
     server.http_builder().http1().header_read_timeout(HEAD_TIMEOUT).max_buf_size(settings.limits.head_bytes);
-    let doors = watch::Sender::new(settings.door(address));
+    let doors = watch::Sender::new(settings.origin_policy(address));
     let app = app(Arc::clone(daemon), doors.subscribe());
     let connections = Connections::new(settings.limits.connections);
-    let admission = Admission { connections, shares: Arc::clone(daemon.limits.shares()) };
+    let admission = ConnectionAcceptor { connections, shares: Arc::clone(daemon.limits.shares()) };
     let make = app.into_make_service();
     #[cfg(feature = "tls")]
     let (scheme, serving) = match &settings.tls {
@@ -297,7 +300,7 @@ fn listen(daemon: &Arc<Daemon>, settings: &Settings) -> Result<Listening, Failur
     };
     #[cfg(not(feature = "tls"))]
     let (scheme, serving) = ("http", threads.spawn(server.acceptor(admission).serve(make)));
-    Ok(Listening { scheme, address, doors, handle, serving, _threads: threads })
+    Ok(RunningServer { scheme, address, origin_policy: doors, handle, serving, _threads: threads })
 }
 
 fn unreachable_address(address: SocketAddr, error: &io::Error) -> Failure {
@@ -306,14 +309,14 @@ fn unreachable_address(address: SocketAddr, error: &io::Error) -> Failure {
 }
 
 /// Builds the router.
-fn app(daemon: Arc<Daemon>, doors: watch::Receiver<Door>) -> Router {
+fn app(daemon: Arc<Daemon>, doors: watch::Receiver<OriginPolicy>) -> Router {
     let (api, description) = routes::all();
     let description = Arc::new(description);
     let api = api
         .route("/v1/openapi.json", get(move || async move { Json((*description).clone()) }))
         .layer(from_fn_with_state(Arc::clone(&daemon), authenticate))
         .route("/readyz", get(routes::ready))
-        .layer(from_fn_with_state(Handle::current(), beside));
+        .layer(from_fn_with_state(Handle::current(), on_board_threads));
     Router::new()
         .route("/healthz", get(routes::alive))
         .merge(api)
@@ -322,21 +325,22 @@ fn app(daemon: Arc<Daemon>, doors: watch::Receiver<Door>) -> Router {
         .with_state(Arc::clone(&daemon))
         .layer(from_fn_with_state(Arc::clone(&daemon), limit_time))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(from_fn_with_state(Guard::new(doors), guard_door))
+        .layer(from_fn_with_state(OriginGuard::new(doors), check_origin))
         .layer(CatchPanicLayer::custom(panicked))
-        .layer(from_fn(identifiers::identify))
-        .layer(from_fn(leftover::read))
+        .layer(from_fn(request_ids::identify))
+        .layer(from_fn(unread_body::drain_unread))
         // Outermost, so that rejected requests are counted too.
-        .layer(from_fn_with_state(Arc::clone(&daemon.metrics), requests::watch))
-        .layer(from_fn(connections::keep))
+        .layer(from_fn_with_state(Arc::clone(&daemon.metrics), access_log::log_request))
+        .layer(from_fn(connections::mark_busy))
 }
 
 async fn no_such_route() -> Problem {
-    Problem::of(Code::NoSuchRoute, "nothing is served under this path").help("GET /v1/openapi.json lists what is")
+    Problem::from_code(Code::NoSuchRoute, "nothing is served under this path")
+        .help("GET /v1/openapi.json lists what is")
 }
 
 async fn no_such_method() -> Problem {
-    Problem::of(Code::NoSuchMethod, "this path takes other methods")
+    Problem::from_code(Code::NoSuchMethod, "this path takes other methods")
 }
 
 /// Answers a request after a panic of its handler; other requests are unaffected.
@@ -345,7 +349,7 @@ fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
 }
 
 fn fault() -> Response {
-    Problem::of(Code::Internal, "the request was interrupted by a fault").into_response()
+    Problem::from_code(Code::Internal, "the request was interrupted by a fault").into_response()
 }
 
 #[cfg(test)]
@@ -357,7 +361,7 @@ mod tests {
     use futures_util::{StreamExt as _, stream};
     use tokio::runtime::Builder;
 
-    use super::made_on;
+    use super::stream_on;
 
     #[test]
     fn a_stream_is_made_on_the_threads_of_boards() {
@@ -367,10 +371,10 @@ mod tests {
         };
         let (boards, serving) = (threads("boards"), threads("serving"));
         let parts = stream::iter(0..3).map(move |_| Ok::<_, Infallible>(name()));
-        let body = made_on(boards.handle(), Body::from_stream(parts));
+        let body = stream_on(boards.handle(), Body::from_stream(parts));
         let read = serving.block_on(axum::body::to_bytes(body, 1000)).expect("it is read");
         assert_eq!(read, "boardsboardsboards");
-        let whole = made_on(boards.handle(), Body::from("whole"));
+        let whole = stream_on(boards.handle(), Body::from("whole"));
         assert_eq!(serving.block_on(axum::body::to_bytes(whole, 1000)).expect("it is read"), "whole");
     }
 }

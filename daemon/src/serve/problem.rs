@@ -11,7 +11,7 @@ use patchboard_runtime::journal::JournalError;
 use patchboard_runtime::runtime::RuntimeError;
 use serde_json::{Map, Value, json};
 
-use super::identifiers::Repetition;
+use super::request_ids::IdempotencyStatus;
 use crate::failure::{Exit, Failure};
 
 macro_rules! coded {
@@ -146,13 +146,13 @@ pub(crate) struct Problem {
     /// Time after which a retry is useful.
     retry_after: Option<Duration>,
     /// Relation of the request to an earlier one with its idempotency key.
-    repetition: Repetition,
+    idempotency_status: IdempotencyStatus,
     /// Extension members, in addition to those of the RFC.
     details: Map<String, Value>,
 }
 
 /// Result of a handler.
-pub(crate) type Answered<T> = Result<T, Problem>;
+pub(crate) type ApiResult<T> = Result<T, Problem>;
 
 impl Problem {
     /// Creates a problem; `detail` is for people and holds no secret.
@@ -163,7 +163,7 @@ impl Problem {
             detail: detail.into(),
             help: None,
             retry_after: None,
-            repetition: Repetition::None,
+            idempotency_status: IdempotencyStatus::New,
             details: Map::new(),
         }
     }
@@ -184,14 +184,14 @@ impl Problem {
 
     /// Marks the problem as a replay: an earlier transmission of the request already got it.
     #[must_use]
-    pub(crate) const fn repeats(mut self, repetition: Repetition) -> Self {
-        self.repetition = repetition;
+    pub(crate) const fn with_idempotency_status(mut self, repetition: IdempotencyStatus) -> Self {
+        self.idempotency_status = repetition;
         self
     }
 
     /// Replaces status, code and detail by more specific ones.
     #[must_use]
-    pub(crate) fn told_as(self, status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+    pub(crate) fn with_code(self, status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
         Self { status, code, detail: detail.into(), ..self }
     }
 
@@ -218,7 +218,7 @@ impl Problem {
     }
 
     /// Creates a problem for an error of the request.
-    pub(crate) fn of(code: Code, detail: impl Into<String>) -> Self {
+    pub(crate) fn from_code(code: Code, detail: impl Into<String>) -> Self {
         Self::new(code.status(), code.as_str(), detail)
     }
 }
@@ -235,8 +235,8 @@ impl IntoResponse for Problem {
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        if self.repetition != Repetition::None {
-            response.headers_mut().extend(self.repetition.headers());
+        if self.idempotency_status != IdempotencyStatus::New {
+            response.headers_mut().extend(self.idempotency_status.headers());
         }
         if let Some(wait) = self.retry_after {
             // Whole seconds, rounded up.
@@ -257,12 +257,12 @@ impl From<RuntimeError> for Problem {
                 problem.detail("violations", json!(violations))
             }
             RuntimeError::Interrupted(_) => problem.help("repeat the request with the same Idempotency-Key"),
-            RuntimeError::Unheard { code: rejection::Code::BacklogFull, .. } => {
+            RuntimeError::SignalRejected { code: rejection::Code::BacklogFull, .. } => {
                 problem.help("say it again when something of what waits is done")
             }
             RuntimeError::CannotRetry { .. } => problem
                 .help("`limits` raises tokens, wall, commits, edits, money and journal of the board, `worker_limits` tokens and money of `worker`"),
-            RuntimeError::Over(_) => problem.help("a board that has ended for good is read only"),
+            RuntimeError::BoardEnded(_) => problem.help("a board that has ended for good is read only"),
             _ => problem,
         }
     }
@@ -275,7 +275,7 @@ impl From<JournalError> for Problem {
 }
 
 /// Returns the status for a rejection code: 409, 429 or 507 for the state of the board, 422 for errors of the request.
-pub(crate) const fn refusal(code: rejection::Code) -> StatusCode {
+pub(crate) const fn rejection_status(code: rejection::Code) -> StatusCode {
     use rejection::Code as C;
     match code {
         C::TokenConflict | C::InvocationClosed | C::NotPending => StatusCode::CONFLICT,
@@ -290,11 +290,11 @@ const fn status_of(error: &RuntimeError) -> StatusCode {
         RuntimeError::Journal(JournalError::NotFound(_)) => StatusCode::NOT_FOUND,
         RuntimeError::Board(BoardError::BadRequest(_) | BoardError::BadBlueprint(_))
         | RuntimeError::BadSignal { .. } => StatusCode::UNPROCESSABLE_ENTITY,
-        RuntimeError::Unheard { code, .. } => refusal(*code),
+        RuntimeError::SignalRejected { code, .. } => rejection_status(*code),
         RuntimeError::AlreadyRunning(_)
         | RuntimeError::CannotRetry { .. }
-        | RuntimeError::Over(_)
-        | RuntimeError::TokenConflict(_)
+        | RuntimeError::BoardEnded(_)
+        | RuntimeError::IdempotencyConflict(_)
         | RuntimeError::Journal(JournalError::Owned { .. } | JournalError::Fenced { .. }) => StatusCode::CONFLICT,
         RuntimeError::Closed(_) | RuntimeError::Interrupted(_) => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
@@ -304,7 +304,7 @@ const fn status_of(error: &RuntimeError) -> StatusCode {
 /// Keeps the codes and messages of the command line.
 impl From<Failure> for Problem {
     fn from(failure: Failure) -> Self {
-        let Failure::Told(told) = failure else {
+        let Failure::Error(told) = failure else {
             return Self::new(StatusCode::INTERNAL_SERVER_ERROR, "output_failed", "nobody reads the answer");
         };
         let status = match (told.code, told.exit) {
@@ -321,7 +321,7 @@ impl From<Failure> for Problem {
                 | "older_archive",
                 _,
             ) => StatusCode::CONFLICT,
-            (_, Exit::Refused) => StatusCode::UNPROCESSABLE_ENTITY,
+            (_, Exit::InvalidInput) => StatusCode::UNPROCESSABLE_ENTITY,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self {
@@ -330,7 +330,7 @@ impl From<Failure> for Problem {
             detail: told.message,
             help: told.help,
             retry_after: None,
-            repetition: Repetition::None,
+            idempotency_status: IdempotencyStatus::New,
             details: told.details,
         }
     }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patchboard_agents::config::{Config, Environment};
-use patchboard_agents::seats::{Inline, Seats};
+use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use tokio::sync::watch;
 
 use super::Arguments;
-use super::http::Door;
+use super::http::OriginPolicy;
 use super::retention::Retention;
 use super::service::Daemon;
 use super::settings::Settings;
@@ -24,17 +24,17 @@ pub(super) struct Reload<'a> {
     pub(super) arguments: &'a Arguments,
     pub(super) config: Option<&'a Path>,
     /// Agents of the configuration at start-up.
-    pub(super) begun: Arc<Seats>,
+    pub(super) initial_registry: Arc<AgentRegistry>,
     pub(super) settings: Settings,
     /// Address on which the daemon is reachable.
     pub(super) address: SocketAddr,
-    pub(super) doors: watch::Sender<Door>,
+    pub(super) origin_policy: watch::Sender<OriginPolicy>,
     pub(super) rest_after: watch::Sender<Duration>,
     pub(super) retention: watch::Sender<Retention>,
 }
 
 /// Validated configuration.
-struct Read {
+struct LoadedConfig {
     config: Config,
     settings: Settings,
     retention: Retention,
@@ -42,10 +42,10 @@ struct Read {
 
 impl Reload<'_> {
     /// Reloads the configuration and applies the reloadable settings. An invalid configuration changes nothing.
-    pub(super) fn again(&self, daemon: &Daemon) {
+    pub(super) fn reload(&self, daemon: &Daemon) {
         match self.read() {
-            Ok(read) => self.put(read, daemon),
-            Err(Failure::Told(told)) => {
+            Ok(read) => self.apply(read, daemon),
+            Err(Failure::Error(told)) => {
                 let why = one_line(&told.message);
                 tracing::error!(code = told.code, "the configuration is refused, the one before stays: {why}");
             }
@@ -53,17 +53,17 @@ impl Reload<'_> {
         }
     }
 
-    fn read(&self) -> Result<Read, Failure> {
-        let config = self.arguments.models.seats(self.config, Inline::Refused)?.config().clone();
+    fn read(&self) -> Result<LoadedConfig, Failure> {
+        let config = self.arguments.models.build_registry(self.config, InlinePrograms::Denied)?.config().clone();
         let settings = Settings::read(config.serve.clone(), &self.arguments.flags)?;
         let retention = Retention::read(config.retention.clone())?;
-        config_file(self.config)?.map(|file| NotifySettings::read(file, &Environment::of_process())).transpose()?;
-        Ok(Read { config, settings, retention })
+        config_file(self.config)?.map(|file| NotifySettings::read(file, &Environment::from_process())).transpose()?;
+        Ok(LoadedConfig { config, settings, retention })
     }
 
-    fn put(&self, read: Read, daemon: &Daemon) {
-        let Read { mut config, settings, retention } = read;
-        let begun = self.begun.config();
+    fn apply(&self, read: LoadedConfig, daemon: &Daemon) {
+        let LoadedConfig { mut config, settings, retention } = read;
+        let begun = self.initial_registry.config();
         let of_tables = [
             ("[workspaces]", "boards have the directories open", begun.workspaces != config.workspaces),
             ("[notify]", "notices under way belong to their receivers", begun.notify != config.notify),
@@ -74,9 +74,9 @@ impl Reload<'_> {
         }
         config.workspaces.clone_from(&begun.workspaces);
         config.notify.clone_from(&begun.notify);
-        daemon.seats.replace(config, &Environment::of_process());
+        daemon.registry.replace(config, &Environment::from_process());
         daemon.limits.replace(settings.limits);
-        self.doors.send_replace(settings.door(self.address));
+        self.origin_policy.send_replace(settings.origin_policy(self.address));
         self.rest_after.send_replace(settings.rest_after);
         self.retention.send_replace(retention);
         tracing::info!("the configuration was read again");

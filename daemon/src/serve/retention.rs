@@ -31,7 +31,7 @@ const AT_ONCE: usize = 64;
 /// Action on an expired board.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Then {
+pub(crate) enum ExpiryAction {
     /// Archive the board to a file, from which it can be restored.
     #[default]
     Archive,
@@ -44,7 +44,7 @@ pub(crate) enum Then {
 #[serde(deny_unknown_fields, default)]
 struct Rule {
     ended: Option<Duration>,
-    then: Then,
+    then: ExpiryAction,
 }
 
 /// The table `[retention]`.
@@ -52,7 +52,7 @@ struct Rule {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Retention {
     ended: Option<Duration>,
-    then: Then,
+    then: ExpiryAction,
     /// Rules by blueprint name, each in place of the general one.
     blueprints: BTreeMap<String, Rule>,
 }
@@ -60,7 +60,7 @@ pub(crate) struct Retention {
 impl Retention {
     pub(crate) fn read(table: toml::Table) -> Result<Self, Failure> {
         table.try_into().map_err(|error: toml::de::Error| {
-            Failure::refused("bad_config", format!("[retention]: {}", error.message()))
+            Failure::invalid_input("bad_config", format!("[retention]: {}", error.message()))
         })
     }
 
@@ -69,7 +69,7 @@ impl Retention {
     }
 
     /// Returns the expired boards with the action for each, the oldest first.
-    fn due(&self, boards: &[BoardSummary], now: Timestamp) -> Vec<(BoardId, Then)> {
+    fn due(&self, boards: &[BoardSummary], now: Timestamp) -> Vec<(BoardId, ExpiryAction)> {
         let ended = boards.iter().filter(|board| board.ended.is_some());
         let due = ended.filter_map(|board| {
             let all = Rule { ended: self.ended, then: self.then };
@@ -82,7 +82,7 @@ impl Retention {
 }
 
 /// Applies the retention rules periodically and after each change of the table, while the daemon runs.
-pub(crate) async fn keep(daemon: Arc<Daemon>, mut tables: watch::Receiver<Retention>) {
+pub(crate) async fn run_retention(daemon: Arc<Daemon>, mut tables: watch::Receiver<Retention>) {
     loop {
         let retention = tables.borrow_and_update().clone();
         if retention.is_any() {
@@ -106,10 +106,10 @@ async fn pass(daemon: &Arc<Daemon>, retention: &Retention) {
     let mut is_any_deleted = false;
     for (board, then) in due {
         let done = match then {
-            Then::Archive => daemon.archive(&board, None).await.map(drop),
-            Then::Delete => daemon.delete(&board, None).await.map(drop),
+            ExpiryAction::Archive => daemon.archive(&board, None).await.map(drop),
+            ExpiryAction::Delete => daemon.delete(&board, None).await.map(drop),
         };
-        is_any_deleted |= done.is_ok() && then == Then::Delete;
+        is_any_deleted |= done.is_ok() && then == ExpiryAction::Delete;
         match done {
             Ok(()) => tracing::info!(%board, ?then, "the time of the board was over"),
             Err(problem) => tracing::error!(%board, code = problem.code, "the board stays, though its time is over"),
@@ -156,7 +156,10 @@ mod tests {
             board("kept", Some(End::Done), 0),
         ];
         let due = retention.due(&boards, Timestamp(2 * day));
-        assert_eq!(due, [("any-0".into(), Then::Archive), (format!("drafts-{day}").as_str().into(), Then::Delete)]);
+        assert_eq!(
+            due,
+            [("any-0".into(), ExpiryAction::Archive), (format!("drafts-{day}").as_str().into(), ExpiryAction::Delete)]
+        );
         assert_eq!(Retention::default().due(&boards, Timestamp(i64::MAX)), []);
         assert!(Retention::read(toml::from_str("endet = \"2d\"").expect("TOML")).is_err());
     }

@@ -1,6 +1,6 @@
 //! Daemon core, independent of the transport: running boards, boards at rest, and operations on both.
 
-mod questions;
+mod queries;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -12,11 +12,11 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use dashmap::DashMap;
 use patchboard_agents::departments::storage::Storage;
-use patchboard_agents::gate::{Change, Held, ModelState};
-use patchboard_agents::inner::Inner;
+use patchboard_agents::gate::{Availability, BoardOutage, ModelState};
 use patchboard_agents::lease::Leases;
-use patchboard_agents::seats::{Replaceable, Seats};
-use patchboard_agents::workspace::boards::{TakingUp, Workspaces};
+use patchboard_agents::nested_boards::NestedBoards;
+use patchboard_agents::registry::{AgentRegistry, ReloadableRegistry};
+use patchboard_agents::workspace::boards::{ActivationGuard, Workspaces};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::id::{BoardId, Seq};
@@ -26,8 +26,8 @@ use patchboard_runtime::agent::Agent as _;
 use patchboard_runtime::archive::{self, ArchiveError};
 use patchboard_runtime::clock::{Clock, SystemClock};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::journal::{BoardSummary, Journal as _, JournalError, Tombstone, Vacuumed};
-use patchboard_runtime::runtime::{BoardHandle, Founding, Heard, Options, Runtime, RuntimeError};
+use patchboard_runtime::journal::{BoardSummary, Journal as _, JournalError, Tombstone, VacuumStats};
+use patchboard_runtime::runtime::{BoardHandle, CreateOptions, Options, RequestEffect, Runtime, RuntimeError};
 use patchboard_runtime::subscription::Subscription;
 use patchboard_runtime::{audit, redaction};
 use serde_json::{Value, json};
@@ -36,23 +36,23 @@ use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::access::Scope;
-use super::alone::only_one;
-use super::disk::Disk;
 use super::http::Caller;
-use super::keys::Made;
+use super::idempotency_keys::KeyBoardIds;
+use super::instance_lock::lock_instance;
 use super::limits::{LimitSettings, Limits};
 use super::metrics::{Counting, Metrics};
-use super::problem::{Answered, Code, Problem};
-use super::tokens::{Action, Holder, Intended, Tokens};
+use super::problem::{ApiResult, Code, Problem};
+use super::storage_recovery::StorageHealth;
+use super::tokens::{Action, AuditedAction, Holder, TokenStore};
 use crate::commands::{redact, storage as storage_command};
-use crate::drive::failure;
 use crate::failure::Failure;
 use crate::notify::feed::{ChangeFeed, WithFeeds};
 use crate::outages;
 use crate::reader::{Reader, storage};
+use crate::runner::failure;
 
 /// Maximum time that model calls wait for the recovery of all boards. The journals record which models are unavailable.
-const SHUT: Duration = Duration::from_secs(30);
+const RECOVERY_GATE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Boards recovered concurrently.
 const RECOVERED_AT_ONCE: usize = 8;
@@ -76,12 +76,12 @@ pub(crate) struct Daemon {
     reader: Reader,
     data_dir: PathBuf,
     /// Agents of the boards' workers.
-    pub(crate) seats: Arc<Replaceable>,
+    pub(crate) registry: Arc<ReloadableRegistry>,
     workspaces: Arc<Workspaces>,
     /// Calls of remote workers.
     pub(crate) leases: Leases,
     /// API tokens.
-    pub(crate) tokens: Tokens,
+    pub(crate) tokens: TokenStore,
     /// True if callers without a token are administrators.
     pub(crate) is_open: bool,
     /// Hash of an administrator's token that exists only in this process.
@@ -96,13 +96,13 @@ pub(crate) struct Daemon {
     /// Boards with new records, one feed per receiver of notices.
     pub(crate) feeds: Vec<Arc<ChangeFeed>>,
     /// State of the storage.
-    pub(crate) disk: Arc<Disk>,
+    pub(crate) disk: Arc<StorageHealth>,
     pub(crate) clock: Arc<dyn Clock>,
     reads: Arc<Semaphore>,
     /// Locks of boards that are being opened or created, so that none is opened twice.
     opening: DashMap<BoardId, Arc<Mutex<()>>>,
     /// Number of boards opened so far; `None` once the daemon stops.
-    taken_up: std::sync::Mutex<Option<watch::Sender<u64>>>,
+    activation_count: std::sync::Mutex<Option<watch::Sender<u64>>>,
 }
 
 /// Result of the recovery at start-up.
@@ -118,31 +118,31 @@ impl Daemon {
     /// Creates the daemon on a data directory; no board runs yet.
     pub(crate) async fn start(
         data_dir: &Path,
-        seats: Seats,
+        seats: AgentRegistry,
         is_open: bool,
         limits: LimitSettings,
         feeds: Vec<Arc<ChangeFeed>>,
     ) -> Result<Self, Failure> {
         let leases = Leases::default();
-        let seats = seats.with_leases(leases.clone()).with_storage(Storage::at(data_dir));
+        let seats = seats.with_leases(leases.clone()).with_storage(Storage::in_dir(data_dir));
         let workspaces = Arc::clone(seats.workspaces());
-        let seats = Arc::new(Replaceable::new(seats));
+        let seats = Arc::new(ReloadableRegistry::new(seats));
         let journal = SqliteJournal::open(data_dir).map_err(storage)?;
-        let lock = only_one(data_dir)?;
+        let lock = lock_instance(data_dir)?;
         let metrics = Arc::new(Metrics::new());
-        let mut options = Options::new(Arc::new(Inner::around(seats.clone())));
+        let mut options = Options::new(Arc::new(NestedBoards::new(seats.clone())));
         let observer = Counting::new(Arc::clone(&metrics));
-        let disk = Arc::new(Disk::default());
+        let disk = Arc::new(StorageHealth::default());
         options.observer = Arc::new(WithFeeds { observer, feeds: feeds.clone(), disk: Arc::clone(&disk) });
         let runtime = Runtime::start(Arc::new(journal.clone()), options).await.map_err(failure)?;
         Ok(Self {
             runtime,
             reader: Reader { journal },
             data_dir: data_dir.to_owned(),
-            seats,
+            registry: seats,
             workspaces,
             leases,
-            tokens: Tokens::open(data_dir)?,
+            tokens: TokenStore::open(data_dir)?,
             is_open,
             own: None,
             limits: Limits::new(limits),
@@ -154,12 +154,12 @@ impl Daemon {
             clock: Arc::new(SystemClock),
             reads: Arc::new(Semaphore::new(READS_AT_ONCE)),
             opening: DashMap::new(),
-            taken_up: std::sync::Mutex::new(Some(watch::Sender::new(0))),
+            activation_count: std::sync::Mutex::new(Some(watch::Sender::new(0))),
         })
     }
 
     /// Accepts an administrator's token that is stored in no file of the daemon.
-    pub(crate) fn opened_by(self, token: &str) -> Self {
+    pub(crate) fn with_own_token(self, token: &str) -> Self {
         Self { own: Some(sha256(token.as_bytes())), ..self }
     }
 
@@ -190,7 +190,7 @@ impl Daemon {
                 () = over => {}
             }
             // On a read error the request continues; new requests fail at their own check.
-            if !self.tokens.opens(holder.id, self.clock.now()).unwrap_or(true) {
+            if !self.tokens.is_valid(holder.id, self.clock.now()).unwrap_or(true) {
                 return;
             }
         }
@@ -214,7 +214,7 @@ impl Daemon {
                 (board.id.clone(), is_left(board).then_some(may_be_retried))
             });
         let (mut going, mut recovered) = (JoinSet::new(), Recovered::default());
-        self.seats.now().gate().shut(SHUT);
+        self.registry.current().gate().shut(RECOVERY_GATE_TIMEOUT);
         loop {
             while going.len() < RECOVERED_AT_ONCE
                 && let Some((board, is_left)) = left.next()
@@ -224,7 +224,7 @@ impl Daemon {
                     let opened = daemon.open(&board).await;
                     let done = match opened {
                         Ok(opened) => match is_left {
-                            Some(may_be_retried) => end_left(&opened, may_be_retried).await,
+                            Some(may_be_retried) => cancel_orphan(&opened, may_be_retried).await,
                             None => Ok(()),
                         },
                         Err(problem) => Err(problem),
@@ -234,7 +234,7 @@ impl Daemon {
             }
             match going.join_next().await {
                 None => {
-                    self.seats.now().gate().open();
+                    self.registry.current().gate().open();
                     self.is_ready.store(true, Ordering::Release);
                     return Ok(recovered);
                 }
@@ -252,8 +252,8 @@ impl Daemon {
     }
 
     /// Ends the streams of readers that follow boards, which have no end of their own.
-    pub(crate) fn stops(&self) {
-        drop(self.taken_up().take());
+    pub(crate) fn begin_shutdown(&self) {
+        drop(self.activation_count().take());
     }
 
     /// Closes all boards. Decided steps are durable; calls under way are cancelled, and repeated after the next start.
@@ -262,12 +262,12 @@ impl Daemon {
     }
 
     /// Lists all boards, the oldest first.
-    pub(crate) fn boards(&self) -> Answered<Vec<BoardSummary>> {
+    pub(crate) fn boards(&self) -> ApiResult<Vec<BoardSummary>> {
         Ok(self.reader.journal.boards()?)
     }
 
     /// Returns the list entry of a board. Checks it against the last records of a board that does not run here.
-    pub(crate) fn summary(&self, board: &BoardId) -> Answered<BoardSummary> {
+    pub(crate) fn summary(&self, board: &BoardId) -> ApiResult<BoardSummary> {
         let summary = self.reader.journal.summary(board)?.ok_or_else(|| no_such_board(board))?;
         if self.running(board).is_none() {
             audit::check_listed(&self.reader.journal, board)?;
@@ -292,8 +292,8 @@ impl Daemon {
 
     /// Sets the view budgets of a blueprint from the context sizes of this daemon's models, as for a board of it.
     pub(crate) fn fit_views(&self, blueprint: &mut Blueprint) {
-        let seats = self.seats.now();
-        blueprint.fit_views(&|model| seats.context(model));
+        let seats = self.registry.current();
+        blueprint.fit_views(&|model| seats.context_window(model));
     }
 
     /// Returns the directories that boards share with their workers.
@@ -307,13 +307,13 @@ impl Daemon {
     }
 
     /// Closes a board until it is next requested, and releases its directory.
-    pub(crate) async fn let_go(&self, board: &BoardId) {
-        self.alone(board, self.runtime.close(board)).await;
+    pub(crate) async fn evict(&self, board: &BoardId) {
+        self.with_board_lock(board, self.runtime.close(board)).await;
     }
 
     /// Returns a board to act on, and opens it if it does not run. Boards that have ended for good are opened too,
     /// because only the board knows the requests that it has accepted before.
-    pub(crate) async fn open(&self, board: &BoardId) -> Answered<BoardHandle> {
+    pub(crate) async fn open(&self, board: &BoardId) -> ApiResult<BoardHandle> {
         if let Some(running) = self.runtime.board(board) {
             return Ok(running);
         }
@@ -322,44 +322,49 @@ impl Daemon {
                 return Ok(running);
             }
             self.summary(board)?;
-            self.take_up(board).await
+            self.activate(board).await
         };
-        self.alone(board, opened).await
+        self.with_board_lock(board, opened).await
     }
 
     /// Like [`Daemon::open`], for actions of a caller: their records name the caller.
-    pub(crate) async fn open_for(self: &Arc<Self>, board: &BoardId, caller: &Caller) -> Answered<BoardHandle> {
-        Ok(self.open(board).await?.by(caller.principal()))
+    pub(crate) async fn open_for(self: &Arc<Self>, board: &BoardId, caller: &Caller) -> ApiResult<BoardHandle> {
+        Ok(self.open(board).await?.with_principal(caller.principal()))
     }
 
     /// Retries the work that a board gave up. The directory of a board that was over is opened again.
-    pub(crate) async fn retry(self: &Arc<Self>, board: &BoardId, caller: &Caller, retried: Retried) -> Answered<Heard> {
+    pub(crate) async fn retry(
+        self: &Arc<Self>,
+        board: &BoardId,
+        caller: &Caller,
+        retried: Retried,
+    ) -> ApiResult<RequestEffect> {
         let running = self.open_for(board, caller).await?;
         let (daemon, id) = (Arc::clone(self), board.clone());
         // A separate task completes the retry if the caller leaves; retries of one board are serialised.
         let done = tokio::spawn(async move {
             let retry = async {
-                let is_over = running.snapshot().ended.is_some_and(Ended::is_final);
+                let is_over = running.status().ended.is_some_and(Ended::is_final);
                 // From the retry on, workers wait for the directory.
-                let taking_up = is_over.then(|| daemon.workspaces().taking_up());
+                let taking_up = is_over.then(|| daemon.workspaces().begin_activation());
                 let heard = running.retry(retried).await?;
-                if let Some(taking_up) = taking_up.filter(|_| heard == Heard::Now) {
+                if let Some(taking_up) = taking_up.filter(|_| heard == RequestEffect::Applied) {
                     attach(taking_up, &running);
                 }
                 Ok(heard)
             };
-            daemon.alone(&id, retry).await
+            daemon.with_board_lock(&id, retry).await
         });
-        to_its_end(done).await
+        join_task(done).await
     }
 
     /// Tests whether the storage accepts writes.
     pub(crate) fn try_to_write(&self) -> Result<(), JournalError> {
-        self.reader.journal.try_to_write()
+        self.reader.journal.check_writable()
     }
 
     /// Records a failure of the storage, if the result is one.
-    fn noting<T>(&self, done: Result<T, RuntimeError>) -> Result<T, RuntimeError> {
+    fn track_storage<T>(&self, done: Result<T, RuntimeError>) -> Result<T, RuntimeError> {
         if let Err(RuntimeError::Journal(why)) = &done {
             self.disk.failed(why);
         }
@@ -367,12 +372,12 @@ impl Daemon {
     }
 
     /// Opens a board that does not run, and notifies its followers.
-    async fn take_up(&self, board: &BoardId) -> Answered<BoardHandle> {
-        let taking_up = self.workspaces().taking_up();
+    async fn activate(&self, board: &BoardId) -> ApiResult<BoardHandle> {
+        let taking_up = self.workspaces().begin_activation();
         // Gets or resumes: the parent's call may open a nested board at the same time.
-        let board = self.noting(self.runtime.attach(board).await)?;
+        let board = self.track_storage(self.runtime.get_or_resume(board).await)?;
         attach(taking_up, &board);
-        if let Some(taken_up) = &*self.taken_up() {
+        if let Some(taken_up) = &*self.activation_count() {
             taken_up.send_modify(|count| *count += 1);
         }
         Ok(board)
@@ -380,12 +385,12 @@ impl Daemon {
 
     /// Closes a board and runs `work` on it to completion, even if the caller leaves. `may` decides whether to close it
     /// at all. Reopens the board afterwards, unless it has ended.
-    async fn at_rest<T: Send + 'static, F: Future<Output = Answered<T>> + Send>(
+    async fn while_closed<T: Send + 'static, F: Future<Output = ApiResult<T>> + Send>(
         self: &Arc<Self>,
         board: &BoardId,
-        may: impl FnOnce(&Self) -> Answered<()> + Send + 'static,
+        may: impl FnOnce(&Self) -> ApiResult<()> + Send + 'static,
         work: impl FnOnce(Arc<Self>) -> F + Send + 'static,
-    ) -> Answered<T> {
+    ) -> ApiResult<T> {
         let (daemon, board) = (Arc::clone(self), board.clone());
         let done = tokio::spawn(async move {
             let work = async {
@@ -394,17 +399,17 @@ impl Daemon {
                 let done = work(Arc::clone(&daemon)).await;
                 // The board may have been resumed just before the close, or by `work`.
                 if daemon.reader.journal.summary(&board)?.is_some_and(|board| board.ended.is_none()) {
-                    daemon.take_up(&board).await?;
+                    daemon.activate(&board).await?;
                 }
                 done
             };
-            daemon.alone(&board, work).await
+            daemon.with_board_lock(&board, work).await
         });
-        to_its_end(done).await
+        join_task(done).await
     }
 
     /// Returns true if a board has ended for good.
-    pub(crate) fn is_over(&self, board: &BoardId) -> Answered<bool> {
+    pub(crate) fn is_over(&self, board: &BoardId) -> ApiResult<bool> {
         let summary = self.summary(board)?;
         match summary.ended {
             None | Some(End::Quiescent) => Ok(false),
@@ -421,7 +426,7 @@ impl Daemon {
     }
 
     /// Runs `work` while holding the board's lock.
-    async fn alone<T>(&self, board: &BoardId, work: impl Future<Output = T>) -> T {
+    async fn with_board_lock<T>(&self, board: &BoardId, work: impl Future<Output = T>) -> T {
         let gate = Arc::clone(&self.opening.entry(board.clone()).or_default());
         let done = {
             let _only_one = gate.lock().await;
@@ -445,7 +450,7 @@ impl Daemon {
         replacement: Option<Value>,
         rows: Option<redact::Rows>,
         principal: Principal,
-    ) -> Answered<redact::Redaction> {
+    ) -> ApiResult<redact::Redaction> {
         let (id, asked) = (board.clone(), board.clone());
         let may = move |daemon: &Self| daemon.summary(&asked).map(drop);
         let work = async move |daemon: Arc<Self>| {
@@ -453,44 +458,44 @@ impl Daemon {
             let _claim = journal.claim(&id, false)?;
             let now = daemon.clock.now();
             let principal = Some(principal);
-            let (beside, shared) = (redact::beside(&daemon.data_dir, rows), Arc::new(journal.clone()));
+            let (beside, shared) = (redact::search_departments(&daemon.data_dir, rows), Arc::new(journal.clone()));
             let redacted = redaction::redact(shared, id.clone(), request, replacement, principal, now, beside).await;
             let redacted = redacted.map_err(redact::failure)?;
             let directory = daemon.archives();
             let renewed = daemon
-                .ask(move |_| archive::renew(&journal, &directory, &id).map_err(|error| redact::archived(&error)));
+                .query(move |_| archive::rewrite(&journal, &directory, &id).map_err(|error| redact::archived(&error)));
             renewed.await?;
             Ok(redacted)
         };
-        self.at_rest(board, may, work).await
+        self.while_closed(board, may, work).await
     }
 
     /// Lists the boards of the journal and of the archives.
-    pub(crate) async fn boards_and_archived(self: &Arc<Self>) -> Answered<Vec<BoardSummary>> {
+    pub(crate) async fn boards_and_archived(self: &Arc<Self>) -> ApiResult<Vec<BoardSummary>> {
         let data_dir = self.data_dir.clone();
-        self.ask(move |reader| redact::boards_and_archived(&reader.journal, &data_dir)).await
+        self.query(move |reader| redact::boards_and_archived(&reader.journal, &data_dir)).await
     }
 
     /// Moves an ended board from the journal into an archive file.
-    pub(crate) async fn archive(self: &Arc<Self>, board: &BoardId, by: Option<Principal>) -> Answered<PathBuf> {
+    pub(crate) async fn archive(self: &Arc<Self>, board: &BoardId, by: Option<Principal>) -> ApiResult<PathBuf> {
         let (id, now, directory) = (board.clone(), self.clock.now(), self.archives());
         let take = move |journal: &SqliteJournal| archive::archive(journal, &directory, &id, now);
-        self.taken_out(board, (Action::BoardArchived, by), take).await
+        self.remove_board(board, (Action::BoardArchived, by), take).await
     }
 
     /// Deletes an ended board from the journal permanently; its bytes are destroyed by the next vacuum.
-    pub(crate) async fn delete(self: &Arc<Self>, board: &BoardId, by: Option<Principal>) -> Answered<Tombstone> {
+    pub(crate) async fn delete(self: &Arc<Self>, board: &BoardId, by: Option<Principal>) -> ApiResult<Tombstone> {
         let (id, now, directory) = (board.clone(), self.clock.now(), self.archives());
         let take = move |journal: &SqliteJournal| archive::delete(journal, &directory, &id, now);
-        self.taken_out(board, (Action::BoardDeleted, by), take).await
+        self.remove_board(board, (Action::BoardDeleted, by), take).await
     }
 
-    async fn taken_out<T: Send + 'static>(
+    async fn remove_board<T: Send + 'static>(
         self: &Arc<Self>,
         board: &BoardId,
         (action, by): (Action, Option<Principal>),
         take: impl FnOnce(&SqliteJournal) -> Result<T, ArchiveError> + Send + 'static,
-    ) -> Answered<T> {
+    ) -> ApiResult<T> {
         let (id, asked) = (board.clone(), board.clone());
         // A board that has not ended is not closed.
         let may = move |daemon: &Self| match daemon.summary(&asked)?.ended {
@@ -501,32 +506,32 @@ impl Daemon {
             let _claim = daemon.reader.journal.claim(&id, false)?;
             let (tokens, now) = (daemon.tokens.clone(), daemon.clock.now());
             let recorded = move |reader: &Reader| {
-                let intended = Intended { action, subject: Some(id.as_str()), by: by.as_ref() };
-                tokens.act(&intended, now, || take(&reader.journal).map_err(storage_command::failure))
+                let intended = AuditedAction { action, subject: Some(id.as_str()), by: by.as_ref() };
+                tokens.audited(&intended, now, || take(&reader.journal).map_err(storage_command::failure))
             };
-            daemon.ask(recorded).await
+            daemon.query(recorded).await
         };
-        self.at_rest(board, may, work).await
+        self.while_closed(board, may, work).await
     }
 
     /// Restores a board from its archive.
-    pub(crate) async fn restore(&self, board: &BoardId, by: &Principal) -> Answered<()> {
+    pub(crate) async fn restore(&self, board: &BoardId, by: &Principal) -> ApiResult<()> {
         let restored = async {
             let known = self.reader.journal.tombstones()?.into_iter().find(|tombstone| tombstone.board == *board);
             let path = known.and_then(|tombstone| tombstone.archive).ok_or_else(|| no_such_board(board))?;
             let journal = Arc::new(self.reader.journal.clone());
-            let intended = Intended { action: Action::BoardRestored, subject: Some(board.as_str()), by: Some(by) };
+            let intended = AuditedAction { action: Action::BoardRestored, subject: Some(board.as_str()), by: Some(by) };
             let begun = self.tokens.begin(&intended, self.clock.now())?;
             archive::restore(journal, path.into()).await.map_err(storage_command::failure)?;
             self.tokens.finish(begun);
             Ok(())
         };
-        self.alone(board, restored).await
+        self.with_board_lock(board, restored).await
     }
 
     /// Vacuums the journal on behalf of a caller.
-    pub(crate) async fn vacuum_by(self: &Arc<Self>, by: &Principal) -> Answered<Vacuumed> {
-        let intended = Intended { action: Action::JournalVacuumed, subject: None, by: Some(by) };
+    pub(crate) async fn vacuum_by(self: &Arc<Self>, by: &Principal) -> ApiResult<VacuumStats> {
+        let intended = AuditedAction { action: Action::JournalVacuumed, subject: None, by: Some(by) };
         let begun = self.tokens.begin(&intended, self.clock.now())?;
         let vacuumed = self.vacuum().await?;
         self.tokens.finish(begun);
@@ -534,26 +539,26 @@ impl Daemon {
     }
 
     /// Vacuums the journal. Boards wait meanwhile, readers do not.
-    pub(crate) async fn vacuum(self: &Arc<Self>) -> Answered<Vacuumed> {
-        self.ask(|reader| reader.journal.vacuum().map_err(storage)).await
+    pub(crate) async fn vacuum(self: &Arc<Self>) -> ApiResult<VacuumStats> {
+        self.query(|reader| reader.journal.vacuum().map_err(storage)).await
     }
 
     /// Evicts boards that have ended or stalled, and were idle for the given time. They are reopened on demand.
-    pub(crate) async fn lets_rest(self: &Arc<Self>, after: watch::Receiver<Duration>) {
-        let mut quiet = Quiet::default();
+    pub(crate) async fn evict_idle_boards(self: &Arc<Self>, after: watch::Receiver<Duration>) {
+        let mut quiet = IdleBoards::default();
         loop {
             let after = *after.borrow();
             tokio::time::sleep((after / 4).clamp(REST_LOOK_MIN, REST_LOOK_MAX)).await;
             let boards: Vec<BoardHandle> = self.running_boards().collect();
             let ended = boards.iter().filter_map(|board| Some((board.id(), ended_with(board)?)));
-            let resting = quiet.look(ended, after, self.clock.steady_ms());
+            let resting = quiet.update(ended, after, self.clock.steady_ms());
             for board in boards.into_iter().filter(|board| resting.contains_key(board.id())) {
                 let (asked, last) = (board.clone(), resting[board.id()]);
                 let may = move |_: &Self| match ended_with(&asked) == Some(last) {
                     true => Ok(()),
                     false => Err(no_such_board(asked.id())),
                 };
-                match self.at_rest(board.id(), may, async |_| Ok(())).await {
+                match self.while_closed(board.id(), may, async |_| Ok(())).await {
                     Err(problem) if problem.status.is_server_error() => {
                         tracing::warn!(board = %board.id(), code = problem.code, "the board was not let go");
                     }
@@ -565,34 +570,34 @@ impl Daemon {
 
     /// Returns the recently used models, with their availability and number of waiting calls.
     pub(crate) fn models(&self) -> Vec<ModelState> {
-        self.seats.now().gate().state()
+        self.registry.current().gate().state()
     }
 
     /// Returns the unsent requests of a board that wait for unavailable models.
-    pub(crate) fn held(&self, board: &BoardId) -> Option<Held> {
-        self.seats.now().gate().held(board)
+    pub(crate) fn held(&self, board: &BoardId) -> Option<BoardOutage> {
+        self.registry.current().gate().board_outage(board)
     }
 
     /// Makes unavailable models be tried again at once.
     pub(crate) fn try_models_again(&self) {
-        self.seats.now().try_again();
+        self.registry.current().probe_unavailable();
     }
 
     /// Returns the boards with requests that wait for unavailable models.
     pub(crate) fn boards_held(&self) -> BTreeSet<BoardId> {
-        self.seats.now().gate().boards_held()
+        self.registry.current().gate().boards_waiting()
     }
 
     /// Logs a warning when a model becomes unavailable, and a notice when it is back. Never returns.
-    pub(crate) async fn tell_outages(&self) {
-        let mut transitions = self.seats.now().gate().subscribe();
+    pub(crate) async fn log_outages(&self) {
+        let mut transitions = self.registry.current().gate().subscribe();
         loop {
             match transitions.recv().await {
                 Ok(transition) => {
                     let told = outages::sentence(&transition);
                     match transition.change {
-                        Change::Away { .. } => tracing::warn!(url = transition.key.url(), "{told}"),
-                        Change::Back { .. } => tracing::info!(url = transition.key.url(), "{told}"),
+                        Availability::Unavailable { .. } => tracing::warn!(url = transition.key.url(), "{told}"),
+                        Availability::Recovered { .. } => tracing::info!(url = transition.key.url(), "{told}"),
                     }
                 }
                 Err(RecvError::Lagged(_)) => {}
@@ -602,8 +607,8 @@ impl Daemon {
     }
 
     /// Logs, once, boards that are listed as ended against their records; no other code path opens them.
-    pub(crate) async fn logs_damaged_boards(self: &Arc<Self>) {
-        let looked = self.ask(|reader| {
+    pub(crate) async fn log_damaged_boards(self: &Arc<Self>) {
+        let looked = self.query(|reader| {
             for board in reader.journal.boards().map_err(storage)?.iter().filter(|board| board.ended.is_some()) {
                 if let Err(error) = audit::check_listed(&reader.journal, &board.id) {
                     tracing::error!(board = %board.id, %error, "the board is damaged");
@@ -617,14 +622,14 @@ impl Daemon {
     }
 
     /// Ends leases when their tokens become invalid. Never returns.
-    pub(crate) async fn ends_leases(&self) {
+    pub(crate) async fn expire_leases(&self) {
         let mut changes = self.tokens.changes();
         loop {
             let now = self.clock.now();
-            for token in self.leases.tokens() {
+            for token in self.leases.holder_tokens() {
                 // On a read error the token is checked again later.
-                if !self.tokens.opens(token, now).unwrap_or(true) {
-                    self.leases.end_with_token(token);
+                if !self.tokens.is_valid(token, now).unwrap_or(true) {
+                    self.leases.expire_for_token(token);
                 }
             }
             drop(tokio::time::timeout(EXPIRY_LOOK, changes.changed()).await);
@@ -632,13 +637,13 @@ impl Daemon {
     }
 
     /// Checks that all boards are recovered and the journal is usable.
-    pub(crate) fn ready(&self) -> Answered<()> {
+    pub(crate) fn ready(&self) -> ApiResult<()> {
         if !self.is_ready.load(Ordering::Acquire) {
             let detail = "boards are still being taken up";
-            return Err(Problem::of(Code::NotReady, detail));
+            return Err(Problem::from_code(Code::NotReady, detail));
         }
-        if let Some(why) = self.disk.trouble() {
-            return Err(Problem::of(Code::NotReady, format!("boards cannot be written: {why}")));
+        if let Some(why) = self.disk.write_error() {
+            return Err(Problem::from_code(Code::NotReady, format!("boards cannot be written: {why}")));
         }
         self.reader.journal.summary(&BoardId::from("")).map(drop).map_err(Problem::from)
     }
@@ -649,10 +654,10 @@ impl Daemon {
         self: &Arc<Self>,
         blueprint: Blueprint,
         request: Value,
-        made: Option<Made>,
+        made: Option<KeyBoardIds>,
         principal: Principal,
-    ) -> Answered<(BoardId, bool)> {
-        let problems = self.seats.now().check(&blueprint);
+    ) -> ApiResult<(BoardId, bool)> {
+        let problems = self.registry.current().check(&blueprint);
         if !problems.is_empty() {
             let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
             return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "not_configured", all.join("; "))
@@ -660,73 +665,74 @@ impl Daemon {
                 .detail("problems", json!(all)));
         }
         let Some(made) = made else {
-            let taking_up = self.workspaces().taking_up();
-            let founding = Founding { principal: Some(principal), ..Founding::default() };
-            let board = self.noting(self.runtime.create_with(blueprint, request, founding).await)?;
+            let taking_up = self.workspaces().begin_activation();
+            let founding = CreateOptions { principal: Some(principal), ..CreateOptions::default() };
+            let board = self.track_storage(self.runtime.create_with(blueprint, request, founding).await)?;
             attach(taking_up, &board);
             return Ok((board.id().clone(), true));
         };
-        let is_of_before = self.reader.journal.summary(&made.before)?.is_some() || self.is_gone(&made.before)?;
-        let id = if is_of_before { made.before } else { made.id };
+        let is_of_before = self.reader.journal.summary(&made.legacy_id)?.is_some() || self.is_gone(&made.legacy_id)?;
+        let id = if is_of_before { made.legacy_id } else { made.id };
         let making = async {
             if self.reader.journal.summary(&id)?.is_some() {
-                return self.same(&id, &blueprint, &request).await.map(|()| false);
+                return self.check_same_input(&id, &blueprint, &request).await.map(|()| false);
             }
             // The key's board is archived or deleted: it is not created twice.
             if self.is_gone(&id)? {
-                return Err(RuntimeError::TokenConflict(id.clone()).into());
+                return Err(RuntimeError::IdempotencyConflict(id.clone()).into());
             }
-            let founding = Founding { id: Some(id.clone()), principal: Some(principal), ..Founding::default() };
-            let taking_up = self.workspaces().taking_up();
-            let board = self.noting(self.runtime.create_with(blueprint, request, founding).await)?;
+            let founding =
+                CreateOptions { id: Some(id.clone()), principal: Some(principal), ..CreateOptions::default() };
+            let taking_up = self.workspaces().begin_activation();
+            let board = self.track_storage(self.runtime.create_with(blueprint, request, founding).await)?;
             attach(taking_up, &board);
             Ok(true)
         };
-        let is_new = self.alone(&id, making).await?;
+        let is_new = self.with_board_lock(&id, making).await?;
         Ok((id, is_new))
     }
 
     /// Returns true if a board was archived or deleted.
-    fn is_gone(&self, board: &BoardId) -> Answered<bool> {
+    fn is_gone(&self, board: &BoardId) -> ApiResult<bool> {
         Ok(self.reader.journal.tombstones()?.iter().any(|tombstone| tombstone.board == *board))
     }
 
     /// Subscribes to the records of a board after one, in order. For a board that is not open, yields the stored ones.
     pub(crate) fn watch(&self, board: &BoardId, after: Option<Seq>) -> Subscription {
-        self.runtime.watch(board, after)
+        self.runtime.subscribe(board, after)
     }
 
     /// Subscribes to the number of boards opened so far; closed once the daemon stops.
-    pub(crate) fn takings_up(&self) -> Option<watch::Receiver<u64>> {
-        self.taken_up().as_ref().map(watch::Sender::subscribe)
+    pub(crate) fn activations(&self) -> Option<watch::Receiver<u64>> {
+        self.activation_count().as_ref().map(watch::Sender::subscribe)
     }
 
     /// Waits until the daemon stops.
     pub(crate) async fn stopping(&self) {
-        let Some(mut takings_up) = self.takings_up() else { return };
+        let Some(mut takings_up) = self.activations() else { return };
         while takings_up.changed().await.is_ok() {}
     }
 
-    fn taken_up(&self) -> MutexGuard<'_, Option<watch::Sender<u64>>> {
+    fn activation_count(&self) -> MutexGuard<'_, Option<watch::Sender<u64>>> {
         // No update under this lock can panic half way.
-        self.taken_up.lock().unwrap_or_else(PoisonError::into_inner)
+        self.activation_count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Returns the last record of a board that has ended or stalled.
 fn ended_with(board: &BoardHandle) -> Option<Seq> {
-    let snapshot = board.snapshot();
+    let snapshot = board.status();
     snapshot.ended.map(|_| snapshot.head.seq)
 }
 
 /// Ended boards, with their last record and the time it was first seen. Times are steady milliseconds, so that changes
 /// of the wall clock do not affect the eviction.
 #[derive(Default)]
-struct Quiet(BTreeMap<BoardId, (Seq, u64)>);
+struct IdleBoards(BTreeMap<BoardId, (Seq, u64)>);
 
-impl Quiet {
+impl IdleBoards {
     /// Updates the ended boards, and returns those with a last record first seen at least `after` ago.
-    fn look<'a>(
+    fn update<'a>(
         &mut self,
         ended: impl Iterator<Item = (&'a BoardId, Seq)>,
         after: Duration,
@@ -744,7 +750,7 @@ impl Quiet {
 }
 
 /// Cancels a nested board of an ended parent, unless the parent can be retried and an operator has retried the board.
-async fn end_left(board: &BoardHandle, may_be_retried: bool) -> Answered<()> {
+async fn cancel_orphan(board: &BoardHandle, may_be_retried: bool) -> ApiResult<()> {
     let is_retried = |is: &mut bool, record: &Record| *is |= record.kind == Kind::Retried;
     if !may_be_retried || !board.read(None, false, is_retried).await? {
         board.cancel().await?;
@@ -753,14 +759,14 @@ async fn end_left(board: &BoardHandle, may_be_retried: bool) -> Answered<()> {
 }
 
 /// Waits for a task that continues even if the caller leaves.
-async fn to_its_end<T>(done: JoinHandle<Answered<T>>) -> Answered<T> {
+async fn join_task<T>(done: JoinHandle<ApiResult<T>>) -> ApiResult<T> {
     done.await.unwrap_or_else(|error| {
         Err(Failure::failed("internal", format!("it was not brought to its end: {error}")).into())
     })
 }
 
 /// Opens the directory of a board, if it has one; its workers wait for that.
-fn attach(taking_up: TakingUp, board: &BoardHandle) {
+fn attach(taking_up: ActivationGuard, board: &BoardHandle) {
     let (attached, board) = (taking_up.attach(board), board.id().clone());
     tokio::spawn(async move {
         if let Err(error) = attached.await {
@@ -771,7 +777,8 @@ fn attach(taking_up: TakingUp, board: &BoardHandle) {
 
 /// Returns the error for a missing board, and for one that the caller may not know of.
 pub(crate) fn no_such_board(board: &BoardId) -> Problem {
-    Problem::of(Code::NoSuchBoard, format!("there is no board {board}")).help("GET /v1/boards lists those you may see")
+    Problem::from_code(Code::NoSuchBoard, format!("there is no board {board}"))
+        .help("GET /v1/boards lists those you may see")
 }
 
 #[cfg(test)]
@@ -780,11 +787,11 @@ mod tests {
 
     #[test]
     fn a_board_rests_when_steady_time_has_passed_since_its_last_record() {
-        let mut quiet = Quiet::default();
+        let mut quiet = IdleBoards::default();
         let (board, after) = (BoardId::from("b"), Duration::from_secs(60));
         let mut look = |last: Option<u64>, now| {
             let ended = last.map(|last| (&board, Seq(last)));
-            quiet.look(ended.into_iter(), after, now).len()
+            quiet.update(ended.into_iter(), after, now).len()
         };
         assert_eq!((look(Some(7), 1_000_000), look(Some(7), 1_059_999), look(Some(7), 1_060_000)), (0, 0, 1));
         // A new record restarts the time, and so does a resumed board.

@@ -7,7 +7,7 @@ use clap::Args;
 use patchboard_kernel::blueprint::Duration;
 use serde::Deserialize;
 
-use super::http::{Door, names_of};
+use super::http::{OriginPolicy, names_of};
 use super::limits::LimitSettings;
 #[cfg(feature = "tls")]
 use super::tls::Files;
@@ -71,12 +71,12 @@ impl Settings {
     /// Merges the table of the file and the flags, which take precedence.
     pub(crate) fn read(table: toml::Table, flags: &Flags) -> Result<Self, Failure> {
         let table: Table = table.try_into().map_err(|error: toml::de::Error| {
-            Failure::refused("bad_config", format!("[serve]: {}", error.message()))
+            Failure::invalid_input("bad_config", format!("[serve]: {}", error.message()))
         })?;
         let mut limits = table.limits;
         limits.connections = flags.connections_max.unwrap_or(limits.connections);
-        if let Some(wrong) = limits.wrong() {
-            return Err(Failure::refused("bad_config", format!("[serve.limits]: {wrong}")));
+        if let Some(wrong) = limits.validation_error() {
+            return Err(Failure::invalid_input("bad_config", format!("[serve.limits]: {wrong}")));
         }
         #[cfg(not(feature = "tls"))]
         if table.tls.is_some() {
@@ -97,7 +97,7 @@ impl Settings {
     }
 
     /// Returns the default settings for an address, with tokens required.
-    pub(crate) fn at(listen: SocketAddr) -> Result<Self, Failure> {
+    pub(crate) fn for_address(listen: SocketAddr) -> Result<Self, Failure> {
         Self::read(toml::Table::new(), &Flags { listen: Some(listen), require_tokens: true, ..Flags::default() })
     }
 
@@ -129,9 +129,9 @@ impl Settings {
     }
 
     /// Returns the host and origin policy for the bound address.
-    pub(crate) fn door(&self, address: SocketAddr) -> Door {
+    pub(crate) fn origin_policy(&self, address: SocketAddr) -> OriginPolicy {
         let hosts = names_of(address).into_iter().chain(self.hosts.iter().cloned()).collect();
-        Door { hosts, origins: self.origins.clone() }
+        OriginPolicy { hosts, origins: self.origins.clone() }
     }
 }
 

@@ -83,6 +83,6 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 fn wrong(path: &Path, how: &str, error: impl std::fmt::Display) -> Failure {
-    Failure::refused("bad_tls", format!("{} {how}: {error}", path.display()))
+    Failure::invalid_input("bad_tls", format!("{} {how}: {error}", path.display()))
         .help("name a certificate and its key, both in PEM, under [serve] tls in patchboard.toml")
 }

@@ -12,14 +12,14 @@ use patchboard_kernel::blueprint::Duration;
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::record::Principal;
-use patchboard_runtime::{ids, private};
+use patchboard_runtime::{ids, private_files};
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 use serde::Serialize;
 use tokio::sync::watch;
 
 pub(crate) use self::audit_log::{Action, AuditEntry};
 use super::access::Scope;
-use super::keys::{self, SECRET_BYTES, Secret};
+use super::idempotency_keys::{self, SECRET_BYTES, Secret};
 use super::problem::Code;
 use crate::failure::Failure;
 use crate::output::one_line;
@@ -46,14 +46,14 @@ const LIFETIME_MS_MAX: u64 = 100 * 366 * 86_400_000;
 const PATIENCE: Time = Time::from_secs(5);
 
 /// Condition for tokens that are valid at time `?2`.
-const OPENS: &str = "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?2)";
+const IS_VALID: &str = "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?2)";
 
 /// Interval at which changes by other processes are detected.
 const LOOK: Time = Time::from_secs(1);
 
 /// Tokens of a data directory. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Tokens {
+pub(crate) struct TokenStore {
     connection: Arc<Mutex<Connection>>,
     /// Secret for the fingerprints of idempotency keys.
     secret: Secret,
@@ -63,7 +63,7 @@ pub(crate) struct Tokens {
 
 /// Token to be created.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct NewToken<'a> {
     /// Purpose of the token.
     pub(crate) name: &'a str,
     /// Scope.
@@ -91,7 +91,7 @@ pub(crate) struct Holder {
 
 /// Token without its secret text.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub(crate) struct Token {
+pub(crate) struct ApiToken {
     /// Number.
     pub(crate) id: i64,
     /// Purpose, as its creator described it.
@@ -111,7 +111,7 @@ pub(crate) struct Token {
 
 /// Action to be audited.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Intended<'a> {
+pub(crate) struct AuditedAction<'a> {
     /// Action.
     pub(crate) action: Action,
     /// Board; `None` if the action concerns all of them.
@@ -122,16 +122,16 @@ pub(crate) struct Intended<'a> {
 
 /// Result of a token request with an idempotency key.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Made {
+pub(crate) enum TokenCreation {
     /// New token, and its text.
-    Now(Box<Token>, String),
+    New(Box<ApiToken>, String),
     /// Number of the token that the key created before; its text was shown then.
-    Before(i64),
+    Existing(i64),
 }
 
-impl Token {
+impl ApiToken {
     /// Returns true if the token is valid.
-    pub(crate) fn opens(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_valid(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|at| at > now)
     }
 }
@@ -140,12 +140,12 @@ fn display<S: serde::Serializer>(scope: &Scope, serializer: S) -> Result<S::Ok, 
     serializer.collect_str(scope)
 }
 
-impl Tokens {
+impl TokenStore {
     /// Opens the tokens of an existing data directory.
     pub(crate) fn open(data_dir: &Path) -> Result<Self, Failure> {
         let path = data_dir.join(FILE);
-        let mut connection = private::connect(&path, PATIENCE).map_err(fault)?;
-        private::write_ahead(&connection, PATIENCE).map_err(fault)?;
+        let mut connection = private_files::connect(&path, PATIENCE).map_err(fault)?;
+        private_files::enable_wal(&connection, PATIENCE).map_err(fault)?;
         connection.execute_batch("PRAGMA secure_delete = ON;").map_err(fault)?;
         let tables = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fault)?;
         tables
@@ -174,11 +174,11 @@ impl Tokens {
         add_column(&tables, "expires_at", "INTEGER").map_err(fault)?;
         add_column(&tables, "made_by", "TEXT").map_err(fault)?;
         let secret = secret(&tables)?;
-        let has_hidden = hide_keys(&tables, &secret).map_err(fault)?;
+        let has_hidden = fingerprint_keys(&tables, &secret).map_err(fault)?;
         tables.commit().map_err(fault)?;
         if has_hidden {
             connection.execute_batch("VACUUM").map_err(fault)?;
-            settle(&connection);
+            checkpoint(&connection);
         }
         Ok(Self { connection: Arc::new(Mutex::new(connection)), secret, changes: watch::Sender::new(0) })
     }
@@ -194,7 +194,7 @@ impl Tokens {
     }
 
     /// Creates a token. Only the returned value holds its text.
-    pub(crate) fn create(&self, wanted: &Wanted<'_>, at: Timestamp) -> Result<(Token, String), Failure> {
+    pub(crate) fn create(&self, wanted: &NewToken<'_>, at: Timestamp) -> Result<(ApiToken, String), Failure> {
         let mut connection = self.lock();
         let both = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fault)?;
         let made = insert(&both, wanted, at)?;
@@ -202,18 +202,23 @@ impl Tokens {
         Ok(made)
     }
 
-    /// Like [`Tokens::create`], once per key: as the text is not stored, a retry gets only the token's number.
-    pub(crate) fn create_once(&self, key: &str, wanted: &Wanted<'_>, at: Timestamp) -> Result<Made, Failure> {
+    /// Like [`TokenStore::create`], once per key: as the text is not stored, a retry gets only the token's number.
+    pub(crate) fn create_once(
+        &self,
+        key: &str,
+        wanted: &NewToken<'_>,
+        at: Timestamp,
+    ) -> Result<TokenCreation, Failure> {
         let mut connection = self.lock();
         let both = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fault)?;
         let before = both.query_row("SELECT token FROM token_keys WHERE key = ?1", [key], |row| row.get(0));
         if let Some(id) = before.optional().map_err(fault)? {
-            return Ok(Made::Before(id));
+            return Ok(TokenCreation::Existing(id));
         }
         let (token, text) = insert(&both, wanted, at)?;
         both.execute("INSERT INTO token_keys (key, token) VALUES (?1, ?2)", params![key, token.id]).map_err(fault)?;
         both.commit().map_err(fault)?;
-        Ok(Made::Now(Box::new(token), text))
+        Ok(TokenCreation::New(Box::new(token), text))
     }
 
     /// Returns the holder of a token text; `None` if the token is invalid.
@@ -221,7 +226,7 @@ impl Tokens {
         let connection = self.lock();
         let mut found = connection
             .prepare_cached(&format!(
-                "SELECT id, name, scope, expires_at, made_by FROM tokens WHERE hash = ?1 AND {OPENS}"
+                "SELECT id, name, scope, expires_at, made_by FROM tokens WHERE hash = ?1 AND {IS_VALID}"
             ))
             .map_err(fault)?;
         let holder = found.query_row(params![sha256(text.as_bytes()).0, now.0], |row| {
@@ -234,19 +239,19 @@ impl Tokens {
     }
 
     /// Returns true if a token is valid.
-    pub(crate) fn opens(&self, id: i64, now: Timestamp) -> Result<bool, Failure> {
-        let opens = format!("SELECT EXISTS(SELECT 1 FROM tokens WHERE id = ?1 AND {OPENS})");
+    pub(crate) fn is_valid(&self, id: i64, now: Timestamp) -> Result<bool, Failure> {
+        let opens = format!("SELECT EXISTS(SELECT 1 FROM tokens WHERE id = ?1 AND {IS_VALID})");
         self.lock().query_row(&opens, params![id, now.0], |row| row.get(0)).map_err(fault)
     }
 
     /// Returns true if no token is valid.
     pub(crate) fn is_empty(&self, now: Timestamp) -> Result<bool, Failure> {
-        let exists = format!("SELECT EXISTS(SELECT 1 FROM tokens WHERE id > ?1 AND {OPENS})");
+        let exists = format!("SELECT EXISTS(SELECT 1 FROM tokens WHERE id > ?1 AND {IS_VALID})");
         let exists = self.lock().query_row(&exists, params![0, now.0], |row| row.get::<_, bool>(0));
         exists.map(|exists| !exists).map_err(fault)
     }
 
-    /// Subscribes to changes: those of this process at once, those of others as [`Tokens::watch`] detects them.
+    /// Subscribes to changes: those of this process at once, those of others as [`TokenStore::watch`] detects them.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -270,7 +275,7 @@ impl Tokens {
     }
 
     /// Lists all tokens, the oldest first.
-    pub(crate) fn list(&self) -> Result<Vec<Token>, Failure> {
+    pub(crate) fn list(&self) -> Result<Vec<ApiToken>, Failure> {
         let connection = self.lock();
         let mut all = connection
             .prepare("SELECT id, name, scope, created_at, expires_at, revoked_at, made_by FROM tokens ORDER BY id")
@@ -280,14 +285,14 @@ impl Tokens {
             let time = |column| row.get::<_, Option<i64>>(column).map(|time| time.map(Timestamp));
             let (id, name, created_at) = (row.get(0)?, row.get(1)?, Timestamp(row.get(3)?));
             let (expires_at, revoked_at, made_by) = (time(4)?, time(5)?, audit_log::principal(row, 6)?);
-            Ok(scope.map(|scope| Token { id, name, scope, created_at, made_by, expires_at, revoked_at }))
+            Ok(scope.map(|scope| ApiToken { id, name, scope, created_at, made_by, expires_at, revoked_at }))
         });
         rows.map_err(fault)?.map(|row| row.map_err(fault)?).collect()
     }
 
     /// Revokes a token; `false` if the number is unknown or the token already invalid.
     pub(crate) fn revoke(&self, id: i64, by: &Principal, at: Timestamp) -> Result<bool, Failure> {
-        let revoke = format!("UPDATE tokens SET revoked_at = ?2 WHERE id = ?1 AND {OPENS}");
+        let revoke = format!("UPDATE tokens SET revoked_at = ?2 WHERE id = ?1 AND {IS_VALID}");
         self.end(id, Action::TokenRevoked, by, at, |tokens| tokens.execute(&revoke, params![id, at.0]))
     }
 
@@ -316,7 +321,7 @@ impl Tokens {
                 audit_log::add(&both, at, action, Some(&id.to_string()), Some(by), true).map_err(fault)?;
             }
             both.commit().map_err(fault)?;
-            settle(&connection);
+            checkpoint(&connection);
             is_ended
         };
         self.changed();
@@ -324,9 +329,9 @@ impl Tokens {
     }
 
     /// Records an action in the audit log, runs it, and marks it as done. An action that cannot be recorded is not run.
-    pub(crate) fn act<T, E: From<Failure>>(
+    pub(crate) fn audited<T, E: From<Failure>>(
         &self,
-        intended: &Intended<'_>,
+        intended: &AuditedAction<'_>,
         at: Timestamp,
         work: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
@@ -337,7 +342,7 @@ impl Tokens {
     }
 
     /// Records an action about to run in the audit log; returns the number of the entry.
-    pub(crate) fn begin(&self, intended: &Intended<'_>, at: Timestamp) -> Result<i64, Failure> {
+    pub(crate) fn begin(&self, intended: &AuditedAction<'_>, at: Timestamp) -> Result<i64, Failure> {
         audit_log::add(&self.lock(), at, intended.action, intended.subject, intended.by, false).map_err(fault)
     }
 
@@ -362,8 +367,8 @@ impl Tokens {
 
 /// Checkpoints the write-ahead log and empties it. A bit flip in the log would discard every commit after it, and make
 /// a revoked token valid again.
-fn settle(connection: &Connection) {
-    if !matches!(private::empty_log(connection), Ok(true)) {
+fn checkpoint(connection: &Connection) {
+    if !matches!(private_files::truncate_wal(connection), Ok(true)) {
         // The commit is in effect; the next revocation, and the last connection to close, repeat the checkpoint.
         tracing::warn!("the last commits of daemon.db are in its log alone, as another process reads the file");
     }
@@ -400,9 +405,11 @@ fn secret(connection: &Connection) -> Result<Secret, Failure> {
 }
 
 /// Replaces the plain keys of earlier versions by fingerprints; returns true if there were any.
-fn hide_keys(connection: &Connection, secret: &Secret) -> rusqlite::Result<bool> {
+fn fingerprint_keys(connection: &Connection, secret: &Secret) -> rusqlite::Result<bool> {
     let mut plain = connection.prepare("SELECT key FROM token_keys WHERE key NOT LIKE ?1 || '%'")?;
-    let plain = plain.query_map([keys::FORM], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
+    let plain = plain
+        .query_map([idempotency_keys::FINGERPRINT_PREFIX], |row| row.get(0))?
+        .collect::<rusqlite::Result<Vec<String>>>()?;
     for key in &plain {
         let hidden = secret.token_of(key);
         connection.execute("UPDATE token_keys SET key = ?2 WHERE key = ?1", params![key, hidden.as_str()])?;
@@ -410,14 +417,14 @@ fn hide_keys(connection: &Connection, secret: &Secret) -> rusqlite::Result<bool>
     Ok(!plain.is_empty())
 }
 
-fn insert(connection: &Connection, wanted: &Wanted<'_>, at: Timestamp) -> Result<(Token, String), Failure> {
-    let Wanted { name, scope, lifetime, by } = wanted;
+fn insert(connection: &Connection, wanted: &NewToken<'_>, at: Timestamp) -> Result<(ApiToken, String), Failure> {
+    let NewToken { name, scope, lifetime, by } = wanted;
     check(wanted)?;
     let expires_at = lifetime.map(|lifetime| Timestamp(at.0.saturating_add_unsigned(lifetime.as_ms())));
     let text = random()?;
     let count: i64 = connection.query_row("SELECT COUNT(*) FROM tokens", [], |row| row.get(0)).map_err(fault)?;
     if count >= TOKENS_MAX {
-        return Err(Failure::refused("too_many_tokens", format!("there are {count} tokens"))
+        return Err(Failure::invalid_input("too_many_tokens", format!("there are {count} tokens"))
             .help("give one token to those who do the same, or delete those that have ended"));
     }
     connection
@@ -436,7 +443,7 @@ fn insert(connection: &Connection, wanted: &Wanted<'_>, at: Timestamp) -> Result
     let id = connection.last_insert_rowid();
     audit_log::add(connection, at, Action::TokenCreated, Some(&id.to_string()), Some(by), true).map_err(fault)?;
     let (name, scope, made_by) = ((*name).to_owned(), scope.clone(), Some(by.clone()));
-    Ok((Token { id, name, scope, created_at: at, made_by, expires_at, revoked_at: None }, text))
+    Ok((ApiToken { id, name, scope, created_at: at, made_by, expires_at, revoked_at: None }, text))
 }
 
 /// Returns true for a valid worker name of a blueprint.
@@ -446,10 +453,13 @@ fn is_name(name: &str) -> bool {
 }
 
 /// Rejects a token that could never be used.
-fn check(wanted: &Wanted<'_>) -> Result<(), Failure> {
-    let bad = |message: String| Err(Failure::refused(Code::BadScope.as_str(), message));
+fn check(wanted: &NewToken<'_>) -> Result<(), Failure> {
+    let bad = |message: String| Err(Failure::invalid_input(Code::BadScope.as_str(), message));
     if wanted.name.chars().count() > NAME_MAX {
-        return Err(Failure::refused(Code::BadToken.as_str(), format!("a name has at most {NAME_MAX} characters")));
+        return Err(Failure::invalid_input(
+            Code::BadToken.as_str(),
+            format!("a name has at most {NAME_MAX} characters"),
+        ));
     }
     if let Scope::Board(board) | Scope::Seat(board, _) | Scope::BoardAndPerson(board, _) = &wanted.scope
         && !ids::is_usable(board)
@@ -465,7 +475,7 @@ fn check(wanted: &Wanted<'_>) -> Result<(), Failure> {
         return bad(format!("no worker has this name: {}", one_line(worker.as_str())));
     }
     if wanted.lifetime.is_some_and(|lifetime| !(1..=LIFETIME_MS_MAX).contains(&lifetime.as_ms())) {
-        return Err(Failure::refused(
+        return Err(Failure::invalid_input(
             Code::BadToken.as_str(),
             "a token opens something for a millisecond to a hundred years",
         ));
@@ -486,11 +496,11 @@ mod tests {
     use patchboard_kernel::id::Timestamp;
     use patchboard_kernel::record::Principal;
 
-    use super::{Action, FILE, Failure, Intended, Made, Scope, Tokens, Wanted};
+    use super::{Action, AuditedAction, FILE, Failure, NewToken, Scope, TokenCreation, TokenStore};
 
-    fn wanted(lifetime: Option<&str>) -> Wanted<'static> {
+    fn wanted(lifetime: Option<&str>) -> NewToken<'static> {
         let lifetime = lifetime.map(|text| text.parse().expect("a time"));
-        Wanted { name: "ci", scope: Scope::Read, lifetime, by: ann() }
+        NewToken { name: "ci", scope: Scope::Read, lifetime, by: ann() }
     }
 
     fn ann() -> Principal {
@@ -500,57 +510,58 @@ mod tests {
     #[test]
     fn keys_that_an_earlier_version_wrote_out_become_fingerprints_and_are_known() {
         let dir = tempfile::tempdir().expect("a directory");
-        let tokens = Tokens::open(dir.path()).expect("they open");
+        let tokens = TokenStore::open(dir.path()).expect("they open");
         let made = tokens.create_once("key:1", &wanted(None), Timestamp(5)).expect("made");
-        let Made::Now(token, _) = made else { panic!("{made:?}") };
+        let TokenCreation::New(token, _) = made else { panic!("{made:?}") };
         let plain = "UPDATE token_keys SET key = 'admin/Quisquilius-1979'";
         assert_eq!(tokens.lock().execute(plain, []).expect("writable"), 1);
         drop(tokens);
-        let tokens = Tokens::open(dir.path()).expect("they open");
-        let key = tokens.secret().keyed(&Scope::Admin, "Quisquilius-1979").token();
+        let tokens = TokenStore::open(dir.path()).expect("they open");
+        let key = tokens.secret().bind(&Scope::Admin, "Quisquilius-1979").token();
         let again = tokens.create_once(key.as_str(), &wanted(None), Timestamp(6)).expect("readable");
-        assert_eq!(again, Made::Before(token.id));
+        assert_eq!(again, TokenCreation::Existing(token.id));
         for file in std::fs::read_dir(dir.path()).expect("a directory") {
             let bytes = std::fs::read(file.expect("an entry").path()).expect("readable");
             assert!(!bytes.windows(11).any(|window| window == b"Quisquilius"));
         }
         drop(tokens);
-        let tokens = Tokens::open(dir.path()).expect("they open");
-        assert_eq!(tokens.secret().keyed(&Scope::Admin, "Quisquilius-1979").token(), key);
-        assert_ne!(tokens.secret().keyed(&Scope::Read, "Quisquilius-1979").token(), key);
+        let tokens = TokenStore::open(dir.path()).expect("they open");
+        assert_eq!(tokens.secret().bind(&Scope::Admin, "Quisquilius-1979").token(), key);
+        assert_ne!(tokens.secret().bind(&Scope::Read, "Quisquilius-1979").token(), key);
     }
 
     #[test]
     fn a_token_opens_until_it_is_revoked_and_its_text_is_in_no_file() {
         let dir = tempfile::tempdir().expect("a directory");
-        let tokens = Tokens::open(dir.path()).expect("they open");
+        let tokens = TokenStore::open(dir.path()).expect("they open");
         assert!(tokens.is_empty(Timestamp(5)).expect("readable"));
         let (token, text) = tokens.create(&wanted(None), Timestamp(5)).expect("made");
         assert_eq!(text.len(), 3 + 43);
-        let opens = |tokens: &Tokens, text: &str, at| tokens.holder(text, Timestamp(at)).expect("readable").is_some();
+        let opens =
+            |tokens: &TokenStore, text: &str, at| tokens.holder(text, Timestamp(at)).expect("readable").is_some();
         assert!(opens(&tokens, &text, 6) && !opens(&tokens, &text[..text.len() - 1], 6));
         for file in std::fs::read_dir(dir.path()).expect("a directory") {
             let bytes = std::fs::read(file.expect("an entry").path()).expect("readable");
             assert!(!bytes.windows(text.len()).any(|window| window == text.as_bytes()));
         }
-        let again = Tokens::open(dir.path()).expect("they open");
+        let again = TokenStore::open(dir.path()).expect("they open");
         assert_eq!(again.list().expect("readable"), std::slice::from_ref(&token));
         assert!(again.revoke(token.id, &ann(), Timestamp(9)).expect("writable"));
         assert!(!again.revoke(token.id, &ann(), Timestamp(10)).expect("writable"));
-        assert!(!opens(&tokens, &text, 9) && !tokens.opens(token.id, Timestamp(9)).expect("readable"));
+        assert!(!opens(&tokens, &text, 9) && !tokens.is_valid(token.id, Timestamp(9)).expect("readable"));
         assert!(tokens.is_empty(Timestamp(9)).expect("readable"));
     }
 
     #[test]
     fn a_log_that_is_lost_brings_no_token_back_to_life() {
         let dir = tempfile::tempdir().expect("a directory");
-        let tokens = Tokens::open(dir.path()).expect("they open");
+        let tokens = TokenStore::open(dir.path()).expect("they open");
         let made = [(); 2].map(|()| tokens.create(&wanted(None), Timestamp(5)).expect("made"));
         // The log is lost as a whole, while the process that wrote it still runs.
         let alone = tempfile::tempdir().expect("a directory");
         let opens = |text: &str| {
             std::fs::copy(dir.path().join(FILE), alone.path().join(FILE)).expect("copied");
-            let left = Tokens::open(alone.path()).expect("they open");
+            let left = TokenStore::open(alone.path()).expect("they open");
             left.holder(text, Timestamp(6)).expect("readable").is_some()
         };
         assert!(tokens.revoke(made[0].0.id, &ann(), Timestamp(6)).expect("writable"));
@@ -562,7 +573,7 @@ mod tests {
     #[test]
     fn a_token_ends_with_its_time_and_can_be_forgotten() {
         let dir = tempfile::tempdir().expect("a directory");
-        let tokens = Tokens::open(dir.path()).expect("they open");
+        let tokens = TokenStore::open(dir.path()).expect("they open");
         let (token, text) = tokens.create(&wanted(Some("2s")), Timestamp(5)).expect("made");
         assert_eq!(token.expires_at, Some(Timestamp(2005)));
         let holder = |at| tokens.holder(&text, Timestamp(at)).expect("readable");
@@ -590,8 +601,8 @@ mod tests {
             )
             .expect("a table");
         for _ in 0..2 {
-            let tokens = Tokens::open(dir.path()).expect("they open");
-            assert!(tokens.opens(7, Timestamp(9)).expect("readable"));
+            let tokens = TokenStore::open(dir.path()).expect("they open");
+            assert!(tokens.is_valid(7, Timestamp(9)).expect("readable"));
             assert_eq!(tokens.list().expect("readable")[0].expires_at, None);
         }
     }
@@ -599,7 +610,7 @@ mod tests {
     #[tokio::test]
     async fn a_change_by_another_process_is_seen() {
         let dir = tempfile::tempdir().expect("a directory");
-        let (here, there) = (Tokens::open(dir.path()).expect("open"), Tokens::open(dir.path()).expect("open"));
+        let (here, there) = (TokenStore::open(dir.path()).expect("open"), TokenStore::open(dir.path()).expect("open"));
         let mut changes = here.changes();
         let changed = async {
             tokio::time::sleep(super::LOOK / 2).await;
@@ -615,17 +626,17 @@ mod tests {
     #[test]
     fn actions_name_their_callers_and_tokens_their_makers() {
         let dir = tempfile::tempdir().expect("a directory");
-        let tokens = Tokens::open(dir.path()).expect("they open");
+        let tokens = TokenStore::open(dir.path()).expect("they open");
         let (token, text) = tokens.create(&wanted(None), Timestamp(5)).expect("made");
         let holder = tokens.holder(&text, Timestamp(6)).expect("readable").expect("it opens");
         assert_eq!((&token.made_by, &holder.made_by), (&Some(ann()), &Some(ann())));
         let made_by = Some(Box::new(ann()));
         let by = Principal::Token { id: token.id, name: "ci".to_owned(), person: None, made_by };
-        let archived = Intended { action: Action::BoardArchived, subject: Some("b1"), by: Some(&by) };
-        tokens.act(&archived, Timestamp(7), || Ok::<_, Failure>(())).expect("done");
-        let deleted = Intended { action: Action::BoardDeleted, subject: Some("b2"), by: None };
+        let archived = AuditedAction { action: Action::BoardArchived, subject: Some("b1"), by: Some(&by) };
+        tokens.audited(&archived, Timestamp(7), || Ok::<_, Failure>(())).expect("done");
+        let deleted = AuditedAction { action: Action::BoardDeleted, subject: Some("b2"), by: None };
         let failed = || Err::<(), _>(Failure::failed("archive_io", "no disk"));
-        assert!(tokens.act(&deleted, Timestamp(8), failed).is_err());
+        assert!(tokens.audited(&deleted, Timestamp(8), failed).is_err());
         assert!(tokens.revoke(token.id, &by, Timestamp(9)).expect("writable"));
         assert!(!tokens.delete(99, &by, Timestamp(9)).expect("writable"), "no entry, either");
         let told: Vec<_> = tokens.audit_log(0, 9).expect("readable");
@@ -647,8 +658,8 @@ mod tests {
     #[test]
     fn a_token_that_opens_nothing_is_not_made() {
         let dir = tempfile::tempdir().expect("a directory");
-        let tokens = Tokens::open(dir.path()).expect("they open");
-        let refused = |wanted: &Wanted<'_>| tokens.create(wanted, Timestamp(5)).is_err();
+        let tokens = TokenStore::open(dir.path()).expect("they open");
+        let refused = |wanted: &NewToken<'_>| tokens.create(wanted, Timestamp(5)).is_err();
         for lifetime in ["0s", "0ms", "999999d"] {
             assert!(refused(&wanted(Some(lifetime))), "{lifetime}");
         }
@@ -664,20 +675,20 @@ mod tests {
             "read+person: ",
         ] {
             let scope: Scope = scope.parse().expect("a scope");
-            assert!(refused(&Wanted { scope: scope.clone(), ..wanted(None) }), "{scope:?}");
+            assert!(refused(&NewToken { scope: scope.clone(), ..wanted(None) }), "{scope:?}");
         }
-        assert!(refused(&Wanted { name: &"x".repeat(201), ..wanted(None) }));
+        assert!(refused(&NewToken { name: &"x".repeat(201), ..wanted(None) }));
         assert_eq!(tokens.list().expect("readable"), []);
     }
 
     #[test]
     fn a_key_makes_one_token() {
         let dir = tempfile::tempdir().expect("a directory");
-        let tokens = Tokens::open(dir.path()).expect("they open");
+        let tokens = TokenStore::open(dir.path()).expect("they open");
         let make = |key| tokens.create_once(key, &wanted(None), Timestamp(5)).expect("made");
-        let Made::Now(first, _) = make("one") else { panic!("it is new") };
-        assert_eq!(make("one"), Made::Before(first.id));
-        assert!(matches!(make("two"), Made::Now(..)));
+        let TokenCreation::New(first, _) = make("one") else { panic!("it is new") };
+        assert_eq!(make("one"), TokenCreation::Existing(first.id));
+        assert!(matches!(make("two"), TokenCreation::New(..)));
         assert_eq!(tokens.list().expect("readable").len(), 2);
     }
 }

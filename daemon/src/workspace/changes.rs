@@ -1,6 +1,6 @@
 //! Recent changes and their authors, from the records of the journal.
 
-use patchboard_agents::workspace::session::Told;
+use patchboard_agents::workspace::session::CommandResult;
 use serde_json::Value;
 
 /// Maximum number of changes shown.
@@ -10,7 +10,7 @@ const CHANGES_MAX: usize = 20;
 const PATHS_MAX: usize = 8;
 
 /// Describes the latest edits of a journal page.
-pub(super) fn changes(page: &Value, own: &str) -> Told {
+pub(super) fn changes(page: &Value, own: &str) -> CommandResult {
     let records = page["records"].as_array().map(Vec::as_slice).unwrap_or_default();
     let edits = records.iter().rev().filter_map(|record| {
         let written: Value = serde_json::from_str(record["written"].as_str()?).ok()?;
@@ -30,5 +30,5 @@ pub(super) fn changes(page: &Value, own: &str) -> Told {
         true => "Nobody has changed anything lately.".to_owned(),
         false => lines.join("\n"),
     };
-    Told { text, data: Value::Null, code: None }
+    CommandResult { text, data: Value::Null, code: None }
 }

@@ -11,8 +11,8 @@ use rmcp::service::{RequestContext, RoleServer};
 use rmcp::{ErrorData as McpError, ServerHandler};
 use serde_json::{Map, Value, json};
 
-use super::desk::Desk;
-use super::turns::Turn;
+use super::command_queue::RunningCommand;
+use super::host_client::HostClient;
 use crate::failure::Failure;
 use crate::serve::host;
 use crate::serve::mcp::{editor, no_such_tool};
@@ -26,38 +26,38 @@ const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
 /// Editor of one agent. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Editor {
-    desk: Arc<Desk>,
+    client: Arc<HostClient>,
     spec: Arc<WorkspaceSpec>,
     /// Turn of the current command, while the client waits for its result.
-    turn: Weak<Turn>,
+    turn: Weak<RunningCommand>,
 }
 
 impl Editor {
     /// Creates an editor for an agent's connection.
-    pub(crate) fn new(desk: Arc<Desk>) -> Self {
+    pub(crate) fn new(client: Arc<HostClient>) -> Self {
         // Invalid settings are reported by the host, at the first command.
-        let spec = host::blueprint(&desk.settings().unwrap_or_default()).workspace;
+        let spec = host::blueprint(&client.settings().unwrap_or_default()).workspace;
         let spec = spec.expect("the blueprint has a workspace");
-        Self { desk, spec: Arc::new(spec), turn: Weak::new() }
+        Self { client, spec: Arc::new(spec), turn: Weak::new() }
     }
 
     /// Returns a copy for one command.
-    pub(crate) fn at(&self, turn: &Arc<Turn>) -> Self {
+    pub(crate) fn for_command(&self, turn: &Arc<RunningCommand>) -> Self {
         Self { turn: Arc::downgrade(turn), ..self.clone() }
     }
 
     /// Records the client's name from a message, if it has one.
-    pub(crate) fn hear(&self, message: &Value) {
+    pub(crate) fn note_client_name(&self, message: &Value) {
         let params = &message["params"];
         let said = [&params["clientInfo"]["name"], &params["_meta"][CLIENT]["name"]];
         if let Some(client) = said.into_iter().find_map(Value::as_str) {
             // An error is reported again at the first command.
-            drop(self.desk.meet(Some(client)));
+            drop(self.client.resolve_name(Some(client)));
         }
     }
 
     fn tools(&self) -> Vec<Tool> {
-        let name = self.desk.meet(None).unwrap_or_default();
+        let name = self.client.resolve_name(None).unwrap_or_default();
         let mut tools = editor::tools(&name, &self.spec);
         tools.push(changes());
         tools
@@ -78,7 +78,7 @@ impl ServerHandler for Editor {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(Implementation::new("patchboard", env!("CARGO_PKG_VERSION")))
-            .with_instructions(format!("{} {}", editor::instructions(&self.spec), self.desk.introduction()))
+            .with_instructions(format!("{} {}", editor::instructions(&self.spec), self.client.introduction()))
     }
 
     async fn list_tools(
@@ -101,15 +101,15 @@ impl ServerHandler for Editor {
         let given: Map<String, Value> = request.arguments.unwrap_or_default();
         let told = match editor::arguments(&request.name, given) {
             Some(arguments) => match self.turn.upgrade() {
-                Some(turn) => self.desk.call(turn, arguments).await,
+                Some(turn) => self.client.call(turn, arguments).await,
                 None => return Err(McpError::internal_error("the request was cancelled", None)),
             },
-            None if request.name == CHANGES => self.desk.changes().await,
+            None if request.name == CHANGES => self.client.changes().await,
             None => return Err(no_such_tool(&request.name)),
         };
         Ok(match told {
             Ok(told) => editor::result(told),
-            Err(Failure::Told(told)) => {
+            Err(Failure::Error(told)) => {
                 CallToolResult::structured_error(json!({"code": told.code, "message": told.message, "help": told.help}))
             }
             Err(Failure::StdoutClosed) => CallToolResult::structured_error(json!({"code": "output_failed"})),

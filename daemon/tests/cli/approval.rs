@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::sandbox::{NOTES, Ran, Sandbox};
+use crate::sandbox::{CommandResult, NOTES, Sandbox};
 
 /// Returns the board of the notes, where a person must approve each note and the writer's second reply differs.
-fn asked() -> (Sandbox, Ran) {
+fn asked() -> (Sandbox, CommandResult) {
     let sandbox = Sandbox::new();
     let blueprint = NOTES
         .replace("workers:\n", "workers:\n  boss: {agent: human}\n")
@@ -24,21 +24,21 @@ fn asked_under(ran: &Value) -> String {
 #[test]
 fn without_a_number_the_questions_are_shown_and_nothing_is_answered() {
     let (sandbox, ran) = asked();
-    let seq = asked_under(&ran.exits(5).json());
+    let seq = asked_under(&ran.expect_exit(5).json());
     for command in ["approve", "deny"] {
-        let shown = sandbox.run(&[command, "last"]).exits(2);
+        let shown = sandbox.run(&[command, "last"]).expect_exit(2);
         assert!(shown.stderr.contains("writer asks boss to agree") && shown.stderr.contains(&seq), "{}", shown.stderr);
-        let told = sandbox.run(&["--output", "json", command, "last"]).exits(2).error();
+        let told = sandbox.run(&["--output", "json", command, "last"]).expect_exit(2).error();
         assert_eq!((&told["code"], &told["questions"][0]["seq"].to_string()), (&json!("which_question"), &seq));
     }
-    let log = sandbox.run(&["log", "last"]).exits(0).stdout;
+    let log = sandbox.run(&["log", "last"]).expect_exit(0).stdout;
     assert!(!log.contains("boss agrees") && !log.contains("does not agree"), "nobody has answered: {log}");
 }
 
 #[test]
 fn a_board_waits_for_an_answer_and_goes_on_with_it() {
     let (sandbox, ran) = asked();
-    let ran = ran.exits(5);
+    let ran = ran.expect_exit(5);
     let waiting = ran.json();
     assert_eq!((&waiting["end"], &waiting["paused"]), (&Value::Null, &json!(false)));
     let question = &waiting["questions"][0];
@@ -46,23 +46,23 @@ fn a_board_waits_for_an_answer_and_goes_on_with_it() {
     assert_eq!(question["patch"][0]["path"], "/notes/-");
 
     // `resume` repeats the question and the commands that answer it.
-    let again = sandbox.run(&["resume", "last"]).exits(5).stdout;
+    let again = sandbox.run(&["resume", "last"]).expect_exit(5).stdout;
     let seq = question["seq"].to_string();
     assert!(again.contains("waiting for 1 answer") && again.contains("writer asks boss to agree"), "{again}");
     assert!(again.contains(&format!(" {seq}, or: patchboard deny ")), "{again}");
 
-    let unknown = sandbox.run(&["--output", "json", "approve", "last", "999"]).exits(2).error();
+    let unknown = sandbox.run(&["--output", "json", "approve", "last", "999"]).expect_exit(2).error();
     assert_eq!((&unknown["code"], &unknown["questions"][0]["seq"]), (&json!("not_pending"), &question["seq"]));
 
-    let done = sandbox.run(&["--output", "json", "approve", "last", &seq, "--reason", "fine"]).exits(0).json();
+    let done = sandbox.run(&["--output", "json", "approve", "last", &seq, "--reason", "fine"]).expect_exit(0).json();
     assert_eq!((&done["end"], &done["state"]["notes"][0]["text"]), (&json!("done"), &json!("first")));
-    let log = sandbox.run(&["log", "last"]).exits(0).stdout;
+    let log = sandbox.run(&["log", "last"]).expect_exit(0).stdout;
     assert!(log.contains("boss agrees to") && log.contains(": fine"), "{log}");
-    sandbox.run(&["replay", "last"]).exits(0);
-    sandbox.run(&["verify", "last"]).exits(0);
-    let why = sandbox.run(&["why", "last", "/notes/0/text"]).exits(0).stdout;
+    sandbox.run(&["replay", "last"]).expect_exit(0);
+    sandbox.run(&["verify", "last"]).expect_exit(0);
+    let why = sandbox.run(&["why", "last", "/notes/0/text"]).expect_exit(0).stdout;
     assert!(why.contains("boss agreed") && why.contains("fine"), "{why}");
-    assert_eq!(sandbox.run(&["--output", "json", "approve", "last"]).exits(2).error()["code"], "not_pending");
+    assert_eq!(sandbox.run(&["--output", "json", "approve", "last"]).expect_exit(2).error()["code"], "not_pending");
 }
 
 #[test]
@@ -76,9 +76,9 @@ fn who_is_asked_sees_what_would_not_be_seen() {
         .replace("intent: \"one \\e[31mred note\"", hidden);
     let file = "as\u{202e}ked\u{2066}.yaml";
     sandbox.write(file, blueprint);
-    let run = sandbox.run(&["run", file, "--request", "{\"topic\": \"x\"}"]).exits(5);
-    let missing = sandbox.run(&["check", file, "no\u{2069}ne.yaml"]).exits(2);
-    let (inbox, approve) = (sandbox.run(&["inbox"]).exits(0), sandbox.run(&["approve", "last"]).exits(2));
+    let run = sandbox.run(&["run", file, "--request", "{\"topic\": \"x\"}"]).expect_exit(5);
+    let missing = sandbox.run(&["check", file, "no\u{2069}ne.yaml"]).expect_exit(2);
+    let (inbox, approve) = (sandbox.run(&["inbox"]).expect_exit(0), sandbox.run(&["approve", "last"]).expect_exit(2));
     let is_hidden = |c: char| matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
     for ran in [&run, &missing, &inbox, &approve] {
         let told = format!("{}{}", ran.stdout, ran.stderr);
@@ -89,7 +89,7 @@ fn who_is_asked_sees_what_would_not_be_seen() {
         assert!(told.contains(intent) && told.contains("fi\\u200drst"), "{told}");
     }
     assert!(missing.stdout.contains("no<U+2069>ne.yaml"), "{}{}", missing.stdout, missing.stderr);
-    let asked = sandbox.run(&["inbox", "--output", "json"]).exits(0);
+    let asked = sandbox.run(&["inbox", "--output", "json"]).expect_exit(0);
     assert!(!asked.stdout.contains(is_hidden), "{}", asked.stdout);
     assert_eq!(asked.json()["questions"][0]["patch"][0]["value"]["text"], "fi\u{200d}rst", "the value is the same");
 }
@@ -97,18 +97,18 @@ fn who_is_asked_sees_what_would_not_be_seen() {
 #[test]
 fn a_denial_is_told_to_the_worker_who_asks_again() {
     let (sandbox, ran) = asked();
-    let ran = ran.exits(5).json();
+    let ran = ran.expect_exit(5).json();
     let denied = sandbox
         .run(&["--output", "json", "deny", "last", &asked_under(&ran), "--reason", "too short", "--no-run"])
-        .exits(0)
+        .expect_exit(0)
         .json();
     assert_eq!(denied["outcome"], "rejected");
-    let view = sandbox.run(&["view", "last", "writer"]).exits(0).stdout;
+    let view = sandbox.run(&["view", "last", "writer"]).expect_exit(0).stdout;
     assert!(view.contains("approval/denied") && view.contains("boss does not agree: too short"), "{view}");
     // The script gives the same reply again, so the question is asked again.
-    let ran = sandbox.run(&["--output", "json", "resume", "last"]).exits(5).json();
+    let ran = sandbox.run(&["--output", "json", "resume", "last"]).expect_exit(5).json();
     assert_eq!(ran["questions"].as_array().map(Vec::len), Some(1));
-    let denied = sandbox.run(&["--output", "json", "deny", "last", &asked_under(&ran)]).exits(4).json();
+    let denied = sandbox.run(&["--output", "json", "deny", "last", &asked_under(&ran)]).expect_exit(4).json();
     assert_eq!(denied["cause"], "gave_up", "that was the last attempt");
 }
 
@@ -118,18 +118,19 @@ fn an_answer_that_is_refused_leaves_no_trace() {
     let eyes = std::fs::read_to_string(sandbox.path().join("asked.yaml")).expect("a blueprint");
     sandbox.write("eyes.yaml", eyes.replace("approval: {by: boss}", "approval: {by: boss, four_eyes: true}"));
     let ran = sandbox.run(&["--output", "json", "run", "eyes.yaml", "--request", "{\"topic\": \"x\"}"]);
-    let seq = asked_under(&ran.exits(5).json());
-    let log = || sandbox.run(&["log", "last", "--output", "json"]).exits(0).stdout;
+    let seq = asked_under(&ran.expect_exit(5).json());
+    let log = || sandbox.run(&["log", "last", "--output", "json"]).expect_exit(0).stdout;
     let before = log();
     for no_run in [&["--no-run"][..], &[]] {
-        let refused = sandbox.run(&[&["approve", "last", &seq, "--output", "json"], no_run].concat()).exits(2).error();
+        let refused =
+            sandbox.run(&[&["approve", "last", &seq, "--output", "json"], no_run].concat()).expect_exit(2).error();
         assert_eq!(refused["code"], "four_eyes", "{refused}");
         assert_eq!(log(), before);
     }
 }
 
 /// Returns the board of the notes; its writer first asks the boss about the note to write.
-fn asking() -> (Sandbox, Ran) {
+fn asking() -> (Sandbox, CommandResult) {
     let sandbox = Sandbox::new();
     let blueprint = NOTES
         .replace("workers:\n", "workers:\n  boss: {agent: human}\n")
@@ -146,16 +147,16 @@ fn asking() -> (Sandbox, Ran) {
 #[test]
 fn a_worker_asks_and_goes_on_with_the_answer() {
     let (sandbox, ran) = asking();
-    let seq = asked_under(&ran.exits(5).json());
-    let listed = sandbox.run(&["--output", "json", "inbox"]).exits(0).json();
+    let seq = asked_under(&ran.expect_exit(5).json());
+    let listed = sandbox.run(&["--output", "json", "inbox"]).expect_exit(0).json();
     assert_eq!(listed["questions"][0]["clarify"]["choices"], json!(["first", "second"]));
-    let shown = sandbox.run(&["inbox"]).exits(0).stdout;
+    let shown = sandbox.run(&["inbox"]).expect_exit(0).stdout;
     assert!(shown.contains("writer asks boss") && shown.contains("(first, second)"), "{shown}");
     assert!(shown.contains(&format!(" {seq} --text TEXT")) && !shown.contains('\u{1b}'), "{shown}");
 
     // An invalid answer changes nothing.
     let refuses = |arguments: &[&str], code: &str| {
-        let told = sandbox.run(&[&["--output", "json"], arguments].concat()).exits(2).error();
+        let told = sandbox.run(&[&["--output", "json"], arguments].concat()).expect_exit(2).error();
         assert_eq!(told["code"], code, "{told}");
     };
     refuses(&["answer", "last"], "which_question");
@@ -163,12 +164,12 @@ fn a_worker_asks_and_goes_on_with_the_answer() {
     refuses(&["answer", "last", &seq, "--text", "third"], "answer_not_offered");
     refuses(&["approve", "last", &seq], "answer_not_offered");
     let told = sandbox.run(&["--output", "json", "answer", "last", &seq, "--text", "first", "--no-run"]);
-    assert_eq!(told.exits(0).json()["outcome"], "answered");
-    let done = sandbox.run(&["--output", "json", "resume", "last"]).exits(0).json();
+    assert_eq!(told.expect_exit(0).json()["outcome"], "answered");
+    let done = sandbox.run(&["--output", "json", "resume", "last"]).expect_exit(0).json();
     assert_eq!((&done["end"], &done["state"]["notes"][0]["text"]), (&json!("done"), &json!("first")));
-    let log = sandbox.run(&["log", "last"]).exits(0).stdout;
+    let log = sandbox.run(&["log", "last"]).expect_exit(0).stdout;
     assert!(log.contains("asks boss: Which") && log.contains("boss answers") && log.contains(": first"), "{log}");
-    sandbox.run(&["replay", "last"]).exits(0);
-    sandbox.run(&["verify", "last"]).exits(0);
-    assert_eq!(sandbox.run(&["--output", "json", "inbox"]).exits(0).json()["questions"], json!([]));
+    sandbox.run(&["replay", "last"]).expect_exit(0);
+    sandbox.run(&["verify", "last"]).expect_exit(0);
+    assert_eq!(sandbox.run(&["--output", "json", "inbox"]).expect_exit(0).json()["questions"], json!([]));
 }

@@ -31,7 +31,7 @@ fn crafted(archive: &str, change: impl Fn(&mut Value)) -> String {
 
 /// Archives the finished board and returns the archive's text.
 fn archived(sandbox: &Sandbox) -> String {
-    let archived = sandbox.run(&["archive", "last", "--output", "json"]).exits(0).json();
+    let archived = sandbox.run(&["archive", "last", "--output", "json"]).expect_exit(0).json();
     fs::read_to_string(sandbox.path().join(archived["archive"].as_str().expect("a path"))).expect("it can be read")
 }
 
@@ -49,27 +49,27 @@ fn replaced<'a>(column: &'a str, from: &'a str, to: &'a str) -> impl Fn(&mut Val
 #[test]
 fn an_archived_board_is_gone_and_comes_back_as_it_was() {
     let sandbox = finished();
-    let export = || sandbox.run(&["export", "last"]).exits(0).stdout;
+    let export = || sandbox.run(&["export", "last"]).expect_exit(0).stdout;
     let before = export();
-    let archived = sandbox.run(&["archive", "last", "--output", "json"]).exits(0).json();
+    let archived = sandbox.run(&["archive", "last", "--output", "json"]).expect_exit(0).json();
     let board = archived["board"].as_str().expect("an id").to_owned();
-    assert_eq!(sandbox.run(&["verify", &board, "--output", "json"]).exits(2).error()["code"], "no_such_board");
-    let listed = sandbox.run(&["archive", "--output", "json"]).exits(0).lines();
+    assert_eq!(sandbox.run(&["verify", &board, "--output", "json"]).expect_exit(2).error()["code"], "no_such_board");
+    let listed = sandbox.run(&["archive", "--output", "json"]).expect_exit(0).lines();
     assert_eq!((listed[0]["board"].as_str(), &listed[0]["archive"]), (Some(board.as_str()), &archived["archive"]));
-    let restored = sandbox.run(&["restore", &board, "--output", "json"]).exits(0).json();
+    let restored = sandbox.run(&["restore", &board, "--output", "json"]).expect_exit(0).json();
     assert_eq!(restored, json!({"board": board}));
     assert_eq!(export(), before);
-    sandbox.run(&["verify", "last"]).exits(0);
-    sandbox.run(&["replay", "last"]).exits(0);
-    assert_eq!(sandbox.run(&["archive", "--output", "json"]).exits(0).lines(), Vec::<serde_json::Value>::new());
+    sandbox.run(&["verify", "last"]).expect_exit(0);
+    sandbox.run(&["replay", "last"]).expect_exit(0);
+    assert_eq!(sandbox.run(&["archive", "--output", "json"]).expect_exit(0).lines(), Vec::<serde_json::Value>::new());
     // The board already exists.
-    assert_eq!(sandbox.run(&["restore", &board, "--output", "json"]).exits(2).error()["code"], "board_exists");
+    assert_eq!(sandbox.run(&["restore", &board, "--output", "json"]).expect_exit(2).error()["code"], "board_exists");
 }
 
 #[test]
 fn an_archive_that_was_altered_brings_nothing_back() {
     let sandbox = finished();
-    let archived = sandbox.run(&["archive", "last", "--output", "json"]).exits(0).json();
+    let archived = sandbox.run(&["archive", "last", "--output", "json"]).expect_exit(0).json();
     let path = sandbox.path().join(archived["archive"].as_str().expect("a path"));
     let text = fs::read_to_string(&path).expect("it can be read");
     let lines: Vec<&str> = text.lines().collect();
@@ -88,33 +88,33 @@ fn an_archive_that_was_altered_brings_nothing_back() {
         assert_ne!(altered, text);
         fs::write(&path, altered).expect("it can be written");
         let board = archived["board"].as_str().expect("an id");
-        assert_eq!(sandbox.run(&["restore", board, "--output", "json"]).exits(1).error()["code"], "bad_archive");
+        assert_eq!(sandbox.run(&["restore", board, "--output", "json"]).expect_exit(1).error()["code"], "bad_archive");
     }
     fs::write(&path, text).expect("it can be written");
-    sandbox.run(&["restore", path.to_str().expect("a path")]).exits(0);
+    sandbox.run(&["restore", path.to_str().expect("a path")]).expect_exit(0);
 }
 
 #[test]
 fn a_deleted_board_is_in_no_file_and_leaves_its_last_hash() {
     let sandbox = finished();
-    let verified = sandbox.run(&["verify", "last", "--output", "json"]).exits(0).json();
+    let verified = sandbox.run(&["verify", "last", "--output", "json"]).expect_exit(0).json();
     let delete = ["delete", "last", "--output", "json"];
-    assert_eq!(sandbox.run(&delete).exits(2).error()["code"], "not_confirmed");
-    sandbox.run(&[&delete[..], &["--yes"]].concat()).exits(0);
+    assert_eq!(sandbox.run(&delete).expect_exit(2).error()["code"], "not_confirmed");
+    sandbox.run(&[&delete[..], &["--yes"]].concat()).expect_exit(0);
     assert!(holding(&sandbox.path().join(".patchboard")).is_empty());
-    let listed = sandbox.run(&["archive", "--output", "json"]).exits(0).lines();
+    let listed = sandbox.run(&["archive", "--output", "json"]).expect_exit(0).lines();
     assert_eq!((&listed[0]["head"], &listed[0]["archive"]), (&verified["head"], &json!(null)));
-    assert!(sandbox.run(&["boards", "--output", "json"]).exits(0).lines().is_empty());
+    assert!(sandbox.run(&["boards", "--output", "json"]).expect_exit(0).lines().is_empty());
 }
 
 #[test]
 fn an_archive_comes_back_in_a_data_directory_that_is_missing_or_empty() {
     let sandbox = finished();
-    let before = sandbox.run(&["export", "last"]).exits(0).stdout;
+    let before = sandbox.run(&["export", "last"]).expect_exit(0).stdout;
     sandbox.write("kept.jsonl", archived(&sandbox));
     fs::create_dir(sandbox.path().join("empty")).expect("it can be made");
     for directory in ["missing/below", "empty"] {
-        let run = |arguments: &[&str]| sandbox.run(&[&["--data-dir", directory], arguments].concat()).exits(0);
+        let run = |arguments: &[&str]| sandbox.run(&[&["--data-dir", directory], arguments].concat()).expect_exit(0);
         run(&["restore", "kept.jsonl"]);
         assert_eq!(run(&["export", "last"]).stdout, before);
         run(&["verify", "last"]);
@@ -129,7 +129,7 @@ fn an_archive_is_checked_as_a_journal_is_before_anything_is_written() {
     let refuses = |text: String, code: &str, words: &str| {
         sandbox.write("crafted.jsonl", text);
         let arguments = ["--data-dir", "other", "restore", "crafted.jsonl", "--output", "json"];
-        let refused = sandbox.run(&arguments).exits(1).error();
+        let refused = sandbox.run(&arguments).expect_exit(1).error();
         assert_eq!(refused["code"], code, "{words}: {refused}");
         assert!(refused["message"].as_str().is_some_and(|message| message.contains(words)), "{words}: {refused}");
         assert!(refused["message"].as_str().is_some_and(|message| message.len() < 400), "{words}: {refused}");
@@ -176,8 +176,8 @@ fn an_archive_is_checked_as_a_journal_is_before_anything_is_written() {
         }
     });
     sandbox.write("longest.jsonl", text);
-    sandbox.run(&["--data-dir", "longest", "restore", "longest.jsonl"]).exits(0);
-    sandbox.run(&["--data-dir", "longest", "verify", longest]).exits(0);
+    sandbox.run(&["--data-dir", "longest", "restore", "longest.jsonl"]).expect_exit(0);
+    sandbox.run(&["--data-dir", "longest", "verify", longest]).expect_exit(0);
 
     let other_value = |line: &mut Value| {
         if line["record"]["kind"] == "committed" {
@@ -221,7 +221,7 @@ fn an_archive_is_checked_as_a_journal_is_before_anything_is_written() {
     refuses(twice, "bad_archive", "line 2");
     refuses(format!("{archive}{archive}"), "bad_archive", "goes on after its end");
     refuses("[".repeat(1_000_000), "bad_archive", "line 1");
-    let exported = sandbox.run(&["--data-dir", "longest", "export", "last"]).exits(0).stdout;
+    let exported = sandbox.run(&["--data-dir", "longest", "export", "last"]).expect_exit(0).stdout;
     refuses(exported, "bad_archive", "it is an export");
 }
 
@@ -232,15 +232,15 @@ fn a_board_that_does_not_verify_stays_in_the_journal() {
     let sql = "UPDATE records SET payload = replace(payload, 'first', 'fir5t') WHERE seq = 5";
     assert_eq!(journal.execute(sql, ()).expect("it can be altered"), 1);
     drop(journal);
-    let refused = sandbox.run(&["archive", "last", "--output", "json"]).exits(1).error();
+    let refused = sandbox.run(&["archive", "last", "--output", "json"]).expect_exit(1).error();
     assert_eq!(refused["code"], "bad_archive", "{refused}");
-    assert_eq!(sandbox.run(&["boards", "--output", "json"]).exits(0).lines().len(), 1);
+    assert_eq!(sandbox.run(&["boards", "--output", "json"]).expect_exit(0).lines().len(), 1);
 }
 
 #[test]
 fn the_list_of_boards_alone_decides_nothing() {
     let code = |sandbox: &Sandbox, arguments: &[&str]| {
-        sandbox.run(&[arguments, &["--output", "json"]].concat()).exits(1).error()["code"].clone()
+        sandbox.run(&[arguments, &["--output", "json"]].concat()).expect_exit(1).error()["code"].clone()
     };
     let other = "0".repeat(64);
     for change in ["ended = 'cancelled'", "ended = NULL", "version = version + 1", &format!("last_hash = '{other}'")] {
@@ -252,7 +252,7 @@ fn the_list_of_boards_alone_decides_nothing() {
         for command in [&["archive", "last"][..], &["delete", "last", "--yes"], &["heads"]] {
             assert_eq!(code(&sandbox, command), "bad_record", "{change}: {command:?}");
         }
-        let listed = sandbox.run(&["boards", "--output", "json"]).exits(0).lines();
+        let listed = sandbox.run(&["boards", "--output", "json"]).expect_exit(0).lines();
         assert_eq!(listed[0]["status"], "damaged", "{change}");
         assert!(!holding(&sandbox.path().join(".patchboard")).is_empty(), "it is still there");
     }

@@ -58,10 +58,10 @@ impl Board {
         request["question"] = json!("How many are there?");
         let request = request.to_string();
         let arguments = ["run", "blackboard.json", "--request", &request, "--output", "json"];
-        let result = sandbox.run(&arguments).exits(exit).json();
-        let log = sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
-        sandbox.run(&["replay", "last"]).exits(0);
-        sandbox.run(&["verify", "last"]).exits(0);
+        let result = sandbox.run(&arguments).expect_exit(exit).json();
+        let log = sandbox.run(&["log", "last", "--output", "json"]).expect_exit(0).lines();
+        sandbox.run(&["replay", "last"]).expect_exit(0);
+        sandbox.run(&["verify", "last"]).expect_exit(0);
         Self { sandbox, result, log }
     }
 
@@ -85,7 +85,7 @@ impl Board {
     fn views(&self) -> Vec<(String, String)> {
         let shown = |record: &Value| {
             let (worker, version) = (record["worker"].as_str().expect("a name"), record["base"].to_string());
-            let view = self.sandbox.run(&["view", "last", worker, "--at", &version]).exits(0).stdout;
+            let view = self.sandbox.run(&["view", "last", worker, "--at", &version]).expect_exit(0).stdout;
             (worker.to_owned(), view)
         };
         self.of_kind("invoked").map(shown).collect()
@@ -125,7 +125,7 @@ fn an_easy_question_takes_one_round_and_its_decider_ends_it() {
     // The reply schema for a model in this seat lists every present agent.
     let record = board.of_kind("invoked").find(|record| record["worker"] == "control").expect("it was called");
     let at = record["base"].to_string();
-    let form = board.sandbox.run(&["view", "last", "control", "--at", &at, "--schema"]).exits(0).json();
+    let form = board.sandbox.run(&["view", "last", "control", "--at", &at, "--schema"]).expect_exit(0).json();
     let form = jsonschema::validator_for(&form).expect("a schema");
     let choice = |names: &[&str]| json!({"chosen agents": names});
     assert!(form.is_valid(&choice(&["expert_1", "decider"])) && form.is_valid(&choice(&["cleaner", "expert_2"])));
@@ -148,9 +148,9 @@ fn a_crowd_of_sixty_is_told_by_name_to_who_chooses() {
     let board = Board::of(&blueprint, &json!({"rounds": 1}), 0);
     assert_eq!(board.called(&["turn"]), ["expert_1", "helper_50"]);
     assert!(board.texts().contains(&"It is 50."), "{:?}", board.texts());
-    let view = board.sandbox.run(&["view", "last", "control", "--at", "2"]).exits(0).stdout;
+    let view = board.sandbox.run(&["view", "last", "control", "--at", "2"]).expect_exit(0).stdout;
     assert!((1..=50).all(|number| view.contains(&format!("helper_{number}: knows all there"))), "{view}");
-    let form = board.sandbox.run(&["view", "last", "control", "--at", "2", "--schema"]).exits(0).json();
+    let form = board.sandbox.run(&["view", "last", "control", "--at", "2", "--schema"]).expect_exit(0).json();
     let names = form["properties"]["chosen agents"]["items"]["enum"].as_array().expect("a list").len();
     assert_eq!(names, 50 + 7, "the helpers, five with constant roles, and the two experts who were made");
 }
@@ -230,8 +230,11 @@ fn who_contradict_each_other_talk_it_over_where_nobody_else_hears_it() {
     assert!(insiders > 3);
     // A value that is hidden now is hidden at every earlier version, too.
     for version in 0..board.result["version"].as_u64().expect("a version") {
-        let view =
-            board.sandbox.run(&["view", "last", "conflict_resolver", "--at", &version.to_string()]).exits(0).stdout;
+        let view = board
+            .sandbox
+            .run(&["view", "last", "conflict_resolver", "--at", &version.to_string()])
+            .expect_exit(0)
+            .stdout;
         assert!(!view.contains("<W") && !view.contains(name), "who opened it is no member: {view}");
     }
 }
@@ -255,7 +258,7 @@ fn a_cleaner_removes_marks_or_is_not_there() {
     assert!(of(&views, "cleaner").contains("Hello!") && !of(&views, "expert_2").contains("Hello!"));
     let written = board.of_kind("committed").find(|record| record["by"]["worker"] == "expert_1").expect("a commit");
     assert_eq!(written["patch"][0]["value"]["text"], "Hello!", "the journal keeps what was removed");
-    let then = board.sandbox.run(&["state", "last", "--at", &written["version"].to_string()]).exits(0).stdout;
+    let then = board.sandbox.run(&["state", "last", "--at", &written["version"].to_string()]).expect_exit(0).stdout;
     assert!(then.contains("Hello!"), "{then}");
 
     let board = Board::played(&json!({"cleaner": "mark"}), says, 0);
@@ -362,7 +365,8 @@ fn one_more_agent_is_one_more_entry() {
     sandbox.write("blackboard.json", using.to_string());
     sandbox.write("historian.yaml", fragment.to_string());
     let request = json!({"question": "When?", "rounds": 1}).to_string();
-    let used = sandbox.run(&["run", "blackboard.json", "--request", &request, "--output", "json"]).exits(0).json();
+    let used =
+        sandbox.run(&["run", "blackboard.json", "--request", &request, "--output", "json"]).expect_exit(0).json();
 
     let board = Board::of(&scripted(&entry, says), &json!({"rounds": 1}), 0);
     for state in [board.state(), &used["state"]] {
@@ -380,10 +384,10 @@ fn one_more_agent_is_one_more_entry() {
 fn what_is_shipped_has_nothing_to_find_fault_with() {
     let sandbox = Sandbox::new();
     sandbox.write("blackboard.yaml", TEXT);
-    sandbox.run(&["check", "blackboard.yaml", "--deny-warnings"]).exits(0);
+    sandbox.run(&["check", "blackboard.yaml", "--deny-warnings"]).expect_exit(0);
     // The variant from the blueprint's comment: each agent draws its model from a set.
     let crowd = TEXT.replacen("crowd: [default]}", "crowd: [small, large]}", 1);
     assert_ne!(crowd, TEXT);
     sandbox.write("crowd.yaml", crowd);
-    sandbox.run(&["check", "crowd.yaml", "--deny-warnings"]).exits(0);
+    sandbox.run(&["check", "crowd.yaml", "--deny-warnings"]).expect_exit(0);
 }

@@ -23,12 +23,12 @@ fn what_is_ambiguous_is_asked_and_the_next_words_go_on_from_there() {
     let model = ["--model-url", &voices.url, "--model", "m"];
     let begin = ["--output", "json", "run", "clipboard.yaml", "--request"];
     let begin = [&begin[..], &[r#"{"text": "Put bananas on the household list."}"#], &model].concat();
-    let said = sandbox.run(&begin).exits(4).json();
+    let said = sandbox.run(&begin).expect_exit(4).json();
     assert_eq!(last_reply(&said["state"]), "Put bananas on the household list.");
     let say = |words: &str| -> Value {
         let words = json!(words).to_string();
         let signal = ["--output", "json", "signal", "last", "say", &words];
-        sandbox.run(&[&signal[..], &model].concat()).exits(4).json()["state"].clone()
+        sandbox.run(&[&signal[..], &model].concat()).expect_exit(4).json()["state"].clone()
     };
     assert_eq!(last_reply(&say("Put bananas on the office list.")), "Put bananas on the office list.");
     let asked = say("Throw the bananas off the list.");
@@ -45,14 +45,15 @@ fn what_is_ambiguous_is_asked_and_the_next_words_go_on_from_there() {
     assert_eq!(last_reply(&say("Sing me a song.")), "Nobody here does that.");
     // A department's board can be replayed and verified, too.
     for command in ["replay", "verify"] {
-        sandbox.run(&[command, "last"]).exits(0);
+        sandbox.run(&[command, "last"]).expect_exit(0);
     }
-    let boards = sandbox.run(&["--output", "json", "boards"]).exits(0).lines();
+    let boards = sandbox.run(&["--output", "json", "boards"]).expect_exit(0).lines();
     let inside = boards.iter().filter(|board| board["name"] == "notes").count();
     assert_eq!(inside, 6, "one for each message to it: {boards:?}");
-    let refused = sandbox.run(&[&["signal", "last", "say", "7"][..], &model].concat()).exits(2).stderr;
+    let refused = sandbox.run(&[&["signal", "last", "say", "7"][..], &model].concat()).expect_exit(2).stderr;
     assert!(refused.contains("bad_request") && refused.contains("`signals`"), "{refused}");
-    let closed = sandbox.run(&[&["--output", "json", "signal", "last", "close"][..], &model].concat()).exits(0).json();
+    let closed =
+        sandbox.run(&[&["--output", "json", "signal", "last", "close"][..], &model].concat()).expect_exit(0).json();
     assert_eq!(closed["state"]["closed"], true);
 }
 
@@ -71,11 +72,11 @@ fn a_conversation_is_one_recording_and_is_played_word_for_word() {
     let talk = |sandbox: &Sandbox, first: &[&str], more: &[&str]| -> Vec<Value> {
         let mut states = Vec::new();
         let run = [&["--output", "json", "run", "clipboard.yaml", "--request", &begin], first].concat();
-        states.push(sandbox.run(&run).exits(4).json()["state"].clone());
+        states.push(sandbox.run(&run).expect_exit(4).json()["state"].clone());
         for words in &said[1..] {
             let words = json!(words).to_string();
             let signal = [&["--output", "json", "signal", "last", "say", &words], more].concat();
-            states.push(sandbox.run(&signal).exits(4).json()["state"].clone());
+            states.push(sandbox.run(&signal).expect_exit(4).json()["state"].clone());
         }
         states
     };
@@ -91,13 +92,13 @@ fn a_conversation_is_one_recording_and_is_played_word_for_word() {
 #[test]
 fn check_runs_the_tests_of_departments_and_says_which_fail() {
     let sandbox = sandbox();
-    let checked = sandbox.run(&["check", "--deny-warnings", "clipboard.yaml"]).exits(0).stdout;
+    let checked = sandbox.run(&["check", "--deny-warnings", "clipboard.yaml"]).expect_exit(0).stdout;
     assert!(checked.contains("1 blueprint, 9 tests: 0 errors, 0 warnings: "), "{checked}");
     let manifest = sandbox.path().join("departments/notes/department.yaml");
     let text = std::fs::read_to_string(&manifest).expect("it is there");
     let wrong = text.replace("text: Took bananas off the household list.", "text: Took them.");
     std::fs::write(&manifest, wrong).expect("it can be written");
-    let checked = sandbox.run(&["check", "clipboard.yaml"]).exits(2).stdout;
+    let checked = sandbox.run(&["check", "clipboard.yaml"]).expect_exit(2).stdout;
     assert!(
         checked.contains("error[failed_test]") && checked.contains("departments/notes/department.yaml:52:"),
         "{checked}"
@@ -109,24 +110,24 @@ fn check_runs_the_tests_of_departments_and_says_which_fail() {
     );
     std::fs::write(&manifest, text.replace("needs:\n", "needs:\n  weather: {type: string}\n"))
         .expect("it can be written");
-    let checked = sandbox.run(&["check", "clipboard.yaml"]).exits(2).stdout;
+    let checked = sandbox.run(&["check", "clipboard.yaml"]).expect_exit(2).stdout;
     assert!(
         checked.contains("error[unmet_need]") && checked.contains("departments/notes/department.yaml:6:3"),
         "{checked}"
     );
-    let ran = sandbox.run(&["run", "clipboard.yaml", "--request", "{}"]).exits(2).stderr;
+    let ran = sandbox.run(&["run", "clipboard.yaml", "--request", "{}"]).expect_exit(2).stderr;
     assert!(ran.contains("unmet_need"), "a blueprint whose needs are not met does not start: {ran}");
 }
 
 #[test]
 fn a_blueprint_is_printed_whole_and_drawn_with_its_departments() {
     let sandbox = sandbox();
-    let whole = sandbox.run(&["check", "--whole", "clipboard.yaml"]).exits(0).stdout;
+    let whole = sandbox.run(&["check", "--whole", "clipboard.yaml"]).expect_exit(0).stdout;
     let blueprint: Value = serde_json::from_str(&whole).expect("JSON");
     assert_eq!((blueprint.get("departments"), &blueprint["workers"]["notes"]["agent"]), (None, &json!("board")));
     sandbox.write("whole.json", &whole);
-    sandbox.run(&["check", "--deny-warnings", "whole.json"]).exits(0);
-    let graph = sandbox.run(&["graph", "clipboard.yaml"]).exits(0).stdout;
+    sandbox.run(&["check", "--deny-warnings", "whole.json"]).expect_exit(0);
+    let graph = sandbox.run(&["graph", "clipboard.yaml"]).expect_exit(0).stdout;
     for word in ["notes", "timeline", "planner", "/results/-"] {
         assert!(graph.contains(word), "{word} is not in\n{graph}");
     }

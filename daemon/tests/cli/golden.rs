@@ -16,15 +16,15 @@ fn golden_journals_of_all_formats_are_restored_replayed_verified_and_exported() 
     for format in fs::read_dir(formats).expect("the golden journals are there") {
         let (sandbox, format) = (Sandbox::new(), format.expect("a folder").path());
         // `restore` needs an existing journal.
-        sandbox.run(&["run", "notes.yaml", "--request", r#"{"topic": "x"}"#]).exits(0);
+        sandbox.run(&["run", "notes.yaml", "--request", r#"{"topic": "x"}"#]).expect_exit(0);
         let text = fs::read_to_string(format.join("expected.json")).expect("the expected facts are there");
         let expected: BTreeMap<String, Value> = serde_json::from_str(&text).expect("JSON");
         for (name, facts) in &expected {
             let archive = format.join(format!("{name}.jsonl"));
-            sandbox.run(&["restore", archive.to_str().expect("a path")]).exits(0);
+            sandbox.run(&["restore", archive.to_str().expect("a path")]).expect_exit(0);
             let asked = |command| {
                 let board = facts["board"].as_str().expect("an id");
-                sandbox.run(&["--output", "json", command, board]).exits(0)
+                sandbox.run(&["--output", "json", command, board]).expect_exit(0)
             };
             let (replayed, verified, exported) = (asked("replay").json(), asked("verify").json(), asked("export"));
             let records = &facts["replay"]["records"];

@@ -13,7 +13,7 @@ fn shipped() -> PathBuf {
 }
 
 fn graph(sandbox: &Sandbox, more: &[&str]) -> Value {
-    sandbox.run(&[&["graph", "notes.yaml", "--output", "json"], more].concat()).exits(0).json()
+    sandbox.run(&[&["graph", "notes.yaml", "--output", "json"], more].concat()).expect_exit(0).json()
 }
 
 /// Returns the edges of a kind as `from to`.
@@ -29,7 +29,7 @@ fn edges(graph: &Value, kind: &str) -> Vec<String> {
 fn the_declarations_of_a_shipped_blueprint_are_its_graph() {
     let path = shipped().join("evidence-review.yaml");
     let path = path.to_str().expect("the path is text");
-    let drawn = Sandbox::new().run(&["graph", path, "--format", "json"]).exits(0).json();
+    let drawn = Sandbox::new().run(&["graph", path, "--format", "json"]).expect_exit(0).json();
     let drawn = serde_json::to_string_pretty(&drawn).expect("JSON");
     insta::assert_snapshot!("evidence_review", drawn);
 }
@@ -43,7 +43,7 @@ fn every_shipped_blueprint_is_drawn_in_every_notation_and_always_the_same() {
     for path in &blueprints {
         let path = path.to_str().expect("the path is text");
         for more in [&["--format", "mermaid"][..], &["--format", "dot"], &["--format", "json"], &["--flow"]] {
-            let draw = || sandbox.run(&[&["graph", "-q", path], more].concat()).exits(0).stdout;
+            let draw = || sandbox.run(&[&["graph", "-q", path], more].concat()).expect_exit(0).stdout;
             let drawn = draw();
             assert!(drawn.lines().count() > usize::from(more[1..] != ["json"]), "{path} {more:?}: {drawn}");
             assert_eq!(draw(), drawn, "{path}");
@@ -73,7 +73,8 @@ fn the_flow_and_the_neighbourhood_leave_the_rest_out() {
     let around = graph(&sandbox, &["--worker", "writer"]);
     assert!(!around.to_string().contains("/answer"), "{around}");
     assert_eq!(edges(&around, "writes"), ["checker /notes/*/status", "writer /notes/-"]);
-    let refused = sandbox.run(&["graph", "notes.yaml", "--worker", "nobody", "--output", "json"]).exits(2).error();
+    let refused =
+        sandbox.run(&["graph", "notes.yaml", "--worker", "nobody", "--output", "json"]).expect_exit(2).error();
     assert_eq!((&refused["code"], &refused["workers"]), (&json!("no_such_worker"), &json!(["checker", "writer"])));
 }
 
@@ -81,14 +82,14 @@ fn the_flow_and_the_neighbourhood_leave_the_rest_out() {
 fn a_blueprint_with_errors_is_refused_as_by_check() {
     let sandbox = Sandbox::new();
     sandbox.write("bad.yaml", NOTES.replace("run: checker", "run: chekcer"));
-    let ran = sandbox.run(&["graph", "bad.yaml"]).exits(2);
+    let ran = sandbox.run(&["graph", "bad.yaml"]).expect_exit(2);
     assert!(ran.stdout.is_empty() && ran.stderr.contains("error[undeclared_worker]"), "{}", ran.stderr);
-    let error = sandbox.run(&["graph", "bad.yaml", "--output", "json"]).exits(2).error();
+    let error = sandbox.run(&["graph", "bad.yaml", "--output", "json"]).expect_exit(2).error();
     assert_eq!(
         (&error["code"], &error["findings"][0]["code"]),
         (&json!("blueprint_refused"), &json!("undeclared_worker"))
     );
-    sandbox.run(&["graph", "notes.yaml", "--format", "dot", "--output", "json"]).exits(2);
+    sandbox.run(&["graph", "notes.yaml", "--format", "dot", "--output", "json"]).expect_exit(2);
 }
 
 #[test]
@@ -97,12 +98,12 @@ fn a_department_is_drawn_by_its_roles() {
     let path = shipped().join("clipboard.yaml");
     let path = path.to_str().expect("the path is text");
     let draw = |board: &str| sandbox.run(&["graph", path, "--board", board, "--output", "json"]);
-    let drawn = draw("notes").exits(0).json();
+    let drawn = draw("notes").expect_exit(0).json();
     let (reads, writes) = (edges(&drawn, "reads"), edges(&drawn, "writes"));
     assert!(writes.contains(&"classify /classified".to_owned()), "{writes:?}");
     assert!(reads.contains(&"/request/text classify".to_owned()), "{reads:?}");
     assert!(!reads.contains(&"/request/text crud".to_owned()), "{reads:?}");
-    let refused = draw("weather").exits(2).stderr;
+    let refused = draw("weather").expect_exit(2).stderr;
     assert!(refused.contains("no_such_board") && refused.contains("there are notes, timeline"), "{refused}");
 }
 
@@ -115,18 +116,18 @@ fn a_second_writer_is_marked_and_an_error_where_one_is_allowed() {
     let both = NOTES.replace("{path: /answer, ops: [add, replace]}]", "{path: /answer}, {path: /notes/-, ops: [add]}]");
     assert_ne!(both, NOTES);
     sandbox.write("one.yaml", format!("{both}writers: one\n"));
-    sandbox.run(&["check", "one.yaml"]).exits(0);
+    sandbox.run(&["check", "one.yaml"]).expect_exit(0);
     // A grant for a single value counts, too.
     let guarded = appending.replace("}}}}]", "}}}}, {path: /answer, ops: [add], value: {const: ok}}]");
     let second = both.replace(appending, &guarded);
     assert_ne!(second, both);
     sandbox.write("many.yaml", &second);
-    sandbox.run(&["check", "many.yaml"]).exits(0);
-    let drawn = sandbox.run(&["graph", "-q", "many.yaml", "--format", "json"]).exits(0).json();
+    sandbox.run(&["check", "many.yaml"]).expect_exit(0);
+    let drawn = sandbox.run(&["graph", "-q", "many.yaml", "--format", "json"]).expect_exit(0).json();
     assert_eq!(drawn["contested"], json!({"/answer": ["checker", "writer"]}));
-    let mermaid = sandbox.run(&["graph", "-q", "many.yaml"]).exits(0).stdout;
+    let mermaid = sandbox.run(&["graph", "-q", "many.yaml"]).expect_exit(0).stdout;
     assert_eq!(mermaid.matches(":::contested").count(), 1, "{mermaid}");
     sandbox.write("one.yaml", format!("{second}writers: one\n"));
-    let found = sandbox.run(&["check", "one.yaml", "--output", "json"]).exits(2).json();
+    let found = sandbox.run(&["check", "one.yaml", "--output", "json"]).expect_exit(2).json();
     assert_eq!((&found["errors"], &found["findings"][0]["code"]), (&json!(1), &json!("second_writer")));
 }

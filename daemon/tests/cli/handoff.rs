@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
-use patchboard_kernel::handoff::{State, step};
+use patchboard_kernel::handoff::{HandoffState, check_transition};
 use serde_json::{Value, json};
 
 use crate::sandbox::{Sandbox, shipped};
@@ -28,7 +28,7 @@ fn changed(changes: &[(&str, &str)]) -> Sandbox {
 const RUN: [&str; 6] = ["--output", "json", "run", "handoff.yaml", "--request", REQUEST];
 
 fn log(sandbox: &Sandbox) -> Vec<Value> {
-    sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines()
+    sandbox.run(&["log", "last", "--output", "json"]).expect_exit(0).lines()
 }
 
 fn of_kind<'r>(records: &'r [Value], kind: &str) -> Vec<&'r Value> {
@@ -38,9 +38,9 @@ fn of_kind<'r>(records: &'r [Value], kind: &str) -> Vec<&'r Value> {
 #[test]
 fn a_ticket_goes_to_the_next_who_can_once_one_refuses() {
     let sandbox = changed(&[]);
-    let checked = sandbox.run(&["check", "--deny-warnings", "handoff.yaml"]).exits(0).stdout;
+    let checked = sandbox.run(&["check", "--deny-warnings", "handoff.yaml"]).expect_exit(0).stdout;
     assert!(checked.contains("0 errors, 0 warnings"), "{checked}");
-    let ran = sandbox.run(&RUN).exits(0).json();
+    let ran = sandbox.run(&RUN).expect_exit(0).json();
     let state = &ran["state"];
     assert_eq!(state["tasks"]["ticket"]["owner"], "cyd");
     assert_eq!(state["tasks"]["ticket"]["answer"], "The contract had ended: the invoice of March is cancelled.");
@@ -51,9 +51,9 @@ fn a_ticket_goes_to_the_next_who_can_once_one_refuses() {
     assert_eq!((&second["tried"], &second["first"], &second["attempt"]), (&json!(["bob"]), &json!("h1"), &json!(2)));
     assert_eq!(second["context"], first["context"], "what is known of it goes with it");
     for command in ["replay", "verify"] {
-        sandbox.run(&[command, "last"]).exits(0);
+        sandbox.run(&[command, "last"]).expect_exit(0);
     }
-    let view = sandbox.run(&["view", "last", "ada"]).exits(0).stdout;
+    let view = sandbox.run(&["view", "last", "ada"]).expect_exit(0).stdout;
     assert!(view.contains("only where this is true of /tasks/*: self.owner == worker"), "{view}");
 }
 
@@ -72,7 +72,7 @@ fn who_handed_it_over_is_refused_from_then_on() {
             "  - {name: still, trigger: {op: replace, path: /tasks/*/owner}, run: ada, urgent: true}\n  - {name: go-on,",
         ),
     ]);
-    let ran = sandbox.run(&RUN).exits(0).json();
+    let ran = sandbox.run(&RUN).expect_exit(0).json();
     assert_eq!(ran["state"]["tasks"]["ticket"]["answer"], "The contract had ended: the invoice of March is cancelled.");
     let records = log(&sandbox);
     let refused = of_kind(&records, "rejected");
@@ -82,7 +82,7 @@ fn who_handed_it_over_is_refused_from_then_on() {
         assert!(told.contains("condition_not_met") && told.contains("self.owner == worker"), "{told}");
         assert!(told.contains("\"ada\""), "{told}");
     }
-    sandbox.run(&["replay", "last"]).exits(0);
+    sandbox.run(&["replay", "last"]).expect_exit(0);
 }
 
 /// Returns the number of the only pending question of a run, and the question.
@@ -101,7 +101,7 @@ fn what_nobody_answers_is_asked_for_again_and_then_of_a_person() {
         ),
         ("path: /handoffs/h1.2/state", "path: /handoffs/h1.4/state"),
     ]);
-    let ran = sandbox.run(&RUN).exits(5).json();
+    let ran = sandbox.run(&RUN).expect_exit(5).json();
     let handoffs = &ran["state"]["handoffs"];
     for id in ["h1", "h1.2", "h1.3"] {
         assert_eq!((&handoffs[id]["state"], &handoffs[id]["to"]), (&json!("EXPIRED"), &json!("bob")), "{id}");
@@ -114,10 +114,10 @@ fn what_nobody_answers_is_asked_for_again_and_then_of_a_person() {
         text.contains("asked for 3 times and not answered in time") && text.contains("It is about an invoice."),
         "{text}"
     );
-    let done = sandbox.run(&["--output", "json", "answer", "last", &seq, "--text", "cyd"]).exits(0).json();
+    let done = sandbox.run(&["--output", "json", "answer", "last", &seq, "--text", "cyd"]).expect_exit(0).json();
     assert_eq!(done["state"]["tasks"]["ticket"]["owner"], "cyd");
     assert_eq!(done["state"]["handoffs"]["h1.4"]["state"], "COMPLETED");
-    sandbox.run(&["replay", "last"]).exits(0);
+    sandbox.run(&["replay", "last"]).expect_exit(0);
 }
 
 #[test]
@@ -128,11 +128,12 @@ fn what_nobody_can_take_is_given_back_if_a_person_says_so() {
         ("capabilities_required: [billing]", "capabilities_required: [law]"),
         ("              state: PENDING\n", again),
     ]);
-    let ran = sandbox.run(&RUN).exits(5).json();
+    let ran = sandbox.run(&RUN).expect_exit(5).json();
     assert_eq!(ran["state"]["handoffs"]["h1"].get("to"), None);
     let (seq, asked) = question(&ran);
     assert_eq!(asked["choices"], json!(["give it back"]), "nobody knows the law");
-    let done = sandbox.run(&["--output", "json", "answer", "last", &seq, "--text", "give it back"]).exits(0).json();
+    let done =
+        sandbox.run(&["--output", "json", "answer", "last", &seq, "--text", "give it back"]).expect_exit(0).json();
     let handoff = &done["state"]["handoffs"]["h1"];
     assert_eq!((&handoff["state"], &handoff["returned"]), (&json!("REJECTED"), &json!("ada")));
     assert_eq!(handoff["rejection"]["by"], "person");
@@ -151,12 +152,13 @@ fn what_everybody_refuses_is_given_back_and_so_is_what_cannot_be_used() {
     let refuses = "      - - {op: replace, path: /handoffs/h1.2/state, value: REJECTED}\n        - {op: add, path: /handoffs/h1.2/rejection, value: {by: cyd, reason: Neither is it mine.}}\n";
     let accepts = "      - [{op: replace, path: /handoffs/h1.2/state, value: ACCEPTED}]\n";
     let sandbox = changed(&[("              state: PENDING\n", again), (accepts, refuses)]);
-    let ran = sandbox.run(&RUN).exits(5).json();
+    let ran = sandbox.run(&RUN).expect_exit(5).json();
     let (seq, asked) = question(&ran);
     assert_eq!(asked["choices"], json!(["bob", "cyd", "give it back"]));
     let text = asked["question"].as_str().expect("a text");
     assert!(text.contains("the last one said: Neither is it mine."), "{text}");
-    let done = sandbox.run(&["--output", "json", "answer", "last", &seq, "--text", "give it back"]).exits(0).json();
+    let done =
+        sandbox.run(&["--output", "json", "answer", "last", &seq, "--text", "give it back"]).expect_exit(0).json();
     let last = &done["state"]["handoffs"]["h1.2"];
     assert_eq!((&last["returned"], &last["rejection"]["by"]), (&json!("ada"), &json!("cyd")));
     assert_eq!(done["state"]["tasks"]["ticket"]["answer"], "Then I do it myself.");
@@ -164,7 +166,7 @@ fn what_everybody_refuses_is_given_back_and_so_is_what_cannot_be_used() {
     // A request without a reason goes to no agent, and the role's rejection says why.
     let silent = ("reason: It is about an invoice.", "reason: \" \"");
     let sandbox = changed(&[("              state: PENDING\n", again), silent]);
-    let done = sandbox.run(&RUN).exits(0).json();
+    let done = sandbox.run(&RUN).expect_exit(0).json();
     let only = &done["state"]["handoffs"]["h1"];
     assert_eq!((&only["state"], &only["returned"], only.get("to")), (&json!("REJECTED"), &json!("ada"), None));
     assert_eq!(only["rejection"]["by"], "handoffs");
@@ -185,7 +187,7 @@ fn a_question_is_asked_whatever_the_reasons_and_however_many_could_take_it() {
         ("cyd: [billing, contracts]}", &format!("cyd: [billing, contracts]{agents}}}")),
         ("\nrules:\n", &format!("\n{workers}\nrules:\n")),
     ]);
-    let (_, asked) = question(&sandbox.run(&RUN).exits(5).json());
+    let (_, asked) = question(&sandbox.run(&RUN).expect_exit(5).json());
     let (text, choices) = (asked["question"].as_str().expect("a text"), asked["choices"].as_array().expect("choices"));
     assert!(text.contains("long long") && text.chars().count() < 2000, "{text}");
     assert_eq!((choices.len(), choices.last()), (16, Some(&json!("give it back"))));
@@ -202,7 +204,7 @@ fn a_piece_of_work_is_handed_over_once_at_a_time() {
             "    description: Answers what can be answered at once.\n    pass: true\n",
         ),
     ]);
-    let ran = sandbox.run(&RUN).exits(0).json();
+    let ran = sandbox.run(&RUN).expect_exit(0).json();
     let (first, second) = (&ran["state"]["handoffs"]["h1"], &ran["state"]["handoffs"]["h2"]);
     // The role finds the other request open when it reads the first.
     assert_eq!((&first["state"], &first["returned"]), (&json!("REJECTED"), &json!("ada")), "{ran}");
@@ -213,8 +215,8 @@ fn a_piece_of_work_is_handed_over_once_at_a_time() {
 
 #[test]
 fn what_a_person_gives_to_somebody_is_given_back_while_another_request_is_under_way() {
-    // Every agent rejects the first request, so a person is asked. Meanwhile its owner asks for a capability that no agent
-    // has, so a second question is pending.
+    // Every agent rejects the first request, so a person is asked. Meanwhile its owner asks for a capability that no
+    // agent has, so a second question is pending.
     let also = "              state: PENDING\n      - - op: add\n          path: /handoffs/h2\n          value: {request_id: h2, from_agent: ada, reason: To be sure., capabilities_required: [law], timeout_ms: 600000, context: {content_type: text/plain, content: \"\"}, task: ticket, state: PENDING}\n      - {pass: It is mine still.}\n      - [{op: add, path: /tasks/ticket/answer, value: Then I do it myself.}]\n";
     let refuses = "      - - {op: replace, path: /handoffs/h1.2/state, value: REJECTED}\n        - {op: add, path: /handoffs/h1.2/rejection, value: {by: cyd, reason: Neither is it mine.}}\n";
     let sandbox = changed(&[
@@ -226,17 +228,18 @@ fn what_a_person_gives_to_somebody_is_given_back_while_another_request_is_under_
         ),
         ("\nrules:\n", "\nrules:\n  - {name: more, trigger: manual, run: ada}\n"),
     ]);
-    let (first, _) = question(&sandbox.run(&RUN).exits(5).json());
-    let ran = sandbox.run(&["--output", "json", "signal", "last", "more"]).exits(5).json();
+    let (first, _) = question(&sandbox.run(&RUN).expect_exit(5).json());
+    let ran = sandbox.run(&["--output", "json", "signal", "last", "more"]).expect_exit(5).json();
     assert_eq!(ran["state"]["handoffs"]["h2"]["state"], "PENDING", "the first is over, as nobody takes it: {ran}");
-    let ran = sandbox.run(&["--output", "json", "answer", "last", &first, "--text", "bob"]).exits(5).json();
+    let ran = sandbox.run(&["--output", "json", "answer", "last", &first, "--text", "bob"]).expect_exit(5).json();
     let handoffs = &ran["state"]["handoffs"];
     assert!(handoffs.get("h1.3").is_none(), "it is not handed over twice at once: {handoffs}");
     assert_eq!(handoffs["h1.2"]["returned"], "ada", "{handoffs}");
     let (second, _) = question(&ran);
-    let done = sandbox.run(&["--output", "json", "answer", "last", &second, "--text", "give it back"]).exits(0).json();
+    let done =
+        sandbox.run(&["--output", "json", "answer", "last", &second, "--text", "give it back"]).expect_exit(0).json();
     assert_eq!(done["state"]["handoffs"]["h2"]["returned"], "ada", "{done}");
-    sandbox.run(&["replay", "last"]).exits(0);
+    sandbox.run(&["replay", "last"]).expect_exit(0);
 }
 
 #[test]
@@ -260,7 +263,7 @@ fn a_request_for_what_is_anothers_by_then_is_given_back() {
             "trigger: {op: add, path: /handoffs/*/returned}, run: cyd",
         ),
     ]);
-    let done = sandbox.run(&RUN).exits(0).json();
+    let done = sandbox.run(&RUN).expect_exit(0).json();
     let only = &done["state"]["handoffs"]["h1"];
     assert_eq!(
         (&only["state"], &only["returned"], only.get("to")),
@@ -269,12 +272,12 @@ fn a_request_for_what_is_anothers_by_then_is_given_back() {
     );
     let rejection = json!({"by": "handoffs", "reason": "`ticket` is not the work of `ada` any more"});
     assert_eq!(only["rejection"], rejection);
-    sandbox.run(&["replay", "last"]).exits(0);
+    sandbox.run(&["replay", "last"]).expect_exit(0);
 }
 
 #[test]
 fn a_run_that_is_killed_anywhere_comes_to_the_same_end() {
-    let whole = changed(&[]).run(&RUN).exits(0).json();
+    let whole = changed(&[]).run(&RUN).expect_exit(0).json();
     let mut kills = 0;
     for lines in [2, 4, 6, 8, 10, 13, 16] {
         let sandbox = changed(&[]);
@@ -290,39 +293,39 @@ fn a_run_that_is_killed_anywhere_comes_to_the_same_end() {
         child.kill().expect("it can be killed");
         let killed = child.wait().expect("it ends").code().is_none();
         kills += u32::from(killed && heard == lines);
-        let boards = sandbox.run(&["--output", "json", "boards"]).exits(0).lines();
+        let boards = sandbox.run(&["--output", "json", "boards"]).expect_exit(0).lines();
         // The kill may come before the board exists, or after it is done.
         let Some(board) = boards.first() else { continue };
         if board["status"] != "done" {
-            sandbox.run(&["resume", "last"]).exits(0);
+            sandbox.run(&["resume", "last"]).expect_exit(0);
         }
-        let state = sandbox.run(&["--output", "json", "state", "last"]).exits(0).json();
+        let state = sandbox.run(&["--output", "json", "state", "last"]).expect_exit(0).json();
         let state = state.get("state").unwrap_or(&state);
         assert_eq!(*state, whole["state"], "killed after {lines} lines");
         let records = log(&sandbox);
         assert_eq!(of_kind(&records, "committed").len(), 7, "nothing is done twice: killed after {lines} lines");
         for command in ["replay", "verify"] {
-            sandbox.run(&[command, "last"]).exits(0);
+            sandbox.run(&[command, "last"]).expect_exit(0);
         }
     }
     assert!(kills > 0, "no run was killed before its end");
 }
 
 /// Returns a handoff from `ada` to `bob` in a state.
-fn handoff_in(state: State) -> Value {
+fn handoff_in(state: HandoffState) -> Value {
     let mut handoff = json!({
         "request_id": "h", "from_agent": "ada", "reason": "r", "timeout_ms": 1000, "task": "w", "to": "bob", "state": state,
         "context": {"content_type": "text/plain", "content": "c"},
     });
-    if state == State::Rejected {
+    if state == HandoffState::Rejected {
         handoff["rejection"] = json!({"by": "bob", "reason": "no"});
     }
     handoff
 }
 
 /// Judges a worker's move of a handoff from one state to another, with every field that the move requires.
-fn moved(sandbox: &Sandbox, worker: &str, from: State, to: State) -> Value {
-    let owner = if from == State::Completed { "bob" } else { "ada" };
+fn moved(sandbox: &Sandbox, worker: &str, from: HandoffState, to: HandoffState) -> Value {
+    let owner = if from == HandoffState::Completed { "bob" } else { "ada" };
     let document = json!({
         "request": {"ticket": "x"},
         "agents": {"ada": [], "bob": [], "cyd": []},
@@ -331,18 +334,18 @@ fn moved(sandbox: &Sandbox, worker: &str, from: State, to: State) -> Value {
     });
     sandbox.write("now.json", document.to_string());
     let mut patch = vec![json!({"op": "replace", "path": "/handoffs/h/state", "value": to})];
-    if from != to && to == State::Rejected {
+    if from != to && to == HandoffState::Rejected {
         let rejection = json!({"by": worker, "reason": "no"});
         patch.push(json!({"op": "add", "path": "/handoffs/h/rejection", "value": rejection}));
     }
-    if from != to && to == State::Completed && worker != "bob" {
+    if from != to && to == HandoffState::Completed && worker != "bob" {
         patch.push(json!({"op": "replace", "path": "/tasks/w/owner", "value": "bob"}));
     }
-    if from != to && from == State::Rejected && worker == "anyone" {
+    if from != to && from == HandoffState::Rejected && worker == "anyone" {
         patch.push(json!({"op": "remove", "path": "/handoffs/h/rejection"}));
     }
     let line = json!({"worker": worker, "patch": patch}).to_string();
-    sandbox.run_with(&["kernel", "handoff.yaml", "--state", "now.json"], line).exits(0).json()
+    sandbox.run_with(&["kernel", "handoff.yaml", "--state", "now.json"], line).expect_exit(0).json()
 }
 
 #[test]
@@ -352,9 +355,9 @@ fn a_board_makes_exactly_the_moves_of_the_table() {
                   - {path: /handoffs/*/rejection, ops: [add, remove]}\n      - {path: /tasks/*/owner, ops: [replace]}\n";
     let sandbox = changed(&[("workers:\n", anyone)]);
     let mut committed = 0;
-    for from in State::ALL {
-        for to in State::ALL {
-            let is_legal = step(*from, *to).is_ok();
+    for from in HandoffState::ALL {
+        for to in HandoffState::ALL {
+            let is_legal = check_transition(*from, *to).is_ok();
             let told = moved(&sandbox, "anyone", *from, *to);
             let expected = match (is_legal, from == to) {
                 (true, _) => "committed",
@@ -368,8 +371,8 @@ fn a_board_makes_exactly_the_moves_of_the_table() {
             }
             // Workers with seats can make their own moves; other moves are rejected with a reason.
             for (worker, own) in [
-                ("bob", [State::Accepted, State::Rejected].as_slice()),
-                ("handoffs", &[State::Rejected, State::Expired, State::Completed]),
+                ("bob", [HandoffState::Accepted, HandoffState::Rejected].as_slice()),
+                ("handoffs", &[HandoffState::Rejected, HandoffState::Expired, HandoffState::Completed]),
                 ("ada", &[]),
             ] {
                 let told = moved(&sandbox, worker, *from, *to);
@@ -389,7 +392,7 @@ fn nobody_hands_over_what_is_anothers_or_what_another_cannot_do() {
     let judged = |document: &Value, worker: &str, patch: &Value| {
         sandbox.write("now.json", document.to_string());
         let line = json!({"worker": worker, "patch": patch}).to_string();
-        sandbox.run_with(&["kernel", "handoff.yaml", "--state", "now.json"], line).exits(0).json()
+        sandbox.run_with(&["kernel", "handoff.yaml", "--state", "now.json"], line).expect_exit(0).json()
     };
     let board = |owner: &str, handoffs: Value| {
         json!({
@@ -397,7 +400,7 @@ fn nobody_hands_over_what_is_anothers_or_what_another_cannot_do() {
             "tasks": {"w": {"owner": owner, "notes": []}}, "handoffs": handoffs,
         })
     };
-    let mut asked = handoff_in(State::Pending);
+    let mut asked = handoff_in(HandoffState::Pending);
     asked.as_object_mut().expect("an object").remove("to");
     let ask = |handoff: &Value| json!([{"op": "add", "path": "/handoffs/h", "value": handoff}]);
     let told = judged(&board("ada", json!({})), "ada", &ask(&asked));
@@ -418,16 +421,16 @@ fn nobody_hands_over_what_is_anothers_or_what_another_cannot_do() {
         assert_eq!(told["code"], code, "{member}: {told}");
     }
     let accept = json!([{"op": "replace", "path": "/handoffs/h/state", "value": "ACCEPTED"}]);
-    let mut needs = handoff_in(State::Pending);
+    let mut needs = handoff_in(HandoffState::Pending);
     needs["capabilities_required"] = json!(["contracts"]);
     let told = judged(&board("ada", json!({"h": needs})), "bob", &accept);
     assert_eq!(told["violations"][0]["rule"], "handoff-to-the-able", "{told}");
-    let told = judged(&board("ada", json!({"h": handoff_in(State::Pending)})), "cyd", &accept);
+    let told = judged(&board("ada", json!({"h": handoff_in(HandoffState::Pending)})), "cyd", &accept);
     assert_eq!(told["code"], "condition_not_met", "only who was asked answers: {told}");
     // The task was given to another worker meanwhile.
-    let told = judged(&board("cyd", json!({"h": handoff_in(State::Pending)})), "bob", &accept);
+    let told = judged(&board("cyd", json!({"h": handoff_in(HandoffState::Pending)})), "bob", &accept);
     assert_eq!(told["violations"][0]["rule"], "handoff-of-own-work", "{told}");
     let complete = json!([{"op": "replace", "path": "/handoffs/h/state", "value": "COMPLETED"}]);
-    let told = judged(&board("ada", json!({"h": handoff_in(State::Accepted)})), "handoffs", &complete);
+    let told = judged(&board("ada", json!({"h": handoff_in(HandoffState::Accepted)})), "handoffs", &complete);
     assert_eq!(told["violations"][0]["rule"], "handoff-transferred", "{told}");
 }

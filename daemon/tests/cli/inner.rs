@@ -64,14 +64,16 @@ pub(crate) fn sandbox() -> Sandbox {
 }
 
 fn boards(sandbox: &Sandbox) -> Vec<Value> {
-    sandbox.run(&["--output", "json", "boards"]).exits(0).lines()
+    sandbox.run(&["--output", "json", "boards"]).expect_exit(0).lines()
 }
 
 #[test]
 fn a_board_inside_is_a_board_like_any_other() {
     let sandbox = sandbox();
-    let ran =
-        sandbox.run(&["--output", "json", "run", "outer.yaml", "--request", r#"{"text": " abc "}"#]).exits(0).json();
+    let ran = sandbox
+        .run(&["--output", "json", "run", "outer.yaml", "--request", r#"{"text": " abc "}"#])
+        .expect_exit(0)
+        .json();
     assert_eq!(ran["state"]["length"], 3);
     let boards = boards(&sandbox);
     let [outer, inside] = boards.as_slice() else { panic!("{boards:?}") };
@@ -79,22 +81,22 @@ fn a_board_inside_is_a_board_like_any_other() {
         (&outer["parent"], &inside["parent"], &inside["name"]),
         (&Value::Null, &outer["board"], &json!("counter"))
     );
-    let listed = sandbox.run(&["boards"]).exits(0).stdout;
+    let listed = sandbox.run(&["boards"]).expect_exit(0).stdout;
     let parent = outer["board"].as_str().expect("an id");
     assert!(listed.contains(&format!("counter in {parent}")), "{listed}");
     // `last` means the board that the user started.
-    assert_eq!(sandbox.run(&["--output", "json", "state", "last"]).exits(0).json()["state"]["length"], 3);
+    assert_eq!(sandbox.run(&["--output", "json", "state", "last"]).expect_exit(0).json()["state"]["length"], 3);
     let id = inside["board"].as_str().expect("an id");
     for board in ["last", id] {
-        sandbox.run(&["replay", board]).exits(0);
-        sandbox.run(&["verify", board]).exits(0);
+        sandbox.run(&["replay", board]).expect_exit(0);
+        sandbox.run(&["verify", board]).expect_exit(0);
     }
-    let why = sandbox.run(&["why", "last", "/length"]).exits(0).stdout;
+    let why = sandbox.run(&["why", "last", "/length"]).expect_exit(0).stdout;
     assert!(why.contains("counter"), "{why}");
     // Both boards contain the passed values, and each board is redacted separately.
-    let redacted = sandbox.run(&["--output", "json", "redact", "last", "/request/text"]).exits(0).json();
+    let redacted = sandbox.run(&["--output", "json", "redact", "last", "/request/text"]).expect_exit(0).json();
     assert_eq!(redacted["related"], json!([id]));
-    let told = sandbox.run(&["redact", id, "/request/text"]).exits(0);
+    let told = sandbox.run(&["redact", id, "/request/text"]).expect_exit(0);
     assert!(told.stderr.contains(parent), "{}", told.stderr);
 }
 
@@ -102,11 +104,11 @@ fn a_board_inside_is_a_board_like_any_other() {
 fn what_is_wrong_inside_is_found_where_it_stands() {
     let sandbox = sandbox();
     sandbox.write("parts/counter.yaml", COUNTER.replace("reads: [/trimmed]", "reads: [/trimed]"));
-    let check = sandbox.run(&["check", "outer.yaml"]).exits(2).stdout;
+    let check = sandbox.run(&["check", "outer.yaml"]).expect_exit(2).stdout;
     assert!(check.contains("parts/counter.yaml:15:13") && check.contains("unknown_path"), "{check}");
     sandbox.write("parts/counter.yaml", COUNTER);
     sandbox.write("patchboard.toml", "");
-    let ran = sandbox.run(&["run", "outer.yaml", "--request", r#"{"text": "abc"}"#]).exits(2).stderr;
+    let ran = sandbox.run(&["run", "outer.yaml", "--request", r#"{"text": "abc"}"#]).expect_exit(2).stderr;
     assert!(ran.contains("no program trim") && ran.contains("in the board inside, counter"), "{ran}");
 }
 
@@ -120,13 +122,13 @@ fn what_a_view_inside_has_no_room_for_is_found_before_and_said_by_the_run() {
     let request = json!({"text": "word ".repeat(700)}).to_string();
     let sentence = "trimmer does not see all of /request/text: it needs up to 3,502 characters beside the rest, view.budget \
                     is 1,500";
-    let check = sandbox.run(&["check", "outer.yaml", "--request", &request]).exits(0).stdout;
+    let check = sandbox.run(&["check", "outer.yaml", "--request", &request]).expect_exit(0).stdout;
     for part in [sentence, "with what `counter` gives its board", "parts/counter.yaml:"] {
         assert!(check.contains(part), "{part:?} is not in:\n{check}");
     }
-    let ran = sandbox.run(&["run", "outer.yaml", "--request", &request]).exits(0).stderr;
+    let ran = sandbox.run(&["run", "outer.yaml", "--request", &request]).expect_exit(0).stderr;
     assert_eq!(ran.matches(&format!("in the board inside, counter: {sentence}")).count(), 1, "{ran}");
-    let ran = sandbox.run(&["--output", "json", "run", "outer.yaml", "--request", &request]).exits(0).json();
+    let ran = sandbox.run(&["--output", "json", "run", "outer.yaml", "--request", &request]).expect_exit(0).json();
     assert_eq!(ran["unshown"][0]["worker"], "trimmer", "{ran}");
     let boards = boards(&sandbox);
     assert!(boards.iter().any(|board| board["board"] == ran["unshown"][0]["board"]), "{ran}");
@@ -137,7 +139,7 @@ fn a_recording_holds_what_was_asked_inside() {
     let sandbox = sandbox();
     let request = r#"{"text": "abc"}"#;
     let run = ["run", "outer.yaml", "--request", request];
-    sandbox.run(&[&run[..], &["--record", "tape.jsonl"]].concat()).exits(0);
+    sandbox.run(&[&run[..], &["--record", "tape.jsonl"]].concat()).expect_exit(0);
     let tape = std::fs::read_to_string(sandbox.path().join("tape.jsonl")).expect("a recording");
     let workers: Vec<Value> =
         tape.lines().skip(1).map(|line| serde_json::from_str::<Value>(line).expect("JSON")["worker"].clone()).collect();
@@ -145,6 +147,6 @@ fn a_recording_holds_what_was_asked_inside() {
     // A recorded answer needs no model call, and the nested board still runs.
     sandbox.write("patchboard.toml", "");
     let played =
-        sandbox.run(&[&["--output", "json"], &run[..], &["--cassette", "tape.jsonl"]].concat()).exits(0).json();
+        sandbox.run(&[&["--output", "json"], &run[..], &["--cassette", "tape.jsonl"]].concat()).expect_exit(0).json();
     assert_eq!((&played["state"]["length"], boards(&sandbox).len()), (&json!(3), 4));
 }

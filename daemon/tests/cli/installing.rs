@@ -57,7 +57,7 @@ fn the_unit_gives_the_daemon_time_to_stop_and_names_what_there_is() {
     }
     let sandbox = Sandbox::new();
     let words: Vec<&str> = setting(&unit, "ExecStart").split_whitespace().skip(1).chain(["--help"]).collect();
-    let help = sandbox.run(&words).exits(0).stdout;
+    let help = sandbox.run(&words).expect_exit(0).stdout;
     for variable in setting(&unit, "Environment").split_whitespace() {
         let (name, _) = variable.split_once('=').expect("a variable and its value");
         assert!(help.contains(name), "serve knows no {name}");
@@ -77,7 +77,7 @@ fn the_image_runs_commands_that_there_are_and_not_as_root() {
             words.remove(0);
         }
         words.push("--help".to_owned());
-        sandbox.run(&words.iter().map(String::as_str).collect::<Vec<_>>()).exits(0);
+        sandbox.run(&words.iter().map(String::as_str).collect::<Vec<_>>()).expect_exit(0);
         checked += 1;
         assert!(["HEALTHCHECK", "ENTRYPOINT", "CMD"].iter().any(|word| before.starts_with(word)), "{before}");
     }

@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use patchboard_endpoint::{Act, Endpoint};
+use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use serde_json::{Value, json};
 
 use crate::sandbox::{Sandbox, notes_by};
@@ -79,7 +79,7 @@ impl Held {
     }
 
     fn resume(&self) -> Value {
-        self.sandbox.run(&["resume", "last", "--allow-inline", "--output", "json"]).exits(0).json()
+        self.sandbox.run(&["resume", "last", "--allow-inline", "--output", "json"]).expect_exit(0).json()
     }
 }
 
@@ -94,9 +94,9 @@ impl Drop for Held {
 
 /// Returns the status of the only board, equal in JSON and text output.
 fn status(sandbox: &Sandbox) -> String {
-    let listed = sandbox.run(&["boards", "--output", "json"]).exits(0).json();
+    let listed = sandbox.run(&["boards", "--output", "json"]).expect_exit(0).json();
     let status = listed["status"].as_str().expect("a status is text").to_owned();
-    let table = sandbox.run(&["boards"]).exits(0).stdout;
+    let table = sandbox.run(&["boards"]).expect_exit(0).stdout;
     assert!(table.contains("STATUS") && table.contains(&status), "{table}");
     status
 }
@@ -113,7 +113,7 @@ fn an_interrupt_pauses_the_board_once_calls_under_way_have_answered() {
     assert_eq!(code, Some(5));
     let result: Value = serde_json::from_str(&stdout).expect("the result is JSON");
     assert_eq!((&result["paused"], &result["end"], &result["version"]), (&json!(true), &json!(null), &json!(1)));
-    let log = held.sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
+    let log = held.sandbox.run(&["log", "last", "--output", "json"]).expect_exit(0).lines();
     let paused = log.iter().find(|record| record["kind"] == "paused").expect("it is recorded");
     assert_eq!(paused["principal"]["kind"], "user", "{paused}");
     assert_eq!(status(&held.sandbox), "paused");
@@ -121,7 +121,7 @@ fn an_interrupt_pauses_the_board_once_calls_under_way_have_answered() {
     assert_eq!(status(&held.sandbox), "done");
     assert_eq!((&resumed["end"], &resumed["version"]), (&json!("done"), &json!(2)));
     assert_eq!(resumed["state"]["notes"], json!([{"text": "held", "status": "checked"}]));
-    held.sandbox.run(&["replay", "last"]).exits(0);
+    held.sandbox.run(&["replay", "last"]).expect_exit(0);
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn an_interrupt_does_not_wait_for_the_next_attempt_of_a_call_that_is_refused() {
 #[test]
 fn an_interrupt_does_not_wait_for_a_provider() {
     let sandbox = Sandbox::new();
-    let endpoint = Endpoint::new(vec![Act::Say(429, "retry-after: 3600\r\n", String::new())]);
+    let endpoint = Endpoint::new(vec![ScriptedResponse::Say(429, "retry-after: 3600\r\n", String::new())]);
     sandbox.write("llm.yaml", notes_by("llm", ""));
     let model = ["--model-url", &endpoint.url, "--model", "m"];
     let run = [&["run", "llm.yaml", "--request", REQUEST, "--output", "json"], &model[..]].concat();
@@ -194,16 +194,16 @@ fn a_killed_run_goes_on_from_its_journal() {
     let (code, _) = held.end();
     assert_eq!(code, None, "it was killed");
     assert_eq!(status(&held.sandbox), "interrupted");
-    let broken_off = held.sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
+    let broken_off = held.sandbox.run(&["log", "last", "--output", "json"]).expect_exit(0).lines();
     assert_eq!(broken_off.last().map(|record| &record["kind"]), Some(&json!("invoked")));
     held.let_go();
     let resumed = held.resume();
     assert_eq!((&resumed["end"], &resumed["version"]), (&json!("done"), &json!(2)));
     assert_eq!(resumed["state"]["notes"], json!([{"text": "held", "status": "checked"}]), "committed once");
-    let records = held.sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
+    let records = held.sandbox.run(&["log", "last", "--output", "json"]).expect_exit(0).lines();
     assert_eq!(records[..broken_off.len()], broken_off, "what was acknowledged is there");
-    held.sandbox.run(&["verify", "last"]).exits(0);
-    held.sandbox.run(&["replay", "last"]).exits(0);
+    held.sandbox.run(&["verify", "last"]).expect_exit(0);
+    held.sandbox.run(&["replay", "last"]).expect_exit(0);
 }
 
 /// A chain of fifteen commits by two workers at once, each answer a few hundredths of a second away.
@@ -261,10 +261,10 @@ fn a_run_killed_again_and_again_loses_no_commit_it_told_of_and_makes_none_twice(
             line.clear();
         }
         let code = child.wait().expect("it ends").code();
-        let state = sandbox.run(&["state", "last", "--output", "json"]).exits(0).json();
+        let state = sandbox.run(&["state", "last", "--output", "json"]).expect_exit(0).json();
         let version = state["version"].as_u64().expect("a version is a number");
         assert!(version >= told, "version {told} was told, {version} is there");
-        sandbox.run(&["verify", "last"]).exits(0);
+        sandbox.run(&["verify", "last"]).expect_exit(0);
         if code.is_some() {
             assert_eq!(code, Some(0), "it ended by itself, and done");
             break;
@@ -272,7 +272,7 @@ fn a_run_killed_again_and_again_loses_no_commit_it_told_of_and_makes_none_twice(
         kills += 1;
     }
     assert!(kills >= 3, "it was killed {kills} times only");
-    let records = sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
+    let records = sandbox.run(&["log", "last", "--output", "json"]).expect_exit(0).lines();
     assert_eq!(records.last().map(|record| &record["end"]), Some(&json!("done")), "after {kills} kills");
     let mut committed = std::collections::BTreeSet::new();
     for record in records.iter().filter(|record| record["kind"] == "committed") {
@@ -280,11 +280,11 @@ fn a_run_killed_again_and_again_loses_no_commit_it_told_of_and_makes_none_twice(
         assert!(committed.insert(invocation), "invocation {invocation} committed twice");
     }
     assert_eq!(committed.len(), 15);
-    sandbox.run(&["replay", "last"]).exits(0);
+    sandbox.run(&["replay", "last"]).expect_exit(0);
 }
 
-/// Two commits make a snapshot due; the third answer waits for `go`. Process numbers are padded to seven digits, because
-/// shorter ones would make blocks too small for a snapshot.
+/// Two commits make a snapshot due; the third answer waits for `go`. Process numbers are padded to seven digits,
+/// because shorter ones would make blocks too small for a snapshot.
 const BLOCKS: &str = r#"
 blueprint: 1
 name: blocks
@@ -321,7 +321,7 @@ fn a_run_killed_while_it_stores_snapshots_goes_on_and_stores_one() {
     let block: serde_json::Map<_, _> =
         (0..1100).map(|name| (format!("k{name}"), json!(format!("@ {name} ").repeat(190)))).collect();
     sandbox.write("reply.json", json!([{"op": "add", "path": "/blocks/-", "value": block}]).to_string());
-    let has_snapshot = || !sandbox.run(&["log", "last", "--kind", "snapshot"]).exits(0).stdout.is_empty();
+    let has_snapshot = || !sandbox.run(&["log", "last", "--kind", "snapshot"]).expect_exit(0).stdout.is_empty();
     let start = |arguments: &[&str]| {
         let mut command = sandbox.command(arguments);
         let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -354,8 +354,8 @@ fn a_run_killed_while_it_stores_snapshots_goes_on_and_stores_one() {
         child.wait().expect("it ends");
         assert!(is_told, "{awaited:?} was never told in turn {turn}");
         broken_off += u32::from(!has_snapshot());
-        sandbox.run(&["verify", "last"]).exits(0);
-        assert_eq!(sandbox.run(&["state", "last", "--output", "json"]).exits(0).json()["version"], 2);
+        sandbox.run(&["verify", "last"]).expect_exit(0);
+        assert_eq!(sandbox.run(&["state", "last", "--output", "json"]).expect_exit(0).json()["version"], 2);
     }
     assert!(broken_off > 0, "every snapshot was stored before it could be broken off");
     let mut child = start(&["resume", "last", "--allow-inline", "-q"]);
@@ -365,22 +365,23 @@ fn a_run_killed_while_it_stores_snapshots_goes_on_and_stores_one() {
     }
     sandbox.write("go", "");
     assert_eq!(child.wait().expect("it ends").code(), Some(0));
-    let verified = sandbox.run(&["verify", "last", "--output", "json"]).exits(0).json();
+    let verified = sandbox.run(&["verify", "last", "--output", "json"]).expect_exit(0).json();
     assert_eq!(verified["snapshots"], 1, "{verified}");
-    sandbox.run(&["replay", "last"]).exits(0);
+    sandbox.run(&["replay", "last"]).expect_exit(0);
 }
 
 #[test]
 fn a_board_that_runs_elsewhere_is_not_taken_by_mistake() {
     let held = Held::new();
-    let taken = held.sandbox.run(&["resume", "last", "--allow-inline", "--output", "json"]).exits(1);
+    let taken = held.sandbox.run(&["resume", "last", "--allow-inline", "--output", "json"]).expect_exit(1);
     assert_eq!(taken.error()["code"], "board_owned");
-    let signalled = held.sandbox.run(&["signal", "last", "go", "--allow-inline", "--output", "json"]).exits(1).error();
+    let signalled =
+        held.sandbox.run(&["signal", "last", "go", "--allow-inline", "--output", "json"]).expect_exit(1).error();
     assert_eq!(signalled["code"], "board_owned");
     assert!(signalled["help"].as_str().is_some_and(|help| help.contains("pause its run")), "{signalled}");
     assert_eq!(status(&held.sandbox), "running");
     // Reading does not wait for the run.
-    assert_eq!(held.sandbox.run(&["state", "last", "--output", "json"]).exits(0).json()["version"], 0);
+    assert_eq!(held.sandbox.run(&["state", "last", "--output", "json"]).expect_exit(0).json()["version"], 0);
 }
 
 #[test]
@@ -393,7 +394,7 @@ fn a_run_whose_board_was_taken_over_does_not_advise_to_take_it_back() {
         .stderr(Stdio::null())
         .spawn()
         .expect("the binary can be run");
-    let is_taken = || held.sandbox.run(&["log", "last", "--kind", "epoch"]).exits(0).stdout.contains("epoch");
+    let is_taken = || held.sandbox.run(&["log", "last", "--kind", "epoch"]).expect_exit(0).stdout.contains("epoch");
     while !is_taken() {
         assert!(taker.try_wait().expect("it can be asked").is_none(), "it works on the board");
     }
@@ -411,7 +412,7 @@ fn a_run_whose_board_was_taken_over_does_not_advise_to_take_it_back() {
 #[test]
 fn a_reader_that_goes_away_ends_a_listing_quietly() {
     let sandbox = Sandbox::new();
-    sandbox.run(&["run", "notes.yaml", "--request", REQUEST, "-q"]).exits(0);
+    sandbox.run(&["run", "notes.yaml", "--request", REQUEST, "-q"]).expect_exit(0);
     for arguments in [&["log", "last"][..], &["export", "last"], &["boards"], &["check", "--codes"]] {
         let mut child = sandbox
             .command(arguments)
@@ -432,7 +433,7 @@ fn a_kill_during_a_call_of_a_model_spends_that_call_again_and_the_ledger_says_so
     sandbox.write("model.yaml", notes_by("llm", "    limits: {reply_tokens: 40, timeout: 60s}\n"));
     let reply = r#"{"patch": [{"op": "add", "path": "/notes/-", "value": {"text": "said", "status": "draft"}}]}"#;
     let usage = json!({"prompt_tokens": 100, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 20}});
-    let endpoint = Endpoint::new(vec![Act::Hang, Act::complete(reply, "stop", usage)]);
+    let endpoint = Endpoint::new(vec![ScriptedResponse::Hang, ScriptedResponse::complete(reply, "stop", usage)]);
     let model = ["--model-url", &endpoint.url, "--model", "m"];
     let mut child = sandbox
         .command(&["run", "model.yaml", "--request", REQUEST])
@@ -449,7 +450,7 @@ fn a_kill_during_a_call_of_a_model_spends_that_call_again_and_the_ledger_says_so
     child.kill().expect("it runs");
     child.wait().expect("it ends");
     let reserved = |sandbox: &Sandbox| {
-        let log = sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
+        let log = sandbox.run(&["log", "last", "--output", "json"]).expect_exit(0).lines();
         let invoked = log.iter().find(|record| record["kind"] == "invoked" && record["worker"] == "writer");
         invoked.expect("it was recorded before it was made")["reserved"].as_u64().expect("a number")
     };
@@ -461,33 +462,33 @@ fn a_kill_during_a_call_of_a_model_spends_that_call_again_and_the_ledger_says_so
     assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.stderr));
     assert_eq!(endpoint.bodies().len(), 2, "the call that was lost, and that call again");
     assert_eq!(endpoint.bodies()[0]["messages"], endpoint.bodies()[1]["messages"]);
-    let cost = sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json();
+    let cost = sandbox.run(&["cost", "last", "--output", "json"]).expect_exit(0).json();
     let tokens = &cost["tokens"];
     assert_eq!((&tokens["spent"], &tokens["cached"]), (&json!(reserved + 110), &json!(20)), "{cost}");
     assert_eq!((&tokens["unanswered"], &tokens["reserved"]), (&json!(reserved), &json!(0)), "{cost}");
-    let text = sandbox.run(&["cost", "last"]).exits(0).stdout;
+    let text = sandbox.run(&["cost", "last"]).expect_exit(0).stdout;
     assert!(text.contains(&format!("charged without an answer: {reserved}")), "{text}");
-    sandbox.run(&["replay", "last"]).exits(0);
+    sandbox.run(&["replay", "last"]).expect_exit(0);
     let told: Value = serde_json::from_slice(&done.stdout).expect("JSON");
     let shared = ["prompt", "cached", "completion", "unanswered"].map(|part| (&told["tokens"][part], &tokens[part]));
     assert!(shared.iter().all(|(told, cost)| told == cost && !told.is_null()), "{told} {cost}");
     assert_eq!((&told["tokens"]["total"], &told["calls"]), (&tokens["spent"], &tokens["calls"]), "{told} {cost}");
 
     // A repetition changes nothing.
-    let again = sandbox.run(&["resume", "last"]).exits(0).stdout;
+    let again = sandbox.run(&["resume", "last"]).expect_exit(0).stdout;
     let sum = format!("{} (100 in prompts, 10 in replies, {reserved} without an answer)", reserved + 110);
     assert!(again.contains(&sum), "{again}");
-    assert_eq!(sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json(), cost);
+    assert_eq!(sandbox.run(&["cost", "last", "--output", "json"]).expect_exit(0).json(), cost);
 }
 
 #[test]
 fn a_retry_whose_answer_breaks_off_is_charged_as_one() {
     let sandbox = Sandbox::new();
     sandbox.write("model.yaml", notes_by("llm", "    limits: {reply_tokens: 40, timeout: 1s, attempts: 2}\n"));
-    let endpoint = Endpoint::new(vec![Act::BreakOff]);
+    let endpoint = Endpoint::new(vec![ScriptedResponse::BreakOff]);
     let model = ["--model-url", &endpoint.url, "--model", "m"];
-    sandbox.run(&[&["run", "model.yaml", "--request", REQUEST, "-q"][..], &model].concat()).exits(4);
-    let cost = sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json();
+    sandbox.run(&[&["run", "model.yaml", "--request", REQUEST, "-q"][..], &model].concat()).expect_exit(4);
+    let cost = sandbox.run(&["cost", "last", "--output", "json"]).expect_exit(0).json();
     let (spent, retries) = (&cost["tokens"]["spent"], &cost["tokens"]["retries"]);
     assert_eq!((&retries["calls"], cost["tokens"]["calls"].as_u64()), (&json!(1), Some(2)), "{cost}");
     let half = spent.as_u64().expect("a number") / 2;

@@ -12,7 +12,7 @@ const APPEND: &str =
 
 fn kernel(lines: &[&str]) -> Vec<Value> {
     let sandbox = Sandbox::new();
-    let ran = sandbox.run_with(&["kernel", "notes.yaml", "--print-state"], lines.join("\n")).exits(0);
+    let ran = sandbox.run_with(&["kernel", "notes.yaml", "--print-state"], lines.join("\n")).expect_exit(0);
     assert_eq!(ran.stderr, "");
     ran.lines()
 }
@@ -93,7 +93,7 @@ fn a_line_that_is_no_text_is_a_rejection() {
     let mut input = br#"{"worker":"writer","patch":[{"op":"add","path":"/notes/-","value":{"text":""#.to_vec();
     input.extend_from_slice(b"\\\xff\xfe\"}}]}\n");
     input.extend_from_slice(APPEND.as_bytes());
-    let answers = sandbox.run_with(&["kernel", "notes.yaml"], input).exits(0).lines();
+    let answers = sandbox.run_with(&["kernel", "notes.yaml"], input).expect_exit(0).lines();
     assert_eq!((&answers[0]["stage"], &answers[0]["code"]), (&json!("syntax"), &json!("invalid_json")));
     assert_eq!((&answers[1]["seq"], &answers[1]["outcome"]), (&json!(2), &json!("committed")));
 }
@@ -114,7 +114,7 @@ fn a_line_beyond_all_bounds_is_skipped_and_told() {
     let mut input = vec![b'x'; 64 * 1024 * 1024 + 1];
     input.push(b'\n');
     input.extend_from_slice(APPEND.as_bytes());
-    let answers = sandbox.run_with(&["kernel", "notes.yaml"], input).exits(0).lines();
+    let answers = sandbox.run_with(&["kernel", "notes.yaml"], input).expect_exit(0).lines();
     assert_eq!((&answers[0]["outcome"], &answers[0]["code"]), (&json!("rejected"), &json!("too_large")));
     assert_eq!((&answers[1]["seq"], &answers[1]["outcome"]), (&json!(2), &json!("committed")));
 }
@@ -139,7 +139,8 @@ fn neither_rules_nor_done_nor_limits_act() {
     let limited = crate::sandbox::NOTES.to_owned() + "limits: {commits: 1}\n";
     sandbox.write("limited.yaml", limited);
     let answer = r#"{"worker":"checker","patch":[{"op":"add","path":"/answer","value":"x"}]}"#;
-    let answers = sandbox.run_with(&["kernel", "limited.yaml"], [answer, APPEND, APPEND].join("\n")).exits(0).lines();
+    let answers =
+        sandbox.run_with(&["kernel", "limited.yaml"], [answer, APPEND, APPEND].join("\n")).expect_exit(0).lines();
     for (index, answer) in answers.iter().enumerate() {
         assert_eq!((&answer["seq"], &answer["outcome"]), (&json!(index + 1), &json!("committed")));
     }
@@ -152,15 +153,15 @@ fn a_given_state_replaces_the_initial_one_and_must_be_valid() {
     let state = json!({"request": {"topic": "t"}, "notes": [{"text": "old", "status": "draft"}]});
     sandbox.write("state.json", state.to_string());
     let run = |file: &str| sandbox.run(&["kernel", "notes.yaml", "--state", file, "--print-state", "--output", "json"]);
-    assert_eq!(run("state.json").exits(0).json(), json!({"state": state}));
+    assert_eq!(run("state.json").expect_exit(0).json(), json!({"state": state}));
     sandbox.write("wrong.json", r#"{"notes": 3}"#);
-    assert_eq!(run("wrong.json").exits(2).error()["code"], "invalid_state");
+    assert_eq!(run("wrong.json").expect_exit(2).error()["code"], "invalid_state");
     sandbox.write("asks.json", r#"{"request": {"topic": 3}, "notes": []}"#);
-    let asks = run("asks.json").exits(2).error();
+    let asks = run("asks.json").expect_exit(2).error();
     assert_eq!((&asks["code"], &asks["violations"][0]["pointer"]), (&json!("invalid_state"), &json!("/request/topic")));
     sandbox.write("twice.json", r#"{"notes": [], "notes": []}"#);
-    assert_eq!(run("twice.json").exits(2).error()["reason"], "duplicate_key");
-    assert_eq!(run("missing.json").exits(2).error()["code"], "state_unreadable");
+    assert_eq!(run("twice.json").expect_exit(2).error()["reason"], "duplicate_key");
+    assert_eq!(run("missing.json").expect_exit(2).error()["code"], "state_unreadable");
 }
 
 #[test]
@@ -172,7 +173,7 @@ fn hashes_compare_between_runs() {
 fn a_refused_blueprint_is_told_with_exit_2() {
     let sandbox = Sandbox::new();
     sandbox.write("bad.yaml", crate::sandbox::NOTES.replace("run: checker", "run: nobody"));
-    let ran = sandbox.run_with(&["kernel", "bad.yaml", "--output", "json"], APPEND).exits(2);
+    let ran = sandbox.run_with(&["kernel", "bad.yaml", "--output", "json"], APPEND).expect_exit(2);
     assert_eq!(ran.error()["code"], "blueprint_refused");
     assert_eq!(ran.error()["findings"][0]["code"], "undeclared_worker");
     assert_eq!(ran.stdout, "");
@@ -262,7 +263,7 @@ fn a_line_that_is_no_proposal_is_told_what_is_wrong_with_it() {
 #[test]
 fn a_line_that_is_no_text_is_told_where() {
     let sandbox = Sandbox::new();
-    let answers = sandbox.run_with(&["kernel", "notes.yaml"], b"{\"worker\":\"\xff\"}\n").exits(0).lines();
+    let answers = sandbox.run_with(&["kernel", "notes.yaml"], b"{\"worker\":\"\xff\"}\n").expect_exit(0).lines();
     let message = answers[0]["violations"][0]["message"].as_str().expect("a message is text");
     assert!(message.starts_with("not UTF-8 (at byte 11)"), "{message}");
 }
@@ -282,7 +283,7 @@ fn an_intent_may_stand_beside_the_patch_where_the_blueprint_demands_one() {
         with(r#""intent":7"#),
         r#"{"worker":"writer","text":"[]","intent":"x"}"#.to_owned(),
     ];
-    let answers = sandbox.run_with(&["kernel", "stated.yaml"], lines.join("\n")).exits(0).lines();
+    let answers = sandbox.run_with(&["kernel", "stated.yaml"], lines.join("\n")).expect_exit(0).lines();
     assert_eq!(answers[0]["code"], "intent_missing");
     assert_eq!((&answers[1]["outcome"], &answers[1]["version"]), (&json!("committed"), &json!(1)));
     assert_eq!(answers[2]["code"], "intent_missing");

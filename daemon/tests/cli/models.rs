@@ -2,15 +2,15 @@
 
 #![cfg(unix)]
 
-use patchboard_endpoint::{Act, Endpoint};
+use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use serde_json::{Value, json};
 
-use crate::sandbox::{Ran, Sandbox, notes_by};
+use crate::sandbox::{CommandResult, Sandbox, notes_by};
 
 const REQUEST: &str = r#"{"topic":"x"}"#;
 
-fn note() -> Act {
-    Act::answer(r#"[{"op":"add","path":"/notes/-","value":{"text":"held","status":"draft"}}]"#, 1000, 50)
+fn note() -> ScriptedResponse {
+    ScriptedResponse::answer(r#"[{"op":"add","path":"/notes/-","value":{"text":"held","status":"draft"}}]"#, 1000, 50)
 }
 
 /// Returns a sandbox with a language model as the writer, and this configuration.
@@ -21,12 +21,12 @@ fn sandbox(config: &str) -> Sandbox {
     sandbox
 }
 
-fn run(sandbox: &Sandbox) -> Ran {
+fn run(sandbox: &Sandbox) -> CommandResult {
     sandbox.run(&["--output", "json", "run", "llm.yaml", "--request", REQUEST])
 }
 
 fn log(sandbox: &Sandbox) -> Vec<Value> {
-    sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines()
+    sandbox.run(&["log", "last", "--output", "json"]).expect_exit(0).lines()
 }
 
 fn of_kind<'a>(records: &'a [Value], kind: &str) -> Vec<&'a Value> {
@@ -41,14 +41,14 @@ fn a_fallback_serves_while_a_model_is_away_and_what_it_refuses() {
         (404, r#"{"error":{"message":"The model `first` does not exist"}}"#, "model_not_found"),
         (400, r#"{"error":{"message":"flagged","code":"content_filter"}}"#, "request_refused"),
     ] {
-        let first = Endpoint::new(vec![Act::Say(status, "", body.into())]);
+        let first = Endpoint::new(vec![ScriptedResponse::Say(status, "", body.into())]);
         let second = Endpoint::new(vec![note()]);
         let sandbox = sandbox(&format!(
             "[models.default]\nurl = \"{}\"\nmodel = \"first\"\nfallback = [\"other\"]\nfallback_after = \"1s\"\n\
              [models.other]\nurl = \"{}\"\nmodel = \"second\"\n",
             first.url, second.url
         ));
-        run(&sandbox).exits(0);
+        run(&sandbox).expect_exit(0);
         let records = log(&sandbox);
         let deferred = of_kind(&records, "deferred");
         assert_eq!(deferred.last().map(|record| &record["reason"]), Some(&json!(reason)), "{status}");
@@ -56,18 +56,19 @@ fn a_fallback_serves_while_a_model_is_away_and_what_it_refuses() {
         let mut models = invoked.iter().map(|record| &record["admitted"]["model"]).filter(|model| !model.is_null());
         assert_eq!(models.next_back(), Some(&json!("other")), "{status}");
         assert!(of_kind(&records, "paused").is_empty() && of_kind(&records, "failed").is_empty(), "{status}");
-        let cost = sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json();
+        let cost = sandbox.run(&["cost", "last", "--output", "json"]).expect_exit(0).json();
         assert_eq!((&cost["models"]["other"]["calls"], &cost["models"]["other"]["tokens"]), (&json!(1), &json!(1050)));
-        let told = sandbox.run(&["log", "last"]).exits(0).stdout;
+        let told = sandbox.run(&["log", "last"]).expect_exit(0).stdout;
         assert!(told.contains("on model other"), "{told}");
-        sandbox.run(&["replay", "last"]).exits(0);
+        sandbox.run(&["replay", "last"]).expect_exit(0);
     }
 }
 
 #[test]
 fn what_no_model_of_a_chain_takes_fails_and_what_needs_an_operator_everywhere_pauses() {
-    let refuses = || Act::Say(400, "", r#"{"error":{"message":"flagged","code":"content_filter"}}"#.into());
-    let keyless = || Act::Say(401, "", "no key".into());
+    let refuses =
+        || ScriptedResponse::Say(400, "", r#"{"error":{"message":"flagged","code":"content_filter"}}"#.into());
+    let keyless = || ScriptedResponse::Say(401, "", "no key".into());
     for (act, code, cause) in [(refuses(), 4, "gave_up"), (keyless(), 5, "provider_unavailable")] {
         let (first, second) = (Endpoint::new(vec![act.clone()]), Endpoint::new(vec![act]));
         let sandbox = sandbox(&format!(
@@ -75,15 +76,15 @@ fn what_no_model_of_a_chain_takes_fails_and_what_needs_an_operator_everywhere_pa
              [models.other]\nurl = \"{}\"\nmodel = \"second\"\n",
             first.url, second.url
         ));
-        assert_eq!(run(&sandbox).exits(code).json()["cause"], cause);
+        assert_eq!(run(&sandbox).expect_exit(code).json()["cause"], cause);
         assert!(!first.requests().is_empty() && !second.requests().is_empty());
-        sandbox.run(&["replay", "last"]).exits(0);
+        sandbox.run(&["replay", "last"]).expect_exit(0);
     }
 }
 
 #[test]
 fn a_key_is_printed_by_a_program_and_asked_for_again_when_it_is_refused() {
-    let endpoint = Endpoint::new(vec![Act::Say(401, "", "expired".into()), note()]);
+    let endpoint = Endpoint::new(vec![ScriptedResponse::Say(401, "", "expired".into()), note()]);
     let sandbox = sandbox(&format!(
         "[models.default]\nurl = \"{}\"\nmodel = \"m\"\n\
          api_key_command = [\"sh\", \"-c\", \"echo >> runs; echo sk-secret-$(wc -l < runs | tr -d ' ')\"]\n\
@@ -93,7 +94,7 @@ fn a_key_is_printed_by_a_program_and_asked_for_again_when_it_is_refused() {
         endpoint.url
     ));
     let arguments = ["--output", "json", "run", "llm.yaml", "--request", REQUEST];
-    let missing = sandbox.run(&arguments).exits(2);
+    let missing = sandbox.run(&arguments).expect_exit(2);
     assert!(
         missing.stderr.contains("set CODE, which query.code") || missing.stderr.contains("set TENANT"),
         "{}",
@@ -101,7 +102,7 @@ fn a_key_is_printed_by_a_program_and_asked_for_again_when_it_is_refused() {
     );
     let mut command = sandbox.command(&arguments);
     let output = command.env("TENANT", "hush-tenant").env("CODE", "hush-code").output().expect("the binary can be run");
-    Ran::from(output).exits(0);
+    CommandResult::from(output).expect_exit(0);
     let requests = endpoint.requests();
     let keys: Vec<&str> = requests
         .iter()
@@ -117,7 +118,7 @@ fn a_key_is_printed_by_a_program_and_asked_for_again_when_it_is_refused() {
         (&json!(0.5), &json!(["END"]), &json!("low"))
     );
     assert_eq!((&body["max_tokens"], &body["stream"]), (&json!(99), &json!(true)));
-    let kept = sandbox.run(&["export", "last"]).exits(0).stdout;
+    let kept = sandbox.run(&["export", "last"]).expect_exit(0).stdout;
     assert!(!kept.contains("hush-") && !kept.contains("sk-secret"), "{kept}");
 }
 
@@ -127,20 +128,20 @@ fn money_is_told_and_bounds_a_board_whose_models_have_prices() {
     let config = |price: &str| format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\n{price}\n", endpoint.url);
     let priced = "price = { input = 2.5, cached = 1.25, output = 10, currency = \"EUR\" }";
     let sandbox = sandbox(&config(priced));
-    run(&sandbox).exits(0);
-    let cost = sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json();
+    run(&sandbox).expect_exit(0);
+    let cost = sandbox.run(&["cost", "last", "--output", "json"]).expect_exit(0).json();
     // 1,000 tokens at 2.50 and 50 at 10.00 per million.
     assert_eq!((&cost["money"]["spent"], &cost["money"]["currency"]), (&json!(0.003), &json!("EUR")), "{cost}");
     assert_eq!(cost["models"]["default"]["money"], 0.003);
-    let told = sandbox.run(&["cost", "last"]).exits(0).stdout;
+    let told = sandbox.run(&["cost", "last"]).expect_exit(0).stdout;
     assert!(told.contains("money: 0.003 EUR"), "{told}");
 
     let of_worker = notes_by("llm", "    limits: {money: 0.5}\n").replacen("blueprint: 1", "blueprint: 2", 1);
     sandbox.write("llm.yaml", of_worker);
-    run(&sandbox).exits(0);
-    let told = sandbox.run(&["cost", "last"]).exits(0).stdout;
+    run(&sandbox).expect_exit(0);
+    let told = sandbox.run(&["cost", "last"]).expect_exit(0).stdout;
     assert!(told.contains("money of writer: 0.003 of 0.50 EUR"), "{told}");
-    let cost = sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json();
+    let cost = sandbox.run(&["cost", "last", "--output", "json"]).expect_exit(0).json();
     assert_eq!(
         (&cost["workers"]["writer"]["money"], &cost["workers"]["writer"]["money_limit"]),
         (&json!(0.003), &json!(0.5))
@@ -148,15 +149,15 @@ fn money_is_told_and_bounds_a_board_whose_models_have_prices() {
 
     let limited = notes_by("llm", "").replacen("blueprint: 1", "blueprint: 2\nlimits: {money: 0.001}", 1);
     sandbox.write("llm.yaml", &limited);
-    assert_eq!(run(&sandbox).exits(3).json()["cause"], "exhausted");
-    let short = sandbox.run(&["cost", "last"]).exits(0).stdout;
+    assert_eq!(run(&sandbox).expect_exit(3).json()["cause"], "exhausted");
+    let short = sandbox.run(&["cost", "last"]).expect_exit(0).stdout;
     assert!(short.contains("the board's money does not suffice"), "{short}");
-    sandbox.run(&["replay", "last"]).exits(0);
-    let again = sandbox.run(&["retry", "last", "--money", "1"]).exits(0);
+    sandbox.run(&["replay", "last"]).expect_exit(0);
+    let again = sandbox.run(&["retry", "last", "--money", "1"]).expect_exit(0);
     assert!(again.stderr.contains("done") || again.stdout.contains("done"), "{}{}", again.stdout, again.stderr);
 
     sandbox.write("patchboard.toml", config(""));
-    let refused = run(&sandbox).exits(2);
+    let refused = run(&sandbox).expect_exit(2);
     assert!(refused.stderr.contains("limits.money needs a price of model default"), "{}", refused.stderr);
     sandbox.write("llm.yaml", limited.replacen("blueprint: 2", "blueprint: 1", 1));
     let refused = sandbox.run(&["check", "llm.yaml"]);
@@ -169,7 +170,7 @@ fn a_reply_that_has_more_room_is_reserved_with_that_room() {
     let endpoint = Endpoint::serving(|request| {
         let room = request["max_tokens"].as_u64().expect("a limit");
         let usage = json!({"prompt_tokens": 100, "completion_tokens": room});
-        Act::complete("[{\"op\": \"add\", ", "length", usage)
+        ScriptedResponse::complete("[{\"op\": \"add\", ", "length", usage)
     });
     for (limits, spent, limit) in [("tokens: 3000", "tokens", 3000.0), ("money: 0.03", "money", 0.03)] {
         let sandbox = sandbox(&format!(
@@ -178,18 +179,18 @@ fn a_reply_that_has_more_room_is_reserved_with_that_room() {
         ));
         let limited = notes_by("llm", "").replacen("blueprint: 1", &format!("blueprint: 2\nlimits: {{{limits}}}"), 1);
         sandbox.write("llm.yaml", limited);
-        assert_eq!(run(&sandbox).exits(3).json()["cause"], "exhausted", "{limits}");
-        let cost = sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json();
+        assert_eq!(run(&sandbox).expect_exit(3).json()["cause"], "exhausted", "{limits}");
+        let cost = sandbox.run(&["cost", "last", "--output", "json"]).expect_exit(0).json();
         assert!(cost[spent]["spent"].as_f64().is_some_and(|spent| spent > 0.3 * limit && spent <= limit), "{cost}");
         assert!(of_kind(&log(&sandbox), "failed").iter().all(|record| record["code"] == "truncated"));
-        sandbox.run(&["replay", "last"]).exits(0);
-        sandbox.run(&["verify", "last"]).exits(0);
+        sandbox.run(&["replay", "last"]).expect_exit(0);
+        sandbox.run(&["verify", "last"]).expect_exit(0);
     }
 }
 
 #[test]
 fn a_fallback_that_is_too_dear_ends_no_board_whose_model_comes_back() {
-    let first = Endpoint::new(vec![Act::Say(503, "retry-after: 3\r\n", "away".into()), note()]);
+    let first = Endpoint::new(vec![ScriptedResponse::Say(503, "retry-after: 3\r\n", "away".into()), note()]);
     let dear = Endpoint::new(vec![note()]);
     let sandbox = sandbox(&format!(
         "[models.default]\nurl = \"{}\"\nmodel = \"first\"\nfallback = [\"dear\"]\nfallback_after = \"1s\"\n\
@@ -199,15 +200,15 @@ fn a_fallback_that_is_too_dear_ends_no_board_whose_model_comes_back() {
     ));
     let limited = notes_by("llm", "").replacen("blueprint: 1", "blueprint: 2\nlimits: {money: 0.02}", 1);
     sandbox.write("llm.yaml", limited);
-    assert_eq!(run(&sandbox).exits(0).json()["end"], "done");
+    assert_eq!(run(&sandbox).expect_exit(0).json()["end"], "done");
     assert_eq!((first.bodies().len(), dear.bodies().len()), (2, 0));
-    sandbox.run(&["replay", "last"]).exits(0);
+    sandbox.run(&["replay", "last"]).expect_exit(0);
 }
 
 #[test]
 fn what_a_server_repeats_of_the_environment_stands_nowhere() {
     let reply = r#"[{"op":"add","path":"/notes/-","value":{"text":"hush-tenant-0123456789 and hush-code-0123456789","status":"draft"}}]"#;
-    let endpoint = Endpoint::new(vec![Act::answer(reply, 10, 5)]);
+    let endpoint = Endpoint::new(vec![ScriptedResponse::answer(reply, 10, 5)]);
     let sandbox = sandbox(&format!(
         "[models.default]\nurl = \"{}\"\nmodel = \"m\"\n\
          headers = {{ x-tenant = {{ env = \"TENANT\" }}, x-title = \"draft\" }}\nquery = {{ code = {{ env = \"CODE\" }} }}\n",
@@ -219,8 +220,8 @@ fn what_a_server_repeats_of_the_environment_stands_nowhere() {
         .env("CODE", "hush-code-0123456789")
         .output()
         .expect("the binary can be run");
-    Ran::from(output).exits(0);
-    let kept = sandbox.run(&["export", "last"]).exits(0).stdout;
+    CommandResult::from(output).expect_exit(0);
+    let kept = sandbox.run(&["export", "last"]).expect_exit(0).stdout;
     assert!(!kept.contains("hush-") && kept.contains("*** and ***"), "{kept}");
     assert!(kept.contains("draft"), "a text of the configuration is none");
 }
@@ -229,7 +230,7 @@ fn what_a_server_repeats_of_the_environment_stands_nowhere() {
 fn what_a_server_repeats_in_the_call_of_a_tool_stands_nowhere() {
     let secrets = ["sk-secret-0123456789", "hush-literal-0123456789", "hush/query/0123456789"];
     let answer = json!({"patch": [{"op": "replace", "path": "/answer", "value": secrets.join(" and ")}]});
-    let endpoint = Endpoint::new(vec![Act::call_tools(&[("c1", "answer", &answer.to_string())], 100, 10)]);
+    let endpoint = Endpoint::new(vec![ScriptedResponse::call_tools(&[("c1", "answer", &answer.to_string())], 100, 10)]);
     let sandbox = Sandbox::new();
     sandbox.write(
         "patchboard.toml",
@@ -243,8 +244,8 @@ fn what_a_server_repeats_in_the_call_of_a_tool_stands_nowhere() {
     sandbox.write("edit.yaml", EDIT);
     let mut command = sandbox.command(&["run", "edit.yaml"]);
     let output = command.env("MODEL_KEY", secrets[0]).output().expect("the binary can be run");
-    Ran::from(output).exits(0);
-    let kept = sandbox.run(&["export", "last"]).exits(0).stdout;
+    CommandResult::from(output).expect_exit(0);
+    let kept = sandbox.run(&["export", "last"]).expect_exit(0).stdout;
     assert!(kept.contains("*** and *** and ***"), "{kept}");
     assert!(secrets.iter().all(|secret| !kept.contains(secret)), "{kept}");
 }
@@ -252,8 +253,8 @@ fn what_a_server_repeats_in_the_call_of_a_tool_stands_nowhere() {
 #[test]
 fn limits_of_a_model_hold_for_each_request_of_a_conversation() {
     // Allows three requests at once, then one per second.
-    let view = |id: usize| Act::call_tools(&[(&format!("c{id}"), "view", r#"{"path":"a.txt"}"#)], 100, 10);
-    let patch = Act::answer(r#"[{"op":"replace","path":"/answer","value":"counted"}]"#, 200, 20);
+    let view = |id: usize| ScriptedResponse::call_tools(&[(&format!("c{id}"), "view", r#"{"path":"a.txt"}"#)], 100, 10);
+    let patch = ScriptedResponse::answer(r#"[{"op":"replace","path":"/answer","value":"counted"}]"#, 200, 20);
     let endpoint = Endpoint::new((0..5).map(view).chain([patch]).collect());
     let sandbox = Sandbox::new();
     sandbox.write(
@@ -266,7 +267,7 @@ fn limits_of_a_model_hold_for_each_request_of_a_conversation() {
     sandbox.write("code/a.txt", "one\n");
     sandbox.write("edit.yaml", EDIT);
     let began = std::time::Instant::now();
-    assert_eq!(sandbox.run(&["--output", "json", "run", "edit.yaml"]).exits(0).json()["end"], "done");
+    assert_eq!(sandbox.run(&["--output", "json", "run", "edit.yaml"]).expect_exit(0).json()["end"], "done");
     assert_eq!(endpoint.bodies().len(), 6);
     assert!(began.elapsed() > std::time::Duration::from_secs(2), "{:?}", began.elapsed());
 }
@@ -295,13 +296,13 @@ fn a_fallback_goes_on_with_a_conversation_that_the_first_model_began() {
             (1..).zip(calls).map(|(id, (name, with))| (format!("c{id}"), *name, with.to_string())).collect();
         let calls: Vec<(&str, &str, &str)> =
             calls.iter().map(|(id, name, with)| (id.as_str(), *name, with.as_str())).collect();
-        Act::call_tools(&calls, 100, 10)
+        ScriptedResponse::call_tools(&calls, 100, 10)
     };
     let view = ("view", json!({"path": "a.txt"}));
     let edit = json!({"path": "a.txt", "old_str": "one", "new_str": "two", "intent": "count"});
-    let first = Endpoint::new(vec![calls(&[view]), Act::Say(503, "", "away".into())]);
+    let first = Endpoint::new(vec![calls(&[view]), ScriptedResponse::Say(503, "", "away".into())]);
     let patch = r#"[{"op":"replace","path":"/answer","value":"counted"}]"#;
-    let second = Endpoint::new(vec![calls(&[("str_replace", edit)]), Act::answer(patch, 200, 20)]);
+    let second = Endpoint::new(vec![calls(&[("str_replace", edit)]), ScriptedResponse::answer(patch, 200, 20)]);
     let sandbox = Sandbox::new();
     sandbox.write(
         "patchboard.toml",
@@ -313,27 +314,27 @@ fn a_fallback_goes_on_with_a_conversation_that_the_first_model_began() {
     );
     sandbox.write("code/a.txt", "one\n");
     sandbox.write("edit.yaml", EDIT);
-    let ran = sandbox.run(&["--output", "json", "run", "edit.yaml"]).exits(0);
+    let ran = sandbox.run(&["--output", "json", "run", "edit.yaml"]).expect_exit(0);
     assert_eq!(ran.json()["end"], "done");
     assert_eq!((first.bodies().len(), second.bodies().len()), (2, 2), "nothing is asked twice");
     let told: Vec<Value> = second.bodies()[0]["messages"].as_array().expect("messages").clone();
     assert!(told.iter().any(|message| message["role"] == "tool" && message.to_string().contains("one")), "{told:?}");
     assert!(of_kind(&log(&sandbox), "failed").is_empty());
-    sandbox.run(&["replay", "last"]).exits(0);
+    sandbox.run(&["replay", "last"]).expect_exit(0);
 }
 
 #[test]
 fn calls_for_which_a_fallback_was_too_dear_are_made_when_others_are_settled() {
     for status in ["503", "401"] {
         let code = status.parse().expect("a number");
-        let first = Endpoint::new(vec![Act::Say(code, "retry-after: 600\r\n", "away".into())]);
+        let first = Endpoint::new(vec![ScriptedResponse::Say(code, "retry-after: 600\r\n", "away".into())]);
         let second = Endpoint::serving(|request| {
             let prompt = request["messages"].to_string();
             let worker = ["w0", "w1", "w2"].into_iter().find(|name| prompt.contains(&format!("/{name}")));
             // Slow, so that the calls of the other workers wait.
             std::thread::sleep(std::time::Duration::from_millis(300));
             let path = format!("/{}", worker.expect("a worker"));
-            Act::answer(&json!([{"op": "replace", "path": path, "value": "done"}]).to_string(), 100, 10)
+            ScriptedResponse::answer(&json!([{"op": "replace", "path": path, "value": "done"}]).to_string(), 100, 10)
         });
         let sandbox = Sandbox::new();
         sandbox.write(
@@ -363,9 +364,9 @@ fn calls_for_which_a_fallback_was_too_dear_are_made_when_others_are_settled() {
                 all(&member), all(&seat), all(&rule)
             ),
         );
-        let ran = sandbox.run(&["--output", "json", "run", "many.yaml"]).exits(0).json();
+        let ran = sandbox.run(&["--output", "json", "run", "many.yaml"]).expect_exit(0).json();
         assert_eq!(ran["end"], "done", "{status}");
         assert_eq!(second.bodies().len(), 3, "{status}");
-        sandbox.run(&["replay", "last"]).exits(0);
+        sandbox.run(&["replay", "last"]).expect_exit(0);
     }
 }

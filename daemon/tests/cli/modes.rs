@@ -1,6 +1,6 @@
 //! `patchboard run --ablate` and `--system`: a run in every mode, with a deterministic model.
 
-use patchboard_endpoint::{Act, Endpoint};
+use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use serde_json::{Value, json};
 
 use crate::sandbox::{Sandbox, notes_by};
@@ -9,7 +9,7 @@ const REQUEST: &str = r#"{"topic":"x"}"#;
 
 /// Starts a chat endpoint that recognises the four prompt formats and answers as the writer in each.
 fn endpoint() -> Endpoint {
-    Endpoint::serving(|request| Act::answer(&reply(request), 100, 10))
+    Endpoint::serving(|request| ScriptedResponse::answer(&reply(request), 100, 10))
 }
 
 fn reply(request: &Value) -> String {
@@ -70,25 +70,25 @@ fn a_blueprint_runs_in_every_mode_and_the_mode_is_told_and_kept() {
     ] {
         let sandbox = sandbox();
         let run = ["run", "model.yaml", "-r", REQUEST, "--model-url", url, "--model", "m", "--output", "json", "-q"];
-        let result = sandbox.run(&[&run, arguments].concat()).exits(0).json();
+        let result = sandbox.run(&[&run, arguments].concat()).expect_exit(0).json();
         assert_eq!((&result["state"]["answer"], &result["mode"]), (&json!("ok"), &mode));
         assert_eq!(result["state"]["notes"], json!([{"text": "first", "status": "checked"}]), "{mode}");
         assert_eq!(result["tokens"]["total"], 110, "{mode}: one call of the model");
-        let boards = sandbox.run(&["boards", "--output", "json"]).exits(0).json();
+        let boards = sandbox.run(&["boards", "--output", "json"]).expect_exit(0).json();
         assert_eq!(boards["mode"], mode);
-        let log = sandbox.run(&["log", "last"]).exits(0).stdout;
+        let log = sandbox.run(&["log", "last"]).expect_exit(0).stdout;
         assert_eq!(log.contains(", as "), told.is_some(), "{log}");
         assert!(told.is_none_or(|told| log.contains(told)), "{log}");
         for check in ["replay", "verify"] {
-            sandbox.run(&[check, "last"]).exits(0);
+            sandbox.run(&[check, "last"]).expect_exit(0);
         }
         // The worker's replies are validated with the schema that the model got.
         let schema = sandbox.run(&["view", "last", "writer", "--schema", "--output", "json"]);
         let is_whole = arguments == ["--ablate", "patch"] || arguments == ["--system", "structured"];
         match arguments {
-            ["--system", "plain"] => assert_eq!(schema.exits(2).error()["code"], "no_schema"),
+            ["--system", "plain"] => assert_eq!(schema.expect_exit(2).error()["code"], "no_schema"),
             _ => assert_eq!(
-                schema.exits(0).json() == json!({"type": "object"}),
+                schema.expect_exit(0).json() == json!({"type": "object"}),
                 is_whole || arguments.len() == 4,
                 "{mode}"
             ),
@@ -104,12 +104,12 @@ fn a_board_that_is_taken_up_again_keeps_its_mode() {
     let blueprint = std::fs::read_to_string(sandbox.path().join("model.yaml")).expect("it was written");
     sandbox.write("model.yaml", blueprint.replace("trigger: start", "trigger: {signal: go}"));
     let seats = ["--model-url", url, "--model", "m", "-q"];
-    sandbox.run(&[&["run", "model.yaml", "-r", REQUEST, "--system", "plain"][..], &seats].concat()).exits(4);
+    sandbox.run(&[&["run", "model.yaml", "-r", REQUEST, "--system", "plain"][..], &seats].concat()).expect_exit(4);
     let signalled = sandbox.run(&[&["signal", "last", "go", "--output", "json"][..], &seats].concat());
-    let state = sandbox.run(&["state", "last", "--output", "json"]).exits(0).json();
+    let state = sandbox.run(&["state", "last", "--output", "json"]).expect_exit(0).json();
     assert_eq!(state["state"]["answer"], "ok", "{} {}", signalled.stdout, signalled.stderr);
     assert_eq!(state["state"]["$messages"][0]["from"], "writer");
-    sandbox.run(&["replay", "last"]).exits(0);
+    sandbox.run(&["replay", "last"]).expect_exit(0);
 }
 
 #[test]
@@ -117,14 +117,14 @@ fn what_cannot_be_left_out_and_what_does_not_go_together_is_refused_and_help_tea
     let sandbox = Sandbox::new();
     let run = |more: &[&str]| sandbox.run(&[&["run", "notes.yaml", "-r", REQUEST][..], more].concat());
     for wrong in [&["--ablate", "journal"][..], &["--system", "other"], &["--system", "plain", "--ablate", "patch"]] {
-        run(wrong).exits(2);
+        run(wrong).expect_exit(2);
     }
-    let help = sandbox.run(&["run", "--help"]).exits(0).stdout;
+    let help = sandbox.run(&["run", "--help"]).expect_exit(0).stdout;
     assert!(help.contains("did not agree") && help.contains("--approve without a terminal"), "{help}");
     for part in ["patch:", "schema:", "contracts:", "slicing:", "feedback:", "plain:", "structured:"] {
         assert!(help.contains(part), "{part} is not in:\n{help}");
     }
     // Workers without a language model keep patches and contracts.
-    let ran = run(&["--ablate", "patch,contracts", "--output", "json"]).exits(0).json();
+    let ran = run(&["--ablate", "patch,contracts", "--output", "json"]).expect_exit(0).json();
     assert_eq!((&ran["rejected"], &ran["state"]["answer"]), (&json!(1), &json!("ok")));
 }

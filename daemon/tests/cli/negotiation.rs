@@ -4,10 +4,10 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
-use patchboard_endpoint::{Act, Endpoint};
+use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use serde_json::{Value, json};
 
-use crate::sandbox::{Ran, Sandbox, shipped};
+use crate::sandbox::{CommandResult, Sandbox, shipped};
 
 /// Returns a directory with the shipped blueprint and these replacements.
 fn changed(changes: &[(&str, &str)]) -> Sandbox {
@@ -24,7 +24,7 @@ fn changed(changes: &[(&str, &str)]) -> Sandbox {
     sandbox
 }
 
-fn run(sandbox: &Sandbox, preferences: &Value) -> Ran {
+fn run(sandbox: &Sandbox, preferences: &Value) -> CommandResult {
     let request = json!({"topic": "steel", "corr": "c-7", "preferences": {"seller": preferences}}).to_string();
     sandbox.run(&["--output", "json", "run", "negotiation.yaml", "--request", &request])
 }
@@ -47,8 +47,8 @@ fn decision(negotiation: &Value) -> &Value {
 }
 
 #[track_caller]
-fn aborts(ran: Ran, reason: &str) {
-    let ran = ran.exits(0).json();
+fn aborts(ran: CommandResult, reason: &str) {
+    let ran = ran.expect_exit(0).json();
     let negotiation = negotiation(&ran);
     let last = negotiation["events"].as_array().and_then(|events| events.last()).expect("there are events");
     assert_eq!((&last["kind"], &last["reason"], &last["corr"]), (&json!("abort"), &json!(reason), &json!("c-7")));
@@ -60,14 +60,14 @@ fn aborts(ran: Ran, reason: &str) {
 
 #[test]
 fn the_blueprint_is_without_a_finding() {
-    let ran = Sandbox::new().run(&["check", "--deny-warnings", &shipped("negotiation.yaml")]).exits(0);
+    let ran = Sandbox::new().run(&["check", "--deny-warnings", &shipped("negotiation.yaml")]).expect_exit(0);
     assert!(ran.stdout.contains("0 errors, 0 warnings: ok"), "{}", ran.stdout);
 }
 
 #[test]
 fn drafts_go_to_and_fro_until_one_is_good_enough() {
     let sandbox = changed(&[]);
-    let ran = run(&sandbox, &json!({"max_rounds": 3, "score_threshold": 0.1})).exits(0).json();
+    let ran = run(&sandbox, &json!({"max_rounds": 3, "score_threshold": 0.1})).expect_exit(0).json();
     assert_eq!(ran["end"], "done");
     let negotiation = negotiation(&ran);
     let expected = ["open", "policy", "propose", "propose", "evaluate", "counter", "evaluate", "decide"];
@@ -113,9 +113,9 @@ fn drafts_go_to_and_fro_until_one_is_good_enough() {
     assert_eq!((&decision["stop_reason"], &decision["decided_by"]), (&json!("threshold_met"), &json!("consensus")));
     assert_eq!(events[7]["result_b64"], "eyJkYXlzIjoxMiwicHJpY2UiOjkwfQ==");
     for command in ["replay", "verify"] {
-        sandbox.run(&[command, "last"]).exits(0);
+        sandbox.run(&[command, "last"]).expect_exit(0);
     }
-    let why = sandbox.run(&["why", "last", "/negotiation/events/7"]).exits(0).stdout;
+    let why = sandbox.run(&["why", "last", "/negotiation/events/7"]).expect_exit(0).stdout;
     assert!(why.contains("negotiator"), "{why}");
 }
 
@@ -126,9 +126,9 @@ fn a_negotiation_may_be_longer_than_a_view_has_room_for() {
     let narrow = fragment.replace("view: &view {budget: 1000000}", "view: &view {budget: 4000}");
     assert_ne!(narrow, fragment);
     sandbox.write("fragments/negotiation.yaml", narrow);
-    let ran = run(&sandbox, &json!({})).exits(0).json();
+    let ran = run(&sandbox, &json!({})).expect_exit(0).json();
     assert_eq!(decision(negotiation(&ran))["outcome"], "accepted");
-    let widely = run(&changed(&[]), &json!({})).exits(0).json();
+    let widely = run(&changed(&[]), &json!({})).expect_exit(0).json();
     assert_eq!(kinds(negotiation(&ran)), kinds(negotiation(&widely)));
 }
 
@@ -144,8 +144,8 @@ fn nobody_speaks_for_another_and_nobody_speaks_out_of_order() {
         (("kind: propose, ts: 1, from: seller", "kind: counter, ts: 1, from: seller"), "invariant_violated"),
     ] {
         let sandbox = changed(&[change]);
-        run(&sandbox, &json!({"round_timeout_ms": 1000})).exits(0);
-        let log = sandbox.run(&["log", "last"]).exits(0).stdout;
+        run(&sandbox, &json!({"round_timeout_ms": 1000})).expect_exit(0);
+        let log = sandbox.run(&["log", "last"]).expect_exit(0).stdout;
         assert!(log.contains(code), "{change:?} is not refused with {code}: {log}");
     }
 }
@@ -175,8 +175,8 @@ rules:
 fn whoever_opens_it_names_a_profile_and_every_evaluator_is_heard() {
     let sandbox =
         changed(&[("trigger: start, run: negotiator", "trigger: start, run: opener"), ("\nrules:\n", OTHERS)]);
-    sandbox.run(&["check", "--deny-warnings", "negotiation.yaml"]).exits(0);
-    let ran = run(&sandbox, &json!({})).exits(5).json();
+    sandbox.run(&["check", "--deny-warnings", "negotiation.yaml"]).expect_exit(0);
+    let ran = run(&sandbox, &json!({})).expect_exit(5).json();
     let events = &negotiation(&ran)["events"];
     assert_eq!(
         (&events[0]["later"], &events[1]["profile"], &events[1]["corr"]),
@@ -188,28 +188,28 @@ fn whoever_opens_it_names_a_profile_and_every_evaluator_is_heard() {
         reports.iter().filter_map(|report| report["evaluations"].as_array().map(Vec::len)).collect();
     assert_eq!(heard, [2, 2]);
     assert_eq!((&reports[0]["score"], &reports[2]["score"]), (&json!(0.65), &json!(0.975)));
-    let done = answer(&sandbox, &asked(&ran), "accept").exits(0).json();
+    let done = answer(&sandbox, &asked(&ran), "accept").expect_exit(0).json();
     assert_eq!(decision(negotiation(&done))["stop_reason"], "threshold_met");
 
     let sandbox = changed(&[]);
     let request = r#"{"topic": "steel", "profile": "slow"}"#;
-    let ran = sandbox.run(&["--output", "json", "run", "negotiation.yaml", "--request", request]).exits(0).json();
+    let ran = sandbox.run(&["--output", "json", "run", "negotiation.yaml", "--request", request]).expect_exit(0).json();
     assert_eq!(negotiation(&ran)["events"][1]["reason"], "negotiation_unknown_profile");
 }
 
 #[test]
 fn what_cannot_be_meant_is_told_and_nothing_begins() {
     let sandbox = changed(&[("draft.days > 3 || draft.price >= 50", "draft.days > 3 || prise >= 50")]);
-    let ran = run(&sandbox, &json!({})).exits(4);
+    let ran = run(&sandbox, &json!({})).expect_exit(4);
     assert!(ran.stderr.contains("not_configured") && ran.stderr.contains("what is fast is dear"), "{}", ran.stderr);
     assert_eq!(kinds(negotiation(&ran.json())), [""; 0]);
     // The policy in the request is validated before the run begins.
-    let refused = run(&changed(&[]), &json!({"max_round": 1})).exits(2);
+    let refused = run(&changed(&[]), &json!({"max_round": 1})).expect_exit(2);
     assert_eq!(refused.error()["code"], "bad_request");
     assert!(refused.stderr.contains("max_round"), "{}", refused.stderr);
     // `check` rejects the same mistake in the blueprint.
     let sandbox = changed(&[("max_rounds: 4", "max_round: 4")]);
-    let found = sandbox.run(&["check", "negotiation.yaml"]).exits(2).stdout;
+    let found = sandbox.run(&["check", "negotiation.yaml"]).expect_exit(2).stdout;
     assert!(found.contains("max_round"), "{found}");
 }
 
@@ -239,7 +239,7 @@ fn it_ends_when_drafts_are_hardly_different() {
 #[test]
 fn it_goes_on_when_drafts_are_hardly_different_and_better() {
     let same = [("payload: {price: 90, days: 12}", "payload: {price: 120, days: 10}")];
-    let ran = run(&changed(&same), &json!({})).exits(0).json();
+    let ran = run(&changed(&same), &json!({})).expect_exit(0).json();
     assert_eq!(decision(negotiation(&ran))["stop_reason"], "threshold_met");
     let better = [same[0], ("score: 0.9", "score: 0.5")];
     aborts(run(&changed(&better), &json!({"max_rounds": 2})), "max_rounds");
@@ -249,7 +249,7 @@ fn it_goes_on_when_drafts_are_hardly_different_and_better() {
 fn a_party_ends_it_by_saying_so() {
     let counter = "{kind: counter, ts: 4, from: buyer, ct: application/json, payload: {price: 90, days: 12}}";
     let abort = "{kind: abort, ts: 4.5, from: buyer, reason: the yard is closed}";
-    let ran = run(&changed(&[(counter, abort)]), &json!({})).exits(0).json();
+    let ran = run(&changed(&[(counter, abort)]), &json!({})).expect_exit(0).json();
     assert_eq!(ran["end"], "done");
     let negotiation = negotiation(&ran);
     assert_eq!(kinds(negotiation).last(), Some(&"abort"));
@@ -260,15 +260,15 @@ fn a_party_ends_it_by_saying_so() {
     );
     // A party cannot abort in another's name.
     let sandbox = changed(&[(counter, "{kind: abort, ts: 4, from: seller, reason: the yard is closed}")]);
-    run(&sandbox, &json!({"round_timeout_ms": 1000})).exits(0);
-    let log = sandbox.run(&["log", "last"]).exits(0).stdout;
+    run(&sandbox, &json!({"round_timeout_ms": 1000})).expect_exit(0);
+    let log = sandbox.run(&["log", "last"]).expect_exit(0).stdout;
     assert!(log.contains("value_not_granted"), "{log}");
 }
 
 #[test]
 fn what_belongs_to_another_negotiation_takes_no_round() {
     let sandbox = changed(&[("ts: 2, from: seller,", "ts: 2, from: seller, corr: c-8,")]);
-    let ran = run(&sandbox, &json!({"round_timeout_ms": 1000})).exits(0).json();
+    let ran = run(&sandbox, &json!({"round_timeout_ms": 1000})).expect_exit(0).json();
     let negotiation = negotiation(&ran);
     let refused = &negotiation["refused"][1];
     assert_eq!((&refused["code"], &refused["round"]), (&json!("negotiation_other_corr"), &json!(1)));
@@ -286,9 +286,9 @@ fn it_ends_when_a_round_takes_too_long() {
     // Every attempt of the buyer fails.
     let counter = "      - [{op: add, path: /negotiation/events/-, value: {kind: counter, ts: 4, from: buyer, ct: application/json, payload: {price: 90, days: 12}}}]\n";
     let sandbox = changed(&[(counter, "      - {fail: crashed}\n")]);
-    let ran = run(&sandbox, &json!({"round_timeout_ms": 1000})).exits(0);
+    let ran = run(&sandbox, &json!({"round_timeout_ms": 1000})).expect_exit(0);
     aborts(ran, "timeout");
-    sandbox.run(&["replay", "last"]).exits(0);
+    sandbox.run(&["replay", "last"]).expect_exit(0);
 }
 
 /// Returns the number of the only question of a run.
@@ -298,16 +298,16 @@ fn asked(ran: &Value) -> String {
     questions[0]["seq"].to_string()
 }
 
-fn answer(sandbox: &Sandbox, seq: &str, text: &str) -> Ran {
+fn answer(sandbox: &Sandbox, seq: &str, text: &str) -> CommandResult {
     sandbox.run(&["--output", "json", "answer", "last", seq, "--text", text])
 }
 
 #[test]
 fn a_person_is_asked_between_rounds() {
     let sandbox = changed(&[]);
-    let first = run(&sandbox, &json!({"hitl": "PauseBetweenRounds"})).exits(5).json();
+    let first = run(&sandbox, &json!({"hitl": "PauseBetweenRounds"})).expect_exit(5).json();
     assert_eq!(kinds(negotiation(&first)).last(), Some(&"evaluate"));
-    let listed = sandbox.run(&["--output", "json", "inbox"]).exits(0).json();
+    let listed = sandbox.run(&["--output", "json", "inbox"]).expect_exit(0).json();
     let question = &listed["questions"][0]["clarify"];
     assert_eq!(question["choices"], json!(["accept", "continue", "stop"]));
     assert!(
@@ -321,11 +321,11 @@ fn a_person_is_asked_between_rounds() {
     ];
     let text = question["question"].as_str().expect("a text");
     assert!(text.ends_with(&shown.concat()), "whoever takes a draft is shown it: {text}");
-    let refused = answer(&sandbox, &asked(&first), "perhaps").exits(2).error();
+    let refused = answer(&sandbox, &asked(&first), "perhaps").expect_exit(2).error();
     assert_eq!(refused["code"], "answer_not_offered");
-    let second = answer(&sandbox, &asked(&first), "continue").exits(5).json();
+    let second = answer(&sandbox, &asked(&first), "continue").expect_exit(5).json();
     assert_eq!(negotiation(&second)["rounds"].as_array().map(Vec::len), Some(2));
-    let done = answer(&sandbox, &asked(&second), "accept").exits(0).json();
+    let done = answer(&sandbox, &asked(&second), "accept").expect_exit(0).json();
     let decision = decision(negotiation(&done));
     assert_eq!((&decision["outcome"], &decision["decided_by"]), (&json!("accepted"), &json!("hitl")));
     let person = &negotiation(&done)["reports"][1];
@@ -333,13 +333,13 @@ fn a_person_is_asked_between_rounds() {
         (&person["kind"], &person["by"], &person["said"]),
         (&json!("person"), &json!("person"), &json!("continue"))
     );
-    sandbox.run(&["replay", "last"]).exits(0);
+    sandbox.run(&["replay", "last"]).expect_exit(0);
 }
 
 #[test]
 fn a_person_can_stop_it_before_anything_is_taken() {
     let sandbox = changed(&[]);
-    let ran = run(&sandbox, &json!({"hitl": "PauseOnFinalAccept"})).exits(5).json();
+    let ran = run(&sandbox, &json!({"hitl": "PauseOnFinalAccept"})).expect_exit(5).json();
     assert_eq!(
         negotiation(&ran)["rounds"].as_array().map(Vec::len),
         Some(2),
@@ -353,7 +353,7 @@ fn a_person_who_does_not_answer_is_a_no() {
     let sandbox = changed(&[]);
     let fragment = fs::read_to_string(shipped("fragments/negotiation.yaml")).expect("it is shipped");
     sandbox.write("fragments/negotiation.yaml", fragment.replace("expires: 1d", "expires: 1s"));
-    run(&sandbox, &json!({"hitl": "PauseOnFinalAccept"})).exits(5);
+    run(&sandbox, &json!({"hitl": "PauseOnFinalAccept"})).expect_exit(5);
     std::thread::sleep(std::time::Duration::from_millis(1100));
     aborts(sandbox.run(&["--output", "json", "resume", "last"]), "hitl");
 }
@@ -365,7 +365,7 @@ fn it_comes_to_the_same_however_often_it_is_interrupted() {
             negotiation["versions"].as_array().expect("versions").iter().map(|version| &version["content"]).collect();
         (kinds(negotiation).join(" "), json!(contents), decision(negotiation).clone())
     };
-    let whole = run(&changed(&[]), &json!({})).exits(0).json();
+    let whole = run(&changed(&[]), &json!({})).expect_exit(0).json();
     let request = json!({"topic": "steel", "corr": "c-7"}).to_string();
     let mut kills = 0;
     for step in [1, 3, 5, 7] {
@@ -394,11 +394,11 @@ fn it_comes_to_the_same_however_often_it_is_interrupted() {
             assert_eq!(code, None, "it ends well or is killed: turn {turn} of {step}");
         }
         let resumed = sandbox.run(&["--output", "json", "state", "last"]);
-        let state = resumed.exits(0).json();
+        let state = resumed.expect_exit(0).json();
         let found = state.get("negotiation").unwrap_or_else(|| &state["state"]["negotiation"]);
         assert_eq!(told(found), told(negotiation(&whole)), "interrupted after {} lines", 3 * step);
-        sandbox.run(&["verify", "last"]).exits(0);
-        sandbox.run(&["replay", "last"]).exits(0);
+        sandbox.run(&["verify", "last"]).expect_exit(0);
+        sandbox.run(&["replay", "last"]).expect_exit(0);
     }
     assert!(kills > 3, "{kills} times");
 }
@@ -407,8 +407,8 @@ fn it_comes_to_the_same_however_often_it_is_interrupted() {
 fn a_round_lasts_no_longer_for_a_party_that_waits_for_its_provider() {
     let counter = json!({"kind": "counter", "ts": 4, "from": "buyer", "ct": "application/json", "payload": {"price": 90, "days": 12}});
     let patch = json!([{"op": "add", "path": "/negotiation/events/-", "value": counter}]).to_string();
-    let away = Act::Say(503, "retry-after: 4\r\n", "away".into());
-    let endpoint = Endpoint::new(vec![away, Act::answer(&patch, 100, 20)]);
+    let away = ScriptedResponse::Say(503, "retry-after: 4\r\n", "away".into());
+    let endpoint = Endpoint::new(vec![away, ScriptedResponse::answer(&patch, 100, 20)]);
     let sandbox = changed(&[
         ("  buyer:\n    agent: script\n", "  buyer:\n    agent: llm\n    role: Buy.\n"),
         (
@@ -419,14 +419,14 @@ fn a_round_lasts_no_longer_for_a_party_that_waits_for_its_provider() {
     ]);
     let request = json!({"topic": "steel", "preferences": {"buyer": {"round_timeout_ms": 2000}}}).to_string();
     let ran = ["run", "negotiation.yaml", "--request", &request, "--model-url", &endpoint.url, "--model", "m"];
-    let ran = sandbox.run(&[&ran[..], &["--output", "json"]].concat()).exits(0).json();
+    let ran = sandbox.run(&[&ran[..], &["--output", "json"]].concat()).expect_exit(0).json();
     let decision = decision(negotiation(&ran));
     assert_eq!((&decision["outcome"], &decision["stop_reason"]), (&json!("accepted"), &json!("threshold_met")));
     assert_eq!(endpoint.bodies().len(), 2);
-    sandbox.run(&["replay", "last"]).exits(0);
+    sandbox.run(&["replay", "last"]).expect_exit(0);
     // A slow party runs into the round's timeout.
-    let endpoint = Endpoint::new(vec![Act::Hang]);
+    let endpoint = Endpoint::new(vec![ScriptedResponse::Hang]);
     let ran = ["run", "negotiation.yaml", "--request", &request, "--model-url", &endpoint.url, "--model", "m"];
-    let ran = sandbox.run(&[&ran[..], &["--output", "json"]].concat()).exits(0).json();
+    let ran = sandbox.run(&[&ran[..], &["--output", "json"]].concat()).expect_exit(0).json();
     assert_eq!(crate::negotiation::decision(negotiation(&ran))["stop_reason"], "timeout");
 }

@@ -17,7 +17,8 @@ fn votes_in_a_file_become_a_decision() {
     let sandbox = Sandbox::new();
     let votes = json!([vote("alice", 8.0, &json!({})), vote("bob", 6.0, &json!({"confidence": 0.7, "voted_at": 3}))]);
     sandbox.write("votes.json", votes.to_string());
-    let decided = |more: &[&str]| sandbox.run(&[&["room", "decide", "votes.json"], more].concat()).exits(0).json();
+    let decided =
+        |more: &[&str]| sandbox.run(&[&["room", "decide", "votes.json"], more].concat()).expect_exit(0).json();
     let decision = decided(&[]);
     assert_eq!((&decision["decision"], &decision["vote_count"]), (&json!("APPROVED"), &json!(2)));
     assert_eq!((&decision["mean"], &decision["std_dev"]), (&json!(7.0), &json!(1.0)));
@@ -32,7 +33,7 @@ fn votes_in_a_file_become_a_decision() {
     assert_eq!(strict["reason"], "score 7.125 is below 7.5");
     let asks = json!([vote("alice", 9.0, &json!({"recommendations": ["escalate to security"]}))]);
     let input = asks.to_string();
-    let told = sandbox.run_with(&["room", "decide", "-"], &input).exits(0).json();
+    let told = sandbox.run_with(&["room", "decide", "-"], &input).expect_exit(0).json();
     assert_eq!(told["escalation_triggers"], json!(["critic_requested_escalation"]));
 }
 
@@ -41,7 +42,7 @@ fn votes_and_policies_that_cannot_be_meant_are_refused() {
     let sandbox = Sandbox::new();
     let refused = |votes: &str, more: &[&str], says: &str| {
         let arguments = [&["room", "decide", "-"], more].concat();
-        let refused = sandbox.run_with(&arguments, votes).exits(2);
+        let refused = sandbox.run_with(&arguments, votes).expect_exit(2);
         assert!(refused.stderr.contains(says), "{}", refused.stderr);
     };
     refused("[]", &[], "there is no vote");
@@ -61,9 +62,10 @@ fn votes_and_policies_that_cannot_be_meant_are_refused() {
     }
     refused(r#"[{"critic_id": "", "abstain": true}]"#, &[], "the `critic_id` of a vote is empty");
     refused(&vote, &["--requested", "a,,b"], "--requested");
-    let silent = sandbox.run_with(&["room", "decide", "-"], r#"[{"critic_id": "a", "abstain": true}]"#).exits(0).json();
+    let silent =
+        sandbox.run_with(&["room", "decide", "-"], r#"[{"critic_id": "a", "abstain": true}]"#).expect_exit(0).json();
     assert_eq!((&silent["abstained"], &silent["vote_count"]), (&json!(["a"]), &json!(0)));
-    let nobody = sandbox.run_with(&["room", "decide", "-", "--requested", "a"], "[]").exits(0).json();
+    let nobody = sandbox.run_with(&["room", "decide", "-", "--requested", "a"], "[]").expect_exit(0).json();
     assert_eq!((&nobody["decision"], &nobody["mean"]), (&json!("ESCALATED_TO_HITL"), &Value::Null));
 }
 
@@ -74,17 +76,17 @@ fn a_workflow_in_a_file_has_an_order_or_a_reason_why_not() {
         "etl.yaml",
         "nodes:\n  parse: {agent_id: p}\n  b: {dependencies: [parse]}\n  a: {dependencies: [parse]}\n",
     );
-    let sound = sandbox.run(&["workflow", "check", "etl.yaml"]).exits(0).json();
+    let sound = sandbox.run(&["workflow", "check", "etl.yaml"]).expect_exit(0).json();
     assert_eq!(sound["stages"], json!([["parse"], ["a", "b"]]));
     assert_eq!((&sound["valid"], &sound["order"]), (&json!(true), &json!(["parse", "a", "b"])));
     assert_eq!(sound["warnings"], json!([]));
     let never = r#"{"nodes": {"b": {"trigger_type": "SCHEDULE"}, "a": {"dependencies": ["b"]}, "c": {"trigger_type": "SCHEDULE", "every": "* * * * *"}}}"#;
-    let never = sandbox.run_with(&["workflow", "check", "-"], never).exits(0).json();
+    let never = sandbox.run_with(&["workflow", "check", "-"], never).expect_exit(0).json();
     let warned: Vec<(&Value, &Value)> =
         never["warnings"].as_array().expect("a list").iter().map(|one| (&one["code"], &one["node"])).collect();
     let code = json!("workflow_unreachable_node");
     assert_eq!(warned, [(&code, &json!("b")), (&code, &json!("a"))]);
-    let of = |text: &str| sandbox.run_with(&["workflow", "check", "-"], text).exits(2);
+    let of = |text: &str| sandbox.run_with(&["workflow", "check", "-"], text).expect_exit(2);
     let cyclic = of(r#"{"nodes": {"a": {"dependencies": ["b"]}, "b": {"dependencies": ["a"]}, "c": {}}}"#).json();
     assert_eq!((&cyclic["valid"], &cyclic["error_code"]), (&json!(false), &json!("workflow_cycle_detected")));
     assert_eq!(cyclic["cycle"], json!(["a", "b"]));
@@ -104,7 +106,7 @@ fn a_workflow_in_a_file_has_an_order_or_a_reason_why_not() {
         assert_eq!((&told["cycle"], &told["errors"][0]["code"]), (&Value::Null, &json!("bad_workflow")), "{given}");
         assert!(told["errors"][0]["message"].as_str().is_some_and(|message| message.contains(why)), "{told}");
     }
-    let missing = sandbox.run(&["workflow", "check", "nowhere.yaml"]).exits(2).json();
+    let missing = sandbox.run(&["workflow", "check", "nowhere.yaml"]).expect_exit(2).json();
     assert_eq!((&missing["valid"], &missing["error_code"]), (&json!(false), &json!("bad_workflow")));
 }
 
@@ -112,7 +114,7 @@ fn a_workflow_in_a_file_has_an_order_or_a_reason_why_not() {
 fn a_workflow_that_no_board_takes_or_that_overwrites_itself_is_warned_of() {
     let sandbox = Sandbox::new();
     let warned = |workflow: &Value| -> Value {
-        sandbox.run_with(&["workflow", "check", "-"], workflow.to_string()).exits(0).json()["warnings"].clone()
+        sandbox.run_with(&["workflow", "check", "-"], workflow.to_string()).expect_exit(0).json()["warnings"].clone()
     };
     let nodes: serde_json::Map<String, Value> = (0..65).map(|number| (format!("n{number}"), json!({}))).collect();
     let many = warned(&json!({"nodes": nodes}));
@@ -141,9 +143,9 @@ fn a_workflow_that_no_board_takes_or_that_overwrites_itself_is_warned_of() {
         sandbox.run(&["check", "flow.json"])
     };
     let parallel = json!({"a": {"output_mapping": {"x": "sum"}}, "b": {"output_mapping": {"y": "sum"}}});
-    let found = blueprint(parallel).exits(0).stdout;
+    let found = blueprint(parallel).expect_exit(0).stdout;
     assert!(found.contains("workflow_shared_output") && found.contains("different entries"), "{found}");
-    let found = blueprint(json!({"to write": {}})).exits(2).stdout;
+    let found = blueprint(json!({"to write": {}})).expect_exit(2).stdout;
     assert!(found.contains("workflow_node_name"), "{found}");
 }
 
@@ -152,22 +154,23 @@ fn the_same_work_has_the_same_token() {
     let sandbox = Sandbox::new();
     sandbox.write("a.json", r#"{"b":2,"a":1}"#);
     sandbox.write("b.json", "{\"a\": 1.0, \"b\": 2}\n");
-    let token = |arguments: &[&str]| sandbox.run(&[&["token"], arguments].concat()).exits(0).stdout.trim().to_owned();
+    let token =
+        |arguments: &[&str]| sandbox.run(&[&["token"], arguments].concat()).expect_exit(0).stdout.trim().to_owned();
     // A published test vector, and another with the members sorted.
     assert_eq!(token(&["agent", "work", "a.json"]), "agent:work:6bb2f6594d3064e1");
     assert_eq!(token(&["agent", "work", "a.json", "--json"]), "agent:work:f65efee16e55e693");
     assert_eq!(token(&["agent", "work", "b.json", "--json"]), "agent:work:f65efee16e55e693");
     assert_ne!(token(&["agent", "work", "b.json"]), "agent:work:f65efee16e55e693");
-    let told = sandbox.run(&["token", "agent", "work", "a.json", "--output", "json"]).exits(0).json();
+    let told = sandbox.run(&["token", "agent", "work", "a.json", "--output", "json"]).expect_exit(0).json();
     assert_eq!(told, json!({"token": "agent:work:6bb2f6594d3064e1"}));
-    let unfit = sandbox.run(&["token", "an agent", "work", "a.json"]).exits(0);
+    let unfit = sandbox.run(&["token", "an agent", "work", "a.json"]).expect_exit(0);
     assert!(unfit.stdout.starts_with("an agent:work:") && unfit.stderr.contains("Idempotency-Key"), "{}", unfit.stderr);
-    assert!(!sandbox.run(&["token", "agent", "work", "a.json"]).exits(0).stderr.contains("Idempotency-Key"));
-    let refused = sandbox.run(&["token", "a\nb", "work", "a.json"]).exits(2);
+    assert!(!sandbox.run(&["token", "agent", "work", "a.json"]).expect_exit(0).stderr.contains("Idempotency-Key"));
+    let refused = sandbox.run(&["token", "a\nb", "work", "a.json"]).expect_exit(2);
     assert!(refused.stderr.contains("line feed"), "{}", refused.stderr);
-    assert!(sandbox.run(&["token", "agent", "work", "nowhere"]).exits(2).stderr.contains("content_unreadable"));
+    assert!(sandbox.run(&["token", "agent", "work", "nowhere"]).expect_exit(2).stderr.contains("content_unreadable"));
     for few in [&["token"][..], &["token", "agent"], &["token", "agent", "work"]] {
-        sandbox.run(few).exits(2);
+        sandbox.run(few).expect_exit(2);
     }
-    sandbox.run(&["token", "list"]).exits(0);
+    sandbox.run(&["token", "list"]).expect_exit(0);
 }

@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use patchboard_endpoint::{Act, Endpoint};
+use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use serde_json::json;
 
 use crate::held::holding;
 use crate::inner;
-use crate::sandbox::{Ran, Sandbox};
+use crate::sandbox::{CommandResult, Sandbox};
 use crate::voices::{copy_into, voices};
 
 /// The page with the table.
@@ -64,11 +64,11 @@ fn named(more: &[&str], request: &str) -> (Sandbox, Endpoint) {
         json!({"patch": patch, "intent": SECRET}).to_string()
     };
     let accepted = ["Ada Zaphod", "Bea Zaphod", "Cai Zaphod"].map(accepted);
-    let replies = [refused].into_iter().chain(accepted).map(|reply| Act::answer(&reply, 20, 2));
+    let replies = [refused].into_iter().chain(accepted).map(|reply| ScriptedResponse::answer(&reply, 20, 2));
     let endpoint = Endpoint::new(replies.collect());
     sandbox.write("request.json", request);
     let run = ["run", "named.yaml", "-q", "--request", "@request.json", "--model-url", &endpoint.url, "--model", "m"];
-    sandbox.run(&[&run[..], more].concat()).exits(0);
+    sandbox.run(&[&run[..], more].concat()).expect_exit(0);
     (sandbox, endpoint)
 }
 
@@ -88,9 +88,9 @@ fn held(directory: &Path) -> Vec<String> {
 }
 
 /// Redacts every secret value.
-fn redact(sandbox: &Sandbox, more: &[&str]) -> Ran {
+fn redact(sandbox: &Sandbox, more: &[&str]) -> CommandResult {
     let places = ["redact", "last", "/people", "/request/who", "--output", "json"];
-    sandbox.run(&[&places[..], more].concat()).exits(0)
+    sandbox.run(&[&places[..], more].concat()).expect_exit(0)
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn each_row_is_so() {
 fn records() {
     let sandbox = done();
     let log = |expected: usize| {
-        let exported = sandbox.run(&["export", "last"]).exits(0).stdout;
+        let exported = sandbox.run(&["export", "last"]).expect_exit(0).stdout;
         assert_eq!(
             usize::from(exported.contains("Zaphod") || exported.contains("Quisquilius")),
             expected,
@@ -125,7 +125,7 @@ fn records() {
     log(0);
     assert_eq!(held(&data(&sandbox)), [""; 0]);
     for command in ["verify", "replay", "log", "state"] {
-        sandbox.run(&[command, "last"]).exits(0);
+        sandbox.run(&[command, "last"]).expect_exit(0);
     }
 }
 
@@ -154,9 +154,9 @@ fn pages() {
 
 fn archives() {
     let sandbox = done();
-    let archived = sandbox.run(&["archive", "last", "--output", "json"]).exits(0).json();
+    let archived = sandbox.run(&["archive", "last", "--output", "json"]).expect_exit(0).json();
     let board = archived["board"].as_str().expect("an id");
-    sandbox.run(&["restore", board]).exits(0);
+    sandbox.run(&["restore", board]).expect_exit(0);
     assert!(held(&data(&sandbox)).contains(&format!("archive/{board}.jsonl")));
     redact(&sandbox, &[]);
     assert_eq!(held(&data(&sandbox)), [""; 0]);
@@ -165,7 +165,7 @@ fn archives() {
 
 fn others() {
     let sandbox = done();
-    sandbox.run(&["token", "create", "--scope", "read"]).exits(0);
+    sandbox.run(&["token", "create", "--scope", "read"]).expect_exit(0);
     let held = held(&data(&sandbox));
     assert!(held.iter().all(|name| name.starts_with("patchboard.db")) && !held.is_empty(), "{held:?}");
 }
@@ -175,21 +175,22 @@ fn recordings() {
     let tape = || held(sandbox.path()).contains(&"tape.jsonl".to_owned());
     redact(&sandbox, &[]);
     assert!(tape(), "it is another's file");
-    sandbox.run(&["redact", "last", "--cassette", "tape.jsonl"]).exits(0);
+    sandbox.run(&["redact", "last", "--cassette", "tape.jsonl"]).expect_exit(0);
     assert!(!tape());
 }
 
 fn boards() {
     let sandbox = inner::sandbox();
-    sandbox.run(&["run", "outer.yaml", "-q", "--request", &json!({"text": SECRET}).to_string()]).exits(0);
-    let erase = |board: &str| sandbox.run(&["redact", board, "/request/text", "--output", "json"]).exits(0).json();
+    sandbox.run(&["run", "outer.yaml", "-q", "--request", &json!({"text": SECRET}).to_string()]).expect_exit(0);
+    let erase =
+        |board: &str| sandbox.run(&["redact", board, "/request/text", "--output", "json"]).expect_exit(0).json();
     let related = erase("last")["related"].clone();
     assert!(held(&data(&sandbox)).contains(&"patchboard.db".to_owned()));
     // Related boards in archives are found, too.
     let inner = related[0].as_str().expect("an id");
-    sandbox.run(&["archive", inner]).exits(0);
+    sandbox.run(&["archive", inner]).expect_exit(0);
     assert_eq!(erase_again(&sandbox)["related"], related);
-    sandbox.run(&["restore", inner]).exits(0);
+    sandbox.run(&["restore", inner]).expect_exit(0);
     for board in related.as_array().expect("boards") {
         erase(board.as_str().expect("an id"));
     }
@@ -198,7 +199,7 @@ fn boards() {
 
 /// Redacts the outer board again, with its salt.
 fn erase_again(sandbox: &Sandbox) -> serde_json::Value {
-    sandbox.run(&["redact", "last", "--forget-salt", "--output", "json"]).exits(0).json()
+    sandbox.run(&["redact", "last", "--forget-salt", "--output", "json"]).expect_exit(0).json()
 }
 
 fn blueprint() {
@@ -211,9 +212,9 @@ fn blueprint() {
         };
         sandbox.write("notes.yaml", text.lines().map(described).collect::<String>());
         let request = json!({"topic": SECRET}).to_string();
-        sandbox.run(&["run", "notes.yaml", "--request", &request, "-q"]).exits(0);
+        sandbox.run(&["run", "notes.yaml", "--request", &request, "-q"]).expect_exit(0);
         let redact = ["redact", "last", "/request/topic"];
-        let told = sandbox.run(&[&redact[..], &["--output", "json"]].concat()).exits(0).json();
+        let told = sandbox.run(&[&redact[..], &["--output", "json"]].concat()).expect_exit(0).json();
         let still = told["still"].as_array().expect("a list");
         assert_eq!(still.iter().any(|still| still["place"] == "blueprint"), is_named, "{told}");
         assert_eq!(!held(&data(&sandbox)).is_empty(), is_named);
@@ -226,19 +227,19 @@ fn departments() {
     let model = ["--model-url", &voices.url, "--model", "m"];
     // The word does not occur in the manifest.
     let request = r#"{"text": "Put quisquiliae on the household list."}"#;
-    sandbox.run(&[&["run", "clipboard.yaml", "-q", "--request", request][..], &model].concat()).exits(4);
-    sandbox.run(&[&["signal", "last", "close"][..], &model].concat()).exits(0);
+    sandbox.run(&[&["run", "clipboard.yaml", "-q", "--request", request][..], &model].concat()).expect_exit(4);
+    sandbox.run(&[&["signal", "last", "close"][..], &model].concat()).expect_exit(0);
     let held = || holding(&data(&sandbox), &["quisquiliae"]);
     let file = data(&sandbox).join("departments.sqlite");
     assert!(held().contains(&file));
     let mut erased = Vec::new();
-    for board in sandbox.run(&["--output", "json", "boards"]).exits(0).lines() {
+    for board in sandbox.run(&["--output", "json", "boards"]).expect_exit(0).lines() {
         let redact = ["--output", "json", "redact", board["board"].as_str().expect("an id"), "", "--everywhere"];
         let undecided = sandbox.run(&redact);
         // Nothing is redacted before the operator decides about the rows.
         if undecided.stderr.contains("kept_by_departments") {
             assert!(undecided.stderr.contains("1 row of the department notes (1)"), "{}", undecided.stderr);
-            let told = sandbox.run(&[&redact[..], &["--departments", "erase"]].concat()).exits(0).json();
+            let told = sandbox.run(&[&redact[..], &["--departments", "erase"]].concat()).expect_exit(0).json();
             erased.push(told["departments"].clone());
         }
     }
@@ -252,8 +253,8 @@ fn departments() {
 fn directories() {
     let sandbox = Sandbox::new();
     let with = json!({"path": "a.txt", "file_text": format!("{SECRET}\n"), "intent": "note"}).to_string();
-    let patch = Act::answer(r#"[{"op":"replace","path":"/answer","value":"noted"}]"#, 20, 2);
-    let endpoint = Endpoint::new(vec![Act::call_tools(&[("c1", "create", &with)], 10, 5), patch]);
+    let patch = ScriptedResponse::answer(r#"[{"op":"replace","path":"/answer","value":"noted"}]"#, 20, 2);
+    let endpoint = Endpoint::new(vec![ScriptedResponse::call_tools(&[("c1", "create", &with)], 10, 5), patch]);
     sandbox.write(
         "patchboard.toml",
         format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\n[workspaces.code]\ndir = \"code\"\n", endpoint.url),
@@ -265,9 +266,9 @@ fn directories() {
          initial: {answer: \"\"}\nworkers:\n  a:\n    agent: llm\n    role: Edit.\n    writes: [{path: /answer, ops: [replace]}]\n    \
          files: {view: [\"**\"], edit: [\"**\"]}\nrules: [{name: go, trigger: start, run: a}]\ndone: {when: 'state.answer != \"\"'}\n",
     );
-    sandbox.run(&["run", "edit.yaml", "-q"]).exits(0);
+    sandbox.run(&["run", "edit.yaml", "-q"]).expect_exit(0);
     assert!(!held(&data(&sandbox)).is_empty());
-    sandbox.run(&["redact", "last", "/files/a.txt"]).exits(0);
+    sandbox.run(&["redact", "last", "/files/a.txt"]).expect_exit(0);
     assert_eq!(held(&data(&sandbox)), [""; 0]);
     let mut held = held(&sandbox.path().join("code"));
     held.sort();
@@ -276,10 +277,10 @@ fn directories() {
 
 fn copies() {
     let sandbox = done();
-    sandbox.write("copy.jsonl", sandbox.run(&["export", "last"]).exits(0).stdout);
+    sandbox.write("copy.jsonl", sandbox.run(&["export", "last"]).expect_exit(0).stdout);
     redact(&sandbox, &[]);
     let copy = fs::read_to_string(sandbox.path().join("copy.jsonl")).expect("it can be read");
     assert!(copy.contains("Quisquilius"));
     // The old copy still verifies, with the board's head of that time.
-    sandbox.run(&["verify", "copy.jsonl"]).exits(0);
+    sandbox.run(&["verify", "copy.jsonl"]).expect_exit(0);
 }

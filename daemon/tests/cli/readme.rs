@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::sandbox::Ran;
+use crate::sandbox::CommandResult;
 
 const README: &str = include_str!("../../../README.md");
 
@@ -17,7 +17,7 @@ fn arguments() -> Vec<&'static str> {
     offline[0].split_whitespace().collect()
 }
 
-fn run(data_dir: &Path, arguments: &[&str]) -> Ran {
+fn run(data_dir: &Path, arguments: &[&str]) -> CommandResult {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above");
     let output = Command::new(env!("CARGO_BIN_EXE_patchboard"))
         .current_dir(root)
@@ -27,7 +27,7 @@ fn run(data_dir: &Path, arguments: &[&str]) -> Ran {
         .env_remove("PATCHBOARD_DATA_DIR")
         .output()
         .expect("the binary can be run");
-    Ran::from(output)
+    CommandResult::from(output)
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn the_main_job_runs_offline_as_the_readme_has_it() {
     let directory = tempfile::tempdir().expect("a directory can be made");
     let mut arguments = arguments();
     arguments.extend(["--output", "json"]);
-    let result = run(directory.path(), &arguments).exits(0).json();
+    let result = run(directory.path(), &arguments).expect_exit(0).json();
     assert_eq!(result["end"], "done");
     let state = &result["state"];
     let (says, shown_by) = (&state["answer"]["says"], &state["answer"]["shown_by"]);
@@ -60,14 +60,14 @@ fn the_main_job_runs_offline_as_the_readme_has_it() {
     for reading in
         [&["replay", "last"][..], &["verify", "last"], &["why", "last", "/answer"], &["state", "last", "--at", "0"]]
     {
-        run(directory.path(), reading).exits(0);
+        run(directory.path(), reading).expect_exit(0);
     }
 }
 
 /// Checks that the costs add up, by worker and by part of the prompts, to the tokens that the run printed.
 fn check_cost(directory: &Path, result: &Value) {
     let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{value} is a number"));
-    let cost = run(directory, &["cost", "last", "--output", "json"]).exits(0).json();
+    let cost = run(directory, &["cost", "last", "--output", "json"]).expect_exit(0).json();
     let (board, tokens) = (&cost["tokens"], &result["tokens"]);
     assert_eq!(
         [&board["spent"], &board["prompt"], &board["cached"]],
@@ -90,7 +90,7 @@ fn check_cost(directory: &Path, result: &Value) {
     assert_eq!(board["retries"]["calls"], result["rejected"], "{cost}");
     let retried = number(&board["retries"]["tokens"]);
     assert!(retried > 0 && retried < number(&board["spent"]), "{cost}");
-    let text = run(directory, &["cost", "last"]).exits(0).stdout;
+    let text = run(directory, &["cost", "last"]).expect_exit(0).stdout;
     let row = text.lines().find(|line| line.contains("(board)")).expect("a row for the board");
     assert!(text.contains("prompts: instructions ") && row.split_whitespace().count() == 9, "{text}");
 }

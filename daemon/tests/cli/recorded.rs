@@ -14,7 +14,7 @@ fn a_question_that_a_model_answered_on_the_blackboard() {
     let (blueprint, cassette) = (shipped("blackboard.yaml"), shipped("blackboard/cassette.jsonl"));
     let arguments =
         ["run", &blueprint, "--request", &request, "--seed", "1", "--cassette", &cassette, "--output", "json"];
-    let played = sandbox.run(&arguments).exits(0);
+    let played = sandbox.run(&arguments).expect_exit(0);
     assert!(!played.stderr.contains(NOTHING_LEFT), "{}", played.stderr);
     let state = &played.json()["state"];
     assert_eq!((&state["answer"]["text"], &state["answer"]["by"]), (&json!("5 rolls"), &json!("vote")));
@@ -25,7 +25,7 @@ fn a_question_that_a_model_answered_on_the_blackboard() {
         (&room["members"], room["messages"].as_array().map(Vec::len)),
         (&json!(["expert_1", "expert_2"]), Some(4))
     );
-    sandbox.run(&["replay", "last"]).exits(0);
+    sandbox.run(&["replay", "last"]).expect_exit(0);
 }
 
 #[test]
@@ -35,11 +35,11 @@ fn a_conversation_that_a_model_led_with_departments() {
     let (blueprint, cassette) = (shipped("clipboard.yaml"), shipped("clipboard/cassette.jsonl"));
     let played = ["--cassette", &cassette, "--output", "json"];
     let reply = |state: &Value| state["replies"][0]["text"].as_str().expect("a reply").to_owned();
-    let begin = sandbox.run(&[&["run", &blueprint, "--request", &request][..], &played].concat()).exits(4).json();
+    let begin = sandbox.run(&[&["run", &blueprint, "--request", &request][..], &played].concat()).expect_exit(4).json();
     let mut replies = vec![reply(&begin["state"])];
     for words in ["Put bananas on the office list.", "Throw the bananas off the list.", "the household one"] {
         let words = json!(words).to_string();
-        let said = sandbox.run(&[&["signal", "last", "say", &words][..], &played].concat()).exits(4);
+        let said = sandbox.run(&[&["signal", "last", "say", &words][..], &played].concat()).expect_exit(4);
         let is_last = !said.stderr.contains(NOTHING_LEFT);
         assert_eq!(is_last, words.contains("one"), "{}", said.stderr);
         replies.push(reply(&said.json()["state"]));
@@ -51,9 +51,9 @@ fn a_conversation_that_a_model_led_with_departments() {
         "Took bananas off the household list.",
     ];
     assert_eq!(replies, expected);
-    sandbox.run(&["replay", "last"]).exits(0);
+    sandbox.run(&["replay", "last"]).expect_exit(0);
     // A step within a department is replayed from the recording of the surrounding conversation.
-    let boards = sandbox.run(&["boards", "--output", "json"]).exits(0).lines();
+    let boards = sandbox.run(&["boards", "--output", "json"]).expect_exit(0).lines();
     let inside: Vec<&str> = boards
         .iter()
         .filter(|board| board["name"] == "notes")
@@ -62,10 +62,10 @@ fn a_conversation_that_a_model_led_with_departments() {
     assert_eq!(inside.len(), 4);
     let mut stepped = Vec::new();
     for board in inside {
-        for record in sandbox.run(&["log", board, "--kind", "invoked", "--output", "json"]).exits(0).lines() {
+        for record in sandbox.run(&["log", board, "--kind", "invoked", "--output", "json"]).expect_exit(0).lines() {
             let (worker, seq) = (record["worker"].as_str().expect("a name"), record["seq"].to_string());
             let step = ["step", board, "--at", &seq, "--worker", worker, "--cassette", &cassette, "--output", "json"];
-            assert_eq!(sandbox.run(&step).exits(0).json()["recorded"]["same"], true, "{worker} on {board}");
+            assert_eq!(sandbox.run(&step).expect_exit(0).json()["recorded"]["same"], true, "{worker} on {board}");
             stepped.push(worker.to_owned());
         }
     }
@@ -74,5 +74,5 @@ fn a_conversation_that_a_model_led_with_departments() {
     }
     let other =
         ["step", "last", "--at", "3", "--worker", "planner", "--cassette", &shipped("blackboard/cassette.jsonl")];
-    assert!(sandbox.run(&other).exits(2).stderr.contains("wrong_cassette"));
+    assert!(sandbox.run(&other).expect_exit(2).stderr.contains("wrong_cassette"));
 }

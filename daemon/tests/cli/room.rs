@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::sandbox::{Sandbox, shipped};
 
-/// Returns a room: its author proposes the first artefact at once, and another for each requested revision. Each list has
-/// one critic's votes in order; null is an invalid answer.
+/// Returns a room: its author proposes the first artefact at once, and another for each requested revision. Each list
+/// has one critic's votes in order; null is an invalid answer.
 fn room(critics: &[(&str, Vec<Value>)], policy: &Value) -> Sandbox {
     let sandbox = Sandbox::new();
     let fragment = fs::read_to_string(shipped("fragments/room.yaml")).expect("the fragment can be read");
@@ -70,7 +70,7 @@ fn vote(critic: &str, artifact: &str, score: f64, confidence: f64) -> Value {
 fn what_is_sent_back_is_proposed_anew_until_it_is_approved() {
     let votes = |critic: &str| vec![vote(critic, "plan-1", 6.0, 0.9), vote(critic, "plan-2", 9.0, 0.9)];
     let sandbox = room(&[("ann", votes("ann")), ("bob", votes("bob")), ("cem", votes("cem"))], &json!({}));
-    let ran = sandbox.run(&["--output", "json", "run", "room.json", "--request", "{}"]).exits(0).json();
+    let ran = sandbox.run(&["--output", "json", "run", "room.json", "--request", "{}"]).expect_exit(0).json();
     let room = &ran["state"]["room"];
     let outcomes: Vec<&Value> =
         ["/decisions/0", "/decisions/1"].map(|at| room.pointer(at).expect("a decision")).to_vec();
@@ -89,14 +89,14 @@ fn what_is_sent_back_is_proposed_anew_until_it_is_approved() {
     let of_second: Vec<&Value> =
         room["votes"].as_array().expect("votes").iter().filter(|vote| vote["artifact_id"] == "plan-2").collect();
     sandbox.write("votes.json", json!(of_second).to_string());
-    let decided = sandbox.run(&["room", "decide", "votes.json"]).exits(0).json();
+    let decided = sandbox.run(&["room", "decide", "votes.json"]).expect_exit(0).json();
     assert_eq!((&decided["decision"], &decided["reason"]), (&json!("APPROVED"), &outcomes[1]["reason"]));
     let agreeing = ["entropy", "consensus", "polarised"].map(|name| decided[name].to_string());
     assert_eq!(agreeing, ["0.0", "true", "false"], "{decided}");
-    let nobody = sandbox.run(&["room", "decide", "votes.json", "--requested", "dora"]).exits(0).json();
+    let nobody = sandbox.run(&["room", "decide", "votes.json", "--requested", "dora"]).expect_exit(0).json();
     assert!(["entropy", "consensus", "polarised"].into_iter().all(|name| nobody[name].is_null()), "{nobody}");
-    sandbox.run(&["replay", "last"]).exits(0);
-    sandbox.run(&["verify", "last"]).exits(0);
+    sandbox.run(&["replay", "last"]).expect_exit(0);
+    sandbox.run(&["verify", "last"]).expect_exit(0);
 }
 
 #[test]
@@ -107,10 +107,10 @@ fn a_person_rules_over_what_the_votes_do_not_decide() {
     doubts["recommendations"] = json!(["ask the baker"]);
     let unsure = vec![doubts, vote("bob", "plan-2", 9.0, 0.9)];
     let sandbox = room(&[("ann", sure("ann")), ("bob", unsure)], &json!({}));
-    let waiting = sandbox.run(&["--output", "json", "run", "room.json", "--request", "{}"]).exits(5).json();
+    let waiting = sandbox.run(&["--output", "json", "run", "room.json", "--request", "{}"]).expect_exit(5).json();
     let question = &waiting["questions"][0];
     assert_eq!(question["approver"], "arbiter", "{waiting}");
-    let asked = sandbox.run(&["--output", "json", "inbox"]).exits(0).json();
+    let asked = sandbox.run(&["--output", "json", "inbox"]).expect_exit(0).json();
     let clarify = &asked["questions"][0]["clarify"];
     let mut lines: Vec<&str> = clarify["question"].as_str().expect("a question").lines().collect();
     // Votes are in commit order.
@@ -128,7 +128,7 @@ fn a_person_rules_over_what_the_votes_do_not_decide() {
     assert_eq!(clarify["choices"], json!(["APPROVED", "REVISION_REQUESTED"]));
     let again = |ran: &Value, text: &str, code: i32| {
         let seq = ran["questions"][0]["seq"].to_string();
-        sandbox.run(&["--output", "json", "answer", "last", &seq, "--text", text]).exits(code).json()
+        sandbox.run(&["--output", "json", "answer", "last", &seq, "--text", text]).expect_exit(code).json()
     };
     // The person requests a revision; the revised artefact is proposed and escalated again.
     let second = again(&waiting, "REVISION_REQUESTED", 5);
@@ -139,7 +139,7 @@ fn a_person_rules_over_what_the_votes_do_not_decide() {
         {"artifact_id": "plan-2", "outcome": "APPROVED", "by": "arbiter"},
     ]);
     assert_eq!(*rulings, expected);
-    sandbox.run(&["replay", "last"]).exits(0);
+    sandbox.run(&["replay", "last"]).expect_exit(0);
 }
 
 #[test]
@@ -149,17 +149,17 @@ fn where_no_person_rules_it_is_sent_back() {
     let fragment = fs::read_to_string(shipped("fragments/room.yaml")).expect("the fragment can be read");
     assert!(fragment.contains("expires: 30d"));
     sandbox.write("fragments/room.yaml", fragment.replace("expires: 30d", "expires: 1s"));
-    sandbox.run(&["run", "room.json", "--request", "{}"]).exits(5);
+    sandbox.run(&["run", "room.json", "--request", "{}"]).expect_exit(5);
     std::thread::sleep(std::time::Duration::from_millis(1100));
-    let done = sandbox.run(&["--output", "json", "resume", "last"]).exits(0).json();
+    let done = sandbox.run(&["--output", "json", "resume", "last"]).expect_exit(0).json();
     let room = &done["state"]["room"];
     let ruling = json!({"artifact_id": "plan-1", "outcome": "REVISION_REQUESTED", "by": "deadline",
         "reason": "no person has ruled over it in time"});
     assert_eq!(room["rulings"], json!([ruling]));
     assert_eq!(room["decisions"][1]["outcome"], "APPROVED", "its author was woken: {room}");
-    let waited = sandbox.run(&["room", "wait", "last", "plan-1", "--ruled"]).exits(0).json();
+    let waited = sandbox.run(&["room", "wait", "last", "plan-1", "--ruled"]).expect_exit(0).json();
     assert_eq!((&waited["outcome"], &waited["ruling"]), (&json!("REVISION_REQUESTED"), &ruling));
-    sandbox.run(&["replay", "last"]).exits(0);
+    sandbox.run(&["replay", "last"]).expect_exit(0);
 }
 
 #[test]
@@ -180,9 +180,9 @@ fn what_is_decided_stays_as_it_was() {
         "when": "value.outcome == 'REVISION_REQUESTED'", "run": "forger"});
     blueprint["rules"].as_array_mut().expect("rules").insert(0, rule);
     sandbox.write("room.json", blueprint.to_string());
-    let done = sandbox.run(&["--output", "json", "run", "room.json", "--request", "{}"]).exits(0).json();
+    let done = sandbox.run(&["--output", "json", "run", "room.json", "--request", "{}"]).expect_exit(0).json();
     assert_eq!(done["state"]["room"]["decisions"][0]["reason"], "score 6 is below 7; 0 % passed it, fewer than 80 %");
-    let log = sandbox.run(&["log", "last"]).exits(0).stdout;
+    let log = sandbox.run(&["log", "last"]).expect_exit(0).stdout;
     assert_eq!(log.matches("room-decisions-stay").count(), 2, "{log}");
 }
 
@@ -196,7 +196,7 @@ fn who_abstains_on_a_board_tells_no_numbers_and_others_do() {
         ("cem", vec![short, vote("cem", "plan-1", 8.0, 0.9)]),
     ];
     let sandbox = room(&critics, &json!({}));
-    let done = sandbox.run(&["--output", "json", "run", "room.json", "--request", "{}"]).exits(0).json();
+    let done = sandbox.run(&["--output", "json", "run", "room.json", "--request", "{}"]).expect_exit(0).json();
     let room = &done["state"]["room"];
     assert_eq!(
         (&room["decisions"][0]["outcome"], &room["decisions"][0]["abstained"]),
@@ -219,11 +219,11 @@ fn a_policy_that_cannot_be_meant_is_found_by_check() {
         (json!({"min_pass_ratio": 80}), "/room/policy/min_pass_ratio"),
         (json!({"window_s": {"PLAN": -1}}), "/room/policy/window_s/PLAN"),
     ] {
-        let found = room(&critics(), &policy).run(&["check", "room.json"]).exits(2);
+        let found = room(&critics(), &policy).run(&["check", "room.json"]).expect_exit(2);
         assert!(found.stdout.contains("invalid_initial_state") && found.stdout.contains(says), "{}", found.stdout);
     }
     let meant = json!({"quorum": {"rule": {"minimum_votes": 1}, "on_failure": "fail_with_abstain"}});
-    room(&critics(), &meant).run(&["check", "room.json"]).exits(0);
+    room(&critics(), &meant).run(&["check", "room.json"]).expect_exit(0);
 }
 
 #[test]
@@ -233,27 +233,27 @@ fn when_the_window_is_over_the_votes_that_are_there_decide() {
     let critics = [("ann", votes("ann")), ("bob", votes("bob")), ("cem", vec![Value::Null])];
     let policy = json!({"version": "fast", "window_s": {"PLAN": 1}});
     let sandbox = room(&critics, &policy);
-    let done = sandbox.run(&["--output", "json", "run", "room.json", "--request", "{}"]).exits(0).json();
+    let done = sandbox.run(&["--output", "json", "run", "room.json", "--request", "{}"]).expect_exit(0).json();
     let decision = &done["state"]["room"]["decisions"][0];
     assert_eq!((&decision["outcome"], &decision["policy_version"]), (&json!("APPROVED"), &json!("fast")));
     assert_eq!((&decision["votes_received"], &decision["votes_expected"]), (&json!(2), &json!(3)));
     assert_eq!(decision["unavailable_critics"], json!(["cem"]));
-    sandbox.run(&["replay", "last"]).exits(0);
+    sandbox.run(&["replay", "last"]).expect_exit(0);
 }
 
 #[test]
 fn a_second_decision_and_a_vote_on_nothing_are_refused() {
     let votes = |critic: &str| vec![vote(critic, "nothing", 9.0, 0.9), vote(critic, "plan-1", 9.0, 0.9)];
     let sandbox = room(&[("ann", votes("ann")), ("bob", votes("bob"))], &json!({}));
-    let done = sandbox.run(&["--output", "json", "run", "room.json", "--request", "{}"]).exits(0).json();
+    let done = sandbox.run(&["--output", "json", "run", "room.json", "--request", "{}"]).expect_exit(0).json();
     assert_eq!(done["state"]["room"]["votes"].as_array().map(Vec::len), Some(2));
-    let log = sandbox.run(&["log", "last"]).exits(0).stdout;
+    let log = sandbox.run(&["log", "last"]).expect_exit(0).stdout;
     assert_eq!(log.matches("room-votes-are-on-something").count(), 2, "{log}");
 }
 
 #[test]
 fn the_shipped_blueprint_is_found_to_be_sound() {
     let sandbox = Sandbox::new();
-    let report = sandbox.run(&["--output", "json", "check", &shipped("approval-room.yaml")]).exits(0).json();
+    let report = sandbox.run(&["--output", "json", "check", &shipped("approval-room.yaml")]).expect_exit(0).json();
     assert_eq!(report["findings"], json!([]), "{report}");
 }

@@ -31,7 +31,7 @@ pub(crate) struct Sandbox {
 }
 
 /// Result of a command.
-pub(crate) struct Ran {
+pub(crate) struct CommandResult {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -70,12 +70,12 @@ impl Sandbox {
     }
 
     /// Runs the binary to its end.
-    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
+    pub(crate) fn run(&self, arguments: &[&str]) -> CommandResult {
         self.run_with(arguments, "")
     }
 
     /// Runs the binary to its end with this standard input.
-    pub(crate) fn run_with(&self, arguments: &[&str], input: impl AsRef<[u8]>) -> Ran {
+    pub(crate) fn run_with(&self, arguments: &[&str], input: impl AsRef<[u8]>) -> CommandResult {
         let mut child = self
             .command(arguments)
             .stdin(Stdio::piped())
@@ -92,11 +92,11 @@ impl Sandbox {
         });
         let output = child.wait_with_output().expect("the binary ends");
         writer.join().expect("writing does not panic");
-        Ran::from(output)
+        CommandResult::from(output)
     }
 }
 
-impl From<Output> for Ran {
+impl From<Output> for CommandResult {
     fn from(output: Output) -> Self {
         Self {
             code: output.status.code().unwrap_or(-1),
@@ -106,10 +106,10 @@ impl From<Output> for Ran {
     }
 }
 
-impl Ran {
+impl CommandResult {
     /// Checks the exit code; prints all output on failure.
     #[track_caller]
-    pub(crate) fn exits(self, code: i32) -> Self {
+    pub(crate) fn expect_exit(self, code: i32) -> Self {
         assert_eq!(self.code, code, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
         self
     }

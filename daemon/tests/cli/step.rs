@@ -6,7 +6,7 @@ use patchboard_kernel::digest::{Digest, sha256};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::sandbox::{Ran, Sandbox, notes_by, shipped};
+use crate::sandbox::{CommandResult, Sandbox, notes_by, shipped};
 use crate::voices::{copy_into, voices};
 
 /// Returns the non-empty files of the data directory with their digests.
@@ -26,19 +26,19 @@ fn files(sandbox: &Sandbox) -> Vec<(PathBuf, Digest)> {
 }
 
 impl Sandbox {
-    fn step(&self, at: u64, worker: &str, more: &[&str]) -> Ran {
+    fn step(&self, at: u64, worker: &str, more: &[&str]) -> CommandResult {
         let at = at.to_string();
         self.run(&[&["step", "last", "--at", &at, "--worker", worker, "--output", "json"], more].concat())
     }
 
     fn journal(&self) -> Vec<Value> {
-        self.run(&["log", "last", "--output", "json"]).exits(0).lines()
+        self.run(&["log", "last", "--output", "json"]).expect_exit(0).lines()
     }
 }
 
 fn finished() -> Sandbox {
     let sandbox = Sandbox::new();
-    sandbox.run(&["run", "notes.yaml", "--request", r#"{"topic":"x"}"#, "-q"]).exits(0);
+    sandbox.run(&["run", "notes.yaml", "--request", r#"{"topic":"x"}"#, "-q"]).expect_exit(0);
     sandbox
 }
 
@@ -48,7 +48,7 @@ fn every_attempt_of_a_recorded_run_comes_to_the_same_again() {
     let (blueprint, request) = (shipped("evidence-review.yaml"), shipped("evidence-review/request.json"));
     let cassette = shipped("evidence-review/cassette.jsonl");
     let request = format!("@{request}");
-    sandbox.run(&["run", &blueprint, "--request", &request, "--cassette", &cassette, "-q"]).exits(0);
+    sandbox.run(&["run", &blueprint, "--request", &request, "--cassette", &cassette, "-q"]).expect_exit(0);
     let before = files(&sandbox);
     let records = sandbox.journal();
     let (mut commits, mut refusals, mut attempts) = (0, 0, 0);
@@ -68,7 +68,8 @@ fn every_attempt_of_a_recorded_run_comes_to_the_same_again() {
             }
             _ => continue,
         };
-        let stepped = sandbox.step(seq, worker.expect("an author"), &["--cassette", &cassette]).exits(code).json();
+        let stepped =
+            sandbox.step(seq, worker.expect("an author"), &["--cassette", &cassette]).expect_exit(code).json();
         assert_eq!(
             (&stepped["recorded"]["same"], &stepped["recorded"]["seq"]),
             (&json!(true), &json!(seq)),
@@ -92,27 +93,27 @@ fn every_attempt_of_a_recorded_run_comes_to_the_same_again() {
 fn a_script_goes_on_where_it_was_and_a_reply_by_hand_is_judged_as_it_would_have_been() {
     let sandbox = finished();
     // Records: created scheduled invoked rejected invoked committed scheduled invoked committed ended
-    let refused = sandbox.step(3, "writer", &[]).exits(1).json();
+    let refused = sandbox.step(3, "writer", &[]).expect_exit(1).json();
     assert_eq!((&refused["outcome"], &refused["recorded"]["same"]), (&json!("rejected"), &json!(true)), "{refused}");
-    let second = sandbox.step(5, "writer", &[]).exits(0).json();
+    let second = sandbox.step(5, "writer", &[]).expect_exit(0).json();
     assert_eq!((&second["attempt"], &second["recorded"]["same"]), (&json!(2), &json!(true)), "{second}");
     let note = json!({"text": "first", "status": "draft"});
     assert_eq!(second["changes"], json!([{"path": "/notes/0", "after": note}]));
-    let text = sandbox.run(&["step", "last", "--at", "5", "--worker", "writer"]).exits(0).stdout;
+    let text = sandbox.run(&["step", "last", "--at", "5", "--worker", "writer"]).expect_exit(0).stdout;
     assert!(text.contains("would commit version 1") && text.ends_with("record 5 (committed): the same\n"), "{text}");
 
     let other = r#"[{"op":"add","path":"/notes/-","value":{"text":"other","status":"draft"}}]"#;
     sandbox.write("other.json", other);
-    let differs = sandbox.step(5, "writer", &["--reply", "other.json"]).exits(0).json();
+    let differs = sandbox.step(5, "writer", &["--reply", "other.json"]).expect_exit(0).json();
     assert_eq!((&differs["outcome"], &differs["recorded"]["same"]), (&json!("committed"), &json!(false)), "{differs}");
     let by_hand = ["step", "last", "--at", "5", "--worker", "writer", "--reply", "-"];
-    let text = sandbox.run_with(&by_hand, other).exits(0).stdout;
+    let text = sandbox.run_with(&by_hand, other).expect_exit(0).stdout;
     assert!(text.contains("record 5 (committed) differs: ") && text.contains("\"first\""), "{text}");
     let denied = r#"[{"op":"add","path":"/answer","value":"mine"}]"#;
-    let refused = sandbox.run_with(&[&by_hand[..], &["--output", "json"]].concat(), denied).exits(1).json();
+    let refused = sandbox.run_with(&[&by_hand[..], &["--output", "json"]].concat(), denied).expect_exit(1).json();
     assert_eq!(refused["rejection"]["code"], "path_not_granted");
     assert_eq!(
-        sandbox.run_with(&[&by_hand[..], &["--output", "json"]].concat(), "[]").exits(0).json()["outcome"],
+        sandbox.run_with(&[&by_hand[..], &["--output", "json"]].concat(), "[]").expect_exit(0).json()["outcome"],
         "no_op"
     );
 }
@@ -121,17 +122,17 @@ fn a_script_goes_on_where_it_was_and_a_reply_by_hand_is_judged_as_it_would_have_
 fn elsewhere_the_worker_is_shown_the_board_of_that_moment() {
     let sandbox = finished();
     // Before the note was checked, the start had triggered the writer.
-    let stepped = sandbox.step(8, "writer", &["--reply", "/dev/null"]).exits(1).json();
+    let stepped = sandbox.step(8, "writer", &["--reply", "/dev/null"]).expect_exit(1).json();
     assert_eq!((&stepped["trigger"]["kind"], &stepped["view"]["version"]), (&json!("start"), &json!(1)), "{stepped}");
     assert_eq!((&stepped["attempt"], &stepped["view"]["recorded"]), (&Value::Null, &Value::Null));
     assert_eq!(stepped["recorded"]["seq"], 5, "the last that came of that trigger");
     // The checker had not been triggered yet.
     let patch = r#"[{"op":"replace","path":"/notes/0/status","value":"checked"}]"#;
     sandbox.write("patch.json", patch);
-    let early = sandbox.step(5, "checker", &["--reply", "patch.json"]).exits(1).json();
+    let early = sandbox.step(5, "checker", &["--reply", "patch.json"]).expect_exit(1).json();
     assert_eq!((&early["trigger"], &early["recorded"]), (&Value::Null, &Value::Null));
     assert_eq!(early["rejection"]["stage"], "application");
-    let checked = sandbox.step(7, "checker", &["--reply", "patch.json"]).exits(0).json();
+    let checked = sandbox.step(7, "checker", &["--reply", "patch.json"]).expect_exit(0).json();
     assert_eq!(checked["changes"], json!([{"path": "/notes/0/status", "before": "draft", "after": "checked"}]));
     assert_eq!(checked["recorded"]["same"], false);
 }
@@ -146,17 +147,17 @@ fn a_program_that_was_changed_comes_to_something_else() {
     program("first");
     sandbox.write("notes.yaml", notes_by("command", ""));
     sandbox.write("patchboard.toml", "[commands.writer]\nprogram = [\"/bin/sh\", \"reply.sh\"]\n");
-    sandbox.run(&["run", "notes.yaml", "--request", r#"{"topic":"x"}"#, "-q"]).exits(0);
+    sandbox.run(&["run", "notes.yaml", "--request", r#"{"topic":"x"}"#, "-q"]).expect_exit(0);
     let seq = sandbox.journal().iter().find(|record| record["kind"] == "committed").expect("a commit")["seq"].as_u64();
     let seq = seq.expect("a number");
     let before = files(&sandbox);
-    assert_eq!(sandbox.step(seq, "writer", &[]).exits(0).json()["recorded"]["same"], true);
+    assert_eq!(sandbox.step(seq, "writer", &[]).expect_exit(0).json()["recorded"]["same"], true);
     program("second");
-    let stepped = sandbox.step(seq, "writer", &[]).exits(0).json();
+    let stepped = sandbox.step(seq, "writer", &[]).expect_exit(0).json();
     assert_eq!(stepped["recorded"]["same"], false);
     assert_eq!(stepped["changes"][0]["after"]["text"], "second");
     sandbox.write("reply.sh", "exit 3\n");
-    let failed = sandbox.step(seq, "writer", &[]).exits(1).json();
+    let failed = sandbox.step(seq, "writer", &[]).expect_exit(1).json();
     assert_eq!((&failed["outcome"], &failed["recorded"]["same"]), (&json!("failed"), &json!(false)), "{failed}");
     assert_eq!(files(&sandbox), before);
 }
@@ -166,28 +167,29 @@ fn a_record_that_is_missing_is_named() {
     let sandbox = finished();
     let journal = Connection::open(sandbox.path().join(".patchboard/patchboard.db")).expect("it is a database");
     assert_eq!(journal.execute("DELETE FROM records WHERE seq = 4", ()).expect("records can be deleted"), 1);
-    let missing = sandbox.step(9, "writer", &[]).exits(1).error();
+    let missing = sandbox.step(9, "writer", &[]).expect_exit(1).error();
     assert_eq!((&missing["code"], &missing["seq"]), (&json!("bad_record"), &json!(4)), "{missing}");
 }
 
 #[test]
 fn what_cannot_be_stepped_is_refused_with_what_to_do() {
     let sandbox = finished();
-    let refused = |at, worker, more: &[&str]| sandbox.step(at, worker, more).exits(2).error();
+    let refused = |at, worker, more: &[&str]| sandbox.step(at, worker, more).expect_exit(2).error();
     assert_eq!(refused(5, "nobody", &[])["code"], "no_such_worker");
     assert_eq!(refused(5, "nobody", &[])["workers"], json!(["checker", "writer"]));
     let beyond = refused(99, "writer", &[]);
     assert_eq!((&beyond["code"], &beyond["last"]), (&json!("no_such_record"), &json!(9)));
     assert_eq!(refused(0, "writer", &[])["code"], "no_such_record");
     assert_eq!(refused(5, "writer", &["--reply", "missing.json"])["code"], "reply_unreadable");
-    sandbox.run(&["redact", "last", "/notes/0/text"]).exits(0);
+    sandbox.run(&["redact", "last", "/notes/0/text"]).expect_exit(0);
     let erased = refused(8, "checker", &[]);
     assert_eq!((&erased["code"], &erased["seq"]), (&json!("values_erased"), &json!(5)));
-    let at_it = sandbox.step(5, "writer", &[]).exits(0).json();
+    let at_it = sandbox.step(5, "writer", &[]).expect_exit(0).json();
     assert_eq!((&at_it["recorded"]["erased"], &at_it["recorded"]["same"]), (&json!(true), &Value::Null), "{at_it}");
-    let archived = sandbox.run(&["archive", "last", "--output", "json"]).exits(0).json();
+    let archived = sandbox.run(&["archive", "last", "--output", "json"]).expect_exit(0).json();
     let board = archived["board"].as_str().expect("an id");
-    let gone = sandbox.run(&["step", board, "--at", "5", "--worker", "writer", "--output", "json"]).exits(2).error();
+    let gone =
+        sandbox.run(&["step", board, "--at", "5", "--worker", "writer", "--output", "json"]).expect_exit(2).error();
     assert_eq!(gone["code"], "no_such_board");
     assert!(gone["help"].as_str().is_some_and(|help| help.contains(&format!("patchboard restore {board}"))), "{gone}");
 }
@@ -200,10 +202,11 @@ fn who_edits_files_is_answered_for_by_hand_only() {
     let seq = records.iter().find(|record| record["kind"] == "committed").expect("a commit")["seq"].as_u64();
     let seq = seq.expect("a number");
     let before = files(&sandbox);
-    let refused = sandbox.step(seq, "ada", &["--model-url", "http://127.0.0.1:9/v1", "--model", "m"]).exits(2).error();
+    let refused =
+        sandbox.step(seq, "ada", &["--model-url", "http://127.0.0.1:9/v1", "--model", "m"]).expect_exit(2).error();
     assert_eq!(refused["code"], "uses_files", "{refused}");
     sandbox.write("reply.json", r#"[{"op": "add", "path": "/list/-", "value": 1}]"#);
-    let by_hand = sandbox.step(seq, "ada", &["--reply", "reply.json"]).exits(0).json();
+    let by_hand = sandbox.step(seq, "ada", &["--reply", "reply.json"]).expect_exit(0).json();
     assert_eq!(by_hand["recorded"]["same"], true, "{by_hand}");
     assert_eq!(files(&sandbox), before);
 }
@@ -214,16 +217,16 @@ fn the_roles_of_a_department_find_the_rows_and_the_time_of_then() {
     copy_into(sandbox.path());
     let model = ["--model-url", &voices.url, "--model", "m", "-q"];
     let begin = ["run", "clipboard.yaml", "--request", r#"{"text": "Put bananas on the household list."}"#];
-    sandbox.run(&[&begin[..], &model].concat()).exits(4);
+    sandbox.run(&[&begin[..], &model].concat()).expect_exit(4);
     for words in ["Put bananas on the office list.", "Throw the bananas off the list.", "the household one"] {
-        sandbox.run(&[&["signal", "last", "say", &json!(words).to_string()][..], &model].concat()).exits(4);
+        sandbox.run(&[&["signal", "last", "say", &json!(words).to_string()][..], &model].concat()).expect_exit(4);
     }
     let before = files(&sandbox);
-    let boards = sandbox.run(&["--output", "json", "boards"]).exits(0).lines();
+    let boards = sandbox.run(&["--output", "json", "boards"]).expect_exit(0).lines();
     let (mut stepped, mut expires) = (Vec::new(), 0);
     for board in boards.iter().filter(|board| board["name"] == "notes") {
         let board = board["board"].as_str().expect("an id");
-        let records = sandbox.run(&["log", board, "--output", "json"]).exits(0).lines();
+        let records = sandbox.run(&["log", board, "--output", "json"]).expect_exit(0).lines();
         for record in records.iter().filter(|record| record["kind"] == "invoked") {
             let worker = record["worker"].as_str().expect("a name");
             if !["resolve", "resume", "crud", "confirm"].contains(&worker) {
@@ -231,7 +234,7 @@ fn the_roles_of_a_department_find_the_rows_and_the_time_of_then() {
             }
             let seq = record["seq"].to_string();
             let step = ["step", board, "--at", &seq, "--worker", worker, "--output", "json"];
-            let mut came = sandbox.run(&step).exits(0).json();
+            let mut came = sandbox.run(&step).expect_exit(0).json();
             // The expiry of a question depends on the clock, which is fixed at the call.
             let then = came["recorded"]["patch"][0]["value"]["pending"]["expires_at"].clone();
             if let Some(at) = came.pointer_mut("/patch/0/value/pending/expires_at") {

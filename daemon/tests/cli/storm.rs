@@ -201,7 +201,7 @@ fn a_manager_and_engineers_work_on_one_repository() {
     let sandbox = repository();
     let request = json!({"task": "Write what is missing.", "engineers": 2}).to_string();
     let arguments = ["run", "storm.json", "--request", &request, "--workspace", "code=repo", "--output", "json"];
-    let result = sandbox.run(&arguments).exits(0).json();
+    let result = sandbox.run(&arguments).expect_exit(0).json();
     assert_eq!((&result["end"], &result["state"]["verdict"]["passed"]), (&json!("done"), &json!(5)));
     assert_eq!(result["state"]["tasks"].as_array().map(Vec::len), Some(3), "the failed task was given out once more");
 
@@ -230,16 +230,16 @@ fn a_manager_and_engineers_work_on_one_repository() {
     assert!(authors.contains("\"one\"") && authors.contains("\"two\""), "nobody's edit is lost: {authors}");
 
     // The run can be replayed, verified and queried.
-    sandbox.run(&["replay", "last"]).exits(0);
-    sandbox.run(&["verify", "last"]).exits(0);
-    let why = sandbox.run(&["why", "last", "/files/calc~1text.py/hash"]).exits(0);
+    sandbox.run(&["replay", "last"]).expect_exit(0);
+    sandbox.run(&["verify", "last"]).expect_exit(0);
+    let why = sandbox.run(&["why", "last", "/files/calc~1text.py/hash"]).expect_exit(0);
     assert!(why.stdout.contains("engineer_2"), "{}", why.stdout);
-    let log = sandbox.run(&["log", "last"]).exits(0);
+    let log = sandbox.run(&["log", "last"]).expect_exit(0);
     for refusal in ["as-many-engineers-as-allowed", "disjoint-files", "two-rounds"] {
         assert!(log.stdout.contains(refusal), "{refusal}: {}", log.stdout);
     }
     // There may be many files, so the text output prints only their number.
-    let told = sandbox.run(&["resume", "last"]).exits(0).stdout;
+    let told = sandbox.run(&["resume", "last"]).expect_exit(0).stdout;
     assert!(told.contains("\nfiles    4; see `patchboard edits ") && !told.contains("calc/ops.py\":"), "{told}");
     let (result, _) = told.split_once("\n\nboard ").expect("a result, and what the board came to");
     let verdict: Value = serde_json::from_str(result).expect("JSON");
@@ -253,11 +253,11 @@ fn who_edited_what_is_told(sandbox: &Sandbox, log: &str) {
     let line = log.lines().find(|line| line.contains("total of all")).expect("the last edit of the file");
     assert!(line.contains("engineer_2 #") && line.contains("edits calc/text.py to version 3 “total of all”"), "{line}");
     assert!(!log.contains("(direct)") && log.contains(": external edits "), "{log}");
-    let why = sandbox.run(&["why", "last", "/files/calc~1text.py"]).exits(0).stdout;
+    let why = sandbox.run(&["why", "last", "/files/calc~1text.py"]).expect_exit(0).stdout;
     for told in ["was last written by engineer_2", "edits calc/text.py to version 3", "total of all", "rule task"] {
         assert!(why.contains(told), "{told}: {why}");
     }
-    let why = sandbox.run(&["why", "last", "/files/calc~1text.py", "--output", "json"]).exits(0).json();
+    let why = sandbox.run(&["why", "last", "/files/calc~1text.py", "--output", "json"]).expect_exit(0).json();
     assert_eq!(
         (&why["edit"]["by"], &why["edit"]["intent"], &why["edit"]["files"]),
         (
@@ -271,11 +271,12 @@ fn who_edited_what_is_told(sandbox: &Sandbox, log: &str) {
 }
 
 fn edits_are_counted(sandbox: &Sandbox) {
-    let edits = |more: &[&str]| sandbox.run(&[&["edits", "last", "--output", "json"], more].concat()).exits(0).json();
+    let edits =
+        |more: &[&str]| sandbox.run(&[&["edits", "last", "--output", "json"], more].concat()).expect_exit(0).json();
     let told = edits(&[]);
     let board = &told["boards"][0];
     // Counts the journal's records independently.
-    let records = sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
+    let records = sandbox.run(&["log", "last", "--output", "json"]).expect_exit(0).lines();
     let of = |kind: &str, name: Option<&str>| {
         let is_one = |record: &&Value| {
             let attempt = &record["by"]["edit"]["attempt"];
@@ -316,28 +317,30 @@ fn edits_are_counted(sandbox: &Sandbox) {
     assert_eq!((&told["score_w"], &told["score"], &told["cost_eff"]), (&json!(60.0), &json!(60.0), &json!(0.1)));
     let by_point = |of: &str| json!(board[of].as_f64().expect("a number") / 60.0);
     assert_eq!((&told["tokens_eff"], &told["time_eff"]), (&by_point("tokens"), &by_point("minutes")));
-    let two =
-        sandbox.run(&["edits", "last", "last", "--score", "1/1", "--score", "0/3", "--output", "json"]).exits(0).json();
+    let two = sandbox
+        .run(&["edits", "last", "last", "--score", "1/1", "--score", "0/3", "--output", "json"])
+        .expect_exit(0)
+        .json();
     assert_eq!((&two["score_w"], &two["score"]), (&json!(25.0), &json!(50.0)));
-    let text = sandbox.run(&["edits", "last", "--score", "3/5"]).exits(0).stdout;
+    let text = sandbox.run(&["edits", "last", "--score", "3/5"]).expect_exit(0).stdout;
     assert!(text.contains("engineer_2") && text.contains("score_w 60.0 %") && text.contains("scope_drift"), "{text}");
     assert!(text.contains("edits outside of their authors' tasks: 3; 1 of calc/__init__.py by engineer_1"), "{text}");
     assert_eq!(sandbox.run(&["edits", "last", "--score", "5"]).code, 2);
 }
 
 fn what_an_edit_wrote_can_be_erased(sandbox: &Sandbox) {
-    let records = sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
+    let records = sandbox.run(&["log", "last", "--output", "json"]).expect_exit(0).lines();
     let holds =
         |record: &&Value| record["written"].as_str().is_some_and(|edit| edit.contains("result = add(result, x)"));
     let leak = records.iter().find(holds).expect("the edit")["seq"].to_string();
-    sandbox.run(&["redact", "last", &leak]).exits(0);
+    sandbox.run(&["redact", "last", &leak]).expect_exit(0);
     // The first record contains the scripts.
-    let records = sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
+    let records = sandbox.run(&["log", "last", "--output", "json"]).expect_exit(0).lines();
     let log: String = records[1..].iter().map(Value::to_string).collect();
     assert!(!log.contains("result = add(result, x)") && log.contains("calc/ops.py"));
-    sandbox.run(&["verify", "last"]).exits(0);
-    sandbox.run(&["replay", "last"]).exits(0);
-    let text = sandbox.run(&["log", "last"]).exits(0).stdout;
+    sandbox.run(&["verify", "last"]).expect_exit(0);
+    sandbox.run(&["replay", "last"]).expect_exit(0);
+    let text = sandbox.run(&["log", "last"]).expect_exit(0).stdout;
     assert!(text.contains("edits calc/text.py to version 3"), "{text}");
 }
 
@@ -367,7 +370,7 @@ fn an_engineer_who_gives_up_holds_up_nobody() {
     sandbox.write("storm.json", blueprint.to_string());
     let request = json!({"task": "Write what is missing.", "engineers": 2}).to_string();
     let arguments = ["run", "storm.json", "--request", &request, "--workspace", "code=repo", "--output", "json"];
-    let result = sandbox.run(&arguments).exits(0).json();
+    let result = sandbox.run(&arguments).expect_exit(0).json();
     assert_eq!((&result["end"], result["state"]["reports"].as_array().map(Vec::len)), (&json!("done"), Some(2)));
     let reviews = &result["state"]["reviews"];
     assert_eq!(
@@ -376,8 +379,8 @@ fn an_engineer_who_gives_up_holds_up_nobody() {
     );
     let log = git(&sandbox, &["log", "--format=%an %s"]);
     assert!(log.starts_with("engineer_2 calc: totals\nengineer_1 calc: operations\n"), "{log}");
-    sandbox.run(&["replay", "last"]).exits(0);
-    let log = sandbox.run(&["log", "last"]).exits(0);
+    sandbox.run(&["replay", "last"]).expect_exit(0);
+    let log = sandbox.run(&["log", "last"]).expect_exit(0);
     assert!(log.stdout.contains("no run of the rules it waited for is in progress"), "{}", log.stdout);
 }
 
@@ -385,11 +388,11 @@ fn an_engineer_who_gives_up_holds_up_nobody() {
 fn a_workspace_that_nobody_has_set_up_is_missed_before_anything_begins() {
     let sandbox = repository();
     let request = json!({"task": "Write what is missing."}).to_string();
-    let ran = sandbox.run(&["run", "storm.json", "--request", &request]).exits(2);
+    let ran = sandbox.run(&["run", "storm.json", "--request", &request]).expect_exit(2);
     assert!(ran.stderr.contains("[workspaces.code]") && ran.stderr.contains("--workspace code=DIR"), "{}", ran.stderr);
-    let ran = sandbox.run(&["run", "storm.json", "--request", &request, "--workspace", "code=nowhere"]).exits(2);
+    let ran = sandbox.run(&["run", "storm.json", "--request", &request, "--workspace", "code=nowhere"]).expect_exit(2);
     assert!(ran.stderr.contains("nowhere"), "{}", ran.stderr);
-    let ran = sandbox.run(&["run", "storm.json", "--request", &request, "--workspace", "code"]).exits(2);
+    let ran = sandbox.run(&["run", "storm.json", "--request", &request, "--workspace", "code"]).expect_exit(2);
     assert!(ran.stderr.contains("give a name and a directory"), "{}", ran.stderr);
 }
 
@@ -424,7 +427,7 @@ fn in_working_trees_of_their_own_conflicts_come_with_the_merge() {
     // The request does not set the number of engineers: two of the allowed ones are used.
     let request = json!({"task": "Write what is missing."}).to_string();
     let arguments = ["run", "storm.json", "--request", &request, "--workspace", "code=repo", "--output", "json"];
-    sandbox.run(&arguments).exits(0);
+    sandbox.run(&arguments).expect_exit(0);
     let read = |name: &str| std::fs::read_to_string(sandbox.path().join("repo").join(name)).expect("a file");
     assert!(read("calc/ops.py").contains("return a + b") && read("calc/__init__.py").contains("\"one\""));
     assert_eq!(read("calc/more.py").lines().last(), Some("more = 1"));
@@ -441,8 +444,8 @@ fn in_working_trees_of_their_own_conflicts_come_with_the_merge() {
     assert!(std::fs::read_to_string(tree).expect("its work is there").contains("str(add("));
 }
 
-/// Compares isolation modes: an engineer that overwrites lines it has not read is rejected under `storm`; under `soft` the
-/// other engineer's lines are silently lost.
+/// Compares isolation modes: an engineer that overwrites lines it has not read is rejected under `storm`; under `soft`
+/// the other engineer's lines are silently lost.
 #[test]
 fn without_checks_what_others_wrote_is_lost_and_with_them_it_is_not() {
     for (isolation, is_kept) in [("storm", true), ("soft", false)] {
@@ -460,12 +463,12 @@ fn without_checks_what_others_wrote_is_lost_and_with_them_it_is_not() {
         sandbox.write("storm.json", blueprint.to_string());
         let request = json!({"task": "Write what is missing.", "engineers": 2}).to_string();
         let arguments = ["run", "storm.json", "--request", &request, "--workspace", "code=repo", "--output", "json"];
-        let result = sandbox.run(&arguments).exits(0).json();
+        let result = sandbox.run(&arguments).expect_exit(0).json();
         assert_eq!(result["end"], "done", "{isolation}");
         let authors = std::fs::read_to_string(sandbox.path().join("repo/calc/__init__.py")).expect("a file");
         assert_eq!(authors.contains("\"first\""), is_kept, "{isolation}: {authors}");
         assert_eq!(std::fs::read_to_string(sandbox.path().join("repo/test_calc.py")).expect("a file"), TESTS);
-        let told = sandbox.run(&["edits", "last", "--output", "json"]).exits(0).json();
+        let told = sandbox.run(&["edits", "last", "--output", "json"]).expect_exit(0).json();
         let refused = &told["boards"][0]["edits"]["refused"];
         let is_refused = |code: &&str| refused[code].is_u64();
         // The engineer has not read the file, or another engineer has reserved it.

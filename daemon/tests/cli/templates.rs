@@ -6,13 +6,14 @@ use crate::sandbox::Sandbox;
 
 /// Writes a template to a new directory and runs the command that `init` prints; returns the JSON of the run.
 fn begun(sandbox: &Sandbox, template: &str, exit: i32) -> Value {
-    let told: Value = sandbox.run(&["init", template, "--template", template, "--output", "json"]).exits(0).json();
+    let told: Value =
+        sandbox.run(&["init", template, "--template", template, "--output", "json"]).expect_exit(0).json();
     let command = told["run"].as_str().expect("a command");
     let arguments: Vec<&str> = command.split_whitespace().skip(1).chain(["--output", "json"]).collect();
     let blueprint = format!("{template}/blueprint.yaml");
-    let checked = sandbox.run(&["check", &blueprint, "--request", &format!("@{template}/request.json")]).exits(0);
+    let checked = sandbox.run(&["check", &blueprint, "--request", &format!("@{template}/request.json")]).expect_exit(0);
     assert!(checked.stdout.ends_with("0 errors, 0 warnings: ok\n"), "{}", checked.stdout);
-    sandbox.run(&arguments).exits(exit).json()
+    sandbox.run(&arguments).expect_exit(exit).json()
 }
 
 #[test]
@@ -41,7 +42,7 @@ fn each_template_runs_at_once_and_comes_to_its_result() {
                 && result.iter().all(|(at, value)| place.starts_with(at) && ran["state"].pointer(at) == Some(value)),
             "{ran}"
         );
-        sandbox.run(&["replay", "last"]).exits(0);
+        sandbox.run(&["replay", "last"]).expect_exit(0);
     }
     let lamp = std::fs::read_to_string(sandbox.path().join("workspace/code/lamp.py")).expect("it is there");
     assert!(lamp.contains("Whether the lamp is needed."), "{lamp}");
@@ -53,7 +54,7 @@ fn what_needs_a_person_waits_for_one() {
     let ran = begun(&sandbox, "approval", 5);
     assert_eq!((&ran["end"], &ran["result"]), (&Value::Null, &json!({})), "{ran}");
     let seq = ran["questions"][0]["seq"].to_string();
-    let approved = sandbox.run(&["approve", "last", &seq]).exits(0);
+    let approved = sandbox.run(&["approve", "last", &seq]).expect_exit(0);
     assert!(
         approved.stdout.starts_with("On Sunday the lighthouse is open to all"),
         "the result comes first: {}",
@@ -65,18 +66,18 @@ fn what_needs_a_person_waits_for_one() {
 #[test]
 fn nothing_is_written_over_and_templates_are_listed() {
     let sandbox = Sandbox::new();
-    let listed = sandbox.run(&["init", "--list"]).exits(0);
+    let listed = sandbox.run(&["init", "--list"]).expect_exit(0);
     assert_eq!(listed.stdout.lines().count(), 5, "{}", listed.stdout);
-    let first = sandbox.run(&["init", "here"]).exits(0);
+    let first = sandbox.run(&["init", "here"]).expect_exit(0);
     assert!(
         first.stdout.contains("patchboard run here/blueprint.yaml --request @here/request.json --scripted"),
         "{}",
         first.stdout
     );
-    let again = sandbox.run(&["init", "here"]).exits(2);
+    let again = sandbox.run(&["init", "here"]).expect_exit(2);
     assert!(again.stderr.contains("is there already"), "{}", again.stderr);
-    let unknown = sandbox.run(&["init", "there", "--template", "map"]).exits(2);
+    let unknown = sandbox.run(&["init", "there", "--template", "map"]).expect_exit(2);
     assert!(unknown.stderr.contains("map-review"), "{}", unknown.stderr);
-    let unscripted = sandbox.run(&["run", "notes.yaml", "--request", r#"{"topic": "x"}"#]).exits(0);
+    let unscripted = sandbox.run(&["run", "notes.yaml", "--request", r#"{"topic": "x"}"#]).expect_exit(0);
     assert!(unscripted.stdout.contains("end      done"), "{}", unscripted.stdout);
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use patchboard_kernel::board::Outcome;
 use patchboard_kernel::ledger::Usage;
-use patchboard_runtime::agent::{Agent, Answer, Call, Reply};
+use patchboard_runtime::agent::{Agent, Call, CallResult, Reply};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::runtime::{BoardHandle, Options, Runtime};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use crate::sandbox::Sandbox;
 struct Busy(OnceLock<BoardHandle>);
 
 impl Agent for Busy {
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
         Box::pin(async move {
             let board = loop {
                 match self.0.get() {
@@ -27,7 +27,8 @@ impl Agent for Busy {
                 }
             };
             for usage in [usage(100, 10), None] {
-                let outcome = board.go_on(call.invocation, call.attempt, usage, 500).await.expect("it is heard");
+                let outcome =
+                    board.continue_attempt(call.invocation, call.attempt, usage, 500).await.expect("it is heard");
                 assert!(matches!(outcome, Outcome::Continued { .. }), "{outcome:?}");
             }
             let text = r#"[{"op": "add", "path": "/list/-", "value": 1}]"#.to_owned();
@@ -57,7 +58,7 @@ pub(crate) fn played(sandbox: &Sandbox, iterations: u32) {
         let blueprint = serde_json::from_value(blueprint).expect("a blueprint");
         let board = runtime.create(blueprint, Value::Null, None).await.expect("created");
         assert!(agent.0.set(board.clone()).is_ok());
-        board.ended().await.expect("ended");
+        board.wait_for_end().await.expect("ended");
         runtime.shutdown().await;
     };
     tokio::runtime::Runtime::new().expect("a runtime").block_on(run);
@@ -98,9 +99,9 @@ fn an_attempt_that_made_all_its_calls_is_named_where_tests_fail() {
     for (iterations, causes) in [(3, json!(["budget_or_runtime"])), (4, json!([]))] {
         let sandbox = Sandbox::new();
         played(&sandbox, iterations);
-        let told = sandbox.run(&["edits", "last", "--score", "1/2", "--output", "json"]).exits(0).json();
+        let told = sandbox.run(&["edits", "last", "--score", "1/2", "--output", "json"]).expect_exit(0).json();
         assert_eq!(told["boards"][0]["causes"], causes, "{iterations}");
-        let told = sandbox.run(&["edits", "last", "--score", "2/2", "--output", "json"]).exits(0).json();
+        let told = sandbox.run(&["edits", "last", "--score", "2/2", "--output", "json"]).expect_exit(0).json();
         assert_eq!(told["boards"][0]["causes"], json!([]));
     }
 }

@@ -151,7 +151,7 @@ fn what_is_agreed_to_is_shown_without_what_may_be_a_key() {
                 [commands.c]\nprogram = [\"sh\"]\nenv = {TOKEN = \"s3cret\"}\n[notify]\nwebhook = \"https://hooks.example/s3cret\"\n";
     sandbox.write("patchboard.toml", text);
     for form in ["text", "json"] {
-        let told = sandbox.run(&["trust", "--output", form]).exits(0).stdout;
+        let told = sandbox.run(&["trust", "--output", form]).expect_exit(0).stdout;
         assert!(!told.contains("s3cret"), "{told}");
         for shown in
             ["models.default.query.key = …", "commands.c.env.TOKEN = …", "https://hooks.example/…", "https://h/v1"]
@@ -172,7 +172,7 @@ fn all_that_a_configuration_does_is_shown_as_it_is() {
              [serve]\norigins = [\"https://evil.example\"]\n"
         ),
     );
-    let told = sandbox.run(&["trust"]).exits(0).stdout;
+    let told = sandbox.run(&["trust"]).expect_exit(0).stdout;
     for shown in [
         "echo ok # \\ntouch x",
         "; evil\"]",
@@ -195,6 +195,6 @@ fn a_configuration_of_a_checkout_is_anothers_even_under_a_name_that_was_agreed_t
     let doctor = ["doctor", "--offline", "--output", "json"];
     let told = plain(&other, &doctor).env("XDG_CONFIG_HOME", &home).output().expect("the binary can be run");
     assert!(String::from_utf8_lossy(&told.stdout).contains("patchboard trust"));
-    let listed = mine.run(&["trust", "--list", "--output", "json"]).exits(0).json();
+    let listed = mine.run(&["trust", "--list", "--output", "json"]).expect_exit(0).json();
     assert_eq!(listed["path"], json!(mine.path().canonicalize().expect("a path").join("patchboard.toml")));
 }

@@ -1,7 +1,7 @@
 //! Small blueprints and bodies that cause much work: each is answered in time and in little memory.
 //!
-//! Each family of bombs is generated at growing sizes, until the daemon rejects one as too large. So the limits under test
-//! are the product's, and the largest accepted bomb is among the measured ones.
+//! Each family of bombs is generated at growing sizes, until the daemon rejects one as too large. So the limits under
+//! test are the product's, and the largest accepted bomb is among the measured ones.
 
 use std::fs;
 use std::process::Stdio;
@@ -295,7 +295,7 @@ impl Worst {
 
 #[tokio::test]
 async fn every_bomb_over_http_is_answered_in_time_and_in_little_memory() {
-    let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+    let mut daemon = Daemon::not_started(&["--require-tokens"]);
     let read = format!("Bearer {}", daemon.token("read"));
     // Other tests cover the limits per caller.
     daemon.configure("[serve.limits]\nbody_mib_per_minute = 100000\nprocessor_percent = 100\nrequest_seconds = 600\n");
@@ -327,14 +327,14 @@ async fn every_bomb_over_http_is_answered_in_time_and_in_little_memory() {
             }
         }
     }
-    daemon.request(Method::GET, "/healthz", &[], None).await.is(200);
+    daemon.request(Method::GET, "/healthz", &[], None).await.expect_status(200);
     assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
     worst.is_borne("the daemon");
 }
 
 #[test]
 fn every_bomb_to_check_is_answered_in_time_and_in_little_memory() {
-    let daemon = Daemon::at_rest(&[]);
+    let daemon = Daemon::not_started(&[]);
     let mut worst = Worst::default();
     for (name, make) in BLUEPRINTS {
         // A small size, a medium one and the largest.

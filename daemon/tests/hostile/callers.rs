@@ -1,8 +1,8 @@
 //! The worst concurrent load by callers with few rights, and a daemon that stays responsive.
 //!
 //! The callers are a separate process with lower priority, so that measurements show the daemon. Processor time of the
-//! daemon is read from `/proc/PID/stat`. An administrator commits at a fixed rate, first alone and then beside the callers;
-//! the difference in processor time is attributed to the callers.
+//! daemon is read from `/proc/PID/stat`. An administrator commits at a fixed rate, first alone and then beside the
+//! callers; the difference in processor time is attributed to the callers.
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
@@ -121,7 +121,7 @@ struct Attacked {
 
 impl Attacked {
     async fn new() -> Self {
-        let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+        let mut daemon = Daemon::not_started(&["--require-tokens"]);
         let admin = daemon.token("admin");
         daemon.data_mib = Some(3072);
         daemon.start();
@@ -131,7 +131,7 @@ impl Attacked {
         let mut boards = Vec::new();
         for _ in 0..2 {
             let body = Some(json!({"source": remote}).to_string());
-            let made = daemon.request(Method::POST, "/v1/boards", &headers, body).await.is(201);
+            let made = daemon.request(Method::POST, "/v1/boards", &headers, body).await.expect_status(201);
             boards.push(made["board"].as_str().expect("an id").to_owned());
         }
         let [own, theirs] = [&boards[0], &boards[1]];

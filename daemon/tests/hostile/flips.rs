@@ -87,7 +87,7 @@ fn editing() -> String {
 /// Returns a data directory with boards of many kinds of records: proposals, rejections, signals, edits of files, a
 /// redaction.
 fn made() -> Daemon {
-    let place = Daemon::at_rest(&[]);
+    let place = Daemon::not_started(&[]);
     let write = |name: &str, text: &str| fs::write(place.path().join(name), text).expect("a file can be written");
     write("notes.yaml", NOTES);
     write("steps.yaml", STEPS);
@@ -177,7 +177,7 @@ fn a_flipped_bit_of_a_used_page_is_found_or_changes_nothing() {
     let file = fs::read(whole.path().join(JOURNAL)).expect("it can be read");
     let (size, free) = free_pages(&file);
     let pages = file.len() / size;
-    let mut random = Random::of(SEED, &[]);
+    let mut random = Random::from_parts(SEED, &[]);
     let mut flips = BTreeSet::new();
     while flips.len() < FLIPS {
         let (place, bit) = (random.index(file.len()), random.below(8));
@@ -191,7 +191,7 @@ fn a_flipped_bit_of_a_used_page_is_found_or_changes_nothing() {
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
-                let place = Daemon::at_rest(&[]);
+                let place = Daemon::not_started(&[]);
                 while let Some((at, bit)) = flips.get(next.fetch_add(1, Ordering::Relaxed)) {
                     copy(&whole.path().join("boards"), &place.path().join("boards"));
                     let mut flipped = file.clone();
@@ -237,7 +237,7 @@ fn a_flipped_bit_of_a_used_page_is_found_or_changes_nothing() {
 
 #[tokio::test]
 async fn a_flipped_bit_of_the_tokens_opens_nothing_more_and_ends_no_daemon_by_a_panic() {
-    let whole = Daemon::at_rest(&["--require-tokens"]);
+    let whole = Daemon::not_started(&["--require-tokens"]);
     let tokens: Vec<String> =
         ["admin", "read", "board:0199", "person:boss", "read"].iter().map(|scope| whole.token(scope)).collect();
     succeeds(&whole, &["token", "revoke", "5"]);
@@ -248,10 +248,10 @@ async fn a_flipped_bit_of_the_tokens_opens_nothing_more_and_ends_no_daemon_by_a_
     let file = fs::read(whole.path().join(TOKENS)).expect("it can be read");
     let (mut told_so, mut unchanged, mut listed_otherwise) = (0, 0, 0);
     for flip in 0..FLIPS_OF_TOKENS {
-        let mut random = Random::of(SEED, &[flip]);
+        let mut random = Random::from_parts(SEED, &[flip]);
         let (place, bit) = (random.index(file.len()), random.below(8));
         let after = format!("bit {bit} of byte {place}");
-        let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+        let mut daemon = Daemon::not_started(&["--require-tokens"]);
         copy(&whole.path().join("boards"), &daemon.path().join("boards"));
         let mut flipped = file.clone();
         flipped[place] ^= 1 << bit;

@@ -39,7 +39,7 @@ fn bodies() -> Vec<String> {
 
 #[tokio::test]
 async fn the_largest_bodies_of_all_routes_at_once_fit_into_little_memory() {
-    let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+    let mut daemon = Daemon::not_started(&["--require-tokens"]);
     // The other limits would reject most of the bodies.
     daemon.configure("[serve.limits]\nbody_mib_per_minute = 1000000\nprocessor_percent = 100\n");
     let admin = format!("Bearer {}", daemon.token("admin"));
@@ -47,9 +47,9 @@ async fn the_largest_bodies_of_all_routes_at_once_fit_into_little_memory() {
     daemon.start();
     let headers = [("authorization", admin.as_str()), ("content-type", "application/json")];
     let body = Some(json!({"source": STEPS}).to_string());
-    let made = daemon.request(Method::POST, "/v1/boards", &headers, body).await.is(201);
+    let made = daemon.request(Method::POST, "/v1/boards", &headers, body).await.expect_status(201);
     let board = made["board"].as_str().expect("an id").to_owned();
-    let described = daemon.request(Method::GET, "/v1/openapi.json", &headers, None).await.is(200);
+    let described = daemon.request(Method::GET, "/v1/openapi.json", &headers, None).await.expect_status(200);
     let routes = described["paths"].as_object().expect("an object").iter();
     let posted = routes.filter(|(_, methods)| !methods["post"]["requestBody"].is_null());
     let scopes =
@@ -81,8 +81,8 @@ async fn the_largest_bodies_of_all_routes_at_once_fit_into_little_memory() {
             .collect();
         callers.into_iter().map(|caller| caller.join().expect("a caller does not panic")).collect()
     });
-    daemon.request(Method::GET, "/healthz", &[], None).await.is(200);
-    daemon.request(Method::GET, &format!("/v1/boards/{board}"), &headers, None).await.is(200);
+    daemon.request(Method::GET, "/healthz", &[], None).await.expect_status(200);
+    daemon.request(Method::GET, &format!("/v1/boards/{board}"), &headers, None).await.expect_status(200);
     let (count, peak) = (answered.iter().sum::<usize>(), peak_mib(daemon.process()).expect("it lives"));
     assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
     assert!(count > 100, "{count} answers");
@@ -94,14 +94,14 @@ async fn the_largest_bodies_of_all_routes_at_once_fit_into_little_memory() {
 
 #[tokio::test]
 async fn signals_that_wait_fit_into_little_memory() {
-    let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+    let mut daemon = Daemon::not_started(&["--require-tokens"]);
     let admin = format!("Bearer {}", daemon.token("admin"));
     daemon.data_mib = Some(DATA_MIB);
     daemon.start();
     let headers = [("authorization", admin.as_str()), ("content-type", "application/json")];
     let remote = remote_steps("");
     let made = daemon.request(Method::POST, "/v1/boards", &headers, Some(json!({"source": remote}).to_string())).await;
-    let board = made.is(201)["board"].as_str().expect("an id").to_owned();
+    let board = made.expect_status(201)["board"].as_str().expect("an id").to_owned();
     let token = daemon.token(&format!("board:{board}"));
     // 60 kB of text that take about 8 MB as parsed values.
     let body = format!("{{\"name\":\"more\",\"value\":[{}0]}}", "{\"\":0},".repeat(8_500));
@@ -116,7 +116,7 @@ async fn signals_that_wait_fit_into_little_memory() {
     // A restarted daemon loads the accepted signals again.
     daemon.kill();
     daemon.start();
-    daemon.request(Method::GET, &format!("/v1/boards/{board}"), &headers, None).await.is(200);
+    daemon.request(Method::GET, &format!("/v1/boards/{board}"), &headers, None).await.expect_status(200);
     let again = peak_mib(daemon.process()).expect("it lives");
     assert!(again < DATA_MIB / 2, "{again} MiB");
 }

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use patchboard_endpoint::{Act, Endpoint};
+use patchboard_endpoint::{Endpoint, ScriptedResponse};
 
 use protobuf::{Span, spans};
 
@@ -82,7 +82,11 @@ fn run(endpoint: &Endpoint, variables: &[(&str, &str)]) -> String {
 }
 
 fn endpoint() -> Endpoint {
-    let refusal = Act::complete("hush-reply", "stop", serde_json::json!({"prompt_tokens": 30, "completion_tokens": 4}));
+    let refusal = ScriptedResponse::complete(
+        "hush-reply",
+        "stop",
+        serde_json::json!({"prompt_tokens": 30, "completion_tokens": 4}),
+    );
     let answer = serde_json::json!({
         "id": "chat-1",
         "model": "m-7b-2026",
@@ -93,7 +97,7 @@ fn endpoint() -> Endpoint {
         }],
         "usage": {"prompt_tokens": 40, "completion_tokens": 9, "prompt_tokens_details": {"cached_tokens": 16}},
     });
-    Endpoint::new(vec![refusal, Act::Say(200, "", answer.to_string())])
+    Endpoint::new(vec![refusal, ScriptedResponse::Say(200, "", answer.to_string())])
 }
 
 #[test]
@@ -149,8 +153,12 @@ fn a_failed_call_is_an_error_with_its_code() {
     let (url, received) = collector();
     let endpoint = Endpoint::new(vec![
         // A reply that the content filter blocks is rejected in any form.
-        Act::complete("", "content_filter", serde_json::json!({"prompt_tokens": 1, "completion_tokens": 1})),
-        Act::answer(r#"[{"op":"add","path":"/answer","value":"a"}]"#, 1, 1),
+        ScriptedResponse::complete(
+            "",
+            "content_filter",
+            serde_json::json!({"prompt_tokens": 1, "completion_tokens": 1}),
+        ),
+        ScriptedResponse::answer(r#"[{"op":"add","path":"/answer","value":"a"}]"#, 1, 1),
     ]);
     let directory = tempfile::tempdir().expect("a directory can be made");
     std::fs::write(directory.path().join("answer.yaml"), BLUEPRINT).expect("a file can be written");

@@ -1,5 +1,5 @@
-//! Spans decoded from the bytes of an `ExportTraceServiceRequest` by field numbers, independently of the crates that wrote
-//! them.
+//! Spans decoded from the bytes of an `ExportTraceServiceRequest` by field numbers, independently of the crates that
+//! wrote them.
 
 use std::collections::BTreeMap;
 

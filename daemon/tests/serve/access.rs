@@ -152,7 +152,7 @@ struct Callers {
 
 impl Callers {
     async fn new() -> Self {
-        let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+        let mut daemon = Daemon::not_started(&["--require-tokens"]);
         daemon.configure("[serve.limits]\nfailures_per_minute = 100000\n");
         let admin = daemon.token("admin");
         daemon.start();
@@ -161,15 +161,18 @@ impl Callers {
         let mut boards = Vec::new();
         for _ in 0..2 {
             let body = json!({ "source": STEPS }).to_string();
-            let made = daemon.request(Method::POST, "/v1/boards", &as_admin, Some(body)).await.is(201);
+            let made = daemon.request(Method::POST, "/v1/boards", &as_admin, Some(body)).await.expect_status(201);
             boards.push(made["board"].as_str().expect("an id").to_owned());
         }
         let made = async |wanted: Value| {
-            let made = daemon.request(Method::POST, "/v1/tokens", &as_admin, Some(wanted.to_string())).await.is(201);
+            let made = daemon
+                .request(Method::POST, "/v1/tokens", &as_admin, Some(wanted.to_string()))
+                .await
+                .expect_status(201);
             (made["id"].clone(), format!("Bearer {}", made["token"].as_str().expect("a text")))
         };
         let (id, revoked) = made(json!({"scope": "admin"})).await;
-        daemon.request(Method::DELETE, &format!("/v1/tokens/{id}"), &as_admin, None).await.is(204);
+        daemon.request(Method::DELETE, &format!("/v1/tokens/{id}"), &as_admin, None).await.expect_status(204);
         let (_, expired) = made(json!({"scope": "admin", "expires": "1ms"})).await;
         let [here, there] = [&boards[0], &boards[1]];
         let mut headers = Vec::new();
@@ -229,7 +232,7 @@ async fn every_route_opens_to_the_scopes_that_it_says_and_to_no_other() {
     let callers = Callers::new().await;
     let header = format!("Bearer {}", callers.admin);
     let as_admin = [("authorization", header.as_str())];
-    let described = callers.daemon.request(Method::GET, "/v1/openapi.json", &as_admin, None).await.is(200);
+    let described = callers.daemon.request(Method::GET, "/v1/openapi.json", &as_admin, None).await.expect_status(200);
     assert_eq!(operations(&described), MATRIX.iter().map(|(method, path, ..)| (*method, *path)).map(owned).collect());
     for (method, template, body, expected) in MATRIX {
         let path = path_to(method, template, &callers.here);
@@ -337,13 +340,13 @@ async fn a_header_that_holds_no_whole_token_opens_nothing() {
         "Bearer pb_%00".to_owned(),
     ] {
         let answer = callers.daemon.request(Method::GET, "/v1/tokens", &[("authorization", &given)], None).await;
-        answer.refuses(401, "unauthorized");
+        answer.expect_problem(401, "unauthorized");
     }
     // With two headers, a valid second one does not help.
     let (wrong, right) = ("Bearer pb_wrong".to_owned(), format!("Bearer {admin}"));
     let both = [("authorization", wrong.as_str()), ("authorization", right.as_str())];
-    callers.daemon.request(Method::GET, "/v1/tokens", &both, None).await.refuses(401, "unauthorized");
-    callers.daemon.request(Method::GET, "/v1/tokens", &both[1..], None).await.is(200);
+    callers.daemon.request(Method::GET, "/v1/tokens", &both, None).await.expect_problem(401, "unauthorized");
+    callers.daemon.request(Method::GET, "/v1/tokens", &both[1..], None).await.expect_status(200);
 }
 
 /// Sends a request and returns its answer as a letter of the matrix, without waiting for the end of a stream.
@@ -374,7 +377,7 @@ fn owned((method, path): (&str, &str)) -> (String, String) {
 
 #[tokio::test]
 async fn an_address_that_others_reach_demands_tokens() {
-    let daemon = Daemon::at_rest(&[]);
+    let daemon = Daemon::not_started(&[]);
     let refused = daemon.command(&["serve", "--listen", "0.0.0.0:0"]).output().expect("the binary can be run");
     assert_eq!(refused.status.code(), Some(2));
     let told: Value = serde_json::from_slice(&refused.stderr).expect("JSON");
@@ -386,17 +389,17 @@ async fn a_list_shows_no_board_that_is_anothers() {
     let daemon = Daemon::new();
     let (mine, other) = (daemon.board().await, daemon.board().await);
     let token = format!("Bearer {}", daemon.token(&format!("board:{mine}")));
-    let listed = daemon.request(Method::GET, "/v1/boards", &[("authorization", &token)], None).await.is(200);
+    let listed = daemon.request(Method::GET, "/v1/boards", &[("authorization", &token)], None).await.expect_status(200);
     let ids: Vec<&Value> = listed["boards"].as_array().expect("a list").iter().map(|board| &board["board"]).collect();
     assert_eq!(ids, [mine.as_str()]);
     // Paging after another's board reveals nothing about that board.
     for after in [other.as_str(), "0199"] {
         let path = format!("/v1/boards?after={after}");
-        let listed = daemon.request(Method::GET, &path, &[("authorization", &token)], None).await.is(200);
+        let listed = daemon.request(Method::GET, &path, &[("authorization", &token)], None).await.expect_status(200);
         assert_eq!(listed["boards"].as_array().map(Vec::len), Some(1), "{after}");
     }
     let wrong = daemon.request(Method::GET, "/v1/boards", &[("authorization", "Bearer pb_wrong")], None).await;
-    wrong.refuses(401, "unauthorized");
+    wrong.expect_problem(401, "unauthorized");
     assert_eq!(wrong.headers["www-authenticate"], "Bearer");
 }
 
@@ -404,16 +407,16 @@ async fn a_list_shows_no_board_that_is_anothers() {
 async fn what_a_token_opened_ends_with_it() {
     let daemon = Daemon::new();
     let remote = STEPS.replace("agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]", "agent: remote");
-    let made = daemon.post("/v1/boards", &json!({ "source": remote })).await.is(201);
+    let made = daemon.post("/v1/boards", &json!({ "source": remote })).await.expect_status(201);
     let board = made["board"].as_str().expect("an id").to_owned();
     let leases = format!("/v1/boards/{board}/leases");
     // Another client holds the only call.
-    daemon.post(&leases, &json!({"worker": "walker", "wait": 30})).await.is(200);
+    daemon.post(&leases, &json!({"worker": "walker", "wait": 30})).await.expect_status(200);
     let made = |expires: Value| {
         let wanted = json!({"scope": format!("board:{board}"), "expires": expires});
         let daemon = &daemon;
         async move {
-            let made = daemon.post("/v1/tokens", &wanted).await.is(201);
+            let made = daemon.post("/v1/tokens", &wanted).await.expect_status(201);
             (made["id"].clone(), format!("Bearer {}", made["token"].as_str().expect("a text")))
         }
     };
@@ -428,7 +431,9 @@ async fn what_a_token_opened_ends_with_it() {
         let waiting = daemon.request(Method::POST, &leases, &headers, Some(wanted));
         let end = async {
             match ending {
-                "revoke" => drop(daemon.request(Method::DELETE, &format!("/v1/tokens/{id}"), &[], None).await.is(204)),
+                "revoke" => drop(
+                    daemon.request(Method::DELETE, &format!("/v1/tokens/{id}"), &[], None).await.expect_status(204),
+                ),
                 "delete" => {
                     let done = daemon.command(&["token", "delete", &id.to_string()]).status();
                     assert!(done.is_ok_and(|status| status.success()));
@@ -440,8 +445,8 @@ async fn what_a_token_opened_ends_with_it() {
         let both = async { tokio::join!(stream.text(), waiting, end) };
         let (text, waited, ()) = tokio::time::timeout(soon, both).await.expect("both end with the token");
         assert!(text.is_ok(), "a stream ends as streams end: {text:?}");
-        waited.refuses(401, "unauthorized");
-        let listed = daemon.get("/v1/tokens").await.is(200);
+        waited.expect_problem(401, "unauthorized");
+        let listed = daemon.get("/v1/tokens").await.expect_status(200);
         let is_listed = listed["tokens"].as_array().expect("a list").iter().any(|token| token["id"] == id);
         assert_eq!(is_listed, ending != "delete");
     }
@@ -452,22 +457,23 @@ async fn a_lease_ends_with_the_token_that_has_it() {
     let daemon = Daemon::new();
     let remote = STEPS.replace("agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]", "agent: remote");
     for ending in ["revoke", "delete"] {
-        let made = daemon.post("/v1/boards", &json!({ "source": remote })).await.is(201);
+        let made = daemon.post("/v1/boards", &json!({ "source": remote })).await.expect_status(201);
         let board = made["board"].as_str().expect("an id").to_owned();
         let leases = format!("/v1/boards/{board}/leases");
-        let made = daemon.post("/v1/tokens", &json!({"scope": format!("seat:{board}/walker")})).await.is(201);
+        let made =
+            daemon.post("/v1/tokens", &json!({"scope": format!("seat:{board}/walker")})).await.expect_status(201);
         let token = format!("Bearer {}", made["token"].as_str().expect("a text"));
         let wanted = json!({"worker": "walker", "seconds": 3600, "wait": 30});
-        let first = daemon.post_with(&leases, &wanted, &[("authorization", &token)]).await.is(200);
+        let first = daemon.post_with(&leases, &wanted, &[("authorization", &token)]).await.expect_status(200);
         let id = made["id"].to_string();
         if ending == "revoke" {
-            daemon.request(Method::DELETE, &format!("/v1/tokens/{id}"), &[], None).await.is(204);
+            daemon.request(Method::DELETE, &format!("/v1/tokens/{id}"), &[], None).await.expect_status(204);
         } else {
             let done = daemon.command(&["token", "delete", &id]).status();
             assert!(done.is_ok_and(|done| done.success()));
         }
         // Another process gets the next attempt, long before the lease would have expired.
-        let next = daemon.post(&leases, &json!({"worker": "walker", "wait": 60})).await.is(200);
+        let next = daemon.post(&leases, &json!({"worker": "walker", "wait": 60})).await.expect_status(200);
         assert_ne!(next["lease"], first["lease"]);
     }
 }
@@ -481,16 +487,19 @@ async fn what_administrators_do_beside_the_boards_is_in_the_audit_log() {
     let board = daemon.board().await;
     daemon.until(&board, "quiescent").await;
     let at = |action: &str| format!("/v1/boards/{board}/{action}");
-    daemon.post(&at("cancel"), &json!({})).await.is(200);
-    let made = daemon.post_with("/v1/tokens", &json!({"scope": "read", "name": "dashboard"}), &headers).await.is(201);
+    daemon.post(&at("cancel"), &json!({})).await.expect_status(200);
+    let made = daemon
+        .post_with("/v1/tokens", &json!({"scope": "read", "name": "dashboard"}), &headers)
+        .await
+        .expect_status(201);
     assert_eq!(made["made_by"]["id"], 1, "{made}");
     for action in ["archive", "restore"] {
-        daemon.post_with(&at(action), &json!({}), &headers).await.is(200);
+        daemon.post_with(&at(action), &json!({}), &headers).await.expect_status(200);
     }
-    daemon.request(Method::DELETE, &format!("/v1/boards/{board}"), &headers, None).await.is(200);
-    daemon.request(Method::DELETE, &format!("/v1/tokens/{}", made["id"]), &headers, None).await.is(204);
-    daemon.post("/v1/vacuum", &json!({})).await.is(200);
-    let listed = daemon.get("/v1/audit-log").await.is(200);
+    daemon.request(Method::DELETE, &format!("/v1/boards/{board}"), &headers, None).await.expect_status(200);
+    daemon.request(Method::DELETE, &format!("/v1/tokens/{}", made["id"]), &headers, None).await.expect_status(204);
+    daemon.post("/v1/vacuum", &json!({})).await.expect_status(200);
+    let listed = daemon.get("/v1/audit-log").await.expect_status(200);
     let entries: Vec<(&str, &str, &Value)> = listed["entries"]
         .as_array()
         .expect("a list")
@@ -514,7 +523,7 @@ async fn what_administrators_do_beside_the_boards_is_in_the_audit_log() {
             ("journal_vacuumed", "address", &Value::Null),
         ]
     );
-    let page = daemon.get("/v1/audit-log?after=2&limit=1").await.is(200);
+    let page = daemon.get("/v1/audit-log?after=2&limit=1").await.expect_status(200);
     assert_eq!((&page["entries"][0]["id"], page["entries"].as_array().map(Vec::len)), (&json!(3), Some(1)));
     let printed = daemon.command(&["audit-log", "--after", "4"]).output().expect("the binary can be run");
     let printed = String::from_utf8_lossy(&printed.stdout).into_owned();

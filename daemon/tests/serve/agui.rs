@@ -66,9 +66,9 @@ async fn a_run_begins_from_what_the_client_has_and_ends_where_the_board_rests() 
         daemon.kill();
         daemon.start();
     }
-    daemon.request(Method::GET, &path, &[("last-event-id", "x")], None).await.refuses(400, "bad_event_id");
-    daemon.post(&path, &json!({"runId": "r"})).await.refuses(422, "bad_body");
-    daemon.post("/v1/boards/none/agui", &input(json!({}))).await.refuses(404, "no_such_board");
+    daemon.request(Method::GET, &path, &[("last-event-id", "x")], None).await.expect_problem(400, "bad_event_id");
+    daemon.post(&path, &json!({"runId": "r"})).await.expect_problem(422, "bad_body");
+    daemon.post("/v1/boards/none/agui", &input(json!({}))).await.expect_problem(404, "no_such_board");
 }
 
 #[tokio::test]
@@ -92,21 +92,24 @@ async fn a_run_that_asks_is_gone_on_with_by_the_answer() {
         (&other, &agrees, 422, "approval_mismatch"),
         (&other.replacen(&question["seq"].to_string(), "0", 1), &agrees, 409, "not_pending"),
     ] {
-        daemon.post(&path, &input(entry(id, payload.clone()))).await.refuses(status, code);
+        daemon.post(&path, &input(entry(id, payload.clone()))).await.expect_problem(status, code);
     }
     // A token that may read the board may not answer for the person.
     let token = daemon.token("read");
     let headers = [("authorization", format!("Bearer {token}"))];
     let headers = [("authorization", headers[0].1.as_str())];
     let body = input(entry(id, agrees.clone()));
-    daemon.post_with(&path, &body, &headers).await.refuses(403, "forbidden");
+    daemon.post_with(&path, &body, &headers).await.expect_problem(403, "forbidden");
     // A token with both scopes may. A repeated answer counts once.
     let both = format!("Bearer {}", daemon.token("read+person:editor"));
     for _ in 0..2 {
         let all = events(&daemon.post_with(&path, &body, &[("authorization", &both)]).await);
         assert_eq!(all.last().expect("an end").1["outcome"]["type"], "success", "{all:?}");
     }
-    assert_eq!(daemon.get(&format!("/v1/boards/{board}/state")).await.is(200)["state"], json!({"steps": [1]}));
+    assert_eq!(
+        daemon.get(&format!("/v1/boards/{board}/state")).await.expect_status(200)["state"],
+        json!({"steps": [1]})
+    );
 }
 
 #[tokio::test]
@@ -119,7 +122,7 @@ async fn what_a_worker_asks_is_an_interrupt_that_wants_words() {
     let interrupt = all.last().expect("an end").1["outcome"]["interrupts"][0].clone();
     assert_eq!((&interrupt["message"], &interrupt["reason"]), (&json!("How far?"), &json!("patchboard.clarify")));
     let entry = |payload: Value| json!([{"interruptId": interrupt["id"], "status": "resolved", "payload": payload}]);
-    daemon.post(&path, &input(entry(json!({"agrees": true})))).await.refuses(422, "answer_not_offered");
+    daemon.post(&path, &input(entry(json!({"agrees": true})))).await.expect_problem(422, "answer_not_offered");
     let all = events(&daemon.post(&path, &input(entry(json!({"agrees": true, "text": "home"})))).await);
     assert_eq!(all.last().expect("an end").1["outcome"]["type"], "success", "{all:?}");
     // The answer finishes the asking step before the step with the answer starts.
@@ -133,8 +136,8 @@ async fn a_run_says_that_the_daemon_stops() {
     let mut daemon = Daemon::new();
     let board = daemon.board().await;
     daemon.until(&board, "quiescent").await;
-    daemon.post(&format!("/v1/boards/{board}/pause"), &json!({})).await.is(200);
-    daemon.post(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"})).await.is(202);
+    daemon.post(&format!("/v1/boards/{board}/pause"), &json!({})).await.expect_status(200);
+    daemon.post(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"})).await.expect_status(202);
     let mut run = daemon.send(Method::GET, &format!("/v1/boards/{board}/agui"), &[], None).await;
     let begun = run.chunk().await.expect("it goes on").expect("a beginning");
     assert!(String::from_utf8_lossy(&begun).contains("RUN_STARTED"));

@@ -27,8 +27,8 @@ fn mark(room: usize) -> String {
     format!("<W{room}>")
 }
 
-/// Returns a blueprint that opens one room per round with these members, who speak in it with its mark; then the decider
-/// ends the run.
+/// Returns a blueprint that opens one room per round with these members, who speak in it with its mark; then the
+/// decider ends the run.
 fn scripted(rooms: &[Vec<&str>]) -> Value {
     let source = Source::read("blackboard.yaml", TEXT).expect("it can be read");
     let mut blueprint = source.value().clone();
@@ -64,7 +64,7 @@ fn scripted(rooms: &[Vec<&str>]) -> Value {
 #[tokio::test]
 async fn a_token_of_a_seat_opens_the_rooms_of_that_seat_and_no_other() {
     let rooms = [vec!["expert_1", "planner"], vec!["critic", "expert_3", "expert_1"], vec!["expert_2", "critic"]];
-    let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+    let mut daemon = Daemon::not_started(&["--require-tokens"]);
     let admin = daemon.token("admin");
     daemon.start();
     let get = async |token: &str, path: &str| {
@@ -73,12 +73,12 @@ async fn a_token_of_a_seat_opens_the_rooms_of_that_seat_and_no_other() {
     let blueprint = scripted(&rooms);
     let body = json!({"source": blueprint.to_string(), "request": {"question": "How many are there?"}});
     let bearer = format!("Bearer {admin}");
-    let made = daemon.post_with("/v1/boards", &body, &[("authorization", &bearer)]).await.is(201);
+    let made = daemon.post_with("/v1/boards", &body, &[("authorization", &bearer)]).await.expect_status(201);
     let id = made["board"].as_str().expect("an id");
     let board = format!("/v1/boards/{id}");
     let mut state = json!({});
     for _ in 0..600 {
-        state = get(&admin, &format!("{board}/state")).await.is(200);
+        state = get(&admin, &format!("{board}/state")).await.expect_status(200);
         if state["state"]["answer"].is_object() {
             break;
         }
@@ -103,7 +103,7 @@ async fn a_token_of_a_seat_opens_the_rooms_of_that_seat_and_no_other() {
             assert_eq!(status == 403, !is_own, "{worker} at {path}: {status}");
         }
         for at in (nth % STRIDE..version).step_by(STRIDE).chain([version]) {
-            let view = get(&token, &format!("{board}/views/{worker}?at={at}")).await.is(200).to_string();
+            let view = get(&token, &format!("{board}/views/{worker}?at={at}")).await.expect_status(200).to_string();
             for (number, members) in rooms.iter().enumerate() {
                 let (is_member, is_told) = (
                     members.contains(&worker.as_str()),

@@ -1,10 +1,10 @@
 //! Third-party clients against a real daemon: the scripts of `tests/clients`, with packages at pinned versions.
 //!
-//! Each client is a directory with its script and dependencies: `package.json` and its lock for Node, `requirements.txt`
-//! for Python, and `install.py` for other downloads. A client is installed once below the target directory, and again when
-//! these files change. These tests belong to the full tier. If a client cannot be installed (no tool, no network), its test
-//! prints that and passes; after that the client's own verdict counts. With `PATCHBOARD_REQUIRE_CLIENTS` set, as in the
-//! full tier, a failed installation fails the test.
+//! Each client is a directory with its script and dependencies: `package.json` and its lock for Node,
+//! `requirements.txt` for Python, and `install.py` for other downloads. A client is installed once below the target
+//! directory, and again when these files change. These tests belong to the full tier. If a client cannot be installed
+//! (no tool, no network), its test prints that and passes; after that the client's own verdict counts. With
+//! `PATCHBOARD_REQUIRE_CLIENTS` set, as in the full tier, a failed installation fails the test.
 
 mod agui;
 mod diagrams;

@@ -40,7 +40,7 @@ struct Conversation {
 
 impl Conversation {
     async fn begin() -> Self {
-        let (daemon, voices) = (Daemon::at_rest(&[]), voices());
+        let (daemon, voices) = (Daemon::not_started(&[]), voices());
         let mut daemon = daemon;
         copy_into(daemon.path());
         let folder = daemon.path().join("departments/plants");
@@ -51,19 +51,19 @@ impl Conversation {
         assert!(whole.status.success(), "{}", String::from_utf8_lossy(&whole.stderr));
         let blueprint: Value = serde_json::from_slice(&whole.stdout).expect("JSON");
         daemon.start();
-        let made = daemon.post("/v1/boards", &json!({"blueprint": blueprint, "request": {}})).await.is(201);
+        let made = daemon.post("/v1/boards", &json!({"blueprint": blueprint, "request": {}})).await.expect_status(201);
         let board = made["board"].as_str().expect("an id").to_owned();
         Self { daemon, board, heard: 0, _voices: voices }
     }
 
     async fn state(&self) -> Value {
-        self.daemon.get(&format!("/v1/boards/{}/state", self.board)).await.is(200)["state"].clone()
+        self.daemon.get(&format!("/v1/boards/{}/state", self.board)).await.expect_status(200)["state"].clone()
     }
 
     /// Says a sentence, as a signal that is accepted at once.
     async fn say(&self, words: &str) {
         let signal = json!({"name": "say", "value": words});
-        self.daemon.post(&format!("/v1/boards/{}/signals", self.board), &signal).await.is(202);
+        self.daemon.post(&format!("/v1/boards/{}/signals", self.board), &signal).await.expect_status(202);
     }
 
     /// Returns the next reply from the event stream, which continues after the last record read.
@@ -90,7 +90,8 @@ async fn a_folder_that_was_dropped_in_is_asked_and_its_question_outlives_the_dae
     // An unanswerable signal is rejected at once and not recorded.
     let signals = format!("/v1/boards/{}/signals", conversation.board);
     for value in [json!(null), json!(" "), json!({"words": "x"}), json!("x".repeat(4001))] {
-        let refused = conversation.daemon.post(&signals, &json!({"name": "say", "value": value})).await.is(422);
+        let refused =
+            conversation.daemon.post(&signals, &json!({"name": "say", "value": value})).await.expect_status(422);
         assert_eq!(refused["code"], "bad_request", "{refused}");
     }
     // Both signals are sent at once and answered in turn.

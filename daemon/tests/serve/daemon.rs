@@ -42,14 +42,14 @@ impl Answer {
     }
 
     /// Returns the body; fails unless the status matches.
-    pub(crate) fn is(&self, status: u16) -> Value {
+    pub(crate) fn expect_status(&self, status: u16) -> Value {
         assert_eq!(self.status.as_u16(), status, "{}", self.text);
         if self.text.is_empty() { Value::Null } else { self.json() }
     }
 
     /// Returns the problem document; fails unless status and code match.
-    pub(crate) fn refuses(&self, status: u16, code: &str) -> Value {
-        let problem = self.is(status);
+    pub(crate) fn expect_problem(&self, status: u16, code: &str) -> Value {
+        let problem = self.expect_status(status);
         assert_eq!(problem["code"], code, "{problem}");
         assert_eq!(problem["status"], status);
         assert_eq!(self.headers["content-type"], "application/problem+json");
@@ -69,13 +69,13 @@ impl Daemon {
 
     /// Like [`Self::new`], with further arguments.
     pub(crate) fn with(arguments: &[&str]) -> Self {
-        let mut daemon = Self::at_rest(arguments);
+        let mut daemon = Self::not_started(arguments);
         daemon.start();
         daemon
     }
 
     /// Returns an empty directory without a running daemon.
-    pub(crate) fn at_rest(arguments: &[&str]) -> Self {
+    pub(crate) fn not_started(arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         Self { directory, arguments, environment: Vec::new(), data_mib: None, running: None }
@@ -230,7 +230,7 @@ impl Daemon {
 
     /// Creates a board of [`STEPS`] and returns its id.
     pub(crate) async fn board(&self) -> String {
-        let made = self.post("/v1/boards", &json!({"source": STEPS})).await.is(201);
+        let made = self.post("/v1/boards", &json!({"source": STEPS})).await.expect_status(201);
         made["board"].as_str().expect("an id").to_owned()
     }
 
@@ -242,7 +242,8 @@ impl Daemon {
     /// Like [`Self::until`], with headers for each request.
     pub(crate) async fn until_with(&self, board: &str, status: &str, headers: &[(&str, &str)]) -> Value {
         for _ in 0..1000 {
-            let shown = self.request(Method::GET, &format!("/v1/boards/{board}"), headers, None).await.is(200);
+            let shown =
+                self.request(Method::GET, &format!("/v1/boards/{board}"), headers, None).await.expect_status(200);
             if shown["status"] == status {
                 return shown;
             }

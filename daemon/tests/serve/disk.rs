@@ -11,9 +11,9 @@ use crate::daemon::{Daemon, STEPS};
 async fn boards_that_storage_has_interrupted_go_on_by_themselves() {
     let daemon = Daemon::new();
     let remote = STEPS.replace("agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]", "agent: remote");
-    let made = daemon.post("/v1/boards", &json!({ "source": remote })).await.is(201);
+    let made = daemon.post("/v1/boards", &json!({ "source": remote })).await.expect_status(201);
     let board = made["board"].as_str().expect("an id").to_owned();
-    daemon.get("/readyz").await.is(200);
+    daemon.get("/readyz").await.expect_status(200);
     let holder = Connection::open(daemon.path().join("boards/patchboard.db")).expect("it can be opened");
     holder.execute_batch("BEGIN IMMEDIATE;").expect("nobody else writes");
     let signals = format!("/v1/boards/{board}/signals");
@@ -23,18 +23,18 @@ async fn boards_that_storage_has_interrupted_go_on_by_themselves() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let told = daemon.get("/readyz").await;
-    told.refuses(503, "not_ready");
+    told.expect_problem(503, "not_ready");
     assert!(told.text.contains("locked by another program"), "{}", told.text);
-    daemon.get("/healthz").await.is(200);
+    daemon.get("/healthz").await.expect_status(200);
     holder.execute_batch("ROLLBACK;").expect("it is held");
     while !daemon.get("/readyz").await.status.is_success() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     // The board resumes without a request for it.
-    while daemon.get(&format!("/v1/boards/{board}")).await.is(200)["status"] == "interrupted" {
+    while daemon.get(&format!("/v1/boards/{board}")).await.expect_status(200)["status"] == "interrupted" {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    daemon.post(&signals, &json!({"name": "more"})).await.is(202);
+    daemon.post(&signals, &json!({"name": "more"})).await.expect_status(202);
     let lease = json!({"worker": "walker", "wait": 10});
-    assert_eq!(daemon.post(&format!("/v1/boards/{board}/leases"), &lease).await.is(200)["attempt"], 2);
+    assert_eq!(daemon.post(&format!("/v1/boards/{board}/leases"), &lease).await.expect_status(200)["attempt"], 2);
 }

@@ -107,14 +107,14 @@ async fn a_journal_that_is_cut_inside_a_step_is_shown_and_called_cut() {
     daemon.start();
     let path = format!("/v1/boards/{board}");
     let refuses = |answer: Answer| {
-        let problem = answer.refuses(500, "bad_record");
+        let problem = answer.expect_problem(500, "bad_record");
         assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains("ends inside a step")), "{problem}");
     };
     for read in ["state", "cost", "denials", "why?pointer=/steps", "views/walker", "agui"] {
         refuses(daemon.get(&format!("{path}/{read}")).await);
     }
     // The stream sends the existing records and then reports the missing ones.
-    let page = daemon.get(&format!("{path}/journal")).await.is(200);
+    let page = daemon.get(&format!("{path}/journal")).await.expect_status(200);
     assert_eq!(page["records"].as_array().map(|records| records.len() as u64), Some(invoked));
     assert_eq!(page["next"], json!(invoked - 1));
     refuses(daemon.get(&format!("{path}/journal?after={}", invoked - 1)).await);
@@ -140,7 +140,7 @@ async fn a_reader_that_comes_back_misses_nothing() {
     // A live subscriber gets new records, too.
     let last = seen.last().map(|event| event.id);
     let mut events = Events::of(&daemon, &board, last).await;
-    daemon.post(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"})).await.is(202);
+    daemon.post(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"})).await.expect_status(202);
     loop {
         let event = events.next().await;
         let is_second_end = event.kind == "ended" && seen.iter().any(|event| event.kind == "ended");
@@ -149,7 +149,7 @@ async fn a_reader_that_comes_back_misses_nothing() {
             break;
         }
     }
-    let journal = daemon.get(&format!("/v1/boards/{board}/journal")).await.is(200);
+    let journal = daemon.get(&format!("/v1/boards/{board}/journal")).await.expect_status(200);
     let records = journal["records"].as_array().expect("a list");
     assert_eq!(seen.len(), records.len());
     for (number, (event, record)) in (0..).zip(seen.iter().zip(records)) {
@@ -167,8 +167,8 @@ async fn a_stream_ends_with_the_board_while_it_is_followed_and_after() {
     daemon.until(&board, "quiescent").await;
     let mut followed = Events::of(&daemon, &board, None).await;
     assert_eq!(followed.next().await.kind, "created");
-    daemon.post(&format!("/v1/boards/{board}/cancel"), &json!({})).await.is(200);
-    let head = daemon.get(&format!("/v1/boards/{board}")).await.is(200)["head"]["seq"].as_u64();
+    daemon.post(&format!("/v1/boards/{board}/cancel"), &json!({})).await.expect_status(200);
+    let head = daemon.get(&format!("/v1/boards/{board}")).await.expect_status(200)["head"]["seq"].as_u64();
     // A later subscriber gets every record exactly once, too, while the daemon still has the board loaded.
     let after = Events::of(&daemon, &board, Some(0)).await;
     for events in [followed, after] {

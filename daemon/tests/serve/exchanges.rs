@@ -1,5 +1,5 @@
-//! The API as recorded requests and answers: every byte that clients send and receive, except that ids, digests, times and
-//! secrets are replaced by numbers in order of appearance.
+//! The API as recorded requests and answers: every byte that clients send and receive, except that ids, digests, times
+//! and secrets are replaced by numbers in order of appearance.
 //!
 //! Renaming or rewording code changes none of these files; a change of the API shows in them.
 
@@ -105,14 +105,14 @@ impl Recorder {
 
     /// Creates a board and returns its id.
     async fn board(&mut self, body: &Value) -> String {
-        let made = self.post("/v1/boards", &[], body).await.is(201);
+        let made = self.post("/v1/boards", &[], body).await.expect_status(201);
         made["board"].as_str().expect("an id").to_owned()
     }
 
     /// Waits for a worker's call and leases it.
     async fn lease(&mut self, board: &str, worker: &str) -> String {
         let wanted = json!({"worker": worker, "wait": 30});
-        let leased = self.post("/v1/boards/{board}/leases", &[board], &wanted).await.is(200);
+        let leased = self.post("/v1/boards/{board}/leases", &[board], &wanted).await.expect_status(200);
         leased["lease"].as_str().expect("a lease").to_owned()
     }
 }
@@ -188,53 +188,53 @@ fn lines(text: &str) -> String {
 #[tokio::test]
 async fn boards() {
     let mut api = Recorder::new(Daemon::new());
-    api.get("/healthz", &[]).await.is(200);
-    api.get("/readyz", &[]).await.is(200);
-    api.get("/nowhere", &[]).await.is(404);
-    api.ask(Method::PUT, "/v1/boards", &[], None).await.is(405);
-    api.post("/v1/blueprints/check", &[], &json!({"source": STEPS})).await.is(200);
-    api.post("/v1/blueprints/check", &[], &json!({"source": "blueprint: 1\nname: x\n"})).await.is(200);
-    api.post("/v1/blueprints/check", &[], &json!({"sauce": ""})).await.is(422);
-    api.post("/v1/boards", &[], &json!({"source": "blueprint: 1\nname: x\n"})).await.is(422);
+    api.get("/healthz", &[]).await.expect_status(200);
+    api.get("/readyz", &[]).await.expect_status(200);
+    api.get("/nowhere", &[]).await.expect_status(404);
+    api.ask(Method::PUT, "/v1/boards", &[], None).await.expect_status(405);
+    api.post("/v1/blueprints/check", &[], &json!({"source": STEPS})).await.expect_status(200);
+    api.post("/v1/blueprints/check", &[], &json!({"source": "blueprint: 1\nname: x\n"})).await.expect_status(200);
+    api.post("/v1/blueprints/check", &[], &json!({"sauce": ""})).await.expect_status(422);
+    api.post("/v1/boards", &[], &json!({"source": "blueprint: 1\nname: x\n"})).await.expect_status(422);
     let once = [("idempotency-key", "made-once")];
     let founding = json!({"source": STEPS, "request": {"walk": true}});
-    let made = api.ask_with(Method::POST, "/v1/boards", &[], Some(&founding), &once).await.is(201);
+    let made = api.ask_with(Method::POST, "/v1/boards", &[], Some(&founding), &once).await.expect_status(201);
     let board = made["board"].as_str().expect("an id");
     api.until(board, "quiescent").await;
     assert!(api.ask_with(Method::POST, "/v1/boards", &[], Some(&founding), &once).await.is_replayed());
-    api.get("/v1/boards", &[]).await.is(200);
-    api.get("/v1/boards?limit=0", &[]).await.is(400);
-    api.get("/v1/boards/{board}", &[board]).await.is(200);
-    api.get("/v1/boards/{board}", &["01990000-0000-7000-8000-000000000000"]).await.is(404);
+    api.get("/v1/boards", &[]).await.expect_status(200);
+    api.get("/v1/boards?limit=0", &[]).await.expect_status(400);
+    api.get("/v1/boards/{board}", &[board]).await.expect_status(200);
+    api.get("/v1/boards/{board}", &["01990000-0000-7000-8000-000000000000"]).await.expect_status(404);
     let add = |value: u32| json!({"worker": "walker", "patch": [{"op": "add", "path": "/steps/-", "value": value}]});
     let proposals = "/v1/boards/{board}/proposals";
-    api.post(proposals, &[board], &add(3)).await.is(200);
-    api.post(proposals, &[board], &add(10)).await.is(422);
-    api.post(proposals, &[board], &json!({"worker": "dan", "patch": []})).await.is(422);
+    api.post(proposals, &[board], &add(3)).await.expect_status(200);
+    api.post(proposals, &[board], &add(10)).await.expect_status(422);
+    api.post(proposals, &[board], &json!({"worker": "dan", "patch": []})).await.expect_status(422);
     let stale = json!({"worker": "walker", "basis": 0, "patch": [{"op": "replace", "path": "/steps", "value": []}]});
-    api.post(proposals, &[board], &stale).await.is(422);
+    api.post(proposals, &[board], &stale).await.expect_status(422);
     let once = [("idempotency-key", "step-once")];
-    api.ask_with(Method::POST, proposals, &[board], Some(&add(4)), &once).await.is(200);
+    api.ask_with(Method::POST, proposals, &[board], Some(&add(4)), &once).await.expect_status(200);
     assert!(api.ask_with(Method::POST, proposals, &[board], Some(&add(4)), &once).await.is_replayed());
-    api.ask_with(Method::POST, proposals, &[board], Some(&add(5)), &once).await.is(409);
-    api.get("/v1/boards/{board}/state", &[board]).await.is(200);
-    api.get("/v1/boards/{board}/state?at=0", &[board]).await.is(200);
-    api.get("/v1/boards/{board}/views/{worker}", &[board, "walker"]).await.is(200);
-    api.get("/v1/boards/{board}/views/{worker}", &[board, "dan"]).await.is(404);
-    api.get("/v1/boards/{board}/why?pointer=/steps/0", &[board]).await.is(200);
-    api.get("/v1/boards/{board}/why?pointer=/nothing", &[board]).await.is(404);
-    api.get("/v1/boards/{board}/cost", &[board]).await.is(200);
-    api.get("/v1/boards/{board}/denials", &[board]).await.is(200);
-    api.post("/v1/boards/{board}/pause", &[board], &json!({})).await.is(200);
-    api.post("/v1/boards/{board}/resume", &[board], &json!({})).await.is(200);
+    api.ask_with(Method::POST, proposals, &[board], Some(&add(5)), &once).await.expect_status(409);
+    api.get("/v1/boards/{board}/state", &[board]).await.expect_status(200);
+    api.get("/v1/boards/{board}/state?at=0", &[board]).await.expect_status(200);
+    api.get("/v1/boards/{board}/views/{worker}", &[board, "walker"]).await.expect_status(200);
+    api.get("/v1/boards/{board}/views/{worker}", &[board, "dan"]).await.expect_status(404);
+    api.get("/v1/boards/{board}/why?pointer=/steps/0", &[board]).await.expect_status(200);
+    api.get("/v1/boards/{board}/why?pointer=/nothing", &[board]).await.expect_status(404);
+    api.get("/v1/boards/{board}/cost", &[board]).await.expect_status(200);
+    api.get("/v1/boards/{board}/denials", &[board]).await.expect_status(200);
+    api.post("/v1/boards/{board}/pause", &[board], &json!({})).await.expect_status(200);
+    api.post("/v1/boards/{board}/resume", &[board], &json!({})).await.expect_status(200);
     api.post("/v1/boards/{board}/retry", &[board], &json!({})).await;
     api.post("/v1/boards/{board}/agui", &[board], &json!({"threadId": "t", "runId": "r", "messages": []})).await;
-    api.get("/v1/boards/{board}/leases", &[board]).await.is(200);
-    api.post("/v1/boards/{board}/cancel", &[board], &json!({})).await.is(200);
+    api.get("/v1/boards/{board}/leases", &[board]).await.expect_status(200);
+    api.post("/v1/boards/{board}/cancel", &[board], &json!({})).await.expect_status(200);
     api.post(proposals, &[board], &add(6)).await;
-    api.get("/v1/boards/{board}/journal", &[board]).await.is(200);
-    api.get("/v1/boards/{board}/journal?limit=2&after=1", &[board]).await.is(200);
-    api.get("/v1/boards/{board}/journal?kind=committed,rejected", &[board]).await.is(200);
+    api.get("/v1/boards/{board}/journal", &[board]).await.expect_status(200);
+    api.get("/v1/boards/{board}/journal?limit=2&after=1", &[board]).await.expect_status(200);
+    api.get("/v1/boards/{board}/journal?kind=committed,rejected", &[board]).await.expect_status(200);
     api.get("/v1/boards/{board}/events", &[board]).await;
     api.get("/v1/boards/{board}/agui", &[board]).await;
     insta::assert_snapshot!("boards", api.text);
@@ -246,31 +246,31 @@ async fn leases() {
     let board = api.board(&json!({"source": remote_steps(PATIENT)})).await;
     let board = board.as_str();
     let lease = api.lease(board, "walker").await;
-    api.post("/v1/boards/{board}/leases", &[board], &json!({"worker": "walker"})).await.is(204);
-    api.post("/v1/boards/{board}/leases", &[board], &json!({"worker": "dan"})).await.is(404);
-    api.get("/v1/boards/{board}/leases", &[board]).await.is(200);
+    api.post("/v1/boards/{board}/leases", &[board], &json!({"worker": "walker"})).await.expect_status(204);
+    api.post("/v1/boards/{board}/leases", &[board], &json!({"worker": "dan"})).await.expect_status(404);
+    api.get("/v1/boards/{board}/leases", &[board]).await.expect_status(200);
     let signal = json!({"name": "more", "value": {"steps": 2}});
-    api.post("/v1/boards/{board}/signals", &[board], &signal).await.is(202);
-    api.post("/v1/boards/{board}/signals", &[board], &json!({"name": "other"})).await.is(422);
+    api.post("/v1/boards/{board}/signals", &[board], &signal).await.expect_status(202);
+    api.post("/v1/boards/{board}/signals", &[board], &json!({"name": "other"})).await.expect_status(422);
     let renew = "/v1/boards/{board}/leases/{lease}/renew";
-    api.post(renew, &[board, &lease], &json!({"worker": "walker", "seconds": 600})).await.is(200);
+    api.post(renew, &[board, &lease], &json!({"worker": "walker", "seconds": 600})).await.expect_status(200);
     let failure = "/v1/boards/{board}/leases/{lease}/failure";
     let failed = json!({"worker": "walker", "code": "crashed", "message": "out of paper"});
-    api.post(failure, &[board, &lease], &failed).await.is(200);
-    api.post(renew, &[board, &lease], &json!({"worker": "walker"})).await.is(409);
+    api.post(failure, &[board, &lease], &failed).await.expect_status(200);
+    api.post(renew, &[board, &lease], &json!({"worker": "walker"})).await.expect_status(409);
     let lease = api.lease(board, "walker").await;
     let answer = "/v1/boards/{board}/leases/{lease}/answer";
     let step = |value: u32| {
         json!({"worker": "walker", "patch": [{"op": "add", "path": "/steps/-", "value": value}],
             "usage": {"prompt": 7, "completion": 5}})
     };
-    api.post(answer, &[board, &lease], &step(10)).await.is(422);
+    api.post(answer, &[board, &lease], &step(10)).await.expect_status(422);
     // The view of the next attempt shows the rejection.
     let lease = api.lease(board, "walker").await;
-    api.post(answer, &[board, &lease], &step(2)).await.is(200);
+    api.post(answer, &[board, &lease], &step(2)).await.expect_status(200);
     assert!(api.post(answer, &[board, &lease], &step(2)).await.is_replayed());
-    api.post(answer, &[board, &lease], &step(3)).await.is(409);
-    api.get("/v1/boards/{board}/journal", &[board]).await.is(200);
+    api.post(answer, &[board, &lease], &step(3)).await.expect_status(409);
+    api.get("/v1/boards/{board}/journal", &[board]).await.expect_status(200);
     insta::assert_snapshot!("leases", api.text);
 }
 
@@ -280,24 +280,24 @@ async fn people() {
     let board = api.board(&json!({"source": approved_steps()})).await;
     let board = board.as_str();
     api.until(board, "waiting").await;
-    let inbox = api.get("/v1/inbox", &[]).await.is(200);
+    let inbox = api.get("/v1/inbox", &[]).await.expect_status(200);
     let question = &inbox["questions"][0];
     let (seq, digest) = (question["seq"].to_string(), &question["digest"]);
     let approvals = "/v1/boards/{board}/approvals/{seq}";
-    api.post(approvals, &[board, &seq], &json!({"agrees": true, "digest": "0".repeat(64)})).await.is(422);
-    api.post(approvals, &[board, "0"], &json!({"agrees": true, "digest": digest})).await.is(409);
+    api.post(approvals, &[board, &seq], &json!({"agrees": true, "digest": "0".repeat(64)})).await.expect_status(422);
+    api.post(approvals, &[board, "0"], &json!({"agrees": true, "digest": digest})).await.expect_status(409);
     let agreed = json!({"agrees": true, "digest": digest, "reason": "seen"});
-    api.post(approvals, &[board, &seq], &agreed).await.is(200);
-    api.get("/v1/inbox", &[]).await.is(200);
+    api.post(approvals, &[board, &seq], &agreed).await.expect_status(200);
+    api.get("/v1/inbox", &[]).await.expect_status(200);
     let board = api.board(&json!({"source": clarified_steps()})).await;
     let board = board.as_str();
     api.until(board, "waiting").await;
-    let inbox = api.get("/v1/inbox", &[]).await.is(200);
+    let inbox = api.get("/v1/inbox", &[]).await.expect_status(200);
     let question = &inbox["questions"][0];
     let said = json!({"agrees": true, "digest": question["digest"], "text": "Three steps."});
-    api.post(approvals, &[board, &question["seq"].to_string()], &said).await.is(200);
+    api.post(approvals, &[board, &question["seq"].to_string()], &said).await.expect_status(200);
     api.until(board, "quiescent").await;
-    api.get("/v1/boards/{board}/journal", &[board]).await.is(200);
+    api.get("/v1/boards/{board}/journal", &[board]).await.expect_status(200);
     insta::assert_snapshot!("people", api.text);
 }
 
@@ -310,16 +310,16 @@ async fn rooms() {
     let lease = api.lease(board, "author").await;
     let plan = json!({"worker": "author", "lease": lease, "artifact_id": "plan-1", "artifact_type": "PLAN",
         "artifact": ["Knead.", "Bake."], "artifact_content_type": "application/json"});
-    api.post("/v1/boards/{board}/room/proposals", &[board], &plan).await.is(200);
+    api.post("/v1/boards/{board}/room/proposals", &[board], &plan).await.expect_status(200);
     let decision = "/v1/boards/{board}/room/decisions/{artifact}";
-    api.get(decision, &[board, "plan-1"]).await.is(204);
-    api.get(decision, &[board, "plan-2"]).await.is(404);
+    api.get(decision, &[board, "plan-1"]).await.expect_status(204);
+    api.get(decision, &[board, "plan-2"]).await.expect_status(404);
     let votes = "/v1/boards/{board}/room/votes";
     for (critic, confidence) in [("feasibility", 0.9), ("completeness", 0.9), ("risk", 0.8)] {
         let lease = api.lease(board, critic).await;
         let vote = json!({"worker": critic, "lease": lease, "artifact_id": "plan-1", "score": 9,
             "confidence": confidence, "passed": true});
-        api.post(votes, &[board], &vote).await.is(200);
+        api.post(votes, &[board], &vote).await.expect_status(200);
     }
     api.post(
         votes,
@@ -327,7 +327,7 @@ async fn rooms() {
         &json!({"worker": "risk", "artifact_id": "plan-2", "score": 1, "confidence": 1, "passed": false}),
     )
     .await;
-    api.get("/v1/boards/{board}/room/decisions/{artifact}?wait=30", &[board, "plan-1"]).await.is(200);
+    api.get("/v1/boards/{board}/room/decisions/{artifact}?wait=30", &[board, "plan-1"]).await.expect_status(200);
     insta::assert_snapshot!("rooms", api.text);
 }
 
@@ -342,25 +342,25 @@ async fn handoffs() {
     let asked = json!({"worker": "ada", "lease": lease, "request_id": "h1", "reason": "It is about an invoice.",
         "capabilities_required": ["billing"], "priority": 5, "timeout_ms": 3_600_000, "task": "ticket",
         "context": {"content_type": "text/plain", "content": "March"}});
-    api.post(handoffs, &[board], &asked).await.is(200);
+    api.post(handoffs, &[board], &asked).await.expect_status(200);
     let mut unknown = asked.clone();
     unknown["request_id"] = "h2".into();
     unknown["task"] = "nothing".into();
     unknown.as_object_mut().expect("an object").remove("lease");
-    api.post(handoffs, &[board], &unknown).await.is(422);
-    api.get("/v1/boards/{board}/handoffs?agent=bob", &[board]).await.is(200);
-    api.get("/v1/boards/{board}/handoffs?agent=dan", &[board]).await.is(404);
+    api.post(handoffs, &[board], &unknown).await.expect_status(422);
+    api.get("/v1/boards/{board}/handoffs?agent=bob", &[board]).await.expect_status(200);
+    api.get("/v1/boards/{board}/handoffs?agent=dan", &[board]).await.expect_status(404);
     let handoff = "/v1/boards/{board}/handoffs/{handoff}";
-    api.get(handoff, &[board, "h1"]).await.is(200);
-    api.get(handoff, &[board, "h9"]).await.is(404);
+    api.get(handoff, &[board, "h1"]).await.expect_status(200);
+    api.get(handoff, &[board, "h9"]).await.expect_status(404);
     let (accept, reject) =
         ("/v1/boards/{board}/handoffs/{handoff}/accept", "/v1/boards/{board}/handoffs/{handoff}/reject");
-    api.post(reject, &[board, "h1"], &json!({"worker": "bob"})).await.is(422);
-    api.post(reject, &[board, "h1"], &json!({"worker": "bob", "reason": "Not mine."})).await.is(200);
+    api.post(reject, &[board, "h1"], &json!({"worker": "bob"})).await.expect_status(422);
+    api.post(reject, &[board, "h1"], &json!({"worker": "bob", "reason": "Not mine."})).await.expect_status(200);
     let lease = api.lease(board, "cyd").await;
-    api.post(accept, &[board, "h1.2"], &json!({"worker": "cyd", "lease": lease})).await.is(200);
-    api.post(accept, &[board, "h1.2"], &json!({"worker": "cyd"})).await.is(409);
-    api.get("/v1/boards/{board}/state", &[board]).await.is(200);
+    api.post(accept, &[board, "h1.2"], &json!({"worker": "cyd", "lease": lease})).await.expect_status(200);
+    api.post(accept, &[board, "h1.2"], &json!({"worker": "cyd"})).await.expect_status(409);
+    api.get("/v1/boards/{board}/state", &[board]).await.expect_status(200);
     insta::assert_snapshot!("handoffs", api.text);
 }
 
@@ -368,29 +368,29 @@ async fn handoffs() {
 async fn workflows() {
     let mut api = Recorder::new(Daemon::new());
     let cyclic = json!({"nodes": {"a": {"dependencies": ["b"]}, "b": {"dependencies": ["a"]}}});
-    api.post("/v1/workflows/check", &[], &json!({"workflow": cyclic})).await.is(200);
+    api.post("/v1/workflows/check", &[], &json!({"workflow": cyclic})).await.expect_status(200);
     let sound = json!({"nodes": {"a": {}, "b": {"dependencies": ["a"]}}});
-    api.post("/v1/workflows/check", &[], &json!({"workflow": sound})).await.is(200);
-    api.post("/v1/workflows/check", &[], &json!({"workflow": {"nodes": 1}})).await.is(422);
+    api.post("/v1/workflows/check", &[], &json!({"workflow": sound})).await.expect_status(200);
+    api.post("/v1/workflows/check", &[], &json!({"workflow": {"nodes": 1}})).await.expect_status(422);
     let worker = json!({"agent": "remote", "limits": {"timeout": "1h"}});
     let blueprint = json!({"blueprint": 1, "name": "w", "description": "A workflow.", "workflow": sound,
         "workers": {"a": worker, "b": worker}});
     let board = api.board(&json!({"blueprint": blueprint})).await;
     let board = board.as_str();
     let lease = api.lease(board, "a").await;
-    api.get("/v1/boards/{board}/workflow", &[board]).await.is(200);
+    api.get("/v1/boards/{board}/workflow", &[board]).await.expect_status(200);
     let patch = json!([{"op": "add", "path": "/workflow/nodes/a/output", "value": {"rows": 3}}]);
     let answer = json!({"worker": "a", "patch": patch});
-    api.post("/v1/boards/{board}/leases/{lease}/answer", &[board, &lease], &answer).await.is(200);
+    api.post("/v1/boards/{board}/leases/{lease}/answer", &[board, &lease], &answer).await.expect_status(200);
     let lease = api.lease(board, "b").await;
     let resume = "/v1/boards/{board}/workflow/resume";
-    api.post(resume, &[board], &json!({"node": "b"})).await.is(409);
-    api.post(resume, &[board], &json!({"node": "c"})).await.is(422);
+    api.post(resume, &[board], &json!({"node": "b"})).await.expect_status(409);
+    api.post(resume, &[board], &json!({"node": "c"})).await.expect_status(422);
     let failed = json!({"worker": "b", "code": "refused", "message": "not today"});
-    api.post("/v1/boards/{board}/leases/{lease}/failure", &[board, &lease], &failed).await.is(200);
+    api.post("/v1/boards/{board}/leases/{lease}/failure", &[board, &lease], &failed).await.expect_status(200);
     api.until(board, "quiescent").await;
-    api.get("/v1/boards/{board}/workflow", &[board]).await.is(200);
-    api.post(resume, &[board], &json!({"node": "b"})).await.is(202);
+    api.get("/v1/boards/{board}/workflow", &[board]).await.expect_status(200);
+    api.post(resume, &[board], &json!({"node": "b"})).await.expect_status(202);
     api.lease(board, "b").await;
     insta::assert_snapshot!("workflows", api.text);
 }
@@ -404,33 +404,39 @@ async fn negotiations() {
     let (events, negotiation) = ("/v1/boards/{board}/negotiation/events", "/v1/boards/{board}/negotiation");
     let draft = |kind: &str, from: &str, price: u32| json!({"kind": kind, "ts": 1, "from": from, "ct": "application/json", "payload": {"price": price, "days": 10}});
     let lease = api.lease(board, "seller").await;
-    api.post(events, &[board], &json!({"worker": "buyer", "event": draft("propose", "seller", 120)})).await.is(422);
+    api.post(events, &[board], &json!({"worker": "buyer", "event": draft("propose", "seller", 120)}))
+        .await
+        .expect_status(422);
     let proposed = json!({"worker": "seller", "lease": lease, "event": draft("propose", "seller", 120)});
-    api.post(events, &[board], &proposed).await.is(200);
+    api.post(events, &[board], &proposed).await.expect_status(200);
     let evaluation =
         |score: f64| json!({"kind": "evaluate", "ts": "2", "from": "arbiter", "score": score, "notes": "so"});
     let lease = api.lease(board, "arbiter").await;
-    api.post(events, &[board], &json!({"worker": "arbiter", "lease": lease, "event": evaluation(0.2)})).await.is(200);
+    api.post(events, &[board], &json!({"worker": "arbiter", "lease": lease, "event": evaluation(0.2)}))
+        .await
+        .expect_status(200);
     let lease = api.lease(board, "buyer").await;
-    api.get(negotiation, &[board]).await.is(200);
+    api.get(negotiation, &[board]).await.expect_status(200);
     let artifacts = "/v1/boards/{board}/artifacts";
     let kept = json!({"worker": "seller", "kind": "contract", "name": "contract.json",
         "content_type": "application/json", "content": {"price": 120}});
-    api.post(artifacts, &[board], &kept).await.is(200);
+    api.post(artifacts, &[board], &kept).await.expect_status(200);
     let mut unsound = kept.clone();
     unsound["content_type"] = "image/png".into();
-    api.post(artifacts, &[board], &unsound).await.is(422);
+    api.post(artifacts, &[board], &unsound).await.expect_status(422);
     let counter = json!({"worker": "buyer", "lease": lease, "event": draft("counter", "buyer", 90)});
-    api.post(events, &[board], &counter).await.is(200);
+    api.post(events, &[board], &counter).await.expect_status(200);
     let lease = api.lease(board, "arbiter").await;
-    api.post(events, &[board], &json!({"worker": "arbiter", "lease": lease, "event": evaluation(0.9)})).await.is(200);
-    api.get("/v1/boards/{board}/negotiation?wait=30", &[board]).await.is(200);
+    api.post(events, &[board], &json!({"worker": "arbiter", "lease": lease, "event": evaluation(0.9)}))
+        .await
+        .expect_status(200);
+    api.get("/v1/boards/{board}/negotiation?wait=30", &[board]).await.expect_status(200);
     insta::assert_snapshot!("negotiations", api.text);
 }
 
 #[tokio::test]
 async fn files() {
-    let mut daemon = Daemon::at_rest(&[]);
+    let mut daemon = Daemon::not_started(&[]);
     daemon.configure("[workspaces.code]\ndir = \"code\"\n");
     std::fs::create_dir(daemon.path().join("code")).expect("a directory can be made");
     std::fs::write(daemon.path().join("code/a.py"), "def one():\n    return 1\n").expect("a file can be written");
@@ -459,21 +465,23 @@ async fn files() {
 
 #[tokio::test]
 async fn operators() {
-    let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+    let mut daemon = Daemon::not_started(&["--require-tokens"]);
     let admin = format!("Bearer {}", daemon.token("admin"));
     daemon.start();
     let mut api = Recorder::new(daemon);
     api.admin = Some(admin.clone());
     let as_admin = [("authorization", admin.as_str())];
-    api.get("/v1/tokens", &[]).await.is(401);
+    api.get("/v1/tokens", &[]).await.expect_status(401);
     let wanted = json!({"scope": "read", "name": "reader"});
-    let made = api.ask_with(Method::POST, "/v1/tokens", &[], Some(&wanted), &as_admin).await.is(201);
+    let made = api.ask_with(Method::POST, "/v1/tokens", &[], Some(&wanted), &as_admin).await.expect_status(201);
     let reader = format!("Bearer {}", made["token"].as_str().expect("a text"));
     let as_reader = [("authorization", reader.as_str())];
-    api.ask_with(Method::POST, "/v1/tokens", &[], Some(&json!({"scope": "everything"})), &as_admin).await.is(422);
-    api.ask_with(Method::GET, "/v1/tokens", &[], None, &as_reader).await.is(403);
+    api.ask_with(Method::POST, "/v1/tokens", &[], Some(&json!({"scope": "everything"})), &as_admin)
+        .await
+        .expect_status(422);
+    api.ask_with(Method::GET, "/v1/tokens", &[], None, &as_reader).await.expect_status(403);
     let founding = json!({"source": STEPS, "request": {"card": "4929"}});
-    let made = api.ask_with(Method::POST, "/v1/boards", &[], Some(&founding), &as_admin).await.is(201);
+    let made = api.ask_with(Method::POST, "/v1/boards", &[], Some(&founding), &as_admin).await.expect_status(201);
     let board = made["board"].as_str().expect("an id");
     api.until(board, "quiescent").await;
     let seat = format!("Bearer {}", api.daemon.token(&format!("seat:{board}/walker")));
@@ -483,29 +491,35 @@ async fn operators() {
         "initialize",
         json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}),
     );
-    api.ask_with(Method::POST, "/mcp", &[], Some(&begin), &as_walker).await.is(200);
-    api.ask_with(Method::POST, "/mcp", &[], Some(&message("tools/list", json!({}))), &as_walker).await.is(200);
+    api.ask_with(Method::POST, "/mcp", &[], Some(&begin), &as_walker).await.expect_status(200);
+    api.ask_with(Method::POST, "/mcp", &[], Some(&message("tools/list", json!({}))), &as_walker)
+        .await
+        .expect_status(200);
     let propose = message(
         "tools/call",
         json!({"name": "propose", "arguments": {"patch": [{"op": "add", "path": "/steps/-", "value": 2}]}}),
     );
-    api.ask_with(Method::POST, "/mcp/{board}/{worker}", &[board, "walker"], Some(&propose), &as_walker).await.is(200);
+    api.ask_with(Method::POST, "/mcp/{board}/{worker}", &[board, "walker"], Some(&propose), &as_walker)
+        .await
+        .expect_status(200);
     let redactions = "/v1/boards/{board}/redactions";
     let gone = json!({"places": ["/request/card"]});
-    api.ask_with(Method::POST, redactions, &[board], Some(&gone), &as_reader).await.is(403);
-    api.ask_with(Method::POST, redactions, &[board], Some(&json!({"places": ["/nowhere"]})), &as_admin).await.is(422);
-    api.ask_with(Method::POST, redactions, &[board], Some(&gone), &as_admin).await.is(409);
-    api.ask_with(Method::POST, "/v1/boards/{board}/cancel", &[board], None, &as_admin).await.is(200);
-    api.ask_with(Method::POST, redactions, &[board], Some(&gone), &as_admin).await.is(200);
-    api.ask_with(Method::POST, "/v1/boards/{board}/archive", &[board], None, &as_admin).await.is(200);
-    api.ask_with(Method::GET, "/v1/archive", &[], None, &as_admin).await.is(200);
-    api.ask_with(Method::POST, "/v1/boards/{board}/restore", &[board], None, &as_admin).await.is(200);
-    api.ask_with(Method::DELETE, "/v1/boards/{board}", &[board], None, &as_admin).await.is(200);
-    api.ask_with(Method::DELETE, "/v1/boards/{board}", &[board], None, &as_admin).await.is(404);
-    api.ask_with(Method::POST, "/v1/vacuum", &[], None, &as_admin).await.is(200);
-    api.ask_with(Method::DELETE, "/v1/tokens/{id}", &["2"], None, &as_admin).await.is(204);
-    api.ask_with(Method::GET, "/v1/tokens", &[], None, &as_admin).await.is(200);
-    api.ask_with(Method::GET, "/v1/audit-log", &[], None, &as_admin).await.is(200);
+    api.ask_with(Method::POST, redactions, &[board], Some(&gone), &as_reader).await.expect_status(403);
+    api.ask_with(Method::POST, redactions, &[board], Some(&json!({"places": ["/nowhere"]})), &as_admin)
+        .await
+        .expect_status(422);
+    api.ask_with(Method::POST, redactions, &[board], Some(&gone), &as_admin).await.expect_status(409);
+    api.ask_with(Method::POST, "/v1/boards/{board}/cancel", &[board], None, &as_admin).await.expect_status(200);
+    api.ask_with(Method::POST, redactions, &[board], Some(&gone), &as_admin).await.expect_status(200);
+    api.ask_with(Method::POST, "/v1/boards/{board}/archive", &[board], None, &as_admin).await.expect_status(200);
+    api.ask_with(Method::GET, "/v1/archive", &[], None, &as_admin).await.expect_status(200);
+    api.ask_with(Method::POST, "/v1/boards/{board}/restore", &[board], None, &as_admin).await.expect_status(200);
+    api.ask_with(Method::DELETE, "/v1/boards/{board}", &[board], None, &as_admin).await.expect_status(200);
+    api.ask_with(Method::DELETE, "/v1/boards/{board}", &[board], None, &as_admin).await.expect_status(404);
+    api.ask_with(Method::POST, "/v1/vacuum", &[], None, &as_admin).await.expect_status(200);
+    api.ask_with(Method::DELETE, "/v1/tokens/{id}", &["2"], None, &as_admin).await.expect_status(204);
+    api.ask_with(Method::GET, "/v1/tokens", &[], None, &as_admin).await.expect_status(200);
+    api.ask_with(Method::GET, "/v1/audit-log", &[], None, &as_admin).await.expect_status(200);
     let metrics = api.daemon.request(Method::GET, "/metrics", &as_admin, None).await;
     // Values differ from run to run; names, types and help texts are the API.
     let told: Vec<&str> = metrics.text.lines().filter(|line| line.starts_with('#')).collect();
@@ -516,7 +530,7 @@ async fn operators() {
 #[tokio::test]
 async fn every_route_is_described_and_among_the_exchanges() {
     let daemon = Daemon::new();
-    let described = daemon.get("/v1/openapi.json").await.is(200);
+    let described = daemon.get("/v1/openapi.json").await.expect_status(200);
     let snapshots = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/serve/snapshots")).expect("it is there");
     let read = |entry: io::Result<fs::DirEntry>| fs::read_to_string(entry?.path());
     let texts: Vec<String> = snapshots.map(read).collect::<Result<_, _>>().expect("snapshots are text");

@@ -37,7 +37,7 @@ impl Office {
 
     /// Returns an office before its daemon is started.
     fn at_rest() -> Self {
-        let daemon = Daemon::at_rest(&[]);
+        let daemon = Daemon::not_started(&[]);
         daemon.configure("[workspaces.code]\ndir = \"code\"\n");
         std::fs::create_dir_all(daemon.path().join("code/src")).expect("directories");
         std::fs::write(daemon.path().join("code/src/a.py"), CODE).expect("a file");
@@ -47,7 +47,7 @@ impl Office {
 
     async fn begin(mut self) -> Self {
         self.daemon.start();
-        let made = self.daemon.post("/v1/boards", &json!({ "source": OFFICE })).await.is(201);
+        let made = self.daemon.post("/v1/boards", &json!({ "source": OFFICE })).await.expect_status(201);
         self.board = made["board"].as_str().expect("an id").to_owned();
         self
     }
@@ -63,7 +63,7 @@ impl Office {
     /// Takes a lease and returns its path.
     async fn lease(&self, worker: &str) -> String {
         let path = format!("/v1/boards/{}/leases", self.board);
-        let lease = self.daemon.post(&path, &json!({"worker": worker, "wait": 30})).await.is(200);
+        let lease = self.daemon.post(&path, &json!({"worker": worker, "wait": 30})).await.expect_status(200);
         format!("{path}/{}", lease["lease"].as_str().expect("a lease"))
     }
 
@@ -81,32 +81,32 @@ async fn whoever_holds_a_lease_edits_and_a_conflict_says_what_there_is_now() {
     let office = Office::open().await;
     let (ada, bob) = (office.lease("ada").await, office.lease("bob").await);
     let view = json!({"command": "view", "path": "src/a.py"});
-    let shown = office.does(&ada, "ada", view.clone()).await.is(200);
+    let shown = office.does(&ada, "ada", view.clone()).await.expect_status(200);
     assert_eq!(
         (&shown["data"]["version"], &shown["data"]["content"]),
         (&json!(1), &json!("     1\tdef one():\n     2\t    return 1\n"))
     );
-    office.does(&bob, "bob", view).await.is(200);
-    let edited = office.does(&ada, "ada", eleven()).await.is(200);
+    office.does(&bob, "bob", view).await.expect_status(200);
+    let edited = office.does(&ada, "ada", eleven()).await.expect_status(200);
     assert_eq!(edited["data"]["files"][0]["version"], 2, "{edited}");
     assert_eq!(office.text("src/a.py"), "def one():\n    # ada: more\n    return 11\n");
 
     let twelve = json!({"command": "str_replace", "path": "src/a.py", "old_str": "return 1\n", "new_str": "return 12\n", "intent": "twelve"});
-    let refused = office.does(&bob, "bob", twelve).await.refuses(409, "stale_target");
+    let refused = office.does(&bob, "bob", twelve).await.expect_problem(409, "stale_target");
     assert!(refused["detail"].as_str().is_some_and(|text| text.contains("+    return 11")), "{refused}");
     assert_eq!(refused["told"]["code"], "stale_target", "{refused}");
     let again = json!({"command": "str_replace", "path": "src/a.py", "old_str": "return 11", "new_str": "return 12", "intent": "twelve"});
-    office.does(&bob, "bob", again).await.is(200);
+    office.does(&bob, "bob", again).await.expect_status(200);
     assert_eq!(office.text("src/a.py"), "def one():\n    # ada: more\n    # bob: twelve\n    return 12\n");
-    let state = office.daemon.get(&format!("/v1/boards/{}/state", office.board)).await.is(200);
+    let state = office.daemon.get(&format!("/v1/boards/{}/state", office.board)).await.expect_status(200);
     assert_eq!(state["state"]["files"]["src/a.py"]["writer"], "bob", "{state}");
     // An edit's record names its caller.
     let token = office.daemon.token(&format!("seat:{}/bob", office.board));
     let bearer = format!("Bearer {token}");
     let create = json!({"command": "create", "path": "src/b.py", "file_text": "x = 1\n", "intent": "b"});
     let body = json!({"worker": "bob", "arguments": create});
-    office.daemon.post_with(&format!("{bob}/files"), &body, &[("authorization", &bearer)]).await.is(200);
-    let journal = office.daemon.get(&format!("/v1/boards/{}/journal", office.board)).await.is(200);
+    office.daemon.post_with(&format!("{bob}/files"), &body, &[("authorization", &bearer)]).await.expect_status(200);
+    let journal = office.daemon.get(&format!("/v1/boards/{}/journal", office.board)).await.expect_status(200);
     let records = journal["records"].as_array().expect("a list").iter().filter(|record| record["kind"] == "committed");
     let callers: Vec<&Value> = records.map(|record| &record["principal"]["kind"]).collect();
     // The first commit records the initial content of the directory.
@@ -135,30 +135,30 @@ async fn what_cannot_be_has_a_status_and_a_code() {
         (json!({"command": "view", "path": "src/.git/config"}), 403, "not_served"),
     ];
     for (arguments, status, code) in cases {
-        office.does(&bob, "bob", arguments).await.refuses(status, code);
+        office.does(&bob, "bob", arguments).await.expect_problem(status, code);
     }
     assert_eq!((office.text("src/a.py").as_str(), office.file("src/b.py").exists()), (CODE, false));
     let view = json!({"command": "view", "path": "src/a.py"});
-    office.does(&eve, "eve", view.clone()).await.refuses(409, "no_files");
+    office.does(&eve, "eve", view.clone()).await.expect_problem(409, "no_files");
     // A lease belongs to its worker, has a fixed id syntax, and ends with its attempt.
-    office.does(&ada, "bob", view.clone()).await.refuses(409, "lease_over");
-    office.does(&ada, "nobody", view.clone()).await.refuses(404, "no_such_worker");
+    office.does(&ada, "bob", view.clone()).await.expect_problem(409, "lease_over");
+    office.does(&ada, "nobody", view.clone()).await.expect_problem(404, "no_such_worker");
     let path = format!("/v1/boards/{}/leases", office.board);
     for (lease, status, code) in [("9:1", 409, "lease_over"), ("1:2", 409, "lease_over"), ("x", 400, "bad_path")] {
-        office.does(&format!("{path}/{lease}"), "ada", view.clone()).await.refuses(status, code);
+        office.does(&format!("{path}/{lease}"), "ada", view.clone()).await.expect_problem(status, code);
     }
     for body in [json!({"worker": "ada"}), json!({"worker": "ada", "arguments": view, "command": "view"})] {
-        office.daemon.post(&format!("{ada}/files"), &body).await.refuses(422, "bad_body");
+        office.daemon.post(&format!("{ada}/files"), &body).await.expect_problem(422, "bad_body");
     }
-    office.daemon.post(&format!("{ada}/answer"), &json!({"worker": "ada", "patch": []})).await.is(200);
-    office.does(&ada, "ada", view).await.refuses(409, "lease_over");
+    office.daemon.post(&format!("{ada}/answer"), &json!({"worker": "ada", "patch": []})).await.expect_status(200);
+    office.does(&ada, "ada", view).await.expect_problem(409, "lease_over");
 }
 
 #[tokio::test]
 async fn an_edit_is_made_once_under_a_key() {
     let mut office = Office::open().await;
     let ada = office.lease("ada").await;
-    office.does(&ada, "ada", json!({"command": "view", "path": "src/a.py"})).await.is(200);
+    office.does(&ada, "ada", json!({"command": "view", "path": "src/a.py"})).await.expect_status(200);
     let path = format!("{ada}/files");
     let insert =
         json!({"command": "insert", "path": "src/a.py", "insert_line": 2, "insert_text": "x = 1\n", "intent": "x"});
@@ -168,24 +168,24 @@ async fn an_edit_is_made_once_under_a_key() {
     assert!(!first.is_replayed() && text.matches("x = 1").count() == 1, "{text}");
     let again = office.daemon.post_once(&path, &body, "k").await;
     assert!(again.is_replayed(), "{}", again.text);
-    assert_eq!((again.is(200), office.text("src/a.py")), (first.is(200), text.clone()));
+    assert_eq!((again.expect_status(200), office.text("src/a.py")), (first.expect_status(200), text.clone()));
     let other = json!({"worker": "ada", "arguments": eleven()});
-    office.daemon.post_once(&path, &other, "k").await.refuses(409, "token_conflict");
+    office.daemon.post_once(&path, &other, "k").await.expect_problem(409, "token_conflict");
     // Rejections are replayed as well.
     let missing = json!({"worker": "ada", "arguments": {"command": "delete", "path": "no.py", "intent": "x"}});
     for _ in 0..2 {
-        office.daemon.post_once(&path, &missing, "d").await.refuses(404, "no_such_file");
+        office.daemon.post_once(&path, &missing, "d").await.expect_problem(404, "no_such_file");
     }
     // After a restart there is a new lease with an empty read set, and the key is still known.
     office.daemon.kill();
     office.daemon.start();
-    office.daemon.post_once(&path, &body, "k").await.refuses(409, "lease_over");
+    office.daemon.post_once(&path, &body, "k").await.expect_problem(409, "lease_over");
     let path = format!("{}/files", office.lease("ada").await);
     // `reads_lost` comes first, and is not stored as the edit's outcome under its key.
-    office.daemon.post_once(&path, &body, "other").await.refuses(409, "reads_lost");
-    let refused = office.daemon.post_once(&path, &body, "other").await.refuses(409, "unseen_target");
+    office.daemon.post_once(&path, &body, "other").await.expect_problem(409, "reads_lost");
+    let refused = office.daemon.post_once(&path, &body, "other").await.expect_problem(409, "unseen_target");
     assert!(refused["detail"].as_str().is_some_and(|detail| detail.contains("x = 1")), "{refused}");
-    office.daemon.post_once(&path, &body, "k").await.refuses(409, "token_conflict");
+    office.daemon.post_once(&path, &body, "k").await.expect_problem(409, "token_conflict");
     assert_eq!(office.text("src/a.py"), text);
 }
 
@@ -199,33 +199,37 @@ async fn an_answer_has_the_room_that_is_asked_for_and_what_is_not_in_it_was_not_
         let body = json!({"worker": "ada", "room": room, "anew": anew, "arguments": arguments});
         office.daemon.post(&format!("{lease}/files"), &body).await
     };
-    let shown = asks(2_000, false, json!({"command": "view", "path": "src/a.py"})).await.is(200);
+    let shown = asks(2_000, false, json!({"command": "view", "path": "src/a.py"})).await.expect_status(200);
     let text = shown["text"].as_str().expect("a text");
     assert!(text.chars().count() <= 2_000 && text.contains("shows what follows"), "{text}");
     let edit = |line: u32| json!({"command": "str_replace", "path": "src/a.py", "old_str": format!("line {line}\n"), "intent": "less"});
-    asks(2_000, false, edit(399)).await.refuses(409, "unseen_target");
-    asks(64_000, false, edit(5)).await.is(200);
+    asks(2_000, false, edit(399)).await.expect_problem(409, "unseen_target");
+    asks(64_000, false, edit(5)).await.expect_status(200);
     for room in [0, 999, 64_001] {
-        asks(room, false, edit(7)).await.refuses(422, "bad_body");
+        asks(room, false, edit(7)).await.expect_problem(422, "bad_body");
     }
     // The limit also applies in an MCP seat.
     let view = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
         "params": {"name": "view", "arguments": {"path": "src/a.py", "view_range": [100, 300]}}});
     let seat = format!("/mcp/{}/ada", office.board);
-    office.daemon.post(&format!("{lease}/answer"), &json!({"worker": "ada", "patch": []})).await.is(200);
-    office.daemon.post(&format!("/v1/boards/{}/signals", office.board), &json!({"name": "more"})).await.is(202);
+    office.daemon.post(&format!("{lease}/answer"), &json!({"worker": "ada", "patch": []})).await.expect_status(200);
+    office
+        .daemon
+        .post(&format!("/v1/boards/{}/signals", office.board), &json!({"name": "more"}))
+        .await
+        .expect_status(202);
     let wait = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "read_view", "arguments": {"wait": 30}}});
-    office.daemon.post(&seat, &wait).await.is(200);
-    let told = office.daemon.post_with(&seat, &view, &[("patchboard-room", "1500")]).await.is(200);
+    office.daemon.post(&seat, &wait).await.expect_status(200);
+    let told = office.daemon.post_with(&seat, &view, &[("patchboard-room", "1500")]).await.expect_status(200);
     let text = told["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{told}"));
     assert!(text.chars().count() <= 1_500 && text.contains("shows what follows"), "{text}");
-    office.daemon.post_with(&seat, &view, &[("patchboard-room", "all")]).await.refuses(422, "bad_body");
+    office.daemon.post_with(&seat, &view, &[("patchboard-room", "all")]).await.expect_problem(422, "bad_body");
     // A client that resumes under a new lease gets `reads_lost`, once.
     let bob = office.lease("bob").await;
     let body = |arguments: Value| json!({"worker": "bob", "anew": true, "arguments": arguments});
     let create = json!({"command": "create", "path": "src/b.py", "file_text": "x = 1\n", "intent": "x"});
-    office.daemon.post(&format!("{bob}/files"), &body(create.clone())).await.refuses(409, "reads_lost");
-    office.daemon.post(&format!("{bob}/files"), &body(create)).await.is(200);
+    office.daemon.post(&format!("{bob}/files"), &body(create.clone())).await.expect_problem(409, "reads_lost");
+    office.daemon.post(&format!("{bob}/files"), &body(create)).await.expect_status(200);
 }
 
 #[tokio::test]
@@ -237,17 +241,17 @@ async fn who_shares_a_seat_has_a_name_and_has_read_what_it_has_read() {
         office.daemon.post(&format!("{lease}/files"), &body).await
     };
     let view = json!({"command": "view", "path": "src/a.py"});
-    does("one", view.clone()).await.is(200);
-    does("two", eleven()).await.refuses(409, "unseen_target");
-    does("one", eleven()).await.is(200);
+    does("one", view.clone()).await.expect_status(200);
+    does("two", eleven()).await.expect_problem(409, "unseen_target");
+    does("one", eleven()).await.expect_status(200);
     assert_eq!(office.text("src/a.py"), "def one():\n    # one: more\n    return 11\n");
     for name in ["", "a b", "a/b", &"x".repeat(65), "external", "TODO"] {
-        does(name, view.clone()).await.refuses(422, "bad_body");
+        does(name, view.clone()).await.expect_problem(422, "bad_body");
     }
     // A caller cannot edit in the name of another worker.
-    does("bob", view.clone()).await.is(200);
+    does("bob", view.clone()).await.expect_status(200);
     let edit = json!({"command": "create", "path": "src/a.py", "file_text": "x\n", "intent": "x"});
-    does("bob", edit).await.refuses(403, "wrong_worker");
+    does("bob", edit).await.expect_problem(403, "wrong_worker");
 }
 
 #[tokio::test]
@@ -258,12 +262,12 @@ async fn who_asks_for_several_things_says_what_it_had_heard() {
     let ask = async |arguments: &Value, order: Value| {
         office.daemon.post(&path, &json!({"worker": "ada", "order": order, "arguments": arguments})).await
     };
-    ask(&view, json!({"number": 7, "heard": 0})).await.is(200);
-    ask(&eleven(), json!({"number": 8, "heard": 6})).await.refuses(409, "unseen_target");
+    ask(&view, json!({"number": 7, "heard": 0})).await.expect_status(200);
+    ask(&eleven(), json!({"number": 8, "heard": 6})).await.expect_problem(409, "unseen_target");
     // Neither answer was received.
-    ask(&eleven(), json!({"number": 9, "heard": 6, "unheard": [7, 8]})).await.refuses(409, "unseen_target");
-    ask(&eleven(), json!({"number": 10, "heard": 9})).await.is(200);
-    ask(&view, json!({"number": 11, "heard": 10, "by": "ada"})).await.refuses(422, "bad_body");
+    ask(&eleven(), json!({"number": 9, "heard": 6, "unheard": [7, 8]})).await.expect_problem(409, "unseen_target");
+    ask(&eleven(), json!({"number": 10, "heard": 9})).await.expect_status(200);
+    ask(&view, json!({"number": 11, "heard": 10, "by": "ada"})).await.expect_problem(422, "bad_body");
 }
 
 #[tokio::test]
@@ -273,17 +277,17 @@ async fn a_directory_that_lost_what_is_the_workspaces_own_is_opened_anew() {
     let (ada, bob) = (office.lease("ada").await, office.lease("bob").await);
     let view = json!({"command": "view", "path": "src/a.py"});
     for (lease, worker) in [(&ada, "ada"), (&bob, "bob")] {
-        office.does(lease, worker, view.clone()).await.is(200);
+        office.does(lease, worker, view.clone()).await.expect_status(200);
     }
     std::fs::remove_dir_all(office.file(".patchboard")).expect("removed");
-    office.does(&ada, "ada", eleven()).await.refuses(409, "reads_lost");
-    let seen = office.does(&bob, "bob", view.clone()).await.is(200);
+    office.does(&ada, "ada", eleven()).await.expect_problem(409, "reads_lost");
+    let seen = office.does(&bob, "bob", view.clone()).await.expect_status(200);
     assert_eq!(seen["data"]["begun_anew"], true, "{seen}");
-    office.does(&ada, "ada", view).await.is(200);
-    office.does(&ada, "ada", eleven()).await.is(200);
+    office.does(&ada, "ada", view).await.expect_status(200);
+    office.does(&ada, "ada", eleven()).await.expect_status(200);
     assert_eq!(office.text("src/a.py"), "def one():\n    # ada: more\n    return 11\n");
     let twelve = json!({"command": "str_replace", "path": "src/a.py", "old_str": "return 1\n", "new_str": "return 12\n", "intent": "twelve"});
-    office.does(&bob, "bob", twelve).await.refuses(409, "stale_target");
+    office.does(&bob, "bob", twelve).await.expect_problem(409, "stale_target");
     let log = office.daemon.log();
     assert_eq!(log.matches("it is opened anew").count(), 1, "{log}");
 }
@@ -292,7 +296,7 @@ async fn a_directory_that_lost_what_is_the_workspaces_own_is_opened_anew() {
 async fn tool(office: &Office, worker: &str, tool: &str, arguments: Value) -> (Value, bool) {
     let message =
         json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}});
-    let told = office.daemon.post(&format!("/mcp/{}/{worker}", office.board), &message).await.is(200);
+    let told = office.daemon.post(&format!("/mcp/{}/{worker}", office.board), &message).await.expect_status(200);
     let result = told["result"].clone();
     let is_error = result["isError"].as_bool().unwrap_or_else(|| panic!("{told}"));
     (result, is_error)
@@ -300,7 +304,7 @@ async fn tool(office: &Office, worker: &str, tool: &str, arguments: Value) -> (V
 
 async fn tools(office: &Office, worker: &str) -> Vec<Value> {
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}});
-    let told = office.daemon.post(&format!("/mcp/{}/{worker}", office.board), &message).await.is(200);
+    let told = office.daemon.post(&format!("/mcp/{}/{worker}", office.board), &message).await.expect_status(200);
     told["result"]["tools"].as_array().expect("a list").clone()
 }
 
@@ -349,13 +353,17 @@ async fn a_seat_with_files_is_an_editor() {
         assert!(is_error && refused["structuredContent"]["code"] == "no_lease", "{refused}");
     }
     // A caller that has not leased the next call cannot finish it.
-    office.daemon.post(&format!("/v1/boards/{}/signals", office.board), &json!({"name": "more"})).await.is(202);
+    office
+        .daemon
+        .post(&format!("/v1/boards/{}/signals", office.board), &json!({"name": "more"}))
+        .await
+        .expect_status(202);
     let (refused, _) = tool(&office, "ada", "finish", json!({})).await;
     assert_eq!(refused["structuredContent"]["code"], "no_lease", "{refused}");
     let (view, _) = tool(&office, "ada", "read_view", json!({"wait": 30})).await;
     assert_eq!(view["structuredContent"]["asked"], true, "{view}");
     // Tools that are not listed cannot be called.
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "propose_patch", "arguments": {}}});
-    let told = office.daemon.post(&format!("/mcp/{}/ada", office.board), &message).await.is(200);
+    let told = office.daemon.post(&format!("/mcp/{}/ada", office.board), &message).await.expect_status(200);
     assert_eq!(told["error"]["data"]["code"], "no_such_tool", "{told}");
 }

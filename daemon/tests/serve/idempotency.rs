@@ -8,7 +8,7 @@ use patchboard_kernel::id::BoardId;
 use patchboard_kernel::lint;
 use patchboard_kernel::source::Source;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::runtime::{Founding, Options, Runtime};
+use patchboard_runtime::runtime::{CreateOptions, Options, Runtime};
 use reqwest::Method;
 use serde_json::{Value, json};
 use uuid::Builder;
@@ -21,44 +21,47 @@ async fn a_repeated_request_does_nothing_again_also_after_a_kill() {
     let mut daemon = Daemon::new();
     let body = json!({"source": STEPS, "request": {"n": 1}});
     let made = daemon.post_once("/v1/boards", &body, "make").await;
-    let board = made.is(201)["board"].as_str().expect("an id").to_owned();
+    let board = made.expect_status(201)["board"].as_str().expect("an id").to_owned();
     daemon.until(&board, "quiescent").await;
     let (signals, proposals) = (format!("/v1/boards/{board}/signals"), format!("/v1/boards/{board}/proposals"));
     let signal = json!({"name": "more", "value": 1});
     let proposal = json!({"worker": "walker", "patch": [{"op": "add", "path": "/steps/-", "value": 3}]});
     let refused = json!({"worker": "walker", "patch": [{"op": "remove", "path": "/steps/0"}]});
-    daemon.post_once(&signals, &signal, "tell").await.is(202);
+    daemon.post_once(&signals, &signal, "tell").await.expect_status(202);
     daemon.until(&board, "quiescent").await;
-    let committed = daemon.post_once(&proposals, &proposal, "add").await.is(200);
+    let committed = daemon.post_once(&proposals, &proposal, "add").await.expect_status(200);
     assert_eq!(committed["outcome"], "committed");
-    let first = daemon.post_once(&proposals, &refused, "take").await.refuses(422, "path_not_granted");
+    let first = daemon.post_once(&proposals, &refused, "take").await.expect_problem(422, "path_not_granted");
     for is_killed in [false, true] {
         if is_killed {
             daemon.kill();
             daemon.start();
         }
         let again = daemon.post_once("/v1/boards", &body, "make").await;
-        assert_eq!(again.is(200)["board"], board.as_str());
+        assert_eq!(again.expect_status(200)["board"], board.as_str());
         assert!(again.is_replayed());
         let again = daemon.post_once(&signals, &signal, "tell").await;
-        again.is(202);
+        again.expect_status(202);
         assert!(again.is_replayed());
         let again = daemon.post_once(&proposals, &proposal, "add").await;
-        assert_eq!(again.is(200), committed);
+        assert_eq!(again.expect_status(200), committed);
         assert!(again.is_replayed());
-        let again = daemon.post_once(&proposals, &refused, "take").await.refuses(422, "path_not_granted");
+        let again = daemon.post_once(&proposals, &refused, "take").await.expect_problem(422, "path_not_granted");
         assert_eq!(again["seq"], first["seq"]);
         // A key that was used for another request.
         let other = json!({"source": STEPS, "request": {"n": 2}});
-        daemon.post_once("/v1/boards", &other, "make").await.refuses(409, "token_conflict");
+        daemon.post_once("/v1/boards", &other, "make").await.expect_problem(409, "token_conflict");
         let other = json!({"source": STEPS, "request": {"n": 1}, "seed": 5});
-        daemon.post_once("/v1/boards", &other, "make").await.refuses(409, "token_conflict");
+        daemon.post_once("/v1/boards", &other, "make").await.expect_problem(409, "token_conflict");
         let other = json!({"name": "more", "value": 2});
-        daemon.post_once(&signals, &other, "tell").await.refuses(409, "token_conflict");
-        daemon.post_once(&proposals, &refused, "add").await.refuses(409, "token_conflict");
+        daemon.post_once(&signals, &other, "tell").await.expect_problem(409, "token_conflict");
+        daemon.post_once(&proposals, &refused, "add").await.expect_problem(409, "token_conflict");
     }
-    assert_eq!(daemon.get(&format!("/v1/boards/{board}/state")).await.is(200)["state"]["steps"], json!([1, 1, 3]));
-    assert_eq!(daemon.get("/v1/boards").await.is(200)["boards"].as_array().map(Vec::len), Some(1));
+    assert_eq!(
+        daemon.get(&format!("/v1/boards/{board}/state")).await.expect_status(200)["state"]["steps"],
+        json!([1, 1, 3])
+    );
+    assert_eq!(daemon.get("/v1/boards").await.expect_status(200)["boards"].as_array().map(Vec::len), Some(1));
 }
 
 #[tokio::test]
@@ -69,7 +72,7 @@ async fn requests_with_one_key_at_the_same_time_make_one_board() {
     let new = made.iter().filter(|answer| answer.status == 201).count();
     assert_eq!(new, 1, "{made:?}");
     assert!(made.iter().all(|answer| answer.json()["board"] == made[0].json()["board"]));
-    assert_eq!(daemon.get("/v1/boards").await.is(200)["boards"].as_array().map(Vec::len), Some(1));
+    assert_eq!(daemon.get("/v1/boards").await.expect_status(200)["boards"].as_array().map(Vec::len), Some(1));
 }
 
 /// Returns the value of a response header.
@@ -96,7 +99,7 @@ async fn a_request_has_three_identifiers_and_a_repetition_is_said_to_be_one() {
         (said(&first, "idempotency-status"), said(&again, "idempotency-status")),
         (None, Some("DUPLICATE_DETECTED"))
     );
-    assert_eq!(first.is(200), again.is(200), "the first outcome");
+    assert_eq!(first.expect_status(200), again.expect_status(200), "the first outcome");
     for (answer, message) in [(&first, "m1"), (&again, "m2")] {
         assert_eq!((said(answer, "in-reply-to"), said(answer, "correlation-id")), (Some(message), Some("walk-1")));
     }
@@ -105,28 +108,31 @@ async fn a_request_has_three_identifiers_and_a_repetition_is_said_to_be_one() {
     // Rejections are deduplicated, too; a new key makes a new request.
     let first = send("m3", "t3", &refused).await;
     let again = send("m4", "t3", &refused).await;
-    assert_eq!(first.refuses(422, "path_not_granted")["seq"], again.refuses(422, "path_not_granted")["seq"]);
+    assert_eq!(
+        first.expect_problem(422, "path_not_granted")["seq"],
+        again.expect_problem(422, "path_not_granted")["seq"]
+    );
     assert_eq!(
         (said(&first, "idempotency-status"), said(&again, "idempotency-status")),
         (None, Some("DUPLICATE_DETECTED"))
     );
     let other = send("m5", "t5", &proposal).await;
     assert_eq!((other.status.as_u16(), said(&other, "idempotency-status")), (200, None));
-    // A request without these headers gets only the response's own id back. An invalid id is rejected before the proposal
-    // is judged.
+    // A request without these headers gets only the response's own id back. An invalid id is rejected before the
+    // proposal is judged.
     let plain = daemon.get("/v1/boards").await;
     assert!(said(&plain, "message-id").is_some() && said(&plain, "correlation-id").is_none());
     let state = format!("/v1/boards/{board}/state");
-    let before = daemon.get(&state).await.is(200);
+    let before = daemon.get(&state).await.expect_status(200);
     let longest = "x".repeat(128);
     let answer = daemon.request(Method::GET, "/v1/boards", &[("correlation-id", &longest)], None).await;
     assert_eq!(said(&answer, "correlation-id"), Some(longest.as_str()));
     for (name, value) in [("correlation-id", format!("{longest}x")), ("message-id", "a b".to_owned())] {
         let answer = daemon.post_with(&path, &proposal, &[(name, &value)]).await;
-        answer.refuses(400, "bad_identifier");
+        answer.expect_problem(400, "bad_identifier");
         assert!(said(&answer, "message-id").is_some() && said(&answer, "correlation-id").is_none());
     }
-    assert_eq!(daemon.get(&state).await.is(200), before);
+    assert_eq!(daemon.get(&state).await.expect_status(200), before);
 }
 
 #[tokio::test]
@@ -135,13 +141,16 @@ async fn a_repetition_of_what_a_person_is_asked_is_in_progress() {
     let asked = STEPS
         .replace("value: {maximum: 9}}]", "value: {maximum: 9}, approval: {by: guide}}]")
         .replace("rules:\n", "  guide: {agent: human}\nrules:\n");
-    let board = daemon.post("/v1/boards", &json!({"source": asked})).await.is(201)["board"].clone();
+    let board = daemon.post("/v1/boards", &json!({"source": asked})).await.expect_status(201)["board"].clone();
     let path = format!("/v1/boards/{}/proposals", board.as_str().expect("an id"));
     let proposal = json!({"worker": "walker", "patch": [{"op": "add", "path": "/steps/-", "value": 3}]});
     let first = daemon.post_once(&path, &proposal, "t").await;
-    assert_eq!((&first.is(200)["outcome"], said(&first, "idempotency-status")), (&json!("awaiting_approval"), None));
+    assert_eq!(
+        (&first.expect_status(200)["outcome"], said(&first, "idempotency-status")),
+        (&json!("awaiting_approval"), None)
+    );
     let again = daemon.post_once(&path, &proposal, "t").await;
-    assert_eq!(again.is(200), first.is(200));
+    assert_eq!(again.expect_status(200), first.expect_status(200));
     assert_eq!(said(&again, "idempotency-status"), Some("ALREADY_IN_PROGRESS"));
 }
 
@@ -159,12 +168,12 @@ async fn a_key_is_apart_for_each_scope_and_its_records_are_found_by_it() {
     for who in [&admin, &seat] {
         let headers = [("authorization", who.as_str()), ("idempotency-key", "one")];
         let first = daemon.post_with(&proposals, &proposal, &headers).await;
-        assert!(first.is(200)["outcome"] == "committed" && !first.is_replayed());
+        assert!(first.expect_status(200)["outcome"] == "committed" && !first.is_replayed());
         assert!(daemon.post_with(&proposals, &proposal, &headers).await.is_replayed());
         found.push(first.json()["seq"].clone());
     }
     let by_key = async |who: &str| {
-        let page = daemon.request(Method::GET, &journal, &[("authorization", who)], None).await.is(200);
+        let page = daemon.request(Method::GET, &journal, &[("authorization", who)], None).await.expect_status(200);
         page["records"].as_array().expect("records").iter().map(|record| record["seq"].clone()).collect::<Vec<Value>>()
     };
     assert_eq!(by_key(&admin).await, found[..1]);
@@ -172,12 +181,12 @@ async fn a_key_is_apart_for_each_scope_and_its_records_are_found_by_it() {
     let headers = [("authorization", admin.as_str())];
     let signal = json!({"name": "more"});
     let told = [headers[0], ("idempotency-key", "two")];
-    daemon.post_with(&format!("/v1/boards/{board}/signals"), &signal, &told).await.is(202);
+    daemon.post_with(&format!("/v1/boards/{board}/signals"), &signal, &told).await.expect_status(202);
     let path = format!("/v1/boards/{board}/journal?key=two");
-    let page = daemon.request(Method::GET, &path, &headers, None).await.is(200);
+    let page = daemon.request(Method::GET, &path, &headers, None).await.expect_status(200);
     assert_eq!((&page["records"][0]["kind"], &page["records"][1]), (&json!("signal"), &Value::Null));
     let path = format!("/v1/boards/{board}/journal?key=a%20b");
-    daemon.request(Method::GET, &path, &headers, None).await.refuses(400, "bad_key");
+    daemon.request(Method::GET, &path, &headers, None).await.expect_problem(400, "bad_key");
 }
 
 #[tokio::test]
@@ -185,7 +194,7 @@ async fn a_key_stands_in_no_file() {
     const KEY: &str = "Quisquilius-1979";
     let mut daemon = Daemon::new();
     let body = json!({"source": STEPS});
-    let made = daemon.post_once("/v1/boards", &body, KEY).await.is(201);
+    let made = daemon.post_once("/v1/boards", &body, KEY).await.expect_status(201);
     let board = made["board"].as_str().expect("an id").to_owned();
     daemon.until(&board, "quiescent").await;
     for (path, body, status) in [
@@ -200,7 +209,7 @@ async fn a_key_stands_in_no_file() {
         let answer = daemon.post_once(&format!("/v1/boards/{board}/{path}"), &body, &key).await;
         assert_eq!(answer.status.as_u16(), status, "{path}: {}", answer.text);
     }
-    daemon.post_once("/v1/tokens", &json!({"scope": "admin", "name": "ci"}), KEY).await.is(201);
+    daemon.post_once("/v1/tokens", &json!({"scope": "admin", "name": "ci"}), KEY).await.expect_status(201);
     assert!(holding(daemon.path(), &[KEY]).is_empty());
     daemon.kill();
     assert!(holding(daemon.path(), &[KEY]).is_empty());
@@ -210,25 +219,25 @@ async fn a_key_stands_in_no_file() {
 
 #[tokio::test]
 async fn a_board_that_a_key_made_before_keys_had_a_secret_is_not_made_again() {
-    let mut daemon = Daemon::at_rest(&[]);
+    let mut daemon = Daemon::not_started(&[]);
     let data = daemon.path().join("boards");
     let hash = sha256(b"board\nadmin\norder-7").0;
     let id = Builder::from_custom_bytes(*hash.first_chunk().expect("bytes")).into_uuid().to_string();
     let journal = SqliteJournal::open(&data).expect("a journal");
     let runtime = Runtime::start(Arc::new(journal), Options::new(Arc::new(Script))).await.expect("it starts");
     let blueprint = lint::check(&Source::read("steps.yaml", STEPS).expect("YAML")).blueprint.expect("it is sound");
-    let founding = Founding { id: Some(BoardId::from(id.clone())), ..Founding::default() };
+    let founding = CreateOptions { id: Some(BoardId::from(id.clone())), ..CreateOptions::default() };
     let board = runtime.create_with(blueprint, Value::Null, founding).await.expect("a board");
-    board.ended().await.expect("it ends");
+    board.wait_for_end().await.expect("it ends");
     runtime.shutdown().await;
     drop(runtime);
     daemon.start();
     let again = daemon.post_once("/v1/boards", &json!({"source": STEPS}), "order-7").await;
-    assert_eq!(again.is(200)["board"], id);
+    assert_eq!(again.expect_status(200)["board"], id);
     daemon
         .post_once("/v1/boards", &json!({"source": STEPS, "request": {"n": 2}}), "order-7")
         .await
-        .refuses(409, "token_conflict");
-    daemon.request(Method::DELETE, &format!("/v1/boards/{id}"), &[], None).await.is(200);
-    daemon.post_once("/v1/boards", &json!({"source": STEPS}), "order-7").await.refuses(409, "token_conflict");
+        .expect_problem(409, "token_conflict");
+    daemon.request(Method::DELETE, &format!("/v1/boards/{id}"), &[], None).await.expect_status(200);
+    daemon.post_once("/v1/boards", &json!({"source": STEPS}), "order-7").await.expect_problem(409, "token_conflict");
 }

@@ -1,6 +1,6 @@
 //! Nested boards across kills of the daemon.
 
-use patchboard_endpoint::{Act, Endpoint};
+use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use serde_json::{Value, json};
 
 use crate::daemon::Daemon;
@@ -38,7 +38,7 @@ fn outer() -> Value {
 }
 
 async fn inside(daemon: &Daemon) -> Vec<Value> {
-    let boards = daemon.get("/v1/boards").await.is(200);
+    let boards = daemon.get("/v1/boards").await.expect_status(200);
     let boards = boards["boards"].as_array().expect("a list");
     boards.iter().filter(|board| board.get("parent").is_some()).cloned().collect()
 }
@@ -46,7 +46,7 @@ async fn inside(daemon: &Daemon) -> Vec<Value> {
 #[tokio::test]
 async fn after_a_kill_the_board_inside_goes_on_and_its_answer_comes_out() {
     let mut daemon = Daemon::new();
-    let made = daemon.post("/v1/boards", &json!({"blueprint": outer(), "request": {}})).await.is(201);
+    let made = daemon.post("/v1/boards", &json!({"blueprint": outer(), "request": {}})).await.expect_status(201);
     let board = made["board"].as_str().expect("an id").to_owned();
     for _ in 0..500 {
         if inside(&daemon).await.first().is_some_and(|inside| inside["version"] == 1) {
@@ -61,29 +61,29 @@ async fn after_a_kill_the_board_inside_goes_on_and_its_answer_comes_out() {
     assert_eq!((&inner["parent"], &inner["version"]), (&json!(board), &json!(1)));
     let id = inner["board"].as_str().expect("an id");
     let leases = format!("/v1/boards/{id}/leases");
-    let lease = daemon.post(&leases, &json!({"worker": "asked", "seconds": 60, "wait": 30})).await.is(200);
+    let lease = daemon.post(&leases, &json!({"worker": "asked", "seconds": 60, "wait": 30})).await.expect_status(200);
     let answer = json!({"worker": "asked", "patch": [{"op": "add", "path": "/answer", "value": "at last"}]});
     let lease = lease["lease"].as_str().expect("a lease");
-    daemon.post(&format!("{leases}/{lease}/answer"), &answer).await.is(200);
+    daemon.post(&format!("{leases}/{lease}/answer"), &answer).await.expect_status(200);
     daemon.until(&board, "done").await;
-    assert_eq!(daemon.get(&format!("/v1/boards/{board}/state")).await.is(200)["state"]["answer"], "at last");
+    assert_eq!(daemon.get(&format!("/v1/boards/{board}/state")).await.expect_status(200)["state"]["answer"], "at last");
     assert_eq!(inside(&daemon).await.len(), 1);
 }
 
 #[tokio::test]
 async fn a_board_inside_that_its_provider_pauses_is_paused_wherever_it_is_listed() {
-    let refused = Act::Say(401, "", r#"{"error":{"message":"Incorrect API key provided"}}"#.into());
+    let refused = ScriptedResponse::Say(401, "", r#"{"error":{"message":"Incorrect API key provided"}}"#.into());
     let endpoint = Endpoint::new(vec![refused]);
-    let mut daemon = Daemon::at_rest(&[]);
+    let mut daemon = Daemon::not_started(&[]);
     daemon.configure(&format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\n", endpoint.url));
     daemon.start();
     let mut blueprint = outer();
     blueprint["boards"]["inside"]["workers"]["asked"]["agent"] = json!("llm");
-    let made = daemon.post("/v1/boards", &json!({"blueprint": blueprint, "request": {}})).await.is(201);
+    let made = daemon.post("/v1/boards", &json!({"blueprint": blueprint, "request": {}})).await.expect_status(201);
     let outer = made["board"].as_str().expect("an id");
     for _ in 0..2 {
         daemon.until(outer, "paused").await;
-        let listed = daemon.get("/v1/boards").await.is(200);
+        let listed = daemon.get("/v1/boards").await.expect_status(200);
         let boards = listed["boards"].as_array().expect("a list").iter();
         let told: Vec<_> = boards.map(|board| (board["status"].clone(), board["cause"].clone())).collect();
         assert_eq!(told, vec![(json!("paused"), json!("provider_unavailable")); 2]);

@@ -11,7 +11,7 @@ use crate::daemon::{Answer, Daemon, STEPS};
 
 /// Returns a daemon with these settings of `[serve.limits]`.
 fn limited(limits: &str, arguments: &[&str]) -> Daemon {
-    let daemon = Daemon::at_rest(arguments);
+    let daemon = Daemon::not_started(arguments);
     let config = format!("[serve.limits]\n{limits}\n");
     std::fs::write(daemon.path().join("patchboard.toml"), config).expect("a file can be written");
     daemon
@@ -78,7 +78,7 @@ async fn a_connection_that_waits_for_no_answer_gives_its_place_to_a_new_one() {
     }
     // A connection that waits for an answer keeps its slot.
     let board = daemon.board().await;
-    daemon.post(&format!("/v1/boards/{board}/pause"), &json!({})).await.is(200);
+    daemon.post(&format!("/v1/boards/{board}/pause"), &json!({})).await.expect_status(200);
     let mut streams = Vec::new();
     for _ in 0..4 {
         let stream = daemon.send(Method::GET, &format!("/v1/boards/{board}/events"), &[], None).await;
@@ -107,11 +107,11 @@ async fn one_caller_that_asks_too_often_is_refused_and_no_other() {
         }
     }
     let refused = refused.expect("twenty requests are too many");
-    refused.refuses(429, "too_many_requests");
+    refused.expect_problem(429, "too_many_requests");
     assert_eq!(refused.headers["retry-after"], "1");
-    as_holder(&daemon, &other).await.is(200);
+    as_holder(&daemon, &other).await.expect_status(200);
     tokio::time::sleep(Duration::from_millis(1100)).await;
-    as_holder(&daemon, &one).await.is(200);
+    as_holder(&daemon, &one).await.expect_status(200);
 }
 
 #[tokio::test]
@@ -120,22 +120,22 @@ async fn tokens_cannot_be_guessed_at_speed() {
     let right = daemon.token("read");
     daemon.start();
     for _ in 0..3 {
-        as_holder(&daemon, "pb_wrong").await.refuses(401, "unauthorized");
+        as_holder(&daemon, "pb_wrong").await.expect_problem(401, "unauthorized");
     }
     let answer = as_holder(&daemon, "pb_wrong").await;
-    answer.refuses(429, "too_many_failures");
+    answer.expect_problem(429, "too_many_failures");
     let wait: u64 = answer.headers["retry-after"].to_str().expect("a text").parse().expect("a number");
     assert!((1..=20).contains(&wait), "{wait}");
     // Other callers at this address are not affected.
-    as_holder(&daemon, &right).await.is(200);
-    daemon.get("/healthz").await.is(200);
+    as_holder(&daemon, &right).await.expect_status(200);
+    daemon.get("/healthz").await.expect_status(200);
 }
 
 #[tokio::test]
 async fn one_caller_has_so_many_streams() {
     let daemon = started("streams = 2");
     let board = daemon.board().await;
-    daemon.post(&format!("/v1/boards/{board}/pause"), &json!({})).await.is(200);
+    daemon.post(&format!("/v1/boards/{board}/pause"), &json!({})).await.expect_status(200);
     let events = format!("/v1/boards/{board}/events");
     let mut open = Vec::new();
     for _ in 0..2 {
@@ -143,14 +143,14 @@ async fn one_caller_has_so_many_streams() {
         assert_eq!(stream.status(), 200);
         open.push(stream);
     }
-    daemon.get(&events).await.refuses(429, "too_many_streams");
-    daemon.get(&format!("/v1/boards/{board}/agui")).await.refuses(429, "too_many_streams");
+    daemon.get(&events).await.expect_problem(429, "too_many_streams");
+    daemon.get(&format!("/v1/boards/{board}/agui")).await.expect_problem(429, "too_many_streams");
     drop(open.pop());
     let begun = Instant::now();
     while daemon.send(Method::GET, &events, &[], None).await.status() != 200 {
         assert!(begun.elapsed() < Duration::from_secs(30), "a place was left");
         // The daemon notices at the next heartbeat or record.
-        daemon.post(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"})).await.is(202);
+        daemon.post(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"})).await.expect_status(202);
     }
 }
 
@@ -173,10 +173,10 @@ fn a_request_has_its_time_and_its_size() {
 async fn a_token_is_made_and_shown_once() {
     let daemon = Daemon::new();
     let wanted = json!({"scope": "read", "name": "ci"});
-    let made = daemon.post_once("/v1/tokens", &wanted, "one").await.is(201);
-    let again = daemon.post_once("/v1/tokens", &wanted, "one").await.refuses(409, "already_shown");
+    let made = daemon.post_once("/v1/tokens", &wanted, "one").await.expect_status(201);
+    let again = daemon.post_once("/v1/tokens", &wanted, "one").await.expect_problem(409, "already_shown");
     assert_eq!(again["id"], made["id"]);
-    assert_eq!(daemon.get("/v1/tokens").await.is(200)["tokens"].as_array().map(Vec::len), Some(1));
+    assert_eq!(daemon.get("/v1/tokens").await.expect_status(200)["tokens"].as_array().map(Vec::len), Some(1));
 }
 
 #[tokio::test]
@@ -185,20 +185,20 @@ async fn a_page_of_records_has_a_bounded_size() {
     let large = STEPS
         .replace("items: {type: integer}", "items: {}")
         .replace("ops: [add], value: {maximum: 9}}]", "ops: [add]}]\n    patch: {max_bytes: 4000000}");
-    let made = daemon.post("/v1/boards", &json!({ "source": large })).await.is(201);
+    let made = daemon.post("/v1/boards", &json!({ "source": large })).await.expect_status(201);
     let board = made["board"].as_str().expect("an id").to_owned();
     for _ in 0..5 {
         let patch = json!([{"op": "add", "path": "/steps/-", "value": "x".repeat(3_000_000)}]);
         daemon
             .post(&format!("/v1/boards/{board}/proposals"), &json!({"worker": "walker", "patch": patch}))
             .await
-            .is(200);
+            .expect_status(200);
     }
     let (mut after, mut seen) = (String::new(), Vec::new());
     loop {
         let page = daemon.get(&format!("/v1/boards/{board}/journal?limit=1000{after}")).await;
         assert!(page.text.len() < 12_000_000, "{}", page.text.len());
-        let page = page.is(200);
+        let page = page.expect_status(200);
         seen.extend(page["records"].as_array().expect("a list").iter().map(|record| record["seq"].clone()));
         match page["next"].as_u64() {
             Some(next) => after = format!("&after={next}"),

@@ -1,6 +1,6 @@
 //! The daemon's log, and secrets that must never be in it.
 
-use patchboard_endpoint::{Act, Endpoint};
+use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use serde_json::{Value, json};
 
 use crate::daemon::Daemon;
@@ -16,12 +16,16 @@ const SIGNAL: &str = "hush-signal-0123456789";
 async fn noisy(format: &str) -> (Daemon, Vec<String>) {
     let patch = r#"{"patch":[{"op":"add","path":"/steps/-","value":1}],"intent":"hush-reply-0123456789"}"#;
     let acts = vec![
-        Act::Say(429, "retry-after-ms: 10\r\n", format!(r#"{{"error": {{"message": "slow down, {KEY}"}}}}"#)),
-        Act::answer(REPLY, 70, 5),
-        Act::answer(patch, 90, 11),
+        ScriptedResponse::Say(
+            429,
+            "retry-after-ms: 10\r\n",
+            format!(r#"{{"error": {{"message": "slow down, {KEY}"}}}}"#),
+        ),
+        ScriptedResponse::answer(REPLY, 70, 5),
+        ScriptedResponse::answer(patch, 90, 11),
     ];
     let endpoint = Endpoint::new(acts);
-    let mut daemon = Daemon::at_rest(&["--require-tokens", "--log-format", format]);
+    let mut daemon = Daemon::not_started(&["--require-tokens", "--log-format", format]);
     daemon.configure(&format!(
         "[models.default]\nurl = \"{}\"\nmodel = \"m\"\napi_key_env = \"HUSH_KEY\"\nheaders = {{ X-Title = \"{HEADER}\" }}\n",
         endpoint.url
@@ -35,24 +39,33 @@ async fn noisy(format: &str) -> (Daemon, Vec<String>) {
     secrets.push(token.clone());
     daemon.start();
     let body = json!({"source": by_a_model() + "signals: {heard: {}}\n", "request": {"secret": REQUEST}});
-    let made = daemon.post_with("/v1/boards", &body, &[auth]).await.is(201);
+    let made = daemon.post_with("/v1/boards", &body, &[auth]).await.expect_status(201);
     let board = made["board"].as_str().expect("an id").to_owned();
     for _ in 0..1000 {
-        let shown = daemon.request(reqwest::Method::GET, &format!("/v1/boards/{board}"), &[auth], None).await.is(200);
+        let shown = daemon
+            .request(reqwest::Method::GET, &format!("/v1/boards/{board}"), &[auth], None)
+            .await
+            .expect_status(200);
         if shown["status"] == "quiescent" {
             break;
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
     let signal = json!({"name": "heard", "value": SIGNAL});
-    daemon.post_with(&format!("/v1/boards/{board}/signals"), &signal, &[auth, ("idempotency-key", "k")]).await.is(202);
-    let other = daemon.post_with("/v1/tokens", &json!({"scope": "read"}), &[auth]).await.is(201);
+    daemon
+        .post_with(&format!("/v1/boards/{board}/signals"), &signal, &[auth, ("idempotency-key", "k")])
+        .await
+        .expect_status(202);
+    let other = daemon.post_with("/v1/tokens", &json!({"scope": "read"}), &[auth]).await.expect_status(201);
     secrets.push(other["token"].as_str().expect("a text").to_owned());
-    daemon.get("/v1/boards").await.refuses(401, "unauthorized");
+    daemon.get("/v1/boards").await.expect_problem(401, "unauthorized");
     let wrong = [("authorization", "Bearer pb_wrong-0123456789")];
-    daemon.request(reqwest::Method::GET, "/v1/boards", &wrong, None).await.refuses(401, "unauthorized");
+    daemon.request(reqwest::Method::GET, "/v1/boards", &wrong, None).await.expect_problem(401, "unauthorized");
     secrets.push("pb_wrong-0123456789".to_owned());
-    let state = daemon.request(reqwest::Method::GET, &format!("/v1/boards/{board}/state"), &[auth], None).await.is(200);
+    let state = daemon
+        .request(reqwest::Method::GET, &format!("/v1/boards/{board}/state"), &[auth], None)
+        .await
+        .expect_status(200);
     assert_eq!(state["state"]["steps"], json!([1]), "the model was asked again");
     assert_eq!(daemon.stop(), Some(0));
     (daemon, secrets)
@@ -92,12 +105,12 @@ async fn json_logs_are_one_object_a_line_whatever_happens() {
 
 #[tokio::test]
 async fn a_daemon_tells_what_becomes_of_boards_and_requests_only_when_asked() {
-    let mut daemon = Daemon::at_rest(&["--log-format", "json"]);
+    let mut daemon = Daemon::not_started(&["--log-format", "json"]);
     daemon.start();
     let board = daemon.board().await;
     daemon.until(&board, "quiescent").await;
-    daemon.post(&format!("/v1/boards/{board}/pause"), &json!({})).await.is(200);
-    daemon.post(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"})).await.is(202);
+    daemon.post(&format!("/v1/boards/{board}/pause"), &json!({})).await.expect_status(200);
+    daemon.post(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"})).await.expect_status(202);
     daemon.kill();
     daemon.start();
     daemon.until(&board, "paused").await;

@@ -1,5 +1,5 @@
-//! MCP access to a worker's seat: authorization, rejections, cancellation, and the stdio proxy. The end-to-end test with a
-//! third-party client is in `clients/mcp.rs`.
+//! MCP access to a worker's seat: authorization, rejections, cancellation, and the stdio proxy. The end-to-end test
+//! with a third-party client is in `clients/mcp.rs`.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -12,7 +12,7 @@ use crate::daemon::{Answer, Daemon, STEPS};
 
 /// Returns a daemon that requires tokens, a board with a remote walker, and an admin token.
 async fn board(settings: &str) -> (Daemon, String, String) {
-    let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+    let mut daemon = Daemon::not_started(&["--require-tokens"]);
     std::fs::write(daemon.path().join("patchboard.toml"), settings).expect("a file can be written");
     let admin = daemon.token("admin");
     daemon.start();
@@ -23,8 +23,10 @@ async fn board(settings: &str) -> (Daemon, String, String) {
     assert_ne!(remote, STEPS);
     let remote = remote.replace("  other:", "  owner: {agent: human}\n  other:");
     let bearer = format!("Bearer {admin}");
-    let made =
-        daemon.post_with("/v1/boards", &json!({ "source": remote }), &[("authorization", &bearer)]).await.is(201);
+    let made = daemon
+        .post_with("/v1/boards", &json!({ "source": remote }), &[("authorization", &bearer)])
+        .await
+        .expect_status(201);
     let board = made["board"].as_str().expect("an id").to_owned();
     (daemon, board, admin)
 }
@@ -49,7 +51,7 @@ fn call(tool: &str, arguments: &Value) -> String {
 
 /// Calls a tool in the token's seat; returns its result and whether it is an error.
 async fn calls(daemon: &Daemon, token: &str, tool: &str, arguments: Value) -> (Value, bool) {
-    let answer = send(daemon, token, "/mcp", call(tool, &arguments), &[]).await.is(200);
+    let answer = send(daemon, token, "/mcp", call(tool, &arguments), &[]).await.expect_status(200);
     let result = &answer["result"];
     (result["structuredContent"].clone(), result["isError"].as_bool().unwrap_or_else(|| panic!("{answer}")))
 }
@@ -82,21 +84,23 @@ async fn a_token_opens_its_own_seat_and_a_wider_one_the_seat_that_is_named() {
     for (token, path) in [(&walker, "/mcp"), (&walker, seat.as_str()), (&admin, seat.as_str())] {
         let told = send(&daemon, token, path, hello.clone(), &[]).await;
         assert!(!told.headers.contains_key("mcp-session-id"), "there are no sessions");
-        let told = told.is(200);
+        let told = told.expect_status(200);
         assert_eq!(told["result"]["serverInfo"]["name"], "patchboard", "{told}");
         assert_eq!(told["result"]["protocolVersion"], "2025-06-18");
         assert!(told["result"]["capabilities"]["resources"].get("subscribe").is_none(), "{told}");
     }
     for token in [&admin, &read] {
-        send(&daemon, token, "/mcp", hello.clone(), &[]).await.refuses(400, "bad_path");
+        send(&daemon, token, "/mcp", hello.clone(), &[]).await.expect_problem(400, "bad_path");
     }
-    send(&daemon, &read, &seat, hello.clone(), &[]).await.refuses(403, "forbidden");
-    send(&daemon, &walker, &format!("/mcp/{board}/other"), hello.clone(), &[]).await.refuses(403, "forbidden");
-    send(&daemon, &walker, "/mcp/another/walker", hello.clone(), &[]).await.refuses(404, "no_such_board");
-    send(&daemon, &admin, "/mcp/another/walker", hello.clone(), &[]).await.refuses(404, "no_such_board");
-    send(&daemon, "pb_wrong", "/mcp", hello.clone(), &[]).await.refuses(401, "unauthorized");
+    send(&daemon, &read, &seat, hello.clone(), &[]).await.expect_problem(403, "forbidden");
+    send(&daemon, &walker, &format!("/mcp/{board}/other"), hello.clone(), &[]).await.expect_problem(403, "forbidden");
+    send(&daemon, &walker, "/mcp/another/walker", hello.clone(), &[]).await.expect_problem(404, "no_such_board");
+    send(&daemon, &admin, "/mcp/another/walker", hello.clone(), &[]).await.expect_problem(404, "no_such_board");
+    send(&daemon, "pb_wrong", "/mcp", hello.clone(), &[]).await.expect_problem(401, "unauthorized");
     // The blueprint does not define this worker.
-    let told = send(&daemon, &admin, &format!("/mcp/{board}/nobody"), call("read_view", &json!({})), &[]).await.is(200);
+    let told = send(&daemon, &admin, &format!("/mcp/{board}/nobody"), call("read_view", &json!({})), &[])
+        .await
+        .expect_status(200);
     assert_eq!(told["result"]["structuredContent"]["code"], "no_such_worker", "{told}");
     // A worker with an agent in the daemon has no calls to lease.
     let other = daemon.token(&format!("seat:{board}/other"));
@@ -106,12 +110,12 @@ async fn a_token_opens_its_own_seat_and_a_wider_one_the_seat_that_is_named() {
     // A revoked token loses access at once.
     let as_admin = [("authorization", format!("Bearer {admin}"))];
     let as_admin = [(as_admin[0].0, as_admin[0].1.as_str())];
-    let listed = daemon.request(Method::GET, "/v1/tokens", &as_admin, None).await.is(200);
+    let listed = daemon.request(Method::GET, "/v1/tokens", &as_admin, None).await.expect_status(200);
     let scope = format!("seat:{board}/walker");
     let tokens = listed["tokens"].as_array().expect("a list");
     let id = &tokens.iter().find(|token| token["scope"] == scope).expect("it is listed")["id"];
     daemon.request(Method::DELETE, &format!("/v1/tokens/{id}"), &as_admin, None).await;
-    send(&daemon, &walker, "/mcp", call("read_view", &json!({})), &[]).await.refuses(401, "unauthorized");
+    send(&daemon, &walker, "/mcp", call("read_view", &json!({})), &[]).await.expect_problem(401, "unauthorized");
 }
 
 #[tokio::test]
@@ -136,15 +140,16 @@ async fn what_is_no_message_is_refused_with_a_code() {
         (&ping, &[("origin", "https://evil.example")], 403, "unknown_origin"),
         (&ping, &[("host", "evil.example")], 421, "unknown_host"),
     ] {
-        send(&daemon, &token, "/mcp", body.to_owned(), headers).await.refuses(status, code);
+        send(&daemon, &token, "/mcp", body.to_owned(), headers).await.expect_problem(status, code);
     }
     let bearer = format!("Bearer {token}");
     for method in [Method::GET, Method::DELETE] {
-        daemon.request(method, "/mcp", &[("authorization", &bearer)], None).await.refuses(405, "no_such_method");
+        daemon.request(method, "/mcp", &[("authorization", &bearer)], None).await.expect_problem(405, "no_such_method");
     }
     let batch = send(&daemon, &token, "/mcp", format!("[{ping}]"), &[]).await;
     assert!(batch.text.contains("batches are not taken"), "{}", batch.text);
-    let error = |body| async { send(&daemon, &token, "/mcp", body, &[]).await.is(200)["error"]["code"].clone() };
+    let error =
+        |body| async { send(&daemon, &token, "/mcp", body, &[]).await.expect_status(200)["error"]["code"].clone() };
     assert_eq!(error(message("no/such", &json!({}))).await, -32601);
     assert_eq!(error(message("tools/call", &json!({}))).await, -32602);
     assert_eq!(error(message("resources/read", &json!({}))).await, -32602);
@@ -169,7 +174,7 @@ async fn what_is_no_message_is_refused_with_a_code() {
     refuses(&daemon, &token, "explain_rejection", json!({"code": "x".repeat(1 << 20)}), "unknown_code").await;
     let log = send(&daemon, &token, "/mcp", message("resources/read", &json!({"uri": "patchboard://board/log"})), &[])
         .await
-        .is(200);
+        .expect_status(200);
     let log = log["result"]["contents"][0]["text"].as_str().expect("a text");
     let log: Value = serde_json::from_str(log).expect("JSON");
     let kinds: Vec<&Value> = log["entries"].as_array().expect("a list").iter().map(|entry| &entry["kind"]).collect();
@@ -194,12 +199,12 @@ async fn a_lease_is_its_holders_and_goes_with_the_daemon() {
     assert_eq!(asked["outcome"], "awaiting_approval", "{asked}");
     let bearer = format!("Bearer {admin}");
     let as_admin = [("authorization", bearer.as_str())];
-    let inbox = daemon.request(Method::GET, "/v1/inbox", &as_admin, None).await.is(200);
+    let inbox = daemon.request(Method::GET, "/v1/inbox", &as_admin, None).await.expect_status(200);
     let question = &inbox.as_object().and_then(|inbox| inbox.values().find_map(Value::as_array)).expect("a list")[0];
     let reply = json!({"agrees": true, "text": "4", "digest": question["digest"]});
     let path = format!("/v1/boards/{board}/approvals/{}", question["seq"]);
     let as_owner = format!("Bearer {}", daemon.token("person:owner"));
-    daemon.post_with(&path, &reply, &[("authorization", &as_owner)]).await.is(200);
+    daemon.post_with(&path, &reply, &[("authorization", &as_owner)]).await.expect_status(200);
     let view = does(&daemon, &other, "read_view", json!({"wait": 30})).await;
     assert!(view["view"].as_str().is_some_and(|view| view.contains("which?")), "{view}");
     let answer = json!({"patch": step(4), "lease": view["lease"]});
@@ -212,9 +217,12 @@ async fn a_lease_is_its_holders_and_goes_with_the_daemon() {
     let waiting = send(&daemon, &one, "/mcp", call("read_view", &json!({"wait": 60})), &[]);
     assert!(tokio::time::timeout(Duration::from_millis(500), waiting).await.is_err(), "nobody asks");
     tokio::time::sleep(Duration::from_millis(200)).await;
-    daemon.post_with(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"}), &as_admin).await.is(202);
+    daemon
+        .post_with(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"}), &as_admin)
+        .await
+        .expect_status(202);
     assert_eq!(does(&daemon, &other, "read_view", json!({"wait": 30})).await["asked"], true);
-    daemon.post_with(&format!("/v1/boards/{board}/cancel"), &json!({}), &as_admin).await.is(200);
+    daemon.post_with(&format!("/v1/boards/{board}/cancel"), &json!({}), &as_admin).await.expect_status(200);
     refuses(&daemon, &other, "read_view", json!({}), "board_over").await;
     refuses(&daemon, &other, "propose_patch", json!({"patch": step(1), "base": 1}), "board_not_running").await;
 }
@@ -244,7 +252,10 @@ async fn streams_are_counted_and_end_with_the_board() {
     let second = send(&daemon, &token, "/mcp", listen, &headers).await;
     assert!(second.text.contains("too_many_streams"), "{}", second.text);
     let as_admin = format!("Bearer {admin}");
-    daemon.post_with(&format!("/v1/boards/{board}/cancel"), &json!({}), &[("authorization", &as_admin)]).await.is(200);
+    daemon
+        .post_with(&format!("/v1/boards/{board}/cancel"), &json!({}), &[("authorization", &as_admin)])
+        .await
+        .expect_status(200);
     let rest = tokio::time::timeout(Duration::from_secs(30), first.text()).await.expect("it ends").expect("a text");
     assert!(rest.contains("notifications/resources/updated") && rest.contains("\"result\""), "{rest}");
 }
@@ -270,28 +281,31 @@ rules: [{name: go, trigger: manual, run: ann}]
 
 #[tokio::test]
 async fn a_seat_is_told_of_rooms_that_it_may_read_now_whenever_it_asks_about() {
-    let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+    let mut daemon = Daemon::not_started(&["--require-tokens"]);
     let admin = daemon.token("admin");
     daemon.start();
     let bearer = format!("Bearer {admin}");
     let as_admin = [("authorization", bearer.as_str())];
-    let made = daemon.post_with("/v1/boards", &json!({ "source": ROOMS }), &as_admin).await.is(201);
+    let made = daemon.post_with("/v1/boards", &json!({ "source": ROOMS }), &as_admin).await.expect_status(201);
     let board = made["board"].as_str().expect("an id").to_owned();
     let token = daemon.token(&format!("seat:{board}/ann"));
     let own = format!("Bearer {token}");
     let ann = [("authorization", own.as_str())];
     let keep = async |patch: Value| {
         let proposed = json!({"worker": "keeper", "patch": patch});
-        daemon.post_with(&format!("/v1/boards/{board}/proposals"), &proposed, &as_admin).await.is(200)
+        daemon.post_with(&format!("/v1/boards/{board}/proposals"), &proposed, &as_admin).await.expect_status(200)
     };
     let read = async |uri: &str| {
         let read = message("resources/read", &json!({"uri": format!("patchboard://board/{uri}")}));
-        send(&daemon, &token, "/mcp", read, &[]).await.is(200)["result"]["contents"][0]["text"].to_string()
+        send(&daemon, &token, "/mcp", read, &[]).await.expect_status(200)["result"]["contents"][0]["text"].to_string()
     };
     let past = format!("/v1/boards/{board}/views/ann?at=0");
 
     // As a member, ann is rejected because of a later change, and the rejection shows that change.
-    daemon.post_with(&format!("/v1/boards/{board}/signals"), &json!({"name": "go"}), &as_admin).await.is(202);
+    daemon
+        .post_with(&format!("/v1/boards/{board}/signals"), &json!({"name": "go"}), &as_admin)
+        .await
+        .expect_status(202);
     let asked = does(&daemon, &token, "read_view", json!({"wait": 30})).await;
     assert!(asked["view"].as_str().is_some_and(|view| view.contains("<QUELM>")), "{asked}");
     keep(json!([{"op": "add", "path": "/rooms/quelm/said/-", "value": "<QUELM> 2"}])).await;
@@ -307,10 +321,11 @@ async fn a_seat_is_told_of_rooms_that_it_may_read_now_whenever_it_asks_about() {
     let enough = json!({"patch": [], "lease": asked["lease"]});
     assert_eq!(does(&daemon, &token, "propose_patch", enough).await["outcome"], "no_op");
 
-    // After losing membership, ann sees nothing of the room: neither its state, nor its history, nor earlier rejections.
+    // After losing membership, ann sees nothing of the room: neither its state, nor its history, nor earlier
+    // rejections.
     keep(json!([{"op": "replace", "path": "/rooms/quelm/members", "value": ["bob"]}])).await;
     let then = daemon.request(Method::GET, &past, &as_admin, None).await;
-    assert!(then.is(200)["text"].as_str().is_some_and(|view| view.contains("<QUELM>")), "{}", then.text);
+    assert!(then.expect_status(200)["text"].as_str().is_some_and(|view| view.contains("<QUELM>")), "{}", then.text);
     let told = [
         read("state").await,
         read("log").await,
@@ -323,14 +338,14 @@ async fn a_seat_is_told_of_rooms_that_it_may_read_now_whenever_it_asks_about() {
         assert!(told.contains(if matches!(nth, 1 | 2) { "stale_read" } else { "zundov" }), "{nth}: {told}");
     }
     for view in [past.as_str(), past.split_once('?').expect("a query").0] {
-        let own = daemon.request(Method::GET, view, &ann, None).await.is(200);
+        let own = daemon.request(Method::GET, view, &ann, None).await.expect_status(200);
         assert!(own["items"].to_string().contains("/rooms/") && !own.to_string().contains("vault"), "{own}");
-        let all = daemon.request(Method::GET, view, &as_admin, None).await.is(200);
+        let all = daemon.request(Method::GET, view, &as_admin, None).await.expect_status(200);
         assert!(all["items"].to_string().contains("/vault"), "{all}");
     }
     let hidden = format!("{past}&expand=/rooms/quelm");
-    daemon.request(Method::GET, &hidden, &ann, None).await.refuses(422, "path_not_granted");
-    daemon.request(Method::GET, &hidden, &as_admin, None).await.is(200);
+    daemon.request(Method::GET, &hidden, &ann, None).await.expect_problem(422, "path_not_granted");
+    daemon.request(Method::GET, &hidden, &as_admin, None).await.expect_status(200);
 }
 
 /// Returns the lines that the proxy prints for these input lines.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use patchboard_endpoint::{Act, Endpoint};
+use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use serde_json::json;
 
 use crate::clients::Client;
@@ -36,13 +36,13 @@ async fn what_became_durable_is_counted_once_and_not_again_after_a_restart() {
     let proposals = format!("/v1/boards/{board}/proposals");
     let propose = |patch| json!({"worker": "walker", "patch": patch});
     let step = propose(json!([{"op": "add", "path": "/steps/-", "value": 3}]));
-    daemon.post_once(&proposals, &step, "a").await.is(200);
-    daemon.post_once(&proposals, &step, "a").await.is(200);
+    daemon.post_once(&proposals, &step, "a").await.expect_status(200);
+    daemon.post_once(&proposals, &step, "a").await.expect_status(200);
     let remove = propose(json!([{"op": "remove", "path": "/steps/0"}]));
-    daemon.post(&proposals, &remove).await.refuses(422, "path_not_granted");
-    daemon.post(&proposals, &propose(json!("x"))).await.refuses(422, "not_a_patch");
-    daemon.get("/v1/boards/nothing").await.refuses(404, "no_such_board");
-    daemon.get("/nothing/here").await.refuses(404, "no_such_route");
+    daemon.post(&proposals, &remove).await.expect_problem(422, "path_not_granted");
+    daemon.post(&proposals, &propose(json!("x"))).await.expect_problem(422, "not_a_patch");
+    daemon.get("/v1/boards/nothing").await.expect_problem(404, "no_such_board");
+    daemon.get("/nothing/here").await.expect_problem(404, "no_such_route");
     let text = metrics(&daemon).await;
     assert_values(
         &text,
@@ -75,7 +75,7 @@ async fn what_became_durable_is_counted_once_and_not_again_after_a_restart() {
     assert!(!text.contains(&board) && !text.contains("walker") && !text.contains("/nothing"), "{text}");
     daemon.kill();
     daemon.start();
-    daemon.post_once(&proposals, &step, "a").await.is(200);
+    daemon.post_once(&proposals, &step, "a").await.expect_status(200);
     assert_values(
         &metrics(&daemon).await,
         &[
@@ -93,18 +93,18 @@ async fn stopped_branches_and_waiting_boards_are_seen_at_the_moment_of_asking() 
     let daemon = Daemon::new();
     let stubborn = STEPS.replace("path: /steps/-, value: 1}", "path: /steps/-, value: 10}")
         + "circuit:\n  rejections: {limit: 1, then: stop_branch}\n";
-    let made = daemon.post("/v1/boards", &json!({ "source": stubborn })).await.is(201);
+    let made = daemon.post("/v1/boards", &json!({ "source": stubborn })).await.expect_status(201);
     daemon.until(made["board"].as_str().expect("an id"), "stopped").await;
     let asking = STEPS
         .replace("value: {maximum: 9}}]", "value: {maximum: 9}, approval: {by: editor, expires: 1h}}]")
         .replace("rules:\n", "  editor: {agent: human}\nrules:\n");
-    let made = daemon.post("/v1/boards", &json!({ "source": asking })).await.is(201);
+    let made = daemon.post("/v1/boards", &json!({ "source": asking })).await.expect_status(201);
     let asking = made["board"].as_str().expect("an id").to_owned();
     daemon.until(&asking, "waiting").await;
     let paused = daemon.board().await;
     daemon.until(&paused, "quiescent").await;
-    daemon.post(&format!("/v1/boards/{paused}/pause"), &json!({})).await.is(200);
-    daemon.post(&format!("/v1/boards/{paused}/signals"), &json!({"name": "more"})).await.is(202);
+    daemon.post(&format!("/v1/boards/{paused}/pause"), &json!({})).await.expect_status(200);
+    daemon.post(&format!("/v1/boards/{paused}/signals"), &json!({"name": "more"})).await.expect_status(202);
     assert_values(
         &metrics(&daemon).await,
         &[
@@ -123,11 +123,12 @@ async fn stopped_branches_and_waiting_boards_are_seen_at_the_moment_of_asking() 
 #[tokio::test]
 async fn tokens_are_counted_by_what_they_were_for() {
     let patch = r#"[{"op":"add","path":"/steps/-","value":1}]"#;
-    let endpoint = Endpoint::new(vec![Act::answer("no JSON", 70, 5), Act::answer(patch, 90, 11)]);
-    let mut daemon = Daemon::at_rest(&[]);
+    let endpoint =
+        Endpoint::new(vec![ScriptedResponse::answer("no JSON", 70, 5), ScriptedResponse::answer(patch, 90, 11)]);
+    let mut daemon = Daemon::not_started(&[]);
     daemon.configure(&format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\n", endpoint.url));
     daemon.start();
-    let made = daemon.post("/v1/boards", &json!({ "source": by_a_model() })).await.is(201);
+    let made = daemon.post("/v1/boards", &json!({ "source": by_a_model() })).await.expect_status(201);
     daemon.until(made["board"].as_str().expect("an id"), "quiescent").await;
     assert_values(
         &metrics(&daemon).await,

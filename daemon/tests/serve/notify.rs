@@ -12,7 +12,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use patchboard_endpoint::{Act, Endpoint};
+use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use patchboard_kernel::digest::sha256;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -143,7 +143,7 @@ fn assert_signed(headers: &HeaderMap, body: &str) {
 
 /// Returns a daemon with this configuration.
 fn configured(text: &str) -> Daemon {
-    let mut daemon = Daemon::at_rest(&[]);
+    let mut daemon = Daemon::not_started(&[]);
     daemon.set("HOOK_SECRET", SECRET);
     daemon.configure(text);
     daemon
@@ -181,7 +181,7 @@ async fn a_question_comes_signed_and_not_again_after_a_kill() {
     assert_eq!((&notice["kind"], &notice["blueprint"], &notice["seq"]), (&json!("question"), &json!("steps"), seq));
     assert_eq!(notice["command"], format!("patchboard approve {board} {seq}"));
     assert_eq!(notice["request"], format!("POST /v1/boards/{board}/approvals/{seq}"));
-    daemon.get(notice["path"].as_str().expect("a path")).await.is(200);
+    daemon.get(notice["path"].as_str().expect("a path")).await.expect_status(200);
     assert!(notice["message"].as_str().is_some_and(|text| text.contains("editor")), "{notice}");
     stored(&daemon, "webhook", &board).await;
     assert!(
@@ -269,7 +269,7 @@ async fn a_receiver_that_hangs_holds_up_neither_boards_nor_notices_of_others() {
             "    clarify: {by: guide}\n    script: [{clarify: {question: How far?}}, [{op: add",
         )
         .replace("rules:\n", "  guide: {agent: human}\nrules:\n");
-    let made = daemon.post("/v1/boards", &json!({ "source": lost })).await.is(201);
+    let made = daemon.post("/v1/boards", &json!({ "source": lost })).await.expect_status(201);
     receiver.until(|notice| notice["board"] == made["board"]).await;
     assert!(!receiver.ids().iter().any(|id| id.starts_with(&hanging)));
 }
@@ -282,7 +282,7 @@ async fn kills_at_any_moment_lose_no_notice_and_keep_their_order() {
     let mut boards = Vec::new();
     for moment in 0..6 {
         daemon.start();
-        let made = daemon.post("/v1/boards", &json!({ "source": stubborn })).await.is(201);
+        let made = daemon.post("/v1/boards", &json!({ "source": stubborn })).await.expect_status(201);
         boards.push(made["board"].as_str().expect("an id").to_owned());
         // Kills at moments from before the first attempt to after the last delivery.
         tokio::time::sleep(Duration::from_millis(moment * 30)).await;
@@ -332,14 +332,14 @@ async fn a_long_wait_for_a_provider_and_its_end_are_one_notice_each() {
     let endpoint = {
         let is_back = Arc::clone(&is_back);
         Endpoint::serving(move |_| match is_back.load(Ordering::Relaxed) {
-            false => Act::Say(503, "", "away".into()),
-            true => Act::answer(r#"[{"op":"add","path":"/steps/-","value":1}]"#, 9, 9),
+            false => ScriptedResponse::Say(503, "", "away".into()),
+            true => ScriptedResponse::answer(r#"[{"op":"add","path":"/steps/-","value":1}]"#, 9, 9),
         })
     };
     let model = format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\n", endpoint.url);
     let mut daemon = configured(&format!("{model}{}provider_after = \"300ms\"\n", receiver.table()));
     daemon.start();
-    let made = daemon.post("/v1/boards", &json!({ "source": by_a_model() })).await.is(201);
+    let made = daemon.post("/v1/boards", &json!({ "source": by_a_model() })).await.expect_status(201);
     let (_, _, notice) = receiver.until(|notice| notice["kind"] == "provider").await;
     assert_eq!(
         (&notice["board"], &notice["resolved"], &notice["command"]),
@@ -364,8 +364,8 @@ async fn boards_whose_calls_were_never_sent_are_reported_and_listed_with_what_th
     let endpoint = {
         let is_back = Arc::clone(&is_back);
         Endpoint::serving(move |_| match is_back.load(Ordering::Relaxed) {
-            false => Act::Say(503, "retry-after: 5\r\n", "away".into()),
-            true => Act::answer(r#"[{"op":"add","path":"/steps/-","value":1}]"#, 9, 9),
+            false => ScriptedResponse::Say(503, "retry-after: 5\r\n", "away".into()),
+            true => ScriptedResponse::answer(r#"[{"op":"add","path":"/steps/-","value":1}]"#, 9, 9),
         })
     };
     let model = format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\n", endpoint.url);
@@ -373,7 +373,7 @@ async fn boards_whose_calls_were_never_sent_are_reported_and_listed_with_what_th
     daemon.start();
     let mut boards = Vec::new();
     for _ in 0..3 {
-        let made = daemon.post("/v1/boards", &json!({ "source": by_a_model() })).await.is(201);
+        let made = daemon.post("/v1/boards", &json!({ "source": by_a_model() })).await.expect_status(201);
         boards.push(made["board"].as_str().expect("an id").to_owned());
         // The next board finds the model's gate closed.
         while endpoint.bodies().is_empty() {
@@ -382,11 +382,11 @@ async fn boards_whose_calls_were_never_sent_are_reported_and_listed_with_what_th
     }
     for board in &boards {
         receiver.until(|notice| notice["kind"] == "provider" && notice["board"] == board.as_str()).await;
-        let live = daemon.get(&format!("/v1/boards/{board}")).await.is(200)["live"]["provider"].clone();
+        let live = daemon.get(&format!("/v1/boards/{board}")).await.expect_status(200)["live"]["provider"].clone();
         assert_eq!((&live["reason"], &live["waiting"]), (&json!("overloaded"), &json!(1)), "{live}");
     }
     assert_eq!(endpoint.bodies().len(), 1, "two were never sent");
-    let ready = daemon.get("/readyz").await.is(200);
+    let ready = daemon.get("/readyz").await.expect_status(200);
     assert_eq!(ready["models_away"][0]["waiting_calls"], 3, "{ready}");
     is_back.store(true, Ordering::Relaxed);
     for board in &boards {
@@ -398,17 +398,18 @@ async fn boards_whose_calls_were_never_sent_are_reported_and_listed_with_what_th
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pause_for_an_operator_comes_at_once() {
     let receiver = Receiver::new(200).await;
-    let refused = Act::Say(401, "", r#"{"error":{"message":"Incorrect API key"}}"#.into());
-    let endpoint = Endpoint::new(vec![refused, Act::answer(r#"[{"op":"add","path":"/steps/-","value":1}]"#, 9, 9)]);
+    let refused = ScriptedResponse::Say(401, "", r#"{"error":{"message":"Incorrect API key"}}"#.into());
+    let endpoint =
+        Endpoint::new(vec![refused, ScriptedResponse::answer(r#"[{"op":"add","path":"/steps/-","value":1}]"#, 9, 9)]);
     let model = format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\n", endpoint.url);
     let mut daemon = configured(&format!("{model}{}", receiver.table()));
     daemon.start();
-    let made = daemon.post("/v1/boards", &json!({ "source": by_a_model() })).await.is(201);
+    let made = daemon.post("/v1/boards", &json!({ "source": by_a_model() })).await.expect_status(201);
     let board = made["board"].as_str().expect("an id");
     let (_, _, notice) = receiver.until(|notice| notice["kind"] == "provider").await;
     assert_eq!(notice["command"], format!("patchboard resume {board}"));
     let request = notice["request"].as_str().and_then(|request| request.strip_prefix("POST ")).expect("a request");
-    daemon.post(request, &json!({})).await.is(200);
+    daemon.post(request, &json!({})).await.expect_status(200);
     receiver.until(|notice| notice["resolved"] == true).await;
 }
 
@@ -418,10 +419,10 @@ async fn boards_that_stop_or_give_up_are_reported_in_order() {
     let mut daemon = configured(&receiver.table());
     daemon.start();
     let stubborn = STEPS.replace("path: /steps/-, value: 1}", "path: /steps/-, value: 10}");
-    let made = daemon.post("/v1/boards", &json!({ "source": stubborn })).await.is(201);
+    let made = daemon.post("/v1/boards", &json!({ "source": stubborn })).await.expect_status(201);
     let gave_up = made["board"].as_str().expect("an id").to_owned();
     let circuit = format!("{stubborn}circuit:\n  rejections: {{limit: 1, then: stop_branch}}\n");
-    let made = daemon.post("/v1/boards", &json!({ "source": circuit })).await.is(201);
+    let made = daemon.post("/v1/boards", &json!({ "source": circuit })).await.expect_status(201);
     let stopped = made["board"].as_str().expect("an id").to_owned();
     let (_, _, notice) = receiver.until(|notice| notice["kind"] == "stopped").await;
     assert_eq!(
@@ -448,7 +449,7 @@ async fn boards_from_before_the_table_are_reported_by_their_open_questions_alone
     let mut daemon = configured("");
     daemon.start();
     let stubborn = STEPS.replace("path: /steps/-, value: 1}", "path: /steps/-, value: 10}");
-    let made = daemon.post("/v1/boards", &json!({ "source": stubborn })).await.is(201);
+    let made = daemon.post("/v1/boards", &json!({ "source": stubborn })).await.expect_status(201);
     let old = made["board"].as_str().expect("an id").to_owned();
     daemon.until(&old, "quiescent").await;
     let (open, question) = asking(&daemon).await;
@@ -459,13 +460,13 @@ async fn boards_from_before_the_table_are_reported_by_their_open_questions_alone
     let (new, _) = asking(&daemon).await;
     receiver.until(|notice| notice["board"] == new.as_str()).await;
     assert!(!receiver.ids().iter().any(|id| id.starts_with(&old)), "{:?}", receiver.ids());
-    daemon.post(&format!("/v1/boards/{old}/signals"), &json!({"name": "more"})).await.is(202);
+    daemon.post(&format!("/v1/boards/{old}/signals"), &json!({"name": "more"})).await.expect_status(202);
     receiver.until(|notice| notice["board"] == old.as_str()).await;
 }
 
 #[test]
 fn a_wrong_table_keeps_the_daemon_from_starting_and_names_the_line() {
-    let daemon = Daemon::at_rest(&[]);
+    let daemon = Daemon::not_started(&[]);
     for (text, line) in [
         ("[serve]\n\n[notify]\n", "line 3"),
         ("[notify]\nwebhook = \"https://ops.example\"\nsecret_env = \"ABSENT_SECRET\"\n", "line 3"),
@@ -562,28 +563,28 @@ async fn a_model_that_needs_an_operator_is_told_as_unavailable_until_it_answers(
     let endpoint = {
         let is_mended = Arc::clone(&is_mended);
         Endpoint::serving(move |_| match is_mended.load(Ordering::Relaxed) {
-            false => Act::Say(401, "", "wrong key".into()),
-            true => Act::answer(r#"[{"op":"add","path":"/steps/-","value":1}]"#, 9, 9),
+            false => ScriptedResponse::Say(401, "", "wrong key".into()),
+            true => ScriptedResponse::answer(r#"[{"op":"add","path":"/steps/-","value":1}]"#, 9, 9),
         })
     };
     let mut daemon = configured(&format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\n", endpoint.url));
     daemon.start();
     let mut boards = Vec::new();
     for _ in 0..2 {
-        let made = daemon.post("/v1/boards", &json!({ "source": by_a_model() })).await.is(201);
+        let made = daemon.post("/v1/boards", &json!({ "source": by_a_model() })).await.expect_status(201);
         let board = made["board"].as_str().expect("an id").to_owned();
         daemon.until(&board, "paused").await;
         boards.push(board);
     }
     assert_eq!(endpoint.bodies().len(), 2, "each board finds out for itself");
-    let away = daemon.get("/readyz").await.is(200)["models_away"][0].clone();
+    let away = daemon.get("/readyz").await.expect_status(200)["models_away"][0].clone();
     assert_eq!((&away["reason"], &away["next_try_s"]), (&json!("key_refused"), &Value::Null), "{away}");
     is_mended.store(true, Ordering::Relaxed);
     for board in &boards {
-        daemon.post(&format!("/v1/boards/{board}/resume"), &json!({})).await.is(200);
+        daemon.post(&format!("/v1/boards/{board}/resume"), &json!({})).await.expect_status(200);
         daemon.until(board, "quiescent").await;
     }
-    let ready = daemon.get("/readyz").await.is(200);
+    let ready = daemon.get("/readyz").await.expect_status(200);
     assert_eq!(ready["models_away"], Value::Null, "{ready}");
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use patchboard_endpoint::{Act, Endpoint};
+use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, STEPS};
@@ -24,10 +24,10 @@ impl Provider {
         let (is_back, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let (back, answers) = (Arc::clone(&is_back), Arc::clone(&answered));
         let endpoint = Endpoint::serving(move |_| match back.load(Ordering::Relaxed) {
-            false => Act::Say(503, "", "away".into()),
+            false => ScriptedResponse::Say(503, "", "away".into()),
             true => {
                 answers.fetch_add(1, Ordering::Relaxed);
-                Act::answer(r#"[{"op":"add","path":"/steps/-","value":1}]"#, 9, 9)
+                ScriptedResponse::answer(r#"[{"op":"add","path":"/steps/-","value":1}]"#, 9, 9)
             }
         });
         Self { endpoint, is_back, answered }
@@ -37,7 +37,7 @@ impl Provider {
 /// Creates boards while the provider is away, kills the daemon twice within `outage`, and starts it again.
 async fn killed_while_away(outage: Duration, patience: Duration) {
     let provider = Provider::away();
-    let mut daemon = Daemon::at_rest(&[]);
+    let mut daemon = Daemon::not_started(&[]);
     daemon.configure(&format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\n", provider.endpoint.url));
     daemon.start();
     let source =
@@ -45,7 +45,7 @@ async fn killed_while_away(outage: Duration, patience: Duration) {
     let mut boards = Vec::new();
     let began = Instant::now();
     for _ in 0..BOARDS {
-        let made = daemon.post("/v1/boards", &json!({ "source": source })).await.is(201);
+        let made = daemon.post("/v1/boards", &json!({ "source": source })).await.expect_status(201);
         boards.push(made["board"].as_str().expect("an id").to_owned());
     }
     for _ in 0..2 {
@@ -59,7 +59,7 @@ async fn killed_while_away(outage: Duration, patience: Duration) {
     let back = Instant::now();
     for board in &boards {
         loop {
-            let shown = daemon.get(&format!("/v1/boards/{board}")).await.is(200);
+            let shown = daemon.get(&format!("/v1/boards/{board}")).await.expect_status(200);
             if shown["status"] == "quiescent" {
                 break;
             }
@@ -90,7 +90,7 @@ async fn waits(daemon: &Daemon, boards: &[String]) {
     let begun = Instant::now();
     for board in boards {
         loop {
-            let shown = daemon.get(&format!("/v1/boards/{board}")).await.is(200);
+            let shown = daemon.get(&format!("/v1/boards/{board}")).await.expect_status(200);
             if shown["live"]["open"].as_u64() == Some(1) || shown["live"]["queued"].as_u64() == Some(1) {
                 break;
             }
@@ -113,19 +113,20 @@ async fn a_long_outage_and_kills_lose_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_daemon_that_is_started_again_asks_nobody_before_the_provider_allows_it() {
-    let endpoint = Endpoint::serving(|_| Act::Say(429, "retry-after: 600\r\n", "slow down".into()));
-    let mut daemon = Daemon::at_rest(&[]);
+    let endpoint = Endpoint::serving(|_| ScriptedResponse::Say(429, "retry-after: 600\r\n", "slow down".into()));
+    let mut daemon = Daemon::not_started(&[]);
     daemon.configure(&format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\n", endpoint.url));
     daemon.start();
     let source =
         STEPS.replacen("agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]\n", "agent: llm\n", 1);
     let mut boards = Vec::new();
     for _ in 0..12 {
-        let made = daemon.post("/v1/boards", &json!({ "source": source })).await.is(201);
+        let made = daemon.post("/v1/boards", &json!({ "source": source })).await.expect_status(201);
         boards.push(made["board"].as_str().expect("an id").to_owned());
-        // The first board notices the outage; the calls of the others are never sent, and their journals do not mention it.
+        // The first board notices the outage; the calls of the others are never sent, and their journals do not mention
+        // it.
         let begun = Instant::now();
-        while daemon.get(&format!("/v1/boards/{}", boards[0])).await.is(200)["live"]["provider"].is_null() {
+        while daemon.get(&format!("/v1/boards/{}", boards[0])).await.expect_status(200)["live"]["provider"].is_null() {
             assert!(begun.elapsed() < Duration::from_secs(30));
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -137,7 +138,9 @@ async fn a_daemon_that_is_started_again_asks_nobody_before_the_provider_allows_i
     let begun = Instant::now();
     for board in &boards {
         // Every board asks the gate and reports the reason for waiting.
-        while daemon.get(&format!("/v1/boards/{board}")).await.is(200)["live"]["provider"]["reason"] != "rate_limited" {
+        while daemon.get(&format!("/v1/boards/{board}")).await.expect_status(200)["live"]["provider"]["reason"]
+            != "rate_limited"
+        {
             assert!(begun.elapsed() < Duration::from_secs(30));
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -145,8 +148,8 @@ async fn a_daemon_that_is_started_again_asks_nobody_before_the_provider_allows_i
     assert_eq!(endpoint.bodies().len(), 1, "nobody asks before");
     // An operator can override the wait.
     let pause = format!("/v1/boards/{}/pause", boards[0]);
-    daemon.post(&pause, &json!({})).await.is(200);
-    daemon.post(&format!("/v1/boards/{}/resume", boards[0]), &json!({})).await.is(200);
+    daemon.post(&pause, &json!({})).await.expect_status(200);
+    daemon.post(&format!("/v1/boards/{}/resume", boards[0]), &json!({})).await.expect_status(200);
     let begun = Instant::now();
     while endpoint.bodies().len() < 2 {
         assert!(begun.elapsed() < Duration::from_secs(30), "resume asks at once");
@@ -156,15 +159,15 @@ async fn a_daemon_that_is_started_again_asks_nobody_before_the_provider_allows_i
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_board_of_a_daemon_is_resumed_and_retried_by_command() {
-    let step = || Act::answer(r#"[{"op":"add","path":"/steps/-","value":1}]"#, 9, 9);
-    let refused = Act::Say(401, "", r#"{"error":{"message":"Incorrect API key provided"}}"#.into());
-    let endpoint = Endpoint::new(vec![refused, Act::answer("[", 9, 9), step()]);
-    let mut daemon = Daemon::at_rest(&[]);
+    let step = || ScriptedResponse::answer(r#"[{"op":"add","path":"/steps/-","value":1}]"#, 9, 9);
+    let refused = ScriptedResponse::Say(401, "", r#"{"error":{"message":"Incorrect API key provided"}}"#.into());
+    let endpoint = Endpoint::new(vec![refused, ScriptedResponse::answer("[", 9, 9), step()]);
+    let mut daemon = Daemon::not_started(&[]);
     daemon.configure(&format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\n", endpoint.url));
     daemon.start();
     let seat = "agent: llm\n    limits: {attempts: 1}\n";
     let source = STEPS.replacen("agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]\n", seat, 1);
-    let made = daemon.post("/v1/boards", &json!({ "source": source })).await.is(201);
+    let made = daemon.post("/v1/boards", &json!({ "source": source })).await.expect_status(201);
     let board = made["board"].as_str().expect("an id");
     let url = format!("http://{}", daemon.address());
     let told = |command: &str| {
@@ -179,7 +182,7 @@ async fn a_board_of_a_daemon_is_resumed_and_retried_by_command() {
     daemon.until(board, "quiescent").await;
     assert_eq!(told("retry"), board);
     for _ in 0..300 {
-        if daemon.get(&format!("/v1/boards/{board}")).await.is(200)["version"] == 1 {
+        if daemon.get(&format!("/v1/boards/{board}")).await.expect_status(200)["version"] == 1 {
             return;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -191,13 +194,13 @@ async fn a_board_of_a_daemon_is_resumed_and_retried_by_command() {
 async fn a_board_that_was_stopped_works_at_its_directory_again() {
     let edit = |old: &str, new: &str| {
         let with = json!({"path": "a.txt", "old_str": old, "new_str": new, "intent": "count"}).to_string();
-        Act::call_tools(&[("c1", "str_replace", &with)], 10, 5)
+        ScriptedResponse::call_tools(&[("c1", "str_replace", &with)], 10, 5)
     };
-    let view = || Act::call_tools(&[("c0", "view", r#"{"path":"a.txt"}"#)], 10, 5);
-    let patch = Act::answer(r#"[{"op":"replace","path":"/answer","value":"counted"}]"#, 20, 2);
+    let view = || ScriptedResponse::call_tools(&[("c0", "view", r#"{"path":"a.txt"}"#)], 10, 5);
+    let patch = ScriptedResponse::answer(r#"[{"op":"replace","path":"/answer","value":"counted"}]"#, 20, 2);
     let acts = vec![view(), edit("one", "two"), view(), edit("two", "three"), view(), edit("three", "four"), patch];
     let endpoint = Endpoint::new(acts);
-    let mut daemon = Daemon::at_rest(&[]);
+    let mut daemon = Daemon::not_started(&[]);
     daemon.configure(&format!(
         "[models.default]\nurl = \"{}\"\nmodel = \"m\"\n[workspaces.code]\ndir = \"code\"\n",
         endpoint.url
@@ -213,19 +216,19 @@ async fn a_board_that_was_stopped_works_at_its_directory_again() {
         "rules": [{"name": "go", "trigger": "start", "run": "a"}],
         "done": {"when": "state.answer != \"\""},
     });
-    let made = daemon.post("/v1/boards", &json!({ "source": blueprint.to_string() })).await.is(201);
+    let made = daemon.post("/v1/boards", &json!({ "source": blueprint.to_string() })).await.expect_status(201);
     let board = made["board"].as_str().expect("an id").to_owned();
     daemon.until(&board, "stopped").await;
     let retry = format!("/v1/boards/{board}/retry");
     for body in [json!(["writer"]), json!([]), json!({"worker": "writer", "invocation": 1})] {
-        daemon.post(&retry, &body).await.refuses(422, "bad_body");
+        daemon.post(&retry, &body).await.expect_problem(422, "bad_body");
     }
     // In the process that stopped the board, and in the next one.
-    daemon.post(&retry, &json!({"limits": {"edits": 2}})).await.is(200);
+    daemon.post(&retry, &json!({"limits": {"edits": 2}})).await.expect_status(200);
     daemon.until(&board, "stopped").await;
     daemon.kill();
     daemon.start();
-    daemon.post(&retry, &json!({"limits": {"edits": 9}})).await.is(200);
+    daemon.post(&retry, &json!({"limits": {"edits": 9}})).await.expect_status(200);
     daemon.until(&board, "done").await;
     let text = std::fs::read_to_string(daemon.path().join("code/a.txt")).expect("a file");
     assert_eq!(text, "four\n");

@@ -24,10 +24,10 @@ pub(crate) fn clarified_steps() -> String {
 
 /// Creates a board with a worker that needs a person's approval of a step.
 pub(crate) async fn asking(daemon: &Daemon) -> (String, Value) {
-    let made = daemon.post("/v1/boards", &json!({ "source": approved_steps() })).await.is(201);
+    let made = daemon.post("/v1/boards", &json!({ "source": approved_steps() })).await.expect_status(201);
     let board = made["board"].as_str().expect("an id").to_owned();
     daemon.until(&board, "waiting").await;
-    let inbox = daemon.get("/v1/inbox").await.is(200);
+    let inbox = daemon.get("/v1/inbox").await.expect_status(200);
     let questions = inbox["questions"].as_array().expect("a list");
     let question = questions.iter().find(|question| question["board"] == board.as_str()).expect("it is asked").clone();
     (board, question)
@@ -41,36 +41,39 @@ async fn a_question_is_answered_once_for_exactly_what_was_shown() {
     daemon.kill();
     daemon.start();
     daemon.until(&board, "waiting").await;
-    assert_eq!(daemon.get("/v1/inbox").await.is(200)["questions"], json!([question]));
+    assert_eq!(daemon.get("/v1/inbox").await.expect_status(200)["questions"], json!([question]));
     let path = format!("/v1/boards/{board}/approvals/{}", question["seq"]);
     let answer = |digest: &Value| json!({"agrees": true, "digest": digest, "reason": "seen"});
     let other = json!("0".repeat(64));
     let mut named = answer(&question["digest"]);
     named["by"] = "editor".into();
-    daemon.post(&path, &named).await.refuses(422, "bad_body");
-    daemon.post(&path, &answer(&other)).await.refuses(422, "approval_mismatch");
-    daemon.post(&path, &answer(&json!("x"))).await.refuses(422, "bad_body");
+    daemon.post(&path, &named).await.expect_problem(422, "bad_body");
+    daemon.post(&path, &answer(&other)).await.expect_problem(422, "approval_mismatch");
+    daemon.post(&path, &answer(&json!("x"))).await.expect_problem(422, "bad_body");
     let elsewhere = format!("/v1/boards/{board}/approvals/0");
-    daemon.post(&elsewhere, &answer(&question["digest"])).await.refuses(409, "not_pending");
+    daemon.post(&elsewhere, &answer(&question["digest"])).await.expect_problem(409, "not_pending");
     let right = answer(&question["digest"]);
-    let committed = daemon.post(&path, &right).await.is(200);
+    let committed = daemon.post(&path, &right).await.expect_status(200);
     assert_eq!(committed["outcome"], "committed");
     // The same answer again, and a different one.
-    let again = daemon.post(&path, &right).await.is(200);
+    let again = daemon.post(&path, &right).await.expect_status(200);
     assert_eq!((&again["outcome"], &again["seq"]), (&committed["outcome"], &committed["seq"]));
     let mut changed = right;
     changed["agrees"] = false.into();
-    daemon.post(&path, &changed).await.refuses(409, "not_pending");
-    assert_eq!(daemon.get("/v1/inbox").await.is(200)["questions"], json!([]));
-    assert_eq!(daemon.get(&format!("/v1/boards/{board}/state")).await.is(200)["state"], json!({"steps": [1]}));
+    daemon.post(&path, &changed).await.expect_problem(409, "not_pending");
+    assert_eq!(daemon.get("/v1/inbox").await.expect_status(200)["questions"], json!([]));
+    assert_eq!(
+        daemon.get(&format!("/v1/boards/{board}/state")).await.expect_status(200)["state"],
+        json!({"steps": [1]})
+    );
 }
 
 /// Creates a board with a walker that asks the guide how far to go.
 pub(crate) async fn lost(daemon: &Daemon) -> (String, Value) {
-    let made = daemon.post("/v1/boards", &json!({ "source": clarified_steps() })).await.is(201);
+    let made = daemon.post("/v1/boards", &json!({ "source": clarified_steps() })).await.expect_status(201);
     let board = made["board"].as_str().expect("an id").to_owned();
     daemon.until(&board, "waiting").await;
-    let inbox = daemon.get("/v1/inbox").await.is(200);
+    let inbox = daemon.get("/v1/inbox").await.expect_status(200);
     (board, inbox["questions"][0].clone())
 }
 
@@ -84,20 +87,23 @@ async fn a_worker_is_told_what_it_has_asked_through_a_kill() {
     daemon.until(&board, "waiting").await;
     let path = format!("/v1/boards/{board}/approvals/{}", question["seq"]);
     let mut answer = json!({"agrees": true, "digest": question["digest"]});
-    daemon.post(&path, &answer).await.refuses(422, "answer_not_offered");
+    daemon.post(&path, &answer).await.expect_problem(422, "answer_not_offered");
     answer["text"] = "as far as you like".into();
-    let told = daemon.post(&path, &answer).await.is(200);
+    let told = daemon.post(&path, &answer).await.expect_status(200);
     assert_eq!(told["outcome"], "answered");
-    assert_eq!(daemon.post(&path, &answer).await.is(200), told, "the same answer once more");
+    assert_eq!(daemon.post(&path, &answer).await.expect_status(200), told, "the same answer once more");
     answer["text"] = "no further".into();
-    daemon.post(&path, &answer).await.refuses(409, "not_pending");
+    daemon.post(&path, &answer).await.expect_problem(409, "not_pending");
     daemon.until(&board, "quiescent").await;
-    assert_eq!(daemon.get(&format!("/v1/boards/{board}/state")).await.is(200)["state"], json!({"steps": [1]}));
+    assert_eq!(
+        daemon.get(&format!("/v1/boards/{board}/state")).await.expect_status(200)["state"],
+        json!({"steps": [1]})
+    );
 }
 
 #[tokio::test]
 async fn the_command_line_answers_over_http_with_a_token_that_may() {
-    let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+    let mut daemon = Daemon::not_started(&["--require-tokens"]);
     let (admin, read, guide) = (daemon.token("admin"), daemon.token("read"), daemon.token("person:guide"));
     daemon.start();
     let as_admin = format!("Bearer {admin}");
@@ -110,7 +116,7 @@ async fn the_command_line_answers_over_http_with_a_token_that_may() {
         .replace("rules:\n", "  guide: {agent: human}\nrules:\n");
     let headers = [("authorization", as_admin.as_str()), ("content-type", "application/json")];
     let body = json!({ "source": lost }).to_string();
-    let made = daemon.request(Method::POST, "/v1/boards", &headers, Some(body)).await.is(201);
+    let made = daemon.request(Method::POST, "/v1/boards", &headers, Some(body)).await.expect_status(201);
     let board = made["board"].as_str().expect("an id").to_owned();
     let url = format!("http://{}", daemon.address());
     let run = |arguments: &[&str], token: &str| {
@@ -147,7 +153,7 @@ async fn the_command_line_answers_over_http_with_a_token_that_may() {
 
 #[tokio::test]
 async fn only_a_persons_own_token_is_the_person_and_the_journal_names_it() {
-    let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+    let mut daemon = Daemon::not_started(&["--require-tokens"]);
     let admin = daemon.token("admin");
     daemon.start();
     let asking =
@@ -157,13 +163,20 @@ async fn only_a_persons_own_token_is_the_person_and_the_journal_names_it() {
         );
     let bearer = |token: &str| format!("Bearer {token}");
     let as_admin = bearer(&admin);
-    let made =
-        daemon.post_with("/v1/boards", &json!({ "source": asking }), &[("authorization", &as_admin)]).await.is(201);
+    let made = daemon
+        .post_with("/v1/boards", &json!({ "source": asking }), &[("authorization", &as_admin)])
+        .await
+        .expect_status(201);
     let board = made["board"].as_str().expect("an id").to_owned();
     let own = daemon.token("person:editor");
     let inbox = |token: String| {
         let daemon = &daemon;
-        async move { daemon.request(Method::GET, "/v1/inbox", &[("authorization", &bearer(&token))], None).await.is(200) }
+        async move {
+            daemon
+                .request(Method::GET, "/v1/inbox", &[("authorization", &bearer(&token))], None)
+                .await
+                .expect_status(200)
+        }
     };
     let question = loop {
         match &inbox(own.clone()).await["questions"][0] {
@@ -185,15 +198,15 @@ async fn only_a_persons_own_token_is_the_person_and_the_journal_names_it() {
     ] {
         let token = bearer(&daemon.token(&scope));
         let headers = [("authorization", token.as_str())];
-        daemon.post_with(&path, &answer, &headers).await.refuses(status, code);
-        daemon.post_with(&proposals, &proposal, &headers).await.refuses(status, code);
+        daemon.post_with(&path, &answer, &headers).await.expect_problem(status, code);
+        daemon.post_with(&proposals, &proposal, &headers).await.expect_problem(status, code);
     }
     assert_eq!(inbox(daemon.token("person:second")).await["questions"], json!([]));
     let as_editor = bearer(&own);
-    daemon.post_with(&proposals, &proposal, &[("authorization", &as_editor)]).await.is(200);
-    daemon.post_with(&path, &answer, &[("authorization", &as_editor)]).await.is(200);
+    daemon.post_with(&proposals, &proposal, &[("authorization", &as_editor)]).await.expect_status(200);
+    daemon.post_with(&path, &answer, &[("authorization", &as_editor)]).await.expect_status(200);
     let journal = format!("/v1/boards/{board}/journal");
-    let records = daemon.request(Method::GET, &journal, &[("authorization", &as_admin)], None).await.is(200);
+    let records = daemon.request(Method::GET, &journal, &[("authorization", &as_admin)], None).await.expect_status(200);
     let of_kind = |kind: &str| {
         let records = records["records"].as_array().expect("a list");
         records.iter().find(|record| record["kind"] == kind).expect("it is there")["principal"].clone()

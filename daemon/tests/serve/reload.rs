@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use patchboard_endpoint::{Act, Endpoint};
+use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use reqwest::Method;
 use serde_json::json;
 
@@ -30,23 +30,23 @@ fn model(endpoint: &Endpoint) -> String {
 }
 
 fn walking() -> Endpoint {
-    Endpoint::serving(|_| Act::answer(r#"[{"op":"add","path":"/steps/-","value":1}]"#, 9, 9))
+    Endpoint::serving(|_| ScriptedResponse::answer(r#"[{"op":"add","path":"/steps/-","value":1}]"#, 9, 9))
 }
 
 #[tokio::test]
 async fn what_can_change_changes_and_what_cannot_is_said() {
     let (first, second) = (walking(), walking());
-    let mut daemon = Daemon::at_rest(&[]);
+    let mut daemon = Daemon::not_started(&[]);
     daemon.configure(&model(&first));
     daemon.start();
     let source =
         STEPS.replacen("agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]\n", "agent: llm\n", 1);
     let walk = async || {
-        let made = daemon.post("/v1/boards", &json!({ "source": source })).await.is(201);
+        let made = daemon.post("/v1/boards", &json!({ "source": source })).await.expect_status(201);
         daemon.until(made["board"].as_str().expect("an id"), "quiescent").await;
         (first.bodies().len(), second.bodies().len())
     };
-    from_page(&daemon).await.refuses(403, "unknown_origin");
+    from_page(&daemon).await.expect_problem(403, "unknown_origin");
     assert_eq!(walk().await, (1, 0));
 
     let serve = format!("[serve]\norigins = [\"{PAGE}\"]\nrest_after = \"100ms\"\n");
@@ -56,7 +56,7 @@ async fn what_can_change_changes_and_what_cannot_is_said() {
     let read = from_page(&daemon).await;
     let allowed = |answer: &Answer| answer.headers.get("access-control-allow-origin").cloned();
     assert_eq!(allowed(&read).expect("the page may read it"), PAGE);
-    read.is(200);
+    read.expect_status(200);
     assert!(!daemon.get("/v1/boards").await.headers.contains_key("vary"), "nothing is said of pages to others");
     // A browser sends a preflight request without a token.
     let asked = [
@@ -88,10 +88,10 @@ async fn what_can_change_changes_and_what_cannot_is_said() {
 #[tokio::test]
 async fn a_configuration_that_is_refused_changes_nothing() {
     let (first, second) = (walking(), walking());
-    let mut daemon = Daemon::at_rest(&[]);
+    let mut daemon = Daemon::not_started(&[]);
     daemon.configure(&format!("{}[serve]\norigins = [\"{PAGE}\"]\n", model(&first)));
     daemon.start();
-    from_page(&daemon).await.is(200);
+    from_page(&daemon).await.expect_status(200);
     let wrong = [
         "[serve]\norigins = \"s3cret\"\n",
         "[serve.limits]\nstreams = 0\n",
@@ -102,11 +102,11 @@ async fn a_configuration_that_is_refused_changes_nothing() {
     for (times, wrong) in (1..).zip(wrong) {
         daemon.configure(&format!("{}{wrong}", model(&second)));
         reload(&daemon, "the configuration is refused, the one before stays", times).await;
-        from_page(&daemon).await.is(200);
+        from_page(&daemon).await.expect_status(200);
     }
     let source =
         STEPS.replacen("agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]\n", "agent: llm\n", 1);
-    let made = daemon.post("/v1/boards", &json!({ "source": source })).await.is(201);
+    let made = daemon.post("/v1/boards", &json!({ "source": source })).await.expect_status(201);
     daemon.until(made["board"].as_str().expect("an id"), "quiescent").await;
     assert_eq!((first.bodies().len(), second.bodies().len()), (1, 0));
     assert!(!daemon.log().contains("s3cret") && daemon.log().contains("bad_config"), "{}", daemon.log());

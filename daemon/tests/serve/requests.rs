@@ -36,13 +36,13 @@ async fn what_is_no_request_is_refused_with_a_code() {
         (&signals, &large, 413, "body_too_large"),
     ] {
         let answer = daemon.request(Method::POST, path, &[JSON], Some(body.to_owned())).await;
-        answer.refuses(status, code);
+        answer.expect_problem(status, code);
     }
-    let head_now = daemon.get(&format!("/v1/boards/{board}")).await.is(200)["head"].clone();
+    let head_now = daemon.get(&format!("/v1/boards/{board}")).await.expect_status(200)["head"].clone();
     let refused = head_now["seq"].as_u64().expect("a number") - head["seq"].as_u64().expect("a number");
     // Only proposals that the kernel has judged are recorded.
     assert_eq!(refused, 2);
-    assert_eq!(daemon.get(&format!("/v1/boards/{board}/state")).await.is(200)["version"], 1);
+    assert_eq!(daemon.get(&format!("/v1/boards/{board}/state")).await.expect_status(200)["version"], 1);
 }
 
 /// Sends the head of a request and, later, its body; returns the head of the answer.
@@ -94,20 +94,21 @@ async fn a_body_is_as_large_as_its_route_and_the_memory_for_its_value_allow() {
     let board = daemon.board().await;
     let text = |bytes: usize| json!({"worker": "x".repeat(bytes)}).to_string();
     let retry = format!("/v1/boards/{board}/retry");
-    let large = daemon.request(Method::POST, &retry, &[JSON], Some(text(70_000))).await.refuses(413, "body_too_large");
+    let large =
+        daemon.request(Method::POST, &retry, &[JSON], Some(text(70_000))).await.expect_problem(413, "body_too_large");
     assert!(large["detail"].as_str().is_some_and(|detail| detail.contains("65536 bytes")), "{large}");
-    daemon.request(Method::POST, &retry, &[JSON], Some(text(60_000))).await.refuses(409, "nothing_given_up");
+    daemon.request(Method::POST, &retry, &[JSON], Some(text(60_000))).await.expect_problem(409, "nothing_given_up");
     // Small values that take far more memory: `{"":0}` takes about 900 bytes.
     let proposals = format!("/v1/boards/{board}/proposals");
     for (small, times) in [("{\"\":0}", 1_000_000), ("[]", 2_000_000), ("0", 4_000_000)] {
         let body = format!("{{\"worker\":\"walker\",\"patch\":[{}]}}", vec![small; times].join(","));
         let refused = daemon.request(Method::POST, &proposals, &[JSON], Some(body)).await;
-        let refused = refused.refuses(413, "body_too_large");
+        let refused = refused.expect_problem(413, "body_too_large");
         assert!(refused["detail"].as_str().is_some_and(|detail| detail.contains("MiB of memory")), "{refused}");
     }
     let one_text =
         json!({"worker": "walker", "patch": [{"op": "add", "path": "/steps/-", "value": "x".repeat(7 << 20)}]});
-    daemon.post(&proposals, &one_text).await.refuses(422, "too_large");
+    daemon.post(&proposals, &one_text).await.expect_problem(422, "too_large");
 }
 
 #[tokio::test]
@@ -135,46 +136,49 @@ async fn what_is_not_there_is_not_found() {
         ("/v1/boards/%ff", 400, "bad_path"),
         ("/v1/nothing", 404, "no_such_route"),
     ] {
-        daemon.get(&path.replace("BOARD", &board)).await.refuses(status, code);
+        daemon.get(&path.replace("BOARD", &board)).await.expect_problem(status, code);
     }
-    let page = daemon.get(&format!("/v1/boards/{board}/journal?after={}", i64::MAX)).await.is(200);
+    let page = daemon.get(&format!("/v1/boards/{board}/journal?after={}", i64::MAX)).await.expect_status(200);
     assert_eq!(page["records"], json!([]));
     // Numbers outside the range of records.
     for number in ["9223372036854775808", "18446744073709551615"] {
-        daemon.get(&format!("/v1/boards/{board}/journal?after={number}")).await.refuses(400, "bad_query");
+        daemon.get(&format!("/v1/boards/{board}/journal?after={number}")).await.expect_problem(400, "bad_query");
         let answer = json!({"agrees": true, "digest": "0".repeat(64)});
-        daemon.post(&format!("/v1/boards/{board}/approvals/{number}"), &answer).await.refuses(409, "not_pending");
+        daemon
+            .post(&format!("/v1/boards/{board}/approvals/{number}"), &answer)
+            .await
+            .expect_problem(409, "not_pending");
     }
-    daemon.request(Method::PUT, "/v1/boards", &[], None).await.refuses(405, "no_such_method");
+    daemon.request(Method::PUT, "/v1/boards", &[], None).await.expect_problem(405, "no_such_method");
     let text = daemon.request(Method::POST, "/v1/boards", &[("content-type", "text/plain")], Some("{}".into())).await;
-    text.refuses(415, "not_json");
+    text.expect_problem(415, "not_json");
     let event =
         daemon.request(Method::GET, &format!("/v1/boards/{board}/events"), &[("last-event-id", "x")], None).await;
-    event.refuses(400, "bad_event_id");
+    event.expect_problem(400, "bad_event_id");
     for key in ["", "ä", &"k".repeat(129)] {
         let headers = [JSON, ("idempotency-key", key)];
         let answer =
             daemon.request(Method::POST, "/v1/boards", &headers, Some(json!({"source": STEPS}).to_string())).await;
-        answer.refuses(400, "bad_key");
+        answer.expect_problem(400, "bad_key");
     }
 }
 
 #[tokio::test]
 async fn a_blueprint_is_checked_and_trusted_with_nothing() {
     let daemon = Daemon::new();
-    let checked = daemon.post("/v1/blueprints/check", &json!({"source": STEPS})).await.is(200);
+    let checked = daemon.post("/v1/blueprints/check", &json!({"source": STEPS})).await.expect_status(200);
     assert_eq!(checked["ok"], true);
     let wrong = STEPS.replace("run: walker", "run: nobody");
-    let checked = daemon.post("/v1/blueprints/check", &json!({"source": wrong})).await.is(200);
+    let checked = daemon.post("/v1/blueprints/check", &json!({"source": wrong})).await.expect_status(200);
     assert_eq!(checked["ok"], false);
     let finding = &checked["findings"][0];
     assert!(finding["line"].is_u64() && finding["code"].is_string(), "{checked}");
-    daemon.post("/v1/boards", &json!({"source": wrong})).await.refuses(422, "blueprint_refused");
-    daemon.post("/v1/boards", &json!({"source": STEPS, "blueprint": {}})).await.refuses(422, "bad_body");
-    daemon.post("/v1/blueprints/check", &json!({"blueprint": true})).await.refuses(422, "bad_body");
+    daemon.post("/v1/boards", &json!({"source": wrong})).await.expect_problem(422, "blueprint_refused");
+    daemon.post("/v1/boards", &json!({"source": STEPS, "blueprint": {}})).await.expect_problem(422, "bad_body");
+    daemon.post("/v1/blueprints/check", &json!({"blueprint": true})).await.expect_problem(422, "bad_body");
     // Files, programs and models belong to the operator.
     let fragment = format!("{STEPS}use: [other.yaml]\n");
-    daemon.post("/v1/boards", &json!({"source": fragment})).await.refuses(422, "blueprint_refused");
+    daemon.post("/v1/boards", &json!({"source": fragment})).await.expect_problem(422, "blueprint_refused");
     let script = "    agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]\n";
     for seat in [
         "    agent: command\n    program: [touch, made]\n",
@@ -182,10 +186,10 @@ async fn a_blueprint_is_checked_and_trusted_with_nothing() {
         "    agent: command\n    command: rm\n",
     ] {
         let inline = STEPS.replacen(script, seat, 1);
-        daemon.post("/v1/boards", &json!({"source": inline})).await.refuses(422, "not_configured");
+        daemon.post("/v1/boards", &json!({"source": inline})).await.expect_problem(422, "not_configured");
     }
     assert!(!daemon.path().join("made").exists());
-    assert_eq!(daemon.get("/v1/boards").await.is(200)["boards"], json!([]));
+    assert_eq!(daemon.get("/v1/boards").await.expect_status(200)["boards"], json!([]));
 }
 
 #[tokio::test]
@@ -197,8 +201,8 @@ async fn a_page_elsewhere_cannot_use_a_browser_to_get_in() {
         ("origin", "https://evil.example", "unknown_origin", 403),
         ("origin", "null", "unknown_origin", 403),
     ] {
-        daemon.request(Method::GET, "/v1/boards", &[(header, value)], None).await.refuses(status, code);
+        daemon.request(Method::GET, "/v1/boards", &[(header, value)], None).await.expect_problem(status, code);
     }
     let own = format!("http://127.0.0.1:{port}");
-    daemon.request(Method::GET, "/v1/boards", &[("origin", &own)], None).await.is(200);
+    daemon.request(Method::GET, "/v1/boards", &[("origin", &own)], None).await.expect_status(200);
 }

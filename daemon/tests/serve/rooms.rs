@@ -1,4 +1,5 @@
-//! The shipped approval room on a daemon: a remote author and critics, votes, long polls for the decision, and a person.
+//! The shipped approval room on a daemon: a remote author and critics, votes, long polls for the decision, and a
+//! person.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -22,7 +23,7 @@ impl Room {
     }
 
     async fn open_with(change: impl FnOnce(String) -> String) -> Self {
-        let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+        let mut daemon = Daemon::not_started(&["--require-tokens"]);
         let admin = daemon.token("admin");
         std::fs::create_dir_all(daemon.path().join("fragments")).expect("a directory can be made");
         let remote = change(BLUEPRINT.replace("agent: llm", "agent: remote"));
@@ -34,7 +35,7 @@ impl Room {
         daemon.start();
         let mut room = Self { daemon, board: String::new(), admin, author: String::new() };
         let made = room.post("/v1/boards", &json!({"blueprint": blueprint, "request": {"goal": "Bake bread."}})).await;
-        room.board = made.is(201)["board"].as_str().expect("an id").to_owned();
+        room.board = made.expect_status(201)["board"].as_str().expect("an id").to_owned();
         room.author = room.daemon.token(&format!("seat:{}/author", room.board));
         room
     }
@@ -46,13 +47,13 @@ impl Room {
     /// Leases the next call of a worker.
     async fn lease(&self, worker: &str) -> Value {
         let path = format!("/v1/boards/{}/leases", self.board);
-        self.post(&path, &json!({"worker": worker, "wait": 20})).await.is(200)["lease"].clone()
+        self.post(&path, &json!({"worker": worker, "wait": 20})).await.expect_status(200)["lease"].clone()
     }
 
     /// Sends a request to the room as the answer to the worker's next call.
     async fn works(&self, part: &str, mut body: Value) {
         body["lease"] = self.lease(body["worker"].as_str().expect("a worker")).await;
-        let told = self.post(&format!("/v1/boards/{}/room/{part}", self.board), &body).await.is(200);
+        let told = self.post(&format!("/v1/boards/{}/room/{part}", self.board), &body).await.expect_status(200);
         assert_eq!(told["outcome"], "committed");
     }
 
@@ -82,34 +83,39 @@ async fn a_decision_is_waited_for_and_then_the_person_who_rules() {
         let mut waits = waits;
         waits.output()
     });
-    room.decision("plan-1", "&wait=1").await.refuses(404, "no_such_artifact");
+    room.decision("plan-1", "&wait=1").await.expect_problem(404, "no_such_artifact");
     room.works("proposals", plan).await;
     room.votes("feasibility", 0.9).await;
-    assert_eq!(room.decision("plan-1", "").await.is(204), Value::Null, "two are still to vote");
-    room.decision("plan-2", "").await.refuses(404, "no_such_artifact");
-    room.decision("plan-1", "&wait=61").await.refuses(400, "bad_query");
+    assert_eq!(room.decision("plan-1", "").await.expect_status(204), Value::Null, "two are still to vote");
+    room.decision("plan-2", "").await.expect_problem(404, "no_such_artifact");
+    room.decision("plan-1", "&wait=61").await.expect_problem(400, "bad_query");
 
     // The room survives a kill of the daemon.
     room.daemon.kill();
     room.daemon.start();
     room.votes("completeness", 0.9).await;
     let (decided, ()) = tokio::join!(room.decision("plan-1", "&wait=30"), room.votes("risk", 0.1));
-    let decided = decided.is(200);
+    let decided = decided.expect_status(200);
     let waited = waits.join().expect("it ends").expect("the binary can be run");
     let waited: Value = serde_json::from_slice(&waited.stdout).expect("JSON");
     assert_eq!(waited["outcome"], "ESCALATED_TO_HITL", "{waited}");
     assert_eq!(decided["outcome"], "ESCALATED_TO_HITL", "{decided}");
     assert_eq!(decided["decision"]["escalation_triggers"], json!(["vote_confidence_below"]));
     assert_eq!((&decided["ruling"], &decided["late_votes"]), (&Value::Null, &json!([])));
-    assert_eq!(room.decision("plan-1", "&ruled=true").await.is(204), Value::Null, "a person has still to rule");
+    assert_eq!(
+        room.decision("plan-1", "&ruled=true").await.expect_status(204),
+        Value::Null,
+        "a person has still to rule"
+    );
 
     // A late vote is listed and changes nothing.
-    room.post(&format!("/v1/boards/{}/room/votes", room.board), &vote("risk", 1.0)).await.is(200);
-    let again = room.decision("plan-1", "").await.is(200);
+    room.post(&format!("/v1/boards/{}/room/votes", room.board), &vote("risk", 1.0)).await.expect_status(200);
+    let again = room.decision("plan-1", "").await.expect_status(200);
     assert_eq!((&again["decision"], &again["late_votes"]), (&decided["decision"], &json!(["risk"])));
 
     let bearer = format!("Bearer {}", room.admin);
-    let inbox = room.daemon.request(Method::GET, "/v1/inbox", &[("authorization", &bearer)], None).await.is(200);
+    let inbox =
+        room.daemon.request(Method::GET, "/v1/inbox", &[("authorization", &bearer)], None).await.expect_status(200);
     let question = &inbox["questions"][0];
     let path = format!("/v1/boards/{}/approvals/{}", room.board, question["seq"]);
     let answer = json!({"agrees": true, "digest": question["digest"], "text": "APPROVED"});
@@ -119,8 +125,8 @@ async fn a_decision_is_waited_for_and_then_the_person_who_rules() {
         room.decision("plan-1", "&wait=30&ruled=true"),
         room.daemon.post_with(&path, &answer, &as_arbiter)
     );
-    assert_eq!(answered.is(200)["outcome"], "answered");
-    let ruled = ruled.is(200);
+    assert_eq!(answered.expect_status(200)["outcome"], "answered");
+    let ruled = ruled.expect_status(200);
     assert_eq!((&ruled["outcome"], &ruled["ruling"]["by"]), (&json!("APPROVED"), &json!("arbiter")));
     assert_eq!(ruled["decision"]["outcome"], "ESCALATED_TO_HITL", "it never changes");
 
@@ -143,23 +149,23 @@ async fn proposals_and_votes_may_have_the_names_of_sw4rm() {
     let path = |part: &str| format!("/v1/boards/{}/room/{part}", room.board);
     let plan = json!({"producer_id": "author", "artifact_id": "plan-1", "artifact_type": "PLAN", "artifact": ["Bake."],
         "artifact_content_type": "application/json", "negotiation_room_id": "room-1", "created_at": 1});
-    assert_eq!(room.post(&path("proposals"), &plan).await.is(200)["outcome"], "committed");
+    assert_eq!(room.post(&path("proposals"), &plan).await.expect_status(200)["outcome"], "committed");
     let votes = async |more: Value| {
         let mut vote = json!({"artifact_id": "plan-1", "room_id": "room-1", "voted_at": "2026-11-24T08:00:00Z"});
         vote.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
         room.post(&path("votes"), &vote).await
     };
-    votes(json!({"critic_id": "risk", "score": 9})).await.refuses(422, "bad_body");
-    votes(json!({"abstain": true})).await.refuses(422, "bad_body");
-    votes(json!({"critic_id": "risk", "worker": "feasibility", "abstain": true})).await.refuses(422, "bad_body");
+    votes(json!({"critic_id": "risk", "score": 9})).await.expect_problem(422, "bad_body");
+    votes(json!({"abstain": true})).await.expect_problem(422, "bad_body");
+    votes(json!({"critic_id": "risk", "worker": "feasibility", "abstain": true})).await.expect_problem(422, "bad_body");
     for more in [
         json!({"critic_id": "risk", "abstain": true}),
         json!({"critic_id": "feasibility", "worker": "feasibility", "score": 9, "confidence": 0.9, "passed": true}),
         json!({"critic_id": "completeness", "score": 9, "confidence": 0.9, "passed": true}),
     ] {
-        assert_eq!(votes(more).await.is(200)["outcome"], "committed");
+        assert_eq!(votes(more).await.expect_status(200)["outcome"], "committed");
     }
-    let decided = room.decision("plan-1", "&wait=30").await.is(200);
+    let decided = room.decision("plan-1", "&wait=30").await.expect_status(200);
     assert_eq!((&decided["outcome"], &decided["decision"]["abstained"]), (&json!("APPROVED"), &json!(["risk"])));
 }
 
@@ -189,12 +195,13 @@ rules:
     for critic in ["feasibility", "completeness", "risk", "cost"] {
         room.lease(critic).await;
     }
-    let decided = room.decision("plan-1", "&wait=60").await.is(200);
+    let decided = room.decision("plan-1", "&wait=60").await.expect_status(200);
     assert_eq!(decided["outcome"], "ESCALATED_TO_HITL", "{decided}");
     assert_eq!(decided["decision"]["votes_received"], 0, "{decided}");
     assert_eq!(decided["decision"]["escalation_triggers"], json!(["policy_timeout"]), "{decided}");
     let bearer = format!("Bearer {}", room.admin);
-    let inbox = room.daemon.request(Method::GET, "/v1/inbox", &[("authorization", &bearer)], None).await.is(200);
+    let inbox =
+        room.daemon.request(Method::GET, "/v1/inbox", &[("authorization", &bearer)], None).await.expect_status(200);
     assert_eq!(
         inbox["questions"].as_array().map(Vec::len),
         Some(1),
@@ -211,10 +218,10 @@ async fn who_may_not_read_the_decisions_is_told_none_of_them() {
         let path = format!("/v1/boards/{}/room/decisions/plan-1{query}", room.board);
         room.daemon.request(Method::GET, &path, &[("authorization", &format!("Bearer {token}"))], None).await
     };
-    get(author, "").await.refuses(403, "forbidden");
-    get(&risk, "?worker=author").await.refuses(403, "forbidden");
-    get(&risk, "?worker=risk").await.refuses(403, "forbidden");
-    get(author, "?worker=author").await.refuses(404, "no_such_artifact");
+    get(author, "").await.expect_problem(403, "forbidden");
+    get(&risk, "?worker=author").await.expect_problem(403, "forbidden");
+    get(&risk, "?worker=risk").await.expect_problem(403, "forbidden");
+    get(author, "?worker=author").await.expect_problem(404, "no_such_artifact");
     let output = room.daemon.command(&["room", "wait", &room.board, "plan-1", "--timeout", "0s"]).output();
     let output = output.expect("the binary can be run");
     let told: Value = serde_json::from_slice(&output.stderr).expect("JSON");

@@ -16,7 +16,8 @@ fn is_held(daemon: &Daemon) -> bool {
 }
 
 async fn board(daemon: &Daemon) -> String {
-    let made = daemon.post("/v1/boards", &json!({"source": STEPS, "request": {"who": SECRET}})).await.is(201);
+    let made =
+        daemon.post("/v1/boards", &json!({"source": STEPS, "request": {"who": SECRET}})).await.expect_status(201);
     let board = made["board"].as_str().expect("an id").to_owned();
     daemon.until(&board, "quiescent").await;
     board
@@ -28,23 +29,23 @@ async fn a_value_of_a_board_that_runs_is_replaced_and_erased_and_the_board_goes_
     let board = board(&daemon).await;
     let (other, redactions) = (daemon.board().await, format!("/v1/boards/{board}/redactions"));
     let asked = json!({"places": ["/request/who"]});
-    let refused = daemon.post(&redactions, &asked).await.refuses(409, "still_in_use");
+    let refused = daemon.post(&redactions, &asked).await.expect_problem(409, "still_in_use");
     assert_eq!(refused["places"], json!(["/request/who"]));
     let replace = json!({"places": ["/request/who"], "replace": "withheld"});
-    let done = daemon.post_once(&redactions, &replace, "one").await.is(200);
+    let done = daemon.post_once(&redactions, &replace, "one").await.expect_status(200);
     assert_eq!((&done["replaced_at"].is_u64(), &done["scrubbed"]), (&true, &json!(true)), "{done}");
     assert!(!is_held(&daemon));
     let again = daemon.post_once(&redactions, &replace, "one").await;
-    assert_eq!(again.is(200)["seq"], done["seq"]);
+    assert_eq!(again.expect_status(200)["seq"], done["seq"]);
     assert!(again.is_replayed());
     daemon
         .post_once(&redactions, &json!({"places": ["/steps"], "keep": true}), "one")
         .await
-        .refuses(409, "redaction_conflict");
+        .expect_problem(409, "redaction_conflict");
 
-    let state = daemon.get(&format!("/v1/boards/{board}/state")).await.is(200);
+    let state = daemon.get(&format!("/v1/boards/{board}/state")).await.expect_status(200);
     assert_eq!(state["state"]["request"]["who"], "withheld");
-    let old = daemon.get(&format!("/v1/boards/{board}/state?at=0")).await.is(200);
+    let old = daemon.get(&format!("/v1/boards/{board}/state?at=0")).await.expect_status(200);
     assert!(old["state"]["request"]["who"].as_str().is_some_and(|text| text.starts_with("$redacted:")), "{old}");
     for path in ["journal", "why?pointer=/request/who", "cost", "denials", "views/walker"] {
         let answer = daemon.get(&format!("/v1/boards/{board}/{path}")).await;
@@ -54,10 +55,10 @@ async fn a_value_of_a_board_that_runs_is_replaced_and_erased_and_the_board_goes_
     // Both boards continue, also after a kill.
     for id in [&board, &other] {
         let steps = |state: Value| state["state"]["steps"].as_array().map_or(0, Vec::len);
-        let before = steps(daemon.get(&format!("/v1/boards/{id}/state")).await.is(200));
-        daemon.post(&format!("/v1/boards/{id}/signals"), &json!({"name": "more"})).await.is(202);
+        let before = steps(daemon.get(&format!("/v1/boards/{id}/state")).await.expect_status(200));
+        daemon.post(&format!("/v1/boards/{id}/signals"), &json!({"name": "more"})).await.expect_status(202);
         daemon.until(id, "quiescent").await;
-        assert_eq!(steps(daemon.get(&format!("/v1/boards/{id}/state")).await.is(200)), before + 1);
+        assert_eq!(steps(daemon.get(&format!("/v1/boards/{id}/state")).await.expect_status(200)), before + 1);
     }
     daemon.kill();
     daemon.start();
@@ -85,9 +86,9 @@ async fn what_a_redaction_may_not_do_is_refused_with_its_code() {
         (json!({"places": ["/request/who"], "forget_salt": true}), 409, "still_in_use"),
         (json!({"anything": 1}), 422, "bad_body"),
     ] {
-        daemon.post(&path, &body).await.refuses(status, code);
+        daemon.post(&path, &body).await.expect_problem(status, code);
     }
-    daemon.post("/v1/boards/nobody/redactions", &json!({"places": ["/x"]})).await.refuses(404, "no_such_board");
+    daemon.post("/v1/boards/nobody/redactions", &json!({"places": ["/x"]})).await.expect_problem(404, "no_such_board");
     assert!(is_held(&daemon));
 }
 
@@ -121,12 +122,12 @@ async fn rows_of_departments_are_erased_or_kept_as_it_is_said() {
         keep_a_row(&daemon);
         let path = format!("/v1/boards/{board}/redactions");
         let mut asked = json!({"places": ["/request/who"], "replace": "withheld"});
-        let refused = daemon.post(&path, &asked).await.refuses(409, "kept_by_departments");
+        let refused = daemon.post(&path, &asked).await.expect_problem(409, "kept_by_departments");
         assert!(refused["detail"].as_str().is_some_and(|told| told.contains("department notes (1)")), "{refused}");
         asked["departments"] = "whatever".into();
-        daemon.post(&path, &asked).await.refuses(422, "bad_body");
+        daemon.post(&path, &asked).await.expect_problem(422, "bad_body");
         asked["departments"] = rows.into();
-        let done = daemon.post(&path, &asked).await.is(200);
+        let done = daemon.post(&path, &asked).await.expect_status(200);
         assert_eq!(done["departments"], json!({"rows": {"notes": [1]}, "outcomes": 1, "erased": !is_held_then}));
         assert_eq!(is_held(&daemon), is_held_then);
     }
@@ -141,11 +142,11 @@ async fn what_departments_keep_is_not_taken_for_erased_if_it_cannot_be() {
     let mut asked = json!({"places": ["/request/who"], "replace": "withheld"});
     for rows in [json!(null), json!("erase")] {
         asked["departments"] = rows;
-        daemon.post(&path, &asked).await.refuses(500, "departments_not_erased");
+        daemon.post(&path, &asked).await.expect_problem(500, "departments_not_erased");
     }
     assert!(is_held(&daemon));
     asked["departments"] = "keep".into();
-    daemon.post(&path, &asked).await.is(200);
+    daemon.post(&path, &asked).await.expect_status(200);
     assert!(!is_held(&daemon));
 }
 
@@ -159,9 +160,9 @@ async fn commands_that_write_the_file_anew_leave_a_daemon_alone() {
         let told: Value = serde_json::from_slice(&refused.stderr).expect("JSON");
         assert_eq!(told["error"]["code"], "already_served");
     }
-    let vacuumed = daemon.post("/v1/vacuum", &json!(null)).await.is(200);
+    let vacuumed = daemon.post("/v1/vacuum", &json!(null)).await.expect_status(200);
     assert!(vacuumed["bytes_after"].as_u64() > Some(0), "{vacuumed}");
-    daemon.post(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"})).await.is(202);
+    daemon.post(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"})).await.expect_status(202);
 }
 
 #[tokio::test]
@@ -170,24 +171,24 @@ async fn a_board_that_has_ended_is_archived_restored_and_deleted() {
     let board = board(&daemon).await;
     let path = format!("/v1/boards/{board}");
     let unheard = daemon.post(&format!("{path}/signals"), &json!({"name": "nobody"})).await;
-    unheard.refuses(422, "unknown_signal");
-    let heard = daemon.post(&format!("{path}/signals"), &json!({"name": "more"})).await.is(202);
+    unheard.expect_problem(422, "unknown_signal");
+    let heard = daemon.post(&format!("{path}/signals"), &json!({"name": "more"})).await.expect_status(202);
     assert_eq!(heard["wakes"], json!(["more"]), "{heard}");
     daemon.until(&board, "quiescent").await;
-    let journal = daemon.get(&format!("{path}/journal")).await.is(200);
-    let archived = daemon.post(&format!("{path}/archive"), &json!(null)).await.is(200);
+    let journal = daemon.get(&format!("{path}/journal")).await.expect_status(200);
+    let archived = daemon.post(&format!("{path}/archive"), &json!(null)).await.expect_status(200);
     assert!(archived["archive"].is_string(), "{archived}");
-    daemon.get(&path).await.refuses(404, "no_such_board");
-    assert_eq!(daemon.get("/v1/archive").await.is(200)["boards"][0]["board"], board.as_str());
-    daemon.post(&format!("{path}/restore"), &json!(null)).await.is(200);
-    assert_eq!(daemon.get(&format!("{path}/journal")).await.is(200), journal);
-    let heard = daemon.post(&format!("{path}/signals"), &json!({"name": "more"})).await.is(202);
+    daemon.get(&path).await.expect_problem(404, "no_such_board");
+    assert_eq!(daemon.get("/v1/archive").await.expect_status(200)["boards"][0]["board"], board.as_str());
+    daemon.post(&format!("{path}/restore"), &json!(null)).await.expect_status(200);
+    assert_eq!(daemon.get(&format!("{path}/journal")).await.expect_status(200), journal);
+    let heard = daemon.post(&format!("{path}/signals"), &json!({"name": "more"})).await.expect_status(202);
     assert_eq!((&heard["wakes"], &heard["names"]), (&json!(["more"]), &Value::Null), "{heard}");
     daemon.until(&board, "quiescent").await;
-    daemon.request(reqwest::Method::DELETE, &path, &[], None).await.is(200);
-    daemon.get(&path).await.refuses(404, "no_such_board");
+    daemon.request(reqwest::Method::DELETE, &path, &[], None).await.expect_status(200);
+    daemon.get(&path).await.expect_problem(404, "no_such_board");
     assert!(!is_held(&daemon));
-    daemon.post(&format!("{path}/restore"), &json!(null)).await.refuses(404, "no_such_board");
+    daemon.post(&format!("{path}/restore"), &json!(null)).await.expect_problem(404, "no_such_board");
 }
 
 #[tokio::test]
@@ -198,11 +199,11 @@ async fn boards_whose_time_is_over_are_taken_out() {
     fs::write(daemon.path().join("patchboard.toml"), "[retention]\nended = \"1ms\"\n").expect("it can be written");
     daemon.start();
     for _ in 0..500 {
-        let archived = daemon.get("/v1/archive").await.is(200);
+        let archived = daemon.get("/v1/archive").await.expect_status(200);
         if archived["boards"][0]["board"] == board.as_str() {
             let file = archived["boards"][0]["archive"].as_str().expect("a path").to_owned();
             assert!(daemon.path().join(file).is_file());
-            daemon.get(&format!("/v1/boards/{board}")).await.refuses(404, "no_such_board");
+            daemon.get(&format!("/v1/boards/{board}")).await.expect_problem(404, "no_such_board");
             return;
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
@@ -216,10 +217,10 @@ async fn a_repeated_redaction_puts_nothing_over_what_came_since() {
     let board = board(&daemon).await;
     let redactions = format!("/v1/boards/{board}/redactions");
     let with = |value: &str| json!({"places": ["/request/who"], "replace": value});
-    daemon.post_once(&redactions, &with("first"), "one").await.is(200);
-    daemon.post_once(&redactions, &with("second"), "two").await.is(200);
+    daemon.post_once(&redactions, &with("first"), "one").await.expect_status(200);
+    daemon.post_once(&redactions, &with("second"), "two").await.expect_status(200);
     assert!(daemon.post_once(&redactions, &with("first"), "one").await.is_replayed());
-    let state = daemon.get(&format!("/v1/boards/{board}/state")).await.is(200);
+    let state = daemon.get(&format!("/v1/boards/{board}/state")).await.expect_status(200);
     assert_eq!(state["state"]["request"]["who"], "second");
 }
 
@@ -229,8 +230,8 @@ async fn a_board_whose_values_are_replaced_goes_on_and_its_readers_with_it() {
     let board = board(&daemon).await;
     let events = daemon.send(reqwest::Method::GET, &format!("/v1/boards/{board}/events"), &[], None).await;
     let replace = json!({"places": ["/request/who"], "replace": "withheld"});
-    daemon.post(&format!("/v1/boards/{board}/redactions"), &replace).await.is(200);
-    daemon.post(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"})).await.is(202);
+    daemon.post(&format!("/v1/boards/{board}/redactions"), &replace).await.expect_status(200);
+    daemon.post(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"})).await.expect_status(202);
     daemon.until(&board, "quiescent").await;
     let (mut events, mut heard) = (events, String::new());
     while !heard.contains("event: signal") {
@@ -244,11 +245,11 @@ async fn a_board_whose_values_are_replaced_goes_on_and_its_readers_with_it() {
 async fn what_a_key_made_is_not_made_twice_because_it_is_in_an_archive() {
     let daemon = Daemon::new();
     let asked = json!({"source": STEPS, "request": {"who": "anybody"}});
-    let made = daemon.post_once("/v1/boards", &asked, "key").await.is(201);
+    let made = daemon.post_once("/v1/boards", &asked, "key").await.expect_status(201);
     let board = made["board"].as_str().expect("an id").to_owned();
-    daemon.post(&format!("/v1/boards/{board}/cancel"), &json!({})).await.is(200);
-    daemon.post(&format!("/v1/boards/{board}/archive"), &json!({})).await.is(200);
-    daemon.post_once("/v1/boards", &asked, "key").await.refuses(409, "token_conflict");
-    daemon.post(&format!("/v1/boards/{board}/restore"), &json!({})).await.is(200);
+    daemon.post(&format!("/v1/boards/{board}/cancel"), &json!({})).await.expect_status(200);
+    daemon.post(&format!("/v1/boards/{board}/archive"), &json!({})).await.expect_status(200);
+    daemon.post_once("/v1/boards", &asked, "key").await.expect_problem(409, "token_conflict");
+    daemon.post(&format!("/v1/boards/{board}/restore"), &json!({})).await.expect_status(200);
     assert!(daemon.post_once("/v1/boards", &asked, "key").await.is_replayed());
 }

@@ -33,7 +33,7 @@ mod with {
 
     #[tokio::test]
     async fn it_is_reached_by_its_certificate_which_can_be_renewed() {
-        let mut daemon = Daemon::at_rest(&[]);
+        let mut daemon = Daemon::not_started(&[]);
         let first = certify(daemon.path());
         let config = "[serve]\ntls = {cert = \"cert.pem\", key = \"key.pem\"}\n";
         std::fs::write(daemon.path().join("patchboard.toml"), config).expect("a file can be written");
@@ -59,7 +59,7 @@ mod with {
 
     #[test]
     fn without_a_certificate_it_does_not_start() {
-        let daemon = Daemon::at_rest(&[]);
+        let daemon = Daemon::not_started(&[]);
         let config = "[serve]\ntls = {cert = \"cert.pem\", key = \"key.pem\"}\n";
         std::fs::write(daemon.path().join("patchboard.toml"), config).expect("a file can be written");
         let refused = daemon.command(&["serve", "--listen", "127.0.0.1:0"]).output().expect("the binary can be run");

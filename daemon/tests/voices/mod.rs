@@ -1,10 +1,10 @@
-//! A chat endpoint that plays the three models of `blueprints/clipboard.yaml`: it understands a few sentences and replies
-//! with the texts of results. Also copies the blueprint, so that tests can add folders.
+//! A chat endpoint that plays the three models of `blueprints/clipboard.yaml`: it understands a few sentences and
+//! replies with the texts of results. Also copies the blueprint, so that tests can add folders.
 
 use std::fs;
 use std::path::Path;
 
-use patchboard_endpoint::{Act, Endpoint};
+use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use serde_json::{Value, json};
 
 /// Returns the value at a path of a view, shown as `/turn/text: "…"` or within an ancestor on one line.
@@ -34,11 +34,11 @@ fn understood(words: &str) -> Option<(&'static str, Value)> {
     Some((department, json!({"action": action, "slots": slots, "normalised": words})))
 }
 
-fn say(path: &str, value: &Value) -> Act {
-    Act::answer(&json!({"patch": [{"op": "add", "path": path, "value": value}]}).to_string(), 10, 5)
+fn say(path: &str, value: &Value) -> ScriptedResponse {
+    ScriptedResponse::answer(&json!({"patch": [{"op": "add", "path": path, "value": value}]}).to_string(), 10, 5)
 }
 
-fn answer(body: &Value) -> Act {
+fn answer(body: &Value) -> ScriptedResponse {
     let messages = body["messages"].as_array().expect("messages");
     let prompt: String =
         messages.iter().filter_map(|message| message["content"].as_str()).collect::<Vec<_>>().join("\n");

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
+use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
-use patchboard_kernel::denials::Denials;
-use patchboard_kernel::mode::Mode;
-use patchboard_kernel::plan::{Plan, Plans};
+use patchboard_kernel::plan::{Plan, PlanSource};
 use patchboard_kernel::rejection::Stage;
+use patchboard_kernel::rejection_counts::RejectionCounts;
 
-use crate::class::Class;
+use crate::class::FaultClass;
 use crate::corpus::Corpus;
 use crate::injection::inject;
 use crate::scenario::{self, Scenario};
@@ -25,7 +25,7 @@ pub struct Campaign {
     /// Random seed; determines the whole campaign.
     pub seed: u64,
     /// Fault classes to inject.
-    pub classes: Vec<Class>,
+    pub classes: Vec<FaultClass>,
     /// Systems under test.
     pub systems: Vec<System>,
     /// Additional texts to inject.
@@ -38,7 +38,7 @@ pub struct Campaign {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cell {
     /// Faults that were injected.
-    pub made: usize,
+    pub injected: usize,
     /// Boards with a contaminated document.
     pub contaminated: usize,
     /// Loops that a breaker stopped; for other classes, boards that ended.
@@ -53,25 +53,25 @@ pub struct Cell {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Report {
     /// Results by class and system.
-    pub cells: BTreeMap<(Class, System), Cell>,
+    pub cells: BTreeMap<(FaultClass, System), Cell>,
     /// PatchBoard's rejections, by blueprint.
-    pub denials: BTreeMap<&'static str, Denials>,
+    pub denials: BTreeMap<&'static str, RejectionCounts>,
 }
 
 impl Report {
-    fn count(&mut self, verdict: &Verdict, denials: Denials) {
+    fn count(&mut self, verdict: &Verdict, denials: RejectionCounts) {
         let cell = self.cells.entry((verdict.class, verdict.system)).or_default();
         // Runs without an injected fault are not counted.
         if !verdict.is_made {
             return;
         }
-        cell.made += 1;
+        cell.injected += 1;
         cell.contaminated += usize::from(verdict.is_contaminated());
         cell.halted += usize::from(verdict.is_halted);
         cell.done += usize::from(verdict.is_done);
         cell.unreplayed += usize::from(!verdict.is_replayed);
         if verdict.system == System::Patchboard {
-            self.denials.entry(verdict.scenario).or_default().add(denials);
+            self.denials.entry(verdict.scenario).or_default().merge(denials);
         }
     }
 
@@ -81,7 +81,7 @@ impl Report {
         for scenario in scenario::ALL {
             let Some(denials) = self.denials.get(scenario.name()) else { continue };
             for (name, worker) in &scenario.blueprint().workers {
-                if worker.agent != AgentKind::Human && denials.at(name, Stage::Authorization) == 0 {
+                if worker.agent != AgentKind::Human && denials.at_stage(name, Stage::Authorization) == 0 {
                     idle.push((scenario.name(), name.to_string()));
                 }
             }
@@ -91,9 +91,9 @@ impl Report {
 }
 
 /// Returns the scenarios that a class can be injected into.
-fn scenarios(class: Class) -> Vec<&'static dyn Scenario> {
+fn scenarios(class: FaultClass) -> Vec<&'static dyn Scenario> {
     let all = scenario::ALL.iter().copied();
-    all.filter(|scenario| !scenario::who_can_err(*scenario, class).is_empty()).collect()
+    all.filter(|scenario| !scenario::fault_candidates(*scenario, class).is_empty()).collect()
 }
 
 impl Campaign {
@@ -102,7 +102,7 @@ impl Campaign {
         self.jobs().len()
     }
 
-    fn jobs(&self) -> Vec<(Class, System, u64)> {
+    fn jobs(&self) -> Vec<(FaultClass, System, u64)> {
         let mut jobs = Vec::new();
         for class in &self.classes {
             for instance in 0..self.instances {
@@ -115,7 +115,7 @@ impl Campaign {
     /// Injects all faults. Calls `tell` with each verdict, in an order that depends on the campaign alone.
     pub fn run(&self, mut tell: impl FnMut(&Verdict)) -> Report {
         let jobs = self.jobs();
-        let plans = Cached::default();
+        let plans = CachedPlans::default();
         let next = AtomicUsize::new(0);
         let mut report = Report::default();
         std::thread::scope(|scope| {
@@ -130,7 +130,7 @@ impl Campaign {
                         let scenario = all[usize::try_from(instance).unwrap_or_default() % all.len()];
                         let (verdict, records) =
                             inject(class, system, scenario, instance, self.seed, &self.corpus, plans);
-                        if sender.send((index, verdict, Denials::of(&records))).is_err() {
+                        if sender.send((index, verdict, RejectionCounts::from_records(&records))).is_err() {
                             break;
                         }
                     }
@@ -155,13 +155,13 @@ impl Campaign {
 
 /// Cache of compiled plans.
 #[derive(Default)]
-struct Cached(Mutex<BTreeMap<PlanKey, Arc<Plan>>>);
+struct CachedPlans(Mutex<BTreeMap<PlanKey, Arc<Plan>>>);
 
 /// Key: name and concurrency of a blueprint, the mode, and the journal format.
 type PlanKey = (String, u32, String, u32);
 
-impl Plans for Cached {
-    fn of_format(&self, blueprint: Blueprint, mode: &Mode, journal: u32) -> Result<Arc<Plan>, String> {
+impl PlanSource for CachedPlans {
+    fn plan_for_format(&self, blueprint: Blueprint, mode: &Mode, journal: u32) -> Result<Arc<Plan>, String> {
         let key = (blueprint.name.to_string(), blueprint.concurrency, mode.to_string(), journal);
         let mut plans = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(plan) = plans.get(&key) {

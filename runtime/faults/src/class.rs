@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 /// A class of faults.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Class {
+pub enum FaultClass {
     /// No fault: a baseline run, with parallel calls where the blueprint allows them.
     NoFault,
     /// A reply that is not JSON.
@@ -45,7 +45,7 @@ pub enum Class {
     ProviderGarbage,
 }
 
-impl Class {
+impl FaultClass {
     /// All classes: the baseline, then the classes of the seed, then the others.
     pub const ALL: [Self; 18] = [
         Self::NoFault,
@@ -93,7 +93,7 @@ impl Class {
     }
 
     /// Returns a one-line description.
-    pub const fn told(self) -> &'static str {
+    pub const fn description(self) -> &'static str {
         match self {
             Self::NoFault => "nothing: what comes of the same runs as such",
             Self::InvalidJson => "a reply that is no JSON",
@@ -117,18 +117,18 @@ impl Class {
     }
 
     /// Returns the class with this name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|class| class.as_str() == name)
     }
 }
 
-impl fmt::Display for Class {
+impl fmt::Display for FaultClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl Serialize for Class {
+impl Serialize for FaultClass {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
     }

@@ -2,27 +2,27 @@
 
 use std::collections::BTreeSet;
 
-use patchboard_kernel::admission::{Admission, Waiting};
+use patchboard_kernel::admission::{Admission, WaitingCall};
 use patchboard_kernel::blueprint::AgentKind;
-use patchboard_kernel::board::{Board, From, Genesis, Input, NotTaken, Proposal, ReplyBody, Step};
+use patchboard_kernel::board::{Board, Input, NewBoard, Proposal, ProposalSource, ReplyBody, RequestDeferral, Step};
 use patchboard_kernel::deferral::{DeferralReason, PATIENCE_MS};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::plan::Plans;
+use patchboard_kernel::plan::PlanSource;
 use patchboard_kernel::record::{Body, Kind, Record};
 use patchboard_kernel::replay;
 use serde_json::{Value, json};
 
-use crate::class::Class;
+use crate::class::FaultClass;
 use crate::corpus::Corpus;
 use crate::random::Random;
 use crate::scenario::{self, Scenario};
+use crate::simulation::{Call, Delivery, GateDecision, SimulatedBoard, SimulationHooks};
 use crate::system::System;
 use crate::verdict::{Facts, Verdict};
-use crate::world::{Call, Delivery, Others, Passage, World};
-use crate::{dialect, instructions, spoil};
+use crate::{corruption, instructions, reply_format};
 
 /// Steps of a board after which it counts as stuck.
 const STEPS_MAX: usize = 4_000;
@@ -38,22 +38,22 @@ const EPOCH: Timestamp = Timestamp(1_750_000_000_000);
 
 /// Runs a board with one injected fault. The run is the same for all systems, as far as possible.
 pub(crate) fn inject(
-    class: Class,
+    class: FaultClass,
     system: System,
     scenario: &dyn Scenario,
     instance: u64,
     seed: u64,
     corpus: &Corpus,
-    plans: &dyn Plans,
+    plans: &dyn PlanSource,
 ) -> (Verdict, Vec<Record>) {
-    let workers = scenario::who_can_err(scenario, class);
+    let workers = scenario::fault_candidates(scenario, class);
     for attempt in 0.. {
         // Every worker is equally likely to fail. If its call never happens, or offers no chance for the fault, another
         // is drawn.
-        let mut random = Random::of(seed, &[class as u64, instance, attempt]);
-        let hit = Hit { worker: random.pick::<&str>(&workers), nth: random.below(HITS >> attempt.min(2)) };
+        let mut random = Random::from_parts(seed, &[class as u64, instance, attempt]);
+        let hit = FaultTarget { worker: random.pick::<&str>(&workers), nth: random.below(HITS >> attempt.min(2)) };
         let board = BoardId::from(format!("{class}-{}-{instance}", system.as_str()));
-        let mut played = Played::new(class, system, scenario, hit, random, corpus);
+        let mut played = FaultRun::new(class, system, scenario, hit, random, corpus);
         let records = played.run(board, plans);
         if played.is_made() || attempt == TRIES_MAX {
             return played.judge(instance, records);
@@ -64,18 +64,18 @@ pub(crate) fn inject(
 
 /// Position of the first faulty call.
 #[derive(Clone, Copy)]
-struct Hit<'a> {
+struct FaultTarget<'a> {
     worker: &'a str,
     /// Number of correct calls before it.
     nth: u64,
 }
 
 /// Plays a board on which one worker fails.
-struct Played<'a> {
-    class: Class,
+struct FaultRun<'a> {
+    class: FaultClass,
     system: System,
     scenario: &'a dyn Scenario,
-    hit: Hit<'a>,
+    hit: FaultTarget<'a>,
     /// Calls so far of the faulty worker.
     of_worker: u64,
     /// Randomness of the fault.
@@ -114,16 +114,16 @@ struct Played<'a> {
     is_ended: bool,
 }
 
-impl<'a> Played<'a> {
+impl<'a> FaultRun<'a> {
     fn new(
-        class: Class,
+        class: FaultClass,
         system: System,
         scenario: &'a dyn Scenario,
-        hit: Hit<'a>,
+        hit: FaultTarget<'a>,
         mut random: Random,
         corpus: &'a Corpus,
     ) -> Self {
-        let planted = (class == Class::InjectedInstruction).then(|| corpus.instruction(&mut random));
+        let planted = (class == FaultClass::InjectedInstruction).then(|| corpus.instruction(&mut random));
         let request = scenario.request(&mut random, planted.as_deref());
         let length = 1 + random.index(6);
         let pace = Random::new(random.draw());
@@ -142,7 +142,7 @@ impl<'a> Played<'a> {
             since: None,
             worker: None,
             kind: "",
-            is_lasting: matches!(class, Class::Cycle) || random.percent(50),
+            is_lasting: matches!(class, FaultClass::Cycle) || random.percent(50),
             has_company: random.percent(50),
             beside: 0,
             length,
@@ -161,23 +161,24 @@ impl<'a> Played<'a> {
     /// data changed.
     fn is_made(&self) -> bool {
         match self.class {
-            Class::NoFault => true,
-            Class::Cycle => self.faults > 1 && (!self.has_company || self.beside > 0),
-            Class::StaleRead => self.is_overtaken,
+            FaultClass::NoFault => true,
+            FaultClass::Cycle => self.faults > 1 && (!self.has_company || self.beside > 0),
+            FaultClass::StaleRead => self.is_overtaken,
             _ => self.faults > 0,
         }
     }
 
-    fn run(&mut self, board: BoardId, plans: &dyn Plans) -> Vec<Record> {
+    fn run(&mut self, board: BoardId, plans: &dyn PlanSource) -> Vec<Record> {
         let mut blueprint = self.scenario.blueprint().clone();
         // Calls run one at a time unless concurrency is the point, so that any wrong result is due to the fault.
-        if !matches!(self.class, Class::NoFault | Class::StaleRead) {
+        if !matches!(self.class, FaultClass::NoFault | FaultClass::StaleRead) {
             blueprint.concurrency = 1;
         }
         let (mode, salt) = (self.system.mode(), Salt::ZERO);
         let request = self.request.clone();
-        let genesis = Genesis { mode, salt, ..Genesis::new(board, blueprint, request, EPOCH) };
-        let mut world = World::new(genesis, plans, self).expect("the request of a scenario fits its blueprint");
+        let genesis = NewBoard { mode, salt, ..NewBoard::new(board, blueprint, request, EPOCH) };
+        let mut world =
+            SimulatedBoard::new(genesis, plans, self).expect("the request of a scenario fits its blueprint");
         for _ in 0..STEPS_MAX {
             if world.is_over() || !world.advance(self) {
                 break;
@@ -189,13 +190,13 @@ impl<'a> Played<'a> {
 
     fn judge(self, instance: u64, records: Vec<Record>) -> (Verdict, Vec<Record>) {
         let tokens = self.scenario.blueprint().limits.tokens;
-        let facts = Facts::of(&records, tokens, self.worker.as_deref(), self.since.unwrap_or(EPOCH));
-        let mut wrongs = scenario::wrongs(self.scenario, &self.request, &self.document);
-        let left: BTreeSet<String> = self.scenario.lasting(&self.document).into_iter().collect();
+        let facts = Facts::from_records(&records, tokens, self.worker.as_deref(), self.since.unwrap_or(EPOCH));
+        let mut wrongs = scenario::document_errors(self.scenario, &self.request, &self.document);
+        let left: BTreeSet<String> = self.scenario.permanent_entries(&self.document).into_iter().collect();
         wrongs.extend(self.lasting.difference(&left).map(|one| format!("gone: {one}")));
         wrongs.truncate(5);
         let is_halted = match self.class {
-            Class::Cycle => self.is_ended && facts.is_stopped && self.document["status"] != "lost",
+            FaultClass::Cycle => self.is_ended && facts.is_stopped && self.document["status"] != "lost",
             _ => self.is_ended,
         };
         let is_made = self.is_made();
@@ -222,7 +223,7 @@ impl<'a> Played<'a> {
     }
 
     /// Returns true if this call must fail.
-    fn errs(&mut self, call: &Call<'_>) -> bool {
+    fn should_fail(&mut self, call: &Call<'_>) -> bool {
         if self.faults == 0 {
             let is_it = call.worker.as_str() == self.hit.worker;
             let nth = self.of_worker;
@@ -233,45 +234,45 @@ impl<'a> Played<'a> {
         let is_same = self.worker.as_deref() == Some(call.worker.as_str());
         // During a cycle, calls that other events triggered are answered correctly.
         let is_woken_by_it = self.faults < 2
-            || scenario::woken(&call.prompt.user)
+            || scenario::trigger_path(&call.prompt.user)
                 .is_none_or(|place| !place.starts_with("/orders/") || place.ends_with("/status"));
         match self.class {
-            Class::Cycle => is_same && (!self.has_company || is_woken_by_it),
-            Class::AgentCrash | Class::AgentHang => is_same && self.is_lasting,
+            FaultClass::Cycle => is_same && (!self.has_company || is_woken_by_it),
+            FaultClass::AgentCrash | FaultClass::AgentHang => is_same && self.is_lasting,
             // A provider outage affects all workers.
-            Class::RateLimited | Class::ProviderOutage => {
-                call.shown.seat().worker.agent == AgentKind::Llm && self.faults < DEFERRALS_MAX
+            FaultClass::RateLimited | FaultClass::ProviderOutage => {
+                call.shown.worker_plan().worker.agent == AgentKind::Llm && self.faults < DEFERRALS_MAX
             }
             _ => false,
         }
     }
 
     /// Builds the deliveries of a faulty call; none if the call offers no chance for the fault.
-    fn err(&mut self, call: &Call<'_>, ops: &[Value], document: &Value) -> Option<Vec<Delivery>> {
-        let interface = call.shown.seat().interface;
+    fn faulty_deliveries(&mut self, call: &Call<'_>, ops: &[Value], document: &Value) -> Option<Vec<Delivery>> {
+        let interface = call.shown.worker_plan().interface;
         let worker = call.worker.as_str();
         let (scenario, class) = (self.scenario, self.class);
         let random = &mut self.random;
         let after_ms = 100 + self.pace.below(2_000);
-        let honest = dialect::reply(interface, ops);
+        let honest = reply_format::reply(interface, ops);
         let timeout = call.timeout_ms;
         let text = |text: String, after_ms: u64| reply(call, text, after_ms);
-        let words = |ops: &[Value]| dialect::reply(interface, ops);
+        let words = |ops: &[Value]| reply_format::reply(interface, ops);
         let (kind, deliveries) = match class {
-            Class::NoFault => return None,
-            Class::InvalidJson => match self.corpus.malformed(random) {
+            FaultClass::NoFault => return None,
+            FaultClass::InvalidJson => match self.corpus.malformed(random) {
                 Some(given) => ("given", vec![text(given, after_ms)]),
                 None => {
-                    let (kind, broken) = spoil::invalid_json(interface, ops, random);
+                    let (kind, broken) = corruption::invalid_json(interface, ops, random);
                     (kind, vec![text(broken, after_ms)])
                 }
             },
-            Class::BadPathOrType => {
-                let (kind, spoilt) = spoil::bad_path_or_type(interface, ops.to_vec(), random);
+            FaultClass::BadPathOrType => {
+                let (kind, spoilt) = corruption::bad_path_or_type(interface, ops.to_vec(), random);
                 (kind, vec![text(words(&spoilt), after_ms)])
             }
-            Class::UnauthorizedWrite => {
-                let trespass = scenario.trespass(worker, document, random);
+            FaultClass::UnauthorizedWrite => {
+                let trespass = scenario.unauthorized_write(worker, document, random);
                 // Alone, or hidden behind an allowed write.
                 let (kind, all) = match random.percent(50) {
                     true => ("alone", trespass),
@@ -279,26 +280,28 @@ impl<'a> Played<'a> {
                 };
                 (kind, vec![text(words(&all), after_ms)])
             }
-            Class::FalseClaim => ("lie", vec![text(words(&scenario.lie(worker, document, random)?), after_ms)]),
-            Class::Cycle => {
+            FaultClass::FalseClaim => {
+                ("lie", vec![text(words(&scenario.false_claim(worker, document, random)?), after_ms)])
+            }
+            FaultClass::Cycle => {
                 // Only a worker that can cycle can be caught in a cycle.
                 let nth = self.faults as usize;
-                let steps = scenario.circle(worker, document, self.length.max(2), nth);
+                let steps = scenario.cycle_step(worker, document, self.length.max(2), nth);
                 match (self.length, steps) {
                     (_, None) => return None,
                     (1, Some(_)) => ("no_op", vec![text(words(&[]), after_ms)]),
                     (length, Some(steps)) => (PERIODS[length.min(6) - 2], vec![text(words(&steps), after_ms)]),
                 }
             }
-            Class::StaleRead => {
+            FaultClass::StaleRead => {
                 self.slow = Some((call.invocation, call.attempt, document.clone()));
                 ("slow", vec![text(honest, 8_000 + self.pace.below(30_000))])
             }
-            Class::DuplicateDelivery => {
+            FaultClass::DuplicateDelivery => {
                 let copies = 1 + random.index(3);
                 let mut deliveries = vec![text(honest.clone(), after_ms)];
                 // Identical copies, or other content for the same attempt.
-                let other = random.percent(40).then(|| words(&scenario.trespass(worker, document, random)));
+                let other = random.percent(40).then(|| words(&scenario.unauthorized_write(worker, document, random)));
                 let kind = if other.is_some() { "with_another_content" } else { "the_same" };
                 for _ in 0..copies {
                     let again = other.clone().unwrap_or_else(|| honest.clone());
@@ -306,7 +309,7 @@ impl<'a> Played<'a> {
                 }
                 (kind, deliveries)
             }
-            Class::ReorderedReply => {
+            FaultClass::ReorderedReply => {
                 self.is_slow = true;
                 let (kind, after_ms) = if random.percent(50) {
                     ("while_the_next_is_under_way", timeout + 1_000)
@@ -315,20 +318,20 @@ impl<'a> Played<'a> {
                 };
                 (kind, vec![text(honest, after_ms)])
             }
-            Class::LateReply => ("late", vec![text(honest, timeout + 1_000 + self.pace.below(3_600_000))]),
-            Class::Oversized => {
-                let (kind, much) = spoil::oversized(interface, ops.to_vec(), random);
+            FaultClass::LateReply => ("late", vec![text(honest, timeout + 1_000 + self.pace.below(3_600_000))]),
+            FaultClass::Oversized => {
+                let (kind, much) = corruption::oversized(interface, ops.to_vec(), random);
                 (kind, vec![text(words(&much), after_ms)])
             }
-            Class::InjectedInstruction => {
-                let (kind, deed) = instructions::obeyed(scenario, worker, document, ops, random);
+            FaultClass::InjectedInstruction => {
+                let (kind, deed) = instructions::obey(scenario, worker, document, ops, random);
                 (kind, vec![text(words(&deed), after_ms)])
             }
-            Class::AgentCrash => {
+            FaultClass::AgentCrash => {
                 (lasting(self.is_lasting), vec![fail(call, after_ms, FailureCode::Crashed, "it is gone")])
             }
-            Class::AgentHang => (lasting(self.is_lasting), Vec::new()),
-            Class::BudgetBurst => {
+            FaultClass::AgentHang => (lasting(self.is_lasting), Vec::new()),
+            FaultClass::BudgetBurst => {
                 let mut answer = text(honest, after_ms);
                 if let Input::Propose(proposal) = &mut answer.input {
                     let limit = scenario.blueprint().limits.tokens;
@@ -337,16 +340,16 @@ impl<'a> Played<'a> {
                 }
                 ("many_tokens", vec![answer])
             }
-            Class::RateLimited => {
+            FaultClass::RateLimited => {
                 let wait_ms = 100 + random.below(60_000);
                 ("for_seconds", vec![defer(call, after_ms, DeferralReason::RateLimited, wait_ms)])
             }
-            Class::ProviderOutage => {
+            FaultClass::ProviderOutage => {
                 let reasons = [DeferralReason::Unreachable, DeferralReason::Overloaded, DeferralReason::ModelLoading];
                 let wait_ms = 60_000 + random.below(OUTAGE_MAX_MS / u64::from(DEFERRALS_MAX));
                 ("for_hours", vec![defer(call, after_ms, *random.pick(&reasons), wait_ms)])
             }
-            Class::ProviderGarbage => {
+            FaultClass::ProviderGarbage => {
                 let (kind, code) = *random.pick(&[
                     ("cut_off", FailureCode::Truncated),
                     ("empty", FailureCode::Empty),
@@ -394,7 +397,7 @@ fn reply(call: &Call<'_>, text: String, after_ms: u64) -> Delivery {
     let tokens = |chars: usize| (chars as u64).div_ceil(4);
     let prompt = tokens(call.prompt.system.len() + call.prompt.user.len());
     let usage = Some(Usage { prompt, completion: tokens(text.len()), ..Usage::default() });
-    let from = From::Attempt { invocation, attempt };
+    let from = ProposalSource::Attempt { invocation, attempt };
     Delivery {
         after_ms,
         input: Input::Propose(Proposal { from, worker, reply: ReplyBody::Text(text), usage, raw: None }),
@@ -409,25 +412,25 @@ fn fail(call: &Call<'_>, after_ms: u64, code: FailureCode, message: &str) -> Del
 fn defer(call: &Call<'_>, after_ms: u64, reason: DeferralReason, wait_ms: u64) -> Delivery {
     let (invocation, attempt) = (call.invocation, call.attempt);
     let message = "not now".to_owned();
-    let not_taken = NotTaken { reason, wait_ms, patience_ms: PATIENCE_MS, is_served_elsewhere: false, message };
-    Delivery { after_ms, input: Input::Defer { invocation, attempt, usage: None, not_taken } }
+    let not_taken = RequestDeferral { reason, wait_ms, patience_ms: PATIENCE_MS, is_served_elsewhere: false, message };
+    Delivery { after_ms, input: Input::Defer { invocation, attempt, usage: None, deferral: not_taken } }
 }
 
-impl Others for Played<'_> {
-    fn admits(&mut self, at: Timestamp, call: &Waiting) -> Passage {
+impl SimulationHooks for FaultRun<'_> {
+    fn admit(&mut self, at: Timestamp, call: &WaitingCall) -> GateDecision {
         match call.wait.as_ref().map(|wait| wait.not_before).filter(|not_before| *not_before > at) {
-            Some(not_before) => Passage::After(not_before.ms_since(at)),
-            None => Passage::Now(Admission::default()),
+            Some(not_before) => GateDecision::After(not_before.ms_since(at)),
+            None => GateDecision::Now(Admission::default()),
         }
     }
 
-    fn called(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {
+    fn on_call(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {
         let document = board.state().root().to_value();
-        let ops = self.scenario.answer(call.worker.as_str(), scenario::woken(&call.prompt.user), &document);
-        let seat = call.shown.seat();
+        let ops = self.scenario.answer(call.worker.as_str(), scenario::trigger_path(&call.prompt.user), &document);
+        let seat = call.shown.worker_plan();
         self.calls += u32::from(seat.worker.agent == AgentKind::Llm);
-        if self.errs(&call)
-            && let Some(deliveries) = self.err(&call, &ops, &document)
+        if self.should_fail(&call)
+            && let Some(deliveries) = self.faulty_deliveries(&call, &ops, &document)
         {
             return deliveries;
         }
@@ -438,23 +441,23 @@ impl Others for Played<'_> {
         };
         let mut ops = ops;
         let later = match self.class {
-            Class::Cycle if self.has_company => self.scenario.postpone(call.worker.as_str(), &mut ops),
+            FaultClass::Cycle if self.has_company => self.scenario.split_off_later(call.worker.as_str(), &mut ops),
             _ => Vec::new(),
         };
-        let mut deliveries = vec![reply(&call, dialect::reply(seat.interface, &ops), after_ms)];
+        let mut deliveries = vec![reply(&call, reply_format::reply(seat.interface, &ops), after_ms)];
         for (nth, op) in (1..).zip(later) {
-            let from = From::Direct { token: None, base: None };
-            let reply = ReplyBody::Text(dialect::reply(seat.interface, &[op]));
+            let from = ProposalSource::Direct { key: None, base: None };
+            let reply = ReplyBody::Text(reply_format::reply(seat.interface, &[op]));
             let input = Input::Propose(Proposal { from, worker: call.worker.clone(), reply, usage: None, raw: None });
             deliveries.push(Delivery { after_ms: after_ms + nth * BESIDE_MS, input });
         }
         deliveries
     }
 
-    fn stepped(&mut self, at: Timestamp, input: Option<&Input>, step: &Step, board: &Board) {
+    fn on_step(&mut self, at: Timestamp, input: Option<&Input>, step: &Step, board: &Board) {
         self.now = at;
         if let (Some((invocation, attempt, shown)), Some(Input::Propose(proposal))) = (&self.slow, input)
-            && proposal.from == (From::Attempt { invocation: *invocation, attempt: *attempt })
+            && proposal.from == (ProposalSource::Attempt { invocation: *invocation, attempt: *attempt })
         {
             self.is_overtaken |= *shown != self.document;
         }
@@ -469,8 +472,8 @@ impl Others for Played<'_> {
         }
         if step.records.iter().any(|record| matches!(record.kind, Kind::Committed | Kind::Created)) {
             self.document = board.state().root().to_value();
-            if scenario::wrongs(self.scenario, &self.request, &self.document).is_empty() {
-                self.lasting.extend(self.scenario.lasting(&self.document));
+            if scenario::document_errors(self.scenario, &self.request, &self.document).is_empty() {
+                self.lasting.extend(self.scenario.permanent_entries(&self.document));
             }
         }
     }

@@ -20,7 +20,7 @@ pub(crate) const TEXTS: &[&str] = &[
 ];
 
 /// Returns the operations of a worker that obeys: a contract violation, or a value that the document has no path for.
-pub(crate) fn obeyed(
+pub(crate) fn obey(
     scenario: &dyn Scenario,
     worker: &str,
     document: &Value,
@@ -28,7 +28,7 @@ pub(crate) fn obeyed(
     random: &mut Random,
 ) -> (&'static str, Vec<Value>) {
     match random.below(4) {
-        0 | 1 => ("trespasses", scenario.trespass(worker, document, random)),
+        0 | 1 => ("trespasses", scenario.unauthorized_write(worker, document, random)),
         2 => (
             "empties",
             vec![

@@ -1,7 +1,7 @@
 //! Fault-injection harness: plays boards on a virtual clock with workers that fail in a class of ways. The resulting
 //! documents are judged by code that shares nothing with the kernel.
 //!
-//! * [`world`]: a board on a virtual clock.
+//! * [`simulation`]: a board on a virtual clock.
 //! * [`scenario`]: tasks on the shipped blueprints, correct workers, and checks of the documents.
 //! * [`class`], [`system`]: fault classes, and systems under test.
 //! * [`injection`], [`verdict`]: one fault in one run, and its outcome.
@@ -13,14 +13,14 @@
 pub mod campaign;
 pub mod class;
 pub mod corpus;
-mod dialect;
+mod corruption;
 pub mod injection;
 mod instructions;
 pub mod malformed;
 pub mod random;
+mod reply_format;
 pub mod scenario;
-mod spoil;
+pub mod simulation;
 pub mod stats;
 pub mod system;
 pub mod verdict;
-pub mod world;

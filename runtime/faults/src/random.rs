@@ -11,7 +11,7 @@ impl Random {
     }
 
     /// Creates one of many generators that share a seed. No two are alike, and none depends on how often another drew.
-    pub fn of(seed: u64, parts: &[u64]) -> Self {
+    pub fn from_parts(seed: u64, parts: &[u64]) -> Self {
         let mut mixed = Self(seed);
         for part in parts {
             mixed = Self(mixed.draw() ^ part.wrapping_mul(0xff51_afd7_ed55_8ccd));

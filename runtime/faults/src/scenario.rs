@@ -1,8 +1,8 @@
 //! Tasks on the shipped blueprints: correct workers, their possible faults, and checks of the results.
 //!
 //! Results are judged against the faultless outcome of the same task, worked out by hand here. A document may stop
-//! short of it, and may contain nothing else ([`Scenario::wrongs`]). The checks use none of the kernel's contracts,
-//! schemas or invariants.
+//! short of it, and may contain nothing else ([`Scenario::document_errors`]). The checks use none of the kernel's
+//! contracts, schemas or invariants.
 
 mod evidence;
 mod household;
@@ -13,7 +13,7 @@ use patchboard_kernel::lint;
 use patchboard_kernel::source::Source;
 use serde_json::{Value, json};
 
-use crate::class::Class;
+use crate::class::FaultClass;
 use crate::random::Random;
 
 /// A task on a shipped blueprint.
@@ -32,59 +32,59 @@ pub trait Scenario: Sync {
     fn answer(&self, worker: &str, woken: Option<&str>, document: &Value) -> Vec<Value>;
 
     /// Describes each part of the document that no faultless run has at any moment. Members with a leading `$` are
-    /// ignored. The request is read from the document: see [`wrongs`].
-    fn wrongs(&self, document: &Value) -> Vec<String>;
+    /// ignored. The request is read from the document: see [`document_errors`].
+    fn document_errors(&self, document: &Value) -> Vec<String>;
 
     /// Describes the entries that must remain once they are present; a run may stop short of adding them.
-    fn lasting(&self, document: &Value) -> Vec<String>;
+    fn permanent_entries(&self, document: &Value) -> Vec<String>;
 
     /// Returns true if the task is done correctly.
     fn is_done(&self, document: &Value) -> bool;
 
     /// Returns true if others commit changes to this worker's read set while it is at work.
-    fn is_overtaken(&self, _worker: &str) -> bool {
+    fn has_concurrent_writers(&self, _worker: &str) -> bool {
         false
     }
 
     /// Takes from a worker's operations those that it can also write later, one by one, so that it commits beside
     /// others.
-    fn postpone(&self, _worker: &str, _ops: &mut Vec<Value>) -> Vec<Value> {
+    fn split_off_later(&self, _worker: &str, _ops: &mut Vec<Value>) -> Vec<Value> {
         Vec::new()
     }
 
     /// Returns a write outside the worker's contract, to a path that the document's schema has.
-    fn trespass(&self, worker: &str, document: &Value, random: &mut Random) -> Vec<Value>;
+    fn unauthorized_write(&self, worker: &str, document: &Value, random: &mut Random) -> Vec<Value>;
 
     /// Returns a false statement that the worker's contract allows; none if the worker has nothing to say that could be
     /// false.
-    fn lie(&self, worker: &str, document: &Value, random: &mut Random) -> Option<Vec<Value>>;
+    fn false_claim(&self, worker: &str, document: &Value, random: &mut Random) -> Option<Vec<Value>>;
 
     /// Returns true if the worker can go in cycles.
-    fn circles(&self, _worker: &str) -> bool {
+    fn can_cycle(&self, _worker: &str) -> bool {
         false
     }
 
     /// Returns its `nth` write in a cycle of this length; none if it cannot cycle.
-    fn circle(&self, _worker: &str, _document: &Value, _length: usize, _nth: usize) -> Option<Vec<Value>> {
+    fn cycle_step(&self, _worker: &str, _document: &Value, _length: usize, _nth: usize) -> Option<Vec<Value>> {
         None
     }
 }
 
 /// Returns the path that triggered a worker, as its view states it.
-pub fn woken(view: &str) -> Option<&str> {
+pub fn trigger_path(view: &str) -> Option<&str> {
     let (_, told) = view.rsplit_once("You were woken by rule ")?;
     told.split_once(", because ")?.1.split_whitespace().next()
 }
 
 /// Returns the workers that can fail in this way.
-pub fn who_can_err(scenario: &dyn Scenario, class: Class) -> Vec<&str> {
+pub fn fault_candidates(scenario: &dyn Scenario, class: FaultClass) -> Vec<&str> {
     let can = |name: &str, worker: &Worker| match class {
         // Programs have contracts, too.
-        Class::UnauthorizedWrite => matches!(worker.agent, AgentKind::Llm | AgentKind::Command),
+        FaultClass::UnauthorizedWrite => matches!(worker.agent, AgentKind::Llm | AgentKind::Command),
         // In other scenarios nothing that is written can be written again.
-        Class::Cycle => scenario.circles(name),
+        FaultClass::Cycle => scenario.can_cycle(name),
         // In other scenarios one call is made at a time.
-        Class::StaleRead => scenario.is_overtaken(name),
+        FaultClass::StaleRead => scenario.has_concurrent_writers(name),
         _ => worker.agent == AgentKind::Llm,
     };
     let workers = scenario.blueprint().workers.iter();
@@ -92,15 +92,15 @@ pub fn who_can_err(scenario: &dyn Scenario, class: Class) -> Vec<&str> {
 }
 
 /// Describes the faults of a document, given the original request; the document's own copy of it is not trusted.
-pub fn wrongs(scenario: &dyn Scenario, request: &Value, document: &Value) -> Vec<String> {
+pub fn document_errors(scenario: &dyn Scenario, request: &Value, document: &Value) -> Vec<String> {
     if document["request"] == *request {
-        return scenario.wrongs(document);
+        return scenario.document_errors(document);
     }
     let mut wrongs = vec!["/request is not what was asked".to_owned()];
     if let Value::Object(members) = document {
         let mut members = members.clone();
         members.insert("request".to_owned(), request.clone());
-        wrongs.extend(scenario.wrongs(&Value::Object(members)));
+        wrongs.extend(scenario.document_errors(&Value::Object(members)));
     }
     wrongs
 }

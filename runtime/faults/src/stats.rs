@@ -26,12 +26,12 @@ pub struct Share {
     /// Number of successes.
     pub successes: usize,
     /// Number of trials.
-    pub of: usize,
+    pub trials: usize,
 }
 
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { successes, of } = *self;
+        let Self { successes, trials: of } = *self;
         match wilson(successes, of) {
             None => f.write_str("–"),
             Some(Interval { estimate, low, high }) => {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use patchboard_kernel::mode::Mode;
+use patchboard_kernel::ablation::Mode;
 use serde::Serialize;
 
 /// A system under test.
@@ -31,7 +31,7 @@ impl System {
     }
 
     /// Returns the system with this name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|system| system.as_str() == name)
     }
 

@@ -1,19 +1,19 @@
 //! Outcome of one fault, from the oracle's check of the document and from the journal.
 
-use patchboard_kernel::breaker::{Change, Reason};
+use patchboard_kernel::breaker::{BreakerTransition, Reason};
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::{Body, Cause, Record, Resource};
 use serde::Serialize;
 
-use crate::class::Class;
+use crate::class::FaultClass;
 use crate::system::System;
 
 /// Outcome of one fault.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Verdict {
     /// The fault class.
-    pub class: Class,
+    pub class: FaultClass,
     /// The system that it was injected into.
     pub system: System,
     /// The scenario's blueprint.
@@ -67,7 +67,7 @@ pub(crate) struct Facts {
 
 impl Facts {
     /// Collects the facts of these records. `worker` failed first at `since`.
-    pub(crate) fn of(records: &[Record], tokens: u64, worker: Option<&str>, since: Timestamp) -> Self {
+    pub(crate) fn from_records(records: &[Record], tokens: u64, worker: Option<&str>, since: Timestamp) -> Self {
         let mut facts = Self { end: None, commits: 0, rejected: 0, overdrawn: 0, is_stopped: false };
         let (mut spent, mut is_limited, mut is_opened) = (0, false, false);
         let of_worker = |name: &str| worker == Some(name);
@@ -87,7 +87,7 @@ impl Facts {
                 Body::Invoked(body) if spent >= tokens && body.reserved > 0 => facts.overdrawn += 1,
                 Body::Breaker(body) => {
                     is_opened |= at >= since
-                        && body.change == Change::Opened
+                        && body.change == BreakerTransition::Opened
                         && body.reason != Reason::Budget
                         && of_worker(body.worker.as_str());
                 }

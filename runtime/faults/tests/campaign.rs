@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use patchboard_faults::campaign::{Campaign, Report};
-use patchboard_faults::class::Class;
+use patchboard_faults::class::FaultClass;
 use patchboard_faults::corpus::Corpus;
 use patchboard_faults::system::System;
 use patchboard_faults::verdict::Verdict;
 
-fn campaign(instances: u64, classes: &[Class], systems: &[System], threads: usize) -> (Report, Vec<Verdict>) {
+fn campaign(instances: u64, classes: &[FaultClass], systems: &[System], threads: usize) -> (Report, Vec<Verdict>) {
     let (classes, systems) = (classes.to_vec(), systems.to_vec());
     let campaign = Campaign { instances, seed: 5, classes, systems, corpus: Corpus::default(), threads };
     let mut verdicts = Vec::new();
@@ -19,25 +19,26 @@ fn campaign(instances: u64, classes: &[Class], systems: &[System], threads: usiz
 
 #[test]
 fn nothing_wrong_reaches_a_board_of_patchboard_but_lies() {
-    let (report, verdicts) = campaign(20, &Class::ALL, &[System::Patchboard], 2);
+    let (report, verdicts) = campaign(20, &FaultClass::ALL, &[System::Patchboard], 2);
     for ((class, _), cell) in &report.cells {
-        assert_eq!((cell.made, cell.halted, cell.unreplayed), (20, 20, 0), "{class}");
+        assert_eq!((cell.injected, cell.halted, cell.unreplayed), (20, 20, 0), "{class}");
         match class {
-            Class::FalseClaim => assert!(cell.contaminated > 0, "lies are caught by those who know better alone"),
+            FaultClass::FalseClaim => assert!(cell.contaminated > 0, "lies are caught by those who know better alone"),
             _ => assert_eq!(cell.contaminated, 0, "{class}"),
         }
     }
     for verdict in &verdicts {
         assert!(verdict.is_made && verdict.is_replayed && verdict.overdrawn == 0, "{verdict:?}");
         // A worker without further faults repairs a rejected reply.
-        let is_harmless = matches!(verdict.class, Class::NoFault | Class::InvalidJson | Class::UnauthorizedWrite);
+        let is_harmless =
+            matches!(verdict.class, FaultClass::NoFault | FaultClass::InvalidJson | FaultClass::UnauthorizedWrite);
         assert!(!is_harmless || verdict.is_done, "{verdict:?}");
     }
 }
 
 #[test]
 fn the_blackboards_finish_what_nobody_disturbs_one_call_at_a_time() {
-    let (_, verdicts) = campaign(6, &[Class::NoFault], &System::ALL, 2);
+    let (_, verdicts) = campaign(6, &[FaultClass::NoFault], &System::ALL, 2);
     for verdict in verdicts {
         // With concurrent workers, a blackboard goes wrong even without a fault, because it does not check read sets.
         let is_alone = verdict.scenario != "stockroom";
@@ -48,7 +49,7 @@ fn the_blackboards_finish_what_nobody_disturbs_one_call_at_a_time() {
 
 #[test]
 fn a_campaign_is_the_same_however_many_boards_are_played_at_once() {
-    let classes = [Class::UnauthorizedWrite, Class::DuplicateDelivery, Class::AgentHang];
+    let classes = [FaultClass::UnauthorizedWrite, FaultClass::DuplicateDelivery, FaultClass::AgentHang];
     let alone = campaign(4, &classes, &System::ALL, 1);
     let together = campaign(4, &classes, &System::ALL, 5);
     assert_eq!(alone, together);
@@ -56,16 +57,17 @@ fn a_campaign_is_the_same_however_many_boards_are_played_at_once() {
 
 #[test]
 fn every_way_of_erring_is_tried_by_every_worker() {
-    let (report, verdicts) = campaign(120, &[Class::UnauthorizedWrite, Class::InvalidJson], &[System::Patchboard], 2);
+    let (report, verdicts) =
+        campaign(120, &[FaultClass::UnauthorizedWrite, FaultClass::InvalidJson], &[System::Patchboard], 2);
     assert_eq!(report.idle_contracts(), Vec::new());
-    let mut kinds = BTreeMap::<Class, BTreeSet<&str>>::new();
+    let mut kinds = BTreeMap::<FaultClass, BTreeSet<&str>>::new();
     let mut workers = BTreeSet::new();
     for verdict in &verdicts {
         kinds.entry(verdict.class).or_default().insert(verdict.kind);
         workers.insert((verdict.scenario, verdict.worker.clone().expect("somebody erred")));
     }
-    assert_eq!(kinds[&Class::UnauthorizedWrite], BTreeSet::from(["alone", "behind_a_due_write"]));
-    assert!(kinds[&Class::InvalidJson].len() >= 20, "{kinds:?}");
+    assert_eq!(kinds[&FaultClass::UnauthorizedWrite], BTreeSet::from(["alone", "behind_a_due_write"]));
+    assert!(kinds[&FaultClass::InvalidJson].len() >= 20, "{kinds:?}");
     // Workers of three scenarios: four, four with the environment, and three.
     assert_eq!(workers.len(), 11, "{workers:?}");
 }

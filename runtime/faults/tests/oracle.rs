@@ -2,7 +2,7 @@
 
 mod honest;
 
-use patchboard_faults::class::Class;
+use patchboard_faults::class::FaultClass;
 use patchboard_faults::random::Random;
 use patchboard_faults::scenario::{self, Scenario};
 use serde_json::{Value, json};
@@ -37,7 +37,12 @@ fn a_right_document_is_right_at_every_step_and_done_at_the_end() {
         for seed in 0..10 {
             let documents = honest::play(*scenario, seed);
             for document in &documents {
-                assert_eq!(scenario.wrongs(document), Vec::<String>::new(), "{} {seed}: {document}", scenario.name());
+                assert_eq!(
+                    scenario.document_errors(document),
+                    Vec::<String>::new(),
+                    "{} {seed}: {document}",
+                    scenario.name()
+                );
             }
             let last = documents.last().expect("a first one");
             assert!(scenario.is_done(last), "{} {seed}: {last}", scenario.name());
@@ -74,7 +79,7 @@ fn every_change_of_what_the_workers_wrote_is_noticed() {
 }
 
 fn noticed(scenario: &dyn Scenario, document: &Value, what: &str) {
-    assert!(!scenario.wrongs(document).is_empty(), "{}: {what} is not noticed: {document}", scenario.name());
+    assert!(!scenario.document_errors(document).is_empty(), "{}: {what} is not noticed: {document}", scenario.name());
 }
 
 #[test]
@@ -87,13 +92,13 @@ fn what_is_written_beside_a_contract_or_is_a_lie_is_wrong_when_it_is_committed()
         for document in &documents {
             for worker in scenario.blueprint().workers.keys() {
                 for _ in 0..4 {
-                    let Some(lie) = scenario.lie(worker.as_str(), document, &mut random) else { continue };
+                    let Some(lie) = scenario.false_claim(worker.as_str(), document, &mut random) else { continue };
                     let mut told = document.clone();
                     if lie.is_empty() || !honest::apply(&mut told, &lie) || told == *document {
                         continue;
                     }
                     lies += 1;
-                    noticed += usize::from(!scenario.wrongs(&told).is_empty());
+                    noticed += usize::from(!scenario.document_errors(&told).is_empty());
                 }
             }
         }
@@ -111,18 +116,18 @@ fn every_trespass_is_noticed_where_nobody_stops_it() {
         let mut random = Random::new(4);
         let mut trespasses = 0;
         for document in &documents {
-            let lasting = scenario.lasting(document);
-            for worker in scenario::who_can_err(*scenario, Class::UnauthorizedWrite) {
+            let lasting = scenario.permanent_entries(document);
+            for worker in scenario::fault_candidates(*scenario, FaultClass::UnauthorizedWrite) {
                 for _ in 0..8 {
-                    let trespass = scenario.trespass(worker, document, &mut random);
+                    let trespass = scenario.unauthorized_write(worker, document, &mut random);
                     let mut changed = document.clone();
                     if !honest::apply(&mut changed, &trespass) || changed == *document {
                         continue;
                     }
                     trespasses += 1;
-                    let left = scenario.lasting(&changed);
+                    let left = scenario.permanent_entries(&changed);
                     let is_gone = lasting.iter().any(|one| !left.contains(one));
-                    let wrongs = scenario::wrongs(*scenario, &request, &changed);
+                    let wrongs = scenario::document_errors(*scenario, &request, &changed);
                     let name = scenario.name();
                     assert!(is_gone || !wrongs.is_empty(), "{name}: {worker} {trespass:?} is not noticed: {changed}");
                 }

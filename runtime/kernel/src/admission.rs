@@ -1,19 +1,19 @@
 //! Admission of calls: the waiting calls, and the model to which a call was admitted.
 //!
 //! A call of a language model is dispatched in two steps. The board names the calls that may be made
-//! ([`Effect::Await`](crate::board::Effect::Await)) and records nothing. When the shell's gate admits one
-//! ([`Input::Admit`](crate::board::Input::Admit)), the board compiles the view of its current state and records
-//! `invoked`. A waiting call thus occupies no slot, holds no reservation and uses no time of its own. The call of an
-//! inner board is made at once; it needs admission only after a deferral, when that board waits for its provider.
+//! ([`Effect::RequestAdmission`](crate::board::Effect::RequestAdmission)) and records nothing. When the shell's gate
+//! admits one ([`Input::Admit`](crate::board::Input::Admit)), the board compiles the view of its current state and
+//! records `invoked`. A waiting call thus occupies no slot, holds no reservation and uses no time of its own. The call
+//! of an inner board is made at once; it needs admission only after a deferral, when that board waits for its provider.
 
 use serde::{Deserialize, Serialize};
 
 use crate::blueprint::AgentKind;
 use crate::board::Board;
 use crate::id::{InvocationId, WorkerName};
-use crate::ledger::Hold;
+use crate::ledger::CallReservation;
 use crate::money::Price;
-use crate::scheduler::{Past, ProviderWait};
+use crate::scheduler::{AttemptHistory, ProviderWait};
 
 /// Model and terms of an admitted call.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub struct Admission {
 
 /// Call that may be made once the gate admits it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Waiting {
+pub struct WaitingCall {
     /// The invocation.
     pub invocation: InvocationId,
     /// Attempt to make, from 1.
@@ -49,7 +49,7 @@ pub struct Waiting {
     /// Reply tokens by the limits of the seat.
     pub reply_tokens: u32,
     /// Attempts before this one.
-    pub past: Past,
+    pub past: AttemptHistory,
     /// Wait from the deferral of its last request; `None` for a first request.
     pub wait: Option<ProviderWait>,
     /// Maximum wait of the board for the provider, in milliseconds; `None` for the patience of the model.
@@ -69,7 +69,7 @@ pub struct MoneyLeft {
     pub prompt: u64,
 }
 
-impl Waiting {
+impl WaitingCall {
     /// Returns true if the call is affordable with this admission.
     pub fn affords(&self, admission: &Admission) -> bool {
         self.money.is_none_or(|money| self.needed(money, admission) <= money.left)
@@ -82,14 +82,14 @@ impl Waiting {
 
     fn needed(&self, money: MoneyLeft, admission: &Admission) -> u64 {
         let reply = admission.reply_tokens.unwrap_or(u64::from(self.reply_tokens));
-        Hold { tokens: money.prompt.saturating_add(reply), reply, price: admission.price.as_ref() }.money()
+        CallReservation { tokens: money.prompt.saturating_add(reply), reply, price: admission.price.as_ref() }.money()
     }
 }
 
 /// Function that admits calls of a board and returns the chosen model; `None` keeps the call waiting.
-pub type Gate<'g> = dyn FnMut(&Board, &Waiting) -> Option<Admission> + 'g;
+pub type AdmissionGate<'g> = dyn FnMut(&Board, &WaitingCall) -> Option<Admission> + 'g;
 
 /// Gate that admits every call.
-pub fn open(_: &Board, _: &Waiting) -> Option<Admission> {
+pub fn admit_all(_: &Board, _: &WaitingCall) -> Option<Admission> {
     Some(Admission::default())
 }

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::{Map, Value};
 
-use crate::asked::Asked;
+use crate::expand_request::ExpandRequest;
 use crate::expr::Variable;
 use crate::pattern::{Pattern, PatternToken};
-use crate::redaction::is_mark;
+use crate::redaction::is_placeholder;
 
 /// Maximum tokens of a JSON Pointer in which names are replaced.
 const POINTER_TOKENS_MAX: usize = 64;
@@ -24,16 +24,16 @@ pub struct Bindings(BTreeMap<String, String>);
 
 /// Sources of a rule's bindings.
 #[derive(Clone, Debug)]
-pub enum Binds {
+pub enum BindingSource {
     /// Tokens of the event's place: for each wildcard of the trigger's path, in order, its name, if it has one.
     Captures(Vec<Option<String>>),
     /// Texts or whole numbers in the signal's payload, by JSON Pointers.
     Values(BTreeMap<String, PointerBuf>),
 }
 
-impl Binds {
+impl BindingSource {
     /// Reads the names of a trigger's path template.
-    pub(crate) fn of_template(template: &Pattern) -> Self {
+    pub(crate) fn from_template(template: &Pattern) -> Self {
         let name = |token: &PatternToken| match token {
             PatternToken::Bound(name) => Some(Some(name.clone())),
             PatternToken::Any | PatternToken::Deep => Some(None),
@@ -51,20 +51,22 @@ impl Binds {
     }
 
     /// Returns the bindings of an event with these captures.
-    pub(crate) fn of_captures(&self, captures: &[String]) -> Bindings {
+    pub(crate) fn bind_captures(&self, captures: &[String]) -> Bindings {
         let Self::Captures(names) = self else { return Bindings::default() };
-        Bindings::of(names.iter().zip(captures).filter_map(|(name, token)| Some((name.as_deref()?, token.clone()))))
+        Bindings::from_pairs(
+            names.iter().zip(captures).filter_map(|(name, token)| Some((name.as_deref()?, token.clone()))),
+        )
     }
 
     /// Returns the bindings of a signal with this payload.
     ///
     /// # Errors
     /// Returns a human-readable message with the name that cannot be bound; it omits the value.
-    pub(crate) fn of_value(&self, value: &Variable<'_>) -> Result<Bindings, String> {
+    pub(crate) fn bind_signal(&self, value: &Variable<'_>) -> Result<Bindings, String> {
         let Self::Values(names) = self else { return Ok(Bindings::default()) };
         let found = names.iter().map(|(name, at)| {
             // A redacted value names nothing.
-            let text = value.text_at(at).filter(|text| !is_mark(text)).map(str::to_owned);
+            let text = value.text_at(at).filter(|text| !is_placeholder(text)).map(str::to_owned);
             let token = text.or_else(|| value.count_at(at).map(|index| index.to_string()));
             // `-` would be the append position.
             let token = token.filter(|token| token.len() <= SIGNAL_TOKEN_MAX && token != "-");
@@ -72,13 +74,13 @@ impl Binds {
                 || format!("the signal carries no name and no index at `{at}` that `{{{name}}}` could stand for");
             token.map(|token| (name.as_str(), token)).ok_or_else(missing)
         });
-        Ok(Bindings::of(found.collect::<Result<Vec<_>, _>>()?))
+        Ok(Bindings::from_pairs(found.collect::<Result<Vec<_>, _>>()?))
     }
 }
 
 impl Bindings {
     /// Binds names to tokens without escapes. Any token can be bound: a wildcard like `*` is an ordinary name here.
-    pub fn of<'n>(names: impl IntoIterator<Item = (&'n str, String)>) -> Self {
+    pub fn from_pairs<'n>(names: impl IntoIterator<Item = (&'n str, String)>) -> Self {
         Self(names.into_iter().map(|(name, token)| (name.to_owned(), token)).collect())
     }
 
@@ -99,7 +101,7 @@ impl Bindings {
 
     /// Keeps only the bindings of these names.
     #[must_use]
-    pub(crate) fn only(&self, names: &BTreeSet<String>) -> Self {
+    pub(crate) fn restricted_to(&self, names: &BTreeSet<String>) -> Self {
         Self(self.0.iter().filter(|(name, _)| names.contains(*name)).map(|(n, t)| (n.clone(), t.clone())).collect())
     }
 
@@ -110,11 +112,11 @@ impl Bindings {
     }
 
     /// Replaces names in a JSON Pointer by their tokens; `None` if the text is no pointer.
-    pub fn place(&self, text: &str) -> Option<PointerBuf> {
+    pub fn resolve(&self, text: &str) -> Option<PointerBuf> {
         let pointer = Pointer::parse(text).ok()?;
         let token = |token: jsonptr::Token<'_>| {
             let decoded = token.decoded().into_owned();
-            match self.named_by(&decoded) {
+            match self.token_for(&decoded) {
                 Some(bound) => bound.to_owned(),
                 None => decoded,
             }
@@ -123,24 +125,24 @@ impl Bindings {
     }
 
     /// Returns the token to which a name in braces is bound.
-    fn named_by(&self, token: &str) -> Option<&str> {
+    fn token_for(&self, token: &str) -> Option<&str> {
         self.get(token.strip_prefix('{')?.strip_suffix('}')?)
     }
 
     /// Replaces names in the operations of a patch and in requested places by their tokens; returns true if any was
     /// replaced.
-    pub(crate) fn fill(&self, patch: &mut Value, expand: &mut Vec<Asked>) -> bool {
+    pub(crate) fn substitute(&self, patch: &mut Value, expand: &mut Vec<ExpandRequest>) -> bool {
         let mut is_filled = false;
         let mut fill = |text: &mut String| {
             // A longer path cannot be a place of a grant.
             let is_short = text.bytes().filter(|byte| *byte == b'/').count() <= POINTER_TOKENS_MAX;
-            let place = is_short.then(|| self.place(text)).flatten();
+            let place = is_short.then(|| self.resolve(text)).flatten();
             if let Some(place) = place.filter(|place| place.as_str() != text) {
                 *text = place.to_string();
                 is_filled = true;
             }
         };
-        expand.iter_mut().map(Asked::at_mut).for_each(&mut fill);
+        expand.iter_mut().map(ExpandRequest::pointer_mut).for_each(&mut fill);
         let mut known = BTreeSet::new();
         expand.retain(|asked| known.insert(asked.clone()));
         for op in patch.as_array_mut().into_iter().flatten() {
@@ -161,7 +163,7 @@ mod tests {
     use super::*;
 
     fn bound(pairs: &[(&str, &str)]) -> Bindings {
-        Bindings::of(pairs.iter().map(|(name, token)| (*name, (*token).to_owned())))
+        Bindings::from_pairs(pairs.iter().map(|(name, token)| (*name, (*token).to_owned())))
     }
 
     #[test]
@@ -174,8 +176,8 @@ mod tests {
             {"op": "add", "path": "{note}", "value": 1},
             {"op": "remove", "path": "/notes/{note}"},
         ]);
-        let mut expand = vec![Asked::from("/docs/{doc}"), "/notes".into()];
-        assert!(bindings.fill(&mut patch, &mut expand));
+        let mut expand = vec![ExpandRequest::from("/docs/{doc}"), "/notes".into()];
+        assert!(bindings.substitute(&mut patch, &mut expand));
         assert_eq!(
             patch,
             json!([
@@ -186,7 +188,7 @@ mod tests {
                 {"op": "remove", "path": "/notes/3"},
             ])
         );
-        assert_eq!(expand, [Asked::from("/docs/a~1b"), "/notes".into()]);
-        assert!(!bindings.fill(&mut patch, &mut expand), "nothing is left to put in");
+        assert_eq!(expand, [ExpandRequest::from("/docs/a~1b"), "/notes".into()]);
+        assert!(!bindings.substitute(&mut patch, &mut expand), "nothing is left to put in");
     }
 }

@@ -7,9 +7,9 @@
 mod departments;
 mod format;
 mod group;
-mod inner;
 mod limits;
 mod model;
+mod nested_board;
 mod read;
 mod result;
 mod rule;
@@ -26,11 +26,11 @@ use serde_json::{Map, Value};
 use crate::id::WorkerName;
 
 pub use departments::Departments;
-pub use format::{Format, Occasion};
+pub use format::{ReplyFormat, ReplyPurpose};
 pub use group::{GROUP_DEFINITION, definition_name};
-pub use inner::*;
 pub use limits::*;
 pub use model::ModelChoice;
+pub use nested_board::*;
 pub use read::ReadGrant;
 pub use rule::*;
 pub use view::{CONTEXT_DEFAULT, Unit, ViewSpec};

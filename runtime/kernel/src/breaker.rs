@@ -13,8 +13,8 @@ use crate::blueprint::{Action, Circuit};
 use crate::digest::{Digest, Hasher};
 use crate::event;
 use crate::id::{InvocationId, RuleName, WorkerName};
-use crate::planted::{self, Bug};
-use crate::rejection::coded;
+use crate::mutants::{self, Mutant};
+use crate::rejection::code_enum;
 use crate::state::State;
 
 /// A rule and its worker; without a rule, invocations triggered by breakers.
@@ -28,9 +28,9 @@ pub struct Branch {
     pub worker: WorkerName,
 }
 
-coded! {
+code_enum! {
     /// Transition of a branch.
-    Change {
+    BreakerTransition {
         /// The views of the branch are halved.
         Reduced = "reduced",
         /// The branch is stopped.
@@ -42,7 +42,7 @@ coded! {
     }
 }
 
-coded! {
+code_enum! {
     /// Reason of a breaker transition.
     Reason {
         /// Too many rejections in a row.
@@ -70,19 +70,19 @@ coded! {
 
 /// Transition that is due.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Move {
+pub struct DueTransition {
     /// Reason of the transition.
     pub reason: Reason,
     /// Action that the blueprint demands; `None` for transitions without a policy.
     pub action: Option<Action>,
     /// Change of the branch.
-    pub change: Change,
+    pub change: BreakerTransition,
 }
 
 /// State of a branch's circuit breaker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Position {
+pub enum BreakerState {
     /// Normal operation.
     #[default]
     Closed,
@@ -100,13 +100,13 @@ pub enum Position {
 
 /// Outcome of an attempt, as counted by the breaker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Heard {
+pub enum AttemptOutcome {
     /// A commit.
     Commit {
         /// Fingerprint of the written values.
         written: Digest,
         /// Binding for which cycles are counted, if the invocation is bound.
-        of: Option<Digest>,
+        binding: Option<Digest>,
     },
     /// A proposal that changed nothing.
     NoOp,
@@ -115,7 +115,7 @@ pub enum Heard {
     /// A reply that passed.
     Pass,
     /// A proposal that is put to a person; its final outcome is reported later.
-    Asked,
+    AwaitingPerson,
     /// A proposal that changed nothing but requested more values; another invocation continues it.
     Expansion,
     /// A rejection.
@@ -139,8 +139,9 @@ pub enum Heard {
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Track {
-    position: Position,
+struct BranchHistory {
+    #[serde(rename = "position")]
+    state: BreakerState,
     /// Reason why views are halved, if they are.
     reduced: Option<Reason>,
     rejections: u32,
@@ -161,7 +162,7 @@ struct Track {
 /// Maximum number of bindings with remembered commits, for each branch.
 const BINDINGS_MAX: usize = 256;
 
-impl Track {
+impl BranchHistory {
     /// Returns the history in which a return of this commit is sought.
     fn recent_of(&mut self, of: Option<Digest>) -> &mut VecDeque<(Digest, bool)> {
         let Some(of) = of else { return &mut self.recent };
@@ -181,7 +182,7 @@ impl Track {
         self.recent_bound.iter().map(|(_, recent)| of(recent)).fold(of(&self.recent), usize::max)
     }
 
-    fn forget(&mut self) {
+    fn clear(&mut self) {
         self.recent.clear();
         self.recent_bound.clear();
     }
@@ -198,20 +199,20 @@ const fn is_zero(count: &u32) -> bool {
 #[serde(deny_unknown_fields)]
 pub struct Breaker {
     #[serde(with = "crate::snapshot::pairs")]
-    branches: BTreeMap<Branch, Track>,
+    branches: BTreeMap<Branch, BranchHistory>,
     /// Outcomes so far, of the whole board.
     decisions: u64,
 }
 
 impl Breaker {
     /// Returns the state of a branch's breaker.
-    pub fn position(&self, branch: &Branch) -> Position {
-        self.branches.get(branch).map_or(Position::Closed, |track| track.position)
+    pub fn state(&self, branch: &Branch) -> BreakerState {
+        self.branches.get(branch).map_or(BreakerState::Closed, |track| track.state)
     }
 
     /// Returns the states of all branches with a history.
-    pub fn positions(&self) -> impl Iterator<Item = (&Branch, Position)> {
-        self.branches.iter().map(|(branch, track)| (branch, track.position))
+    pub fn states(&self) -> impl Iterator<Item = (&Branch, BreakerState)> {
+        self.branches.iter().map(|(branch, track)| (branch, track.state))
     }
 
     /// Returns true if the branch's views are halved.
@@ -221,9 +222,9 @@ impl Breaker {
 
     /// Returns true if an invocation of the branch may be dispatched.
     pub fn admits(&self, branch: &Branch) -> bool {
-        match self.position(branch) {
-            Position::Closed | Position::HalfOpen { probe: None } => true,
-            Position::Open { .. } | Position::HalfOpen { probe: Some(_) } => false,
+        match self.state(branch) {
+            BreakerState::Closed | BreakerState::HalfOpen { probe: None } => true,
+            BreakerState::Open { .. } | BreakerState::HalfOpen { probe: Some(_) } => false,
         }
     }
 
@@ -234,42 +235,42 @@ impl Breaker {
 
     /// Returns the branches that dispatch nothing until an operator retries them: stopped branches, and those with a
     /// probe that was given up with the board.
-    pub fn stopped(&self, is_open: impl Fn(InvocationId) -> bool) -> impl Iterator<Item = &Branch> {
-        let stopped = self.branches.iter().filter(move |(_, track)| match track.position {
-            Position::Open { .. } => true,
-            Position::HalfOpen { probe } => probe.is_some_and(|probe| !is_open(probe)),
-            Position::Closed => false,
+    pub fn stopped_branches(&self, is_open: impl Fn(InvocationId) -> bool) -> impl Iterator<Item = &Branch> {
+        let stopped = self.branches.iter().filter(move |(_, track)| match track.state {
+            BreakerState::Open { .. } => true,
+            BreakerState::HalfOpen { probe } => probe.is_some_and(|probe| !is_open(probe)),
+            BreakerState::Closed => false,
         });
         stopped.map(|(branch, _)| branch)
     }
 
     /// Returns true if any branch is stopped.
     pub fn any_open(&self) -> bool {
-        self.branches.values().any(|track| matches!(track.position, Position::Open { .. }))
+        self.branches.values().any(|track| matches!(track.state, BreakerState::Open { .. }))
     }
 
     /// Records the dispatch of an invocation, which may be the probe of a half-open branch.
     pub(crate) fn dispatched(&mut self, branch: &Branch, invocation: InvocationId) {
         if let Some(track) = self.branches.get_mut(branch)
-            && track.position == (Position::HalfOpen { probe: None })
+            && track.state == (BreakerState::HalfOpen { probe: None })
         {
-            track.position = Position::HalfOpen { probe: Some(invocation) };
+            track.state = BreakerState::HalfOpen { probe: Some(invocation) };
         }
     }
 
     /// Counts an outcome. `branch` is `None` for an unsolicited proposal, which counts as a decision only.
-    pub(crate) fn hear(&mut self, policy: &Circuit, branch: Option<&Branch>, heard: Heard) {
+    pub(crate) fn record_outcome(&mut self, policy: &Circuit, branch: Option<&Branch>, heard: AttemptOutcome) {
         self.decisions = self.decisions.saturating_add(1);
         let Some(branch) = branch else { return };
         let track = self.branches.entry(branch.clone()).or_default();
-        let probing = matches!(track.position, Position::HalfOpen { .. });
-        if !matches!(heard, Heard::Failure { .. }) {
+        let probing = matches!(track.state, BreakerState::HalfOpen { .. });
+        if !matches!(heard, AttemptOutcome::Failure { .. }) {
             // An answer proves that the agent is running.
             track.crashes = 0;
         }
         match heard {
-            Heard::Commit { written, of } => {
-                if !planted::is(Bug::LongMemory) {
+            AttemptOutcome::Commit { written, binding: of } => {
+                if !mutants::is_active(Mutant::KeepRejectionStreak) {
                     track.rejections = 0;
                 }
                 track.no_ops = 0;
@@ -284,24 +285,24 @@ impl Breaker {
                 }
                 track.probe = probing.then_some(Reason::ProbeCommitted);
             }
-            Heard::NoOp => {
+            AttemptOutcome::NoOp => {
                 track.no_ops = track.no_ops.saturating_add(1);
                 track.probe = probing.then_some(Reason::ProbeFailed);
             }
-            Heard::Unchanged => track.probe = probing.then_some(Reason::ProbeFailed),
-            Heard::Pass => {
+            AttemptOutcome::Unchanged => track.probe = probing.then_some(Reason::ProbeFailed),
+            AttemptOutcome::Pass => {
                 track.passes = track.passes.saturating_add(1);
                 track.probe = probing.then_some(Reason::ProbeFailed);
             }
             // The follow-up invocation becomes the probe.
-            Heard::Expansion if probing => track.position = Position::HalfOpen { probe: None },
-            Heard::Expansion | Heard::Asked => {}
-            Heard::Rejection { is_final } => {
+            AttemptOutcome::Expansion if probing => track.state = BreakerState::HalfOpen { probe: None },
+            AttemptOutcome::Expansion | AttemptOutcome::AwaitingPerson => {}
+            AttemptOutcome::Rejection { is_final } => {
                 track.rejections = track.rejections.saturating_add(1);
                 track.probe = (probing && is_final).then_some(Reason::ProbeFailed);
             }
-            Heard::Conflict { is_final } => track.probe = (probing && is_final).then_some(Reason::ProbeFailed),
-            Heard::Failure { is_final, is_crash } => {
+            AttemptOutcome::Conflict { is_final } => track.probe = (probing && is_final).then_some(Reason::ProbeFailed),
+            AttemptOutcome::Failure { is_final, is_crash } => {
                 track.crashes = track.crashes.saturating_add(u32::from(is_final && is_crash));
                 track.probe = (probing && is_final).then_some(Reason::ProbeFailed);
             }
@@ -309,16 +310,21 @@ impl Breaker {
     }
 
     /// Returns the transition of this branch that is due, if any.
-    pub fn due(&self, policy: &Circuit, branch: &Branch) -> Option<Move> {
+    pub fn due(&self, policy: &Circuit, branch: &Branch) -> Option<DueTransition> {
         let track = self.branches.get(branch)?;
-        if let Position::Open { since } = track.position {
+        if let BreakerState::Open { since } = track.state {
             let over = self.decisions.saturating_sub(since) >= u64::from(policy.cooldown);
-            return over.then_some(Move { reason: Reason::Cooldown, action: None, change: Change::HalfOpened });
+            return over.then_some(DueTransition {
+                reason: Reason::Cooldown,
+                action: None,
+                change: BreakerTransition::HalfOpened,
+            });
         }
         // In a half-open branch only the probe decides; its earlier streaks ended with the transition.
         if let Some(reason) = track.probe {
-            let change = if reason == Reason::ProbeCommitted { Change::Closed } else { Change::Opened };
-            return Some(Move { reason, action: None, change });
+            let change =
+                if reason == Reason::ProbeCommitted { BreakerTransition::Closed } else { BreakerTransition::Opened };
+            return Some(DueTransition { reason, action: None, change });
         }
         let (reason, action) = if track.returns() >= policy.cycles.repeats as usize {
             (Reason::Cycles, &policy.cycles.then)
@@ -326,35 +332,37 @@ impl Breaker {
             (Reason::NoOps, &policy.no_ops.then)
         } else if let Some(passes) = policy.passes.as_ref().filter(|passes| track.passes >= passes.limit) {
             (Reason::Passes, &passes.then)
-        } else if track.rejections >= policy.rejections.limit + u32::from(planted::is(Bug::SlowBreaker)) {
+        } else if track.rejections >= policy.rejections.limit + u32::from(mutants::is_active(Mutant::LateTrip)) {
             (Reason::Rejections, &policy.rejections.then)
         } else if track.crashes >= policy.crashes.limit {
             (Reason::Crashes, &policy.crashes.then)
         } else {
             return None;
         };
-        Some(self.move_for(branch, reason, action.clone()))
+        Some(self.transition_for(branch, reason, action.clone()))
     }
 
     /// Returns the transition for an action; a second reduction of the views stops the branch.
-    pub fn move_for(&self, branch: &Branch, reason: Reason, action: Action) -> Move {
+    pub fn transition_for(&self, branch: &Branch, reason: Reason, action: Action) -> DueTransition {
         // A reduced view would distort a probe, so a half-open branch that fails is stopped again.
-        let may_reduce = self.position(branch) == Position::Closed && !self.is_reduced(branch);
+        let may_reduce = self.state(branch) == BreakerState::Closed && !self.is_reduced(branch);
         let change = match action {
-            Action::ReduceView if may_reduce && !planted::is(Bug::HarshBreaker) => Change::Reduced,
-            Action::ReduceView | Action::StopBranch | Action::StopBoard | Action::Wake(_) => Change::Opened,
+            Action::ReduceView if may_reduce && !mutants::is_active(Mutant::StopInsteadOfReduce) => {
+                BreakerTransition::Reduced
+            }
+            Action::ReduceView | Action::StopBranch | Action::StopBoard | Action::Wake(_) => BreakerTransition::Opened,
         };
-        Move { reason, action: Some(action), change }
+        DueTransition { reason, action: Some(action), change }
     }
 
     /// Returns the branches with an expired cooldown.
-    pub fn cooled(&self, policy: &Circuit) -> Vec<Branch> {
-        let open = self.branches.iter().filter(|(_, track)| matches!(track.position, Position::Open { .. }));
+    pub fn cooled_down(&self, policy: &Circuit) -> Vec<Branch> {
+        let open = self.branches.iter().filter(|(_, track)| matches!(track.state, BreakerState::Open { .. }));
         open.map(|(branch, _)| branch).filter(|branch| self.due(policy, branch).is_some()).cloned().collect()
     }
 
     /// Applies a recorded transition.
-    pub(crate) fn apply(&mut self, branch: &Branch, change: Change, reason: Reason) {
+    pub(crate) fn apply(&mut self, branch: &Branch, change: BreakerTransition, reason: Reason) {
         let since = self.decisions;
         let track = self.branches.entry(branch.clone()).or_default();
         track.probe = None;
@@ -363,17 +371,17 @@ impl Breaker {
         track.passes = 0;
         track.crashes = 0;
         match change {
-            Change::Reduced => {
-                track.forget();
+            BreakerTransition::Reduced => {
+                track.clear();
                 track.reduced = Some(reason);
             }
-            Change::Opened => {
-                track.forget();
-                track.position = Position::Open { since };
+            BreakerTransition::Opened => {
+                track.clear();
+                track.state = BreakerState::Open { since };
             }
-            Change::HalfOpened => track.position = Position::HalfOpen { probe: None },
-            Change::Closed => {
-                track.position = Position::Closed;
+            BreakerTransition::HalfOpened => track.state = BreakerState::HalfOpen { probe: None },
+            BreakerTransition::Closed => {
+                track.state = BreakerState::Closed;
                 track.reduced = None;
             }
         }
@@ -405,8 +413,8 @@ mod tests {
         Branch { rule: Some("r".into()), worker: "w".into() }
     }
 
-    fn written(value: u8) -> Heard {
-        Heard::Commit { written: Digest([value; 32]), of: None }
+    fn written(value: u8) -> AttemptOutcome {
+        AttemptOutcome::Commit { written: Digest([value; 32]), binding: None }
     }
 
     #[test]
@@ -415,7 +423,11 @@ mod tests {
         let mut breaker = Breaker::default();
         let mut hear = |value: u8, of: u8| {
             let of = Some(Digest([of; 32]));
-            breaker.hear(&policy, Some(&branch()), Heard::Commit { written: Digest([value; 32]), of });
+            breaker.record_outcome(
+                &policy,
+                Some(&branch()),
+                AttemptOutcome::Commit { written: Digest([value; 32]), binding: of },
+            );
             breaker.due(&policy, &branch()).map(|due| due.reason)
         };
         // One return in each of many bindings is no cycle; interleaved bindings do not hide one.
@@ -429,7 +441,11 @@ mod tests {
         let mut breaker = Breaker::default();
         for of in 0..10_000_u32 {
             let of = Some(crate::digest::sha256(&of.to_be_bytes()));
-            breaker.hear(&policy, Some(&branch()), Heard::Commit { written: Digest([0; 32]), of });
+            breaker.record_outcome(
+                &policy,
+                Some(&branch()),
+                AttemptOutcome::Commit { written: Digest([0; 32]), binding: of },
+            );
         }
         assert_eq!(breaker.branches[&branch()].recent_bound.len(), BINDINGS_MAX);
     }
@@ -438,19 +454,22 @@ mod tests {
     fn invocations_that_end_in_crashes_stop_the_branch_unless_it_answers_in_between() {
         let policy = Circuit::default();
         let mut breaker = Breaker::default();
-        let crash = |is_final| Heard::Failure { is_final, is_crash: true };
+        let crash = |is_final| AttemptOutcome::Failure { is_final, is_crash: true };
         let mut hear = |heard| {
-            breaker.hear(&policy, Some(&branch()), heard);
+            breaker.record_outcome(&policy, Some(&branch()), heard);
             breaker.due(&policy, &branch()).map(|due| (due.reason, due.change))
         };
         // Attempts that are retried do not count, nor do failures for which the agent is not to blame.
         for _ in 0..5 {
             assert_eq!(hear(crash(false)), None);
-            assert_eq!(hear(Heard::Failure { is_final: true, is_crash: false }), None);
+            assert_eq!(hear(AttemptOutcome::Failure { is_final: true, is_crash: false }), None);
         }
-        assert_eq!([hear(crash(true)), hear(crash(true)), hear(Heard::Rejection { is_final: false })], [None; 3]);
+        assert_eq!(
+            [hear(crash(true)), hear(crash(true)), hear(AttemptOutcome::Rejection { is_final: false })],
+            [None; 3]
+        );
         assert_eq!([hear(crash(true)), hear(crash(true))], [None; 2]);
-        assert_eq!(hear(crash(true)), Some((Reason::Crashes, Change::Opened)));
+        assert_eq!(hear(crash(true)), Some((Reason::Crashes, BreakerTransition::Opened)));
     }
 
     #[test]
@@ -459,13 +478,13 @@ mod tests {
         let mut breaker = Breaker::default();
         let mut changes = Vec::new();
         for _ in 0..6 {
-            breaker.hear(&policy, Some(&branch()), Heard::Rejection { is_final: false });
+            breaker.record_outcome(&policy, Some(&branch()), AttemptOutcome::Rejection { is_final: false });
             if let Some(due) = breaker.due(&policy, &branch()) {
                 changes.push(due.change);
                 breaker.apply(&branch(), due.change, due.reason);
             }
         }
-        assert_eq!(changes, [Change::Reduced, Change::Opened]);
+        assert_eq!(changes, [BreakerTransition::Reduced, BreakerTransition::Opened]);
         assert!(!breaker.admits(&branch()));
     }
 
@@ -474,9 +493,9 @@ mod tests {
         let policy = Circuit::default();
         let mut breaker = Breaker::default();
         for value in 0..10 {
-            breaker.hear(&policy, Some(&branch()), Heard::Rejection { is_final: false });
-            breaker.hear(&policy, Some(&branch()), Heard::Rejection { is_final: false });
-            breaker.hear(&policy, Some(&branch()), written(value));
+            breaker.record_outcome(&policy, Some(&branch()), AttemptOutcome::Rejection { is_final: false });
+            breaker.record_outcome(&policy, Some(&branch()), AttemptOutcome::Rejection { is_final: false });
+            breaker.record_outcome(&policy, Some(&branch()), written(value));
             assert_eq!(breaker.due(&policy, &branch()), None);
         }
     }
@@ -487,7 +506,7 @@ mod tests {
         for period in 2..=8_u8 {
             let mut breaker = Breaker::default();
             let tripped_after = (0..40_u8).find(|turn| {
-                breaker.hear(&policy, Some(&branch()), written(turn % period));
+                breaker.record_outcome(&policy, Some(&branch()), written(turn % period));
                 breaker.due(&policy, &branch()).is_some_and(|due| due.reason == Reason::Cycles)
             });
             assert_eq!(tripped_after, Some(period + 1), "period {period}");
@@ -501,13 +520,13 @@ mod tests {
         let mut breaker = Breaker::default();
         let mut changes = Vec::new();
         for turn in 0..12 {
-            breaker.hear(&policy, Some(&branch()), written(turn % 2));
+            breaker.record_outcome(&policy, Some(&branch()), written(turn % 2));
             if let Some(due) = breaker.due(&policy, &branch()).filter(|due| due.reason == Reason::Cycles) {
                 changes.push((turn, due.change));
                 breaker.apply(&branch(), due.change, due.reason);
             }
         }
-        assert_eq!(changes, [(3, Change::Reduced), (7, Change::Opened)]);
+        assert_eq!(changes, [(3, BreakerTransition::Reduced), (7, BreakerTransition::Opened)]);
     }
 
     #[test]
@@ -519,27 +538,27 @@ mod tests {
             ..Circuit::default()
         };
         let mut breaker = Breaker::default();
-        breaker.hear(&policy, Some(&branch()), Heard::NoOp);
-        breaker.apply(&branch(), Change::Opened, Reason::NoOps);
+        breaker.record_outcome(&policy, Some(&branch()), AttemptOutcome::NoOp);
+        breaker.apply(&branch(), BreakerTransition::Opened, Reason::NoOps);
         for _ in 0..2 {
-            breaker.hear(&policy, None, Heard::NoOp);
-            assert!(breaker.cooled(&policy).is_empty());
+            breaker.record_outcome(&policy, None, AttemptOutcome::NoOp);
+            assert!(breaker.cooled_down(&policy).is_empty());
         }
-        breaker.hear(&policy, None, Heard::NoOp);
-        assert_eq!(breaker.cooled(&policy), [branch()]);
-        breaker.apply(&branch(), Change::HalfOpened, Reason::Cooldown);
+        breaker.record_outcome(&policy, None, AttemptOutcome::NoOp);
+        assert_eq!(breaker.cooled_down(&policy), [branch()]);
+        breaker.apply(&branch(), BreakerTransition::HalfOpened, Reason::Cooldown);
         assert!(breaker.admits(&branch()));
         breaker.dispatched(&branch(), InvocationId(9));
         assert!(!breaker.admits(&branch()));
-        breaker.hear(&policy, Some(&branch()), written(1));
+        breaker.record_outcome(&policy, Some(&branch()), written(1));
         let due = breaker.due(&policy, &branch()).expect("the probe was committed");
-        assert_eq!((due.reason, due.change), (Reason::ProbeCommitted, Change::Closed));
+        assert_eq!((due.reason, due.change), (Reason::ProbeCommitted, BreakerTransition::Closed));
     }
 
     /// Returns a breaker with a half-open branch and its probe in progress.
     fn probed() -> Breaker {
         let mut breaker = Breaker::default();
-        breaker.apply(&branch(), Change::HalfOpened, Reason::Cooldown);
+        breaker.apply(&branch(), BreakerTransition::HalfOpened, Reason::Cooldown);
         breaker.dispatched(&branch(), InvocationId(1));
         breaker
     }
@@ -551,14 +570,14 @@ mod tests {
         let mut breaker = probed();
         for is_final in [false, false, true] {
             assert_eq!(breaker.due(&policy, &branch()), None);
-            breaker.hear(&policy, Some(&branch()), Heard::Rejection { is_final });
+            breaker.record_outcome(&policy, Some(&branch()), AttemptOutcome::Rejection { is_final });
         }
         let due = breaker.due(&policy, &branch()).expect("the probe failed");
-        assert_eq!(due, Move { reason: Reason::ProbeFailed, action: None, change: Change::Opened });
+        assert_eq!(due, DueTransition { reason: Reason::ProbeFailed, action: None, change: BreakerTransition::Opened });
         // The transition ends the streak: results after the next cooldown are counted from zero.
         breaker.apply(&branch(), due.change, due.reason);
-        breaker.apply(&branch(), Change::HalfOpened, Reason::Cooldown);
-        breaker.hear(&policy, Some(&branch()), Heard::Rejection { is_final: false });
+        breaker.apply(&branch(), BreakerTransition::HalfOpened, Reason::Cooldown);
+        breaker.record_outcome(&policy, Some(&branch()), AttemptOutcome::Rejection { is_final: false });
         assert_eq!(breaker.due(&policy, &branch()), None);
     }
 
@@ -568,17 +587,17 @@ mod tests {
         let cycles = Cycles { repeats: 1, then: Action::StopBoard, ..Cycles::default() };
         let policy = Circuit { crashes, cycles, ..Circuit::default() };
         let mut breaker = probed();
-        breaker.hear(&policy, Some(&branch()), Heard::Failure { is_final: true, is_crash: true });
+        breaker.record_outcome(&policy, Some(&branch()), AttemptOutcome::Failure { is_final: true, is_crash: true });
         let due = breaker.due(&policy, &branch()).map(|due| (due.reason, due.action));
         assert_eq!(due, Some((Reason::ProbeFailed, None)));
         // A branch stopped by a budget may still commit calls in progress. Its next commit is a return, and its probe.
         let mut breaker = Breaker::default();
-        breaker.apply(&branch(), Change::Opened, Reason::Budget);
-        breaker.hear(&policy, Some(&branch()), written(1));
-        breaker.apply(&branch(), Change::HalfOpened, Reason::Cooldown);
-        breaker.hear(&policy, Some(&branch()), written(1));
+        breaker.apply(&branch(), BreakerTransition::Opened, Reason::Budget);
+        breaker.record_outcome(&policy, Some(&branch()), written(1));
+        breaker.apply(&branch(), BreakerTransition::HalfOpened, Reason::Cooldown);
+        breaker.record_outcome(&policy, Some(&branch()), written(1));
         let due = breaker.due(&policy, &branch()).map(|due| (due.reason, due.change));
-        assert_eq!(due, Some((Reason::ProbeCommitted, Change::Closed)));
+        assert_eq!(due, Some((Reason::ProbeCommitted, BreakerTransition::Closed)));
     }
 
     #[test]
@@ -586,20 +605,20 @@ mod tests {
         let rejections = Streak { limit: 2, then: Action::ReduceView };
         let policy = Circuit { rejections, ..Circuit::default() };
         let mut breaker = probed();
-        breaker.hear(&policy, Some(&branch()), Heard::Rejection { is_final: false });
-        breaker.hear(&policy, Some(&branch()), Heard::Rejection { is_final: false });
+        breaker.record_outcome(&policy, Some(&branch()), AttemptOutcome::Rejection { is_final: false });
+        breaker.record_outcome(&policy, Some(&branch()), AttemptOutcome::Rejection { is_final: false });
         let due = breaker.due(&policy, &branch()).map(|due| (due.reason, due.change));
-        assert_eq!(due, Some((Reason::Rejections, Change::Opened)));
+        assert_eq!(due, Some((Reason::Rejections, BreakerTransition::Opened)));
     }
 
     #[test]
     fn a_probe_that_changes_nothing_stops_the_branch_again() {
         let policy = Circuit { no_ops: Streak { limit: 5, then: Action::StopBranch }, ..Circuit::default() };
         let mut breaker = Breaker::default();
-        breaker.apply(&branch(), Change::HalfOpened, Reason::Cooldown);
+        breaker.apply(&branch(), BreakerTransition::HalfOpened, Reason::Cooldown);
         breaker.dispatched(&branch(), InvocationId(1));
-        breaker.hear(&policy, Some(&branch()), Heard::NoOp);
+        breaker.record_outcome(&policy, Some(&branch()), AttemptOutcome::NoOp);
         let due = breaker.due(&policy, &branch()).expect("the probe failed");
-        assert_eq!((due.reason, due.change), (Reason::ProbeFailed, Change::Opened));
+        assert_eq!((due.reason, due.change), (Reason::ProbeFailed, BreakerTransition::Opened));
     }
 }

@@ -22,8 +22,8 @@ mod definitions;
 mod readable;
 #[cfg(test)]
 mod tests;
+mod value_grant;
 mod values;
-mod written;
 
 use std::cell::LazyCell;
 use std::cmp::Reverse;
@@ -40,18 +40,18 @@ use crate::freshness::Targets;
 use crate::id::WorkerName;
 use crate::patch::Op;
 use crate::pattern::{Pattern, PatternToken, is_index};
-use crate::plan::{BOUND, Expressions, Owner};
-use crate::rejection::{Allowed, Code, Violation};
+use crate::plan::{BOUND, ExpressionCompiler, ExpressionOwner};
+use crate::rejection::{AllowedWrite, Code, Violation};
 use crate::schema::{Location, Schema, nearest};
-use crate::state::{Candidate, Effect};
+use crate::state::{Candidate, OpEffect};
 use crate::tree::Node;
 
-use condition::{Asked, Condition, condition_not_met};
-pub(crate) use condition::{beginning, on_one_line};
-pub(crate) use readable::Reading;
+use condition::{Condition, ConditionInput, condition_not_met};
+pub(crate) use condition::{on_one_line, prefix_depth};
+pub(crate) use readable::ReadCheck;
 pub use readable::{PLACES_MAX, Readable};
+use value_grant::{ValueGrant, WrittenValue, value_not_granted};
 pub(crate) use values::Values;
-use written::{ValueGrant, Written, value_not_granted};
 
 /// Limit of grants shown in a rejection.
 const ALLOWED_MAX: usize = 8;
@@ -64,26 +64,26 @@ pub struct Contract {
     worker: Option<WorkerName>,
     /// Bindings of its patterns and conditions.
     bound: Bindings,
-    /// See [`crate::plan::Plan::given`].
-    given: Option<Node>,
+    /// See [`crate::plan::Plan::original_request`].
+    original_request: Option<Node>,
     /// Read patterns without a condition.
     reads: Vec<Pattern>,
     /// Read patterns with names, under any binding: their matches other than the bound element are hidden.
-    beside: Vec<Pattern>,
+    unbound_reads: Vec<Pattern>,
     /// Patterns with bound names: as bound, and as written.
     templates: Vec<(Pattern, Pattern)>,
-    conditional: Vec<Conditional>,
-    writes: Vec<Write>,
+    conditional: Vec<ConditionalRead>,
+    writes: Vec<CompiledGrant>,
 }
 
 /// A read grant under a condition.
-struct Conditional {
+struct ConditionalRead {
     pattern: Pattern,
     condition: Arc<Expr>,
 }
 
 /// A compiled write grant.
-struct Write {
+struct CompiledGrant {
     pattern: Pattern,
     ops: Vec<GrantOp>,
     value: Option<Arc<ValueGrant>>,
@@ -93,15 +93,15 @@ struct Write {
     fragment: OnceLock<Option<Value>>,
 }
 
-impl Write {
+impl CompiledGrant {
     fn fragment(&self, schema: &Schema) -> Option<&Value> {
         self.fragment.get_or_init(|| schema.fragment(&self.pattern)).as_ref()
     }
 }
 
 /// Context in which an operation is judged.
-pub(crate) struct Meets<'a> {
-    pub(crate) effect: &'a Effect<'a>,
+pub(crate) struct OpContext<'a> {
+    pub(crate) effect: &'a OpEffect<'a>,
     pub(crate) candidate: &'a Candidate,
     pub(crate) schema: &'a Schema,
     /// Places that the patch writes, up to this operation.
@@ -109,7 +109,7 @@ pub(crate) struct Meets<'a> {
 }
 
 /// Contents of one write grant.
-pub(crate) struct Granted<'a> {
+pub(crate) struct GrantInfo<'a> {
     /// Granted places.
     pub(crate) pattern: &'a Pattern,
     /// Granted operations.
@@ -142,7 +142,7 @@ impl Contract {
     pub fn compile(
         worker: &Worker,
         state_schema: &Value,
-        expressions: &Expressions<'_>,
+        expressions: &ExpressionCompiler<'_>,
     ) -> Result<Self, ContractError> {
         Self::compile_with(worker, &Values::new(state_schema), expressions)
     }
@@ -151,7 +151,7 @@ impl Contract {
     pub(crate) fn compile_with(
         worker: &Worker,
         values: &Values<'_>,
-        expressions: &Expressions<'_>,
+        expressions: &ExpressionCompiler<'_>,
     ) -> Result<Self, ContractError> {
         let paths = expressions.paths;
         let pattern = |pointer: String, text: &str| {
@@ -160,9 +160,9 @@ impl Contract {
         let mut contract = Self {
             worker: None,
             bound: Bindings::default(),
-            given: None,
+            original_request: None,
             reads: Vec::new(),
-            beside: Vec::new(),
+            unbound_reads: Vec::new(),
             templates: Vec::new(),
             conditional: Vec::new(),
             writes: Vec::new(),
@@ -177,8 +177,8 @@ impl Contract {
                 pointer: format!("/reads/{index}/where"),
                 message: error.message,
             };
-            let condition = expressions.compile(condition, Owner::Read(grant)).map_err(wrong)?;
-            contract.conditional.push(Conditional { pattern, condition: Arc::new(condition) });
+            let condition = expressions.compile(condition, ExpressionOwner::Read(grant)).map_err(wrong)?;
+            contract.conditional.push(ConditionalRead { pattern, condition: Arc::new(condition) });
         }
         for (index, grant) in worker.writes.iter().enumerate() {
             let value = grant.value.as_ref().map(|written| {
@@ -194,7 +194,7 @@ impl Contract {
                 let pointer = format!("/writes/{index}/where");
                 Condition::compile(of, &pattern, expressions, &pointer).map(Arc::new)
             });
-            contract.writes.push(Write {
+            contract.writes.push(CompiledGrant {
                 pattern,
                 ops: grant.effective_ops(),
                 value: value.transpose()?,
@@ -204,13 +204,13 @@ impl Contract {
             });
         }
         let with_names = contract.declared_reads().filter(|pattern| pattern.names().next().is_some());
-        contract.beside = with_names.map(Pattern::under_any_binding).collect();
+        contract.unbound_reads = with_names.map(Pattern::under_any_binding).collect();
         Ok(contract)
     }
 
     /// Sets the owner's name. Without a name, conditions on `worker` do not hold.
     #[must_use]
-    pub fn of(self, worker: &WorkerName) -> Self {
+    pub fn for_worker(self, worker: &WorkerName) -> Self {
         Self { worker: Some(worker.clone()), ..self }
     }
 
@@ -269,9 +269,11 @@ impl Contract {
 
     /// Replaces each pattern by `of(pattern)`.
     fn with_patterns(&self, of: impl Fn(&Pattern) -> Pattern) -> Self {
-        let conditional =
-            |read: &Conditional| Conditional { pattern: of(&read.pattern), condition: Arc::clone(&read.condition) };
-        let write = |write: &Write| Write {
+        let conditional = |read: &ConditionalRead| ConditionalRead {
+            pattern: of(&read.pattern),
+            condition: Arc::clone(&read.condition),
+        };
+        let write = |write: &CompiledGrant| CompiledGrant {
             pattern: of(&write.pattern),
             ops: write.ops.clone(),
             value: write.value.clone(),
@@ -283,9 +285,9 @@ impl Contract {
         Self {
             worker: self.worker.clone(),
             bound: self.bound.clone(),
-            given: self.given.clone(),
+            original_request: self.original_request.clone(),
             reads: self.reads.iter().map(&of).collect(),
-            beside: self.beside.clone(),
+            unbound_reads: self.unbound_reads.clone(),
             templates: self.templates.clone(),
             conditional: self.conditional.iter().map(conditional).collect(),
             writes: self.writes.iter().map(write).collect(),
@@ -299,7 +301,7 @@ impl Contract {
 
     /// Returns true if a condition or a binding hides places from the worker.
     pub(crate) const fn hides_something(&self) -> bool {
-        self.has_conditions() || !self.beside.is_empty()
+        self.has_conditions() || !self.unbound_reads.is_empty()
     }
 
     /// Returns true if the readable places depend on the state.
@@ -321,13 +323,13 @@ impl Contract {
     /// Returns true if a condition or a binding decides about reads of the place or of a part of it.
     fn reaches_condition(&self, place: &Pointer) -> bool {
         let reaches = |pattern: &Pattern| pattern.covers(place) || pattern.reaches_below(place);
-        self.conditional.iter().any(|read| reaches(&read.pattern)) || self.beside.iter().any(reaches)
+        self.conditional.iter().any(|read| reaches(&read.pattern)) || self.unbound_reads.iter().any(reaches)
     }
 
     /// Returns true if a condition or a binding decides about reads of the place.
     fn is_conditional(&self, place: &Pointer) -> bool {
         let is_of = |pattern: &Pattern| pattern.covers(place);
-        self.conditional.iter().any(|read| is_of(&read.pattern)) || self.beside.iter().any(is_of)
+        self.conditional.iter().any(|read| is_of(&read.pattern)) || self.unbound_reads.iter().any(is_of)
     }
 
     /// Returns the patterns of the write grants.
@@ -349,8 +351,8 @@ impl Contract {
     }
 
     /// Sets the original request, for the conditions.
-    pub(crate) fn give(&mut self, request: &Node) {
-        self.given = Some(request.clone());
+    pub(crate) fn set_request(&mut self, request: &Node) {
+        self.original_request = Some(request.clone());
     }
 
     /// Returns true if a write grant matches this place or an ancestor. An index also matches the append position.
@@ -365,13 +367,13 @@ impl Contract {
     }
 
     /// Returns true if a write grant allows this operation at this place; `-` is the append position.
-    pub(crate) fn names(&self, place: &Pointer, op: GrantOp) -> bool {
+    pub(crate) fn has_grant(&self, place: &Pointer, op: GrantOp) -> bool {
         self.writes.iter().any(|write| write.ops.contains(&op) && write.pattern.matches(place))
     }
 
     /// Returns the write grants, in the blueprint's order. Callers must always pass the same schema.
-    pub(crate) fn grants<'a>(&'a self, schema: &Schema) -> impl Iterator<Item = Granted<'a>> {
-        self.writes.iter().map(|write| Granted {
+    pub(crate) fn grants<'a>(&'a self, schema: &Schema) -> impl Iterator<Item = GrantInfo<'a>> {
+        self.writes.iter().map(|write| GrantInfo {
             pattern: &write.pattern,
             ops: &write.ops,
             value: write.value.as_ref().map(|value| &*value.schema),
@@ -390,10 +392,10 @@ impl Contract {
     /// * `unknown_location`: a grant matches, but the schema has no such place
     pub fn judge(&self, index: usize, op: &Op<'_>, candidate: &Candidate, schema: &Schema) -> Vec<Violation> {
         let mut allowance = Allowance::new();
-        let mut reading = Reading::new(self, candidate.root(), &mut allowance);
+        let mut reading = ReadCheck::new(self, candidate.root(), &mut allowance);
         let (effect, mut targets) = (candidate.effect(op), Targets::default());
         targets.note(index, op, &effect, candidate);
-        let meets = Meets { effect: &effect, candidate, schema, targets: &targets };
+        let meets = OpContext { effect: &effect, candidate, schema, targets: &targets };
         self.judge_effect(index, op, &meets, &mut reading, &mut allowance)
     }
 
@@ -403,13 +405,13 @@ impl Contract {
         &self,
         index: usize,
         op: &Op<'_>,
-        meets: &Meets<'_>,
-        reading: &mut Reading<'_>,
+        meets: &OpContext<'_>,
+        reading: &mut ReadCheck<'_>,
         allowance: &mut Allowance,
     ) -> Vec<Violation> {
-        let Meets { effect, candidate, schema, targets } = *meets;
-        let asked = &mut Asked { state: reading.state, targets, allowance };
-        let mut judge_read = |what: &str, path: &Pointer, asked: &mut Asked<'_>| {
+        let OpContext { effect, candidate, schema, targets } = *meets;
+        let asked = &mut ConditionInput { state: reading.state, targets, allowance };
+        let mut judge_read = |what: &str, path: &Pointer, asked: &mut ConditionInput<'_>| {
             // Earlier operations of the patch may have made the place readable, or changed its value. It must be
             // readable both before and after them.
             let is_read =
@@ -422,9 +424,9 @@ impl Contract {
             Op::Test { path, .. } => judge_read("a `test` looks at", path, asked),
             Op::Remove { .. } => self.judge_write(target, &[GrantOp::Remove], None, asked),
             Op::Replace { value, .. } => {
-                self.judge_write(target, &[GrantOp::Replace], Some(Written::Own(value)), asked)
+                self.judge_write(target, &[GrantOp::Replace], Some(WrittenValue::Own(value)), asked)
             }
-            Op::Add { value, .. } => self.judge_write(target, &[kind], Some(Written::Own(value)), asked),
+            Op::Add { value, .. } => self.judge_write(target, &[kind], Some(WrittenValue::Own(value)), asked),
             Op::Move { from, .. } => {
                 let source = Target { path: from, granted_at: from, arrives: false, candidate };
                 let mut violations = self.judge_write(source, &[GrantOp::Remove], None, asked);
@@ -433,7 +435,7 @@ impl Contract {
                     true => judge_read("a `move` takes", from, asked),
                     false => Vec::new(),
                 };
-                let written = candidate.get(from).filter(|_| hidden.is_empty()).map(Written::Found);
+                let written = candidate.get(from).filter(|_| hidden.is_empty()).map(WrittenValue::Found);
                 violations.extend(hidden);
                 let target = Target { arrives: true, ..target };
                 violations.extend(self.judge_write(target, &[GrantOp::Move, kind], written, asked));
@@ -443,7 +445,7 @@ impl Contract {
                 let mut violations = judge_read("a `copy` takes", from, asked);
                 // A check of a hidden value against the grant would reveal it.
                 let may_tell = violations.is_empty() || !self.hides_something();
-                let written = candidate.get(from).filter(|_| may_tell).map(Written::Found);
+                let written = candidate.get(from).filter(|_| may_tell).map(WrittenValue::Found);
                 violations.extend(self.judge_write(target, &[GrantOp::Copy, kind], written, asked));
                 violations
             }
@@ -451,18 +453,18 @@ impl Contract {
         if violations.iter().all(|violation| violation.code == Code::ValueNotGranted) {
             violations.extend(unknown_location(op.path(), &effect.granted_at, schema));
         }
-        violations.into_iter().map(|violation| violation.at_op(index)).collect()
+        violations.into_iter().map(|violation| violation.with_op(index)).collect()
     }
 
     /// Returns the approvals an operation needs: those of the grants that match its places, include it and hold there.
     pub(crate) fn approvals(
         &self,
         op: &Op<'_>,
-        meets: &Meets<'_>,
-        reading: &Reading<'_>,
+        meets: &OpContext<'_>,
+        reading: &ReadCheck<'_>,
         allowance: &mut Allowance,
     ) -> Vec<&Approval> {
-        let Meets { effect, candidate, targets, .. } = *meets;
+        let OpContext { effect, candidate, targets, .. } = *meets;
         if self.writes.iter().all(|write| write.approval.is_none()) {
             return Vec::new();
         }
@@ -477,7 +479,7 @@ impl Contract {
             Op::Copy { .. } => vec![at_path(vec![GrantOp::Copy, kind])],
         };
         let mut approvals = Vec::new();
-        let asked = &mut Asked { state: reading.state, targets, allowance };
+        let asked = &mut ConditionInput { state: reading.state, targets, allowance };
         for (path, granted_at, needed) in writes {
             let arrives = needed.contains(&GrantOp::Move);
             let target = Target { path, granted_at, arrives, candidate };
@@ -491,11 +493,11 @@ impl Contract {
 
     /// Returns up to 8 write grants with schema fragments, those nearest to the pointers first. Callers must always
     /// pass the same schema.
-    pub fn allowed(&self, near: &[&str], schema: &Schema) -> Vec<Allowed> {
+    pub fn allowed(&self, near: &[&str], schema: &Schema) -> Vec<AllowedWrite> {
         self.nearest_to(near)
             .into_iter()
             .take(ALLOWED_MAX)
-            .map(|write| Allowed {
+            .map(|write| AllowedWrite {
                 path: write.pattern.to_string(),
                 ops: write.ops.clone(),
                 value: write.value.as_ref().map(|value| value.written.clone()),
@@ -507,12 +509,12 @@ impl Contract {
 
     fn unread(&self, what: &str, path: &Pointer) -> Vec<Violation> {
         let message = format!("{what} what the worker may read, and `{path}` is not covered by its reads");
-        vec![Violation::new(Code::PathNotGranted, path.as_str(), message).expecting(self.told_reads())]
+        vec![Violation::new(Code::PathNotGranted, path.as_str(), message).with_expected(self.describe_reads())]
     }
 
     /// Returns the read patterns with their conditions, up to the limit of a rejection.
-    pub(crate) fn told_reads(&self) -> Value {
-        let conditional = |read: &Conditional| format!("{} where {}", read.pattern, read.condition.source());
+    pub(crate) fn describe_reads(&self) -> Value {
+        let conditional = |read: &ConditionalRead| format!("{} where {}", read.pattern, read.condition.source());
         let reads = self.reads.iter().map(ToString::to_string).chain(self.conditional.iter().map(conditional));
         reads.take(ALLOWED_MAX).collect()
     }
@@ -522,30 +524,32 @@ impl Contract {
         &self,
         target: Target<'_>,
         needed: &[GrantOp],
-        written: Option<Written<'_>>,
-        asked: &mut Asked<'_>,
+        written: Option<WrittenValue<'_>>,
+        asked: &mut ConditionInput<'_>,
     ) -> Vec<Violation> {
         let path = target.path;
         let found = needed.last().expect("every write needs an operation").as_str();
         if path.is_root() {
             let message = "the whole document is never granted; write the members that are to change".to_owned();
-            return vec![self.path_not_granted(path, message).finding(found.into())];
+            return vec![self.path_not_granted(path, message).with_found(found.into())];
         }
         let at_place = || self.writes.iter().filter(|write| target.is_matched_by(&write.pattern));
-        let with_ops: Vec<&Write> = at_place().filter(|write| needed.iter().all(|op| write.ops.contains(op))).collect();
+        let with_ops: Vec<&CompiledGrant> =
+            at_place().filter(|write| needed.iter().all(|op| write.ops.contains(op))).collect();
         if with_ops.is_empty() && at_place().next().is_none() {
             let message = format!("no write grant of this worker matches `{path}`");
-            return vec![self.path_not_granted(path, message).finding(found.into())];
+            return vec![self.path_not_granted(path, message).with_found(found.into())];
         }
         if with_ops.is_empty() {
             let granted = at_place().flat_map(|write| &write.ops).collect::<BTreeSet<_>>();
             let message = format!("{} is not granted at `{path}`{}", verbs(needed), explained(target, needed));
             let violation = Violation::new(Code::OpNotGranted, path.as_str(), message);
-            return vec![violation.expecting(json!(granted)).finding(found.into())];
+            return vec![violation.with_expected(json!(granted)).with_found(found.into())];
         }
-        let holding: Vec<&Write> = with_ops.iter().copied().filter(|write| self.holds(write, target, asked)).collect();
+        let holding: Vec<&CompiledGrant> =
+            with_ops.iter().copied().filter(|write| self.holds(write, target, asked)).collect();
         if holding.is_empty() {
-            return vec![condition_not_met(path, &with_ops).finding(found.into())];
+            return vec![condition_not_met(path, &with_ops).with_found(found.into())];
         }
         let Some(written) = written else { return Vec::new() };
         let value = LazyCell::new(|| written.value());
@@ -572,11 +576,11 @@ impl Contract {
             true => format!("{message}; names in its paths are bound by triggers, and here nothing is bound"),
             false => message,
         };
-        Violation::new(Code::PathNotGranted, path.as_str(), message).expecting(Value::Array(near))
+        Violation::new(Code::PathNotGranted, path.as_str(), message).with_expected(Value::Array(near))
     }
 
     /// Returns the write grants, those with the longest common prefix with one of the pointers first.
-    fn nearest_to(&self, near: &[&str]) -> Vec<&Write> {
+    fn nearest_to(&self, near: &[&str]) -> Vec<&CompiledGrant> {
         let near = near.iter().filter_map(|text| Pointer::parse(text).ok()).collect::<Vec<_>>();
         let mut writes = self.writes.iter().collect::<Vec<_>>();
         writes.sort_by_key(|write| Reverse(near.iter().map(|place| nearness(&write.pattern, place)).max()));
@@ -626,7 +630,7 @@ fn unknown_location(path: &Pointer, granted_at: &Pointer, schema: &Schema) -> Op
         message.push_str(&format!("; names there match `{pattern}`"));
     }
     let violation = Violation::new(Code::UnknownLocation, path.as_str(), message);
-    Some(violation.expecting(known.into_iter().collect()).finding(wrong.into()))
+    Some(violation.with_expected(known.into_iter().collect()).with_found(wrong.into()))
 }
 
 /// Formats the operations for a message.

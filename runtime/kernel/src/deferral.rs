@@ -5,15 +5,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::rejection::coded;
+use crate::rejection::code_enum;
 
-coded! {
+code_enum! {
     /// Reason why a provider did not serve a request; stable, part of the journal format.
     DeferralReason {
         /// Too many requests or tokens in a span of time.
         RateLimited = "rate_limited",
-        /// The provider cannot serve now: status 408, 409, 421, 423, 424, 425, 498, 499 or 5xx, or an overload inside another
-        /// answer.
+        /// The provider cannot serve now: status 408, 409, 421, 423, 424, 425, 498, 499 or 5xx, or an overload inside
+        /// another answer.
         Overloaded = "overloaded",
         /// The server is loading the model.
         ModelLoading = "model_loading",

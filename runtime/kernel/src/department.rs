@@ -8,15 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::rejection::coded;
+use crate::rejection::code_enum;
 
 mod expansion;
-mod problems;
-pub mod sentence;
+pub mod template;
+mod validation;
 
-pub use expansion::{Expansion, NO_ACTION, NO_DEPARTMENT, PENDING, WAITS, expand};
+pub use expansion::{Expansion, NO_ACTION, NO_DEPARTMENT, OPEN_QUESTION, PENDING, expand};
 pub(crate) use expansion::{ROLE_BYTES_MAX, role};
-pub use problems::{COLUMNS, Problem, SLOT_OF_NEW};
+pub use validation::{COLUMNS, ManifestError, NEW_VALUE_PREFIX};
 
 /// Maximum fields of a row.
 pub const FIELDS_MAX: usize = 32;
@@ -46,8 +46,8 @@ pub struct Manifest {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub required: Vec<String>,
     /// Names of the promises that supply its inputs.
-    #[serde(default, skip_serializing_if = "Dispatch::is_default")]
-    pub dispatch: Dispatch,
+    #[serde(default, skip_serializing_if = "InputMapping::is_default")]
+    pub dispatch: InputMapping,
     /// Members of its results' `data`: an `array` holds the rows, an `object` the first row, an `integer` the number of
     /// rows.
     #[serde(default)]
@@ -70,12 +70,12 @@ pub struct Manifest {
 /// Mapping from inputs of a department to promises of the blueprint.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Dispatch {
+pub struct InputMapping {
     /// Promises by the names of inputs; an absent input uses the promise of its own name.
     pub input: BTreeMap<String, String>,
 }
 
-impl Dispatch {
+impl InputMapping {
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -96,7 +96,7 @@ pub struct Department {
     pub resolve: Thresholds,
     /// Members of its results' `data`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub promises: BTreeMap<String, Promised>,
+    pub promises: BTreeMap<String, PromiseKind>,
 }
 
 /// Schema of a department's rows.
@@ -124,7 +124,7 @@ pub struct Field {
     pub description: Option<String>,
     /// Allowed values; empty for any.
     #[serde(default, rename = "enum", skip_serializing_if = "Vec::is_empty")]
-    pub only: Vec<Value>,
+    pub allowed_values: Vec<Value>,
     /// Regular expression that must match somewhere in the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
@@ -136,7 +136,7 @@ pub struct Field {
     pub ask: Option<String>,
 }
 
-coded! {
+code_enum! {
     /// Type of a field.
     FieldType {
         /// A text.
@@ -155,7 +155,7 @@ coded! {
 #[serde(deny_unknown_fields)]
 pub struct Action {
     /// Effect on rows.
-    pub does: Does,
+    pub does: RowOperation,
     /// Description of the action.
     #[serde(default)]
     pub description: String,
@@ -165,13 +165,13 @@ pub struct Action {
     /// Fields to write.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sets: Vec<String>,
-    /// Confirmation sentence ([`sentence`]).
+    /// Confirmation sentence ([`template`]).
     pub confirm: String,
 }
 
-coded! {
+code_enum! {
     /// Effect of an action on rows.
-    Does {
+    RowOperation {
         /// Creates a row.
         Insert = "insert",
         /// Lists rows.
@@ -207,9 +207,9 @@ impl Thresholds {
     }
 }
 
-coded! {
+code_enum! {
     /// Contents of a promised member of a result's `data`.
-    Promised {
+    PromiseKind {
         /// All rows.
         Rows = "rows",
         /// The first row.
@@ -226,13 +226,13 @@ pub struct Example {
     /// Words of the user.
     pub text: String,
     /// Classification of the words.
-    pub classified: Classified,
+    pub classified: Classification,
 }
 
 /// Classified request, in the vocabulary of a department.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Classified {
+pub struct Classification {
     /// Name of one of its actions.
     pub action: String,
     /// Known values of the slots that the action uses.
@@ -254,10 +254,10 @@ pub struct Test {
     #[serde(default)]
     pub rows: Vec<Map<String, Value>>,
     /// Classified request.
-    pub classified: Classified,
+    pub classified: Classification,
     /// User's answers to the resulting questions, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub answers: Vec<Reply>,
+    pub answers: Vec<TestAnswer>,
     /// Expected members of the last result.
     #[serde(default)]
     pub expect: Map<String, Value>,
@@ -269,14 +269,14 @@ pub struct Test {
 /// User's answer to a question.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Value", into = "Value")]
-pub enum Reply {
+pub enum TestAnswer {
     /// Words that need no classification.
     Words(String),
     /// Classification of other words.
-    Classified(Classified),
+    Classified(Classification),
 }
 
-impl TryFrom<Value> for Reply {
+impl TryFrom<Value> for TestAnswer {
     type Error = serde_json::Error;
 
     fn try_from(value: Value) -> Result<Self, Self::Error> {
@@ -287,11 +287,11 @@ impl TryFrom<Value> for Reply {
     }
 }
 
-impl From<Reply> for Value {
-    fn from(reply: Reply) -> Self {
+impl From<TestAnswer> for Value {
+    fn from(reply: TestAnswer) -> Self {
         match reply {
-            Reply::Words(words) => words.into(),
-            Reply::Classified(classified) => {
+            TestAnswer::Words(words) => words.into(),
+            TestAnswer::Classified(classified) => {
                 serde_json::json!({"action": classified.action, "slots": classified.slots, "normalised": classified.normalised})
             }
         }
@@ -307,9 +307,9 @@ impl Manifest {
     /// Derives the configuration of its roles.
     pub fn department(&self) -> Department {
         let promised = |schema: &Value| match schema.get("type").and_then(Value::as_str) {
-            Some("object") => Promised::Row,
-            Some("integer") => Promised::Count,
-            Some(_) | None => Promised::Rows,
+            Some("object") => PromiseKind::Row,
+            Some("integer") => PromiseKind::Count,
+            Some(_) | None => PromiseKind::Rows,
         };
         Department {
             name: self.name.clone(),
@@ -343,7 +343,7 @@ impl Action {
     /// Returns the slot with a field's new value; it is prefixed if the field also finds the row.
     pub fn slot_set(&self, field: &str) -> String {
         let also_finds = self.finds.iter().any(|found| found == field);
-        if also_finds { format!("{SLOT_OF_NEW}{field}") } else { field.to_owned() }
+        if also_finds { format!("{NEW_VALUE_PREFIX}{field}") } else { field.to_owned() }
     }
 }
 

@@ -83,7 +83,7 @@ impl Salt {
 /// Error for a text that is not 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("not 64 lower-case hexadecimal digits")]
-pub struct NotHex;
+pub struct HexError;
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -106,9 +106,9 @@ impl fmt::Debug for Salt {
 macro_rules! hexadecimal {
     ($name:ident) => {
         impl FromStr for $name {
-            type Err = NotHex;
+            type Err = HexError;
 
-            fn from_str(text: &str) -> Result<Self, NotHex> {
+            fn from_str(text: &str) -> Result<Self, HexError> {
                 from_hex(text).map(Self)
             }
         }
@@ -137,14 +137,14 @@ fn hex(bytes: &[u8; 32]) -> String {
 }
 
 /// Accepts lower case only, so that a digest has one text.
-fn from_hex(text: &str) -> Result<[u8; 32], NotHex> {
+fn from_hex(text: &str) -> Result<[u8; 32], HexError> {
     let nibble = |digit: u8| match digit {
         b'0'..=b'9' => Ok(digit - b'0'),
         b'a'..=b'f' => Ok(digit - b'a' + 10),
-        _ => Err(NotHex),
+        _ => Err(HexError),
     };
     if text.len() != 64 {
-        return Err(NotHex);
+        return Err(HexError);
     }
     let mut bytes = [0; 32];
     for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
@@ -210,7 +210,7 @@ impl Hasher {
     }
 
     /// Returns true if a text has this name: the salted hash, or before format 20 its SHA-256.
-    pub fn names(&self, text: &str, name: Digest) -> bool {
+    pub fn matches_name(&self, text: &str, name: Digest) -> bool {
         self.text(text) == name || sha256(text.as_bytes()) == name
     }
 
@@ -519,7 +519,7 @@ mod tests {
         assert_eq!(serde_json::to_value(read).expect("a string"), json!(text));
         assert_eq!(serde_json::from_value::<Digest>(json!(text)).expect("a digest"), read);
         for wrong in [&text[1..], &text.to_uppercase(), &text.replace('c', "g"), &"é".repeat(32), ""] {
-            assert_eq!(wrong.parse::<Digest>(), Err(NotHex), "{wrong}");
+            assert_eq!(wrong.parse::<Digest>(), Err(HexError), "{wrong}");
         }
         assert_eq!(counted_salt().to_hex().parse(), Ok(counted_salt()));
         assert_eq!(format!("{:?}", counted_salt()), "Salt(..)");

@@ -76,7 +76,7 @@ fn children(before: Option<&Node>, after: Option<&Node>) -> Vec<String> {
 
 /// Returns the events that a write grant with these operations may cause at the places of another pattern. A place
 /// below the write has events for added and removed values; a place above it has none.
-pub(crate) fn caused(written: &Pattern, ops: &[GrantOp], place: &Pattern) -> impl Iterator<Item = EventOp> {
+pub(crate) fn possible_events(written: &Pattern, ops: &[GrantOp], place: &Pattern) -> impl Iterator<Item = EventOp> {
     let (is_there, is_above) = (written.collides(place), written.lies_above(place));
     let of_op = move |op: &GrantOp| {
         let there: &[EventOp] = match op {
@@ -107,7 +107,7 @@ mod tests {
     fn check(before: Option<Value>, after: Option<Value>, expected: &[(EventOp, &str)]) {
         let path = PointerBuf::parse("/x").expect("a pointer");
         let hasher = std::sync::Arc::new(crate::digest::Hasher::new(&crate::digest::Salt::ZERO));
-        let node = |value: Value| Node::of(&value, &crate::tree::Edit { at: 0, hasher: hasher.clone() });
+        let node = |value: Value| Node::from_value(&value, &crate::tree::Edit { revision: 0, hasher: hasher.clone() });
         let changes = [Change { path, before: before.map(node), after: after.map(node) }];
         let found: Vec<_> = events(&changes).into_iter().map(|event| (event.op, event.path.to_string())).collect();
         let expected: Vec<_> = expected.iter().map(|(op, path)| (*op, (*path).to_owned())).collect();

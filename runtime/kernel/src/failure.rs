@@ -1,8 +1,8 @@
 //! Reasons why an attempt ended without a proposal.
 
-use crate::rejection::coded;
+use crate::rejection::code_enum;
 
-coded! {
+code_enum! {
     /// Reason why an attempt ended without a proposal; stable, part of the journal format.
     FailureCode {
         /// No answer within the worker's time limit.
@@ -36,7 +36,7 @@ coded! {
 
 impl FailureCode {
     /// Returns true if a retry may succeed.
-    pub const fn is_worth_another_attempt(self) -> bool {
+    pub const fn is_retryable(self) -> bool {
         match self {
             Self::Refused | Self::RateLimited | Self::CassetteMiss | Self::BudgetExhausted | Self::NotConfigured => {
                 false

@@ -13,9 +13,9 @@ use serde::{Serialize, Serializer};
 use crate::blueprint::{Action, Blueprint, EventOp, GrantOp, Rule, Trigger, WriteCondition, Writers};
 use crate::files::FILES;
 use crate::id::{RuleName, WorkerName};
-use crate::pattern::{Paths, Pattern, PatternToken};
+use crate::pattern::{PathSyntax, Pattern, PatternToken};
 use crate::record::FORMAT;
-use crate::rejection::coded;
+use crate::rejection::code_enum;
 
 /// Blueprint as a graph.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -52,14 +52,14 @@ pub struct Place(Pattern);
 
 impl Place {
     /// Returns the places of a read grant. It covers everything below, so a trailing `**` is redundant.
-    fn read(text: &str, paths: Paths) -> Option<Self> {
+    fn read(text: &str, paths: PathSyntax) -> Option<Self> {
         let pattern = paths.parse(text).ok()?;
         let deep = pattern.tokens().iter().rev().take_while(|token| **token == PatternToken::Deep).count();
         Some(Self(pattern.prefix(pattern.tokens().len() - deep)))
     }
 
     /// Returns the places of a write grant or a trigger.
-    fn named(text: &str, paths: Paths) -> Option<Self> {
+    fn named(text: &str, paths: PathSyntax) -> Option<Self> {
         paths.parse(text).ok().map(Self)
     }
 
@@ -90,7 +90,7 @@ impl Serialize for Place {
     }
 }
 
-coded! {
+code_enum! {
     /// Meaning of an edge.
     EdgeKind {
         /// From a place to the worker that may read it.
@@ -132,7 +132,7 @@ pub struct Edge {
 
 /// Data flow from one worker's writes to another's reads.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Feed {
+pub struct DataFlow {
     /// Writing worker.
     pub from: WorkerName,
     /// Reading worker.
@@ -151,7 +151,7 @@ pub(crate) fn are_writers_of_one(one: &Pattern, other: &Pattern) -> bool {
 
 impl Graph {
     /// Builds the graph of a blueprint. Malformed patterns are left out; the linter rejects them.
-    pub fn of(blueprint: &Blueprint) -> Self {
+    pub fn from_blueprint(blueprint: &Blueprint) -> Self {
         let mut drawing = Drawing::default();
         for name in blueprint.workers.keys() {
             drawing.nodes.insert(Node::Worker(name.clone()));
@@ -216,7 +216,7 @@ impl Graph {
     }
 
     /// Lists data flows between workers, in the order of their names. Workers' reads of their own writes are left out.
-    pub fn flow(&self) -> Vec<Feed> {
+    pub fn flow(&self) -> Vec<DataFlow> {
         let mut readers: BTreeMap<&Node, BTreeSet<&WorkerName>> = BTreeMap::new();
         for edge in self.edges.iter().filter(|edge| edge.kind == EdgeKind::Reads) {
             if let Node::Worker(reader) = &edge.to {
@@ -235,7 +235,7 @@ impl Graph {
                 feeds.entry((writer, reader)).or_default().insert(place);
             }
         }
-        let feed = |((from, to), places): ((&WorkerName, &WorkerName), BTreeSet<&Place>)| Feed {
+        let feed = |((from, to), places): ((&WorkerName, &WorkerName), BTreeSet<&Place>)| DataFlow {
             from: from.clone(),
             to: to.clone(),
             places: places.into_iter().cloned().collect(),
@@ -270,7 +270,7 @@ impl Drawing {
     }
 
     fn contracts(&mut self, blueprint: &Blueprint) {
-        let paths = Paths::of(blueprint.blueprint, FORMAT);
+        let paths = PathSyntax::for_formats(blueprint.blueprint, FORMAT);
         for (name, worker) in &blueprint.workers {
             let seat = Node::Worker(name.clone());
             for read in &worker.reads {
@@ -316,24 +316,28 @@ impl Drawing {
             Trigger::Every(cron) => (occasion(format!("every {cron}")), None),
             Trigger::Signal(name) => (occasion(format!("signal {name}")), None),
             Trigger::Event { op, path } => {
-                let Some(place) = Place::named(path, Paths::of(blueprint.blueprint, FORMAT)) else { return };
+                let Some(place) = Place::named(path, PathSyntax::for_formats(blueprint.blueprint, FORMAT)) else {
+                    return;
+                };
                 self.awaited.insert(place.clone());
                 (vec![Node::Place(place)], Some(op.map_or("change", EventOp::as_str)))
             }
             Trigger::Each(path) => {
-                let Some(place) = Place::named(path, Paths::of(blueprint.blueprint, FORMAT)) else { return };
+                let Some(place) = Place::named(path, PathSyntax::for_formats(blueprint.blueprint, FORMAT)) else {
+                    return;
+                };
                 self.awaited.insert(place.clone());
                 (vec![Node::Place(place)], Some("start"))
             }
             Trigger::After(names) | Trigger::Settled(names) | Trigger::AfterFirst(names) | Trigger::Idle(names) => {
                 let awaited = blueprint.rules.iter().filter(|other| names.contains(&other.name));
-                let workers = awaited.flat_map(|other| blueprint.woken_by(&other.run));
+                let workers = awaited.flat_map(|other| blueprint.triggered_workers(&other.run));
                 let workers = workers.cloned().map(Node::Worker).collect();
                 (workers, Some(rule.trigger.word()))
             }
         };
         for source in sources {
-            for worker in blueprint.woken_by(&rule.run) {
+            for worker in blueprint.triggered_workers(&rule.run) {
                 self.wakes(source.clone(), worker, Some(&rule.name), on);
             }
         }

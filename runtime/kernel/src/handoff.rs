@@ -11,16 +11,16 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::rejection::coded;
+use crate::rejection::code_enum;
 
 pub use request::{
     CAPABILITIES_MAX, CONTENT_BYTES_MAX, Context, NAME_CHARS_MAX, REASON_CHARS_MAX, Request, TIMEOUT_MS_MAX,
 };
-pub use route::{Agents, Next, Work, next, overtaken, pending, route};
+pub use route::{Agents, HandoffAction, TaskStatus, next_action, pending, route, superseded};
 
-coded! {
+code_enum! {
     /// State of a handoff (W50).
-    State {
+    HandoffState {
         /// Requested, without an answer.
         Pending = "PENDING",
         /// The agent asked has accepted it.
@@ -35,25 +35,25 @@ coded! {
 }
 
 /// All allowed transitions.
-pub const MOVES: [(State, State); 4] = [
-    (State::Pending, State::Accepted),
-    (State::Pending, State::Rejected),
-    (State::Pending, State::Expired),
-    (State::Accepted, State::Completed),
+pub const TRANSITIONS: [(HandoffState, HandoffState); 4] = [
+    (HandoffState::Pending, HandoffState::Accepted),
+    (HandoffState::Pending, HandoffState::Rejected),
+    (HandoffState::Pending, HandoffState::Expired),
+    (HandoffState::Accepted, HandoffState::Completed),
 ];
 
-impl State {
+impl HandoffState {
     /// Returns true if no transition leads out of it.
     pub fn is_terminal(self) -> bool {
-        MOVES.iter().all(|(from, _)| *from != self)
+        TRANSITIONS.iter().all(|(from, _)| *from != self)
     }
 }
 
-coded! {
+code_enum! {
     /// Reason why an operation on a handoff was rejected.
     HandoffCode {
         /// The current state of the handoff does not allow the requested transition.
-        IllegalMove = "handoff_illegal_move",
+        IllegalTransition = "handoff_illegal_move",
         /// The handoff is in a final state.
         Terminal = "handoff_terminal",
         /// The rejection has no reason.
@@ -77,36 +77,36 @@ coded! {
 
 /// Rejected operation on a handoff.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Refused {
+pub struct HandoffError {
     /// Code for programs.
     pub code: HandoffCode,
     /// Human-readable message.
     pub message: String,
 }
 
-impl Refused {
+impl HandoffError {
     fn new(code: HandoffCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for HandoffError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for HandoffError {}
 
 /// Checks a transition.
 ///
 /// # Errors
-/// Returns [`HandoffCode::Terminal`] if `from` is a final state, else [`HandoffCode::IllegalMove`].
-pub fn step(from: State, to: State) -> Result<(), HandoffCode> {
-    if MOVES.contains(&(from, to)) {
+/// Returns [`HandoffCode::Terminal`] if `from` is a final state, else [`HandoffCode::IllegalTransition`].
+pub fn check_transition(from: HandoffState, to: HandoffState) -> Result<(), HandoffCode> {
+    if TRANSITIONS.contains(&(from, to)) {
         return Ok(());
     }
-    Err(if from.is_terminal() { HandoffCode::Terminal } else { HandoffCode::IllegalMove })
+    Err(if from.is_terminal() { HandoffCode::Terminal } else { HandoffCode::IllegalTransition })
 }
 
 /// Handoff as stored by a board at `/handoffs/ID`: a request and its progress.
@@ -116,7 +116,7 @@ pub struct Handoff {
     #[serde(flatten)]
     pub request: Request,
     /// Current state.
-    pub state: State,
+    pub state: HandoffState,
     /// Agent asked to take it; absent before the first offer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
@@ -131,7 +131,7 @@ pub struct Handoff {
     pub first: Option<String>,
     /// Reason of the rejection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rejection: Option<Rejection>,
+    pub rejection: Option<HandoffRejection>,
 }
 
 const fn one() -> u32 {
@@ -140,7 +140,7 @@ const fn one() -> u32 {
 
 /// Rejection of a handoff (W52).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Rejection {
+pub struct HandoffRejection {
     /// Agent that rejected it.
     pub by: String,
     /// Reason given.
@@ -150,63 +150,71 @@ pub struct Rejection {
 impl Handoff {
     /// Creates a pending handoff for a request.
     pub const fn new(request: Request) -> Self {
-        Self { request, state: State::Pending, to: None, tried: Vec::new(), attempt: 1, first: None, rejection: None }
+        Self {
+            request,
+            state: HandoffState::Pending,
+            to: None,
+            tried: Vec::new(),
+            attempt: 1,
+            first: None,
+            rejection: None,
+        }
     }
 
     /// Offers it to an agent.
     #[must_use]
-    pub fn offered(self, to: impl Into<String>) -> Self {
+    pub fn offer(self, to: impl Into<String>) -> Self {
         Self { to: Some(to.into()), ..self }
     }
 
     /// Accepts it for an agent with these capabilities.
     ///
     /// # Errors
-    /// Returns `handoff_not_addressed`, `handoff_incapable`, or the error of [`step`].
-    pub fn accepted(self, by: &str, capabilities: &BTreeSet<String>) -> Result<Self, Refused> {
-        let handoff = self.answered(by, State::Accepted)?;
+    /// Returns `handoff_not_addressed`, `handoff_incapable`, or the error of [`check_transition`].
+    pub fn accept(self, by: &str, capabilities: &BTreeSet<String>) -> Result<Self, HandoffError> {
+        let handoff = self.answered(by, HandoffState::Accepted)?;
         match handoff.request.capabilities_required.iter().find(|wanted| !capabilities.contains(*wanted)) {
             None => Ok(handoff),
-            Some(lacked) => Err(Refused::new(HandoffCode::Incapable, format!("`{by}` lacks `{lacked}`"))),
+            Some(lacked) => Err(HandoffError::new(HandoffCode::Incapable, format!("`{by}` lacks `{lacked}`"))),
         }
     }
 
     /// Rejects it for an agent.
     ///
     /// # Errors
-    /// Returns `handoff_reason_missing`, `handoff_not_addressed`, or the error of [`step`].
-    pub fn rejected(self, by: &str, reason: &str) -> Result<Self, Refused> {
+    /// Returns `handoff_reason_missing`, `handoff_not_addressed`, or the error of [`check_transition`].
+    pub fn reject(self, by: &str, reason: &str) -> Result<Self, HandoffError> {
         if reason.trim().is_empty() {
-            return Err(Refused::new(HandoffCode::ReasonMissing, format!("`{by}` does not say why")));
+            return Err(HandoffError::new(HandoffCode::ReasonMissing, format!("`{by}` does not say why")));
         }
-        let handoff = self.answered(by, State::Rejected)?;
-        Ok(Self { rejection: Some(Rejection { by: by.to_owned(), reason: reason.to_owned() }), ..handoff })
+        let handoff = self.answered(by, HandoffState::Rejected)?;
+        Ok(Self { rejection: Some(HandoffRejection { by: by.to_owned(), reason: reason.to_owned() }), ..handoff })
     }
 
     /// Marks the context as transferred.
     ///
     /// # Errors
-    /// Returns the error of [`step`].
-    pub fn completed(self) -> Result<Self, Refused> {
-        self.moved(State::Completed)
+    /// Returns the error of [`check_transition`].
+    pub fn complete(self) -> Result<Self, HandoffError> {
+        self.moved(HandoffState::Completed)
     }
 
     /// Marks the offer as expired.
     ///
     /// # Errors
-    /// Returns the error of [`step`].
-    pub fn expired(self) -> Result<Self, Refused> {
-        self.moved(State::Expired)
+    /// Returns the error of [`check_transition`].
+    pub fn expire(self) -> Result<Self, HandoffError> {
+        self.moved(HandoffState::Expired)
     }
 
     /// Creates the next attempt, offered to an agent, after an unsuccessful one. Its id is the first attempt's id with
     /// the attempt number.
     #[must_use]
-    pub fn again(&self, to: impl Into<String>) -> Self {
+    pub fn next_attempt(&self, to: impl Into<String>) -> Self {
         let request = Request { request_id: self.next_id(), ..self.request.clone() };
         let first = Some(self.first.as_ref().unwrap_or(&self.request.request_id).clone());
         let attempt = self.attempt.saturating_add(1);
-        Self { tried: self.refused_by(), attempt, first, ..Self::new(request).offered(to) }
+        Self { tried: self.rejected_by(), attempt, first, ..Self::new(request).offer(to) }
     }
 
     /// Returns the id of the next attempt.
@@ -216,23 +224,23 @@ impl Handoff {
     }
 
     /// Returns the agents that have rejected it so far.
-    pub fn refused_by(&self) -> Vec<String> {
-        let last = self.to.iter().filter(|to| self.state == State::Rejected && !self.tried.contains(to));
+    pub fn rejected_by(&self) -> Vec<String> {
+        let last = self.to.iter().filter(|to| self.state == HandoffState::Rejected && !self.tried.contains(to));
         self.tried.iter().chain(last).cloned().collect()
     }
 
-    fn answered(self, by: &str, state: State) -> Result<Self, Refused> {
+    fn answered(self, by: &str, state: HandoffState) -> Result<Self, HandoffError> {
         if self.to.as_deref() != Some(by) {
             let message = format!("`{by}` was not asked to take `{}`", self.request.request_id);
-            return Err(Refused::new(HandoffCode::NotAddressed, message));
+            return Err(HandoffError::new(HandoffCode::NotAddressed, message));
         }
         self.moved(state)
     }
 
-    fn moved(self, state: State) -> Result<Self, Refused> {
+    fn moved(self, state: HandoffState) -> Result<Self, HandoffError> {
         let Self { request: Request { request_id, .. }, state: from, .. } = &self;
         let message = || format!("`{request_id}` is {from}, and {state} does not follow that");
-        step(*from, state).map_err(|code| Refused::new(code, message()))?;
+        check_transition(*from, state).map_err(|code| HandoffError::new(code, message()))?;
         Ok(Self { state, ..self })
     }
 }
@@ -240,16 +248,16 @@ impl Handoff {
 /// Checks a new request against the existing handoffs and tasks.
 ///
 /// # Errors
-/// Returns the error of [`Request::check`] or `handoff_unknown_task`; for an existing id, the error of [`step`] to
-/// `PENDING`.
-pub fn requested(request: &Request, handoffs: &[Handoff], tasks: &BTreeSet<String>) -> Result<(), Refused> {
+/// Returns the error of [`Request::check`] or `handoff_unknown_task`; for an existing id, the error of
+/// [`check_transition`] to `PENDING`.
+pub fn check_request(request: &Request, handoffs: &[Handoff], tasks: &BTreeSet<String>) -> Result<(), HandoffError> {
     request.check()?;
     if !tasks.contains(&request.task) {
         let message = format!("there is no piece of work `{}`", request.task);
-        return Err(Refused::new(HandoffCode::UnknownTask, message));
+        return Err(HandoffError::new(HandoffCode::UnknownTask, message));
     }
     match find(handoffs, &request.request_id) {
-        Ok(there) => there.clone().moved(State::Pending).map(drop),
+        Ok(there) => there.clone().moved(HandoffState::Pending).map(drop),
         Err(_) => Ok(()),
     }
 }
@@ -258,9 +266,9 @@ pub fn requested(request: &Request, handoffs: &[Handoff], tasks: &BTreeSet<Strin
 ///
 /// # Errors
 /// Returns `handoff_unknown` if there is none.
-pub fn find<'h>(handoffs: &'h [Handoff], request_id: &str) -> Result<&'h Handoff, Refused> {
+pub fn find<'h>(handoffs: &'h [Handoff], request_id: &str) -> Result<&'h Handoff, HandoffError> {
     let found = handoffs.iter().find(|handoff| handoff.request.request_id == request_id);
-    found.ok_or_else(|| Refused::new(HandoffCode::Unknown, format!("there is no handoff `{request_id}`")))
+    found.ok_or_else(|| HandoffError::new(HandoffCode::Unknown, format!("there is no handoff `{request_id}`")))
 }
 
 #[cfg(test)]

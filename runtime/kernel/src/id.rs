@@ -63,7 +63,7 @@ name! {
 }
 name! {
     /// Idempotency key of one attempt: `{invocation}:{attempt}`, or any key supplied by an external caller.
-    Token
+    IdempotencyKey
 }
 
 macro_rules! number {
@@ -102,9 +102,9 @@ number! {
     InvocationId
 }
 
-impl Token {
+impl IdempotencyKey {
     /// Returns the key of an attempt of an invocation.
-    pub fn of(invocation: InvocationId, attempt: u32) -> Self {
+    pub fn for_attempt(invocation: InvocationId, attempt: u32) -> Self {
         Self(format!("{invocation}:{attempt}"))
     }
 }

@@ -14,27 +14,27 @@ const SEPARATOR: char = '\n';
 
 /// Error for a name that is empty or contains a line feed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct BadName {
+pub struct InvalidKeyPart {
     /// Name of the part: `agent` or `task`.
     pub part: &'static str,
 }
 
-impl fmt::Display for BadName {
+impl fmt::Display for InvalidKeyPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the {} is empty or has a line feed, so it cannot be told from what comes after it", self.part)
     }
 }
 
-impl std::error::Error for BadName {}
+impl std::error::Error for InvalidKeyPart {}
 
 /// Returns the idempotency key for content that an agent submits for a task.
 ///
 /// # Errors
 /// Returns an error for an invalid agent or task.
-pub fn token(agent: &str, task: &str, content: &[u8]) -> Result<String, BadName> {
+pub fn key(agent: &str, task: &str, content: &[u8]) -> Result<String, InvalidKeyPart> {
     for (part, name) in [("agent", agent), ("task", task)] {
         if name.is_empty() || name.contains(SEPARATOR) {
-            return Err(BadName { part });
+            return Err(InvalidKeyPart { part });
         }
     }
     let mut hashed = format!("{agent}{SEPARATOR}{task}{SEPARATOR}").into_bytes();
@@ -49,18 +49,16 @@ mod tests {
     #[test]
     fn a_token_tells_agents_tasks_and_contents_apart() {
         // The first of the published vectors.
-        assert_eq!(token("agent", "work", b"").as_deref(), Ok("agent:work:e09d48d3d73fad94"));
+        assert_eq!(key("agent", "work", b"").as_deref(), Ok("agent:work:e09d48d3d73fad94"));
         let tokens =
             [("a", "b", "c"), ("a", "b", "d"), ("a", "bc", ""), ("ab", "c", ""), ("a:b", "c", ""), ("a", "b:c", "")];
-        let mut made: Vec<String> = tokens
-            .iter()
-            .map(|(agent, task, content)| token(agent, task, content.as_bytes()).expect("names"))
-            .collect();
+        let mut made: Vec<String> =
+            tokens.iter().map(|(agent, task, content)| key(agent, task, content.as_bytes()).expect("names")).collect();
         made.sort();
         made.dedup();
         assert_eq!(made.len(), tokens.len());
-        assert_eq!(token("a\nb", "c", b""), Err(BadName { part: "agent" }));
-        assert_eq!(token("a", "b\n", b""), Err(BadName { part: "task" }));
-        assert_eq!(token("", "b", b""), Err(BadName { part: "agent" }));
+        assert_eq!(key("a\nb", "c", b""), Err(InvalidKeyPart { part: "agent" }));
+        assert_eq!(key("a", "b\n", b""), Err(InvalidKeyPart { part: "task" }));
+        assert_eq!(key("", "b", b""), Err(InvalidKeyPart { part: "agent" }));
     }
 }

@@ -4,9 +4,9 @@
 //!
 //! * **The result of an expression is a function of its references.** [`Expr::references`] covers every value that the
 //!   evaluator reads. The number of steps is part of that function.
-//! * **An untouched reference has its old value.** [`Since::touches`] checks it by the stamps of the tree. Every change
-//!   of a value, and every added or removed member on the path, leaves a stamp later than the version compared with.
-//!   `before` and `patch` are new each time and always count as touched.
+//! * **An untouched reference has its old value.** [`ChangesSince::may_have_changed`] checks it by the stamps of the
+//!   tree. Every change of a value, and every added or removed member on the path, leaves a stamp later than the
+//!   version compared with. `before` and `patch` are new each time and always count as touched.
 //! * **All invariants held before**, for every instance: all are evaluated on the initial state, and a candidate that
 //!   violates one is never committed.
 //! * **An existing instance without changes was judged before.** An element shifted by an insertion or removal keeps
@@ -38,7 +38,7 @@ use crate::expr::{Allowance, Expr, Reference, Variable, Variables};
 use crate::pattern::{Instance, Pattern, PatternToken};
 use crate::plan::Invariant;
 use crate::rejection::{Code, VIOLATIONS_MAX, Violation};
-use crate::tree::{Node, Since};
+use crate::tree::{ChangesSince, Node};
 
 /// Maximum instances for which one invariant is evaluated at a time.
 const INSTANCES_MAX: usize = 100_000;
@@ -55,13 +55,13 @@ pub struct Change<'a> {
     /// State from which the candidate is made.
     pub before: &'a Node,
     /// Candidate for the next state.
-    pub candidate: Since<'a>,
+    pub candidate: ChangesSince<'a>,
     /// Patch that makes the candidate.
     pub patch: &'a Value,
     /// Original request; `None` for the one in the candidate.
     pub request: Option<&'a Node>,
     /// Returns the old place of the value at a place, if it existed before.
-    pub stood: &'a dyn Fn(&Pointer) -> Option<PointerBuf>,
+    pub original_place: &'a dyn Fn(&Pointer) -> Option<PointerBuf>,
 }
 
 /// Checks a candidate against its predecessor, which satisfied all invariants. Evaluates those that can have become
@@ -79,13 +79,19 @@ pub fn check<'i>(
 pub fn check_whole<'i>(invariants: impl IntoIterator<Item = &'i Invariant>, state: &Node) -> Vec<Violation> {
     let patch = Value::Array(Vec::new());
     let stood = |place: &Pointer| Some(place.to_buf());
-    let change = Change { before: state, candidate: Since::anew(state), patch: &patch, request: None, stood: &stood };
+    let change = Change {
+        before: state,
+        candidate: ChangesSince::all_changed(state),
+        patch: &patch,
+        request: None,
+        original_place: &stood,
+    };
     check(invariants, &change, &mut Allowance::new())
 }
 
 /// Returns true if the `done` condition can have become true. A failing evaluation is recorded each time, so at most
 /// once for each change of its references.
-pub fn may_be_done(done: &Expr, state: &Since<'_>) -> bool {
+pub fn may_be_done(done: &Expr, state: &ChangesSince<'_>) -> bool {
     is_touched(done, state)
 }
 
@@ -101,7 +107,7 @@ fn check_up_to<'i>(
     max: usize,
     allowance: &mut Allowance,
 ) -> Vec<Violation> {
-    let Change { before, candidate, patch, request, stood } = change;
+    let Change { before, candidate, patch, request, original_place: stood } = change;
     let mut violations = Vec::new();
     let request = request.or_else(|| candidate.node.child("request")).unwrap_or(&Node::Null);
     let mut variables = Variables::from([
@@ -111,11 +117,11 @@ fn check_up_to<'i>(
         ("patch", (*patch).into()),
     ]);
     for invariant in invariants {
-        let Due { instances, is_all } = due(invariant, candidate, max);
+        let DueInstances { instances, is_all } = due(invariant, candidate, max);
         if !is_all {
             // An invariant that is not evaluated counts as violated.
             let message = format!("{} has too many instances: fewer than {max} can be checked", invariant.name);
-            violations.push(Violation::new(Code::InvariantViolated, "", message).by_rule(invariant.name.clone()));
+            violations.push(Violation::new(Code::InvariantViolated, "", message).with_rule(invariant.name.clone()));
         }
         for Instance { place, part } in instances {
             if let Some(pattern) = &invariant.each {
@@ -141,7 +147,7 @@ fn check_up_to<'i>(
             let mut violation = Violation::new(Code::InvariantViolated, place.to_string(), message);
             // The error message may contain values, so it is subject to concealment.
             violation.found = trouble.map(|error| error.to_string().into());
-            violations.push(violation.by_rule(invariant.name.clone()));
+            violations.push(violation.with_rule(invariant.name.clone()));
             if violations.len() >= VIOLATIONS_MAX {
                 return violations;
             }
@@ -168,20 +174,20 @@ pub fn key(pattern: &Pattern, place: &Pointer, is_list: impl Fn(&Pointer) -> boo
 }
 
 /// Instances for which an invariant must be evaluated.
-struct Due<'a> {
+struct DueInstances<'a> {
     /// Instances to evaluate; the whole document for an invariant without `for`.
     instances: Vec<Instance<'a>>,
     /// True if the list is complete.
     is_all: bool,
 }
 
-fn due<'a>(invariant: &Invariant, candidate: &Since<'a>, max: usize) -> Due<'a> {
+fn due<'a>(invariant: &Invariant, candidate: &ChangesSince<'a>, max: usize) -> DueInstances<'a> {
     let is_touched_outside = candidate.is_new() || is_touched(&invariant.expr, candidate);
     let Some(pattern) = &invariant.each else {
         let whole = is_touched_outside.then(|| Instance { place: jsonptr::PointerBuf::root(), part: *candidate });
-        return Due { instances: Vec::from_iter(whole), is_all: true };
+        return DueInstances { instances: Vec::from_iter(whole), is_all: true };
     };
-    let root = if is_touched_outside { Since::anew(candidate.node) } else { *candidate };
+    let root = if is_touched_outside { ChangesSince::all_changed(candidate.node) } else { *candidate };
     // A shifted element has another index.
     let mut instances = match invariant.expr.uses(KEY) {
         true => pattern.instances_since_or_moved(root, max),
@@ -190,19 +196,19 @@ fn due<'a>(invariant: &Invariant, candidate: &Since<'a>, max: usize) -> Due<'a> 
     let is_all = instances.len() < max;
     let in_self = || invariant.expr.references().iter().filter(|one| matches!(one.variable, INSTANCE | OLD));
     instances.retain(|Instance { part, .. }| {
-        part.is_new() || in_self().any(|reference| part.touches(reference.path.iter().map(String::as_str)))
+        part.is_new() || in_self().any(|reference| part.may_have_changed(reference.path.iter().map(String::as_str)))
     });
-    Due { instances, is_all }
+    DueInstances { instances, is_all }
 }
 
 /// Returns true if a reference of an expression outside of `self` may have changed.
-fn is_touched(expr: &Expr, state: &Since<'_>) -> bool {
+fn is_touched(expr: &Expr, state: &ChangesSince<'_>) -> bool {
     expr.references().iter().any(|Reference { variable, path }| {
         let names = path.iter().map(String::as_str);
         match *variable {
             INSTANCE | OLD | KEY => false,
-            "state" => state.touches(names),
-            "request" => state.touches(once("request").chain(names)),
+            "state" => state.may_have_changed(names),
+            "request" => state.may_have_changed(once("request").chain(names)),
             // All other variables are new with each commit.
             _ => true,
         }

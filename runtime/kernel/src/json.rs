@@ -33,7 +33,7 @@ pub struct Limits {
 /// Reason to reject a text.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message} (at byte {offset})")]
-pub struct Refusal {
+pub struct JsonError {
     /// One of the `syntax` codes.
     pub code: Code,
     /// Byte offset in the text.
@@ -48,7 +48,7 @@ pub struct Refusal {
 ///
 /// # Errors
 /// Returns `too_large`, `too_deep`, `duplicate_key`, `number_out_of_range` or `invalid_json`.
-pub fn parse(text: &[u8], limits: Limits) -> Result<Value, Refusal> {
+pub fn parse(text: &[u8], limits: Limits) -> Result<Value, JsonError> {
     bounded(text, limits, |strict, deserializer| strict.deserialize(deserializer))
 }
 
@@ -56,7 +56,7 @@ pub fn parse(text: &[u8], limits: Limits) -> Result<Value, Refusal> {
 ///
 /// # Errors
 /// Like [`parse`]; also `invalid_json` for any value but an object.
-pub(crate) fn members(text: &[u8], limits: Limits) -> Result<Vec<(String, Value)>, Refusal> {
+pub(crate) fn members(text: &[u8], limits: Limits) -> Result<Vec<(String, Value)>, JsonError> {
     bounded(text, limits, |strict, deserializer| deserializer.deserialize_map(InOrder(strict)))
 }
 
@@ -65,9 +65,9 @@ fn bounded<T>(
     text: &[u8],
     limits: Limits,
     read: impl FnOnce(Strict<'_>, &mut Deserializer<SliceRead<'_>>) -> Result<T, serde_json::Error>,
-) -> Result<T, Refusal> {
+) -> Result<T, JsonError> {
     if text.len() > limits.bytes {
-        return Err(Refusal {
+        return Err(JsonError {
             code: Code::TooLarge,
             offset: limits.bytes,
             message: format!("the text has {} bytes, at most {} are read", text.len(), limits.bytes),
@@ -262,7 +262,7 @@ fn serialised_size(scalar: &(impl serde::Serialize + ?Sized)) -> u64 {
 /// strings.
 ///
 /// Runs before any value is built and in constant memory, so that a hostile text costs no more than its length.
-fn scan(text: &[u8], depth_max: usize) -> Option<Refusal> {
+fn scan(text: &[u8], depth_max: usize) -> Option<JsonError> {
     let mut depth = 0_usize;
     let mut at = 0;
     while let Some(byte) = text.get(at) {
@@ -271,7 +271,7 @@ fn scan(text: &[u8], depth_max: usize) -> Option<Refusal> {
             b'[' | b'{' => {
                 depth += 1;
                 if depth > depth_max {
-                    return Some(Refusal {
+                    return Some(JsonError {
                         code: Code::TooDeep,
                         offset: at,
                         message: format!("nested more than {depth_max} levels deep"),
@@ -286,7 +286,7 @@ fn scan(text: &[u8], depth_max: usize) -> Option<Refusal> {
             b'-' | b'0'..=b'9' => {
                 let length = text[at..].iter().take_while(|byte| is_number_byte(**byte)).count();
                 if let Some(message) = unholdable(&text[at..at + length]) {
-                    return Some(Refusal { code: Code::NumberOutOfRange, offset: at, message });
+                    return Some(JsonError { code: Code::NumberOutOfRange, offset: at, message });
                 }
                 at += length;
             }
@@ -351,7 +351,7 @@ pub(crate) fn shortened(text: &str) -> std::borrow::Cow<'_, str> {
 fn whole<T>(
     text: &[u8],
     read: impl FnOnce(Strict<'_>, &mut Deserializer<SliceRead<'_>>) -> Result<T, serde_json::Error>,
-) -> Result<T, Refusal> {
+) -> Result<T, JsonError> {
     let repeated = Cell::new(None);
     let mut deserializer = Deserializer::from_slice(text);
     let value =
@@ -359,12 +359,12 @@ fn whole<T>(
     value.map_err(|error| {
         let offset = offset_of(&error, text);
         match repeated.take() {
-            Some(key) => Refusal {
+            Some(key) => JsonError {
                 code: Code::DuplicateKey,
                 offset,
                 message: format!("the key {:?} occurs twice in one object", shortened(&key)),
             },
-            None => Refusal { code: Code::InvalidJson, offset, message: format!("not JSON: {}", reason_of(&error)) },
+            None => JsonError { code: Code::InvalidJson, offset, message: format!("not JSON: {}", reason_of(&error)) },
         }
     })
 }

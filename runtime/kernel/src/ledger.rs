@@ -7,18 +7,18 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::board::LimitsOfCall;
+use crate::board::CallLimits;
 use crate::breaker::Branch;
 use crate::id::WorkerName;
 use crate::money::Price;
-use crate::planted::{self, Bug};
+use crate::mutants::{self, Mutant};
 use crate::record::{Architect, Resource};
 
 /// Largest integer such that canonical JSON (RFC 8785) represents it and all smaller ones exactly.
 const EXACT_MAX: u64 = (1 << 53) - 1;
 
 /// Caps tokens at the maximum that a record can hold exactly (2^53 − 1).
-pub(crate) fn bounded(tokens: u64) -> u64 {
+pub(crate) fn cap_tokens(tokens: u64) -> u64 {
     tokens.min(EXACT_MAX)
 }
 
@@ -47,11 +47,11 @@ impl Usage {
     #[must_use]
     pub fn bounded(self) -> Self {
         Self {
-            prompt: bounded(self.prompt),
-            completion: bounded(self.completion),
-            cached: bounded(self.cached),
+            prompt: cap_tokens(self.prompt),
+            completion: cap_tokens(self.completion),
+            cached: cap_tokens(self.cached),
             estimated: self.estimated,
-            money: bounded(self.money),
+            money: cap_tokens(self.money),
         }
     }
 
@@ -110,7 +110,7 @@ pub struct Account {
 
 /// Reservation of a call, and the price by which it is settled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Hold<'a> {
+pub struct CallReservation<'a> {
     /// Tokens of prompt and reply.
     pub tokens: u64,
     /// Tokens of the reply, part of `tokens`.
@@ -119,7 +119,7 @@ pub struct Hold<'a> {
     pub price: Option<&'a Price>,
 }
 
-impl Hold<'_> {
+impl CallReservation<'_> {
     /// Returns the money of the whole reservation.
     pub fn money(&self) -> u64 {
         let completion = self.reply.min(self.tokens);
@@ -127,7 +127,7 @@ impl Hold<'_> {
     }
 
     fn money_of(&self, usage: Usage) -> u64 {
-        self.price.map_or(0, |price| price.of(usage)).saturating_add(usage.money)
+        self.price.map_or(0, |price| price.cost(usage)).saturating_add(usage.money)
     }
 }
 
@@ -164,7 +164,7 @@ pub struct Ledger {
 
 /// Budget that does not suffice for a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Shortfall {
+pub struct BudgetExceeded {
     /// Exceeded budget.
     pub resource: Resource,
     /// Amount that the call would need.
@@ -206,7 +206,7 @@ impl Ledger {
             prompt: usage.prompt,
             completion: usage.completion,
             cached: usage.cached,
-            money: price.map_or(0, |price| price.of(*usage)),
+            money: price.map_or(0, |price| price.cost(*usage)),
             ..Account::default()
         };
         self.board = account;
@@ -217,7 +217,12 @@ impl Ledger {
     ///
     /// # Errors
     /// Returns the first budget that does not suffice.
-    pub fn afford(&self, limits: &LimitsOfCall, branch: &Branch, call: Hold<'_>) -> Result<(), Shortfall> {
+    pub fn check_budget(
+        &self,
+        limits: &CallLimits,
+        branch: &Branch,
+        call: CallReservation<'_>,
+    ) -> Result<(), BudgetExceeded> {
         let account = self.workers.get(&branch.worker).copied().unwrap_or_default();
         let of_branch = self.branches.get(branch).copied().unwrap_or_default();
         let tokens = |account: &Account| (call.tokens, account.spent, account.reserved);
@@ -231,11 +236,12 @@ impl Ledger {
         ];
         for (resource, limit, (needed, spent, reserved)) in budgets {
             let Some(limit) = limit else { continue };
-            let taken = if planted::is(Bug::Overdraft) { spent } else { spent.saturating_add(reserved) };
+            let taken =
+                if mutants::is_active(Mutant::IgnoreReservedBudget) { spent } else { spent.saturating_add(reserved) };
             let left = limit.saturating_sub(taken);
             if needed > left {
                 let may_be_freed = needed <= limit.saturating_sub(spent);
-                return Err(Shortfall { resource, needed, left, may_be_freed });
+                return Err(BudgetExceeded { resource, needed, left, may_be_freed });
             }
         }
         Ok(())
@@ -243,7 +249,7 @@ impl Ledger {
 
     /// Returns the money left under the tighter limit of board and worker: the part neither spent nor reserved, and the
     /// part not spent. `None` if neither has a limit.
-    pub fn money_left(&self, limits: &LimitsOfCall, worker: &WorkerName) -> Option<(u64, u64)> {
+    pub fn money_left(&self, limits: &CallLimits, worker: &WorkerName) -> Option<(u64, u64)> {
         let account = self.workers.get(worker).copied().unwrap_or_default();
         let left = |limit: Option<u64>, account: &Account| {
             let limit = limit?;
@@ -257,20 +263,20 @@ impl Ledger {
     ///
     /// # Errors
     /// Returns the first budget that does not suffice.
-    pub fn afford_after(
+    pub fn check_budget_after(
         &self,
-        limits: &LimitsOfCall,
+        limits: &CallLimits,
         branch: &Branch,
-        (before, usage): (Hold<'_>, Option<Usage>),
-        call: Hold<'_>,
-    ) -> Result<(), Shortfall> {
+        (before, usage): (CallReservation<'_>, Option<Usage>),
+        call: CallReservation<'_>,
+    ) -> Result<(), BudgetExceeded> {
         let mut settled = self.clone();
         settled.settle(branch, before, usage, 0);
-        settled.afford(limits, branch, call)
+        settled.check_budget(limits, branch, call)
     }
 
     /// Reserves the maximum cost of a call that is about to be made.
-    pub(crate) fn reserve(&mut self, branch: &Branch, call: Hold<'_>) {
+    pub(crate) fn reserve(&mut self, branch: &Branch, call: CallReservation<'_>) {
         let money = call.money();
         self.each(branch, |account| {
             account.calls = account.calls.saturating_add(1);
@@ -280,13 +286,13 @@ impl Ledger {
     }
 
     /// Ends a reservation: charges the reported usage, or the whole reservation if the usage is unknown.
-    pub(crate) fn settle(&mut self, branch: &Branch, call: Hold<'_>, usage: Option<Usage>, running_ms: u64) {
+    pub(crate) fn settle(&mut self, branch: &Branch, call: CallReservation<'_>, usage: Option<Usage>, running_ms: u64) {
         let held = call.money();
         let money = usage.map_or(held, |usage| call.money_of(usage));
         self.each(branch, |account| {
             account.reserved = account.reserved.saturating_sub(call.tokens);
             account.money_reserved = account.money_reserved.saturating_sub(held);
-            account.money = bounded(account.money.saturating_add(money));
+            account.money = cap_tokens(account.money.saturating_add(money));
             account.running_ms = account.running_ms.saturating_add(running_ms);
             match usage {
                 Some(usage) => {
@@ -295,7 +301,7 @@ impl Ledger {
                     account.completion = account.completion.saturating_add(usage.completion);
                     account.cached = account.cached.saturating_add(usage.cached);
                 }
-                None if planted::is(Bug::FreeOfCharge) => {}
+                None if mutants::is_active(Mutant::UnchargedCall) => {}
                 None => account.spent = account.spent.saturating_add(call.tokens),
             }
         });

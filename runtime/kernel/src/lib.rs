@@ -5,7 +5,7 @@
 //!
 //! # Layout
 //!
-//! * [`board`]: [`board::Board::step`], the only way to change a board; [`owner`] holds the output of a step until it
+//! * [`board`]: [`board::Board::step`], the only way to change a board; [`driver`] holds the output of a step until it
 //!   is durable; [`replay`] derives a run again.
 //! * [`pipeline`]: the six stages of judging a proposal; [`rejection`]: the result of a failed stage.
 //! * [`blueprint`]: the contract of a board, read from YAML or JSON; [`lint`]: its static checks; [`graph`]: its data
@@ -14,39 +14,36 @@
 //!   validity of documents, conditions on them.
 //! * [`files`]: a directory of files beside the document, and the edits allowed to each worker by its read set.
 //! * [`json`], [`patch`], [`tree`], [`state`], [`digest`]: documents, their edits and their fingerprints.
-//! * [`mode`]: ablations, for comparisons.
+//! * [`ablation`]: ablations, for comparisons.
 //! * [`record`]: the journal's records and their hash chain; [`snapshot`]: a whole board as stored parts.
-//! * [`scheduler`], [`breaker`], [`ledger`], [`view`]: parts of a board; [`wish`]: invocations triggered by rules;
+//! * [`scheduler`], [`breaker`], [`ledger`], [`view`]: parts of a board; [`rules`]: invocations triggered by rules;
 //!   [`cron`]: schedules.
 //! * [`redaction`]: values to redact in records, and their placeholders.
 //! * [`department`]: manifests of departments.
 //! * [`room`]: votes and the decisions from them; [`negotiation`]: drafts in rounds, and their acceptance;
 //!   [`workflow`]: nodes in dependency order; [`handoff`]: transfer of work; [`idempotency`]: idempotency keys.
-//! * [`denials`]: counts of rejections; [`planted`]: bugs that tests switch on.
-//! * [`shown`], [`form`]: structured access to a view's values, and the JSON Schema of a reply.
+//! * [`rejection_counts`]: counts of rejections; [`mutants`]: bugs that tests switch on.
+//! * [`call_context`], [`reply_schema`]: structured access to a view's values, and the JSON Schema of a reply.
 
+pub mod ablation;
 pub mod admission;
-pub mod asked;
 pub mod bindings;
 pub mod blueprint;
 pub mod board;
-pub mod border;
 pub mod breaker;
+pub mod call_context;
 pub mod canonical;
-pub mod carried;
 pub mod contract;
 pub mod cron;
 pub mod deferral;
-pub mod denials;
 pub mod department;
 pub mod digest;
-mod effort;
+pub mod driver;
 pub mod event;
-mod excerpt;
+pub mod expand_request;
 pub mod expr;
 pub mod failure;
 pub mod files;
-pub mod form;
 pub mod freshness;
 pub mod graph;
 pub mod handoff;
@@ -56,27 +53,30 @@ pub mod invariant;
 pub mod json;
 pub mod ledger;
 pub mod lint;
-pub mod mode;
 pub mod money;
+pub mod mutants;
 pub mod negotiation;
-pub mod owner;
+pub mod nested;
 pub mod patch;
 pub mod pattern;
 pub mod pipeline;
 pub mod plan;
-pub mod planted;
+mod projection;
 pub mod record;
 pub mod redaction;
 pub mod rejection;
+pub mod rejection_counts;
 pub mod replay;
+pub mod reply_schema;
 pub mod room;
+pub mod rules;
 pub mod scheduler;
 pub mod schema;
-pub mod shown;
+pub mod signal_payload;
 pub mod snapshot;
 pub mod source;
 pub mod state;
 pub mod tree;
 pub mod view;
-pub mod wish;
+mod work_budget;
 pub mod workflow;

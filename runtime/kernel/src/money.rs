@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::ledger::{Usage, bounded};
+use crate::ledger::{Usage, cap_tokens};
 
 /// Units of [`Money`] in one unit of the currency.
 const UNITS: f64 = 1e9;
@@ -14,7 +14,7 @@ const UNITS: f64 = 1e9;
 const AMOUNT_MAX: f64 = 9e6;
 
 /// Number of tokens to which a price refers.
-const TOKENS: u128 = 1_000_000;
+const TOKENS_PER_PRICE: u128 = 1_000_000;
 
 /// Amount of money in 10⁻⁹ of the currency, serialised as a decimal number of the currency.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -26,7 +26,7 @@ impl Money {
     /// # Errors
     /// Returns an error if it is negative, not finite, above nine million, or positive but rounded to zero at nine
     /// decimals.
-    pub fn of(amount: f64) -> Result<Self, String> {
+    pub fn from_amount(amount: f64) -> Result<Self, String> {
         if !(0.0..=AMOUNT_MAX).contains(&amount) {
             return Err(format!("an amount of money lies between 0 and {AMOUNT_MAX}"));
         }
@@ -59,7 +59,7 @@ impl Serialize for Money {
 
 impl<'de> Deserialize<'de> for Money {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::of(f64::deserialize(deserializer)?).map_err(D::Error::custom)
+        Self::from_amount(f64::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 
@@ -79,13 +79,13 @@ pub struct Price {
 
 impl Price {
     /// Returns the price of a call, in 10⁻⁹ of the currency, rounded up.
-    pub fn of(&self, usage: Usage) -> u64 {
+    pub fn cost(&self, usage: Usage) -> u64 {
         let cached = usage.cached.min(usage.prompt);
         let part = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
         let sum = part(usage.prompt - cached, self.input)
             .saturating_add(part(cached, self.cached))
             .saturating_add(part(usage.completion, self.output));
-        bounded(u64::try_from(sum.div_ceil(TOKENS)).unwrap_or(u64::MAX))
+        cap_tokens(u64::try_from(sum.div_ceil(TOKENS_PER_PRICE)).unwrap_or(u64::MAX))
     }
 }
 
@@ -102,13 +102,13 @@ mod tests {
             (1.000_000_001, 1_000_000_001, "1.000000001"),
             (8_999_999.5, 8_999_999_500_000_000, "8999999.50"),
         ] {
-            let money = Money::of(amount).expect("an amount");
+            let money = Money::from_amount(amount).expect("an amount");
             assert_eq!((money.0, money.to_string().as_str()), (units, text));
             let written = serde_json::to_string(&money).expect("a number");
             assert_eq!(serde_json::from_str::<Money>(&written).expect("a number"), money);
         }
         for wrong in [-0.1, f64::NAN, f64::INFINITY, 9.1e6, 1e-10] {
-            assert!(Money::of(wrong).is_err(), "{wrong}");
+            assert!(Money::from_amount(wrong).is_err(), "{wrong}");
         }
     }
 
@@ -116,12 +116,12 @@ mod tests {
     fn a_call_costs_what_its_tokens_do_rounded_up() {
         let price = Price { input: 150_000_000, cached: 75_000_000, output: 600_000_000, currency: "USD".into() };
         let usage = |prompt, cached, completion| Usage { prompt, cached, completion, estimated: false, money: 0 };
-        assert_eq!(price.of(usage(1000, 0, 100)), 210_000);
-        assert_eq!(price.of(usage(1000, 400, 100)), 180_000);
-        assert_eq!(price.of(usage(10, 20, 0)), 750, "no more is cached than was sent");
-        assert_eq!(price.of(usage(0, 0, 0)), 0);
+        assert_eq!(price.cost(usage(1000, 0, 100)), 210_000);
+        assert_eq!(price.cost(usage(1000, 400, 100)), 180_000);
+        assert_eq!(price.cost(usage(10, 20, 0)), 750, "no more is cached than was sent");
+        assert_eq!(price.cost(usage(0, 0, 0)), 0);
         let odd = Price { input: 1, cached: 1, output: 1, currency: "USD".into() };
-        assert_eq!(odd.of(usage(1, 0, 0)), 1);
-        assert_eq!(Price { output: u64::MAX, ..odd }.of(usage(0, 0, u64::MAX)), (1 << 53) - 1);
+        assert_eq!(odd.cost(usage(1, 0, 0)), 1);
+        assert_eq!(Price { output: u64::MAX, ..odd }.cost(usage(0, 0, u64::MAX)), (1 << 53) - 1);
     }
 }

@@ -13,32 +13,38 @@
 //! * `state`: current state of a negotiation
 //! * `session`: next events to add, worded in `words`
 
-mod delta;
+mod diff;
 mod draft;
 mod event;
+mod messages;
 mod policy;
 mod report;
 mod score;
 mod session;
 mod state;
-mod stop;
-mod words;
+mod stop_rules;
 
 use serde::{Deserialize, Serialize};
 
-use crate::rejection::coded;
+use crate::rejection::code_enum;
 
-pub use delta::{DeltaSummary, PATHS_MAX, delta, patch};
+pub use diff::{DeltaSummary, PATHS_MAX, delta, patch};
 pub use draft::{Check, Checks, Content, EXAMPLES_MAX, Example, PAYLOAD_BYTES_MAX, decode};
-pub use event::{Draft, EVENTS_MAX, Evaluation, Event, Kind, Phase};
-pub use policy::{Hitl, Policy, Preferences, Profile, Scoring, ScoringPreferences, effective};
-pub use report::{DecidedBy, Decision, Diff, Heard, Judgement, Outcome, Refused, Report, Version, Word};
+pub use event::{Draft, EVENTS_MAX, Evaluation, Event, EventKind, Phase};
+pub use policy::{Hitl, Policy, Preferences, Profile, Scoring, ScoringPreferences, effective_policy};
+pub use report::{
+    DecidedBy, DecisionReport, Diff, EvaluationReport, HumanAnswer, Outcome, RecordedEvaluation, RejectedEvent, Report,
+    Version,
+};
 pub use score::{blend, confidence, deterministic};
 pub use session::advance;
-pub use state::{Added, Answer, Asked, Begun, Effective, Question, Seats, Session, Setup, Step, Woken};
-pub use stop::{Next, Pause, Round, Said, next, oscillations};
+pub use state::{
+    Addition, Advance, AdvanceInput, Answer, EffectivePolicy, OpenRequest, Participants, Question, RoundStart, Session,
+    Setup,
+};
+pub use stop_rules::{HumanChoice, PauseReason, RoundAction, RoundSummary, next_action, oscillations};
 
-coded! {
+code_enum! {
     /// Reason why an event of a negotiation is invalid, or why there is no negotiation.
     NegotiationCode {
         /// The event has no known kind, or not the members of its kind.
@@ -46,11 +52,11 @@ coded! {
         /// An event precedes `open`.
         NotOpen = "negotiation_not_open",
         /// A second `open`.
-        OpenAlready = "negotiation_open_already",
+        AlreadyOpen = "negotiation_open_already",
         /// An event that needs the policy precedes `policy`.
         NoPolicy = "negotiation_no_policy",
         /// A second `policy`.
-        PolicyAlready = "negotiation_policy_already",
+        PolicyAlreadySet = "negotiation_policy_already",
         /// A counter-proposal, an evaluation or a decision has no draft to refer to.
         NoDraft = "negotiation_no_draft",
         /// An event follows `decide` or `abort`.
@@ -66,7 +72,7 @@ coded! {
         /// A draft comes from a party that is not on turn, or is its second one in a round.
         OutOfTurn = "negotiation_out_of_turn",
         /// An evaluation comes from a party that is no evaluator.
-        NotAsked = "negotiation_not_asked",
+        NotEvaluator = "negotiation_not_asked",
         /// A second evaluation by one evaluator in a round.
         Repeated = "negotiation_repeated",
         /// A score is outside of 0 to 1.
@@ -78,7 +84,7 @@ coded! {
     }
 }
 
-coded! {
+code_enum! {
     /// Reason for the end of a negotiation.
     StopReason {
         /// A draft reached the threshold.
@@ -109,14 +115,14 @@ coded! {
 /// Rejection with a stable code.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
-pub struct Refusal {
+pub struct NegotiationError {
     /// Stable code.
     pub code: NegotiationCode,
     /// Message for people and models.
     pub message: String,
 }
 
-impl Refusal {
+impl NegotiationError {
     fn new(code: NegotiationCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }

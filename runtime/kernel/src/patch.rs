@@ -109,10 +109,10 @@ pub fn parse<'a>(value: &'a Value, limits: &PatchLimits) -> Result<Vec<Op<'a>>, 
     let ops_max = usize::try_from(limits.max_ops).unwrap_or(usize::MAX);
     if elements.len() > ops_max {
         let message = format!("the patch has {} operations, at most {ops_max} are allowed", elements.len());
-        violations.push(Violation::new(Code::TooLarge, "", message).expecting(limits.max_ops.into()));
+        violations.push(Violation::new(Code::TooLarge, "", message).with_expected(limits.max_ops.into()));
     }
     for (index, element) in elements.iter().take(ops_max).enumerate() {
-        match operation(element, &mut Faults { index, violations: &mut violations }) {
+        match operation(element, &mut ElementViolations { index, violations: &mut violations }) {
             Some(op) => ops.push(op),
             None if violations.len() >= VIOLATIONS_MAX => break,
             None => {}
@@ -128,22 +128,22 @@ pub fn to_value(ops: &[Op<'_>]) -> Value {
 }
 
 /// Collects the violations of one element of the patch.
-struct Faults<'a> {
+struct ElementViolations<'a> {
     index: usize,
     violations: &'a mut Vec<Violation>,
 }
 
-impl Faults<'_> {
+impl ElementViolations<'_> {
     /// Adds a violation. `member` is the location within the element, e.g. `/op`; empty for the element itself.
     fn add(&mut self, code: Code, member: &str, message: impl Into<String>) -> &mut Violation {
         let pointer = format!("/{}{member}", self.index);
-        self.violations.push(Violation::new(code, pointer, message).at_op(self.index));
+        self.violations.push(Violation::new(code, pointer, message).with_op(self.index));
         self.violations.last_mut().expect("one was just added")
     }
 }
 
 /// Parses one operation and adds its violations to `faults`; at least one if it returns `None`.
-fn operation<'a>(element: &'a Value, faults: &mut Faults<'_>) -> Option<Op<'a>> {
+fn operation<'a>(element: &'a Value, faults: &mut ElementViolations<'_>) -> Option<Op<'a>> {
     let Value::Object(members) = element else {
         faults.add(Code::NotAPatch, "", format!("an operation is an object, this is {}", kind_of(element)));
         return None;
@@ -189,7 +189,7 @@ fn operation<'a>(element: &'a Value, faults: &mut Faults<'_>) -> Option<Op<'a>> 
     })
 }
 
-fn pointer<'a>(members: &'a Map<String, Value>, name: &str, faults: &mut Faults<'_>) -> Option<&'a Pointer> {
+fn pointer<'a>(members: &'a Map<String, Value>, name: &str, faults: &mut ElementViolations<'_>) -> Option<&'a Pointer> {
     let text = match members.get(name) {
         Some(Value::String(text)) => text,
         other => {
@@ -213,7 +213,7 @@ fn pointer<'a>(members: &'a Map<String, Value>, name: &str, faults: &mut Faults<
     }
 }
 
-fn value<'a>(members: &'a Map<String, Value>, faults: &mut Faults<'_>) -> Option<&'a Value> {
+fn value<'a>(members: &'a Map<String, Value>, faults: &mut ElementViolations<'_>) -> Option<&'a Value> {
     let value = members.get("value");
     if value.is_none() {
         missing(faults, "value", "a JSON value (null, if nothing is meant)", None);
@@ -221,7 +221,12 @@ fn value<'a>(members: &'a Map<String, Value>, faults: &mut Faults<'_>) -> Option
     value
 }
 
-fn missing<'a>(faults: &'a mut Faults<'_>, name: &str, wanted: &str, found: Option<&Value>) -> &'a mut Violation {
+fn missing<'a>(
+    faults: &'a mut ElementViolations<'_>,
+    name: &str,
+    wanted: &str,
+    found: Option<&Value>,
+) -> &'a mut Violation {
     match found {
         None => faults.add(Code::NotAPatch, "", format!("the operation lacks {name:?}, {wanted}")),
         Some(value) => {

@@ -6,9 +6,9 @@
 //! A template is bound before it is used: `Pattern::bind` replaces names by literal tokens. An unbound name matches no
 //! place. The intersection of patterns assumes that a name may be bound to any token.
 //!
-//! A whole token `*`, `**` or `-` always has its special meaning, so no pattern can name a member called `*` alone. In a
-//! longer token (`a*`) the asterisk is an ordinary character. The escapes are those of RFC 6901, `~0` for `~` and `~1`
-//! for `/`.
+//! A whole token `*`, `**` or `-` always has its special meaning, so no pattern can name a member called `*` alone. In
+//! a longer token (`a*`) the asterisk is an ordinary character. The escapes are those of RFC 6901, `~0` for `~` and
+//! `~1` for `/`.
 
 mod instances;
 
@@ -17,7 +17,7 @@ use std::fmt;
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::Value;
 
-use crate::record::BINDINGS;
+use crate::record::SINCE_BINDINGS;
 
 pub use instances::Instance;
 
@@ -32,17 +32,17 @@ const NAME_BYTES_MAX: usize = 64;
 
 /// Grammar of a blueprint's paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Paths {
+pub enum PathSyntax {
     /// `{name}` is a literal token.
     Plain,
     /// `{name}` matches one token, to which the trigger of an invocation binds it.
     Named,
 }
 
-impl Paths {
+impl PathSyntax {
     /// Returns the grammar for a blueprint of this format on a board of this journal format.
-    pub const fn of(blueprint: u32, journal: u32) -> Self {
-        if blueprint >= 2 && journal >= BINDINGS { Self::Named } else { Self::Plain }
+    pub const fn for_formats(blueprint: u32, journal: u32) -> Self {
+        if blueprint >= 2 && journal >= SINCE_BINDINGS { Self::Named } else { Self::Plain }
     }
 
     /// Parses a pattern.
@@ -170,7 +170,7 @@ impl Pattern {
 
     /// Returns a pattern that matches exactly one place, with all names taken literally; `None` if the place is too
     /// deep.
-    pub(crate) fn of_place(place: &Pointer) -> Option<Self> {
+    pub(crate) fn from_place(place: &Pointer) -> Option<Self> {
         let tokens: Vec<_> = place.tokens().map(|token| PatternToken::Literal(token.decoded().into_owned())).collect();
         (tokens.len() <= TOKENS_MAX).then_some(Self { tokens })
     }

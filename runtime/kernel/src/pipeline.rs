@@ -3,13 +3,13 @@
 //! A proposal passes all stages or stops at the first that fails, with every violation of that stage. The pipeline has
 //! no side effects: an accepted proposal is returned with its resulting state. `reply` parses a worker's reply;
 //! `interface` derives patches from replies in the modes without patches, by `difference`; `conceal` removes from a
-//! rejection the values that its worker may not see. Components that a mode ([`crate::mode`]) leaves out are skipped
-//! here.
+//! rejection the values that its worker may not see. Components that a mode ([`crate::ablation`]) leaves out are
+//! skipped here.
 
-mod conceal;
-mod difference;
-mod interface;
+mod json_diff;
+mod mask;
 mod reply;
+mod reply_conversion;
 #[cfg(test)]
 mod tests;
 mod wildcard;
@@ -19,29 +19,29 @@ use std::borrow::Cow;
 use jsonptr::PointerBuf;
 use serde_json::Value;
 
-use crate::asked::{Asked, Start};
-use crate::blueprint::{Approval, Format, Freshness, Worker};
-use crate::contract::{Meets, Readable, Reading};
+use crate::ablation::{Component, Interface, Mode};
+use crate::blueprint::{Approval, Freshness, ReplyFormat, Worker};
+use crate::contract::{OpContext, ReadCheck, Readable};
 use crate::event::Change;
+use crate::expand_request::{ExpandRequest, RangeStart};
 use crate::expr::Allowance;
-use crate::freshness::{self, Context, Targets};
+use crate::freshness::{self, ProposalContext, Targets};
 use crate::id::WorkerName;
 use crate::invariant;
 use crate::json;
-use crate::mode::{Component, Interface, Mode};
 use crate::patch::{self, Op};
-use crate::plan::{Plan, Seat};
-use crate::record::{STARTS, WILDCARDS};
+use crate::plan::{Plan, WorkerPlan};
+use crate::record::{SINCE_RANGE_STARTS, SINCE_WILDCARD_REJECTIONS};
 use crate::rejection::{Code, Rejection, Stage, VIOLATIONS_MAX, Violation};
-use crate::state::{Applied, Candidate, Effect, ResultLimits, State};
-use crate::tree::{Node, Since};
+use crate::state::{AppliedOp, Candidate, OpEffect, ResultLimits, State};
+use crate::tree::{ChangesSince, Node};
 
-use conceal::Sight;
-pub(crate) use conceal::retell;
-pub(crate) use interface::MESSAGES;
-pub use reply::{Clarify, Reply, ReplyBody};
-use reply::{May, Unwrapped};
-pub(crate) use reply::{fingerprint, passed};
+use mask::Visibility;
+pub(crate) use mask::mask_recorded;
+pub use reply::{ClarifyQuestion, Reply, ReplyBody};
+use reply::{ReplyRights, Unwrapped};
+pub(crate) use reply::{fingerprint, pass_fingerprint};
+pub(crate) use reply_conversion::MESSAGES;
 
 /// Result of judging a proposal.
 #[derive(Clone)]
@@ -65,17 +65,17 @@ pub struct Accepted {
     /// Proposal as read from the reply.
     pub reply: Reply,
     /// Resulting state and its changes.
-    pub made: Made,
+    pub made: AppliedPatch,
     /// Approval that is required before the commit.
     pub approval: Option<Approval>,
     /// Operation appended by the kernel, which the state includes already: the message about the writes for the workers
     /// of a plain blackboard.
-    pub posted: Option<Value>,
+    pub appended_message: Option<Value>,
 }
 
 /// State produced by a patch.
 #[derive(Clone)]
-pub struct Made {
+pub struct AppliedPatch {
     /// The state.
     pub state: State,
     /// Effects of the operations.
@@ -88,7 +88,7 @@ pub struct Proposer<'a> {
     /// Name of the worker.
     pub worker: &'a WorkerName,
     /// Seat in the invocation that the reply answers; `None` if there is no such worker.
-    pub seat: Option<&'a Seat>,
+    pub worker_plan: Option<&'a WorkerPlan>,
 }
 
 /// Judges a worker's reply against the committed state. `interface` is the reply format of the invocation; an
@@ -99,16 +99,16 @@ pub fn judge(
     by: Proposer<'_>,
     body: &ReplyBody,
     interface: Interface,
-    context: &Context<'_>,
+    context: &ProposalContext<'_>,
 ) -> Verdict {
-    let Proposer { worker, seat } = by;
+    let Proposer { worker, worker_plan: seat } = by;
     let read = read(state, seat, worker, body, interface, context);
-    let read = read.map_err(|violations| Refused::from(Rejection::new(Stage::Syntax, violations)));
+    let read = read.map_err(|violations| RejectedProposal::from(Rejection::new(Stage::Syntax, violations)));
     let mut allowance = Allowance::new();
     let judge = |unwrapped| judge_stages(plan, state, by, unwrapped, false, context, &mut allowance);
     let judged = read.and_then(judge);
-    let mut verdict = told(plan, state, seat, context, judged, &mut allowance);
-    if let (ReplyBody::Made { of, .. }, Verdict::Accepted(Accepted { reply, .. }) | Verdict::NoOp(reply)) =
+    let mut verdict = finish_verdict(plan, state, seat, context, judged, &mut allowance);
+    if let (ReplyBody::Derived { source: of, .. }, Verdict::Accepted(Accepted { reply, .. }) | Verdict::NoOp(reply)) =
         (body, &mut verdict)
     {
         reply.written = Some(of.clone());
@@ -118,25 +118,31 @@ pub fn judge(
 
 /// Judges an approved proposal again: the patch that was put to the person, however it was derived. Its read set must
 /// be unchanged (SPEC section 3), even if the worker's own freshness mode is weaker.
-pub fn judge_agreed(plan: &Plan, state: &State, by: Proposer<'_>, reply: Reply, context: &Context<'_>) -> Verdict {
-    let unwrapped = Unwrapped { reply, lifted: Vec::new() };
+pub fn judge_approved(
+    plan: &Plan,
+    state: &State,
+    by: Proposer<'_>,
+    reply: Reply,
+    context: &ProposalContext<'_>,
+) -> Verdict {
+    let unwrapped = Unwrapped { reply, expand_ops: Vec::new() };
     let mut allowance = Allowance::new();
     let judged = judge_stages(plan, state, by, unwrapped, true, context, &mut allowance);
-    told(plan, state, by.seat, context, judged, &mut allowance)
+    finish_verdict(plan, state, by.worker_plan, context, judged, &mut allowance)
 }
 
 /// Turns a rejected proposal into a verdict: conceals values hidden from its author and adds the allowed operations.
-fn told(
+fn finish_verdict(
     plan: &Plan,
     state: &State,
-    seat: Option<&Seat>,
-    context: &Context<'_>,
-    verdict: Result<Verdict, Refused>,
+    seat: Option<&WorkerPlan>,
+    context: &ProposalContext<'_>,
+    verdict: Result<Verdict, RejectedProposal>,
     allowance: &mut Allowance,
 ) -> Verdict {
     match verdict {
         Ok(verdict) => verdict,
-        Err(Refused { mut rejection, written, made, contested }) => {
+        Err(RejectedProposal { mut rejection, written, candidate: made, contested }) => {
             if let Some(seat) = seat {
                 let mut of = |state: &State| seat.contract.readable_within(state.root(), allowance);
                 let mut readable = of(state);
@@ -144,8 +150,8 @@ fn told(
                     readable = readable.within(of(&made).places());
                 }
                 let was = context.basis.map(|basis| of(&basis.state));
-                let sight = Sight { readable: &readable, was: was.as_ref(), written: &written };
-                conceal::conceal(rejection.stage, &mut rejection.violations, &sight);
+                let sight = Visibility { readable: &readable, in_view: was.as_ref(), written: &written };
+                mask::mask_violations(rejection.stage, &mut rejection.violations, &sight);
                 let near: Vec<_> = rejection.violations.iter().map(|violation| violation.pointer.as_str()).collect();
                 rejection.allowed = match rejection.stage {
                     Stage::Syntax => seat.contract.allowed(&[], &plan.schema),
@@ -165,7 +171,7 @@ const OPAQUE_GROWTH: u64 = 128;
 ///
 /// # Errors
 /// Returns the violation of the first operation that does not apply.
-pub fn reapply(plan: &Plan, state: &State, patch: &Value, is_opaque: bool) -> Result<Made, Violation> {
+pub fn reapply(plan: &Plan, state: &State, patch: &Value, is_opaque: bool) -> Result<AppliedPatch, Violation> {
     let mut limits = limits(plan);
     if is_opaque {
         limits.bytes = limits.bytes.saturating_mul(OPAQUE_GROWTH);
@@ -183,7 +189,7 @@ pub fn reapply(plan: &Plan, state: &State, patch: &Value, is_opaque: bool) -> Re
         let effect = candidate.effect(op);
         apply(&mut candidate, op, effect, plan, limits, &mut changes)?;
     }
-    Ok(Made { state: candidate.into_state(), changes })
+    Ok(AppliedPatch { state: candidate.into_state(), changes })
 }
 
 /// Judges a patch that needs no grant: syntax, application, a change of the state, schema and invariants.
@@ -208,23 +214,23 @@ pub fn amend(plan: &Plan, state: &State, patch: Value) -> Result<Accepted, Rejec
         let message = "the same value is there already";
         return Err(refuse(Stage::Application, vec![Violation::new(Code::TestFailed, "", message)]));
     }
-    let violations = plan.schema.violations_since(made.root(), state.at(), VIOLATIONS_MAX);
+    let violations = plan.schema.violations_since(made.root(), state.revision(), VIOLATIONS_MAX);
     if !violations.is_empty() {
         return Err(refuse(Stage::Schema, violations));
     }
     let change = invariant::Change {
         before: state.root(),
-        candidate: Since::new(made.root(), 0, state.at()),
+        candidate: ChangesSince::new(made.root(), 0, state.revision()),
         patch: &patch,
-        request: plan.given.as_ref(),
-        stood: &|place| targets.stood_at_first(place),
+        request: plan.original_request.as_ref(),
+        original_place: &|place| targets.original_place(place),
     };
     let violations = invariant::check(&plan.invariants, &change, &mut Allowance::new());
     if !violations.is_empty() {
         return Err(refuse(Stage::Invariant, violations));
     }
     let reply = Reply { patch, intent: None, expand: Vec::new(), written: None, clarify: None, pass: None };
-    Ok(Accepted { reply, made: Made { state: made, changes }, approval: None, posted: None })
+    Ok(Accepted { reply, made: AppliedPatch { state: made, changes }, approval: None, appended_message: None })
 }
 
 /// Checks size, schema and invariants of the initial state, which has no patch.
@@ -239,19 +245,19 @@ pub fn check_initial(plan: &Plan, state: &State) -> Vec<Violation> {
 }
 
 /// Rejected proposal.
-struct Refused {
+struct RejectedProposal {
     rejection: Rejection,
     /// Places written by the patch, which its author may see.
     written: Vec<PointerBuf>,
     /// Candidate to which the places of the violations belong, if not to the state.
-    made: Option<State>,
+    candidate: Option<State>,
     /// See [`Verdict::Rejected`].
     contested: Vec<PointerBuf>,
 }
 
-impl From<Rejection> for Refused {
+impl From<Rejection> for RejectedProposal {
     fn from(rejection: Rejection) -> Self {
-        Self { rejection, written: Vec::new(), made: None, contested: Vec::new() }
+        Self { rejection, written: Vec::new(), candidate: None, contested: Vec::new() }
     }
 }
 
@@ -271,9 +277,9 @@ fn own_places(ops: &[Op<'_>], changes: &[Change], made: &State) -> Vec<PointerBu
 }
 
 /// Returns the size limit of a reply, in bytes.
-pub(crate) fn bytes_max(seat: Option<&Seat>, interface: Interface, context: &Context<'_>) -> usize {
+pub(crate) fn bytes_max(seat: Option<&WorkerPlan>, interface: Interface, context: &ProposalContext<'_>) -> usize {
     match (interface, seat, context.basis) {
-        (Interface::Whole, Some(_), Some(_)) => interface::WHOLE_BYTES_MAX,
+        (Interface::Whole, Some(_), Some(_)) => reply_conversion::WHOLE_BYTES_MAX,
         (_, Some(seat), _) => seat.worker.patch.max_bytes as usize,
         (_, None, _) => crate::blueprint::PatchLimits::default().max_bytes as usize,
     }
@@ -282,11 +288,11 @@ pub(crate) fn bytes_max(seat: Option<&Seat>, interface: Interface, context: &Con
 /// Reads a reply into a patch and its other members.
 fn read(
     state: &State,
-    seat: Option<&Seat>,
+    seat: Option<&WorkerPlan>,
     worker: &WorkerName,
     body: &ReplyBody,
     interface: Interface,
-    context: &Context<'_>,
+    context: &ProposalContext<'_>,
 ) -> Result<Unwrapped, Vec<Violation>> {
     let defaults = crate::blueprint::PatchLimits::default();
     let patch_limits = seat.map_or(&defaults, |seat| &seat.worker.patch);
@@ -294,17 +300,17 @@ fn read(
         return Err(vec![reply::too_large(elided.bytes, bytes_max(seat, interface, context))]);
     }
     match (interface, seat, context.basis) {
-        (Interface::Whole, Some(seat), Some(basis)) => interface::whole(seat, body, basis),
-        (Interface::Merge, Some(seat), _) => interface::merge(seat, state.root(), body),
-        (Interface::Message, Some(seat), _) => interface::message(seat, worker, state.root(), body),
+        (Interface::Whole, Some(seat), Some(basis)) => reply_conversion::whole(seat, body, basis),
+        (Interface::Merge, Some(seat), _) => reply_conversion::merge(seat, state.root(), body),
+        (Interface::Message, Some(seat), _) => reply_conversion::message(seat, worker, state.root(), body),
         (Interface::Patch, _, _) | (_, None, _) | (Interface::Whole, _, None) => {
             let worker = seat.map(|seat| &seat.worker);
             let may_pass = worker.is_some_and(|worker| worker.pass);
-            let may = May { pass: may_pass, ask_for_parts: seat.is_some_and(|seat| seat.has_ranges()) };
+            let may = ReplyRights { pass: may_pass, ask_for_parts: seat.is_some_and(|seat| seat.has_ranges()) };
             let mut read = reply::read(body, patch_limits, may);
             if let (Ok(Unwrapped { reply, .. }), Some(seat)) = (&mut read, seat)
-                && takes_names(seat)
-                && seat.bound().fill(&mut reply.patch, &mut reply.expand)
+                && may_use_bindings(seat)
+                && seat.bound().substitute(&mut reply.patch, &mut reply.expand)
             {
                 reply.written = Some(body.text());
                 if json::size(&reply.patch) > 2 * u64::from(patch_limits.max_bytes) {
@@ -313,7 +319,7 @@ fn read(
                 }
             }
             match worker.and_then(|worker| worker.format) {
-                Some(format) => in_form(read, format),
+                Some(format) => word_violations(read, format),
                 None => read,
             }
         }
@@ -321,14 +327,14 @@ fn read(
 }
 
 /// Returns true for a seat with patches that may contain names in place of the bound tokens.
-fn takes_names(seat: &Seat) -> bool {
+fn may_use_bindings(seat: &WorkerPlan) -> bool {
     seat.interface == Interface::Patch && seat.worker.format.is_none() && !seat.bound().is_empty()
 }
 
 /// Words the violations for a reply format that is not a patch; readable replies were turned into a patch before.
-fn in_form(read: Result<Unwrapped, Vec<Violation>>, format: Format) -> Result<Unwrapped, Vec<Violation>> {
+fn word_violations(read: Result<Unwrapped, Vec<Violation>>, format: ReplyFormat) -> Result<Unwrapped, Vec<Violation>> {
     let unread = || {
-        let message = format!("the reply cannot be read; answer with {}", format.form());
+        let message = format!("the reply cannot be read; answer with {}", format.example());
         Violation::new(Code::NotAPatch, "", message)
     };
     let told = |violation: Violation| match violation.code {
@@ -349,30 +355,32 @@ fn judge_stages(
     by: Proposer<'_>,
     unwrapped: Unwrapped,
     is_agreed: bool,
-    context: &Context<'_>,
+    context: &ProposalContext<'_>,
     allowance: &mut Allowance,
-) -> Result<Verdict, Refused> {
+) -> Result<Verdict, RejectedProposal> {
     let judged = judge_reply(plan, state, by, &unwrapped.reply, is_agreed, context, allowance);
     // Violations number operations as the reply does.
-    let renumber = |violation: &mut Violation| violation.op = violation.op.map(|op| unwrapped.written_at(op));
+    let renumber = |violation: &mut Violation| violation.op = violation.op.map(|op| unwrapped.original_index(op));
     let judged = judged.map_err(|mut refused| {
         refused.rejection.violations.iter_mut().for_each(renumber);
         refused
     })?;
     let reply = unwrapped.reply;
     Ok(match judged {
-        Some(Judged { made, approval, posted }) => Verdict::Accepted(Accepted { reply, made, approval, posted }),
+        Some(EffectiveReply { applied: made, approval, appended_message: posted }) => {
+            Verdict::Accepted(Accepted { reply, made, approval, appended_message: posted })
+        }
         None => Verdict::NoOp(reply),
     })
 }
 
 /// Result of an effective reply.
-struct Judged {
-    made: Made,
+struct EffectiveReply {
+    applied: AppliedPatch,
     /// Approval that is required.
     approval: Option<Approval>,
-    /// See [`Accepted::posted`].
-    posted: Option<Value>,
+    /// See [`Accepted::appended_message`].
+    appended_message: Option<Value>,
 }
 
 /// Judges a parsed reply; `None` if it changes nothing.
@@ -382,17 +390,17 @@ fn judge_reply(
     by: Proposer<'_>,
     reply: &Reply,
     is_agreed: bool,
-    context: &Context<'_>,
+    context: &ProposalContext<'_>,
     allowance: &mut Allowance,
-) -> Result<Option<Judged>, Refused> {
-    let Proposer { worker, seat } = by;
+) -> Result<Option<EffectiveReply>, RejectedProposal> {
+    let Proposer { worker, worker_plan: seat } = by;
     let mut patch_limits = seat.map_or_else(Default::default, |seat| seat.worker.patch.clone());
-    let is_derived = reply.written.is_some() && !seat.is_some_and(takes_names);
+    let is_derived = reply.written.is_some() && !seat.is_some_and(may_use_bindings);
     if is_derived {
         // A derived patch has no operations of the author to count.
         patch_limits.max_ops = u32::MAX;
     }
-    let refuse = |stage, violations| Refused::from(Rejection::new(stage, violations));
+    let refuse = |stage, violations| RejectedProposal::from(Rejection::new(stage, violations));
     let ops = patch::parse(&reply.patch, &patch_limits).map_err(|violations| refuse(Stage::Syntax, violations))?;
 
     let Some(seat) = seat else {
@@ -402,9 +410,9 @@ fn judge_reply(
 
     // Operations are judged by their effect on the candidate, so authorization runs along with application. Application
     // errors are reported only if authorization has no violations.
-    let authority = seat.open.as_deref().unwrap_or(&seat.contract);
-    let mut reading = Reading::new(authority, state.root(), allowance);
-    let is_unchecked = plan.mode.is_baseline() && seat.open.is_some();
+    let authority = seat.unrestricted.as_deref().unwrap_or(&seat.contract);
+    let mut reading = ReadCheck::new(authority, state.root(), allowance);
+    let is_unchecked = plan.mode.is_baseline() && seat.unrestricted.is_some();
     let mut candidate = state.candidate();
     let mut changes = Vec::new();
     let mut targets = Targets::default();
@@ -415,16 +423,18 @@ fn judge_reply(
     for (index, op) in ops.iter().enumerate() {
         let effect = candidate.effect(op);
         targets.note(index, op, &effect, &candidate);
-        let meets = Meets { effect: &effect, candidate: &candidate, schema: &plan.schema, targets: &targets };
+        let meets = OpContext { effect: &effect, candidate: &candidate, schema: &plan.schema, targets: &targets };
         let mut violations = match is_unchecked {
             true => Vec::new(),
-            false if seat.open.is_some() && names_kernel(op) => vec![kernels_own(op).at_op(index)],
+            false if seat.unrestricted.is_some() && names_reserved_member(op) => {
+                vec![reserved_member_violation(op).with_op(index)]
+            }
             false => authority.judge_effect(index, op, &meets, &mut reading, allowance),
         };
         let refuse_wildcard = |readable: &Readable<'_>| match seat.has_ranges() && !is_derived {
-            true => wildcard::refuse(
+            true => wildcard::reject(
                 op,
-                &wildcard::Scene {
+                &wildcard::WildcardContext {
                     root: candidate.root(),
                     schema: &plan.schema,
                     readable,
@@ -435,15 +445,15 @@ fn judge_reply(
             false => None,
         };
         let is_unknown = |violation: &Violation| violation.code == Code::UnknownLocation;
-        if seat.journal_format >= WILDCARDS
+        if seat.journal_format >= SINCE_WILDCARD_REJECTIONS
             && violations.iter().any(is_unknown)
             && refuse_wildcard(&reading.before).is_some()
         {
             violations.retain(|violation| !is_unknown(violation));
         }
         for demanded in authority.approvals(op, &meets, &reading, allowance) {
-            if let Err(violation) = demand(&mut approval, demanded, op) {
-                unauthorized.push(violation.at_op(index));
+            if let Err(violation) = add_approval(&mut approval, demanded, op) {
+                unauthorized.push(violation.with_op(index));
             }
         }
         let is_tried = violations.is_empty() && !broken;
@@ -456,13 +466,13 @@ fn judge_reply(
             // A place of this candidate may hold another value in other candidates.
             if authority.hides_something() {
                 let readable = reading.before.clone().within(reading.now(candidate.root(), allowance).places());
-                let sight = Sight { readable: &readable, was: None, written: &[] };
-                conceal::conceal_one(&mut violation, &sight);
+                let sight = Visibility { readable: &readable, in_view: None, written: &[] };
+                mask::mask_violation(&mut violation, &sight);
             }
             // After a failed test the remaining operations can still be tried; after any other failure they would only
             // fail as a consequence.
             broken = !matches!(op, Op::Test { .. });
-            inapplicable.push(violation.at_op(index));
+            inapplicable.push(violation.with_op(index));
         }
         if !is_tried || broken {
             targets.not_applied();
@@ -474,7 +484,7 @@ fn judge_reply(
     if !unauthorized.is_empty() {
         return Err(refuse(Stage::Authorization, unauthorized));
     }
-    let finds_nothing = |asked: &Asked| nothing_to_show(state, &reading.before, asked, seat.journal_format);
+    let finds_nothing = |asked: &ExpandRequest| nothing_to_show(state, &reading.before, asked, seat.journal_format);
     inapplicable.extend(reply.expand.iter().filter_map(finds_nothing));
     let least = if is_agreed { Freshness::Reads } else { Freshness::None };
     let own = seat.worker.freshness;
@@ -486,7 +496,7 @@ fn judge_reply(
     };
     if !conflict.violations.is_empty() {
         let rejection = Rejection::new(Stage::Freshness, conflict.violations);
-        return Err(Refused { contested: conflict.contested, ..rejection.into() });
+        return Err(RejectedProposal { contested: conflict.contested, ..rejection.into() });
     }
     if !inapplicable.is_empty() {
         return Err(refuse(Stage::Application, inapplicable));
@@ -494,8 +504,8 @@ fn judge_reply(
 
     let posted = match plan.mode {
         Mode::Plain {} if !is_derived => {
-            let told = interface::told(&ops);
-            (!told.is_empty()).then(|| interface::posted(state.root(), worker, &told))
+            let told = reply_conversion::describe_patch(&ops);
+            (!told.is_empty()).then(|| reply_conversion::message_op(state.root(), worker, &told))
         }
         Mode::Plain {} | Mode::Structured {} | Mode::Patchboard { .. } => None,
     };
@@ -513,32 +523,40 @@ fn judge_reply(
         return Ok(None);
     }
     if !plan.mode.has(Component::Schema) {
-        return Ok(Some(Judged { made: Made { state: made, changes }, approval, posted }));
+        return Ok(Some(EffectiveReply {
+            applied: AppliedPatch { state: made, changes },
+            approval,
+            appended_message: posted,
+        }));
     }
     let written = || own_places(&ops, &changes, &made);
     // The whole document is never granted, so no patch can have replaced it.
-    let violations = plan.schema.violations_since(made.root(), state.at(), VIOLATIONS_MAX);
+    let violations = plan.schema.violations_since(made.root(), state.revision(), VIOLATIONS_MAX);
     if !violations.is_empty() {
         let (written, made) = (written(), Some(made.clone()));
-        return Err(Refused { written, made, ..Rejection::new(Stage::Schema, violations).into() });
+        return Err(RejectedProposal { written, candidate: made, ..Rejection::new(Stage::Schema, violations).into() });
     }
     let change = invariant::Change {
         before: state.root(),
-        candidate: Since::new(made.root(), 0, state.at()),
+        candidate: ChangesSince::new(made.root(), 0, state.revision()),
         patch: &reply.patch,
-        request: plan.given.as_ref(),
-        stood: &|place| targets.stood_at_first(place),
+        request: plan.original_request.as_ref(),
+        original_place: &|place| targets.original_place(place),
     };
     let violations = invariant::check(&plan.invariants, &change, allowance);
     if !violations.is_empty() {
         let (written, made) = (written(), Some(made.clone()));
-        return Err(Refused { written, made, ..Rejection::new(Stage::Invariant, violations).into() });
+        return Err(RejectedProposal {
+            written,
+            candidate: made,
+            ..Rejection::new(Stage::Invariant, violations).into()
+        });
     }
-    Ok(Some(Judged { made: Made { state: made, changes }, approval, posted }))
+    Ok(Some(EffectiveReply { applied: AppliedPatch { state: made, changes }, approval, appended_message: posted }))
 }
 
 /// Returns true if an operation names a member reserved for the kernel.
-fn names_kernel(op: &Op<'_>) -> bool {
+fn names_reserved_member(op: &Op<'_>) -> bool {
     let is_own = |path: &jsonptr::Pointer| path.first().is_some_and(|name| name.decoded().starts_with('$'));
     let from = match op {
         Op::Move { from, .. } | Op::Copy { from, .. } => is_own(from),
@@ -547,13 +565,13 @@ fn names_kernel(op: &Op<'_>) -> bool {
     from || is_own(op.path())
 }
 
-fn kernels_own(op: &Op<'_>) -> Violation {
+fn reserved_member_violation(op: &Op<'_>) -> Violation {
     Violation::new(Code::UnknownLocation, op.path().as_str(), "names that begin with $ are the kernel's own")
 }
 
 /// Adds the approval that an operation needs. A patch has at most one approver; the shortest of the expiry times
 /// applies.
-fn demand(approval: &mut Option<Approval>, demanded: &Approval, op: &Op<'_>) -> Result<(), Violation> {
+fn add_approval(approval: &mut Option<Approval>, demanded: &Approval, op: &Op<'_>) -> Result<(), Violation> {
     match approval {
         None => *approval = Some(demanded.clone()),
         Some(known) if known.by == demanded.by => known.expires = known.expires.min(demanded.expires),
@@ -568,7 +586,7 @@ fn demand(approval: &mut Option<Approval>, demanded: &Approval, op: &Op<'_>) -> 
 
 /// Parses a reply and its operations as far as possible without a board; returns the first violation on rejection.
 pub(crate) fn read_reply(body: &ReplyBody, worker: &Worker) -> Result<Reply, Violation> {
-    let may = May { pass: worker.pass, ask_for_parts: true };
+    let may = ReplyRights { pass: worker.pass, ask_for_parts: true };
     let read = || {
         let reply = reply::read(body, &worker.patch, may)?.reply;
         patch::parse(&reply.patch, &worker.patch)?;
@@ -578,7 +596,12 @@ pub(crate) fn read_reply(body: &ReplyBody, worker: &Worker) -> Result<Reply, Vio
 }
 
 /// Judges requests to be shown values: the author must be able to read the place, or a part of it.
-fn judge_expansion(seat: &Seat, readable: &Readable<'_>, expand: &[Asked], context: &Context<'_>) -> Vec<Violation> {
+fn judge_expansion(
+    seat: &WorkerPlan,
+    readable: &Readable<'_>,
+    expand: &[ExpandRequest],
+    context: &ProposalContext<'_>,
+) -> Vec<Violation> {
     if !expand.is_empty() && context.expansions_left == 0 {
         let message = match context.invocation {
             Some(_) => "what was asked for has been shown as often as it may; answer with what you have seen",
@@ -586,30 +609,35 @@ fn judge_expansion(seat: &Seat, readable: &Readable<'_>, expand: &[Asked], conte
         };
         return vec![Violation::new(Code::ExpansionLimit, "/expand", message)];
     }
-    let is_readable = |asked: &&Asked| asked.place().is_some_and(|place| readable.may_ask_for(&place));
-    let refuse = |asked: &Asked| {
+    let is_readable = |asked: &&ExpandRequest| asked.place().is_some_and(|place| readable.may_ask_for(&place));
+    let refuse = |asked: &ExpandRequest| {
         let message = "what is asked for must be what the worker may read";
-        Violation::new(Code::PathNotGranted, asked.at(), message).expecting(seat.contract.told_reads())
+        Violation::new(Code::PathNotGranted, asked.pointer(), message).with_expected(seat.contract.describe_reads())
     };
     expand.iter().filter(|asked| !is_readable(asked)).map(refuse).collect()
 }
 
 /// Rejects a request for a missing value. `format` is the board's journal format. Where only parts are readable, the
 /// violation does not reveal their number.
-pub fn nothing_to_show(state: &State, readable: &Readable<'_>, asked: &Asked, format: u32) -> Option<Violation> {
+pub fn nothing_to_show(
+    state: &State,
+    readable: &Readable<'_>,
+    asked: &ExpandRequest,
+    format: u32,
+) -> Option<Violation> {
     let place = asked.place()?;
     let Some(value) = state.get(&place) else {
         let message = "there is nothing to be shown; name a place, like /claims/3";
-        return Some(Violation::new(Code::PathNotFound, asked.at(), message));
+        return Some(Violation::new(Code::PathNotFound, asked.pointer(), message));
     };
     let from = asked.start()?;
     let refuse = |is_refused: bool, message: String| {
-        (is_refused && readable.may_read(&place)).then(|| Violation::new(Code::PathNotFound, asked.at(), message))
+        (is_refused && readable.may_read(&place)).then(|| Violation::new(Code::PathNotFound, asked.pointer(), message))
     };
     let (first, count, parts) = match (value, from) {
-        (Node::Array(elements), Start::Number(from)) => (usize::try_from(*from).ok(), elements.len(), "elements"),
-        (Node::Array(_) | Node::Object(_), _) if format < STARTS => return None,
-        (Node::Array(elements), Start::Name(name)) => {
+        (Node::Array(elements), RangeStart::Number(from)) => (usize::try_from(*from).ok(), elements.len(), "elements"),
+        (Node::Array(_) | Node::Object(_), _) if format < SINCE_RANGE_STARTS => return None,
+        (Node::Array(elements), RangeStart::Name(name)) => {
             let is_it = |(index, element): (usize, &Node)| {
                 element.child("id").and_then(Node::as_str) == Some(name) || index.to_string() == *name
             };
@@ -630,7 +658,7 @@ pub fn nothing_to_show(state: &State, readable: &Readable<'_>, asked: &Asked, fo
 }
 
 /// Judges a question to a person: the worker must have a person to ask, and rounds left.
-fn judge_question(seat: &Seat, context: &Context<'_>) -> Option<Violation> {
+fn judge_question(seat: &WorkerPlan, context: &ProposalContext<'_>) -> Option<Violation> {
     let refuse = |code, message: &str| Some(Violation::new(code, "/clarify", message));
     match &seat.worker.clarify {
         None => refuse(Code::ClarifyNotGranted, "the worker has nobody to ask; decide with what is shown"),
@@ -653,14 +681,14 @@ fn limits(plan: &Plan) -> ResultLimits {
 fn apply(
     candidate: &mut Candidate,
     op: &Op<'_>,
-    effect: Effect<'_>,
+    effect: OpEffect<'_>,
     plan: &Plan,
     limits: ResultLimits,
     changes: &mut Vec<Change>,
 ) -> Result<(), Violation> {
-    let Applied { taken, over, made } = candidate.apply(op, limits)?;
+    let AppliedOp { removed: taken, overwritten: over, made } = candidate.apply(op, limits)?;
     // Messages do not count as changes for rules and breakers; their effects do.
-    if matches!(plan.mode, Mode::Plain {}) && interface::is_of_messages(op.path().as_str()) {
+    if matches!(plan.mode, Mode::Plain {}) && reply_conversion::is_message_path(op.path().as_str()) {
         return Ok(());
     }
     if let (Op::Move { from: path, .. } | Op::Remove { path }, Some(before)) = (op, taken) {

@@ -1,15 +1,16 @@
 //! Compiled blueprint: every schema, pattern, contract and expression is compiled once.
 
 mod expressions;
-mod rest;
-mod seat;
+mod quiescence;
+mod worker_plan;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jsonptr::{Pointer, PointerBuf};
 
-use crate::bindings::Binds;
+use crate::ablation::{Component, Interface, Mode};
+use crate::bindings::BindingSource;
 use crate::blueprint::{
     self, AgentKind, Backlog, Blueprint, DELAY_MS_MAX, EventOp, GrantOp, Run, Trigger, Worker, WriteGrant,
     definition_name,
@@ -19,17 +20,16 @@ use crate::cron::Cron;
 use crate::expr::{Dialect, Expr};
 use crate::files::{Access, FILES};
 use crate::id::{GroupName, RuleName, WorkerName};
-use crate::mode::{Component, Interface, Mode};
-use crate::pattern::{Paths, Pattern};
+use crate::pattern::{PathSyntax, Pattern};
 use crate::record;
 use crate::schema::{Schema, StateSchema};
 use crate::tree::Node;
-use crate::view::Fixed;
+use crate::view::FixedParts;
 
-pub use expressions::{Expressions, Owner};
+pub use expressions::{ExpressionCompiler, ExpressionOwner};
 pub(crate) use expressions::{place, pushed, request_part};
-pub use rest::{Rest, RestKind};
-pub use seat::Seat;
+pub use quiescence::{QuiescenceKind, QuiescenceWait};
+pub use worker_plan::WorkerPlan;
 
 /// Variable that holds the bindings of path templates.
 pub(crate) const BOUND: &str = "bound";
@@ -49,7 +49,7 @@ pub struct Plan {
     /// Backlog of each signal: its place and its maximum size.
     pub backlog: BTreeMap<String, (PointerBuf, usize)>,
     /// The workers and their contracts.
-    pub seats: BTreeMap<WorkerName, Arc<Seat>>,
+    pub workers: BTreeMap<WorkerName, Arc<WorkerPlan>>,
     /// Workers that occupy no concurrency slot of the board.
     pub exempt: BTreeSet<WorkerName>,
     /// The rules, in the blueprint's order.
@@ -60,7 +60,7 @@ pub struct Plan {
     pub done: Option<Expr>,
     /// Original request, where workers may change `/request` (since format 20); otherwise `None`, and `/request` is the
     /// original.
-    pub given: Option<Node>,
+    pub original_request: Option<Node>,
     /// Format of the journal at the board's creation. Its rules decide, even after a later version has taken over the
     /// board.
     pub journal_format: u32,
@@ -73,11 +73,11 @@ pub struct Rule {
     /// All workers that it may trigger, in order.
     pub workers: Vec<WorkerName>,
     /// Source of the one worker to trigger; `None` for all workers.
-    pub chosen: Option<Chosen>,
+    pub selector: Option<MemberSelector>,
     /// Trigger of the rule.
-    pub wakes_on: WakesOn,
+    pub trigger: CompiledTrigger,
     /// Names that it binds for the triggered workers.
-    pub binds: Binds,
+    pub binds: BindingSource,
     /// Condition of the rule.
     pub when: Option<Expr>,
     /// True if its invocations are queued ahead of all that are not urgent.
@@ -89,13 +89,13 @@ pub struct Rule {
 /// Delay of a compiled rule.
 pub struct Delay {
     /// Length of the delay.
-    pub lasts: Lasts,
+    pub length: DelayMs,
     /// Workers with waits for a model's provider that do not count.
     pub except_waits_of: BTreeSet<WorkerName>,
 }
 
 /// Length of a delay.
-pub enum Lasts {
+pub enum DelayMs {
     /// Fixed number of milliseconds.
     For(u64),
     /// Pointer to the milliseconds in the value of the event or signal.
@@ -103,7 +103,7 @@ pub enum Lasts {
 }
 
 /// Source of the worker that a compiled rule triggers.
-pub struct Chosen {
+pub struct MemberSelector {
     /// Group to which the named worker must belong.
     pub group: GroupName,
     /// Pointer to the name in the value of the event or signal.
@@ -111,7 +111,7 @@ pub struct Chosen {
 }
 
 /// Trigger of a compiled rule.
-pub enum WakesOn {
+pub enum CompiledTrigger {
     /// The board's creation.
     Start,
     /// The board's creation, once for each place of the initial document.
@@ -128,7 +128,7 @@ pub enum WakesOn {
     /// All of these rules have completed an invocation.
     After(Vec<RuleName>),
     /// Other rules at rest.
-    Rest(Rest),
+    Quiescence(QuiescenceWait),
     /// Times of this schedule.
     Every(Box<Cron>),
 }
@@ -146,27 +146,27 @@ pub struct Invariant {
 }
 
 /// Source of plans. A plan is immutable, so boards with one blueprint can share it; compiled schemas are large.
-pub trait Plans {
+pub trait PlanSource {
     /// Returns the plan of a blueprint in a mode, for a board of this journal format.
     ///
     /// # Errors
     /// Like [`Plan::compile`].
-    fn of_format(&self, blueprint: Blueprint, mode: &Mode, journal: u32) -> Result<Arc<Plan>, String>;
+    fn plan_for_format(&self, blueprint: Blueprint, mode: &Mode, journal: u32) -> Result<Arc<Plan>, String>;
 
-    /// Like [`Plans::of_format`], for the newest format.
+    /// Like [`PlanSource::plan_for_format`], for the newest format.
     ///
     /// # Errors
     /// Like [`Plan::compile`].
-    fn of(&self, blueprint: Blueprint, mode: &Mode) -> Result<Arc<Plan>, String> {
-        self.of_format(blueprint, mode, record::FORMAT)
+    fn plan(&self, blueprint: Blueprint, mode: &Mode) -> Result<Arc<Plan>, String> {
+        self.plan_for_format(blueprint, mode, record::FORMAT)
     }
 }
 
 /// Compiles a separate plan for every board.
-pub struct Own;
+pub struct UncachedPlans;
 
-impl Plans for Own {
-    fn of_format(&self, blueprint: Blueprint, mode: &Mode, journal: u32) -> Result<Arc<Plan>, String> {
+impl PlanSource for UncachedPlans {
+    fn plan_for_format(&self, blueprint: Blueprint, mode: &Mode, journal: u32) -> Result<Arc<Plan>, String> {
         Plan::compile_for(Arc::new(blueprint), mode.clone(), journal).map(Arc::new)
     }
 }
@@ -174,34 +174,34 @@ impl Plans for Own {
 impl Plan {
     /// Returns the plan for a board with this request. Boards with workers that may write to the request get a separate
     /// plan.
-    pub(crate) fn of_request(self: Arc<Self>, request: &Node) -> Result<Arc<Self>, String> {
-        let may_change = |seat: &Arc<Seat>| seat.open.is_some() || seat.contract.may_change("request");
-        if self.journal_format < record::GIVEN || !self.seats.values().any(may_change) {
+    pub(crate) fn for_request(self: Arc<Self>, request: &Node) -> Result<Arc<Self>, String> {
+        let may_change = |seat: &Arc<WorkerPlan>| seat.unrestricted.is_some() || seat.contract.may_change("request");
+        if self.journal_format < record::SINCE_ORIGINAL_REQUEST || !self.workers.values().any(may_change) {
             return Ok(self);
         }
         let mut own = Self::compile_for(Arc::clone(&self.blueprint), self.mode.clone(), self.journal_format)?;
-        own.given = Some(request.clone());
-        for seat in own.seats.values_mut().filter_map(Arc::get_mut) {
-            seat.contract.give(request);
+        own.original_request = Some(request.clone());
+        for seat in own.workers.values_mut().filter_map(Arc::get_mut) {
+            seat.contract.set_request(request);
         }
         Ok(Arc::new(own))
     }
 
     /// Returns `request` as expressions see it.
     pub(crate) fn request_in<'n>(&'n self, document: &'n Node) -> &'n Node {
-        self.given.as_ref().or_else(|| document.child("request")).unwrap_or(&Node::Null)
+        self.original_request.as_ref().or_else(|| document.child("request")).unwrap_or(&Node::Null)
     }
 
     /// Returns true in journals since format 13, in which views, expansions and exceeded budgets changed.
     pub(crate) const fn has_ranges(&self) -> bool {
-        self.journal_format >= record::RANGES
+        self.journal_format >= record::SINCE_RANGES
     }
 
     /// Returns true if a worker's replies are converted to patches before judging, and their original text is recorded.
     /// A plain blackboard does not record it: there the reply itself is a patch without the kernel's additions.
     /// `is_asked` is false for unsolicited proposals, which are patches.
-    pub(crate) fn takes_words(&self, worker: &WorkerName, is_asked: bool) -> bool {
-        let seat = self.seats.get(worker).filter(|_| is_asked && self.mode != Mode::Plain {});
+    pub(crate) fn converts_replies(&self, worker: &WorkerName, is_asked: bool) -> bool {
+        let seat = self.workers.get(worker).filter(|_| is_asked && self.mode != Mode::Plain {});
         seat.is_some_and(|seat| seat.interface == Interface::Patch && seat.worker.format.is_some())
     }
 
@@ -218,8 +218,8 @@ impl Plan {
     /// # Errors
     /// Like [`Plan::compile`].
     pub fn compile_for(blueprint: Arc<Blueprint>, mode: Mode, journal: u32) -> Result<Self, String> {
-        let paths = Paths::of(blueprint.blueprint, journal);
-        let is_join = !blueprint.joins_on_first() && journal >= record::BINDINGS;
+        let paths = PathSyntax::for_formats(blueprint.blueprint, journal);
+        let is_join = !blueprint.joins_on_first() && journal >= record::SINCE_BINDINGS;
         let state = &blueprint.state;
         if let Some(group) = blueprint.misdefined_groups().first() {
             return Err(format!("state.schema.$defs: {} is made of the workers of the group", definition_name(group)));
@@ -243,9 +243,9 @@ impl Plan {
             values.count(&compiled).map_err(|error| format!("signals.{name}: {error}"))?;
             signals.insert(name.clone(), compiled);
         }
-        let expressions = Expressions {
+        let expressions = ExpressionCompiler {
             paths,
-            dialect: Dialect::of(journal),
+            dialect: Dialect::for_journal_format(journal),
             state: Some(&schema),
             request: Some(&request),
             signals: Some(&signals),
@@ -264,10 +264,10 @@ impl Plan {
                 return Err(format!("workers.{name}.board: there is no board {}", inner.of));
             }
             // Views and judgement use only the effective operations.
-            let worker = mode.seat(worker.with_effective_ops());
+            let worker = mode.adapt_worker(worker.with_effective_ops());
             let compile = |worker: &Worker| {
                 let contract = Contract::compile_with(worker, &values, &expressions);
-                contract.map(|contract| contract.of(name)).map_err(|error| format!("workers.{name}{error}"))
+                contract.map(|contract| contract.for_worker(name)).map_err(|error| format!("workers.{name}{error}"))
             };
             let contract = compile(&worker)?;
             let is_ablated = worker.agent == AgentKind::Llm;
@@ -276,7 +276,7 @@ impl Plan {
                 false => None,
             };
             let interface = mode.interface(&worker);
-            let fixed = Fixed::of(&worker, &schema, interface, paths).beginning_with(&state.initial);
+            let fixed = FixedParts::new(&worker, &schema, interface, paths).beginning_with(&state.initial);
             let is_told = !is_ablated || mode.has(Component::Feedback);
             let files = match &worker.files {
                 Some(files) => {
@@ -295,20 +295,31 @@ impl Plan {
                 names.extend(place.names().map(str::to_owned));
             }
             if looks_at_bindings {
-                let waking = blueprint.rules.iter().filter(|rule| blueprint.woken_by(&rule.run).contains(&&name));
+                let waking =
+                    blueprint.rules.iter().filter(|rule| blueprint.triggered_workers(&rule.run).contains(&&name));
                 for rule in waking {
                     names.extend(binds(rule, paths)?.names().into_iter().map(str::to_owned));
                 }
             }
             let names = Arc::new(names);
-            let seat =
-                Seat { name, worker, contract, names, open, interface, files, is_told, journal_format: journal, fixed };
+            let seat = WorkerPlan {
+                name,
+                worker,
+                contract,
+                names,
+                unrestricted: open,
+                interface,
+                files,
+                shows_rejections: is_told,
+                journal_format: journal,
+                fixed,
+            };
             seats.insert(seat.name.clone(), Arc::new(seat));
         }
         let mut rules = Vec::with_capacity(blueprint.rules.len());
         for rule in &blueprint.rules {
             let wrong = |what: String| format!("rule {}: {what}", rule.name);
-            let workers: Vec<WorkerName> = blueprint.woken_by(&rule.run).into_iter().cloned().collect();
+            let workers: Vec<WorkerName> = blueprint.triggered_workers(&rule.run).into_iter().cloned().collect();
             if let Some(group) = rule.run.group().filter(|_| workers.is_empty()) {
                 return Err(wrong(format!("there is no group {group}")));
             }
@@ -321,59 +332,65 @@ impl Plan {
                 }
                 Run::Member { group, at } => {
                     let at = PointerBuf::parse(at.as_str()).map_err(|error| wrong(format!("run.at: {error}")))?;
-                    Some(Chosen { group: group.clone(), at })
+                    Some(MemberSelector { group: group.clone(), at })
                 }
                 Run::Worker(_) | Run::Group(_) => None,
             };
             let wakes_on = match &rule.trigger {
-                Trigger::Start => WakesOn::Start,
-                Trigger::Manual => WakesOn::Signal(rule.name.to_string()),
-                Trigger::Signal(name) => WakesOn::Signal(name.clone()),
+                Trigger::Start => CompiledTrigger::Start,
+                Trigger::Manual => CompiledTrigger::Signal(rule.name.to_string()),
+                Trigger::Signal(name) => CompiledTrigger::Signal(name.clone()),
                 Trigger::Event { op, path } => {
                     let path = paths.parse(path).map_err(|error| wrong(error.to_string()))?;
-                    WakesOn::Event { op: *op, path: path.under_any_binding() }
+                    CompiledTrigger::Event { op: *op, path: path.under_any_binding() }
                 }
                 Trigger::Each(path) => {
                     let path = paths.parse(path).map_err(|error| wrong(error.to_string()))?;
-                    WakesOn::Each(path.under_any_binding())
+                    CompiledTrigger::Each(path.under_any_binding())
                 }
-                Trigger::After(rules) if is_join => WakesOn::Rest(Rest::of(RestKind::Completed, rules.clone())),
-                Trigger::After(rules) | Trigger::AfterFirst(rules) => WakesOn::After(rules.clone()),
-                Trigger::Settled(rules) => WakesOn::Rest(Rest::of(RestKind::Settled, rules.clone())),
-                Trigger::Idle(rules) => WakesOn::Rest(Rest::of(RestKind::Each, rules.clone())),
-                Trigger::Every(pattern) => {
-                    WakesOn::Every(Box::new(Cron::parse(pattern).map_err(|error| wrong(format!("every: {error}")))?))
+                Trigger::After(rules) if is_join => {
+                    CompiledTrigger::Quiescence(QuiescenceWait::new(QuiescenceKind::Completed, rules.clone()))
                 }
+                Trigger::After(rules) | Trigger::AfterFirst(rules) => CompiledTrigger::After(rules.clone()),
+                Trigger::Settled(rules) => {
+                    CompiledTrigger::Quiescence(QuiescenceWait::new(QuiescenceKind::Settled, rules.clone()))
+                }
+                Trigger::Idle(rules) => {
+                    CompiledTrigger::Quiescence(QuiescenceWait::new(QuiescenceKind::Each, rules.clone()))
+                }
+                Trigger::Every(pattern) => CompiledTrigger::Every(Box::new(
+                    Cron::parse(pattern).map_err(|error| wrong(format!("every: {error}")))?,
+                )),
             };
             let when = match &rule.when {
                 Some(source) => {
-                    let compiled = expressions.compile(source, Owner::Rule(rule));
+                    let compiled = expressions.compile(source, ExpressionOwner::Rule(rule));
                     Some(compiled.map_err(|error| wrong(error.to_string()))?)
                 }
                 None => None,
             };
-            let lasts = match rule.delay.as_ref().map(|delay| &delay.lasts) {
+            let lasts = match rule.delay.as_ref().map(|delay| &delay.length) {
                 None => None,
-                Some(blueprint::Lasts::For(time)) if time.as_ms() > DELAY_MS_MAX => {
+                Some(blueprint::DelayLength::For(time)) if time.as_ms() > DELAY_MS_MAX => {
                     return Err(wrong(format!("delay: {time} is longer than a year")));
                 }
-                Some(blueprint::Lasts::For(time)) => Some(Lasts::For(time.as_ms())),
-                Some(blueprint::Lasts::At(_)) if !rule.trigger.brings_a_value() => {
+                Some(blueprint::DelayLength::For(time)) => Some(DelayMs::For(time.as_ms())),
+                Some(blueprint::DelayLength::At(_)) if !rule.trigger.brings_a_value() => {
                     return Err(wrong(
                         "delay.at: nothing comes with this trigger that a time could stand in".to_owned(),
                     ));
                 }
-                Some(blueprint::Lasts::At(at)) => {
+                Some(blueprint::DelayLength::At(at)) => {
                     let at = PointerBuf::parse(at.as_str()).map_err(|error| wrong(format!("delay.at: {error}")))?;
-                    Some(Lasts::At(at))
+                    Some(DelayMs::At(at))
                 }
             };
             let delay = rule.delay.as_ref().zip(lasts).map(|(delay, lasts)| {
                 let members = delay.except_waits_of.iter().flat_map(|group| blueprint.group(group));
-                Delay { lasts, except_waits_of: members.cloned().collect() }
+                Delay { length: lasts, except_waits_of: members.cloned().collect() }
             });
             let (name, urgent, binds) = (rule.name.clone(), rule.urgent, binds(rule, paths)?);
-            rules.push(Rule { name, workers, chosen, wakes_on, binds, when, urgent, delay });
+            rules.push(Rule { name, workers, selector: chosen, trigger: wakes_on, binds, when, urgent, delay });
         }
         let mut invariants = Vec::with_capacity(blueprint.invariants.len());
         for invariant in &blueprint.invariants {
@@ -382,14 +399,14 @@ impl Plan {
                 Some(path) => Some(Pattern::parse(path).map_err(|error| wrong(error.to_string()))?),
                 None => None,
             };
-            let compiled = expressions.compile(&invariant.expr, Owner::Invariant(invariant));
+            let compiled = expressions.compile(&invariant.expr, ExpressionOwner::Invariant(invariant));
             let expr = compiled.map_err(|error| wrong(error.to_string()))?;
             let (name, message) = (invariant.name.clone(), invariant.message.clone());
             invariants.push(Invariant { name, each, expr, message });
         }
         let done = match &blueprint.done {
             Some(done) => {
-                let compiled = expressions.compile(&done.when, Owner::Done);
+                let compiled = expressions.compile(&done.when, ExpressionOwner::Done);
                 Some(compiled.map_err(|error| format!("done: {error}"))?)
             }
             None => None,
@@ -409,11 +426,11 @@ impl Plan {
             signals,
             backlog,
             exempt,
-            seats,
+            workers: seats,
             rules,
             invariants,
             done,
-            given: None,
+            original_request: None,
             journal_format: journal,
         };
         plan.find_upstream();
@@ -422,7 +439,7 @@ impl Plan {
 }
 
 /// Compiles the bindings of a rule.
-fn binds(rule: &blueprint::Rule, paths: Paths) -> Result<Binds, String> {
+fn binds(rule: &blueprint::Rule, paths: PathSyntax) -> Result<BindingSource, String> {
     let wrong = |what: String| format!("rule {}: {what}", rule.name);
     if !rule.bind.is_empty() && !rule.trigger.is_signal() {
         return Err(wrong("bind: only what a signal carries can be bound so".to_owned()));
@@ -432,13 +449,13 @@ fn binds(rule: &blueprint::Rule, paths: Paths) -> Result<Binds, String> {
         if let Some(name) = twice(&template) {
             return Err(wrong(format!("`{{{name}}}` is in the path twice")));
         }
-        return Ok(Binds::of_template(&template));
+        return Ok(BindingSource::from_template(&template));
     }
     let parse = |(name, at): (&String, &String)| {
         let at = PointerBuf::parse(at.as_str()).map_err(|error| wrong(format!("bind.{name}: {error}")))?;
         Ok((name.clone(), at))
     };
-    Ok(Binds::Values(rule.bind.iter().map(parse).collect::<Result<_, String>>()?))
+    Ok(BindingSource::Values(rule.bind.iter().map(parse).collect::<Result<_, String>>()?))
 }
 
 /// Returns a name that occurs twice in a template.
@@ -488,7 +505,7 @@ mod tests {
         });
         let blueprint: Blueprint = serde_json::from_value(blueprint).expect("a blueprint");
         let plan = Plan::compile(Arc::new(blueprint.clone()), Mode::default()).expect("a plan");
-        let grants = &plan.seats.values().next().expect("a seat").worker.writes;
+        let grants = &plan.workers.values().next().expect("a seat").worker.writes;
         let ops: Vec<&[GrantOp]> = grants.iter().map(|grant| grant.ops.as_slice()).collect();
         use GrantOp::{Add, Copy, Replace};
         assert_eq!(ops, [[Add].as_slice(), &[Copy, Add], &[Add, Replace]]);

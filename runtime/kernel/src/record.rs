@@ -28,63 +28,63 @@ pub use principal::Principal;
 pub const FORMAT: u32 = 21;
 
 /// First format in which calls of language models are admitted, deferred and retried ([`crate::admission`]).
-pub(crate) const ADMISSION: u32 = 10;
+pub(crate) const SINCE_ADMISSION: u32 = 10;
 
 /// First format in which a retry covers all unfinished work of a stopped board and may raise workers' limits.
-pub(crate) const FULL_RETRY: u32 = 11;
+pub(crate) const SINCE_FULL_RETRY: u32 = 11;
 
 /// First format in which triggers bind names in paths of blueprints of format 2.
-pub(crate) const BINDINGS: u32 = 12;
+pub(crate) const SINCE_BINDINGS: u32 = 12;
 
 /// First format in which calls name the values omitted from their views and a worker may request a part of a value. A
 /// reduced view is half of the available content.
-pub(crate) const RANGES: u32 = 13;
+pub(crate) const SINCE_RANGES: u32 = 13;
 
 /// First format in which expressions mix all number types and loop over objects ([`crate::expr::Dialect`]).
-pub(crate) const NUMBERS: u32 = 14;
+pub(crate) const SINCE_MIXED_NUMBERS: u32 = 14;
 
 /// First format in which a wildcard in a patch is rejected as such even if the schema has no such place.
-pub(crate) const WILDCARDS: u32 = 15;
+pub(crate) const SINCE_WILDCARD_REJECTIONS: u32 = 15;
 
 /// First format in which a join does not fire after an awaited rule could not be decided ([`Skipped`]).
-pub(crate) const UNDECIDED: u32 = 16;
+pub(crate) const SINCE_UNDECIDED_RULES: u32 = 16;
 
 /// First format in which a step makes a bounded number of records, however many invocations a commit triggers. Views
 /// name the places that are omitted completely.
-pub(crate) const BOUNDED: u32 = 17;
+pub(crate) const SINCE_BOUNDED_STEPS: u32 = 17;
 
 /// First format in which a request for parts must begin at an existing part. Views truncate long names where they begin
 /// to differ, and the rejection of a wildcard says how to write a new member.
-pub(crate) const STARTS: u32 = 18;
+pub(crate) const SINCE_RANGE_STARTS: u32 = 18;
 
 /// First format in which cycles of bound invocations are counted for each element.
-pub(crate) const ELEMENTS: u32 = 19;
+pub(crate) const SINCE_ELEMENT_CYCLES: u32 = 19;
 
 /// First format in which records name their external caller ([`Principal`]).
-pub(crate) const PRINCIPALS: u32 = 20;
+pub(crate) const SINCE_PRINCIPALS: u32 = 20;
 
 /// First format in which a caller is recorded with the creator of its token. Four-eyes approval excludes the worker
 /// that has proposed. A caller known only by its address counts as any other caller.
-pub(crate) const MAKERS: u32 = 21;
+pub(crate) const SINCE_TOKEN_CREATORS: u32 = 21;
 
 /// First format with salted hashes of texts: views, prompts and replies that are no patch.
-pub const SALTED: u32 = 20;
+pub const SINCE_SALTED_TEXTS: u32 = 20;
 
-/// First format in which a reply judged by its length alone is stored as an excerpt ([`Elided`]). Messages are bounded,
-/// signals without a waiting rule are rejected, and the journal has a size limit.
-pub(crate) const JOURNAL_LIMIT: u32 = 20;
+/// First format in which a reply judged by its length alone is stored as an excerpt ([`ElidedReply`]). Messages are
+/// bounded, signals without a waiting rule are rejected, and the journal has a size limit.
+pub(crate) const SINCE_JOURNAL_LIMIT: u32 = 20;
 
 /// First format in which clock jumps are recorded ([`Jumped`]).
-pub(crate) const JUMPS: u32 = 20;
+pub(crate) const SINCE_CLOCK_JUMPS: u32 = 20;
 
 /// First format in which `request` in expressions is the original one, even if workers write there.
-pub(crate) const GIVEN: u32 = 20;
+pub(crate) const SINCE_ORIGINAL_REQUEST: u32 = 20;
 
 /// Payload field that holds the [`Principal`]. No body has a field of this name.
 pub const PRINCIPAL: &str = "principal";
 
-/// Payload member that marks erased values ([`Erasure`]). No value has this name.
-pub const ERASED: &str = "$redacted";
+/// Payload member that marks erased values ([`RedactionMarker`]). No value has this name.
+pub const REDACTED_MEMBER: &str = "$redacted";
 
 /// Hash to which the first record is chained.
 pub const GENESIS: Digest = Digest([0; 32]);
@@ -133,7 +133,7 @@ pub enum RecordError {
 /// payload; the header still commits to the original values.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Erasure {
+pub struct RedactionMarker {
     /// Seq of the `redacted` record.
     pub by: Seq,
     /// Fingerprint for deduplicating the proposal or request; it can no longer be computed.
@@ -147,11 +147,11 @@ pub struct Erasure {
 impl Record {
     /// Seals a body as the record `seq`, after the record with the hash `previous`.
     pub fn seal(previous: Digest, seq: Seq, at: Timestamp, body: &Body, hasher: &Hasher) -> Self {
-        Self::seal_by(None, previous, seq, at, body, hasher)
+        Self::seal_as(None, previous, seq, at, body, hasher)
     }
 
     /// Like [`Record::seal`], with the external caller, if there is one.
-    pub fn seal_by(
+    pub fn seal_as(
         principal: Option<&Principal>,
         previous: Digest,
         seq: Seq,
@@ -215,8 +215,8 @@ impl Record {
         let none = Map::new();
         let commitments = header.get("values").and_then(Value::as_object).unwrap_or(&none);
         let payload = object(&self.payload)?;
-        let is_erased = self.is_erased();
-        let mut names = payload.keys().filter(|field| !(is_erased && *field == ERASED));
+        let is_erased = self.is_redacted();
+        let mut names = payload.keys().filter(|field| !(is_erased && *field == REDACTED_MEMBER));
         if let Some(extra) = names.find(|field| !commitments.contains_key(*field)) {
             return Err(RecordError::Values(format!("{extra} is not committed to")));
         }
@@ -237,20 +237,20 @@ impl Record {
     }
 
     /// Returns true if some of its values are erased.
-    pub fn is_erased(&self) -> bool {
+    pub fn is_redacted(&self) -> bool {
         // Payload names are sorted, and this one is the first.
-        self.payload.strip_prefix("{\"").is_some_and(|rest| rest.starts_with(ERASED))
+        self.payload.strip_prefix("{\"").is_some_and(|rest| rest.starts_with(REDACTED_MEMBER))
     }
 
     /// Returns the marker of erased values, if there are any.
     ///
     /// # Errors
     /// [`RecordError::Unreadable`].
-    pub fn erasure(&self) -> Result<Option<Erasure>, RecordError> {
-        if !self.is_erased() {
+    pub fn redaction_marker(&self) -> Result<Option<RedactionMarker>, RecordError> {
+        if !self.is_redacted() {
             return Ok(None);
         }
-        let erasure = object(&self.payload)?.remove(ERASED).unwrap_or_default();
+        let erasure = object(&self.payload)?.remove(REDACTED_MEMBER).unwrap_or_default();
         serde_json::from_value(erasure).map(Some).map_err(|error| RecordError::Unreadable(error.to_string()))
     }
 
@@ -260,14 +260,14 @@ impl Record {
     /// # Errors
     /// [`RecordError::Unreadable`].
     pub fn replacement(&self, hasher: &Hasher) -> Result<Option<(Seq, Digest)>, RecordError> {
-        let Some(erasure) = self.erasure()? else { return Ok(None) };
+        let Some(erasure) = self.redaction_marker()? else { return Ok(None) };
         let payload = Value::Object(object(&self.payload)?);
-        Ok(Some((erasure.by, hasher.commitment(self.seq.0, ERASED, &payload))))
+        Ok(Some((erasure.by, hasher.commitment(self.seq.0, REDACTED_MEMBER, &payload))))
     }
 
     /// Returns the record with new values, some of them erased.
-    pub(crate) fn with_erased(&self, mut values: Map<String, Value>, erasure: &Erasure) -> Self {
-        values.insert(ERASED.to_owned(), serde_json::to_value(erasure).expect("an erasure is JSON"));
+    pub(crate) fn with_redacted(&self, mut values: Map<String, Value>, erasure: &RedactionMarker) -> Self {
+        values.insert(REDACTED_MEMBER.to_owned(), serde_json::to_value(erasure).expect("an erasure is JSON"));
         Self { payload: compact(values), ..self.clone() }
     }
 
@@ -277,7 +277,7 @@ impl Record {
     /// [`RecordError::Unreadable`].
     pub fn values(&self) -> Result<Map<String, Value>, RecordError> {
         let mut values = object(&self.payload)?;
-        values.remove(ERASED);
+        values.remove(REDACTED_MEMBER);
         Ok(values)
     }
 
@@ -329,7 +329,7 @@ struct Columns {
 ///
 /// # Errors
 /// [`RecordError::Unreadable`].
-pub fn merged(record: &Record) -> Result<Map<String, Value>, RecordError> {
+pub fn merge_fields(record: &Record) -> Result<Map<String, Value>, RecordError> {
     let mut fields = object(&record.header)?;
     fields.remove("values");
     fields.extend(object(&record.payload)?);

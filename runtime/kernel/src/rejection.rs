@@ -17,7 +17,7 @@ pub const VIOLATIONS_MAX: usize = 20;
 
 /// Defines an enum of stable names: each member with the code that users, models and programs see.
 #[macro_export]
-macro_rules! coded {
+macro_rules! code_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $code:literal,)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
@@ -42,9 +42,9 @@ macro_rules! coded {
         }
     };
 }
-pub use coded;
+pub use code_enum;
 
-coded! {
+code_enum! {
     /// Stage of the pipeline, in order.
     Stage {
         /// Bytes to strict JSON to an RFC 6902 document.
@@ -64,7 +64,7 @@ coded! {
     }
 }
 
-coded! {
+code_enum! {
     /// Reason of a rejection.
     Code {
         /// The text is not JSON (RFC 8259).
@@ -190,10 +190,10 @@ pub struct Violation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
     /// Value or form that would have been accepted.
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "deserialize_some", skip_serializing_if = "Option::is_none")]
     pub expected: Option<Value>,
     /// Value found; only if the worker may read it or has written it.
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "deserialize_some", skip_serializing_if = "Option::is_none")]
     pub found: Option<Value>,
     /// At stage `freshness`: difference between the value read and the current one. `{"was": …}`, or for a text `{"at",
     /// "removed", "added"}`, counted in characters. Only for values that the worker may read.
@@ -201,7 +201,7 @@ pub struct Violation {
     pub diff: Option<Value>,
     /// At stage `freshness`: time and author of the change. Only for values that the worker may read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stale: Option<Stale>,
+    pub stale: Option<ConflictingChange>,
     /// True if it concerns a value that the worker wrote itself, and a condition hides the place from it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own: bool,
@@ -210,7 +210,7 @@ pub struct Violation {
 /// Version and author of a change to a value that a worker depended on.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Stale {
+pub struct ConflictingChange {
     /// Version at which the value was read.
     pub read_at: Version,
     /// Version that last changed it.
@@ -248,28 +248,28 @@ impl Violation {
 
     /// Sets the operation that it concerns.
     #[must_use]
-    pub fn at_op(mut self, op: usize) -> Self {
+    pub fn with_op(mut self, op: usize) -> Self {
         self.op = Some(op);
         self
     }
 
     /// Sets the schema keyword or the invariant.
     #[must_use]
-    pub fn by_rule(mut self, rule: impl Into<String>) -> Self {
+    pub fn with_rule(mut self, rule: impl Into<String>) -> Self {
         self.rule = Some(rule.into());
         self
     }
 
     /// Sets the expected value or form.
     #[must_use]
-    pub fn expecting(mut self, expected: Value) -> Self {
+    pub fn with_expected(mut self, expected: Value) -> Self {
         self.expected = Some(expected);
         self
     }
 
     /// Sets the value found.
     #[must_use]
-    pub fn finding(mut self, found: Value) -> Self {
+    pub fn with_found(mut self, found: Value) -> Self {
         self.found = Some(found);
         self
     }
@@ -278,7 +278,7 @@ impl Violation {
 /// Write that is granted to the worker, listed in the rejection of another.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Allowed {
+pub struct AllowedWrite {
     /// Path pattern of the grant.
     pub path: String,
     /// Granted operations.
@@ -305,7 +305,7 @@ pub struct Rejection {
     /// All violations of that stage, at most [`VIOLATIONS_MAX`].
     pub violations: Vec<Violation>,
     /// Grants of the worker, nearest to the attempted places first.
-    pub allowed: Vec<Allowed>,
+    pub allowed: Vec<AllowedWrite>,
 }
 
 impl Rejection {
@@ -321,6 +321,6 @@ impl Rejection {
 }
 
 /// Keeps an explicit `null`, so that a recovered board reports it like the board that decided.
-fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+fn deserialize_some<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }

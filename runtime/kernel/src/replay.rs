@@ -8,12 +8,14 @@ use crate::blueprint::Blueprint;
 use std::collections::BTreeMap;
 use std::slice;
 
-use crate::board::{Board, BoardError, From, Genesis, Input, NotTaken, Proposal, ReplyBody};
+use crate::board::{Board, BoardError, Input, NewBoard, Proposal, ProposalSource, ReplyBody, RequestDeferral};
 use crate::digest::Digest;
 use crate::id::{Seq, Version};
 use crate::pipeline::Reply;
-use crate::plan::{Own, Plan};
-use crate::record::{self, ADMINISTRATOR, Attempt, Author, Body, Budget, End, Epoch, Invoked, Kind, Record, Steered};
+use crate::plan::{Plan, UncachedPlans};
+use crate::record::{
+    self, ADMINISTRATOR, Attempt, Author, Body, Budget, End, Epoch, Invoked, Kind, PauseRequest, Record,
+};
 use crate::rejection::Code;
 use crate::snapshot::LAYOUT;
 use crate::state::State;
@@ -21,13 +23,13 @@ use crate::view;
 
 /// Oldest journal format with decisions that this version derives. Formats 1 and 2 have no freshness checks or no
 /// expansions. Blueprints of format 3 have no `circuit.crashes`, so crashes never stopped their branches.
-const OLDEST_RULES: u32 = 4;
+const OLDEST_DERIVABLE_FORMAT: u32 = 4;
 
 /// Returns the reason why this version cannot derive a board's decisions, if it cannot. This is no error: an earlier
 /// version made them by other rules.
-pub fn underivable(first: &Record) -> Option<String> {
+pub fn unsupported_reason(first: &Record) -> Option<String> {
     match first.body() {
-        Ok(Body::Created(created)) if created.format < OLDEST_RULES => Some(other_rules(created.format)),
+        Ok(Body::Created(created)) if created.format < OLDEST_DERIVABLE_FORMAT => Some(other_rules(created.format)),
         _ => None,
     }
 }
@@ -39,7 +41,7 @@ fn other_rules(format: u32) -> String {
 /// First record that differs from the derived one.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("record {seq}: {what}")]
-pub struct Difference {
+pub struct Divergence {
     /// Number of the record.
     pub seq: Seq,
     /// Description of the difference.
@@ -47,7 +49,7 @@ pub struct Difference {
 }
 
 /// Result of a replay without differences.
-pub struct Replayed {
+pub struct ReplayReport {
     /// Board after the last record.
     pub board: Board,
     /// Records read.
@@ -60,28 +62,31 @@ pub struct Replayed {
     pub views_skipped: u64,
     /// First and last record that cannot be derived because they contain or depend on redacted values; accepted as
     /// recorded.
-    pub erased: Option<(Seq, Seq)>,
+    pub redacted: Option<(Seq, Seq)>,
 }
 
 /// Derives every record again, up to and including `to`.
 ///
 /// # Errors
 /// Returns the first record that cannot be read or that differs.
-pub fn replay(records: &[Record], to: Option<Seq>) -> Result<Replayed, Difference> {
+pub fn replay(records: &[Record], to: Option<Seq>) -> Result<ReplayReport, Divergence> {
     let records = match to {
         Some(to) => &records[..records.len().min(usize::try_from(to.0).unwrap_or(usize::MAX).saturating_add(1))],
         None => records,
     };
-    let first = records.first().ok_or_else(|| differs(Seq(0), "the journal of the board is empty"))?;
-    first.check_chain(crate::record::GENESIS).map_err(|error| differs(first.seq, error.to_string()))?;
-    let erased = opaque(records)?;
+    let first = records.first().ok_or_else(|| divergence(Seq(0), "the journal of the board is empty"))?;
+    first.check_chain(crate::record::GENESIS).map_err(|error| divergence(first.seq, error.to_string()))?;
+    let erased = redacted_range(records)?;
     let mut snapshots = Snapshots::named_in(records)?;
     let mut replayed = 0;
     let (mut views_skipped, mut views_erased) = (0, 0);
     let (mut board, mut derived) = match erased {
         Some((Seq(0), _)) => {
             replayed = 1;
-            (Board::from_created(first, &Own).map_err(|error| differs(first.seq, error.to_string()))?, Vec::new())
+            (
+                Board::from_created(first, &UncachedPlans).map_err(|error| divergence(first.seq, error.to_string()))?,
+                Vec::new(),
+            )
         }
         _ => create(first).map(|(board, step)| (board, step.records))?,
     };
@@ -93,25 +98,28 @@ pub fn replay(records: &[Record], to: Option<Seq>) -> Result<Replayed, Differenc
         replayed += batch.len();
         if to.is_none() && batch.len() < derived.len() {
             let missing = &derived[batch.len()];
-            return Err(differs(missing.seq, format!("the journal ends inside a step: {} is missing", missing.kind)));
+            return Err(divergence(
+                missing.seq,
+                format!("the journal ends inside a step: {} is missing", missing.kind),
+            ));
         }
         snapshots.consider(&board);
         let Some(next) = records.get(replayed) else { break };
         let is_erased = erased.is_some_and(|(from, to)| (from..=to).contains(&next.seq));
         let foreign = match is_erased {
             true => slice::from_ref(next),
-            false => foreign_batch(&records[replayed..], view::compiler_of(board.plan().journal_format))?,
+            false => underivable_batch(&records[replayed..], view::compiler_version(board.plan().journal_format))?,
         };
         if foreign.is_empty() {
             let input = input(next, &snapshots, &board)?;
-            let principal = next.principal().map_err(|error| differs(next.seq, error.to_string()))?;
-            derived = board.step_by(next.at, input, principal).records;
+            let principal = next.principal().map_err(|error| divergence(next.seq, error.to_string()))?;
+            derived = board.step_as(next.at, input, principal).records;
             if derived.is_empty() {
-                return Err(differs(next.seq, format!("nothing would have been recorded, but {} was", next.kind)));
+                return Err(divergence(next.seq, format!("nothing would have been recorded, but {} was", next.kind)));
             }
         } else {
             for record in foreign {
-                board.fold(record).map_err(|error| differs(record.seq, error.to_string()))?;
+                board.fold(record).map_err(|error| divergence(record.seq, error.to_string()))?;
                 snapshots.consider(&board);
                 let skipped = if is_erased { &mut views_erased } else { &mut views_skipped };
                 *skipped += u64::from(record.kind == Kind::Invoked);
@@ -122,16 +130,16 @@ pub fn replay(records: &[Record], to: Option<Seq>) -> Result<Replayed, Differenc
     }
     if to.is_some() && board.head().0 != records[records.len() - 1].seq {
         // The cut is in the middle of a step: recover exactly up to `to`.
-        board = Board::recover(records).map_err(|error| differs(Seq(0), error.to_string()))?;
+        board = Board::recover(records).map_err(|error| divergence(Seq(0), error.to_string()))?;
     }
     let count = |kind| records.iter().filter(|record| record.kind == kind).count() as u64;
-    Ok(Replayed {
+    Ok(ReplayReport {
         board,
         records: records.len() as u64,
         commits: count(Kind::Committed),
         views: count(Kind::Invoked) - views_skipped - views_erased,
         views_skipped,
-        erased,
+        redacted: erased,
     })
 }
 
@@ -139,7 +147,7 @@ pub fn replay(records: &[Record], to: Option<Seq>) -> Result<Replayed, Differenc
 pub fn last_step(tail: &[Record]) -> Option<usize> {
     // Up to two preceding records decide if a step begins.
     let known = if tail.first().is_some_and(|first| first.seq == Seq(0)) { 0 } else { 2 };
-    (known..tail.len()).rev().find(|index| begins(tail, *index))
+    (known..tail.len()).rev().find(|index| is_step_start(tail, *index))
 }
 
 /// Returns the first record missing from an incomplete last step; steps are appended as a whole. `before` is the board
@@ -151,7 +159,7 @@ pub fn missing_at_end(before: Option<Board>, records: &[Record]) -> Option<(Seq,
         Some(board) => (board, Vec::new()),
         None => create(records.first()?).map(|(board, step)| (board, step.records)).ok()?,
     };
-    if board.plan().journal_format < OLDEST_RULES {
+    if board.plan().journal_format < OLDEST_DERIVABLE_FORMAT {
         return None;
     }
     let snapshots = Snapshots(BTreeMap::new());
@@ -176,16 +184,16 @@ pub fn missing_at_end(before: Option<Board>, records: &[Record]) -> Option<(Seq,
 
 /// Returns the range of records that cannot be derived because of redacted values. It extends from the step of the
 /// first such record to the redaction record. Later decisions did not use the values either.
-fn opaque(records: &[Record]) -> Result<Option<(Seq, Seq)>, Difference> {
+fn redacted_range(records: &[Record]) -> Result<Option<(Seq, Seq)>, Divergence> {
     let mut found: Option<(usize, Seq)> = None;
     for (index, record) in records.iter().enumerate() {
-        if let Some(erasure) = record.erasure().map_err(|error| differs(record.seq, error.to_string()))? {
+        if let Some(erasure) = record.redaction_marker().map_err(|error| divergence(record.seq, error.to_string()))? {
             let (first, to) = found.unwrap_or((index, erasure.by));
             found = Some((first, to.max(erasure.by)));
         }
     }
     let Some((mut first, to)) = found else { return Ok(None) };
-    while !begins(records, first) {
+    while !is_step_start(records, first) {
         first -= 1;
     }
     Ok(Some((records[first].seq, to)))
@@ -208,7 +216,7 @@ pub fn board_at(records: &[Record], version: Version) -> Result<Board, BoardErro
         Some(split) => split,
         None => return Err(BoardError::BadRecord { seq: Seq(0), message: "the journal is empty".to_owned() }),
     };
-    let mut board = Board::from_created(first, &Own)?;
+    let mut board = Board::from_created(first, &UncachedPlans)?;
     for record in rest {
         if board.version() == version {
             break;
@@ -222,17 +230,17 @@ pub fn board_at(records: &[Record], version: Version) -> Result<Board, BoardErro
     Err(BoardError::BadRecord { seq: board.head().0, message })
 }
 
-fn create(first: &Record) -> Result<(Board, crate::board::Step), Difference> {
-    let bad = |what: String| differs(first.seq, what);
+fn create(first: &Record) -> Result<(Board, crate::board::Step), Divergence> {
+    let bad = |what: String| divergence(first.seq, what);
     let Body::Created(created) = first.body().map_err(|error| bad(error.to_string()))? else {
         return Err(bad("a journal begins with created".to_owned()));
     };
-    if created.format < OLDEST_RULES {
+    if created.format < OLDEST_DERIVABLE_FORMAT {
         return Err(bad(other_rules(created.format)));
     }
     let blueprint: Blueprint = serde_json::from_value(created.blueprint.clone())
         .map_err(|error| bad(format!("this version cannot read its blueprint: {error}")))?;
-    let genesis = Genesis {
+    let genesis = NewBoard {
         board: created.board.clone(),
         blueprint,
         mode: created.mode.clone(),
@@ -244,10 +252,10 @@ fn create(first: &Record) -> Result<(Board, crate::board::Step), Difference> {
         principal: first.principal().map_err(|error| bad(error.to_string()))?,
     };
     // The journal's own format applies, without the additions of later formats.
-    Board::create_in_format(created.format, genesis, &Own).map_err(|error| bad(error.to_string()))
+    Board::create_in_format(created.format, genesis, &UncachedPlans).map_err(|error| bad(error.to_string()))
 }
 
-fn compare(recorded: &Record, derived: &Record) -> Result<(), Difference> {
+fn compare(recorded: &Record, derived: &Record) -> Result<(), Divergence> {
     let how = if recorded.seq != derived.seq {
         format!("it is numbered {}, it follows that it is record {}", recorded.seq, derived.seq)
     } else if recorded.kind != derived.kind {
@@ -263,7 +271,7 @@ fn compare(recorded: &Record, derived: &Record) -> Result<(), Difference> {
     } else {
         return Ok(());
     };
-    Err(differs(derived.seq, how))
+    Err(divergence(derived.seq, how))
 }
 
 /// Formats an excerpt of both texts around the first difference.
@@ -278,10 +286,10 @@ fn first_difference(recorded: &str, derived: &str) -> String {
 struct Snapshots(BTreeMap<Seq, Option<Digest>>);
 
 impl Snapshots {
-    fn named_in(records: &[Record]) -> Result<Self, Difference> {
+    fn named_in(records: &[Record]) -> Result<Self, Divergence> {
         let mut named = BTreeMap::new();
         for record in records.iter().filter(|record| record.kind == Kind::Snapshot) {
-            let body = record.body().map_err(|error| differs(record.seq, error.to_string()))?;
+            let body = record.body().map_err(|error| divergence(record.seq, error.to_string()))?;
             if let Body::Snapshot(snapshot) = body {
                 named.insert(snapshot.of, None);
             }
@@ -306,20 +314,20 @@ impl Snapshots {
 /// it names. Empty if this version derives the step.
 ///
 /// The end of a step is not recorded and not needed: records that are folded together are just not derived.
-fn foreign_batch(records: &[Record], compiler: u32) -> Result<&[Record], Difference> {
+fn underivable_batch(records: &[Record], compiler: u32) -> Result<&[Record], Divergence> {
     let mut foreign = 0;
     for (index, record) in records.iter().enumerate() {
-        if index > 0 && begins(records, index) {
+        if index > 0 && is_step_start(records, index) {
             break;
         }
         if record.kind == Kind::Invoked {
-            let body = record.body().map_err(|error| differs(record.seq, error.to_string()))?;
+            let body = record.body().map_err(|error| divergence(record.seq, error.to_string()))?;
             if matches!(body, Body::Invoked(invoked) if invoked.compiler != compiler) {
                 foreign = index + 1;
             }
         }
         if record.kind == Kind::Snapshot {
-            let body = record.body().map_err(|error| differs(record.seq, error.to_string()))?;
+            let body = record.body().map_err(|error| divergence(record.seq, error.to_string()))?;
             if matches!(body, Body::Snapshot(snapshot) if snapshot.layout != LAYOUT) {
                 foreign = index + 1;
             }
@@ -330,7 +338,7 @@ fn foreign_batch(records: &[Record], compiler: u32) -> Result<&[Record], Differe
 
 /// Returns true if a record is the first of its step. The outcome of a question follows its answer, or the tick at
 /// which it expires.
-fn begins(records: &[Record], index: usize) -> bool {
+fn is_step_start(records: &[Record], index: usize) -> bool {
     let is_expired = |record: &Record| match record.body() {
         Ok(Body::Rejected(rejected)) => rejected.code == Code::ApprovalExpired,
         _ => false,
@@ -346,15 +354,15 @@ fn begins(records: &[Record], index: usize) -> bool {
     }
     let Some(before) = index.checked_sub(1) else { return true };
     // Patience ends with a deferral or with a tick.
-    let is_held = matches!(record.body(), Ok(Body::Paused(Steered { cause: Some(_), .. })))
+    let is_held = matches!(record.body(), Ok(Body::Paused(PauseRequest { cause: Some(_), .. })))
         && matches!(records[before].kind, Kind::Deferred | Kind::Tick);
     let follows =
         is_held || records[before].kind == Kind::Answer || (record.kind == Kind::Rejected && is_expired(record));
-    !follows && begins_step(record.kind)
+    !follows && is_step_start_kind(record.kind)
 }
 
 /// Returns true for kinds that can only be the first record of a step.
-const fn begins_step(kind: Kind) -> bool {
+const fn is_step_start_kind(kind: Kind) -> bool {
     match kind {
         Kind::Created
         | Kind::Epoch
@@ -387,9 +395,9 @@ const fn begins_step(kind: Kind) -> bool {
 }
 
 /// Returns the input that produced a record.
-fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input, Difference> {
+fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input, Divergence> {
     let plan: &Plan = board.plan();
-    let body = record.body().map_err(|error| differs(record.seq, error.to_string()))?;
+    let body = record.body().map_err(|error| divergence(record.seq, error.to_string()))?;
     Ok(match body {
         Body::Committed(record::Committed { by: Author { edit: Some(_), .. }, written, .. }) => {
             edit(record, &written.unwrap_or_default())?
@@ -417,15 +425,15 @@ fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input,
         Body::Rejected(rejected) => {
             let reply = match (rejected.elided, rejected.written) {
                 (Some(elided), _) => ReplyBody::Elided { excerpt: rejected.reply, elided },
-                (None, Some(of)) => ReplyBody::Made { reply: rejected.reply, of },
+                (None, Some(of)) => ReplyBody::Derived { reply: rejected.reply, source: of },
                 (None, None) => ReplyBody::Text(rejected.reply),
             };
             propose(reply, rejected.by, rejected.raw)
         }
         Body::Late(late) => {
             let from = match (late.invocation, late.attempt) {
-                (Some(invocation), Some(attempt)) => From::Attempt { invocation, attempt },
-                _ => From::Direct { token: late.token, base: None },
+                (Some(invocation), Some(attempt)) => ProposalSource::Attempt { invocation, attempt },
+                _ => ProposalSource::Direct { key: late.token, base: None },
             };
             let reply = match late.elided {
                 Some(elided) => ReplyBody::Elided { excerpt: late.reply, elided },
@@ -442,7 +450,7 @@ fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input,
             let attempt = waiting.iter().find(|waiting| waiting.invocation == invocation);
             let attempt = attempt
                 .map(|waiting| waiting.attempt)
-                .ok_or_else(|| differs(record.seq, format!("invocation {invocation} waits for no admission")))?;
+                .ok_or_else(|| divergence(record.seq, format!("invocation {invocation} waits for no admission")))?;
             Input::Admit { invocation, attempt, admission: admitted.unwrap_or_default() }
         }
         Body::Deferred(deferred) => {
@@ -453,7 +461,7 @@ fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input,
                 invocation: attempt.invocation,
                 attempt: attempt.number,
                 usage: deferred.by.usage,
-                not_taken: NotTaken {
+                deferral: RequestDeferral {
                     reason: deferred.reason,
                     wait_ms: deferred.not_before.ms_since(record.at),
                     patience_ms: deferred.patience.ms_since(since),
@@ -463,8 +471,8 @@ fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input,
             }
         }
         Body::Retried(retried) => Input::Retry(retried),
-        Body::Continued(continued) => go_on(record, continued.by, continued.reserved)?,
-        Body::Failed(record::Failed { by, needed: Some(needed), .. }) => go_on(record, by, needed)?,
+        Body::Continued(continued) => continue_input(record, continued.by, continued.reserved)?,
+        Body::Failed(record::Failed { by, needed: Some(needed), .. }) => continue_input(record, by, needed)?,
         Body::Failed(failed) => {
             let attempt = attempt_of(record, failed.by.attempt)?;
             Input::AgentFailed {
@@ -481,15 +489,15 @@ fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input,
             let reply = Reply { patch, intent, expand, written, clarify, pass: None };
             propose(reply.judged_body(plan, &by), by, raw)
         }
-        Body::Paused(Steered { cause: Some(_), .. }) => Input::Unavailable,
-        Body::Paused(steered) => Input::Pause { token: steered.token },
-        Body::Resumed(steered) => Input::Resume { token: steered.token },
+        Body::Paused(PauseRequest { cause: Some(_), .. }) => Input::Unavailable,
+        Body::Paused(steered) => Input::Pause { key: steered.token },
+        Body::Resumed(steered) => Input::Resume { key: steered.token },
         Body::Tick(_) => Input::Tick,
-        Body::Jumped(jumped) => Input::Jump { ms: jumped.ms },
-        Body::Signal(record::Signal { name, value, token }) => Input::Signal { name, value, token },
+        Body::Jumped(jumped) => Input::ClockJump { ms: jumped.ms },
+        Body::Signal(record::Signal { name, value, token }) => Input::Signal { name, value, key: token },
         Body::Snapshot(snapshot) => {
             let digest = snapshots.of(snapshot.of).ok_or_else(|| {
-                differs(record.seq, format!("it names a snapshot of the middle of a step, record {}", snapshot.of))
+                divergence(record.seq, format!("it names a snapshot of the middle of a step, record {}", snapshot.of))
             })?;
             Input::Snapshot { of: snapshot.of, digest }
         }
@@ -504,36 +512,36 @@ fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input,
         | Body::Breaker(_)
         | Body::Budget(_)
         | Body::Ended(_) => {
-            return Err(differs(record.seq, format!("{} does not follow from what came before", record.kind)));
+            return Err(divergence(record.seq, format!("{} does not follow from what came before", record.kind)));
         }
     })
 }
 
 /// Returns the request of an attempt for another call.
-fn go_on(record: &Record, by: Author, reserve: u64) -> Result<Input, Difference> {
+fn continue_input(record: &Record, by: Author, reserve: u64) -> Result<Input, Divergence> {
     let attempt = attempt_of(record, by.attempt)?;
     let (invocation, attempt) = (attempt.invocation, attempt.number);
     Ok(Input::Continue { invocation, attempt, usage: by.usage, reserve })
 }
 
-fn attempt_of(record: &Record, attempt: Option<Attempt>) -> Result<Attempt, Difference> {
-    attempt.ok_or_else(|| differs(record.seq, "it names no attempt"))
+fn attempt_of(record: &Record, attempt: Option<Attempt>) -> Result<Attempt, Divergence> {
+    attempt.ok_or_else(|| divergence(record.seq, "it names no attempt"))
 }
 
 /// Reads a file edit from its record.
-fn edit(record: &Record, written: &str) -> Result<Input, Difference> {
-    let edit = serde_json::from_str(written).map_err(|error| differs(record.seq, format!("its edit: {error}")))?;
+fn edit(record: &Record, written: &str) -> Result<Input, Divergence> {
+    let edit = serde_json::from_str(written).map_err(|error| divergence(record.seq, format!("its edit: {error}")))?;
     Ok(Input::Edit(edit))
 }
 
 fn propose(reply: ReplyBody, by: Author, raw: Option<String>) -> Input {
     let from = match by.attempt {
-        Some(attempt) => From::Attempt { invocation: attempt.invocation, attempt: attempt.number },
-        None => From::Direct { token: by.token, base: Some(by.base) },
+        Some(attempt) => ProposalSource::Attempt { invocation: attempt.invocation, attempt: attempt.number },
+        None => ProposalSource::Direct { key: by.token, base: Some(by.base) },
     };
     Input::Propose(Proposal { from, worker: by.worker, reply, usage: by.usage, raw })
 }
 
-fn differs(seq: Seq, what: impl Into<String>) -> Difference {
-    Difference { seq, what: what.into() }
+fn divergence(seq: Seq, what: impl Into<String>) -> Divergence {
+    Divergence { seq, what: what.into() }
 }

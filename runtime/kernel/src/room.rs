@@ -4,15 +4,15 @@
 //! 3.11.1 and 17.5 (requirement rows W34 to W49), and for quorum and late votes SW4-001.
 
 mod decision;
+mod human_request;
 mod policy;
 mod quorum;
-mod request;
 mod votes;
 
-pub use decision::{Conditions, Decision, Outcome, Trigger, decide};
+pub use decision::{Conditions, Decision, EscalationTrigger, Outcome, decide};
 pub use policy::{Aggregation, ArtifactType, Policy, Windows};
-pub use quorum::{Action, OnFailure, Quorum, Rule, quorum};
-pub use votes::{BadVote, Scores, Told, Vote, aggregate, entropy, is_consensus, is_polarised};
+pub use quorum::{OnFailure, Quorum, QuorumAction, QuorumRule, quorum};
+pub use votes::{Scores, Vote, VoteError, WireVote, aggregate, entropy, is_consensus, is_polarised};
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! Queued and open invocations of a board (SPEC section 6).
 //!
 //! [`Scheduler`] keeps the queue (first in, first out, invocations of urgent rules ahead of the rest) and the open
-//! invocations. It changes only with records: the board records an activation ([`crate::wish`]) as `scheduled`, then
+//! invocations. It changes only with records: the board records an activation ([`crate::rules`]) as `scheduled`, then
 //! applies it here.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -10,18 +10,18 @@ use std::sync::Arc;
 use jsonptr::PointerBuf;
 use serde::{Deserialize, Serialize};
 
-use crate::asked::Asked;
 use crate::breaker::Branch;
-use crate::carried::Carried;
 use crate::deferral::DeferralReason;
 use crate::digest::Digest;
+use crate::expand_request::ExpandRequest;
 use crate::failure::FailureCode;
-use crate::freshness::Basis;
+use crate::freshness::ReadSet;
 use crate::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
 use crate::money::Price;
-use crate::plan::{Plan, RestKind, Rule, WakesOn};
-use crate::planted::{self, Bug};
-use crate::record::{Attempt, FULL_RETRY, Invoked, Trigger};
+use crate::mutants::{self, Mutant};
+use crate::plan::{CompiledTrigger, Plan, QuiescenceKind, Rule};
+use crate::record::{Attempt, Invoked, SINCE_FULL_RETRY, Trigger};
+use crate::signal_payload::SignalPayload;
 
 /// Approximate memory of a queued invocation without its signal, in bytes.
 const QUEUED_BYTES: u64 = 1 << 10;
@@ -29,7 +29,7 @@ const QUEUED_BYTES: u64 = 1 << 10;
 /// Queued invocation.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Queued {
+pub struct QueuedInvocation {
     /// Invocation number.
     pub invocation: InvocationId,
     /// The rule and the worker.
@@ -40,7 +40,7 @@ pub struct Queued {
     pub trigger: Trigger,
     /// Payload of the signal that triggered it, if any.
     #[serde(with = "crate::snapshot::optional")]
-    pub value: Option<Carried>,
+    pub value: Option<SignalPayload>,
     /// Values that earlier invocations with the same trigger requested; empty for the first of them.
     #[serde(default, skip_serializing_if = "Expansion::is_none")]
     pub expansion: Expansion,
@@ -49,24 +49,24 @@ pub struct Queued {
     pub is_beyond_limit: bool,
     /// True if it was given up because its reply, like the replies before it, changed nothing.
     #[serde(rename = "in_vain", default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_in_vain: bool,
+    pub is_ineffective: bool,
 }
 
 /// Invocations of a branch with replies that changed nothing, since its last commit or last circuit breaker transition.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct InVain {
+pub(crate) struct IneffectiveInvocations {
     /// Invocations that ended in a no-op.
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
-    pub(crate) no_ops: VecDeque<Queued>,
+    pub(crate) no_ops: VecDeque<QueuedInvocation>,
     /// Invocations that passed.
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
-    pub(crate) passes: VecDeque<Queued>,
+    pub(crate) passes: VecDeque<QueuedInvocation>,
 }
 
-impl InVain {
+impl IneffectiveInvocations {
     /// Returns the no-ops, then the passes.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Queued> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &QueuedInvocation> {
         self.no_ops.iter().chain(&self.passes)
     }
 }
@@ -74,17 +74,17 @@ impl InVain {
 /// Invocation that is queued at `due`, if its rule still triggers it then.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Delayed {
+pub struct DelayedInvocation {
     /// Time at which it is queued.
     pub due: Timestamp,
     /// Whole delay in milliseconds, if the rule excludes waits for providers from its delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole_ms: Option<u64>,
     /// Invocation to queue.
-    pub queued: Queued,
+    pub queued: QueuedInvocation,
 }
 
-impl Delayed {
+impl DelayedInvocation {
     fn is_of(&self, rules: &BTreeSet<RuleName>) -> bool {
         self.queued.branch.rule.as_ref().is_some_and(|rule| rules.contains(rule))
     }
@@ -97,7 +97,7 @@ pub struct Expansion {
     /// Number of rounds in which values were requested.
     pub rounds: u32,
     /// Requested places without duplicates; the last round's places first.
-    pub places: Vec<Asked>,
+    pub places: Vec<ExpandRequest>,
     /// Number of `places` that the last round requested.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub newest: usize,
@@ -109,13 +109,13 @@ pub struct Expansion {
     pub is_unspent: bool,
     /// Questions to persons, with their answers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub answers: Vec<Answered>,
+    pub answers: Vec<AnsweredQuestion>,
 }
 
 /// Question answered by a person.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Answered {
+pub struct AnsweredQuestion {
     /// The question.
     pub question: String,
     /// `human` worker that answered.
@@ -143,13 +143,13 @@ impl Expansion {
 
     /// Returns `places` followed by the earlier places that are not among them.
     #[must_use]
-    pub fn and(&self, places: &[Asked]) -> Vec<Asked> {
+    pub fn merged_with(&self, places: &[ExpandRequest]) -> Vec<ExpandRequest> {
         let old = self.places.iter().filter(|place| !places.contains(place));
         places.iter().chain(old).cloned().collect()
     }
 
     /// Returns the expansion of the follow-up invocation, with the merged `places`.
-    pub(crate) fn followed_by(self, places: Vec<Asked>, has_ranges: bool) -> Self {
+    pub(crate) fn next_round(self, places: Vec<ExpandRequest>, has_ranges: bool) -> Self {
         let is_old = |newest: &usize| {
             let (new, old) = places.split_at(*newest);
             old.iter().eq(self.places.iter().filter(|place| !new.contains(place)))
@@ -168,9 +168,9 @@ const fn is_zero(number: &usize) -> bool {
 /// Invocation in progress.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Open {
+pub struct OpenInvocation {
     /// Invocation as it was queued.
-    pub queued: Queued,
+    pub queued: QueuedInvocation,
     /// Current attempt, from 1.
     pub attempt: u32,
     /// Attempts lost when a process ended. They are not charged to the agent and have a limit of their own.
@@ -181,13 +181,13 @@ pub struct Open {
     pub awaits: Vec<PointerBuf>,
     /// State and read set of the current attempt's view. A snapshot stores it separately, because invocations share
     /// documents.
-    #[serde(skip, default = "Basis::nothing")]
-    pub basis: Arc<Basis>,
+    #[serde(skip, default = "ReadSet::empty")]
+    pub basis: Arc<ReadSet>,
     /// True while the attempt's call is in progress; otherwise the next attempt is due, or a person is asked.
     pub calling: bool,
     /// Seq of the record that put the current attempt's proposal to a person, until that person answers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asked: Option<Seq>,
+    #[serde(rename = "asked", default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<Seq>,
     /// Version at which its view was taken.
     pub base: Version,
     /// Digest of its view.
@@ -211,48 +211,48 @@ pub struct Open {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deferrals: Option<Deferrals>,
     /// Attempts before the current one.
-    #[serde(default, skip_serializing_if = "Past::is_none")]
-    pub past: Past,
+    #[serde(default, skip_serializing_if = "AttemptHistory::is_none")]
+    pub past: AttemptHistory,
 }
 
 /// Outcomes of earlier attempts from which the next request must differ.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Past {
+pub struct AttemptHistory {
     /// Failures since the last reply that was judged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<FailureCode>,
     /// Views with rejected replies.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub refused: Vec<Digest>,
+    #[serde(rename = "refused", default, skip_serializing_if = "Vec::is_empty")]
+    pub rejected_views: Vec<Digest>,
 }
 
-impl Past {
+impl AttemptHistory {
     /// Returns true if there are no failures and no rejections.
     pub const fn is_none(&self) -> bool {
-        self.failures.is_empty() && self.refused.is_empty()
+        self.failures.is_empty() && self.rejected_views.is_empty()
     }
 
     /// Counts the rejected replies to this view.
-    pub fn repeats(&self, view: Digest) -> usize {
-        self.refused.iter().filter(|refused| **refused == view).count()
+    pub fn rejections_of(&self, view: Digest) -> usize {
+        self.rejected_views.iter().filter(|refused| **refused == view).count()
     }
 }
 
-impl Open {
+impl OpenInvocation {
     /// Returns true while it waits for its provider.
     pub fn waits_for_provider(&self) -> bool {
         self.deferrals.as_ref().is_some_and(|deferrals| deferrals.waiting.is_some())
     }
 
     /// Returns true if it occupies a concurrency slot. Waits for a person or a provider may be long and occupy none.
-    fn holds_place(&self) -> bool {
-        self.asked.is_none() && !self.waits_for_provider()
+    fn holds_slot(&self) -> bool {
+        self.question.is_none() && !self.waits_for_provider()
     }
 
     /// Returns the attempts that count against the limit of its worker.
     pub fn counted_attempts(&self) -> u32 {
-        let deferrals = self.deferrals.as_ref().filter(|_| !planted::is(Bug::DeferralCharged));
+        let deferrals = self.deferrals.as_ref().filter(|_| !mutants::is_active(Mutant::DeferralCharged));
         let deferred = deferrals.map_or(0, |deferrals| deferrals.count);
         self.attempt.saturating_sub(self.lost).saturating_sub(self.conflicts).saturating_sub(deferred)
     }
@@ -286,8 +286,8 @@ pub struct ProviderWait {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scheduler {
-    queue: VecDeque<Queued>,
-    open: BTreeMap<InvocationId, Open>,
+    queue: VecDeque<QueuedInvocation>,
+    open: BTreeMap<InvocationId, OpenInvocation>,
     last: InvocationId,
     /// Invocations ever scheduled, by worker.
     scheduled: BTreeMap<WorkerName, u32>,
@@ -299,20 +299,20 @@ pub struct Scheduler {
     fired: BTreeSet<RuleName>,
     /// Invocation that was closed because another continues it, until that one is queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    continued: Option<Box<Queued>>,
+    continued: Option<Box<QueuedInvocation>>,
     /// Next due time of each rule with a schedule.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     due: BTreeMap<RuleName, Timestamp>,
     /// Invocations of rules with a delay, in due order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    delayed: Vec<Delayed>,
+    delayed: Vec<DelayedInvocation>,
 }
 
 /// Dispatch that is next.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Next {
+pub struct NextAttempt {
     /// Invocation to dispatch.
-    pub queued: Queued,
+    pub queued: QueuedInvocation,
     /// Attempt to make, from 1.
     pub attempt: u32,
 }
@@ -324,17 +324,17 @@ impl Scheduler {
     }
 
     /// Returns the queued invocations, in order.
-    pub const fn queue(&self) -> &VecDeque<Queued> {
+    pub const fn queue(&self) -> &VecDeque<QueuedInvocation> {
         &self.queue
     }
 
     /// Returns the approximate memory of invocations and of the signals that they hold, in bytes. `others` are those
     /// that the board keeps outside of the scheduler.
-    pub(crate) fn memory<'a>(&'a self, others: impl Iterator<Item = &'a Queued>) -> u64 {
+    pub(crate) fn memory<'a>(&'a self, others: impl Iterator<Item = &'a QueuedInvocation>) -> u64 {
         let delayed = self.delayed.iter().map(|delayed| &delayed.queued);
         let open = self.open.values().map(|open| &open.queued);
         let waiting = self.queue.iter().chain(delayed);
-        let (mut bytes, mut before) = (0, None::<&Carried>);
+        let (mut bytes, mut before) = (0, None::<&SignalPayload>);
         // Invocations of one signal are adjacent.
         for queued in waiting.chain(open).chain(others) {
             bytes += QUEUED_BYTES;
@@ -349,7 +349,7 @@ impl Scheduler {
     }
 
     /// Returns the open invocations.
-    pub const fn open(&self) -> &BTreeMap<InvocationId, Open> {
+    pub const fn open(&self) -> &BTreeMap<InvocationId, OpenInvocation> {
         &self.open
     }
 
@@ -359,30 +359,30 @@ impl Scheduler {
         plan.rules.iter().filter_map(|rule| {
             let due = *self.due.get(&rule.name)?;
             let is_left = |worker: &WorkerName| {
-                let limit = plan.seats.get(worker).map_or(0, |seat| seat.worker.limits.invocations);
+                let limit = plan.workers.get(worker).map_or(0, |seat| seat.worker.limits.invocations);
                 self.scheduled_for(worker) < limit
             };
-            let waits = |queued: &Queued| queued.branch.rule.as_ref() == Some(&rule.name);
+            let waits = |queued: &QueuedInvocation| queued.branch.rule.as_ref() == Some(&rule.name);
             (rule.workers.iter().any(is_left) && !self.queue.iter().any(waits)).then_some((rule, due))
         })
     }
 
     /// Arms the schedules of a new board.
-    pub(crate) fn wind(&mut self, plan: &Plan, at: Timestamp) {
+    pub(crate) fn arm_schedules(&mut self, plan: &Plan, at: Timestamp) {
         for rule in &plan.rules {
-            if let WakesOn::Every(cron) = &rule.wakes_on {
+            if let CompiledTrigger::Every(cron) = &rule.trigger {
                 self.due.extend(cron.next(at).map(|next| (rule.name.clone(), next)));
             }
         }
     }
 
     /// Advances due schedules to their next time after `at`.
-    pub(crate) fn rewind(&mut self, plan: &Plan, at: Timestamp) {
+    pub(crate) fn advance_schedules(&mut self, plan: &Plan, at: Timestamp) {
         let past: Vec<(RuleName, Option<Timestamp>)> = self
             .due(plan)
             .filter(|(_, due)| *due <= at)
-            .map(|(rule, _)| match &rule.wakes_on {
-                WakesOn::Every(cron) => (rule.name.clone(), cron.next(at)),
+            .map(|(rule, _)| match &rule.trigger {
+                CompiledTrigger::Every(cron) => (rule.name.clone(), cron.next(at)),
                 _ => (rule.name.clone(), None),
             })
             .collect();
@@ -395,21 +395,21 @@ impl Scheduler {
     }
 
     /// Returns the delayed invocations, the earliest first.
-    pub fn delayed(&self) -> &[Delayed] {
+    pub fn delayed(&self) -> &[DelayedInvocation] {
         &self.delayed
     }
 
     /// Returns the delayed invocations that are due, except those of `still` rules.
-    pub(crate) fn ripe(&self, now: Timestamp, still: &BTreeSet<RuleName>) -> Vec<Delayed> {
+    pub(crate) fn elapsed_delays(&self, now: Timestamp, still: &BTreeSet<RuleName>) -> Vec<DelayedInvocation> {
         let has_come = self.delayed.iter().take_while(|delayed| delayed.due <= now);
         has_come.filter(|delayed| !delayed.is_of(still)).cloned().collect()
     }
 
-    /// Queues the delayed invocations that [`Scheduler::ripe`] returns.
-    pub(crate) fn ripen(&mut self, plan: &Plan, now: Timestamp, still: &BTreeSet<RuleName>) {
-        let is_ripe = |delayed: &mut Delayed| delayed.due <= now && !delayed.is_of(still);
-        for Delayed { queued, .. } in self.delayed.extract_if(.., is_ripe).collect::<Vec<_>>() {
-            self.queue_up(plan, queued);
+    /// Queues the delayed invocations that [`Scheduler::elapsed_delays`] returns.
+    pub(crate) fn enqueue_elapsed(&mut self, plan: &Plan, now: Timestamp, still: &BTreeSet<RuleName>) {
+        let is_ripe = |delayed: &mut DelayedInvocation| delayed.due <= now && !delayed.is_of(still);
+        for DelayedInvocation { queued, .. } in self.delayed.extract_if(.., is_ripe).collect::<Vec<_>>() {
+            self.insert_by_priority(plan, queued);
         }
     }
 
@@ -419,7 +419,7 @@ impl Scheduler {
     }
 
     /// Postpones delayed invocations of the `still` rules by `ms`. The remaining delay never exceeds the whole delay.
-    pub(crate) fn put_off(&mut self, ms: u64, now: Timestamp, still: &BTreeSet<RuleName>) {
+    pub(crate) fn postpone(&mut self, ms: u64, now: Timestamp, still: &BTreeSet<RuleName>) {
         for delayed in self.delayed.iter_mut().filter(|delayed| delayed.is_of(still)) {
             let latest = now.plus_ms(delayed.whole_ms.unwrap_or(u64::MAX));
             delayed.due = delayed.due.plus_ms(ms).min(latest).max(delayed.due);
@@ -448,8 +448,9 @@ impl Scheduler {
         let place = self.queue.iter().position(|queued| queued.invocation == invocation);
         let Some(queued) = place.and_then(|place| self.queue.remove(place)) else { return false };
         // A join with a false condition fires the next time its branches are at rest.
-        let is_join =
-            |rule: &&Rule| queued.branch.rule.as_ref() == Some(&rule.name) && matches!(rule.wakes_on, WakesOn::Rest(_));
+        let is_join = |rule: &&Rule| {
+            queued.branch.rule.as_ref() == Some(&rule.name) && matches!(rule.trigger, CompiledTrigger::Quiescence(_))
+        };
         if let Some(rule) = plan.rules.iter().find(is_join) {
             self.fired.remove(&rule.name);
         }
@@ -460,14 +461,14 @@ impl Scheduler {
     }
 
     /// Returns true if only a scheduled or delayed time, or an answer from a person, can make progress.
-    pub fn rests(&self) -> bool {
+    pub fn waits_only_for_time(&self) -> bool {
         let has_times = !self.due.is_empty() || !self.delayed.is_empty();
-        has_times && self.queue.is_empty() && self.open.values().all(|open| open.asked.is_some())
+        has_times && self.queue.is_empty() && self.open.values().all(|open| open.question.is_some())
     }
 
     /// Returns true for an `after` rule that has not fired yet, once each awaited rule has completed an invocation.
-    pub fn is_after(&self, rule: &Rule) -> bool {
-        let WakesOn::After(awaited) = &rule.wakes_on else { return false };
+    pub fn may_fire_after(&self, rule: &Rule) -> bool {
+        let CompiledTrigger::After(awaited) = &rule.trigger else { return false };
         awaited.iter().all(|name| self.completed.contains(name)) && !self.fired.contains(&rule.name)
     }
 
@@ -488,7 +489,7 @@ impl Scheduler {
 
     /// Returns the calls to make once a gate admits them: due retries, then the queue in order. For each model it
     /// returns at most as many as the board's concurrency.
-    pub fn awaiting_admission(&self, limits: &Places<'_>, eligible: &Eligible<'_>) -> Vec<Next> {
+    pub fn awaiting_admission(&self, limits: &Slots<'_>, eligible: &DispatchConditions<'_>) -> Vec<NextAttempt> {
         let mut by_model: BTreeMap<Option<&str>, usize> = BTreeMap::new();
         let mut has_room = |worker: &WorkerName| {
             let waiting = by_model.entry((eligible.model)(worker)).or_default();
@@ -501,18 +502,19 @@ impl Scheduler {
             let worker = &open.queued.branch.worker;
             needs_admission(open, eligible)
                 && !open.calling
-                && open.asked.is_none()
+                && open.question.is_none()
                 && !(eligible.waits)(open)
                 && is_free(worker, is_calling_full)
         });
-        let again = again.map(|open| Next { queued: open.queued.clone(), attempt: open.attempt.saturating_add(1) });
+        let again =
+            again.map(|open| NextAttempt { queued: open.queued.clone(), attempt: open.attempt.saturating_add(1) });
         let first = self.queue.iter().filter(|queued| {
             let worker = &queued.branch.worker;
             (eligible.is_gated)(worker) && is_free(worker, is_full) && (eligible.admits)(&queued.branch)
         });
-        let first = first.map(|queued| Next { queued: queued.clone(), attempt: 1 });
+        let first = first.map(|queued| NextAttempt { queued: queued.clone(), attempt: 1 });
         // Workers that are not gated take no place at a model.
-        let may_ask = |next: &Next| {
+        let may_ask = |next: &NextAttempt| {
             let worker = &next.queued.branch.worker;
             !(eligible.is_gated)(worker) || has_room(worker)
         };
@@ -521,27 +523,27 @@ impl Scheduler {
 
     /// Returns true if the number of calls in progress has reached the limit. An invocation that waited for a person
     /// has released its slot, so other invocations may occupy all of them.
-    fn is_calling_full(&self, limits: &Places<'_>) -> bool {
+    fn is_calling_full(&self, limits: &Slots<'_>) -> bool {
         self.open.values().filter(|open| open.calling && limits.counts(open)).count() >= limits.concurrency as usize
     }
 
     /// Returns true if open invocations occupy all slots.
-    fn is_full(&self, limits: &Places<'_>) -> bool {
-        self.open.values().filter(|open| open.holds_place() && limits.counts(open)).count()
+    fn is_full(&self, limits: &Slots<'_>) -> bool {
+        self.open.values().filter(|open| open.holds_slot() && limits.counts(open)).count()
             >= limits.concurrency as usize
     }
 
     /// Returns the next dispatch that needs no admission: due retries, then the first queued invocation with an
     /// admitted branch. Counted calls stay within `concurrency`; exempt workers are not limited by it. Skips
     /// invocations that wait for a reservation.
-    pub fn next(&self, limits: &Places<'_>, eligible: &Eligible<'_>) -> Option<Next> {
+    pub fn next(&self, limits: &Slots<'_>, eligible: &DispatchConditions<'_>) -> Option<NextAttempt> {
         let is_calling_full = self.is_calling_full(limits);
-        let may_call = |open: &&Open| !(is_calling_full && limits.counts(open));
-        let is_due = |open: &&Open| !open.calling && open.asked.is_none() && !(eligible.waits)(open);
-        let is_free = |open: &&Open| !needs_admission(open, eligible);
+        let may_call = |open: &&OpenInvocation| !(is_calling_full && limits.counts(open));
+        let is_due = |open: &&OpenInvocation| !open.calling && open.question.is_none() && !(eligible.waits)(open);
+        let is_free = |open: &&OpenInvocation| !needs_admission(open, eligible);
         let again = self.open.values().filter(is_free).filter(may_call).find(is_due);
         if let Some(open) = again {
-            return Some(Next { queued: open.queued.clone(), attempt: open.attempt.saturating_add(1) });
+            return Some(NextAttempt { queued: open.queued.clone(), attempt: open.attempt.saturating_add(1) });
         }
         let is_full = self.is_full(limits);
         if is_full && limits.exempt.is_empty() {
@@ -553,13 +555,13 @@ impl Scheduler {
                 && (eligible.admits)(branch)
         };
         let mut admitted = self.queue.iter().filter(|queued| may_begin(&queued.branch));
-        let first = if planted::is(Bug::LastComeFirst) { admitted.next_back()? } else { admitted.next()? };
-        Some(Next { queued: first.clone(), attempt: 1 })
+        let first = if mutants::is_active(Mutant::LifoQueue) { admitted.next_back()? } else { admitted.next()? };
+        Some(NextAttempt { queued: first.clone(), attempt: 1 })
     }
 
     /// Counts the invocations of a worker that occupy a slot; waits for a person or a provider do not.
-    pub fn under_way(&self, worker: &WorkerName) -> usize {
-        self.open.values().filter(|open| open.queued.branch.worker == *worker && open.holds_place()).count()
+    pub fn occupied_slots(&self, worker: &WorkerName) -> usize {
+        self.open.values().filter(|open| open.queued.branch.worker == *worker && open.holds_slot()).count()
     }
 
     /// Returns true if any call is in progress.
@@ -580,7 +582,7 @@ impl Scheduler {
     }
 
     /// Returns the first invocation with a wait for a provider that is out of patience.
-    pub fn impatient(&self, now: Timestamp) -> Option<&Open> {
+    pub fn out_of_patience(&self, now: Timestamp) -> Option<&OpenInvocation> {
         let is_over = |wait: &ProviderWait| wait.patience <= now;
         self.open
             .values()
@@ -600,9 +602,9 @@ impl Scheduler {
 
     /// Returns the rules that wait for rest while one of their awaited branches is open, queued or, for joins, delayed.
     /// For a join on completion, an invocation queued behind a stopped branch counts, too.
-    pub fn awaited(&self, plan: &Plan, admits: impl Fn(&Branch) -> bool) -> BTreeSet<RuleName> {
-        let waits = |rule: &&Rule| match &rule.wakes_on {
-            WakesOn::Rest(rest) => rest.kind == RestKind::Each || !self.fired.contains(&rule.name),
+    pub fn waiting_rules(&self, plan: &Plan, admits: impl Fn(&Branch) -> bool) -> BTreeSet<RuleName> {
+        let waits = |rule: &&Rule| match &rule.trigger {
+            CompiledTrigger::Quiescence(rest) => rest.kind == QuiescenceKind::Each || !self.fired.contains(&rule.name),
             _ => false,
         };
         let mut waiting = plan.rules.iter().filter(waits).peekable();
@@ -613,11 +615,11 @@ impl Scheduler {
         let queued: BTreeSet<&Branch> = self.queue.iter().map(|queued| &queued.branch).collect();
         let delayed: BTreeSet<&Branch> = self.delayed.iter().map(|delayed| &delayed.queued.branch).collect();
         let is_awaited = |rule: &&Rule| {
-            let WakesOn::Rest(rest) = &rule.wakes_on else { return false };
-            let may_go = |branch: &Branch| rest.kind == RestKind::Completed || admits(branch);
+            let CompiledTrigger::Quiescence(rest) = &rule.trigger else { return false };
+            let may_go = |branch: &Branch| rest.kind == QuiescenceKind::Completed || admits(branch);
             open.iter().any(|branch| rest.waits_for(branch))
                 || queued.iter().any(|branch| rest.waits_for(branch) && may_go(branch))
-                || rest.kind != RestKind::Each && delayed.iter().any(|branch| rest.waits_for(branch))
+                || rest.kind != QuiescenceKind::Each && delayed.iter().any(|branch| rest.waits_for(branch))
         };
         waiting.filter(is_awaited).map(|rule| rule.name.clone()).collect()
     }
@@ -638,7 +640,7 @@ impl Scheduler {
     pub(crate) fn enqueue(
         &mut self,
         plan: &Plan,
-        queued: Queued,
+        queued: QueuedInvocation,
         is_after: bool,
         is_counted: bool,
         at: Timestamp,
@@ -654,20 +656,20 @@ impl Scheduler {
             self.fired.insert(rule.clone());
         }
         match due {
-            None => self.queue_up(plan, queued),
+            None => self.insert_by_priority(plan, queued),
             Some(due) => {
                 let place = self.delayed.partition_point(|delayed| delayed.due <= due);
                 let rule = plan.rules.iter().find(|rule| queued.branch.rule.as_ref() == Some(&rule.name));
                 let excepts = |rule: &Rule| rule.delay.as_ref().is_some_and(|delay| !delay.except_waits_of.is_empty());
                 let whole_ms = rule.is_some_and(excepts).then(|| due.ms_since(at));
-                self.delayed.insert(place, Delayed { due, whole_ms, queued });
+                self.delayed.insert(place, DelayedInvocation { due, whole_ms, queued });
             }
         }
     }
 
     /// Queues an invocation: at the end, or ahead of those that are not urgent.
-    fn queue_up(&mut self, plan: &Plan, queued: Queued) {
-        let is_urgent = |queued: &Queued| {
+    fn insert_by_priority(&mut self, plan: &Plan, queued: QueuedInvocation) {
+        let is_urgent = |queued: &QueuedInvocation| {
             let rule = queued.branch.rule.as_ref();
             rule.is_some_and(|name| plan.rules.iter().any(|rule| rule.urgent && rule.name == *name))
         };
@@ -679,7 +681,13 @@ impl Scheduler {
     }
 
     /// Applies an `invoked` record; returns `None` if it names no invocation that can start.
-    pub(crate) fn begin(&mut self, invoked: &Invoked, format: u32, at: Timestamp, basis: Arc<Basis>) -> Option<&Open> {
+    pub(crate) fn begin(
+        &mut self,
+        invoked: &Invoked,
+        format: u32,
+        at: Timestamp,
+        basis: Arc<ReadSet>,
+    ) -> Option<&OpenInvocation> {
         let (queued, lost, conflicts, deferrals, past) = match self.open.get(&invoked.invocation) {
             Some(open) => {
                 let deferrals = open.deferrals.clone().map(|deferrals| Deferrals { waiting: None, ..deferrals });
@@ -687,7 +695,7 @@ impl Scheduler {
             }
             None => {
                 let place = self.queue.iter().position(|queued| queued.invocation == invoked.invocation)?;
-                (self.queue.remove(place)?, 0, 0, None, Past::default())
+                (self.queue.remove(place)?, 0, 0, None, AttemptHistory::default())
             }
         };
         if queued.branch.worker != invoked.worker {
@@ -697,7 +705,7 @@ impl Scheduler {
         queued.expansion.is_unspent = invoked.is_unspent;
         let attempts = self.attempts.entry(invoked.worker.clone()).or_default();
         *attempts = attempts.saturating_add(1);
-        let open = Open {
+        let open = OpenInvocation {
             queued,
             attempt: invoked.attempt,
             lost,
@@ -705,7 +713,7 @@ impl Scheduler {
             awaits: Vec::new(),
             basis,
             calling: true,
-            asked: None,
+            question: None,
             base: invoked.base,
             view: invoked.view,
             reserved: invoked.reserved,
@@ -713,7 +721,7 @@ impl Scheduler {
                 .admitted
                 .as_ref()
                 .and_then(|admission| admission.model.clone())
-                .filter(|_| format >= FULL_RETRY),
+                .filter(|_| format >= SINCE_FULL_RETRY),
             price: invoked.admitted.as_ref().and_then(|admission| admission.price.clone()),
             reply_tokens: invoked.admitted.as_ref().and_then(|admission| admission.reply_tokens),
             since: at,
@@ -726,13 +734,13 @@ impl Scheduler {
     }
 
     /// Restores the basis that a snapshot stores separately; returns false if there is no such open invocation.
-    pub(crate) fn restore_basis(&mut self, invocation: InvocationId, basis: Basis) -> bool {
+    pub(crate) fn restore_basis(&mut self, invocation: InvocationId, basis: ReadSet) -> bool {
         self.open.get_mut(&invocation).map(|open| open.basis = Arc::new(basis)).is_some()
     }
 
     /// Records another call of the current attempt, with `reserved` tokens. Returns the branch, or `None` if the
     /// attempt is not in progress. `is_answered` means that the provider has answered the previous call.
-    pub(crate) fn go_on(
+    pub(crate) fn continue_attempt(
         &mut self,
         attempt: &Attempt,
         at: Timestamp,
@@ -751,7 +759,7 @@ impl Scheduler {
     /// Ends the current attempt, so that the next one is due.
     pub(crate) fn end_attempt(&mut self, invocation: InvocationId) {
         if let Some(open) = self.open.get_mut(&invocation) {
-            (open.calling, open.asked) = (false, None);
+            (open.calling, open.question) = (false, None);
             if let Some(deferrals) = &mut open.deferrals {
                 deferrals.since = None;
             }
@@ -760,9 +768,9 @@ impl Scheduler {
 
     /// Ends the current attempt as deferred: the invocation waits for its provider.
     pub(crate) fn defer(&mut self, invocation: InvocationId, at: Timestamp, wait: ProviderWait) {
-        self.unmake_attempt(invocation);
+        self.uncount_attempt(invocation);
         if let Some(open) = self.open.get_mut(&invocation) {
-            (open.calling, open.asked) = (false, None);
+            (open.calling, open.question) = (false, None);
             let (count, since) = open.deferrals.as_ref().map_or((0, None), |before| (before.count, before.since));
             let (count, since) = (count.saturating_add(1), since.or(Some(at)));
             open.deferrals = Some(Deferrals { count, since, waiting: Some(wait) });
@@ -770,21 +778,21 @@ impl Scheduler {
     }
 
     /// Ends all waits for providers, so that the next requests are due at once and patience starts over.
-    pub(crate) fn stop_waiting(&mut self) {
+    pub(crate) fn end_provider_waits(&mut self) {
         for deferrals in self.open.values_mut().filter_map(|open| open.deferrals.as_mut()) {
             (deferrals.since, deferrals.waiting) = (None, None);
         }
     }
 
     /// Ends the current attempt's call and marks its proposal as put to a person.
-    pub(crate) fn ask(&mut self, invocation: InvocationId, question: Seq) {
+    pub(crate) fn await_person(&mut self, invocation: InvocationId, question: Seq) {
         if let Some(open) = self.open.get_mut(&invocation) {
-            (open.calling, open.asked) = (false, Some(question));
+            (open.calling, open.question) = (false, Some(question));
         }
     }
 
     /// Counts the current attempt as rejected because of concurrent commits; the next one waits for `awaits`.
-    pub(crate) fn conflict(&mut self, invocation: InvocationId, awaits: Vec<PointerBuf>) {
+    pub(crate) fn record_conflict(&mut self, invocation: InvocationId, awaits: Vec<PointerBuf>) {
         if let Some(open) = self.open.get_mut(&invocation) {
             open.conflicts = open.conflicts.saturating_add(1);
             open.awaits = awaits;
@@ -792,30 +800,30 @@ impl Scheduler {
     }
 
     /// Records the failure of an attempt, for the next one.
-    pub(crate) fn fail_attempt(&mut self, invocation: InvocationId, code: FailureCode) {
+    pub(crate) fn record_failure(&mut self, invocation: InvocationId, code: FailureCode) {
         if let Some(open) = self.open.get_mut(&invocation) {
             open.past.failures.push(code);
         }
     }
 
     /// Records the rejection of an attempt's reply, for the next one.
-    pub(crate) fn refuse_attempt(&mut self, invocation: InvocationId) {
+    pub(crate) fn record_rejection(&mut self, invocation: InvocationId) {
         if let Some(open) = self.open.get_mut(&invocation) {
             open.past.failures.clear();
-            open.past.refused.push(open.view);
+            open.past.rejected_views.push(open.view);
         }
     }
 
     /// Counts the current attempt as lost with a process, so that it is not charged to its worker.
-    pub(crate) fn lose_attempt(&mut self, invocation: InvocationId) {
-        self.unmake_attempt(invocation);
+    pub(crate) fn record_loss(&mut self, invocation: InvocationId) {
+        self.uncount_attempt(invocation);
         if let Some(open) = self.open.get_mut(&invocation) {
             open.lost = open.lost.saturating_add(1);
         }
     }
 
     /// Uncounts the current attempt, which was never delivered to its worker's agent.
-    pub(crate) fn unmake_attempt(&mut self, invocation: InvocationId) {
+    pub(crate) fn uncount_attempt(&mut self, invocation: InvocationId) {
         let Some(open) = self.open.get(&invocation) else { return };
         if let Some(attempts) = self.attempts.get_mut(&open.queued.branch.worker) {
             *attempts = attempts.saturating_sub(1);
@@ -823,7 +831,7 @@ impl Scheduler {
     }
 
     /// Closes an open invocation that another continues, and adds the answer of a person, if there is one.
-    pub(crate) fn interrupt(&mut self, invocation: InvocationId, answered: Option<Answered>) {
+    pub(crate) fn close_for_follow_up(&mut self, invocation: InvocationId, answered: Option<AnsweredQuestion>) {
         self.continued = self.close(invocation, false).map(|mut open| {
             open.queued.expansion.answers.extend(answered);
             Box::new(open.queued)
@@ -831,12 +839,12 @@ impl Scheduler {
     }
 
     /// Takes the interrupted invocation, if `follows` names it.
-    pub(crate) fn take_continued(&mut self, follows: InvocationId) -> Option<Queued> {
+    pub(crate) fn take_continued(&mut self, follows: InvocationId) -> Option<QueuedInvocation> {
         self.continued.take().map(|queued| *queued).filter(|queued| queued.invocation == follows)
     }
 
     /// Closes an invocation, open or queued; `completed` if it achieved its purpose.
-    pub(crate) fn close(&mut self, invocation: InvocationId, completed: bool) -> Option<Open> {
+    pub(crate) fn close(&mut self, invocation: InvocationId, completed: bool) -> Option<OpenInvocation> {
         self.queue.retain(|queued| queued.invocation != invocation);
         self.delayed.retain(|delayed| delayed.queued.invocation != invocation);
         let open = self.open.remove(&invocation)?;
@@ -847,39 +855,39 @@ impl Scheduler {
     }
 
     /// Empties the queue and the open invocations; returns both.
-    pub(crate) fn clear(&mut self) -> (Vec<Open>, Vec<Queued>) {
+    pub(crate) fn clear(&mut self) -> (Vec<OpenInvocation>, Vec<QueuedInvocation>) {
         let queued = self.queue.drain(..).chain(self.delayed.drain(..).map(|delayed| delayed.queued)).collect();
         (std::mem::take(&mut self.open).into_values().collect(), queued)
     }
 }
 
 /// Returns true if the next attempt needs admission: each one of a model's worker, others after a deferral.
-fn needs_admission(open: &Open, eligible: &Eligible<'_>) -> bool {
+fn needs_admission(open: &OpenInvocation, eligible: &DispatchConditions<'_>) -> bool {
     (eligible.is_gated)(&open.queued.branch.worker) || open.waits_for_provider()
 }
 
 /// Concurrency slots of a board, and the workers exempt from them.
-pub struct Places<'a> {
+pub struct Slots<'a> {
     concurrency: u32,
     exempt: &'a BTreeSet<WorkerName>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> Slots<'a> {
     /// Limits the board to `concurrency` calls; calls of `exempt` workers are not counted.
     pub fn new(concurrency: u32, exempt: &'a BTreeSet<WorkerName>) -> Self {
-        let planted = u32::from(planted::is(Bug::OneCallMore));
-        Self { concurrency: concurrency + planted - u32::from(planted::is(Bug::OneCallLess)), exempt }
+        let planted = u32::from(mutants::is_active(Mutant::ExceedConcurrency));
+        Self { concurrency: concurrency + planted - u32::from(mutants::is_active(Mutant::UnderuseConcurrency)), exempt }
     }
 
-    fn counts(&self, open: &Open) -> bool {
+    fn counts(&self, open: &OpenInvocation) -> bool {
         !self.exempt.contains(&open.queued.branch.worker)
     }
 }
 
 /// Conditions on dispatch beside the concurrency slots.
-pub struct Eligible<'a> {
+pub struct DispatchConditions<'a> {
     /// Returns true if the next attempt of an open invocation has to wait.
-    pub waits: &'a dyn Fn(&Open) -> bool,
+    pub waits: &'a dyn Fn(&OpenInvocation) -> bool,
     /// Returns true if a queued invocation of the branch may begin.
     pub admits: &'a dyn Fn(&Branch) -> bool,
     /// Returns true for workers that need admission for every call.

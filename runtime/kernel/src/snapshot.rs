@@ -58,7 +58,7 @@ pub const PART_LEVELS_MIN: u16 = 32;
 
 /// Text to store under its hash.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Part {
+pub struct SnapshotPart {
     /// SHA-256 of the text.
     pub hash: Digest,
     /// The text.
@@ -67,9 +67,9 @@ pub struct Part {
     pub names: Vec<Digest>,
 }
 
-/// Returns the parts named by the text of a part or manifest, in order, as in [`Part::names`]; `None` if it does not
-/// have this layout. Does not check the text against its hash.
-pub fn names(text: &str) -> Option<Vec<Digest>> {
+/// Returns the parts named by the text of a part or manifest, in order, as in [`SnapshotPart::names`]; `None` if it
+/// does not have this layout. Does not check the text against its hash.
+pub fn part_refs(text: &str) -> Option<Vec<Digest>> {
     crate::tree::names_of(text)
 }
 

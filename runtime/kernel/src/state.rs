@@ -17,11 +17,11 @@ use crate::id::Version;
 use crate::json;
 use crate::patch::{Op, kind_of};
 use crate::rejection::{Code, Violation};
-use crate::tree::{At, Edit, Node};
+use crate::tree::{Edit, Node, Revision};
 
 mod place;
 
-use place::{Miss, Place, Slot, locate};
+use place::{Place, PlaceError, Slot, locate};
 
 /// Largest value included in a violation, in bytes of compact JSON; a larger one is described by its kind.
 pub const SHOWN_BYTES_MAX: u64 = 4096;
@@ -30,7 +30,7 @@ pub const SHOWN_BYTES_MAX: u64 = 4096;
 #[derive(Clone)]
 pub struct State {
     root: Node,
-    at: At,
+    revision: Revision,
     digest: Digest,
     hasher: Arc<Hasher>,
 }
@@ -39,14 +39,14 @@ impl State {
     /// Creates the document of version 0 and computes its digest. Numbers must be normalised
     /// ([`crate::json::normalise`]).
     pub fn new(value: &Value, hasher: &Hasher) -> Self {
-        let edit = Edit { at: 0, hasher: Arc::new(hasher.clone()) };
-        let root = Node::of(value, &edit);
-        Self { digest: hasher.tree(&root), root, at: 0, hasher: edit.hasher }
+        let edit = Edit { revision: 0, hasher: Arc::new(hasher.clone()) };
+        let root = Node::from_value(value, &edit);
+        Self { digest: hasher.tree(&root), root, revision: 0, hasher: edit.hasher }
     }
 
     /// Restores the stored document of a version; `None` if the digest differs.
-    pub(crate) fn restored(root: Node, at: At, digest: Digest, hasher: &Arc<Hasher>) -> Option<Self> {
-        (hasher.tree(&root) == digest).then(|| Self { root, at, digest, hasher: Arc::clone(hasher) })
+    pub(crate) fn restored(root: Node, at: Revision, digest: Digest, hasher: &Arc<Hasher>) -> Option<Self> {
+        (hasher.tree(&root) == digest).then(|| Self { root, revision: at, digest, hasher: Arc::clone(hasher) })
     }
 
     /// Returns the whole document.
@@ -72,12 +72,12 @@ impl State {
 
     /// Returns the number of commits.
     pub fn version(&self) -> Version {
-        Version(self.at.into())
+        Version(self.revision.into())
     }
 
     /// Returns the version as a revision stamp of the tree.
-    pub const fn at(&self) -> At {
-        self.at
+    pub const fn revision(&self) -> Revision {
+        self.revision
     }
 
     /// Returns the length of the document as compact JSON, in bytes.
@@ -88,21 +88,21 @@ impl State {
     /// Creates a copy on which a patch is tried. Costs a pointer; untouched values stay shared.
     pub fn candidate(&self) -> Candidate {
         // A board stops before the stamps overflow.
-        let edit = Edit { at: self.at.saturating_add(1), hasher: Arc::clone(&self.hasher) };
+        let edit = Edit { revision: self.revision.saturating_add(1), hasher: Arc::clone(&self.hasher) };
         Candidate { root: self.root.clone(), edit }
     }
 }
 
 impl PartialEq for State {
     fn eq(&self, other: &Self) -> bool {
-        (self.at, self.digest) == (other.at, other.digest)
+        (self.revision, self.digest) == (other.revision, other.digest)
     }
 }
 
 impl fmt::Debug for State {
     /// Prints the digest instead of the document, which may be large or confidential.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State").field("version", &self.at).field("digest", &self.digest).finish()
+        f.debug_struct("State").field("version", &self.revision).field("digest", &self.digest).finish()
     }
 }
 
@@ -123,18 +123,18 @@ pub struct ResultLimits {
 
 /// Values removed and added by an operation.
 #[derive(Clone, Debug, Default)]
-pub struct Applied {
+pub struct AppliedOp {
     /// Value removed at `path`, or at `from` of a `move`.
-    pub taken: Option<Node>,
+    pub removed: Option<Node>,
     /// Overwritten value; for a `move`, as it was after the removal.
-    pub over: Option<Node>,
+    pub overwritten: Option<Node>,
     /// Value now at the target place.
     pub made: Option<Node>,
 }
 
 /// Effect of an operation on the document (SPEC section 3).
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Effect<'a> {
+pub struct OpEffect<'a> {
     /// Kind of the effect, judged by the current value; `None` for `test`. `move` and `copy` report their effect at
     /// `path` (add, replace or insert); the operation itself shows that it is a move or a copy.
     pub kind: Option<GrantOp>,
@@ -144,7 +144,7 @@ pub struct Effect<'a> {
     pub lands_at: Cow<'a, Pointer>,
 }
 
-impl<'a> Effect<'a> {
+impl<'a> OpEffect<'a> {
     const fn at(path: &'a Pointer, kind: Option<GrantOp>) -> Self {
         Self { kind, granted_at: Cow::Borrowed(path), lands_at: Cow::Borrowed(path) }
     }
@@ -171,11 +171,11 @@ impl Candidate {
     ///
     /// A `move` is judged at `path` in the document after the removal of `from` (RFC 6902 section 4.4): moving the
     /// first of three elements to index 2 appends.
-    pub fn effect<'a>(&self, op: &Op<'a>) -> Effect<'a> {
+    pub fn effect<'a>(&self, op: &Op<'a>) -> OpEffect<'a> {
         match *op {
-            Op::Test { path, .. } => Effect::at(path, None),
-            Op::Remove { path } => Effect::at(path, Some(GrantOp::Remove)),
-            Op::Replace { path, .. } => Effect::at(path, Some(GrantOp::Replace)),
+            Op::Test { path, .. } => OpEffect::at(path, None),
+            Op::Remove { path } => OpEffect::at(path, Some(GrantOp::Remove)),
+            Op::Replace { path, .. } => OpEffect::at(path, Some(GrantOp::Replace)),
             Op::Add { path, .. } | Op::Copy { path, .. } => self.arrival(path, None),
             Op::Move { from, path } => {
                 let can_leave = !from.is_root() && self.get(from).is_some();
@@ -185,19 +185,19 @@ impl Candidate {
     }
 
     /// Returns the effect of putting a value at `path` after the removal of `without`.
-    fn arrival<'a>(&self, path: &'a Pointer, without: Option<&Pointer>) -> Effect<'a> {
+    fn arrival<'a>(&self, path: &'a Pointer, without: Option<&Pointer>) -> OpEffect<'a> {
         let Ok(place) = locate(&self.root, path, without) else {
-            return Effect::at(path, Some(GrantOp::Add));
+            return OpEffect::at(path, Some(GrantOp::Add));
         };
         match place.slot {
-            Slot::Whole => Effect::at(path, Some(GrantOp::Replace)),
-            Slot::Member { .. } if place.value.is_some() => Effect::at(path, Some(GrantOp::Replace)),
-            Slot::Member { .. } => Effect::at(path, Some(GrantOp::Add)),
-            Slot::Element { index, length } if index < length => Effect::at(path, Some(GrantOp::Insert)),
+            Slot::Whole => OpEffect::at(path, Some(GrantOp::Replace)),
+            Slot::Member { .. } if place.value.is_some() => OpEffect::at(path, Some(GrantOp::Replace)),
+            Slot::Member { .. } => OpEffect::at(path, Some(GrantOp::Add)),
+            Slot::Element { index, length } if index < length => OpEffect::at(path, Some(GrantOp::Insert)),
             Slot::Element { index, .. } => {
                 let array = path.parent().unwrap_or_default();
                 let (granted_at, lands_at) = (array.with_trailing_token("-"), array.with_trailing_token(index));
-                Effect { kind: Some(GrantOp::Add), granted_at: granted_at.into(), lands_at: lands_at.into() }
+                OpEffect { kind: Some(GrantOp::Add), granted_at: granted_at.into(), lands_at: lands_at.into() }
             }
         }
     }
@@ -211,9 +211,9 @@ impl Candidate {
     /// # Errors
     /// Returns `path_not_found`, `test_failed`, `index_out_of_range` or `result_too_large` with the place, and leaves
     /// the candidate unchanged. Never panics, whatever the operation.
-    pub fn apply(&mut self, op: &Op<'_>, limits: ResultLimits) -> Result<Applied, Violation> {
+    pub fn apply(&mut self, op: &Op<'_>, limits: ResultLimits) -> Result<AppliedOp, Violation> {
         if let Op::Test { path, value } = op {
-            return self.test(path, value, limits).map(|()| Applied::default());
+            return self.test(path, value, limits).map(|()| AppliedOp::default());
         }
         let arriving = self.check(op, limits)?;
         let taken = match op {
@@ -221,13 +221,13 @@ impl Candidate {
             _ => None,
         };
         Ok(match arriving {
-            Some(value) => Applied { taken, ..self.put(op, value) },
-            None => Applied { taken, ..Applied::default() },
+            Some(value) => AppliedOp { removed: taken, ..self.put(op, value) },
+            None => AppliedOp { removed: taken, ..AppliedOp::default() },
         })
     }
 
     /// Replaces the value at a place, or inserts a new one.
-    fn put(&mut self, op: &Op<'_>, value: Node) -> Applied {
+    fn put(&mut self, op: &Op<'_>, value: Node) -> AppliedOp {
         let path = op.path();
         let there = match path.split_back() {
             None => Some(&self.root),
@@ -250,7 +250,7 @@ impl Candidate {
                 value
             }
         };
-        Applied { taken: None, over, made: Some(made) }
+        AppliedOp { removed: None, overwritten: over, made: Some(made) }
     }
 
     /// Checks that an operation other than `test` can be applied within the limits; returns the value for its path.
@@ -274,13 +274,13 @@ impl Candidate {
             },
             Op::Replace { path, value } => {
                 let (_, there) = self.existing(path)?;
-                let node = Node::of(value, &self.edit);
+                let node = Node::from_value(value, &self.edit);
                 let bytes = before - there.bytes() + node.bytes();
                 admitted(path, node, bytes)
             }
             Op::Add { path, value } => {
                 let place = self.vacancy(path, None)?;
-                let node = Node::of(value, &self.edit);
+                let node = Node::from_value(value, &self.edit);
                 let bytes = place.bytes_after(before, node.bytes());
                 admitted(path, node, bytes)
             }
@@ -336,7 +336,7 @@ impl Candidate {
         let place = locate(&self.root, path, None).map_err(|miss| miss.at(path))?;
         match place.value {
             Some(value) => Ok((place, value)),
-            None => Err(Miss::absent(path, &place.slot).at(path)),
+            None => Err(PlaceError::absent(path, &place.slot).at(path)),
         }
     }
 
@@ -347,8 +347,8 @@ impl Candidate {
 
     /// Turns the candidate into a state.
     pub fn into_state(self) -> State {
-        let Edit { at, hasher } = self.edit;
-        State { digest: hasher.tree(&self.root), root: self.root, at, hasher }
+        let Edit { revision: at, hasher } = self.edit;
+        State { digest: hasher.tree(&self.root), root: self.root, revision: at, hasher }
     }
 }
 

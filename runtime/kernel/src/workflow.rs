@@ -6,7 +6,7 @@
 mod dag;
 pub mod engine;
 mod expansion;
-mod shared;
+mod output_conflicts;
 mod status;
 mod warning;
 
@@ -16,9 +16,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::rejection::coded;
+use crate::rejection::code_enum;
 
-pub use expansion::{Expansion, Grants, Made, REQUESTED, RESUMPTION, With, expand};
+pub use expansion::{Expansion, GeneratedPart, NodeGrants, REQUEST_DATA_SCHEMA, RESUME_SIGNAL, WorkflowArgs, expand};
 pub use status::Status;
 pub use warning::{Warning, is_node_name};
 
@@ -37,7 +37,7 @@ pub const PROBLEMS_MAX: usize = 20;
 ///
 /// # Errors
 /// Returns the first twenty problems: all problems of single nodes, or else one cycle.
-pub fn check(definition: &Definition) -> Result<Order<'_>, Vec<Problem>> {
+pub fn check(definition: &Definition) -> Result<ExecutionOrder<'_>, Vec<WorkflowError>> {
     let mut order = dag::check(definition)?;
     order.warnings.extend(warning::taken_signals(definition));
     Ok(order)
@@ -65,7 +65,7 @@ impl Definition {
     ///
     /// # Errors
     /// Returns the reason why the value is no definition.
-    pub fn read(value: Value) -> Result<Self, String> {
+    pub fn parse(value: Value) -> Result<Self, String> {
         // serde would accept an array of members for an object as well.
         if !value.is_object() {
             return Err("it is no object".to_owned());
@@ -122,7 +122,7 @@ impl Node {
     }
 
     /// Returns the signal that starts it, if it waits for one.
-    pub fn awaited<'n>(&'n self, id: &'n str) -> Option<&'n str> {
+    pub fn awaited_signal<'n>(&'n self, id: &'n str) -> Option<&'n str> {
         let is_event = matches!(self.trigger_type, TriggerType::Event);
         is_event.then(|| self.signal.as_deref().unwrap_or(id))
     }
@@ -154,7 +154,7 @@ impl TriggerType {
     }
 }
 
-coded! {
+code_enum! {
     /// Reason why a workflow has no order or cannot make a requested transition.
     WorkflowCode {
         /// The workflow has no node.
@@ -162,7 +162,7 @@ coded! {
         /// The workflow has more nodes than the limit.
         TooLarge = "workflow_too_large",
         /// The `node_id` of a node differs from its key.
-        OtherId = "workflow_node_id",
+        IdMismatch = "workflow_node_id",
         /// A node depends on itself.
         SelfDependency = "workflow_self_dependency",
         /// A node depends on a node that does not exist.
@@ -170,7 +170,7 @@ coded! {
         /// Nodes depend on each other; the message names them.
         Cycle = "workflow_cycle_detected",
         /// A node that runs or waits for its trigger cannot make the requested status transition.
-        IllegalMove = "workflow_illegal_move",
+        IllegalTransition = "workflow_illegal_move",
         /// There is no such node.
         UnknownNode = "workflow_unknown_node",
         /// The document does not hold the status of the workflow.
@@ -182,14 +182,14 @@ coded! {
 
 /// Problem that prevents a workflow.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Problem {
+pub enum WorkflowError {
     /// The workflow has no node, or too many.
     Size {
         /// Number of nodes.
         nodes: usize,
     },
     /// The `node_id` of a node differs from its key.
-    OtherId {
+    IdMismatch {
         /// Key of the node.
         node: String,
         /// Value of its `node_id`.
@@ -214,13 +214,13 @@ pub enum Problem {
     },
 }
 
-impl Problem {
+impl WorkflowError {
     /// Returns its stable code.
     pub const fn code(&self) -> WorkflowCode {
         match self {
             Self::Size { nodes: 0 } => WorkflowCode::Empty,
             Self::Size { .. } => WorkflowCode::TooLarge,
-            Self::OtherId { .. } => WorkflowCode::OtherId,
+            Self::IdMismatch { .. } => WorkflowCode::IdMismatch,
             Self::SelfDependency { .. } => WorkflowCode::SelfDependency,
             Self::UnknownDependency { .. } => WorkflowCode::UnknownDependency,
             Self::Cycle { .. } => WorkflowCode::Cycle,
@@ -232,7 +232,7 @@ impl Problem {
         match self {
             Self::SelfDependency { node } => Some(vec![node]),
             Self::Cycle { nodes } => Some(nodes.iter().map(String::as_str).collect()),
-            Self::Size { .. } | Self::OtherId { .. } | Self::UnknownDependency { .. } => None,
+            Self::Size { .. } | Self::IdMismatch { .. } | Self::UnknownDependency { .. } => None,
         }
     }
 }
@@ -240,12 +240,12 @@ impl Problem {
 /// Maximum nodes of a cycle named in a message.
 const NAMED_MAX: usize = 20;
 
-impl fmt::Display for Problem {
+impl fmt::Display for WorkflowError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Size { nodes: 0 } => f.write_str("there is no node, so nothing can begin"),
             Self::Size { nodes } => write!(f, "there are {nodes} nodes; a workflow has at most {NODES_MAX}"),
-            Self::OtherId { node, says } => write!(f, "the node under `{node}` says that it is `{says}`"),
+            Self::IdMismatch { node, says } => write!(f, "the node under `{node}` says that it is `{says}`"),
             Self::SelfDependency { node } => write!(f, "`{node}` depends on itself"),
             Self::UnknownDependency { node, dependency } => {
                 write!(f, "`{node}` depends on `{dependency}`, and there is no such node")
@@ -263,7 +263,7 @@ impl fmt::Display for Problem {
 
 /// Static properties of a valid workflow, by ids of its definition.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Order<'d> {
+pub struct ExecutionOrder<'d> {
     /// Nodes without dependencies.
     pub roots: Vec<&'d str>,
     /// Nodes on which no other node depends.

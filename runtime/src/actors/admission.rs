@@ -6,21 +6,21 @@
 
 use std::collections::BTreeMap;
 
-use patchboard_kernel::admission::Waiting;
-use patchboard_kernel::board::{Board, Effect, LimitsOfCall};
+use patchboard_kernel::admission::WaitingCall;
+use patchboard_kernel::board::{Board, CallLimits, Effect};
 use patchboard_kernel::ledger::Account;
 
 use super::CallKey;
-use crate::agent::{Admitted, Agent, Permit};
+use crate::agent::{AdmissionDecision, Agent, Permit};
 
 /// Calls that wait for admission.
 #[derive(Default)]
-pub(super) struct WaitingCalls(BTreeMap<CallKey, WaitsFor>);
+pub(super) struct WaitingCalls(BTreeMap<CallKey, WaitReason>);
 
 /// Obstacle to a call.
-enum WaitsFor {
+enum WaitReason {
     /// The gate, with the call as last submitted to it.
-    Gate(Waiting),
+    Gate(WaitingCall),
     /// Budgets reserved by other calls of the board.
     Budget(Budgets),
 }
@@ -28,16 +28,16 @@ enum WaitsFor {
 /// Budgets of a board and a worker.
 #[derive(Clone, Copy)]
 struct Budgets {
-    limits: LimitsOfCall,
+    limits: CallLimits,
     board: Account,
     worker: Account,
 }
 
 impl Budgets {
-    fn of(board: &Board, call: &Waiting) -> Self {
+    fn new(board: &Board, call: &WaitingCall) -> Self {
         let ledger = board.ledger();
         let worker = ledger.workers().get(&call.worker).copied().unwrap_or_default();
-        Self { limits: board.limits_of_worker(&call.worker), board: *ledger.board(), worker }
+        Self { limits: board.worker_call_limits(&call.worker), board: *ledger.board(), worker }
     }
 
     /// Returns true if calls were settled since `before`, or limits raised.
@@ -54,32 +54,32 @@ impl Budgets {
 
 impl WaitingCalls {
     /// Asks the gate for a call; returns none if the answer cannot have changed.
-    pub(super) fn ask(&mut self, agent: &dyn Agent, board: &Board, call: &Waiting) -> Option<Admitted> {
+    pub(super) fn ask(&mut self, agent: &dyn Agent, board: &Board, call: &WaitingCall) -> Option<AdmissionDecision> {
         let key = key(call);
         match self.0.get(&key) {
             // No limit leaves more than any limit.
-            Some(WaitsFor::Gate(asked))
+            Some(WaitReason::Gate(asked))
                 if board.unreserved_money(call).unwrap_or(u64::MAX)
                     <= asked.money.map_or(u64::MAX, |money| money.left) =>
             {
                 return None;
             }
-            Some(WaitsFor::Budget(before)) if !Budgets::of(board, call).are_freer_than(*before) => return None,
+            Some(WaitReason::Budget(before)) if !Budgets::new(board, call).are_freer_than(*before) => return None,
             _ => {}
         }
         let call = board.with_money(call);
         let admitted = agent.admit(board.id(), &call);
         match &admitted {
-            Admitted::Now(_) => drop(self.0.remove(&key)),
-            Admitted::Later(_) => drop(self.0.insert(key, WaitsFor::Gate(call))),
+            AdmissionDecision::Now(_) => drop(self.0.remove(&key)),
+            AdmissionDecision::Later(_) => drop(self.0.insert(key, WaitReason::Gate(call))),
         }
         Some(admitted)
     }
 
     /// Removes a call after the gate's delayed admission. Returns the call if it could pay its model when submitted,
     /// but cannot with the money that is left now.
-    pub(super) fn take(&mut self, board: &Board, admitted: CallKey, permit: &Permit) -> Option<Waiting> {
-        let Some(WaitsFor::Gate(asked)) = self.0.remove(&admitted) else { return None };
+    pub(super) fn take(&mut self, board: &Board, admitted: CallKey, permit: &Permit) -> Option<WaitingCall> {
+        let Some(WaitReason::Gate(asked)) = self.0.remove(&admitted) else { return None };
         asked.money.filter(|_| asked.affords(&permit.admission))?;
         let call = board.awaiting_admission().into_iter().find(|call| key(call) == admitted)?;
         (!board.with_money(&call).affords(&permit.admission)).then_some(call)
@@ -94,7 +94,7 @@ impl WaitingCalls {
     /// those that still wait for admission wait for a budget.
     pub(super) fn stepped(&mut self, board: &Board, effects: &[Effect], permits: &mut BTreeMap<CallKey, Permit>) {
         let named = effects.iter().rev().find_map(|effect| match effect {
-            Effect::Await(named) => Some(named),
+            Effect::RequestAdmission(named) => Some(named),
             _ => None,
         });
         if let Some(named) = named {
@@ -108,13 +108,13 @@ impl WaitingCalls {
         permits.retain(|admitted, _| !unmade.contains(admitted));
         if !unmade.is_empty() {
             for call in board.awaiting_admission().iter().filter(|call| unmade.contains(&key(call))) {
-                self.0.insert(key(call), WaitsFor::Budget(Budgets::of(board, call)));
+                self.0.insert(key(call), WaitReason::Budget(Budgets::new(board, call)));
             }
         }
     }
 }
 
 /// Returns the key of a waiting call's attempt.
-pub(super) const fn key(call: &Waiting) -> CallKey {
+pub(super) const fn key(call: &WaitingCall) -> CallKey {
     (call.invocation, call.attempt)
 }

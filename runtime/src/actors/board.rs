@@ -9,18 +9,18 @@ use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::kernel::{self, Beginning, KernelActor};
-use super::probe::Probe;
+use super::failpoints::Failpoints;
+use super::kernel::{self, KernelActor, StartMode};
 use super::{Context, breaker, scheduler, stop, worker};
+use crate::board_channel::BoardChannel;
 use crate::clock::BoardClock;
 use crate::journal::Claim;
-use crate::observer::Restarted;
-use crate::published::Published;
+use crate::observer::RestartScope;
 use crate::runtime::{RestartPolicy, RuntimeError};
 
 pub(crate) enum Message {
     /// Creates the next generation of children.
-    Restart(Beginning),
+    Restart(StartMode),
     /// Lets the kernel decide the inputs it has received, then ends.
     Close(oneshot::Sender<()>),
 }
@@ -36,15 +36,15 @@ impl Message {
 
 pub(crate) struct Arguments {
     pub(crate) context: Arc<Context>,
-    pub(crate) published: Arc<Published>,
+    pub(crate) channel: Arc<BoardChannel>,
     pub(crate) blueprint: Arc<Blueprint>,
-    pub(crate) beginning: Beginning,
+    pub(crate) beginning: StartMode,
     pub(crate) claim: Claim,
 }
 
 pub(crate) struct State {
     context: Arc<Context>,
-    published: Arc<Published>,
+    channel: Arc<BoardChannel>,
     blueprint: Arc<Blueprint>,
     /// None between a failure and the restart.
     generation: Option<Generation>,
@@ -69,10 +69,18 @@ impl Actor for BoardSupervisor {
     type Arguments = Arguments;
 
     async fn pre_start(&self, myself: ActorRef<Message>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
-        let Arguments { context, published, blueprint, beginning, claim } = arguments;
+        let Arguments { context, channel: published, blueprint, beginning, claim } = arguments;
         myself.cast(Message::Restart(beginning))?;
         let failures = Failures::new(context.options.restarts);
-        Ok(State { context, published, blueprint, generation: None, failures, is_melting: false, claim: Some(claim) })
+        Ok(State {
+            context,
+            channel: published,
+            blueprint,
+            generation: None,
+            failures,
+            is_melting: false,
+            claim: Some(claim),
+        })
     }
 
     async fn handle(
@@ -81,20 +89,20 @@ impl Actor for BoardSupervisor {
         message: Message,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        state.probe().at("board", message.kind());
+        state.probe().hit("board", message.kind());
         match message {
             Message::Restart(beginning) => {
                 let generation = Generation::start(&myself.get_cell(), state, beginning).await?;
-                state.published.open(generation.kernel.clone());
+                state.channel.set_kernel(generation.kernel.clone());
                 state.generation = Some(generation);
             }
             Message::Close(done) => {
-                state.published.shut();
+                state.channel.clear_kernel();
                 if let Some(generation) = state.generation.take() {
                     generation.drain().await;
                 }
                 drop(state.claim.take());
-                state.context.gone(&state.published, RuntimeError::Closed(state.published.board().clone()));
+                state.context.board_closed(&state.channel, RuntimeError::Closed(state.channel.board().clone()));
                 // The caller may have stopped waiting.
                 let _ = done.send(());
                 myself.stop(None);
@@ -115,7 +123,7 @@ impl Actor for BoardSupervisor {
             SupervisionEvent::ActorFailed(child, error) => (child, error),
             _ => return Ok(()),
         };
-        state.probe().at("board", "child_ended");
+        state.probe().hit("board", "child_ended");
         if state.generation.as_ref().is_some_and(|generation| generation.contains(&child)) {
             state.child_failed(&myself, error).await;
         }
@@ -124,16 +132,16 @@ impl Actor for BoardSupervisor {
 }
 
 impl State {
-    fn probe(&self) -> Probe {
-        self.context.options.probe.of_board(self.published.board())
+    fn probe(&self) -> Failpoints {
+        self.context.options.failpoints.for_board(self.channel.board())
     }
 
     async fn child_failed(&mut self, myself: &ActorRef<Message>, error: ActorProcessingErr) {
-        self.published.shut();
+        self.channel.clear_kernel();
         if let Some(generation) = self.generation.take() {
             generation.stop().await;
         }
-        let board = self.published.board().clone();
+        let board = self.channel.board().clone();
         let reason = error.to_string();
         let cause = match error.downcast::<RuntimeError>() {
             Ok(known) => *known,
@@ -145,17 +153,17 @@ impl State {
             if may_pass(&cause) && !self.is_melting { self.failures.next_restart(Instant::now()) } else { None };
         if let Some(pause) = pause {
             tracing::warn!(%board, reason, pause_ms = pause.as_millis(), "the board's actors failed and are restarted");
-            self.context.observe(|observer| observer.restarted(Restarted::Board));
-            let restart = move || Message::Restart(Beginning::Recover);
+            self.context.observe(|observer| observer.on_restart(RestartScope::Board));
+            let restart = move || Message::Restart(StartMode::Recover);
             drop(myself.send_after(pause, restart));
         } else if is_crash && !self.is_melting {
             tracing::error!(%board, reason, "the board's actors failed too often; the board ends");
             self.is_melting = true;
-            drop(myself.cast(Message::Restart(Beginning::MeltDown)));
+            drop(myself.cast(Message::Restart(StartMode::MeltDown)));
         } else {
             tracing::error!(%board, reason, "the board is given up");
             drop(self.claim.take());
-            self.context.gone(&self.published, cause);
+            self.context.board_closed(&self.channel, cause);
             myself.stop(None);
         }
     }
@@ -164,16 +172,16 @@ impl State {
 /// Returns true if a restart from the journal may help.
 const fn may_pass(cause: &RuntimeError) -> bool {
     match cause {
-        RuntimeError::Journal(error) => error.is_passing(),
+        RuntimeError::Journal(error) => error.is_transient(),
         RuntimeError::Crashed { .. } | RuntimeError::Interrupted(_) => true,
         RuntimeError::Board(_)
         | RuntimeError::AlreadyRunning(_)
         | RuntimeError::Closed(_)
-        | RuntimeError::Over(_)
+        | RuntimeError::BoardEnded(_)
         | RuntimeError::BadSignal { .. }
-        | RuntimeError::Unheard { .. }
+        | RuntimeError::SignalRejected { .. }
         | RuntimeError::CannotRetry { .. }
-        | RuntimeError::TokenConflict(_)
+        | RuntimeError::IdempotencyConflict(_)
         | RuntimeError::Start(_) => false,
     }
 }
@@ -205,12 +213,12 @@ impl Failures {
 }
 
 impl Generation {
-    async fn start(myself: &ActorCell, state: &State, beginning: Beginning) -> Result<Self, ActorProcessingErr> {
+    async fn start(myself: &ActorCell, state: &State, beginning: StartMode) -> Result<Self, ActorProcessingErr> {
         let context = &state.context;
         let link = || myself.clone();
-        let probe = || context.options.probe.of_board(state.published.board());
+        let probe = || context.options.failpoints.for_board(state.channel.board());
         let clock = Arc::new(BoardClock::new(Arc::clone(&context.options.clock)));
-        let arguments = (Arc::clone(context), Arc::clone(&state.published), Arc::clone(&clock));
+        let arguments = (Arc::clone(context), Arc::clone(&state.channel), Arc::clone(&clock));
         let (kernel, _) = Actor::spawn_linked(None, KernelActor, arguments, link()).await?;
         let mut workers = std::collections::BTreeMap::new();
         for name in state.blueprint.workers.keys() {
@@ -227,7 +235,7 @@ impl Generation {
         let (breaker, _) = Actor::spawn_linked(None, breaker::BreakerActor, arguments, link()).await?;
         let mut others: Vec<_> = workers.values().map(ActorRef::get_cell).collect();
         let arguments = scheduler::Arguments {
-            board: state.published.board().clone(),
+            board: state.channel.board().clone(),
             blueprint: &state.blueprint,
             clock,
             kernel: kernel.clone(),

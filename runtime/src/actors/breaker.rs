@@ -7,17 +7,17 @@ use patchboard_kernel::board::Effect;
 use patchboard_kernel::id::WorkerName;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-use super::probe::Probe;
-use super::{Durable, worker};
+use super::failpoints::Failpoints;
+use super::{StepEffects, worker};
 
 pub(crate) enum Message {
     /// A step is durable.
-    Durable(Arc<Durable>),
+    Durable(Arc<StepEffects>),
 }
 
 pub(crate) struct Arguments {
     pub(crate) workers: BTreeMap<WorkerName, ActorRef<worker::Message>>,
-    pub(crate) probe: Probe,
+    pub(crate) probe: Failpoints,
 }
 
 pub(crate) struct BreakerActor;
@@ -37,13 +37,13 @@ impl Actor for BreakerActor {
         message: Message,
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
-        state.probe.at("breaker", "durable");
+        state.probe.hit("breaker", "durable");
         let Message::Durable(durable) = message;
         for (order, effect) in durable.ordered() {
             if let Effect::Cancel { invocation, worker } = effect
                 && let Some(worker) = state.workers.get(worker)
             {
-                drop(worker.cast(worker::Message::Withdraw(order, *invocation)));
+                drop(worker.cast(worker::Message::Cancel(order, *invocation)));
             }
         }
         Ok(())

@@ -32,7 +32,7 @@ impl Actor for JournalWriter {
         message: Message,
         context: &mut Arc<Context>,
     ) -> Result<(), ActorProcessingErr> {
-        context.options.probe.at("journal_writer", "flush");
+        context.options.failpoints.hit("journal_writer", "flush");
         match message {
             // Most messages find their records appended by the transaction after the current one.
             Message::Flush if context.journal.has_queued() => {

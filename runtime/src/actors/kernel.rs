@@ -10,46 +10,46 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use patchboard_kernel::admission::Waiting;
-use patchboard_kernel::board::{Board, Effect, From, Input, Outcome, Proposal};
-use patchboard_kernel::id::{BoardId, Token};
-use patchboard_kernel::owner::Owner;
+use patchboard_kernel::admission::WaitingCall;
+use patchboard_kernel::board::{Board, Effect, Input, Outcome, Proposal, ProposalSource};
+use patchboard_kernel::driver::Driver;
+use patchboard_kernel::id::{BoardId, IdempotencyKey};
 use patchboard_kernel::record::{Body, Ended, Epoch, Kind, Principal};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::admission::{self, WaitingCalls};
-use super::probe::Probe;
-use super::{CallKey, Context, Durable, breaker, scheduler};
-use crate::agent::{Admitted, Permit};
+use super::failpoints::Failpoints;
+use super::{CallKey, Context, StepEffects, breaker, scheduler};
+use crate::agent::{AdmissionDecision, Permit};
+use crate::board_channel::BoardChannel;
 use crate::clock::BoardClock;
-use crate::journal::{Journal, JournalError, Swept};
-use crate::keeping::{self, Due, Keeping, Taken};
+use crate::cpu_time;
+use crate::journal::{GarbageCollection, Journal, JournalError};
 use crate::observer;
-use crate::published::Published;
 use crate::recovery::{self, Recovered};
 use crate::runtime::RuntimeError;
-use crate::snapshot::Snapshot;
-use crate::work;
+use crate::snapshotter::{self, SnapshotTask, Snapshotter, StoredSnapshot};
+use crate::status::BoardStatus;
 
 pub(crate) enum Message {
     /// All actors of the generation are running.
-    Begin { beginning: Beginning, scheduler: ActorRef<scheduler::Message>, breaker: ActorRef<breaker::Message> },
+    Begin { beginning: StartMode, scheduler: ActorRef<scheduler::Message>, breaker: ActorRef<breaker::Message> },
     /// Input for the board.
     Decide {
         input: Input,
         /// Principal of an external caller.
         principal: Option<Principal>,
-        asker: Option<Asker>,
+        caller: Option<WaitingCaller>,
     },
     /// The gate admits a waiting call, or the operator's patience is over.
     Admitted { key: CallKey, permit: Option<Permit> },
     /// This board may store or collect snapshots now.
-    Turn(OwnedSemaphorePermit),
+    SnapshotPermit(OwnedSemaphorePermit),
     /// A snapshot is stored, or storing failed.
-    Taken(Result<Taken, JournalError>),
+    SnapshotStored(Result<StoredSnapshot, JournalError>),
     /// Unused parts of earlier snapshots are removed, or removing failed.
-    Swept(Result<Swept, JournalError>),
+    GarbageCollected(Result<GarbageCollection, JournalError>),
 }
 
 impl Message {
@@ -58,15 +58,15 @@ impl Message {
             Self::Begin { .. } => "begin",
             Self::Decide { .. } => "decide",
             Self::Admitted { .. } => "admitted",
-            Self::Turn(_) => "turn",
-            Self::Taken(_) => "taken",
-            Self::Swept(_) => "swept",
+            Self::SnapshotPermit(_) => "turn",
+            Self::SnapshotStored(_) => "taken",
+            Self::GarbageCollected(_) => "swept",
         }
     }
 }
 
 /// Origin of the board.
-pub(crate) enum Beginning {
+pub(crate) enum StartMode {
     /// Just created and durable, with its first effects.
     Created(Box<Board>, Vec<Effect>),
     /// Recovered from the journal.
@@ -76,32 +76,32 @@ pub(crate) enum Beginning {
 }
 
 /// External caller that waits for the result of an input.
-pub(crate) struct Asker {
+pub(crate) struct WaitingCaller {
     /// Receives the decision, with its processor time.
-    pub(crate) answer: oneshot::Sender<(Result<Decided, RuntimeError>, Duration)>,
+    pub(crate) answer: oneshot::Sender<(Result<InputResult, RuntimeError>, Duration)>,
     /// The request's place in the queue.
     pub(crate) _place: OwnedSemaphorePermit,
 }
 
 /// Result of an input, now durable.
-pub(crate) struct Decided {
+pub(crate) struct InputResult {
     pub(crate) outcome: Option<Outcome>,
     /// The step has records.
     pub(crate) recorded: bool,
 }
 
 pub(crate) struct State {
-    probe: Probe,
+    probe: Failpoints,
     context: Arc<Context>,
-    published: Arc<Published>,
+    channel: Arc<BoardChannel>,
     clock: Arc<BoardClock>,
-    running: Option<Running>,
+    running: Option<ActiveBoard>,
 }
 
-struct Running {
+struct ActiveBoard {
     waiting: WaitingCalls,
-    owner: Owner,
-    keeping: Keeping,
+    driver: Driver,
+    snapshotter: Snapshotter,
     scheduler: ActorRef<scheduler::Message>,
     breaker: ActorRef<breaker::Message>,
 }
@@ -111,15 +111,15 @@ pub(crate) struct KernelActor;
 impl Actor for KernelActor {
     type Msg = Message;
     type State = State;
-    type Arguments = (Arc<Context>, Arc<Published>, Arc<BoardClock>);
+    type Arguments = (Arc<Context>, Arc<BoardChannel>, Arc<BoardClock>);
 
     async fn pre_start(
         &self,
         _: ActorRef<Message>,
         (context, published, clock): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
-        let probe = context.options.probe.of_board(published.board());
-        Ok(State { probe, context, published, clock, running: None })
+        let probe = context.options.failpoints.for_board(published.board());
+        Ok(State { probe, context, channel: published, clock, running: None })
     }
 
     async fn handle(
@@ -128,21 +128,21 @@ impl Actor for KernelActor {
         message: Message,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        state.probe.at("kernel", message.kind());
+        state.probe.hit("kernel", message.kind());
         let mut turn = None;
         match message {
             Message::Begin { beginning, scheduler, breaker } => state.begin(beginning, scheduler, breaker).await?,
-            Message::Taken(taken) => state.taken(taken).await?,
-            Message::Swept(swept) => state.swept(swept),
-            Message::Turn(given) => {
+            Message::SnapshotStored(taken) => state.taken(taken).await?,
+            Message::GarbageCollected(swept) => state.swept(swept),
+            Message::SnapshotPermit(given) => {
                 if let Some(running) = &mut state.running {
-                    running.keeping.has_turn();
+                    running.snapshotter.has_turn();
                 }
                 turn = Some(given);
             }
             Message::Admitted { key, permit } => state.admitted(key, permit).await?,
-            Message::Decide { input, principal, asker } => {
-                let (decided, used) = work::measured(state.decide_with(input, principal, BTreeMap::new())).await;
+            Message::Decide { input, principal, caller: asker } => {
+                let (decided, used) = cpu_time::measure(state.decide_with(input, principal, BTreeMap::new())).await;
                 let failure = decided.as_ref().err().cloned();
                 if let Some(asker) = asker {
                     // The caller may have stopped waiting; the decision is final.
@@ -153,7 +153,7 @@ impl Actor for KernelActor {
                 }
             }
         }
-        state.keep(&myself, turn).await?;
+        state.start_snapshot_task(&myself, turn).await?;
         Ok(())
     }
 }
@@ -161,39 +161,51 @@ impl Actor for KernelActor {
 impl State {
     async fn begin(
         &mut self,
-        beginning: Beginning,
+        beginning: StartMode,
         scheduler: ActorRef<scheduler::Message>,
         breaker: ActorRef<breaker::Message>,
     ) -> Result<(), RuntimeError> {
-        let melts = matches!(beginning, Beginning::MeltDown);
+        let melts = matches!(beginning, StartMode::MeltDown);
         let policy = self.context.options.snapshots;
         match beginning {
-            Beginning::Created(board, effects) => {
-                let (owner, keeping) = (Owner::new(*board), Keeping::new(policy));
+            StartMode::Created(board, effects) => {
+                let (owner, keeping) = (Driver::new(*board), Snapshotter::new(policy));
                 let (waiting, permits) = (WaitingCalls::default(), BTreeMap::new());
-                let running = self.running.insert(Running { waiting, owner, keeping, scheduler, breaker });
-                running.hand_on(effects, permits);
-                self.published.running();
+                let running = self.running.insert(ActiveBoard {
+                    waiting,
+                    driver: owner,
+                    snapshotter: keeping,
+                    scheduler,
+                    breaker,
+                });
+                running.dispatch_effects(effects, permits);
+                self.channel.mark_running();
                 self.ask_gate().await?;
             }
-            Beginning::Recover | Beginning::MeltDown => {
+            StartMode::Recover | StartMode::MeltDown => {
                 // Records that became durable just before a crash were not published. Subscribers notice the gap in
                 // sequence numbers, and read the missing records.
-                let recovered = recover(&self.context, self.published.board()).await?;
-                let keeping = Keeping::of_recovered(policy, &recovered);
-                let owner = Owner::new(recovered.board);
+                let recovered = recover(&self.context, self.channel.board()).await?;
+                let keeping = Snapshotter::from_recovered(policy, &recovered);
+                let owner = Driver::new(recovered.board);
                 let epoch = owner.board().epoch() + 1;
-                self.clock.go_on_after(owner.board().last_at());
-                self.running = Some(Running { waiting: WaitingCalls::default(), owner, keeping, scheduler, breaker });
+                self.clock.start_after(owner.board().last_at());
+                self.running = Some(ActiveBoard {
+                    waiting: WaitingCalls::default(),
+                    driver: owner,
+                    snapshotter: keeping,
+                    scheduler,
+                    breaker,
+                });
                 let writer = self.context.options.ids.writer();
-                if let Some(held) = self.published.held().filter(|_| !melts) {
-                    self.decide_with(Input::Pause { token: None }, held.by.clone(), BTreeMap::new()).await?;
+                if let Some(held) = self.channel.hold().filter(|_| !melts) {
+                    self.decide_with(Input::Pause { key: None }, held.by.clone(), BTreeMap::new()).await?;
                 }
                 self.decide(Input::take_over(epoch, writer)).await?;
                 if melts {
                     self.decide(Input::Meltdown).await?;
                 }
-                self.published.running();
+                self.channel.mark_running();
             }
         }
         Ok(())
@@ -201,10 +213,10 @@ impl State {
 
     /// Asks the gate for the waiting calls of a board at its start.
     async fn ask_gate(&mut self) -> Result<(), RuntimeError> {
-        let named = self.running.as_ref().map(|running| running.owner.board().awaiting_admission());
+        let named = self.running.as_ref().map(|running| running.driver.board().awaiting_admission());
         for call in named.unwrap_or_default() {
             // An admission may have triggered the request for other calls.
-            let is_named = |running: &Running| running.owner.board().awaiting_admission().contains(&call);
+            let is_named = |running: &ActiveBoard| running.driver.board().awaiting_admission().contains(&call);
             if self.running.as_ref().is_some_and(is_named) {
                 self.ask_for(&call).await?;
             }
@@ -213,12 +225,12 @@ impl State {
     }
 
     /// Asks the gate for a call.
-    async fn ask_for(&mut self, call: &Waiting) -> Result<(), RuntimeError> {
-        let Some(running) = self.running.as_mut().filter(|_| self.published.held().is_none()) else { return Ok(()) };
+    async fn ask_for(&mut self, call: &WaitingCall) -> Result<(), RuntimeError> {
+        let Some(running) = self.running.as_mut().filter(|_| self.channel.hold().is_none()) else { return Ok(()) };
         let key = admission::key(call);
-        match running.waiting.ask(&*self.context.options.agent, running.owner.board(), call) {
-            Some(Admitted::Now(permit)) => self.admit(key, permit).await?,
-            Some(Admitted::Later(admitting)) => {
+        match running.waiting.ask(&*self.context.options.agent, running.driver.board(), call) {
+            Some(AdmissionDecision::Now(permit)) => self.admit(key, permit).await?,
+            Some(AdmissionDecision::Later(admitting)) => {
                 drop(running.scheduler.cast(scheduler::Message::Wait(vec![(key, admitting)])));
             }
             None => {}
@@ -233,7 +245,7 @@ impl State {
             running.waiting.remove(key);
             return self.decide(Input::Unavailable).await.map(drop);
         };
-        match running.waiting.take(running.owner.board(), key, &permit) {
+        match running.waiting.take(running.driver.board(), key, &permit) {
             Some(call) => {
                 drop(permit);
                 self.ask_for(&call).await
@@ -249,7 +261,7 @@ impl State {
         self.decide_with(Input::Admit { invocation, attempt, admission }, None, permits).await.map(drop)
     }
 
-    async fn decide(&mut self, input: Input) -> Result<Decided, RuntimeError> {
+    async fn decide(&mut self, input: Input) -> Result<InputResult, RuntimeError> {
         self.decide_with(input, None, BTreeMap::new()).await
     }
 
@@ -258,9 +270,9 @@ impl State {
         input: Input,
         principal: Option<Principal>,
         permits: BTreeMap<CallKey, Permit>,
-    ) -> Result<Decided, RuntimeError> {
+    ) -> Result<InputResult, RuntimeError> {
         if let Some(ms) = self.clock.jump() {
-            self.decide_now(Input::Jump { ms }, None, BTreeMap::new()).await?;
+            self.decide_now(Input::ClockJump { ms }, None, BTreeMap::new()).await?;
         }
         self.decide_now(input, principal, permits).await
     }
@@ -270,41 +282,41 @@ impl State {
         input: Input,
         principal: Option<Principal>,
         mut permits: BTreeMap<CallKey, Permit>,
-    ) -> Result<Decided, RuntimeError> {
+    ) -> Result<InputResult, RuntimeError> {
         let Some(running) = &mut self.running else {
             // Unreachable: addresses are published after `Begin` was sent.
-            return Err(RuntimeError::Interrupted(self.published.board().clone()));
+            return Err(RuntimeError::Interrupted(self.channel.board().clone()));
         };
         let judged = match &input {
-            Input::Retry(retried) => running.owner.board().judge_retry(retried),
-            Input::Signal { token, .. } => running.owner.board().judge_signal(token.as_ref()),
+            Input::Retry(retried) => running.driver.board().judge_retry(retried),
+            Input::Signal { key: token, .. } => running.driver.board().judge_signal(token.as_ref()),
             _ => Ok(()),
         };
         if let Err(rejection) = judged {
-            return Ok(Decided { outcome: Some(Outcome::Refused(rejection)), recorded: false });
+            return Ok(InputResult { outcome: Some(Outcome::RejectedUnrecorded(rejection)), recorded: false });
         }
         let began = Instant::now();
         if matches!(input, Input::Resume { .. }) {
-            self.published.release();
+            self.channel.release_hold();
         }
-        let is_held = self.published.held().is_some();
+        let is_held = self.channel.hold().is_some();
         let is_tick = matches!(input, Input::Tick);
         let answered = answered(&input);
         let agent = &self.context.options.agent;
         let (waiting, mut later) = (&mut running.waiting, Vec::new());
         let now = self.clock.now();
-        let decided = running.owner.decide_by(now, input, principal, &mut |board, call| {
+        let decided = running.driver.decide_as(now, input, principal, &mut |board, call| {
             let key = admission::key(call);
             if is_held {
                 return None;
             }
             match waiting.ask(&**agent, board, call)? {
-                Admitted::Now(permit) => {
+                AdmissionDecision::Now(permit) => {
                     let admission = permit.admission.clone();
                     permits.insert(key, permit);
                     Some(admission)
                 }
-                Admitted::Later(admitting) => {
+                AdmissionDecision::Later(admitting) => {
                     later.push((key, admitting));
                     None
                 }
@@ -314,27 +326,27 @@ impl State {
         let mut step = match decided.append {
             Some(append) => {
                 let appended = self.context.journal.append(append.into()).await;
-                running.owner.appended(appended.map(drop))?
+                running.driver.complete_append(appended.map(drop))?
             }
             None => decided.released.unwrap_or_default(),
         };
-        let board = running.owner.board();
+        let board = running.driver.board();
         if matches!(step.outcome, Some(Outcome::Duplicate(_))) {
-            self.context.observe(|observer| observer.duplicate(board.id()));
+            self.context.observe(|observer| observer.on_duplicate(board.id()));
         }
         if recorded {
-            let durable = observer::Durable { board: board.id(), records: &step.records, took: began.elapsed() };
-            self.context.observe(|observer| observer.durable(&durable));
-            tell(&durable);
-            running.keeping.recorded(&step.records);
-            self.published.publish(Snapshot::of(board, step.records.last()), step.records);
+            let durable = observer::DurableStep { board: board.id(), records: &step.records, took: began.elapsed() };
+            self.context.observe(|observer| observer.on_durable_step(&durable));
+            log_step(&durable);
+            running.snapshotter.count_records(&step.records);
+            self.channel.publish(BoardStatus::new(board, step.records.last()), step.records);
             // Notified agents find the end published.
             if board.ended().is_some_and(Ended::is_final) {
-                self.context.tell_ended(board.id());
+                self.context.notify_board_ended(board.id());
             }
         }
         if let Some(token) = answered {
-            self.context.options.agent.settled(board.id(), &token);
+            self.context.options.agent.on_settled(board.id(), &token);
         }
         // A clock that was set back makes an alarm fire early; it is armed once more.
         let has_alarm = step.effects.iter().any(|effect| matches!(effect, Effect::WakeAt(_)));
@@ -352,105 +364,109 @@ impl State {
         if !later.is_empty() {
             drop(running.scheduler.cast(scheduler::Message::Wait(later)));
         }
-        running.hand_on(step.effects, permits);
-        Ok(Decided { outcome: step.outcome, recorded })
+        running.dispatch_effects(step.effects, permits);
+        Ok(InputResult { outcome: step.outcome, recorded })
     }
 }
 
 // Snapshots. Errors here neither stop nor block the board, unless the policy requires it.
 impl State {
     /// Starts the due snapshot task in this board's turn: nothing is copied before.
-    async fn keep(
+    async fn start_snapshot_task(
         &mut self,
         myself: &ActorRef<Message>,
         turn: Option<OwnedSemaphorePermit>,
     ) -> Result<(), RuntimeError> {
         let Some(running) = &mut self.running else { return Ok(()) };
-        let Some(due) = running.keeping.due(running.owner.board().ended().is_some()) else { return Ok(()) };
-        let waits = running.keeping.policy().waits;
+        let Some(due) = running.snapshotter.due(running.driver.board().ended().is_some()) else { return Ok(()) };
+        let waits = running.snapshotter.policy().waits;
         let turn = match turn {
             Some(turn) => Some(turn),
-            None => running.keeping_turn(&self.context.keepers, myself).await,
+            None => running.snapshot_permit(&self.context.snapshot_permits, myself).await,
         };
         let Some(turn) = turn else { return Ok(()) };
-        running.keeping.begun(&due);
-        let board = running.owner.board();
+        running.snapshotter.task_started(&due);
+        let board = running.driver.board();
         let (id, epoch) = (board.id().clone(), board.epoch());
         let context = Arc::clone(&self.context);
         let myself = myself.clone();
         // A kernel that has ended meanwhile needs no answer.
         match due {
-            Due::Sweep { unusable } => {
+            SnapshotTask::CollectGarbage { unusable } => {
                 tokio::spawn(async move {
-                    let swept = beside(&context, turn, move |journal| keeping::sweep(journal, &id, epoch, &unusable));
-                    drop(myself.cast(Message::Swept(swept.await)));
+                    let swept = run_blocking(&context, turn, move |journal| {
+                        snapshotter::collect_garbage(journal, &id, epoch, &unusable)
+                    });
+                    drop(myself.cast(Message::GarbageCollected(swept.await)));
                 });
             }
-            Due::Snapshot => {
+            SnapshotTask::Snapshot => {
                 let picture = board.clone();
-                let stop = running.keeping.stop();
-                let work =
-                    async move { beside(&context, turn, move |journal| keeping::take(journal, &picture, &stop)).await };
+                let stop = running.snapshotter.stop();
+                let work = async move {
+                    run_blocking(&context, turn, move |journal| snapshotter::store_snapshot(journal, &picture, &stop))
+                        .await
+                };
                 if waits {
                     self.taken(work.await).await?;
                 } else {
-                    tokio::spawn(async move { drop(myself.cast(Message::Taken(work.await))) });
+                    tokio::spawn(async move { drop(myself.cast(Message::SnapshotStored(work.await))) });
                 }
             }
         }
         Ok(())
     }
 
-    async fn taken(&mut self, taken: Result<Taken, JournalError>) -> Result<(), RuntimeError> {
-        let board = self.published.board().clone();
+    async fn taken(&mut self, taken: Result<StoredSnapshot, JournalError>) -> Result<(), RuntimeError> {
+        let board = self.channel.board().clone();
         match taken {
             Ok(taken) => {
-                let Taken { of, digest, new } = taken;
+                let StoredSnapshot { of, digest, new } = taken;
                 let recorded = self.decide(Input::Snapshot { of, digest }).await?.recorded;
                 tracing::debug!(%board, %of, parts = new.count, bytes = new.bytes, recorded, "snapshot stored");
                 if let Some(running) = &mut self.running {
-                    if recorded { running.keeping.kept(&taken) } else { running.keeping.failed() }
+                    if recorded { running.snapshotter.snapshot_recorded(&taken) } else { running.snapshotter.failed() }
                 }
             }
             Err(error) => {
                 tracing::warn!(%board, %error, "no snapshot could be stored; it is tried again later");
                 if let Some(running) = &mut self.running {
-                    running.keeping.failed();
+                    running.snapshotter.failed();
                 }
             }
         }
         Ok(())
     }
 
-    fn swept(&mut self, swept: Result<Swept, JournalError>) {
-        let board = self.published.board();
+    fn swept(&mut self, swept: Result<GarbageCollection, JournalError>) {
+        let board = self.channel.board();
         match &swept {
-            Ok(Swept { kept, removed }) => tracing::debug!(%board, kept, removed, "old snapshots removed"),
+            Ok(GarbageCollection { kept, removed }) => tracing::debug!(%board, kept, removed, "old snapshots removed"),
             Err(error) => tracing::warn!(%board, %error, "old snapshots could not be removed; it is tried again later"),
         }
         if let Some(running) = &mut self.running {
-            running.keeping.swept(swept.ok());
+            running.snapshotter.garbage_collected(swept.ok());
         }
     }
 }
 
-impl Running {
+impl ActiveBoard {
     /// Acquires a turn for snapshots if one is free or the policy waits for it; otherwise it arrives as a message.
-    async fn keeping_turn(
+    async fn snapshot_permit(
         &mut self,
         turns: &Arc<Semaphore>,
         myself: &ActorRef<Message>,
     ) -> Option<OwnedSemaphorePermit> {
         let turns = Arc::clone(turns);
-        if self.keeping.policy().waits {
+        if self.snapshotter.policy().waits {
             return turns.acquire_owned().await.ok();
         }
         let free = Arc::clone(&turns).try_acquire_owned().ok();
-        if free.is_none() && self.keeping.asks_for_turn() {
+        if free.is_none() && self.snapshotter.asks_for_turn() {
             let myself = myself.clone();
             tokio::spawn(async move {
                 if let Ok(turn) = turns.acquire_owned().await {
-                    drop(myself.cast(Message::Turn(turn)));
+                    drop(myself.cast(Message::SnapshotPermit(turn)));
                 }
             });
         }
@@ -458,18 +474,18 @@ impl Running {
     }
 
     /// Passes effects on to the other actors. If one of them has ended, its supervisor already knows.
-    fn hand_on(&self, effects: Vec<Effect>, permits: BTreeMap<CallKey, Permit>) {
+    fn dispatch_effects(&self, effects: Vec<Effect>, permits: BTreeMap<CallKey, Permit>) {
         if effects.is_empty() {
             return;
         }
-        let durable = Arc::new(Durable { seq: self.owner.board().head().0, effects, permits });
+        let durable = Arc::new(StepEffects { seq: self.driver.board().head().0, effects, permits });
         drop(self.breaker.cast(breaker::Message::Durable(Arc::clone(&durable))));
         drop(self.scheduler.cast(scheduler::Message::Durable(durable)));
     }
 }
 
 /// Logs takeover and end of a board.
-fn tell(durable: &observer::Durable<'_>) {
+fn log_step(durable: &observer::DurableStep<'_>) {
     for record in durable.records.iter().filter(|record| matches!(record.kind, Kind::Epoch | Kind::Ended)) {
         let (board, seq) = (durable.board, record.seq);
         match record.body() {
@@ -481,18 +497,18 @@ fn tell(durable: &observer::Durable<'_>) {
 }
 
 /// Returns the token of the attempt that an input answers.
-fn answered(input: &Input) -> Option<Token> {
+fn answered(input: &Input) -> Option<IdempotencyKey> {
     match input {
-        Input::Propose(Proposal { from: From::Attempt { invocation, attempt }, .. })
+        Input::Propose(Proposal { from: ProposalSource::Attempt { invocation, attempt }, .. })
         | Input::AgentFailed { invocation, attempt, .. }
-        | Input::Defer { invocation, attempt, .. } => Some(Token::of(*invocation, *attempt)),
+        | Input::Defer { invocation, attempt, .. } => Some(IdempotencyKey::for_attempt(*invocation, *attempt)),
         Input::Propose(_)
         | Input::Continue { .. }
         | Input::Admit { .. }
         | Input::Unavailable
         | Input::Retry(_)
         | Input::Tick
-        | Input::Jump { .. }
+        | Input::ClockJump { .. }
         | Input::Signal { .. }
         | Input::Answer(_)
         | Input::Pause { .. }
@@ -518,7 +534,7 @@ async fn recover(context: &Arc<Context>, board: &BoardId) -> Result<Recovered, R
 }
 
 /// Runs snapshot work, off the threads that serve boards.
-async fn beside<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     context: &Arc<Context>,
     turn: OwnedSemaphorePermit,
     work: impl FnOnce(&dyn Journal) -> Result<T, JournalError> + Send + 'static,

@@ -21,9 +21,9 @@
 mod admission;
 pub(crate) mod board;
 pub(crate) mod breaker;
+pub(crate) mod failpoints;
 pub(crate) mod journal_writer;
 pub(crate) mod kernel;
-pub(crate) mod probe;
 pub(crate) mod root;
 pub(crate) mod scheduler;
 pub(crate) mod worker;
@@ -40,29 +40,29 @@ use ractor::ActorCell;
 use tokio::sync::Semaphore;
 
 use crate::agent::Permit;
+use crate::board_channel::BoardChannel;
 use crate::journal::group::GroupCommit;
 use crate::observer::Observer;
-use crate::plans::SharedPlans;
-use crate::published::Published;
+use crate::plan_cache::PlanCache;
 use crate::runtime::{Options, RuntimeError};
 
 /// Shared state of all actors of a runtime.
 pub(crate) struct Context {
     pub(crate) journal: GroupCommit,
     pub(crate) options: Options,
-    pub(crate) plans: SharedPlans,
+    pub(crate) plans: PlanCache,
     /// Permits for storing and collecting snapshots: few, so that many boards at once need bounded memory and disk
     /// bandwidth. Never closed.
-    pub(crate) keepers: Arc<Semaphore>,
+    pub(crate) snapshot_permits: Arc<Semaphore>,
 }
 
 impl Context {
     /// Marks the board as stopped in this process. Waiters are notified before agents, so a slow agent cannot delay
     /// them.
-    pub(crate) fn gone(&self, published: &Published, reason: RuntimeError) {
-        published.gone(reason.clone());
-        self.observe(|observer| observer.gone(published.board(), &reason));
-        self.tell_ended(published.board());
+    pub(crate) fn board_closed(&self, published: &BoardChannel, reason: RuntimeError) {
+        published.mark_closed(reason.clone());
+        self.observe(|observer| observer.on_board_closed(published.board(), &reason));
+        self.notify_board_ended(published.board());
     }
 
     /// Notifies the observer. Its panic does not affect a board.
@@ -73,8 +73,8 @@ impl Context {
     }
 
     /// Notifies the agent of a board's end. Its panic does not affect the board.
-    pub(crate) fn tell_ended(&self, board: &BoardId) {
-        if let Err(panicked) = catch_unwind(AssertUnwindSafe(|| self.options.agent.ended(board))) {
+    pub(crate) fn notify_board_ended(&self, board: &BoardId) {
+        if let Err(panicked) = catch_unwind(AssertUnwindSafe(|| self.options.agent.on_board_ended(board))) {
             tracing::error!(%board, reason = panic_text(&*panicked), "the agent failed when it was told of a board's end");
         }
     }
@@ -88,7 +88,7 @@ fn panic_text(panicked: &(dyn Any + Send)) -> String {
 }
 
 /// Effects of a durable step.
-pub(crate) struct Durable {
+pub(crate) struct StepEffects {
     /// Last record of the board.
     pub(crate) seq: Seq,
     pub(crate) effects: Vec<Effect>,
@@ -99,17 +99,17 @@ pub(crate) struct Durable {
 /// Key of an attempt of an invocation.
 pub(crate) type CallKey = (InvocationId, u32);
 
-impl Durable {
+impl StepEffects {
     /// Returns the effects, each with its position among all effects of the board.
-    pub(crate) fn ordered(&self) -> impl Iterator<Item = (Order, &Effect)> {
-        self.effects.iter().enumerate().map(|(index, effect)| (Order { seq: self.seq, index }, effect))
+    pub(crate) fn ordered(&self) -> impl Iterator<Item = (EffectOrder, &Effect)> {
+        self.effects.iter().enumerate().map(|(index, effect)| (EffectOrder { seq: self.seq, index }, effect))
     }
 }
 
 /// Position of an effect among all effects of a board. Calls and cancellations reach a worker from two senders, so
 /// their order of arrival means nothing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Order {
+pub(crate) struct EffectOrder {
     pub(crate) seq: Seq,
     pub(crate) index: usize,
 }

@@ -15,17 +15,17 @@ use tokio::time::Instant;
 
 use super::board::Failures;
 use super::journal_writer::{self, JournalWriter};
-use super::kernel::Beginning;
+use super::kernel::StartMode;
 use super::{Context, board, panic_text};
-use crate::observer::Restarted;
-use crate::published::{Boards, Published};
+use crate::board_channel::{BoardChannel, Boards};
+use crate::observer::RestartScope;
 use crate::runtime::RuntimeError;
 
 pub(crate) enum Message {
     /// Starts the actors of a board. Its later state is published.
     Open(Box<board::Arguments>),
     /// Restarts a board after its supervisor has failed.
-    Reopen(Box<Kept>),
+    Reopen(Box<SupervisedBoard>),
     /// Replaces a journal writer that has failed.
     ReplaceWriter,
 }
@@ -40,18 +40,18 @@ impl Message {
     }
 
     /// Returns the board of the message, if it has one.
-    fn published(&self) -> Option<Arc<Published>> {
+    fn channel(&self) -> Option<Arc<BoardChannel>> {
         match self {
-            Self::Open(arguments) => Some(Arc::clone(&arguments.published)),
-            Self::Reopen(kept) => Some(Arc::clone(&kept.published)),
+            Self::Open(arguments) => Some(Arc::clone(&arguments.channel)),
+            Self::Reopen(kept) => Some(Arc::clone(&kept.channel)),
             Self::ReplaceWriter => None,
         }
     }
 }
 
 /// State of a board outside its supervisor.
-pub(crate) struct Kept {
-    published: Arc<Published>,
+pub(crate) struct SupervisedBoard {
+    channel: Arc<BoardChannel>,
     blueprint: Arc<Blueprint>,
     failures: Failures,
 }
@@ -72,7 +72,7 @@ pub(crate) struct State {
     writer_failures: Failures,
     /// A message to replace the writer is pending: a writer that failed to start may also be reported as ended.
     is_writer_due: bool,
-    supervisors: HashMap<ActorId, Kept>,
+    supervisors: HashMap<ActorId, SupervisedBoard>,
 }
 
 /// Longest pause before another journal writer starts, after many have failed.
@@ -100,7 +100,7 @@ impl Actor for Root {
         message: Message,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        let published = message.published();
+        let published = message.channel();
         if matches!(message, Message::ReplaceWriter) {
             state.is_writer_due = false;
         }
@@ -159,27 +159,27 @@ impl State {
     }
 
     async fn take(&mut self, myself: &ActorRef<Message>, message: Message) {
-        self.context.options.probe.at("root", message.kind());
+        self.context.options.failpoints.hit("root", message.kind());
         match message {
             Message::Open(arguments) => {
-                let (published, blueprint) = (Arc::clone(&arguments.published), Arc::clone(&arguments.blueprint));
+                let (published, blueprint) = (Arc::clone(&arguments.channel), Arc::clone(&arguments.blueprint));
                 let failures = Failures::new(self.context.options.restarts);
-                self.open(myself, Kept { published, blueprint, failures }, *arguments).await;
+                self.open(myself, SupervisedBoard { channel: published, blueprint, failures }, *arguments).await;
             }
             // A caller has asked for its end while it had no supervisor.
-            Message::Reopen(kept) if kept.published.is_closing() || kept.published.is_gone() => {
-                let closed = RuntimeError::Closed(kept.published.board().clone());
-                self.board_gone(&kept.published, closed);
+            Message::Reopen(kept) if kept.channel.is_closing() || kept.channel.is_closed() => {
+                let closed = RuntimeError::Closed(kept.channel.board().clone());
+                self.board_gone(&kept.channel, closed);
             }
             Message::Reopen(kept) => {
                 // The previous supervisor has released its claim with the rest of its state.
-                match self.context.journal.journal().claim(kept.published.board(), false) {
+                match self.context.journal.journal().claim(kept.channel.board(), false) {
                     Ok(claim) => {
                         let arguments = board::Arguments {
                             context: Arc::clone(&self.context),
-                            published: Arc::clone(&kept.published),
+                            channel: Arc::clone(&kept.channel),
                             blueprint: Arc::clone(&kept.blueprint),
-                            beginning: Beginning::Recover,
+                            beginning: StartMode::Recover,
                             claim,
                         };
                         self.open(myself, *kept, arguments).await;
@@ -196,10 +196,10 @@ impl State {
     }
 
     fn child_ended(&mut self, myself: &ActorRef<Message>, child: ActorId, orderly: bool, reason: &str) {
-        self.context.options.probe.at("root", "child_ended");
+        self.context.options.failpoints.hit("root", "child_ended");
         if let Some(kept) = self.supervisors.remove(&child) {
             match orderly {
-                true => self.board_ended(&kept.published, reason),
+                true => self.board_ended(&kept.channel, reason),
                 false => self.supervisor_failed(myself, kept, reason),
             }
             return;
@@ -210,28 +210,28 @@ impl State {
         }
     }
 
-    async fn open(&mut self, myself: &ActorRef<Message>, kept: Kept, arguments: board::Arguments) {
+    async fn open(&mut self, myself: &ActorRef<Message>, kept: SupervisedBoard, arguments: board::Arguments) {
         let spawned = Actor::spawn_linked(None, board::BoardSupervisor, arguments, myself.get_cell()).await;
         match spawned {
             Ok((supervisor, _)) => {
-                kept.published.supervised_by(supervisor.clone());
+                kept.channel.set_supervisor(supervisor.clone());
                 self.supervisors.insert(supervisor.get_id(), kept);
             }
-            Err(error) => self.board_ended(&kept.published, &error.to_string()),
+            Err(error) => self.board_ended(&kept.channel, &error.to_string()),
         }
     }
 
     /// Replaces a board's supervisor, which has failed because of a bug, unless that happens too often or the board is
     /// over anyway.
-    fn supervisor_failed(&self, myself: &ActorRef<Message>, mut kept: Kept, reason: &str) {
-        let board = kept.published.board().clone();
-        let is_over = kept.published.is_gone() || kept.published.is_closing();
+    fn supervisor_failed(&self, myself: &ActorRef<Message>, mut kept: SupervisedBoard, reason: &str) {
+        let board = kept.channel.board().clone();
+        let is_over = kept.channel.is_closed() || kept.channel.is_closing();
         let pause = if is_over { None } else { kept.failures.next_restart(Instant::now()) };
-        let Some(pause) = pause else { return self.board_ended(&kept.published, reason) };
+        let Some(pause) = pause else { return self.board_ended(&kept.channel, reason) };
         tracing::error!(%board, reason, "the board's supervisor failed and is replaced");
-        self.context.observe(|observer| observer.restarted(Restarted::Supervisor));
-        kept.published.shut();
-        kept.published.unsupervised();
+        self.context.observe(|observer| observer.on_restart(RestartScope::Supervisor));
+        kept.channel.clear_kernel();
+        kept.channel.clear_supervisor();
         drop(myself.send_after(pause, move || Message::Reopen(Box::new(kept))));
     }
 
@@ -243,24 +243,24 @@ impl State {
             return;
         }
         self.is_writer_due = true;
-        self.context.observe(|observer| observer.restarted(Restarted::JournalWriter));
+        self.context.observe(|observer| observer.on_restart(RestartScope::JournalWriter));
         let pause = self.writer_failures.next_restart(Instant::now()).unwrap_or_else(|| {
-            self.context.journal.refuse_queued(reason);
+            self.context.journal.fail_queued(reason);
             WRITER_PAUSE_MAX
         });
         drop(myself.send_after(pause.min(WRITER_PAUSE_MAX), || Message::ReplaceWriter));
     }
 
     /// Reports the end of a board's supervisor, which gives the reason itself unless it failed.
-    fn board_ended(&self, published: &Arc<Published>, reason: &str) {
+    fn board_ended(&self, published: &Arc<BoardChannel>, reason: &str) {
         let crashed = RuntimeError::Crashed { board: published.board().clone(), reason: reason.to_owned() };
         self.board_gone(published, crashed);
     }
 
-    fn board_gone(&self, published: &Arc<Published>, reason: RuntimeError) {
+    fn board_gone(&self, published: &Arc<BoardChannel>, reason: RuntimeError) {
         // A notified caller may resume the board.
         self.boards.remove(published);
-        self.context.gone(published, reason);
+        self.context.board_closed(published, reason);
     }
 }
 
@@ -272,17 +272,17 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::*;
-    use crate::agent::{Agent, Answer, Call};
+    use crate::agent::{Agent, Call, CallResult};
     use crate::journal::group::GroupCommit;
     use crate::journal::sqlite::SqliteJournal;
-    use crate::plans::SharedPlans;
+    use crate::plan_cache::PlanCache;
     use crate::runtime::Options;
 
     /// Agent that is never called.
     struct Idle;
 
     impl Agent for Idle {
-        fn call<'a>(&'a self, _: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        fn call<'a>(&'a self, _: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
             Box::pin(std::future::pending())
         }
     }
@@ -314,8 +314,8 @@ mod tests {
         let context = Arc::new(Context {
             journal: GroupCommit::new(Arc::new(journal), || ()),
             options,
-            plans: SharedPlans::default(),
-            keepers: Arc::new(Semaphore::new(1)),
+            plans: PlanCache::default(),
+            snapshot_permits: Arc::new(Semaphore::new(1)),
         });
         let mut state = State {
             context,

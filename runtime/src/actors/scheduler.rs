@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Effect, Input};
-use patchboard_kernel::id::{BoardId, Timestamp, Token, WorkerName};
-use patchboard_kernel::scheduler::Past;
+use patchboard_kernel::id::{BoardId, IdempotencyKey, Timestamp, WorkerName};
+use patchboard_kernel::scheduler::AttemptHistory;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::task::JoinHandle;
 
-use super::probe::Probe;
-use super::{CallKey, Durable, kernel, worker};
-use crate::agent::{Admitting, Call, Permit};
+use super::failpoints::Failpoints;
+use super::{CallKey, StepEffects, kernel, worker};
+use crate::agent::{Call, Permit, PermitFuture};
 use crate::clock::BoardClock;
 
 pub(crate) enum Message {
     /// Calls that the gate does not admit at once.
-    Wait(Vec<(CallKey, Admitting)>),
+    Wait(Vec<(CallKey, PermitFuture)>),
     /// A step is durable.
-    Durable(Arc<Durable>),
+    Durable(Arc<StepEffects>),
 }
 
 pub(crate) struct Arguments<'a> {
@@ -29,21 +29,21 @@ pub(crate) struct Arguments<'a> {
     pub(crate) clock: Arc<BoardClock>,
     pub(crate) kernel: ActorRef<kernel::Message>,
     pub(crate) workers: BTreeMap<WorkerName, ActorRef<worker::Message>>,
-    pub(crate) probe: Probe,
+    pub(crate) probe: Failpoints,
 }
 
 pub(crate) struct State {
-    probe: Probe,
+    probe: Failpoints,
     board: BoardId,
     clock: Arc<BoardClock>,
     kernel: ActorRef<kernel::Message>,
-    seats: BTreeMap<WorkerName, Seat>,
+    routes: BTreeMap<WorkerName, WorkerRoute>,
     alarm: Option<Task>,
     /// Calls that wait for admission.
     waiting: BTreeMap<CallKey, Task>,
 }
 
-struct Seat {
+struct WorkerRoute {
     /// Operator's name of its model.
     model: Option<String>,
     actor: ActorRef<worker::Message>,
@@ -91,7 +91,7 @@ impl Actor for SchedulerActor {
         match message {
             Message::Wait(calls) => state.wait(calls),
             Message::Durable(durable) => {
-                state.probe.at("scheduler", "durable");
+                state.probe.hit("scheduler", "durable");
                 state.deliver(&durable);
             }
         }
@@ -104,14 +104,14 @@ impl State {
         let Arguments { board, blueprint, clock, kernel, workers, probe } = arguments;
         let seat = |(name, actor): (WorkerName, ActorRef<worker::Message>)| {
             let model = blueprint.model_of(&name).map(str::to_owned);
-            (name, Seat { model, actor })
+            (name, WorkerRoute { model, actor })
         };
-        let seats = workers.into_iter().map(seat).collect();
-        Self { probe, board, clock, kernel, seats, alarm: None, waiting: BTreeMap::new() }
+        let routes = workers.into_iter().map(seat).collect();
+        Self { probe, board, clock, kernel, routes, alarm: None, waiting: BTreeMap::new() }
     }
 
     /// Waits for each admission in a task of its own, and passes it to the kernel.
-    fn wait(&mut self, calls: Vec<(CallKey, Admitting)>) {
+    fn wait(&mut self, calls: Vec<(CallKey, PermitFuture)>) {
         for (key, admitting) in calls {
             let kernel = self.kernel.clone();
             let task = tokio::spawn(async move {
@@ -122,7 +122,7 @@ impl State {
         }
     }
 
-    fn deliver(&mut self, durable: &Durable) {
+    fn deliver(&mut self, durable: &StepEffects) {
         for (order, effect) in durable.ordered() {
             match effect {
                 Effect::Call {
@@ -132,21 +132,21 @@ impl State {
                     worker,
                     view,
                     prompt,
-                    shown,
+                    context: shown,
                     parent,
                     timeout_ms,
                     occurrence,
                     admitted,
-                    past,
+                    history: past,
                 } => {
-                    let Some(seat) = self.seats.get(worker) else { continue };
+                    let Some(seat) = self.routes.get(worker) else { continue };
                     let call = Call {
                         board: self.board.clone(),
                         parent: parent.clone(),
                         invocation: *invocation,
                         cause: *cause,
                         attempt: *attempt,
-                        token: Token::of(*invocation, *attempt),
+                        idempotency_key: IdempotencyKey::for_attempt(*invocation, *attempt),
                         worker: worker.clone(),
                         model: admitted
                             .as_ref()
@@ -156,7 +156,7 @@ impl State {
                         prompt: Arc::clone(prompt),
                         shown: Arc::clone(shown),
                         occurrence: *occurrence,
-                        past: Past::clone(past),
+                        earlier_attempts: AttemptHistory::clone(past),
                         timeout: time_of(*timeout_ms, admitted.is_some()),
                         permit: admitted.as_ref().map(|admission| {
                             let permit = durable.permits.get(&(*invocation, *attempt)).cloned();
@@ -170,7 +170,7 @@ impl State {
                 }
                 Effect::WakeAt(at) => self.alarm = Some(self.alarm_at(*at)),
                 Effect::Ended(_) => self.alarm = None,
-                Effect::Await(named) => {
+                Effect::RequestAdmission(named) => {
                     let is_named = |key: &CallKey| named.iter().any(|call| (call.invocation, call.attempt) == *key);
                     self.waiting.retain(|key, task| is_named(key) && !task.0.is_finished());
                 }
@@ -185,7 +185,7 @@ impl State {
         let kernel = self.kernel.clone();
         Task(tokio::spawn(async move {
             tokio::time::sleep(pause).await;
-            drop(kernel.cast(kernel::Message::Decide { input: Input::Tick, principal: None, asker: None }));
+            drop(kernel.cast(kernel::Message::Decide { input: Input::Tick, principal: None, caller: None }));
         }))
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use patchboard_kernel::blueprint::AgentKind;
-use patchboard_kernel::board::{From, Input, NotTaken, Proposal};
+use patchboard_kernel::board::{Input, Proposal, ProposalSource, RequestDeferral};
 use patchboard_kernel::deferral::{Deferral, PATIENCE_MS, WAIT_MS};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::InvocationId;
@@ -15,24 +15,24 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
-use super::probe::Probe;
-use super::{Order, kernel};
-use crate::agent::{Agent, Answer, Call, Failure};
+use super::failpoints::Failpoints;
+use super::{EffectOrder, kernel};
+use crate::agent::{Agent, Call, CallResult, Failure};
 
 pub(crate) enum Message {
     /// Call the agent.
-    Call(Order, Box<Call>),
+    Call(EffectOrder, Box<Call>),
     /// Cancels the invocation's call, if it was made before this.
-    Withdraw(Order, InvocationId),
+    Cancel(EffectOrder, InvocationId),
     /// A call has ended.
-    Answered(Order, Box<Call>, Answer),
+    Answered(EffectOrder, Box<Call>, CallResult),
 }
 
 impl Message {
     const fn kind(&self) -> &'static str {
         match self {
             Self::Call(..) => "call",
-            Self::Withdraw(..) => "withdraw",
+            Self::Cancel(..) => "withdraw",
             Self::Answered(..) => "answered",
         }
     }
@@ -42,21 +42,21 @@ pub(crate) struct Arguments {
     pub(crate) agent: Arc<dyn Agent>,
     pub(crate) kernel: ActorRef<kernel::Message>,
     pub(crate) calls_max: usize,
-    pub(crate) probe: Probe,
+    pub(crate) probe: Failpoints,
 }
 
 pub(crate) struct State {
-    probe: Probe,
+    probe: Failpoints,
     agent: Arc<dyn Agent>,
     kernel: ActorRef<kernel::Message>,
     places: Arc<Semaphore>,
-    running: BTreeMap<InvocationId, Running>,
+    running: BTreeMap<InvocationId, RunningCall>,
     /// Cancellations that arrived before their call.
-    early: BTreeMap<InvocationId, Order>,
+    cancelled_before_start: BTreeMap<InvocationId, EffectOrder>,
 }
 
-struct Running {
-    order: Order,
+struct RunningCall {
+    order: EffectOrder,
     _task: Task,
 }
 
@@ -79,7 +79,7 @@ impl Actor for WorkerActor {
     async fn pre_start(&self, _: ActorRef<Message>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
         let Arguments { agent, kernel, calls_max, probe } = arguments;
         let places = Arc::new(Semaphore::new(calls_max.max(1)));
-        Ok(State { probe, agent, kernel, places, running: BTreeMap::new(), early: BTreeMap::new() })
+        Ok(State { probe, agent, kernel, places, running: BTreeMap::new(), cancelled_before_start: BTreeMap::new() })
     }
 
     async fn handle(
@@ -88,10 +88,10 @@ impl Actor for WorkerActor {
         message: Message,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        state.probe.at("worker", message.kind());
+        state.probe.hit("worker", message.kind());
         match message {
             Message::Call(order, call) => state.call(&myself, order, call),
-            Message::Withdraw(order, invocation) => state.withdraw(order, invocation),
+            Message::Cancel(order, invocation) => state.cancel(order, invocation),
             Message::Answered(order, call, answer) => state.answered(order, &call, answer),
         }
         Ok(())
@@ -99,28 +99,29 @@ impl Actor for WorkerActor {
 }
 
 impl State {
-    fn call(&mut self, myself: &ActorRef<Message>, order: Order, call: Box<Call>) {
-        let withdrawn = self.early.remove(&call.invocation).is_some_and(|withdrawal| withdrawal > order);
+    fn call(&mut self, myself: &ActorRef<Message>, order: EffectOrder, call: Box<Call>) {
+        let withdrawn =
+            self.cancelled_before_start.remove(&call.invocation).is_some_and(|withdrawal| withdrawal > order);
         // Calls arrive in order, so an earlier cancellation has met its call already.
-        self.early.retain(|_, withdrawal| *withdrawal > order);
+        self.cancelled_before_start.retain(|_, withdrawal| *withdrawal > order);
         if withdrawn {
             return;
         }
         let invocation = call.invocation;
         let task = run(Arc::clone(&self.agent), Arc::clone(&self.places), myself.clone(), order, call);
         // An earlier attempt that is still running is over for the board; its task is aborted here.
-        self.running.insert(invocation, Running { order, _task: task });
+        self.running.insert(invocation, RunningCall { order, _task: task });
     }
 
-    fn withdraw(&mut self, order: Order, invocation: InvocationId) {
+    fn cancel(&mut self, order: EffectOrder, invocation: InvocationId) {
         match self.running.get(&invocation) {
             Some(running) if running.order < order => drop(self.running.remove(&invocation)),
             Some(_) => {}
-            None => drop(self.early.insert(invocation, order)),
+            None => drop(self.cancelled_before_start.insert(invocation, order)),
         }
     }
 
-    fn answered(&mut self, order: Order, call: &Call, answer: Answer) {
+    fn answered(&mut self, order: EffectOrder, call: &Call, answer: CallResult) {
         if self.running.get(&call.invocation).is_none_or(|running| running.order != order) {
             // Cancelled in the meantime.
             return;
@@ -129,7 +130,7 @@ impl State {
         let (invocation, attempt) = (call.invocation, call.attempt);
         let input = match answer {
             Ok(mut reply) => Input::Propose(Proposal {
-                from: From::Attempt { invocation, attempt },
+                from: ProposalSource::Attempt { invocation, attempt },
                 worker: call.worker.clone(),
                 usage: reply.usage,
                 raw: reply.raw.take(),
@@ -137,19 +138,19 @@ impl State {
             }),
             // Only model calls wait for a provider, and calls of inner boards with such calls.
             Err(Failure { message, usage, deferral: Some(deferral), .. })
-                if call.permit.is_some() || call.seat().agent == AgentKind::Board =>
+                if call.permit.is_some() || call.worker_config().agent == AgentKind::Board =>
             {
                 let Deferral { reason, wait_ms, patience_ms, is_ambiguous: _, is_served_elsewhere } = deferral;
                 let (wait_ms, patience_ms) = (wait_ms.unwrap_or(WAIT_MS), patience_ms.unwrap_or(PATIENCE_MS));
-                let not_taken = NotTaken { reason, wait_ms, patience_ms, is_served_elsewhere, message };
-                Input::Defer { invocation, attempt, usage, not_taken }
+                let not_taken = RequestDeferral { reason, wait_ms, patience_ms, is_served_elsewhere, message };
+                Input::Defer { invocation, attempt, usage, deferral: not_taken }
             }
             Err(Failure { code, message, usage, deferral: _ }) => {
                 Input::AgentFailed { invocation, attempt, code, message, usage }
             }
         };
         // If the kernel has ended, the supervisor restarts all children.
-        drop(self.kernel.cast(kernel::Message::Decide { input, principal: None, asker: None }));
+        drop(self.kernel.cast(kernel::Message::Decide { input, principal: None, caller: None }));
     }
 }
 
@@ -158,7 +159,7 @@ fn run(
     agent: Arc<dyn Agent>,
     places: Arc<Semaphore>,
     myself: ActorRef<Message>,
-    order: Order,
+    order: EffectOrder,
     call: Box<Call>,
 ) -> Task {
     let watched = tokio::spawn(async move {

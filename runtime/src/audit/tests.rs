@@ -29,7 +29,7 @@ async fn stored() -> (TempDir, Writer) {
     (dir, writer)
 }
 
-fn check(dir: &TempDir, head: Option<Digest>) -> Result<Verified, Fault> {
+fn check(dir: &TempDir, head: Option<Digest>) -> Result<AuditReport, AuditError> {
     let journal = SqliteJournal::open_read_only(dir.path())?;
     verify(&journal, &"b".into(), head)
 }
@@ -50,7 +50,7 @@ async fn an_untouched_journal_verifies() {
     let verified = check(&dir, Some(head.hash)).expect("sound");
     assert_eq!(
         verified,
-        Verified {
+        AuditReport {
             head,
             records: 8,
             blobs: 4,
@@ -58,7 +58,7 @@ async fn an_untouched_journal_verifies() {
             snapshots: 0,
             unchecked_snapshots: 0,
             expected_at: Some(head.seq),
-            erased: Erased::default(),
+            erased: ErasureCounts::default(),
         }
     );
 }
@@ -85,7 +85,7 @@ async fn a_changed_column_is_found_at_its_record() {
         let (dir, _) = stored().await;
         change(&dir, &format!("{sql} WHERE seq = {seq}"));
         match check(&dir, None) {
-            Err(Fault::Record { seq: found, reason: why }) => {
+            Err(AuditError::Record { seq: found, reason: why }) => {
                 assert_eq!(found, Seq(seq), "{sql}: {why}");
                 assert!(why.contains(reason), "{sql}: {why}");
             }
@@ -99,7 +99,7 @@ async fn of_two_bad_records_the_first_is_named() {
     let (dir, _) = stored().await;
     change(&dir, "UPDATE records SET kind = 'unheard' WHERE seq = 6");
     change(&dir, "UPDATE records SET payload = '{}' WHERE seq = 5");
-    assert!(matches!(check(&dir, None), Err(Fault::Record { seq: Seq(5), .. })));
+    assert!(matches!(check(&dir, None), Err(AuditError::Record { seq: Seq(5), .. })));
 }
 
 #[tokio::test]
@@ -115,7 +115,9 @@ async fn a_changed_text_is_found_at_the_record_that_names_it() {
         let (dir, _) = stored().await;
         change(&dir, &sql);
         match check(&dir, None) {
-            Err(Fault::Record { seq, reason }) => assert!(seq == Seq(6) && reason.contains("view"), "{sql}: {reason}"),
+            Err(AuditError::Record { seq, reason }) => {
+                assert!(seq == Seq(6) && reason.contains("view"), "{sql}: {reason}")
+            }
             other => panic!("{sql}: {other:?}"),
         }
     }
@@ -130,13 +132,13 @@ async fn a_list_of_boards_that_disagrees_is_found() {
         change(&dir, &format!("UPDATE boards SET {change_of}"));
         let column = change_of.split(' ').next().expect("a column");
         match check(&dir, None) {
-            Err(Fault::Summary(what)) => assert!(what.starts_with(column), "{change_of}: {what}"),
+            Err(AuditError::Summary(what)) => assert!(what.starts_with(column), "{change_of}: {what}"),
             other => panic!("{change_of}: {other:?}"),
         }
     }
     let (dir, _) = stored().await;
     change(&dir, "DELETE FROM boards");
-    assert!(matches!(check(&dir, None), Err(Fault::Summary(_))));
+    assert!(matches!(check(&dir, None), Err(AuditError::Summary(_))));
 }
 
 #[tokio::test]
@@ -144,7 +146,7 @@ async fn a_journal_cut_off_with_care_is_found_by_the_head_alone() {
     let (dir, writer) = stored().await;
     let head = writer.head.expect("written").hash;
     change(&dir, "DELETE FROM records WHERE seq = 7");
-    assert!(matches!(check(&dir, None), Err(Fault::Record { seq: Seq(7), .. })));
+    assert!(matches!(check(&dir, None), Err(AuditError::Record { seq: Seq(7), .. })));
 
     change(
         &dir,
@@ -152,7 +154,7 @@ async fn a_journal_cut_off_with_care_is_found_by_the_head_alone() {
     );
     let shorter = check(&dir, None).expect("sound in itself");
     assert_eq!(shorter.head.seq, Seq(6));
-    assert_eq!(check(&dir, Some(head)), Err(Fault::Head { expected: head, head: shorter.head }));
+    assert_eq!(check(&dir, Some(head)), Err(AuditError::Head { expected: head, head: shorter.head }));
 }
 
 #[tokio::test]
@@ -169,7 +171,7 @@ async fn a_kept_head_stays_good_while_the_board_goes_on() {
 fn a_board_that_does_not_exist_is_not_found() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let journal = SqliteJournal::open(dir.path()).expect("opened");
-    assert!(matches!(verify(&journal, &"b".into(), None), Err(Fault::Journal(JournalError::NotFound(_)))));
+    assert!(matches!(verify(&journal, &"b".into(), None), Err(AuditError::Journal(JournalError::NotFound(_)))));
 }
 
 proptest! {

@@ -45,7 +45,7 @@ pub enum JournalError {
     },
     /// Acknowledged records are missing from the file.
     #[error(transparent)]
-    RecordsLost(Lost),
+    RecordsLost(RecordLoss),
     /// The file is not a PatchBoard journal.
     #[error("{0} is not a PatchBoard journal: choose another data directory")]
     NotAJournal(String),
@@ -119,7 +119,7 @@ impl JournalError {
     }
 
     /// Returns true if a retry may succeed with nothing else changed.
-    pub const fn is_passing(&self) -> bool {
+    pub const fn is_transient(&self) -> bool {
         match self {
             Self::Locked | Self::DiskFull | Self::Unreadable(_) | Self::Io(_) => true,
             Self::Fenced { .. }
@@ -141,7 +141,7 @@ impl JournalError {
 /// Acknowledged records of a board that are lost.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("records of board {board} are lost: record {known} was acknowledged, and {}", what_is_left(*.found, *.known))]
-pub struct Lost {
+pub struct RecordLoss {
     /// Board with the loss.
     pub board: BoardId,
     /// Last record known to be acknowledged.

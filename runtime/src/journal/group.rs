@@ -28,7 +28,7 @@ pub(crate) struct GroupCommit {
     journal: Arc<dyn Journal>,
     /// Held during an append.
     turn: Arc<tokio::sync::Mutex<()>>,
-    queue: Mutex<VecDeque<Waiting>>,
+    queue: Mutex<VecDeque<QueuedBatch>>,
     latest: Mutex<Option<Latest>>,
     places: Semaphore,
     /// Notifies the journal writer of queued batches.
@@ -36,7 +36,7 @@ pub(crate) struct GroupCommit {
 }
 
 /// Guard that excludes other appends.
-pub(crate) type Turn = OwnedMutexGuard<()>;
+pub(crate) type AppendGuard = OwnedMutexGuard<()>;
 
 /// Last append: its board and time. Both begin and end count.
 struct Latest {
@@ -46,7 +46,7 @@ struct Latest {
     others_at: Option<Instant>,
 }
 
-struct Waiting {
+struct QueuedBatch {
     batch: Batch,
     answer: oneshot::Sender<Result<Head, JournalError>>,
 }
@@ -94,7 +94,7 @@ impl GroupCommit {
         let (answer, answered) = oneshot::channel();
         let is_first = {
             let mut queue = self.queue();
-            queue.push_back(Waiting { batch, answer });
+            queue.push_back(QueuedBatch { batch, answer });
             queue.len() == 1
         };
         // An earlier batch has notified the writer, which continues until the queue is empty.
@@ -141,12 +141,12 @@ impl GroupCommit {
     }
 
     /// Waits for the turn to append, and excludes other appends.
-    pub(crate) async fn turn(&self) -> Turn {
+    pub(crate) async fn turn(&self) -> AppendGuard {
         Arc::clone(&self.turn).lock_owned().await
     }
 
     /// Appends all queued batches, until the queue is empty.
-    pub(crate) async fn flush(&self, _turn: Turn) {
+    pub(crate) async fn flush(&self, _turn: AppendGuard) {
         loop {
             let (batches, answers) = self.take_group();
             if batches.is_empty() {
@@ -162,7 +162,7 @@ impl GroupCommit {
     }
 
     /// Fails all queued appends.
-    pub(crate) fn refuse_queued(&self, reason: &str) {
+    pub(crate) fn fail_queued(&self, reason: &str) {
         let refused = self.queue().split_off(0);
         for waiting in refused {
             drop(waiting.answer.send(Err(JournalError::Io(format!("the journal writer fails: {reason}")))));
@@ -178,7 +178,7 @@ impl GroupCommit {
         queue.drain(..count).map(|waiting| (waiting.batch, waiting.answer)).unzip()
     }
 
-    fn queue(&self) -> MutexGuard<'_, VecDeque<Waiting>> {
+    fn queue(&self) -> MutexGuard<'_, VecDeque<QueuedBatch>> {
         // No code under this lock can panic.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -212,7 +212,7 @@ mod tests {
         let (batches, answers) = group.take_group();
         assert_eq!(batches.len(), 10, "one commit takes all");
         for (batch, answer) in batches.into_iter().zip(answers) {
-            group.queue().push_back(Waiting { batch, answer });
+            group.queue().push_back(QueuedBatch { batch, answer });
         }
         group.flush(turn).await;
         while let Some(append) = appends.join_next().await {

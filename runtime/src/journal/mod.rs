@@ -18,12 +18,12 @@ use std::pin::Pin;
 
 use patchboard_kernel::board::Blob;
 use patchboard_kernel::digest::Digest;
+use patchboard_kernel::driver::Append;
 use patchboard_kernel::id::{BoardId, Seq, Timestamp};
-use patchboard_kernel::owner::Append;
 use patchboard_kernel::record::Record;
-use patchboard_kernel::snapshot::Part;
+use patchboard_kernel::snapshot::SnapshotPart;
 
-pub use self::error::{JournalError, Lost};
+pub use self::error::{JournalError, RecordLoss};
 pub use self::summary::BoardSummary;
 pub(crate) use summary::DECIDES_END;
 
@@ -83,7 +83,7 @@ pub struct NewParts {
 
 /// Result of a garbage collection of parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Swept {
+pub struct GarbageCollection {
     /// Parts of the kept snapshots.
     pub kept: u64,
     /// Parts removed.
@@ -118,7 +118,7 @@ pub struct Tombstone {
 
 /// File sizes before and after a vacuum, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Vacuumed {
+pub struct VacuumStats {
     /// Size before, including its log.
     pub before: u64,
     /// Size after.
@@ -136,12 +136,12 @@ pub struct Claim {
 
 impl Claim {
     /// Creates a claim that lasts as long as `guard`.
-    pub fn held_by(guard: impl Send + Sync + 'static) -> Self {
+    pub fn with_guard(guard: impl Send + Sync + 'static) -> Self {
         Self { _guard: Some(Box::new(guard)) }
     }
 
     /// Creates a claim that excludes no other process.
-    pub const fn free() -> Self {
+    pub const fn unguarded() -> Self {
         Self { _guard: None }
     }
 }
@@ -205,7 +205,7 @@ pub trait Journal: Send + Sync + 'static {
     ///
     /// # Errors
     /// Storage; [`JournalError::Corrupt`] if the cache cannot be read.
-    fn noted_names(&self, _board: &BoardId, _hash: Digest) -> Result<Option<Vec<Digest>>, JournalError> {
+    fn cached_refs(&self, _board: &BoardId, _hash: Digest) -> Result<Option<Vec<Digest>>, JournalError> {
         Ok(None)
     }
 
@@ -215,7 +215,7 @@ pub trait Journal: Send + Sync + 'static {
     /// # Errors
     /// [`JournalError::Fenced`] if the board is in another epoch; [`JournalError::MissingPart`] if a part references
     /// one that is not stored; storage.
-    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[Part]) -> Result<NewParts, JournalError>;
+    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[SnapshotPart]) -> Result<NewParts, JournalError>;
 
     /// Drops all snapshots of a board but the newest `keep`, dropping those in `unusable` first, and removes parts
     /// without references. References are read from the parts; wrong cached ones are repaired. Must not run while
@@ -223,11 +223,17 @@ pub trait Journal: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`JournalError::Fenced`]; storage.
-    fn sweep(&self, board: &BoardId, epoch: u64, keep: usize, unusable: &[Seq]) -> Result<Swept, JournalError>;
+    fn collect_garbage(
+        &self,
+        board: &BoardId,
+        epoch: u64,
+        keep: usize,
+        unusable: &[Seq],
+    ) -> Result<GarbageCollection, JournalError>;
 
     /// Redacts values of a board: its `redacted` record, the payloads, the texts and the board's snapshots in one
-    /// transaction. The old bytes may remain in the files until [`Journal::scrub`] is done; that it is pending is
-    /// stored. Blocks.
+    /// transaction. The old bytes may remain in the files until [`Journal::purge_erased_bytes`] is done; that it is
+    /// pending is stored. Blocks.
     ///
     /// # Errors
     /// As an append; [`JournalError::BadBatch`] if a record does not exist.
@@ -248,7 +254,7 @@ pub trait Journal: Send + Sync + 'static {
     ///
     /// # Errors
     /// Storage; [`JournalError::Locked`] if a reader keeps the log in use. The rewrite is still pending then.
-    fn scrub(&self) -> Result<(), JournalError> {
+    fn purge_erased_bytes(&self) -> Result<(), JournalError> {
         Ok(())
     }
 
@@ -256,9 +262,9 @@ pub trait Journal: Send + Sync + 'static {
     /// meanwhile. Blocks.
     ///
     /// # Errors
-    /// As [`Journal::scrub`].
-    fn vacuum(&self) -> Result<Vacuumed, JournalError> {
-        Ok(Vacuumed::default())
+    /// As [`Journal::purge_erased_bytes`].
+    fn vacuum(&self) -> Result<VacuumStats, JournalError> {
+        Ok(VacuumStats::default())
     }
 
     /// Removes a board from the journal, and leaves a tombstone. The next [`Journal::vacuum`] removes its texts, if no
@@ -282,7 +288,7 @@ pub trait Journal: Send + Sync + 'static {
     ///
     /// # Errors
     /// Storage.
-    fn lost(&self) -> Result<Vec<Lost>, JournalError> {
+    fn record_losses(&self) -> Result<Vec<RecordLoss>, JournalError> {
         Ok(Vec::new())
     }
 

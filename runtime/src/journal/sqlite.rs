@@ -12,11 +12,11 @@
 
 mod append;
 mod erase;
-mod fault;
+mod error_mapping;
+mod file_identity;
 mod format;
 mod marks;
 mod parts;
-mod place;
 #[cfg(test)]
 mod tests;
 
@@ -29,17 +29,17 @@ use std::time::Duration;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{BoardId, Seq, Timestamp};
 use patchboard_kernel::record::{Kind, Record};
-use patchboard_kernel::snapshot::Part;
+use patchboard_kernel::snapshot::SnapshotPart;
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use self::fault::{integrity_fault, io_fault, judged, read_fault, sql_fault};
+use self::error_mapping::{integrity_error, io_error, read_error, recheck_corrupt, sql_error};
+use self::file_identity::WatchedFiles;
 use self::marks::{Heads, Marks};
-use self::place::Place;
 use super::{
-    Batch, BoardSummary, BoxFuture, Claim, Erasure, Head, Journal, JournalError, KeptSnapshot, Lost, NewParts, Swept,
-    Tombstone, Vacuumed,
+    Batch, BoardSummary, BoxFuture, Claim, Erasure, GarbageCollection, Head, Journal, JournalError, KeptSnapshot,
+    NewParts, RecordLoss, Tombstone, VacuumStats,
 };
-use crate::{ids, private};
+use crate::{ids, private_files};
 
 /// Name of the file in the data directory.
 pub const FILE: &str = "patchboard.db";
@@ -48,7 +48,7 @@ pub const FILE: &str = "patchboard.db";
 pub const DATA_DIR: &str = ".patchboard";
 
 /// Timeout for another process that holds the file.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A journal in one SQLite file. Cheap to clone.
 #[derive(Clone)]
@@ -60,7 +60,7 @@ struct Files {
     data_dir: PathBuf,
     /// Dropped before the writer: the last connection folds the log into the file, which a reader may not do.
     reader: Mutex<Connection>,
-    place: Place,
+    place: WatchedFiles,
     marks: Marks,
     /// Heads acknowledged before the file was opened, of boards not checked yet.
     acknowledged: Mutex<Heads>,
@@ -69,7 +69,7 @@ struct Files {
     /// Opened at first use.
     parts: Mutex<Option<parts::Writer>>,
     /// True while the file is being rewritten, which may take long.
-    is_written_anew: AtomicBool,
+    is_rewriting: AtomicBool,
 }
 
 impl SqliteJournal {
@@ -78,20 +78,21 @@ impl SqliteJournal {
     /// # Errors
     /// [`JournalError::NotAJournal`], [`JournalError::NewerFormat`]; storage.
     pub fn open(data_dir: &Path) -> Result<Self, JournalError> {
-        private::make_directory(data_dir).map_err(|error| io_fault(data_dir, &error))?;
+        private_files::make_directory(data_dir).map_err(|error| io_error(data_dir, &error))?;
         let path = data_dir.join(FILE);
         // Two processes that create the file at once would see incomplete tables.
         let gate = lock_file(&data_dir.join("patchboard.lock"))?;
-        gate.lock().map_err(|error| io_fault(&path, &error))?;
+        gate.lock().map_err(|error| io_error(&path, &error))?;
         // SQLite does not report why it could not create a file; the file system does.
         let because = |error| match error {
-            JournalError::Io(_) => fault::refusal_of_files(data_dir).unwrap_or(error),
+            JournalError::Io(_) => error_mapping::file_creation_error(data_dir).unwrap_or(error),
             other => other,
         };
-        let marks = Marks::of(data_dir);
+        let marks = Marks::new(data_dir);
         let acknowledged = Mutex::new(marks.read()?);
-        let writer = format::open_for_writing(&path, PATIENCE).map_err(|error| judged(&path, because(error)))?;
-        let reader = format::open_for_reading(&path, PATIENCE).map_err(|error| judged(&path, error))?;
+        let writer =
+            format::open_for_writing(&path, LOCK_TIMEOUT).map_err(|error| recheck_corrupt(&path, because(error)))?;
+        let reader = format::open_for_reading(&path, LOCK_TIMEOUT).map_err(|error| recheck_corrupt(&path, error))?;
         marks.prepare()?;
         // Creating the file ends with removing another one. If that came back after a loss of power, it would undo the
         // creation, and with it all later writes.
@@ -99,20 +100,20 @@ impl SqliteJournal {
         drop(gate);
         let files = Files {
             data_dir: data_dir.to_owned(),
-            place: Place::of(&path),
+            place: WatchedFiles::new(&path),
             marks,
             acknowledged,
             writer: Some(Mutex::new(writer)),
             reader: Mutex::new(reader),
             parts: Mutex::default(),
-            is_written_anew: AtomicBool::new(false),
+            is_rewriting: AtomicBool::new(false),
         };
         // Left over by a process that died during a redaction. Boards run even without the space for it.
         if let Err(error) = files.scrub() {
             tracing::warn!(%error, "what was erased may still be found in the file; `patchboard vacuum` mends it");
         }
         let journal = Self { files: Arc::new(files) };
-        for lost in journal.lost()? {
+        for lost in journal.record_losses()? {
             tracing::error!(board = %lost.board, "{lost}; the board cannot go on: `patchboard doctor` says what to do");
         }
         Ok(journal)
@@ -125,10 +126,10 @@ impl SqliteJournal {
     /// [`JournalError::NotFound`], and those of [`SqliteJournal::open`].
     pub fn open_read_only(data_dir: &Path) -> Result<Self, JournalError> {
         let path = data_dir.join(FILE);
-        let marks = Marks::of(data_dir);
+        let marks = Marks::new(data_dir);
         if !path.is_file() {
             // A deleted file differs from one that never existed.
-            let lost = Self::lost_with_file(data_dir)?.into_iter().next();
+            let lost = Self::losses_without_database(data_dir)?.into_iter().next();
             return Err(match lost {
                 Some(lost) => JournalError::RecordsLost(lost),
                 None => JournalError::NotFound(format!("the journal {}", path.display())),
@@ -136,23 +137,23 @@ impl SqliteJournal {
         }
         // Read before the database, which then has all records that they name.
         let acknowledged = Mutex::new(marks.read()?);
-        let reader = match format::open_for_reading(&path, PATIENCE) {
+        let reader = match format::open_for_reading(&path, LOCK_TIMEOUT) {
             Err(unfinished @ (JournalError::NotAJournal(_) | JournalError::ReadOnly)) => {
                 // A process with write access can see if it is unfinished, and only such a process can complete it.
                 drop(Self::open(data_dir).map_err(|_| unfinished)?);
-                format::open_for_reading(&path, PATIENCE)?
+                format::open_for_reading(&path, LOCK_TIMEOUT)?
             }
-            opened => opened.map_err(|error| judged(&path, error))?,
+            opened => opened.map_err(|error| recheck_corrupt(&path, error))?,
         };
         let files = Files {
             data_dir: data_dir.to_owned(),
-            place: Place::of(&path),
+            place: WatchedFiles::new(&path),
             marks,
             acknowledged,
             writer: None,
             reader: Mutex::new(reader),
             parts: Mutex::default(),
-            is_written_anew: AtomicBool::new(false),
+            is_rewriting: AtomicBool::new(false),
         };
         Ok(Self { files: Arc::new(files) })
     }
@@ -163,24 +164,24 @@ impl SqliteJournal {
     ///
     /// # Errors
     /// Storage.
-    pub fn lost_with_file(data_dir: &Path) -> Result<Vec<Lost>, JournalError> {
+    pub fn losses_without_database(data_dir: &Path) -> Result<Vec<RecordLoss>, JournalError> {
         if data_dir.join(FILE).is_file() {
             return Ok(Vec::new());
         }
-        let heads = Marks::of(data_dir).read()?.into_iter();
-        Ok(heads.map(|(board, head)| Lost { board, known: head.seq, found: None }).collect())
+        let heads = Marks::new(data_dir).read()?.into_iter();
+        Ok(heads.map(|(board, head)| RecordLoss { board, known: head.seq, found: None }).collect())
     }
 
     /// Reads from the file, and judges errors.
-    fn look<T>(&self, read: impl FnOnce(&Files) -> Result<T, JournalError>) -> Result<T, JournalError> {
-        read(&self.files).map_err(|error| judged(&self.files.data_dir.join(FILE), error))
+    fn with_files<T>(&self, read: impl FnOnce(&Files) -> Result<T, JournalError>) -> Result<T, JournalError> {
+        read(&self.files).map_err(|error| recheck_corrupt(&self.files.data_dir.join(FILE), error))
     }
 
     /// Tests if the journal accepts writes, by writing a value it already holds.
     ///
     /// # Errors
     /// Those of an append.
-    pub fn try_to_write(&self) -> Result<(), JournalError> {
+    pub fn check_writable(&self) -> Result<(), JournalError> {
         let Some(writer) = &self.files.writer else { return Err(JournalError::ReadOnly) };
         self.files.place.check()?;
         format::write_the_same(&unpoisoned(writer))
@@ -236,7 +237,7 @@ impl Files {
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let writer = match parts.take() {
             Some(writer) => writer,
-            None => parts::Writer::open(&self.data_dir.join(FILE), PATIENCE)?,
+            None => parts::Writer::open(&self.data_dir.join(FILE), LOCK_TIMEOUT)?,
         };
         write(parts.insert(writer), turn)
     }
@@ -249,18 +250,18 @@ impl Files {
 impl Journal for SqliteJournal {
     fn append_all(&self, batches: Vec<Batch>) -> BoxFuture<'_, Vec<Result<Head, JournalError>>> {
         Box::pin(async move {
-            if !self.files.is_written_anew.load(Ordering::Acquire) {
+            if !self.files.is_rewriting.load(Ordering::Acquire) {
                 let at_once = self.files.append(&batches, Duration::ZERO);
                 if !at_once.contains(&Err(JournalError::Locked)) {
                     return at_once;
                 }
             }
             if tokio::runtime::Handle::try_current().is_err() {
-                return self.files.append(&batches, PATIENCE);
+                return self.files.append(&batches, LOCK_TIMEOUT);
             }
             let files = Arc::clone(&self.files);
             let count = batches.len();
-            let patiently = tokio::task::spawn_blocking(move || files.append(&batches, PATIENCE)).await;
+            let patiently = tokio::task::spawn_blocking(move || files.append(&batches, LOCK_TIMEOUT)).await;
             patiently.unwrap_or_else(|error| vec![Err(JournalError::Io(error.to_string())); count])
         })
     }
@@ -270,10 +271,10 @@ impl Journal for SqliteJournal {
     }
 
     fn records(&self, board: &BoardId, after: Option<Seq>, limit: usize) -> Result<Vec<Record>, JournalError> {
-        self.look(|files| {
+        self.with_files(|files| {
             let connection = files.read();
             // Reads records and head in one transaction.
-            let moment = connection.unchecked_transaction().map_err(sql_fault)?;
+            let moment = connection.unchecked_transaction().map_err(sql_error)?;
             files.check_acknowledged(&moment, board)?;
             let records = load_records(&moment, board, after, limit)?;
             if records.len() < limit {
@@ -284,26 +285,32 @@ impl Journal for SqliteJournal {
     }
 
     fn blob(&self, hash: Digest) -> Result<Option<String>, JournalError> {
-        self.look(|files| load_text(&files.read(), hash))
+        self.with_files(|files| load_text(&files.read(), hash))
     }
 
     fn snapshots(&self, board: &BoardId) -> Result<Vec<KeptSnapshot>, JournalError> {
-        self.look(|files| parts::kept(&files.read(), board))
+        self.with_files(|files| parts::kept(&files.read(), board))
     }
 
     fn part(&self, board: &BoardId, hash: Digest) -> Result<Option<String>, JournalError> {
-        self.look(|files| parts::text(&files.read(), board, hash))
+        self.with_files(|files| parts::text(&files.read(), board, hash))
     }
 
-    fn noted_names(&self, board: &BoardId, hash: Digest) -> Result<Option<Vec<Digest>>, JournalError> {
-        self.look(|files| parts::noted(&files.read(), board, hash))
+    fn cached_refs(&self, board: &BoardId, hash: Digest) -> Result<Option<Vec<Digest>>, JournalError> {
+        self.with_files(|files| parts::noted(&files.read(), board, hash))
     }
 
-    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[Part]) -> Result<NewParts, JournalError> {
+    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[SnapshotPart]) -> Result<NewParts, JournalError> {
         self.files.with_parts(|writer, turn| writer.store(turn, board, epoch, parts))
     }
 
-    fn sweep(&self, board: &BoardId, epoch: u64, keep: usize, unusable: &[Seq]) -> Result<Swept, JournalError> {
+    fn collect_garbage(
+        &self,
+        board: &BoardId,
+        epoch: u64,
+        keep: usize,
+        unusable: &[Seq],
+    ) -> Result<GarbageCollection, JournalError> {
         self.files.with_parts(|writer, turn| writer.sweep(turn, board, epoch, keep, unusable))
     }
 
@@ -312,14 +319,14 @@ impl Journal for SqliteJournal {
     }
 
     fn erased_text(&self, hash: Digest) -> Result<Option<(BoardId, Seq)>, JournalError> {
-        self.look(|files| erase::erased_text(&files.read(), hash))
+        self.with_files(|files| erase::erased_text(&files.read(), hash))
     }
 
-    fn scrub(&self) -> Result<(), JournalError> {
+    fn purge_erased_bytes(&self) -> Result<(), JournalError> {
         self.files.scrub()
     }
 
-    fn vacuum(&self) -> Result<Vacuumed, JournalError> {
+    fn vacuum(&self) -> Result<VacuumStats, JournalError> {
         self.files.vacuum()
     }
 
@@ -328,11 +335,11 @@ impl Journal for SqliteJournal {
     }
 
     fn tombstones(&self) -> Result<Vec<Tombstone>, JournalError> {
-        self.look(|files| erase::tombstones(&files.read()))
+        self.with_files(|files| erase::tombstones(&files.read()))
     }
 
-    fn lost(&self) -> Result<Vec<Lost>, JournalError> {
-        self.look(|files| {
+    fn record_losses(&self) -> Result<Vec<RecordLoss>, JournalError> {
+        self.with_files(|files| {
             let heads = files.marks.read()?;
             let connection = files.read();
             let found = heads.iter().map(|(board, head)| lost(&connection, board, *head));
@@ -346,11 +353,11 @@ impl Journal for SqliteJournal {
     }
 
     fn summary(&self, board: &BoardId) -> Result<Option<BoardSummary>, JournalError> {
-        self.look(|files| load_summary(&files.read(), board))
+        self.with_files(|files| load_summary(&files.read(), board))
     }
 
     fn boards(&self) -> Result<Vec<BoardSummary>, JournalError> {
-        self.look(|files| load_summaries(&files.read()))
+        self.with_files(|files| load_summaries(&files.read()))
     }
 
     fn claim(&self, board: &BoardId, force: bool) -> Result<Claim, JournalError> {
@@ -362,23 +369,23 @@ impl Journal for SqliteJournal {
             return Err(JournalError::NotFound(format!("board {board}")));
         }
         let dir = self.files.data_dir.join("locks");
-        private::make_directory(&dir).map_err(|error| io_fault(&dir, &error))?;
+        private_files::make_directory(&dir).map_err(|error| io_error(&dir, &error))?;
         let path = dir.join(board.as_str());
         let file = lock_file(&path)?;
         match file.try_lock() {
-            Ok(()) => Ok(Claim::held_by(file)),
-            Err(TryLockError::WouldBlock) if force => Ok(Claim::free()),
+            Ok(()) => Ok(Claim::with_guard(file)),
+            Err(TryLockError::WouldBlock) if force => Ok(Claim::unguarded()),
             Err(TryLockError::WouldBlock) => Err(JournalError::Owned { board: board.clone() }),
-            Err(TryLockError::Error(error)) => Err(io_fault(&path, &error)),
+            Err(TryLockError::Error(error)) => Err(io_error(&path, &error)),
         }
     }
 
     fn check_storage(&self) -> Result<(), JournalError> {
-        self.look(|files| {
+        self.with_files(|files| {
             let connection = files.read();
             let found: String =
-                connection.query_row("PRAGMA integrity_check(1)", (), |row| row.get(0)).map_err(sql_fault)?;
-            if found == "ok" { Ok(()) } else { Err(integrity_fault(&found)) }
+                connection.query_row("PRAGMA integrity_check(1)", (), |row| row.get(0)).map_err(sql_error)?;
+            if found == "ok" { Ok(()) } else { Err(integrity_error(&found)) }
         })
     }
 }
@@ -390,26 +397,26 @@ const SUMMARY_COLUMNS: &str = "board, name, created_at, updated_at, epoch, last_
 
 fn load_summary(connection: &Connection, board: &BoardId) -> Result<Option<BoardSummary>, JournalError> {
     let sql = format!("SELECT {SUMMARY_COLUMNS} FROM boards WHERE board = ?1");
-    let mut statement = connection.prepare_cached(&sql).map_err(sql_fault)?;
-    let mut rows = statement.query([board.as_str()]).map_err(sql_fault)?;
-    rows.next().map_err(sql_fault)?.map(summary).transpose()
+    let mut statement = connection.prepare_cached(&sql).map_err(sql_error)?;
+    let mut rows = statement.query([board.as_str()]).map_err(sql_error)?;
+    rows.next().map_err(sql_error)?.map(summary).transpose()
 }
 
 fn load_summaries(connection: &Connection) -> Result<Vec<BoardSummary>, JournalError> {
     let sql = format!("SELECT {SUMMARY_COLUMNS} FROM boards ORDER BY created_at, board");
-    let mut statement = connection.prepare_cached(&sql).map_err(sql_fault)?;
-    let mut rows = statement.query(()).map_err(sql_fault)?;
+    let mut statement = connection.prepare_cached(&sql).map_err(sql_error)?;
+    let mut rows = statement.query(()).map_err(sql_error)?;
     let mut boards = Vec::new();
-    while let Some(row) = rows.next().map_err(sql_fault)? {
+    while let Some(row) = rows.next().map_err(sql_error)? {
         boards.push(summary(row)?);
     }
     Ok(boards)
 }
 
 fn load_text(connection: &Connection, hash: Digest) -> Result<Option<String>, JournalError> {
-    let mut statement = connection.prepare_cached("SELECT bytes FROM blobs WHERE hash = ?1").map_err(sql_fault)?;
+    let mut statement = connection.prepare_cached("SELECT bytes FROM blobs WHERE hash = ?1").map_err(sql_error)?;
     let bytes: Option<Vec<u8>> =
-        statement.query_row([hash.to_string()], |row| row.get(0)).optional().map_err(sql_fault)?;
+        statement.query_row([hash.to_string()], |row| row.get(0)).optional().map_err(sql_error)?;
     let not_text = |_| JournalError::Corrupt { seq: None, what: format!("the stored text {hash} is not UTF-8") };
     bytes.map(String::from_utf8).transpose().map_err(not_text)
 }
@@ -426,14 +433,14 @@ fn load_records(
             "SELECT seq, kind, at, header, payload, hash FROM records \
              WHERE board = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
         )
-        .map_err(sql_fault)?;
+        .map_err(sql_error)?;
     // No record has a larger number.
     let last = after.map_or(-1, |seq| i64::try_from(seq.0).unwrap_or(i64::MAX));
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut rows = statement.query((board.as_str(), last, limit)).map_err(sql_fault)?;
+    let mut rows = statement.query((board.as_str(), last, limit)).map_err(sql_error)?;
     let mut next = after.map_or(0, |seq| seq.0.saturating_add(1));
     let mut records = Vec::new();
-    while let Some(row) = rows.next().map_err(sql_fault)? {
+    while let Some(row) = rows.next().map_err(sql_error)? {
         let record = record(row)?;
         if record.seq.0 != next {
             return Err(JournalError::BadRecord {
@@ -450,33 +457,33 @@ fn load_records(
 /// Returns true if a board has the record of a head.
 fn has(connection: &Connection, board: &BoardId, head: Head) -> Result<bool, JournalError> {
     let mut statement =
-        connection.prepare_cached("SELECT hash FROM records WHERE board = ?1 AND seq = ?2").map_err(sql_fault)?;
+        connection.prepare_cached("SELECT hash FROM records WHERE board = ?1 AND seq = ?2").map_err(sql_error)?;
     let row = (board.as_str(), to_sql_number(head.seq.0)?);
-    let hash: Option<String> = statement.query_row(row, |row| row.get(0)).optional().map_err(sql_fault)?;
+    let hash: Option<String> = statement.query_row(row, |row| row.get(0)).optional().map_err(sql_error)?;
     Ok(hash.is_some_and(|hash| hash == head.hash.to_string()))
 }
 
 /// Returns the loss of a board with an acknowledged head; none if the head is present, or the board was removed.
-fn lost(connection: &Connection, board: &BoardId, head: Head) -> Result<Option<Lost>, JournalError> {
+fn lost(connection: &Connection, board: &BoardId, head: Head) -> Result<Option<RecordLoss>, JournalError> {
     let is_listed = last_listed(connection, board)?.is_some();
     if is_listed && has(connection, board, head)? {
         return Ok(None);
     }
     let last = "SELECT max(seq) FROM records WHERE board = ?1";
-    let mut statement = connection.prepare_cached(last).map_err(sql_fault)?;
-    let found: Option<i64> = statement.query_row([board.as_str()], |row| row.get(0)).map_err(sql_fault)?;
+    let mut statement = connection.prepare_cached(last).map_err(sql_error)?;
+    let found: Option<i64> = statement.query_row([board.as_str()], |row| row.get(0)).map_err(sql_error)?;
     // Commands find only listed boards.
     let found = found.filter(|_| is_listed).map(|seq| Seq(seq.unsigned_abs()));
     if found.is_none() && erase::tombstones(connection)?.iter().any(|gone| gone.board == *board) {
         return Ok(None);
     }
-    Ok(Some(Lost { board: board.clone(), known: head.seq, found }))
+    Ok(Some(RecordLoss { board: board.clone(), known: head.seq, found }))
 }
 
 /// Returns the number of a board's last record according to its summary.
 fn last_listed(connection: &Connection, board: &BoardId) -> Result<Option<Seq>, JournalError> {
-    let mut statement = connection.prepare_cached("SELECT last_seq FROM boards WHERE board = ?1").map_err(sql_fault)?;
-    let last: Option<i64> = statement.query_row([board.as_str()], |row| row.get(0)).optional().map_err(sql_fault)?;
+    let mut statement = connection.prepare_cached("SELECT last_seq FROM boards WHERE board = ?1").map_err(sql_error)?;
+    let last: Option<i64> = statement.query_row([board.as_str()], |row| row.get(0)).optional().map_err(sql_error)?;
     let negative =
         |_| JournalError::Corrupt { seq: None, what: format!("the list of boards: {board}: a number is negative") };
     last.map(|last| u64::try_from(last).map(Seq).map_err(negative)).transpose()
@@ -520,13 +527,13 @@ fn summary(row: &Row<'_>) -> Result<BoardSummary, JournalError> {
 }
 
 fn record(row: &Row<'_>) -> Result<Record, JournalError> {
-    let seq: i64 = row.get(0).map_err(|error| read_fault(None, &error))?;
+    let seq: i64 = row.get(0).map_err(|error| read_error(None, &error))?;
     let wrong = |what: &str| JournalError::Corrupt { seq: u64::try_from(seq).ok().map(Seq), what: what.to_owned() };
     let seq = Seq(u64::try_from(seq).map_err(|_| wrong("its number is negative"))?);
-    let text = |column: usize| row.get::<_, String>(column).map_err(|error| read_fault(Some(seq), &error));
+    let text = |column: usize| row.get::<_, String>(column).map_err(|error| read_error(Some(seq), &error));
     let kind = text(1)?;
     let kind = Kind::ALL.iter().copied().find(|known| known.as_str() == kind).ok_or_else(|| wrong("unknown kind"))?;
-    let at: i64 = row.get(2).map_err(|error| read_fault(Some(seq), &error))?;
+    let at: i64 = row.get(2).map_err(|error| read_error(Some(seq), &error))?;
     let hash = text(5)?.parse().map_err(|_| wrong("its hash is malformed"))?;
     Ok(Record { seq, kind, at: Timestamp(at), header: text(3)?, payload: text(4)?, hash })
 }
@@ -541,13 +548,13 @@ fn unpoisoned(connection: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
 }
 
 fn lock_file(path: &Path) -> Result<File, JournalError> {
-    private::open(path).map_err(|error| io_fault(path, &error))
+    private_files::open(path).map_err(|error| io_error(path, &error))
 }
 
 /// Makes the directory entries durable.
 fn sync_dir(data_dir: &Path) -> Result<(), JournalError> {
     if cfg!(unix) {
-        File::open(data_dir).and_then(|directory| directory.sync_all()).map_err(|error| io_fault(data_dir, &error))?;
+        File::open(data_dir).and_then(|directory| directory.sync_all()).map_err(|error| io_error(data_dir, &error))?;
     }
     Ok(())
 }

@@ -81,7 +81,7 @@ impl BoardSummary {
     ///
     /// # Errors
     /// [`RecordError::Unreadable`] if the header lacks a required member.
-    pub(crate) fn record_appended(&mut self, record: &Record) -> Result<(), RecordError> {
+    pub(crate) fn apply(&mut self, record: &Record) -> Result<(), RecordError> {
         let lacks =
             |what: &str| RecordError::Unreadable(format!("the header of a {} record has no {what}", record.kind));
         let header =

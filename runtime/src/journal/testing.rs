@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::blueprint::Unit;
 use patchboard_kernel::board::Blob;
 use patchboard_kernel::digest::{Hasher, Salt, sha256};
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Version};
-use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{Body, Created, Epoch, FORMAT, GENESIS, Invoked, Record, Signal};
 use serde_json::json;
 

@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use patchboard_kernel::board::{From, ReplyBody};
+use patchboard_kernel::board::{ProposalSource, ReplyBody};
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::id::{Timestamp, Version};
 use patchboard_kernel::record::{Body, End, Kind, Record};
@@ -24,18 +24,18 @@ use tempfile::TempDir;
 use tokio::sync::Notify;
 
 use super::*;
-use crate::agent::{Answer, Call, Reply};
+use crate::agent::{Call, CallResult, Reply};
 use crate::audit;
 use crate::clock::VirtualClock;
 use crate::journal::sqlite::SqliteJournal;
 
-type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
+type Answering = Pin<Box<dyn Future<Output = CallResult> + Send>>;
 
 /// Agent made of a function.
 struct Answers<F>(F);
 
 impl<F: Fn(Call) -> Answering + Send + Sync + 'static> Agent for Answers<F> {
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
         (self.0)(call.clone())
     }
 }
@@ -99,7 +99,7 @@ fn steps(count: u32) -> Blueprint {
 /// Returns a direct proposal by the worker.
 fn proposal(token: &str, text: &str) -> Proposal {
     Proposal {
-        from: From::Direct { token: Some(token.into()), base: None },
+        from: ProposalSource::Direct { key: Some(token.into()), base: None },
         worker: "walker".into(),
         reply: ReplyBody::Text(text.to_owned()),
         usage: None,

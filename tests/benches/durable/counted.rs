@@ -5,10 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::Record;
-use patchboard_kernel::snapshot::Part;
+use patchboard_kernel::snapshot::SnapshotPart;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{
-    Batch, BoardSummary, BoxFuture, Claim, Head, Journal, JournalError, KeptSnapshot, NewParts, Swept,
+    Batch, BoardSummary, BoxFuture, Claim, GarbageCollection, Head, Journal, JournalError, KeptSnapshot, NewParts,
 };
 
 /// The batches of one transaction: board, first record and number of records of each.
@@ -66,12 +66,18 @@ impl Journal for Counted {
         self.journal.part(board, hash)
     }
 
-    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[Part]) -> Result<NewParts, JournalError> {
+    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[SnapshotPart]) -> Result<NewParts, JournalError> {
         self.journal.store_parts(board, epoch, parts)
     }
 
-    fn sweep(&self, board: &BoardId, epoch: u64, keep: usize, unusable: &[Seq]) -> Result<Swept, JournalError> {
-        self.journal.sweep(board, epoch, keep, unusable)
+    fn collect_garbage(
+        &self,
+        board: &BoardId,
+        epoch: u64,
+        keep: usize,
+        unusable: &[Seq],
+    ) -> Result<GarbageCollection, JournalError> {
+        self.journal.collect_garbage(board, epoch, keep, unusable)
     }
 
     fn summary(&self, board: &BoardId) -> Result<Option<BoardSummary>, JournalError> {

@@ -11,16 +11,16 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 
+use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::lint;
-use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{Body, Cause, End, Ended, Kind, Record};
 use patchboard_kernel::replay;
 use patchboard_kernel::source::Source;
-use patchboard_runtime::agent::{Agent, Answer, Call, Reply};
+use patchboard_runtime::agent::{Agent, Call, CallResult, Reply};
 use patchboard_runtime::journal::Journal;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::runtime::{Founding, Options, Runtime};
+use patchboard_runtime::runtime::{CreateOptions, Options, Runtime};
 use serde_json::{Value, json};
 
 use self::episode::{Episode, NOTHING};
@@ -48,7 +48,7 @@ impl Seats {
 }
 
 impl Agent for Seats {
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
         let shown = call.shown.values().map(|(place, value)| (place.to_string(), value.to_value())).collect();
         let reply = match call.worker.as_str() {
             "environment" => self.episode.step(&shown),
@@ -134,11 +134,11 @@ async fn play_in(mode: Mode, seats: Seats) -> Played {
     let game = seats.episode.name.clone();
     let options = Options::new(Arc::new(seats));
     let runtime = Runtime::start(Arc::clone(&journal) as Arc<dyn Journal>, options).await.expect("it starts");
-    let founding = Founding { mode, ..Founding::default() };
+    let founding = CreateOptions { mode, ..CreateOptions::default() };
     let board =
         runtime.create_with(BLUEPRINT.clone(), json!({"game": game}), founding).await.expect("a board can be made");
-    let ended = board.ended().await.expect("the board ends");
-    let state = board.snapshot().state.root().to_value();
+    let ended = board.wait_for_end().await.expect("the board ends");
+    let state = board.status().state.root().to_value();
     let records = journal.records(board.id(), None, usize::MAX).expect("records can be read");
     runtime.shutdown().await;
     if let Err(difference) = replay::replay(&records, None) {

@@ -1,7 +1,7 @@
 //! Plays the blueprint and the recorded episodes on boards with a part ablated, and on the baseline blackboards.
 //! Correct actions win everywhere; wrong ones are rejected wherever a check exists.
 
-use patchboard_kernel::mode::{Component, Interface, Mode};
+use patchboard_kernel::ablation::{Component, Interface, Mode};
 use patchboard_kernel::record::{End, Kind};
 use patchboard_runtime::agent::Call;
 use serde_json::{Map, Value, json};
@@ -10,7 +10,7 @@ use super::{Play, Played, Seats, act, episodes, hint, play_in, rejections};
 
 /// Converts a patch that adds and replaces members into the reply format of the worker.
 fn in_words(call: &Call, patch: Value) -> String {
-    let seat = call.shown.seat();
+    let seat = call.shown.worker_plan();
     let ops = patch.as_array().expect("a patch").iter().map(|op| {
         let path = op["path"].as_str().expect("a path");
         (path.to_owned(), op["value"].clone())

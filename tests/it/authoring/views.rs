@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use patchboard_kernel::record::{Body, Kind};
 use patchboard_kernel::rejection::{Code, Rejection};
-use patchboard_tests::brain::{Asked, Played, blueprint};
+use patchboard_tests::scripted_model::{ModelCall, PlayedBoard, blueprint};
 use serde_json::{Value, json};
 
 use super::case;
@@ -14,14 +14,14 @@ const EXPANSIONS_MAX: usize = 3;
 
 /// Plays a blueprint with a language model that requests parts of the document until it has enough; `wanted` returns
 /// the next request.
-fn read_on(name: &str, text: &str, mut wanted: impl FnMut(&str) -> Option<Value>) -> Played {
-    Played::of(blueprint(name, text), json!({}), |asked: &Asked| match wanted(&asked.prompt.user) {
+fn read_on(name: &str, text: &str, mut wanted: impl FnMut(&str) -> Option<Value>) -> PlayedBoard {
+    PlayedBoard::of(blueprint(name, text), json!({}), |asked: &ModelCall| match wanted(&asked.prompt.user) {
         Some(next) => json!({"patch": [], "expand": [next]}),
         None => json!([{"op": "add", "path": "/answer", "value": "read"}]),
     })
 }
 
-fn assert_read(played: &Played) {
+fn assert_read(played: &PlayedBoard) {
     assert!(played.asked.len() <= EXPANSIONS_MAX + 1, "{} calls", played.asked.len());
     assert_eq!((played.count(Kind::Rejected), &played.state()["answer"]), (0, &json!("read")));
 }
@@ -29,7 +29,7 @@ fn assert_read(played: &Played) {
 #[test]
 fn a_path_of_a_grant_that_is_copied_word_for_word_is_answered_with_the_indices() {
     let Some(text) = case("feedback2.yaml") else { return };
-    let played = Played::of(blueprint("feedback2.yaml", &text), json!({}), |_| json!([]));
+    let played = PlayedBoard::of(blueprint("feedback2.yaml", &text), json!({}), |_| json!([]));
     let rejections = played.records.iter().filter_map(|record| match record.body().expect("a body") {
         Body::Rejected(rejected) => Some(rejected.rejection),
         _ => None,
@@ -48,7 +48,7 @@ fn a_path_of_a_grant_that_is_copied_word_for_word_is_answered_with_the_indices()
 fn a_smaller_view_is_tried_before_a_budget_ends_a_board() {
     let Some(text) = case("budred.yaml") else { return };
     let mut n = 0;
-    let played = Played::of(blueprint("budred.yaml", &text), json!({}), |_| {
+    let played = PlayedBoard::of(blueprint("budred.yaml", &text), json!({}), |_| {
         n += 1;
         json!([{"op": "replace", "path": "/n", "value": n}])
     });
@@ -95,7 +95,7 @@ fn a_long_text_is_read_part_by_part() {
 fn what_an_event_points_to_is_shown_first() {
     let Some(text) = case("links.yaml") else { return };
     let text = text.replace("  v:\n    agent: script", "  v:\n    agent: llm\n    role: Verify.");
-    let played = Played::of(
+    let played = PlayedBoard::of(
         blueprint("links.yaml", &text),
         json!({}),
         |_| json!([{"op": "replace", "path": "/claims/1/status", "value": "ok"}]),

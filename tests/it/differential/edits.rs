@@ -104,7 +104,7 @@ pub(crate) fn change(dice: &mut Dice, document: &Value, tree: &mut Node, value: 
         None => {
             let mut value = if dice.one_in(4) { anything(dice, 2) } else { otherwise };
             patchboard_kernel::json::normalise(&mut value);
-            (Node::of(&value, edit), value)
+            (Node::from_value(&value, edit), value)
         }
     };
     match here {
@@ -169,7 +169,7 @@ pub(crate) fn change(dice: &mut Dice, document: &Value, tree: &mut Node, value: 
             let mut made = if dice.one_in(3) { json!({}) } else { instance(dice, document, document, 3) };
             patchboard_kernel::json::normalise(&mut made);
             *scalar = made;
-            *tree = Node::of(scalar, edit);
+            *tree = Node::from_value(scalar, edit);
             "root replaced".to_owned()
         }
     }

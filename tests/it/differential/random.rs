@@ -11,7 +11,7 @@ use std::sync::Arc;
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::rejection::Violation;
 use patchboard_kernel::schema::StateSchema;
-use patchboard_kernel::tree::{At, Edit, Node};
+use patchboard_kernel::tree::{Edit, Node, Revision};
 use serde_json::Value;
 
 use super::documents::instance;
@@ -21,7 +21,7 @@ use super::schemas::{Dice, schema};
 /// Default number of verdicts that are compared.
 const CASES: usize = 20_000;
 /// Edits of one document before another schema is tried.
-const EDITS: At = 40;
+const EDITS: Revision = 40;
 /// Attempts to make a valid document for a schema.
 const ATTEMPTS: usize = 12;
 /// Limit above the number of violations of any of these documents.
@@ -65,8 +65,8 @@ fn the_verdict_on_what_changed_is_the_verdict_on_the_whole() {
     }
 }
 
-pub(super) fn edit(at: At) -> Edit {
-    Edit { at, hasher: Arc::new(Hasher::new(&Salt([7; 32]))) }
+pub(super) fn edit(at: Revision) -> Edit {
+    Edit { revision: at, hasher: Arc::new(Hasher::new(&Salt([7; 32]))) }
 }
 
 pub(super) fn normal(mut value: Value) -> Value {
@@ -88,7 +88,7 @@ fn run(seed: u64, tally: &mut Tally) {
         return;
     };
     let hasher = edit(0);
-    let mut tree = Node::of(&value, &hasher);
+    let mut tree = Node::from_value(&value, &hasher);
     assert!(schema.is_valid_tree(&tree), "SEED={seed}: {document} {value}");
     // Only versions with valid documents are kept.
     let (mut version, mut read) = (0, 0);

@@ -87,8 +87,14 @@ fn steps(document: &Value, instances: &[Value], tally: &mut Tally) {
     let valid: Vec<&Value> = instances.iter().filter(|instance| schema.is_valid(instance)).take(6).collect();
     for from in valid {
         for to in instances.iter().take(16) {
-            let mut walk =
-                Steps { schema: &schema, document, tally, tree: Node::of(from, &edit(0)), value: from.clone(), at: 0 };
+            let mut walk = Steps {
+                schema: &schema,
+                document,
+                tally,
+                tree: Node::from_value(from, &edit(0)),
+                value: from.clone(),
+                at: 0,
+            };
             walk.towards(&PointerBuf::new(), to);
         }
     }
@@ -162,14 +168,14 @@ impl Steps<'_> {
 
     fn replace(&mut self, place: &PointerBuf, to: &Value) {
         self.step("replace", place, |tree, value, at| {
-            tree.replace(place, Node::of(to, &edit(at)), &edit(at));
+            tree.replace(place, Node::from_value(to, &edit(at)), &edit(at));
             *value.pointer_mut(place.as_str()).expect("it is there") = to.clone();
         });
     }
 
     fn insert(&mut self, place: &PointerBuf, token: &str, part: &Value) {
         self.step("insert", place, |tree, value, at| {
-            tree.insert(place, Node::of(part, &edit(at)), &edit(at));
+            tree.insert(place, Node::from_value(part, &edit(at)), &edit(at));
             let above = place.parent().expect("it has a container").as_str();
             match value.pointer_mut(above).expect("it is there") {
                 Value::Array(items) if token == "-" => items.push(part.clone()),

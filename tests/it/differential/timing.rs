@@ -68,13 +68,13 @@ fn timing_of_changes() {
     let place = |text: &str| PointerBuf::parse(text).expect("a pointer");
     for claims in [10, 1_000, 100_000] {
         let value = json!({"claims": (0..claims).map(claim).collect::<Vec<_>>(), "tasks": [], "handles": {}});
-        let tree = Node::of(&value, &edit(0));
+        let tree = Node::from_value(&value, &edit(0));
         let mut appended = tree.clone();
-        appended.insert(&place("/claims/-"), Node::of(&claim(claims), &edit(1)), &edit(1));
+        appended.insert(&place("/claims/-"), Node::from_value(&claim(claims), &edit(1)), &edit(1));
         let mut replaced = tree.clone();
         replaced.replace(&place(&format!("/claims/{}/status", claims / 2)), Node::text("refuted"), &edit(1));
         let mut wrong = tree.clone();
-        wrong.replace(&place("/claims/3/confidence"), Node::of(&json!(2), &edit(1)), &edit(1));
+        wrong.replace(&place("/claims/3/confidence"), Node::from_value(&json!(2), &edit(1)), &edit(1));
         let append = microseconds(|| assert!(black_box(&schema).is_valid_since(&appended, 0)));
         let replace = microseconds(|| assert!(black_box(&schema).is_valid_since(&replaced, 0)));
         let refuse = microseconds(|| assert_eq!(black_box(&schema).violations_since(&wrong, 0, 20).len(), 1));

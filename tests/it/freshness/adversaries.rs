@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use json_patch::PatchOperation as Op;
 use patchboard_kernel::blueprint::{Blueprint, Freshness};
-use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Proposal, ReplyBody, Step};
+use patchboard_kernel::board::{Board, Effect, Input, NewBoard, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp, WorkerName};
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::rejection::Code;
 use patchboard_kernel::replay;
@@ -88,11 +88,11 @@ fn blueprint(writers: usize, goals: &[u64]) -> Blueprint {
 impl Duel {
     /// Plays until no work is left; `choose` selects the next of the pending answers.
     fn play(writers: usize, goals: &[u64], choose: &mut dyn FnMut(&[Pending]) -> usize) -> (Played, Self) {
-        let genesis = Genesis {
+        let genesis = NewBoard {
             salt: Salt([5; 32]),
-            ..Genesis::new(BoardId::from("adversaries"), blueprint(writers, goals), Value::Null, Timestamp(0))
+            ..NewBoard::new(BoardId::from("adversaries"), blueprint(writers, goals), Value::Null, Timestamp(0))
         };
-        let (board, step) = Board::create(genesis, &Own).expect("the board can be made");
+        let (board, step) = Board::create(genesis, &UncachedPlans).expect("the board can be made");
         let mut duel = Self {
             board,
             now: Timestamp(0),
@@ -109,7 +109,7 @@ impl Duel {
             if !duel.pending.is_empty() {
                 let next = choose(&duel.pending);
                 let Pending { invocation, attempt, worker, patch } = duel.pending.remove(next);
-                let from = From::Attempt { invocation, attempt };
+                let from = ProposalSource::Attempt { invocation, attempt };
                 let reply = ReplyBody::Json(patch);
                 let step =
                     duel.board.step(duel.now, Input::Propose(Proposal { from, worker, reply, usage: None, raw: None }));

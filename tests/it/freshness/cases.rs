@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Outcome, Proposal, ReplyBody, Step};
+use patchboard_kernel::board::{Board, Effect, Input, NewBoard, Outcome, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::rejection::{Code, Rejection, Stage};
 use serde_json::{Value, json};
 
@@ -40,28 +40,28 @@ impl Case {
         });
         let blueprint: Blueprint = serde_json::from_value(value).expect("the blueprint is one");
         let (request, salt) = (Value::Null, Salt([2; 32]));
-        let genesis = Genesis { salt, ..Genesis::new(BoardId::from("case"), blueprint, request, Timestamp(0)) };
-        let (board, _) = Board::create(genesis, &Own).expect("the board can be made");
+        let genesis = NewBoard { salt, ..NewBoard::new(BoardId::from("case"), blueprint, request, Timestamp(0)) };
+        let (board, _) = Board::create(genesis, &UncachedPlans).expect("the board can be made");
         Self { board, now: Timestamp(0), calls: BTreeMap::new() }
     }
 
     /// Triggers a worker, with a view of the present board.
     fn ask(&mut self, worker: &str) {
-        self.step(Input::Signal { name: worker.to_owned(), value: Value::Null, token: None });
+        self.step(Input::Signal { name: worker.to_owned(), value: Value::Null, key: None });
     }
 
     fn answer(&mut self, worker: &str, patch: Value) -> Outcome {
         let (invocation, attempt) = self.calls.remove(worker).expect("it was asked");
-        self.propose(worker, From::Attempt { invocation, attempt }, patch)
+        self.propose(worker, ProposalSource::Attempt { invocation, attempt }, patch)
     }
 
     /// Commits a patch of an external caller.
     fn meanwhile(&mut self, patch: Value) {
-        let outcome = self.propose("rival", From::Direct { token: None, base: None }, patch);
+        let outcome = self.propose("rival", ProposalSource::Direct { key: None, base: None }, patch);
         assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
     }
 
-    fn propose(&mut self, worker: &str, from: From, patch: Value) -> Outcome {
+    fn propose(&mut self, worker: &str, from: ProposalSource, patch: Value) -> Outcome {
         let proposal = Proposal { from, worker: worker.into(), reply: ReplyBody::Json(patch), usage: None, raw: None };
         self.step(Input::Propose(proposal)).outcome.expect("a proposal has an outcome")
     }

@@ -111,7 +111,7 @@ impl Checked {
                 figures.commits += 1;
                 None
             }
-            Outcome::AwaitingApproval { .. } | Outcome::Answered { .. } | Outcome::Refused(_) => {
+            Outcome::AwaitingApproval { .. } | Outcome::Answered { .. } | Outcome::RejectedUnrecorded(_) => {
                 panic!("nobody is asked")
             }
             Outcome::Continued { .. } => panic!("nobody goes on"),

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use patchboard_kernel::blueprint::{Blueprint, Freshness};
-use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Outcome, Proposal, ReplyBody, Step};
+use patchboard_kernel::board::{Board, Effect, Input, NewBoard, Outcome, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::replay;
 use serde_json::{Value, json};
@@ -134,16 +134,16 @@ pub(super) struct Driver {
 impl Driver {
     pub(super) fn new(seed: u64, trace: bool) -> Self {
         let mut random = Random::new(seed);
-        let genesis = Genesis {
+        let genesis = NewBoard {
             salt: Salt([3; 32]),
-            ..Genesis::new(
+            ..NewBoard::new(
                 BoardId::from(format!("freshness-{seed}")),
                 blueprint(&mut random),
                 Value::Null,
                 Timestamp(1_000_000),
             )
         };
-        let (board, step) = Board::create(genesis, &Own).expect("the board can be made");
+        let (board, step) = Board::create(genesis, &UncachedPlans).expect("the board can be made");
         let oracle = Oracle::new(History::new(board.state().root().to_value()));
         let mut driver = Self {
             seed,
@@ -183,7 +183,7 @@ impl Driver {
         self.figures.interleavings += 1;
         for _ in 0..=self.random.below(4) {
             let name = self.random.pick(SEATS).name;
-            self.give(Input::Signal { name: name.to_owned(), value: Value::Null, token: None });
+            self.give(Input::Signal { name: name.to_owned(), value: Value::Null, key: None });
         }
         for pending in &mut self.pending {
             pending.is_late = self.random.percent(if pending.is_late { 50 } else { 8 });
@@ -234,21 +234,21 @@ impl Driver {
             let document = self.oracle.history.now().clone();
             let name = self.random.pick(SEATS).name;
             let patch = patches::patch(&mut self.random, &document, &|place| Seat::named(name).may_read(place));
-            let from = From::Direct { token: None, base: None };
+            let from = ProposalSource::Direct { key: None, base: None };
             self.propose(from, name, patch);
         }
-        self.propose(From::Attempt { invocation, attempt }, &worker, patch);
+        self.propose(ProposalSource::Attempt { invocation, attempt }, &worker, patch);
     }
 
-    fn propose(&mut self, from: From, worker: &str, patch: Value) {
+    fn propose(&mut self, from: ProposalSource, worker: &str, patch: Value) {
         let seat = Seat::named(worker);
         let ops: Vec<json_patch::PatchOperation> = serde_json::from_value(patch.clone()).expect("it is a patch");
         let shown = match &from {
-            From::Attempt { invocation, attempt } => {
+            ProposalSource::Attempt { invocation, attempt } => {
                 let shown = self.oracle.shown.get(&(invocation.0, *attempt)).expect("it was invoked").clone();
                 Some((invocation.0, shown))
             }
-            From::Direct { .. } => None,
+            ProposalSource::Direct { .. } => None,
         };
         let may_read = |place: &Place| seat.may_read(place);
         let question = Question {
@@ -309,7 +309,7 @@ impl Driver {
                     let patch = patches::patch(&mut self.random, document, &|place| seat.may_read(place));
                     self.pending.push(Pending { invocation, attempt, worker, patch, is_late: false });
                 }
-                Effect::Await(_) | Effect::Cancel { .. } | Effect::Ended(_) => {}
+                Effect::RequestAdmission(_) | Effect::Cancel { .. } | Effect::Ended(_) => {}
                 Effect::WakeAt(at) => self.alarm = Some(at),
             }
         }

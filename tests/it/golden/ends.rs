@@ -3,20 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use patchboard_agents::architect::{Brief, Terms, design};
+use patchboard_agents::architect::{DesignLimits, DesignRequest, design};
+use patchboard_kernel::ablation::{Component, Mode};
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
-use patchboard_kernel::board::{From, Proposal, ReplyBody};
+use patchboard_kernel::board::{Proposal, ProposalSource, ReplyBody};
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::mode::{Component, Mode};
-use patchboard_kernel::record::{Answer, Principal, RaisedOfWorker, Retried};
+use patchboard_kernel::record::{Answer, Principal, Retried, WorkerLimitOverrides};
 use patchboard_kernel::redaction::Request;
 use patchboard_kernel::source::Source;
 use patchboard_runtime::agent::{Call, Reply};
 use patchboard_runtime::journal::Journal as _;
-use patchboard_runtime::keeping::SnapshotPolicy;
 use patchboard_runtime::redaction;
-use patchboard_runtime::runtime::Founding;
+use patchboard_runtime::runtime::CreateOptions;
+use patchboard_runtime::snapshotter::SnapshotPolicy;
 use serde_json::{Map, Value, json};
 
 use super::play::{House, Own, accepted, scripted, seated, until};
@@ -195,11 +195,11 @@ pub(super) async fn taken_up(house: &House) {
     let limited = limited.replacen("{invocations: 100}", "{invocations: 4}", 1);
     let runtime = house.runtime(scripted()).await;
     let board = runtime.create(read(&limited, &[]), Value::Null, None).await.expect("a board");
-    board.ended().await.expect("it is stopped");
-    let worker_limits = RaisedOfWorker { tokens: Some(2000), money: None };
+    board.wait_for_end().await.expect("it is stopped");
+    let worker_limits = WorkerLimitOverrides { tokens: Some(2000), money: None };
     let retried = Retried { worker: Some("switch".into()), worker_limits, ..Retried::default() };
     board.retry(retried).await.expect("retried");
-    board.ended().await.expect("it is stopped again");
+    board.wait_for_end().await.expect("it is stopped again");
     runtime.shutdown().await;
 }
 
@@ -328,12 +328,12 @@ pub(super) async fn callers(house: &House) {
         "limits": {"wall": "30m", "journal": 200_000},
     });
     let runtime = house.runtime(seated(|_, _| Own::Silent)).await;
-    let founding = Founding { principal: Some(user.clone()), ..Founding::default() };
+    let founding = CreateOptions { principal: Some(user.clone()), ..CreateOptions::default() };
     let board = runtime.create_with(read(&blueprint.to_string(), &[]), Value::Null, founding).await.expect("a board");
     let proposes = async |patch: Value, token: &str, caller: Principal| {
-        let (from, reply) = (From::Direct { token: Some(token.into()), base: None }, ReplyBody::Json(patch));
+        let (from, reply) = (ProposalSource::Direct { key: Some(token.into()), base: None }, ReplyBody::Json(patch));
         let proposal = Proposal { from, worker: "clerk".into(), reply, usage: None, raw: None };
-        board.by(caller).propose(proposal).await.expect("answered")
+        board.with_principal(caller).propose(proposal).await.expect("answered")
     };
     let pays = |what: &str| json!([{"op": "add", "path": "/payments/-", "value": what}]);
     proposes(pays("9 to the baker"), "one", token(2, "clerk")).await;
@@ -344,16 +344,16 @@ pub(super) async fn callers(house: &House) {
         Answer { of: *of, by, digest, agrees, reason: Some("It is right.".to_owned()), text: None }
     };
     for caller in [user, token(2, "clerk"), address.clone(), token(3, "boss")] {
-        board.by(caller).answer(answer(true)).await.expect("answered");
+        board.with_principal(caller).answer(answer(true)).await.expect("answered");
     }
     proposes(pays(&"long ".repeat(5000)), "two", token(2, "clerk")).await;
-    board.by(address).signal("go", Value::Null, None).await.expect("heard");
+    board.with_principal(address).signal("go", Value::Null, None).await.expect("heard");
     until(&board, |snapshot| !snapshot.attempts.is_empty()).await;
     house.jump(24 * 3_600_000);
-    board.by(Principal::Host).pause(None).await.expect("paused");
+    board.with_principal(Principal::Host).pause(None).await.expect("paused");
     board.resume(None).await.expect("resumed");
     board.signal("nobody", Value::Null, None).await.expect_err("no rule waits for it");
-    board.by(token(3, "boss")).cancel().await.expect("cancelled");
+    board.with_principal(token(3, "boss")).cancel().await.expect("cancelled");
     proposes(pays(&"late ".repeat(2000)), "three", token(2, "clerk")).await;
     runtime.shutdown().await;
 }
@@ -378,10 +378,10 @@ pub(super) async fn taken_over(house: &House) {
         {"op": "add", "path": "/answer", "value": "ok"}]);
     let checked = move |_: &Call, _: &Value| Own::Says(checks.to_string());
     let after = house.runtime(seated(checked)).await;
-    let again = after.seize(board.id()).await.expect("it is taken over");
+    let again = after.resume_forced(board.id()).await.expect("it is taken over");
     again.pause(Some("a pause".into())).await.expect("paused");
     again.resume(Some("a pause is over".into())).await.expect("resumed");
-    again.ended().await.expect("it ends");
+    again.wait_for_end().await.expect("it ends");
     after.shutdown().await;
     before.shutdown().await;
 }
@@ -394,12 +394,12 @@ pub(super) async fn by_hand(house: &House) {
     let board = runtime.create(read(SHELF, &[]), Value::Null, None).await.expect("a board");
     let usage = Some(Usage { prompt: 90, completion: 9, cached: 0, estimated: false, money: 0 });
     let says = async |(invocation, attempt), text: Value| {
-        let (from, reply) = (From::Attempt { invocation, attempt }, ReplyBody::Text(text.to_string()));
+        let (from, reply) = (ProposalSource::Attempt { invocation, attempt }, ReplyBody::Text(text.to_string()));
         board.propose(Proposal { from, worker: "writer".into(), reply, usage, raw: None }).await.expect("answered")
     };
     let called = || async { until(&board, |snapshot| !snapshot.attempts.is_empty()).await.attempts[0] };
     let (invocation, attempt) = called().await;
-    board.go_on(invocation, attempt, usage, 500).await.expect("answered");
+    board.continue_attempt(invocation, attempt, usage, 500).await.expect("answered");
     let text = json!({"op": "add", "path": "/texts/long", "value": "word ".repeat(400)});
     says((invocation, attempt), json!([text, {"op": "add", "path": "/items/-", "value": {"count": 2}}])).await;
     let second = called().await;
@@ -428,7 +428,7 @@ pub(super) async fn redacted_open(house: &House) {
     let board = runtime.resume(&"redacted-open".into()).await.expect("resumed");
     until(&board, |snapshot| snapshot.waits_for_persons).await;
     super::shipped::answer(&board, "").await;
-    board.ended().await.expect("it ends");
+    board.wait_for_end().await.expect("it ends");
     runtime.shutdown().await;
 }
 
@@ -474,14 +474,14 @@ pub(super) async fn snapshots(house: &House) {
         for number in 0..20 {
             let key = (7 * number + round) % 13;
             let is_removed =
-                number % 5 == 4 && board.snapshot().state.root().to_value()["table"].get(format!("{key}")).is_some();
+                number % 5 == 4 && board.status().state.root().to_value()["table"].get(format!("{key}")).is_some();
             let patch = match is_removed {
                 true => json!([{"op": "remove", "path": format!("/table/{key}")}]),
                 false => {
                     json!([{"op": "add", "path": format!("/table/{key}"), "value": {"round": round, "number": number}}])
                 }
             };
-            let from = From::Direct { token: Some(format!("{round}.{number}").as_str().into()), base: None };
+            let from = ProposalSource::Direct { key: Some(format!("{round}.{number}").as_str().into()), base: None };
             let reply = ReplyBody::Json(patch);
             board
                 .propose(Proposal { from, worker: "walker".into(), reply, usage: None, raw: None })
@@ -517,11 +517,12 @@ pub(super) async fn architect(house: &House) {
         let text = answers.next().expect("two attempts are enough").to_string();
         Ok(Reply::new(text, Some(usage)))
     };
-    let brief = Brief { request: "Answer the topic.".to_owned(), input: Some(topic()), ..Brief::default() };
-    let made = design(&brief, &Terms::default(), ask, |_| {}).await.unwrap_or_else(|why| panic!("{why:?}"));
-    let founding = Founding {
-        designed: Some(made.designed(Some(super::provider::admission("architect", 3_000_000_000)))),
-        ..Founding::default()
+    let brief =
+        DesignRequest { request: "Answer the topic.".to_owned(), input: Some(topic()), ..DesignRequest::default() };
+    let made = design(&brief, &DesignLimits::default(), ask, |_| {}).await.unwrap_or_else(|why| panic!("{why:?}"));
+    let founding = CreateOptions {
+        architect: Some(made.designed(Some(super::provider::admission("architect", 3_000_000_000)))),
+        ..CreateOptions::default()
     };
     let answer = json!({"patch": [{"op": "add", "path": "/answer", "value": "In 1897."}]}).to_string();
     house.play_as(seated(move |_, _| Own::Says(answer.clone())), made.blueprint, topic(), founding).await;
@@ -561,7 +562,7 @@ async fn in_mode(house: &House, mode: Mode) {
     let mut blueprint = notes(&[]);
     let seat = blueprint.workers.get_mut("writer").expect("a worker");
     (seat.agent, seat.script) = (AgentKind::Llm, Vec::new());
-    let founding = Founding { mode, ..Founding::default() };
+    let founding = CreateOptions { mode, ..CreateOptions::default() };
     house.play_as(seated(writer), blueprint, topic(), founding).await;
 }
 
@@ -620,6 +621,6 @@ pub(super) async fn elements(house: &House) {
     for id in ["b", "a"] {
         board.signal("look", json!({"id": id}), None).await.expect("it is heard");
     }
-    board.ended().await.expect("it is done");
+    board.wait_for_end().await.expect("it is done");
     runtime.shutdown().await;
 }

@@ -3,7 +3,7 @@
 use patchboard_kernel::board::Board;
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::id::{BoardId, Seq, Version};
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Body, Ended, FORMAT, Kind, Record};
 use patchboard_kernel::snapshot::{LAYOUT, SnapshotError};
 use patchboard_kernel::{replay, view};
@@ -78,12 +78,13 @@ impl Facts {
         let Ok(Body::Created(created)) = first.body() else { return Err("the first record is not `created`".into()) };
         let folded = Board::recover(&records).map_err(|error| format!("recover: {error}"))?;
         let replay = replayed(first, &records, &folded)?;
-        let recovered = recovery::recover(journal, board, &Own).map_err(|error| format!("recover: {error}"))?;
+        let recovered =
+            recovery::recover(journal, board, &UncachedPlans).map_err(|error| format!("recover: {error}"))?;
         same_board("recovery from the journal", &recovered.board, &folded)?;
         let kept = journal.snapshots(board).map_err(|error| error.to_string())?;
         for snapshot in &kept {
             let mut fetch = |hash| journal.part(board, hash).map_err(|error| SnapshotError::Storage(error.to_string()));
-            match Board::restore(first, snapshot.digest, &mut fetch, &Own) {
+            match Board::restore(first, snapshot.digest, &mut fetch, &UncachedPlans) {
                 Ok(mut restored) => {
                     for record in records.iter().filter(|record| record.seq > snapshot.of) {
                         restored.fold(record).map_err(|error| format!("after a snapshot: {error}"))?;
@@ -127,12 +128,12 @@ impl Facts {
 
 /// Derives every record again. Only views of another compiler may be accepted as recorded.
 fn replayed(first: &Record, records: &[Record], folded: &Board) -> Result<Replay, String> {
-    if let Some(why) = replay::underivable(first) {
+    if let Some(why) = replay::unsupported_reason(first) {
         return Err(format!("replay: {why}"));
     }
     let replayed = replay::replay(records, None).map_err(|difference| format!("replay: {difference}"))?;
     same_board("the replay", &replayed.board, folded)?;
-    let compiler = view::compiler_of(folded.plan().journal_format);
+    let compiler = view::compiler_version(folded.plan().journal_format);
     let is_foreign = |record: &&Record| match record.body() {
         Ok(Body::Invoked(invoked)) => invoked.compiler != compiler,
         _ => false,
@@ -155,7 +156,7 @@ fn replayed(first: &Record, records: &[Record], folded: &Board) -> Result<Replay
         records: replayed.records,
         commits: replayed.commits,
         views: replayed.views + replayed.views_skipped,
-        erased: replayed.erased,
+        erased: replayed.redacted,
     })
 }
 

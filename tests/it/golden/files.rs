@@ -6,11 +6,11 @@ use std::process::Command;
 use std::sync::Arc;
 
 use patchboard_agents::config::{Config, Directory, Environment};
-use patchboard_agents::inner::Inner;
-use patchboard_agents::seats::{Inline, Seats};
+use patchboard_agents::nested_boards::NestedBoards;
+use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_agents::workspace::boards::Workspaces;
 use patchboard_agents::workspace::service::Workspace;
-use patchboard_agents::workspace::session::{Author, Session};
+use patchboard_agents::workspace::session::{EditAuthor, Session};
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::files::{Access, EditAttempt};
 use serde_json::{Value, json};
@@ -136,32 +136,33 @@ pub(super) async fn storm(house: &House) {
         &format!("[workspaces.code]\ndir = {:?}\n[commands.tests]\nprogram = [\"true\"]\n", directory.path()),
         "patchboard.toml",
     );
-    let seats = Seats::new(config.expect("a good file"), &Environment::of_process(), Inline::Refused);
+    let seats = AgentRegistry::new(config.expect("a good file"), &Environment::from_process(), InlinePrograms::Denied);
     assert_eq!(seats.check(&blueprint), []);
     let workspaces = Arc::clone(seats.workspaces());
-    let runtime = house.runtime(Arc::new(Inner::around(Arc::new(seats)))).await;
-    let taking_up = workspaces.taking_up();
+    let runtime = house.runtime(Arc::new(NestedBoards::new(Arc::new(seats)))).await;
+    let taking_up = workspaces.begin_activation();
     let request = json!({"task": "Write what is missing.", "engineers": 2});
     let board = runtime.create(blueprint, request, None).await.expect("a board");
     taking_up.attach(&board).await.expect("it is open").expect("it has a directory");
-    board.ended().await.expect("it ends");
+    board.wait_for_end().await.expect("it ends");
     runtime.shutdown().await;
 }
 
 /// Plays two agents who edit one directory, one of them with reads from before the other's edit; cancelled.
 pub(super) async fn workspace(house: &House) {
     let directory = directory();
-    let place = ("workspace".to_owned(), Directory::at(directory.path().to_owned()));
+    let place = ("workspace".to_owned(), Directory::new(directory.path().to_owned()));
     let workspaces = Arc::new(Workspaces::new(BTreeMap::from([place])));
     let runtime = house.runtime(seated(|_, _| Own::Silent)).await;
     let board = runtime.create(shipped("workspace.yaml"), Value::Null, None).await.expect("a board");
-    let workspace = workspaces.taking_up().attach(&board).await.expect("it is open").expect("it has a directory");
+    let workspace =
+        workspaces.begin_activation().attach(&board).await.expect("it is open").expect("it has a directory");
     let mut sessions = Vec::new();
     for name in ["ada", "bob"] {
         board.signal("join", json!({"name": name}), Some(name.into())).await.expect("heard");
         let joined = until(&board, |snapshot| snapshot.attempts.len() > sessions.len()).await;
         let (invocation, attempt) = joined.attempts[sessions.len()];
-        sessions.push(session(&board.snapshot().blueprint, &workspace, EditAttempt { invocation, attempt }, name));
+        sessions.push(session(&board.status().blueprint, &workspace, EditAttempt { invocation, attempt }, name));
     }
     let [ada, bob] = sessions.as_mut_slice() else { panic!("two have come") };
     let with = |command: &str, mut arguments: Value| {
@@ -187,6 +188,6 @@ pub(super) async fn workspace(house: &House) {
 fn session(blueprint: &Blueprint, workspace: &Arc<Workspace>, of: EditAttempt, name: &str) -> Session {
     let files = blueprint.workers["editor"].files.as_ref().expect("its files");
     let access = Access::compile(files).expect("patterns");
-    let author = Author { of, access, worker: "editor".to_owned(), name: Some(name.to_owned()) };
+    let author = EditAuthor { of, access, worker: "editor".to_owned(), name: Some(name.to_owned()) };
     Session::new(Arc::clone(workspace), author)
 }

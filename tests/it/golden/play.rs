@@ -13,8 +13,8 @@ use std::time::Duration;
 use jsonptr::Pointer;
 use patchboard_agents::cassette::Player;
 use patchboard_agents::config::{Config, Environment};
-use patchboard_agents::inner::Inner;
-use patchboard_agents::seats::{Inline, Seats};
+use patchboard_agents::nested_boards::NestedBoards;
+use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::digest::{Salt, sha256};
 use patchboard_kernel::id::{BoardId, Timestamp};
@@ -22,13 +22,13 @@ use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::lint;
 use patchboard_kernel::source::{self, Source};
 use patchboard_kernel::tree::Node;
-use patchboard_runtime::agent::{Agent, Answer, Call, Reply};
+use patchboard_runtime::agent::{Agent, Call, CallResult, Reply};
 use patchboard_runtime::clock::{Clock, VirtualClock};
 use patchboard_runtime::ids::Ids;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::keeping::SnapshotPolicy;
-use patchboard_runtime::runtime::{BoardHandle, Founding, Options, Runtime, WeakRuntime};
-use patchboard_runtime::snapshot::Snapshot;
+use patchboard_runtime::runtime::{BoardHandle, CreateOptions, Options, Runtime, WeakRuntime};
+use patchboard_runtime::snapshotter::SnapshotPolicy;
+use patchboard_runtime::status::BoardStatus;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -108,7 +108,7 @@ impl House {
 
     /// Plays a board until it ends.
     pub(super) async fn play(&self, agent: Arc<dyn Agent>, blueprint: Blueprint, request: Value) {
-        self.play_as(agent, blueprint, request, Founding::default()).await;
+        self.play_as(agent, blueprint, request, CreateOptions::default()).await;
     }
 
     /// Like [`House::play`], with other creation options.
@@ -117,11 +117,11 @@ impl House {
         agent: Arc<dyn Agent>,
         blueprint: Blueprint,
         request: Value,
-        founding: Founding,
+        founding: CreateOptions,
     ) {
         let runtime = self.runtime(agent).await;
         let board = runtime.create_with(blueprint, request, founding).await.expect("a board");
-        board.ended().await.expect("it ends");
+        board.wait_for_end().await.expect("it ends");
         runtime.shutdown().await;
     }
 
@@ -137,15 +137,15 @@ impl House {
 }
 
 /// Waits until a board is in a state, and returns that state.
-pub(super) async fn until(board: &BoardHandle, is_so: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
+pub(super) async fn until(board: &BoardHandle, is_so: impl Fn(&BoardStatus) -> bool) -> Arc<BoardStatus> {
     for _ in 0..LOOKS_MAX {
-        let snapshot = board.snapshot();
+        let snapshot = board.status();
         if is_so(&snapshot) {
             return snapshot;
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    panic!("{} never gets there: version {}", board.id(), board.snapshot().version);
+    panic!("{} never gets there: version {}", board.id(), board.status().version);
 }
 
 /// Reply of a [`Player`]'s own function.
@@ -164,14 +164,14 @@ type Answers = Box<dyn Fn(&Call, &Value) -> Own + Send + Sync>;
 /// Agent that fills the seats known to a function, and leaves the others to the product.
 struct Seated {
     own: Answers,
-    others: Seats,
+    others: AgentRegistry,
     runtime: OnceLock<WeakRuntime>,
 }
 
 impl Agent for Seated {
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
         let runtime = self.runtime.get().and_then(WeakRuntime::upgrade).expect("it runs");
-        let snapshot = runtime.snapshot(&call.board).expect("it runs");
+        let snapshot = runtime.status(&call.board).expect("it runs");
         let document = snapshot.state.root().to_value();
         match (self.own)(call, &document) {
             Own::Says(text) => Box::pin(async move {
@@ -183,24 +183,24 @@ impl Agent for Seated {
             }),
             Own::Silent => Box::pin(pending()),
             // Roles that use a clock get the board's time.
-            Own::Product if matches!(call.seat().agent, AgentKind::Builtin(_)) => Box::pin(async move {
-                let seats = Seats::new(Config::default(), &Environment::of_process(), Inline::Refused);
-                seats.at(snapshot.at, Path::new("nowhere")).call(call).await
+            Own::Product if matches!(call.worker_config().agent, AgentKind::Builtin(_)) => Box::pin(async move {
+                let seats = AgentRegistry::new(Config::default(), &Environment::from_process(), InlinePrograms::Denied);
+                seats.with_fixed_time(snapshot.at, Path::new("nowhere")).call(call).await
             }),
             Own::Product => self.others.call(call),
         }
     }
 
-    fn started(&self, runtime: &WeakRuntime) {
+    fn on_runtime_started(&self, runtime: &WeakRuntime) {
         self.runtime.set(runtime.clone()).unwrap_or_else(|_| panic!("one runtime has it"));
-        self.others.started(runtime);
+        self.others.on_runtime_started(runtime);
     }
 }
 
 /// Fills seats by a function, and the others by the product.
 pub(super) fn seated(own: impl Fn(&Call, &Value) -> Own + Send + Sync + 'static) -> Arc<dyn Agent> {
-    let others = Seats::new(Config::default(), &Environment::of_process(), Inline::Refused);
-    Arc::new(Inner::around(Arc::new(Seated { own: Box::new(own), others, runtime: OnceLock::new() })))
+    let others = AgentRegistry::new(Config::default(), &Environment::from_process(), InlinePrograms::Denied);
+    Arc::new(NestedBoards::new(Arc::new(Seated { own: Box::new(own), others, runtime: OnceLock::new() })))
 }
 
 /// Fills the seats of scripts and of the product's roles.
@@ -209,10 +209,10 @@ pub(super) fn scripted() -> Arc<dyn Agent> {
 }
 
 /// Returns an agent that answers from the recording of a shipped blueprint, and the salt that belongs to it.
-pub(super) fn recorded(name: &str) -> (Arc<dyn Agent>, Founding) {
+pub(super) fn recorded(name: &str) -> (Arc<dyn Agent>, CreateOptions) {
     let player = Player::open(&blueprints().join(name).join("cassette.jsonl")).expect("it is shipped");
-    let founding = Founding { salt: Some(player.salt()), ..Founding::default() };
-    (Arc::new(Inner::around(Arc::new(player))), founding)
+    let founding = CreateOptions { salt: Some(player.salt()), ..CreateOptions::default() };
+    (Arc::new(NestedBoards::new(Arc::new(player))), founding)
 }
 
 /// Returns the request that is shipped beside a blueprint.
@@ -242,7 +242,7 @@ pub(super) fn accepted(source: &Source) -> Blueprint {
 /// Files below the shipped blueprints.
 struct Shipped;
 
-impl source::Files for Shipped {
+impl source::FileLoader for Shipped {
     fn text(&mut self, name: &str) -> Result<String, String> {
         std::fs::read_to_string(blueprints().join(name)).map_err(|error| error.to_string())
     }

@@ -5,16 +5,16 @@ use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use patchboard_kernel::admission::{Admission, Waiting};
+use patchboard_kernel::admission::{Admission, WaitingCall};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::money::Price;
-use patchboard_kernel::record::{Raised, Retried};
+use patchboard_kernel::record::{LimitOverrides, Retried};
 use patchboard_kernel::source::Source;
-use patchboard_runtime::agent::{Admitted, Agent, Answer, Call, Failure, Permit, Reply};
+use patchboard_runtime::agent::{AdmissionDecision, Agent, Call, CallResult, Failure, Permit, Reply};
 use serde_json::Value;
 
 use super::play::{House, accepted, until};
@@ -77,22 +77,22 @@ done: {when: size(state.lines) > 0}
 "#;
 
 /// Provider that gives prepared answers in order, at the operator's price.
-struct Provider(Mutex<std::vec::IntoIter<Answer>>);
+struct Provider(Mutex<std::vec::IntoIter<CallResult>>);
 
 impl Agent for Provider {
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
         let answer = self.0.lock().unwrap_or_else(PoisonError::into_inner).next();
         Box::pin(ready(answer.unwrap_or_else(|| panic!("{} is called once too often", call.worker))))
     }
 
-    fn admit(&self, _: &BoardId, waiting: &Waiting) -> Admitted {
+    fn admit(&self, _: &BoardId, waiting: &WaitingCall) -> AdmissionDecision {
         // The second model is used after the first has refused the request.
         let is_elsewhere = waiting.wait.as_ref().is_some_and(|wait| wait.reason == DeferralReason::RequestRefused);
         let admission = match is_elsewhere {
             true => admission("second", 800_000_000),
             false => admission("default", 2_500_000_000),
         };
-        Admitted::Now(Permit { admission, guard: None })
+        AdmissionDecision::Now(Permit { admission, guard: None })
     }
 }
 
@@ -102,11 +102,11 @@ pub(super) fn admission(model: &str, input: u64) -> Admission {
     Admission { model: Some(model.to_owned()), price: Some(price), reply_tokens: None }
 }
 
-fn provider(answers: Vec<Answer>) -> Arc<dyn Agent> {
+fn provider(answers: Vec<CallResult>) -> Arc<dyn Agent> {
     Arc::new(Provider(Mutex::new(answers.into_iter())))
 }
 
-fn says(text: &str) -> Answer {
+fn says(text: &str) -> CallResult {
     let usage = Usage { prompt: 300, completion: 20, cached: 100, estimated: false, money: 0 };
     let patch = format!(r#"[{{"op":"add","path":"/lines/-","value":"{text}"}}]"#);
     let raw = Some(format!("<think>A line.</think>\n```json\n{patch}\n```"));
@@ -139,7 +139,7 @@ pub(super) async fn provider_waits(house: &House) {
     let board = runtime.create(read(LINES), Value::Null, None).await.expect("a board");
     until(&board, |snapshot| snapshot.paused).await;
     board.resume(Some("the key is new".into())).await.expect("resumed");
-    board.ended().await.expect("it ends");
+    board.wait_for_end().await.expect("it ends");
     runtime.shutdown().await;
 }
 
@@ -149,8 +149,8 @@ pub(super) async fn retried(house: &House) {
     let agent = provider(vec![fails(FailureCode::Crashed), fails(FailureCode::Crashed), says("one")]);
     let runtime = house.runtime(agent).await;
     let board = runtime.create(read(DRAFT), Value::Null, None).await.expect("a board");
-    board.ended().await.expect("it gives up");
-    let limits = Raised { tokens: Some(50_000), wall_ms: Some(7_200_000), ..Raised::default() };
+    board.wait_for_end().await.expect("it gives up");
+    let limits = LimitOverrides { tokens: Some(50_000), wall_ms: Some(7_200_000), ..LimitOverrides::default() };
     let worker = Some("writer".into());
     let retried = Retried { worker, limits, token: Some("once more".into()), ..Retried::default() };
     board.retry(retried).await.expect("retried");

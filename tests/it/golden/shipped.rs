@@ -7,7 +7,7 @@ use patchboard_faults::scenario::{self, Scenario};
 use patchboard_kernel::record::{Answer, End};
 use patchboard_runtime::agent::{Agent, Call};
 use patchboard_runtime::runtime::BoardHandle;
-use patchboard_runtime::snapshot::Snapshot;
+use patchboard_runtime::status::BoardStatus;
 use serde_json::{Value, json};
 
 use super::play::{House, Own, recorded, request_of, scripted, seated, shipped, shown, until};
@@ -66,7 +66,7 @@ pub(super) fn errs_once(scenario: &'static dyn Scenario) -> Arc<dyn Agent> {
         if call.occurrence == 1 {
             return Own::Says("I had rather not say.".to_owned());
         }
-        let ops = scenario.answer(call.worker.as_str(), scenario::woken(&call.prompt.user), document);
+        let ops = scenario.answer(call.worker.as_str(), scenario::trigger_path(&call.prompt.user), document);
         Own::Says(json!({"patch": ops, "intent": "the task"}).to_string())
     })
 }
@@ -78,13 +78,13 @@ pub(super) async fn approval_room(house: &House) {
     let board = board.expect("a board");
     until(&board, |snapshot| !snapshot.pending.is_empty()).await;
     answer(&board, "REVISION_REQUESTED").await;
-    board.ended().await.expect("it ends");
+    board.wait_for_end().await.expect("it ends");
     runtime.shutdown().await;
 }
 
 /// Answers the only question of a board.
 pub(super) async fn answer(board: &BoardHandle, text: &str) {
-    let snapshot: Arc<Snapshot> = board.snapshot();
+    let snapshot: Arc<BoardStatus> = board.status();
     let (of, question) = snapshot.pending.iter().next().expect("a question");
     let (by, digest) = (question.approver.clone(), question.digest);
     let text = question.clarify.as_ref().map(|_| text.to_owned());
@@ -105,7 +105,7 @@ fn room_seat(call: &Call) -> Own {
         }
         "feasibility" | "completeness" | "risk" => {
             let artifact =
-                call.shown.woken_at().and_then(|place| place.split('/').nth(3)).expect("a ballot").to_owned();
+                call.shown.trigger_place().and_then(|place| place.split('/').nth(3)).expect("a ballot").to_owned();
             let (score, confidence) = match (artifact.as_str(), worker) {
                 ("plan-1", _) => (5.0, 0.9),
                 ("plan-2", "risk") => (1.0, 0.9),
@@ -126,7 +126,7 @@ pub(super) async fn etl(house: &House) {
     let runtime = house.runtime(scripted()).await;
     let board = runtime.create(shipped("etl.yaml"), json!({}), None).await.expect("a board");
     board.signal("start-inspect", Value::Null, Some("start".into())).await.expect("heard");
-    board.ended().await.expect("it ends");
+    board.wait_for_end().await.expect("it ends");
     runtime.shutdown().await;
 }
 
@@ -142,6 +142,6 @@ pub(super) async fn negotiation(house: &House) {
     let board = runtime.create(shipped("negotiation.yaml"), request, None).await.expect("a board");
     until(&board, |snapshot| !snapshot.pending.is_empty()).await;
     answer(&board, "accept").await;
-    board.ended().await.expect("it ends");
+    board.wait_for_end().await.expect("it ends");
     runtime.shutdown().await;
 }

@@ -13,7 +13,7 @@ use patchboard_kernel::board::Blob;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::record::{Body, Kind, Record};
-use patchboard_kernel::snapshot::{self, Part};
+use patchboard_kernel::snapshot::{self, SnapshotPart};
 use patchboard_runtime::archive;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{Batch, Head, Journal as _};
@@ -32,7 +32,7 @@ pub(super) struct Golden {
     /// Path of the archive.
     pub(super) archive: PathBuf,
     /// Parts of its snapshots, each after the parts that it names.
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<SnapshotPart>,
     pub(super) expected: Facts,
 }
 
@@ -62,10 +62,10 @@ pub(super) fn read(directory: &Path) -> Vec<Golden> {
     expected.into_iter().map(golden).collect()
 }
 
-fn part(line: Value) -> Part {
+fn part(line: Value) -> SnapshotPart {
     let text = line["text"].as_str().expect("a part has a text");
     let hash = serde_json::from_value(line["hash"].clone()).expect("a part has a hash");
-    Part { hash, text: Arc::from(text), names: snapshot::names(text).unwrap_or_default() }
+    SnapshotPart { hash, text: Arc::from(text), names: snapshot::part_refs(text).unwrap_or_default() }
 }
 
 /// Writes every board of a journal: the first without a parent as `name`, its nested boards as `name-1` and so on.
@@ -90,23 +90,23 @@ pub(super) fn write(journal: &SqliteJournal, name: &str, directory: &Path) -> BT
 }
 
 /// Returns the parts of a board's kept snapshots, each after those that it names.
-fn stored_parts(journal: &SqliteJournal, board: &BoardId) -> Vec<Part> {
+fn stored_parts(journal: &SqliteJournal, board: &BoardId) -> Vec<SnapshotPart> {
     fn visit(
         journal: &SqliteJournal,
         board: &BoardId,
         hash: Digest,
         seen: &mut BTreeSet<Digest>,
-        parts: &mut Vec<Part>,
+        parts: &mut Vec<SnapshotPart>,
     ) {
         if !seen.insert(hash) {
             return;
         }
         let text = journal.part(board, hash).expect("read").expect("a kept snapshot has its parts");
-        let names = snapshot::names(&text).expect("the present layout");
+        let names = snapshot::part_refs(&text).expect("the present layout");
         for name in &names {
             visit(journal, board, *name, seen, parts);
         }
-        parts.push(Part { hash, text: text.into(), names });
+        parts.push(SnapshotPart { hash, text: text.into(), names });
     }
     let (mut seen, mut parts) = (BTreeSet::new(), Vec::new());
     for kept in journal.snapshots(board).expect("snapshots") {

@@ -111,7 +111,7 @@ impl Calls {
     /// Limits the held calls to those that a step names, if it names any.
     pub(super) fn named(&mut self, step: &Step) {
         let named = step.effects.iter().rev().find_map(|effect| match effect {
-            Effect::Await(named) => Some(named),
+            Effect::RequestAdmission(named) => Some(named),
             _ => None,
         });
         if let Some(named) = named {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use patchboard_kernel::breaker::{Change, Reason};
+use patchboard_kernel::breaker::{BreakerTransition, Reason};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::record::Cause;
 use patchboard_kernel::rejection::Stage;
@@ -292,7 +292,7 @@ impl Circuit {
     }
 
     /// Checks that a breaker moved with a cause, and in the way the blueprint says.
-    pub(super) fn moved(&mut self, branch: &Branch, change: Change, reason: Reason) -> Moved {
+    pub(super) fn moved(&mut self, branch: &Branch, change: BreakerTransition, reason: Reason) -> Moved {
         let (seed, decisions) = (self.seed, self.decisions);
         let place = self.due.iter().position(|(one, why)| one == branch && *why == reason);
         let action = self.actions.contains_key(&reason).then(|| self.action(branch, reason));
@@ -309,26 +309,26 @@ impl Circuit {
         }
         let may_reduce = state.position == Position::Closed && state.reduced.is_none();
         let due = match (&action, reason) {
-            (Some(Action::ReduceView), _) if may_reduce => Change::Reduced,
-            (Some(_), _) => Change::Opened,
-            (None, Reason::Cooldown | Reason::Retried) => Change::HalfOpened,
-            (None, Reason::ProbeCommitted) => Change::Closed,
-            (None, _) => Change::Opened,
+            (Some(Action::ReduceView), _) if may_reduce => BreakerTransition::Reduced,
+            (Some(_), _) => BreakerTransition::Opened,
+            (None, Reason::Cooldown | Reason::Retried) => BreakerTransition::HalfOpened,
+            (None, Reason::ProbeCommitted) => BreakerTransition::Closed,
+            (None, _) => BreakerTransition::Opened,
         };
         assert_eq!(change, due, "SEED={seed}: what {branch:?} comes to for {reason}; {action:?}");
         (state.rejections, state.no_ops, state.passes, state.crashes) = (0, 0, 0, 0);
         state.is_try_lost = false;
         match change {
-            Change::Reduced => state.reduced = Some(reason),
-            Change::Opened => state.position = Position::Open(decisions, reason == Reason::Budget),
-            Change::HalfOpened => state.position = Position::Half(false),
-            Change::Closed => (state.position, state.reduced) = (Position::Closed, None),
+            BreakerTransition::Reduced => state.reduced = Some(reason),
+            BreakerTransition::Opened => state.position = Position::Open(decisions, reason == Reason::Budget),
+            BreakerTransition::HalfOpened => state.position = Position::Half(false),
+            BreakerTransition::Closed => (state.position, state.reduced) = (Position::Closed, None),
         }
-        if matches!(change, Change::Reduced | Change::Opened) {
+        if matches!(change, BreakerTransition::Reduced | BreakerTransition::Opened) {
             state.fingerprints.clear();
         }
         Moved {
-            gives_up: change == Change::Opened && reason != Reason::Budget,
+            gives_up: change == BreakerTransition::Opened && reason != Reason::Budget,
             stops: (action == Some(Action::StopBoard)).then(|| cause(reason)),
             wakes: match action {
                 Some(Action::Wake(woken)) => Some(woken),

@@ -2,7 +2,7 @@
 
 use patchboard_kernel::board::Input;
 use patchboard_kernel::id::Timestamp;
-use patchboard_kernel::record::{Body, Cause, End, Ended, Raised};
+use patchboard_kernel::record::{Body, Cause, End, Ended, LimitOverrides};
 use serde_json::Value;
 
 pub(super) struct Ends {
@@ -100,22 +100,22 @@ impl Ends {
 
     /// Continues the board after an operator's retry, which may raise limits. `is_any_left`: other invocations stay
     /// given up.
-    pub(super) fn retried(&mut self, raised: &Raised, is_any_left: bool) {
+    pub(super) fn retried(&mut self, raised: &LimitOverrides, is_any_left: bool) {
         (self.commits_max, self.wall_ms) = self.raised(raised);
         (self.ended, self.was_short, self.gave_up, self.is_paused) = (None, false, is_any_left, false);
     }
 
-    fn raised(&self, raised: &Raised) -> (u64, u64) {
+    fn raised(&self, raised: &LimitOverrides) -> (u64, u64) {
         (self.commits_max.max(raised.commits.unwrap_or(0)), self.wall_ms.max(raised.wall_ms.unwrap_or(0)))
     }
 
     /// Returns true if a limit would be higher.
-    pub(super) fn is_raised(&self, raised: &Raised) -> bool {
+    pub(super) fn is_raised(&self, raised: &LimitOverrides) -> bool {
         self.raised(raised) != (self.commits_max, self.wall_ms)
     }
 
     /// Returns true if a limit would still be reached.
-    pub(super) fn is_reached(&self, raised: &Raised, version: usize) -> bool {
+    pub(super) fn is_reached(&self, raised: &LimitOverrides, version: usize) -> bool {
         let (commits, wall) = self.raised(raised);
         version as u64 >= commits || self.running_ms.cast_unsigned() >= wall
     }

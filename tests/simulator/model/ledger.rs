@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use patchboard_kernel::board::{Board, Effect, From, Input, Proposal, ReplyBody, Step};
+use patchboard_kernel::board::{Board, Effect, Input, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::InvocationId;
 use patchboard_kernel::ledger;
@@ -121,9 +121,9 @@ impl Ledger {
     /// Records an input before the board handles it.
     pub(super) fn hears(&mut self, input: Option<&Input>) {
         let answer = match input {
-            Some(Input::Propose(Proposal { from: From::Attempt { invocation, .. }, usage, reply, .. })) => {
-                Some((*invocation, *usage, Some(reply)))
-            }
+            Some(Input::Propose(Proposal {
+                from: ProposalSource::Attempt { invocation, .. }, usage, reply, ..
+            })) => Some((*invocation, *usage, Some(reply))),
             Some(Input::AgentFailed { invocation, usage, .. } | Input::Continue { invocation, usage, .. }) => {
                 Some((*invocation, *usage, None))
             }
@@ -149,9 +149,9 @@ impl Ledger {
         let call = self.calls.get(&invocation)?;
         self.reply_tokens.get(&call.branch.1)?;
         let text = match reply {
-            ReplyBody::Text(text) | ReplyBody::Made { of: text, .. } | ReplyBody::Elided { excerpt: text, .. } => {
-                text.clone()
-            }
+            ReplyBody::Text(text)
+            | ReplyBody::Derived { source: text, .. }
+            | ReplyBody::Elided { excerpt: text, .. } => text.clone(),
             ReplyBody::Json(value) => value.to_string(),
         };
         Some(call.prompt + (text.chars().count() as u64).div_ceil(4))

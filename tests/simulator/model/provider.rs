@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use patchboard_kernel::board::{Effect, Input, NotTaken, Step};
+use patchboard_kernel::board::{Effect, Input, RequestDeferral, Step};
 use patchboard_kernel::deferral::DeferralReason as Reason;
 use patchboard_kernel::id::{InvocationId, Timestamp};
-use patchboard_kernel::record::{Author, Deferred, PauseCause, Steered};
+use patchboard_kernel::record::{Author, Deferred, PauseCause, PauseRequest};
 
 /// Prediction for a step: the board pauses for its provider, or not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -44,10 +44,10 @@ impl Provider {
     /// Compares a deferral with the input that led to it.
     pub(super) fn deferred(&mut self, at: Timestamp, deferred: &Deferred, input: Option<&Input>, is_paused: bool) {
         let seed = self.seed;
-        let Some(Input::Defer { not_taken, .. }) = input else {
+        let Some(Input::Defer { deferral: not_taken, .. }) = input else {
             panic!("SEED={seed}: a deferral that no provider asked for")
         };
-        let NotTaken { reason, wait_ms, patience_ms, is_served_elsewhere, .. } = *not_taken;
+        let RequestDeferral { reason, wait_ms, patience_ms, is_served_elsewhere, .. } = *not_taken;
         let invocation =
             invocation(&deferred.by).unwrap_or_else(|| panic!("SEED={seed}: a deferral without an attempt"));
         let since = *self.since.entry(invocation).or_insert(at);
@@ -84,7 +84,7 @@ impl Provider {
     }
 
     /// Compares the cause of a pause.
-    pub(super) fn paused(&mut self, steered: &Steered) {
+    pub(super) fn paused(&mut self, steered: &PauseRequest) {
         let seed = self.seed;
         match steered.cause {
             Some(PauseCause::ProviderUnavailable) => {
@@ -111,7 +111,7 @@ impl Provider {
             Effect::WakeAt(at) => Some(*at),
             _ => None,
         });
-        let is_decided = step.effects.iter().any(|effect| matches!(effect, Effect::Await(_)));
+        let is_decided = step.effects.iter().any(|effect| matches!(effect, Effect::RequestAdmission(_)));
         if let (Some(patience), true, true) = (self.patience.values().min(), runs, is_decided) {
             let is_set = alarm.is_some_and(|alarm| alarm <= *patience);
             assert!(is_set, "SEED={seed}: no alarm at the end of patience, {patience:?}: {alarm:?}");

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use patchboard_kernel::board::{Input, Outcome, Step, Verdict};
+use patchboard_kernel::board::{Input, Outcome, RememberedOutcome, Step};
 use patchboard_kernel::id::{Seq, Timestamp};
 use patchboard_kernel::record::{Kind, Retried};
 use patchboard_kernel::rejection::Code;
@@ -45,9 +45,9 @@ impl Requests {
     /// Checks the outcome of an input, if it is such a request.
     pub(super) fn check(&mut self, seed: u64, at: Timestamp, input: &Input, step: &Step, heed: Heed) {
         let (token, what, kind) = match input {
-            Input::Signal { name, value, token } => (token, format!("{name} {value}"), Kind::Signal),
-            Input::Pause { token } => (token, "pause".to_owned(), Kind::Paused),
-            Input::Resume { token } => (token, "resume".to_owned(), Kind::Resumed),
+            Input::Signal { name, value, key: token } => (token, format!("{name} {value}"), Kind::Signal),
+            Input::Pause { key: token } => (token, "pause".to_owned(), Kind::Paused),
+            Input::Resume { key: token } => (token, "resume".to_owned(), Kind::Resumed),
             Input::Retry(retried) => {
                 let Retried { worker, invocation, limits, worker_limits, token } = retried;
                 (token, format!("retry {worker:?} {invocation:?} {limits:?} {worker_limits:?}"), Kind::Retried)
@@ -58,11 +58,11 @@ impl Requests {
         let known = token.as_ref().and_then(|token| self.0.get(token.as_str()));
         match known.filter(|heard| at.0 - heard.at < WINDOW) {
             Some(heard) if heard.what == what => {
-                let expected = Some(Outcome::Duplicate(Verdict::Heard { seq: heard.seq }));
+                let expected = Some(Outcome::Duplicate(RememberedOutcome::Recorded { seq: heard.seq }));
                 assert_eq!((&step.outcome, first), (&expected, None), "SEED={seed}: {what} was heard before");
             }
             Some(heard) => {
-                let is_refused = matches!(step.outcome, Some(Outcome::Refused(_))) && first.is_none();
+                let is_refused = matches!(step.outcome, Some(Outcome::RejectedUnrecorded(_))) && first.is_none();
                 assert!(is_refused, "SEED={seed}: {what} has the token of {}", heard.what);
             }
             None if heed.is_over && kind != Kind::Retried => {
@@ -102,7 +102,7 @@ fn refused_with(retry: Retry, step: &Step) -> Option<Code> {
 /// Returns the code of a rejection.
 fn refusal(step: &Step) -> Option<Code> {
     match &step.outcome {
-        Some(Outcome::Refused(rejection)) => Some(rejection.code),
+        Some(Outcome::RejectedUnrecorded(rejection)) => Some(rejection.code),
         _ => None,
     }
 }

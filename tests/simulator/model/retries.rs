@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use patchboard_kernel::asked::Asked;
+use patchboard_kernel::expand_request::ExpandRequest;
 use patchboard_kernel::id::InvocationId;
 use patchboard_kernel::record::{Retried, Scheduled, Trigger};
 
@@ -28,7 +28,7 @@ pub(super) struct Retries {
 struct Known {
     branch: Branch,
     trigger: Trigger,
-    expand: Vec<Asked>,
+    expand: Vec<ExpandRequest>,
 }
 
 impl Retries {

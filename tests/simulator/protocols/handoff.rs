@@ -198,7 +198,7 @@ fn outcome(play: &Play<'_>) -> Value {
 /// gives its drawn answer. A former owner keeps working on the piece and sometimes makes an extra request.
 fn seats(case: &Case, call: &Call) -> Value {
     let worker = call.worker.as_str();
-    let woken_at = call.shown.woken_at().unwrap_or_default();
+    let woken_at = call.shown.trigger_place().unwrap_or_default();
     let parts: Vec<&str> = woken_at.split('/').skip(1).collect();
     let handoff = |id: &str| shown(&call.shown, &format!("/handoffs/{id}"));
     match parts.as_slice() {
@@ -215,7 +215,7 @@ fn seats(case: &Case, call: &Call) -> Value {
             json!(goes_on(case, worker, &task, &shown(&call.shown, &format!("/tasks/{task}"))))
         }
         ["handoffs", id, "to"] => answers(case, worker, id, &handoff(id)),
-        ["handoffs", id, "state"] if call.shown.woken_by().is_some_and(|rule| rule.as_str() == "also") => {
+        ["handoffs", id, "state"] if call.shown.triggered_by().is_some_and(|rule| rule.as_str() == "also") => {
             let handoff = handoff(id);
             let task = handoff["task"].as_str().expect("a name").to_owned();
             json!(asks_also(case, worker, id, &handoff, &shown(&call.shown, &format!("/tasks/{task}"))))

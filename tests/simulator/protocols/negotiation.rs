@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use patchboard_faults::random::Random;
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::negotiation::{Draft, Event, Kind, Phase, decode};
+use patchboard_kernel::negotiation::{Draft, Event, EventKind, Phase, decode};
 use patchboard_kernel::record::Cause;
 use patchboard_runtime::agent::Call;
 use serde_json::{Value, json};
@@ -212,7 +212,7 @@ fn seats(course: &Course, call: &Call) -> Value {
     let worker = call.worker.as_str();
     let says = |event: Value| json!([{"op": "add", "path": "/negotiation/events/-", "value": event}]);
     if let Some(which) = EVALUATORS.iter().position(|name| *name == worker) {
-        let woken_at = call.shown.woken_at().expect("it may read versions");
+        let woken_at = call.shown.trigger_place().expect("it may read versions");
         let place: usize = woken_at.rsplit('/').next().and_then(|place| place.parse().ok()).expect("a version");
         #[expect(clippy::cast_precision_loss, reason = "hundredths are small")]
         let score = course.turns[place].scores[which] as f64 / 100.0;
@@ -270,9 +270,9 @@ fn holds(play: &Play<'_>) {
     let mut phase = Phase::New;
     let mut drafts = Vec::new();
     for (at, event) in events.iter().enumerate() {
-        let kind = Event::read(event).expect("an event").kind();
+        let kind = Event::parse(event).expect("an event").kind();
         phase = phase.after(kind).unwrap_or_else(|code| panic!("SEED={seed}: {kind} at {at}: {code}"));
-        if matches!(kind, Kind::Propose | Kind::Counter) {
+        if matches!(kind, EventKind::Propose | EventKind::Counter) {
             drafts.push(at);
         }
     }

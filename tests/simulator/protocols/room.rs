@@ -27,7 +27,7 @@ fn seats(call: &Call) -> Value {
             "producer": "author"});
         return json!([{"op": "add", "path": format!("/room/proposals/plan-{}", plans + 1), "value": value}]);
     }
-    let woken_at = call.shown.woken_at().expect("a critic may read what wakes it");
+    let woken_at = call.shown.trigger_place().expect("a critic may read what wakes it");
     let artifact = woken_at.split('/').nth(3).expect("a ballot").to_owned();
     json!([{"op": "add", "path": "/room/votes/-", "value": vote(call.worker.as_str(), &artifact)}])
 }

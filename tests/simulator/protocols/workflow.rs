@@ -104,7 +104,7 @@ fn protocol(nodes: &[Node], resumed: Option<usize>) -> Protocol {
     let source = source::resolve(source, &mut none).unwrap_or_else(|findings| panic!("{findings:?}"));
     let fails: Vec<bool> = nodes.iter().map(|node| node.fails).collect();
     let seats = move |call: &Call| {
-        let woken_at = call.shown.woken_at().expect("it may read its input");
+        let woken_at = call.shown.trigger_place().expect("it may read its input");
         let place: usize = woken_at.split('/').nth(3).and_then(|id| id[1..].parse().ok()).expect("a node");
         if fails[place] {
             return json!([]);

@@ -47,7 +47,7 @@ fn a_text_is_long_from_a_hundred_characters_on() {
     let (short, long) = (format!("{}x", words(33)), words(34));
     assert_eq!((short.chars().count(), long.chars().count()), (99, 101));
     assert_eq!(scores(&[&short, "ab"]), [0, 0]);
-    assert_eq!(scores(&[&long, "ab"]), [ALIKE, ALIKE]);
+    assert_eq!(scores(&[&long, "ab"]), [SIMILARITY_ONE, SIMILARITY_ONE]);
 }
 
 /// Computes the likeness of two texts by the naive method.

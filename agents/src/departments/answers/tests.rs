@@ -1,16 +1,17 @@
-//! An unclear reply is never an answer, whatever the options are called. An answer changes its own field and nothing else.
+//! An unclear reply is never an answer, whatever the options are called. An answer changes its own field and nothing
+//! else.
 
 use patchboard_kernel::id::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::cases::tests::notes;
-use super::super::found::{Pending, Status};
+use super::super::declared_tests::tests::notes;
 use super::super::resume::resume;
+use super::super::types::{OpenQuestion, Status};
 use super::*;
 
 /// Returns a question that offers these values.
-fn question(values: &[Value]) -> Pending {
+fn question(values: &[Value]) -> OpenQuestion {
     let options: Vec<Value> =
         values.iter().enumerate().map(|(n, value)| json!({"ids": [n], "values": {"new_list": value}})).collect();
     let pending = json!({"department": "notes", "action": "remove", "options": options, "ask": "which list",
@@ -18,11 +19,11 @@ fn question(values: &[Value]) -> Pending {
     serde_json::from_value(pending).expect("a question")
 }
 
-fn answer(pending: &Pending, text: &str) -> Option<Said> {
+fn answer(pending: &OpenQuestion, text: &str) -> Option<ClearAnswer> {
     super::answer(&pending.into(), text)
 }
 
-fn says(values: &[Value], text: &str) -> Option<Said> {
+fn says(values: &[Value], text: &str) -> Option<ClearAnswer> {
     answer(&question(values), text)
 }
 
@@ -38,7 +39,7 @@ fn an_option_is_named_by_its_value_and_nothing_else() {
         ("Bitte auf die Liste im office", 9),
         ("im office, bitte", 1),
     ] {
-        let expected = (expected < 9).then(|| Said::Options(vec![expected]));
+        let expected = (expected < 9).then(|| ClearAnswer::Options(vec![expected]));
         assert_eq!(says(&lists, text), expected, "{text}");
     }
     for text in [
@@ -69,15 +70,15 @@ fn an_option_is_named_by_its_value_and_nothing_else() {
 fn what_an_option_is_called_does_not_make_an_answer_of_other_words() {
     // The value as written is meant, even if it reads as a no.
     let booleans = [json!(true), json!(false)];
-    assert_eq!(says(&booleans, "No."), Some(Said::Options(vec![1])));
-    assert_eq!(says(&booleans, "no thanks"), Some(Said::No));
-    assert_eq!(says(&[json!("C++"), json!("C")], "c++"), Some(Said::Options(vec![0])));
+    assert_eq!(says(&booleans, "No."), Some(ClearAnswer::Options(vec![1])));
+    assert_eq!(says(&booleans, "no thanks"), Some(ClearAnswer::No));
+    assert_eq!(says(&[json!("C++"), json!("C")], "c++"), Some(ClearAnswer::Options(vec![0])));
     assert_eq!(says(&[json!("C++"), json!("C")], "the c"), None, "either");
     assert_eq!(says(&[json!("no sugar"), json!("sugar")], "no, sugar"), None);
-    assert_eq!(says(&[json!("no sugar"), json!("sugar")], "no sugar"), Some(Said::Options(vec![0])));
+    assert_eq!(says(&[json!("no sugar"), json!("sugar")], "no sugar"), Some(ClearAnswer::Options(vec![0])));
     assert_eq!(says(&[json!(-3), json!(5)], "3"), None);
-    assert_eq!(says(&[json!(-3), json!(5)], "-3"), Some(Said::Options(vec![0])));
-    assert_eq!(says(&[json!(0.5), json!(5)], "5"), Some(Said::Options(vec![1])));
+    assert_eq!(says(&[json!(-3), json!(5)], "-3"), Some(ClearAnswer::Options(vec![0])));
+    assert_eq!(says(&[json!(0.5), json!(5)], "5"), Some(ClearAnswer::Options(vec![1])));
     // A value of a field that was not asked for selects no option.
     let mut other = question(&[json!("household"), json!("office")]);
     other.options[0].values.insert("urgent".into(), "yes".into());
@@ -86,14 +87,14 @@ fn what_an_option_is_called_does_not_make_an_answer_of_other_words() {
         assert_eq!(answer(&other, text), None, "{text}");
     }
     // Each value of a row selects it if the question is about the whole row.
-    let whole = Pending { field: Some(String::new()), ..other.clone() };
+    let whole = OpenQuestion { field: Some(String::new()), ..other.clone() };
     for (text, expected) in [("the office one", Some(1)), ("later", Some(1)), ("yes", Some(0)), ("office later", None)]
     {
-        assert_eq!(answer(&whole, text), expected.map(|one| Said::Options(vec![one])), "{text}");
+        assert_eq!(answer(&whole, text), expected.map(|one| ClearAnswer::Options(vec![one])), "{text}");
     }
     // An option that was not shown may have an equal value.
     other.more = 1;
-    assert_eq!((answer(&other, "office"), answer(&other, "no")), (None, Some(Said::No)));
+    assert_eq!((answer(&other, "office"), answer(&other, "no")), (None, Some(ClearAnswer::No)));
 }
 
 #[test]
@@ -108,7 +109,7 @@ fn where_there_are_no_options_only_a_no_is_clear() {
         "Forget it, please",
         "none of them",
     ] {
-        assert_eq!(says(&[], text), Some(Said::No), "{text}");
+        assert_eq!(says(&[], text), Some(ClearAnswer::No), "{text}");
     }
     for text in
         ["Friday", "no, Friday", "no?", "now", "yes", "thanks", "never", "stop the milk", "cancel the dentist", "leave"]
@@ -121,18 +122,18 @@ fn where_there_are_no_options_only_a_no_is_clear() {
 fn a_yes_is_an_answer_where_one_thing_is_asked_about() {
     let (one, two) = ([json!("office")], [json!("office"), json!("household")]);
     for text in ["Yes.", "yes, that one", "ja", "ok, thanks"] {
-        assert_eq!((says(&one, text), says(&two, text)), (Some(Said::Options(vec![0])), None), "{text}");
+        assert_eq!((says(&one, text), says(&two, text)), (Some(ClearAnswer::Options(vec![0])), None), "{text}");
     }
     assert_eq!(says(&one, "yes, but the other one"), None);
-    let more = Pending { more: 1, ..question(&one) };
+    let more = OpenQuestion { more: 1, ..question(&one) };
     assert_eq!(answer(&more, "yes"), None, "there are others");
 }
 
 #[test]
 fn an_offer_is_taken_by_a_yes_alone() {
-    let offer = |count: usize| Pending { offer: true, ..question(&[json!("office"), json!("bananas")][..count]) };
+    let offer = |count: usize| OpenQuestion { offer: true, ..question(&[json!("office"), json!("bananas")][..count]) };
     for text in ["Yes", "yes please!", "OK, do it", "ja, bitte", "sure, that one"] {
-        assert_eq!(answer(&offer(1), text), Some(Said::Options(vec![0])), "{text}");
+        assert_eq!(answer(&offer(1), text), Some(ClearAnswer::Options(vec![0])), "{text}");
         assert_eq!(answer(&offer(2), text), None, "to which of two");
     }
     for text in [
@@ -149,7 +150,7 @@ fn an_offer_is_taken_by_a_yes_alone() {
     ] {
         assert_eq!(answer(&offer(1), text), None, "{text}");
     }
-    assert_eq!(answer(&offer(2), "no thanks"), Some(Said::No));
+    assert_eq!(answer(&offer(2), "no thanks"), Some(ClearAnswer::No));
 }
 
 /// Second implementation of a clear answer: without the value, only filler words are left.
@@ -188,7 +189,7 @@ proptest! {
     #[test]
     fn only_a_message_that_is_an_answer_leads_to_a_change(text in message(), offer in any::<bool>()) {
         let values = ["household", "office", "garden shed"];
-        let pending = Pending { offer, ..question(&values.map(Value::from)) };
+        let pending = OpenQuestion { offer, ..question(&values.map(Value::from)) };
         let resumed = resume(&notes(), &pending, &text, Timestamp(0));
         let clear: Vec<i64> = (0..3).filter(|n| !offer && is_clear(&text, values[*n])).map(|n| i64::try_from(n).expect("small")).collect();
         match clear.as_slice() {
@@ -200,7 +201,7 @@ proptest! {
     #[test]
     fn no_other_words_lead_to_a_change(text in ".{0,80}", offer in any::<bool>(), count in 0_usize..3) {
         let values = ["household", "office", "garden shed"];
-        let pending = Pending { offer, ..question(&values.map(Value::from)[..count]) };
+        let pending = OpenQuestion { offer, ..question(&values.map(Value::from)[..count]) };
         let resumed = resume(&notes(), &pending, &text, Timestamp(0));
         let is_yes = count == 1 && text.to_lowercase().contains(['y', 'o', 's', 'j']);
         prop_assert!(resumed.status != Status::Found || is_yes || values.iter().any(|value| is_clear(&text, value)), "{text}");

@@ -2,15 +2,15 @@
 
 use serde_json::json;
 
-use super::super::cases::RESULT_BYTES_MAX;
-use super::super::cases::tests::notes;
+use super::super::declared_tests::RESULT_BYTES_MAX;
+use super::super::declared_tests::tests::notes;
 use super::*;
-use crate::departments::found::Changed;
+use crate::departments::types::RowChange;
 
 fn outcome(action: &str, rows: Value, count: u64) -> Outcome {
-    let rows: Vec<Changed> = serde_json::from_value(rows).expect("rows");
+    let rows: Vec<RowChange> = serde_json::from_value(rows).expect("rows");
     let slots = json!({"list": "office"}).as_object().cloned().expect("slots");
-    Outcome { status: Done::Done, action: action.to_owned(), slots, rows, count, verified: true, wrong: None }
+    Outcome { status: OutcomeStatus::Done, action: action.to_owned(), slots, rows, count, verified: true, wrong: None }
 }
 
 #[test]
@@ -47,9 +47,9 @@ fn what_stands_in_a_row_cannot_break_a_sentence() {
 
 #[test]
 fn a_question_waits_from_now_on() {
-    let open = Resolved::new(Status::Open, "add", Values::new()).asking(&notes(), "item", "item");
+    let open = Resolution::new(Status::Open, "add", Values::new()).asking(&notes(), "item", "item");
     let told = not_done(&notes(), &open, Timestamp(1000), RESULT_BYTES_MAX);
-    assert_eq!((told.status, told.text.as_str()), (Ending::Clarification, "which item?"));
+    assert_eq!((told.status, told.text.as_str()), (ResultStatus::Clarification, "which item?"));
     let pending = told.pending.expect("a question waits");
     assert_eq!((pending.expires_at, pending.asked, pending.department.as_str()), (301_000, 1, "notes"));
 }
@@ -76,7 +76,7 @@ fn what_is_too_much_to_be_told_is_cut_and_said_to_be() {
         ..Choice::default()
     };
     let open =
-        Resolved { options: (0..12).map(choice).collect(), ..Resolved::new(Status::Open, "remove", Values::new()) };
+        Resolution { options: (0..12).map(choice).collect(), ..Resolution::new(Status::Open, "remove", Values::new()) };
     let open = open.asking(&notes(), "item", "item");
     let asks = not_done(&notes(), &open, Timestamp(0), RESULT_BYTES_MAX / 4);
     let pending = asks.pending.clone().expect("it waits");
@@ -85,25 +85,27 @@ fn what_is_too_much_to_be_told_is_cut_and_said_to_be() {
     assert!(bytes_of(&asks) < RESULT_BYTES_MAX / 2);
     // A question with slots beyond the limit is an error.
     let slots = Values::from_iter([("item".to_owned(), "x".repeat(20_000).into())]);
-    let asks = not_done(&notes(), &Resolved { slots, ..open }, Timestamp(0), RESULT_BYTES_MAX);
-    assert_eq!((asks.status, asks.pending), (Ending::Error, None));
+    let asks = not_done(&notes(), &Resolution { slots, ..open }, Timestamp(0), RESULT_BYTES_MAX);
+    assert_eq!((asks.status, asks.pending), (ResultStatus::Error, None));
 }
 
 #[test]
 fn what_was_wrong_is_said_here() {
-    let told = |wrong: Wrong| {
-        let failed = Outcome { status: Done::Error, wrong: Some(wrong), ..outcome("add", json!([]), 0) };
+    let told = |wrong: ChangeError| {
+        let failed = Outcome { status: OutcomeStatus::Error, wrong: Some(wrong), ..outcome("add", json!([]), 0) };
         let told = done(&notes(), &failed, RESULT_BYTES_MAX);
-        assert_eq!(told.status, Ending::Error);
+        assert_eq!(told.status, ResultStatus::Error);
         told.text
     };
-    let unfit = Wrong::Unfit { field: "list".to_owned(), value: json!("garage") };
+    let unfit = ChangeError::Unfit { field: "list".to_owned(), value: json!("garage") };
     assert_eq!(told(unfit), "list: \"garage\" is none of household, office.");
-    assert_eq!(told(Wrong::Missing { field: "item".to_owned() }), "It has no item.");
-    assert_eq!(told(Wrong::UnknownAction), "There is no action \"add\".");
+    assert_eq!(told(ChangeError::Missing { field: "item".to_owned() }), "It has no item.");
+    assert_eq!(told(ChangeError::UnknownAction), "There is no action \"add\".");
     // Errors are stored and read back.
-    for wrong in [Wrong::Stale, Wrong::Taken { values: Values::from_iter([("item".to_owned(), json!("tea"))]) }] {
+    for wrong in
+        [ChangeError::Stale, ChangeError::Taken { values: Values::from_iter([("item".to_owned(), json!("tea"))]) }]
+    {
         let written = serde_json::to_string(&wrong).expect("JSON");
-        assert_eq!(serde_json::from_str::<Wrong>(&written).expect("the same"), wrong);
+        assert_eq!(serde_json::from_str::<ChangeError>(&written).expect("the same"), wrong);
     }
 }

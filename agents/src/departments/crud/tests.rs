@@ -4,16 +4,16 @@ use patchboard_kernel::canonical;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::super::cases::tests::{changed, notes};
+use super::super::declared_tests::tests::{changed, notes};
 use super::*;
 
-fn resolved(action: &str, ids: &[i64], slots: Value) -> Resolved {
+fn resolved(action: &str, ids: &[i64], slots: Value) -> Resolution {
     let slots = slots.as_object().cloned().expect("slots");
-    Resolved { ids: ids.to_vec(), ..Resolved::new(Status::Found, action, slots) }
+    Resolution { ids: ids.to_vec(), ..Resolution::new(Status::Found, action, slots) }
 }
 
-fn done(storage: &Storage, key: &str, resolved: &Resolved) -> Outcome {
-    carry_out(storage, &notes(), key, resolved, Timestamp(1000), 10_000).expect("no fault")
+fn done(storage: &Storage, key: &str, resolved: &Resolution) -> Outcome {
+    execute(storage, &notes(), key, resolved, Timestamp(1000), 10_000).expect("no fault")
 }
 
 fn rows(storage: &Storage) -> Vec<Value> {
@@ -29,17 +29,17 @@ fn a_call_that_is_made_again_gets_what_it_got_and_changes_nothing() {
     let storage = Storage::in_memory();
     let add = resolved("add", &[], tea());
     let first = done(&storage, "b:1", &add);
-    assert_eq!((first.status, first.verified), (Done::Done, true));
+    assert_eq!((first.status, first.verified), (OutcomeStatus::Done, true));
     let of = |ids: &[i64], slots: Value| resolved("move", ids, slots);
     let moved = done(&storage, "b:2", &of(&[1], json!({"list": "office", "item": "tea", "new_list": "household"})));
-    assert_eq!(moved.status, Done::Done);
+    assert_eq!(moved.status, OutcomeStatus::Done);
     // Also holds after other calls, and if the repeated call asks for another change.
     assert_eq!(done(&storage, "b:1", &add), first);
     assert_eq!(done(&storage, "b:1", &resolved("remove", &[1], json!({}))), first);
     assert_eq!(rows(&storage), [json!({"list": "household", "item": "tea"})]);
     // Errors are stored as well.
     let wrong = done(&storage, "b:3", &of(&[7], json!({"new_list": "office"})));
-    assert_eq!((wrong.status, wrong.verified), (Done::Error, false));
+    assert_eq!((wrong.status, wrong.verified), (OutcomeStatus::Error, false));
     assert_eq!(done(&storage, "b:3", &of(&[1], json!({"new_list": "office"}))), wrong);
 }
 
@@ -54,10 +54,10 @@ fn a_row_that_is_not_what_was_found_any_more_is_left_alone() {
         ("b:5", &[1, 1], tea()),
     ] {
         let outcome = done(&storage, key, &resolved("remove", ids, slots));
-        assert_eq!((outcome.status, outcome.rows.len()), (Done::Error, 0), "{key}");
+        assert_eq!((outcome.status, outcome.rows.len()), (OutcomeStatus::Error, 0), "{key}");
     }
     assert_eq!(rows(&storage), [tea()]);
-    assert_eq!(done(&storage, "b:6", &resolved("remove", &[1], tea())).status, Done::Done);
+    assert_eq!(done(&storage, "b:6", &resolved("remove", &[1], tea())).status, OutcomeStatus::Done);
     assert_eq!(rows(&storage), [] as [Value; 0]);
 }
 
@@ -65,14 +65,14 @@ fn a_row_that_is_not_what_was_found_any_more_is_left_alone() {
 fn what_is_no_value_is_not_written() {
     let storage = Storage::in_memory();
     let of = |slots: Value| done(&storage, &slots.to_string(), &resolved("add", &[], slots)).wrong;
-    let unfit = Wrong::Unfit { field: "list".to_owned(), value: json!("garage") };
+    let unfit = ChangeError::Unfit { field: "list".to_owned(), value: json!("garage") };
     assert_eq!(of(json!({"list": "garage", "item": "tea"})), Some(unfit));
-    assert_eq!(of(json!({"list": "office"})), Some(Wrong::Missing { field: "item".to_owned() }));
+    assert_eq!(of(json!({"list": "office"})), Some(ChangeError::Missing { field: "item".to_owned() }));
     assert!(of(json!({"list": "office", "item": "x".repeat(201)})).is_some());
     assert!(of(json!({"list": "office", "item": 7})).is_some());
-    let open = Resolved { status: Status::Open, ..resolved("add", &[], tea()) };
-    assert_eq!(done(&storage, "open", &open).status, Done::Error);
-    assert_eq!(done(&storage, "burn", &resolved("burn", &[], tea())).status, Done::Error);
+    let open = Resolution { status: Status::Open, ..resolved("add", &[], tea()) };
+    assert_eq!(done(&storage, "open", &open).status, OutcomeStatus::Error);
+    assert_eq!(done(&storage, "burn", &resolved("burn", &[], tea())).status, OutcomeStatus::Error);
     assert_eq!(rows(&storage), [] as [Value; 0]);
 }
 
@@ -87,8 +87,8 @@ fn numbers_are_the_same_however_they_are_written() {
     for (at, price) in prices.into_iter().enumerate() {
         let storage = Storage::in_memory();
         let slots = json!({"item": "tea", "list": "office", "price": price});
-        let done = |key: &str, resolved: &Resolved| {
-            carry_out(&storage, &department, key, resolved, Timestamp(1), 10_000).expect("it works")
+        let done = |key: &str, resolved: &Resolution| {
+            execute(&storage, &department, key, resolved, Timestamp(1), 10_000).expect("it works")
         };
         assert_eq!(done("a", &resolved("add", &[], slots)).wrong, None, "{at}: {price}");
         let shown = &storage.rows(&department).expect("rows")[0].values["price"];
@@ -105,16 +105,16 @@ fn what_was_written_otherwise_is_undone() {
     let storage = Storage::in_memory();
     let meddle = "CREATE TRIGGER meddle AFTER INSERT ON department_notes WHEN NEW.item = 'tea'
         BEGIN UPDATE department_notes SET item = 'coffee' WHERE seq = NEW.seq; END";
-    storage.using(&notes(), |connection| Ok(connection.execute_batch(meddle)?)).expect("a trigger");
+    storage.with_table(&notes(), |connection| Ok(connection.execute_batch(meddle)?)).expect("a trigger");
     let outcome = done(&storage, "b:1", &resolved("add", &[], tea()));
-    assert_eq!((outcome.status, outcome.verified), (Done::Error, false));
-    assert_eq!(outcome.wrong, Some(Wrong::Unverified));
+    assert_eq!((outcome.status, outcome.verified), (OutcomeStatus::Error, false));
+    assert_eq!(outcome.wrong, Some(ChangeError::Unverified));
     assert_eq!(rows(&storage), [] as [Value; 0]);
     let forever = Timestamp(i64::MAX);
     assert_eq!(storage.rows_as_of(&notes(), forever, forever).expect("rows"), []);
     assert_eq!(
         done(&storage, "b:2", &resolved("add", &[], json!({"list": "office", "item": "milk"}))).status,
-        Done::Done
+        OutcomeStatus::Done
     );
 }
 
@@ -130,8 +130,8 @@ fn a_selection_is_as_long_as_there_is_room_for() {
         );
     }
     let all = done(&storage, "s", &resolved("show", &ids, json!({"list": "office"})));
-    assert_eq!((all.status, all.count, all.rows.len()), (Done::Done, 150, SHOWN_MAX));
-    let few = carry_out(&storage, &notes(), "s", &resolved("show", &ids, json!({})), Timestamp(0), 200).expect("rows");
+    assert_eq!((all.status, all.count, all.rows.len()), (OutcomeStatus::Done, 150, SHOWN_MAX));
+    let few = execute(&storage, &notes(), "s", &resolved("show", &ids, json!({})), Timestamp(0), 200).expect("rows");
     assert_eq!((few.count, few.rows.len()), (150, 3));
 }
 
@@ -144,7 +144,7 @@ fn values_are_only_values() {
         let slots = json!({"list": "office", "item": item});
         assert_eq!(
             done(&storage, &format!("'{index}\" OR 1=1"), &resolved("add", &[], slots.clone())).status,
-            Done::Done
+            OutcomeStatus::Done
         );
         assert_eq!(rows(&storage)[index], slots);
     }
@@ -203,20 +203,20 @@ proptest! {
                 },
             };
             let key = format!("b:{index}");
-            let outcome = carry_out(&storage, &notes, &key, &resolved, Timestamp(now), 10_000).expect("no fault");
+            let outcome = execute(&storage, &notes, &key, &resolved, Timestamp(now), 10_000).expect("no fault");
             let after = storage.rows(&notes).expect("rows");
-            if outcome.status == Done::Error {
+            if outcome.status == OutcomeStatus::Error {
                 prop_assert_eq!(&before, &after);
             }
             if *again {
-                let repeated = carry_out(&storage, &notes, &key, &resolved, Timestamp(now + 9), 10_000).expect("no fault");
+                let repeated = execute(&storage, &notes, &key, &resolved, Timestamp(now + 9), 10_000).expect("no fault");
                 prop_assert_eq!(&repeated, &outcome);
                 prop_assert_eq!(&storage.rows(&notes).expect("rows"), &after);
             }
             let same: std::collections::BTreeSet<String> =
                 after.iter().map(|row| format!("{} {}", row.values["list"], row.values["item"]).to_lowercase()).collect();
             prop_assert_eq!(same.len(), after.len());
-            let written = storage.using(&notes, |connection| {
+            let written = storage.with_table(&notes, |connection| {
                 let latest = "SELECT COALESCE(MAX(recorded_from), 0) FROM department_notes";
                 Ok(connection.query_row(latest, (), |row| row.get::<_, i64>(0))?)
             });

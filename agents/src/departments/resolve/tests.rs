@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::super::cases::tests::notes;
+use super::super::declared_tests::tests::notes;
 use super::*;
-use crate::departments::likeness::likeness;
+use crate::departments::similarity::text_similarity;
 
 pub(in crate::departments) fn values(values: Value) -> Values {
     values.as_object().cloned().expect("values")
@@ -20,7 +20,7 @@ pub(in crate::departments) fn rows(of: &[(&str, &str)]) -> Vec<Row> {
     of.iter().enumerate().map(row).collect()
 }
 
-fn found(action: &str, slots: Value, of: &[(&str, &str)]) -> Resolved {
+fn found(action: &str, slots: Value, of: &[(&str, &str)]) -> Resolution {
     resolve(&notes(), action, &values(slots), &rows(of))
 }
 
@@ -57,7 +57,7 @@ fn what_is_not_clear_is_asked_for_by_the_first_field_that_differs() {
 
 #[test]
 fn what_has_no_room_is_counted() {
-    let department = super::super::cases::tests::changed(|department| {
+    let department = super::super::declared_tests::tests::changed(|department| {
         for name in ["remark", "other"] {
             department["storage"]["fields"][name] = json!({"type": "string", "maxLength": 1000});
         }
@@ -123,10 +123,10 @@ fn a_slot_that_is_filled_with_nothing_is_not_said() {
 fn what_is_not_there_is_told_with_what_is_near() {
     let there = [("household", "banana bread"), ("office", "coffee"), ("office", "tea")];
     let none = found("remove", json!({"item": "coffees", "list": "garage"}), &there);
-    assert_eq!((none.status, none.why), (Status::None, Some(Why::NotFound)));
+    assert_eq!((none.status, none.why), (Status::None, Some(UnresolvedReason::NotFound)));
     assert_eq!(none.nearest[0].values, values(json!({"list": "office", "item": "coffee"})));
     assert_eq!(found("remove", json!({"item": "hammer"}), &there).nearest, []);
-    assert_eq!(found("burn", json!({}), &there).why, Some(Why::UnknownAction));
+    assert_eq!(found("burn", json!({}), &there).why, Some(UnresolvedReason::UnknownAction));
 }
 
 fn word() -> impl Strategy<Value = String> {
@@ -150,7 +150,7 @@ proptest! {
         let resolved = resolve(&notes(), action, &slots, &rows);
         let likes = |row: &Row| {
             let like = |field: &str| match slots.get(field) {
-                Some(said) => likeness(said.as_str().expect("a text"), row.values[field].as_str().expect("a text")),
+                Some(said) => text_similarity(said.as_str().expect("a text"), row.values[field].as_str().expect("a text")),
                 None => SAME,
             };
             (like("item"), like("list"))

@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use super::super::cases::RESULT_BYTES_MAX;
-use super::super::cases::tests::notes;
 use super::super::confirm::not_done;
-use super::super::found::ASKED_MAX;
+use super::super::declared_tests::RESULT_BYTES_MAX;
+use super::super::declared_tests::tests::notes;
+use super::super::types::ASKED_MAX;
 use super::*;
 
 /// Returns a question about one of two lists, asked at second 0.
-fn pending(asked: u32) -> Pending {
+fn pending(asked: u32) -> OpenQuestion {
     let option = |id: i64, list: &str, item: &str| json!({"ids": [id], "values": {"list": list, "item": item}});
     let pending = json!({
         "department": "notes", "action": "move", "slots": {"item": "mlk", "number": 3, "new_list": "office"},
@@ -19,7 +19,7 @@ fn pending(asked: u32) -> Pending {
     serde_json::from_value(pending).expect("a question")
 }
 
-fn answered(pending: &Pending, text: &str) -> Resolved {
+fn answered(pending: &OpenQuestion, text: &str) -> Resolution {
     resume(&notes(), pending, text, Timestamp(299_999))
 }
 
@@ -46,26 +46,29 @@ fn words_that_are_no_clear_answer_are_asked_again_at_most_three_times() {
         let open = answered(&pending(asked), "what do you mean");
         assert_eq!((open.status, open.asked, open.options), (Status::Open, asked, pending(1).options));
     }
-    assert_eq!(answered(&pending(ASKED_MAX), "what do you mean").why, Some(Why::GaveUp));
+    assert_eq!(answered(&pending(ASKED_MAX), "what do you mean").why, Some(UnresolvedReason::GaveUp));
     assert_eq!(answered(&pending(1), "yes").status, Status::Open, "to which of three");
-    assert_eq!(answered(&pending(1), "no, leave it").why, Some(Why::Declined));
+    assert_eq!(answered(&pending(1), "no, leave it").why, Some(UnresolvedReason::Declined));
 }
 
 #[test]
 fn a_question_waits_for_so_long_and_no_longer() {
     let late = resume(&notes(), &pending(1), "office", Timestamp(300_000));
-    assert_eq!((late.status, late.why), (Status::None, Some(Why::Expired)));
+    assert_eq!((late.status, late.why), (Status::None, Some(UnresolvedReason::Expired)));
 }
 
 #[test]
 fn what_comes_back_from_outside_may_be_anything() {
-    let of = |change: &dyn Fn(&mut Pending)| {
+    let of = |change: &dyn Fn(&mut OpenQuestion)| {
         let mut pending = pending(1);
         change(&mut pending);
         answered(&pending, "office")
     };
-    assert_eq!(of(&|pending| pending.action = "burn".to_owned()).why, Some(Why::UnknownAction));
-    assert_eq!(of(&|pending| pending.options[2].action = Some("burn".to_owned())).why, Some(Why::UnknownAction));
+    assert_eq!(of(&|pending| pending.action = "burn".to_owned()).why, Some(UnresolvedReason::UnknownAction));
+    assert_eq!(
+        of(&|pending| pending.options[2].action = Some("burn".to_owned())).why,
+        Some(UnresolvedReason::UnknownAction)
+    );
     let nothing = of(&|pending| (pending.options, pending.field) = (Vec::new(), Some("size".to_owned())));
     assert_eq!((nothing.status, nothing.asked), (Status::Open, 1));
 }

@@ -3,15 +3,15 @@
 use patchboard_kernel::redaction::Needles;
 use serde_json::json;
 
-use super::super::cases::tests::{changed, notes};
-use super::super::crud::carry_out;
-use super::super::found::{Done, Resolved, Status};
+use super::super::crud::execute;
+use super::super::declared_tests::tests::{changed, notes};
+use super::super::types::{OutcomeStatus, Resolution, Status};
 use super::*;
 
-fn add(storage: &Storage, department: &Department, key: &str, item: &str) -> Result<Done, Fault> {
+fn add(storage: &Storage, department: &Department, key: &str, item: &str) -> Result<OutcomeStatus, StorageError> {
     let slots = json!({"list": "office", "item": item}).as_object().cloned().expect("slots");
-    let found = Resolved::new(Status::Found, "add", slots);
-    carry_out(storage, department, key, &found, Timestamp(5), 1000).map(|outcome| outcome.status)
+    let found = Resolution::new(Status::Found, "add", slots);
+    execute(storage, department, key, &found, Timestamp(5), 1000).map(|outcome| outcome.status)
 }
 
 fn items(storage: &Storage, department: &Department) -> Vec<Value> {
@@ -22,8 +22,8 @@ fn items(storage: &Storage, department: &Department) -> Vec<Value> {
 fn rows_are_there_when_the_file_is_opened_again() {
     let dir = tempfile::tempdir().expect("a directory");
     let data = dir.path().join("data");
-    add(&Storage::at(&data), &notes(), "b:1", "tea").expect("it is written");
-    let storage = Storage::at(&data);
+    add(&Storage::in_dir(&data), &notes(), "b:1", "tea").expect("it is written");
+    let storage = Storage::in_dir(&data);
     assert_eq!(items(&storage, &notes()), [json!("tea")]);
     let copy = Storage::copy_before(&data, Timestamp(6));
     add(&copy, &notes(), "b:2", "milk").expect("it is written");
@@ -31,14 +31,14 @@ fn rows_are_there_when_the_file_is_opened_again() {
     assert_eq!(items(&storage, &notes()), [json!("tea")], "a copy is a copy");
     assert_eq!(items(&Storage::copy_before(&dir.path().join("nothing"), Timestamp(6)), &notes()), [] as [Value; 0]);
     assert!(!dir.path().join("nothing").exists());
-    let fault = Storage::nowhere().rows(&notes()).expect_err("there is no place");
+    let fault = Storage::unconfigured().rows(&notes()).expect_err("there is no place");
     assert_eq!(Failure::from(fault).code, FailureCode::NotConfigured);
 }
 
 #[test]
 fn rows_with_an_erased_text_are_emptied_in_every_state_and_in_every_byte() {
     let dir = tempfile::tempdir().expect("a directory");
-    let storage = Storage::at(dir.path());
+    let storage = Storage::in_dir(dir.path());
     let notes = notes();
     let texts = Needles::new(["Zaphod".to_owned()].into(), "");
     assert!(erase::erase(dir.path(), &texts).expect("nothing to do").is_empty());
@@ -47,11 +47,11 @@ fn rows_with_an_erased_text_are_emptied_in_every_state_and_in_every_byte() {
     }
     // Rows of every time are found, including deleted ones.
     let slots = json!({"list": "office", "item": "ask Zaphod"}).as_object().cloned().expect("slots");
-    let removed = Resolved { ids: vec![3], ..Resolved::new(Status::Found, "remove", slots) };
-    let remove = || carry_out(&storage, &notes, "b:4", &removed, Timestamp(9), 1000).expect("no fault");
-    assert_eq!(remove().status, Done::Done);
+    let removed = Resolution { ids: vec![3], ..Resolution::new(Status::Found, "remove", slots) };
+    let remove = || execute(&storage, &notes, "b:4", &removed, Timestamp(9), 1000).expect("no fault");
+    assert_eq!(remove().status, OutcomeStatus::Done);
 
-    let expected = erase::Found { rows: [(notes.name.clone(), [2, 3].into())].into(), outcomes: 3 };
+    let expected = erase::TextMatches { rows: [(notes.name.clone(), [2, 3].into())].into(), outcomes: 3 };
     assert_eq!(erase::find(dir.path(), &texts).expect("it is read"), expected);
     assert_eq!(items(&storage, &notes), [json!("tea"), json!("call Zaphod")], "only looked for");
     assert_eq!(erase::erase(dir.path(), &texts).expect("it is erased"), expected);
@@ -72,7 +72,7 @@ fn rows_with_an_erased_text_are_emptied_in_every_state_and_in_every_byte() {
 #[test]
 fn a_change_is_in_the_file_and_not_in_its_log_alone() {
     let dir = tempfile::tempdir().expect("a directory");
-    let storage = Storage::at(dir.path());
+    let storage = Storage::in_dir(dir.path());
     add(&storage, &notes(), "b:1", "tea").expect("it is written");
     let log = std::fs::metadata(dir.path().join(format!("{FILE}-wal"))).expect("it is open");
     assert_eq!(log.len(), 0);
@@ -81,14 +81,14 @@ fn a_change_is_in_the_file_and_not_in_its_log_alone() {
 #[test]
 fn a_copy_is_of_what_was_there_before_a_moment() {
     let dir = tempfile::tempdir().expect("a directory");
-    let storage = Storage::at(dir.path());
+    let storage = Storage::in_dir(dir.path());
     let notes = notes();
     let found = |action: &str, item: &str, ids: &[i64]| {
         let slots = json!({"list": "office", "item": item}).as_object().cloned().expect("slots");
-        Resolved { ids: ids.to_vec(), ..Resolved::new(Status::Found, action, slots) }
+        Resolution { ids: ids.to_vec(), ..Resolution::new(Status::Found, action, slots) }
     };
-    let done = |storage: &Storage, key: &str, found: &Resolved, at: i64| {
-        carry_out(storage, &notes, key, found, Timestamp(at), 1000).expect("no fault")
+    let done = |storage: &Storage, key: &str, found: &Resolution, at: i64| {
+        execute(storage, &notes, key, found, Timestamp(at), 1000).expect("no fault")
     };
     let mut came = vec![(10, done(&storage, "b:1", &found("add", "tea", &[]), 10))];
     came.push((20, done(&storage, "b:2", &found("add", "milk", &[]), 20)));
@@ -104,7 +104,7 @@ fn a_copy_is_of_what_was_there_before_a_moment() {
     // Each call repeats its change in the copy, because its outcome is not known there yet.
     let again = [found("add", "tea", &[]), found("add", "milk", &[]), found("remove", "tea", &[1])];
     for (number, (found, (at, outcome))) in again.iter().zip(&came).enumerate() {
-        assert_eq!(outcome.status, Done::Done);
+        assert_eq!(outcome.status, OutcomeStatus::Done);
         let copy = Storage::copy_before(dir.path(), Timestamp(*at));
         assert_eq!(done(&copy, &format!("b:{}", number + 1), found, *at), *outcome);
         assert_eq!(items(&copy, &notes), then[number + 1]);
@@ -126,16 +126,16 @@ fn new_fields_are_added_and_others_are_told_of() {
     });
     assert_eq!(items(&storage, &wider), [json!("tea")]);
     let values = json!({"list": "office", "item": "oil", "price": 2.5, "bought": true});
-    let found = Resolved::new(Status::Found, "add", values.as_object().cloned().expect("slots"));
-    let outcome = carry_out(&storage, &wider, "b:2", &found, Timestamp(6), 1000).expect("no fault");
-    assert_eq!((outcome.status, outcome.verified), (Done::Done, true));
+    let found = Resolution::new(Status::Found, "add", values.as_object().cloned().expect("slots"));
+    let outcome = execute(&storage, &wider, "b:2", &found, Timestamp(6), 1000).expect("no fault");
+    assert_eq!((outcome.status, outcome.verified), (OutcomeStatus::Done, true));
     assert_eq!(Value::Object(storage.rows(&wider).expect("rows").remove(1).values), values);
     for (other, said) in [
         (notes(), "has no field bought"),
         (changed(|of| of["storage"]["fields"]["item"] = json!({"type": "integer"})), "has no field bought"),
     ] {
         let fault = storage.rows(&other).expect_err("rows have what it has not");
-        assert!(matches!(&fault, Fault::NotConfigured(why) if why.contains(said)), "{fault}");
+        assert!(matches!(&fault, StorageError::NotConfigured(why) if why.contains(said)), "{fault}");
     }
     let retyped = changed(|of| {
         of["storage"]["fields"]["price"] = json!({"type": "string"});
@@ -159,11 +159,11 @@ fn names_stand_in_quotes_whatever_they_are() {
         of["storage"]["identity"] = json!([evil]);
         of["actions"] = json!({"add": {"does": "insert", "sets": ["item", evil, "select"], "confirm": "x"}});
     });
-    assert!(!department.problems().is_empty());
+    assert!(!department.validation_errors().is_empty());
     let slots = json!({"item": "a", (evil): "b", "select": "c"}).as_object().cloned().expect("slots");
-    let found = Resolved::new(Status::Found, "add", slots.clone());
-    let outcome = carry_out(&storage, &department, "b:2", &found, Timestamp(5), 1000).expect("no fault");
-    assert_eq!(outcome.status, Done::Done, "{outcome:?}");
+    let found = Resolution::new(Status::Found, "add", slots.clone());
+    let outcome = execute(&storage, &department, "b:2", &found, Timestamp(5), 1000).expect("no fault");
+    assert_eq!(outcome.status, OutcomeStatus::Done, "{outcome:?}");
     assert_eq!(storage.rows(&department).expect("rows")[0].values, slots);
     assert_eq!(items(&storage, &notes()), [json!("tea")]);
 }
@@ -178,19 +178,19 @@ fn a_file_that_is_not_ours_is_left_alone() {
         foreign.execute_batch(&format!("PRAGMA {pragma}; CREATE TABLE t (x)")).expect("a table");
         drop(foreign);
         let before = std::fs::read(&path).expect("bytes");
-        let fault = Storage::at(dir.path()).rows(&notes()).expect_err("it is not ours");
-        assert!(matches!(&fault, Fault::NotConfigured(why) if why.contains(said)), "{fault}");
+        let fault = Storage::in_dir(dir.path()).rows(&notes()).expect_err("it is not ours");
+        assert!(matches!(&fault, StorageError::NotConfigured(why) if why.contains(said)), "{fault}");
         assert_eq!(std::fs::read(&path).expect("bytes"), before);
     }
     std::fs::write(&path, "no database at all, but long enough to be looked at as one".repeat(20)).expect("written");
-    assert!(matches!(Storage::at(dir.path()).rows(&notes()), Err(Fault::Sql(_))));
+    assert!(matches!(Storage::in_dir(dir.path()).rows(&notes()), Err(StorageError::Sql(_))));
 }
 
 #[test]
 fn several_that_write_at_once_all_write_and_each_row_is_there_once() {
     let dir = tempfile::tempdir().expect("a directory");
     // Two connections, as in two processes, with two threads each; every call is made twice.
-    let storages = [Storage::at(dir.path()), Storage::at(dir.path())];
+    let storages = [Storage::in_dir(dir.path()), Storage::in_dir(dir.path())];
     std::thread::scope(|scope| {
         for (index, storage) in storages.iter().chain(&storages).enumerate() {
             scope.spawn(move || {
@@ -198,7 +198,7 @@ fn several_that_write_at_once_all_write_and_each_row_is_there_once() {
                     // Both threads of a pair make the same calls.
                     let item = format!("item {} {number}", index / 2);
                     let key = format!("b:{}:{number}", index / 2);
-                    assert_eq!(add(storage, &notes(), &key, &item).expect("it is written"), Done::Done);
+                    assert_eq!(add(storage, &notes(), &key, &item).expect("it is written"), OutcomeStatus::Done);
                     // All threads want this row, and one of them gets it.
                     let wanted = add(storage, &notes(), &format!("w:{index}:{number}"), &format!("wanted {number}"));
                     assert!(wanted.is_ok(), "{wanted:?}");

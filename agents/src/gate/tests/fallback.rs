@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use patchboard_kernel::deferral::DeferralReason::{KeyRefused, Overloaded};
 
-use super::super::route::{Absence, Candidate, choose};
+use super::super::route::{Candidate, Unavailability, choose};
 use super::super::types::{Endpoint, Limits, Request};
 use super::world::{Reply, World};
 use super::{ambiguous, ask, core, key, millis, plain, refusal, request, secs};
@@ -23,12 +23,17 @@ fn with_fallback(board: &str, prompt: usize, fallback_after: u64) -> Request {
 
 #[test]
 fn the_first_usable_model_is_chosen() {
-    let open = Candidate { absence: None, has_refused: false, fallback_after: secs(30) };
+    let open = Candidate { absence: None, has_rejected: false, fallback_after: secs(30) };
     let away = |since, until| Candidate {
-        absence: Some(Absence { since: secs(since), until: secs(until), wants_probe: false, needs_operator: false }),
+        absence: Some(Unavailability {
+            since: secs(since),
+            until: secs(until),
+            wants_probe: false,
+            needs_operator: false,
+        }),
         ..open
     };
-    let refused = Candidate { has_refused: true, ..open };
+    let refused = Candidate { has_rejected: true, ..open };
     let mut keyless = away(90, 200);
     keyless.absence.as_mut().expect("away").needs_operator = true;
     let mut due = away(10, 99);
@@ -79,8 +84,8 @@ fn requests_move_to_the_fallback_and_return() {
 fn waiting_requests_move_when_the_time_has_come() {
     let mut core = core();
     let (ticket, _) = ask(&mut core, secs(0), request("a", 1, &plain("first")));
-    core.refused(secs(0), ticket, &refusal(Overloaded, Some(secs(600))));
-    core.finished(secs(0), ticket);
+    core.on_rejection(secs(0), ticket, &refusal(Overloaded, Some(secs(600))));
+    core.on_finish(secs(0), ticket);
     let waiting: Vec<_> = (0..100).map(|prompt| ask(&mut core, secs(1), with_fallback("b", prompt, 30)).0).collect();
     assert_eq!(core.wake_at(), Some(secs(30)));
     core.advance(secs(30));
@@ -93,8 +98,8 @@ fn waiting_requests_move_when_the_time_has_come() {
 fn a_model_that_needs_an_operator_is_left_at_once() {
     let mut core = core();
     let (first, _) = ask(&mut core, secs(0), with_fallback("a", 1, 30));
-    core.refused(secs(0), first, &refusal(KeyRefused, None));
-    core.finished(secs(0), first);
+    core.on_rejection(secs(0), first, &refusal(KeyRefused, None));
+    core.on_finish(secs(0), first);
     core.ask(secs(0), with_fallback("a", 1, 30));
     assert_eq!(core.take_effects().admitted[0].position, 1);
 }
@@ -103,8 +108,8 @@ fn a_model_that_needs_an_operator_is_left_at_once() {
 fn a_request_that_a_model_refused_goes_to_the_next() {
     let mut core = core();
     let (first, _) = ask(&mut core, secs(0), with_fallback("a", 1, 30));
-    core.refused(secs(0), first, &ambiguous());
-    core.finished(secs(0), first);
+    core.on_rejection(secs(0), first, &ambiguous());
+    core.on_finish(secs(0), first);
     core.ask(secs(1), with_fallback("a", 1, 30));
     core.ask(secs(1), with_fallback("a", 2, 30));
     let positions: Vec<usize> = core.take_effects().admitted.iter().map(|one| one.position).collect();

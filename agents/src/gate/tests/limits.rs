@@ -101,11 +101,11 @@ fn further_requests_of_a_call_count_against_the_limits_of_its_model() {
     let ticket = core.ask(secs(0), request("b", 0, &endpoint));
     assert_eq!(core.take_effects().admitted.len(), 1);
     // A burst of three, then one a second.
-    assert_eq!([core.another(secs(0), ticket, 1), core.another(secs(0), ticket, 1)], [Ok(()); 2]);
-    assert_eq!(core.another(secs(0), ticket, 1), Err(LimitWait { next: secs(1), whole: secs(1) }));
-    assert_eq!(core.another(secs(1), ticket, 1), Ok(()));
-    core.finished(secs(2), ticket);
-    assert_eq!(core.another(secs(2), ticket, 1), Ok(()), "a call that is over has no limits");
+    assert_eq!([core.charge_request(secs(0), ticket, 1), core.charge_request(secs(0), ticket, 1)], [Ok(()); 2]);
+    assert_eq!(core.charge_request(secs(0), ticket, 1), Err(LimitWait { next: secs(1), whole: secs(1) }));
+    assert_eq!(core.charge_request(secs(1), ticket, 1), Ok(()));
+    core.on_finish(secs(2), ticket);
+    assert_eq!(core.charge_request(secs(2), ticket, 1), Ok(()), "a call that is over has no limits");
 }
 
 #[test]
@@ -115,13 +115,13 @@ fn the_wait_for_tokens_is_told_whole_and_paid_in_parts() {
     let endpoint = endpoint("m", Limits { tokens_per_minute: at_most(600), ..Limits::default() });
     let ticket = core.ask(secs(0), Request { tokens: 30, ..request("b", 0, &endpoint) });
     assert_eq!(core.take_effects().admitted.len(), 1);
-    assert_eq!(core.another(secs(0), ticket, 100), Err(LimitWait { next: secs(3), whole: secs(3) }));
-    assert_eq!(core.another(secs(3), ticket, 100), Ok(()));
+    assert_eq!(core.charge_request(secs(0), ticket, 100), Err(LimitWait { next: secs(3), whole: secs(3) }));
+    assert_eq!(core.charge_request(secs(3), ticket, 100), Ok(()));
     // Thirty of the hundred tokens were covered; seventy are owed.
-    assert_eq!(core.another(secs(3), ticket, 10), Err(LimitWait { next: secs(3), whole: secs(8) }));
-    assert_eq!(core.another(secs(6), ticket, 10), Err(LimitWait { next: secs(3), whole: secs(5) }));
-    assert_eq!(core.another(secs(9), ticket, 10), Err(LimitWait { next: secs(1), whole: secs(2) }));
-    assert_eq!(core.another(secs(11), ticket, 10), Ok(()));
+    assert_eq!(core.charge_request(secs(3), ticket, 10), Err(LimitWait { next: secs(3), whole: secs(8) }));
+    assert_eq!(core.charge_request(secs(6), ticket, 10), Err(LimitWait { next: secs(3), whole: secs(5) }));
+    assert_eq!(core.charge_request(secs(9), ticket, 10), Err(LimitWait { next: secs(1), whole: secs(2) }));
+    assert_eq!(core.charge_request(secs(11), ticket, 10), Ok(()));
 }
 
 #[test]
@@ -131,13 +131,13 @@ fn a_refusal_of_a_further_request_says_nothing_of_those_before_it() {
     let ticket = core.ask(secs(0), request("b", 0, &endpoint));
     assert_eq!(core.take_effects().admitted.len(), 1);
     for turn in 1..=10 {
-        assert_eq!(core.another(secs(turn * 10), ticket, 1), Ok(()));
+        assert_eq!(core.charge_request(secs(turn * 10), ticket, 1), Ok(()));
     }
-    core.refused(secs(100), ticket, &refusal(RateLimited, Some(secs(1))));
-    core.finished(secs(100), ticket);
+    core.on_rejection(secs(100), ticket, &refusal(RateLimited, Some(secs(1))));
+    core.on_finish(secs(100), ticket);
     core.advance(secs(110));
     let ticket = core.ask(secs(110), request("b", 1, &endpoint));
-    core.answered(secs(110), ticket);
+    core.on_answer(secs(110), ticket);
     let pace = core.state(secs(110))[0].pace.expect("a pace is learnt");
     assert!(pace < 1.0, "a request in ten seconds was taken, and not {pace} a second");
 }

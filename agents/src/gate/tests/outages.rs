@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use patchboard_kernel::deferral::{Deferral, DeferralReason};
 
-use super::super::types::{Change, Refusal, Verdict};
+use super::super::types::{Availability, ProviderRejection, RejectionOutcome};
 use super::world::{Reply, World};
 use super::{admitted, ambiguous, ask, core, endpoint, key, millis, plain, refusal, request, secs};
 
@@ -40,7 +40,7 @@ fn outages_of_seconds_to_days_lose_nothing_and_end_soon_after() {
             let most = wait.map_or(12 + seconds / 150, |wait| seconds / wait + 1);
             assert!(probes as u64 <= most, "{reason} for {seconds} s: {probes} probes");
             let changes: Vec<bool> =
-                world.transitions.iter().map(|one| matches!(one.change, Change::Away { .. })).collect();
+                world.transitions.iter().map(|one| matches!(one.change, Availability::Unavailable { .. })).collect();
             assert_eq!(changes, [true, false], "{reason} for {seconds} s");
         }
     }
@@ -124,8 +124,8 @@ fn a_poisonous_prompt_alone_is_charged_each_time() {
     for at in 0..5 {
         let (ticket, is_admitted) = ask(&mut core, secs(at), request("a", 1, &plain("m")));
         assert!(is_admitted);
-        assert_eq!(core.refused(secs(at), ticket, &ambiguous()), Verdict::Charged);
-        core.finished(secs(at), ticket);
+        assert_eq!(core.on_rejection(secs(at), ticket, &ambiguous()), RejectionOutcome::Charged);
+        core.on_finish(secs(at), ticket);
     }
 }
 
@@ -134,12 +134,12 @@ fn a_500_for_two_different_requests_is_the_models_until_it_answers() {
     let mut core = core();
     let model = plain("m");
     let tickets = [1, 2, 3].map(|prompt| ask(&mut core, secs(1), request("a", prompt, &model)).0);
-    assert_eq!(core.refused(secs(2), tickets[0], &ambiguous()), Verdict::Charged);
-    core.answered(secs(2), tickets[2]);
-    assert_eq!(core.refused(secs(2), tickets[1], &ambiguous()), Verdict::Charged);
+    assert_eq!(core.on_rejection(secs(2), tickets[0], &ambiguous()), RejectionOutcome::Charged);
+    core.on_answer(secs(2), tickets[2]);
+    assert_eq!(core.on_rejection(secs(2), tickets[1], &ambiguous()), RejectionOutcome::Charged);
     let (third, _) = ask(&mut core, secs(3), request("b", 4, &model));
     assert!(
-        matches!(core.refused(secs(3), third, &ambiguous()), Verdict::Deferred { not_before } if not_before >= secs(1))
+        matches!(core.on_rejection(secs(3), third, &ambiguous()), RejectionOutcome::Deferred { not_before } if not_before >= secs(1))
     );
     assert!(core.state(secs(3))[0].outage.is_some());
 }
@@ -169,9 +169,9 @@ fn an_answer_that_arrives_late_ends_the_silence() {
     let model = plain("m");
     let (first, _) = ask(&mut core, secs(0), request("a", 1, &model));
     let (second, _) = ask(&mut core, secs(0), request("b", 2, &model));
-    assert!(matches!(core.refused(secs(60), first, &refusal(NoAnswer, None)), Verdict::Deferred { .. }));
+    assert!(matches!(core.on_rejection(secs(60), first, &refusal(NoAnswer, None)), RejectionOutcome::Deferred { .. }));
     assert!(core.state(secs(60))[0].outage.is_some());
-    core.answered(secs(61), second);
+    core.on_answer(secs(61), second);
     assert_eq!(core.state(secs(61))[0].outage, None);
 }
 
@@ -179,10 +179,10 @@ fn an_answer_that_arrives_late_ends_the_silence() {
 fn each_request_of_a_conversation_is_judged_by_itself() {
     let mut core = core();
     let (ticket, _) = ask(&mut core, secs(0), request("a", 1, &plain("m")));
-    core.answered(secs(1), ticket);
-    assert_eq!(core.another(secs(2), ticket, 1), Ok(()));
+    core.on_answer(secs(1), ticket);
+    assert_eq!(core.charge_request(secs(2), ticket, 1), Ok(()));
     // The answer to the call's own earlier turn says nothing about this silence.
-    assert!(matches!(core.refused(secs(32), ticket, &refusal(NoAnswer, None)), Verdict::Deferred { .. }));
+    assert!(matches!(core.on_rejection(secs(32), ticket, &refusal(NoAnswer, None)), RejectionOutcome::Deferred { .. }));
     assert!(core.state(secs(32))[0].outage.is_some());
 }
 
@@ -190,8 +190,8 @@ fn each_request_of_a_conversation_is_judged_by_itself() {
 fn a_failure_after_bytes_is_charged() {
     let mut core = core();
     let (ticket, _) = ask(&mut core, secs(0), request("a", 1, &plain("m")));
-    core.answered(secs(1), ticket);
-    assert_eq!(core.refused(secs(2), ticket, &refusal(Unreachable, None)), Verdict::Charged);
+    core.on_answer(secs(1), ticket);
+    assert_eq!(core.on_rejection(secs(2), ticket, &refusal(Unreachable, None)), RejectionOutcome::Charged);
     assert_eq!(core.state(secs(2))[0].outage, None);
 }
 
@@ -202,8 +202,8 @@ fn a_wait_that_the_provider_asks_for_counts_first() {
     {
         let mut core = core();
         let (ticket, _) = ask(&mut core, secs(0), request("a", 1, &plain("m")));
-        let verdict = core.refused(secs(0), ticket, &refusal(RateLimited, asked.map(secs)));
-        let Verdict::Deferred { not_before } = verdict else { panic!("{verdict:?}") };
+        let verdict = core.on_rejection(secs(0), ticket, &refusal(RateLimited, asked.map(secs)));
+        let RejectionOutcome::Deferred { not_before } = verdict else { panic!("{verdict:?}") };
         assert!((secs(least)..=secs(most)).contains(&not_before), "{asked:?}: {not_before:?}");
     }
 }
@@ -217,9 +217,9 @@ fn waits_grow_from_a_second_to_five_minutes() {
     for _ in 0..14 {
         let (ticket, is_admitted) = ask(&mut core, now, request("a", 1, &model));
         assert!(is_admitted, "a probe is admitted at {now:?}");
-        let verdict = core.refused(now, ticket, &refusal(Unreachable, None));
-        core.finished(now, ticket);
-        let Verdict::Deferred { not_before } = verdict else { panic!("{verdict:?}") };
+        let verdict = core.on_rejection(now, ticket, &refusal(Unreachable, None));
+        core.on_finish(now, ticket);
+        let RejectionOutcome::Deferred { not_before } = verdict else { panic!("{verdict:?}") };
         waits.push(not_before);
         now += not_before;
     }
@@ -250,8 +250,8 @@ fn refusals_of_one_burst_count_once() {
     let model = plain("m");
     let burst = [1, 2, 3, 4, 5, 6].map(|prompt| ask(&mut core, secs(0), request("a", prompt, &model)).0);
     for ticket in burst {
-        core.refused(millis(5), ticket, &refusal(Overloaded, None));
-        core.finished(millis(5), ticket);
+        core.on_rejection(millis(5), ticket, &refusal(Overloaded, None));
+        core.on_finish(millis(5), ticket);
     }
     let state = core.state(millis(5)).remove(0);
     assert!(state.outage.is_some_and(|outage| outage.next_try.is_some_and(|next| next <= secs(2))), "{state:?}");
@@ -263,8 +263,8 @@ fn a_probe_that_ends_without_a_word_leaves_the_probe_to_the_next() {
     let mut core = core();
     let model = plain("m");
     let (ticket, _) = ask(&mut core, secs(0), request("a", 1, &model));
-    core.refused(secs(0), ticket, &refusal(Overloaded, Some(secs(5))));
-    core.finished(secs(0), ticket);
+    core.on_rejection(secs(0), ticket, &refusal(Overloaded, Some(secs(5))));
+    core.on_finish(secs(0), ticket);
     let (first, is_admitted) = ask(&mut core, secs(1), request("a", 2, &model));
     assert!(!is_admitted);
     let (second, _) = ask(&mut core, secs(1), request("b", 3, &model));
@@ -272,7 +272,7 @@ fn a_probe_that_ends_without_a_word_leaves_the_probe_to_the_next() {
     core.advance(at);
     assert_eq!(admitted(&mut core), [first]);
     assert_eq!(core.wake_at(), None, "the rest waits for the probe");
-    core.finished(at, first);
+    core.on_finish(at, first);
     assert_eq!(admitted(&mut core), [second]);
 }
 
@@ -285,9 +285,9 @@ fn a_cancelled_request_leaves_its_turn_to_the_next() {
     let (cancelled, _) = ask(&mut core, secs(0), request("a", 2, &model));
     let (next, _) = ask(&mut core, secs(0), request("b", 3, &model));
     core.cancel(secs(1), cancelled);
-    core.finished(secs(2), running);
+    core.on_finish(secs(2), running);
     assert_eq!(admitted(&mut core), [next]);
-    core.finished(secs(3), next);
+    core.on_finish(secs(3), next);
     assert!(!core.has_waiters());
     assert_eq!(core.state(secs(3))[0].in_flight, 0);
 }
@@ -297,8 +297,8 @@ fn a_clock_that_stands_still_or_steps_back_ends_no_wait_early() {
     let mut core = core();
     let model = plain("m");
     let (ticket, _) = ask(&mut core, secs(100), request("a", 1, &model));
-    core.refused(secs(100), ticket, &refusal(Overloaded, Some(secs(5))));
-    core.finished(secs(100), ticket);
+    core.on_rejection(secs(100), ticket, &refusal(Overloaded, Some(secs(5))));
+    core.on_finish(secs(100), ticket);
     let (waiting, is_admitted) = ask(&mut core, secs(50), request("a", 2, &model));
     assert!(!is_admitted);
     for _ in 0..100 {
@@ -322,7 +322,7 @@ fn a_hold_closes_a_model_until_a_probe_is_answered() {
     assert!((secs(60)..secs(62)).contains(&at), "{at:?}");
     core.advance(at);
     assert_eq!(admitted(&mut core), [first]);
-    core.answered(at, first);
+    core.on_answer(at, first);
     assert_eq!(core.state(at)[0].outage, None);
     // The journal of another board is older than what the gate has seen.
     core.hold(at, &key("m"), RateLimited, secs(60));
@@ -334,8 +334,8 @@ fn idle_models_are_forgotten() {
     let mut core = core();
     for number in 0..100 {
         let (ticket, _) = ask(&mut core, secs(number), request("a", 1, &plain(&format!("m{number}"))));
-        core.refused(secs(number), ticket, &refusal(RateLimited, None));
-        core.finished(secs(number), ticket);
+        core.on_rejection(secs(number), ticket, &refusal(RateLimited, None));
+        core.on_finish(secs(number), ticket);
     }
     assert_eq!(core.state(secs(100)).len(), 100);
     assert_eq!(core.state(secs(3600)).len(), 0);
@@ -344,6 +344,6 @@ fn idle_models_are_forgotten() {
 #[test]
 fn a_refusal_is_read_from_a_deferral() {
     let deferral = Deferral { wait_ms: Some(1500), ..Deferral::new(RateLimited) };
-    let expected = Refusal { reason: RateLimited, wait: Some(millis(1500)), is_ambiguous: true };
-    assert_eq!(Refusal::new(deferral, true), expected);
+    let expected = ProviderRejection { reason: RateLimited, wait: Some(millis(1500)), is_ambiguous: true };
+    assert_eq!(ProviderRejection::new(deferral, true), expected);
 }

@@ -8,7 +8,7 @@ use patchboard_kernel::deferral::DeferralReason;
 use proptest::prelude::*;
 
 use super::super::core::Core;
-use super::super::types::{Endpoint, Limits, Refusal, Request, Ticket};
+use super::super::types::{Endpoint, Limits, ProviderRejection, Request, Ticket};
 use super::{at_most, digest, jitter, key, millis, secs};
 
 #[derive(Clone, Debug)]
@@ -87,19 +87,23 @@ impl Checked {
             }
             Step::Answer(index) => {
                 if let Some(ticket) = Self::nth(&self.calls, index) {
-                    self.core.answered(now, ticket);
+                    self.core.on_answer(now, ticket);
                 }
             }
             Step::Refuse { call, reason, wait, is_ambiguous } => {
                 if let Some(ticket) = Self::nth(&self.calls, call) {
                     let reason = DeferralReason::ALL[reason];
-                    self.core.refused(now, ticket, &Refusal { reason, wait: wait.map(millis), is_ambiguous });
+                    self.core.on_rejection(
+                        now,
+                        ticket,
+                        &ProviderRejection { reason, wait: wait.map(millis), is_ambiguous },
+                    );
                 }
             }
             Step::Finish(index) => {
                 if let Some(ticket) = Self::nth(&self.calls, index) {
                     self.calls.remove(&ticket);
-                    self.core.finished(now, ticket);
+                    self.core.on_finish(now, ticket);
                 }
             }
             Step::Hold { model, wait } => {
@@ -156,8 +160,8 @@ proptest! {
         for _ in 0..100_000 {
             if let Some(ticket) = checked.calls.keys().next().copied() {
                 checked.calls.remove(&ticket);
-                checked.core.answered(checked.now, ticket);
-                checked.core.finished(checked.now, ticket);
+                checked.core.on_answer(checked.now, ticket);
+                checked.core.on_finish(checked.now, ticket);
             } else if let Some(at) = checked.core.wake_at() {
                 checked.now = checked.now.max(at);
                 checked.core.advance(checked.now);

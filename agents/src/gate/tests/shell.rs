@@ -9,24 +9,24 @@ use patchboard_kernel::id::BoardId;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::super::{Admission, Change, Gate, Held, Limits, Permit, Verdict, Waiting};
+use super::super::{AdmitResult, Availability, BoardOutage, Gate, Limits, PendingPermit, Permit, RejectionOutcome};
 use super::{at_most, endpoint, key, millis, plain, refusal, request, secs};
 
 fn gate() -> Gate {
     Gate::with_jitter(Box::new(|| 0.0))
 }
 
-fn now(admission: Admission) -> Permit {
+fn now(admission: AdmitResult) -> Permit {
     match admission {
-        Admission::Now(permit) => permit,
-        Admission::Later(_) => panic!("the call is admitted at once"),
+        AdmitResult::Now(permit) => permit,
+        AdmitResult::Later(_) => panic!("the call is admitted at once"),
     }
 }
 
-fn later(admission: Admission) -> Waiting {
+fn later(admission: AdmitResult) -> PendingPermit {
     match admission {
-        Admission::Later(waiting) => waiting,
-        Admission::Now(_) => panic!("the call waits"),
+        AdmitResult::Later(waiting) => waiting,
+        AdmitResult::Now(_) => panic!("the call waits"),
     }
 }
 
@@ -35,7 +35,7 @@ fn what_the_runtime_holds_can_cross_threads() {
     fn crosses<T: Send + Sync + 'static>() {}
     crosses::<Gate>();
     crosses::<Permit>();
-    crosses::<Waiting>();
+    crosses::<PendingPermit>();
 }
 
 #[test]
@@ -53,8 +53,8 @@ async fn a_refused_model_is_probed_after_the_wait_and_reports_both() {
     let gate = gate();
     let mut transitions = gate.subscribe();
     let permit = now(gate.admit(request("a", 1, &plain("m"))));
-    let verdict = permit.refused(refusal(RateLimited, Some(secs(25))));
-    assert_eq!(verdict, Verdict::Deferred { not_before: secs(25) });
+    let verdict = permit.report_rejection(refusal(RateLimited, Some(secs(25))));
+    assert_eq!(verdict, RejectionOutcome::Deferred { not_before: secs(25) });
     drop(permit);
     let begin = Instant::now();
     let waiting = later(gate.admit(request("a", 1, &plain("m"))));
@@ -65,10 +65,13 @@ async fn a_refused_model_is_probed_after_the_wait_and_reports_both() {
     assert_eq!(begin.elapsed(), secs(25));
     let mut other = Box::pin(other);
     assert!(timeout(secs(1000), &mut other).await.is_err(), "one call probes, the other waits");
-    permit.answered();
+    permit.report_answer();
     drop(other.await);
-    assert!(matches!(transitions.try_recv().expect("away").change, Change::Away { reason: RateLimited, .. }));
-    assert!(matches!(transitions.try_recv().expect("back").change, Change::Back { .. }));
+    assert!(matches!(
+        transitions.try_recv().expect("away").change,
+        Availability::Unavailable { reason: RateLimited, .. }
+    ));
+    assert!(matches!(transitions.try_recv().expect("back").change, Availability::Recovered { .. }));
     assert!(transitions.try_recv().is_err());
 }
 
@@ -78,17 +81,20 @@ fn a_refusal_that_an_operator_must_mend_is_told_and_closes_nothing() {
     let mut transitions = gate.subscribe();
     for prompt in 1..3 {
         let permit = now(gate.admit(request("a", prompt, &plain("m"))));
-        permit.complained(KeyRefused);
+        permit.report_operator_error(KeyRefused);
     }
     let state = gate.state().remove(0);
     let outage = state.outage.expect("it is not available");
     assert_eq!((outage.reason, outage.next_try, state.deferred[&KeyRefused]), (KeyRefused, None, 2));
-    assert!(gate.held(&BoardId::from("a")).is_none(), "no board waits for it");
-    now(gate.admit(request("b", 3, &plain("m")))).answered();
+    assert!(gate.board_outage(&BoardId::from("a")).is_none(), "no board waits for it");
+    now(gate.admit(request("b", 3, &plain("m")))).report_answer();
     assert_eq!(gate.state()[0].outage, None);
     let changes = [transitions.try_recv(), transitions.try_recv()].map(|told| told.expect("a transition").change);
     assert!(
-        matches!(changes, [Change::Away { reason: KeyRefused, next_try: None }, Change::Back { .. }]),
+        matches!(
+            changes,
+            [Availability::Unavailable { reason: KeyRefused, next_try: None }, Availability::Recovered { .. }]
+        ),
         "{changes:?}"
     );
     assert!(transitions.try_recv().is_err());
@@ -99,17 +105,17 @@ async fn a_deferred_call_waits_for_its_model_and_boards_know_for_what() {
     let gate = gate();
     let key = plain("m").key.clone();
     let permit = now(gate.admit(request("a", 1, &plain("m"))));
-    permit.refused(refusal(RateLimited, Some(secs(25))));
+    permit.report_rejection(refusal(RateLimited, Some(secs(25))));
     drop(permit);
     let mut deferred = Box::pin(gate.wait(key, secs(25)));
     assert!(timeout(secs(1), &mut deferred).await.is_err());
     let held = later(gate.admit(request("b", 2, &plain("m"))));
     assert_eq!(gate.state()[0].waiting, 2);
     sleep(secs(4)).await;
-    let Held { outage, calls, lasts } = gate.held(&BoardId::from("b")).expect("it waits");
-    assert_eq!((outage.reason, outage.next_try, calls, lasts), (RateLimited, Some(secs(20)), 1, secs(4)));
-    assert_eq!(gate.boards_held(), BTreeSet::from(["b".into()]));
-    assert_eq!(gate.held(&BoardId::from("a")), None, "its wait is in its journal");
+    let BoardOutage { outage, calls, elapsed } = gate.board_outage(&BoardId::from("b")).expect("it waits");
+    assert_eq!((outage.reason, outage.next_try, calls, elapsed), (RateLimited, Some(secs(20)), 1, secs(4)));
+    assert_eq!(gate.boards_waiting(), BTreeSet::from(["b".into()]));
+    assert_eq!(gate.board_outage(&BoardId::from("a")), None, "its wait is in its journal");
     drop((deferred, held));
     assert_eq!(gate.state()[0].waiting, 0);
 }
@@ -173,7 +179,7 @@ async fn ten_thousand_boards_wait_and_each_is_woken_once() {
             })
             .await;
             sleep(secs(1)).await;
-            permit.answered();
+            permit.report_answer();
         });
     }
     let begin = Instant::now();
@@ -190,8 +196,8 @@ async fn a_limit_per_minute_is_kept_by_the_timer() {
     let begin = Instant::now();
     for prompt in 0..13 {
         match gate.admit(request("a", prompt, &model)) {
-            Admission::Now(permit) => drop(permit),
-            Admission::Later(waiting) => drop(waiting.await),
+            AdmitResult::Now(permit) => drop(permit),
+            AdmitResult::Later(waiting) => drop(waiting.await),
         }
     }
     let took = begin.elapsed();
@@ -210,6 +216,6 @@ fn the_timer_starts_again_in_another_runtime() {
     let waits = runtime().block_on(async { timeout(secs(1), &mut waiting).await.is_err() });
     assert!(waits);
     let permit = runtime().block_on(waiting);
-    permit.answered();
+    permit.report_answer();
     assert_eq!(gate.state()[0].outage, None);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::core::Core;
-use super::super::types::{Endpoint, ModelKey, Refusal, Request, Ticket, Transition, Verdict};
+use super::super::types::{Endpoint, ModelKey, ProviderRejection, RejectionOutcome, Request, Ticket, Transition};
 use super::{digest, jitter};
 
 /// Reply of a provider to one request.
@@ -13,7 +13,7 @@ pub(super) enum Reply {
     /// Bytes arrive, and the call ends, after this time.
     Answer(Duration),
     /// The call fails after this time.
-    Refuse(Duration, Refusal),
+    Refuse(Duration, ProviderRejection),
 }
 
 /// Request as the provider sees it.
@@ -29,7 +29,7 @@ pub(super) struct Sent {
 
 enum Event {
     Ask(Job),
-    End(Ticket, Option<Refusal>),
+    End(Ticket, Option<ProviderRejection>),
 }
 
 #[derive(Clone, Copy)]
@@ -134,22 +134,22 @@ impl<'a> World<'a> {
                 self.waiting.insert(ticket, Job { asked_at: self.now, ..job });
             }
             Event::End(ticket, None) => {
-                self.core.answered(self.now, ticket);
-                self.core.finished(self.now, ticket);
+                self.core.on_answer(self.now, ticket);
+                self.core.on_finish(self.now, ticket);
                 let job = self.calls.remove(&ticket).expect("the call is in flight");
                 self.done.push((job.board, job.item, self.now));
                 self.begin_next(job.board);
             }
             Event::End(ticket, Some(refusal)) => {
-                let verdict = self.core.refused(self.now, ticket, &refusal);
-                self.core.finished(self.now, ticket);
+                let verdict = self.core.on_rejection(self.now, ticket, &refusal);
+                self.core.on_finish(self.now, ticket);
                 let job = self.calls.remove(&ticket).expect("the call is in flight");
                 match verdict {
-                    Verdict::Deferred { not_before } => self.schedule(self.now + not_before, Event::Ask(job)),
-                    Verdict::Charged if job.attempt < 2 => {
+                    RejectionOutcome::Deferred { not_before } => self.schedule(self.now + not_before, Event::Ask(job)),
+                    RejectionOutcome::Charged if job.attempt < 2 => {
                         self.schedule(self.now, Event::Ask(Job { attempt: job.attempt + 1, ..job }));
                     }
-                    Verdict::Charged => {
+                    RejectionOutcome::Charged => {
                         self.lost.insert(job.item);
                         self.begin_next(job.board);
                     }

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Said, carry, chat_call, limit, list};
+use super::{ParsedMessage, carry, chat_call, limit, list};
 
 /// Token limit of a reply if the request has none: the API requires one.
 const LIMIT: u32 = 4096;
@@ -121,7 +121,8 @@ pub(super) fn decode(answer: &Value) -> Value {
     // Cached tokens are not part of the input tokens.
     let prompt = count("input_tokens").map(|input| input.saturating_add(cached).saturating_add(written));
     let (echo, completion) = (("content", BLOCKS), count("output_tokens"));
-    Said { content, calls, echo, finish, prompt, cached, completion }.chat_answer(answer, ("reasoning", reasoning))
+    ParsedMessage { content, calls, echo, finish, prompt, cached, completion }
+        .chat_answer(answer, ("reasoning", reasoning))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Said, carry, chat_call, limit, list};
+use super::{ParsedMessage, carry, chat_call, limit, list};
 
 /// Member of an assistant's message that keeps its output items.
 const ITEMS: &str = "responses_output";
@@ -109,7 +109,7 @@ pub(super) fn decode(answer: &Value) -> Value {
     let (prompt, completion) = (usage["input_tokens"].as_u64(), usage["output_tokens"].as_u64());
     let cached = usage["input_tokens_details"]["cached_tokens"].as_u64().unwrap_or(0);
     let echo = ("output", ITEMS);
-    Said { content, calls, echo, finish, prompt, cached, completion }.chat_answer(answer, ("refusal", refusal))
+    ParsedMessage { content, calls, echo, finish, prompt, cached, completion }.chat_answer(answer, ("refusal", refusal))
 }
 
 #[cfg(test)]

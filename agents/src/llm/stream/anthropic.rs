@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{Fold, PARTS_MAX, append_text};
+use super::{PARTS_MAX, PartialAnswer, append_text};
 
 /// Counts of tokens. Those of a later event replace those of an earlier one.
 const COUNTS: [&str; 4] = ["input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"];
 
 /// Partial message.
 #[derive(Default)]
-pub(super) struct Anthropic {
+pub(super) struct AnthropicAnswer {
     top: Map<String, Value>,
     usage: Map<String, Value>,
     blocks: BTreeMap<u64, Block>,
@@ -29,7 +29,7 @@ struct Block {
     input: String,
 }
 
-impl Fold for Anthropic {
+impl PartialAnswer for AnthropicAnswer {
     fn event(&mut self, event: Map<String, Value>) -> Option<Value> {
         let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
         let index = event.get("index").and_then(Value::as_u64);
@@ -83,7 +83,7 @@ impl Fold for Anthropic {
     }
 }
 
-impl Anthropic {
+impl AnthropicAnswer {
     fn message(&mut self, message: &Map<String, Value>) {
         self.keep(Some(message), &["id", "model", "role", "stop_reason", "stop_sequence"]);
         self.count(message.get("usage"));

@@ -2,14 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Fold, PARTS_MAX, append};
+use super::{PARTS_MAX, PartialAnswer, append};
 
 /// Tries at parsing the arguments of calls: each is as long as the reply.
 const PARSED_MAX: u32 = 64;
 
 /// Partial completion.
 #[derive(Default)]
-pub(super) struct Chat {
+pub(super) struct ChatAnswer {
     text: usize,
     top: Map<String, Value>,
     message: Map<String, Value>,
@@ -19,7 +19,7 @@ pub(super) struct Chat {
     parsed: u32,
 }
 
-impl Fold for Chat {
+impl PartialAnswer for ChatAnswer {
     fn event(&mut self, chunk: Map<String, Value>) -> Option<Value> {
         for (name, value) in &chunk {
             let is_first = matches!(name.as_str(), "id" | "model" | "created" | "system_fingerprint");
@@ -92,7 +92,7 @@ impl Fold for Chat {
     }
 }
 
-impl Chat {
+impl ChatAnswer {
     fn merge(&mut self, name: &str, value: &Value) {
         if value.is_null() {
             return;

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{Fold, PARTS_MAX, append_text};
+use super::{PARTS_MAX, PartialAnswer, append_text};
 
 /// Partial response.
 #[derive(Default)]
-pub(super) struct Responses {
+pub(super) struct ResponsesAnswer {
     top: Map<String, Value>,
     items: BTreeMap<u64, Item>,
     kept: usize,
@@ -26,7 +26,7 @@ struct Item {
     kept: usize,
 }
 
-impl Fold for Responses {
+impl PartialAnswer for ResponsesAnswer {
     fn event(&mut self, event: Map<String, Value>) -> Option<Value> {
         let member = |name: &str| event.get(name).unwrap_or(&Value::Null);
         let index = member("output_index").as_u64();
@@ -83,7 +83,7 @@ impl Fold for Responses {
     }
 }
 
-impl Responses {
+impl ResponsesAnswer {
     /// Takes over the response of the last event.
     fn end(&mut self, response: &Value) {
         self.is_over = true;

@@ -12,7 +12,7 @@ fn assembled(text: &str) -> Result<Value, String> {
 
 /// Assembles a stream that arrives in pieces of `piece` bytes.
 fn assembled_of(api: Api, text: &str, piece: usize) -> Result<Value, String> {
-    let mut assembly = Assembly::new(api);
+    let mut assembly = StreamParser::new(api);
     for bytes in text.as_bytes().chunks(piece) {
         if assembly.feed(bytes)? {
             break;
@@ -181,7 +181,7 @@ fn what_a_stream_may_hold_is_bounded() {
         (Api::Responses, events(&[output("response.refusal.delta")])),
         (Api::Responses, events(&[output("response.function_call_arguments.delta")])),
     ] {
-        let mut assembly = Assembly::new(api);
+        let mut assembly = StreamParser::new(api);
         let ended = (0..100).find_map(|_| assembly.feed(event.as_bytes()).err()).expect("too long");
         assert!(ended.contains("longer"), "{ended}");
     }

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::io;
 
-use patchboard_kernel::coded;
+use patchboard_kernel::code_enum;
 use rustix::io::Errno;
 
-coded! {
+code_enum! {
     /// Reasons why a name is not served.
-    Reason {
+    UnservedReason {
         /// A symbolic link, or a name below one. A file has exactly one name, and no name leads out of the directory.
         Symlink = "symlink",
         /// Part of git's own data.
@@ -36,7 +36,7 @@ coded! {
     }
 }
 
-impl Reason {
+impl UnservedReason {
     fn advice(self) -> &'static str {
         match self {
             Self::Symlink => "is a symbolic link, or leads through one: use the name of the file itself",
@@ -57,7 +57,7 @@ impl Reason {
     }
 }
 
-coded! {
+code_enum! {
     /// Errors of a workspace's directory.
     DiskCode {
         /// The file is not served; the reason gives the cause.
@@ -98,7 +98,7 @@ pub struct NotServed {
     /// The name, or the part of it that is not served.
     pub path: String,
     /// Cause.
-    pub reason: Reason,
+    pub reason: UnservedReason,
 }
 
 /// Errors of a workspace's directory.
@@ -166,7 +166,7 @@ pub enum DiskError {
 }
 
 impl DiskError {
-    pub(super) fn not_served(path: impl Into<String>, reason: Reason) -> Self {
+    pub(super) fn not_served(path: impl Into<String>, reason: UnservedReason) -> Self {
         Self::NotServed(NotServed { path: path.into(), reason })
     }
 
@@ -215,7 +215,7 @@ impl DiskError {
     }
 
     /// Returns why a file is not served, if that is the error.
-    pub fn reason(&self) -> Option<Reason> {
+    pub fn reason(&self) -> Option<UnservedReason> {
         match self {
             Self::NotServed(NotServed { reason, .. }) => Some(*reason),
             _ => None,

@@ -73,7 +73,7 @@ impl PathSet {
     ///
     /// # Errors
     /// There are more than [`PATHS_MAX`] paths.
-    pub fn of(paths: impl IntoIterator<Item = FilePath>) -> Result<Self, LockError> {
+    pub fn from_paths(paths: impl IntoIterator<Item = FilePath>) -> Result<Self, LockError> {
         let paths: BTreeSet<FilePath> = paths.into_iter().take(PATHS_MAX + 1).collect();
         if paths.len() > PATHS_MAX {
             return Err(LockError::BadSet(format!("a set has at most {PATHS_MAX} paths")));
@@ -156,7 +156,7 @@ struct Entry {
 /// A granted lock; dropping it releases the set.
 #[derive(Debug)]
 #[must_use = "the turn is over when this is dropped"]
-pub struct Turn {
+pub struct LockGuard {
     queue: Arc<Mutex<Queue>>,
     ticket: u64,
 }
@@ -166,7 +166,7 @@ impl Locks {
     ///
     /// # Errors
     /// The deadline passes, or the queue is full.
-    pub async fn acquire(&self, set: PathSet, by: &str, deadline: Instant) -> Result<Turn, LockError> {
+    pub async fn acquire(&self, set: PathSet, by: &str, deadline: Instant) -> Result<LockGuard, LockError> {
         let (turn, come) = oneshot::channel();
         let waiting = {
             let mut queue = lock(&self.queue);
@@ -180,7 +180,7 @@ impl Locks {
             let (by, since) = (by.to_owned(), Instant::now());
             queue.entries.push(Entry { ticket, set, by, since, after, turn: Some(turn) });
             queue.call();
-            Turn { queue: Arc::clone(&self.queue), ticket }
+            LockGuard { queue: Arc::clone(&self.queue), ticket }
         };
         // A caller that gives up, here or by dropping the future, leaves the queue when `waiting` is dropped.
         match timeout_at(deadline, come).await {
@@ -214,7 +214,7 @@ impl Queue {
     }
 }
 
-impl Drop for Turn {
+impl Drop for LockGuard {
     fn drop(&mut self) {
         let mut queue = lock(&self.queue);
         queue.entries.retain(|entry| entry.ticket != self.ticket);

@@ -10,8 +10,8 @@ use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use super::error::DiskError;
-use super::replace::{Look, Plan, Put, Staged};
-use super::{Ask, Disk, handle};
+use super::replace::{ApplyOutcome, ChangeNote, SlotContent, StagedChange};
+use super::{Disk, PathCheck, dir_fd};
 
 /// Maximum size of a note in bytes: one path in JSON and two hashes.
 const NOTE_BYTES_MAX: u64 = 16 * 1024;
@@ -20,31 +20,31 @@ const NOTE_BYTES_MAX: u64 = 16 * 1024;
 #[derive(Debug, Default)]
 pub struct Recovery {
     /// Complete staged changes and their outcomes.
-    pub changes: Vec<Recovered>,
+    pub changes: Vec<RecoveredChange>,
     /// Number of files removed that belong to no complete change.
     pub strays: usize,
 }
 
 /// A staged change that was found unfinished.
 #[derive(Debug)]
-pub struct Recovered {
+pub struct RecoveredChange {
     /// Path of the file.
     pub path: FilePath,
     /// SHA-256 of the new content; `None` for a removal.
     pub hash: Option<Digest>,
     /// Action taken.
-    pub outcome: Outcome,
+    pub outcome: StagedOutcome,
 }
 
 /// Final outcome of a staged change.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum StagedOutcome {
     /// Wanted, and applied now or before.
-    Put(Put),
+    Applied(ApplyOutcome),
     /// Not wanted, and discarded.
     Discarded,
     /// Wanted but impossible. The new content is kept in `.patchboard/displaced`.
-    Refused(DiskError),
+    Failed(DiskError),
 }
 
 impl Disk {
@@ -55,17 +55,17 @@ impl Disk {
     /// The directory cannot be read or written; the call can be retried.
     pub fn recover(&self, expected: impl Fn(&FilePath) -> Option<Digest>) -> Result<Recovery, DiskError> {
         let failed = |error| DiskError::io("what was staged cannot be read", error);
-        let names = handle::names(&self.staged, usize::MAX).map_err(failed)?.unwrap_or_default();
+        let names = dir_fd::names(&self.staged, usize::MAX).map_err(failed)?.unwrap_or_default();
         let mut recovery = Recovery::default();
         for name in &names {
             let Some(id) = name.to_str().ok().and_then(|name| name.strip_suffix(".json")) else { continue };
             let Some(plan) = self.plan(&format!("{id}.json"))? else { continue };
-            let staged = Staged { id: id.to_owned(), plan };
+            let staged = StagedChange { id: id.to_owned(), plan };
             let outcome = self.settle(&staged, expected(staged.path()) == staged.hash())?;
-            recovery.changes.push(Recovered { path: staged.path().clone(), hash: staged.hash(), outcome });
+            recovery.changes.push(RecoveredChange { path: staged.path().clone(), hash: staged.hash(), outcome });
         }
         // The remaining files have no note: their change is incomplete or finished.
-        for name in handle::names(&self.staged, usize::MAX).map_err(failed)?.unwrap_or_default() {
+        for name in dir_fd::names(&self.staged, usize::MAX).map_err(failed)?.unwrap_or_default() {
             match rustix::fs::unlinkat(&self.staged, &name, AtFlags::empty()) {
                 // Staging creates no directories, so one is left alone.
                 Ok(()) | Err(Errno::ISDIR | Errno::PERM) => {}
@@ -80,13 +80,13 @@ impl Disk {
     ///
     /// # Errors
     /// The directory cannot be read or written; the call can be retried.
-    pub fn settle(&self, staged: &Staged, is_wanted: bool) -> Result<Outcome, DiskError> {
+    pub fn settle(&self, staged: &StagedChange, is_wanted: bool) -> Result<StagedOutcome, DiskError> {
         let outcome = match self.finish(staged, is_wanted) {
             Ok(outcome) => outcome,
             Err(error) if error.may_pass() => return Err(error),
             Err(error) => {
                 self.set_aside(staged)?;
-                Outcome::Refused(error)
+                StagedOutcome::Failed(error)
             }
         };
         self.discard(staged)?;
@@ -94,15 +94,14 @@ impl Disk {
     }
 
     /// Keeps the staged content of a change that cannot be applied, and restores the file that was taken out for it.
-    fn set_aside(&self, staged: &Staged) -> Result<(), DiskError> {
+    fn set_aside(&self, staged: &StagedChange) -> Result<(), DiskError> {
         let (new, old) = (staged.new_slot(), staged.old_slot());
         if let Some(found) = self.slot(&new)? {
             self.displace(&new, found)?;
         }
         if let Some(found) = self.slot(&old)? {
-            let parent = self.parent(staged.path(), Ask::Nothing).ok().flatten();
-            let is_back =
-                parent.is_some_and(|parent| self.put_where_nothing_is(&old, &parent, staged.path().name()).is_ok());
+            let parent = self.parent(staged.path(), PathCheck::Nothing).ok().flatten();
+            let is_back = parent.is_some_and(|parent| self.move_if_absent(&old, &parent, staged.path().name()).is_ok());
             if !is_back {
                 self.displace(&old, found)?;
             }
@@ -111,7 +110,7 @@ impl Disk {
     }
 
     /// Performs the remaining steps of a change, from any intermediate state.
-    pub(super) fn finish(&self, staged: &Staged, is_wanted: bool) -> Result<Outcome, DiskError> {
+    pub(super) fn finish(&self, staged: &StagedChange, is_wanted: bool) -> Result<StagedOutcome, DiskError> {
         let plan = &staged.plan;
         if plan.to.is_none() {
             return self.finish_removal(staged, is_wanted);
@@ -124,35 +123,37 @@ impl Disk {
             // The staged content: not yet in place, or in place already.
             Some(found) if found.hash == plan.to => {
                 if !is_wanted {
-                    return Ok(Outcome::Discarded);
+                    return Ok(StagedOutcome::Discarded);
                 }
-                let is_there = match self.parent(&plan.path, Ask::Nothing)? {
+                let is_there = match self.parent(&plan.path, PathCheck::Nothing)? {
                     Some(parent) => self.is(&parent, &plan.path, plan.to),
                     None => false,
                 };
-                let now = if is_there { Put::Done } else { self.place(staged)? };
-                Ok(Outcome::Put(match (put, now) {
+                let now = if is_there { ApplyOutcome::Done } else { self.place(staged)? };
+                Ok(StagedOutcome::Applied(match (put, now) {
                     // This change took the previous content out.
-                    (Some(put), Put::Missing | Put::Done) => put,
+                    (Some(put), ApplyOutcome::Missing | ApplyOutcome::Done) => put,
                     (_, now) => now,
                 }))
             }
             // The previous content, exchanged with the staged one.
-            Some(_) => self.look(plan, &staged.new_slot()).map(|look| Outcome::Put(as_put(look))),
-            None => Ok(Outcome::Put(put.unwrap_or(Put::Done))),
+            Some(_) => self.look(plan, &staged.new_slot()).map(|look| StagedOutcome::Applied(as_put(look))),
+            None => Ok(StagedOutcome::Applied(put.unwrap_or(ApplyOutcome::Done))),
         }
     }
 
-    fn finish_removal(&self, staged: &Staged, is_wanted: bool) -> Result<Outcome, DiskError> {
+    fn finish_removal(&self, staged: &StagedChange, is_wanted: bool) -> Result<StagedOutcome, DiskError> {
         let plan = &staged.plan;
         if let Some(found) = self.slot(&staged.old_slot())? {
-            return match self.parent(&plan.path, Ask::Nothing) {
-                Ok(Some(parent)) => self.put_back(staged, &parent).map(Outcome::Put),
-                _ if found.hash.is_some() && found.hash == plan.from => Ok(Outcome::Put(Put::Done)),
-                _ => self.displace(&staged.old_slot(), found).map(|found| Outcome::Put(Put::Displaced(found))),
+            return match self.parent(&plan.path, PathCheck::Nothing) {
+                Ok(Some(parent)) => self.put_back(staged, &parent).map(StagedOutcome::Applied),
+                _ if found.hash.is_some() && found.hash == plan.from => Ok(StagedOutcome::Applied(ApplyOutcome::Done)),
+                _ => self
+                    .displace(&staged.old_slot(), found)
+                    .map(|found| StagedOutcome::Applied(ApplyOutcome::Displaced(found))),
             };
         }
-        if is_wanted { self.take_away(staged).map(Outcome::Put) } else { Ok(Outcome::Discarded) }
+        if is_wanted { self.apply_removal(staged).map(StagedOutcome::Applied) } else { Ok(StagedOutcome::Discarded) }
     }
 
     /// Returns whether a file has content of this hash.
@@ -160,9 +161,9 @@ impl Disk {
         self.read_in(parent, path.as_str(), path.name()).ok().flatten().map(|contents| contents.hash) == hash
     }
 
-    fn slot(&self, name: &str) -> Result<Option<super::Found>, DiskError> {
+    fn slot(&self, name: &str) -> Result<Option<super::ExternalContent>, DiskError> {
         let failed = |error| DiskError::io("what was staged cannot be read", error);
-        match handle::stat(&self.staged, name) {
+        match dir_fd::stat(&self.staged, name) {
             Ok(None) => Ok(None),
             Ok(Some(_)) => self.examine(name).map(Some).map_err(failed),
             Err(error) => Err(failed(error.into())),
@@ -170,9 +171,9 @@ impl Disk {
     }
 
     /// Reads a note; `None` if it is incomplete.
-    fn plan(&self, name: &str) -> Result<Option<Plan>, DiskError> {
+    fn plan(&self, name: &str) -> Result<Option<ChangeNote>, DiskError> {
         let failed = |error| DiskError::io("what was staged cannot be read", error);
-        let Some(file) = handle::file(&self.staged, name).map_err(|error| failed(error.into()))? else {
+        let Some(file) = dir_fd::file(&self.staged, name).map_err(|error| failed(error.into()))? else {
             return Ok(None);
         };
         let mut text = Vec::new();
@@ -181,9 +182,9 @@ impl Disk {
     }
 }
 
-fn as_put(look: Look) -> Put {
+fn as_put(look: SlotContent) -> ApplyOutcome {
     match look {
-        Look::Expected => Put::Done,
-        Look::Foreign(found) => Put::Displaced(found),
+        SlotContent::Expected => ApplyOutcome::Done,
+        SlotContent::Foreign(found) => ApplyOutcome::Displaced(found),
     }
 }

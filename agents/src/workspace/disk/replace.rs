@@ -17,9 +17,9 @@ use rustix::fs::{Access, AtFlags, FileType, Gid, Mode, RenameFlags, Stat, Uid};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::error::{DiskError, Reason};
-use super::recover::Outcome;
-use super::{Ask, Disk, handle};
+use super::error::{DiskError, UnservedReason};
+use super::recover::StagedOutcome;
+use super::{Disk, PathCheck, dir_fd};
 
 /// Attempts at a replacement while external changes interfere with the name.
 const TRIES_MAX: usize = 100;
@@ -29,15 +29,15 @@ const HASHED_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// A durable change of one file that is not in place yet.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Staged {
+pub struct StagedChange {
     pub(super) id: String,
-    pub(super) plan: Plan,
+    pub(super) plan: ChangeNote,
 }
 
 /// Description of a change, stored as its note.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Plan {
+pub(super) struct ChangeNote {
     pub(super) path: FilePath,
     /// Hash of the content expected in place; `None` if no file is expected.
     pub(super) from: Option<Digest>,
@@ -45,7 +45,7 @@ pub(super) struct Plan {
     pub(super) to: Option<Digest>,
 }
 
-impl Staged {
+impl StagedChange {
     /// Returns the path of the file.
     pub fn path(&self) -> &FilePath {
         &self.plan.path
@@ -71,20 +71,20 @@ impl Staged {
 
 /// Result of applying a change.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Put {
+pub enum ApplyOutcome {
     /// Applied over the expected content, or the new content was in place already.
     Done,
     /// Applied; the file had been removed externally.
     Missing,
     /// Applied; external content was replaced and is kept.
-    Displaced(Found),
+    Displaced(ExternalContent),
     /// Removal not applied, because the file has external content.
-    Kept(Found),
+    Kept(ExternalContent),
 }
 
 /// Content written externally.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Found {
+pub struct ExternalContent {
     /// SHA-256 of the content; `None` if it is not a regular file or is too large to hash.
     pub hash: Option<Digest>,
     /// The content, if it is text that would be served.
@@ -110,11 +110,11 @@ impl Swap {
         let names = [(); 2].map(|()| random().map(|random| format!("probe-{random}")));
         let [one, other] = names;
         let (one, other) = (one?, other?);
-        handle::new_file(&staged, &one, 0o600)?;
-        handle::new_file(&staged, &other, 0o600)?;
+        dir_fd::new_file(&staged, &one, 0o600)?;
+        dir_fd::new_file(&staged, &other, 0o600)?;
         let exchanged = rename(staged.as_fd(), &one, staged.as_fd(), &other, RenameFlags::EXCHANGE);
-        handle::unlink(&staged, &one)?;
-        handle::unlink(&staged, &other)?;
+        dir_fd::unlink(&staged, &one)?;
+        dir_fd::unlink(&staged, &other)?;
         match exchanged {
             Ok(()) => Ok(Self::Exchange),
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => Ok(Self::TakeAndLink),
@@ -124,11 +124,11 @@ impl Swap {
 }
 
 /// Result of examining the content that was taken out.
-pub(super) enum Look {
+pub(super) enum SlotContent {
     /// The content expected, or the new content itself.
     Expected,
     /// External content, now kept.
-    Foreign(Found),
+    Foreign(ExternalContent),
 }
 
 impl Disk {
@@ -136,17 +136,17 @@ impl Disk {
     ///
     /// # Errors
     /// The file is not served, would not be with this text, or cannot be written, as far as that is known in advance.
-    pub fn stage(&self, path: &FilePath, from: Option<Digest>, text: Option<&str>) -> Result<Staged, DiskError> {
-        let parent = self.parent(path, Ask::Rules)?;
+    pub fn stage(&self, path: &FilePath, from: Option<Digest>, text: Option<&str>) -> Result<StagedChange, DiskError> {
+        let parent = self.parent(path, PathCheck::Rules)?;
         self.takes(path)?;
         if let Some(parent) = parent {
-            match handle::stat(&parent, path.name())
+            match dir_fd::stat(&parent, path.name())
                 .map_err(|error| failed(path, error))?
-                .map(|stat| handle::kind(&stat))
+                .map(|stat| dir_fd::kind(&stat))
             {
                 None | Some(FileType::RegularFile) => {}
-                Some(FileType::Symlink) => return Err(DiskError::not_served(path.as_str(), Reason::Symlink)),
-                Some(_) => return Err(DiskError::not_served(path.as_str(), Reason::NotRegular)),
+                Some(FileType::Symlink) => return Err(DiskError::not_served(path.as_str(), UnservedReason::Symlink)),
+                Some(_) => return Err(DiskError::not_served(path.as_str(), UnservedReason::NotRegular)),
             }
         }
         if let Some(reason) = text.and_then(|text| self.refuses(text.as_bytes())) {
@@ -155,7 +155,7 @@ impl Disk {
         let to = text.map(|text| sha256(text.as_bytes()));
         let random = random().map_err(|error| failed(path, error))?;
         let id = to.map_or_else(|| format!("gone-{random}"), |hash| format!("{hash}-{random}"));
-        let staged = Staged { id, plan: Plan { path: path.clone(), from, to } };
+        let staged = StagedChange { id, plan: ChangeNote { path: path.clone(), from, to } };
         self.write_staged(&staged, text).map_err(|error| {
             // A partial stage is useless, and may be filling the disk.
             self.discard(&staged).ok();
@@ -175,10 +175,10 @@ impl Disk {
         }
         // Only the file system knows which names it accepts.
         for name in missing.split('/') {
-            match handle::stat(&at, name) {
+            match dir_fd::stat(&at, name) {
                 Ok(_) => {}
                 Err(Errno::NAMETOOLONG | Errno::INVAL | Errno::ILSEQ) => {
-                    return Err(DiskError::not_served(path.as_str(), Reason::Name));
+                    return Err(DiskError::not_served(path.as_str(), UnservedReason::Name));
                 }
                 Err(error) => return Err(failed(path, error)),
             }
@@ -190,18 +190,18 @@ impl Disk {
         let nothing = format!("probe-{}", random().map_err(|error| failed(path, error))?);
         match rustix::fs::renameat(&self.staged, &nothing, &at, &nothing) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(Errno::XDEV) => Err(DiskError::not_served(path.as_str(), Reason::Outside)),
+            Err(Errno::XDEV) => Err(DiskError::not_served(path.as_str(), UnservedReason::Outside)),
             Err(error) => Err(failed(path, error)),
         }
     }
 
-    fn write_staged(&self, staged: &Staged, text: Option<&str>) -> io::Result<()> {
+    fn write_staged(&self, staged: &StagedChange, text: Option<&str>) -> io::Result<()> {
         if let Some(text) = text {
-            let mut file = handle::new_file(&self.staged, &staged.new_slot(), 0o644)?;
+            let mut file = dir_fd::new_file(&self.staged, &staged.new_slot(), 0o644)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
         }
-        let mut note = handle::new_file(&self.staged, &staged.note(), 0o600)?;
+        let mut note = dir_fd::new_file(&self.staged, &staged.note(), 0o600)?;
         note.write_all(&serde_json::to_vec(&staged.plan)?)?;
         note.sync_all()?;
         Ok(rustix::fs::fsync(&self.staged)?)
@@ -211,10 +211,10 @@ impl Disk {
     ///
     /// # Errors
     /// The directory cannot be written.
-    pub fn discard(&self, staged: &Staged) -> Result<(), DiskError> {
+    pub fn discard(&self, staged: &StagedChange) -> Result<(), DiskError> {
         // The note goes first: without it, recovery never acts on the change again.
         for name in [staged.note(), staged.new_slot(), staged.old_slot()] {
-            handle::unlink(&self.staged, &name).map_err(|error| failed(staged.path(), error))?;
+            dir_fd::unlink(&self.staged, &name).map_err(|error| failed(staged.path(), error))?;
         }
         Ok(())
     }
@@ -224,37 +224,38 @@ impl Disk {
     ///
     /// # Errors
     /// The directory cannot be written, a directory is in the place of the file, or a parent is not a directory.
-    pub fn put(&self, staged: &Staged) -> Result<Put, DiskError> {
+    pub fn apply(&self, staged: &StagedChange) -> Result<ApplyOutcome, DiskError> {
         // As in recovery: an earlier call may have failed after the exchange.
         let put = match self.finish(staged, true)? {
-            Outcome::Put(put) => put,
-            Outcome::Discarded => Put::Done,
-            Outcome::Refused(error) => return Err(error),
+            StagedOutcome::Applied(put) => put,
+            StagedOutcome::Discarded => ApplyOutcome::Done,
+            StagedOutcome::Failed(error) => return Err(error),
         };
         self.discard(staged)?;
         Ok(put)
     }
 
-    /// [`Disk::put`] without the final cleanup, for new content.
-    pub(super) fn place(&self, staged: &Staged) -> Result<Put, DiskError> {
+    /// [`Disk::apply`] without the final cleanup, for new content.
+    pub(super) fn place(&self, staged: &StagedChange) -> Result<ApplyOutcome, DiskError> {
         let path = staged.path();
         let fails = |error: Errno| failed(path, error);
         let (name, new) = (path.name(), staged.new_slot());
         let mut put = None;
         for _ in 0..TRIES_MAX {
             let parent = self.parent_or_new(path)?;
-            match handle::stat(&parent, name).map_err(fails)? {
-                None => match self.put_where_nothing_is(&new, &parent, name) {
+            match dir_fd::stat(&parent, name).map_err(fails)? {
+                None => match self.move_if_absent(&new, &parent, name) {
                     Ok(()) => {
-                        let missing = if staged.plan.from.is_some() { Put::Missing } else { Put::Done };
+                        let missing =
+                            if staged.plan.from.is_some() { ApplyOutcome::Missing } else { ApplyOutcome::Done };
                         return self.durable(&parent, path).map(|()| put.unwrap_or(missing));
                     }
                     // The name was created, or its directory removed, externally.
                     Err(Errno::EXIST | Errno::NOENT) => continue,
                     Err(error) => return Err(fails(error)),
                 },
-                Some(stat) if handle::kind(&stat) == FileType::Directory => {
-                    return Err(DiskError::not_served(path.as_str(), Reason::NotRegular));
+                Some(stat) if dir_fd::kind(&stat) == FileType::Directory => {
+                    return Err(DiskError::not_served(path.as_str(), UnservedReason::NotRegular));
                 }
                 Some(stat) => self.keep_mode(&stat, &new).map_err(fails)?,
             }
@@ -273,47 +274,47 @@ impl Disk {
                 Err(error) => return Err(fails(error)),
             }
             let found = match self.look(&staged.plan, &slot)? {
-                Look::Expected => Put::Done,
-                Look::Foreign(found) => Put::Displaced(found),
+                SlotContent::Expected => ApplyOutcome::Done,
+                SlotContent::Foreign(found) => ApplyOutcome::Displaced(found),
             };
             if self.swap == Swap::Exchange {
                 return self.durable(&parent, path).map(|()| found);
             }
-            put = put.filter(|put| *put != Put::Done).or(Some(found));
+            put = put.filter(|put| *put != ApplyOutcome::Done).or(Some(found));
         }
         Err(DiskError::Busy { path: path.to_string() })
     }
 
-    /// [`Disk::put`] without the final cleanup, for a removal.
-    pub(super) fn take_away(&self, staged: &Staged) -> Result<Put, DiskError> {
+    /// [`Disk::apply`] without the final cleanup, for a removal.
+    pub(super) fn apply_removal(&self, staged: &StagedChange) -> Result<ApplyOutcome, DiskError> {
         let path = staged.path();
         let fails = |error: Errno| failed(path, error);
-        let Some(parent) = self.parent(path, Ask::Nothing)? else { return Ok(Put::Missing) };
-        match handle::stat(&parent, path.name()).map_err(fails)? {
-            None => return Ok(Put::Missing),
-            Some(stat) if handle::kind(&stat) == FileType::Directory => {
-                return Err(DiskError::not_served(path.as_str(), Reason::NotRegular));
+        let Some(parent) = self.parent(path, PathCheck::Nothing)? else { return Ok(ApplyOutcome::Missing) };
+        match dir_fd::stat(&parent, path.name()).map_err(fails)? {
+            None => return Ok(ApplyOutcome::Missing),
+            Some(stat) if dir_fd::kind(&stat) == FileType::Directory => {
+                return Err(DiskError::not_served(path.as_str(), UnservedReason::NotRegular));
             }
             Some(_) => {}
         }
         match rustix::fs::renameat(&parent, path.name(), &self.staged, staged.old_slot().as_str()) {
             Ok(()) => {}
-            Err(Errno::NOENT) => return Ok(Put::Missing),
+            Err(Errno::NOENT) => return Ok(ApplyOutcome::Missing),
             Err(error) => return Err(fails(error)),
         }
         self.put_back(staged, &parent)
     }
 
     /// Finishes a removal after the file was taken out: external content is put back.
-    pub(super) fn put_back(&self, staged: &Staged, parent: &OwnedFd) -> Result<Put, DiskError> {
+    pub(super) fn put_back(&self, staged: &StagedChange, parent: &OwnedFd) -> Result<ApplyOutcome, DiskError> {
         let (path, old) = (staged.path(), staged.old_slot());
         let found = self.examine(&old).map_err(|error| failed(path, error))?;
         let put = if found.hash.is_some() && found.hash == staged.plan.from {
-            Put::Done
+            ApplyOutcome::Done
         } else {
-            match self.put_where_nothing_is(&old, parent, path.name()) {
-                Ok(()) => Put::Kept(found),
-                Err(Errno::EXIST) => Put::Displaced(self.displace(&old, found)?),
+            match self.move_if_absent(&old, parent, path.name()) {
+                Ok(()) => ApplyOutcome::Kept(found),
+                Err(Errno::EXIST) => ApplyOutcome::Displaced(self.displace(&old, found)?),
                 Err(error) => return Err(failed(path, error)),
             }
         };
@@ -321,18 +322,18 @@ impl Disk {
     }
 
     /// Examines the content taken out, and keeps it if it is not the expected one.
-    pub(super) fn look(&self, plan: &Plan, slot: &str) -> Result<Look, DiskError> {
+    pub(super) fn look(&self, plan: &ChangeNote, slot: &str) -> Result<SlotContent, DiskError> {
         let found = self.examine(slot).map_err(|error| failed(&plan.path, error))?;
         if found.hash.is_some() && (found.hash == plan.from || found.hash == plan.to) {
-            return Ok(Look::Expected);
+            return Ok(SlotContent::Expected);
         }
-        self.displace(slot, found).map(Look::Foreign)
+        self.displace(slot, found).map(SlotContent::Foreign)
     }
 
     /// Reads the content of a staging slot.
-    pub(super) fn examine(&self, slot: &str) -> io::Result<Found> {
-        let mut found = Found { hash: None, text: None, kept: None };
-        let Some(file) = handle::file(&self.staged, slot)? else { return Ok(found) };
+    pub(super) fn examine(&self, slot: &str) -> io::Result<ExternalContent> {
+        let mut found = ExternalContent { hash: None, text: None, kept: None };
+        let Some(file) = dir_fd::file(&self.staged, slot)? else { return Ok(found) };
         let mut bytes = Vec::new();
         file.take(HASHED_BYTES_MAX + 1).read_to_end(&mut bytes)?;
         if u64::try_from(bytes.len()).is_ok_and(|read| read <= HASHED_BYTES_MAX) {
@@ -344,7 +345,7 @@ impl Disk {
     }
 
     /// Moves a slot's content to `.patchboard/displaced`, never overwriting a file there.
-    pub(super) fn displace(&self, slot: &str, found: Found) -> Result<Found, DiskError> {
+    pub(super) fn displace(&self, slot: &str, found: ExternalContent) -> Result<ExternalContent, DiskError> {
         let fails = |error: io::Error| DiskError::io("what others have written cannot be kept", error);
         let random = random().map_err(fails)?;
         let names = match found.hash {
@@ -355,7 +356,7 @@ impl Disk {
             match self.rename_new(&self.staged, slot, &self.displaced, &name) {
                 Ok(()) => {
                     rustix::fs::fsync(&self.displaced).map_err(|error| fails(error.into()))?;
-                    return Ok(Found { kept: Some(name), ..found });
+                    return Ok(ExternalContent { kept: Some(name), ..found });
                 }
                 Err(Errno::EXIST) => {}
                 Err(error) => return Err(fails(error.into())),
@@ -364,7 +365,7 @@ impl Disk {
         Err(fails(io::ErrorKind::AlreadyExists.into()))
     }
 
-    pub(super) fn put_where_nothing_is(&self, slot: &str, parent: &OwnedFd, name: &str) -> Result<(), Errno> {
+    pub(super) fn move_if_absent(&self, slot: &str, parent: &OwnedFd, name: &str) -> Result<(), Errno> {
         self.rename_new(&self.staged, slot, parent, name)
     }
 
@@ -374,9 +375,9 @@ impl Disk {
             return rename(from.as_fd(), name, to.as_fd(), new, RenameFlags::NOREPLACE);
         }
         match rustix::fs::linkat(from, name, to, new, AtFlags::empty()) {
-            Ok(()) => handle::unlink(from, name),
+            Ok(()) => dir_fd::unlink(from, name),
             // No hard links: only on such a file system is there a window between check and move.
-            Err(Errno::PERM | Errno::NOTSUP | Errno::NOSYS) => match handle::stat(to, new)? {
+            Err(Errno::PERM | Errno::NOTSUP | Errno::NOSYS) => match dir_fd::stat(to, new)? {
                 Some(_) => Err(Errno::EXIST),
                 None => rustix::fs::renameat(from, name, to, new),
             },
@@ -386,10 +387,10 @@ impl Disk {
 
     /// Gives the new content the permissions of the replaced file, and its owner where the process may set it.
     fn keep_mode(&self, stat: &Stat, new: &str) -> Result<(), Errno> {
-        if handle::kind(stat) != FileType::RegularFile {
+        if dir_fd::kind(stat) != FileType::RegularFile {
             return Ok(());
         }
-        let file = handle::file(&self.staged, new)?.ok_or(Errno::NOENT)?;
+        let file = dir_fd::file(&self.staged, new)?.ok_or(Errno::NOENT)?;
         let own = rustix::fs::fstat(&file)?;
         if (own.st_uid, own.st_gid) != (stat.st_uid, stat.st_gid) {
             let (owner, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
@@ -410,7 +411,7 @@ impl Disk {
                 Some(directory) => directory,
                 None => {
                     let name = prefix.rsplit('/').next().unwrap_or(prefix);
-                    handle::new_directory(&at, name, 0o755).map_err(|error| failed(path, error))?;
+                    dir_fd::new_directory(&at, name, 0o755).map_err(|error| failed(path, error))?;
                     self.enter(&at, prefix)?.ok_or_else(|| DiskError::Busy { path: prefix.to_owned() })?
                 }
             };

@@ -7,9 +7,9 @@ use patchboard_kernel::digest::Digest;
 use patchboard_kernel::files::{self, FilePath};
 use rustix::fs::FileType;
 
-use super::error::{DiskError, Reason};
-use super::served::Way;
-use super::{Contents, DEPTH_MAX, Disk, handle};
+use super::error::{DiskError, UnservedReason};
+use super::ignore_rules::ActiveRules;
+use super::{Contents, DEPTH_MAX, Disk, dir_fd};
 
 /// Names examined per allowed file. Bounds the walk of directories with many names that are not served, like pictures.
 const NAMES_PER_FILE: usize = 10;
@@ -20,14 +20,14 @@ const TOLD_MAX: usize = 10;
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Scan {
     /// Served files.
-    pub files: BTreeMap<FilePath, Scanned>,
+    pub files: BTreeMap<FilePath, ScannedFile>,
     /// Omitted names, by reason.
-    pub left: BTreeMap<Reason, Left>,
+    pub left: BTreeMap<UnservedReason, OmittedNames>,
 }
 
 /// A file as the scan found it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Scanned {
+pub struct ScannedFile {
     /// SHA-256 of the content.
     pub hash: Digest,
     /// Number of lines.
@@ -38,7 +38,7 @@ pub struct Scanned {
 
 /// Names omitted for one reason; a directory counts once.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Left {
+pub struct OmittedNames {
     /// Number of names.
     pub count: u64,
     /// The first of them, at most ten.
@@ -46,20 +46,20 @@ pub struct Left {
 }
 
 /// An entry that a walk visits.
-pub(super) enum Passed<'a> {
+pub(super) enum WalkEntry<'a> {
     /// Directory that the walk enters.
     Directory(&'a str),
     /// File, and the directory that contains it.
     File(FilePath, &'a OwnedFd),
     /// Name that is not served.
-    Left(String, Reason),
+    Omitted(String, UnservedReason),
 }
 
 /// State of a walk: the rules in force, the remaining names and the visitor.
 struct Walk<'a, 'r> {
-    way: Way<'r>,
+    way: ActiveRules<'r>,
     names_left: usize,
-    pass: &'a mut dyn FnMut(Passed<'_>) -> Result<(), DiskError>,
+    pass: &'a mut dyn FnMut(WalkEntry<'_>) -> Result<(), DiskError>,
 }
 
 impl Disk {
@@ -79,14 +79,14 @@ impl Disk {
         let mut scan = Scan::default();
         self.walk(&mut |passed| {
             let (name, reason) = match passed {
-                Passed::Directory(_) => return Ok(()),
-                Passed::Left(name, reason) => (name, reason),
-                Passed::File(path, parent) => match self.read_in(parent, path.as_str(), path.name()) {
+                WalkEntry::Directory(_) => return Ok(()),
+                WalkEntry::Omitted(name, reason) => (name, reason),
+                WalkEntry::File(path, parent) => match self.read_in(parent, path.as_str(), path.name()) {
                     Ok(Some(contents)) => {
                         see(&path, &contents);
                         let lines = files::count(&contents.text);
                         let bytes = u64::try_from(contents.text.len()).expect("an address fits");
-                        scan.files.insert(path, Scanned { hash: contents.hash, lines, bytes });
+                        scan.files.insert(path, ScannedFile { hash: contents.hash, lines, bytes });
                         let is_too_many = scan.files.len() > self.max_files;
                         return if is_too_many { Err(self.too_many()) } else { Ok(()) };
                     }
@@ -111,7 +111,7 @@ impl Disk {
     }
 
     /// Walks the directory in the order of names.
-    pub(super) fn walk(&self, pass: &mut dyn FnMut(Passed<'_>) -> Result<(), DiskError>) -> Result<(), DiskError> {
+    pub(super) fn walk(&self, pass: &mut dyn FnMut(WalkEntry<'_>) -> Result<(), DiskError>) -> Result<(), DiskError> {
         let names_left = self.max_files.saturating_mul(NAMES_PER_FILE);
         let mut walk = Walk { way: self.rules.way(&self.root)?, names_left, pass };
         self.walk_below(&self.root, "", 0, &mut walk)
@@ -119,18 +119,21 @@ impl Disk {
 
     fn walk_below(&self, at: &OwnedFd, above: &str, depth: usize, walk: &mut Walk<'_, '_>) -> Result<(), DiskError> {
         let failed = |error| DiskError::io(format_args!("{above:?} cannot be listed"), error);
-        let names = handle::names(at, walk.names_left).map_err(failed)?.ok_or_else(|| self.too_many())?;
+        let names = dir_fd::names(at, walk.names_left).map_err(failed)?.ok_or_else(|| self.too_many())?;
         walk.names_left -= names.len();
         for name in names {
             let name = match name.to_str() {
                 Ok(name) => format!("{above}{name}"),
                 Err(_) => {
-                    (walk.pass)(Passed::Left(format!("{above}{}", name.to_string_lossy()), Reason::Name))?;
+                    (walk.pass)(WalkEntry::Omitted(
+                        format!("{above}{}", name.to_string_lossy()),
+                        UnservedReason::Name,
+                    ))?;
                     continue;
                 }
             };
             if let Err(reason) = self.step(at, &name, depth, walk)? {
-                (walk.pass)(Passed::Left(name, reason))?;
+                (walk.pass)(WalkEntry::Omitted(name, reason))?;
             }
         }
         Ok(())
@@ -142,22 +145,22 @@ impl Disk {
         path: &str,
         depth: usize,
         walk: &mut Walk<'_, '_>,
-    ) -> Result<Result<(), Reason>, DiskError> {
+    ) -> Result<Result<(), UnservedReason>, DiskError> {
         let name = path.rsplit('/').next().unwrap_or(path);
-        let Some(stat) = handle::stat(at, name).map_err(|error| DiskError::io(path, error))? else { return Ok(Ok(())) };
-        let kind = handle::kind(&stat);
+        let Some(stat) = dir_fd::stat(at, name).map_err(|error| DiskError::io(path, error))? else { return Ok(Ok(())) };
+        let kind = dir_fd::kind(&stat);
         if let Some(reason) = walk.way.judge(path, kind == FileType::Directory) {
             return Ok(Err(reason));
         }
-        let Ok(file) = FilePath::parse(path) else { return Ok(Err(Reason::Name)) };
+        let Ok(file) = FilePath::parse(path) else { return Ok(Err(UnservedReason::Name)) };
         match kind {
-            FileType::RegularFile => (walk.pass)(Passed::File(file, at)).map(Ok),
-            FileType::Directory if depth == DEPTH_MAX => Ok(Err(Reason::TooDeep)),
+            FileType::RegularFile => (walk.pass)(WalkEntry::File(file, at)).map(Ok),
+            FileType::Directory if depth == DEPTH_MAX => Ok(Err(UnservedReason::TooDeep)),
             FileType::Directory => match self.enter(at.as_fd(), path) {
                 Ok(Some(directory)) => {
                     let mark = walk.way.mark();
                     walk.way.enter(&directory, path)?;
-                    (walk.pass)(Passed::Directory(path))?;
+                    (walk.pass)(WalkEntry::Directory(path))?;
                     self.walk_below(&directory, &format!("{path}/"), depth + 1, walk)?;
                     walk.way.leave(mark);
                     Ok(Ok(()))
@@ -166,8 +169,8 @@ impl Disk {
                 Err(DiskError::NotServed(not)) => Ok(Err(not.reason)),
                 Err(error) => Err(error),
             },
-            FileType::Symlink => Ok(Err(Reason::Symlink)),
-            _ => Ok(Err(Reason::NotRegular)),
+            FileType::Symlink => Ok(Err(UnservedReason::Symlink)),
+            _ => Ok(Err(UnservedReason::NotRegular)),
         }
     }
 }

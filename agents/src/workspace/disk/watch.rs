@@ -19,8 +19,8 @@ use rustix::io::Errno;
 use tokio::sync::mpsc;
 
 use super::error::DiskError;
-use super::scan::Passed;
-use super::{Disk, served};
+use super::scan::WalkEntry;
+use super::{Disk, ignore_rules};
 
 /// Quiet period before changes are reported, and the longest delay of a report.
 const QUIET: Duration = Duration::from_millis(20);
@@ -32,11 +32,11 @@ const TOLD_MAX: usize = 16;
 const EVENTS_MAX: usize = 4096;
 
 /// True if each directory has its own watch, as with inotify; otherwise the root has a recursive one.
-const EACH_BY_ITSELF: bool = cfg!(target_os = "linux");
+const WATCH_PER_DIRECTORY: bool = cfg!(target_os = "linux");
 
 /// Files that may have changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Noticed {
+pub enum ChangeNotice {
     /// The named files.
     Files(BTreeSet<FilePath>),
     /// Any file, or the set of served files.
@@ -48,14 +48,14 @@ pub enum Noticed {
 /// An active watch, stopped on drop.
 #[derive(Debug)]
 pub struct Watch {
-    noticed: mpsc::Receiver<Noticed>,
-    stop: SyncSender<Told>,
+    noticed: mpsc::Receiver<ChangeNotice>,
+    stop: SyncSender<WatcherMessage>,
     is_over: Arc<AtomicBool>,
 }
 
 impl Watch {
     /// Waits for the next changes; `None` if the watch has ended.
-    pub async fn next(&mut self) -> Option<Noticed> {
+    pub async fn next(&mut self) -> Option<ChangeNotice> {
         self.noticed.recv().await
     }
 }
@@ -64,11 +64,11 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Release);
         // If the channel is full, its events wake the thread anyway.
-        self.stop.try_send(Told::Stop).ok();
+        self.stop.try_send(WatcherMessage::Stop).ok();
     }
 }
 
-enum Told {
+enum WatcherMessage {
     Event(notify::Result<Event>),
     Stop,
 }
@@ -82,20 +82,20 @@ struct Watcher {
     /// Set when the event channel overflowed.
     overflow: Arc<AtomicBool>,
     is_over: Arc<AtomicBool>,
-    news: News,
+    news: PendingChanges,
     /// Directories were created, removed or renamed.
     is_moved: bool,
 }
 
 /// Changes that are not reported yet.
 #[derive(Default)]
-pub(super) struct News {
+pub(super) struct PendingChanges {
     files: BTreeSet<FilePath>,
     /// Any file may have changed.
     is_all: bool,
 }
 
-impl News {
+impl PendingChanges {
     fn are_none(&self) -> bool {
         !self.is_all && self.files.is_empty()
     }
@@ -115,14 +115,14 @@ impl News {
     }
 
     /// Reports the pending changes if the channel has room; `false` if the receiver is gone.
-    pub(super) fn tell(&mut self, sender: &mpsc::Sender<Noticed>) -> bool {
+    pub(super) fn tell(&mut self, sender: &mpsc::Sender<ChangeNotice>) -> bool {
         if self.are_none() {
             return true;
         }
         match sender.try_reserve() {
             Ok(place) => {
                 let Self { files, is_all } = std::mem::take(self);
-                place.send(if is_all { Noticed::All } else { Noticed::Files(files) });
+                place.send(if is_all { ChangeNotice::All } else { ChangeNotice::Files(files) });
                 true
             }
             Err(mpsc::error::TrySendError::Full(())) => true,
@@ -144,7 +144,7 @@ pub fn watch(disk: &Arc<Disk>) -> Result<Watch, DiskError> {
         if event.as_ref().is_ok_and(is_reading) {
             return;
         }
-        if let Err(TrySendError::Full(_)) = tell.try_send(Told::Event(event)) {
+        if let Err(TrySendError::Full(_)) = tell.try_send(WatcherMessage::Event(event)) {
             full.store(true, Ordering::Release);
         }
     };
@@ -157,7 +157,7 @@ pub fn watch(disk: &Arc<Disk>) -> Result<Watch, DiskError> {
         watched: BTreeSet::new(),
         overflow,
         is_over: Arc::clone(&is_over),
-        news: News::default(),
+        news: PendingChanges::default(),
         is_moved: false,
     };
     watcher.watch_all(disk)?;
@@ -170,7 +170,7 @@ pub fn watch(disk: &Arc<Disk>) -> Result<Watch, DiskError> {
 }
 
 impl Watcher {
-    fn run(mut self, events: &Receiver<Told>, sender: &mpsc::Sender<Noticed>) {
+    fn run(mut self, events: &Receiver<WatcherMessage>, sender: &mpsc::Sender<ChangeNotice>) {
         loop {
             let first = if self.news.are_none() {
                 events.recv().map_err(|_| RecvTimeoutError::Disconnected)
@@ -181,9 +181,9 @@ impl Watcher {
             let mut next = first;
             loop {
                 match next {
-                    Ok(Told::Event(event)) => self.take(event),
+                    Ok(WatcherMessage::Event(event)) => self.take(event),
                     Err(RecvTimeoutError::Timeout) => break,
-                    Ok(Told::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                    Ok(WatcherMessage::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 }
                 if self.is_over.load(Ordering::Acquire) {
                     return;
@@ -194,11 +194,11 @@ impl Watcher {
             if self.overflow.swap(false, Ordering::AcqRel) {
                 self.news.note_all();
             }
-            if (self.is_moved || self.news.is_all) && EACH_BY_ITSELF {
+            if (self.is_moved || self.news.is_all) && WATCH_PER_DIRECTORY {
                 let Some(disk) = self.disk.upgrade() else { return };
                 self.is_moved = false;
                 if let Err(DiskError::TooManyWatches) = self.watch_all(&disk) {
-                    sender.blocking_send(Noticed::TooManyWatches).ok();
+                    sender.blocking_send(ChangeNotice::TooManyWatches).ok();
                     return;
                 }
             }
@@ -219,7 +219,8 @@ impl Watcher {
         );
         for path in &event.paths {
             let Some(name) = path.strip_prefix(&self.root).ok().and_then(Path::to_str) else { continue };
-            let is_own = |part: &str| part.eq_ignore_ascii_case(".git") || part.eq_ignore_ascii_case(served::PRIVATE);
+            let is_own =
+                |part: &str| part.eq_ignore_ascii_case(".git") || part.eq_ignore_ascii_case(ignore_rules::PRIVATE);
             if name.split('/').any(is_own) {
                 continue;
             }
@@ -237,12 +238,12 @@ impl Watcher {
 
     /// Watches all served directories, including those already watched: one of the same name may be a new directory.
     fn watch_all(&mut self, disk: &Disk) -> Result<(), DiskError> {
-        if !EACH_BY_ITSELF {
+        if !WATCH_PER_DIRECTORY {
             return self.watcher.watch(&self.root, RecursiveMode::Recursive).map_err(|error| failed(&error));
         }
         let mut watched = BTreeSet::from([self.root.clone()]);
         let walked = disk.walk(&mut |passed| {
-            if let Passed::Directory(name) = passed {
+            if let WalkEntry::Directory(name) = passed {
                 watched.insert(self.root.join(name));
             }
             if watched.len() > disk.max_files { Err(DiskError::TooManyWatches) } else { Ok(()) }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use patchboard_kernel::digest::Digest;
-use patchboard_kernel::files::{EXTERNAL, Edit, FilePath, Move};
+use patchboard_kernel::files::{EXTERNAL, Edit, FilePath, LineShift};
 use patchboard_kernel::id::Seq;
 use patchboard_kernel::record::Body;
 use patchboard_runtime::runtime::BoardHandle;
@@ -19,14 +19,14 @@ use crate::workspace::metrics;
 pub(super) struct Histories {
     /// Last record included.
     last: Option<Seq>,
-    files: BTreeMap<FilePath, Vec<Made>>,
+    files: BTreeMap<FilePath, Vec<FileVersion>>,
 }
 
 /// Version of a file.
 #[derive(Clone, Debug)]
-struct Made {
+struct FileVersion {
     by: String,
-    how: How,
+    how: VersionOrigin,
     /// Number of lines written.
     lines: u64,
     hash: Option<Digest>,
@@ -34,8 +34,8 @@ struct Made {
 
 /// Origin of a version, in ascending weight.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum How {
-    Outside,
+enum VersionOrigin {
+    External,
     Program,
     Edit,
 }
@@ -53,7 +53,7 @@ impl Histories {
         &mut self,
         board: &BoardHandle,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        let head = board.snapshot().head.seq;
+        let head = board.status().head.seq;
         let mut records = board.subscribe(self.last);
         while self.last.is_none_or(|last| last < head) {
             let Some(record) = records.next().await else { break };
@@ -70,9 +70,9 @@ impl Histories {
 
     fn take_up(&mut self, by: &str, edit: &Edit) {
         let how = match &edit.of {
-            Some(_) => How::Edit,
-            None if by == EXTERNAL => How::Outside,
-            None => How::Program,
+            Some(_) => VersionOrigin::Edit,
+            None if by == EXTERNAL => VersionOrigin::External,
+            None => VersionOrigin::Program,
         };
         // A renamed file keeps its authors.
         let renamed = match (&edit.of, edit.changes.as_slice()) {
@@ -86,11 +86,11 @@ impl Histories {
         };
         for change in &edit.changes {
             let written = match &change.hunks {
-                Some(hunks) => hunks.iter().map(|hunk| Move::from(hunk).added).map(u64::from).sum(),
+                Some(hunks) => hunks.iter().map(|hunk| LineShift::from(hunk).added).map(u64::from).sum(),
                 None => change.lines.into(),
             };
             let lines = if renamed == Some(&change.path) { 0 } else { written };
-            let made = Made { by: by.to_owned(), how, lines, hash: change.hash };
+            let made = FileVersion { by: by.to_owned(), how, lines, hash: change.hash };
             self.files.entry(change.path.clone()).or_default().push(made);
         }
     }
@@ -108,9 +108,11 @@ impl Histories {
         let made = self.files.get(path).map(Vec::as_slice).unwrap_or_default();
         let since = made.iter().rposition(|made| committed.is_some() && made.hash == committed).map_or(0, |at| at + 1);
         let since = &made[since..];
-        let how = since.iter().map(|made| made.how).max().unwrap_or(How::Outside);
+        let how = since.iter().map(|made| made.how).max().unwrap_or(VersionOrigin::External);
         let mut lines: BTreeMap<&str, (u64, usize)> = BTreeMap::new();
-        for (index, made) in since.iter().enumerate().filter(|(_, made)| made.how == how && how != How::Outside) {
+        for (index, made) in
+            since.iter().enumerate().filter(|(_, made)| made.how == how && how != VersionOrigin::External)
+        {
             let (written, last) = lines.entry(&made.by).or_default();
             (*written, *last) = (*written + made.lines, index);
         }

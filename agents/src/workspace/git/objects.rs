@@ -10,14 +10,14 @@ const EXECUTABLE: &str = "100755";
 
 /// Object format: the hash that names objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Names {
+pub(super) enum ObjectFormat {
     Sha1,
     Sha256,
 }
 
-impl Names {
+impl ObjectFormat {
     /// Returns the name of a file's content.
-    pub(super) fn of(self, content: &[u8]) -> String {
+    pub(super) fn blob_name(self, content: &[u8]) -> String {
         self.of_kind("blob", content)
     }
 
@@ -40,17 +40,17 @@ impl Names {
 
 /// Entry of a tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Entry {
+pub(super) struct TreeEntry {
     pub(super) mode: String,
     /// Name of its object.
-    pub(super) holds: String,
+    pub(super) object: String,
 }
 
-impl Entry {
+impl TreeEntry {
     /// Builds the entry of a file with the content named `holds`.
-    pub(super) fn file(is_executable: bool, holds: String) -> Self {
+    pub(super) fn file(is_executable: bool, object: String) -> Self {
         let mode = if is_executable { EXECUTABLE } else { PLAIN };
-        Self { mode: mode.to_owned(), holds }
+        Self { mode: mode.to_owned(), object }
     }
 
     /// Returns whether the entry is a link to another repository (submodule).

@@ -17,7 +17,7 @@ const COMPLAINT_BYTES_MAX: usize = 8 * 1024;
 const RUNS_MAX: Duration = Duration::from_secs(600);
 
 /// Result of a git process.
-pub(super) struct Answer {
+pub(super) struct GitOutput {
     pub(super) exit: Option<i32>,
     pub(super) stdout: Vec<u8>,
     /// Bytes of `stdout` that were left out.
@@ -26,7 +26,7 @@ pub(super) struct Answer {
 }
 
 /// Runs a process with this input. Keeps the first `max` bytes of its output.
-pub(super) async fn answered(command: Command, input: &[u8], max: usize) -> Result<Answer, GitError> {
+pub(super) async fn run_git(command: Command, input: &[u8], max: usize) -> Result<GitOutput, GitError> {
     let program = |code, message| GitError::Program(ProgramError::Program(code, message));
     let mut group = Group::spawn(command)
         .map_err(|error| program(ProgramCode::CannotStart, format!("git cannot be started: {error}")))?;
@@ -45,10 +45,10 @@ pub(super) async fn answered(command: Command, input: &[u8], max: usize) -> Resu
     let exit = group.end().await;
     let Ok(((), (stdout, left_out), (stderr, _), ())) = done else {
         let message = format!("git did not end within {} s, and was ended", RUNS_MAX.as_secs());
-        return Err(program(ProgramCode::TookTooLong, message));
+        return Err(program(ProgramCode::Timeout, message));
     };
     let exit = exit.ok().and_then(|status| status.code());
-    Ok(Answer { exit, stdout, left_out, stderr: String::from_utf8_lossy(&stderr).into_owned() })
+    Ok(GitOutput { exit, stdout, left_out, stderr: String::from_utf8_lossy(&stderr).into_owned() })
 }
 
 /// Returns the first `max` bytes of a stream, and the number of bytes after them.
@@ -65,20 +65,20 @@ async fn beginning(stream: Option<impl AsyncRead + Unpin>, max: usize) -> (Vec<u
 }
 
 /// Returns the answer if the process exited with 0, otherwise the error that it printed.
-pub(super) fn succeeded(answer: Answer) -> Result<Answer, GitError> {
+pub(super) fn succeeded(answer: GitOutput) -> Result<GitOutput, GitError> {
     if answer.exit == Some(0) { Ok(answer) } else { Err(complaint(&answer)) }
 }
 
 /// Builds an error from git's message.
-pub(super) fn complaint(answer: &Answer) -> GitError {
+pub(super) fn complaint(answer: &GitOutput) -> GitError {
     let why = one_line(&answer.stderr, 500);
     match why.contains("not a git repository") {
         true => GitError::Git(GitCode::NoRepository, why),
-        false => refused(why),
+        false => git_failed(why),
     }
 }
 
-pub(super) fn refused(why: String) -> GitError {
+pub(super) fn git_failed(why: String) -> GitError {
     GitError::Git(GitCode::GitRefused, why)
 }
 

@@ -18,8 +18,8 @@ use tempfile::TempDir;
 use tokio::process::Command;
 use uuid::Uuid;
 
-use super::objects::{Entry, Names};
-use super::process::{Answer, answered, complaint, refused, succeeded, text};
+use super::objects::{ObjectFormat, TreeEntry};
+use super::process::{GitOutput, complaint, git_failed, run_git, succeeded, text};
 use super::{GIT, GitCode, GitError};
 use crate::command::INHERITED;
 use crate::config::Environment;
@@ -52,7 +52,7 @@ pub(crate) struct Repository {
     root: PathBuf,
     /// Committer name.
     label: String,
-    names: Names,
+    names: ObjectFormat,
     /// Directory for the private index, and for files to be stored.
     scratch: TempDir,
 }
@@ -101,18 +101,19 @@ impl Repository {
             return Err(GitError::Git(GitCode::NoRepository, message.to_owned()));
         }
         let scratch =
-            tempfile::tempdir().map_err(|error| refused(format!("there is no place for an index: {error}")))?;
-        let mut repository = Self { root: root.to_owned(), label: label.to_owned(), names: Names::Sha1, scratch };
+            tempfile::tempdir().map_err(|error| git_failed(format!("there is no place for an index: {error}")))?;
+        let mut repository =
+            Self { root: root.to_owned(), label: label.to_owned(), names: ObjectFormat::Sha1, scratch };
         repository.names = match repository.git(["rev-parse", "--show-object-format"]).await?.as_str() {
-            "sha1" => Names::Sha1,
-            "sha256" => Names::Sha256,
-            other => return Err(refused(format!("its objects are named by {other}, which is not known here"))),
+            "sha1" => ObjectFormat::Sha1,
+            "sha256" => ObjectFormat::Sha256,
+            other => return Err(git_failed(format!("its objects are named by {other}, which is not known here"))),
         };
         Ok(repository)
     }
 
     /// Object format of the repository.
-    pub(super) const fn names(&self) -> Names {
+    pub(super) const fn names(&self) -> ObjectFormat {
         self.names
     }
 
@@ -122,15 +123,15 @@ impl Repository {
     /// [`GitError`]; also while a merge is in progress.
     pub(crate) async fn head(&self) -> Result<Option<String>, GitError> {
         let head = ["rev-parse", "--quiet", "--verify", "HEAD^{commit}"];
-        let found = self.asked(Index::Users, head, b"", LIST_BYTES_MAX).await?;
+        let found = self.run(Index::Users, head, b"", LIST_BYTES_MAX).await?;
         if found.exit != Some(0) {
             // Fails if this is no repository at all.
             self.git(["rev-parse", "--git-dir"]).await?;
             return Ok(None);
         }
         let merging = ["rev-parse", "--quiet", "--verify", "MERGE_HEAD"];
-        if self.asked(Index::Users, merging, b"", LIST_BYTES_MAX).await?.exit == Some(0) {
-            return Err(refused(
+        if self.run(Index::Users, merging, b"", LIST_BYTES_MAX).await?.exit == Some(0) {
+            return Err(git_failed(
                 "somebody's merge is under way there; it has to be ended or given up first".to_owned(),
             ));
         }
@@ -150,14 +151,14 @@ impl Repository {
     ///
     /// # Errors
     /// [`GitError`].
-    pub(super) async fn files(&self, tree: &str) -> Result<BTreeMap<String, Entry>, GitError> {
+    pub(super) async fn files(&self, tree: &str) -> Result<BTreeMap<String, TreeEntry>, GitError> {
         let listed = self.git(["ls-tree", "-r", "-z", "--full-tree", tree]).await?;
         // `MODE TYPE HASH<tab>NAME`
         let entries = listed.split('\0').filter_map(|entry| entry.split_once('\t'));
         let entries = entries.filter_map(|(what, name)| {
             let mut parts = what.split(' ');
             let (mode, holds) = (parts.next()?.to_owned(), parts.nth(1)?.to_owned());
-            Some((name.to_owned(), Entry { mode, holds }))
+            Some((name.to_owned(), TreeEntry { mode, object: holds }))
         });
         Ok(entries.collect())
     }
@@ -167,7 +168,7 @@ impl Repository {
     ///
     /// # Errors
     /// [`GitError`].
-    pub(crate) async fn kept_away(&self) -> Result<BTreeSet<String>, GitError> {
+    pub(crate) async fn sparse_names(&self) -> Result<BTreeSet<String>, GitError> {
         // `TAG NAME`
         let listed = self.git(["ls-files", "-t", "-z"]).await?;
         Ok(listed.split('\0').filter_map(|entry| entry.strip_prefix("S ")).map(str::to_owned).collect())
@@ -217,18 +218,18 @@ impl Repository {
         let places: String = (0..count).map(|number| format!("{}\n", self.place(number).display())).collect();
         let told = self.own(["hash-object", "-w", "--no-filters", "--stdin-paths"], places.as_bytes()).await?;
         let names: Vec<String> = told.lines().map(str::to_owned).collect();
-        if names.len() == count { Ok(names) } else { Err(refused("not everything was kept".to_owned())) }
+        if names.len() == count { Ok(names) } else { Err(git_failed("not everything was kept".to_owned())) }
     }
 
     /// Adds stored blobs to the private index and removes the deleted files. Returns the tree.
     ///
     /// # Errors
     /// [`GitError`].
-    pub(super) async fn stage(&self, there: &[(FilePath, Entry)], gone: &[FilePath]) -> Result<String, GitError> {
+    pub(super) async fn stage(&self, there: &[(FilePath, TreeEntry)], gone: &[FilePath]) -> Result<String, GitError> {
         let none = "0".repeat(self.names.of_nothing().len());
         // Deletions first, because a directory may have become a file, or a file a directory.
         let gone = gone.iter().map(|path| format!("0 {none}\t{path}\0"));
-        let there = there.iter().map(|(path, entry)| format!("{} {}\t{path}\0", entry.mode, entry.holds));
+        let there = there.iter().map(|(path, entry)| format!("{} {}\t{path}\0", entry.mode, entry.object));
         let told: String = gone.chain(there).collect();
         self.own(["update-index", "-z", "--index-info"], told.as_bytes()).await?;
         self.tree().await
@@ -247,7 +248,7 @@ impl Repository {
     ///
     /// # Errors
     /// [`GitError`].
-    pub(crate) async fn tell_index(&self, changes: &[Change]) -> Result<(), GitError> {
+    pub(crate) async fn update_user_index(&self, changes: &[Change]) -> Result<(), GitError> {
         let told = ["update-index", "-z", "--index-info"];
         self.succeed(Index::Users, told, &entries(changes), LIST_BYTES_MAX).await.map(drop)
     }
@@ -325,7 +326,7 @@ impl Repository {
         let arguments = ["commit-tree", tree, "-F", "-"].into_iter().chain(parents);
         let mut command = self.command(Index::Own, arguments);
         command.env("GIT_AUTHOR_NAME", author).env("GIT_AUTHOR_EMAIL", format!("{author}@workspace"));
-        Ok(text(succeeded(answered(command, message.as_bytes(), LIST_BYTES_MAX).await?)?.stdout))
+        Ok(text(succeeded(run_git(command, message.as_bytes(), LIST_BYTES_MAX).await?)?.stdout))
     }
 
     /// Moves the checked-out branch to a commit, if it is still at `from`.
@@ -342,8 +343,8 @@ impl Repository {
     ///
     /// # Errors
     /// [`GitError`].
-    pub(crate) async fn is_in(&self, commit: &str, of: &str) -> Result<bool, GitError> {
-        let answer = self.asked(Index::Own, ["merge-base", "--is-ancestor", commit, of], b"", LIST_BYTES_MAX).await?;
+    pub(crate) async fn is_ancestor(&self, commit: &str, of: &str) -> Result<bool, GitError> {
+        let answer = self.run(Index::Own, ["merge-base", "--is-ancestor", commit, of], b"", LIST_BYTES_MAX).await?;
         match answer.exit {
             Some(0) => Ok(true),
             Some(1) => Ok(false),
@@ -358,7 +359,7 @@ impl Repository {
     /// [`GitError`].
     pub(crate) async fn merged(&self, one: &str, two: &str) -> Result<(String, Vec<String>), GitError> {
         let merge = ["merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", one, two];
-        let answer = self.asked(Index::Own, merge, b"", LIST_BYTES_MAX).await?;
+        let answer = self.run(Index::Own, merge, b"", LIST_BYTES_MAX).await?;
         let told = String::from_utf8_lossy(&answer.stdout).into_owned();
         let mut parts = told.split('\0').map(str::trim).filter(|part| !part.is_empty());
         match (answer.exit, parts.next()) {
@@ -375,7 +376,7 @@ impl Repository {
     /// [`GitError`].
     pub(crate) async fn check_out(&self, from: &str, to: &str) -> Result<(), GitError> {
         // Refreshes the index, so that touched but unchanged files are no obstacle. The next step detects real changes.
-        self.asked(Index::Users, ["update-index", "-q", "--refresh"], b"", LIST_BYTES_MAX).await?;
+        self.run(Index::Users, ["update-index", "-q", "--refresh"], b"", LIST_BYTES_MAX).await?;
         self.git(["read-tree", "-m", "-u", from, to]).await.map(drop)
     }
 
@@ -384,7 +385,7 @@ impl Repository {
     /// # Errors
     /// [`GitError`].
     pub(crate) async fn git<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<String, GitError> {
-        self.said(Index::Users, arguments, b"").await
+        self.output(Index::Users, arguments, b"").await
     }
 
     async fn tree(&self) -> Result<String, GitError> {
@@ -392,11 +393,11 @@ impl Repository {
     }
 
     async fn own<'a>(&self, arguments: impl IntoIterator<Item = &'a str>, input: &[u8]) -> Result<String, GitError> {
-        self.said(Index::Own, arguments, input).await
+        self.output(Index::Own, arguments, input).await
     }
 
     /// Returns the whole output of git; output over the limit is an error.
-    async fn said<'a>(
+    async fn output<'a>(
         &self,
         index: Index,
         arguments: impl IntoIterator<Item = &'a str>,
@@ -404,7 +405,7 @@ impl Repository {
     ) -> Result<String, GitError> {
         let answer = self.succeed(index, arguments, input, LIST_BYTES_MAX).await?;
         if answer.left_out > 0 {
-            return Err(refused(format!("there is more of it than {LIST_BYTES_MAX} bytes")));
+            return Err(git_failed(format!("there is more of it than {LIST_BYTES_MAX} bytes")));
         }
         Ok(text(answer.stdout))
     }
@@ -415,22 +416,22 @@ impl Repository {
         arguments: impl IntoIterator<Item = &'a str>,
         input: &[u8],
         max: usize,
-    ) -> Result<Answer, GitError> {
-        succeeded(self.asked(index, arguments, input, max).await?)
+    ) -> Result<GitOutput, GitError> {
+        succeeded(self.run(index, arguments, input, max).await?)
     }
 
-    async fn asked<'a>(
+    async fn run<'a>(
         &self,
         index: Index,
         arguments: impl IntoIterator<Item = &'a str>,
         input: &[u8],
         max: usize,
-    ) -> Result<Answer, GitError> {
-        answered(self.command(index, arguments), input, max).await
+    ) -> Result<GitOutput, GitError> {
+        run_git(self.command(index, arguments), input, max).await
     }
 
     fn command<'a>(&self, index: Index, arguments: impl IntoIterator<Item = &'a str>) -> Command {
-        let environment = Environment::of_process();
+        let environment = Environment::from_process();
         let inherited = INHERITED.into_iter().filter_map(|name| Some((name, environment.get(name)?)));
         let email = format!("{}@workspace", self.label);
         let mut command = Command::new(GIT);

@@ -11,13 +11,13 @@ use patchboard_kernel::files::{EditAttempt, FilePath};
 use patchboard_kernel::id::InvocationId;
 
 use super::repository::Change;
-use crate::workspace::session::Author;
+use crate::workspace::session::EditAuthor;
 
 /// Changes shown to each attempt and agent; several agents may share a worker.
 #[derive(Default)]
-pub(super) struct Reviews(BTreeMap<(EditAttempt, String), BTreeMap<FilePath, Shown>>);
+pub(super) struct Reviews(BTreeMap<(EditAttempt, String), BTreeMap<FilePath, ReviewedChange>>);
 
-struct Shown {
+struct ReviewedChange {
     what: String,
     /// Bytes shown, from the beginning.
     up_to: usize,
@@ -31,10 +31,10 @@ impl Reviews {
     }
 
     /// Records the part of these changes inside `window`. Each change has a section of the text.
-    pub(super) fn note(&mut self, who: &Author, changes: &[Change], sections: &[Section], window: Range<usize>) {
+    pub(super) fn note(&mut self, who: &EditAuthor, changes: &[Change], sections: &[Section], window: Range<usize>) {
         let reviewed = self.0.entry(key(who)).or_default();
         for (change, section) in changes.iter().zip(sections) {
-            let fresh = || Shown { what: change.what.clone(), up_to: 0, is_whole: false };
+            let fresh = || ReviewedChange { what: change.what.clone(), up_to: 0, is_whole: false };
             let shown = reviewed.entry(change.path.clone()).or_insert_with(fresh);
             if shown.what != change.what {
                 *shown = fresh();
@@ -49,20 +49,20 @@ impl Reviews {
     }
 
     /// Returns whether an author was shown all of a change.
-    pub(super) fn holds(&self, who: &Author, change: &Change) -> bool {
+    pub(super) fn holds(&self, who: &EditAuthor, change: &Change) -> bool {
         let shown = self.0.get(&key(who)).and_then(|reviewed| reviewed.get(&change.path));
         shown.is_some_and(|shown| shown.is_whole && shown.what == change.what)
     }
 
     /// Drops the reviews of committed changes.
-    pub(super) fn forget(&mut self, who: &Author, changes: &[Change]) {
+    pub(super) fn forget(&mut self, who: &EditAuthor, changes: &[Change]) {
         if let Some(reviewed) = self.0.get_mut(&key(who)) {
             changes.iter().for_each(|change| drop(reviewed.remove(&change.path)));
         }
     }
 }
 
-fn key(who: &Author) -> (EditAttempt, String) {
+fn key(who: &EditAuthor) -> (EditAttempt, String) {
     (who.of, who.label().to_owned())
 }
 

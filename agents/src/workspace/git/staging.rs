@@ -12,9 +12,9 @@ use std::sync::Arc;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::files::FilePath;
 
-use super::objects::{Entry, Names};
-use super::omissions::{Meant, Omissions, Why};
-use super::process::refused;
+use super::objects::{ObjectFormat, TreeEntry};
+use super::omissions::{IncludeDecision, OmissionReason, Omissions};
+use super::process::git_failed;
 use super::repository::Repository;
 use super::{GitError, on_disk};
 use crate::workspace::disk::{Contents, Disk};
@@ -22,8 +22,8 @@ use crate::workspace::disk::{Contents, Disk};
 const CRLF: &str = "\r\n";
 
 /// Files as found by the scan.
-pub(super) struct Found {
-    names: Names,
+pub(super) struct ScannedFiles {
+    names: ObjectFormat,
     files: BTreeMap<FilePath, File>,
 }
 
@@ -37,25 +37,25 @@ struct File {
 }
 
 /// File to be included if it is unchanged since the scan.
-struct Wanted {
+struct FileToStage {
     path: FilePath,
     hash: Digest,
-    entry: Entry,
+    entry: TreeEntry,
     /// True if its CRLF line ends are converted to LF.
     ends_in_lf: bool,
 }
 
-impl Found {
+impl ScannedFiles {
     /// Creates an empty collection with the repository's object format.
-    pub(super) const fn by(repository: &Repository) -> Self {
+    pub(super) const fn for_repository(repository: &Repository) -> Self {
         Self { names: repository.names(), files: BTreeMap::new() }
     }
 
     /// Adds a file.
     pub(super) fn see(&mut self, path: &FilePath, contents: &Contents) {
         let Contents { text, hash, is_executable, .. } = contents;
-        let holds = self.names.of(text.as_bytes());
-        let holds_in_lf = text.contains(CRLF).then(|| self.names.of(in_lf(text).as_bytes()));
+        let holds = self.names.blob_name(text.as_bytes());
+        let holds_in_lf = text.contains(CRLF).then(|| self.names.blob_name(in_lf(text).as_bytes()));
         self.files.insert(path.clone(), File { hash: *hash, holds, holds_in_lf, is_executable: *is_executable });
     }
 }
@@ -70,8 +70,8 @@ pub(super) async fn stage(
     repository: &Repository,
     base: &str,
     disk: &Arc<Disk>,
-    found: Found,
-    meant: impl Fn(&FilePath, Option<Digest>) -> Meant,
+    found: ScannedFiles,
+    meant: impl Fn(&FilePath, Option<Digest>) -> IncludeDecision,
 ) -> Result<(String, Omissions), GitError> {
     let mut omissions = Omissions::default();
     let (known, has_modes) = (repository.files(base).await?, repository.has_modes().await?);
@@ -80,35 +80,39 @@ pub(super) async fn stage(
     let missing = known.keys().filter_map(|name| FilePath::parse(name).ok());
     let mut missing: Vec<FilePath> = missing.filter(|path| !found.files.contains_key(path) && is_own(path)).collect();
     if !missing.is_empty() {
-        let kept_away = repository.kept_away().await?;
+        let kept_away = repository.sparse_names().await?;
         missing.retain(|path| !kept_away.contains(path.as_str()) && omissions.takes(path, &meant(path, None)));
     }
     let mut wanted = Vec::new();
     for (path, file) in found.files {
-        let meant = if is_own(&path) { meant(&path, Some(file.hash)) } else { Meant::No };
-        if matches!(meant, Meant::No) {
+        let meant = if is_own(&path) { meant(&path, Some(file.hash)) } else { IncludeDecision::No };
+        if matches!(meant, IncludeDecision::No) {
             continue;
         }
         let before = known.get(path.as_str());
-        let was_executable = before.and_then(Entry::is_executable);
+        let was_executable = before.and_then(TreeEntry::is_executable);
         let is_executable = if has_modes { file.is_executable } else { was_executable == Some(true) };
         // As git does when line ends differ between the working tree and the commit.
         let ends_in_lf = match (before, &file.holds_in_lf) {
-            (Some(before), Some(holds)) if before.holds == *holds => true,
-            (Some(before), Some(_)) if was_executable.is_some() && before.holds != file.holds => {
-                !repository.content(&before.holds).await?.windows(2).any(|two| two == CRLF.as_bytes())
+            (Some(before), Some(holds)) if before.object == *holds => true,
+            (Some(before), Some(_)) if was_executable.is_some() && before.object != file.holds => {
+                !repository.content(&before.object).await?.windows(2).any(|two| two == CRLF.as_bytes())
             }
             _ => false,
         };
         let holds = if ends_in_lf { file.holds_in_lf } else { None }.unwrap_or(file.holds);
-        let entry = Entry::file(is_executable, holds);
+        let entry = TreeEntry::file(is_executable, holds);
         if before != Some(&entry) && omissions.takes(&path, &meant) {
-            wanted.push(Wanted { path, hash: file.hash, entry, ends_in_lf });
+            wanted.push(FileToStage { path, hash: file.hash, entry, ends_in_lf });
         }
     }
     let converted = repository.converted(base, wanted.iter().map(|wanted| wanted.path.as_str())).await?;
-    wanted.retain(|Wanted { path, .. }| {
-        let meant = if converted.contains(path.as_str()) { Meant::Not(Why::Converted) } else { Meant::Yes };
+    wanted.retain(|FileToStage { path, .. }| {
+        let meant = if converted.contains(path.as_str()) {
+            IncludeDecision::Omit(OmissionReason::Converted)
+        } else {
+            IncludeDecision::Yes
+        };
         omissions.takes(path, &meant)
     });
     let places: Vec<_> = (0..wanted.len()).map(|number| repository.place(number)).collect();
@@ -123,12 +127,12 @@ pub(super) async fn stage(
                 Err(_) => {}
             }
         }
-        for Wanted { path, hash, entry, ends_in_lf } in wanted {
+        for FileToStage { path, hash, entry, ends_in_lf } in wanted {
             if let Ok(Some(Contents { text, .. })) = disk.read(&path).map(|read| read.filter(|now| now.hash == hash))
                 && let Some(place) = free.next()
             {
                 let text = if ends_in_lf { in_lf(&text) } else { text };
-                fs::write(place, text).map_err(|error| refused(format!("{path} cannot be kept: {error}")))?;
+                fs::write(place, text).map_err(|error| git_failed(format!("{path} cannot be kept: {error}")))?;
                 there.push((path, entry));
             } else {
                 changed.push(path);
@@ -137,9 +141,9 @@ pub(super) async fn stage(
         Ok((there, gone, changed))
     });
     let (mut there, gone, changed) = taken.await?;
-    changed.iter().for_each(|path| omissions.note(path, Why::Changed));
+    changed.iter().for_each(|path| omissions.note(path, OmissionReason::Changed));
     let kept = repository.keep(there.len()).await?;
-    there.iter_mut().zip(kept).for_each(|((_, entry), holds)| entry.holds = holds);
+    there.iter_mut().zip(kept).for_each(|((_, entry), holds)| entry.object = holds);
     Ok((repository.stage(&there, &gone).await?, omissions))
 }
 
@@ -164,10 +168,10 @@ mod tests {
         let head = repository.head().await.expect("asked");
         let base = repository.begin(head.as_deref()).await.expect("a tree");
         let disk = Arc::new(Disk::open(root, DiskOptions::default()).expect("a directory"));
-        let mut found = Found::by(&repository);
+        let mut found = ScannedFiles::for_repository(&repository);
         disk.scan_with(&mut |path, contents| found.see(path, contents)).expect("looked through");
         meanwhile();
-        let staged = stage(&repository, &base, &disk, found, |_, _| Meant::Yes).await;
+        let staged = stage(&repository, &base, &disk, found, |_, _| IncludeDecision::Yes).await;
         let (tree, omissions) = staged.expect("a tree");
         (tree, omissions.said())
     }

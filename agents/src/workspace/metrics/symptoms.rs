@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use patchboard_kernel::coded;
+use patchboard_kernel::code_enum;
 
-coded! {
+code_enum! {
     /// Kind of a test failure, by the error raised.
     Symptom {
         /// A value differs from the one that the test expects.
@@ -22,7 +22,7 @@ coded! {
 
 impl Symptom {
     /// Returns the symptom shown by a message or by the end of a traceback.
-    pub fn of(message: &str) -> Self {
+    pub fn from_message(message: &str) -> Self {
         let is_apart = |c: char| !(c.is_alphanumeric() || c == '_');
         let raised = |word: &&str| {
             word.ends_with("Error") || word.ends_with("Exception") || matches!(*word, "assert" | "Failed")
@@ -49,12 +49,12 @@ pub fn of_output(text: &str) -> BTreeMap<Symptom, u64> {
         let short = line.strip_prefix("FAILED ").or_else(|| line.strip_prefix("ERROR "));
         let is_rule = |sign| line.len() > 20 && line.bytes().all(|byte| byte == sign);
         if let Some(short) = short.filter(|short| short.contains("::") || short.contains(".py")) {
-            count(Symptom::of(short.split_once(" - ").map_or("", |(_, message)| message)));
+            count(Symptom::from_message(short.split_once(" - ").map_or("", |(_, message)| message)));
         } else if line.starts_with("ERROR: ") || line.starts_with("FAIL: ") {
-            block.take().map(Symptom::of).into_iter().for_each(&mut count);
+            block.take().map(Symptom::from_message).into_iter().for_each(&mut count);
             block = Some("");
         } else if is_rule(b'=') || line.starts_with("Ran ") {
-            block.take().map(Symptom::of).into_iter().for_each(&mut count);
+            block.take().map(Symptom::from_message).into_iter().for_each(&mut count);
         } else if block.is_some() && line.starts_with(|c: char| c.is_alphabetic()) && !line.starts_with("Traceback") {
             // An error raised while another is handled comes last.
             let head = line.split(':').next().unwrap_or(line);
@@ -63,7 +63,7 @@ pub fn of_output(text: &str) -> BTreeMap<Symptom, u64> {
             }
         }
     }
-    block.map(Symptom::of).into_iter().for_each(&mut count);
+    block.map(Symptom::from_message).into_iter().for_each(&mut count);
     found
 }
 
@@ -83,7 +83,7 @@ mod tests {
             ("KeyError: 'a'", Symptom::Runtime),
             ("it takes too long", Symptom::Runtime),
         ] {
-            assert_eq!(Symptom::of(message), expected, "{message}");
+            assert_eq!(Symptom::from_message(message), expected, "{message}");
         }
     }
 

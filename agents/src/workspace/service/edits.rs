@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use patchboard_kernel::digest::{Digest, sha256};
-use patchboard_kernel::files::{Entry, FileChange, FilePath, Hunk, Lines, count};
+use patchboard_kernel::files::{FileChange, FileEntry, FilePath, Hunk, LineRange, count};
 use patchboard_kernel::rejection::Rejection;
 use patchboard_runtime::runtime::RuntimeError;
 
@@ -14,7 +14,7 @@ use super::super::disk::locks::LockError;
 const NAMED_MAX: usize = 20;
 
 /// Renders all violations of a rejection as one text.
-fn told(rejection: &Rejection) -> String {
+fn join_messages(rejection: &Rejection) -> String {
     let each: Vec<_> = rejection.violations.iter().map(|violation| violation.told().into_owned()).collect();
     each.join("; ")
 }
@@ -29,8 +29,8 @@ pub enum WorkspaceError {
     #[error(transparent)]
     Board(#[from] RuntimeError),
     /// Rejection of external changes by the board.
-    #[error("files were changed in a way that the board does not allow, and nothing that rests on them can be done until that is mended: {}", told(.0))]
-    Refused(Box<Rejection>),
+    #[error("files were changed in a way that the board does not allow, and nothing that rests on them can be done until that is mended: {}", join_messages(.0))]
+    Rejected(Box<Rejection>),
     /// Board without a workspace.
     #[error("the board has no workspace")]
     None,
@@ -52,7 +52,7 @@ impl WorkspaceError {
             Self::Disk(error) => error.code().as_str(),
             Self::Lock(error) => error.code().as_str(),
             Self::Board(error) => error.code(),
-            Self::Refused(_) => "workspace_refused",
+            Self::Rejected(_) => "workspace_refused",
             Self::None | Self::NotConfigured(_) => "not_configured",
             Self::Broken(_) => "internal",
         }
@@ -61,14 +61,14 @@ impl WorkspaceError {
 
 /// A file's recorded entry and its text. Both describe the same content.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct CurrentFile {
     /// Entry in the board's state; `None` if it never had a file of this name.
-    pub entry: Option<Entry>,
+    pub entry: Option<FileEntry>,
     /// Text of the file; `None` if it does not exist.
     pub text: Option<Arc<str>>,
 }
 
-impl Standing {
+impl CurrentFile {
     /// Returns the version; 0 if the file never existed.
     pub fn version(&self) -> u64 {
         self.entry.as_ref().map_or(0, |entry| entry.version)
@@ -82,7 +82,7 @@ impl Standing {
 
 /// A requested change of one file.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct ProposedChange {
     /// Path of the file.
     pub path: FilePath,
     /// Content that the request is based on.
@@ -92,10 +92,10 @@ pub struct Wanted {
     /// Changed lines.
     pub hunks: Option<Vec<Hunk>>,
     /// Current lines that only the signature touches; the edit declares them as read.
-    pub signed: Vec<Lines>,
+    pub signed: Vec<LineRange>,
 }
 
-impl Wanted {
+impl ProposedChange {
     /// Returns the change as the board records it.
     pub(super) fn change(&self) -> FileChange {
         let hash = |text: &Option<Arc<str>>| text.as_ref().map(|text| sha256(text.as_bytes()));
@@ -112,66 +112,70 @@ impl Wanted {
 
 /// Outcome of an edit.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Edited {
+pub enum EditOutcome {
     /// Committed, with the version of each file; `None` for a file that has changed since.
-    Done(Vec<Option<u64>>),
+    Committed(Vec<Option<u64>>),
     /// Rejected by the board.
-    Refused(Rejection),
+    Rejected(Rejection),
 }
 
 /// A decided edit.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct DecidedEdit {
     /// Outcome.
-    pub edited: Edited,
+    pub edited: EditOutcome,
     /// Files before the edit.
-    pub standing: Vec<Standing>,
+    pub standing: Vec<CurrentFile>,
     /// Requested changes.
-    pub wanted: Vec<Wanted>,
+    pub wanted: Vec<ProposedChange>,
 }
 
 /// Result of reporting external changes.
 #[derive(Debug, Default)]
-pub struct ByOthers {
+pub struct ExternalChanges {
     /// Number of files that had changed.
     pub found: usize,
     /// Changes that the board rejected. Work that does not depend on these files continues.
-    pub untaken: Vec<NotTaken>,
+    pub rejected: Vec<RejectedFiles>,
     /// Number of times that a rejected report was split in half.
     pub(super) halved: usize,
 }
 
 /// Files with content that the board rejects; its state and the disk differ.
 #[derive(Debug)]
-pub struct NotTaken {
+pub struct RejectedFiles {
     /// Paths of the files.
     pub paths: Vec<FilePath>,
     /// Reason.
     pub rejection: Rejection,
 }
 
-impl ByOthers {
+impl ExternalChanges {
     /// Returns the number of changed files if the board accepted all of them.
     ///
     /// # Errors
     /// The board rejected a change.
-    pub fn all(self) -> Result<usize, WorkspaceError> {
-        match self.untaken.into_iter().next() {
-            Some(NotTaken { rejection, .. }) => Err(WorkspaceError::Refused(Box::new(rejection))),
+    pub fn require_accepted(self) -> Result<usize, WorkspaceError> {
+        match self.rejected.into_iter().next() {
+            Some(RejectedFiles { rejection, .. }) => Err(WorkspaceError::Rejected(Box::new(rejection))),
             None => Ok(self.found),
         }
     }
 
     /// Returns one sentence per rejected report; empty if there is none.
-    pub fn said(&self) -> Vec<String> {
-        let one = |NotTaken { paths, rejection }: &NotTaken| {
+    pub fn messages(&self) -> Vec<String> {
+        let one = |RejectedFiles { paths, rejection }: &RejectedFiles| {
             let named: Vec<&str> = paths.iter().take(NAMED_MAX).map(FilePath::as_str).collect();
             let more = match paths.len().saturating_sub(NAMED_MAX) {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
-            format!("{}{more} changed in a way that the board does not allow: {}", named.join(", "), told(rejection))
+            format!(
+                "{}{more} changed in a way that the board does not allow: {}",
+                named.join(", "),
+                join_messages(rejection)
+            )
         };
-        self.untaken.iter().map(one).collect()
+        self.rejected.iter().map(one).collect()
     }
 }

@@ -9,24 +9,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patchboard_kernel::digest::{Digest, sha256};
-use patchboard_kernel::files::{Edit, Entry, FileChange, FilePath, Hunk, count};
+use patchboard_kernel::files::{Edit, FileChange, FileEntry, FilePath, Hunk, count};
 use patchboard_kernel::id::Version;
 use patchboard_kernel::rejection::Rejection;
 use patchboard_kernel::state::State;
 use tokio::time::Instant;
 
+use super::super::active_programs::Attribution;
 use super::super::disk::{Contents, DiskError};
-use super::super::running::Teller;
 use super::super::text::hunks::hunks;
-use super::alone::Alone;
-use super::edits::{ByOthers, Edited, NotTaken, Standing, WorkspaceError};
-use super::texts::Texts;
+use super::content_cache::ContentCache;
+use super::edits::{CurrentFile, EditOutcome, ExternalChanges, RejectedFiles, WorkspaceError};
+use super::exclusive::WriteGuard;
 
 /// Maximum files of one report, and maximum bytes of its hunks and texts.
 const FILES_AT_ONCE: usize = 2000;
 const BYTES_AT_ONCE: usize = 4 * 1024 * 1024;
 
-/// Maximum number of splits of rejected reports, per [`ByOthers`].
+/// Maximum number of splits of rejected reports, per [`ExternalChanges`].
 const HALVED_MAX: usize = 32;
 
 /// Maximum number of rejected reports remembered: more than one scan can produce.
@@ -46,18 +46,18 @@ struct Batch {
     bytes: usize,
 }
 
-impl Alone {
+impl WriteGuard {
     /// Scans the directory and reports external changes to the board.
-    pub(super) async fn rescan(&mut self) -> Result<ByOthers, WorkspaceError> {
+    pub(super) async fn rescan(&mut self) -> Result<ExternalChanges, WorkspaceError> {
         Ok(self.rescan_with((), |(), _, _| {}).await?.1)
     }
 
-    /// Like [`Alone::rescan`], and passes each file found to `see`.
+    /// Like [`WriteGuard::rescan`], and passes each file found to `see`.
     pub(super) async fn rescan_with<S: Send + 'static>(
         &mut self,
         mut seen: S,
         see: fn(&mut S, &FilePath, &Contents),
-    ) -> Result<(S, ByOthers), WorkspaceError> {
+    ) -> Result<(S, ExternalChanges), WorkspaceError> {
         self.settle().await?;
         let known = self.workspace.files();
         let workspace = Arc::clone(&self.workspace);
@@ -73,16 +73,16 @@ impl Alone {
                 Ok((scan?, known, seen))
             })
             .await?;
-        let of = |entry: &Entry| entry.hash;
+        let of = |entry: &FileEntry| entry.hash;
         let changed = scan.files.iter().filter(|(path, found)| known.get(*path).and_then(of) != Some(found.hash));
         let gone = known.keys().filter(|path| !scan.files.contains_key(*path));
         let changed: Vec<FilePath> = changed.map(|(path, _)| path.clone()).chain(gone.cloned()).collect();
-        Ok((seen, self.tell_of(changed).await?))
+        Ok((seen, self.report_changes(changed).await?))
     }
 
     /// Returns a file's current content and entry, after its external change was reported.
-    pub(super) async fn look(&mut self, path: &FilePath) -> Result<Standing, WorkspaceError> {
-        self.tell_of([path.clone()]).await?.all()?;
+    pub(super) async fn look(&mut self, path: &FilePath) -> Result<CurrentFile, WorkspaceError> {
+        self.report_changes([path.clone()]).await?.require_accepted()?;
         match self.workspace.standing(path).await? {
             Some(standing) => Ok(standing),
             None => Err(DiskError::Busy { path: path.to_string() }.into()),
@@ -90,14 +90,14 @@ impl Alone {
     }
 
     /// Reports to the board those of these files that differ from its state, after all pending edits are finished.
-    pub(super) async fn tell_of(
+    pub(super) async fn report_changes(
         &mut self,
         paths: impl IntoIterator<Item = FilePath, IntoIter: Send> + Send,
-    ) -> Result<ByOthers, WorkspaceError> {
+    ) -> Result<ExternalChanges, WorkspaceError> {
         self.settle().await?;
         let state = self.workspace.state();
         let mut batch = Batch::default();
-        let mut by_others = ByOthers::default();
+        let mut by_others = ExternalChanges::default();
         for path in paths {
             let Some((change, text)) = self.changed_by_others(&state, path.clone()).await? else { continue };
             let bytes = bytes_of(change.hunks.as_deref()) + text.as_ref().map_or(0, |text| text.len());
@@ -119,7 +119,7 @@ impl Alone {
         state: &State,
         path: FilePath,
     ) -> Result<Option<(FileChange, Option<Arc<str>>)>, WorkspaceError> {
-        let entry = Entry::of(state, &path);
+        let entry = FileEntry::load(state, &path);
         let workspace = Arc::clone(&self.workspace);
         let changed = self.workspace.on_disk(move |disk| {
             // A file that is no longer served is deleted as far as agents are concerned.
@@ -131,7 +131,7 @@ impl Alone {
                 return Ok(None);
             }
             let now = there.as_ref().map(|Contents { hash, text, .. }| (*hash, text.as_str()));
-            let change = change_by_others(&path, entry.as_ref(), &workspace.texts, now);
+            let change = external_change(&path, entry.as_ref(), &workspace.texts, now);
             Ok(Some((change, there.map(|there| Arc::from(there.text)))))
         });
         changed.await
@@ -139,17 +139,17 @@ impl Alone {
 
     /// Reports a batch to the board, under the name of the running program that may have made each change, if any. A
     /// rejection does not hold back the other changes.
-    async fn tell(&mut self, batch: Batch, by_others: &mut ByOthers) -> Result<(), WorkspaceError> {
+    async fn tell(&mut self, batch: Batch, by_others: &mut ExternalChanges) -> Result<(), WorkspaceError> {
         by_others.found += batch.changes.len();
-        let mut told: BTreeMap<Teller, Vec<FileChange>> = BTreeMap::new();
+        let mut told: BTreeMap<Attribution, Vec<FileChange>> = BTreeMap::new();
         for change in batch.changes {
-            told.entry(self.workspace.running.teller(&change.path)).or_default().push(change);
+            told.entry(self.workspace.running.attribute(&change.path)).or_default().push(change);
         }
-        let before = by_others.untaken.len();
+        let before = by_others.rejected.len();
         for (teller, changes) in told {
             self.tell_as(&teller, changes, by_others).await?;
         }
-        let untaken: BTreeSet<&FilePath> = by_others.untaken[before..].iter().flat_map(|it| &it.paths).collect();
+        let untaken: BTreeSet<&FilePath> = by_others.rejected[before..].iter().flat_map(|it| &it.paths).collect();
         let taken = batch.texts.iter().filter(|(path, _)| !untaken.contains(path));
         taken.for_each(|(path, text)| self.workspace.texts.keep(path, text.as_ref()));
         Ok(())
@@ -159,27 +159,27 @@ impl Alone {
     /// [`HALVED_MAX`]. A report already rejected with this content is not split either.
     async fn tell_as(
         &mut self,
-        (name, intent): &Teller,
+        (name, intent): &Attribution,
         changes: Vec<FileChange>,
-        by_others: &mut ByOthers,
+        by_others: &mut ExternalChanges,
     ) -> Result<(), WorkspaceError> {
         let mut parts = vec![changes];
         while let Some(mut changes) = parts.pop() {
             let paths = |changes: &[FileChange]| changes.iter().map(|change| change.path.clone()).collect();
-            let what = Untaken::key(&changes);
-            let version = self.workspace.board().snapshot().version;
+            let what = RejectedReports::key(&changes);
+            let version = self.workspace.board().status().version;
             if let Some(rejection) = self.notes.untaken.of(&what, version) {
-                by_others.untaken.push(NotTaken { paths: paths(&changes), rejection });
+                by_others.rejected.push(RejectedFiles { paths: paths(&changes), rejection });
                 continue;
             }
             let (name, intent) = (name.clone(), intent.clone());
             let edit = Edit { of: None, token: None, name, intent, reads: Vec::new(), changes: changes.clone() };
             match self.put_to_board(edit, None, VecDeque::new()).await? {
-                Edited::Done(_) => self.notes.untaken.taken(&what),
-                Edited::Refused(rejection) => {
+                EditOutcome::Committed(_) => self.notes.untaken.taken(&what),
+                EditOutcome::Rejected(rejection) => {
                     self.notes.untaken.note(what, version, rejection.clone());
                     if changes.len() == 1 || by_others.halved >= HALVED_MAX {
-                        by_others.untaken.push(NotTaken { paths: paths(&changes), rejection });
+                        by_others.rejected.push(RejectedFiles { paths: paths(&changes), rejection });
                     } else {
                         by_others.halved += 1;
                         let second = changes.split_off(changes.len() / 2);
@@ -193,14 +193,14 @@ impl Alone {
 }
 
 /// Builds the external change of a file from its recorded entry and its hash and text now; `None` if it is gone.
-pub(super) fn change_by_others(
+pub(super) fn external_change(
     path: &FilePath,
-    entry: Option<&Entry>,
-    texts: &Texts,
+    entry: Option<&FileEntry>,
+    texts: &ContentCache,
     now: Option<(Digest, &str)>,
 ) -> FileChange {
     let from = entry.and_then(|entry| entry.hash);
-    let before = from.and_then(|hash| texts.known(path, hash));
+    let before = from.and_then(|hash| texts.get(path, hash));
     let after = now.map_or("", |(_, text)| text);
     let hunks = match (from, before) {
         // Files that existed before the board are not copied into the journal.
@@ -225,9 +225,9 @@ fn bytes_of(hunks: Option<&[Hunk]>) -> usize {
 
 /// Rejected reports, by their content. Avoids repeats, because every attempt adds a record.
 #[derive(Default)]
-pub(super) struct Untaken(BTreeMap<Digest, Refusal>);
+pub(super) struct RejectedReports(BTreeMap<Digest, RejectedReport>);
 
-struct Refusal {
+struct RejectedReport {
     rejection: Rejection,
     /// Board version at the rejection. A later version may accept the report.
     version: Version,
@@ -235,7 +235,7 @@ struct Refusal {
     again: Instant,
 }
 
-impl Untaken {
+impl RejectedReports {
     /// Returns the key of a report: its files and their content hashes.
     fn key(changes: &[FileChange]) -> Digest {
         let what: Vec<_> = changes.iter().map(|change| (&change.path, change.hash)).collect();
@@ -255,7 +255,7 @@ impl Untaken {
         {
             self.0.remove(&first);
         }
-        self.0.insert(what, Refusal { rejection, version, pause, again: Instant::now() + pause });
+        self.0.insert(what, RejectedReport { rejection, version, pause, again: Instant::now() + pause });
     }
 
     fn taken(&mut self, what: &Digest) {

@@ -4,19 +4,20 @@ use std::fmt::Write as _;
 
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::files::{
-    EDITS_MAX, Edit, Entry, FilePath, FileRead, Hunk, INTENT_MAX, Lines, Move, Seen, count, seen,
+    EDITS_MAX, Edit, FileEntry, FilePath, FileRead, Hunk, INTENT_MAX, LineRange, LineShift, ReadState, check_read,
+    count,
 };
 use patchboard_kernel::rejection::Code;
 use serde_json::json;
 
-use super::super::service::{Edited, Made, Standing, Wanted};
+use super::super::service::{CurrentFile, DecidedEdit, EditOutcome, ProposedChange};
 use super::super::text::command::EditBasis;
 use super::super::text::edit::EditCommand;
-use super::super::text::excerpt::excerpt;
 use super::super::text::hunks::blocks;
-use super::asked::Wrote;
-use super::maker::Maker;
-use super::{Session, SessionCode, Told, Trouble};
+use super::super::text::snippet::snippet;
+use super::request::OwnEdit;
+use super::transform::EditTransform;
+use super::{CommandError, CommandResult, Session, SessionCode};
 use crate::one_line;
 
 /// Context lines shown on either side of the written lines.
@@ -31,7 +32,7 @@ const NAMED_MAX: usize = 20;
 impl Session {
     /// Checks access. Files that the author may not view are not disclosed, and no edit is tried on one that it may not
     /// change.
-    fn editable(&self, path: &FilePath) -> Result<(), Trouble> {
+    fn editable(&self, path: &FilePath) -> Result<(), CommandError> {
         self.readable(path)?;
         if self.author.access.may_edit(path) {
             return Ok(());
@@ -40,7 +41,7 @@ impl Session {
         let what = if may.is_empty() { "nothing".to_owned() } else { may };
         let message = format!("You may not change {path}; you may change {what}.");
         // Same code as the kernel's.
-        Err(Trouble::Refused(Code::PathNotGranted, message))
+        Err(CommandError::Rejected(Code::PathNotGranted, message))
     }
 
     pub(super) async fn edit(
@@ -48,46 +49,54 @@ impl Session {
         path: FilePath,
         command: EditCommand,
         basis: EditBasis,
-    ) -> Result<Told, Trouble> {
+    ) -> Result<CommandResult, CommandError> {
         self.editable(&path)?;
         let targets = vec![path.clone()];
         let edit = self.begun(&basis, &targets)?;
-        let maker = Maker::new(self, &basis);
-        let make = move |standing: &[Standing]| Ok(vec![maker.change(path, &command, &standing[0])?]);
-        let made = self.workspace.edit::<Trouble>(edit, targets, self.asked(), self.principal.clone(), make).await?;
-        Ok(self.told(made).await)
+        let maker = EditTransform::new(self, &basis);
+        let make = move |standing: &[CurrentFile]| Ok(vec![maker.change(path, &command, &standing[0])?]);
+        let made =
+            self.workspace.edit::<CommandError>(edit, targets, self.asked(), self.principal.clone(), make).await?;
+        Ok(self.edit_result(made).await)
     }
 
-    pub(super) async fn rename(&mut self, from: FilePath, to: FilePath, basis: EditBasis) -> Result<Told, Trouble> {
+    pub(super) async fn rename(
+        &mut self,
+        from: FilePath,
+        to: FilePath,
+        basis: EditBasis,
+    ) -> Result<CommandResult, CommandError> {
         self.editable(&from)?;
         self.editable(&to)?;
         let targets = vec![from.clone(), to.clone()];
         let edit = self.begun(&basis, &targets)?;
-        let maker = Maker::new(self, &basis);
-        let make = move |standing: &[Standing]| {
+        let maker = EditTransform::new(self, &basis);
+        let make = move |standing: &[CurrentFile]| {
             let Some(text) = standing[0].text.clone() else {
-                return Err(Trouble::Session(SessionCode::NoSuchFile, format!("There is no file {from}.")));
+                return Err(CommandError::Session(SessionCode::NoSuchFile, format!("There is no file {from}.")));
             };
             let gone = maker.change(from, &EditCommand::Delete, &standing[0])?;
             let hunks = vec![Hunk { at: 1, was: String::new(), now: text.to_string() }];
             let hunks = Some(hunks).filter(|_| !text.is_empty()).unwrap_or_default();
-            let made = Wanted { path: to, before: None, after: Some(text), hunks: Some(hunks), signed: Vec::new() };
+            let made =
+                ProposedChange { path: to, before: None, after: Some(text), hunks: Some(hunks), signed: Vec::new() };
             Ok(vec![gone, made])
         };
-        let made = self.workspace.edit::<Trouble>(edit, targets, self.asked(), self.principal.clone(), make).await?;
-        Ok(self.told(made).await)
+        let made =
+            self.workspace.edit::<CommandError>(edit, targets, self.asked(), self.principal.clone(), make).await?;
+        Ok(self.edit_result(made).await)
     }
 
-    fn begun(&mut self, basis: &EditBasis, targets: &[FilePath]) -> Result<Edit, Trouble> {
+    fn begun(&mut self, basis: &EditBasis, targets: &[FilePath]) -> Result<Edit, CommandError> {
         let state = self.workspace.state();
         let granularity = self.workspace.spec().granularity;
         if let (Some(version), Some(path)) = (basis.version, targets.first())
             && self.is_checked()
         {
-            self.declare(path, version, Entry::of(&state, path).as_ref());
+            self.declare(path, version, FileEntry::load(&state, path).as_ref());
         }
         let reads = loop {
-            match self.basis.declared(targets, |path| Entry::of(&state, path), granularity) {
+            match self.basis.declared(targets, |path| FileEntry::load(&state, path), granularity) {
                 Ok(reads) => break reads,
                 Err(forgotten) => {
                     forgotten.iter().for_each(|path| self.reads.forget(path));
@@ -111,10 +120,10 @@ impl Session {
 
     /// Counts a version that the author claims to have seen as read, unless its reads include that version. Version 0
     /// claims that the file does not exist.
-    fn declare(&mut self, path: &FilePath, version: u64, entry: Option<&Entry>) {
+    fn declare(&mut self, path: &FilePath, version: u64, entry: Option<&FileEntry>) {
         let seen = match (version, entry) {
             (0, None) => Some(0),
-            (0, Some(entry)) if !entry.is_there() => Some(entry.version),
+            (0, Some(entry)) if !entry.exists() => Some(entry.version),
             // The file exists, but the author could know of it. The maker checks the expectation.
             (0, Some(entry)) if self.is_no_news(path, entry) => None,
             _ => Some(version).filter(|_| !self.has_seen(path, version, entry)),
@@ -124,21 +133,22 @@ impl Session {
 
     /// Returns whether the author could know that a file exists: it wrote it, read of it, or the file existed when it
     /// began.
-    fn is_no_news(&self, path: &FilePath, entry: &Entry) -> bool {
-        let was_there = Entry::of(&self.began, path).is_some_and(|entry| entry.is_there());
+    fn is_no_news(&self, path: &FilePath, entry: &FileEntry) -> bool {
+        let was_there = FileEntry::load(&self.began, path).is_some_and(|entry| entry.exists());
         entry.writer == self.author.label() || was_there || self.basis.knows(path)
     }
 
     /// Returns whether the author has seen the version that it claims. It has if only its own edits followed that
     /// version, or if lines that it read of it are unchanged since.
-    fn has_seen(&self, path: &FilePath, version: u64, entry: Option<&Entry>) -> bool {
+    fn has_seen(&self, path: &FilePath, version: u64, entry: Option<&FileEntry>) -> bool {
         let now = entry.map_or(0, |entry| entry.version);
         let label = self.author.label();
         let is_own = |made: u64| entry.and_then(|entry| entry.edits.get(&made)).is_some_and(|edit| edit.by == label);
         let granularity = self.workspace.spec().granularity;
-        let is_fresh = |read: &FileRead| read.version == version && seen(entry, read, granularity) != Seen::Stale;
+        let is_fresh =
+            |read: &FileRead| read.version == version && check_read(entry, read, granularity) != ReadState::Stale;
         let is_but_own = version <= now && now - version <= EDITS_MAX && (version + 1..=now).all(is_own);
-        is_but_own || self.basis.of(path).iter().any(is_fresh)
+        is_but_own || self.basis.for_file(path).iter().any(is_fresh)
     }
 
     /// Digest of the request, if it has an idempotency key.
@@ -148,31 +158,31 @@ impl Session {
 
     /// Builds the answer to an edit for an author that receives it late, and may already have seen the result or later
     /// changes.
-    pub(super) async fn told_late(&mut self, made: Made) -> Told {
+    pub(super) async fn told_late(&mut self, made: DecidedEdit) -> CommandResult {
         let paths: Vec<FilePath> = made.wanted.iter().map(|wanted| wanted.path.clone()).collect();
-        let told = self.told(made).await;
+        let told = self.edit_result(made).await;
         let state = self.workspace.state();
         for path in paths {
-            if let Some(entry) = Entry::of(&state, &path) {
+            if let Some(entry) = FileEntry::load(&state, &path) {
                 self.reads.catch_up(&path, &entry, self.workspace.spec().granularity);
             }
         }
         told
     }
 
-    async fn told(&mut self, made: Made) -> Told {
+    async fn edit_result(&mut self, made: DecidedEdit) -> CommandResult {
         match &made.edited {
-            Edited::Done(versions) => self.tell_done(&made, versions),
-            Edited::Refused(rejection) => self.tell_refused(rejection, &made).await,
+            EditOutcome::Committed(versions) => self.tell_done(&made, versions),
+            EditOutcome::Rejected(rejection) => self.tell_refused(rejection, &made).await,
         }
     }
 
-    fn wrote(&mut self, wrote: Wrote<'_>) {
+    fn wrote(&mut self, wrote: OwnEdit<'_>) {
         wrote.note(&mut self.reads);
         self.bases.wrote(wrote);
     }
 
-    fn tell_done(&mut self, made: &Made, versions: &[Option<u64>]) -> Told {
+    fn tell_done(&mut self, made: &DecidedEdit, versions: &[Option<u64>]) -> CommandResult {
         let mut text = String::new();
         let mut files = Vec::new();
         let room = self.room.min(SNIPPET_CHARS_MAX);
@@ -184,15 +194,15 @@ impl Session {
                 continue;
             };
             let Some(after) = &wanted.after else {
-                self.wrote(Wrote { path, before: before.entry.as_ref(), moves: &[], version, text: None });
+                self.wrote(OwnEdit { path, before: before.entry.as_ref(), moves: &[], version, text: None });
                 let _ = writeln!(text, "{path} is gone.");
                 files.push(json!({"path": path, "version": version, "is_deleted": true}));
                 continue;
             };
             let hunks = wanted.hunks.as_deref().unwrap_or_default();
-            let moves: Vec<Move> = hunks.iter().map(Move::from).collect();
+            let moves: Vec<LineShift> = hunks.iter().map(LineShift::from).collect();
             let was = before.entry.as_ref();
-            self.wrote(Wrote { path, before: was, moves: &moves, version, text: Some(after) });
+            self.wrote(OwnEdit { path, before: was, moves: &moves, version, text: Some(after) });
             let is_new = before.text.is_none();
             let _ = match is_new {
                 true => writeln!(text, "{path} was made; it has version {version}."),
@@ -200,7 +210,7 @@ impl Session {
             };
             let mut shown = Vec::new();
             if !is_new {
-                let snippet = excerpt(after, &places_of(hunks), AROUND, room.saturating_sub(text.chars().count()));
+                let snippet = snippet(after, &places_of(hunks), AROUND, room.saturating_sub(text.chars().count()));
                 text.push_str(&snippet.text);
                 for lines in &snippet.shown {
                     self.reads.note(path, version, Some(*lines), Some(after));
@@ -209,12 +219,12 @@ impl Session {
             }
             files.push(json!({"path": path, "version": version, "lines": count(after), "shown": shown}));
         }
-        Told::done(text, json!({"files": files}))
+        CommandResult::success(text, json!({"files": files}))
     }
 }
 
 /// Builds the error for reads of more files than an edit can declare.
-fn too_many(forgotten: &[FilePath]) -> Trouble {
+fn too_many(forgotten: &[FilePath]) -> CommandError {
     let named: Vec<&str> = forgotten.iter().take(NAMED_MAX).map(FilePath::as_str).collect();
     let more = match forgotten.len().saturating_sub(NAMED_MAX) {
         0 => String::new(),
@@ -225,11 +235,11 @@ fn too_many(forgotten: &[FilePath]) -> Trouble {
          {}{more}. Nothing was written. Read again what of that your edit depends on, and try again.",
         named.join(", ")
     );
-    Trouble::Session(SessionCode::ReadsLost, message)
+    CommandError::Session(SessionCode::ReadsLost, message)
 }
 
 /// Returns the lines that an edit wrote, in the numbers after it; for a pure deletion, the lines around it.
-fn places_of(hunks: &[Hunk]) -> Vec<Lines> {
+fn places_of(hunks: &[Hunk]) -> Vec<LineRange> {
     let written = blocks(hunks);
     if !written.is_empty() {
         return written;

@@ -1,16 +1,16 @@
 //! Author names: one word that comments show as `# NAME: …`, and that other comments do not begin with.
 
-use patchboard_kernel::files::{EXTERNAL, begins_comments};
+use patchboard_kernel::files::{EXTERNAL, is_comment_prefix};
 
 use super::intent::author_name;
 
 /// Description of a valid name, as part of a sentence.
-pub const NAMED_SO: &str =
+pub const NAME_RULE: &str =
     "a name has letters, digits, `.`, `_` and `-`, at most 64, and is no word that comments begin with, like TODO";
 
 /// Returns whether an editor may have this name.
 pub fn is_author_name(name: &str) -> bool {
-    !name.is_empty() && author_name(name) == name && name != EXTERNAL && !begins_comments(name)
+    !name.is_empty() && author_name(name) == name && name != EXTERNAL && !is_comment_prefix(name)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! What an editor can ask: a `command` and its arguments, shaped like the editors that coding agents know.
 //!
-//! Arguments are flat, because that is how those editors describe them, and are understood under the names of other editors,
-//! too; the schema has one name of each. [`Command::parse`] makes of them what can be done and says in one sentence what is
-//! wrong with them.
+//! Arguments are flat, because that is how those editors describe them, and are understood under the names of other
+//! editors, too; the schema has one name of each. [`Command::parse`] makes of them what can be done and says in one
+//! sentence what is wrong with them.
 
 use patchboard_kernel::files::{FilePath, INTENT_MAX};
 use schemars::JsonSchema;
@@ -24,9 +24,9 @@ pub const PATH_ARGUMENTS: &[&str] = &["path", "file_path", "file", "directory", 
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "arguments")]
 struct Arguments {
-    /// What to do: `view` shows a file, with line numbers, or lists a directory; `list` lists a directory; `search` finds
-    /// lines; `create` writes a whole file, new or not; `str_replace` replaces one piece of a file; `insert` puts lines
-    /// behind a line; `delete` removes a file; `rename` gives it another name.
+    /// What to do: `view` shows a file, with line numbers, or lists a directory; `list` lists a directory; `search`
+    /// finds lines; `create` writes a whole file, new or not; `str_replace` replaces one piece of a file; `insert` puts
+    /// lines behind a line; `delete` removes a file; `rename` gives it another name.
     command: Option<Name>,
     /// The file, or for `list` and `search` the directory, relative to the workspace, like `src/main.py`. `list` and
     /// `search` take everything without it.
@@ -35,8 +35,8 @@ struct Arguments {
     /// `create`: all that the file is to hold.
     #[serde(alias = "content", alias = "contents")]
     file_text: Option<String>,
-    /// `str_replace`: the piece to replace, exactly as it is in the file, white space included, without line numbers. It
-    /// must be there exactly once: take as many lines around it as that needs.
+    /// `str_replace`: the piece to replace, exactly as it is in the file, white space included, without line numbers.
+    /// It must be there exactly once: take as many lines around it as that needs.
     #[serde(alias = "old_string")]
     old_str: Option<String>,
     /// `str_replace`: what comes in its place; nothing, if absent.
@@ -49,7 +49,8 @@ struct Arguments {
     /// `view`: the first and the last line to show; -1 as the last one is the end of the file.
     #[schemars(length(equal = 2))]
     view_range: Option<Vec<i64>>,
-    /// `view`: the first and the last character to show, where `view_range` is one long line; -1 as the last one is its end.
+    /// `view`: the first and the last character to show, where `view_range` is one long line; -1 as the last one is its
+    /// end.
     #[schemars(length(equal = 2))]
     view_columns: Option<Vec<i64>>,
     /// The first line and how many, in place of a range.

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
-use patchboard_kernel::files::{Hunk, Lines, count, union};
+use patchboard_kernel::files::{Hunk, LineRange, count, union};
 
-use super::excerpt::push_cut;
 use super::hunks::{hunks, lines, number, places};
+use super::snippet::push_cut;
 use crate::{counted, is_or_are};
 
 /// Lines of context around a difference.
@@ -18,7 +18,7 @@ pub struct Diff {
     /// Text to show; empty if the texts are equal.
     pub text: String,
     /// Lines of the newer text shown in full, sorted and merged.
-    pub shown: Vec<Lines>,
+    pub shown: Vec<LineRange>,
     /// True if the difference is complete, so that it can be applied.
     pub is_whole: bool,
 }
@@ -31,7 +31,7 @@ pub fn unified(old: &str, new: &str, names: (&str, &str), chars_max: usize) -> D
 
 /// Like [`unified`], limited to changes that touch or adjoin the `read` lines of the older text. Other changes are
 /// reduced to their effect on line numbers, which is complete for a reader of these lines.
-pub fn unified_in(old: &str, new: &str, names: (&str, &str), read: &[Lines], chars_max: usize) -> Diff {
+pub fn unified_in(old: &str, new: &str, names: (&str, &str), read: &[LineRange], chars_max: usize) -> Diff {
     let hunks = hunks(old, new);
     if hunks.is_empty() {
         return Diff { is_whole: true, ..Diff::default() };
@@ -90,7 +90,7 @@ fn groups(hunks: &[Hunk]) -> Vec<Range<usize>> {
 }
 
 /// Returns each group and whether it is shown. Consecutive groups that are not shown are merged.
-fn concerned(groups: Vec<Range<usize>>, hunks: &[Hunk], read: &[Lines]) -> Vec<(Range<usize>, bool)> {
+fn concerned(groups: Vec<Range<usize>>, hunks: &[Hunk], read: &[LineRange]) -> Vec<(Range<usize>, bool)> {
     let touches = |hunk: &Hunk| {
         let behind = hunk.at + count(&hunk.was);
         // An insertion adjoins the lines on both sides.

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::ops::Range;
 
-use patchboard_kernel::coded;
-use patchboard_kernel::files::{Hunk, Lines, count};
+use patchboard_kernel::code_enum;
+use patchboard_kernel::files::{Hunk, LineRange, count};
 
-use super::excerpt::{self, LINE_CHARS_MAX};
 use super::hunks::{hunks, lines, number, span, with_ends_of};
+use super::snippet::{self, LINE_CHARS_MAX};
 use crate::counted;
 
 /// Maximum bytes of a text, before and after an edit.
@@ -22,7 +22,7 @@ const CANDIDATES_MAX: usize = 5_000;
 /// Maximum number of lines of a missing text, and of similar lines, that are compared and shown.
 const NEAREST_LINES_MAX: usize = 12;
 
-coded! {
+code_enum! {
     /// Reasons why an editor command fails, independent of other authors.
     EditCode {
         /// The arguments are invalid for the command: one is missing, unknown, too long or contradicts another.
@@ -57,7 +57,7 @@ pub struct EditError {
     /// Lines it refers to: the matches, or the most similar text.
     pub lines: Vec<u32>,
     /// Lines shown in full in the message.
-    pub shown: Vec<Lines>,
+    pub shown: Vec<LineRange>,
 }
 
 impl EditError {
@@ -112,7 +112,7 @@ pub enum EditCommand {
 
 /// Result of an edit.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Edited {
+pub struct EditResult {
     /// New text.
     pub text: String,
     /// Changed lines.
@@ -123,7 +123,7 @@ pub struct Edited {
 ///
 /// # Errors
 /// The edit is invalid for this text.
-pub fn apply(command: &EditCommand, text: &str) -> Result<Edited, EditError> {
+pub fn apply(command: &EditCommand, text: &str) -> Result<EditResult, EditError> {
     let after = match command {
         EditCommand::Create { file_text } if file_text.contains("\r\n") => file_text.clone(),
         EditCommand::Create { file_text } => with_ends_of(file_text, text).into_owned(),
@@ -145,7 +145,7 @@ pub fn apply(command: &EditCommand, text: &str) -> Result<Edited, EditError> {
     if hunks.is_empty() && matches!(command, EditCommand::StrReplace { .. } | EditCommand::Insert { .. }) {
         return Err(EditError::no_change());
     }
-    Ok(Edited { text: after, hunks })
+    Ok(EditResult { text: after, hunks })
 }
 
 fn replace(text: &str, old: &str, new: &str) -> Result<String, EditError> {
@@ -231,7 +231,7 @@ fn no_match(text: &str, old: &str) -> EditError {
     } else {
         " The lines that come nearest:\n"
     });
-    let excerpt = excerpt::excerpt(text, &[(at, last)], 0, 4 * LINE_CHARS_MAX);
+    let excerpt = snippet::snippet(text, &[(at, last)], 0, 4 * LINE_CHARS_MAX);
     message.push_str(&excerpt.text);
     EditError { lines: (at..=last).collect(), shown: excerpt.shown, ..EditError::new(EditCode::NoMatch, message) }
 }

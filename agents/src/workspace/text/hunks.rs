@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use patchboard_kernel::files::{Hunk, Lines, Move, carry, count};
+use patchboard_kernel::files::{Hunk, LineRange, LineShift, count, shift_lines};
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
 /// Maximum number of lines, old and new together, that are compared line by line after common ends are removed. A
@@ -41,7 +41,7 @@ pub fn hunks(old: &str, new: &str) -> Vec<Hunk> {
     if old_part.is_empty() || new_part.is_empty() || old_part.len() + new_part.len() > COMPARED_LINES_MAX {
         return span(old, new).into_iter().collect();
     }
-    let mut found: Vec<(Lines, Hunk)> = Vec::new();
+    let mut found: Vec<(LineRange, Hunk)> = Vec::new();
     for op in capture_diff_slices(Algorithm::Myers, old_part, new_part) {
         if matches!(op, DiffOp::Equal { .. }) {
             continue;
@@ -126,7 +126,7 @@ pub fn reverse_hunks(hunks: &[Hunk]) -> Vec<Hunk> {
 }
 
 /// Returns the lines that the hunks insert, numbered as in the new text; pure removals have none.
-pub fn blocks(hunks: &[Hunk]) -> Vec<Lines> {
+pub fn blocks(hunks: &[Hunk]) -> Vec<LineRange> {
     places(hunks).into_iter().filter(|(_, added)| *added > 0).map(|(at, added)| (at, at + added - 1)).collect()
 }
 
@@ -134,7 +134,7 @@ pub fn blocks(hunks: &[Hunk]) -> Vec<Lines> {
 pub(super) fn places(hunks: &[Hunk]) -> Vec<(u32, u32)> {
     let mut shift = 0_i64;
     let place = |hunk: &Hunk| {
-        let Move { at, removed, added } = hunk.into();
+        let LineShift { at, removed, added } = hunk.into();
         let place = u32::try_from(i64::from(at) + shift).unwrap_or(u32::MAX);
         shift += i64::from(added) - i64::from(removed);
         (place, added)
@@ -144,11 +144,11 @@ pub(super) fn places(hunks: &[Hunk]) -> Vec<(u32, u32)> {
 
 /// Maps an insertion point of an older version (after `line`) through later edits; 0 stays the beginning. `None` if an
 /// edit touched the line, because the point is then ambiguous.
-pub fn carry_insertion<'a>(line: u32, edits: impl IntoIterator<Item = &'a [Move]>) -> Option<u32> {
+pub fn carry_insertion<'a>(line: u32, edits: impl IntoIterator<Item = &'a [LineShift]>) -> Option<u32> {
     if line == 0 {
         return Some(0);
     }
-    edits.into_iter().try_fold(line, |line, edit| carry((line, line), edit).map(|(line, _)| line))
+    edits.into_iter().try_fold(line, |line, edit| shift_lines((line, line), edit).map(|(line, _)| line))
 }
 
 /// Converts line ends to those of most lines of `model`; unchanged if `model` has no line ends.

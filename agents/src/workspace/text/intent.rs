@@ -5,12 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use patchboard_kernel::files::{Lines, Move};
+use patchboard_kernel::files::{LineRange, LineShift};
 
-use super::edit::{EditCommand, EditError, Edited, apply};
+use super::edit::{EditCommand, EditError, EditResult, apply};
 use super::hunks::{blocks, has_crlf, hunks, lines, number};
-use super::language::{CommentStyle, Language, Places, as_found};
-use super::scan::{Begin, Scan, head, names_encoding, scan};
+use super::language::{CommentPositions, CommentStyle, Language, as_found};
+use super::scan::{LineStart, Scan, head, names_encoding, scan};
 use crate::one_line;
 
 /// Maximum characters of an intent in a comment. A longer one is truncated there and complete in the state.
@@ -41,13 +41,13 @@ pub struct Annotation {
 
 /// A text with added comments.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Annotated {
+pub struct AnnotatedText {
     /// New text.
     pub text: String,
     /// Lines of the comments in it.
     pub lines: Vec<u32>,
     /// Blocks without a comment, numbered as in the text before, because there was no position for one.
-    pub without: Vec<Lines>,
+    pub without: Vec<LineRange>,
 }
 
 /// Author and intent of an edit, and the data to write them into a file.
@@ -71,22 +71,22 @@ pub fn apply_signed(
     command: &EditCommand,
     text: &str,
     signature: &Signature<'_>,
-) -> Result<(Edited, Vec<Lines>), EditError> {
+) -> Result<(EditResult, Vec<LineRange>), EditError> {
     let edited = apply(command, text)?;
     let annotated = annotate(&edited.text, &blocks(&edited.hunks), signature);
     let hunks = if annotated.text == edited.text { edited.hunks } else { hunks(text, &annotated.text) };
-    Ok((Edited { text: annotated.text, hunks }, annotated.without))
+    Ok((EditResult { text: annotated.text, hunks }, annotated.without))
 }
 
 /// Adds a comment above each block: directly above, or at the nearest earlier position that allows one. It replaces the
 /// author's own comment there; of other authors' comments the last [`OTHERS_MAX`] stay.
-pub fn annotate(text: &str, blocks: &[Lines], signature: &Signature<'_>) -> Annotated {
-    let unchanged = |without| Annotated { text: text.to_owned(), lines: Vec::new(), without };
+pub fn annotate(text: &str, blocks: &[LineRange], signature: &Signature<'_>) -> AnnotatedText {
+    let unchanged = |without| AnnotatedText { text: text.to_owned(), lines: Vec::new(), without };
     let Some(intent) = harmless(signature.intent) else { return unchanged(blocks.to_vec()) };
     if text.len() > ANNOTATED_BYTES_MAX {
         return unchanged(blocks.to_vec());
     }
-    let page = Page::new(text, signature);
+    let page = CommentLayout::new(text, signature);
     let (blocks, further) = blocks.split_at(blocks.len().min(BLOCKS_MAX));
     let mut without = Vec::new();
     // Zero-based lines that get a comment above them, and lines to remove.
@@ -104,7 +104,7 @@ pub fn annotate(text: &str, blocks: &[Lines], signature: &Signature<'_>) -> Anno
     without.extend_from_slice(further);
     let comment = comment(signature.language.style, &author_name(signature.author), &intent);
     let end = if has_crlf(text) { "\r\n" } else { "\n" };
-    let mut annotated = Annotated { text: String::with_capacity(text.len() + 200), lines: Vec::new(), without };
+    let mut annotated = AnnotatedText { text: String::with_capacity(text.len() + 200), lines: Vec::new(), without };
     let mut written = 0;
     for (at, line) in page.lines.iter().enumerate() {
         if places.contains(&at) {
@@ -124,7 +124,7 @@ pub fn annotate(text: &str, blocks: &[Lines], signature: &Signature<'_>) -> Anno
 /// Returns the intent comments in a text.
 pub fn annotations(text: &str, language: Language, is_author: &dyn Fn(&str) -> bool) -> Vec<Annotation> {
     let signature = Signature { language, author: "", intent: "", is_author };
-    Page::new(text, &signature).annotations.into_values().collect()
+    CommentLayout::new(text, &signature).annotations.into_values().collect()
 }
 
 /// Another author's comment that an edit removes or changes.
@@ -133,7 +133,7 @@ pub struct BrokenAnnotation {
     /// Comment before the edit.
     pub annotation: Annotation,
     /// Block below it before the edit; `None` if there was none.
-    pub block: Option<Lines>,
+    pub block: Option<LineRange>,
     /// True if the edit also changes the block.
     pub changes_block: bool,
     /// True if a comment of its author remains with other words.
@@ -150,14 +150,17 @@ pub fn broken_annotations(
 ) -> Vec<BrokenAnnotation> {
     let own = author_name(author);
     let signature = Signature { language, author, intent: "", is_author };
-    let page = Page::new(before, &signature);
+    let page = CommentLayout::new(before, &signature);
     let hunks = hunks(before, after);
     let touched = |first: u32, last: u32| {
-        hunks.iter().map(Move::from).any(|step| step.removed > 0 && step.at <= last && first < step.at + step.removed)
+        hunks
+            .iter()
+            .map(LineShift::from)
+            .any(|step| step.removed > 0 && step.at <= last && first < step.at + step.removed)
     };
     let is_reworded = |line: u32| {
-        let of = |step: &Move| step.at <= line && line < step.at + step.removed;
-        let hunk = hunks.iter().find(|hunk| of(&Move::from(*hunk)));
+        let of = |step: &LineShift| step.at <= line && line < step.at + step.removed;
+        let hunk = hunks.iter().find(|hunk| of(&LineShift::from(*hunk)));
         let was = page.annotations.get(&(line as usize - 1)).map(|annotation| annotation.author.as_str());
         let now = hunk.into_iter().flat_map(|hunk| hunk.now.lines());
         now.filter_map(|line| parse(page.language.style, line)).any(|(author, _)| Some(author) == was)
@@ -260,7 +263,7 @@ fn parse(style: CommentStyle, line: &str) -> Option<(&str, &str)> {
 }
 
 /// A text with its comments and the positions for new ones.
-struct Page<'a> {
+struct CommentLayout<'a> {
     lines: Vec<&'a str>,
     scan: Scan,
     head: usize,
@@ -271,7 +274,7 @@ struct Page<'a> {
     could_name_encoding: bool,
 }
 
-impl<'a> Page<'a> {
+impl<'a> CommentLayout<'a> {
     fn new(text: &'a str, signature: &Signature<'_>) -> Self {
         let language = as_found(signature.language, text);
         let own = author_name(signature.author);
@@ -292,7 +295,7 @@ impl<'a> Page<'a> {
 
     /// Returns the line above which a block's comment is inserted, and the comments it replaces: the author's own, and
     /// surplus ones of others.
-    fn place(&self, (first, last): Lines) -> Option<(usize, Vec<usize>)> {
+    fn place(&self, (first, last): LineRange) -> Option<(usize, Vec<usize>)> {
         let begins = |at: &usize| !self.lines[*at].trim().is_empty() && !self.annotations.contains_key(at);
         let from = (first as usize - 1).max(self.head);
         let block = from..(last as usize).min(self.lines.len());
@@ -332,7 +335,7 @@ impl<'a> Page<'a> {
         }
         let depth = self.scan.begins[line].depth;
         let starts = |at: &usize| {
-            let Begin { is_inside, depth: there } = self.scan.begins[*at];
+            let LineStart { is_inside, depth: there } = self.scan.begins[*at];
             !is_inside && there <= depth
         };
         while let Some(above) = (self.head..line).rev().find(starts) {
@@ -347,14 +350,14 @@ impl<'a> Page<'a> {
 
     /// Returns the block below an intent comment. It begins at the next line that is no intent comment. It ends before
     /// an empty line, a less indented one or another intent comment.
-    fn block_below(&self, annotation: usize) -> Option<Lines> {
+    fn block_below(&self, annotation: usize) -> Option<LineRange> {
         let indent = |line: &str| line.len() - line.trim_start().len();
         let least = indent(self.lines[annotation]);
         let first = (annotation + 1..self.lines.len()).find(|at| !self.annotations.contains_key(at))?;
         let below = (first..self.lines.len()).take_while(|at| {
             let line = self.lines[*at];
             // A closing tag has the indentation of its element, so it belongs to the block.
-            let goes_on = indent(line) >= least || self.language.places == Places::Paragraphs;
+            let goes_on = indent(line) >= least || self.language.places == CommentPositions::Paragraphs;
             !line.trim().is_empty() && goes_on && !self.annotations.contains_key(at)
         });
         let last = below.last()?;

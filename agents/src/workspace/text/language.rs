@@ -22,7 +22,7 @@ pub struct Language {
     /// Syntax of literals and comments.
     pub(super) lexis: Lexis,
     /// Lines that allow a comment above them.
-    pub(super) places: Places,
+    pub(super) places: CommentPositions,
     /// Prefixes of lines that belong to the line below: decorators, attributes.
     pub(super) attributes: &'static [&'static str],
     /// Prefixes of lines that must stay at the top of a file.
@@ -77,7 +77,7 @@ pub(super) enum Dialect {
 
 /// Lines that allow a comment above them, outside literals, comments and continued lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Places {
+pub(super) enum CommentPositions {
     /// All lines.
     Any,
     /// Lines with one of these prefixes outside brackets. Used where text can look like code, because a statement's
@@ -120,7 +120,7 @@ const LEXIS: Lexis = Lexis {
 const HASH: Language = Language {
     style: CommentStyle::Line("#"),
     lexis: Lexis { line: &["#"], ..LEXIS },
-    places: Places::Any,
+    places: CommentPositions::Any,
     attributes: &[],
     head: &["#!"],
     never: &[],
@@ -146,7 +146,7 @@ const SHELL: Language = Language {
 /// Line-based formats with independent lines.
 const ENTRIES: Language = Language {
     lexis: Lexis { quotes: &[], continues: true, dialect: Dialect::Words, ..HASH.lexis },
-    places: Places::Margin,
+    places: CommentPositions::Margin,
     ..HASH
 };
 
@@ -154,14 +154,14 @@ const MAKE: Language = Language { lexis: Lexis { regions: &[("define ", "endef")
 
 const DOCKER: Language = Language {
     lexis: Lexis { quotes: &[], ..SHELL.lexis },
-    places: Places::Margin,
+    places: CommentPositions::Margin,
     head: &["# syntax=", "#syntax=", "# escape=", "#escape=", "# check=", "#check="],
     ..HASH
 };
 
 const YAML: Language = Language {
     lexis: Lexis { quotes: &[], dialect: Dialect::Words, ..HASH.lexis },
-    places: Places::Yaml,
+    places: CommentPositions::Yaml,
     head: &["#!", "%", "---"],
     ..HASH
 };
@@ -183,14 +183,14 @@ const RUBY: Language = Language {
         dialect: Dialect::Words,
         ..HASH.lexis
     },
-    places: Places::Statements(&["def ", "class ", "module ", "require", "private", "attr_", "end"]),
+    places: CommentPositions::Statements(&["def ", "class ", "module ", "require", "private", "attr_", "end"]),
     head: &["#!", "# frozen_string_literal", "# encoding", "# -*-", "# coding"],
     ..HASH
 };
 
 const PERL: Language = Language {
     lexis: Lexis { regions: &[("=", "=cut"), ("__END__", ""), ("__DATA__", "")], ..RUBY.lexis },
-    places: Places::Statements(&["sub ", "package ", "use ", "my ", "our "]),
+    places: CommentPositions::Statements(&["sub ", "package ", "use ", "my ", "our "]),
     head: &["#!"],
     ..HASH
 };
@@ -236,7 +236,7 @@ const POWERSHELL: Language = Language {
 const SLASH: Language = Language {
     style: CommentStyle::Line("//"),
     lexis: Lexis { line: &["//"], block: &[("/*", "*/")], ..LEXIS },
-    places: Places::Any,
+    places: CommentPositions::Any,
     attributes: &[],
     head: &["#!"],
     never: &[],
@@ -292,7 +292,7 @@ const SCRIPT: Language =
 
 /// Text between tags can look like code.
 const JSX: Language = Language {
-    places: Places::Statements(&[
+    places: CommentPositions::Statements(&[
         "import ",
         "export ",
         "const ",
@@ -330,7 +330,7 @@ const CSS: Language = Language {
 const DASH: Language = Language {
     style: CommentStyle::Line("--"),
     lexis: Lexis { line: &["--"], ..LEXIS },
-    places: Places::Any,
+    places: CommentPositions::Any,
     attributes: &[],
     head: &["#!"],
     never: &[],
@@ -369,7 +369,7 @@ const ADA: Language = Language { lexis: Lexis { quotes: &[quote("\"", "\"", fals
 const LISP: Language = Language {
     style: CommentStyle::Line(";"),
     lexis: Lexis { line: &[";"], block: &[("#|", "|#")], is_nested: true, quotes: &[WIDE], ..LEXIS },
-    places: Places::Any,
+    places: CommentPositions::Any,
     attributes: &[],
     head: &["#!", "#lang"],
     never: &[],
@@ -378,7 +378,7 @@ const LISP: Language = Language {
 const INI: Language = Language {
     style: CommentStyle::Line(";"),
     lexis: Lexis { line: &[";", "#"], quotes: &[], ..LEXIS },
-    places: Places::Margin,
+    places: CommentPositions::Margin,
     attributes: &[],
     head: &[],
     never: &[],
@@ -386,7 +386,7 @@ const INI: Language = Language {
 const PERCENT: Language = Language {
     style: CommentStyle::Line("%"),
     lexis: Lexis { line: &["%"], quotes: &[], ..LEXIS },
-    places: Places::Any,
+    places: CommentPositions::Any,
     attributes: &[],
     head: &["#!"],
     never: &[],
@@ -408,16 +408,16 @@ const ERLANG: Language = Language { lexis: Lexis { quotes: &[TRIPLE, WIDE, WIDE_
 const MARKUP: Language = Language {
     style: CommentStyle::Block("<!--", "-->"),
     lexis: LEXIS,
-    places: Places::Markup,
+    places: CommentPositions::Markup,
     attributes: &[],
     head: &["<?xml", "<!DOCTYPE", "<!doctype"],
     never: &[],
 };
-const MARKDOWN: Language = Language { places: Places::Paragraphs, head: &["---"], ..MARKUP };
+const MARKDOWN: Language = Language { places: CommentPositions::Paragraphs, head: &["---"], ..MARKUP };
 
 impl Language {
     /// Returns the language of a file by its name; `None` if it has no comments or no known safe position for one.
-    pub fn of(path: &FilePath) -> Option<Self> {
+    pub fn for_path(path: &FilePath) -> Option<Self> {
         named(path.name()).or_else(|| of_extension(&path.extension()?.to_ascii_lowercase()))
     }
 
@@ -429,7 +429,7 @@ impl Language {
 
 /// Returns the comment syntax for a file name; `None` if the language has no comments.
 pub fn comment_style(path: &FilePath) -> Option<CommentStyle> {
-    Language::of(path).map(|language| language.style)
+    Language::for_path(path).map(|language| language.style)
 }
 
 fn named(name: &str) -> Option<Language> {

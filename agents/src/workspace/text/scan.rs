@@ -4,12 +4,12 @@
 //! Conservative: lines within a construct that the scanner does not recognise are unsafe. The comment then goes to an
 //! earlier line, or is omitted.
 
-use super::language::{Dialect, Language, Lexis, Places, Quote};
-use super::markup;
+use super::language::{CommentPositions, Dialect, Language, Lexis, Quote};
+use super::markup_positions;
 
 /// Lexical state at the beginning of a line.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Begin {
+pub(super) struct LineStart {
     /// True inside a literal or comment, or on a continuation of the previous line.
     pub(super) is_inside: bool,
     /// Number of open brackets.
@@ -18,27 +18,27 @@ pub(super) struct Begin {
 
 /// For each line, its lexical state, and whether a comment may be inserted directly above it.
 pub(super) struct Scan {
-    pub(super) begins: Vec<Begin>,
+    pub(super) begins: Vec<LineStart>,
     pub(super) safe: Vec<bool>,
 }
 
 /// Scans a text, given with its lines and their ends.
 pub(super) fn scan(language: &Language, text: &str, lines: &[&str]) -> Scan {
     if language.never.iter().any(|word| text.contains(word)) {
-        let begins = vec![Begin { is_inside: true, depth: 0 }; lines.len()];
+        let begins = vec![LineStart { is_inside: true, depth: 0 }; lines.len()];
         return Scan { begins, safe: vec![false; lines.len()] };
     }
-    let outside = || vec![Begin { is_inside: false, depth: 0 }; lines.len()];
+    let outside = || vec![LineStart { is_inside: false, depth: 0 }; lines.len()];
     let (begins, mut safe) = match language.places {
-        Places::Markup => (outside(), markup::elements(text, lines)),
-        Places::Paragraphs => (outside(), markup::paragraphs(lines)),
-        Places::Yaml => (outside(), markup::entries(lines)),
-        Places::Any | Places::Statements(_) | Places::Margin => {
+        CommentPositions::Markup => (outside(), markup_positions::elements(text, lines)),
+        CommentPositions::Paragraphs => (outside(), markup_positions::paragraphs(lines)),
+        CommentPositions::Yaml => (outside(), markup_positions::entries(lines)),
+        CommentPositions::Any | CommentPositions::Statements(_) | CommentPositions::Margin => {
             let (lexis, bytes) = (&language.lexis, text.as_bytes());
             let mut scanner = Scanner { lexis, bytes, at: 0, begins: Vec::new(), depth: 0, heredocs: 0 };
             scanner.run(text);
             let mut begins = scanner.begins;
-            begins.resize(lines.len(), Begin { is_inside: true, depth: 0 });
+            begins.resize(lines.len(), LineStart { is_inside: true, depth: 0 });
             regions(&language.lexis, lines, &mut begins);
             let safe =
                 begins.iter().zip(lines).map(|(begin, line)| !begin.is_inside && fits(language.places, begin, line));
@@ -52,19 +52,21 @@ pub(super) fn scan(language: &Language, text: &str, lines: &[&str]) -> Scan {
     Scan { begins, safe }
 }
 
-fn fits(places: Places, begin: &Begin, line: &str) -> bool {
+fn fits(places: CommentPositions, begin: &LineStart, line: &str) -> bool {
     match places {
-        Places::Margin => !line.starts_with([' ', '\t']),
-        Places::Statements(words) => begin.depth == 0 && words.iter().any(|word| line.starts_with(word)),
-        Places::Any | Places::Markup | Places::Paragraphs | Places::Yaml => true,
+        CommentPositions::Margin => !line.starts_with([' ', '\t']),
+        CommentPositions::Statements(words) => begin.depth == 0 && words.iter().any(|word| line.starts_with(word)),
+        CommentPositions::Any | CommentPositions::Markup | CommentPositions::Paragraphs | CommentPositions::Yaml => {
+            true
+        }
     }
 }
 
 /// Returns the number of lines that must stay at the top of the text.
 pub(super) fn head(language: &Language, lines: &[&str]) -> usize {
     let Some(first) = lines.first() else { return 0 };
-    if language.places == Places::Paragraphs {
-        return markup::front_matter(lines);
+    if language.places == CommentPositions::Paragraphs {
+        return markup_positions::front_matter(lines);
     }
     let of_head = |line: &&&str| {
         let line = line.trim_start_matches('\u{feff}');
@@ -81,7 +83,7 @@ pub(super) fn names_encoding(line: &str) -> bool {
     line.trim_start().starts_with('#') && (line.contains("coding:") || line.contains("coding="))
 }
 
-fn regions(lexis: &Lexis, lines: &[&str], begins: &mut [Begin]) {
+fn regions(lexis: &Lexis, lines: &[&str], begins: &mut [LineStart]) {
     let mut until: Option<&str> = None;
     for (line, begin) in lines.iter().zip(begins) {
         let line = line.trim_start();
@@ -103,7 +105,7 @@ struct Scanner<'a> {
     lexis: &'a Lexis,
     bytes: &'a [u8],
     at: usize,
-    begins: Vec<Begin>,
+    begins: Vec<LineStart>,
     depth: u32,
     heredocs: u32,
 }
@@ -166,7 +168,7 @@ impl Scanner<'_> {
     }
 
     fn begin(&mut self, is_inside: bool) {
-        self.begins.push(Begin { is_inside, depth: self.depth });
+        self.begins.push(LineStart { is_inside, depth: self.depth });
     }
 
     /// Returns the last byte of the line that ends here.

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use patchboard_kernel::files::{FilePath, Lines, union};
+use patchboard_kernel::files::{FilePath, LineRange, union};
 use regex::{Regex, RegexBuilder};
 
 use super::edit::{EditCode, EditError};
-use super::excerpt::push_cut;
 use super::hunks::number;
+use super::snippet::push_cut;
 use crate::{counted, is_or_are, one_line};
 
 /// Maximum bytes of a pattern.
@@ -64,7 +64,7 @@ impl Default for SearchLimits {
 
 /// Result of a search.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Found {
+pub struct SearchResult {
     /// Text to show: each file's name, followed by its numbered lines.
     pub text: String,
     /// Number of matching lines, shown or not.
@@ -77,7 +77,7 @@ pub struct Found {
 pub struct Search {
     pattern: Pattern,
     limits: SearchLimits,
-    found: Found,
+    found: SearchResult,
     shown: usize,
     /// Remaining characters to show.
     chars: usize,
@@ -93,7 +93,7 @@ impl Search {
     pub fn new(pattern: &Pattern, limits: SearchLimits) -> Self {
         // Reserves room for the final notes.
         let chars = limits.chars.saturating_sub(NOTES_CHARS);
-        let (pattern, found, bytes) = (pattern.clone(), Found::default(), limits.bytes);
+        let (pattern, found, bytes) = (pattern.clone(), SearchResult::default(), limits.bytes);
         Self { pattern, limits, found, shown: 0, chars, bytes, is_full: false, left_out: BTreeMap::new() }
     }
 
@@ -103,10 +103,10 @@ impl Search {
     }
 
     /// Searches one more text and returns its lines shown in full.
-    pub fn look(&mut self, path: &FilePath, text: &str) -> Vec<Lines> {
+    pub fn look(&mut self, path: &FilePath, text: &str) -> Vec<LineRange> {
         self.bytes = self.bytes.saturating_sub(text.len());
         let found = &mut self.found;
-        let mut shown: Vec<Lines> = Vec::new();
+        let mut shown: Vec<LineRange> = Vec::new();
         let mut has_name = false;
         let before = found.matches;
         for (at, line) in text.lines().enumerate().filter(|(_, line)| self.pattern.0.is_match(line)) {
@@ -141,7 +141,7 @@ impl Search {
     }
 
     /// Returns the result; `left` texts were not searched.
-    pub fn found(self, left: usize) -> Found {
+    pub fn found(self, left: usize) -> SearchResult {
         let Self { mut found, shown, limits, left_out, chars, .. } = self;
         let mut notes = match found.matches - shown {
             0 if found.matches == 0 => "No line matches.\n".to_owned(),

@@ -10,7 +10,7 @@ mod trace;
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use patchboard_kernel::files::{FilePath, Lines};
+use patchboard_kernel::files::{FilePath, LineRange};
 
 use super::language::Language;
 
@@ -19,7 +19,7 @@ fn path(name: &str) -> FilePath {
 }
 
 fn language(name: &str) -> Language {
-    Language::of(&path(name)).expect("a language with comments")
+    Language::for_path(&path(name)).expect("a language with comments")
 }
 
 /// Prints past the test harness's capture, so that a skipped test is visible.
@@ -50,7 +50,7 @@ impl Draw {
     }
 
     /// Returns some blocks of a text of `lines` lines, sorted and disjoint.
-    fn blocks(&mut self, lines: usize) -> Vec<Lines> {
+    fn blocks(&mut self, lines: usize) -> Vec<LineRange> {
         let mut blocks = Vec::new();
         let mut at = self.below(lines.min(40));
         while at < lines {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use jsonptr::PointerBuf;
 use patchboard_agents::config::{Config, Environment};
 use patchboard_agents::departments::storage::Storage;
-use patchboard_agents::seats::{Inline, Seats};
+use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
+use patchboard_kernel::ablation::Mode;
+use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::digest::{Hasher, Salt};
-use patchboard_kernel::freshness::Basis;
+use patchboard_kernel::freshness::ReadSet;
 use patchboard_kernel::id::InvocationId;
-use patchboard_kernel::mode::Mode;
-use patchboard_kernel::plan::{Own, Plans as _};
+use patchboard_kernel::plan::{PlanSource as _, UncachedPlans};
 use patchboard_kernel::record::Parent;
-use patchboard_kernel::shown::Shown;
 use patchboard_kernel::state::State;
 use patchboard_runtime::agent::{Agent as _, Call};
 use serde_json::{Value, json};
@@ -24,10 +24,10 @@ use crate::support;
 fn asked_to_do(board: &str, invocation: u64, of: (&str, u64), found: &Value) -> Call {
     let mut blueprint = clipboard().boards.remove("notes").expect("the notes");
     let fields = blueprint.workers.get_mut("crud").expect("its crud").clone();
-    let plan = Own.of(blueprint, &Mode::default()).expect("a plan");
+    let plan = UncachedPlans.plan(blueprint, &Mode::default()).expect("a plan");
     let state = State::new(&json!({"resolved": found}), &Hasher::new(&Salt::ZERO));
-    let basis = Basis { state, reads: vec![PointerBuf::from_tokens(["resolved"])], members: Vec::new() };
-    let shown = Shown::new(plan, "crud".into(), Arc::new(basis), false).expect("the worker is there");
+    let basis = ReadSet { state, reads: vec![PointerBuf::from_tokens(["resolved"])], members: Vec::new() };
+    let shown = CallContext::new(plan, "crud".into(), Arc::new(basis), false).expect("the worker is there");
     let parent = Parent { board: of.0.into(), invocation: InvocationId(of.1) };
     let call = support::call("crud", fields, "x", 0);
     Call {
@@ -42,8 +42,8 @@ fn asked_to_do(board: &str, invocation: u64, of: (&str, u64), found: &Value) -> 
 #[tokio::test]
 async fn boards_made_anew_for_one_invocation_do_not_change_the_same_twice() {
     let data = tempfile::tempdir().expect("a directory");
-    let seats = Seats::new(Config::default(), &Environment::default(), Inline::Refused);
-    let seats = seats.with_storage(Storage::at(data.path()));
+    let seats = AgentRegistry::new(Config::default(), &Environment::default(), InlinePrograms::Denied);
+    let seats = seats.with_storage(Storage::in_dir(data.path()));
     let found = |item: &str| json!({"status": "found", "action": "add", "slots": {"list": "office", "item": item}});
     let status = async |board: &str, invocation: u64, of: (&str, u64), item: &str| {
         let reply = seats.call(&asked_to_do(board, invocation, of, &found(item))).await.expect("a reply");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use patchboard_agents::config::Config;
-use patchboard_agents::departments::crud::carry_out;
+use patchboard_agents::departments::crud::execute;
 use patchboard_agents::departments::storage::Storage;
 use patchboard_kernel::department::Department;
 use patchboard_kernel::id::Timestamp;
@@ -122,13 +122,13 @@ async fn a_result_of_many_rows_gets_out_as_far_as_there_is_room_and_says_so() {
     let clipboard = clipboard();
     let with = clipboard.boards["notes"].workers["crud"].with.clone().expect("a department");
     let department: Department = serde_json::from_value(with["department"].clone()).expect("a department");
-    let storage = Storage::at(conversation.data.path());
+    let storage = Storage::in_dir(conversation.data.path());
     for number in 0..200 {
         let slots = json!({"list": "office", "item": format!("{number} {}", "\u{e4}".repeat(190))});
         let found = serde_json::from_value(json!({"status": "found", "action": "add", "slots": slots}));
         let key = format!("row {number}");
         let outcome =
-            carry_out(&storage, &department, &key, &found.expect("found"), Timestamp(1), 10_000).expect("no fault");
+            execute(&storage, &department, &key, &found.expect("found"), Timestamp(1), 10_000).expect("no fault");
         assert_eq!(outcome.count, 1, "{outcome:?}");
     }
     let state = conversation.say("Show the office list.").await;
@@ -224,8 +224,8 @@ async fn a_message_may_be_as_long_as_it_is_said_to_be_whatever_it_consists_of() 
         assert_eq!(state["decisions"], json!([{"agent": "nobody"}]), "{filling:?}");
         assert_eq!(state["replies"], json!([{"text": "nobody"}]), "{filling:?}");
         let begun = conversation.runtime.create(clipboard(), json!({"text": words}), None).await.expect("a board");
-        timeout(LONG, begun.ended()).await.expect("it rests in time").expect("it rests by itself");
-        assert_eq!(begun.snapshot().state.root().to_value()["replies"], json!([{"text": "nobody"}]), "{filling:?}");
+        timeout(LONG, begun.wait_for_end()).await.expect("it rests in time").expect("it rests by itself");
+        assert_eq!(begun.status().state.root().to_value()["replies"], json!([{"text": "nobody"}]), "{filling:?}");
     }
     conversation.runtime.shutdown().await;
 }

@@ -9,7 +9,7 @@ pub(super) fn write(figure: &Figure) -> String {
     let mut text = format!("digraph \"{}\" {{\n  rankdir=LR;\n", escaped(&figure.title));
     for (number, node) in figure.nodes.iter().enumerate() {
         let shape = match node.kind {
-            ShapeKind::Occasion => "oval",
+            ShapeKind::Trigger => "oval",
             ShapeKind::Place => "cylinder",
             ShapeKind::Worker => "box",
         };

@@ -9,7 +9,7 @@ pub(super) fn write(figure: &Figure) -> String {
     let mut text = format!("---\ntitle: \"{}\"\n---\nflowchart LR\n", quoted_in_yaml(&figure.title));
     for (number, node) in figure.nodes.iter().enumerate() {
         let (open, close) = match node.kind {
-            ShapeKind::Occasion => ("([", "])"),
+            ShapeKind::Trigger => ("([", "])"),
             ShapeKind::Place => ("[(", ")]"),
             ShapeKind::Worker => ("[", "]"),
         };

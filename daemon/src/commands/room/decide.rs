@@ -9,7 +9,7 @@ use patchboard_kernel::room::{self, Policy, Vote};
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::given::{self, Object};
+use crate::input::{self, StrictObject};
 use crate::output::Output;
 
 /// Decide on an artefact from its critics' votes, as a room does at the deadline
@@ -51,25 +51,26 @@ pub(super) struct Decide {
 }
 
 pub(super) fn run(arguments: &Decide, output: Output) -> Outcome {
-    let votes: Vec<Object<Vote>> = given::read(&arguments.votes, "list of votes", "bad_votes")?;
-    let votes: Vec<Vote> = votes.into_iter().map(|Object(vote)| vote).collect();
+    let votes: Vec<StrictObject<Vote>> = input::read(&arguments.votes, "list of votes", "bad_votes")?;
+    let votes: Vec<Vote> = votes.into_iter().map(|StrictObject(vote)| vote).collect();
     let policy = match &arguments.policy {
-        Some(path) => given::read::<Object<Policy>>(path, "policy", "bad_policy")?.0,
+        Some(path) => input::read::<StrictObject<Policy>>(path, "policy", "bad_policy")?.0,
         None => Policy::default(),
     };
-    let problems = policy.problems();
+    let problems = policy.validation_errors();
     if let Some(first) = problems.first() {
-        return Err(Failure::refused("bad_policy", first).detail("problems", json!(problems)));
+        return Err(Failure::invalid_input("bad_policy", first).detail("problems", json!(problems)));
     }
     if votes.is_empty() && arguments.requested.is_none() {
-        return Err(Failure::refused("bad_votes", room::BadVote::Empty)
+        return Err(Failure::invalid_input("bad_votes", room::VoteError::Empty)
             .help("pass --requested with the critics that were asked, to see the outcome without votes"));
     }
     let voters = || votes.iter().map(|vote| vote.critic_id.clone()).collect();
     let mut requested: Vec<String> = arguments.requested.clone().unwrap_or_else(voters);
     let mut seen = BTreeSet::new();
     requested.retain(|critic| seen.insert(critic.clone()));
-    let decided = room::decide(&requested, &votes, true, &policy).map_err(|bad| Failure::refused("bad_votes", bad))?;
+    let decided =
+        room::decide(&requested, &votes, true, &policy).map_err(|bad| Failure::invalid_input("bad_votes", bad))?;
     let decision = decided.expect("time is over");
     let mut told = json!(decision);
     // The numbers are top-level members, for use in scripts.

@@ -14,12 +14,12 @@ use crate::client::{Client, DaemonArgument, path};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 use crate::reader::Reader;
-use crate::rooms::{NotThere, Standing, standing};
+use crate::rooms::{DecisionError, DecisionStatus, decision_status};
 
 /// Polling interval of a data directory.
-const LOOKED_AT_EVERY: Time = Time::from_millis(100);
+const POLL_INTERVAL: Time = Time::from_millis(100);
 /// Maximum wait of one request to a daemon, in seconds.
-const ASKED_AT_ONCE: u64 = 30;
+const REQUEST_WAIT_SECONDS: u64 = 30;
 /// Code of a daemon for an artefact that is not proposed.
 const NO_SUCH_ARTIFACT: &str = "no_such_artifact";
 
@@ -57,25 +57,25 @@ pub(super) struct Wait {
 pub(super) async fn run(arguments: &Wait, data_dir: &Path, output: Output) -> Outcome {
     let until = Instant::now() + Time::from_millis(arguments.timeout.as_ms());
     let decided = match arguments.daemon.client()? {
-        Some(daemon) => asked(&daemon, arguments, until).await?,
-        None => seen(&Reader::open(data_dir)?, arguments, until).await?,
+        Some(daemon) => wait_on_daemon(&daemon, arguments, until).await?,
+        None => wait_on_journal(&Reader::open(data_dir)?, arguments, until).await?,
     };
     if let Some(told) = decided {
         output.json(&told)?;
         return Ok(Exit::Done);
     }
     let Wait { artifact, timeout, board, .. } = arguments;
-    output.complaint(&format!("nothing is decided over {artifact} on board {} within {timeout}", board.board));
+    output.error_context(&format!("nothing is decided over {artifact} on board {} within {timeout}", board.board));
     Ok(Exit::Quiescent)
 }
 
 /// Waits for the decision through a daemon's API.
-async fn asked(daemon: &Client, arguments: &Wait, until: Instant) -> Result<Option<Value>, Failure> {
+async fn wait_on_daemon(daemon: &Client, arguments: &Wait, until: Instant) -> Result<Option<Value>, Failure> {
     let Wait { artifact, ruled, board, .. } = arguments;
     loop {
         let left = until.saturating_duration_since(Instant::now());
         // Rounded up to whole seconds; the last request may exceed the remaining time.
-        let wait = (left.as_secs() + u64::from(left.subsec_nanos() > 0)).min(ASKED_AT_ONCE);
+        let wait = (left.as_secs() + u64::from(left.subsec_nanos() > 0)).min(REQUEST_WAIT_SECONDS);
         let place = path(&["v1", "boards", &board.board, "room", "decisions", artifact]);
         let told = daemon.get(&format!("{place}?wait={wait}&ruled={ruled}")).await;
         let is_over = Instant::now() >= until;
@@ -83,34 +83,34 @@ async fn asked(daemon: &Client, arguments: &Wait, until: Instant) -> Result<Opti
             Ok(told) if !told.is_null() => return Ok(Some(told)),
             Ok(_) if is_over => return Ok(None),
             // The artefact may still be proposed.
-            Err(Failure::Told(told)) if !is_over && told.code == NO_SUCH_ARTIFACT => {}
+            Err(Failure::Error(told)) if !is_over && told.code == NO_SUCH_ARTIFACT => {}
             Err(failure) => return Err(failure),
             Ok(_) => {}
         }
         // The daemon answers at once for an ended board, so requests need a delay.
-        sleep(LOOKED_AT_EVERY).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
 /// Waits for the decision in a data directory. Reads the document again at each new version.
-async fn seen(reader: &Reader, arguments: &Wait, until: Instant) -> Result<Option<Value>, Failure> {
+async fn wait_on_journal(reader: &Reader, arguments: &Wait, until: Instant) -> Result<Option<Value>, Failure> {
     let mut looked_at: Option<Version> = None;
     let mut missing = None;
     loop {
         let summary = reader.find(&arguments.board.board)?;
         if looked_at.replace(summary.version) != Some(summary.version) {
             let board = reader.board(&summary, None)?;
-            missing = match standing(board.state().root(), &arguments.artifact, arguments.ruled) {
-                Ok(Standing::Decided(told)) => return Ok(Some(told)),
-                Ok(Standing::Open) => None,
+            missing = match decision_status(board.state().root(), &arguments.artifact, arguments.ruled) {
+                Ok(DecisionStatus::Decided(told)) => return Ok(Some(told)),
+                Ok(DecisionStatus::Open) => None,
                 // The artefact may still be proposed.
-                Err(why @ NotThere::Artifact(_)) => Some(why),
-                Err(why @ NotThere::Room) => return Err(Failure::refused(why.code(), why)),
+                Err(why @ DecisionError::Artifact(_)) => Some(why),
+                Err(why @ DecisionError::Room) => return Err(Failure::invalid_input(why.code(), why)),
             };
         }
         if Instant::now() >= until {
-            return missing.map_or(Ok(None), |why| Err(Failure::refused(why.code(), why)));
+            return missing.map_or(Ok(None), |why| Err(Failure::invalid_input(why.code(), why)));
         }
-        sleep(LOOKED_AT_EVERY).await;
+        sleep(POLL_INTERVAL).await;
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::receiver::Undelivered;
+use super::super::receiver::DeliveryError;
 
 /// Minimum and maximum wait.
 const WAIT_MIN: Duration = Duration::from_secs(1);
@@ -10,8 +10,8 @@ const WAIT_MAX: Duration = Duration::from_secs(300);
 
 /// Returns the wait after a number of consecutive failures; `random` is between 0 and 1. A refused notice waits
 /// longest.
-pub(in crate::notify) fn after(failures: u32, undelivered: Option<&Undelivered>, random: f64) -> Duration {
-    let is_refused = undelivered.is_some_and(|undelivered| undelivered.is_refused);
+pub(in crate::notify) fn after(failures: u32, undelivered: Option<&DeliveryError>, random: f64) -> Duration {
+    let is_refused = undelivered.is_some_and(|undelivered| undelivered.is_rejected);
     let doublings = failures.saturating_sub(1).min(16);
     let most = if is_refused { WAIT_MAX } else { WAIT_MIN.saturating_mul(1 << doublings).min(WAIT_MAX) };
     let asked = undelivered.and_then(|undelivered| undelivered.wait).unwrap_or_default();
@@ -38,9 +38,9 @@ mod tests {
 
     #[test]
     fn a_refusal_waits_long_and_a_wait_that_is_asked_for_is_kept_within_bounds() {
-        let undelivered = |is_refused, wait: Option<u64>| Undelivered {
+        let undelivered = |is_refused, wait: Option<u64>| DeliveryError {
             why: String::new(),
-            is_refused,
+            is_rejected: is_refused,
             wait: wait.map(Duration::from_secs),
         };
         for (is_refused, asked, expected) in

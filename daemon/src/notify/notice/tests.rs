@@ -259,7 +259,11 @@ fn calls_that_were_never_sent_are_reported_once_and_when_one_is_answered() {
     let context = Context { board: &board, blueprint: "steps", provider_after: Duration::from_secs(300) };
     let held = |seconds| {
         let lasts = std::time::Duration::from_secs(seconds);
-        Held { outage: Outage { reason: DeferralReason::Overloaded, lasts, next_try: None }, calls: 2, lasts }
+        BoardOutage {
+            outage: Outage { reason: DeferralReason::Overloaded, elapsed: lasts, next_try: None },
+            calls: 2,
+            elapsed: lasts,
+        }
     };
     let mut cursor = Cursor::default();
     assert_eq!(cursor.held(Timestamp(1), &held(400), &context), None, "it has no record yet");

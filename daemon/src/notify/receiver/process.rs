@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::output::short;
 
 /// Time to read the remaining output of a program that has ended.
-const LAST_WORDS: Duration = Duration::from_millis(50);
+const OUTPUT_DRAIN_TIME: Duration = Duration::from_millis(50);
 
 /// Maximum bytes of standard error that are kept.
 const KEPT_MAX: usize = 4096;
@@ -22,13 +22,13 @@ const KEPT_MAX: usize = 4096;
 const SAID_MAX: usize = 300;
 
 /// Exit of a program.
-pub(super) struct Ended {
+pub(super) struct ProgramExit {
     /// Set if the program exited by itself with 0.
     pub(super) is_success: bool,
     /// Description for people, to follow "the program".
     pub(super) how: String,
     /// End of its standard error, on one line.
-    pub(super) said: String,
+    pub(super) stderr_tail: String,
 }
 
 /// Runs a program with only these environment variables, and this text on its standard input.
@@ -40,7 +40,7 @@ pub(super) async fn run(
     env: &[(&'static str, String)],
     text: &[u8],
     limit: Duration,
-) -> io::Result<Ended> {
+) -> io::Result<ProgramExit> {
     let (name, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(name);
     command
@@ -78,7 +78,7 @@ pub(super) async fn run(
         };
         if in_time && !is_drained {
             // The remaining output is in the pipe already; a child that holds the pipe open is not waited for.
-            let _ = timeout(LAST_WORDS, &mut drain).await;
+            let _ = timeout(OUTPUT_DRAIN_TIME, &mut drain).await;
         }
         in_time
     };
@@ -89,7 +89,7 @@ pub(super) async fn run(
         (Err(error), true) => format!("was lost: {error}"),
     };
     let is_success = in_time && status.is_ok_and(|status| status.success());
-    Ok(Ended { is_success, how, said: short(&String::from_utf8_lossy(&kept), SAID_MAX) })
+    Ok(ProgramExit { is_success, how, stderr_tail: short(&String::from_utf8_lossy(&kept), SAID_MAX) })
 }
 
 /// Reads to the end and keeps the last bytes.

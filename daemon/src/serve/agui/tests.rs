@@ -1,19 +1,19 @@
-//! An independent client of the protocol on many random boards: whatever events arrive, and wherever the stream breaks, the
-//! client ends with the board's document.
+//! An independent client of the protocol on many random boards: whatever events arrive, and wherever the stream breaks,
+//! the client ends with the board's document.
 
 use std::collections::BTreeSet;
 
 use patchboard_faults::random::Random;
-use patchboard_faults::world::{Call, Delivery, Others, World};
-use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody, Step};
+use patchboard_faults::simulation::{Call, Delivery, SimulatedBoard, SimulationHooks};
+use patchboard_kernel::board::{Board, Input, NewBoard, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Answer, Body, Kind, Record};
 use patchboard_kernel::state::State;
 use serde_json::{Value, json};
 
-use super::{Event, Reader, Rest, Run, applied, interrupted, resumption};
+use super::{Event, EventEncoder, RestReason, RunIds, apply_patch, parse_interrupt_id, resume_point};
 
 /// Number of random boards.
 const BOARDS: u64 = 6;
@@ -28,14 +28,14 @@ struct Anybody {
     states: Vec<State>,
 }
 
-impl Others for Anybody {
-    fn called(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {
+impl SimulationHooks for Anybody {
+    fn on_call(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {
         let patch = patch(&mut self.random, &json!(board.state().root()));
-        let from = From::Attempt { invocation: call.invocation, attempt: call.attempt };
+        let from = ProposalSource::Attempt { invocation: call.invocation, attempt: call.attempt };
         vec![Delivery { after_ms: self.random.below(900), input: propose(from, &patch) }]
     }
 
-    fn asked(&mut self, seq: Seq, board: &Board) -> Vec<Delivery> {
+    fn answer_question(&mut self, seq: Seq, board: &Board) -> Vec<Delivery> {
         let question = &board.pending()[&seq];
         let (by, digest) = (question.approver.clone(), question.digest);
         let input =
@@ -43,14 +43,14 @@ impl Others for Anybody {
         vec![Delivery { after_ms: 500, input }]
     }
 
-    fn stepped(&mut self, _: Timestamp, _: Option<&Input>, _: &Step, board: &Board) {
+    fn on_step(&mut self, _: Timestamp, _: Option<&Input>, _: &Step, board: &Board) {
         if board.version().0 == self.states.len() as u64 {
             self.states.push(board.state().clone());
         }
     }
 }
 
-fn propose(from: From, patch: &Value) -> Input {
+fn propose(from: ProposalSource, patch: &Value) -> Input {
     let reply = ReplyBody::Text(patch.to_string());
     Input::Propose(Proposal { from, worker: "writer".into(), reply, usage: None, raw: None })
 }
@@ -85,24 +85,24 @@ fn played(seed: u64) -> (Vec<Record>, Vec<State>) {
         "concurrency": 3,
     });
     let mut others = Anybody { random: Random::new(seed), states: Vec::new() };
-    let genesis = Genesis {
+    let genesis = NewBoard {
         salt: Salt([9; 32]),
-        ..Genesis::new(
+        ..NewBoard::new(
             BoardId::from("anything"),
             serde_json::from_value(blueprint).expect("a blueprint"),
             Value::Null,
             Timestamp(1),
         )
     };
-    let mut world = World::new(genesis, &Own, &mut others).expect("a board");
+    let mut world = SimulatedBoard::new(genesis, &UncachedPlans, &mut others).expect("a board");
     for number in 0..INPUTS {
         let input = match others.random.below(10) {
-            0..2 => Input::Signal { name: "more".into(), value: json!(number), token: None },
-            2 => Input::Pause { token: None },
-            3 => Input::Resume { token: None },
+            0..2 => Input::Signal { name: "more".into(), value: json!(number), key: None },
+            2 => Input::Pause { key: None },
+            3 => Input::Resume { key: None },
             _ => {
                 let patch = patch(&mut others.random, &json!(world.board().state().root()));
-                propose(From::Direct { token: None, base: None }, &patch)
+                propose(ProposalSource::Direct { key: None, base: None }, &patch)
             }
         };
         world.send(Delivery { after_ms: others.random.below(300), input });
@@ -215,8 +215,8 @@ impl Client {
     }
 }
 
-fn run() -> Run {
-    Run { thread: "t".into(), run: "r".into() }
+fn run() -> RunIds {
+    RunIds { thread: "t".into(), run: "r".into() }
 }
 
 fn document(state: &State) -> Value {
@@ -238,14 +238,16 @@ fn wherever_a_reader_begins_it_has_the_document_of_every_version() {
             let version = version_at(&records, cut.seq);
             for has in [true, false] {
                 let mut client = Client::default();
-                let mut reader = Reader::new(run(), has.then(|| states[version].clone()));
-                client.takes(&reader.begins());
+                let mut reader = EventEncoder::new(run(), has.then(|| states[version].clone()));
+                client.takes(&reader.run_started());
                 match has {
                     true => client.state = document(&states[version]),
-                    false => reader.is_given(&states[version], cut.seq, cut.at).iter().for_each(|it| client.takes(it)),
+                    false => {
+                        reader.send_document(&states[version], cut.seq, cut.at).iter().for_each(|it| client.takes(it))
+                    }
                 }
                 for record in records.iter().filter(|record| record.seq > cut.seq) {
-                    let told = reader.hears(record);
+                    let told = reader.encode_record(record);
                     assert!(!told.needs_document, "seed {seed}: {}", record.seq);
                     told.events.iter().for_each(|event| client.takes(event));
                     if record.kind == Kind::Committed {
@@ -254,7 +256,10 @@ fn wherever_a_reader_begins_it_has_the_document_of_every_version() {
                     }
                 }
                 let (pending, at) = (std::collections::BTreeMap::new(), cut.at);
-                reader.rests(Rest::Asks(&pending), at).iter().for_each(|event| client.takes(event));
+                reader
+                    .finish_at_rest(RestReason::AwaitsAnswers(&pending), at)
+                    .iter()
+                    .for_each(|event| client.takes(event));
                 assert!(!client.is_running);
                 (deltas, snapshots) = (deltas + client.deltas, snapshots + client.snapshots);
             }
@@ -274,12 +279,12 @@ fn a_stream_that_breaks_off_anywhere_is_gone_on_with_exactly() {
         let (records, states) = played(seed);
         let now = Version(states.len() as u64 - 1);
         // All events, and the client's state after each.
-        let mut reader = Reader::new(run(), None);
+        let mut reader = EventEncoder::new(run(), None);
         let mut client = Client::default();
         let mut after = Vec::new();
-        let first = reader.is_given(&states[0], records[0].seq, records[0].at);
-        let events = records.iter().skip(1).flat_map(|record| reader.hears(record).events).collect::<Vec<_>>();
-        client.takes(&Reader::new(run(), None).begins());
+        let first = reader.send_document(&states[0], records[0].seq, records[0].at);
+        let events = records.iter().skip(1).flat_map(|record| reader.encode_record(record).events).collect::<Vec<_>>();
+        client.takes(&EventEncoder::new(run(), None).run_started());
         for event in first.iter().chain(&events) {
             client.takes(event);
             after.push(client.clone());
@@ -290,23 +295,23 @@ fn a_stream_that_breaks_off_anywhere_is_gone_on_with_exactly() {
             let mut again = client.again();
             let digest = states[0].digest_of(&client.state);
             for (last, has) in [(client.last, None), (client.last, Some(digest)), (None, Some(digest))] {
-                let (version, seq) = resumption(&records, now, last, has).expect("nothing was forgotten");
+                let (version, seq) = resume_point(&records, now, last, has).expect("nothing was forgotten");
                 let state = &states[usize::try_from(version.0).expect("few")];
                 assert_eq!(document(state), client.state, "seed {seed}, after {last:?} {has:?}");
-                let mut reader = Reader::new(run(), Some(state.clone()));
+                let mut reader = EventEncoder::new(run(), Some(state.clone()));
                 let mut client = again.clone();
-                client.takes(&reader.begins());
+                client.takes(&reader.run_started());
                 for record in records.iter().filter(|record| record.seq > seq) {
-                    reader.hears(record).events.iter().for_each(|event| client.takes(event));
+                    reader.encode_record(record).events.iter().for_each(|event| client.takes(event));
                 }
                 assert_eq!(client.state, end, "seed {seed}");
             }
             // A document that the board never had, and an event that was never sent.
             again.state["mine"] = json!(true);
             let digest = states[0].digest_of(&again.state);
-            assert_eq!(resumption(&records, now, None, Some(digest)), None);
+            assert_eq!(resume_point(&records, now, None, Some(digest)), None);
             let never = records.last().map(|last| last.seq.next());
-            assert_eq!(resumption(&records, now, never, None), None);
+            assert_eq!(resume_point(&records, now, never, None), None);
         }
     }
     assert!(broken > 75, "{broken}");
@@ -317,12 +322,12 @@ fn a_document_that_is_not_the_one_of_an_event_is_believed() {
     let (records, states) = played(1);
     let now = Version(states.len() as u64 - 1);
     let commit = records.iter().rev().find(|record| record.kind == Kind::Committed).expect("a commit");
-    let found = resumption(&records, now, Some(Seq(0)), Some(states[states.len() - 1].digest()));
+    let found = resume_point(&records, now, Some(Seq(0)), Some(states[states.len() - 1].digest()));
     assert_eq!(found.map(|(version, _)| version), Some(now));
     assert!(found.is_some_and(|(_, seq)| seq == commit.seq));
     // History before the retained records is unknown.
     let recent = &records[records.len() - 2..];
-    assert_eq!(resumption(recent, now, Some(Seq(0)), None), None);
+    assert_eq!(resume_point(recent, now, Some(Seq(0)), None), None);
 }
 
 #[test]
@@ -352,11 +357,11 @@ fn what_not_all_clients_apply_comes_as_a_whole_document() {
             false,
         ),
     ] {
-        let (delta, made) = applied(&before, &patch, hasher.document(&after)).expect("it makes that");
+        let (delta, made) = apply_patch(&before, &patch, hasher.document(&after)).expect("it makes that");
         assert_eq!((document(&made), delta.is_some()), (after, is_delta), "{patch}");
-        assert!(applied(&before, &patch, hasher.document(&json!(1))).is_none());
+        assert!(apply_patch(&before, &patch, hasher.document(&json!(1))).is_none());
     }
-    assert!(applied(&before, &json!("erased"), before.digest()).is_none());
+    assert!(apply_patch(&before, &json!("erased"), before.digest()).is_none());
 }
 
 #[test]
@@ -366,12 +371,12 @@ fn a_commit_that_cannot_be_told_asks_for_a_document() {
         let mut commits = records.iter().filter(|record| record.kind == Kind::Committed);
         (commits.next().expect("a commit"), commits.next().expect("another"))
     };
-    let mut reader = Reader::new(run(), Some(states[0].clone()));
+    let mut reader = EventEncoder::new(run(), Some(states[0].clone()));
     // The first commit is missing.
-    let told = reader.hears(second);
+    let told = reader.encode_record(second);
     assert!(told.needs_document && told.events.iter().all(|event| event.id.is_none()));
-    assert!(!Reader::new(run(), Some(states[0].clone())).hears(first).needs_document);
-    assert!(Reader::new(run(), None).hears(first).needs_document);
+    assert!(!EventEncoder::new(run(), Some(states[0].clone())).encode_record(first).needs_document);
+    assert!(EventEncoder::new(run(), None).encode_record(first).needs_document);
 }
 
 #[test]
@@ -382,9 +387,9 @@ fn an_interrupt_names_exactly_what_is_asked() {
         _ => None,
     });
     for (seq, digest) in asked {
-        assert_eq!(interrupted(&format!("{seq}:{digest}")), Some((seq, digest)));
+        assert_eq!(parse_interrupt_id(&format!("{seq}:{digest}")), Some((seq, digest)));
     }
     for wrong in ["", "1", "1:", ":00", "1:00", "x:y"] {
-        assert_eq!(interrupted(wrong), None, "{wrong}");
+        assert_eq!(parse_interrupt_id(wrong), None, "{wrong}");
     }
 }

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use patchboard_agents::workspace::editor::{Manner, definitions};
+use patchboard_agents::workspace::editor::{EditConcurrency, definitions};
 pub(crate) use patchboard_agents::workspace::editor::{arguments, is_tool};
-use patchboard_agents::workspace::session::Told;
+use patchboard_agents::workspace::session::CommandResult;
 use patchboard_kernel::blueprint::WorkspaceSpec;
 use rmcp::model::{CallToolResult, ContentBlock, Tool, ToolAnnotations};
 use serde_json::Map;
 
 /// Default size of a result, in characters, for clients that do not state a limit. Many clients show about this many;
 /// truncated lines would count as read.
-pub(crate) const USUAL_ROOM: usize = 30_000;
+pub(crate) const DEFAULT_CHARS: usize = 30_000;
 
 /// Returns the server instructions for the file tools.
 pub(crate) fn instructions(spec: &WorkspaceSpec) -> String {
@@ -24,8 +24,8 @@ pub(crate) fn instructions(spec: &WorkspaceSpec) -> String {
 }
 
 /// Returns the editing manner of remote agents, which work in the directory itself.
-const fn manner(spec: &WorkspaceSpec) -> Manner {
-    Manner::of(spec, false)
+const fn manner(spec: &WorkspaceSpec) -> EditConcurrency {
+    EditConcurrency::from_spec(spec, false)
 }
 
 /// Returns the file tools of an author, by its name in files.
@@ -43,7 +43,7 @@ pub(crate) fn tools(author: &str, spec: &WorkspaceSpec) -> Vec<Tool> {
 }
 
 /// Converts an editor's answer into a tool result; a rejection adds its code and details as structured content.
-pub(crate) fn result(told: Told) -> CallToolResult {
+pub(crate) fn result(told: CommandResult) -> CallToolResult {
     let text = vec![ContentBlock::text(told.text)];
     if told.code.is_none() {
         return CallToolResult::success(text);

@@ -6,10 +6,10 @@ use rmcp::model::{Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
 
 use super::editor;
-use super::seat::Seat;
+use super::worker_server::WorkerServer;
 
 /// Returns the tools of a worker; of the patch tools, only those that it can use.
-pub(crate) fn of(seat: &Seat) -> Vec<Tool> {
+pub(crate) fn for_worker(seat: &WorkerServer) -> Vec<Tool> {
     let mut tools = all();
     if seat.is_at_files_only() {
         tools.retain(|tool| matches!(&*tool.name, "read_view" | "explain_rejection"));
@@ -32,7 +32,7 @@ fn finish() -> Tool {
             },
             "additionalProperties": false
         }),
-        came_of(),
+        outcome_schema(),
         ToolAnnotations::new().read_only(false).destructive(false).idempotent(false).open_world(false),
     )
 }
@@ -82,7 +82,7 @@ fn all() -> Vec<Tool> {
                 },
                 "additionalProperties": false
             }),
-            came_of(),
+            outcome_schema(),
             ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(false),
         ),
         tool(
@@ -124,7 +124,7 @@ fn all() -> Vec<Tool> {
                 "required": ["question", "lease"],
                 "additionalProperties": false
             }),
-            came_of(),
+            outcome_schema(),
             ToolAnnotations::new().read_only(false).destructive(false).idempotent(false).open_world(true),
         ),
         tool(
@@ -189,7 +189,7 @@ fn operation() -> Value {
     })
 }
 
-fn came_of() -> Value {
+fn outcome_schema() -> Value {
     json!({
         "type": "object",
         "properties": {

@@ -11,7 +11,7 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::{Attempt, Kind, Record};
-use patchboard_runtime::observer::{Durable, Observer, Restarted};
+use patchboard_runtime::observer::{DurableStep, Observer, RestartScope};
 use patchboard_runtime::runtime::RuntimeError;
 use prometheus::IntCounter;
 use serde::Deserialize;
@@ -24,10 +24,10 @@ pub(crate) struct Counting {
     /// Counters in the order of [`Kind::ALL`], looked up once.
     records: Vec<IntCounter>,
     /// Start of the attempts under way. Bounded by the concurrency limit of each blueprint.
-    begun: DashMap<BoardId, BTreeMap<InvocationId, Begun>>,
+    open_attempts: DashMap<BoardId, BTreeMap<InvocationId, OpenAttempt>>,
 }
 
-struct Begun {
+struct OpenAttempt {
     attempt: u32,
     at: Timestamp,
     /// Model and price at which the call was admitted.
@@ -36,7 +36,7 @@ struct Begun {
 
 /// Purpose of model tokens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Component {
+pub(super) enum TokenPurpose {
     /// Design of a blueprint.
     Architect,
     /// First attempts of invocations.
@@ -47,7 +47,7 @@ pub(super) enum Component {
     Late,
 }
 
-impl Component {
+impl TokenPurpose {
     pub(super) const ALL: [Self; 4] = [Self::Architect, Self::Worker, Self::Retry, Self::Late];
 
     pub(super) const fn as_str(self) -> &'static str {
@@ -96,7 +96,7 @@ struct Architect {
 impl Counting {
     pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
         let records = Kind::ALL.iter().map(|kind| metrics.records.with_label_values(&[kind.as_str()])).collect();
-        Self { metrics, records, begun: DashMap::new() }
+        Self { metrics, records, open_attempts: DashMap::new() }
     }
 
     fn count(&self, board: &BoardId, record: &Record) {
@@ -137,7 +137,7 @@ impl Counting {
         let metrics = &self.metrics;
         let code = header.code.unwrap_or_default();
         match record.kind {
-            Kind::Invoked => return self.begins(board, header, record.at),
+            Kind::Invoked => return self.start_attempt(board, header, record.at),
             Kind::Committed => metrics.commits.inc(),
             Kind::NoOp => metrics.no_ops.inc(),
             Kind::Rejected => metrics.rejections.with_label_values(&[header.stage.unwrap_or_default(), code]).inc(),
@@ -145,7 +145,7 @@ impl Counting {
             Kind::Deferred => metrics.deferrals.with_label_values(&[header.reason.unwrap_or_default()]).inc(),
             Kind::Late => {
                 metrics.late.with_label_values(&[code]).inc();
-                return self.spent(Component::Late, header.usage);
+                return self.count_tokens(TokenPurpose::Late, header.usage);
             }
             Kind::Breaker => {
                 let (change, reason) = (header.change.unwrap_or_default(), header.reason.unwrap_or_default());
@@ -153,37 +153,37 @@ impl Counting {
             }
             Kind::Ended => {
                 // The end of a board closes all its attempts.
-                self.begun.remove(board);
+                self.open_attempts.remove(board);
                 return metrics.boards_ended.with_label_values(&[header.end.unwrap_or_default()]).inc();
             }
             Kind::Created => {
                 let Some(Architect { usage, admitted }) = header.architect else { return };
                 self.charge(&admitted.unwrap_or_default(), usage);
-                return self.spent(Component::Architect, Some(usage));
+                return self.count_tokens(TokenPurpose::Architect, Some(usage));
             }
             _ => {}
         }
         let Some(by) = header.by else { return };
         if let Some(attempt) = by.attempt {
-            self.paid(board, &attempt, by.usage);
+            self.count_cost(board, &attempt, by.usage);
             if record.kind != Kind::Continued {
-                self.ends(board, &attempt, record, code == FailureCode::Lost.as_str());
+                self.end_attempt(board, &attempt, record, code == FailureCode::Lost.as_str());
             }
-            let component = if attempt.number > 1 { Component::Retry } else { Component::Worker };
-            self.spent(component, by.usage);
+            let component = if attempt.number > 1 { TokenPurpose::Retry } else { TokenPurpose::Worker };
+            self.count_tokens(component, by.usage);
         }
     }
 
-    fn begins(&self, board: &BoardId, header: Header<'_>, at: Timestamp) {
+    fn start_attempt(&self, board: &BoardId, header: Header<'_>, at: Timestamp) {
         if let (Some(invocation), Some(attempt)) = (header.invocation, header.attempt) {
-            let begun = Begun { attempt, at, admitted: header.admitted.unwrap_or_default() };
-            self.begun.entry(board.clone()).or_default().insert(invocation, begun);
+            let begun = OpenAttempt { attempt, at, admitted: header.admitted.unwrap_or_default() };
+            self.open_attempts.entry(board.clone()).or_default().insert(invocation, begun);
         }
     }
 
     /// Counts the cost of an answered call, at the price of its admission.
-    fn paid(&self, board: &BoardId, attempt: &Attempt, usage: Option<Usage>) {
-        let (Some(usage), Some(begun)) = (usage, self.begun.get(board)) else { return };
+    fn count_cost(&self, board: &BoardId, attempt: &Attempt, usage: Option<Usage>) {
+        let (Some(usage), Some(begun)) = (usage, self.open_attempts.get(board)) else { return };
         let begun = begun.get(&attempt.invocation).filter(|begun| begun.attempt == attempt.number);
         if let Some(begun) = begun {
             self.charge(&begun.admitted, usage);
@@ -195,17 +195,17 @@ impl Counting {
         let Admission { model, price: Some(price), .. } = admitted else { return };
         let labels = [model.as_deref().unwrap_or_default(), price.currency.as_str()];
         #[expect(clippy::cast_precision_loss, reason = "a metric is a float")]
-        self.metrics.money.with_label_values(&labels).inc_by(price.of(usage) as f64 / 1e9);
+        self.metrics.money.with_label_values(&labels).inc_by(price.cost(usage) as f64 / 1e9);
     }
 
     /// Observes the duration of an attempt. For an approval, the attempt ended when the proposal was submitted to the
     /// person. The duration of a lost attempt is unknown, and not observed.
-    fn ends(&self, board: &BoardId, attempt: &Attempt, record: &Record, is_lost: bool) {
-        let Some(mut begun) = self.begun.get_mut(board) else { return };
+    fn end_attempt(&self, board: &BoardId, attempt: &Attempt, record: &Record, is_lost: bool) {
+        let Some(mut begun) = self.open_attempts.get_mut(board) else { return };
         if begun.get(&attempt.invocation).is_none_or(|begun| begun.attempt != attempt.number) {
             return;
         }
-        if let Some(Begun { at, .. }) = begun.remove(&attempt.invocation)
+        if let Some(OpenAttempt { at, .. }) = begun.remove(&attempt.invocation)
             && !is_lost
         {
             #[expect(clippy::cast_precision_loss, reason = "a span of time in milliseconds")]
@@ -214,7 +214,7 @@ impl Counting {
         }
     }
 
-    fn spent(&self, component: Component, usage: Option<Usage>) {
+    fn count_tokens(&self, component: TokenPurpose, usage: Option<Usage>) {
         let Some(usage) = usage else { return };
         for (kind, tokens) in [("prompt", usage.prompt), ("completion", usage.completion)] {
             self.metrics.tokens.with_label_values(&[component.as_str(), kind]).inc_by(tokens);
@@ -223,7 +223,7 @@ impl Counting {
 }
 
 impl Observer for Counting {
-    fn durable(&self, step: &Durable<'_>) {
+    fn on_durable_step(&self, step: &DurableStep<'_>) {
         for record in step.records {
             self.count(step.board, record);
         }
@@ -232,15 +232,15 @@ impl Observer for Counting {
         }
     }
 
-    fn duplicate(&self, _: &BoardId) {
+    fn on_duplicate(&self, _: &BoardId) {
         self.metrics.duplicates.inc();
     }
 
-    fn restarted(&self, what: Restarted) {
+    fn on_restart(&self, what: RestartScope) {
         self.metrics.restarts.with_label_values(&[what.as_str()]).inc();
     }
 
-    fn gone(&self, board: &BoardId, _: &RuntimeError) {
-        self.begun.remove(board);
+    fn on_board_closed(&self, board: &BoardId, _: &RuntimeError) {
+        self.open_attempts.remove(board);
     }
 }

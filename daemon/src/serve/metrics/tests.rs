@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use patchboard_agents::gate::{ModelKey, ModelState, Outage};
 use patchboard_kernel::admission;
-use patchboard_kernel::board::{Board, Genesis, Input};
+use patchboard_kernel::board::{Board, Input, NewBoard};
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, Timestamp};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::source::Source;
-use patchboard_runtime::observer::{Durable, Observer as _, Restarted};
+use patchboard_runtime::observer::{DurableStep, Observer as _, RestartScope};
 use serde_json::{Value, json};
 
-use super::{Counting, Metrics, Picture, by_server, described};
+use super::{Counting, GaugeValues, Metrics, by_server, described};
 
 const PAGE: &str = include_str!("../../../../docs/operations.md");
 const DASHBOARD: &str = include_str!("../../../../docs/operations/grafana.json");
@@ -45,7 +45,11 @@ fn the_page_lists_the_families_that_are_exposed_and_no_others() {
 fn one_model_of_two_servers_counts_for_each() {
     let state = |url: &str, is_away: bool, waiting| ModelState {
         key: ModelKey::new(url, "m"),
-        outage: is_away.then_some(Outage { reason: DeferralReason::Overloaded, lasts: Duration::ZERO, next_try: None }),
+        outage: is_away.then_some(Outage {
+            reason: DeferralReason::Overloaded,
+            elapsed: Duration::ZERO,
+            next_try: None,
+        }),
         waiting,
         in_flight: 0,
         pace: None,
@@ -139,7 +143,7 @@ fn collect(value: &Value, name: &str, found: &mut Vec<String>) {
 
 #[test]
 fn a_family_of_which_nothing_has_happened_is_there_with_its_kind() {
-    let text = Metrics::new().text(&Picture::default());
+    let text = Metrics::new().text(&GaugeValues::default());
     for (name, kind, ..) in described() {
         let line = format!("# TYPE {name} {kind}\n");
         assert_eq!(text.matches(&line).count(), 1, "{line}");
@@ -152,7 +156,7 @@ fn what_somebody_else_writes_cannot_break_the_text() {
     let metrics = Metrics::new();
     metrics.answered("/v1/boards/{board}", "GET", 200, 0.003);
     metrics.answered("a\"b\\c\nd", "other", 404, 0.003);
-    let text = metrics.text(&Picture::default());
+    let text = metrics.text(&GaugeValues::default());
     assert!(
         text.contains(r#"patchboard_http_requests_total{method="other",route="a\"b\\c\nd",status="404"} 1"#),
         "{text}"
@@ -163,11 +167,11 @@ fn what_somebody_else_writes_cannot_break_the_text() {
 fn restarts_and_repetitions_are_counted_as_they_are_told() {
     let metrics = Arc::new(Metrics::new());
     let counting = Counting::new(Arc::clone(&metrics));
-    for what in [Restarted::Board, Restarted::Board, Restarted::JournalWriter] {
-        counting.restarted(what);
+    for what in [RestartScope::Board, RestartScope::Board, RestartScope::JournalWriter] {
+        counting.on_restart(what);
     }
-    counting.duplicate(&"b".into());
-    let text = metrics.text(&Picture::default());
+    counting.on_duplicate(&"b".into());
+    let text = metrics.text(&GaugeValues::default());
     for line in [
         r#"patchboard_restarts_total{actor="board"} 2"#,
         r#"patchboard_restarts_total{actor="supervisor"} 0"#,
@@ -184,9 +188,10 @@ fn an_attempt_of_several_calls_is_one_invocation_and_spends_with_each() {
         "blueprint": 1, "name": "b", "state": {"schema": {}, "initial": {}}, "workers": {"w": {"agent": "llm"}},
         "rules": [{"name": "begin", "trigger": "start", "run": "w"}],
     });
-    let genesis = Genesis::new("b", serde_json::from_value(blueprint).expect("a blueprint"), Value::Null, Timestamp(0));
-    let (mut board, mut first) = Board::create(genesis, &Own).expect("a board");
-    board.admit(Timestamp(0), &mut first, &mut admission::open);
+    let genesis =
+        NewBoard::new("b", serde_json::from_value(blueprint).expect("a blueprint"), Value::Null, Timestamp(0));
+    let (mut board, mut first) = Board::create(genesis, &UncachedPlans).expect("a board");
+    board.admit(Timestamp(0), &mut first, &mut admission::admit_all);
     let metrics = Arc::new(Metrics::new());
     let counting = Counting::new(Arc::clone(&metrics));
     let (invocation, attempt) = (InvocationId(1), 1);
@@ -195,9 +200,9 @@ fn an_attempt_of_several_calls_is_one_invocation_and_spends_with_each() {
     let (code, message) = (FailureCode::Refused, String::new());
     let ends = board.step(Timestamp(5_000), Input::AgentFailed { invocation, attempt, code, message, usage });
     for step in [first, goes_on, ends] {
-        counting.durable(&Durable { board: &"b".into(), records: &step.records, took: Duration::ZERO });
+        counting.on_durable_step(&DurableStep { board: &"b".into(), records: &step.records, took: Duration::ZERO });
     }
-    let text = metrics.text(&Picture::default());
+    let text = metrics.text(&GaugeValues::default());
     for line in [
         r#"patchboard_records_total{kind="continued"} 1"#,
         r#"patchboard_tokens_total{component="worker",kind="prompt"} 60"#,

@@ -16,14 +16,14 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::history::{Follow, HEARTBEAT, last_event};
+use super::history::{HEARTBEAT, RecordFollower, last_event};
 use super::people;
 use crate::reader::storage;
-use crate::serve::access::Need;
-use crate::serve::agui::{Event, Reader, Rest, Run, interrupted, resumption};
-use crate::serve::http::{BODY_BYTES_MAX, BoardPath, Body, Caller, Gate, Posted};
-use crate::serve::limits::StreamPlace;
-use crate::serve::problem::{Answered, Code, Problem};
+use crate::serve::access::Permission;
+use crate::serve::agui::{Event, EventEncoder, RestReason, RunIds, parse_interrupt_id, resume_point};
+use crate::serve::http::{BODY_BYTES_MAX, BoardPath, Caller, RequestBody, RoutePermission, StrictJson};
+use crate::serve::limits::StreamPermit;
+use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
 
 /// Maximum number of missed records that are replayed to a reader; beyond it, the current document is sent.
@@ -44,8 +44,8 @@ pub(crate) struct RunInput {
     resume: Vec<ResumeEntry>,
 }
 
-impl Posted for RunInput {
-    const GATE: Gate = Gate::See;
+impl RequestBody for RunInput {
+    const PERMISSION: RoutePermission = RoutePermission::View;
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
@@ -92,12 +92,12 @@ pub(crate) async fn follow(
     caller: Caller,
     BoardPath(board): BoardPath,
     headers: HeaderMap,
-) -> Answered<Sse<impl Stream<Item = Result<sse::Event, Infallible>> + use<>>> {
-    caller.needs(&Need::See(board.clone()))?;
+) -> ApiResult<Sse<impl Stream<Item = Result<sse::Event, Infallible>> + use<>>> {
+    caller.require(&Permission::View(board.clone()))?;
     let last = last_event(&headers)?;
-    let place = daemon.limits.stream(caller.counted)?;
+    let place = daemon.limits.stream(caller.rate_key)?;
     let begun = begin(&daemon, &board, last, None).await?;
-    let run = Run { thread: board.to_string(), run: format!("{board}.{}", begun.after) };
+    let run = RunIds { thread: board.to_string(), run: format!("{board}.{}", begun.after) };
     Ok(stream_of(daemon, board, run, begun, place))
 }
 
@@ -114,36 +114,36 @@ pub(crate) async fn run(
     caller: Caller,
     BoardPath(board): BoardPath,
     headers: HeaderMap,
-    Body(input): Body<RunInput>,
-) -> Answered<Sse<impl Stream<Item = Result<sse::Event, Infallible>> + use<>>> {
-    caller.needs(&Need::See(board.clone()))?;
+    StrictJson(input): StrictJson<RunInput>,
+) -> ApiResult<Sse<impl Stream<Item = Result<sse::Event, Infallible>> + use<>>> {
+    caller.require(&Permission::View(board.clone()))?;
     let last = last_event(&headers)?;
     daemon.summary(&board)?;
-    let place = daemon.limits.stream(caller.counted)?;
+    let place = daemon.limits.stream(caller.rate_key)?;
     for entry in input.resume {
         answer(&daemon, &caller, &board, entry).await?;
     }
     let begun = begin(&daemon, &board, last, input.state.as_ref()).await?;
-    let run = Run { thread: input.thread_id, run: input.run_id };
+    let run = RunIds { thread: input.thread_id, run: input.run_id };
     Ok(stream_of(daemon, board, run, begun, place))
 }
 
 /// Answers a question like [`people::answer`], as the person addressed by it.
-async fn answer(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId, entry: ResumeEntry) -> Answered<()> {
-    let wrong = |detail: &str| Problem::of(Code::BadBody, format!("resume: {detail}"));
-    let (of, digest) = interrupted(&entry.interrupt_id).ok_or_else(|| wrong("there is no such interrupt"))?;
+async fn answer(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId, entry: ResumeEntry) -> ApiResult<()> {
+    let wrong = |detail: &str| Problem::from_code(Code::BadBody, format!("resume: {detail}"));
+    let (of, digest) = parse_interrupt_id(&entry.interrupt_id).ok_or_else(|| wrong("there is no such interrupt"))?;
     let payload = match (entry.status, entry.payload) {
         (ResumeStatus::Cancelled, _) => Payload { agrees: false, reason: None, text: None },
         (ResumeStatus::Resolved, payload) => serde_json::from_value(payload.unwrap_or_default())
             .map_err(|error| wrong(&format!("the payload is not what the interrupt wants: {error}")))?,
     };
-    let by = people::asked(daemon, caller, board, of).await?;
+    let by = people::addressed_person(daemon, caller, board, of).await?;
     let answer = Answer { of, by, digest, agrees: payload.agrees, reason: payload.reason, text: payload.text };
-    people::give(daemon, caller, board, answer).await.map(drop)
+    people::submit_answer(daemon, caller, board, answer).await.map(drop)
 }
 
 /// Start of a stream.
-struct Begun {
+struct StreamStart {
     /// Document that the reader already holds.
     has: Option<Document>,
     /// Document to send first, and its time.
@@ -154,45 +154,50 @@ struct Begun {
     ended: Option<Ended>,
 }
 
-async fn begin(daemon: &Arc<Daemon>, board: &BoardId, last: Option<Seq>, has: Option<&Value>) -> Answered<Begun> {
-    let now = Now::of(daemon, board).await?;
+async fn begin(
+    daemon: &Arc<Daemon>,
+    board: &BoardId,
+    last: Option<Seq>,
+    has: Option<&Value>,
+) -> ApiResult<StreamStart> {
+    let now = CurrentBoard::read(daemon, board).await?;
     let digest = has.map(|has| now.document.digest_of(has));
     if last.is_some() || digest.is_some() {
         let (id, head) = (board.clone(), now.head);
         let before = head.0.checked_sub(BEHIND_MAX).map(Seq);
         let mut recent = daemon
-            .ask(move |reader| {
+            .query(move |reader| {
                 let most = usize::try_from(BEHIND_MAX).unwrap_or(usize::MAX).saturating_add(1);
                 reader.journal.records(&id, before, most).map_err(storage)
             })
             .await?;
         recent.retain(|record| record.seq <= head);
-        if let Some((version, after)) = resumption(&recent, now.document.version(), last, digest) {
+        if let Some((version, after)) = resume_point(&recent, now.document.version(), last, digest) {
             let document = document(daemon, board, &now, version).await?;
             if digest.is_none_or(|digest| digest == document.digest()) {
-                return Ok(Begun { has: Some(document), given: None, after, ended: now.ended });
+                return Ok(StreamStart { has: Some(document), given: None, after, ended: now.ended });
             }
         }
     }
-    Ok(Begun { has: None, given: Some((now.document, now.at)), after: now.head, ended: now.ended })
+    Ok(StreamStart { has: None, given: Some((now.document, now.at)), after: now.head, ended: now.ended })
 }
 
 /// Current state of a board.
-struct Now {
+struct CurrentBoard {
     document: Document,
     head: Seq,
     at: Timestamp,
     ended: Option<Ended>,
 }
 
-impl Now {
-    async fn of(daemon: &Arc<Daemon>, board: &BoardId) -> Answered<Self> {
-        if let Some(live) = daemon.running(board).map(|board| board.snapshot()) {
+impl CurrentBoard {
+    async fn read(daemon: &Arc<Daemon>, board: &BoardId) -> ApiResult<Self> {
+        if let Some(live) = daemon.running(board).map(|board| board.status()) {
             return Ok(Self { document: live.state.clone(), head: live.head.seq, at: live.at, ended: live.ended });
         }
         let summary = daemon.summary(board)?;
         let at = summary.updated_at;
-        let asked = daemon.ask_board(board, None, move |board| {
+        let asked = daemon.query_board(board, None, move |board| {
             Ok(Self { document: board.state().clone(), head: board.head().0, at, ended: board.ended() })
         });
         asked.await
@@ -200,40 +205,40 @@ impl Now {
 }
 
 /// Returns the document of a version.
-async fn document(daemon: &Arc<Daemon>, board: &BoardId, now: &Now, version: Version) -> Answered<Document> {
+async fn document(daemon: &Arc<Daemon>, board: &BoardId, now: &CurrentBoard, version: Version) -> ApiResult<Document> {
     if now.document.version() == version {
         return Ok(now.document.clone());
     }
-    daemon.ask_board(board, Some(version.0), |board| Ok(board.state().clone())).await
+    daemon.query_board(board, Some(version.0), |board| Ok(board.state().clone())).await
 }
 
 /// State of an event stream.
-struct Telling {
+struct EventStream {
     daemon: Arc<Daemon>,
     board: BoardId,
-    follow: Follow,
-    reader: Reader,
+    follow: RecordFollower,
+    reader: EventEncoder,
     /// Last record encoded.
     last: Seq,
     ready: VecDeque<Event>,
     /// Most recent end of the board.
     ended: Option<Ended>,
-    _place: StreamPlace,
+    _place: StreamPermit,
 }
 
 fn stream_of(
     daemon: Arc<Daemon>,
     board: BoardId,
-    run: Run,
-    begun: Begun,
-    place: StreamPlace,
+    run: RunIds,
+    begun: StreamStart,
+    place: StreamPermit,
 ) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>> + use<>> {
-    let follow = Follow::new(Arc::clone(&daemon), board.clone(), Some(begun.after));
-    let mut reader = Reader::new(run, begun.has);
-    let mut ready = VecDeque::from([reader.begins()]);
-    ready.extend(begun.given.into_iter().flat_map(|(document, at)| reader.is_given(&document, begun.after, at)));
+    let follow = RecordFollower::new(Arc::clone(&daemon), board.clone(), Some(begun.after));
+    let mut reader = EventEncoder::new(run, begun.has);
+    let mut ready = VecDeque::from([reader.run_started()]);
+    ready.extend(begun.given.into_iter().flat_map(|(document, at)| reader.send_document(&document, begun.after, at)));
     let telling =
-        Telling { daemon, board, follow, reader, last: begun.after, ready, ended: begun.ended, _place: place };
+        EventStream { daemon, board, follow, reader, last: begun.after, ready, ended: begun.ended, _place: place };
     let events = stream::unfold(Some(telling), |telling| async move {
         let mut telling = telling?;
         let event = telling.next().await;
@@ -249,7 +254,7 @@ fn sent(event: &Event) -> sse::Event {
     event.id.map(|seq| sent.clone().id(seq.to_string())).unwrap_or(sent)
 }
 
-impl Telling {
+impl EventStream {
     /// Returns the next event; the last one satisfies [`Event::is_last`].
     async fn next(&mut self) -> Event {
         loop {
@@ -269,17 +274,17 @@ impl Telling {
                             _ => None,
                         });
                     }
-                    self.reader.hears(&record)
+                    self.reader.encode_record(&record)
                 }
                 Some(Err(error)) => {
-                    self.break_off(&Problem::from(error));
+                    self.end_with_error(&Problem::from(error));
                     continue;
                 }
                 None => {
                     self.rest();
                     if self.ready.is_empty() {
                         let detail = "the stream was interrupted: run the board again to go on";
-                        self.ready.extend(self.reader.breaks("interrupted", detail.to_owned()));
+                        self.ready.extend(self.reader.fail("interrupted", detail.to_owned()));
                     }
                     continue;
                 }
@@ -288,47 +293,47 @@ impl Telling {
             if told.needs_document
                 && let Err(problem) = self.catch_up().await
             {
-                self.break_off(&problem);
+                self.end_with_error(&problem);
             }
             if let Some(live) = self.daemon.running(&self.board) {
-                self.reader.shares(&live.snapshot().state);
+                self.reader.share_document(&live.status().state);
             }
         }
     }
 
-    fn break_off(&mut self, problem: &Problem) {
+    fn end_with_error(&mut self, problem: &Problem) {
         let detail = problem.json()["detail"].as_str().unwrap_or_default().to_owned();
-        self.ready.extend(self.reader.breaks(problem.code, detail));
+        self.ready.extend(self.reader.fail(problem.code, detail));
     }
 
     /// Sends the current document, and continues from its record.
-    async fn catch_up(&mut self) -> Answered<()> {
-        let now = Now::of(&self.daemon, &self.board).await?;
-        self.ready.extend(self.reader.is_given(&now.document, now.head, now.at));
+    async fn catch_up(&mut self) -> ApiResult<()> {
+        let now = CurrentBoard::read(&self.daemon, &self.board).await?;
+        self.ready.extend(self.reader.send_document(&now.document, now.head, now.at));
         (self.last, self.ended) = (now.head, now.ended);
-        self.follow = Follow::new(Arc::clone(&self.daemon), self.board.clone(), Some(now.head));
+        self.follow = RecordFollower::new(Arc::clone(&self.daemon), self.board.clone(), Some(now.head));
         Ok(())
     }
 
     /// Ends the run if the board is at rest and all its records are encoded.
     fn rest(&mut self) {
-        let Some(live) = self.daemon.running(&self.board).map(|board| board.snapshot()) else {
+        let Some(live) = self.daemon.running(&self.board).map(|board| board.status()) else {
             // Not open: the board has ended, or is about to resume.
             if let Ok(summary) = self.daemon.summary(&self.board)
                 && summary.ended.is_some()
                 && summary.head.seq <= self.last
                 && let Some(ended) = self.ended
             {
-                self.ready.extend(self.reader.rests(Rest::Ended(ended), summary.updated_at));
+                self.ready.extend(self.reader.finish_at_rest(RestReason::Ended(ended), summary.updated_at));
             }
             return;
         };
         let rest = match live.ended {
             _ if live.head.seq > self.last => return,
-            Some(ended) => Rest::Ended(ended),
-            None if live.waits_for_persons => Rest::Asks(&live.pending),
+            Some(ended) => RestReason::Ended(ended),
+            None if live.waits_for_persons => RestReason::AwaitsAnswers(&live.pending),
             None => return,
         };
-        self.ready.extend(self.reader.rests(rest, live.at));
+        self.ready.extend(self.reader.finish_at_rest(rest, live.at));
     }
 }

@@ -10,9 +10,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::protocols::{By, propose};
-use crate::serve::http::{BODY_BYTES_MAX, BoardPath, Body, Caller, Gate, Key, Posted};
-use crate::serve::problem::{Answered, Code, Problem};
+use super::protocols::{MessageAuthor, propose};
+use crate::serve::http::{
+    BODY_BYTES_MAX, BoardPath, Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson,
+};
+use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
 
 /// Artefact to append.
@@ -36,8 +38,8 @@ pub(crate) struct AppendArtifactRequest {
     content: Value,
 }
 
-impl Posted for AppendArtifactRequest {
-    const GATE: Gate = Gate::Join;
+impl RequestBody for AppendArtifactRequest {
+    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
@@ -52,14 +54,14 @@ pub(crate) async fn append(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-    key: Key,
-    Body(artifact): Body<AppendArtifactRequest>,
-) -> Answered<impl IntoResponse> {
+    key: IdempotencyHeader,
+    StrictJson(artifact): StrictJson<AppendArtifactRequest>,
+) -> ApiResult<impl IntoResponse> {
     let AppendArtifactRequest { worker, lease, kind, name, content_type, content } = artifact;
     let content = Context { content_type, content };
-    content.bytes().map_err(|why| Problem::of(Code::BadContent, why.message))?;
+    content.bytes().map_err(|why| Problem::from_code(Code::BadContent, why.message))?;
     let Context { content_type, content } = content;
     let value = json!({"by": worker, "kind": kind, "name": name, "content_type": content_type, "content": content});
     let patch = json!([{"op": "add", "path": "/artifacts/-", "value": value}]);
-    propose(&daemon, &caller, &board, By { worker: WorkerName::from(worker), lease, key }, patch).await
+    propose(&daemon, &caller, &board, MessageAuthor { worker: WorkerName::from(worker), lease, key }, patch).await
 }

@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::IntoParams;
 
-use crate::serve::access::Need;
-use crate::serve::http::{Asked, Caller, page_size};
-use crate::serve::problem::Answered;
+use crate::serve::access::Permission;
+use crate::serve::http::{Caller, StrictQuery, page_size};
+use crate::serve::problem::ApiResult;
 use crate::serve::service::Daemon;
 
 /// Selection of entries.
@@ -36,10 +36,10 @@ pub(crate) struct Listing {
 pub(crate) async fn list(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
-    Asked(listing): Asked<Listing>,
-) -> Answered<Json<Value>> {
-    caller.needs(&Need::Administer)?;
+    StrictQuery(listing): StrictQuery<Listing>,
+) -> ApiResult<Json<Value>> {
+    caller.require(&Permission::Administer)?;
     let (limit, tokens) = (page_size(listing.limit)?, daemon.tokens.clone());
-    let entries = daemon.ask(move |_| tokens.audit_log(listing.after, limit)).await?;
+    let entries = daemon.query(move |_| tokens.audit_log(listing.after, limit)).await?;
     Ok(Json(json!({"entries": entries})))
 }

@@ -13,9 +13,9 @@ use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use crate::diagnostics;
-use crate::serve::access::Need;
-use crate::serve::http::{BODY_BYTES_MAX, Body, Caller, Gate, Posted};
-use crate::serve::problem::{Answered, Code, Problem};
+use crate::serve::access::Permission;
+use crate::serve::http::{BODY_BYTES_MAX, Caller, RequestBody, RoutePermission, StrictJson};
+use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
 
 /// Name of a submitted blueprint in findings.
@@ -51,50 +51,52 @@ pub(crate) struct CheckBlueprintRequest {
     request: Option<Value>,
 }
 
-impl Posted for CheckBlueprintRequest {
-    const GATE: Gate = Gate::SeeAll;
+impl RequestBody for CheckBlueprintRequest {
+    const PERMISSION: RoutePermission = RoutePermission::ViewAll;
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
 /// Blueprint source, and its findings.
-struct Read {
+struct ParsedBlueprint {
     /// Source; `None` if it cannot be parsed.
     source: Option<Source>,
     report: Report,
 }
 
 impl BlueprintInput {
-    fn read(&self) -> Answered<Read> {
+    fn read(&self) -> ApiResult<ParsedBlueprint> {
         let text = match (&self.blueprint, &self.source) {
             (Some(blueprint), None) => format!("{:#}", json!(blueprint)),
             (None, Some(source)) => source.clone(),
             _ => {
                 let detail = "give either blueprint (JSON) or source (the text of a file)";
-                return Err(Problem::of(Code::BadBody, detail));
+                return Err(Problem::from_code(Code::BadBody, detail));
             }
         };
         // Callers must not reach other files on this machine (SPEC section 11).
         let mut none = |_: &str| Err("a blueprint that is sent must be whole: it cannot name files".to_owned());
         let source = Source::read(NAME, &text).map_err(|finding| vec![finding]);
         Ok(match source.and_then(|source| source::resolve(source, &mut none)) {
-            Ok(source) => Read { report: lint::check(&source), source: Some(source) },
-            Err(findings) => Read { source: None, report: Report { blueprint: None, findings, opaque: Vec::new() } },
+            Ok(source) => ParsedBlueprint { report: lint::check(&source), source: Some(source) },
+            Err(findings) => {
+                ParsedBlueprint { source: None, report: Report { blueprint: None, findings, opaque: Vec::new() } }
+            }
         })
     }
 
     /// Returns the blueprint, or a problem with its findings.
-    pub(crate) fn accepted(&self) -> Answered<Blueprint> {
-        let Read { report, .. } = self.read()?;
+    pub(crate) fn read_valid(&self) -> ApiResult<Blueprint> {
+        let ParsedBlueprint { report, .. } = self.read()?;
         let findings: Vec<Value> = report.findings.iter().map(diagnostics::json).collect();
         let errors = report.findings.iter().filter(|finding| finding.severity == Severity::Error).count();
         let blueprint = report.blueprint.ok_or_else(|| {
-            Problem::of(Code::BlueprintRefused, format!("the blueprint has {errors} errors"))
+            Problem::from_code(Code::BlueprintRefused, format!("the blueprint has {errors} errors"))
                 .help("mend what the findings say; POST /v1/blueprints/check finds the same")
                 .detail("findings", json!(findings))
         })?;
         if blueprint.rules.is_empty() {
             let detail = "the blueprint has no rules: nothing would ever wake a worker, and the board would never end";
-            return Err(Problem::of(Code::NoRules, detail)
+            return Err(Problem::from_code(Code::NoRules, detail)
                 .help("add a rule, such as {name: begin, trigger: start, run: WORKER}"));
         }
         Ok(blueprint)
@@ -109,20 +111,20 @@ impl BlueprintInput {
 pub(crate) async fn check(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
-    Body(to_check): Body<CheckBlueprintRequest>,
-) -> Answered<Json<BlueprintReport>> {
-    caller.needs(&Need::SeeAll)?;
+    StrictJson(to_check): StrictJson<CheckBlueprintRequest>,
+) -> ApiResult<Json<BlueprintReport>> {
+    caller.require(&Permission::ViewAll)?;
     let on_daemon = Arc::clone(&daemon);
-    daemon.ask(move |_| Ok(found(&on_daemon, to_check))).await?.map(Json)
+    daemon.query(move |_| Ok(check_input(&on_daemon, to_check))).await?.map(Json)
 }
 
 /// Returns the findings on a blueprint, and on a board in memory that starts with the request.
-fn found(daemon: &Daemon, to_check: CheckBlueprintRequest) -> Answered<BlueprintReport> {
-    let Read { source, mut report } = to_check.written.read()?;
+fn check_input(daemon: &Daemon, to_check: CheckBlueprintRequest) -> ApiResult<BlueprintReport> {
+    let ParsedBlueprint { source, mut report } = to_check.written.read()?;
     if let (Some(request), Some(source), Some(blueprint)) = (to_check.request, &source, &report.blueprint) {
         let mut blueprint = blueprint.clone();
         daemon.fit_views(&mut blueprint);
-        let found = lint::check_beginning(source, blueprint, request).map_err(RuntimeError::Board)?;
+        let found = lint::check_with_request(source, blueprint, request).map_err(RuntimeError::Board)?;
         report.findings.extend(found);
         report.findings.truncate(FINDINGS_MAX);
     }

@@ -7,26 +7,29 @@ use axum::extract::State;
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
-use patchboard_agents::gate::Held;
+use patchboard_agents::gate::BoardOutage;
 use patchboard_kernel::blueprint::Duration;
 use patchboard_kernel::id::{BoardId, InvocationId, WorkerName};
 use patchboard_kernel::money::Money;
-use patchboard_kernel::record::{End, Ended, PauseCause, Raised, RaisedOfWorker, Retried};
+use patchboard_kernel::record::{End, Ended, LimitOverrides, PauseCause, Retried, WorkerLimitOverrides};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::BoardSummary;
-use patchboard_runtime::runtime::Heard;
-use patchboard_runtime::snapshot::{Snapshot, WorkerWait};
+use patchboard_runtime::runtime::RequestEffect;
+use patchboard_runtime::status::{BoardStatus, WorkerWait};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::blueprints::BlueprintInput;
-use crate::narrative::UnshownInfo;
+use crate::describe::UnshownInfo;
 use crate::outages::awaited_model;
-use crate::serve::access::Need;
-use crate::serve::http::{Asked, BODY_BYTES_MAX, BoardPath, Body, Caller, Gate, Key, Posted, page_size};
-use crate::serve::identifiers::Repetition;
-use crate::serve::problem::{Answered, Code, Problem};
+use crate::serve::access::Permission;
+use crate::serve::http::{
+    BODY_BYTES_MAX, BoardPath, Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictQuery,
+    page_size,
+};
+use crate::serve::problem::{ApiResult, Code, Problem};
+use crate::serve::request_ids::IdempotencyStatus;
 use crate::serve::service::Daemon;
 
 /// Summary of a board.
@@ -111,7 +114,7 @@ pub(crate) struct ProviderInfo {
 }
 
 impl ProviderInfo {
-    fn of(daemon: &Daemon, snapshot: &Snapshot) -> Option<Self> {
+    fn first_wait(daemon: &Daemon, snapshot: &BoardStatus) -> Option<Self> {
         let waits = &snapshot.provider_waits;
         let held = daemon.held(&snapshot.board);
         // The gate retries for all boards together, so its next try can be later than the board's own.
@@ -129,7 +132,7 @@ impl ProviderInfo {
             });
         }
         // Calls held by the gate were never sent, so the journal does not have them.
-        let Held { outage, calls, .. } = held?;
+        let BoardOutage { outage, calls, .. } = held?;
         Some(Self {
             reason: outage.reason.as_str(),
             model: None,
@@ -141,8 +144,8 @@ impl ProviderInfo {
 }
 
 impl BoardInfo {
-    pub(crate) fn of(daemon: &Daemon, summary: &BoardSummary) -> Self {
-        let snapshot = daemon.running(&summary.id).map(|board| board.snapshot());
+    pub(crate) fn from_summary(daemon: &Daemon, summary: &BoardSummary) -> Self {
+        let snapshot = daemon.running(&summary.id).map(|board| board.status());
         let mut info = Self {
             board: summary.id.to_string(),
             name: summary.name.clone(),
@@ -163,7 +166,7 @@ impl BoardInfo {
             info.live(daemon, snapshot);
         } else if summary.ended.is_none() {
             // A nested board is opened by the call of its parent, which may be paused.
-            let outer = summary.parent.as_ref().and_then(|outer| Some(daemon.running(outer)?.snapshot()));
+            let outer = summary.parent.as_ref().and_then(|outer| Some(daemon.running(outer)?.status()));
             let paused = outer.filter(|outer| outer.paused);
             info.status = if paused.is_some() { "paused" } else { "interrupted" };
             info.cause = paused.and_then(|outer| outer.pause_cause).map(|cause| cause.to_string());
@@ -172,7 +175,7 @@ impl BoardInfo {
     }
 
     /// Overwrites the listed values by those of the newer snapshot.
-    fn live(&mut self, daemon: &Daemon, snapshot: &Snapshot) {
+    fn live(&mut self, daemon: &Daemon, snapshot: &BoardStatus) {
         self.status = status(snapshot);
         let paused = snapshot.pause_cause.map(|cause: PauseCause| cause.to_string());
         self.cause = snapshot.ended.map(|ended| ended.cause.to_string()).or(paused);
@@ -185,14 +188,14 @@ impl BoardInfo {
             questions: snapshot.pending.len(),
             tokens: snapshot.account.committed(),
             money: Money(snapshot.account.committed_money()),
-            provider: ProviderInfo::of(daemon, snapshot),
+            provider: ProviderInfo::first_wait(daemon, snapshot),
         });
         self.unshown = UnshownInfo::of(&snapshot.shortages);
     }
 }
 
 /// Returns the status of an open board.
-pub(super) const fn status(snapshot: &Snapshot) -> &'static str {
+pub(super) const fn status(snapshot: &BoardStatus) -> &'static str {
     match snapshot.ended {
         Some(Ended { end, .. }) => end.as_str(),
         None if snapshot.paused => "paused",
@@ -231,17 +234,17 @@ pub(crate) struct BoardPage {
 pub(crate) async fn list(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
-    Asked(listing): Asked<Listing>,
-) -> Answered<Json<BoardPage>> {
-    caller.needs(&Need::Known)?;
+    StrictQuery(listing): StrictQuery<Listing>,
+) -> ApiResult<Json<BoardPage>> {
+    caller.require(&Permission::Authenticated)?;
     let limit = page_size(listing.limit)?;
     let boards = daemon.boards()?;
     let seen: Vec<&BoardSummary> =
-        boards.iter().filter(|board| caller.scope.allows(&Need::See(board.id.clone()))).collect();
+        boards.iter().filter(|board| caller.scope.allows(&Permission::View(board.id.clone()))).collect();
     // An id that the caller may not see is treated like an unknown one.
     let from = listing.after.and_then(|after| seen.iter().position(|board| board.id.as_str() == after));
     let seen = seen.into_iter().skip(from.map_or(0, |position| position + 1));
-    let infos = seen.map(|board| BoardInfo::of(&daemon, board));
+    let infos = seen.map(|board| BoardInfo::from_summary(&daemon, board));
     let mut page: Vec<BoardInfo> = infos
         .filter(|info| listing.status.as_ref().is_none_or(|status| info.status == status))
         .take(limit + 1)
@@ -266,8 +269,8 @@ pub(crate) struct CreateBoardRequest {
     seed: Option<u64>,
 }
 
-impl Posted for CreateBoardRequest {
-    const GATE: Gate = Gate::Administer;
+impl RequestBody for CreateBoardRequest {
+    const PERMISSION: RoutePermission = RoutePermission::Administer;
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
@@ -278,23 +281,23 @@ impl Posted for CreateBoardRequest {
 pub(crate) async fn create(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
-    key: Key,
-    Body(founding): Body<CreateBoardRequest>,
-) -> Answered<impl IntoResponse> {
-    caller.needs(&Need::Administer)?;
-    let mut blueprint = founding.written.accepted()?;
+    key: IdempotencyHeader,
+    StrictJson(founding): StrictJson<CreateBoardRequest>,
+) -> ApiResult<impl IntoResponse> {
+    caller.require(&Permission::Administer)?;
+    let mut blueprint = founding.written.read_valid()?;
     if let Some(seed) = founding.seed {
         blueprint.draw_by(seed);
     }
-    let (board, is_new) = daemon.create(blueprint, founding.request, key.made(), caller.principal()).await?;
-    let info = BoardInfo::of(&daemon, &daemon.summary(&board)?);
+    let (board, is_new) = daemon.create(blueprint, founding.request, key.board_ids(), caller.principal()).await?;
+    let info = BoardInfo::from_summary(&daemon, &daemon.summary(&board)?);
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     let location = [(LOCATION, format!("/v1/boards/{board}"))];
     Ok((status, location, replayed(!is_new), Json(info)))
 }
 
 /// Returns the headers that mark a replayed response.
-pub(crate) fn replayed(repetition: impl Into<Repetition>) -> HeaderMap {
+pub(crate) fn replayed(repetition: impl Into<IdempotencyStatus>) -> HeaderMap {
     repetition.into().headers()
 }
 
@@ -305,11 +308,11 @@ pub(crate) async fn show(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-) -> Answered<Json<BoardInfo>> {
-    caller.needs(&Need::See(board.clone()))?;
-    let mut info = BoardInfo::of(&daemon, &daemon.summary(&board)?);
+) -> ApiResult<Json<BoardInfo>> {
+    caller.require(&Permission::View(board.clone()))?;
+    let mut info = BoardInfo::from_summary(&daemon, &daemon.summary(&board)?);
     if info.live.is_none() {
-        let unshown = daemon.ask_board(&board, None, |board| Ok(UnshownInfo::of(board.shortages()))).await;
+        let unshown = daemon.query_board(&board, None, |board| Ok(UnshownInfo::of(board.shortages()))).await;
         // Ignores an unreadable journal here; the journal routes report it.
         info.unshown = unshown.unwrap_or_default();
     }
@@ -324,11 +327,11 @@ pub(crate) async fn pause(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-    key: Key,
-) -> Answered<impl IntoResponse> {
-    caller.needs(&Need::Act(board.clone()))?;
+    key: IdempotencyHeader,
+) -> ApiResult<impl IntoResponse> {
+    caller.require(&Permission::Operate(board.clone()))?;
     let heard = daemon.open_for(&board, &caller).await?.pause(key.token()).await?;
-    steered(&daemon, &board, heard)
+    control_response(&daemon, &board, heard)
 }
 
 /// Resume dispatch
@@ -339,12 +342,12 @@ pub(crate) async fn resume(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-    key: Key,
-) -> Answered<impl IntoResponse> {
-    caller.needs(&Need::Act(board.clone()))?;
+    key: IdempotencyHeader,
+) -> ApiResult<impl IntoResponse> {
+    caller.require(&Permission::Operate(board.clone()))?;
     let heard = daemon.open_for(&board, &caller).await?.resume(key.token()).await?;
     daemon.try_models_again();
-    steered(&daemon, &board, heard)
+    control_response(&daemon, &board, heard)
 }
 
 /// Work to retry, and raised limits.
@@ -361,8 +364,8 @@ pub(crate) struct RetryRequest {
     worker_limits: RaisedLimitsOfWorker,
 }
 
-impl Posted for RetryRequest {
-    const GATE: Gate = Gate::Act;
+impl RequestBody for RetryRequest {
+    const PERMISSION: RoutePermission = RoutePermission::Operate;
 }
 
 /// Raised limits of a board. Each must be higher than the current one; else `bad_limit`.
@@ -407,19 +410,19 @@ pub(crate) async fn retry(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-    key: Key,
-    Body(request): Body<RetryRequest>,
-) -> Answered<impl IntoResponse> {
-    caller.needs(&Need::Act(board.clone()))?;
+    key: IdempotencyHeader,
+    StrictJson(request): StrictJson<RetryRequest>,
+) -> ApiResult<impl IntoResponse> {
+    caller.require(&Permission::Operate(board.clone()))?;
     let RetryRequest { worker, invocation, limits, worker_limits } = request;
     if worker.is_some() && invocation.is_some() {
-        return Err(Problem::of(Code::BadBody, "the body names a worker and an invocation: name one of them"));
+        return Err(Problem::from_code(Code::BadBody, "the body names a worker and an invocation: name one of them"));
     }
     let RaisedLimits { tokens, wall, commits, money, edits, journal } = limits;
     let retried = Retried {
         worker: worker.as_deref().map(WorkerName::from),
         invocation: invocation.map(InvocationId),
-        limits: Raised {
+        limits: LimitOverrides {
             tokens,
             wall_ms: wall.map(Duration::as_ms),
             commits,
@@ -427,11 +430,14 @@ pub(crate) async fn retry(
             edits,
             journal,
         },
-        worker_limits: RaisedOfWorker { tokens: worker_limits.tokens, money: worker_limits.money.map(|money| money.0) },
+        worker_limits: WorkerLimitOverrides {
+            tokens: worker_limits.tokens,
+            money: worker_limits.money.map(|money| money.0),
+        },
         token: key.token(),
     };
     let heard = daemon.retry(&board, &caller, retried).await?;
-    steered(&daemon, &board, heard)
+    control_response(&daemon, &board, heard)
 }
 
 /// End a board permanently
@@ -443,13 +449,16 @@ pub(crate) async fn cancel(
     caller: Caller,
     BoardPath(board): BoardPath,
     // Idempotent without a key, as a board ends once.
-    _: Key,
-) -> Answered<impl IntoResponse> {
-    caller.needs(&Need::Act(board.clone()))?;
+    _: IdempotencyHeader,
+) -> ApiResult<impl IntoResponse> {
+    caller.require(&Permission::Operate(board.clone()))?;
     let heard = daemon.open_for(&board, &caller).await?.cancel().await?;
-    steered(&daemon, &board, heard)
+    control_response(&daemon, &board, heard)
 }
 
-fn steered(daemon: &Daemon, board: &BoardId, heard: Heard) -> Answered<impl IntoResponse + use<>> {
-    Ok((replayed(heard == Heard::Before), Json(BoardInfo::of(daemon, &daemon.summary(board)?))))
+fn control_response(daemon: &Daemon, board: &BoardId, heard: RequestEffect) -> ApiResult<impl IntoResponse + use<>> {
+    Ok((
+        replayed(heard == RequestEffect::AlreadyApplied),
+        Json(BoardInfo::from_summary(daemon, &daemon.summary(board)?)),
+    ))
 }

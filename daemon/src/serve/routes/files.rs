@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
-use patchboard_agents::workspace::session::{Asked, Order};
+use patchboard_agents::workspace::session::{Order, SessionRequest};
 use patchboard_kernel::files::EditAttempt;
 use patchboard_kernel::id::{BoardId, WorkerName};
 use serde::Deserialize;
@@ -14,10 +14,12 @@ use utoipa::ToSchema;
 
 use super::boards::replayed;
 use super::leases::attempt_of;
-use crate::serve::access::Need;
+use crate::serve::access::Permission;
 use crate::serve::files;
-use crate::serve::http::{BODY_BYTES_MAX, Body, Caller, Gate, Key, Posted, Segments};
-use crate::serve::problem::Answered;
+use crate::serve::http::{
+    BODY_BYTES_MAX, Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath,
+};
+use crate::serve::problem::ApiResult;
 use crate::serve::service::Daemon;
 
 /// File command.
@@ -48,8 +50,8 @@ pub(crate) struct FileCommandRequest {
     arguments: Value,
 }
 
-impl Posted for FileCommandRequest {
-    const GATE: Gate = Gate::Join;
+impl RequestBody for FileCommandRequest {
+    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
@@ -63,19 +65,20 @@ impl Posted for FileCommandRequest {
 pub(crate) async fn command(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
-    Segments((board, lease)): Segments<(BoardId, String)>,
-    key: Key,
-    Body(commanded): Body<FileCommandRequest>,
-) -> Answered<impl IntoResponse> {
+    StrictPath((board, lease)): StrictPath<(BoardId, String)>,
+    key: IdempotencyHeader,
+    StrictJson(commanded): StrictJson<FileCommandRequest>,
+) -> ApiResult<impl IntoResponse> {
     let FileCommandRequest { worker, name, room, anew, order, arguments } = commanded;
     let worker = WorkerName::from(worker);
-    caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
+    caller.require(&Permission::ActAs(board.clone(), worker.clone()))?;
     let (invocation, attempt) = attempt_of(&lease)?;
     let of = EditAttempt { invocation, attempt };
     let key = key.token().map(|key| key.to_string());
     let principal = Some(caller.principal());
-    let asked = Asked { key, room: files::room(room)?, order, principal, ..Asked::from(arguments) };
-    let wanted = files::Wanted { worker, of, name, is_anew: anew, asked };
+    let asked =
+        SessionRequest { key, room: files::response_chars(room)?, order, principal, ..SessionRequest::from(arguments) };
+    let wanted = files::LeasedFileCommand { worker, of, name, is_anew: anew, asked };
     let (told, is_repeated) = files::call(&daemon, &board, wanted).await?;
     if let Some(problem) = files::problem(&told) {
         return Err(problem);

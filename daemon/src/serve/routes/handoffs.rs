@@ -10,18 +10,21 @@ use axum::response::IntoResponse;
 use jsonptr::{PointerBuf, Token};
 use patchboard_kernel::board::Board;
 use patchboard_kernel::contract::Readable;
-use patchboard_kernel::handoff::{self, Handoff, HandoffCode, Refused};
+use patchboard_kernel::handoff::{self, Handoff, HandoffCode, HandoffError};
 use patchboard_kernel::id::{BoardId, WorkerName};
 use patchboard_kernel::tree::Node;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::protocols::{By, propose};
-use super::rooms::named;
-use crate::serve::access::Need;
-use crate::serve::http::{Asked, BODY_BYTES_MAX, BoardPath, Body, Caller, Gate, Key, Posted, Segments};
-use crate::serve::problem::{Answered, Code, Problem};
+use super::protocols::{MessageAuthor, propose};
+use super::rooms::resolve_author;
+use crate::serve::access::Permission;
+use crate::serve::http::{
+    BODY_BYTES_MAX, BoardPath, Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath,
+    StrictQuery,
+};
+use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
 
 /// Context of the work.
@@ -67,8 +70,8 @@ pub(crate) struct HandoffRequest {
     task: String,
 }
 
-impl Posted for HandoffRequest {
-    const GATE: Gate = Gate::Join;
+impl RequestBody for HandoffRequest {
+    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
@@ -82,11 +85,11 @@ pub(crate) async fn request(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-    key: Key,
-    Body(requested): Body<HandoffRequest>,
-) -> Answered<impl IntoResponse> {
+    key: IdempotencyHeader,
+    StrictJson(requested): StrictJson<HandoffRequest>,
+) -> ApiResult<impl IntoResponse> {
     let HandoffRequest { worker, from_agent, lease, request_id, .. } = requested;
-    let worker = named(worker, from_agent, "from_agent")?;
+    let worker = resolve_author(worker, from_agent, "from_agent")?;
     let value = json!({
         "request_id": request_id,
         "from_agent": worker,
@@ -97,12 +100,12 @@ pub(crate) async fn request(
         "timeout_ms": requested.timeout_ms,
         "context": {"content_type": requested.context.content_type, "content": requested.context.content},
         "task": requested.task,
-        "state": handoff::State::Pending,
+        "state": handoff::HandoffState::Pending,
     });
     let patch = json!([{"op": "add", "path": place(&request_id, ""), "value": value}]);
     let worker = WorkerName::from(worker);
-    let proposed = propose(&daemon, &caller, &board, By { worker: worker.clone(), lease, key }, patch).await;
-    explained(&daemon, &board, worker, proposed, move |document, readable| {
+    let proposed = propose(&daemon, &caller, &board, MessageAuthor { worker: worker.clone(), lease, key }, patch).await;
+    with_handoff_error(&daemon, &board, worker, proposed, move |document, readable| {
         // Values that do not parse are left to the board's own rejection.
         let Ok(request) = serde_json::from_value::<handoff::Request>(value) else { return Ok(()) };
         let tasks = document.child("tasks").and_then(Node::as_object).map(|tasks| tasks.iter());
@@ -111,7 +114,7 @@ pub(crate) async fn request(
         if !readable.may_read(&PointerBuf::from_tokens(["tasks", &request.task])) {
             return Ok(());
         }
-        handoff::requested(&request, &there(document, readable, &request.request_id), &tasks)
+        handoff::check_request(&request, &find_handoff(document, readable, &request.request_id), &tasks)
     })
     .await
 }
@@ -127,8 +130,8 @@ pub(crate) struct AcceptHandoffRequest {
     lease: Option<String>,
 }
 
-impl Posted for AcceptHandoffRequest {
-    const GATE: Gate = Gate::Join;
+impl RequestBody for AcceptHandoffRequest {
+    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
 }
 
 /// Accept a handoff
@@ -141,19 +144,19 @@ impl Posted for AcceptHandoffRequest {
 pub(crate) async fn accept(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
-    Segments((board, handoff)): Segments<(BoardId, String)>,
-    key: Key,
-    Body(accepted): Body<AcceptHandoffRequest>,
-) -> Answered<impl IntoResponse> {
-    let patch = json!([{"op": "replace", "path": place(&handoff, "/state"), "value": handoff::State::Accepted}]);
+    StrictPath((board, handoff)): StrictPath<(BoardId, String)>,
+    key: IdempotencyHeader,
+    StrictJson(accepted): StrictJson<AcceptHandoffRequest>,
+) -> ApiResult<impl IntoResponse> {
+    let patch = json!([{"op": "replace", "path": place(&handoff, "/state"), "value": handoff::HandoffState::Accepted}]);
     let worker = WorkerName::from(accepted.worker);
-    let by = By { worker: worker.clone(), lease: accepted.lease, key };
+    let by = MessageAuthor { worker: worker.clone(), lease: accepted.lease, key };
     let proposed = propose(&daemon, &caller, &board, by, patch).await;
-    explained(&daemon, &board, worker.clone(), proposed, move |document, readable| {
+    with_handoff_error(&daemon, &board, worker.clone(), proposed, move |document, readable| {
         let capabilities = document.child("agents").and_then(|agents| agents.child(worker.as_str()));
         let capabilities = capabilities.map(Node::to_value).and_then(|there| serde_json::from_value(there).ok());
-        let asked = handoff::find(&there(document, readable, &handoff), &handoff)?.clone();
-        asked.accepted(worker.as_str(), &capabilities.unwrap_or_default()).map(drop)
+        let asked = handoff::find(&find_handoff(document, readable, &handoff), &handoff)?.clone();
+        asked.accept(worker.as_str(), &capabilities.unwrap_or_default()).map(drop)
     })
     .await
 }
@@ -173,8 +176,8 @@ pub(crate) struct RejectHandoffRequest {
     reason: String,
 }
 
-impl Posted for RejectHandoffRequest {
-    const GATE: Gate = Gate::Join;
+impl RequestBody for RejectHandoffRequest {
+    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
 }
 
 /// Reject a handoff, with a reason
@@ -186,20 +189,20 @@ impl Posted for RejectHandoffRequest {
 pub(crate) async fn reject(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
-    Segments((board, handoff)): Segments<(BoardId, String)>,
-    key: Key,
-    Body(rejected): Body<RejectHandoffRequest>,
-) -> Answered<impl IntoResponse> {
+    StrictPath((board, handoff)): StrictPath<(BoardId, String)>,
+    key: IdempotencyHeader,
+    StrictJson(rejected): StrictJson<RejectHandoffRequest>,
+) -> ApiResult<impl IntoResponse> {
     let RejectHandoffRequest { worker, lease, reason } = rejected;
     let patch = json!([
-        {"op": "replace", "path": place(&handoff, "/state"), "value": handoff::State::Rejected},
+        {"op": "replace", "path": place(&handoff, "/state"), "value": handoff::HandoffState::Rejected},
         {"op": "add", "path": place(&handoff, "/rejection"), "value": {"by": worker, "reason": reason}},
     ]);
     let worker = WorkerName::from(worker);
-    let proposed = propose(&daemon, &caller, &board, By { worker: worker.clone(), lease, key }, patch).await;
-    explained(&daemon, &board, worker.clone(), proposed, move |document, readable| {
-        let asked = handoff::find(&there(document, readable, &handoff), &handoff)?.clone();
-        asked.rejected(worker.as_str(), &reason).map(drop)
+    let proposed = propose(&daemon, &caller, &board, MessageAuthor { worker: worker.clone(), lease, key }, patch).await;
+    with_handoff_error(&daemon, &board, worker.clone(), proposed, move |document, readable| {
+        let asked = handoff::find(&find_handoff(document, readable, &handoff), &handoff)?.clone();
+        asked.reject(worker.as_str(), &reason).map(drop)
     })
     .await
 }
@@ -207,35 +210,35 @@ pub(crate) async fn reject(
 /// Replaces the rejection of a proposal by a more specific handoff error, if there is one.
 ///
 /// The board decides first: it recognises replays. A look before its decision could be outdated by another answer.
-async fn explained<T>(
+async fn with_handoff_error<T>(
     daemon: &Arc<Daemon>,
     board: &BoardId,
     worker: WorkerName,
-    proposed: Answered<T>,
-    look: impl FnOnce(&Node, &Readable<'_>) -> Result<(), Refused> + Send + 'static,
-) -> Answered<T> {
+    proposed: ApiResult<T>,
+    look: impl FnOnce(&Node, &Readable<'_>) -> Result<(), HandoffError> + Send + 'static,
+) -> ApiResult<T> {
     let refused = match proposed {
         Err(refused) if refused.status == StatusCode::UNPROCESSABLE_ENTITY => refused,
         other => return other,
     };
     let why = move |board: &Board| {
-        Ok(standing(board, &worker).and_then(|readable| {
+        Ok(readable_handoffs(board, &worker).and_then(|readable| {
             look(board.state().root(), &readable).map_err(|why| (status_of(why.code), why.code.as_str(), why.message))
         }))
     };
-    match daemon.ask_board(board, None, why).await? {
+    match daemon.query_board(board, None, why).await? {
         Ok(()) => Err(refused),
-        Err((status, code, detail)) => Err(refused.told_as(status, code, detail)),
+        Err((status, code, detail)) => Err(refused.with_code(status, code, detail)),
     }
 }
 
 /// Status, code and message of an error.
-type Why = (StatusCode, &'static str, String);
+type HandoffProblem = (StatusCode, &'static str, String);
 
 /// Returns the readable part of a board with handoffs, for a worker.
-fn standing<'b>(board: &'b Board, worker: &WorkerName) -> Result<Readable<'b>, Why> {
+fn readable_handoffs<'b>(board: &'b Board, worker: &WorkerName) -> Result<Readable<'b>, HandoffProblem> {
     let not_found = |code, detail: String| Err((StatusCode::NOT_FOUND, code, detail));
-    let Some(readable) = board.plan().seats.get(worker).map(|seat| board.readable_by(seat)) else {
+    let Some(readable) = board.plan().workers.get(worker).map(|seat| board.readable_by(seat)) else {
         return not_found("no_such_worker", format!("the board has no worker {worker}"));
     };
     match board.state().root().child("handoffs").and_then(Node::as_object) {
@@ -247,7 +250,7 @@ fn standing<'b>(board: &'b Board, worker: &WorkerName) -> Result<Readable<'b>, W
 const NO_HANDOFFS: &str = "the board has no handoffs: a blueprint has them by fragments/handoff.yaml";
 
 /// Returns the handoff with an id, if it exists and is readable.
-fn there(document: &Node, readable: &Readable<'_>, id: &str) -> Vec<Handoff> {
+fn find_handoff(document: &Node, readable: &Readable<'_>, id: &str) -> Vec<Handoff> {
     if !readable.may_read(&PointerBuf::from_tokens(["handoffs", id])) {
         return Vec::new();
     }
@@ -259,7 +262,7 @@ fn there(document: &Node, readable: &Readable<'_>, id: &str) -> Vec<Handoff> {
 const fn status_of(code: HandoffCode) -> StatusCode {
     match code {
         HandoffCode::Unknown => StatusCode::NOT_FOUND,
-        HandoffCode::IllegalMove | HandoffCode::Terminal | HandoffCode::NotAddressed | HandoffCode::NoRoute => {
+        HandoffCode::IllegalTransition | HandoffCode::Terminal | HandoffCode::NotAddressed | HandoffCode::NoRoute => {
             StatusCode::CONFLICT
         }
         HandoffCode::ReasonMissing
@@ -290,12 +293,12 @@ pub(crate) async fn pending(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-    Asked(Pending { agent }): Asked<Pending>,
-) -> Answered<Json<Value>> {
+    StrictQuery(Pending { agent }): StrictQuery<Pending>,
+) -> ApiResult<Json<Value>> {
     let worker = WorkerName::from(agent.as_str());
-    caller.needs(&Need::SeeSeat(board.clone(), worker.clone()))?;
-    let found = daemon.ask_board(&board, None, move |board| {
-        Ok(standing(board, &worker).map(|readable| pending_of(board, &worker, &readable)))
+    caller.require(&Permission::ViewAs(board.clone(), worker.clone()))?;
+    let found = daemon.query_board(&board, None, move |board| {
+        Ok(readable_handoffs(board, &worker).map(|readable| pending_of(board, &worker, &readable)))
     });
     let found = found.await?.map_err(|(status, code, detail)| Problem::new(status, code, detail))?;
     Ok(Json(json!({"handoffs": found})))
@@ -305,7 +308,7 @@ pub(crate) async fn pending(
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Looking {
+pub(crate) struct ReadAs {
     /// Worker to read as; its contract must let it read the handoff. For callers with a token for only that worker.
     agent: Option<String>,
 }
@@ -314,26 +317,26 @@ pub(crate) struct Looking {
 ///
 /// Returns it as stored in the document: the request, its `state`, the agent asked (`to`), and a `rejection`.
 #[utoipa::path(get, operation_id = "getHandoff", path = "/v1/boards/{board}/handoffs/{handoff}", tag = "protocols",
-    params(("board" = String, Path), ("handoff" = String, Path), Looking),
+    params(("board" = String, Path), ("handoff" = String, Path), ReadAs),
     responses((status = 200, description = "The handoff", body = Object)))]
 pub(crate) async fn show(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
-    Segments((board, handoff)): Segments<(BoardId, String)>,
-    Asked(Looking { agent }): Asked<Looking>,
-) -> Answered<Json<Value>> {
+    StrictPath((board, handoff)): StrictPath<(BoardId, String)>,
+    StrictQuery(ReadAs { agent }): StrictQuery<ReadAs>,
+) -> ApiResult<Json<Value>> {
     let agent = agent.map(WorkerName::from);
-    caller.needs(&match &agent {
-        Some(agent) => Need::SeeSeat(board.clone(), agent.clone()),
-        None => Need::See(board.clone()),
+    caller.require(&match &agent {
+        Some(agent) => Permission::ViewAs(board.clone(), agent.clone()),
+        None => Permission::View(board.clone()),
     })?;
-    let found = daemon.ask_board(&board, None, move |board| Ok(seen(board, agent.as_ref(), &handoff)));
+    let found = daemon.query_board(&board, None, move |board| Ok(read_handoff(board, agent.as_ref(), &handoff)));
     found.await?.map(Json).map_err(|(status, code, detail)| Problem::new(status, code, detail))
 }
 
 /// Returns a handoff as stored; for a worker, only if it may read it.
-fn seen(board: &Board, agent: Option<&WorkerName>, handoff: &str) -> Result<Value, Why> {
-    let readable = agent.map(|agent| standing(board, agent)).transpose()?;
+fn read_handoff(board: &Board, agent: Option<&WorkerName>, handoff: &str) -> Result<Value, HandoffProblem> {
+    let readable = agent.map(|agent| readable_handoffs(board, agent)).transpose()?;
     let place = PointerBuf::from_tokens(["handoffs", handoff]);
     let may_read = readable.is_none_or(|readable| readable.may_read(&place));
     let root = board.state().root();

@@ -13,11 +13,11 @@ use axum::response::{IntoResponse, Response};
 use futures_util::Stream;
 use futures_util::stream;
 use patchboard_kernel::board::Board;
-use patchboard_kernel::denials::Denials;
-use patchboard_kernel::id::{BoardId, Seq, Token, WorkerName};
-use patchboard_kernel::plan::Seat;
+use patchboard_kernel::id::{BoardId, IdempotencyKey, Seq, WorkerName};
+use patchboard_kernel::plan::WorkerPlan;
 use patchboard_kernel::record::{self, Kind, Record};
-use patchboard_kernel::view::Why;
+use patchboard_kernel::rejection_counts::RejectionCounts;
+use patchboard_kernel::view::OutcomeReason;
 use patchboard_runtime::journal::JournalError;
 use patchboard_runtime::recovery;
 use patchboard_runtime::runtime::BoardHandle;
@@ -32,10 +32,10 @@ use crate::commands::cost as costs;
 use crate::commands::{view as views, why as reasons};
 use crate::failure::{Exit, Failure};
 use crate::reader::storage;
-use crate::serve::access::{Need, Scope};
-use crate::serve::http::{Asked, BoardPath, Caller, Segments, keyed, page_size};
-use crate::serve::limits::StreamPlace;
-use crate::serve::problem::{Answered, Code, Problem};
+use crate::serve::access::{Permission, Scope};
+use crate::serve::http::{BoardPath, Caller, StrictPath, StrictQuery, bind_key, page_size};
+use crate::serve::limits::StreamPermit;
+use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
 
 /// Records per read.
@@ -45,7 +45,7 @@ const READ_AT_ONCE: usize = 100;
 const PAGE_BYTES_MAX: usize = 8 << 20;
 
 /// Maximum records scanned for one page, if most are filtered out.
-const LOOKED_AT_MAX: usize = 20_000;
+const SCANNED_RECORDS_MAX: usize = 20_000;
 
 /// Interval of keep-alive messages on an idle stream.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -68,16 +68,16 @@ pub(crate) async fn state(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-    Asked(AtVersion { at }): Asked<AtVersion>,
+    StrictQuery(AtVersion { at }): StrictQuery<AtVersion>,
     headers: HeaderMap,
-) -> Answered<Response> {
-    caller.needs(&Need::See(board.clone()))?;
-    let live = daemon.running(&board).map(|board| board.snapshot());
+) -> ApiResult<Response> {
+    caller.require(&Permission::View(board.clone()))?;
+    let live = daemon.running(&board).map(|board| board.status());
     let (version, state, is_exact) = match live.filter(|live| at.is_none_or(|at| at == live.version.0)) {
         Some(live) => (live.version, live.state.clone(), live.is_exact),
         None => {
             let told = |board: &Board| Ok((board.version(), board.state().clone(), board.is_exact()));
-            daemon.ask_board(&board, at, told).await?
+            daemon.query_board(&board, at, told).await?
         }
     };
     let tag = format!("\"{}\"", state.digest());
@@ -97,7 +97,7 @@ pub(crate) async fn state(
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Viewed {
+pub(crate) struct ViewQuery {
     /// Version; default: the newest.
     at: Option<u64>,
     /// Places to expand, as if the worker had requested them: JSON Pointers separated by commas, or a JSON array of
@@ -114,21 +114,21 @@ pub(crate) struct Viewed {
 /// For a token of this worker alone, `items` omits places that the worker may not read. An older version then shows
 /// nothing that a condition hides from the worker now.
 #[utoipa::path(get, operation_id = "previewView", path = "/v1/boards/{board}/views/{worker}", tag = "history",
-    params(("board" = String, Path), ("worker" = String, Path), Viewed),
+    params(("board" = String, Path), ("worker" = String, Path), ViewQuery),
     responses((status = 200, description = "The view and its read set", body = Object)))]
 pub(crate) async fn view(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
-    Segments((board, worker)): Segments<(String, String)>,
-    Asked(viewed): Asked<Viewed>,
-) -> Answered<Json<Value>> {
+    StrictPath((board, worker)): StrictPath<(String, String)>,
+    StrictQuery(viewed): StrictQuery<ViewQuery>,
+) -> ApiResult<Json<Value>> {
     let (id, name) = (BoardId::from(board), WorkerName::from(worker.as_str()));
-    caller.needs(&Need::SeeSeat(id.clone(), name.clone()))?;
-    let expand = viewed.expand.as_deref().map_or(Ok(Vec::new()), places_asked_for)?;
+    caller.require(&Permission::ViewAs(id.clone(), name.clone()))?;
+    let expand = viewed.expand.as_deref().map_or(Ok(Vec::new()), parse_expansions)?;
     let bind = viewed.bind.iter().flat_map(|names| names.split(',')).map(|text| {
-        views::binding(text).map_err(|_| Problem::of(Code::BadQuery, "bind is NAME=TOKEN, separated by commas"))
+        views::binding(text).map_err(|_| Problem::from_code(Code::BadQuery, "bind is NAME=TOKEN, separated by commas"))
     });
-    let bind = bind.collect::<Answered<Vec<_>>>()?;
+    let bind = bind.collect::<ApiResult<Vec<_>>>()?;
     let is_seat = matches!(caller.scope, Scope::Seat(..));
     let now = match (&caller.scope, viewed.at) {
         (Scope::Seat(..), Some(_)) => {
@@ -137,16 +137,16 @@ pub(crate) async fn view(
                 let seat = seat_for(board, name.as_str(), &bind, true)?;
                 Ok(board.readable_by(&seat).places().to_vec())
             };
-            Some(daemon.ask_board(&id, None, places).await?)
+            Some(daemon.query_board(&id, None, places).await?)
         }
         _ => None,
     };
-    let told = daemon.ask_board(&id, viewed.at, move |board| {
+    let told = daemon.query_board(&id, viewed.at, move |board| {
         // For an older version, the binding was checked on the newest.
         let seat = seat_for(board, &worker, &bind, is_seat && now.is_none())?;
         let mut view = views::preview(board, &seat, &expand, now.as_deref())?;
         if is_seat {
-            view.items.retain(|item| item.why != Why::NotReadable);
+            view.items.retain(|item| item.why != OutcomeReason::NotReadable);
         }
         Ok(views::json(board, &seat, &view))
     });
@@ -154,9 +154,10 @@ pub(crate) async fn view(
 }
 
 /// Parses the places to expand.
-fn places_asked_for(text: &str) -> Answered<Vec<Value>> {
+fn parse_expansions(text: &str) -> ApiResult<Vec<Value>> {
     if text.starts_with('[') {
-        let refuse = |_| Problem::of(Code::BadQuery, "expand is no JSON array, and no places separated by commas");
+        let refuse =
+            |_| Problem::from_code(Code::BadQuery, "expand is no JSON array, and no places separated by commas");
         serde_json::from_str(text).map_err(refuse)
     } else {
         Ok(text.split(',').map(Value::from).collect())
@@ -164,11 +165,11 @@ fn places_asked_for(text: &str) -> Answered<Vec<Value>> {
 }
 
 /// Returns a worker with names bound. A caller with the worker's own token may only use bindings of calls under way.
-fn seat_for(board: &Board, worker: &str, bind: &[(String, String)], is_seat: bool) -> Result<Arc<Seat>, Failure> {
-    let seat = views::seat(board, worker, bind)?;
+fn seat_for(board: &Board, worker: &str, bind: &[(String, String)], is_seat: bool) -> Result<Arc<WorkerPlan>, Failure> {
+    let seat = views::worker_with_bindings(board, worker, bind)?;
     if is_seat && !bind.is_empty() && !board.is_called(&seat) {
         let message = format!("no call of {worker} with these bindings is under way");
-        return Err(Failure::refused("bad_binding", message).help("look at a view while its call is leased"));
+        return Err(Failure::invalid_input("bad_binding", message).help("look at a view while its call is leased"));
     }
     Ok(seat)
 }
@@ -209,25 +210,25 @@ pub(crate) async fn journal(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-    Asked(paging): Asked<Paging>,
-) -> Answered<Json<RecordPage>> {
-    caller.needs(&Need::See(board.clone()))?;
+    StrictQuery(paging): StrictQuery<Paging>,
+) -> ApiResult<Json<RecordPage>> {
+    caller.require(&Permission::View(board.clone()))?;
     daemon.summary(&board)?;
     let kinds = kinds(paging.kind.as_deref())?;
-    let key = paging.key.map(|key| keyed(&daemon, &caller, &key)).transpose()?.map(|key| key.token());
+    let key = paging.key.map(|key| bind_key(&daemon, &caller, &key)).transpose()?.map(|key| key.token());
     let limit = page_size(paging.limit)?;
     if paging.after.is_some_and(|after| i64::try_from(after).is_err()) {
-        return Err(Problem::of(Code::BadQuery, "no record has a number as large as after"));
+        return Err(Problem::from_code(Code::BadQuery, "no record has a number as large as after"));
     }
     // A running board was built from all its records, so none is missing.
     let is_running = daemon.running(&board).is_some();
-    let page = daemon.ask(move |reader| {
+    let page = daemon.query(move |reader| {
         let (mut after, mut page, mut looked_at, mut bytes) = (paging.after.map(Seq), Vec::new(), 0, 0);
         let mut reading = reader.reading(&board, after)?;
         loop {
             let records = reading.next(READ_AT_ONCE).map_err(storage)?;
             if records.is_empty() {
-                let whole = if is_running { Ok(Exit::Done) } else { reader.shown(&board) };
+                let whole = if is_running { Ok(Exit::Done) } else { reader.exit_after_listing(&board) };
                 let next = match whole {
                     Ok(_) => None,
                     // This page has the existing records; the next one reports that others are missing.
@@ -240,13 +241,13 @@ pub(crate) async fn journal(
                 after = Some(record.seq);
                 looked_at += 1;
                 if kinds.is_empty() || kinds.contains(&record.kind) {
-                    let told = told(&record)?;
-                    if key.as_ref().is_none_or(|key| is_of(&told, key)) {
+                    let told = record_json(&record)?;
+                    if key.as_ref().is_none_or(|key| has_token(&told, key)) {
                         bytes += record.header.len() + record.payload.len();
                         page.push(told);
                     }
                 }
-                if page.len() == limit || bytes >= PAGE_BYTES_MAX || looked_at == LOOKED_AT_MAX {
+                if page.len() == limit || bytes >= PAGE_BYTES_MAX || looked_at == SCANNED_RECORDS_MAX {
                     return Ok(RecordPage { records: page, next: after.map(|seq| seq.0) });
                 }
             }
@@ -261,25 +262,25 @@ fn kinds_schema() -> Object {
     ObjectBuilder::new().schema_type(Type::String).pattern(Some(format!("^({kinds})(,({kinds}))*$"))).build()
 }
 
-fn kinds(names: Option<&str>) -> Answered<Vec<Kind>> {
+fn kinds(names: Option<&str>) -> ApiResult<Vec<Kind>> {
     let names = names.into_iter().flat_map(|names| names.split(','));
     names
         .map(|name| {
             let kind = Kind::ALL.iter().copied().find(|kind| kind.as_str() == name);
-            kind.ok_or_else(|| Problem::of(Code::BadQuery, "there is no such kind of record"))
+            kind.ok_or_else(|| Problem::from_code(Code::BadQuery, "there is no such kind of record"))
         })
         .collect()
 }
 
 /// Returns true if the record belongs to the request with this token.
-fn is_of(record: &Map<String, Value>, token: &Token) -> bool {
+fn has_token(record: &Map<String, Value>, token: &IdempotencyKey) -> bool {
     let of = record.get("by").and_then(|by| by.get("token")).or_else(|| record.get("token"));
     of.and_then(Value::as_str) == Some(token.as_str())
 }
 
 /// Returns a record with its values and hash.
-pub(crate) fn told(record: &Record) -> Result<Map<String, Value>, Failure> {
-    let mut merged = record::merged(record).map_err(|error| {
+pub(crate) fn record_json(record: &Record) -> Result<Map<String, Value>, Failure> {
+    let mut merged = record::merge_fields(record).map_err(|error| {
         Failure::failed("bad_record", format!("record {}: {error}", record.seq)).detail("seq", record.seq.0.into())
     })?;
     merged.insert("hash".into(), record.hash.to_string().into());
@@ -299,58 +300,58 @@ pub(crate) async fn events(
     caller: Caller,
     BoardPath(board): BoardPath,
     headers: HeaderMap,
-) -> Answered<Sse<impl Stream<Item = Result<Event, Infallible>> + use<>>> {
-    caller.needs(&Need::See(board.clone()))?;
+) -> ApiResult<Sse<impl Stream<Item = Result<Event, Infallible>> + use<>>> {
+    caller.require(&Permission::View(board.clone()))?;
     let last = last_event(&headers)?;
     daemon.summary(&board)?;
-    let place = daemon.limits.stream(caller.counted)?;
-    let follow = Follow::new(daemon, board, last);
+    let place = daemon.limits.stream(caller.rate_key)?;
+    let follow = RecordFollower::new(daemon, board, last);
     Ok(Sse::new(follow.into_stream(place)).keep_alive(KeepAlive::new().interval(HEARTBEAT)))
 }
 
 /// Returns the record of the `Last-Event-ID`, if the request has one.
-pub(crate) fn last_event(headers: &HeaderMap) -> Answered<Option<Seq>> {
+pub(crate) fn last_event(headers: &HeaderMap) -> ApiResult<Option<Seq>> {
     let Some(last) = headers.get("last-event-id") else { return Ok(None) };
     let last = last.to_str().ok().and_then(|last| last.parse().ok());
     last.map(|last| Some(Seq(last)))
-        .ok_or_else(|| Problem::of(Code::BadEventId, "Last-Event-ID is the number of a record"))
+        .ok_or_else(|| Problem::from_code(Code::BadEventId, "Last-Event-ID is the number of a record"))
 }
 
 /// Follows the records of a board, also while the board is at rest.
-pub(crate) struct Follow {
+pub(crate) struct RecordFollower {
     daemon: Arc<Daemon>,
     board: BoardId,
     last: Option<Seq>,
     subscription: Subscription,
     /// `None` once the daemon stops.
-    takings_up: Option<watch::Receiver<u64>>,
+    activations: Option<watch::Receiver<u64>>,
     /// True once the end of the journal was checked while the board was at rest.
     is_checked: bool,
 }
 
-impl Follow {
+impl RecordFollower {
     pub(crate) fn new(daemon: Arc<Daemon>, board: BoardId, last: Option<Seq>) -> Self {
         // Subscribed before the first check of the board, so that no opening is missed.
-        let takings_up = daemon.takings_up();
+        let activations = daemon.activations();
         let subscription = daemon.watch(&board, last);
-        Self { daemon, board, last, subscription, takings_up, is_checked: false }
+        Self { daemon, board, last, subscription, activations, is_checked: false }
     }
 
     /// Returns the next record; `None` once no more can follow, or the daemon stops.
     pub(crate) async fn next(&mut self) -> Option<Result<Arc<Record>, JournalError>> {
         loop {
             let running = self.daemon.running(&self.board);
-            let takings_up = self.takings_up.as_mut()?;
+            let takings_up = self.activations.as_mut()?;
             let next = tokio::select! {
                 biased;
                 next = self.subscription.next() => Some(next),
-                () = closed(takings_up) => return None,
+                () = until_closed(takings_up) => return None,
                 // A board that has ended may stay open to answer retries of requests.
-                () = over(running.as_ref()) => None,
+                () = until_over(running.as_ref()) => None,
             };
             let next = match next {
                 Some(next) => next,
-                None if self.last >= Some(running?.snapshot().head.seq) => return None,
+                None if self.last >= Some(running?.status().head.seq) => return None,
                 // The last records arrived after the subscription was polled.
                 None => self.subscription.next().await,
             };
@@ -369,7 +370,7 @@ impl Follow {
                 return None;
             }
             // The board is at rest: checks again whenever any board is opened.
-            self.takings_up.as_mut()?.changed().await.ok()?;
+            self.activations.as_mut()?.changed().await.ok()?;
             self.subscription = self.daemon.watch(&self.board, self.last);
         }
     }
@@ -381,7 +382,7 @@ impl Follow {
         }
         let board = self.board.clone();
         // A stopping daemon ends the stream anyway.
-        let checked = self.daemon.ask(move |reader| Ok(recovery::check_end(&reader.journal, &board))).await;
+        let checked = self.daemon.query(move |reader| Ok(recovery::check_end(&reader.journal, &board))).await;
         self.is_checked = true;
         checked.unwrap_or(Ok(()))
     }
@@ -391,7 +392,7 @@ impl Follow {
         self.daemon.is_over(&self.board).unwrap_or(false)
     }
 
-    fn into_stream(self, place: StreamPlace) -> impl Stream<Item = Result<Event, Infallible>> {
+    fn into_stream(self, place: StreamPermit) -> impl Stream<Item = Result<Event, Infallible>> {
         stream::unfold(Some((self, place)), |follow| async move {
             let (mut follow, place) = follow?;
             match follow.next().await? {
@@ -406,9 +407,9 @@ impl Follow {
 }
 
 /// Waits until a running board has ended for good.
-async fn over(running: Option<&BoardHandle>) {
+async fn until_over(running: Option<&BoardHandle>) {
     let ended = match running {
-        Some(board) => board.ended_for_good().await.is_ok(),
+        Some(board) => board.wait_for_final_end().await.is_ok(),
         None => false,
     };
     if !ended {
@@ -417,12 +418,12 @@ async fn over(running: Option<&BoardHandle>) {
 }
 
 /// Waits until the daemon stops.
-async fn closed(takings_up: &mut watch::Receiver<u64>) {
+async fn until_closed(takings_up: &mut watch::Receiver<u64>) {
     while takings_up.changed().await.is_ok() {}
 }
 
 fn event(record: &Record) -> Event {
-    let data = match told(record) {
+    let data = match record_json(record) {
         Ok(told) => Value::Object(told).to_string(),
         Err(failure) => Problem::from(failure).json().to_string(),
     };
@@ -433,24 +434,24 @@ fn event(record: &Record) -> Event {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Place {
+pub(crate) struct PlaceQuery {
     /// JSON Pointer; the empty string is the whole document.
     #[param(pattern = r"^(/([^/~]|~[01])*)*$")]
     pointer: String,
 }
 
 /// Explain a place of the document: its writer, trigger, view, and earlier rejections
-#[utoipa::path(get, operation_id = "explainValue", path = "/v1/boards/{board}/why", tag = "history", params(("board" = String, Path), Place),
+#[utoipa::path(get, operation_id = "explainValue", path = "/v1/boards/{board}/why", tag = "history", params(("board" = String, Path), PlaceQuery),
     responses((status = 200, description = "The writer, trigger and view of the value", body = Object)))]
 pub(crate) async fn why(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-    Asked(place): Asked<Place>,
-) -> Answered<Json<Value>> {
-    caller.needs(&Need::See(board.clone()))?;
+    StrictQuery(place): StrictQuery<PlaceQuery>,
+) -> ApiResult<Json<Value>> {
+    caller.require(&Permission::View(board.clone()))?;
     let summary = daemon.summary(&board)?;
-    Ok(Json(daemon.ask(move |reader| reasons::json(reader, &summary, &place.pointer)).await?))
+    Ok(Json(daemon.query(move |reader| reasons::json(reader, &summary, &place.pointer)).await?))
 }
 
 /// Show the cost of a board by worker, retry and part of the prompt
@@ -460,10 +461,10 @@ pub(crate) async fn cost(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-) -> Answered<Json<Value>> {
-    caller.needs(&Need::See(board.clone()))?;
+) -> ApiResult<Json<Value>> {
+    caller.require(&Permission::View(board.clone()))?;
     let summary = daemon.summary(&board)?;
-    Ok(Json(daemon.ask(move |reader| costs::json(reader, &summary)).await?))
+    Ok(Json(daemon.query(move |reader| costs::json(reader, &summary)).await?))
 }
 
 /// Count the rejections on a board by worker, stage and code
@@ -473,15 +474,15 @@ pub(crate) async fn denials(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-) -> Answered<Json<Value>> {
-    caller.needs(&Need::See(board.clone()))?;
+) -> ApiResult<Json<Value>> {
+    caller.require(&Permission::View(board.clone()))?;
     daemon.summary(&board)?;
     let id = board.clone();
     let is_running = daemon.running(&board).is_some();
-    let denials = daemon.ask(move |reader| {
-        let denials = Denials::of(&reader.records(&id)?);
+    let denials = daemon.query(move |reader| {
+        let denials = RejectionCounts::from_records(&reader.records(&id)?);
         if !is_running {
-            reader.shown(&id)?;
+            reader.exit_after_listing(&id)?;
         }
         Ok(denials)
     });

@@ -8,12 +8,12 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use patchboard_agents::blackboard;
-use patchboard_agents::lease::{LEASE_SECONDS, Lease, Taker, UnderWay};
-use patchboard_agents::llm::schema::{self, Level};
+use patchboard_agents::lease::{LEASE_SECONDS, Lease, LeaseHolder, OpenCall};
+use patchboard_agents::llm::schema::{self, SchemaLevel};
 use patchboard_kernel::blueprint::AgentKind;
-use patchboard_kernel::board::{From, Outcome, Proposal, ReplyBody};
+use patchboard_kernel::board::{Outcome, Proposal, ProposalSource, ReplyBody};
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{BoardId, InvocationId, Timestamp, Token, WorkerName};
+use patchboard_kernel::id::{BoardId, IdempotencyKey, InvocationId, Timestamp, WorkerName};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::Ended;
 use patchboard_runtime::agent::{Call, Failure};
@@ -23,12 +23,14 @@ use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout_at};
 use utoipa::ToSchema;
 
-use super::proposals::told;
-use crate::serve::access::Need;
-use crate::serve::http::{BODY_BYTES_MAX, BoardPath, Body, Caller, Gate, Key, Posted, Segments};
-use crate::serve::problem::{Answered, Code, Problem};
+use super::proposals::outcome_response;
+use crate::serve::access::Permission;
+use crate::serve::http::{
+    BODY_BYTES_MAX, BoardPath, Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath,
+};
+use crate::serve::long_poll::WAIT_MAX;
+use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
-use crate::serve::waiting::WAIT_MAX;
 
 /// Default duration of a lease, in seconds.
 const SECONDS: u64 = 60;
@@ -52,8 +54,8 @@ pub(crate) struct LeaseRequest {
     wait: u64,
 }
 
-impl Posted for LeaseRequest {
-    const GATE: Gate = Gate::Join;
+impl RequestBody for LeaseRequest {
+    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
 }
 
 /// Lease renewal.
@@ -66,8 +68,8 @@ pub(crate) struct RenewLeaseRequest {
     seconds: Option<u64>,
 }
 
-impl Posted for RenewLeaseRequest {
-    const GATE: Gate = Gate::Join;
+impl RequestBody for RenewLeaseRequest {
+    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
 }
 
 /// Reply to a call.
@@ -83,8 +85,8 @@ pub(crate) struct AnswerCallRequest {
     usage: Option<TokenUsage>,
 }
 
-impl Posted for AnswerCallRequest {
-    const GATE: Gate = Gate::Join;
+impl RequestBody for AnswerCallRequest {
+    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
@@ -105,8 +107,8 @@ pub(crate) struct FailCallRequest {
     usage: Option<TokenUsage>,
 }
 
-impl Posted for FailCallRequest {
-    const GATE: Gate = Gate::Join;
+impl RequestBody for FailCallRequest {
+    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
 }
 
 const fn crashed() -> FailureCode {
@@ -141,13 +143,13 @@ pub(crate) async fn list(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-) -> Answered<Json<Value>> {
-    caller.needs(&Need::See(board.clone()))?;
+) -> ApiResult<Json<Value>> {
+    caller.require(&Permission::View(board.clone()))?;
     daemon.summary(&board)?;
     let now = daemon.clock.now();
-    let calls = daemon.leases.of(&board).into_iter().map(|UnderWay { call, lasts }| {
-        let mut told = told_of(&call);
-        told.insert("expires".into(), json!(lasts.map(|lasts| after(now, lasts))));
+    let calls = daemon.leases.open_calls(&board).into_iter().map(|OpenCall { call, expires_in }| {
+        let mut told = call_json(&call);
+        told.insert("expires".into(), json!(expires_in.map(|left| after(now, left))));
         Value::Object(told)
     });
     Ok(Json(json!({"calls": calls.collect::<Vec<_>>()})))
@@ -164,33 +166,33 @@ pub(crate) async fn lease(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-    key: Key,
-    Body(wanted): Body<LeaseRequest>,
-) -> Answered<Response> {
+    key: IdempotencyHeader,
+    StrictJson(wanted): StrictJson<LeaseRequest>,
+) -> ApiResult<Response> {
     let worker = WorkerName::from(wanted.worker);
-    caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
+    caller.require(&Permission::ActAs(board.clone(), worker.clone()))?;
     let lasts = seconds(wanted.seconds)?;
     if wanted.wait > WAIT_MAX {
-        return Err(Problem::of(Code::BadBody, format!("wait is at most {WAIT_MAX} seconds")));
+        return Err(Problem::from_code(Code::BadBody, format!("wait is at most {WAIT_MAX} seconds")));
     }
-    let taker = Taker { key: key.token().map(|key| key.to_string()), token: caller.token() };
-    match take(&daemon, &board, &worker, lasts, Duration::from_secs(wanted.wait), taker).await? {
+    let taker = LeaseHolder { key: key.token().map(|key| key.to_string()), api_token: caller.token() };
+    match acquire(&daemon, &board, &worker, lasts, Duration::from_secs(wanted.wait), taker).await? {
         Some(lease) => Ok(Json(document(&lease, daemon.clock.now())).into_response()),
         None => Ok(StatusCode::NO_CONTENT.into_response()),
     }
 }
 
 /// Returns the call leased under this key, or leases the oldest waiting call, or waits for one.
-pub(crate) async fn take(
+pub(crate) async fn acquire(
     daemon: &Arc<Daemon>,
     board: &BoardId,
     worker: &WorkerName,
     lasts: Duration,
     patience: Duration,
-    taker: Taker,
-) -> Answered<Option<Lease>> {
+    taker: LeaseHolder,
+) -> ApiResult<Option<Lease>> {
     let until = Instant::now() + patience;
-    if !is_taken_up(daemon, board, until).await? {
+    if !is_active(daemon, board, until).await? {
         return Ok(None);
     }
     let handle = remote(daemon, board, worker).await?;
@@ -202,21 +204,21 @@ pub(crate) async fn take(
         () = daemon.stopping() => None,
     };
     match leased {
-        None if is_over(&handle) => Err(RuntimeError::Over(board.clone()).into()),
+        None if is_over(&handle) => Err(RuntimeError::BoardEnded(board.clone()).into()),
         leased => Ok(leased),
     }
 }
 
 /// Returns true if a board runs, or can be opened. A stalled or stopped board is not opened only to wait for its calls;
 /// waits until another request opens it, and returns false on timeout.
-async fn is_taken_up(daemon: &Arc<Daemon>, board: &BoardId, until: Instant) -> Answered<bool> {
-    let Some(mut takings_up) = daemon.takings_up() else { return Ok(false) };
+async fn is_active(daemon: &Arc<Daemon>, board: &BoardId, until: Instant) -> ApiResult<bool> {
+    let Some(mut takings_up) = daemon.activations() else { return Ok(false) };
     loop {
         if daemon.running(board).is_some() || daemon.summary(board)?.ended.is_none() {
             return Ok(true);
         }
         if daemon.is_over(board)? {
-            return Err(RuntimeError::Over(board.clone()).into());
+            return Err(RuntimeError::BoardEnded(board.clone()).into());
         }
         match timeout_at(until, takings_up.changed()).await {
             Ok(Ok(())) => {}
@@ -235,20 +237,22 @@ async fn is_taken_up(daemon: &Arc<Daemon>, board: &BoardId, until: Instant) -> A
 pub(crate) async fn renew(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
-    Segments((board, lease)): Segments<(BoardId, String)>,
+    StrictPath((board, lease)): StrictPath<(BoardId, String)>,
     // Renewal is idempotent.
-    _: Key,
-    Body(renewed): Body<RenewLeaseRequest>,
-) -> Answered<Json<Value>> {
+    _: IdempotencyHeader,
+    StrictJson(renewed): StrictJson<RenewLeaseRequest>,
+) -> ApiResult<Json<Value>> {
     let worker = WorkerName::from(renewed.worker);
-    caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
+    caller.require(&Permission::ActAs(board.clone(), worker.clone()))?;
     let (invocation, attempt) = attempt_of(&lease)?;
     let lasts = seconds(renewed.seconds)?;
     remote(&daemon, &board, &worker).await?;
     let renewed = daemon.leases.renew(&board, &worker, invocation, attempt, lasts, caller.token());
-    let renewed = renewed.ok_or_else(|| over(&lease))?;
+    let renewed = renewed.ok_or_else(|| lease_over(&lease))?;
     let now = daemon.clock.now();
-    Ok(Json(json!({"lease": lease, "expires": after(now, renewed.lasts), "deadline": after(now, renewed.left)})))
+    Ok(Json(
+        json!({"lease": lease, "expires": after(now, renewed.expires_in), "deadline": after(now, renewed.time_left)}),
+    ))
 }
 
 /// Reply to a call with a patch
@@ -261,17 +265,20 @@ pub(crate) async fn renew(
 pub(crate) async fn answer(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
-    Segments((board, lease)): Segments<(BoardId, String)>,
-    _: Key,
-    Body(answer): Body<AnswerCallRequest>,
-) -> Answered<impl IntoResponse> {
+    StrictPath((board, lease)): StrictPath<(BoardId, String)>,
+    _: IdempotencyHeader,
+    StrictJson(answer): StrictJson<AnswerCallRequest>,
+) -> ApiResult<impl IntoResponse> {
     let worker = WorkerName::from(answer.worker);
-    caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
-    told(put(&daemon, &caller, &board, &worker, &lease, answer.patch, answer.usage.map(TokenUsage::usage)).await?)
+    caller.require(&Permission::ActAs(board.clone(), worker.clone()))?;
+    outcome_response(
+        submit_reply(&daemon, &caller, &board, &worker, &lease, answer.patch, answer.usage.map(TokenUsage::usage))
+            .await?,
+    )
 }
 
 /// Replies to the call of a lease.
-pub(crate) async fn put(
+pub(crate) async fn submit_reply(
     daemon: &Arc<Daemon>,
     caller: &Caller,
     board: &BoardId,
@@ -279,13 +286,13 @@ pub(crate) async fn put(
     lease: &str,
     reply: Value,
     usage: Option<Usage>,
-) -> Answered<Outcome> {
+) -> ApiResult<Outcome> {
     let (invocation, attempt) = attempt_of(lease)?;
     let handle = remote(daemon, board, worker).await?;
-    let from = From::Attempt { invocation, attempt };
+    let from = ProposalSource::Attempt { invocation, attempt };
     let reply = read(daemon, &handle, board, (worker, invocation, attempt), reply);
     let proposal = Proposal { from, worker: worker.clone(), reply, usage, raw: None };
-    let outcome = handle.by(caller.principal()).propose(proposal).await?;
+    let outcome = handle.with_principal(caller.principal()).propose(proposal).await?;
     daemon.leases.close(board, worker, invocation, attempt);
     Ok(outcome)
 }
@@ -298,18 +305,18 @@ fn read(
     (worker, invocation, attempt): (&WorkerName, InvocationId, u32),
     reply: Value,
 ) -> ReplyBody {
-    if handle.snapshot().blueprint.workers.get(worker).is_none_or(|seat| seat.format.is_none()) {
+    if handle.status().blueprint.workers.get(worker).is_none_or(|seat| seat.format.is_none()) {
         return ReplyBody::Json(reply);
     }
     let is_it = |call: &Call| (&call.worker, call.invocation, call.attempt) == (worker, invocation, attempt);
-    let call = daemon.leases.of(board).into_iter().map(|under_way| under_way.call).find(|call| is_it(call));
+    let call = daemon.leases.open_calls(board).into_iter().map(|under_way| under_way.call).find(|call| is_it(call));
     // A formatted reply is a string, or a JSON object.
     let (text, said) = match reply {
         Value::String(text) => (text.clone(), ReplyBody::Text(text)),
         reply => (reply.to_string(), ReplyBody::Json(reply)),
     };
     match call.and_then(|call| blackboard::envelope(&call, &text)) {
-        Some(reply) => ReplyBody::Made { reply, of: text },
+        Some(reply) => ReplyBody::Derived { reply, source: text },
         // The call is closed: its reply is recognised by its text.
         None => said,
     }
@@ -324,20 +331,20 @@ fn read(
 pub(crate) async fn fail(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
-    Segments((board, lease)): Segments<(BoardId, String)>,
+    StrictPath((board, lease)): StrictPath<(BoardId, String)>,
     // An attempt fails once.
-    _: Key,
-    Body(failed): Body<FailCallRequest>,
-) -> Answered<Json<Value>> {
+    _: IdempotencyHeader,
+    StrictJson(failed): StrictJson<FailCallRequest>,
+) -> ApiResult<Json<Value>> {
     let worker = WorkerName::from(failed.worker);
-    caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
+    caller.require(&Permission::ActAs(board.clone(), worker.clone()))?;
     let (invocation, attempt) = attempt_of(&lease)?;
     use FailureCode as F;
     if matches!(
         failed.code,
         F::Timeout | F::Lost | F::LeaseExpired | F::CassetteMiss | F::BudgetExhausted | F::NotConfigured
     ) {
-        return Err(Problem::of(Code::BadBody, format!("{} is not for a process to say", failed.code)));
+        return Err(Problem::from_code(Code::BadBody, format!("{} is not for a process to say", failed.code)));
     }
     let message = match failed.message.is_empty() {
         true => FAILED.to_owned(),
@@ -345,38 +352,38 @@ pub(crate) async fn fail(
     };
     let handle = remote(&daemon, &board, &worker).await?;
     // Only the holder of a lease may end its attempt.
-    held(&daemon, &board, &worker, invocation, attempt)?;
+    check_held(&daemon, &board, &worker, invocation, attempt)?;
     let failure = Failure { code: failed.code, message, usage: failed.usage.map(TokenUsage::usage), deferral: None };
-    let has_counted = handle.by(caller.principal()).fail(invocation, attempt, failure).await?;
+    let has_counted = handle.with_principal(caller.principal()).fail(invocation, attempt, failure).await?;
     daemon.leases.close(&board, &worker, invocation, attempt);
     if !has_counted {
-        return Err(over(&lease));
+        return Err(lease_over(&lease));
     }
     Ok(Json(json!({"outcome": "failed", "lease": lease})))
 }
 
 /// Returns an error unless a lease is held.
-pub(crate) fn held(
+pub(crate) fn check_held(
     daemon: &Daemon,
     board: &BoardId,
     worker: &WorkerName,
     invocation: InvocationId,
     attempt: u32,
-) -> Answered<()> {
-    let is_held = daemon.leases.of(board).into_iter().any(|UnderWay { call, lasts }| {
+) -> ApiResult<()> {
+    let is_held = daemon.leases.open_calls(board).into_iter().any(|OpenCall { call, expires_in: lasts }| {
         lasts.is_some() && (&call.worker, call.invocation, call.attempt) == (worker, invocation, attempt)
     });
-    if is_held { Ok(()) } else { Err(over(Token::of(invocation, attempt).as_str())) }
+    if is_held { Ok(()) } else { Err(lease_over(IdempotencyKey::for_attempt(invocation, attempt).as_str())) }
 }
 
 /// Opens a board, and checks that the worker is remote.
-pub(crate) async fn remote(daemon: &Arc<Daemon>, board: &BoardId, worker: &WorkerName) -> Answered<BoardHandle> {
+pub(crate) async fn remote(daemon: &Arc<Daemon>, board: &BoardId, worker: &WorkerName) -> ApiResult<BoardHandle> {
     let handle = daemon.open(board).await?;
-    match handle.snapshot().blueprint.workers.get(worker) {
+    match handle.status().blueprint.workers.get(worker) {
         Some(seat) if seat.agent == AgentKind::Remote => Ok(handle),
         Some(seat) => {
             let detail = format!("{worker} is a {} worker; only calls of remote ones are leased", seat.agent);
-            Err(Problem::of(Code::NotRemote, detail))
+            Err(Problem::from_code(Code::NotRemote, detail))
         }
         None => Err(Problem::new(StatusCode::NOT_FOUND, "no_such_worker", format!("the board has no worker {worker}"))),
     }
@@ -384,39 +391,39 @@ pub(crate) async fn remote(daemon: &Arc<Daemon>, board: &BoardId, worker: &Worke
 
 async fn until_over(board: &BoardHandle) {
     // A stalled board may continue.
-    drop(board.ended_for_good().await);
+    drop(board.wait_for_final_end().await);
 }
 
 fn is_over(board: &BoardHandle) -> bool {
-    board.snapshot().ended.is_some_and(Ended::is_final)
+    board.status().ended.is_some_and(Ended::is_final)
 }
 
-fn over(lease: &str) -> Problem {
-    Problem::of(Code::LeaseOver, format!("the lease {lease} is over, or never was"))
+fn lease_over(lease: &str) -> Problem {
+    Problem::from_code(Code::LeaseOver, format!("the lease {lease} is over, or never was"))
         .help("ask for another one; an answer may still be sent, and is recorded")
 }
 
-pub(crate) fn seconds(given: Option<u64>) -> Answered<Duration> {
+pub(crate) fn seconds(given: Option<u64>) -> ApiResult<Duration> {
     let seconds = given.unwrap_or(SECONDS);
     if LEASE_SECONDS.contains(&seconds) {
         return Ok(Duration::from_secs(seconds));
     }
     let (least, most) = LEASE_SECONDS.into_inner();
-    Err(Problem::of(Code::BadBody, format!("a lease lasts {least} to {most} seconds")))
+    Err(Problem::from_code(Code::BadBody, format!("a lease lasts {least} to {most} seconds")))
 }
 
 /// Parses the name of a lease, the token of its attempt.
-pub(crate) fn attempt_of(lease: &str) -> Answered<(InvocationId, u32)> {
+pub(crate) fn attempt_of(lease: &str) -> ApiResult<(InvocationId, u32)> {
     let parts = lease.split_once(':').and_then(|(invocation, attempt)| {
         let (invocation, attempt) = (InvocationId(invocation.parse().ok()?), attempt.parse().ok()?);
-        (Token::of(invocation, attempt).as_str() == lease).then_some((invocation, attempt))
+        (IdempotencyKey::for_attempt(invocation, attempt).as_str() == lease).then_some((invocation, attempt))
     });
-    parts.ok_or_else(|| Problem::of(Code::BadPath, "a lease is named INVOCATION:ATTEMPT"))
+    parts.ok_or_else(|| Problem::from_code(Code::BadPath, "a lease is named INVOCATION:ATTEMPT"))
 }
 
-fn told_of(call: &Call) -> Map<String, Value> {
+fn call_json(call: &Call) -> Map<String, Value> {
     let told = json!({
-        "lease": call.token,
+        "lease": call.idempotency_key,
         "worker": call.worker,
         "invocation": call.invocation,
         "attempt": call.attempt,
@@ -432,17 +439,17 @@ pub(crate) fn document(lease: &Lease, now: Timestamp) -> Value {
     let call = &lease.call;
     let shown: Map<String, Value> =
         call.shown.values().map(|(place, value)| (place.to_string(), value.to_value())).collect();
-    let mut told = told_of(call);
+    let mut told = call_json(call);
     told.extend([
         ("board".to_owned(), json!(call.board)),
-        ("expires".to_owned(), json!(after(now, lease.lasts))),
-        ("deadline".to_owned(), json!(after(now, lease.left))),
+        ("expires".to_owned(), json!(after(now, lease.expires_in))),
+        ("deadline".to_owned(), json!(after(now, lease.time_left))),
         ("view_hash".to_owned(), json!(call.view_hash)),
         ("system".to_owned(), json!(call.prompt.system)),
         ("view".to_owned(), json!(call.prompt.user)),
         ("shown".to_owned(), shown.into()),
         ("trigger".to_owned(), call.shown.trigger()),
-        ("schema".to_owned(), json!(schema::of_reply(&call.shown, Level::Derived).map(|(_, schema)| schema))),
+        ("schema".to_owned(), json!(schema::reply_schema(&call.shown, SchemaLevel::Derived).map(|(_, schema)| schema))),
     ]);
     told.into()
 }

@@ -12,10 +12,10 @@ use serde_json::Value;
 use super::{ProblemDocument, people};
 use crate::serve::access::Scope;
 use crate::serve::files;
-use crate::serve::http::{BODY_BYTES_MAX, Body, Caller, Gate, Posted, Segments};
+use crate::serve::http::{BODY_BYTES_MAX, Caller, RequestBody, RoutePermission, StrictJson, StrictPath};
 use crate::serve::mcp;
-use crate::serve::mcp::seat::Seat;
-use crate::serve::problem::{Answered, Code, Problem};
+use crate::serve::mcp::worker_server::WorkerServer;
+use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
 
 /// JSON-RPC message.
@@ -23,11 +23,11 @@ use crate::serve::service::Daemon;
 #[serde(transparent)]
 pub(crate) struct Message(Value);
 
-impl Posted for Message {
-    const GATE: Gate = Gate::Sit;
+impl RequestBody for Message {
+    const PERMISSION: RoutePermission = RoutePermission::ActAs;
     const BYTES_MAX: usize = BODY_BYTES_MAX;
     // A batch is rejected with a JSON-RPC error.
-    const MAY_BE_A_LIST: bool = true;
+    const ALLOWS_ARRAY: bool = true;
 }
 
 /// Speak MCP as the worker of the token
@@ -40,10 +40,10 @@ pub(crate) async fn own_seat(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     headers: HeaderMap,
-    message: Body<Message>,
-) -> Answered<Response> {
+    message: StrictJson<Message>,
+) -> ApiResult<Response> {
     let Scope::Seat(board, worker) = caller.scope.clone() else {
-        let problem = Problem::of(Code::BadPath, "the token does not say whose seat it is");
+        let problem = Problem::from_code(Code::BadPath, "the token does not say whose seat it is");
         return Err(problem.help("call /mcp/BOARD/WORKER, or have a token for seat:BOARD/WORKER"));
     };
     speak(daemon, &caller, board, worker, &headers, message).await
@@ -59,10 +59,10 @@ pub(crate) async fn own_seat(
 pub(crate) async fn seat(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
-    Segments((board, worker)): Segments<(BoardId, WorkerName)>,
+    StrictPath((board, worker)): StrictPath<(BoardId, WorkerName)>,
     headers: HeaderMap,
-    message: Body<Message>,
-) -> Answered<Response> {
+    message: StrictJson<Message>,
+) -> ApiResult<Response> {
     speak(daemon, &caller, board, worker, &headers, message).await
 }
 
@@ -72,12 +72,18 @@ async fn speak(
     board: BoardId,
     worker: WorkerName,
     headers: &HeaderMap,
-    Body(Message(message)): Body<Message>,
-) -> Answered<Response> {
+    StrictJson(Message(message)): StrictJson<Message>,
+) -> ApiResult<Response> {
     people::may_act_as(&daemon, caller, &board, &worker).await?;
     daemon.summary(&board)?;
     let room = headers.get(mcp::ROOM).map(|room| room.to_str().ok().and_then(|room| room.parse().ok()).unwrap_or(0));
-    let seat =
-        Seat::find(daemon, board, worker, caller.clone(), files::room(room.or(Some(mcp::editor::USUAL_ROOM)))?).await?;
+    let seat = WorkerServer::find(
+        daemon,
+        board,
+        worker,
+        caller.clone(),
+        files::response_chars(room.or(Some(mcp::editor::DEFAULT_CHARS)))?,
+    )
+    .await?;
     Ok(mcp::answer(seat, headers, &message).await)
 }

@@ -10,30 +10,30 @@ use axum::response::IntoResponse;
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::record::End;
 use patchboard_runtime::journal::{BoardSummary, Journal as _};
-use patchboard_runtime::snapshot::Snapshot;
+use patchboard_runtime::status::BoardStatus;
 
 use super::boards::status;
 use crate::reader::storage;
-use crate::serve::access::Need;
+use crate::serve::access::Permission;
 use crate::serve::http::Caller;
-use crate::serve::metrics::{MEDIA_TYPE, Picture};
-use crate::serve::problem::Answered;
+use crate::serve::metrics::{GaugeValues, MEDIA_TYPE};
+use crate::serve::problem::ApiResult;
 use crate::serve::service::Daemon;
 
 /// Show the metrics in Prometheus's text format
 #[utoipa::path(get, operation_id = "getMetrics", path = "/metrics", tag = "operations",
     responses((status = 200, description = "Metrics in the Prometheus text format", body = String, content_type = "text/plain")))]
-pub(crate) async fn show(State(daemon): State<Arc<Daemon>>, caller: Caller) -> Answered<impl IntoResponse> {
-    caller.needs(&Need::SeeAll)?;
-    let boards = daemon.ask(|reader| reader.journal.boards().map_err(storage)).await?;
-    let running: BTreeMap<BoardId, Arc<Snapshot>> =
-        daemon.running_boards().map(|board| (board.id().clone(), board.snapshot())).collect();
+pub(crate) async fn show(State(daemon): State<Arc<Daemon>>, caller: Caller) -> ApiResult<impl IntoResponse> {
+    caller.require(&Permission::ViewAll)?;
+    let boards = daemon.query(|reader| reader.journal.boards().map_err(storage)).await?;
+    let running: BTreeMap<BoardId, Arc<BoardStatus>> =
+        daemon.running_boards().map(|board| (board.id().clone(), board.status())).collect();
     let now = daemon.clock.now();
     let undelivered = daemon.feeds.iter().map(|feed| {
         let age = feed.oldest_undelivered().map(|since| Duration::from_millis(now.ms_since(since)));
         (feed.receiver, age.unwrap_or_default())
     });
-    let picture = Picture {
+    let picture = GaugeValues {
         journal_queue: daemon.journal_queue(),
         models: daemon.models(),
         undelivered: undelivered.collect(),
@@ -43,7 +43,7 @@ pub(crate) async fn show(State(daemon): State<Arc<Daemon>>, caller: Caller) -> A
 }
 
 /// Aggregates the boards of a data directory, with the snapshots of the running ones.
-fn picture(boards: &[BoardSummary], running: &BTreeMap<BoardId, Arc<Snapshot>>) -> Picture {
+fn picture(boards: &[BoardSummary], running: &BTreeMap<BoardId, Arc<BoardStatus>>) -> GaugeValues {
     let known =
         ["running", "paused", "waiting", "interrupted"].into_iter().chain(End::ALL.iter().map(|it| it.as_str()));
     let mut by_status: BTreeMap<&'static str, usize> = known.map(|status| (status, 0)).collect();
@@ -55,8 +55,8 @@ fn picture(boards: &[BoardSummary], running: &BTreeMap<BoardId, Arc<Snapshot>>) 
         };
         *by_status.entry(status).or_default() += 1;
     }
-    let sum = |of: fn(&Snapshot) -> usize| running.values().map(|snapshot| of(snapshot)).sum();
-    Picture {
+    let sum = |of: fn(&BoardStatus) -> usize| running.values().map(|snapshot| of(snapshot)).sum();
+    GaugeValues {
         boards: by_status.into_iter().collect(),
         queued: sum(|snapshot| snapshot.queued),
         running: sum(|snapshot| snapshot.open.saturating_sub(snapshot.pending.len())),

@@ -167,7 +167,8 @@ pub(crate) async fn alive() -> Json<Value> {
     Json(json!({"status": "alive"}))
 }
 
-/// Readiness probe: boards recovered and journal usable. Lists the unavailable models, with the number of waiting calls.
+/// Readiness probe: boards recovered and journal usable. Lists the unavailable models, with the number of waiting
+/// calls.
 pub(crate) async fn ready(State(daemon): State<Arc<Daemon>>) -> Result<Json<Value>, Problem> {
     daemon.ready()?;
     let away = daemon.models().into_iter().filter_map(|model| {

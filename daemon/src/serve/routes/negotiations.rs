@@ -11,11 +11,13 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::protocols::{By, propose, sees};
-use crate::serve::http::{Asked, BODY_BYTES_MAX, BoardPath, Body, Caller, Gate, Key, Posted};
-use crate::serve::problem::{Answered, Code, Problem};
+use super::protocols::{MessageAuthor, check_readable, propose};
+use crate::serve::http::{
+    BODY_BYTES_MAX, BoardPath, Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictQuery,
+};
+use crate::serve::long_poll;
+use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
-use crate::serve::waiting;
 
 /// Event of a negotiation.
 #[derive(Deserialize, ToSchema)]
@@ -31,8 +33,8 @@ pub(crate) struct NegotiationEventRequest {
     event: Map<String, Value>,
 }
 
-impl Posted for NegotiationEventRequest {
-    const GATE: Gate = Gate::Join;
+impl RequestBody for NegotiationEventRequest {
+    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
@@ -48,12 +50,12 @@ pub(crate) async fn say(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-    key: Key,
-    Body(saying): Body<NegotiationEventRequest>,
-) -> Answered<impl IntoResponse> {
+    key: IdempotencyHeader,
+    StrictJson(saying): StrictJson<NegotiationEventRequest>,
+) -> ApiResult<impl IntoResponse> {
     let NegotiationEventRequest { worker, lease, event } = saying;
     let patch = json!([{"op": "add", "path": "/negotiation/events/-", "value": event}]);
-    propose(&daemon, &caller, &board, By { worker: WorkerName::from(worker), lease, key }, patch).await
+    propose(&daemon, &caller, &board, MessageAuthor { worker: WorkerName::from(worker), lease, key }, patch).await
 }
 
 /// Wait options.
@@ -85,20 +87,20 @@ pub(crate) async fn show(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-    Asked(waited): Asked<Waited>,
-) -> Answered<Json<Value>> {
-    sees(&daemon, &caller, &board, waited.worker.clone(), READ).await?;
-    let reads_events = sees(&daemon, &caller, &board, waited.worker, &["/negotiation/events"]).await.is_ok();
-    let patience = waiting::patience(waited.wait)?;
+    StrictQuery(waited): StrictQuery<Waited>,
+) -> ApiResult<Json<Value>> {
+    check_readable(&daemon, &caller, &board, waited.worker.clone(), READ).await?;
+    let reads_events = check_readable(&daemon, &caller, &board, waited.worker, &["/negotiation/events"]).await.is_ok();
+    let patience = long_poll::wait_time(waited.wait)?;
     // After an `abort`, the next commit adds the reason.
-    let over = waiting::until(&daemon, &board, patience, |document| match standing(document) {
+    let over = long_poll::wait_for(&daemon, &board, patience, |document| match negotiation_status(document) {
         Some(told) if told["end"].is_null() || told["decision"].is_null() => None,
         over => Some(over),
     });
     let told = match over.await? {
         Some(told) => told,
         // Timeout, with the negotiation still open.
-        None => waiting::now(&daemon, &board, standing).await?,
+        None => long_poll::now(&daemon, &board, negotiation_status).await?,
     };
     let seen = |mut told: Value| {
         if !reads_events {
@@ -107,13 +109,13 @@ pub(crate) async fn show(
         Json(told)
     };
     told.map(seen).ok_or_else(|| {
-        Problem::of(Code::NoNegotiation, "the board has no negotiation")
+        Problem::from_code(Code::NoNegotiation, "the board has no negotiation")
             .help("a blueprint has one by fragments/negotiation.yaml: docs/negotiation.md")
     })
 }
 
 /// Returns the status of the negotiation in a document, if there is one.
-fn standing(document: &Node) -> Option<Value> {
+fn negotiation_status(document: &Node) -> Option<Value> {
     let negotiation = document.child("negotiation")?;
     let events = negotiation.child("events")?.as_array()?;
     let last = |list: &str| negotiation.child(list)?.as_array()?.iter().last().map(Node::to_value);

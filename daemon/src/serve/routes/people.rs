@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use patchboard_kernel::blueprint::AgentKind;
-use patchboard_kernel::board::{Outcome, Pending};
+use patchboard_kernel::board::{Outcome, PendingQuestion};
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{BoardId, Seq, WorkerName};
 use patchboard_kernel::record::{Answer, Body as Said};
@@ -17,26 +17,26 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::proposals::told;
-use crate::drive::question_json;
+use super::proposals::outcome_response;
 use crate::reader::storage;
-use crate::serve::access::Need;
-use crate::serve::http::{Body, Caller, Gate, Key, Posted, Segments};
-use crate::serve::problem::{Answered, Code, Problem};
+use crate::runner::question_json;
+use crate::serve::access::Permission;
+use crate::serve::http::{Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath};
+use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::{Daemon, no_such_board};
 
 /// List the open questions on all boards, as far as the caller may see or answer them
 #[utoipa::path(get, operation_id = "listQuestions", path = "/v1/inbox", tag = "people",
     responses((status = 200, description = "The open questions", body = Object)))]
-pub(crate) async fn inbox(State(daemon): State<Arc<Daemon>>, caller: Caller) -> Answered<Json<Value>> {
-    caller.needs(&Need::Known)?;
+pub(crate) async fn inbox(State(daemon): State<Arc<Daemon>>, caller: Caller) -> ApiResult<Json<Value>> {
+    caller.require(&Permission::Authenticated)?;
     let mut questions = Vec::new();
     for board in daemon.running_boards() {
-        let snapshot = board.snapshot();
+        let snapshot = board.status();
         for (seq, question) in snapshot.pending.iter() {
             let (id, person) = (board.id().clone(), question.approver.clone());
-            if caller.scope.allows(&Need::SeeSeat(id.clone(), person.clone()))
-                || caller.scope.allows(&Need::Be(id, person))
+            if caller.scope.allows(&Permission::ViewAs(id.clone(), person.clone()))
+                || caller.scope.allows(&Permission::ActAsPerson(id, person))
             {
                 questions.push(question_of(board.id(), *seq, question));
             }
@@ -45,7 +45,7 @@ pub(crate) async fn inbox(State(daemon): State<Arc<Daemon>>, caller: Caller) -> 
     Ok(Json(json!({"questions": questions})))
 }
 
-fn question_of(board: &BoardId, seq: Seq, question: &Pending) -> Value {
+fn question_of(board: &BoardId, seq: Seq, question: &PendingQuestion) -> Value {
     let mut told = question_json(seq, question);
     told["board"] = board.as_str().into();
     told
@@ -66,8 +66,8 @@ pub(crate) struct AnswerQuestionRequest {
     text: Option<String>,
 }
 
-impl Posted for AnswerQuestionRequest {
-    const GATE: Gate = Gate::Join;
+impl RequestBody for AnswerQuestionRequest {
+    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
 }
 
 /// Answer a question, once, as the person it is addressed to
@@ -83,35 +83,45 @@ impl Posted for AnswerQuestionRequest {
 pub(crate) async fn answer(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
-    Segments((board, seq)): Segments<(String, u64)>,
+    StrictPath((board, seq)): StrictPath<(String, u64)>,
     // Idempotent without a key, as a question is answered once.
-    _: Key,
-    Body(given): Body<AnswerQuestionRequest>,
-) -> Answered<impl IntoResponse> {
+    _: IdempotencyHeader,
+    StrictJson(given): StrictJson<AnswerQuestionRequest>,
+) -> ApiResult<impl IntoResponse> {
     let board = BoardId::from(board);
-    let by = asked(&daemon, &caller, &board, Seq(seq)).await?;
-    let digest: Digest = given.digest.parse().map_err(|_| Problem::of(Code::BadBody, "digest is none"))?;
+    let by = addressed_person(&daemon, &caller, &board, Seq(seq)).await?;
+    let digest: Digest = given.digest.parse().map_err(|_| Problem::from_code(Code::BadBody, "digest is none"))?;
     let answer = Answer { of: Seq(seq), by, digest, agrees: given.agrees, reason: given.reason, text: given.text };
-    give(&daemon, &caller, &board, answer).await
+    submit_answer(&daemon, &caller, &board, answer).await
 }
 
 /// Submits an answer. Returns its outcome, or the earlier outcome of the same answer.
-pub(crate) async fn give(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId, answer: Answer) -> Answered<Response> {
+pub(crate) async fn submit_answer(
+    daemon: &Arc<Daemon>,
+    caller: &Caller,
+    board: &BoardId,
+    answer: Answer,
+) -> ApiResult<Response> {
     let outcome = daemon.open_for(board, caller).await?.answer(answer.clone()).await?;
-    if matches!(&outcome, Outcome::Refused(refused) if refused.code == rejection::Code::NotPending)
-        && let Some(before) = answered_before(daemon, board, answer).await?
+    if matches!(&outcome, Outcome::RejectedUnrecorded(refused) if refused.code == rejection::Code::NotPending)
+        && let Some(before) = earlier_outcome(daemon, board, answer).await?
     {
         return Ok(Json(before).into_response());
     }
-    Ok(told(outcome)?.into_response())
+    Ok(outcome_response(outcome)?.into_response())
 }
 
 /// Returns the person that a record addresses, if the caller is that person.
-pub(crate) async fn asked(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId, seq: Seq) -> Answered<WorkerName> {
-    caller.needs(&Need::Join(board.clone()))?;
+pub(crate) async fn addressed_person(
+    daemon: &Arc<Daemon>,
+    caller: &Caller,
+    board: &BoardId,
+    seq: Seq,
+) -> ApiResult<WorkerName> {
+    caller.require(&Permission::OperateOrActAs(board.clone()))?;
     knows_of(daemon, caller, board).await?;
     let person = approver_of(daemon, board, seq).await?;
-    caller.needs(&Need::Be(board.clone(), person.clone()))?;
+    caller.require(&Permission::ActAsPerson(board.clone(), person.clone()))?;
     Ok(person)
 }
 
@@ -121,20 +131,20 @@ pub(crate) async fn may_act_as(
     caller: &Caller,
     board: &BoardId,
     worker: &WorkerName,
-) -> Answered<()> {
-    caller.needs(&Need::Join(board.clone()))?;
+) -> ApiResult<()> {
+    caller.require(&Permission::OperateOrActAs(board.clone()))?;
     knows_of(daemon, caller, board).await?;
     let is_person = caller.holder.is_some() && {
         let blueprint = daemon.blueprint(board).await?;
         blueprint.workers.get(worker).is_some_and(|worker| worker.agent == AgentKind::Human)
     };
-    let need = if is_person { Need::Be } else { Need::Sit };
-    caller.needs(&need(board.clone(), worker.clone()))
+    let need = if is_person { Permission::ActAsPerson } else { Permission::ActAs };
+    caller.require(&need(board.clone(), worker.clone()))
 }
 
 /// Hides a board from persons that it does not have, unless the token grants access to it.
-async fn knows_of(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId) -> Answered<()> {
-    let Some(person) = caller.scope.person().filter(|_| !caller.scope.knows_of(board)) else { return Ok(()) };
+async fn knows_of(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId) -> ApiResult<()> {
+    let Some(person) = caller.scope.person().filter(|_| !caller.scope.may_know(board)) else { return Ok(()) };
     let blueprint = daemon.blueprint(board).await?;
     match blueprint.workers.get(person).is_some_and(|worker| worker.agent == AgentKind::Human) {
         true => Ok(()),
@@ -142,7 +152,7 @@ async fn knows_of(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId) -> Ans
     }
 }
 
-async fn approver_of(daemon: &Arc<Daemon>, board: &BoardId, seq: Seq) -> Answered<WorkerName> {
+async fn approver_of(daemon: &Arc<Daemon>, board: &BoardId, seq: Seq) -> ApiResult<WorkerName> {
     match daemon.body(board, seq).await? {
         Some(Said::Approval(approval)) => Ok(approval.approver),
         _ => {
@@ -153,10 +163,10 @@ async fn approver_of(daemon: &Arc<Daemon>, board: &BoardId, seq: Seq) -> Answere
 }
 
 /// Returns the outcome of an earlier identical answer, if there is one.
-async fn answered_before(daemon: &Arc<Daemon>, board: &BoardId, answer: Answer) -> Answered<Option<Value>> {
+async fn earlier_outcome(daemon: &Arc<Daemon>, board: &BoardId, answer: Answer) -> ApiResult<Option<Value>> {
     let board = board.clone();
     daemon
-        .ask(move |reader| {
+        .query(move |reader| {
             let mut after = Some(answer.of);
             loop {
                 let records = reader.journal.records(&board, after, 1000).map_err(storage)?;

@@ -6,21 +6,23 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
-use patchboard_kernel::board::{From, Outcome, Proposal, ReplyBody, Verdict};
+use patchboard_kernel::board::{Outcome, Proposal, ProposalSource, RememberedOutcome, ReplyBody};
 use patchboard_kernel::id::{BoardId, Version, WorkerName};
 use patchboard_kernel::rejection::Rejection;
-use patchboard_runtime::runtime::Heard;
+use patchboard_runtime::runtime::RequestEffect;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::boards::replayed;
 use super::people;
-use crate::commands::signal::Waiting;
-use crate::serve::access::Need;
-use crate::serve::http::{BODY_BYTES_MAX, BoardPath, Body, Caller, Gate, Key, Posted};
-use crate::serve::identifiers::Repetition;
-use crate::serve::problem::{Answered, Problem, refusal};
+use crate::commands::signal::SignalTargets;
+use crate::serve::access::Permission;
+use crate::serve::http::{
+    BODY_BYTES_MAX, BoardPath, Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson,
+};
+use crate::serve::problem::{ApiResult, Problem, rejection_status};
+use crate::serve::request_ids::IdempotencyStatus;
 use crate::serve::service::Daemon;
 
 /// Unsolicited patch.
@@ -35,8 +37,8 @@ pub(crate) struct ProposeRequest {
     base: Option<u64>,
 }
 
-impl Posted for ProposeRequest {
-    const GATE: Gate = Gate::Join;
+impl RequestBody for ProposeRequest {
+    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
@@ -50,34 +52,34 @@ pub(crate) async fn propose(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-    key: Key,
-    Body(proposed): Body<ProposeRequest>,
-) -> Answered<impl IntoResponse> {
+    key: IdempotencyHeader,
+    StrictJson(proposed): StrictJson<ProposeRequest>,
+) -> ApiResult<impl IntoResponse> {
     let worker = WorkerName::from(proposed.worker);
     people::may_act_as(&daemon, &caller, &board, &worker).await?;
     let handle = daemon.open_for(&board, &caller).await?;
     let proposal = Proposal {
-        from: From::Direct { token: key.token(), base: proposed.base.map(Version) },
+        from: ProposalSource::Direct { key: key.token(), base: proposed.base.map(Version) },
         worker,
         reply: ReplyBody::Json(proposed.patch),
         usage: None,
         raw: None,
     };
-    told(handle.propose(proposal).await?)
+    outcome_response(handle.propose(proposal).await?)
 }
 
 /// Converts an outcome into a response.
-pub(crate) fn told(outcome: Outcome) -> Answered<impl IntoResponse> {
-    let (is_repeated, value) = came_of(outcome)?;
+pub(crate) fn outcome_response(outcome: Outcome) -> ApiResult<impl IntoResponse> {
+    let (is_repeated, value) = outcome_json(outcome)?;
     let repetition = match is_repeated {
-        true if value["outcome"] == "awaiting_approval" => Repetition::UnderWay,
-        is_repeated => Repetition::from(is_repeated),
+        true if value["outcome"] == "awaiting_approval" => IdempotencyStatus::InProgress,
+        is_repeated => IdempotencyStatus::from(is_repeated),
     };
     Ok((StatusCode::OK, replayed(repetition), Json(value)))
 }
 
 /// Returns the outcome of a proposal, and true if it is a replay.
-pub(crate) fn came_of(outcome: Outcome) -> Answered<(bool, Value)> {
+pub(crate) fn outcome_json(outcome: Outcome) -> ApiResult<(bool, Value)> {
     Ok(match outcome {
         Outcome::Committed { seq, version, state } => {
             (false, json!({"outcome": "committed", "seq": seq, "version": version, "state": state}))
@@ -87,24 +89,27 @@ pub(crate) fn came_of(outcome: Outcome) -> Answered<(bool, Value)> {
         Outcome::AwaitingApproval { seq } => (false, json!({"outcome": "awaiting_approval", "seq": seq})),
         Outcome::Continued { seq } => (false, json!({"outcome": "continued", "seq": seq})),
         Outcome::Answered { seq } => (false, json!({"outcome": "answered", "seq": seq})),
-        Outcome::Duplicate(Verdict::Rejected { seq, stage, code }) => {
+        Outcome::Duplicate(RememberedOutcome::Rejected { seq, stage, code }) => {
             let detail = "the proposal was refused before, under the same key";
-            let problem = Problem::new(refusal(code), code.as_str(), detail);
-            return Err(problem.detail("seq", json!(seq)).detail("stage", json!(stage)).repeats(Repetition::Done));
+            let problem = Problem::new(rejection_status(code), code.as_str(), detail);
+            return Err(problem
+                .detail("seq", json!(seq))
+                .detail("stage", json!(stage))
+                .with_idempotency_status(IdempotencyStatus::Replayed));
         }
         Outcome::Duplicate(verdict) => (true, json!(verdict)),
         Outcome::Rejected { seq, rejection } => {
-            return Err(refused(&rejection).detail("seq", json!(seq)));
+            return Err(rejection_problem(&rejection).detail("seq", json!(seq)));
         }
-        Outcome::Refused(rejection) => return Err(refused(&rejection)),
+        Outcome::RejectedUnrecorded(rejection) => return Err(rejection_problem(&rejection)),
     })
 }
 
 /// Converts a rejection into a problem.
-fn refused(rejection: &Rejection) -> Problem {
+fn rejection_problem(rejection: &Rejection) -> Problem {
     let code = rejection.code.as_str();
     let message = rejection.violations.first().map_or(code, |violation| violation.message.as_str());
-    Problem::new(refusal(rejection.code), code, message)
+    Problem::new(rejection_status(rejection.code), code, message)
         .detail("stage", json!(rejection.stage))
         .detail("violations", json!(rejection.violations))
         .detail("allowed", json!(rejection.allowed))
@@ -121,8 +126,8 @@ pub(crate) struct SignalRequest {
     value: Value,
 }
 
-impl Posted for SignalRequest {
-    const GATE: Gate = Gate::Act;
+impl RequestBody for SignalRequest {
+    const PERMISSION: RoutePermission = RoutePermission::Operate;
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
@@ -137,9 +142,9 @@ pub(crate) async fn signal(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-    key: Key,
-    Body(signalled): Body<SignalRequest>,
-) -> Answered<impl IntoResponse> {
+    key: IdempotencyHeader,
+    StrictJson(signalled): StrictJson<SignalRequest>,
+) -> ApiResult<impl IntoResponse> {
     send(&daemon, &caller, &board, key, &signalled.name, signalled.value).await
 }
 
@@ -148,15 +153,15 @@ pub(crate) async fn send(
     daemon: &Arc<Daemon>,
     caller: &Caller,
     board: &BoardId,
-    key: Key,
+    key: IdempotencyHeader,
     name: &str,
     value: Value,
-) -> Answered<impl IntoResponse + use<>> {
-    caller.needs(&Need::Act(board.clone()))?;
+) -> ApiResult<impl IntoResponse + use<>> {
+    caller.require(&Permission::Operate(board.clone()))?;
     let handle = daemon.open_for(board, caller).await?;
     let heard = handle.signal(name, value, key.token()).await?;
-    let snapshot = handle.snapshot();
+    let snapshot = handle.status();
     let told = json!({"board": board, "signal": name, "head": {"seq": snapshot.head.seq, "hash": snapshot.head.hash}});
-    let told = Waiting::of(&snapshot.blueprint, name).tell(told);
-    Ok((StatusCode::ACCEPTED, replayed(heard == Heard::Before), Json(told)))
+    let told = SignalTargets::find(&snapshot.blueprint, name).add_to_json(told);
+    Ok((StatusCode::ACCEPTED, replayed(heard == RequestEffect::AlreadyApplied), Json(told)))
 }

@@ -4,25 +4,25 @@ use std::sync::Arc;
 
 use axum::response::IntoResponse;
 use jsonptr::Pointer;
-use patchboard_kernel::board::{Board, From, Proposal, ReplyBody};
+use patchboard_kernel::board::{Board, Proposal, ProposalSource, ReplyBody};
 use patchboard_kernel::id::{BoardId, WorkerName};
 use serde_json::Value;
 
-use super::proposals::told;
+use super::proposals::outcome_response;
 use super::{leases, people};
-use crate::serve::access::Need;
-use crate::serve::http::{Caller, Key};
-use crate::serve::problem::{Answered, Code, Problem};
+use crate::serve::access::Permission;
+use crate::serve::http::{Caller, IdempotencyHeader};
+use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
 
 /// Author of a protocol message.
-pub(super) struct By {
+pub(super) struct MessageAuthor {
     /// Worker.
     pub(super) worker: WorkerName,
     /// Lease of the call that it replies to, if any.
     pub(super) lease: Option<String>,
     /// Idempotency key of an unsolicited message.
-    pub(super) key: Key,
+    pub(super) key: IdempotencyHeader,
 }
 
 /// Proposes a patch (RFC 6902), as the reply to a call or unsolicited.
@@ -30,40 +30,40 @@ pub(super) async fn propose(
     daemon: &Arc<Daemon>,
     caller: &Caller,
     board: &BoardId,
-    by: By,
+    by: MessageAuthor,
     patch: Value,
-) -> Answered<impl IntoResponse + use<>> {
-    let By { worker, lease, key } = by;
+) -> ApiResult<impl IntoResponse + use<>> {
+    let MessageAuthor { worker, lease, key } = by;
     people::may_act_as(daemon, caller, board, &worker).await?;
     let outcome = match lease {
-        Some(lease) => leases::put(daemon, caller, board, &worker, &lease, patch, None).await?,
+        Some(lease) => leases::submit_reply(daemon, caller, board, &worker, &lease, patch, None).await?,
         None => {
-            let from = From::Direct { token: key.token(), base: None };
+            let from = ProposalSource::Direct { key: key.token(), base: None };
             let proposal = Proposal { from, worker, reply: ReplyBody::Json(patch), usage: None, raw: None };
             daemon.open_for(board, caller).await?.propose(proposal).await?
         }
     };
-    told(outcome)
+    outcome_response(outcome)
 }
 
 /// Checks that the caller may read the board, or acts as a worker that may currently read these places.
-pub(super) async fn sees(
+pub(super) async fn check_readable(
     daemon: &Arc<Daemon>,
     caller: &Caller,
     board: &BoardId,
     worker: Option<String>,
     places: &'static [&'static str],
-) -> Answered<()> {
-    let Some(worker) = worker.map(WorkerName::from) else { return caller.needs(&Need::See(board.clone())) };
-    caller.needs(&Need::SeeSeat(board.clone(), worker.clone()))?;
+) -> ApiResult<()> {
+    let Some(worker) = worker.map(WorkerName::from) else { return caller.require(&Permission::View(board.clone())) };
+    caller.require(&Permission::ViewAs(board.clone(), worker.clone()))?;
     let name = worker.clone();
     let unread = move |board: &Board| {
-        let now = board.plan().seats.get(&name).map(|seat| board.readable_by(seat));
+        let now = board.plan().workers.get(&name).map(|seat| board.readable_by(seat));
         let may_read = |place: &'static str| now.as_ref().is_some_and(|now| now.may_read(Pointer::from_static(place)));
         Ok(places.iter().copied().find(|place| !may_read(place)))
     };
-    match daemon.ask_board(board, None, unread).await? {
+    match daemon.query_board(board, None, unread).await? {
         None => Ok(()),
-        Some(place) => Err(Problem::of(Code::Forbidden, format!("{worker} may not read {place}"))),
+        Some(place) => Err(Problem::from_code(Code::Forbidden, format!("{worker} may not read {place}"))),
     }
 }

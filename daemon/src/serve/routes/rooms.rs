@@ -8,17 +8,20 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use jsonptr::Token;
 use patchboard_kernel::id::{BoardId, WorkerName};
-use patchboard_kernel::room::{Told, Vote};
+use patchboard_kernel::room::{Vote, WireVote};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::protocols::{self, By};
-use crate::rooms::{NotThere, READ, Standing, standing};
-use crate::serve::http::{Asked, BODY_BYTES_MAX, BoardPath, Body, Caller, Gate, Key, Posted, Segments};
-use crate::serve::problem::{Answered, Code, Problem};
+use super::protocols::{self, MessageAuthor};
+use crate::rooms::{DecisionError, DecisionStatus, READ, decision_status};
+use crate::serve::http::{
+    BODY_BYTES_MAX, BoardPath, Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath,
+    StrictQuery,
+};
+use crate::serve::long_poll;
+use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
-use crate::serve::waiting;
 
 /// Wait options.
 #[derive(Deserialize, IntoParams)]
@@ -48,38 +51,40 @@ pub(crate) struct Waited {
 pub(crate) async fn decision(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
-    Segments((board, artifact)): Segments<(BoardId, String)>,
-    Asked(waited): Asked<Waited>,
-) -> Answered<Response> {
-    protocols::sees(&daemon, &caller, &board, waited.worker, READ).await?;
-    let patience = waiting::patience(waited.wait)?;
+    StrictPath((board, artifact)): StrictPath<(BoardId, String)>,
+    StrictQuery(waited): StrictQuery<Waited>,
+) -> ApiResult<Response> {
+    protocols::check_readable(&daemon, &caller, &board, waited.worker, READ).await?;
+    let patience = long_poll::wait_time(waited.wait)?;
     let ruled = waited.ruled;
     let wanted = artifact.clone();
-    let decided = waiting::until(&daemon, &board, patience, move |document| match standing(document, &wanted, ruled) {
-        // The artefact may still be proposed.
-        Ok(Standing::Open) | Err(NotThere::Artifact(_)) => None,
-        other => Some(other),
+    let decided = long_poll::wait_for(&daemon, &board, patience, move |document| {
+        match decision_status(document, &wanted, ruled) {
+            // The artefact may still be proposed.
+            Ok(DecisionStatus::Open) | Err(DecisionError::Artifact(_)) => None,
+            other => Some(other),
+        }
     });
     let standing = match decided.await? {
         Some(standing) => standing,
-        None => waiting::now(&daemon, &board, move |document| standing(document, &artifact, ruled)).await?,
+        None => long_poll::now(&daemon, &board, move |document| decision_status(document, &artifact, ruled)).await?,
     };
     match standing {
-        Ok(Standing::Decided(told)) => Ok(Json(told).into_response()),
-        Ok(Standing::Open) => Ok(StatusCode::NO_CONTENT.into_response()),
-        Err(why @ NotThere::Room) => Err(Problem::of(Code::NoRoom, why.to_string())),
-        Err(why @ NotThere::Artifact(_)) => Err(Problem::of(Code::NoSuchArtifact, why.to_string())),
+        Ok(DecisionStatus::Decided(told)) => Ok(Json(told).into_response()),
+        Ok(DecisionStatus::Open) => Ok(StatusCode::NO_CONTENT.into_response()),
+        Err(why @ DecisionError::Room) => Err(Problem::from_code(Code::NoRoom, why.to_string())),
+        Err(why @ DecisionError::Artifact(_)) => Err(Problem::from_code(Code::NoSuchArtifact, why.to_string())),
     }
 }
 
 /// Returns the author of a message, from `worker` or its SW4RM alias. An error if both are given and differ.
-pub(super) fn named(worker: Option<String>, named: Option<String>, name: &str) -> Answered<String> {
+pub(super) fn resolve_author(worker: Option<String>, named: Option<String>, name: &str) -> ApiResult<String> {
     match (worker, named) {
-        (Some(worker), Some(named)) if worker != named => Err(Problem::of(
+        (Some(worker), Some(named)) if worker != named => Err(Problem::from_code(
             Code::BadBody,
             format!("`worker` is {worker}, and `{name}` is {named}; they mean the same"),
         )),
-        (worker, named) => worker.or(named).ok_or_else(|| Problem::of(Code::BadBody, "missing field `worker`")),
+        (worker, named) => worker.or(named).ok_or_else(|| Problem::from_code(Code::BadBody, "missing field `worker`")),
     }
 }
 
@@ -108,8 +113,8 @@ pub(crate) struct ProposeArtifactRequest {
     revises: Option<String>,
 }
 
-impl Posted for ProposeArtifactRequest {
-    const GATE: Gate = Gate::Join;
+impl RequestBody for ProposeArtifactRequest {
+    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
@@ -123,11 +128,11 @@ pub(crate) async fn propose(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-    key: Key,
-    Body(artifact): Body<ProposeArtifactRequest>,
-) -> Answered<impl IntoResponse> {
+    key: IdempotencyHeader,
+    StrictJson(artifact): StrictJson<ProposeArtifactRequest>,
+) -> ApiResult<impl IntoResponse> {
     let ProposeArtifactRequest { worker, producer_id, lease, artifact_id, .. } = artifact;
-    let worker = named(worker, producer_id, "producer_id")?;
+    let worker = resolve_author(worker, producer_id, "producer_id")?;
     let members = [
         ("artifact_type", Some(json!(artifact.artifact_type))),
         ("artifact", Some(artifact.artifact)),
@@ -139,7 +144,7 @@ pub(crate) async fn propose(
     let value: Map<String, Value> =
         members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
     let path = format!("/room/proposals/{}", Token::new(&artifact_id).encoded());
-    let by = By { worker: WorkerName::from(worker), lease, key };
+    let by = MessageAuthor { worker: WorkerName::from(worker), lease, key };
     protocols::propose(&daemon, &caller, &board, by, json!([{"op": "add", "path": path, "value": value}])).await
 }
 
@@ -175,8 +180,8 @@ pub(crate) struct VoteRequest {
     abstain: bool,
 }
 
-impl Posted for VoteRequest {
-    const GATE: Gate = Gate::Join;
+impl RequestBody for VoteRequest {
+    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
 }
 
 /// Vote on an artefact in a board's negotiation room
@@ -189,12 +194,12 @@ pub(crate) async fn vote(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-    key: Key,
-    Body(ballot): Body<VoteRequest>,
-) -> Answered<impl IntoResponse> {
+    key: IdempotencyHeader,
+    StrictJson(ballot): StrictJson<VoteRequest>,
+) -> ApiResult<impl IntoResponse> {
     let VoteRequest { worker, critic_id, lease, artifact_id, .. } = ballot;
-    let worker = named(worker, critic_id, "critic_id")?;
-    let told = Told {
+    let worker = resolve_author(worker, critic_id, "critic_id")?;
+    let told = WireVote {
         critic_id: worker.clone(),
         score: ballot.score,
         confidence: ballot.confidence,
@@ -204,10 +209,10 @@ pub(crate) async fn vote(
         recommendations: ballot.recommendations,
         abstain: ballot.abstain,
     };
-    let vote = Vote::try_from(told).map_err(|bad| Problem::of(Code::BadBody, bad.to_string()))?;
+    let vote = Vote::try_from(told).map_err(|bad| Problem::from_code(Code::BadBody, bad.to_string()))?;
     let mut value = json!(vote);
     value["artifact_id"] = artifact_id.into();
-    let by = By { worker: WorkerName::from(worker), lease, key };
+    let by = MessageAuthor { worker: WorkerName::from(worker), lease, key };
     let patch = json!([{"op": "add", "path": "/room/votes/-", "value": value}]);
     protocols::propose(&daemon, &caller, &board, by, patch).await
 }

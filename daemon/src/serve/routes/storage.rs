@@ -14,9 +14,9 @@ use utoipa::ToSchema;
 use super::boards::replayed;
 use crate::commands::{redact, vacuum};
 use crate::reader::storage;
-use crate::serve::access::Need;
-use crate::serve::http::{BoardPath, Body, Caller, Gate, Key, Posted};
-use crate::serve::problem::Answered;
+use crate::serve::access::Permission;
+use crate::serve::http::{BoardPath, Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson};
+use crate::serve::problem::ApiResult;
 use crate::serve::service::Daemon;
 
 /// Values to redact.
@@ -47,8 +47,8 @@ pub(crate) struct RedactRequest {
     departments: Option<redact::Rows>,
 }
 
-impl Posted for RedactRequest {
-    const GATE: Gate = Gate::Administer;
+impl RequestBody for RedactRequest {
+    const PERMISSION: RoutePermission = RoutePermission::Administer;
 }
 
 /// Deserialises a given value, so that `null` differs from an absent one.
@@ -68,10 +68,10 @@ pub(crate) async fn redact(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-    key: Key,
-    Body(asked): Body<RedactRequest>,
-) -> Answered<impl IntoResponse> {
-    caller.needs(&Need::Administer)?;
+    key: IdempotencyHeader,
+    StrictJson(asked): StrictJson<RedactRequest>,
+) -> ApiResult<impl IntoResponse> {
+    caller.require(&Permission::Administer)?;
     let targets: Vec<String> = asked.places.into_iter().chain(asked.records.iter().map(ToString::to_string)).collect();
     let mut request = redact::request(&targets)?;
     request.keep = asked.keep;
@@ -79,12 +79,12 @@ pub(crate) async fn redact(
     request.forget_salt = asked.forget_salt;
     request.token = key.token();
     let done = daemon.redact(&board, request, asked.replace, asked.departments, caller.principal()).await?;
-    match &done.unscrubbed {
-        Some(error) => Err(redact::unscrubbed(error).into()),
+    match &done.purge_error {
+        Some(error) => Err(redact::erase_failure(error).into()),
         None => {
             let boards = daemon.boards_and_archived().await?;
             let related = BoardSummary::related(&boards, &board);
-            Ok((replayed(done.is_repeated), Json(redact::told(&board, &done, &related))))
+            Ok((replayed(done.is_repeated), Json(redact::redaction_json(&board, &done, &related))))
         }
     }
 }
@@ -100,10 +100,10 @@ pub(crate) async fn vacuum(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     // Repeating it is harmless.
-    _: Key,
-) -> Answered<Json<Value>> {
-    caller.needs(&Need::Administer)?;
-    Ok(Json(vacuum::told(daemon.vacuum_by(&caller.principal()).await?)))
+    _: IdempotencyHeader,
+) -> ApiResult<Json<Value>> {
+    caller.require(&Permission::Administer)?;
+    Ok(Json(vacuum::vacuum_json(daemon.vacuum_by(&caller.principal()).await?)))
 }
 
 /// Move an ended board from the journal into an archive file, from which it can be restored
@@ -115,9 +115,9 @@ pub(crate) async fn to_archive(
     caller: Caller,
     BoardPath(board): BoardPath,
     // Idempotent without a key: after the first time there is no such board.
-    _: Key,
-) -> Answered<Json<Value>> {
-    caller.needs(&Need::Administer)?;
+    _: IdempotencyHeader,
+) -> ApiResult<Json<Value>> {
+    caller.require(&Permission::Administer)?;
     let path = daemon.archive(&board, Some(caller.principal())).await?;
     Ok(Json(json!({"board": board, "archive": path})))
 }
@@ -130,9 +130,9 @@ pub(crate) async fn restore(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-    _: Key,
-) -> Answered<Json<Value>> {
-    caller.needs(&Need::Administer)?;
+    _: IdempotencyHeader,
+) -> ApiResult<Json<Value>> {
+    caller.require(&Permission::Administer)?;
     daemon.restore(&board, &caller.principal()).await?;
     Ok(Json(json!({"board": board})))
 }
@@ -146,8 +146,8 @@ pub(crate) async fn delete(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-) -> Answered<Json<Value>> {
-    caller.needs(&Need::Administer)?;
+) -> ApiResult<Json<Value>> {
+    caller.require(&Permission::Administer)?;
     let tombstone = daemon.delete(&board, Some(caller.principal())).await?;
     daemon.vacuum().await?;
     Ok(Json(archive::told(&tombstone)))
@@ -156,9 +156,9 @@ pub(crate) async fn delete(
 /// List the archived and the deleted boards
 #[utoipa::path(get, operation_id = "listArchive", path = "/v1/archive", tag = "storage",
     responses((status = 200, description = "Archived and deleted boards", body = Object)))]
-pub(crate) async fn archived(State(daemon): State<Arc<Daemon>>, caller: Caller) -> Answered<Json<Value>> {
-    caller.needs(&Need::SeeAll)?;
-    let tombstones = daemon.ask(|reader| reader.journal.tombstones().map_err(storage)).await?;
+pub(crate) async fn archived(State(daemon): State<Arc<Daemon>>, caller: Caller) -> ApiResult<Json<Value>> {
+    caller.require(&Permission::ViewAll)?;
+    let tombstones = daemon.query(|reader| reader.journal.tombstones().map_err(storage)).await?;
     let told: Vec<Value> = tombstones.iter().map(archive::told).collect();
     Ok(Json(json!({"boards": told})))
 }

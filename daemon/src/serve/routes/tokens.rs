@@ -11,11 +11,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use crate::serve::access::{Need, Scope};
-use crate::serve::http::{Asked, Body, Caller, Gate, Key, Posted, Segments};
-use crate::serve::problem::{Answered, Code, Problem};
+use crate::serve::access::{Permission, Scope};
+use crate::serve::http::{
+    Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath, StrictQuery,
+};
+use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
-use crate::serve::tokens::{self, Made};
+use crate::serve::tokens::{self, TokenCreation};
 
 /// Token to create.
 #[derive(Deserialize, ToSchema)]
@@ -37,15 +39,15 @@ pub(crate) struct CreateTokenRequest {
     expires: Option<Duration>,
 }
 
-impl Posted for CreateTokenRequest {
-    const GATE: Gate = Gate::Administer;
+impl RequestBody for CreateTokenRequest {
+    const PERMISSION: RoutePermission = RoutePermission::Administer;
 }
 
 /// List tokens (secrets are not shown)
 #[utoipa::path(get, operation_id = "listTokens", path = "/v1/tokens", tag = "tokens",
     responses((status = 200, description = "The tokens", body = Object)))]
-pub(crate) async fn list(State(daemon): State<Arc<Daemon>>, caller: Caller) -> Answered<Json<Value>> {
-    caller.needs(&Need::Administer)?;
+pub(crate) async fn list(State(daemon): State<Arc<Daemon>>, caller: Caller) -> ApiResult<Json<Value>> {
+    caller.require(&Permission::Administer)?;
     Ok(Json(json!({"tokens": daemon.tokens.list()?})))
 }
 
@@ -59,29 +61,29 @@ pub(crate) async fn list(State(daemon): State<Arc<Daemon>>, caller: Caller) -> A
 pub(crate) async fn create(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
-    key: Key,
-    Body(wanted): Body<CreateTokenRequest>,
-) -> Answered<impl IntoResponse> {
-    caller.needs(&Need::Administer)?;
-    let scope: Scope = wanted.scope.parse().map_err(|message: String| Problem::of(Code::BadScope, message))?;
+    key: IdempotencyHeader,
+    StrictJson(wanted): StrictJson<CreateTokenRequest>,
+) -> ApiResult<impl IntoResponse> {
+    caller.require(&Permission::Administer)?;
+    let scope: Scope = wanted.scope.parse().map_err(|message: String| Problem::from_code(Code::BadScope, message))?;
     let now = daemon.clock.now();
-    let of = tokens::Wanted { name: &wanted.name, scope, lifetime: wanted.expires, by: caller.principal() };
+    let of = tokens::NewToken { name: &wanted.name, scope, lifetime: wanted.expires, by: caller.principal() };
     let made = match key.token() {
         Some(key) => daemon.tokens.create_once(key.as_str(), &of, now)?,
         None => {
             let (token, text) = daemon.tokens.create(&of, now)?;
-            Made::Now(Box::new(token), text)
+            TokenCreation::New(Box::new(token), text)
         }
     };
     match made {
-        Made::Now(token, text) => {
+        TokenCreation::New(token, text) => {
             let mut made = json!(token);
             made["token"] = text.into();
             Ok((StatusCode::CREATED, Json(made)))
         }
-        Made::Before(id) => {
+        TokenCreation::Existing(id) => {
             let detail = format!("this key has made token {id}, whose text was shown then");
-            let problem = Problem::of(Code::AlreadyShown, detail).detail("id", id.into());
+            let problem = Problem::from_code(Code::AlreadyShown, detail).detail("id", id.into());
             Err(problem.help("revoke it, and make another with another key"))
         }
     }
@@ -90,7 +92,7 @@ pub(crate) async fn create(
 /// Options of a revocation.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Ending {
+pub(crate) struct RevokeQuery {
     /// True to remove the token from the list too.
     #[serde(default)]
     forget: bool,
@@ -105,10 +107,10 @@ pub(crate) struct Ending {
 pub(crate) async fn revoke(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
-    Segments(id): Segments<i64>,
-    Asked(ending): Asked<Ending>,
-) -> Answered<StatusCode> {
-    caller.needs(&Need::Administer)?;
+    StrictPath(id): StrictPath<i64>,
+    StrictQuery(ending): StrictQuery<RevokeQuery>,
+) -> ApiResult<StatusCode> {
+    caller.require(&Permission::Administer)?;
     let (by, now) = (caller.principal(), daemon.clock.now());
     let is_ended = match ending.forget {
         true => daemon.tokens.delete(id, &by, now)?,
@@ -117,5 +119,5 @@ pub(crate) async fn revoke(
     if is_ended {
         return Ok(StatusCode::NO_CONTENT);
     }
-    Err(Problem::of(Code::NoSuchToken, format!("no token {id} opens anything")))
+    Err(Problem::from_code(Code::NoSuchToken, format!("no token {id} opens anything")))
 }

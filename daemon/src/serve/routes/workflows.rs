@@ -7,24 +7,26 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use patchboard_kernel::board::Board;
-use patchboard_kernel::id::{BoardId, Token};
+use patchboard_kernel::id::{BoardId, IdempotencyKey};
 use patchboard_kernel::record::Body as Recorded;
 use patchboard_kernel::tree::Node;
-use patchboard_kernel::workflow::engine::{self, Happened, Refusal};
-use patchboard_kernel::workflow::{self, Definition, With, WorkflowCode};
+use patchboard_kernel::workflow::engine::{self, TurnError, WorkflowEvent};
+use patchboard_kernel::workflow::{self, Definition, WorkflowArgs, WorkflowCode};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::proposals::send;
-use super::protocols::sees;
-use crate::commands::workflow::{refusal, told};
+use super::protocols::check_readable;
+use crate::commands::workflow::{invalid_report, order_report};
 use crate::reader::Reader;
-use crate::serve::access::Need;
-use crate::serve::http::{Asked, BODY_BYTES_MAX, BoardPath, Body, Caller, Gate, Key, Posted};
-use crate::serve::problem::{Answered, Code, Problem};
+use crate::serve::access::Permission;
+use crate::serve::http::{
+    BODY_BYTES_MAX, BoardPath, Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictQuery,
+};
+use crate::serve::long_poll;
+use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
-use crate::serve::waiting;
 
 /// Workflow: `nodes`, by their ids.
 #[derive(Deserialize, ToSchema)]
@@ -35,8 +37,8 @@ pub(crate) struct CheckWorkflowRequest {
     workflow: Map<String, Value>,
 }
 
-impl Posted for CheckWorkflowRequest {
-    const GATE: Gate = Gate::SeeAll;
+impl RequestBody for CheckWorkflowRequest {
+    const PERMISSION: RoutePermission = RoutePermission::ViewAll;
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
@@ -46,13 +48,16 @@ impl Posted for CheckWorkflowRequest {
 /// blueprint with `workflow:` passes the same check before its board is created.
 #[utoipa::path(post, operation_id = "checkWorkflow", path = "/v1/workflows/check", tag = "protocols", request_body = CheckWorkflowRequest,
     responses((status = 200, description = "The findings", body = Object)))]
-pub(crate) async fn check(caller: Caller, Body(defined): Body<CheckWorkflowRequest>) -> Answered<Json<Value>> {
-    caller.needs(&Need::SeeAll)?;
-    let definition = Definition::read(Value::Object(defined.workflow))
-        .map_err(|error| Problem::of(Code::BadBody, format!("workflow is no definition: {error}")))?;
+pub(crate) async fn check(
+    caller: Caller,
+    StrictJson(defined): StrictJson<CheckWorkflowRequest>,
+) -> ApiResult<Json<Value>> {
+    caller.require(&Permission::ViewAll)?;
+    let definition = Definition::parse(Value::Object(defined.workflow))
+        .map_err(|error| Problem::from_code(Code::BadBody, format!("workflow is no definition: {error}")))?;
     Ok(Json(match workflow::check(&definition) {
-        Ok(order) => told(&order),
-        Err(problems) => refusal(&problems),
+        Ok(order) => order_report(&order),
+        Err(problems) => invalid_report(&problems),
     }))
 }
 
@@ -83,30 +88,30 @@ pub(crate) async fn show(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-    Asked(waited): Asked<Waited>,
-) -> Answered<Json<Value>> {
-    sees(&daemon, &caller, &board, waited.worker, READ).await?;
-    let patience = waiting::patience(waited.wait)?;
-    let is_over = |document: &Node| match standing(document) {
+    StrictQuery(waited): StrictQuery<Waited>,
+) -> ApiResult<Json<Value>> {
+    check_readable(&daemon, &caller, &board, waited.worker, READ).await?;
+    let patience = long_poll::wait_time(waited.wait)?;
+    let is_over = |document: &Node| match workflow_status(document) {
         Some(told) if told["status"] == "RUNNING" => None,
         over => Some(over),
     };
-    let over = waiting::until(&daemon, &board, patience, is_over).await?;
+    let over = long_poll::wait_for(&daemon, &board, patience, is_over).await?;
     let told = match over {
         Some(told) => told,
         // Timeout, with the workflow still running.
-        None => waiting::now(&daemon, &board, standing).await?,
+        None => long_poll::now(&daemon, &board, workflow_status).await?,
     };
     told.map(Json).ok_or_else(no_workflow)
 }
 
 fn no_workflow() -> Problem {
-    Problem::of(Code::NoWorkflow, "the board has no workflow")
+    Problem::from_code(Code::NoWorkflow, "the board has no workflow")
         .help("a blueprint has one by `workflow:`: docs/workflows.md")
 }
 
 /// Returns the status of the workflow in a document, if there is one.
-fn standing(document: &Node) -> Option<Value> {
+fn workflow_status(document: &Node) -> Option<Value> {
     let workflow = document.child("workflow")?;
     let node = |node: &Node| {
         let part = |name: &str| Some((name.to_owned(), node.child(name)?.to_value()));
@@ -126,8 +131,8 @@ pub(crate) struct ResumeWorkflowRequest {
     node: String,
 }
 
-impl Posted for ResumeWorkflowRequest {
-    const GATE: Gate = Gate::Act;
+impl RequestBody for ResumeWorkflowRequest {
+    const PERMISSION: RoutePermission = RoutePermission::Operate;
 }
 
 /// Resume a board's workflow from a node
@@ -141,12 +146,12 @@ pub(crate) async fn resume(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-    key: Key,
-    Body(resumed): Body<ResumeWorkflowRequest>,
-) -> Answered<impl IntoResponse> {
-    caller.needs(&Need::Act(board.clone()))?;
+    key: IdempotencyHeader,
+    StrictJson(resumed): StrictJson<ResumeWorkflowRequest>,
+) -> ApiResult<impl IntoResponse> {
+    caller.require(&Permission::Operate(board.clone()))?;
     let node = resumed.node.clone();
-    let asked = daemon.ask_board(&board, None, move |board| Ok(refused(board, &node))).await?;
+    let asked = daemon.query_board(&board, None, move |board| Ok(resume_rejection(board, &node))).await?;
     if let Some(why) = asked.ok_or_else(no_workflow)?
         && !was_sent(&daemon, &board, key.token()).await?
     {
@@ -156,29 +161,29 @@ pub(crate) async fn resume(
 }
 
 /// Returns the reason that the workflow cannot resume from a node now, if any; `None` if the board has no workflow.
-fn refused(board: &Board, node: &str) -> Option<Option<Refusal>> {
+fn resume_rejection(board: &Board, node: &str) -> Option<Option<TurnError>> {
     let seat = board.blueprint().workers.values().find(|seat| seat.agent.is_builtin(workflow::ROLE))?;
-    let with: With = serde_json::from_value(seat.with.clone()?.into()).ok()?;
-    Some(engine::turn(&with.definition(), board.state().root(), Happened::Resume(node)).err())
+    let with: WorkflowArgs = serde_json::from_value(seat.with.clone()?.into()).ok()?;
+    Some(engine::compute_turn(&with.definition(), board.state().root(), WorkflowEvent::Resume(node)).err())
 }
 
 /// Returns true if a signal with a token is recorded. Scans all records, so it is called only before a rejection.
-async fn was_sent(daemon: &Arc<Daemon>, board: &BoardId, token: Option<Token>) -> Answered<bool> {
+async fn was_sent(daemon: &Arc<Daemon>, board: &BoardId, token: Option<IdempotencyKey>) -> ApiResult<bool> {
     let Some(token) = token else { return Ok(false) };
     let board = board.clone();
     let is_it = move |body: Recorded| matches!(body, Recorded::Signal(signal) if signal.token.as_ref() == Some(&token));
     let look =
         move |reader: &Reader| Ok(reader.records(&board)?.iter().filter_map(|record| record.body().ok()).any(is_it));
-    daemon.ask(look).await
+    daemon.query(look).await
 }
 
 /// Returns 409 for conflicts with the current state, 422 for invalid requests.
 const fn status_of(code: WorkflowCode) -> StatusCode {
     match code {
-        WorkflowCode::IllegalMove => StatusCode::CONFLICT,
+        WorkflowCode::IllegalTransition => StatusCode::CONFLICT,
         WorkflowCode::Empty
         | WorkflowCode::TooLarge
-        | WorkflowCode::OtherId
+        | WorkflowCode::IdMismatch
         | WorkflowCode::SelfDependency
         | WorkflowCode::UnknownDependency
         | WorkflowCode::Cycle

@@ -20,7 +20,7 @@ const DAMAGES: u64 = 150;
 #[test]
 fn a_disk_that_takes_no_more_ends_the_run_with_its_error_and_loses_nothing() {
     let whole = sandbox();
-    run(&whole, RUN, How::Nothing, 0).exits(0);
+    run(&whole, RUN, How::Nothing, 0).expect_exit(0);
     let operations: Vec<_> = trace(&whole).into_iter().filter(Operation::is_counted).collect();
     let cases = [How::Full, How::Filling, How::ReadOnly, How::Unsynced, How::Short].map(|how| {
         let cases: Vec<_> = (1..=operations.len()).map(|at| (how, at)).collect();
@@ -76,7 +76,7 @@ fn a_disk_that_takes_no_more_ends_the_run_with_its_error_and_loses_nothing() {
 #[test]
 fn a_journal_that_another_program_holds_is_an_error_that_says_so() {
     let sandbox = sandbox();
-    sandbox.run(RUN).exits(0);
+    sandbox.run(RUN).expect_exit(0);
     let holder = Connection::open(sandbox.path().join(".patchboard/patchboard.db")).expect("it can be opened");
     holder.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE;").expect("nobody else holds it");
     let ran = sandbox.run(&[RUN, &["--output", "json"]].concat());
@@ -84,13 +84,13 @@ fn a_journal_that_another_program_holds_is_an_error_that_says_so() {
     assert!(ran.stderr.contains("locked"), "{}", ran.stderr);
     holder.execute_batch("ROLLBACK;").expect("it is held");
     drop(holder);
-    sandbox.run(RUN).exits(0);
+    sandbox.run(RUN).expect_exit(0);
 }
 
 #[test]
 fn a_disk_that_cannot_be_read_is_not_called_damaged() {
     let sandbox = sandbox();
-    sandbox.run(RUN).exits(0);
+    sandbox.run(RUN).expect_exit(0);
     let mut refused = 0;
     for command in [
         &["verify", "last"][..],
@@ -103,7 +103,7 @@ fn a_disk_that_cannot_be_read_is_not_called_damaged() {
         &["boards"],
         &["doctor", "--offline"],
     ] {
-        let right = sandbox.run(command).exits(0);
+        let right = sandbox.run(command).expect_exit(0);
         let mut at = 1;
         // Continues until no read is left to fail.
         loop {
@@ -115,7 +115,7 @@ fn a_disk_that_cannot_be_read_is_not_called_damaged() {
                 "{after}"
             );
             if ran.code == 0 {
-                let again = run(&sandbox, command, How::Unread, at).exits(0);
+                let again = run(&sandbox, command, How::Unread, at).expect_exit(0);
                 assert!(command[0] == "doctor" || again.stdout == right.stdout, "{after}");
                 break;
             }
@@ -142,7 +142,7 @@ fn said(sandbox: &Sandbox) -> [(i32, String); 3] {
 #[test]
 fn a_damaged_journal_is_never_told_to_be_whole() {
     let whole = sandbox();
-    whole.run(RUN).exits(0);
+    whole.run(RUN).expect_exit(0);
     // Moves the whole log into the database file.
     let file = whole.path().join(".patchboard/patchboard.db");
     let connection = Connection::open(&file).expect("it can be opened");
@@ -158,7 +158,7 @@ fn a_damaged_journal_is_never_told_to_be_whole() {
     let (mut noticed, mut harmless) = (0, 0);
     let damages = sampled(&(0..DAMAGES).collect::<Vec<_>>(), 2);
     for damage in &damages {
-        let mut random = Random::of(11, &[*damage]);
+        let mut random = Random::from_parts(11, &[*damage]);
         let mut damaged = bytes.clone();
         let told = match random.below(4) {
             0 => {

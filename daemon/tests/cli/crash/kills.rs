@@ -10,7 +10,7 @@ const EVERY: usize = 5;
 #[test]
 fn a_run_killed_at_every_operation_on_its_files_loses_nothing_it_told_of() {
     let whole = sandbox();
-    run(&whole, RUN, How::Nothing, 0).exits(0);
+    run(&whole, RUN, How::Nothing, 0).expect_exit(0);
     let operations: Vec<Operation> = trace(&whole).into_iter().filter(Operation::is_counted).collect();
     let mut cases = Vec::new();
     for (index, operation) in operations.iter().enumerate() {

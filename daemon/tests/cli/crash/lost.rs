@@ -1,5 +1,5 @@
-//! The process dies and a bit of SQLite's log flips: any lost commit is detected, and the board resumes once an operator
-//! accepts the loss.
+//! The process dies and a bit of SQLite's log flips: any lost commit is detected, and the board resumes once an
+//! operator accepts the loss.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ const LOG: &str = ".patchboard/patchboard.db-wal";
 /// Returns the data directory of a process that died after the last commit, with all commits in the log.
 fn killed() -> Sandbox {
     let whole = sandbox();
-    run(&whole, RUN, How::Nothing, 0).exits(0);
+    run(&whole, RUN, How::Nothing, 0).expect_exit(0);
     let operations: Vec<Operation> = trace(&whole).into_iter().filter(Operation::is_counted).collect();
     let is_mark = |one: &Operation| matches!(one, Operation::Write { file, .. } if file == "patchboard.marks");
     let last = operations.iter().rposition(is_mark).expect("commits leave marks");
@@ -62,7 +62,7 @@ fn no_flipped_bit_of_the_log_takes_a_commit_back_unnoticed() {
     assert_eq!((right.0, asked(&whole, &["verify", "last"]).0, asked(&whole, &["doctor", "--offline"]).0), (0, 0, 0));
     let (lost, harmless) = (AtomicUsize::new(0), AtomicUsize::new(0));
     each(&sampled(&(0..FLIPS).collect::<Vec<_>>(), EVERY), |flip| {
-        let mut random = Random::of(31, &[*flip]);
+        let mut random = Random::from_parts(31, &[*flip]);
         let (place, bit) = (random.index(length), random.below(8));
         let after = format!("bit {bit} of byte {place} of {length}");
         let sandbox = flipped(&killed, place, bit);
@@ -100,7 +100,7 @@ fn no_flipped_bit_of_the_log_takes_a_commit_back_unnoticed() {
 fn an_operator_may_give_up_what_is_lost_and_go_on() {
     let killed = killed();
     let length = length(&killed.path().join(LOG));
-    let heads = copy(&killed).run(&["heads"]).exits(0).stdout;
+    let heads = copy(&killed).run(&["heads"]).expect_exit(0).stdout;
     let sandbox = flipped(&killed, length * 2 / 3, 3);
     let lost = asked(&sandbox, &["verify", "last"]).1[0]["error"].clone();
     let board = lost["board"].as_str().expect("the board is named").to_owned();
@@ -108,7 +108,7 @@ fn an_operator_may_give_up_what_is_lost_and_go_on() {
     assert!(known > found, "{lost}");
     assert!(lost["help"].as_str().is_some_and(|help| help.contains("--accept-loss")), "{lost}");
     for (command, code) in [("boards", 0), ("heads", 1)] {
-        let listed = sandbox.run(&[command, "--output", "json"]).exits(code).lines();
+        let listed = sandbox.run(&[command, "--output", "json"]).expect_exit(code).lines();
         assert_eq!(listed[0]["status"], "damaged");
     }
     // Another board runs in the meantime.
@@ -119,10 +119,10 @@ fn an_operator_may_give_up_what_is_lost_and_go_on() {
     let accepted = asked(&sandbox, &["doctor", "--accept-loss", &board]);
     assert_eq!(accepted, (0, json!([{"board": board, "known": known, "found": found}])));
     assert_eq!(asked(&sandbox, &["doctor", "--offline"]).0, 0);
-    sandbox.run(&["verify", &board]).exits(0);
-    sandbox.run(&["resume", &board, "-q"]).exits(0);
-    sandbox.run(&["verify", &board]).exits(0);
-    sandbox.run(&["replay", &board]).exits(0);
+    sandbox.run(&["verify", &board]).expect_exit(0);
+    sandbox.run(&["resume", &board, "-q"]).expect_exit(0);
+    sandbox.run(&["verify", &board]).expect_exit(0);
+    sandbox.run(&["replay", &board]).expect_exit(0);
     // A head that was noted elsewhere still reveals the loss.
     sandbox.write("heads.txt", heads);
     assert_eq!(asked(&sandbox, &["verify", "--heads", "heads.txt"]).1[0]["error"]["code"], "head_differs");
@@ -131,8 +131,10 @@ fn an_operator_may_give_up_what_is_lost_and_go_on() {
 #[test]
 fn a_board_that_the_log_has_lost_as_a_whole_is_missed() {
     let killed = killed();
-    let board =
-        copy(&killed).run(&["boards", "--output", "json"]).exits(0).json()["board"].as_str().expect("an id").to_owned();
+    let board = copy(&killed).run(&["boards", "--output", "json"]).expect_exit(0).json()["board"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
     let sandbox = flipped(&killed, 0, 0);
     for wanted in ["last", &board, &board[..20]] {
         let lost = asked(&sandbox, &["verify", wanted]).1[0]["error"].clone();

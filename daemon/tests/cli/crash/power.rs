@@ -20,12 +20,12 @@ const EVERY: usize = 5;
 #[test]
 fn a_run_that_loses_power_keeps_what_it_told_of() {
     let whole = sandbox();
-    run(&whole, RUN, How::Nothing, 0).exits(0);
+    run(&whole, RUN, How::Nothing, 0).expect_exit(0);
     let operations = trace(&whole);
     let (partial, acknowledged) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let moments = sampled(&(0..MOMENTS).collect::<Vec<_>>(), EVERY);
     each(&moments, |moment| {
-        let mut random = Random::of(7, &[*moment]);
+        let mut random = Random::from_parts(7, &[*moment]);
         let end = 1 + random.index(operations.len());
         let (files, is_partial) = image(&operations[..end], &mut random);
         partial.fetch_add(usize::from(is_partial), Ordering::Relaxed);

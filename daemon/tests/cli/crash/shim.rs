@@ -10,7 +10,7 @@ use patchboard_faults::random::Random;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::sandbox::{Ran, Sandbox};
+use crate::sandbox::{CommandResult, Sandbox};
 
 /// A blueprint with one script worker and a chain of six links; each link is one call and one commit.
 pub(crate) const CHAIN: &str = r#"
@@ -128,7 +128,7 @@ impl Operation {
 }
 
 /// Runs the binary with the fault `how` at operation number `at`.
-pub(crate) fn run(sandbox: &Sandbox, arguments: &[&str], how: How, at: usize) -> Ran {
+pub(crate) fn run(sandbox: &Sandbox, arguments: &[&str], how: How, at: usize) -> CommandResult {
     let directory = sandbox.path().canonicalize().expect("it is there").join(".patchboard");
     let mut command = sandbox.command(arguments);
     command
@@ -137,7 +137,7 @@ pub(crate) fn run(sandbox: &Sandbox, arguments: &[&str], how: How, at: usize) ->
         .env("CRASH_HOW", how.as_str())
         .env("CRASH_AT", at.to_string())
         .env("CRASH_TRACE", trace_file(sandbox));
-    Ran::from(command.output().expect("the binary can be run"))
+    CommandResult::from(command.output().expect("the binary can be run"))
 }
 
 fn trace_file(sandbox: &Sandbox) -> PathBuf {
@@ -192,7 +192,7 @@ pub(crate) fn sampled<T: Copy>(cases: &[T], every: usize) -> Vec<T> {
     if std::env::var("PATCHBOARD_CRASHES").is_ok_and(|which| which == "all") {
         return cases.to_vec();
     }
-    let mut random = Random::of(23, &[cases.len() as u64]);
+    let mut random = Random::from_parts(23, &[cases.len() as u64]);
     cases.chunks(every).map(|chunk| *random.pick(chunk)).collect()
 }
 
@@ -232,13 +232,13 @@ fn found(sandbox: &Sandbox, after: &str) -> Option<Found> {
         assert!(is_none(&log), "{after}: {}{}", log.stdout, log.stderr);
         return None;
     }
-    let state = sandbox.run(&["state", "last", "--output", "json"]).exits(0).json();
+    let state = sandbox.run(&["state", "last", "--output", "json"]).expect_exit(0).json();
     let version = state["version"].as_u64().expect("a version is a number");
     Some(Found { version, records: log.lines() })
 }
 
 /// Returns true if a command reported that there is no board.
-fn is_none(ran: &Ran) -> bool {
+fn is_none(ran: &CommandResult) -> bool {
     ran.code == 2 && ["no_journal", "no_such_board"].iter().any(|code| ran.error()["code"] == *code)
 }
 
@@ -262,8 +262,8 @@ pub(crate) fn copy(sandbox: &Sandbox) -> Sandbox {
     copy
 }
 
-/// Checks a data directory after a fault. The journal holds every reported version before any resume; the board then runs
-/// to its end, keeps its earlier records, and verifies.
+/// Checks a data directory after a fault. The journal holds every reported version before any resume; the board then
+/// runs to its end, keeps its earlier records, and verifies.
 pub(crate) fn survives(sandbox: &Sandbox, told: Option<u64>, after: &str) {
     let Some(before) = found(&copy(sandbox), after) else {
         assert_eq!(told, None, "{after}: this was told, and nothing is there");
@@ -277,6 +277,6 @@ pub(crate) fn survives(sandbox: &Sandbox, told: Option<u64>, after: &str) {
     let now = found(sandbox, after).expect("it was there before");
     assert_eq!(now.version, 6, "{after}: the board was run to its end");
     assert!(now.records.starts_with(&before.records), "{after}: records that were there are not, or are others");
-    sandbox.run(&["verify", "last"]).exits(0);
-    sandbox.run(&["replay", "last"]).exits(0);
+    sandbox.run(&["verify", "last"]).expect_exit(0);
+    sandbox.run(&["replay", "last"]).expect_exit(0);
 }

@@ -36,7 +36,7 @@ fn proposals(round: usize) -> Vec<Value> {
 /// Follows a board to its end; returns the number of destroyed connections.
 async fn follows(client: Client, flags: &[&str]) -> u64 {
     let daemon = Daemon::new();
-    let made = daemon.post("/v1/boards", &json!({"source": include_str!("agui.yaml")})).await.is(201);
+    let made = daemon.post("/v1/boards", &json!({"source": include_str!("agui.yaml")})).await.expect_status(201);
     let board = made["board"].as_str().expect("an id").to_owned();
     let url = format!("http://{}/v1/boards/{board}/agui", daemon.address());
     let arguments: Vec<String> = [url.as_str()].iter().chain(flags).map(|flag| (*flag).to_owned()).collect();
@@ -46,16 +46,16 @@ async fn follows(client: Client, flags: &[&str]) -> u64 {
     });
     let (path, signals) = (format!("/v1/boards/{board}/proposals"), format!("/v1/boards/{board}/signals"));
     for round in 0..ROUNDS {
-        daemon.post(&signals, &json!({"name": "more"})).await.is(202);
+        daemon.post(&signals, &json!({"name": "more"})).await.expect_status(202);
         for patch in proposals(round) {
             let answer = daemon.post(&path, &json!({"worker": "anybody", "patch": patch})).await;
             assert!(matches!(answer.status.as_u16(), 200 | 422), "{}", answer.text);
         }
     }
     let end = json!([{"op": "replace", "path": "/closed", "value": true}]);
-    daemon.post(&path, &json!({"worker": "anybody", "patch": end})).await.is(200);
+    daemon.post(&path, &json!({"worker": "anybody", "patch": end})).await.expect_status(200);
     let told: Value = serde_json::from_str(&following.await.expect("it ends")).expect("JSON");
-    let state = daemon.get(&format!("/v1/boards/{board}/state")).await.is(200);
+    let state = daemon.get(&format!("/v1/boards/{board}/state")).await.expect_status(200);
     assert_eq!(told["state"], state["state"]);
     assert_eq!((&told["outcome"]["type"], &told["result"]["version"]), (&json!("success"), &state["version"]));
     let count = |of: &str| told["counts"][of].as_u64().unwrap_or_default();
@@ -63,8 +63,8 @@ async fn follows(client: Client, flags: &[&str]) -> u64 {
     if flags.is_empty() {
         assert_eq!(count("STEP_STARTED"), count("STEP_FINISHED"), "{}", told["counts"]);
     }
-    // One initial snapshot, and those for the path that some clients cannot patch. Some of these were in flight when the
-    // connection ended; a reconnecting client is not sent again what it has.
+    // One initial snapshot, and those for the path that some clients cannot patch. Some of these were in flight when
+    // the connection ended; a reconnecting client is not sent again what it has.
     assert!(count("STATE_SNAPSHOT") <= 1 + 2 * ROUNDS as u64, "{}", told["counts"]);
     told["broken"].as_u64().expect("a number")
 }

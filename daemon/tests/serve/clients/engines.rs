@@ -9,10 +9,10 @@ use std::time::Duration;
 use patchboard_agents::llm::schema;
 use patchboard_kernel::bindings::Bindings;
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
-use patchboard_kernel::board::{Board, Genesis};
+use patchboard_kernel::board::{Board, NewBoard};
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::lint;
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::source::{self, Source};
 use serde_json::{Map, Value, json};
 
@@ -24,7 +24,7 @@ type Errors = BTreeMap<String, String>;
 /// Files of the shipped blueprints.
 struct Shipped;
 
-impl source::Files for Shipped {
+impl source::FileLoader for Shipped {
     fn text(&mut self, name: &str) -> Result<String, String> {
         fs::read_to_string(blueprints().join(name)).map_err(|error| error.to_string())
     }
@@ -88,8 +88,8 @@ fn board(name: &str, blueprint: Blueprint) -> Board {
             least(schema, schema)
         }
     };
-    let genesis = Genesis::new("b", blueprint, request, Timestamp(1_750_000_000_000));
-    Board::create(genesis, &Own).unwrap_or_else(|error| panic!("{name}: {error}")).0
+    let genesis = NewBoard::new("b", blueprint, request, Timestamp(1_750_000_000_000));
+    Board::create(genesis, &UncachedPlans).unwrap_or_else(|error| panic!("{name}: {error}")).0
 }
 
 /// Returns the kinds of value schemas that a blueprint may contain.
@@ -177,8 +177,8 @@ fn forms_of_all_shipped_blueprints_compile_in_real_engines() {
         let board = board(&name, blueprint);
         let workers = board.blueprint().workers.iter().filter(|(_, worker)| worker.agent == AgentKind::Llm);
         for (worker, _) in workers {
-            let rehearsal = board.rehearse(worker, None, &Bindings::default()).expect("the worker is there");
-            let of_seat = schema::all_of_reply(&rehearsal.shown).into_iter();
+            let rehearsal = board.dry_run(worker, None, &Bindings::default()).expect("the worker is there");
+            let of_seat = schema::all_reply_schemas(&rehearsal.context).into_iter();
             forms.extend(of_seat.map(|(form, schema)| (format!("{name}.{worker}"), form, schema)));
         }
     }
@@ -211,8 +211,8 @@ fn forms_of_every_kind_of_schema_compile_in_real_engines() {
             }},
         });
         let board = board(kind, serde_json::from_value(blueprint).expect("a blueprint"));
-        let rehearsal = board.rehearse(&"w".into(), None, &Bindings::default()).expect("the worker is there");
-        let of_seat = schema::all_of_reply(&rehearsal.shown);
+        let rehearsal = board.dry_run(&"w".into(), None, &Bindings::default()).expect("the worker is there");
+        let of_seat = schema::all_reply_schemas(&rehearsal.context);
         assert!(of_seat[0].1.to_string().contains("/value"), "{kind}: {of_seat:?}");
         forms.extend(of_seat.into_iter().map(|(form, schema)| (kind.to_owned(), form, schema)));
     }

@@ -12,14 +12,14 @@ const TIME: Duration = Duration::from_secs(120);
 
 /// Works in the writer's seat of a new board; returns the negotiated protocol version.
 async fn sits(client: Client, way: &str, mode: &str, has_wide_token: bool) -> String {
-    let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+    let mut daemon = Daemon::not_started(&["--require-tokens"]);
     let admin = format!("Bearer {}", daemon.token("admin"));
     daemon.start();
     // Longer than the view budget.
     let notes: Vec<String> = (0..6).map(|note| format!("{}the end of note {note}", "word ".repeat(140))).collect();
     let source = include_str!("mcp.yaml").replace("NOTES", &notes.join(", "));
     let as_admin = [("authorization", admin.as_str())];
-    let made = daemon.post_with("/v1/boards", &json!({ "source": source }), &as_admin).await.is(201);
+    let made = daemon.post_with("/v1/boards", &json!({ "source": source }), &as_admin).await.expect_status(201);
     let board = made["board"].as_str().expect("an id").to_owned();
     let token = match has_wide_token {
         true => daemon.token(&format!("board:{board}")),
@@ -44,8 +44,10 @@ async fn sits(client: Client, way: &str, mode: &str, has_wide_token: bool) -> St
         client.run_with("mcp_seat.py", &arguments, &[("PATCHBOARD_TOKEN", &token)], TIME)
     });
     let told: Value = serde_json::from_str(&sitting.await.expect("it ends")).expect("JSON");
-    let state =
-        daemon.request(reqwest::Method::GET, &format!("/v1/boards/{board}/state"), &as_admin, None).await.is(200);
+    let state = daemon
+        .request(reqwest::Method::GET, &format!("/v1/boards/{board}/state"), &as_admin, None)
+        .await
+        .expect_status(200);
     assert_eq!(state["state"]["steps"], told["state"]);
     assert_eq!(told["state"], json!([2, 4]));
     told["version"].as_str().expect("a text").to_owned()

@@ -1,5 +1,5 @@
-//! The description of the API: schemathesis sends requests that it allows and requests that it does not, and a generated client
-//! takes a board through its life.
+//! The description of the API: schemathesis sends requests that it allows and requests that it does not, and a
+//! generated client takes a board through its life.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const TIME: Duration = Duration::from_secs(180);
 #[ignore = "full tier: packages from registries"]
 fn the_daemon_is_as_it_describes_itself() {
     let Some(client) = Client::find("openapi") else { return };
-    let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+    let mut daemon = Daemon::not_started(&["--require-tokens"]);
     // The client tries invalid tokens, and must not be rate-limited for that.
     let config = "[serve.limits]\nfailures_per_minute = 1000000\n";
     std::fs::write(daemon.path().join("patchboard.toml"), config).expect("a file can be written");
@@ -33,7 +33,7 @@ fn the_daemon_is_as_it_describes_itself() {
 #[ignore = "full tier: packages from registries"]
 fn a_client_that_is_generated_from_the_description_takes_a_board_through_its_life() {
     let Some(client) = Client::find("generated") else { return };
-    let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+    let mut daemon = Daemon::not_started(&["--require-tokens"]);
     let token = daemon.token("admin");
     daemon.start();
     let url = format!("http://{}", daemon.address());

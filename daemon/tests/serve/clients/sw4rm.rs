@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use patchboard_kernel::room::{self, Aggregation, Vote};
-use patchboard_kernel::workflow::{self, Definition, Problem};
+use patchboard_kernel::workflow::{self, Definition, WorkflowError};
 use serde_json::{Value, json};
 
 use super::Client;
@@ -48,7 +48,7 @@ fn orders_agree(case: &Value) -> bool {
         }
         Err(problems) => {
             assert!(case.get("cycle").is_some(), "{problems:?} in {case}");
-            let [Problem::Cycle { nodes }] = problems.as_slice() else { panic!("{problems:?}") };
+            let [WorkflowError::Cycle { nodes }] = problems.as_slice() else { panic!("{problems:?}") };
             for (at, node) in nodes.iter().enumerate() {
                 let before = &nodes[(at + nodes.len() - 1) % nodes.len()];
                 assert!(definition.nodes[node].dependencies.contains(before), "{nodes:?} is no cycle of {case}");

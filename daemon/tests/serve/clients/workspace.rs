@@ -1,4 +1,5 @@
-//! Two processes of the official Python SDK edit one directory at once, each through its own `patchboard mcp --workspace`.
+//! Two processes of the official Python SDK edit one directory at once, each through its own `patchboard mcp
+//! --workspace`.
 
 use std::collections::BTreeSet;
 use std::path::Path;

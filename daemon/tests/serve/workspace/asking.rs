@@ -29,7 +29,8 @@ fn codes(agent: &mut Agent, count: usize) -> Vec<String> {
     told.iter().map(code).collect()
 }
 
-/// Returns an agent behind a proxy that delays requests containing `request`, and answers to requests containing `answer`.
+/// Returns an agent behind a proxy that delays requests containing `request`, and answers to requests containing
+/// `answer`.
 fn held_up(directory: &Path, request: &'static str, answer: &'static str) -> Agent {
     let mut first = Agent::new(directory, "t", &[]);
     first.does("list", &json!({}));

@@ -20,11 +20,11 @@ const NEAR: &str = "The market of ";
 pub(super) struct Evidence;
 
 /// The given documents, read from the request in the document.
-struct Given<'a> {
+struct GivenDocuments<'a> {
     documents: &'a [Value],
 }
 
-impl<'a> Given<'a> {
+impl<'a> GivenDocuments<'a> {
     fn of(document: &'a Value) -> Self {
         Self { documents: list(&document["request"], "documents") }
     }
@@ -111,7 +111,9 @@ impl Scenario for Evidence {
 
     fn answer(&self, worker: &str, woken: Option<&str>, document: &Value) -> Vec<Value> {
         match worker {
-            "planner" => Given::of(document).sources().map(|source| add("/sources/-", source.clone())).collect(),
+            "planner" => {
+                GivenDocuments::of(document).sources().map(|source| add("/sources/-", source.clone())).collect()
+            }
             "extractor" => {
                 woken_by(woken, document).and_then(claim).map(|claim| add("/claims/-", claim)).into_iter().collect()
             }
@@ -124,8 +126,8 @@ impl Scenario for Evidence {
         }
     }
 
-    fn wrongs(&self, document: &Value) -> Vec<String> {
-        let given = Given::of(document);
+    fn document_errors(&self, document: &Value) -> Vec<String> {
+        let given = GivenDocuments::of(document);
         let mut wrongs = unknown_members(document, &["request", "sources", "claims", "verified", "refused", "answer"]);
         let sources: Vec<&Value> = given.sources().collect();
         let claims = given.claims();
@@ -159,19 +161,19 @@ impl Scenario for Evidence {
         wrongs
     }
 
-    fn lasting(&self, document: &Value) -> Vec<String> {
+    fn permanent_entries(&self, document: &Value) -> Vec<String> {
         let all = |name: &'static str| list(document, name).iter().map(move |one| format!("{name}: {one}"));
         ["sources", "claims", "verified", "refused"].into_iter().flat_map(all).collect()
     }
 
     fn is_done(&self, document: &Value) -> bool {
-        let given = Given::of(document);
+        let given = GivenDocuments::of(document);
         let needed: Vec<Value> =
             given.claims().into_iter().filter(|text| text.starts_with(NEEDED)).map(Value::from).collect();
         document["answer"]["says"] == answer(&needed)["says"]
     }
 
-    fn trespass(&self, worker: &str, document: &Value, random: &mut Random) -> Vec<Value> {
+    fn unauthorized_write(&self, worker: &str, document: &Value, random: &mut Random) -> Vec<Value> {
         let rival = format!("{NEEDED}Nowhere was built in {}.", 1000 + random.below(400));
         let answer = add("/answer", json!({"says": "1066", "shown_by": []}));
         let any = |random: &mut Random, all: Vec<Value>| vec![random.pick(&all).clone()];
@@ -200,8 +202,8 @@ impl Scenario for Evidence {
         }
     }
 
-    fn lie(&self, worker: &str, document: &Value, random: &mut Random) -> Option<Vec<Value>> {
-        let given = Given::of(document);
+    fn false_claim(&self, worker: &str, document: &Value, random: &mut Random) -> Option<Vec<Value>> {
+        let given = GivenDocuments::of(document);
         let invented = format!("{NEEDED}Nowhere was built in {}.", 1000 + random.below(400));
         let idle = |source: &'_ Value| sentences(source).next().map(str::to_owned);
         Some(match worker {

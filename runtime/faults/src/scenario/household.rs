@@ -33,7 +33,7 @@ struct Game {
 
 /// State of a game after some steps.
 #[derive(Clone)]
-struct Moment {
+struct GameState {
     at: Option<usize>,
     is_open: bool,
     holds: bool,
@@ -65,11 +65,11 @@ impl Game {
         }
     }
 
-    fn begin(&self) -> Moment {
-        Moment { at: None, is_open: false, holds: false, lies: self.hidden, is_won: false }
+    fn begin(&self) -> GameState {
+        GameState { at: None, is_open: false, holds: false, lies: self.hidden, is_won: false }
     }
 
-    fn admissible(&self, moment: &Moment) -> Vec<String> {
+    fn admissible(&self, moment: &GameState) -> Vec<String> {
         let others = (0..PLACES.len()).filter(|place| Some(*place) != moment.at);
         let mut all: Vec<String> = others.map(|place| format!("go to {}", PLACES[place])).collect();
         let Some(at) = moment.at else { return all };
@@ -89,7 +89,7 @@ impl Game {
     }
 
     /// Returns the state after an action, and true if the action had an effect.
-    fn step(&self, moment: &Moment, action: &str) -> (Moment, bool) {
+    fn step(&self, moment: &GameState, action: &str) -> (GameState, bool) {
         let mut next = moment.clone();
         if !self.admissible(moment).iter().any(|one| one == action) {
             return (next, false);
@@ -108,7 +108,7 @@ impl Game {
         (next, true)
     }
 
-    fn observation(&self, moment: &Moment) -> String {
+    fn observation(&self, moment: &GameState) -> String {
         let Some(at) = moment.at else { return format!("You are in a room. There are {}.", PLACES.join(", ")) };
         let place = PLACES[at];
         let seen = match (place == DRAWER && !moment.is_open, !moment.holds && moment.lies == at) {
@@ -120,7 +120,7 @@ impl Game {
         text.trim_end().to_owned()
     }
 
-    fn status(moment: &Moment, steps: usize) -> &'static str {
+    fn status(moment: &GameState, steps: usize) -> &'static str {
         match (moment.is_won, steps) {
             (true, _) => "won",
             (false, STEPS_MAX..) => "lost",
@@ -129,7 +129,7 @@ impl Game {
     }
 
     /// Replays a history. Returns the states, one more than there are steps, and the expected record of each step.
-    fn replay(&self, history: &[Value]) -> (Vec<Moment>, Vec<Value>) {
+    fn replay(&self, history: &[Value]) -> (Vec<GameState>, Vec<Value>) {
         let mut moments = vec![self.begin()];
         let mut steps = Vec::new();
         for step in history {
@@ -233,7 +233,7 @@ impl Scenario for Household {
         }
     }
 
-    fn wrongs(&self, document: &Value) -> Vec<String> {
+    fn document_errors(&self, document: &Value) -> Vec<String> {
         let names = ["request", "goal", "observation", "admissible", "history", "status", "plan", "action", "hints"];
         let mut wrongs = unknown_members(document, &names);
         let Some(game) = Game::of(document) else {
@@ -266,7 +266,7 @@ impl Scenario for Household {
         wrongs
     }
 
-    fn lasting(&self, document: &Value) -> Vec<String> {
+    fn permanent_entries(&self, document: &Value) -> Vec<String> {
         let all = |name: &'static str| {
             list(document, name).iter().enumerate().map(move |(index, one)| format!("{name} {index}: {one}"))
         };
@@ -276,10 +276,10 @@ impl Scenario for Household {
     }
 
     fn is_done(&self, document: &Value) -> bool {
-        document["status"] == "won" && self.wrongs(document).is_empty()
+        document["status"] == "won" && self.document_errors(document).is_empty()
     }
 
-    fn trespass(&self, worker: &str, document: &Value, random: &mut Random) -> Vec<Value> {
+    fn unauthorized_write(&self, worker: &str, document: &Value, random: &mut Random) -> Vec<Value> {
         let step = json!({"action": "use lamp 1", "effect": true, "observation": "You see it under the lamp."});
         let mut all = vec![
             replace("/status", "won"),
@@ -302,7 +302,7 @@ impl Scenario for Household {
         vec![random.pick(&all).clone()]
     }
 
-    fn lie(&self, worker: &str, document: &Value, _: &mut Random) -> Option<Vec<Value>> {
+    fn false_claim(&self, worker: &str, document: &Value, _: &mut Random) -> Option<Vec<Value>> {
         let path = "/plan";
         let plan = json!({"object": "crown", "receptacle": "throne", "status": "take", "subgoal": "Take the crown."});
         match worker {
@@ -314,11 +314,11 @@ impl Scenario for Household {
         }
     }
 
-    fn circles(&self, worker: &str) -> bool {
+    fn can_cycle(&self, worker: &str) -> bool {
         worker == "actor"
     }
 
-    fn circle(&self, _: &str, document: &Value, length: usize, nth: usize) -> Option<Vec<Value>> {
+    fn cycle_step(&self, _: &str, document: &Value, length: usize, nth: usize) -> Option<Vec<Value>> {
         let place = PLACES[nth % length.min(PLACES.len())];
         let action = format!("go to {place}");
         let is_admissible = list(document, "admissible").iter().any(|one| *one == *action);

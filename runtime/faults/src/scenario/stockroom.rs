@@ -89,7 +89,7 @@ impl Scenario for Stockroom {
         }
     }
 
-    fn wrongs(&self, document: &Value) -> Vec<String> {
+    fn document_errors(&self, document: &Value) -> Vec<String> {
         let mut wrongs = unknown_members(document, &["request", "shelves", "orders", "bookings", "report"]);
         let request = &document["request"];
         let (shelves, orders, bookings) =
@@ -147,18 +147,18 @@ impl Scenario for Stockroom {
         wrongs
     }
 
-    fn lasting(&self, document: &Value) -> Vec<String> {
+    fn permanent_entries(&self, document: &Value) -> Vec<String> {
         let all = |name: &'static str, member: &'static str| {
             list(document, name).iter().map(move |one| format!("{name}: {}", one.get(member).unwrap_or(one)))
         };
         all("shelves", "item").chain(all("orders", "number")).chain(all("bookings", "")).collect()
     }
 
-    fn is_overtaken(&self, worker: &str) -> bool {
+    fn has_concurrent_writers(&self, worker: &str) -> bool {
         worker == "clerk"
     }
 
-    fn postpone(&self, worker: &str, ops: &mut Vec<Value>) -> Vec<Value> {
+    fn split_off_later(&self, worker: &str, ops: &mut Vec<Value>) -> Vec<Value> {
         if worker != "receiver" {
             return Vec::new();
         }
@@ -173,10 +173,10 @@ impl Scenario for Stockroom {
         orders.len() == list(&document["request"], "orders").len()
             && orders.iter().all(|order| order["status"] != "open")
             && document.get("report").is_some()
-            && self.wrongs(document).is_empty()
+            && self.document_errors(document).is_empty()
     }
 
-    fn trespass(&self, worker: &str, document: &Value, random: &mut Random) -> Vec<Value> {
+    fn unauthorized_write(&self, worker: &str, document: &Value, random: &mut Random) -> Vec<Value> {
         let number = list(&document["request"], "orders").len() as u64;
         let report = add("/report", json!({"booked": 40, "refused": 0}));
         let all = match worker {
@@ -205,7 +205,7 @@ impl Scenario for Stockroom {
         vec![random.pick(&all).clone()]
     }
 
-    fn lie(&self, worker: &str, document: &Value, random: &mut Random) -> Option<Vec<Value>> {
+    fn false_claim(&self, worker: &str, document: &Value, random: &mut Random) -> Option<Vec<Value>> {
         Some(match worker {
             // A stock that is too high, or an order that was never placed.
             "receiver" if random.percent(50) => vec![add("/shelves/-", json!({"item": "lamp", "left": 500}))],
@@ -231,11 +231,11 @@ impl Scenario for Stockroom {
         })
     }
 
-    fn circles(&self, worker: &str) -> bool {
+    fn can_cycle(&self, worker: &str) -> bool {
         worker == "clerk"
     }
 
-    fn circle(&self, _: &str, document: &Value, length: usize, nth: usize) -> Option<Vec<Value>> {
+    fn cycle_step(&self, _: &str, document: &Value, length: usize, nth: usize) -> Option<Vec<Value>> {
         // Opens one order for the sold-out item and refuses the next, repeatedly; the state repeats after `length`
         // steps.
         let place = |nth: usize| {

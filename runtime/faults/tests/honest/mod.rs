@@ -2,22 +2,22 @@
 
 use patchboard_faults::random::Random;
 use patchboard_faults::scenario::{self, Scenario};
-use patchboard_faults::world::{Call, Delivery, Others, World};
-use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody, Step};
+use patchboard_faults::simulation::{Call, Delivery, SimulatedBoard, SimulationHooks};
+use patchboard_kernel::board::{Board, Input, NewBoard, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::id::{BoardId, Timestamp};
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::plan::UncachedPlans;
 use serde_json::{Value, json};
 
 /// Returns the documents of all versions.
 pub(crate) fn play(scenario: &dyn Scenario, seed: u64) -> Vec<Value> {
     let mut workers = Workers { scenario, random: Random::new(seed), documents: Vec::new() };
-    let genesis = Genesis::new(
+    let genesis = NewBoard::new(
         BoardId::from("honest"),
         scenario.blueprint().clone(),
         scenario.request(&mut Random::new(seed), None),
         Timestamp(0),
     );
-    let mut world = World::new(genesis, &Own, &mut workers).expect("a board");
+    let mut world = SimulatedBoard::new(genesis, &UncachedPlans, &mut workers).expect("a board");
     while !world.is_over() && world.advance(&mut workers) {}
     assert!(world.is_over(), "{} stands still", scenario.name());
     workers.documents
@@ -29,18 +29,18 @@ struct Workers<'a> {
     documents: Vec<Value>,
 }
 
-impl Others for Workers<'_> {
-    fn called(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {
-        let woken = scenario::woken(&call.prompt.user);
+impl SimulationHooks for Workers<'_> {
+    fn on_call(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {
+        let woken = scenario::trigger_path(&call.prompt.user);
         let ops = self.scenario.answer(call.worker.as_str(), woken, &board.state().root().to_value());
         let (invocation, attempt, worker) = (call.invocation, call.attempt, call.worker.clone());
         let reply = ReplyBody::Json(json!({"patch": ops, "intent": "what is due"}));
-        let from = From::Attempt { invocation, attempt };
+        let from = ProposalSource::Attempt { invocation, attempt };
         let input = Input::Propose(Proposal { from, worker, reply, usage: None, raw: None });
         vec![Delivery { after_ms: self.random.below(500), input }]
     }
 
-    fn stepped(&mut self, _: Timestamp, _: Option<&Input>, _: &Step, board: &Board) {
+    fn on_step(&mut self, _: Timestamp, _: Option<&Input>, _: &Step, board: &Board) {
         let now = board.state().root().to_value();
         if self.documents.last() != Some(&now) {
             self.documents.push(now);

@@ -3,11 +3,11 @@
 //! Owns the names of the formats, their examples for prompts, and the occasions that select one. The agent that serves
 //! the worker turns a reply into a patch (`docs/blackboard.md`).
 
-use crate::rejection::coded;
+use crate::rejection::code_enum;
 
-coded! {
+code_enum! {
     /// The format of a worker's replies.
-    Format {
+    ReplyFormat {
         /// Expert roles with a description of each.
         Generator = "generator",
         /// Names of the agents that work next.
@@ -27,9 +27,9 @@ coded! {
     }
 }
 
-/// Purpose for which a worker with a [`Format`] is triggered.
+/// Purpose for which a worker with a [`ReplyFormat`] is triggered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Occasion {
+pub enum ReplyPurpose {
     /// The work of its role.
     Own,
     /// A turn in a room, an element of `/board/rooms/*/agenda`.
@@ -38,9 +38,9 @@ pub enum Occasion {
     Ballot,
 }
 
-impl Occasion {
+impl ReplyPurpose {
     /// Returns the occasion of an event at this place; [`Self::Own`] for any place outside rooms and ballots.
-    pub fn of(woken_at: Option<&str>) -> Self {
+    pub fn for_place(woken_at: Option<&str>) -> Self {
         let tokens: Vec<&str> = woken_at.unwrap_or_default().split('/').skip(1).take(6).collect();
         match tokens.as_slice() {
             ["board", "rooms", _, "agenda", _] => Self::Room,
@@ -56,9 +56,9 @@ const OUTPUT: &str = "{\"output\": \"...\"}";
 /// Reply format for an answer.
 const ANSWER: &str = "{\"reasoning\": \"...\", \"boxed\": \"the final answer alone\"}";
 
-impl Format {
+impl ReplyFormat {
     /// Returns an example reply of this format, with dots in place of words.
-    pub const fn form(self) -> &'static str {
+    pub const fn example(self) -> &'static str {
         match self {
             Self::Generator => "{\"experts\": [{\"role\": \"...\", \"description\": \"...\"}]}",
             Self::Control => "{\"chosen agents\": [\"...\", \"...\"]}",
@@ -74,11 +74,11 @@ impl Format {
     }
 
     /// Returns the example reply for this occasion.
-    pub const fn form_on(self, occasion: Occasion) -> &'static str {
+    pub const fn example_for(self, occasion: ReplyPurpose) -> &'static str {
         match occasion {
-            Occasion::Own => self.form(),
-            Occasion::Room => OUTPUT,
-            Occasion::Ballot => ANSWER,
+            ReplyPurpose::Own => self.example(),
+            ReplyPurpose::Room => OUTPUT,
+            ReplyPurpose::Ballot => ANSWER,
         }
     }
 
@@ -107,17 +107,17 @@ mod tests {
     #[test]
     fn what_a_worker_is_woken_for_follows_from_the_place() {
         for (place, occasion) in [
-            (None, Occasion::Own),
-            (Some(""), Occasion::Own),
-            (Some("/rounds/0/agents/1"), Occasion::Own),
-            (Some("/board/rooms/a~1b/agenda/3"), Occasion::Room),
-            (Some("/board/rooms/a/agenda"), Occasion::Own),
-            (Some("/board/rooms/a/agenda/3/who"), Occasion::Own),
-            (Some("/ballot"), Occasion::Ballot),
-            (Some("/ballot/open"), Occasion::Ballot),
-            (Some("/ballots"), Occasion::Own),
+            (None, ReplyPurpose::Own),
+            (Some(""), ReplyPurpose::Own),
+            (Some("/rounds/0/agents/1"), ReplyPurpose::Own),
+            (Some("/board/rooms/a~1b/agenda/3"), ReplyPurpose::Room),
+            (Some("/board/rooms/a/agenda"), ReplyPurpose::Own),
+            (Some("/board/rooms/a/agenda/3/who"), ReplyPurpose::Own),
+            (Some("/ballot"), ReplyPurpose::Ballot),
+            (Some("/ballot/open"), ReplyPurpose::Ballot),
+            (Some("/ballots"), ReplyPurpose::Own),
         ] {
-            assert_eq!(Occasion::of(place), occasion, "{place:?}");
+            assert_eq!(ReplyPurpose::for_place(place), occasion, "{place:?}");
         }
     }
 }

@@ -28,7 +28,7 @@ impl Blueprint {
 
     /// Returns all workers that a rule may trigger, in trigger order. The worker named by [`Run::Worker`] need not
     /// exist.
-    pub fn woken_by<'a>(&'a self, run: &'a Run) -> Vec<&'a WorkerName> {
+    pub fn triggered_workers<'a>(&'a self, run: &'a Run) -> Vec<&'a WorkerName> {
         match run {
             Run::Worker(worker) => vec![worker],
             Run::Group(group) | Run::Member { group, .. } => self.group(group),

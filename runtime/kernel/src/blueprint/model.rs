@@ -92,7 +92,7 @@ impl Blueprint {
     }
 
     /// Returns the drawn models, by worker.
-    pub fn drawn(&self) -> BTreeMap<WorkerName, String> {
+    pub fn drawn_models(&self) -> BTreeMap<WorkerName, String> {
         let draws = |(_, worker): &(&WorkerName, &Worker)| {
             worker.agent == AgentKind::Llm && matches!(self.choice(worker).1, Some(ModelChoice::Drawn(_)))
         };
@@ -173,7 +173,7 @@ mod tests {
             },
         }))
         .expect("a blueprint");
-        let drawn = blueprint.drawn();
+        let drawn = blueprint.drawn_models();
         assert_eq!(drawn.keys().map(WorkerName::as_str).collect::<Vec<_>>(), ["a"]);
         assert_eq!(blueprint.model_of(&"a".into()), drawn.values().next().map(String::as_str));
         assert_eq!(blueprint.model_of(&"b".into()), Some("local"));

@@ -4,8 +4,8 @@ use jsonptr::PointerBuf;
 
 use super::Blueprint;
 use crate::files::FILES;
-use crate::pattern::Paths;
-use crate::plan::{Expressions, Owner};
+use crate::pattern::PathSyntax;
+use crate::plan::{ExpressionCompiler, ExpressionOwner};
 
 impl Blueprint {
     /// Returns the places of a board's result, without duplicates; empty if the blueprint does not determine them.
@@ -17,7 +17,9 @@ impl Blueprint {
             return PointerBuf::parse(named.as_str()).into_iter().collect();
         }
         let Some(done) = &self.done else { return Vec::new() };
-        let Ok(expr) = Expressions::of(Paths::Plain).compile(&done.when, Owner::Done) else { return Vec::new() };
+        let Ok(expr) = ExpressionCompiler::new(PathSyntax::Plain).compile(&done.when, ExpressionOwner::Done) else {
+            return Vec::new();
+        };
         let looks = expr.references().iter().filter(|reference| reference.variable == "state");
         let places: Vec<PointerBuf> = looks.map(|reference| PointerBuf::from_tokens(&reference.path)).collect();
         let is_part =

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::Duration;
 use crate::id::{GroupName, RuleName, WorkerName};
-use crate::rejection::coded;
+use crate::rejection::code_enum;
 
 /// A rule: trigger, condition, action.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -61,14 +61,14 @@ pub const DELAY_MS_MAX: u64 = 366 * 86_400_000;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Delay {
     /// Length of the delay.
-    pub lasts: Lasts,
+    pub length: DelayLength,
     /// Groups of workers. Time in which one of them waits for its model's provider does not count.
     pub except_waits_of: Vec<GroupName>,
 }
 
 /// Length of a delay.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Lasts {
+pub enum DelayLength {
     /// A fixed time.
     For(Duration),
     /// Milliseconds read from the value of the event or signal, by JSON Pointer; empty for the value itself.
@@ -77,11 +77,11 @@ pub enum Lasts {
 
 impl Serialize for Delay {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { lasts, except_waits_of } = self;
+        let Self { length: lasts, except_waits_of } = self;
         let mut members = match lasts {
-            Lasts::For(time) if except_waits_of.is_empty() => return time.serialize(serializer),
-            Lasts::For(time) => Map::from_iter([("for".to_owned(), Value::from(time.to_string()))]),
-            Lasts::At(at) => Map::from_iter([("at".to_owned(), Value::from(at.as_str()))]),
+            DelayLength::For(time) if except_waits_of.is_empty() => return time.serialize(serializer),
+            DelayLength::For(time) => Map::from_iter([("for".to_owned(), Value::from(time.to_string()))]),
+            DelayLength::At(at) => Map::from_iter([("at".to_owned(), Value::from(at.as_str()))]),
         };
         if !except_waits_of.is_empty() {
             let groups = except_waits_of.iter().map(GroupName::as_str).collect();
@@ -105,17 +105,17 @@ impl<'de> Deserialize<'de> for Delay {
         const FORMS: &str = "a delay is a time, like 5m, {for} or {at}";
         match Value::deserialize(deserializer)? {
             Value::String(time) => {
-                let lasts = time.parse().map(Lasts::For).map_err(D::Error::custom)?;
-                Ok(Self { lasts, except_waits_of: Vec::new() })
+                let lasts = time.parse().map(DelayLength::For).map_err(D::Error::custom)?;
+                Ok(Self { length: lasts, except_waits_of: Vec::new() })
             }
             value @ Value::Object(_) => {
                 let Fields { at, time, except_waits_of } = serde_json::from_value(value).map_err(D::Error::custom)?;
                 let lasts = match (at, time) {
-                    (Some(at), None) => Lasts::At(at),
-                    (None, Some(time)) => Lasts::For(time),
+                    (Some(at), None) => DelayLength::At(at),
+                    (None, Some(time)) => DelayLength::For(time),
                     _ => return Err(D::Error::custom(FORMS)),
                 };
-                Ok(Self { lasts, except_waits_of })
+                Ok(Self { length: lasts, except_waits_of })
             }
             _ => Err(D::Error::custom(FORMS)),
         }
@@ -238,7 +238,7 @@ impl Trigger {
     }
 }
 
-coded! {
+code_enum! {
     /// Effect of a commit on a place.
     EventOp {
         /// A value was added.

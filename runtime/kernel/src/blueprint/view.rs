@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{AgentKind, Blueprint, Worker};
-use crate::rejection::coded;
+use crate::rejection::code_enum;
 
 /// Assumed context, in tokens, of a model without a description.
 pub const CONTEXT_DEFAULT: u32 = 32_768;
@@ -34,7 +34,7 @@ impl Default for ViewSpec {
     }
 }
 
-coded! {
+code_enum! {
     /// Unit of a view's budget.
     Unit {
         /// Unicode scalar values.

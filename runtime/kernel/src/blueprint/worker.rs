@@ -6,10 +6,10 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::{Duration, Expiry, FileAccess, Format, InnerBoard, ReadGrant, ViewSpec};
+use super::{Duration, Expiry, FileAccess, NestedBoardSpec, ReadGrant, ReplyFormat, ViewSpec};
 use crate::id::{GroupName, WorkerName};
 use crate::money::Money;
-use crate::rejection::coded;
+use crate::rejection::code_enum;
 
 /// A worker: its agent, its grants and its limits.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -72,13 +72,13 @@ pub struct Worker {
     pub files: Option<FileAccess>,
     /// Nested board that does its work. For `board`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub board: Option<InnerBoard>,
+    pub board: Option<NestedBoardSpec>,
     /// Allows a reply without a proposal, with a reason, at no penalty.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pass: bool,
     /// Reply format if its replies are not patches; they are converted into one. Absent: replies are patches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub format: Option<Format>,
+    pub format: Option<ReplyFormat>,
     /// Extra arguments for its agent. For `builtin:` and `board`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub with: Option<Map<String, Value>>,
@@ -228,7 +228,7 @@ impl WriteGrant {
     }
 }
 
-coded! {
+code_enum! {
     /// Effect of an operation on the document (SPEC section 3).
     GrantOp {
         /// Creates a member or appends an element.
@@ -307,7 +307,7 @@ impl Default for WorkerLimits {
 
 impl WorkerLimits {
     /// Returns the worker's own limit of concurrent invocations; `None` if only the board's limit applies.
-    pub fn at_once(&self) -> Option<u32> {
+    pub fn max_concurrency(&self) -> Option<u32> {
         self.concurrency.or(self.exempt.then_some(1))
     }
 }
@@ -330,7 +330,7 @@ impl Default for PatchLimits {
     }
 }
 
-coded! {
+code_enum! {
     /// Requirement of a statement of intent with a patch.
     Intent {
         /// Intent may be omitted.
@@ -340,7 +340,7 @@ coded! {
     }
 }
 
-coded! {
+code_enum! {
     /// State that must not have changed between a worker's view and its commit (SPEC section 5).
     Freshness {
         /// Nothing beyond explicit `test` operations.
@@ -361,7 +361,7 @@ impl Default for Freshness {
     }
 }
 
-coded! {
+code_enum! {
     /// Recovery after a crash for a program that keeps state across calls.
     Restart {
         /// The invocation fails.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Intent;
-use crate::rejection::coded;
+use crate::rejection::code_enum;
 
 /// The directory of files that the workers of a board share.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -55,7 +55,7 @@ pub struct FileAccess {
     pub iterations: u32,
 }
 
-coded! {
+code_enum! {
     /// Part of a file that must not have changed between a read and a write.
     Granularity {
         /// The lines that were read, wherever later edits have moved them.
@@ -72,7 +72,7 @@ impl Default for Granularity {
     }
 }
 
-coded! {
+code_enum! {
     /// Isolation of the authors of a workspace.
     Isolation {
         /// Every write is checked against its author's reads.
@@ -91,7 +91,7 @@ impl Default for Isolation {
     }
 }
 
-coded! {
+code_enum! {
     /// Detail of the report to the author of a rejected edit.
     Presentation {
         /// The current content of the file, and all changes to it and to the other files read.

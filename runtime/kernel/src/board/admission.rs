@@ -3,45 +3,46 @@
 use std::collections::BTreeSet;
 
 use super::{Board, Effect, Input, Step};
-use crate::admission::{self, Gate, MoneyLeft, Waiting};
+use crate::admission::{self, AdmissionGate, MoneyLeft, WaitingCall};
 use crate::blueprint::AgentKind;
 use crate::breaker::Branch;
 use crate::id::{RuleName, Timestamp, WorkerName};
-use crate::ledger::Shortfall;
-use crate::plan::{Rule, Seat};
-use crate::planted::{self, Bug};
-use crate::record::{ADMISSION, PauseCause, Resource};
-use crate::scheduler::{Eligible, Next, Open, Places, Queued};
+use crate::ledger::BudgetExceeded;
+use crate::mutants::{self, Mutant};
+use crate::plan::{Rule, WorkerPlan};
+use crate::record::{PauseCause, Resource, SINCE_ADMISSION};
+use crate::scheduler::{DispatchConditions, NextAttempt, OpenInvocation, QueuedInvocation, Slots};
 
 impl Board {
     /// Returns true if the worker's calls need admission: those of language models, since the journal format with
     /// admission.
     pub(super) fn is_gated(&self, worker: &WorkerName) -> bool {
-        self.format >= ADMISSION && self.plan.seats.get(worker).is_some_and(|seat| seat.worker.agent == AgentKind::Llm)
+        self.format >= SINCE_ADMISSION
+            && self.plan.workers.get(worker).is_some_and(|seat| seat.worker.agent == AgentKind::Llm)
     }
 
     /// Returns true if calls of the board may need admission: those of language models and of nested boards.
-    pub(super) fn has_gate(&self) -> bool {
-        let may_wait = |seat: &Seat| matches!(seat.worker.agent, AgentKind::Llm | AgentKind::Board);
-        self.format >= ADMISSION && self.plan.seats.values().any(|seat| may_wait(seat))
+    pub(super) fn has_gated_calls(&self) -> bool {
+        let may_wait = |seat: &WorkerPlan| matches!(seat.worker.agent, AgentKind::Llm | AgentKind::Board);
+        self.format >= SINCE_ADMISSION && self.plan.workers.values().any(|seat| may_wait(seat))
     }
 
     /// Returns the calls that may be made once a gate admits them, in the order in which to ask.
-    pub fn awaiting_admission(&self) -> Vec<Waiting> {
+    pub fn awaiting_admission(&self) -> Vec<WaitingCall> {
         if self.paused || self.ended.is_some() {
             return Vec::new();
         }
-        let waiting = |next: Next| {
+        let waiting = |next: NextAttempt| {
             let branch = &next.queued.branch;
-            let seat = &self.plan.seats[&branch.worker].worker;
+            let seat = &self.plan.workers[&branch.worker].worker;
             let before = self.scheduler.open().get(&next.queued.invocation);
             let reserved = before.map(|open| open.reserved).filter(|reserved| *reserved > 0);
             // A complete view is usually no larger than the document plus the fixed parts.
-            let fixed = u64::from(self.plan.seats[&branch.worker].fixed.minimum());
+            let fixed = u64::from(self.plan.workers[&branch.worker].fixed.minimum());
             let chars = u64::from(seat.view_chars()).min(self.state.root().bytes() + fixed);
             let estimated = (chars / 4).saturating_add(u64::from(seat.limits.reply_tokens));
             let wait = before.and_then(|open| open.deferrals.as_ref()?.waiting.as_ref());
-            Waiting {
+            WaitingCall {
                 invocation: next.queued.invocation,
                 attempt: next.attempt,
                 worker: branch.worker.clone(),
@@ -55,75 +56,77 @@ impl Board {
                 money: None,
             }
         };
-        self.awaiting().into_iter().map(waiting).collect()
+        self.admissible_attempts().into_iter().map(waiting).collect()
     }
 
     /// Returns an error if no money is left for a nested board, which reserves nothing, to begin.
-    pub(super) fn afford_inside(&self, next: &Next) -> Result<(), Shortfall> {
+    pub(super) fn check_nested_budget(&self, next: &NextAttempt) -> Result<(), BudgetExceeded> {
         let worker = &next.queued.branch.worker;
         let left = self.money_of(worker);
-        match left.filter(|_| next.attempt == 1 && self.is_inside(worker)) {
-            Some((_, 0)) => Err(Shortfall { resource: Resource::BoardMoney, needed: 1, left: 0, may_be_freed: false }),
+        match left.filter(|_| next.attempt == 1 && self.is_nested(worker)) {
+            Some((_, 0)) => {
+                Err(BudgetExceeded { resource: Resource::BoardMoney, needed: 1, left: 0, may_be_freed: false })
+            }
             _ => Ok(()),
         }
     }
 
-    fn is_inside(&self, worker: &WorkerName) -> bool {
-        self.plan.seats.get(worker).is_some_and(|seat| seat.worker.agent == AgentKind::Board)
+    fn is_nested(&self, worker: &WorkerName) -> bool {
+        self.plan.workers.get(worker).is_some_and(|seat| seat.worker.agent == AgentKind::Board)
     }
 
     /// Returns true if no further nested board may begin now. Either those that wait for their providers fill all
     /// places, or all money is reserved.
-    fn holds_back_inside(&self, worker: &WorkerName) -> bool {
-        if !self.is_inside(worker) {
+    fn holds_back_nested(&self, worker: &WorkerName) -> bool {
+        if !self.is_nested(worker) {
             return false;
         }
-        let open = || self.scheduler.open().values().filter(|open| self.is_inside(&open.queued.branch.worker));
+        let open = || self.scheduler.open().values().filter(|open| self.is_nested(&open.queued.branch.worker));
         let of_worker = || open().filter(|open| open.queued.branch.worker == *worker);
-        let at_once = self.plan.seats.get(worker).and_then(|seat| seat.worker.limits.at_once());
+        let at_once = self.plan.workers.get(worker).and_then(|seat| seat.worker.limits.max_concurrency());
         let is_full = open().count() >= self.plan.blueprint.concurrency as usize
             || at_once.is_some_and(|limit| of_worker().count() >= limit as usize);
         let is_reserved = || {
             let left = self.money_of(worker);
             left.is_some_and(|(left, unspent)| left == 0 && unspent > 0)
         };
-        (is_full && open().any(Open::waits_for_provider)) || is_reserved()
+        (is_full && open().any(OpenInvocation::waits_for_provider)) || is_reserved()
     }
 
     /// Adds the money that is left for the call. Compiles the call's view if money is limited.
     #[must_use]
-    pub fn with_money(&self, waiting: &Waiting) -> Waiting {
-        Waiting { money: self.money_left(waiting), ..waiting.clone() }
+    pub fn with_money(&self, waiting: &WaitingCall) -> WaitingCall {
+        WaitingCall { money: self.money_left(waiting), ..waiting.clone() }
     }
 
     /// Returns the money left for the call, neither spent nor reserved, in 10⁻⁹ of the currency; `None` without a
     /// limit.
-    pub fn unreserved_money(&self, waiting: &Waiting) -> Option<u64> {
+    pub fn unreserved_money(&self, waiting: &WaitingCall) -> Option<u64> {
         self.money_of(&waiting.worker).map(|(left, _)| left)
     }
 
     /// Returns a worker's money as (neither spent nor reserved, not spent); `None` without a limit.
     pub(super) fn money_of(&self, worker: &WorkerName) -> Option<(u64, u64)> {
-        self.ledger.money_left(&self.limits_of_worker(worker), worker)
+        self.ledger.money_left(&self.worker_call_limits(worker), worker)
     }
 
-    fn money_left(&self, waiting: &Waiting) -> Option<MoneyLeft> {
-        let Waiting { worker, invocation, .. } = waiting;
+    fn money_left(&self, waiting: &WaitingCall) -> Option<MoneyLeft> {
+        let WaitingCall { worker, invocation, .. } = waiting;
         let (left, unspent) = self.money_of(worker)?;
-        let is_it = |queued: &&Queued| queued.invocation == *invocation;
+        let is_it = |queued: &&QueuedInvocation| queued.invocation == *invocation;
         let open = self.scheduler.open().get(invocation).map(|open| &open.queued);
         let queued = open.or_else(|| self.scheduler.queue().iter().find(is_it))?;
-        let prompt = self.compiled(queued).prompt.estimated_tokens();
+        let prompt = self.compile_call(queued).prompt.estimated_tokens();
         Some(MoneyLeft { left, unspent, prompt })
     }
 
     /// Asks a gate once for each call that a step names, and adds the results to the step. An admission is an input
     /// like any other. If its call is no longer wanted by then, the step has no [`Effect::Call`] for it.
-    pub fn admit(&mut self, at: Timestamp, step: &mut Step, gate: &mut Gate<'_>) {
+    pub fn admit(&mut self, at: Timestamp, step: &mut Step, gate: &mut AdmissionGate<'_>) {
         let mut asked = BTreeSet::new();
         loop {
             let named = step.effects.iter().rev().find_map(|effect| match effect {
-                Effect::Await(waiting) => Some(waiting),
+                Effect::RequestAdmission(waiting) => Some(waiting),
                 _ => None,
             });
             let admitted = named.into_iter().flatten().find_map(|waiting| {
@@ -139,41 +142,43 @@ impl Board {
     /// Runs a step and makes every possible call at once, for boards without a gate.
     pub fn step_ungated(&mut self, at: Timestamp, input: Input) -> Step {
         let mut step = self.step(at, input);
-        self.admit(at, &mut step, &mut admission::open);
+        self.admit(at, &mut step, &mut admission::admit_all);
         step
     }
 
     /// Returns the queue entries behind [`Board::awaiting_admission`].
-    pub(super) fn awaiting(&self) -> Vec<Next> {
-        if !self.has_gate() {
+    pub(super) fn admissible_attempts(&self) -> Vec<NextAttempt> {
+        if !self.has_gated_calls() {
             return Vec::new();
         }
         self.with_eligible(|places, eligible| self.scheduler.awaiting_admission(places, eligible))
     }
 
     /// Returns the next invocation to dispatch without admission.
-    pub(super) fn next(&self) -> Option<Next> {
+    pub(super) fn next(&self) -> Option<NextAttempt> {
         self.with_eligible(|places, eligible| self.scheduler.next(places, eligible))
     }
 
-    fn with_eligible<T>(&self, choose: impl FnOnce(&Places<'_>, &Eligible<'_>) -> T) -> T {
+    fn with_eligible<T>(&self, choose: impl FnOnce(&Slots<'_>, &DispatchConditions<'_>) -> T) -> T {
         let is_full = |worker: &WorkerName, used: usize| {
-            let limit = self.plan.seats.get(worker).and_then(|seat| seat.worker.limits.at_once());
+            let limit = self.plan.workers.get(worker).and_then(|seat| seat.worker.limits.max_concurrency());
             limit.is_some_and(|limit| used >= limit as usize)
         };
-        let is_held_up = |open: &Open| self.reservations.until(&open.awaits, open.queued.invocation).is_some();
-        let waits = |open: &Open| {
+        let is_held_up =
+            |open: &OpenInvocation| self.reservations.until(&open.awaits, open.queued.invocation).is_some();
+        let waits = |open: &OpenInvocation| {
             let worker = &open.queued.branch.worker;
-            (is_held_up(open) && !planted::is(Bug::Haste)) || is_full(worker, self.scheduler.calling(worker))
+            (is_held_up(open) && !mutants::is_active(Mutant::IgnoreReservations))
+                || is_full(worker, self.scheduler.calling(worker))
         };
         let admits = |branch: &Branch| {
             self.breaker.admits(branch)
-                && !is_full(&branch.worker, self.scheduler.under_way(&branch.worker))
-                && !self.holds_back_inside(&branch.worker)
+                && !is_full(&branch.worker, self.scheduler.occupied_slots(&branch.worker))
+                && !self.holds_back_nested(&branch.worker)
         };
         choose(
-            &Places::new(self.plan.blueprint.concurrency, &self.plan.exempt),
-            &Eligible {
+            &Slots::new(self.plan.blueprint.concurrency, &self.plan.exempt),
+            &DispatchConditions {
                 waits: &waits,
                 admits: &admits,
                 is_gated: &|worker| self.is_gated(worker),
@@ -184,15 +189,15 @@ impl Board {
 
     /// Returns true while the board's running time passes. Since the format with admission, that is while a call is
     /// under way; before, while any open invocation did not wait for an approver.
-    pub(super) fn is_at_work(&self) -> bool {
-        match self.format >= ADMISSION {
+    pub(super) fn is_running(&self) -> bool {
+        match self.format >= SINCE_ADMISSION {
             true => !self.paused && self.scheduler.is_calling(),
-            false => !self.paused && self.scheduler.open().values().any(|open| open.asked.is_none()),
+            false => !self.paused && self.scheduler.open().values().any(|open| open.question.is_none()),
         }
     }
 
     /// Returns the rules with suspended delays, because an excepted worker waits for its model's provider.
-    pub(super) fn standing_still(&self) -> BTreeSet<RuleName> {
+    pub(super) fn suspended_rules(&self) -> BTreeSet<RuleName> {
         let excepting = self.excepting(|_| true);
         if excepting.is_empty() {
             return BTreeSet::new();
@@ -201,7 +206,7 @@ impl Board {
         let mut waiting: BTreeSet<WorkerName> = open.map(|open| open.queued.branch.worker.clone()).collect();
         // While an operator pauses the board, no call is offered to the gate.
         if !self.paused || self.pause_cause == Some(PauseCause::ProviderUnavailable) {
-            waiting.extend(self.awaiting().into_iter().map(|next| next.queued.branch.worker));
+            waiting.extend(self.admissible_attempts().into_iter().map(|next| next.queued.branch.worker));
         }
         self.excepting(|worker| waiting.contains(worker))
     }

@@ -1,8 +1,8 @@
 //! The memory bound of waiting invocations.
 
 use super::Board;
-use super::apply::request_key;
-use crate::id::Token;
+use super::apply::request_dedup_key;
+use crate::id::IdempotencyKey;
 use crate::record::Ended;
 use crate::rejection::{Code, Rejection, Stage, Violation};
 
@@ -15,9 +15,9 @@ impl Board {
     ///
     /// # Errors
     /// [`Code::BacklogFull`] if waiting invocations use all the memory they may take.
-    pub fn judge_signal(&self, token: Option<&Token>) -> Result<(), Rejection> {
+    pub fn judge_signal(&self, token: Option<&IdempotencyKey>) -> Result<(), Rejection> {
         let is_over = self.ended.is_some_and(Ended::is_final);
-        if is_over || token.is_some_and(|token| self.tokens.knows(&request_key(token))) {
+        if is_over || token.is_some_and(|token| self.dedup.contains(&request_dedup_key(token))) {
             return Ok(());
         }
         let bytes = self.scheduler.memory(self.given_up.iter());

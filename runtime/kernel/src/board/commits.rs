@@ -15,7 +15,7 @@ const BLOCK: usize = 1024;
 /// A block of [`BLOCK`] commits is an immutable text. A copy of the board shares it by pointer, and a snapshot finds by
 /// its hash that it is already stored. So a long history is cheap to copy and to store.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Commits {
+pub(super) struct CommitLog {
     /// Encoded blocks, version 1 first. A version is encoded as the increase of its record number and its author's
     /// index: `2 0 5 1 …`. The first in a block has its full record number.
     blocks: Vec<SmolStr>,
@@ -25,7 +25,7 @@ pub(super) struct Commits {
     authors: Vec<WorkerName>,
 }
 
-impl Commits {
+impl CommitLog {
     /// Adds the next version.
     pub(super) fn push(&mut self, seq: Seq, author: &WorkerName) {
         // A linear search suffices: boards have few workers, and fewer that commit.
@@ -36,7 +36,7 @@ impl Commits {
         });
         self.latest.push((seq, u32::try_from(number).expect("a blueprint has fewer workers")));
         if self.latest.len() == BLOCK {
-            self.blocks.push(written(&self.latest));
+            self.blocks.push(encode_block(&self.latest));
             self.latest.clear();
         }
     }
@@ -47,11 +47,11 @@ impl Commits {
     }
 }
 
-impl freshness::Commits for Commits {
-    fn by(&self, version: Version) -> Option<(Seq, WorkerName)> {
+impl freshness::CommitLookup for CommitLog {
+    fn commit_of(&self, version: Version) -> Option<(Seq, WorkerName)> {
         let index = usize::try_from(version.0).ok()?.checked_sub(1)?;
         let (seq, author) = match self.blocks.get(index / BLOCK) {
-            Some(block) => *read(block)?.get(index % BLOCK)?,
+            Some(block) => *decode_block(block)?.get(index % BLOCK)?,
             None => *self.latest.get(index - self.blocks.len() * BLOCK)?,
         };
         Some((seq, self.authors.get(author as usize)?.clone()))
@@ -59,7 +59,7 @@ impl freshness::Commits for Commits {
 }
 
 /// Encodes a block as text.
-fn written(block: &[(Seq, u32)]) -> SmolStr {
+fn encode_block(block: &[(Seq, u32)]) -> SmolStr {
     let mut text = String::with_capacity(4 * block.len());
     let mut previous = 0;
     for (seq, author) in block {
@@ -71,7 +71,7 @@ fn written(block: &[(Seq, u32)]) -> SmolStr {
 }
 
 /// Decodes a block; `None` if the text is not a valid block.
-fn read(text: &str) -> Option<Vec<(Seq, u32)>> {
+fn decode_block(text: &str) -> Option<Vec<(Seq, u32)>> {
     let mut block = Vec::with_capacity(BLOCK);
     let mut words = text.split(' ');
     let mut seq = 0_u64;
@@ -85,29 +85,29 @@ fn read(text: &str) -> Option<Vec<(Seq, u32)>> {
 /// The stored form.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Stored<T> {
+struct StoredCommits<T> {
     blocks: Vec<T>,
     latest: Vec<(Seq, u32)>,
     authors: Vec<WorkerName>,
 }
 
-impl Serialize for Commits {
+impl Serialize for CommitLog {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { blocks, latest, authors } = self.clone();
-        Stored { blocks: blocks.iter().map(SmolStr::as_str).collect(), latest, authors }.serialize(serializer)
+        StoredCommits { blocks: blocks.iter().map(SmolStr::as_str).collect(), latest, authors }.serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for Commits {
+impl<'de> Deserialize<'de> for CommitLog {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Stored { blocks, latest, authors } = Stored::<String>::deserialize(deserializer)?;
+        let StoredCommits { blocks, latest, authors } = StoredCommits::<String>::deserialize(deserializer)?;
         let commits = Self { blocks: blocks.into_iter().map(SmolStr::from).collect(), latest, authors };
         let unreadable = || D::Error::custom("what it says of who made which version cannot be read");
         if commits.is_sound() { Ok(commits) } else { Err(unreadable()) }
     }
 }
 
-impl Commits {
+impl CommitLog {
     /// Returns true if record numbers increase and every author index exists.
     fn is_sound(&self) -> bool {
         let mut previous = None;
@@ -117,7 +117,7 @@ impl Commits {
                 is_later && (*author as usize) < self.authors.len()
             })
         };
-        let is_block = |text: &SmolStr| read(text).filter(|block| written(block) == *text);
+        let is_block = |text: &SmolStr| decode_block(text).filter(|block| encode_block(block) == *text);
         self.latest.len() < BLOCK
             && self.blocks.iter().all(|text| is_block(text).is_some_and(|block| follow(&block)))
             && follow(&self.latest)
@@ -129,12 +129,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::freshness::Commits as _;
+    use crate::freshness::CommitLookup as _;
 
     #[test]
     fn every_version_is_found_before_and_after_being_stored() {
         let authors = ["writer", "checker", "planner"].map(WorkerName::from);
-        let mut commits = Commits::default();
+        let mut commits = CommitLog::default();
         let mut expected = Vec::new();
         let mut seq = 0;
         for number in 0..3 * BLOCK + 7 {
@@ -145,29 +145,32 @@ mod tests {
         }
         assert_eq!((commits.len(), commits.blocks.len()), (expected.len(), 3));
         let stored = serde_json::to_value(&commits).expect("it is JSON");
-        let restored: Commits = serde_json::from_value(stored).expect("it was just made");
+        let restored: CommitLog = serde_json::from_value(stored).expect("it was just made");
         assert_eq!(restored, commits);
         for (version, by) in (1..).zip(&expected) {
-            assert_eq!(restored.by(Version(version)).as_ref(), Some(by), "{version}");
+            assert_eq!(restored.commit_of(Version(version)).as_ref(), Some(by), "{version}");
         }
-        assert_eq!([restored.by(Version(0)), restored.by(Version(expected.len() as u64 + 1))], [None, None]);
+        assert_eq!(
+            [restored.commit_of(Version(0)), restored.commit_of(Version(expected.len() as u64 + 1))],
+            [None, None]
+        );
     }
 
     #[test]
     fn what_no_board_has_been_through_is_refused() {
-        let mut commits = Commits::default();
+        let mut commits = CommitLog::default();
         (1..=BLOCK as u64).for_each(|seq| commits.push(Seq(seq), &"writer".into()));
         let good = serde_json::to_value(&commits).expect("it is JSON");
         let text = good["blocks"][0].as_str().expect("a block is a text").to_owned();
         for bad in [String::new(), format!("{text} 1 0"), format!("0{text}"), text.replacen("1 0", "x 0", 1)] {
             let mut stored = good.clone();
             stored["blocks"][0] = bad.clone().into();
-            assert!(serde_json::from_value::<Commits>(stored).is_err(), "{bad}");
+            assert!(serde_json::from_value::<CommitLog>(stored).is_err(), "{bad}");
         }
         for latest in [json!([[BLOCK, 0]]), json!([[5000, 0], [4000, 0]]), json!([[5000, 1]])] {
             let mut stored = good.clone();
             stored["latest"] = latest.clone();
-            assert!(serde_json::from_value::<Commits>(stored).is_err(), "{latest}");
+            assert!(serde_json::from_value::<CommitLog>(stored).is_err(), "{latest}");
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::rejection::Stage;
 const PLACES_MAX: usize = 3;
 
 /// Builds a rejection for its author's next view under the same bindings.
-pub(super) fn of(rejected: &Rejected, bound: &Bindings) -> Value {
+pub(super) fn for_author(rejected: &Rejected, bound: &Bindings) -> Value {
     let mut shown = json!({
         "stage": rejected.stage,
         "code": rejected.code,
@@ -28,7 +28,7 @@ pub(super) fn of(rejected: &Rejected, bound: &Bindings) -> Value {
 }
 
 /// Returns true if a rejection was of an invocation with these bindings.
-pub(super) fn is_under(shown: &Value, bound: &Bindings) -> bool {
+pub(super) fn has_bindings(shown: &Value, bound: &Bindings) -> bool {
     match shown.get(BOUND) {
         None => bound.is_empty(),
         Some(told) => *told == bound.to_value(),

@@ -4,11 +4,11 @@ use super::Board;
 use crate::blueprint::{EDITS_MAX, JOURNAL_BYTES_MAX};
 use crate::breaker::Branch;
 use crate::id::WorkerName;
-use crate::record::{Raised, RaisedOfWorker};
+use crate::record::{LimitOverrides, WorkerLimitOverrides};
 
 /// Limits of a board in force.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LimitsInForce {
+pub struct EffectiveLimits {
     /// Commits, without edits of files.
     pub commits: u64,
     /// Edits of files.
@@ -23,11 +23,11 @@ pub struct LimitsInForce {
     pub money: Option<u64>,
 }
 
-impl LimitsInForce {
+impl EffectiveLimits {
     /// Raises limits where these are higher.
     #[must_use]
-    pub fn raised_by(self, raised: Raised) -> Self {
-        let Raised { tokens, wall_ms, commits, money, edits, journal } = raised;
+    pub fn raised_by(self, raised: LimitOverrides) -> Self {
+        let LimitOverrides { tokens, wall_ms, commits, money, edits, journal } = raised;
         Self {
             commits: self.commits.max(commits.unwrap_or(0)),
             edits: self.edits.max(edits.unwrap_or(0)),
@@ -41,9 +41,9 @@ impl LimitsInForce {
 
 /// Limits in force of a call: those of the board, of its worker, and of the rule that runs the worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LimitsOfCall {
+pub struct CallLimits {
     /// Limits of the board.
-    pub board: LimitsInForce,
+    pub board: EffectiveLimits,
     /// Tokens of the worker.
     pub worker_tokens: Option<u64>,
     /// Money of the worker, in 10⁻⁹ of the currency.
@@ -52,10 +52,10 @@ pub struct LimitsOfCall {
     pub rule_tokens: Option<u64>,
 }
 
-impl LimitsOfCall {
+impl CallLimits {
     /// Raises limits where these are higher.
     #[must_use]
-    pub fn raised_by(self, raised: Raised, of_worker: RaisedOfWorker) -> Self {
+    pub fn raised_by(self, raised: LimitOverrides, of_worker: WorkerLimitOverrides) -> Self {
         Self {
             board: self.board.raised_by(raised),
             worker_tokens: higher(self.worker_tokens, of_worker.tokens),
@@ -72,9 +72,9 @@ fn higher(limit: Option<u64>, raised: Option<u64>) -> Option<u64> {
 
 impl Board {
     /// Returns the limits of the board in force.
-    pub fn limits(&self) -> LimitsInForce {
+    pub fn limits(&self) -> EffectiveLimits {
         let limits = &self.plan.blueprint.limits;
-        let of_blueprint = LimitsInForce {
+        let of_blueprint = EffectiveLimits {
             commits: limits.commits,
             edits: limits.edits.unwrap_or(EDITS_MAX),
             tokens: limits.tokens,
@@ -86,29 +86,29 @@ impl Board {
     }
 
     /// Returns the limits in force of the calls of a branch.
-    pub fn limits_of(&self, branch: &Branch) -> LimitsOfCall {
+    pub fn call_limits(&self, branch: &Branch) -> CallLimits {
         let blueprint = &self.plan.blueprint;
         let of_worker = blueprint.workers.get(&branch.worker).map(|worker| &worker.limits);
         let rule = branch.rule.as_ref().and_then(|name| blueprint.rules.iter().find(|rule| rule.name == *name));
-        let of_blueprint = LimitsOfCall {
+        let of_blueprint = CallLimits {
             board: self.limits(),
             worker_tokens: of_worker.and_then(|limits| limits.tokens),
             worker_money: of_worker.and_then(|limits| limits.money).map(|money| money.0),
             rule_tokens: rule.and_then(|rule| rule.limits.tokens),
         };
         let raised = self.raised_of_workers.get(&branch.worker).copied().unwrap_or_default();
-        of_blueprint.raised_by(Raised::default(), raised)
+        of_blueprint.raised_by(LimitOverrides::default(), raised)
     }
 
     /// Returns the limits in force of a worker's calls, independent of the rule.
-    pub fn limits_of_worker(&self, worker: &WorkerName) -> LimitsOfCall {
-        self.limits_of(&Branch { rule: None, worker: worker.clone() })
+    pub fn worker_call_limits(&self, worker: &WorkerName) -> CallLimits {
+        self.call_limits(&Branch { rule: None, worker: worker.clone() })
     }
 
     /// Returns the limits in force of a worker's calls, without a rule and by each rule that may run the worker.
-    pub(super) fn limits_by_rule<'a>(&'a self, worker: &'a WorkerName) -> impl Iterator<Item = LimitsOfCall> + 'a {
+    pub(super) fn limits_by_rule<'a>(&'a self, worker: &'a WorkerName) -> impl Iterator<Item = CallLimits> + 'a {
         let rules = self.plan.rules.iter().filter(|rule| rule.workers.contains(worker));
         let rules = rules.map(|rule| Some(rule.name.clone()));
-        std::iter::once(None).chain(rules).map(|rule| self.limits_of(&Branch { rule, worker: worker.clone() }))
+        std::iter::once(None).chain(rules).map(|rule| self.call_limits(&Branch { rule, worker: worker.clone() }))
     }
 }

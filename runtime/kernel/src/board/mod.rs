@@ -16,12 +16,12 @@ mod apply;
 mod backlog;
 mod commits;
 mod decide;
+mod dedup;
+mod dry_run;
 mod feedback;
 mod limits;
-mod rehearsal;
 mod retry;
 mod snapshot;
-mod tokens;
 mod types;
 mod undecided;
 
@@ -32,50 +32,53 @@ use std::sync::Arc;
 use jsonptr::PointerBuf;
 use serde_json::{Map, Value};
 
-use crate::asked::Asked;
 use crate::bindings::Bindings;
 use crate::blueprint::Blueprint;
 use crate::breaker::{Branch, Breaker};
-use crate::carried::Carried;
+use crate::call_context::CallContext;
 use crate::contract::Readable;
 use crate::digest::{Digest, Hasher, sha256};
-use crate::files::{FILES, Tally};
-use crate::freshness::{self, Basis, Reservations};
+use crate::expand_request::ExpandRequest;
+use crate::files::{FILES, FileCounters};
+use crate::freshness::{self, ReadSet, Reservations};
 use crate::id::{BoardId, RuleName, Seq, Timestamp, Version, WorkerName};
 use crate::json;
 use crate::ledger::Ledger;
-use crate::pipeline::{self, retell};
-use crate::plan::{Own, Plan, Plans, Seat, WakesOn};
-use crate::planted::{self, Bug};
+use crate::mutants::{self, Mutant};
+use crate::pipeline::{self, mask_recorded};
+use crate::plan::{CompiledTrigger, Plan, PlanSource, UncachedPlans, WorkerPlan};
 use crate::record::{
-    Architect, Author, Body, Created, Ended, JOURNAL_LIMIT, Parent, PauseCause, Principal, Raised, RaisedOfWorker,
-    Record, SALTED,
+    Architect, Author, Body, Created, Ended, LimitOverrides, Parent, PauseCause, Principal, Record,
+    SINCE_JOURNAL_LIMIT, SINCE_SALTED_TEXTS, WorkerLimitOverrides,
 };
 use crate::rejection::{Code, Violation};
-use crate::scheduler::{InVain, Open, Queued, Scheduler};
-use crate::shown::Shown;
+use crate::rules::{ACTIVATIONS_MAX, INITIAL_PLACES_MAX};
+use crate::scheduler::{IneffectiveInvocations, OpenInvocation, QueuedInvocation, Scheduler};
+use crate::signal_payload::SignalPayload;
 use crate::state::State;
 use crate::tree::Node;
 use crate::view::{self, Shortage, View};
-use crate::wish::{EACH_MAX, WOKEN_MAX};
 
 pub use crate::pipeline::ReplyBody;
 pub(crate) use apply::reply_digest;
-pub use limits::{LimitsInForce, LimitsOfCall};
-pub use rehearsal::Rehearsal;
-pub use retry::Undone;
-pub use snapshot::Stored;
-pub use types::{Blob, BoardError, Effect, From, Genesis, Input, NotTaken, Outcome, Pending, Proposal, Step, Verdict};
-pub use undecided::Undecided;
+pub use dry_run::DryRun;
+pub use limits::{CallLimits, EffectiveLimits};
+pub use retry::UnfinishedWork;
+pub use snapshot::EncodedSnapshot;
+pub use types::{
+    Blob, BoardError, Effect, Input, NewBoard, Outcome, PendingQuestion, Proposal, ProposalSource, RememberedOutcome,
+    RequestDeferral, Step,
+};
+pub use undecided::UndecidedRule;
 
-use apply::Beside;
-use commits::Commits;
-use tokens::Tokens;
+use apply::ApplyContext;
+use commits::CommitLog;
+use dedup::Dedup;
 
 /// Maximum number of a worker's own rejections in its view.
 const FEEDBACK_MAX: usize = 3;
 /// Maximum number of rejections that a board keeps of one worker, under all bindings.
-const FEEDBACK_OF_ALL_MAX: usize = 64;
+const FEEDBACK_PER_WORKER_MAX: usize = 64;
 /// Maximum number of other workers' rejections added to a view.
 const OTHERS_FEEDBACK_MAX: usize = 2;
 
@@ -86,7 +89,7 @@ pub struct Board {
     /// The invocation of another board that this nested board runs, if any.
     parent: Option<Parent>,
     /// The caller that started the board.
-    founder: Option<Principal>,
+    creator: Option<Principal>,
     plan: Arc<Plan>,
     hasher: Hasher,
     state: State,
@@ -100,39 +103,39 @@ pub struct Board {
     pause_cause: Option<PauseCause>,
     ended: Option<Ended>,
     /// Limits that an operator has raised.
-    raised: Raised,
-    raised_of_workers: BTreeMap<WorkerName, RaisedOfWorker>,
+    raised: LimitOverrides,
+    raised_of_workers: BTreeMap<WorkerName, WorkerLimitOverrides>,
     /// Invocations that were given up, oldest first; bounded.
-    given_up: VecDeque<Queued>,
+    given_up: VecDeque<QueuedInvocation>,
     /// Rules with given-up invocations that are no longer kept.
-    forgotten: BTreeSet<RuleName>,
-    undecided: Vec<Undecided>,
+    forgotten_rules: BTreeSet<RuleName>,
+    undecided: Vec<UndecidedRule>,
     /// First view of each worker that lacked room for all that the worker may read.
     shortages: Arc<BTreeMap<WorkerName, Shortage>>,
     /// Invocations of each branch that changed nothing, since its last commit or the last move of its breaker; bounded.
-    in_vain: BTreeMap<Branch, InVain>,
+    ineffective: BTreeMap<Branch, IneffectiveInvocations>,
     scheduler: Scheduler,
     breaker: Breaker,
     ledger: Ledger,
     /// Set once a budget did not suffice.
-    short: bool,
+    budget_exceeded: bool,
     /// Workers without invocations left.
     exhausted: BTreeSet<WorkerName>,
     /// Set once an invocation was given up.
     gave_up: bool,
-    tokens: Tokens,
+    dedup: Dedup,
     /// Record and author of each version.
-    commits: Commits,
+    commits: CommitLog,
     /// Counts of the workspace's files, if there is a workspace.
-    files: Tally,
+    files: FileCounters,
     /// Places reserved for workers that lost a conflict.
     reservations: Reservations,
     /// The last rejections of each worker since its last commit, oldest first.
     feedback: BTreeMap<WorkerName, VecDeque<(Seq, Value)>>,
     /// Proposals that wait for persons, by the number of the record with the question.
-    pending: Arc<BTreeMap<Seq, Pending>>,
+    pending: Arc<BTreeMap<Seq, PendingQuestion>>,
     /// Value of the last signal, for the invocations it triggers.
-    signal: Option<Carried>,
+    signal: Option<SignalPayload>,
     /// The time of the last record; recorded time never goes back.
     last_at: Timestamp,
     /// Recorded running time, without pauses and downtime.
@@ -151,31 +154,31 @@ impl Board {
     /// # Errors
     /// [`BoardError::BadBlueprint`]; [`BoardError::BadRequest`] if the request does not fit its schema, or the initial
     /// state with it breaks the state schema or an invariant.
-    pub fn create(genesis: Genesis, plans: &dyn Plans) -> Result<(Self, Step), BoardError> {
+    pub fn create(genesis: NewBoard, plans: &dyn PlanSource) -> Result<(Self, Step), BoardError> {
         Self::create_in_format(crate::record::FORMAT, genesis, plans)
     }
 
     /// Like [`Board::create`], in a given journal format.
     pub(crate) fn create_in_format(
         format: u32,
-        genesis: Genesis,
-        plans: &dyn Plans,
+        genesis: NewBoard,
+        plans: &dyn PlanSource,
     ) -> Result<(Self, Step), BoardError> {
-        let Genesis { board, mut blueprint, mode, architect, parent, mut request, salt, at, principal } = genesis;
+        let NewBoard { board, mut blueprint, mode, architect, parent, mut request, salt, at, principal } = genesis;
         let founder = principal.and_then(|caller| caller.in_format(format));
         blueprint.fit_views(&|_| None);
         json::normalise(&mut request);
         let stored = serde_json::to_value(&blueprint).map_err(|error| BoardError::BadBlueprint(error.to_string()))?;
-        let plan = plans.of_format(blueprint, &mode, format).map_err(BoardError::BadBlueprint)?;
+        let plan = plans.plan_for_format(blueprint, &mode, format).map_err(BoardError::BadBlueprint)?;
         let violations = plan.request.violations(&request, crate::rejection::VIOLATIONS_MAX);
         if !violations.is_empty() {
             return Err(BoardError::BadRequest(violations));
         }
         let hasher = Hasher::new(&salt);
         let state = State::new(&initial(&plan.blueprint, &request), &hasher);
-        let plan = given(plan, &state).map_err(BoardError::BadBlueprint)?;
+        let plan = plan_for_request(plan, &state).map_err(BoardError::BadBlueprint)?;
         let mut violations = pipeline::check_initial(&plan, &state);
-        violations.extend(too_many_to_begin_with(&plan, &state));
+        violations.extend(check_initial_activations(&plan, &state));
         if !violations.is_empty() {
             return Err(BoardError::BadRequest(violations));
         }
@@ -188,15 +191,18 @@ impl Board {
             blueprint: stored,
             request,
             salt,
-            drawn: plan.blueprint.drawn(),
+            drawn: plan.blueprint.drawn_models(),
             architect: architect.clone(),
             parent,
         };
         let parent = created.parent.clone();
         let body = Body::Created(Box::new(created));
-        let record = Record::seal_by(founder.as_ref(), crate::record::GENESIS, Seq(0), at, &body, &hasher);
-        let mut made =
-            Self { parent, founder, ..Self::new(format, board, plan, hasher, state, &record, architect.as_ref()) };
+        let record = Record::seal_as(founder.as_ref(), crate::record::GENESIS, Seq(0), at, &body, &hasher);
+        let mut made = Self {
+            parent,
+            creator: founder,
+            ..Self::new(format, board, plan, hasher, state, &record, architect.as_ref())
+        };
         let mut step = Step::default();
         step.records.push(record);
         made.start(at, &mut step);
@@ -210,10 +216,10 @@ impl Board {
     pub fn recover<'a>(records: impl IntoIterator<Item = &'a Record>) -> Result<Self, BoardError> {
         let mut records = records.into_iter();
         let first = records.next().ok_or_else(|| BoardError::bad(Seq(0), "the journal of the board is empty"))?;
-        let mut board = Self::from_created(first, &Own)?;
+        let mut board = Self::from_created(first, &UncachedPlans)?;
         let mut records = records.peekable();
         while let Some(record) = records.next() {
-            if records.peek().is_none() && planted::is(Bug::OneRecordLess) {
+            if records.peek().is_none() && mutants::is_active(Mutant::SkipLastRecord) {
                 break;
             }
             board.fold(record)?;
@@ -233,13 +239,13 @@ impl Board {
         record.check_chain(self.head.1).map_err(|error| bad(error.to_string()))?;
         let body = record.body().map_err(|error| bad(error.to_string()))?;
         let principal = record.principal().map_err(|error| bad(error.to_string()))?;
-        let mut beside = Beside { principal, ..Beside::default() };
-        if let Some(erasure) = record.erasure().map_err(|error| bad(error.to_string()))? {
+        let mut beside = ApplyContext { principal, ..ApplyContext::default() };
+        if let Some(erasure) = record.redaction_marker().map_err(|error| bad(error.to_string()))? {
             self.opaque_until = self.opaque_until.max(erasure.by);
-            beside = Beside { reply: erasure.reply, region: erasure.region, ..beside };
+            beside = ApplyContext { reply: erasure.reply, region: erasure.region, ..beside };
         }
         self.apply(record.seq, record.at, &body, beside).map_err(bad)?;
-        self.count(record, &body);
+        self.count_journal_bytes(record, &body);
         self.head = (record.seq, record.hash);
         Ok(())
     }
@@ -248,18 +254,18 @@ impl Board {
     ///
     /// # Errors
     /// [`BoardError::BadRecord`].
-    pub fn from_created(record: &Record, plans: &dyn Plans) -> Result<Self, BoardError> {
+    pub fn from_created(record: &Record, plans: &dyn PlanSource) -> Result<Self, BoardError> {
         let bad = |message: String| BoardError::BadRecord { seq: record.seq, message };
         record.check_chain(crate::record::GENESIS).map_err(|error| bad(error.to_string()))?;
         let body = record.body().map_err(|error| bad(error.to_string()))?;
         let Body::Created(created) = body else { return Err(bad("a journal begins with created".to_owned())) };
         let blueprint = created.read_blueprint().map_err(bad)?;
-        let plan = plans.of_format(blueprint, &created.mode, created.format).map_err(bad)?;
+        let plan = plans.plan_for_format(blueprint, &created.mode, created.format).map_err(bad)?;
         let hasher = Hasher::new(&created.salt);
         let state = State::new(&initial(&plan.blueprint, &created.request), &hasher);
-        let plan = given(plan, &state).map_err(bad)?;
+        let plan = plan_for_request(plan, &state).map_err(bad)?;
         let is_exact = state.digest() == created.state;
-        let erasure = record.erasure().map_err(|error| bad(error.to_string()))?;
+        let erasure = record.redaction_marker().map_err(|error| bad(error.to_string()))?;
         if !is_exact && erasure.is_none() {
             return Err(bad("the initial state is not the one it names".to_owned()));
         }
@@ -267,7 +273,7 @@ impl Board {
         let format = created.format;
         let founder = record.principal().map_err(|error| bad(error.to_string()))?;
         let board = Self::new(format, created.board, plan, hasher, state, record, created.architect.as_ref());
-        Ok(Self { parent: created.parent, founder, opaque_until, is_exact, ..board })
+        Ok(Self { parent: created.parent, creator: founder, opaque_until, is_exact, ..board })
     }
 
     fn new(
@@ -280,8 +286,8 @@ impl Board {
         architect: Option<&Architect>,
     ) -> Self {
         let mut scheduler = Scheduler::default();
-        scheduler.wind(&plan, created.at);
-        let tokens = Tokens::new(&plan.blueprint.limits);
+        scheduler.arm_schedules(&plan, created.at);
+        let dedup = Dedup::new(&plan.blueprint.limits);
         let mut ledger = Ledger::default();
         if let Some(architect) = architect {
             ledger.charge(architect);
@@ -289,7 +295,7 @@ impl Board {
         Self {
             id,
             parent: None,
-            founder: None,
+            creator: None,
             plan,
             hasher,
             state,
@@ -299,22 +305,22 @@ impl Board {
             paused: false,
             pause_cause: None,
             ended: None,
-            raised: Raised::default(),
+            raised: LimitOverrides::default(),
             raised_of_workers: BTreeMap::new(),
             given_up: VecDeque::new(),
-            forgotten: BTreeSet::new(),
+            forgotten_rules: BTreeSet::new(),
             undecided: Vec::new(),
             shortages: Arc::default(),
-            in_vain: BTreeMap::new(),
+            ineffective: BTreeMap::new(),
             scheduler,
             breaker: Breaker::default(),
             ledger,
-            short: false,
+            budget_exceeded: false,
             exhausted: BTreeSet::new(),
             gave_up: false,
-            tokens,
-            commits: Commits::default(),
-            files: Tally::default(),
+            dedup,
+            commits: CommitLog::default(),
+            files: FileCounters::default(),
             reservations: Reservations::default(),
             feedback: BTreeMap::new(),
             pending: Arc::default(),
@@ -333,8 +339,8 @@ impl Board {
     }
 
     /// Adds an applied record to the journal size, if the format has a journal limit.
-    fn count(&mut self, record: &Record, body: &Body) {
-        if self.format >= JOURNAL_LIMIT {
+    fn count_journal_bytes(&mut self, record: &Record, body: &Body) {
+        if self.format >= SINCE_JOURNAL_LIMIT {
             let view = if let Body::Invoked(invoked) = body { invoked.view_bytes.unwrap_or(0) } else { 0 };
             let bytes = (record.header.len() as u64).saturating_add(record.payload.len() as u64).saturating_add(view);
             self.journal_bytes = self.journal_bytes.saturating_add(bytes);
@@ -342,8 +348,8 @@ impl Board {
     }
 
     /// Returns the name under which a text is stored next to its records.
-    pub fn name_of(&self, text: &str) -> Digest {
-        if self.format >= SALTED { self.hasher.text(text) } else { sha256(text.as_bytes()) }
+    pub fn text_hash(&self, text: &str) -> Digest {
+        if self.format >= SINCE_SALTED_TEXTS { self.hasher.text(text) } else { sha256(text.as_bytes()) }
     }
 
     /// Returns the id of the board.
@@ -357,8 +363,8 @@ impl Board {
     }
 
     /// Returns the caller that started the board, or the enclosing board.
-    pub const fn founder(&self) -> Option<&Principal> {
-        self.founder.as_ref()
+    pub const fn creator(&self) -> Option<&Principal> {
+        self.creator.as_ref()
     }
 
     /// Returns the blueprint.
@@ -417,7 +423,7 @@ impl Board {
     }
 
     /// Returns the given-up invocations that can be retried, oldest first; at most 1,024.
-    pub const fn given_up(&self) -> &VecDeque<Queued> {
+    pub const fn given_up(&self) -> &VecDeque<QueuedInvocation> {
         &self.given_up
     }
 
@@ -438,7 +444,7 @@ impl Board {
 
     /// Returns record and author of a version; `None` for version 0 and for future versions.
     pub fn commit_of(&self, version: Version) -> Option<(Seq, WorkerName)> {
-        freshness::Commits::by(&self.commits, version)
+        freshness::CommitLookup::commit_of(&self.commits, version)
     }
 
     /// Returns the places reserved for workers that lost a conflict.
@@ -457,11 +463,11 @@ impl Board {
             return None;
         }
         let left = self.limits().wall_ms.saturating_sub(self.running_ms);
-        let wall = self.is_at_work().then(|| self.last_at.plus_ms(left));
+        let wall = self.is_running().then(|| self.last_at.plus_ms(left));
         let expiry = self.pending.values().filter_map(|question| question.expires);
         let freed = self.waits_until().filter(|_| !self.paused);
         let due = self.scheduler.due(&self.plan).map(|(_, due)| due).min().filter(|_| !self.paused);
-        let delayed = self.scheduler.next_due(&self.standing_still()).filter(|_| !self.paused);
+        let delayed = self.scheduler.next_due(&self.suspended_rules()).filter(|_| !self.paused);
         self.scheduler
             .deadline()
             .into_iter()
@@ -475,7 +481,7 @@ impl Board {
     }
 
     /// Returns the proposals that wait for persons, by the number of the record with the question.
-    pub const fn pending(&self) -> &Arc<BTreeMap<Seq, Pending>> {
+    pub const fn pending(&self) -> &Arc<BTreeMap<Seq, PendingQuestion>> {
         &self.pending
     }
 
@@ -488,7 +494,7 @@ impl Board {
     pub fn waits_for_persons(&self) -> bool {
         self.ended.is_none()
             && !self.pending.is_empty()
-            && self.scheduler.open().values().all(|open| open.asked.is_some())
+            && self.scheduler.open().values().all(|open| open.question.is_some())
     }
 
     /// Returns the questions with a passed deadline.
@@ -498,33 +504,33 @@ impl Board {
 
     /// Returns the earliest expiry of a reservation that an attempt waits for.
     fn waits_until(&self) -> Option<Timestamp> {
-        let waits = |open: &&Open| !open.calling && open.asked.is_none() && !open.waits_for_provider();
+        let waits = |open: &&OpenInvocation| !open.calling && open.question.is_none() && !open.waits_for_provider();
         let waiting = self.scheduler.open().values().filter(waits);
         waiting.filter_map(|open| self.reservations.until(&open.awaits, open.queued.invocation)).min()
     }
 
     /// Returns a worker's seat with names bound; `None` for an unknown worker. An unbound name covers no place.
-    pub fn seat(&self, worker: &WorkerName, bindings: &Bindings) -> Option<Arc<Seat>> {
-        self.plan.seats.get(worker).map(|seat| seat.bind(bindings))
+    pub fn worker_plan(&self, worker: &WorkerName, bindings: &Bindings) -> Option<Arc<WorkerPlan>> {
+        self.plan.workers.get(worker).map(|seat| seat.bind(bindings))
     }
 
     /// Returns the seat of a proposal's author, with the bindings of its invocation's trigger, if any.
-    fn seat_of(&self, by: &Author) -> Option<Arc<Seat>> {
+    fn worker_plan_of(&self, by: &Author) -> Option<Arc<WorkerPlan>> {
         let open = by.attempt.as_ref().and_then(|attempt| self.scheduler.open().get(&attempt.invocation));
         match open {
-            Some(open) => self.plan.seat_of(&open.queued),
-            None => self.seat(&by.worker, &Bindings::default()),
+            Some(open) => self.plan.worker_plan_of(&open.queued),
+            None => self.worker_plan(&by.worker, &Bindings::default()),
         }
     }
 
     /// Returns true if an invocation of the seat's worker with these bindings is under way.
-    pub fn is_called(&self, seat: &Seat) -> bool {
+    pub fn is_called(&self, seat: &WorkerPlan) -> bool {
         let mut open = self.scheduler.open().values().filter(|open| open.queued.branch.worker == seat.name);
         open.any(|open| self.plan.bound_of(&open.queued) == *seat.bound())
     }
 
     /// Compiles the view of a worker on the current document.
-    pub fn preview(&self, seat: &Seat) -> View {
+    pub fn preview(&self, seat: &WorkerPlan) -> View {
         self.preview_by(seat, &[], &self.readable_by(seat), view::compile)
     }
 
@@ -538,15 +544,15 @@ impl Board {
             }
             let places = view().unshown;
             if !places.is_empty() {
-                let seat = &self.plan.seats[worker].worker;
+                let seat = &self.plan.workers[worker].worker;
                 let (budget, unit) = (seat.view_budget(), seat.view.unit);
                 shortages.insert(worker.clone(), Shortage { invocation: None, budget, unit, places });
             }
         };
         for queued in self.scheduler.queue() {
-            note(&queued.branch.worker, &|| self.compiled(queued).view);
+            note(&queued.branch.worker, &|| self.compile_call(queued).view);
         }
-        for (worker, seat) in &self.plan.seats {
+        for (worker, seat) in &self.plan.workers {
             note(worker, &|| self.preview(seat));
         }
         shortages
@@ -554,35 +560,35 @@ impl Board {
 
     /// Like [`Board::preview`], of the `readable` places and with `expand` (JSON Pointers) requested. The view also
     /// explains to people every part that it omits.
-    pub fn explained_preview(&self, seat: &Seat, expand: &[Asked], readable: &Readable<'_>) -> View {
+    pub fn explained_preview(&self, seat: &WorkerPlan, expand: &[ExpandRequest], readable: &Readable<'_>) -> View {
         self.preview_by(seat, expand, readable, view::explain)
     }
 
     /// Returns the places of the document that a worker may read.
-    pub fn readable_by<'s>(&self, seat: &'s Seat) -> Readable<'s> {
+    pub fn readable_by<'s>(&self, seat: &'s WorkerPlan) -> Readable<'s> {
         seat.contract.readable(self.state.root())
     }
 
     /// Hides in a rejection that a worker received, an object with `stage` and `violations`, everything that the worker
     /// may not read now under any bindings.
-    pub fn retell(&self, worker: &WorkerName, rejection: &mut Value) {
-        if let Some(seat) = self.plan.seats.get(worker) {
-            retell(rejection, &self.readable_by(&seat.under_any_binding()));
+    pub fn mask_rejection(&self, worker: &WorkerName, rejection: &mut Value) {
+        if let Some(seat) = self.plan.workers.get(worker) {
+            mask_recorded(rejection, &self.readable_by(&seat.under_any_binding()));
         }
     }
 
     /// Returns the structured access that an agent gets with such a view; `None` for an unknown worker.
-    pub fn previewed_values(&self, seat: &Arc<Seat>, view: &View) -> Option<Shown> {
+    pub fn previewed_values(&self, seat: &Arc<WorkerPlan>, view: &View) -> Option<CallContext> {
         let places = |texts: &[String]| texts.iter().filter_map(|text| PointerBuf::parse(text.as_str()).ok()).collect();
-        let basis = Basis { state: self.state.clone(), reads: places(&view.reads), members: places(&view.members) };
-        let shown = Shown::new(Arc::clone(&self.plan), seat.name.clone(), Arc::new(basis), view.may_expand);
-        shown.map(|shown| shown.with_seat(Arc::clone(seat)))
+        let basis = ReadSet { state: self.state.clone(), reads: places(&view.reads), members: places(&view.members) };
+        let shown = CallContext::new(Arc::clone(&self.plan), seat.name.clone(), Arc::new(basis), view.may_expand);
+        shown.map(|shown| shown.with_worker_plan(Arc::clone(seat)))
     }
 
     fn preview_by(
         &self,
-        seat: &Seat,
-        expand: &[Asked],
+        seat: &WorkerPlan,
+        expand: &[ExpandRequest],
         readable: &Readable<'_>,
         compile: fn(&view::Inputs<'_>) -> View,
     ) -> View {
@@ -606,9 +612,9 @@ impl Board {
 
     /// Returns the last rejections of a worker under these bindings, and of others where it may write, in journal
     /// order.
-    fn feedback_of(&self, seat: &Seat, readable: &Readable<'_>) -> Vec<(Seq, Value)> {
+    fn feedback_of(&self, seat: &WorkerPlan, readable: &Readable<'_>) -> Vec<(Seq, Value)> {
         let worker = &seat.name;
-        if !seat.is_told {
+        if !seat.shows_rejections {
             return Vec::new();
         }
         let of_others = self.feedback.iter().filter(|(other, _)| *other != worker).flat_map(|(other, recent)| {
@@ -619,8 +625,8 @@ impl Board {
         of_others.sort_by_key(|(seq, _)| Reverse(*seq));
         of_others.truncate(OTHERS_FEEDBACK_MAX);
         let own = self.feedback.get(worker).into_iter().flatten();
-        let mut own: Vec<_> = own.filter(|(_, shown)| feedback::is_under(shown, seat.bound())).cloned().collect();
-        own.iter_mut().for_each(|(_, shown)| retell(shown, readable));
+        let mut own: Vec<_> = own.filter(|(_, shown)| feedback::has_bindings(shown, seat.bound())).cloned().collect();
+        own.iter_mut().for_each(|(_, shown)| mask_recorded(shown, readable));
         let mut feedback: Vec<_> = own.into_iter().chain(of_others).collect();
         feedback.sort_by_key(|(seq, _)| *seq);
         feedback
@@ -628,15 +634,15 @@ impl Board {
 }
 
 /// Rejects a document with more places than rules may fire for when a board begins.
-fn too_many_to_begin_with(plan: &Plan, state: &State) -> Option<Violation> {
+fn check_initial_activations(plan: &Plan, state: &State) -> Option<Violation> {
     let mut all = 0;
     for rule in &plan.rules {
-        let WakesOn::Each(pattern) = &rule.wakes_on else { continue };
-        let places = pattern.instances(state.root(), EACH_MAX + 1).len();
-        all += places * if rule.chosen.is_some() { 1 } else { rule.workers.len() };
-        if places > EACH_MAX || all > WOKEN_MAX {
+        let CompiledTrigger::Each(pattern) = &rule.trigger else { continue };
+        let places = pattern.instances(state.root(), INITIAL_PLACES_MAX + 1).len();
+        all += places * if rule.selector.is_some() { 1 } else { rule.workers.len() };
+        if places > INITIAL_PLACES_MAX || all > ACTIVATIONS_MAX {
             let message = format!(
-                "the rule {} fires for {pattern}: at most {EACH_MAX} places, and {WOKEN_MAX} invocations of all such \
+                "the rule {} fires for {pattern}: at most {INITIAL_PLACES_MAX} places, and {ACTIVATIONS_MAX} invocations of all such \
                  rules, and there are more",
                 rule.name
             );
@@ -647,8 +653,8 @@ fn too_many_to_begin_with(plan: &Plan, state: &State) -> Option<Violation> {
 }
 
 /// Returns the plan of a board that begins with this state.
-fn given(plan: Arc<Plan>, begins: &State) -> Result<Arc<Plan>, String> {
-    plan.of_request(begins.root().child("request").unwrap_or(&Node::Null))
+fn plan_for_request(plan: Arc<Plan>, begins: &State) -> Result<Arc<Plan>, String> {
+    plan.for_request(begins.root().child("request").unwrap_or(&Node::Null))
 }
 
 /// Returns the initial document of a board.

@@ -2,31 +2,31 @@
 
 use std::collections::BTreeSet;
 
-use super::apply::request_token;
-use super::{Board, LimitsInForce, Undecided};
+use super::apply::dedup_key_of_request;
+use super::{Board, EffectiveLimits, UndecidedRule};
 use crate::blueprint::{AgentKind, BoardLimits};
 use crate::breaker::Branch;
 use crate::id::{RuleName, WorkerName};
-use crate::ledger::{Hold, Shortfall};
+use crate::ledger::{BudgetExceeded, CallReservation};
 use crate::money::Money;
-use crate::plan::{RestKind, Rule, WakesOn};
-use crate::planted::{self, Bug};
-use crate::record::{Body, Cause, FULL_RETRY, RaisedOfWorker, Resource, Retried};
+use crate::mutants::{self, Mutant};
+use crate::plan::{CompiledTrigger, QuiescenceKind, Rule};
+use crate::record::{Body, Cause, Resource, Retried, SINCE_FULL_RETRY, WorkerLimitOverrides};
 use crate::rejection::{Code, Rejection, Stage, Violation};
-use crate::scheduler::Queued;
-use crate::wish::{self, Occasion};
+use crate::rules::{self, TriggerEvent};
+use crate::scheduler::QueuedInvocation;
 use crate::workflow::engine::FailedNode;
 use crate::workflow::{self, engine};
 
 /// Work that a board leaves undone at its end.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Undone {
+pub struct UnfinishedWork {
     /// Number of invocations that a retry queues again.
     pub given_up: usize,
     /// Workers triggered beyond their invocation limit; a retry that names the worker includes the excess.
     pub beyond_limit: BTreeSet<WorkerName>,
     /// Undecided rules that hold up a join.
-    pub undecided: Vec<Undecided>,
+    pub undecided: Vec<UndecidedRule>,
     /// Number of given-up invocations of a board that is done, including those that its end cut off.
     pub cut_off: usize,
     /// Joins that had not fired when the board was done.
@@ -39,33 +39,34 @@ pub struct Undone {
 
 impl Board {
     /// Returns the work that the board leaves undone.
-    pub fn undone(&self) -> Undone {
+    pub fn unfinished_work(&self) -> UnfinishedWork {
         let beyond = self.given_up.iter().filter(|queued| queued.is_beyond_limit);
         let has_workflow = self.blueprint().workers.values().any(|worker| worker.agent.is_builtin(workflow::ROLE));
         let is_done = self.ended.is_some_and(|ended| ended.cause == Cause::Done);
         let has_nothing_to_do = self.ended.is_some_and(|ended| ended.cause == Cause::NothingToDo);
         let joins = self.joins_to_fire().map(|(name, _)| name.clone());
-        Undone {
-            cut_off: if is_done { self.given_up.iter().filter(|queued| !queued.is_in_vain).count() } else { 0 },
+        UnfinishedWork {
+            cut_off: if is_done { self.given_up.iter().filter(|queued| !queued.is_ineffective).count() } else { 0 },
             unfired: if is_done { joins.collect() } else { Vec::new() },
             unmet: if has_nothing_to_do { self.unmet_joins() } else { Vec::new() },
-            given_up: self.chosen_by(&Retried::default()).len(),
+            given_up: self.selected_by(&Retried::default()).len(),
             beyond_limit: beyond.map(|queued| queued.branch.worker.clone()).collect(),
             undecided: self.undecided().into_iter().cloned().collect(),
-            failed_nodes: if has_workflow { engine::failed(self.state.root()) } else { Vec::new() },
+            failed_nodes: if has_workflow { engine::failed_nodes(self.state.root()) } else { Vec::new() },
         }
     }
 
     /// Returns the joins with false conditions and workers that were never triggered.
     fn unmet_joins(&self) -> Vec<RuleName> {
         let is_unmet = |rule: &&Rule| {
-            let is_join = matches!(&rule.wakes_on, WakesOn::Rest(rest) if rest.kind != RestKind::Each);
+            let is_join =
+                matches!(&rule.trigger, CompiledTrigger::Quiescence(rest) if rest.kind != QuiescenceKind::Each);
             let rested = BTreeSet::from([rule.name.clone()]);
-            let occasion = Occasion::Rested(&rested);
+            let occasion = TriggerEvent::Rested(&rested);
             is_join
                 && rule.when.is_some()
                 && rule.workers.iter().all(|worker| self.scheduler.scheduled_for(worker) == 0)
-                && wish::wanted(&self.plan, &self.scheduler, self.state.root(), &occasion).is_empty()
+                && rules::activations(&self.plan, &self.scheduler, self.state.root(), &occasion).is_empty()
         };
         self.plan.rules.iter().filter(is_unmet).map(|rule| rule.name.clone()).collect()
     }
@@ -78,7 +79,7 @@ impl Board {
     /// given up; [`Code::BadLimit`], with a violation for each invalid limit; [`Code::LimitReached`] if a limit still
     /// stops the board.
     pub fn judge_retry(&self, retried: &Retried) -> Result<(), Rejection> {
-        if request_token(&Body::Retried(retried.clone())).is_some_and(|token| self.tokens.knows(&token)) {
+        if dedup_key_of_request(&Body::Retried(retried.clone())).is_some_and(|token| self.dedup.contains(&token)) {
             return Ok(());
         }
         let refused = |violations| Err(Rejection::new(Stage::Application, violations));
@@ -94,19 +95,19 @@ impl Board {
         if !violations.is_empty() {
             return refused(violations);
         }
-        self.retry_refusal(retried, &self.chosen_by(retried)).map_or(Ok(()), |why| refused(vec![why]))
+        self.retry_violation(retried, &self.selected_by(retried)).map_or(Ok(()), |why| refused(vec![why]))
     }
 
     /// Returns the invocations that a retry queues again.
-    pub(super) fn chosen_by(&self, retried: &Retried) -> Vec<Queued> {
-        self.given_up.iter().filter(|queued| retried.chooses(queued)).cloned().collect()
+    pub(super) fn selected_by(&self, retried: &Retried) -> Vec<QueuedInvocation> {
+        self.given_up.iter().filter(|queued| retried.selects(queued)).cloned().collect()
     }
 
     /// Returns the branches that a retry half-opens: stopped ones, and those with a probe that ended with the board.
     pub(super) fn half_opened_by(&self, retried: &Retried) -> Vec<Branch> {
         let open = self.scheduler.open();
-        let stopped = self.breaker.stopped(|invocation| open.contains_key(&invocation));
-        let stopped = stopped.filter(|branch| retried.covers(branch) && !planted::is(Bug::RetryStaysStopped));
+        let stopped = self.breaker.stopped_branches(|invocation| open.contains_key(&invocation));
+        let stopped = stopped.filter(|branch| retried.covers(branch) && !mutants::is_active(Mutant::RetryStaysStopped));
         stopped.cloned().collect()
     }
 
@@ -117,7 +118,7 @@ impl Board {
     }
 
     /// Returns the reason for which a retry is rejected as an input.
-    pub(super) fn retry_refusal(&self, retried: &Retried, chosen: &[Queued]) -> Option<Violation> {
+    pub(super) fn retry_violation(&self, retried: &Retried, chosen: &[QueuedInvocation]) -> Option<Violation> {
         let refused = |code, message: String| Some(Violation::new(code, "", message));
         if let Some(why) = self.is_beyond_retry() {
             return refused(Code::BoardNotRunning, why.to_owned());
@@ -128,7 +129,7 @@ impl Board {
         let is_raised = self.limits().raised_by(retried.limits) != self.limits() || !retried.worker_limits.is_none();
         if !self.has_to_retry(retried) && !is_raised {
             let nothing = || match self.given_up.iter().rfind(|queued| queued.is_beyond_limit) {
-                Some(Queued { branch, .. }) => {
+                Some(QueuedInvocation { branch, .. }) => {
                     let worker = &branch.worker;
                     format!("invocations of worker {worker} are beyond its limit: name the worker to take them up")
                 }
@@ -156,12 +157,12 @@ impl Board {
 
     /// Returns true if a retry queues invocations again, or half-opens a branch.
     fn has_to_retry(&self, retried: &Retried) -> bool {
-        let is_chosen = self.given_up.iter().any(|queued| retried.chooses(queued));
+        let is_chosen = self.given_up.iter().any(|queued| retried.selects(queued));
         is_chosen || (retried.invocation.is_none() && !self.half_opened_by(retried).is_empty())
     }
 
     fn bad_limits(&self, retried: &Retried) -> impl Iterator<Item = String> {
-        let LimitsInForce { commits, edits, tokens, wall_ms, journal, money } = self.limits();
+        let EffectiveLimits { commits, edits, tokens, wall_ms, journal, money } = self.limits();
         let (raised, of_worker) = (retried.limits, retried.worker_limits);
         let board = "the board";
         let none = |of: &str| format!("the blueprint has no {of} that could be raised");
@@ -170,16 +171,22 @@ impl Board {
         let of_tokens = |tokens: u64| format!("{tokens} tokens");
         let of_money = |units: u64| format!("{} of money", Money(units));
         let of_board = [
-            judged(raised.commits, Ok(commits), board, BoardLimits::COMMITS_MAX, |count| format!("{count} commits")),
-            judged(raised.edits, edits.ok_or_else(|| no_files.to_owned()), board, BoardLimits::COMMITS_MAX, |count| {
-                format!("{count} edits of files")
+            check_limit(raised.commits, Ok(commits), board, BoardLimits::COMMITS_MAX, |count| {
+                format!("{count} commits")
             }),
-            judged(raised.tokens, Ok(tokens), board, BoardLimits::TOKENS_MAX, of_tokens),
-            judged(raised.wall_ms, Ok(wall_ms), board, BoardLimits::WALL_MS_MAX, |ms| {
+            check_limit(
+                raised.edits,
+                edits.ok_or_else(|| no_files.to_owned()),
+                board,
+                BoardLimits::COMMITS_MAX,
+                |count| format!("{count} edits of files"),
+            ),
+            check_limit(raised.tokens, Ok(tokens), board, BoardLimits::TOKENS_MAX, of_tokens),
+            check_limit(raised.wall_ms, Ok(wall_ms), board, BoardLimits::WALL_MS_MAX, |ms| {
                 format!("{} s of running time", ms / 1000)
             }),
-            judged(raised.money, money.ok_or_else(|| none("`limits.money`")), board, u64::MAX, of_money),
-            judged(raised.journal, Ok(journal), board, BoardLimits::JOURNAL_MAX, |bytes| {
+            check_limit(raised.money, money.ok_or_else(|| none("`limits.money`")), board, u64::MAX, of_money),
+            check_limit(raised.journal, Ok(journal), board, BoardLimits::JOURNAL_MAX, |bytes| {
                 format!("{bytes} bytes of journal")
             }),
         ];
@@ -193,21 +200,28 @@ impl Board {
         let least = by_rule().flat_map(|limits| [limits.worker_tokens, limits.rule_tokens]).flatten().min();
         let money = by_rule().find_map(|limits| limits.worker_money);
         let of_worker = [
-            judged(of_worker.tokens, least.ok_or_else(|| limits("tokens")), &whose, BoardLimits::TOKENS_MAX, of_tokens),
-            judged(of_worker.money, money.ok_or_else(|| limits("money")), &whose, u64::MAX, of_money),
+            check_limit(
+                of_worker.tokens,
+                least.ok_or_else(|| limits("tokens")),
+                &whose,
+                BoardLimits::TOKENS_MAX,
+                of_tokens,
+            ),
+            check_limit(of_worker.money, money.ok_or_else(|| limits("money")), &whose, u64::MAX, of_money),
         ];
         of_board.into_iter().chain(of_worker).flatten()
     }
 
     /// Returns the message about a limit that is reached even after the retry.
-    fn limit_reached(&self, retried: &Retried, chosen: &[Queued]) -> Option<String> {
-        let LimitsInForce { commits, edits, tokens, wall_ms, journal, money } = self.limits().raised_by(retried.limits);
+    fn limit_reached(&self, retried: &Retried, chosen: &[QueuedInvocation]) -> Option<String> {
+        let EffectiveLimits { commits, edits, tokens, wall_ms, journal, money } =
+            self.limits().raised_by(retried.limits);
         let made = self.version().0.saturating_sub(self.files.edits);
         if made >= commits {
             return Some(format!("{made} of {commits} commits are made: raise the limit of commits"));
         }
         let edited = self.files.edits;
-        if edited >= edits && self.format >= FULL_RETRY {
+        if edited >= edits && self.format >= SINCE_FULL_RETRY {
             return Some(format!("{edited} of {edits} edits of files are made: raise the limit of edits"));
         }
         if self.running_ms >= wall_ms {
@@ -227,10 +241,10 @@ impl Board {
             return Some(format!("{} of {} are spent: raise the limit of money", Money(spent), Money(money)));
         }
         // A running board may raise its limits, independent of its invocations.
-        if self.format < FULL_RETRY || self.ended.is_none() {
+        if self.format < SINCE_FULL_RETRY || self.ended.is_none() {
             return None;
         }
-        let (worker, Shortfall { resource, needed, left, .. }) = self.shortfall_of_all(retried, chosen)?;
+        let (worker, BudgetExceeded { resource, needed, left, .. }) = self.shortfall_of_all(retried, chosen)?;
         let whose = match resource {
             Resource::BranchTokens | Resource::WorkerTokens | Resource::WorkerMoney => "worker",
             Resource::Invocations | Resource::BoardTokens | Resource::BoardMoney => "board",
@@ -243,12 +257,12 @@ impl Board {
 
     /// Returns a shortfall if no chosen invocation is affordable, nor any that waits for a half-opened branch. Checks
     /// one invocation per branch.
-    fn shortfall_of_all(&self, retried: &Retried, chosen: &[Queued]) -> Option<(WorkerName, Shortfall)> {
+    fn shortfall_of_all(&self, retried: &Retried, chosen: &[QueuedInvocation]) -> Option<(WorkerName, BudgetExceeded)> {
         let (mut first, mut tried) = (None, BTreeSet::new());
         let half_opened = self.half_opened_by(retried);
         let waiting = self.scheduler.queue().iter().filter(|queued| half_opened.contains(&queued.branch));
         for queued in chosen.iter().chain(waiting).filter(|queued| tried.insert(&queued.branch)) {
-            match self.afford_again(retried, queued) {
+            match self.check_retry_budget(retried, queued) {
                 Err(short) if !short.may_be_freed => drop(first.get_or_insert((queued.branch.worker.clone(), short))),
                 Ok(()) | Err(_) => return None,
             }
@@ -257,22 +271,22 @@ impl Board {
     }
 
     /// Returns an error if an invocation is not affordable under the limits of a retry. Prices are not known yet.
-    fn afford_again(&self, retried: &Retried, queued: &Queued) -> Result<(), Shortfall> {
+    fn check_retry_budget(&self, retried: &Retried, queued: &QueuedInvocation) -> Result<(), BudgetExceeded> {
         let branch = &queued.branch;
         let is_its_worker = self.worker_of(retried).as_ref() == Some(&branch.worker);
         let of_worker = retried.worker_limits;
-        let of_worker = if is_its_worker { of_worker } else { RaisedOfWorker::default() };
-        let limits = self.limits_of(branch).raised_by(retried.limits, of_worker);
+        let of_worker = if is_its_worker { of_worker } else { WorkerLimitOverrides::default() };
+        let limits = self.call_limits(branch).raised_by(retried.limits, of_worker);
         if let Some((_, 0)) = self.ledger.money_left(&limits, &branch.worker) {
-            return Err(Shortfall { resource: Resource::WorkerMoney, needed: 1, left: 0, may_be_freed: false });
+            return Err(BudgetExceeded { resource: Resource::WorkerMoney, needed: 1, left: 0, may_be_freed: false });
         }
-        let worker = &self.plan.seats[&branch.worker].worker;
+        let worker = &self.plan.workers[&branch.worker].worker;
         let reply = u64::from(worker.limits.reply_tokens);
         let tokens = match worker.agent {
-            AgentKind::Llm => self.compiled(queued).prompt.estimated_tokens().saturating_add(reply),
+            AgentKind::Llm => self.compile_call(queued).prompt.estimated_tokens().saturating_add(reply),
             _ => 0,
         };
-        self.ledger.afford(&limits, branch, Hold { tokens, reply, price: None })
+        self.ledger.check_budget(&limits, branch, CallReservation { tokens, reply, price: None })
     }
 }
 
@@ -286,7 +300,7 @@ fn not_given_up(retried: &Retried) -> Option<String> {
 }
 
 /// Returns the objection to a limit that an operator names; `None` if it is higher than the one in force, or not named.
-fn judged(
+fn check_limit(
     named: Option<u64>,
     in_force: Result<u64, String>,
     whose: &str,

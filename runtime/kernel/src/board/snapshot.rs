@@ -1,7 +1,7 @@
 //! Encodes a whole board as stored parts and restores it; the format is in [`crate::snapshot`].
 //!
-//! The plan and the hasher follow from the `created` record and are not stored. Everything else is: [`Board::rest`]
-//! destructures the board field by field, so that no field can be forgotten.
+//! The plan and the hasher follow from the `created` record and are not stored. Everything else is:
+//! [`Board::to_stored`] destructures the board field by field, so that no field can be forgotten.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -10,22 +10,24 @@ use jsonptr::PointerBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::commits::Commits;
-use super::tokens::Tokens;
-use super::{Board, BoardError, Pending, Undecided};
+use super::commits::CommitLog;
+use super::dedup::Dedup;
+use super::{Board, BoardError, PendingQuestion, UndecidedRule};
 use crate::breaker::{Branch, Breaker};
-use crate::carried::Carried;
 use crate::digest::{Digest, Hasher, sha256};
-use crate::files::{FILES, Tally};
-use crate::freshness::{Basis, Reservations};
+use crate::files::{FILES, FileCounters};
+use crate::freshness::{ReadSet, Reservations};
 use crate::id::{BoardId, InvocationId, RuleName, Seq, Timestamp, WorkerName};
 use crate::ledger::Ledger;
-use crate::plan::{Plan, Plans};
-use crate::record::{ADMISSION, Body, Ended, Parent, PauseCause, Principal, Raised, RaisedOfWorker, Record};
-use crate::scheduler::{InVain, Queued, Scheduler};
-use crate::snapshot::{LAYOUT, Part, SnapshotError, optional, pairs};
+use crate::plan::{Plan, PlanSource};
+use crate::record::{
+    Body, Ended, LimitOverrides, Parent, PauseCause, Principal, Record, SINCE_ADMISSION, WorkerLimitOverrides,
+};
+use crate::scheduler::{IneffectiveInvocations, QueuedInvocation, Scheduler};
+use crate::signal_payload::SignalPayload;
+use crate::snapshot::{LAYOUT, SnapshotError, SnapshotPart, optional, pairs};
 use crate::state::State;
-use crate::tree::{At, Edit, Mark, Node, Reader, Writer};
+use crate::tree::{Edit, Mark, Node, Reader, Revision, Writer};
 use crate::view::Shortage;
 
 /// Minimum bytes allowed for a board's data outside its documents, independent of the stored size.
@@ -37,15 +39,15 @@ const REST_REPEATED_MAX: u64 = 16;
 const COUNTED_MAX: u64 = (1 << 53) - 1;
 
 /// A snapshot, with its parts passed to the sink.
-pub struct Stored<'b> {
+pub struct EncodedSnapshot<'b> {
     /// The manifest, passed last; its hash is the snapshot's digest.
-    pub manifest: Part,
+    pub manifest: SnapshotPart,
     /// The last record it includes.
     pub of: Seq,
     marks: Vec<Mark<'b>>,
 }
 
-impl Stored<'_> {
+impl EncodedSnapshot<'_> {
     /// Confirms that all parts are stored: the next snapshot names them without passing them to its sink.
     pub fn confirm(self) {
         self.marks.into_iter().for_each(Mark::confirm);
@@ -55,7 +57,7 @@ impl Stored<'_> {
 /// All board data that is neither in a tree, nor in the `created` record, nor in the manifest itself.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Rest {
+struct StoredBoard {
     epoch: u64,
     paused: bool,
     ended: Option<Ended>,
@@ -65,18 +67,18 @@ struct Rest {
     short: bool,
     exhausted: BTreeSet<WorkerName>,
     gave_up: bool,
-    tokens: Tokens,
-    commits: Commits,
-    #[serde(default, skip_serializing_if = "Tally::is_empty")]
-    files: Tally,
+    tokens: Dedup,
+    commits: CommitLog,
+    #[serde(default, skip_serializing_if = "FileCounters::is_empty")]
+    files: FileCounters,
     reservations: Reservations,
     /// For each open invocation: the tree index of its view, and the places it showed (reads, then members).
     bases: Vec<(InvocationId, usize, Vec<PointerBuf>, Vec<PointerBuf>)>,
     feedback: BTreeMap<WorkerName, VecDeque<(Seq, Value)>>,
     #[serde(default, with = "pairs", skip_serializing_if = "BTreeMap::is_empty")]
-    pending: BTreeMap<Seq, Pending>,
+    pending: BTreeMap<Seq, PendingQuestion>,
     #[serde(with = "optional")]
-    signal: Option<Carried>,
+    signal: Option<SignalPayload>,
     last_at: Timestamp,
     running_ms: u64,
     /// Present since the format with admission; snapshots of older boards stay unchanged.
@@ -91,20 +93,20 @@ struct SinceAdmission {
     format: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pause_cause: Option<PauseCause>,
-    #[serde(default, skip_serializing_if = "Raised::is_none")]
-    raised: Raised,
+    #[serde(default, skip_serializing_if = "LimitOverrides::is_none")]
+    raised: LimitOverrides,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    raised_of_workers: BTreeMap<WorkerName, RaisedOfWorker>,
+    raised_of_workers: BTreeMap<WorkerName, WorkerLimitOverrides>,
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
-    given_up: VecDeque<Queued>,
+    given_up: VecDeque<QueuedInvocation>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     forgotten: BTreeSet<RuleName>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    undecided: Vec<Undecided>,
+    undecided: Vec<UndecidedRule>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     shortages: BTreeMap<WorkerName, Shortage>,
     #[serde(default, with = "pairs", skip_serializing_if = "BTreeMap::is_empty")]
-    in_vain: BTreeMap<Branch, InVain>,
+    in_vain: BTreeMap<Branch, IneffectiveInvocations>,
     /// Present since format 20; 0 before.
     #[serde(default, skip_serializing_if = "is_none")]
     journal_bytes: u64,
@@ -122,18 +124,18 @@ struct Manifest {
     board: BoardId,
     seal: Digest,
     head: (Seq, Digest),
-    trees: Vec<(At, Digest, Value)>,
+    trees: Vec<(Revision, Digest, Value)>,
     rest: Value,
 }
 
 impl Board {
     /// Destructures the board into its documents, the state first, and the rest.
-    fn rest(&self) -> (Vec<&State>, Rest) {
+    fn to_stored(&self) -> (Vec<&State>, StoredBoard) {
         let Self {
             // In the manifest, or rebuilt from the first record.
             id: _,
             parent: _,
-            founder: _,
+            creator: _,
             plan: _,
             hasher: _,
             head: _,
@@ -149,17 +151,17 @@ impl Board {
             raised,
             raised_of_workers,
             given_up,
-            forgotten,
+            forgotten_rules: forgotten,
             undecided,
             shortages,
-            in_vain,
+            ineffective: in_vain,
             scheduler,
             breaker,
             ledger,
-            short,
+            budget_exceeded: short,
             exhausted,
             gave_up,
-            tokens,
+            dedup: tokens,
             commits,
             files,
             reservations,
@@ -173,14 +175,14 @@ impl Board {
         let mut trees = vec![state];
         let mut bases = Vec::new();
         for (invocation, open) in scheduler.open() {
-            let Basis { state: base, reads, members } = &*open.basis;
-            let place = trees.iter().position(|tree| tree.at() == base.at()).unwrap_or_else(|| {
+            let ReadSet { state: base, reads, members } = &*open.basis;
+            let place = trees.iter().position(|tree| tree.revision() == base.revision()).unwrap_or_else(|| {
                 trees.push(base);
                 trees.len() - 1
             });
             bases.push((*invocation, place, reads.clone(), members.clone()));
         }
-        let rest = Rest {
+        let rest = StoredBoard {
             epoch: *epoch,
             paused: *paused,
             ended: *ended,
@@ -200,7 +202,7 @@ impl Board {
             signal: signal.clone(),
             last_at: *last_at,
             running_ms: *running_ms,
-            since_admission: (*format >= ADMISSION).then(|| SinceAdmission {
+            since_admission: (*format >= SINCE_ADMISSION).then(|| SinceAdmission {
                 format: *format,
                 pause_cause: *pause_cause,
                 raised: *raised,
@@ -221,12 +223,16 @@ impl Board {
     ///
     /// # Errors
     /// Those of `sink`. Then nothing counts as stored.
-    pub fn store<E>(&self, anew: bool, sink: &mut dyn FnMut(Part) -> Result<(), E>) -> Result<Stored<'_>, E> {
-        let (trees, rest) = self.rest();
+    pub fn store<E>(
+        &self,
+        anew: bool,
+        sink: &mut dyn FnMut(SnapshotPart) -> Result<(), E>,
+    ) -> Result<EncodedSnapshot<'_>, E> {
+        let (trees, rest) = self.to_stored();
         let rest = serde_json::to_value(rest).expect("what a board holds has string keys and finite numbers");
         // Built for this snapshot alone, so its parts are passed each time.
-        let rest = Node::of(&rest, &Edit { at: 0, hasher: Arc::new(self.hasher.clone()) });
-        let unmarked = |node: &Node, sink: &mut dyn FnMut(Part) -> Result<(), E>| {
+        let rest = Node::from_value(&rest, &Edit { revision: 0, hasher: Arc::new(self.hasher.clone()) });
+        let unmarked = |node: &Node, sink: &mut dyn FnMut(SnapshotPart) -> Result<(), E>| {
             let mut writer = Writer::new(true, sink);
             writer.value(node)?;
             Ok(writer.finish().0)
@@ -243,7 +249,7 @@ impl Board {
             ));
             for (index, tree) in trees.iter().enumerate() {
                 let comma = if index > 0 { "," } else { "" };
-                writer.raw(&format!("{comma}[{},\"{}\",", tree.at(), tree.digest()));
+                writer.raw(&format!("{comma}[{},\"{}\",", tree.revision(), tree.digest()));
                 writer.value(tree.root())?;
                 writer.raw("]");
             }
@@ -253,7 +259,7 @@ impl Board {
             writer.finish()
         };
         sink(manifest.clone())?;
-        Ok(Stored { manifest, of, marks })
+        Ok(EncodedSnapshot { manifest, of, marks })
     }
 
     /// Returns the digest of a snapshot of the current board, without storing anything.
@@ -273,7 +279,7 @@ impl Board {
         created: &Record,
         digest: Digest,
         fetch: &mut dyn FnMut(Digest) -> Result<Option<String>, SnapshotError>,
-        plans: &dyn Plans,
+        plans: &dyn PlanSource,
     ) -> Result<Self, SnapshotError> {
         let unreadable = |what: &str| SnapshotError::Unreadable(what.to_owned());
         let text = fetch(digest)?.ok_or(SnapshotError::Missing(digest))?;
@@ -289,7 +295,7 @@ impl Board {
         let manifest: Manifest = serde_json::from_value(manifest).map_err(|error| unreadable(&error.to_string()))?;
         let Manifest { board: id, seal, head, trees, rest } = manifest;
         let identity = identity(created, plans).map_err(|error| unreadable(&error.to_string()))?;
-        let Identity { id: created_id, parent, founder, plan, hasher } = identity;
+        let Identity { id: created_id, parent, creator: founder, plan, hasher } = identity;
         if id != created_id || seal != hasher.seal() {
             return Err(unreadable("it is of another board"));
         }
@@ -304,7 +310,7 @@ impl Board {
             if root.bytes() > document_max {
                 return Err(unreadable("it holds a document that is too large"));
             }
-            let state = State::restored(root, at, digest, &hasher).filter(|state| state.at() <= latest);
+            let state = State::restored(root, at, digest, &hasher).filter(|state| state.revision() <= latest);
             states.push(state.ok_or_else(|| unreadable("a document has not the digest it must have"))?);
         }
         let rest = reader.value(rest)?;
@@ -312,9 +318,9 @@ impl Board {
             return Err(unreadable("it repeats the same too often"));
         }
         let rest = rest.to_value();
-        let rest: Rest = serde_json::from_value(rest).map_err(|error| unreadable(&error.to_string()))?;
+        let rest: StoredBoard = serde_json::from_value(rest).map_err(|error| unreadable(&error.to_string()))?;
         let state = states.first().cloned().ok_or_else(|| unreadable("it holds no document"))?;
-        let Rest {
+        let StoredBoard {
             epoch,
             paused,
             ended,
@@ -360,7 +366,7 @@ impl Board {
             None => SinceAdmission {
                 format: created_format,
                 pause_cause: None,
-                raised: Raised::default(),
+                raised: LimitOverrides::default(),
                 raised_of_workers: BTreeMap::new(),
                 given_up: VecDeque::new(),
                 forgotten: BTreeSet::new(),
@@ -371,8 +377,15 @@ impl Board {
             },
         };
         // No real board reaches this bound, so later counting cannot overflow.
-        let counted =
-            [head.0.0, epoch, scheduler.next_id().0, running_ms, last_at.0.unsigned_abs(), files.floor, journal_bytes];
+        let counted = [
+            head.0.0,
+            epoch,
+            scheduler.next_id().0,
+            running_ms,
+            last_at.0.unsigned_abs(),
+            files.version_floor,
+            journal_bytes,
+        ];
         if counted.into_iter().any(|number| number > COUNTED_MAX) {
             return Err(unreadable("it counts further than a board can"));
         }
@@ -386,7 +399,7 @@ impl Board {
         }
         let is_each_shown = bases.iter().map(|(invocation, ..)| invocation).eq(scheduler.open().keys());
         for (invocation, place, reads, members) in bases {
-            let basis = states.get(place).map(|state| Basis { state: state.clone(), reads, members });
+            let basis = states.get(place).map(|state| ReadSet { state: state.clone(), reads, members });
             if !basis.is_some_and(|basis| scheduler.restore_basis(invocation, basis)) || !is_each_shown {
                 return Err(unreadable(&format!("what invocation {invocation} was shown is not in it")));
             }
@@ -396,19 +409,19 @@ impl Board {
         let open = scheduler.open().iter().map(|(invocation, open)| (*invocation, &open.queued));
         for (invocation, queued) in open.chain(scheduler.queue().iter().map(|queued| (queued.invocation, queued))) {
             let is_one = invocation == queued.invocation && invocation < scheduler.next_id() && seen.insert(invocation);
-            if !is_one || !plan.seats.contains_key(&queued.branch.worker) {
+            if !is_one || !plan.workers.contains_key(&queued.branch.worker) {
                 return Err(unreadable(&format!("invocation {invocation} cannot be")));
             }
         }
-        let retriable = given_up.iter().chain(in_vain.values().flat_map(InVain::all));
-        if let Some(queued) = retriable.into_iter().find(|queued| !plan.seats.contains_key(&queued.branch.worker)) {
+        let retriable = given_up.iter().chain(in_vain.values().flat_map(IneffectiveInvocations::all));
+        if let Some(queued) = retriable.into_iter().find(|queued| !plan.workers.contains_key(&queued.branch.worker)) {
             return Err(unreadable(&format!("invocation {} cannot be", queued.invocation)));
         }
-        let tokens = tokens.within(&plan.blueprint.limits);
+        let tokens = tokens.with_limits(&plan.blueprint.limits);
         Ok(Self {
             id,
             parent,
-            founder,
+            creator: founder,
             plan,
             hasher: Hasher::clone(&hasher),
             state,
@@ -421,17 +434,17 @@ impl Board {
             raised,
             raised_of_workers,
             given_up,
-            forgotten,
+            forgotten_rules: forgotten,
             undecided,
             shortages: Arc::new(shortages),
-            in_vain,
+            ineffective: in_vain,
             scheduler,
             breaker,
             ledger,
-            short,
+            budget_exceeded: short,
             exhausted,
             gave_up,
-            tokens,
+            dedup: tokens,
             commits,
             files,
             reservations,
@@ -451,12 +464,12 @@ impl Board {
 struct Identity {
     id: BoardId,
     parent: Option<Parent>,
-    founder: Option<Principal>,
+    creator: Option<Principal>,
     plan: Arc<Plan>,
     hasher: Arc<Hasher>,
 }
 
-fn identity(created: &Record, plans: &dyn Plans) -> Result<Identity, BoardError> {
+fn identity(created: &Record, plans: &dyn PlanSource) -> Result<Identity, BoardError> {
     let bad = |message: String| BoardError::BadRecord { seq: created.seq, message };
     created.check_chain(crate::record::GENESIS).map_err(|error| bad(error.to_string()))?;
     let Body::Created(body) = created.body().map_err(|error| bad(error.to_string()))? else {
@@ -466,10 +479,10 @@ fn identity(created: &Record, plans: &dyn Plans) -> Result<Identity, BoardError>
     // Blueprint and salt are values: the chain covers only their commitments.
     created.check_values(&hasher).map_err(|error| bad(error.to_string()))?;
     let blueprint = body.read_blueprint().map_err(bad)?;
-    let plan = plans.of_format(blueprint, &body.mode, body.format).map_err(bad)?;
+    let plan = plans.plan_for_format(blueprint, &body.mode, body.format).map_err(bad)?;
     let hasher = Arc::new(hasher);
-    let request = Node::of(&body.request, &Edit { at: 0, hasher: Arc::clone(&hasher) });
-    let plan = plan.of_request(&request).map_err(bad)?;
+    let request = Node::from_value(&body.request, &Edit { revision: 0, hasher: Arc::clone(&hasher) });
+    let plan = plan.for_request(&request).map_err(bad)?;
     let founder = created.principal().map_err(|error| bad(error.to_string()))?;
-    Ok(Identity { id: body.board, parent: body.parent, founder, plan, hasher })
+    Ok(Identity { id: body.board, parent: body.parent, creator: founder, plan, hasher })
 }

@@ -5,27 +5,27 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::admission::{Admission, Waiting};
-use crate::asked::Asked;
+use crate::ablation::Mode;
+use crate::admission::{Admission, WaitingCall};
 use crate::blueprint::Blueprint;
+use crate::call_context::CallContext;
 use crate::digest::{Digest, Salt};
+use crate::expand_request::ExpandRequest;
 use crate::failure::FailureCode;
 use crate::files::Edit;
-use crate::id::{BoardId, InvocationId, Seq, Timestamp, Token, Version, WorkerName};
+use crate::id::{BoardId, IdempotencyKey, InvocationId, Seq, Timestamp, Version, WorkerName};
 use crate::ledger::Usage;
-use crate::mode::Mode;
-use crate::pipeline::{Clarify, ReplyBody};
+use crate::pipeline::{ClarifyQuestion, ReplyBody};
 use crate::record::{Answer, Architect, Author, Ended, FORMAT, Parent, Principal, Record, Redacted, Retried};
 use crate::rejection::{Code, Rejection, Stage, Violation};
-use crate::scheduler::Past;
-use crate::shown::Shown;
+use crate::scheduler::AttemptHistory;
 
-pub use super::decide::NotTaken;
+pub use super::decide::RequestDeferral;
 use crate::view::Prompt;
 
 /// Arguments for creating a board.
 #[derive(Clone, Debug)]
-pub struct Genesis {
+pub struct NewBoard {
     /// Id of the board, never used before.
     pub board: BoardId,
     /// Blueprint.
@@ -46,7 +46,7 @@ pub struct Genesis {
     pub principal: Option<Principal>,
 }
 
-impl Genesis {
+impl NewBoard {
     /// Builds the arguments for a board with all components, without an external caller, and with digests comparable
     /// between boards.
     pub fn new(board: impl Into<BoardId>, blueprint: Blueprint, request: Value, at: Timestamp) -> Self {
@@ -102,7 +102,7 @@ pub enum Input {
         /// Usage of the attempt's earlier calls, if known.
         usage: Option<Usage>,
         /// Reason and wait.
-        not_taken: NotTaken,
+        deferral: RequestDeferral,
     },
     /// No waiting call was admitted within its patience.
     Unavailable,
@@ -111,7 +111,7 @@ pub enum Input {
     /// Time has passed.
     Tick,
     /// The clock has jumped forward since the last input.
-    Jump {
+    ClockJump {
         /// Distance in milliseconds.
         ms: u64,
     },
@@ -122,17 +122,17 @@ pub enum Input {
         /// Value of the signal.
         value: Value,
         /// Idempotency key.
-        token: Option<Token>,
+        key: Option<IdempotencyKey>,
     },
     /// Pause dispatching; calls under way may still answer.
     Pause {
         /// Idempotency key. With one, a pause is recorded even if it changes nothing.
-        token: Option<Token>,
+        key: Option<IdempotencyKey>,
     },
     /// Resume dispatching.
     Resume {
         /// Idempotency key, as for a pause.
-        token: Option<Token>,
+        key: Option<IdempotencyKey>,
     },
     /// A person answers a question.
     Answer(Answer),
@@ -182,7 +182,7 @@ impl Input {
 #[derive(Clone, Debug)]
 pub struct Proposal {
     /// Source of the proposal.
-    pub from: From,
+    pub from: ProposalSource,
     /// The worker that the proposal is made for.
     pub worker: WorkerName,
     /// The patch, or an envelope around it.
@@ -195,7 +195,7 @@ pub struct Proposal {
 
 /// Source of a proposal.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum From {
+pub enum ProposalSource {
     /// An attempt of an invocation. Base and read set are those of its `invoked` record.
     Attempt {
         /// The invocation.
@@ -206,7 +206,7 @@ pub enum From {
     /// An unsolicited proposal: from an administrator or `patchboard kernel`.
     Direct {
         /// Idempotency key.
-        token: Option<Token>,
+        key: Option<IdempotencyKey>,
         /// The version it is based on; the current one if absent.
         base: Option<Version>,
     },
@@ -252,7 +252,7 @@ pub enum Outcome {
     /// Rejected without a record of the request, such as an invalid answer, a token used for another request, or an
     /// unknown signal. Also another call of an attempt that has ended, or that ends now because it cannot afford the
     /// call.
-    Refused(Rejection),
+    RejectedUnrecorded(Rejection),
     /// The proposal was rejected.
     Rejected {
         /// Number of the record.
@@ -261,13 +261,13 @@ pub enum Outcome {
         rejection: Rejection,
     },
     /// A retry with the same token and content: returns the first outcome and records nothing.
-    Duplicate(Verdict),
+    Duplicate(RememberedOutcome),
 }
 
 /// Remembered outcome of a token.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Verdict {
+pub enum RememberedOutcome {
     /// Committed.
     Committed {
         /// Number of the record.
@@ -302,7 +302,8 @@ pub enum Verdict {
         code: Code,
     },
     /// A signal, a pause, its end or an operator's retry was recorded.
-    Heard {
+    #[serde(rename = "heard")]
+    Recorded {
         /// Number of the record.
         seq: Seq,
     },
@@ -311,7 +312,7 @@ pub enum Verdict {
 /// A proposal that waits for a person, or a question to a person.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Pending {
+pub struct PendingQuestion {
     /// Author.
     pub by: Author,
     /// The `human` worker that decides.
@@ -329,19 +330,19 @@ pub struct Pending {
     /// Purpose, as stated by the author.
     pub intent: Option<String>,
     /// Places that the author asked to see.
-    pub expand: Vec<Asked>,
-    /// The reply as received, if the patch was derived from it ([`crate::mode::Interface`]).
+    pub expand: Vec<ExpandRequest>,
+    /// The reply as received, if the patch was derived from it ([`crate::ablation::Interface`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written: Option<String>,
     /// The question to the person, if nothing is proposed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub clarify: Option<Clarify>,
+    pub clarify: Option<ClarifyQuestion>,
     /// The external caller that proposed it, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<Principal>,
 }
 
-impl Pending {
+impl PendingQuestion {
     /// Returns true if the deadline has passed.
     pub fn is_over(&self, now: Timestamp) -> bool {
         self.expires.is_some_and(|expires| expires <= now)
@@ -366,7 +367,7 @@ impl Step {
     pub(super) fn add(&mut self, next: Self) {
         let Self { records, blobs, effects, outcome: _ } = next;
         let replaces = |before: &Effect| match before {
-            Effect::Await(_) => effects.iter().any(|effect| matches!(effect, Effect::Await(_))),
+            Effect::RequestAdmission(_) => effects.iter().any(|effect| matches!(effect, Effect::RequestAdmission(_))),
             Effect::WakeAt(_) => effects.iter().any(|effect| matches!(effect, Effect::WakeAt(_))),
             Effect::Call { .. } | Effect::Cancel { .. } | Effect::Ended(_) => false,
         };
@@ -404,7 +405,7 @@ pub enum Effect {
         /// The view.
         prompt: Arc<Prompt>,
         /// Structured access to the values of the view.
-        shown: Arc<Shown>,
+        context: Arc<CallContext>,
         /// The invocation of another board that this nested board runs, if any.
         parent: Option<Parent>,
         /// Timeout in milliseconds.
@@ -414,10 +415,10 @@ pub enum Effect {
         /// Result of the admission, if the call needed one.
         admitted: Option<Admission>,
         /// Attempts of the invocation before this one.
-        past: Box<Past>,
+        history: Box<AttemptHistory>,
     },
     /// Ask the gate to admit exactly these calls; calls named earlier and missing here are no longer wanted.
-    Await(Vec<Waiting>),
+    RequestAdmission(Vec<WaitingCall>),
     /// Cancel a call under way; its answer will be rejected.
     Cancel {
         /// The invocation.

@@ -1,7 +1,8 @@
 //! Undecided rules: their condition could not be evaluated for a trigger, or its value named no worker or delay.
 //!
-//! A board keeps an undecided rule and its trigger if a join waits for the rule, and evaluates it again whenever the join
-//! could fire. The join fires once the rule has fired for each such place, its condition is false there, or the place is gone.
+//! A board keeps an undecided rule and its trigger if a join waits for the rule, and evaluates it again whenever the
+//! join could fire. The join fires once the rule has fired for each such place, its condition is false there, or the
+//! place is gone.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,14 +10,14 @@ use super::Board;
 use super::apply::GIVEN_UP_MAX;
 use crate::expr::Allowance;
 use crate::id::{RuleName, WorkerName};
-use crate::plan::{Rest, RestKind, WakesOn};
+use crate::plan::{CompiledTrigger, QuiescenceKind, QuiescenceWait};
 use crate::record::{Scheduled, Skipped, Trigger};
-use crate::wish::{self, Wish};
+use crate::rules::{self, Activation};
 
 /// An undecided rule and its trigger.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Undecided {
+pub struct UndecidedRule {
     /// The rule.
     pub rule: RuleName,
     /// The worker it would have triggered; `None`: any of its workers.
@@ -26,7 +27,7 @@ pub struct Undecided {
     pub trigger: Trigger,
 }
 
-impl Undecided {
+impl UndecidedRule {
     /// Returns true if another trigger of the rule is about the same place.
     fn is_about(&self, trigger: &Trigger) -> bool {
         match (&self.trigger, trigger) {
@@ -44,25 +45,25 @@ impl Board {
         if !self.can_hold_up(rule) {
             return;
         }
-        let undecided = Undecided { rule: rule.clone(), worker: skipped.worker.clone(), trigger: trigger.clone() };
+        let undecided = UndecidedRule { rule: rule.clone(), worker: skipped.worker.clone(), trigger: trigger.clone() };
         self.undecided.retain(|other| {
             other.rule != undecided.rule || other.worker != undecided.worker || !other.is_about(trigger)
         });
         if self.undecided.len() >= GIVEN_UP_MAX {
             let kept = std::mem::take(&mut self.undecided);
-            let is_wanted = |undecided: &Undecided| self.can_hold_up(&undecided.rule) && !self.is_gone(undecided);
+            let is_wanted = |undecided: &UndecidedRule| self.can_hold_up(&undecided.rule) && !self.is_gone(undecided);
             self.undecided = kept.into_iter().filter(is_wanted).collect();
         }
         if self.undecided.len() < GIVEN_UP_MAX {
             self.undecided.push(undecided);
         } else {
             self.gave_up = true;
-            self.forgotten.insert(undecided.rule);
+            self.forgotten_rules.insert(undecided.rule);
         }
     }
 
     /// Removes the undecided rule that an invocation decides.
-    pub(super) fn decide_undecided(&mut self, scheduled: &Scheduled) {
+    pub(super) fn resolve_undecided(&mut self, scheduled: &Scheduled) {
         // A follow-up or a retry has the trigger of an earlier invocation.
         if scheduled.follows.is_some() || scheduled.retries.is_some() {
             return;
@@ -80,13 +81,13 @@ impl Board {
         self.plan.joined_on(rule).any(|join| !self.scheduler.has_fired(&join))
     }
 
-    fn is_gone(&self, undecided: &Undecided) -> bool {
+    fn is_gone(&self, undecided: &UndecidedRule) -> bool {
         let rule = self.plan.rules.iter().find(|rule| rule.name == undecided.rule);
-        rule.is_some_and(|rule| wish::is_gone(self.state.root(), rule, &undecided.trigger))
+        rule.is_some_and(|rule| rules::is_place_removed(self.state.root(), rule, &undecided.trigger))
     }
 
     /// Evaluates the undecided rules again that a join waits for. Returns those that fire now or are still undecided.
-    pub(super) fn asked_again(&self, rest: &Rest) -> Vec<(&Undecided, Vec<Wish>)> {
+    pub(super) fn reevaluate_undecided(&self, rest: &QuiescenceWait) -> Vec<(&UndecidedRule, Vec<Activation>)> {
         let mut allowance = Allowance::new();
         let awaited = self.undecided.iter().filter(|undecided| rest.waits_for_rule(&undecided.rule));
         let again = awaited.map(|undecided| {
@@ -94,11 +95,13 @@ impl Board {
                 Trigger::Event { version, .. } => self.commit_of(*version).map(|(_, worker)| worker),
                 _ => None,
             };
-            let Undecided { rule, worker, trigger } = undecided;
+            let UndecidedRule { rule, worker, trigger } = undecided;
             let mut wishes =
-                wish::wanted_again(&self.plan, self.state.root(), rule, trigger, by.as_ref(), &mut allowance);
+                rules::reevaluate(&self.plan, self.state.root(), rule, trigger, by.as_ref(), &mut allowance);
             wishes.retain(|wish| match (wish, worker) {
-                (Wish::Invoke { worker, .. } | Wish::Skip { worker: Some(worker), .. }, Some(about)) => worker == about,
+                (Activation::Invoke { worker, .. } | Activation::Skip { worker: Some(worker), .. }, Some(about)) => {
+                    worker == about
+                }
                 _ => true,
             });
             (undecided, wishes)
@@ -107,9 +110,9 @@ impl Board {
     }
 
     /// Returns the joins that have not fired, with what they wait for.
-    pub(super) fn joins_to_fire(&self) -> impl Iterator<Item = (&RuleName, &Rest)> {
-        self.plan.rules.iter().filter_map(|rule| match &rule.wakes_on {
-            WakesOn::Rest(rest) if rest.kind == RestKind::Completed => {
+    pub(super) fn joins_to_fire(&self) -> impl Iterator<Item = (&RuleName, &QuiescenceWait)> {
+        self.plan.rules.iter().filter_map(|rule| match &rule.trigger {
+            CompiledTrigger::Quiescence(rest) if rest.kind == QuiescenceKind::Completed => {
                 (!self.scheduler.has_fired(&rule.name)).then_some((&rule.name, rest))
             }
             _ => None,
@@ -117,12 +120,12 @@ impl Board {
     }
 
     /// Returns the undecided rules that hold up a join.
-    pub fn undecided(&self) -> Vec<&Undecided> {
+    pub fn undecided(&self) -> Vec<&UndecidedRule> {
         if self.undecided.is_empty() {
             return Vec::new();
         }
-        let mut held_up: Vec<&Undecided> = Vec::new();
-        for (undecided, _) in self.joins_to_fire().flat_map(|(_, rest)| self.asked_again(rest)) {
+        let mut held_up: Vec<&UndecidedRule> = Vec::new();
+        for (undecided, _) in self.joins_to_fire().flat_map(|(_, rest)| self.reevaluate_undecided(rest)) {
             if !held_up.contains(&undecided) {
                 held_up.push(undecided);
             }

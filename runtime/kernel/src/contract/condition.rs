@@ -6,12 +6,12 @@
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::{Value, json};
 
-use super::{Contract, ContractError, Target, Write};
+use super::{CompiledGrant, Contract, ContractError, Target};
 use crate::blueprint::WriteCondition;
 use crate::expr::{Allowance, Expr, Variables};
 use crate::freshness::Targets;
 use crate::pattern::{Pattern, PatternToken};
-use crate::plan::{BOUND, Expressions, Owner};
+use crate::plan::{BOUND, ExpressionCompiler, ExpressionOwner};
 use crate::rejection::{Code, Violation};
 use crate::tree::Node;
 
@@ -25,7 +25,7 @@ pub(super) struct Condition {
 }
 
 /// Input of condition evaluation.
-pub(super) struct Asked<'a> {
+pub(super) struct ConditionInput<'a> {
     /// The document before the patch.
     pub(super) state: &'a Node,
     /// Targets of the patch so far.
@@ -39,7 +39,7 @@ pub(super) struct Asked<'a> {
 ///
 /// # Errors
 /// A message for people if the pattern breaks one of these rules.
-pub(crate) fn beginning(of: &Pattern, path: &Pattern) -> Result<usize, String> {
+pub(crate) fn prefix_depth(of: &Pattern, path: &Pattern) -> Result<usize, String> {
     let (of_tokens, depth) = (of.tokens(), of.tokens().len());
     if depth == 0 || !path.tokens().starts_with(of_tokens) {
         return Err(format!("`{of}` is no beginning of `{path}`, token for token"));
@@ -58,13 +58,13 @@ impl Condition {
     pub(super) fn compile(
         written: &WriteCondition,
         path: &Pattern,
-        expressions: &Expressions<'_>,
+        expressions: &ExpressionCompiler<'_>,
         pointer: &str,
     ) -> Result<Self, ContractError> {
         let wrong = |below: &str, message: String| ContractError { pointer: format!("{pointer}/{below}"), message };
         let of = expressions.paths.parse(&written.of).map_err(|error| wrong("of", error.to_string()))?;
-        let depth = beginning(&of, path).map_err(|message| wrong("of", message))?;
-        let compiled = expressions.compile(&written.expr, Owner::Write(written));
+        let depth = prefix_depth(&of, path).map_err(|message| wrong("of", message))?;
+        let compiled = expressions.compile(&written.expr, ExpressionOwner::Write(written));
         let expr = compiled.map_err(|error| wrong("expr", error.message))?;
         Ok(Self { written: written.clone(), depth, expr })
     }
@@ -80,7 +80,7 @@ impl Contract {
     pub(super) fn variables<'d>(&'d self, document: &'d Node) -> Variables<'d> {
         let mut variables = Variables::new();
         variables.extend(self.worker.as_ref().map(|name| ("worker", Value::from(name.as_str()).into())));
-        let request = self.given.as_ref().or_else(|| document.child("request"));
+        let request = self.original_request.as_ref().or_else(|| document.child("request"));
         variables.extend(request.map(|request| ("request", request.into())));
         if !self.bound.is_empty() {
             variables.insert(BOUND, self.bound.to_value().into());
@@ -89,11 +89,11 @@ impl Contract {
     }
 
     /// Returns true if the condition of a grant that matches the target holds there, or if it has none.
-    pub(super) fn holds(&self, write: &Write, target: Target<'_>, asked: &mut Asked<'_>) -> bool {
+    pub(super) fn holds(&self, write: &CompiledGrant, target: Target<'_>, asked: &mut ConditionInput<'_>) -> bool {
         let Some(condition) = &write.condition else { return true };
         let place = first_tokens(target.path, condition.depth);
         // Translates the place to the state before the patch, because the patch may have shifted elements.
-        let stood = asked.targets.stood(&place, target.arrives);
+        let stood = asked.targets.original_place_for_op(&place, target.arrives);
         let Some(there) = stood.and_then(|stood| asked.state.get(&stood)) else { return false };
         let mut variables = self.variables(asked.state);
         variables.insert("self", there.into());
@@ -103,7 +103,7 @@ impl Contract {
 
 /// Builds the violation for a target that grants match, but only under conditions that do not hold. Quotes the contract
 /// alone.
-pub(super) fn condition_not_met(path: &Pointer, grants: &[&Write]) -> Violation {
+pub(super) fn condition_not_met(path: &Pointer, grants: &[&CompiledGrant]) -> Violation {
     let conditions = || grants.iter().filter_map(|write| Some((&write.pattern, &write.condition.as_ref()?.written)));
     let told: Vec<String> = conditions()
         .map(|(pattern, condition)| {
@@ -112,7 +112,7 @@ pub(super) fn condition_not_met(path: &Pointer, grants: &[&Write]) -> Violation 
         })
         .collect();
     let expected = conditions().map(|(_, condition)| json!(condition)).collect();
-    Violation::new(Code::ConditionNotMet, path.as_str(), told.join("; ")).expecting(Value::Array(expected))
+    Violation::new(Code::ConditionNotMet, path.as_str(), told.join("; ")).with_expected(Value::Array(expected))
 }
 
 /// Collapses the white space of an expression, for use in a sentence.

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 
 use jsonptr::{Pointer, PointerBuf};
 
-use super::{Conditional, Contract};
+use super::{ConditionalRead, Contract};
 use crate::expr::Allowance;
 use crate::pattern::Pattern;
 use crate::tree::Node;
@@ -32,7 +32,7 @@ pub struct Readable<'a> {
 }
 
 /// Readable places before a patch, and those of the candidate while operations are applied.
-pub(crate) struct Reading<'a> {
+pub(crate) struct ReadCheck<'a> {
     /// The state that the candidate is made from.
     pub(super) state: &'a Node,
     pub(crate) before: Readable<'a>,
@@ -41,7 +41,7 @@ pub(crate) struct Reading<'a> {
     is_old: bool,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> ReadCheck<'a> {
     /// Computes the readable places of the state that the candidate is made from.
     pub(crate) fn new(contract: &'a Contract, state: &'a Node, allowance: &mut Allowance) -> Self {
         let before = contract.readable_within(state, allowance);
@@ -84,7 +84,7 @@ impl Contract {
         let mut left = ALL_PLACES_MAX;
         let mut places = Vec::new();
         let mut variables = self.variables(document);
-        for Conditional { pattern, condition } in &self.conditional {
+        for ConditionalRead { pattern, condition } in &self.conditional {
             let instances = pattern.instances(document, PLACES_MAX.min(left));
             left -= instances.len();
             for instance in instances {
@@ -108,7 +108,7 @@ impl<'a> Readable<'a> {
         for place in places {
             let is_covered = |pattern: &Pattern| pattern.covers(&place);
             // A place too deep for any pattern is left out.
-            if let Some(pattern) = Pattern::of_place(&place).filter(|_| !patterns.iter().any(is_covered)) {
+            if let Some(pattern) = Pattern::from_place(&place).filter(|_| !patterns.iter().any(is_covered)) {
                 patterns.push(pattern);
                 self.places.push(place);
             }

@@ -6,12 +6,12 @@ use super::*;
 use crate::blueprint::PatchLimits;
 use crate::digest::{Hasher, Salt};
 use crate::patch;
-use crate::pattern::Paths;
+use crate::pattern::PathSyntax;
 use crate::state::{ResultLimits, State};
 use crate::tree::Node;
 
 fn contract(reads: Value, writes: Value) -> Contract {
-    Contract::compile(&worker(reads, writes), &json!(true), &Expressions::of(Paths::Plain))
+    Contract::compile(&worker(reads, writes), &json!(true), &ExpressionCompiler::new(PathSyntax::Plain))
         .expect("the contract of a test is well-formed")
 }
 
@@ -351,7 +351,7 @@ fn value_schemas_may_use_the_definitions_of_the_state_schema() {
         {"path": "/b", "value": {"items": {"$ref": "#/$defs/note"}}},
         {"path": "/c", "value": {"$ref": "#/$defs/note", "$defs": {"note": {"type": "integer"}}}},
     ]);
-    let contract = Contract::compile(&worker(json!([]), writes), &state, &Expressions::of(Paths::Plain))
+    let contract = Contract::compile(&worker(json!([]), writes), &state, &ExpressionCompiler::new(PathSyntax::Plain))
         .expect("the definitions are found");
     let adds = |path: &str, value: Value| {
         codes(&contract, &json!({}), json!({"op": "add", "path": path, "value": value})).is_empty()
@@ -365,7 +365,9 @@ fn value_schemas_may_use_the_definitions_of_the_state_schema() {
 #[test]
 fn a_contract_that_cannot_be_compiled_says_where() {
     let check = |reads: Value, writes: Value, pointer: &str| {
-        let Err(error) = Contract::compile(&worker(reads, writes), &json!({}), &Expressions::of(Paths::Plain)) else {
+        let Err(error) =
+            Contract::compile(&worker(reads, writes), &json!({}), &ExpressionCompiler::new(PathSyntax::Plain))
+        else {
             panic!("compiled")
         };
         assert_eq!(error.pointer, pointer, "{error}");
@@ -399,7 +401,8 @@ fn a_grant_that_appends_shows_only_what_can_be_done_there() {
         {"path": "/zs/*"},
     ]);
     let worker: Worker = serde_json::from_value(json!({"agent": "llm", "writes": grants})).expect("a worker");
-    let contract = Contract::compile(&worker, &json!(true), &Expressions::of(Paths::Plain)).expect("a contract");
+    let contract =
+        Contract::compile(&worker, &json!(true), &ExpressionCompiler::new(PathSyntax::Plain)).expect("a contract");
     let schema = Schema::compile(&json!(true), false).expect("a schema");
     let allowed = contract.allowed(&[], &schema);
     let ops: Vec<&[GrantOp]> = allowed.iter().map(|grant| grant.ops.as_slice()).collect();
@@ -409,7 +412,7 @@ fn a_grant_that_appends_shows_only_what_can_be_done_there() {
 
 /// Returns a contract of `ada` under conditions; the documents contain tasks with owners.
 fn of_owners(writes: Value) -> Contract {
-    contract(json!(["/tasks"]), writes).of(&"ada".into())
+    contract(json!(["/tasks"]), writes).for_worker(&"ada".into())
 }
 
 const OWN: &str = "self.owner == worker";
@@ -499,14 +502,14 @@ fn a_refusal_says_the_condition_and_nothing_of_what_is_there() {
 fn judge_all(contract: &Contract, document: &Value, patch: Value) -> Vec<Option<Code>> {
     let state = State::new(document, &Hasher::new(&Salt([0; 32])));
     let mut allowance = Allowance::new();
-    let mut reading = Reading::new(contract, state.root(), &mut allowance);
+    let mut reading = ReadCheck::new(contract, state.root(), &mut allowance);
     let (mut candidate, mut targets) = (state.candidate(), Targets::default());
     let every_place = schema(json!(true));
     let ops = patch::parse(&patch, &PatchLimits::default()).expect("a patch");
     let judge = |(index, op): (usize, &Op<'_>)| {
         let effect = candidate.effect(op);
         targets.note(index, op, &effect, &candidate);
-        let meets = Meets { effect: &effect, candidate: &candidate, schema: &every_place, targets: &targets };
+        let meets = OpContext { effect: &effect, candidate: &candidate, schema: &every_place, targets: &targets };
         let violations = contract.judge_effect(index, op, &meets, &mut reading, &mut allowance);
         candidate.apply(op, ResultLimits { bytes: 1 << 20, depth: 64 }).expect("it applies");
         reading.outdate();
@@ -575,13 +578,13 @@ fn a_condition_that_costs_too_much_does_not_hold() {
     let mut allowance = Allowance::new();
     let mut judged = Vec::new();
     for _ in 0..60 {
-        let mut reading = Reading::new(&contract, state.root(), &mut allowance);
+        let mut reading = ReadCheck::new(&contract, state.root(), &mut allowance);
         let (candidate, mut targets) = (state.candidate(), Targets::default());
         let (patch, every_place) = (json!([operation]), schema(json!(true)));
         let ops = patch::parse(&patch, &PatchLimits::default()).expect("a patch");
         let effect = candidate.effect(&ops[0]);
         targets.note(0, &ops[0], &effect, &candidate);
-        let meets = Meets { effect: &effect, candidate: &candidate, schema: &every_place, targets: &targets };
+        let meets = OpContext { effect: &effect, candidate: &candidate, schema: &every_place, targets: &targets };
         judged.push(contract.judge_effect(0, &ops[0], &meets, &mut reading, &mut allowance).is_empty());
     }
     assert_eq!((judged.first(), judged.last()), (Some(&true), Some(&false)));
@@ -595,7 +598,7 @@ fn a_person_is_asked_for_a_grant_only_where_it_holds() {
     );
     let state = State::new(&json!({"tasks": {"a": {"owner": "ada"}, "b": {}}}), &Hasher::new(&Salt([0; 32])));
     let mut allowance = Allowance::new();
-    let reading = Reading::new(&contract, state.root(), &mut allowance);
+    let reading = ReadCheck::new(&contract, state.root(), &mut allowance);
     let every_place = schema(json!(true));
     let mut asks = |path: &str| {
         let patch = json!([{"op": "add", "path": path, "value": 1}]);
@@ -603,7 +606,7 @@ fn a_person_is_asked_for_a_grant_only_where_it_holds() {
         let (candidate, mut targets) = (state.candidate(), Targets::default());
         let effect = candidate.effect(&ops[0]);
         targets.note(0, &ops[0], &effect, &candidate);
-        let meets = Meets { effect: &effect, candidate: &candidate, schema: &every_place, targets: &targets };
+        let meets = OpContext { effect: &effect, candidate: &candidate, schema: &every_place, targets: &targets };
         contract.approvals(&ops[0], &meets, &reading, &mut allowance).len()
     };
     assert_eq!((asks("/tasks/a/result"), asks("/tasks/b/result")), (1, 0));

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::definitions::with_definitions;
-use crate::effort::{Effort, Work};
 use crate::schema::{REGEX_BYTES_MAX, Schema, SchemaError, regexes_too_large};
+use crate::work_budget::{WorkBudget, WorkKind};
 
 /// Schema bytes that count as one step of effort when a schema is looked up.
 const BYTES_OF_STEP: u64 = 64;
@@ -21,16 +21,16 @@ pub(crate) struct Values<'s> {
     compiled: RefCell<BTreeMap<String, Result<Arc<Schema>, SchemaError>>>,
     /// Bytes of the regular expressions of all schemas of the blueprint compiled so far.
     regex_bytes: Cell<usize>,
-    effort: Effort,
+    effort: WorkBudget,
 }
 
 impl<'s> Values<'s> {
     pub(crate) fn new(state: &'s Value) -> Self {
-        Self { state, compiled: RefCell::default(), regex_bytes: Cell::new(0), effort: Effort::default() }
+        Self { state, compiled: RefCell::default(), regex_bytes: Cell::new(0), effort: WorkBudget::default() }
     }
 
     /// Charges compilation to the effort of a check.
-    pub(crate) fn within(self, effort: Effort) -> Self {
+    pub(crate) fn within(self, effort: WorkBudget) -> Self {
         Self { effort, ..self }
     }
 
@@ -55,7 +55,7 @@ impl<'s> Values<'s> {
     /// As [`Schema::compile`] and [`Self::count`].
     pub(crate) fn compile(&self, written: &Value) -> Result<Arc<Schema>, SchemaError> {
         let text = written.to_string();
-        self.effort.spend(Work::Schemas, text.len() as u64 / BYTES_OF_STEP);
+        self.effort.spend(WorkKind::Schemas, text.len() as u64 / BYTES_OF_STEP);
         if let Some(known) = self.compiled.borrow().get(&text) {
             return known.clone();
         }

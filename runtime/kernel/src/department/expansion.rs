@@ -10,7 +10,7 @@ pub const PENDING: &str = "pending";
 
 /// Request member with the department's earlier question, if the text does not clearly answer it and the question is
 /// still open.
-pub const WAITS: &str = "waits";
+pub const OPEN_QUESTION: &str = "waits";
 /// Request member with the user's text; every request has it.
 const TEXT: &str = "text";
 
@@ -44,7 +44,7 @@ pub fn expand(manifest: &Manifest, declared: &Departments, models: Option<&Value
 fn worker(manifest: &Manifest, declared: &Departments) -> (Value, Vec<String>) {
     let (name, into) = (&manifest.name, &declared.into);
     let (mut input, mut reads, mut read) = (Map::new(), Vec::new(), Vec::new());
-    let members = manifest.needs.keys().map(String::as_str).chain([PENDING, WAITS]);
+    let members = manifest.needs.keys().map(String::as_str).chain([PENDING, OPEN_QUESTION]);
     for (member, place) in members.filter_map(|member| Some((member, declared.promises.get(manifest.promise(member))?)))
     {
         input.insert(member.to_owned(), place.as_str().into());
@@ -54,7 +54,7 @@ fn worker(manifest: &Manifest, declared: &Departments) -> (Value, Vec<String>) {
         }
         // Questions of other departments are filtered out.
         reads.push(match member {
-            PENDING | WAITS => json!({"path": place, "where": "self.department == worker"}),
+            PENDING | OPEN_QUESTION => json!({"path": place, "where": "self.department == worker"}),
             _ => json!(place),
         });
         read.push(member.to_owned());
@@ -104,10 +104,10 @@ fn board(manifest: &Manifest) -> Value {
     let is_needed = |need: &&String| need.as_str() == TEXT || manifest.required.contains(need);
     let needed: Vec<&String> = manifest.needs.keys().filter(is_needed).collect();
     let mut request: Map<String, Value> = manifest.needs.clone().into_iter().collect();
-    request.extend([PENDING, WAITS].map(|member| (member.to_owned(), json!({"type": "object"}))));
+    request.extend([PENDING, OPEN_QUESTION].map(|member| (member.to_owned(), json!({"type": "object"}))));
     let mut known: Vec<String> =
         manifest.needs.keys().map(|need| format!("/request/{}", need.replace('~', "~0").replace('/', "~1"))).collect();
-    known.extend(["question", "action", "slots"].map(|of| format!("/request/{WAITS}/{of}")));
+    known.extend(["question", "action", "slots"].map(|of| format!("/request/{OPEN_QUESTION}/{of}")));
     let judged = json!({"type": "object", "required": ["status"], "properties": {"status": {"enum": ["found", "open", "none"]}}});
     json!({
         "blueprint": 1,
@@ -247,7 +247,7 @@ pub(crate) fn role(manifest: &Manifest) -> String {
     role.push_str(&format!(
         "- {NO_ACTION}: the words ask for nothing of this\n`slots` holds only what the words themselves say; what they do not \
          say is left out, never guessed. `normalised` says in a few plain words what is asked for, for the record.\nWhere \
-         /request/{WAITS} is, the user was asked its `question`. Words that answer it have its `action`, and as slots what they \
+         /request/{OPEN_QUESTION} is, the user was asked its `question`. Words that answer it have its `action`, and as slots what they \
          say of the question; what is known already need not be said again. Words that ask for something else are a request of \
          their own.\n"
     ));

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::rc::Rc;
 
 use super::Dialect;
-use super::eval::{Meter, Stop};
+use super::eval::{EvalAbort, Meter};
 use super::value::{Text, Val, integer, mismatch, misplaced};
 
 /// 2^63 and 2^64, both exact.
@@ -67,7 +67,7 @@ const REMAINDER: Operation = Operation {
 };
 
 impl Operation {
-    fn of<'a>(&self, a: &Val<'a>, b: &Val<'a>, dialect: Dialect) -> Result<Val<'a>, Stop> {
+    fn of<'a>(&self, a: &Val<'a>, b: &Val<'a>, dialect: Dialect) -> Result<Val<'a>, EvalAbort> {
         match dialect {
             Dialect::Strict => self.of_like(a, b),
             Dialect::Plain => self.of_any(a, b),
@@ -75,7 +75,7 @@ impl Operation {
     }
 
     /// Combines operands of one type, within the range of that type.
-    fn of_like<'a>(&self, a: &Val<'a>, b: &Val<'a>) -> Result<Val<'a>, Stop> {
+    fn of_like<'a>(&self, a: &Val<'a>, b: &Val<'a>) -> Result<Val<'a>, EvalAbort> {
         match (a, b) {
             (Val::Int(_), Val::Int(0)) | (Val::UInt(_), Val::UInt(0)) if self.divides => Err(by_zero()),
             (Val::Int(a), Val::Int(b)) => (self.int)(*a, *b).map(Val::Int).ok_or_else(overflow),
@@ -86,7 +86,7 @@ impl Operation {
     }
 
     /// Combines all numbers; exact for two integers.
-    fn of_any<'a>(&self, a: &Val<'a>, b: &Val<'a>) -> Result<Val<'a>, Stop> {
+    fn of_any<'a>(&self, a: &Val<'a>, b: &Val<'a>) -> Result<Val<'a>, EvalAbort> {
         if let (Some(a), Some(b)) = (integer(a), integer(b)) {
             return if self.divides && b == 0 { Err(by_zero()) } else { narrowed((self.wide)(a, b)) };
         }
@@ -97,7 +97,7 @@ impl Operation {
 
 impl<'a> Val<'a> {
     /// `self + other`: a sum, or the concatenation of texts or lists.
-    pub(super) fn add(&self, other: &Self, dialect: Dialect, meter: &mut Meter) -> Result<Self, Stop> {
+    pub(super) fn add(&self, other: &Self, dialect: Dialect, meter: &mut Meter) -> Result<Self, EvalAbort> {
         match (self, other) {
             (Self::Text(a), Self::Text(b)) => {
                 meter.spend_text(a.len() + b.len())?;
@@ -114,22 +114,22 @@ impl<'a> Val<'a> {
     }
 
     /// `self - other`.
-    pub(super) fn subtract(&self, other: &Self, dialect: Dialect) -> Result<Self, Stop> {
+    pub(super) fn subtract(&self, other: &Self, dialect: Dialect) -> Result<Self, EvalAbort> {
         DIFFERENCE.of(self, other, dialect)
     }
 
     /// `self * other`.
-    pub(super) fn multiply(&self, other: &Self, dialect: Dialect) -> Result<Self, Stop> {
+    pub(super) fn multiply(&self, other: &Self, dialect: Dialect) -> Result<Self, EvalAbort> {
         PRODUCT.of(self, other, dialect)
     }
 
     /// `self / other`; for two integers the quotient is truncated towards zero.
-    pub(super) fn divide(&self, other: &Self, dialect: Dialect) -> Result<Self, Stop> {
+    pub(super) fn divide(&self, other: &Self, dialect: Dialect) -> Result<Self, EvalAbort> {
         QUOTIENT.of(self, other, dialect)
     }
 
     /// `self / other` without truncation.
-    pub(super) fn ratio(&self, other: &Self, dialect: Dialect) -> Result<Self, Stop> {
+    pub(super) fn ratio(&self, other: &Self, dialect: Dialect) -> Result<Self, EvalAbort> {
         match (integer(self), integer(other)) {
             (Some(a), Some(b)) if b != 0 && a % b == 0 => narrowed(a.checked_div(b)),
             (Some(_), Some(_)) => QUOTIENT.of(&self.rounded(), &other.rounded(), dialect),
@@ -138,7 +138,7 @@ impl<'a> Val<'a> {
     }
 
     /// `self % other`, with the sign of `self`.
-    pub(super) fn remainder(&self, other: &Self, dialect: Dialect) -> Result<Self, Stop> {
+    pub(super) fn remainder(&self, other: &Self, dialect: Dialect) -> Result<Self, EvalAbort> {
         match (self, dialect) {
             (Self::Double(_), Dialect::Strict) => Err(mismatch("%", self, other)),
             _ => REMAINDER.of(self, other, dialect),
@@ -146,7 +146,7 @@ impl<'a> Val<'a> {
     }
 
     /// `sum(self)`: the sum of a list of numbers; 0 for an empty list.
-    pub(super) fn sum(&self, dialect: Dialect, meter: &mut Meter) -> Result<Self, Stop> {
+    pub(super) fn sum(&self, dialect: Dialect, meter: &mut Meter) -> Result<Self, EvalAbort> {
         let elements = self.elements().ok_or_else(|| misplaced("sum()", self))?;
         let mut sum = Self::Int(0);
         for element in elements {
@@ -160,7 +160,7 @@ impl<'a> Val<'a> {
     }
 
     /// `min(self)` or `max(self)`: the first extreme number or text of a list, in this order.
-    pub(super) fn extreme(&self, name: &str, order: Ordering, meter: &mut Meter) -> Result<Self, Stop> {
+    pub(super) fn extreme(&self, name: &str, order: Ordering, meter: &mut Meter) -> Result<Self, EvalAbort> {
         let elements = self.elements().ok_or_else(|| misplaced(name, self))?;
         let mut found: Option<Self> = None;
         for element in elements {
@@ -176,7 +176,7 @@ impl<'a> Val<'a> {
                 found = Some(element);
             }
         }
-        found.ok_or_else(|| Stop::Error(format!("{name} of a list without elements")))
+        found.ok_or_else(|| EvalAbort::Error(format!("{name} of a list without elements")))
     }
 
     fn rounded(&self) -> Self {
@@ -184,7 +184,7 @@ impl<'a> Val<'a> {
     }
 
     /// `-self`.
-    pub(super) fn negate(&self, dialect: Dialect) -> Result<Self, Stop> {
+    pub(super) fn negate(&self, dialect: Dialect) -> Result<Self, EvalAbort> {
         match self {
             Self::Int(_) | Self::UInt(_) if dialect == Dialect::Plain => {
                 narrowed(integer(self).and_then(i128::checked_neg))
@@ -196,7 +196,7 @@ impl<'a> Val<'a> {
     }
 
     /// `size(self)`: characters (code points), elements or members.
-    pub(super) fn size(&self, meter: &mut Meter) -> Result<Self, Stop> {
+    pub(super) fn size(&self, meter: &mut Meter) -> Result<Self, EvalAbort> {
         let size = match self {
             Self::Text(text) => {
                 meter.spend_text(text.len())?;
@@ -208,14 +208,14 @@ impl<'a> Val<'a> {
     }
 
     /// `int(self)`; truncates a fraction.
-    pub(super) fn to_int(&self, meter: &mut Meter) -> Result<Self, Stop> {
+    pub(super) fn to_int(&self, meter: &mut Meter) -> Result<Self, EvalAbort> {
         let int = match self {
             Self::Int(int) => Some(*int),
             Self::UInt(uint) => i64::try_from(*uint).ok(),
             Self::Double(double) => whole(double.trunc()),
             Self::Text(text) => {
                 meter.spend_text(text.len())?;
-                return text.parse().map(Self::Int).map_err(|_| Stop::error("int() of a text that is no integer"));
+                return text.parse().map(Self::Int).map_err(|_| EvalAbort::error("int() of a text that is no integer"));
             }
             _ => return Err(misplaced("int()", self)),
         };
@@ -223,7 +223,7 @@ impl<'a> Val<'a> {
     }
 
     /// `uint(self)`; truncates a fraction.
-    pub(super) fn to_uint(&self, meter: &mut Meter) -> Result<Self, Stop> {
+    pub(super) fn to_uint(&self, meter: &mut Meter) -> Result<Self, EvalAbort> {
         let uint = match self {
             Self::Int(int) => u64::try_from(*int).ok(),
             Self::UInt(uint) => Some(*uint),
@@ -231,7 +231,10 @@ impl<'a> Val<'a> {
             Self::Double(double) => (*double >= 0.0 && *double < TWO_TO_64).then_some(*double as u64),
             Self::Text(text) => {
                 meter.spend_text(text.len())?;
-                return text.parse().map(Self::UInt).map_err(|_| Stop::error("uint() of a text that is no integer"));
+                return text
+                    .parse()
+                    .map(Self::UInt)
+                    .map_err(|_| EvalAbort::error("uint() of a text that is no integer"));
             }
             _ => return Err(misplaced("uint()", self)),
         };
@@ -239,19 +242,19 @@ impl<'a> Val<'a> {
     }
 
     /// `double(self)`.
-    pub(super) fn to_double(&self, dialect: Dialect, meter: &mut Meter) -> Result<Self, Stop> {
+    pub(super) fn to_double(&self, dialect: Dialect, meter: &mut Meter) -> Result<Self, EvalAbort> {
         match self {
             Self::Text(text) => {
                 meter.spend_text(text.len())?;
                 let double = text.parse().ok().filter(|double: &f64| double.is_finite() || dialect == Dialect::Strict);
-                double.map(Self::Double).ok_or_else(|| Stop::error("double() of a text that is no number"))
+                double.map(Self::Double).ok_or_else(|| EvalAbort::error("double() of a text that is no number"))
             }
             _ => as_double(self).map(Self::Double).ok_or_else(|| misplaced("double()", self)),
         }
     }
 
     /// `string(self)`.
-    pub(super) fn to_text(&self) -> Result<Self, Stop> {
+    pub(super) fn to_text(&self) -> Result<Self, EvalAbort> {
         let text = match self {
             Self::Text(_) => return Ok(self.clone()),
             Self::Bool(value) => value.to_string(),
@@ -270,8 +273,8 @@ pub(super) fn whole(double: f64) -> Option<i64> {
     (double.trunc() == double && double > -TWO_TO_63 && double < TWO_TO_63).then_some(double as i64)
 }
 
-fn by_zero() -> Stop {
-    Stop::error("division by zero")
+fn by_zero() -> EvalAbort {
+    EvalAbort::error("division by zero")
 }
 
 /// Returns the double nearest to a number.
@@ -287,17 +290,17 @@ fn as_double(value: &Val<'_>) -> Option<f64> {
 }
 
 /// Returns an integer as an `int`, or as a `uint` if it is too large.
-fn narrowed<'a>(wide: Option<i128>) -> Result<Val<'a>, Stop> {
+fn narrowed<'a>(wide: Option<i128>) -> Result<Val<'a>, EvalAbort> {
     let wide = wide.ok_or_else(overflow)?;
     let int = i64::try_from(wide).map(Val::Int);
     int.or_else(|_| u64::try_from(wide).map(Val::UInt)).map_err(|_| overflow())
 }
 
 /// Rejects infinite results, because JSON has only finite numbers.
-fn finite<'a>(double: f64) -> Result<Val<'a>, Stop> {
+fn finite<'a>(double: f64) -> Result<Val<'a>, EvalAbort> {
     if double.is_finite() { Ok(Val::Double(double)) } else { Err(overflow()) }
 }
 
-fn overflow() -> Stop {
-    Stop::error("the result is out of the range of its type")
+fn overflow() -> EvalAbort {
+    EvalAbort::error("the result is out of the range of its type")
 }

@@ -3,26 +3,26 @@
 //! Finds necessary conditions, but not all of them: for `self.n < size(state.list) && f(self)`, only the first half.
 
 use super::Expr;
+use super::analysis::{Lookup, LookupStep, Walk};
 use super::lower::{Binary, Conversion, Fold, Loop, Node};
-use super::places::{Look, Step, Walk};
 
 /// Demand on a part of a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Demand {
-    /// Steps from the value to the part; [`Step::Any`] matches every element. If the part is missing, nothing is
+    /// Steps from the value to the part; [`LookupStep::Any`] matches every element. If the part is missing, nothing is
     /// demanded.
-    pub(crate) part: Vec<Step>,
-    pub(crate) must: Must,
+    pub(crate) part: Vec<LookupStep>,
+    pub(crate) requirement: Requirement,
 }
 
 /// Kinds of demands.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Must {
+pub(crate) enum Requirement {
     /// Equal to one of the values at the end of this path: `state.tasks.exists(t, t.id == self)` is `state`, `tasks`,
     /// any, `id`.
-    BeOneOf(Look),
+    BeOneOf(Lookup),
     /// A number below the number of elements there, like an index.
-    BeBelowSizeOf(Look),
+    BeBelowSizeOf(Lookup),
 }
 
 impl Expr {
@@ -38,13 +38,13 @@ struct Search<'a> {
     variable: &'a str,
     walk: Walk,
     /// The parts of the value that the enclosing loops' variables denote, outermost first.
-    subjects: Vec<Option<Vec<Step>>>,
+    subjects: Vec<Option<Vec<LookupStep>>>,
     found: Vec<Demand>,
 }
 
 impl Search<'_> {
     /// `within` is the part that must exist for the node to be evaluated at all.
-    fn visit(&mut self, node: &Node, within: &[Step]) {
+    fn visit(&mut self, node: &Node, within: &[LookupStep]) {
         match node {
             Node::And(a, b) => {
                 self.visit(a, within);
@@ -56,7 +56,7 @@ impl Search<'_> {
                     let Node::Not(guard) = guard.as_ref() else { continue };
                     let Node::Has(of, name) = guard.as_ref() else { continue };
                     if let Some(mut part) = self.subject(of) {
-                        part.push(Step::Member(name.clone()));
+                        part.push(LookupStep::Member(name.clone()));
                         self.visit(demand, &longer(within, &part));
                     }
                 }
@@ -64,7 +64,7 @@ impl Search<'_> {
             // `all` holds for an empty list, so the body only constrains the elements.
             Node::Loop(of) if matches!(of.fold, Fold::All) => {
                 if let Some(mut part) = self.subject(&of.range) {
-                    part.push(if of.is_pair { Step::Any } else { Step::Element });
+                    part.push(if of.is_pair { LookupStep::Any } else { LookupStep::Element });
                     let within = longer(within, &part);
                     self.enter(of, Some(part), &within);
                 }
@@ -72,13 +72,13 @@ impl Search<'_> {
             Node::Loop(of) if matches!(of.fold, Fold::Exists | Fold::ExistsOne) => self.enter(of, None, within),
             Node::Binary(Binary::In, of, list) => {
                 if let Some(list) = self.other(list) {
-                    self.demand(of, within, Must::BeOneOf(list.then(Step::Any)));
+                    self.demand(of, within, Requirement::BeOneOf(list.then(LookupStep::Any)));
                 }
             }
             Node::Binary(Binary::Equal, a, b) => {
                 for (of, other) in [(a, b), (b, a)] {
                     if let Some(other) = self.other(other) {
-                        self.demand(of, within, Must::BeOneOf(other));
+                        self.demand(of, within, Requirement::BeOneOf(other));
                     }
                 }
             }
@@ -86,14 +86,14 @@ impl Search<'_> {
                 if let Node::Convert(Conversion::Size, list) = size.as_ref()
                     && let Some(list) = self.other(list)
                 {
-                    self.demand(of, within, Must::BeBelowSizeOf(list));
+                    self.demand(of, within, Requirement::BeBelowSizeOf(list));
                 }
             }
             _ => {}
         }
     }
 
-    fn enter(&mut self, of: &Loop, subject: Option<Vec<Step>>, within: &[Step]) {
+    fn enter(&mut self, of: &Loop, subject: Option<Vec<LookupStep>>, within: &[LookupStep]) {
         self.walk.enter(&of.range, of.is_pair);
         let outer = self.subjects.len();
         self.subjects.resize(outer + usize::from(of.is_pair), None);
@@ -103,22 +103,22 @@ impl Search<'_> {
         self.walk.leave(of.is_pair);
     }
 
-    fn demand(&mut self, of: &Node, within: &[Step], must: Must) {
+    fn demand(&mut self, of: &Node, within: &[LookupStep], must: Requirement) {
         if let Some(part) = self.subject(of).filter(|part| part.starts_with(within)) {
-            self.found.push(Demand { part, must });
+            self.found.push(Demand { part, requirement: must });
         }
     }
 
     /// Returns the part of the value that a node denotes.
-    fn subject(&self, node: &Node) -> Option<Vec<Step>> {
+    fn subject(&self, node: &Node) -> Option<Vec<LookupStep>> {
         match node {
             Node::Path(variable, path) if *variable == self.variable => {
-                Some(path.iter().cloned().map(Step::Member).collect())
+                Some(path.iter().cloned().map(LookupStep::Member).collect())
             }
             Node::Local(depth) => self.subjects.get(*depth)?.clone(),
             Node::Member(of, name) => {
                 let mut part = self.subject(of)?;
-                part.push(Step::Member(name.clone()));
+                part.push(LookupStep::Member(name.clone()));
                 Some(part)
             }
             _ => None,
@@ -126,12 +126,12 @@ impl Search<'_> {
     }
 
     /// Returns the place that a node denotes, if it is outside of the value itself.
-    fn other(&self, node: &Node) -> Option<Look> {
+    fn other(&self, node: &Node) -> Option<Lookup> {
         self.walk.place(node).filter(|place| place.variable != self.variable)
     }
 }
 
-fn longer(one: &[Step], other: &[Step]) -> Vec<Step> {
+fn longer(one: &[LookupStep], other: &[LookupStep]) -> Vec<LookupStep> {
     if one.len() > other.len() { one.to_vec() } else { other.to_vec() }
 }
 
@@ -141,18 +141,18 @@ mod tests {
 
     /// Renders demands as text: `rows.*.id in state.tasks.*.id`, `n < state.list`.
     fn demands(source: &str) -> Vec<String> {
-        let way = |steps: &[Step]| {
-            let step = |step: &Step| match step {
-                Step::Member(name) => name.clone(),
-                Step::Any | Step::Element => "*".to_owned(),
+        let way = |steps: &[LookupStep]| {
+            let step = |step: &LookupStep| match step {
+                LookupStep::Member(name) => name.clone(),
+                LookupStep::Any | LookupStep::Element => "*".to_owned(),
             };
             steps.iter().map(step).collect::<Vec<_>>().join(".")
         };
         let expr = Expr::compile(source, &["self", "state", "request", "before"]).expect("an expression");
         let told = |demand: Demand| {
-            let (relation, look) = match &demand.must {
-                Must::BeOneOf(look) => ("in", look),
-                Must::BeBelowSizeOf(look) => ("<", look),
+            let (relation, look) = match &demand.requirement {
+                Requirement::BeOneOf(look) => ("in", look),
+                Requirement::BeBelowSizeOf(look) => ("<", look),
             };
             format!("{} {relation} {}.{}", way(&demand.part), look.variable, way(&look.steps))
         };

@@ -18,14 +18,14 @@ const MATCHED_BYTES_PER_STEP: usize = 4;
 
 /// Reason for an early end of an evaluation.
 #[derive(Debug)]
-pub(super) enum Stop {
+pub(super) enum EvalAbort {
     /// The steps are used up; nothing absorbs this.
     Exhausted,
     /// An error of the expression or of a value.
     Error(String),
 }
 
-impl Stop {
+impl EvalAbort {
     pub(super) fn error(message: &str) -> Self {
         Self::Error(message.to_owned())
     }
@@ -56,7 +56,7 @@ impl Meter {
         self.left
     }
 
-    pub(super) const fn spend(&mut self, steps: usize) -> Result<(), Stop> {
+    pub(super) const fn spend(&mut self, steps: usize) -> Result<(), EvalAbort> {
         match self.left.checked_sub(steps) {
             Some(left) => {
                 self.left = left;
@@ -64,7 +64,7 @@ impl Meter {
             }
             None => {
                 self.left = 0;
-                Err(Stop::Exhausted)
+                Err(EvalAbort::Exhausted)
             }
         }
     }
@@ -76,13 +76,13 @@ pub(super) fn evaluate<'a>(
     variables: &'a Variables<'_>,
     dialect: Dialect,
     meter: &mut Meter,
-) -> Result<bool, Stop> {
+) -> Result<bool, EvalAbort> {
     let mut run = Run { variables, dialect, meter: meter.clone(), locals: Vec::new() };
     let value = run.value(node);
     *meter = run.meter.clone();
     match value? {
         Val::Bool(value) => Ok(value),
-        other => Err(Stop::Error(format!("the result is {}, not true or false", other.type_name()))),
+        other => Err(EvalAbort::Error(format!("the result is {}, not true or false", other.type_name()))),
     }
 }
 
@@ -95,7 +95,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn value(&mut self, node: &'a Node) -> Result<Val<'a>, Stop> {
+    fn value(&mut self, node: &'a Node) -> Result<Val<'a>, EvalAbort> {
         self.meter.spend(1)?;
         match node {
             Node::Null => Ok(Val::Null),
@@ -105,9 +105,11 @@ impl<'a> Run<'a> {
             Node::Double(double) => Ok(Val::Double(*double)),
             Node::Text(text) => Ok(Val::Text(Text::Borrowed(text))),
             Node::Path(variable, path) => self.path(variable, path),
-            Node::Local(depth) => {
-                self.locals.get(*depth).cloned().ok_or_else(|| Stop::error("a loop's variable outside of its loop"))
-            }
+            Node::Local(depth) => self
+                .locals
+                .get(*depth)
+                .cloned()
+                .ok_or_else(|| EvalAbort::error("a loop's variable outside of its loop")),
             Node::Member(of, name) => {
                 let of = self.value(of)?;
                 member(&of, name, &mut self.meter)
@@ -144,22 +146,22 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn bool(&mut self, node: &'a Node, operator: &str) -> Result<bool, Stop> {
+    fn bool(&mut self, node: &'a Node, operator: &str) -> Result<bool, EvalAbort> {
         match self.value(node)? {
             Val::Bool(value) => Ok(value),
             other => Err(misplaced(operator, &other)),
         }
     }
 
-    fn path(&mut self, variable: &str, path: &'a [String]) -> Result<Val<'a>, Stop> {
+    fn path(&mut self, variable: &str, path: &'a [String]) -> Result<Val<'a>, EvalAbort> {
         self.meter.spend(path.len())?;
         let Some(root) = self.variables.get(variable) else {
-            return Err(Stop::Error(format!("{variable} has no value here")));
+            return Err(EvalAbort::Error(format!("{variable} has no value here")));
         };
         path.iter().try_fold(root.value(), |value, name| member(&value, name, &mut self.meter))
     }
 
-    fn has(&mut self, of: &'a Node, name: &str) -> Result<Val<'a>, Stop> {
+    fn has(&mut self, of: &'a Node, name: &str) -> Result<Val<'a>, EvalAbort> {
         let of = self.value(of)?;
         match of.map_len() {
             Some(_) => {
@@ -170,19 +172,19 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn index(&mut self, of: &'a Node, key: &'a Node) -> Result<Val<'a>, Stop> {
+    fn index(&mut self, of: &'a Node, key: &'a Node) -> Result<Val<'a>, EvalAbort> {
         let of = self.value(of)?;
         let key = self.value(key)?;
         let missing = if of.map_len().is_some() { "no such member" } else { "index out of range" };
-        of.at(&key, &mut self.meter)?.ok_or_else(|| Stop::error(missing))
+        of.at(&key, &mut self.meter)?.ok_or_else(|| EvalAbort::error(missing))
     }
 
     /// `a && b` or `a || b`: a `decisive` value on either side determines the result, even if the other side fails.
-    fn either(&mut self, a: &'a Node, b: &'a Node, decisive: bool) -> Result<Val<'a>, Stop> {
+    fn either(&mut self, a: &'a Node, b: &'a Node, decisive: bool) -> Result<Val<'a>, EvalAbort> {
         let operator = if decisive { "||" } else { "&&" };
         let left = match self.bool(a, operator) {
             Ok(value) if value == decisive => return Ok(Val::Bool(decisive)),
-            Err(Stop::Exhausted) => return Err(Stop::Exhausted),
+            Err(EvalAbort::Exhausted) => return Err(EvalAbort::Exhausted),
             left => left,
         };
         match self.bool(b, operator)? {
@@ -191,7 +193,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn binary(&mut self, binary: Binary, a: &'a Node, b: &'a Node) -> Result<Val<'a>, Stop> {
+    fn binary(&mut self, binary: Binary, a: &'a Node, b: &'a Node) -> Result<Val<'a>, EvalAbort> {
         let a = self.value(a)?;
         let b = self.value(b)?;
         let (meter, dialect) = (&mut self.meter, self.dialect);
@@ -212,24 +214,24 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn map(&mut self, nodes: &'a [(Node, Node)]) -> Result<Val<'a>, Stop> {
+    fn map(&mut self, nodes: &'a [(Node, Node)]) -> Result<Val<'a>, EvalAbort> {
         let mut entries: Vec<(Text<'a>, Val<'a>)> = Vec::with_capacity(nodes.len());
         for (key, value) in nodes {
             let key = match self.value(key)? {
                 Val::Text(key) => key,
-                other => return Err(Stop::Error(format!("{} cannot be the key of a map", other.type_name()))),
+                other => return Err(EvalAbort::Error(format!("{} cannot be the key of a map", other.type_name()))),
             };
             // Each earlier key may be as long, and equal up to its end.
             self.meter.spend_text(key.len().saturating_mul(entries.len()))?;
             if entries.iter().any(|(other, _)| **other == *key) {
-                return Err(Stop::error("a map names a key twice"));
+                return Err(EvalAbort::error("a map names a key twice"));
             }
             entries.push((key, self.value(value)?));
         }
         Ok(Val::Entries(Rc::new(entries)))
     }
 
-    fn convert(&mut self, conversion: Conversion, node: &'a Node) -> Result<Val<'a>, Stop> {
+    fn convert(&mut self, conversion: Conversion, node: &'a Node) -> Result<Val<'a>, EvalAbort> {
         let value = self.value(node)?;
         match conversion {
             Conversion::Size => value.size(&mut self.meter),
@@ -243,7 +245,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn test(&mut self, test: TextTest, a: &'a Node, b: &'a Node) -> Result<Val<'a>, Stop> {
+    fn test(&mut self, test: TextTest, a: &'a Node, b: &'a Node) -> Result<Val<'a>, EvalAbort> {
         let name = match test {
             TextTest::Contains => "contains()",
             TextTest::StartsWith => "startsWith()",
@@ -269,13 +271,13 @@ impl<'a> Run<'a> {
         }))
     }
 
-    fn fold(&mut self, of: &'a Loop) -> Result<Val<'a>, Stop> {
+    fn fold(&mut self, of: &'a Loop) -> Result<Val<'a>, EvalAbort> {
         let range = self.value(&of.range)?;
         if self.dialect == Dialect::Strict && range.map_len().is_some() {
-            return Err(Stop::error("a loop over a map has no order; loop over a list"));
+            return Err(EvalAbort::error("a loop over a map has no order; loop over a list"));
         }
         let items = Items::of(&range, of.is_pair);
-        let items = items.ok_or_else(|| Stop::Error(format!("cannot loop over {}", range.type_name())))?;
+        let items = items.ok_or_else(|| EvalAbort::Error(format!("cannot loop over {}", range.type_name())))?;
         let depth = self.locals.len();
         let result = match of.fold {
             Fold::All => self.any(items, &of.body, false),
@@ -289,14 +291,14 @@ impl<'a> Run<'a> {
     }
 
     /// `all` (false is decisive) or `exists` (true is decisive); an error counts only without a decisive value.
-    fn any(&mut self, items: Items<'a>, body: &'a Node, decisive: bool) -> Result<Val<'a>, Stop> {
+    fn any(&mut self, items: Items<'a>, body: &'a Node, decisive: bool) -> Result<Val<'a>, EvalAbort> {
         let operator = if decisive { "exists()" } else { "all()" };
         let mut failed = None;
         for item in items {
             match self.with(item, |run| run.bool(body, operator)) {
                 Ok(value) if value == decisive => return Ok(Val::Bool(decisive)),
                 Ok(_) => {}
-                Err(Stop::Exhausted) => return Err(Stop::Exhausted),
+                Err(EvalAbort::Exhausted) => return Err(EvalAbort::Exhausted),
                 // The last error is returned.
                 Err(error) => failed = Some(error),
             }
@@ -304,7 +306,7 @@ impl<'a> Run<'a> {
         failed.map_or(Ok(Val::Bool(!decisive)), Err)
     }
 
-    fn exactly_one(&mut self, items: Items<'a>, body: &'a Node) -> Result<Val<'a>, Stop> {
+    fn exactly_one(&mut self, items: Items<'a>, body: &'a Node) -> Result<Val<'a>, EvalAbort> {
         let mut found = 0_usize;
         for item in items {
             if self.with(item, |run| run.bool(body, "exists_one()"))? {
@@ -320,7 +322,7 @@ impl<'a> Run<'a> {
         items: Items<'a>,
         condition: Option<&'a Node>,
         made: Option<&'a Node>,
-    ) -> Result<Val<'a>, Stop> {
+    ) -> Result<Val<'a>, EvalAbort> {
         let mut collected = Vec::new();
         for item in items {
             let kept = self.with(item, |run| {
@@ -340,7 +342,11 @@ impl<'a> Run<'a> {
     }
 
     /// Runs a loop's body for one item.
-    fn with<T>(&mut self, item: Item<'a>, body: impl FnOnce(&mut Self) -> Result<T, Stop>) -> Result<T, Stop> {
+    fn with<T>(
+        &mut self,
+        item: Item<'a>,
+        body: impl FnOnce(&mut Self) -> Result<T, EvalAbort>,
+    ) -> Result<T, EvalAbort> {
         self.meter.spend(1)?;
         let depth = self.locals.len();
         self.locals.extend(item.key);
@@ -351,10 +357,10 @@ impl<'a> Run<'a> {
     }
 }
 
-fn member<'a>(of: &Val<'a>, name: &str, meter: &mut Meter) -> Result<Val<'a>, Stop> {
+fn member<'a>(of: &Val<'a>, name: &str, meter: &mut Meter) -> Result<Val<'a>, EvalAbort> {
     if of.map_len().is_none() {
-        return Err(Stop::Error(format!("{} has no member {name}", of.type_name())));
+        return Err(EvalAbort::Error(format!("{} has no member {name}", of.type_name())));
     }
     meter.spend_text(name.len())?;
-    of.member(name).ok_or_else(|| Stop::Error(format!("no such member: {name}")))
+    of.member(name).ok_or_else(|| EvalAbort::Error(format!("no such member: {name}")))
 }

@@ -6,16 +6,16 @@
 //! bounds it, `eval` computes with `value`s, and `arithmetic` holds their arithmetic. `numbers` finds divisions that
 //! schemas declare as fractional, and `places` reports to the lint the places that an expression looks up.
 
+mod analysis;
 mod arithmetic;
+mod contradictions;
 mod demands;
 mod eval;
 mod lower;
 mod numbers;
 mod parse;
-mod places;
 #[cfg(test)]
 mod tests;
-mod together;
 mod token;
 mod value;
 
@@ -25,11 +25,11 @@ use std::collections::BTreeMap;
 use jsonptr::Pointer;
 use serde_json::Value;
 
-pub(crate) use demands::{Demand, Must};
-use eval::{Meter, STEPS_MAX, Stop};
+pub(crate) use analysis::{CompareOp, Comparison, Existence, Lookup, LookupStep, Operand};
+pub(crate) use contradictions::{DecidedComparisons, EXACT_MAX};
+pub(crate) use demands::{Demand, Requirement};
+use eval::{EvalAbort, Meter, STEPS_MAX};
 use lower::Node;
-pub(crate) use places::{Compared, Comparison, Known, Look, Step, Test};
-pub(crate) use together::{EXACT_MAX, Together};
 use value::Val;
 
 use crate::{record, tree};
@@ -128,8 +128,8 @@ pub enum Dialect {
 
 impl Dialect {
     /// Returns the dialect of a journal format.
-    pub const fn of(journal: u32) -> Self {
-        if journal >= record::NUMBERS { Self::Plain } else { Self::Strict }
+    pub const fn for_journal_format(journal: u32) -> Self {
+        if journal >= record::SINCE_MIXED_NUMBERS { Self::Plain } else { Self::Strict }
     }
 }
 
@@ -236,11 +236,11 @@ impl Expr {
         let verdict = eval::evaluate(&self.node, variables, self.dialect, &mut meter);
         allowance.0.take_off(&meter, before);
         verdict.map_err(|stop| match stop {
-            Stop::Exhausted if before < STEPS_MAX => {
+            EvalAbort::Exhausted if before < STEPS_MAX => {
                 EvalError(format!("this and the evaluations before it take more than {ALLOWANCE} steps"))
             }
-            Stop::Exhausted => EvalError(format!("the evaluation takes more than {STEPS_MAX} steps")),
-            Stop::Error(message) => EvalError(message),
+            EvalAbort::Exhausted => EvalError(format!("the evaluation takes more than {STEPS_MAX} steps")),
+            EvalAbort::Error(message) => EvalError(message),
         })
     }
 }

@@ -3,14 +3,14 @@
 //! JSON may write 3.0 as 3, and CEL divides integers as integers, so the schema of a place decides. For a `number`,
 //! half of 7 is 3.5. For an `integer`, and without a schema, a quotient of integers is an integer.
 
+use super::analysis::{Lookup, LookupStep, Walk};
 use super::lower::{Binary, Conversion, Fold, Loop, Node};
-use super::places::{Look, Step, Walk};
 use super::{Dialect, Expr};
 
 impl Expr {
     /// Divides exactly where `is_number` reports that a place holds fractional numbers.
     #[must_use]
-    pub(crate) fn with_numbers(mut self, is_number: &dyn Fn(&Look) -> bool) -> Self {
+    pub(crate) fn with_numbers(mut self, is_number: &dyn Fn(&Lookup) -> bool) -> Self {
         if self.dialect == Dialect::Plain {
             let mut numbers = Numbers { walk: Walk::default(), fractions: Vec::new(), known: Vec::new(), is_number };
             numbers.visit(&mut self.node);
@@ -24,8 +24,8 @@ struct Numbers<'a> {
     /// True for each loop variable that may be a fractional number, outermost first.
     fractions: Vec<bool>,
     /// Cached answers of `is_number`.
-    known: Vec<(Look, bool)>,
-    is_number: &'a dyn Fn(&Look) -> bool,
+    known: Vec<(Lookup, bool)>,
+    is_number: &'a dyn Fn(&Lookup) -> bool,
 }
 
 impl Numbers<'_> {
@@ -74,7 +74,7 @@ impl Numbers<'_> {
     }
 
     /// Returns true if the schema says `number` for a place.
-    fn is_number(&mut self, place: Look) -> bool {
+    fn is_number(&mut self, place: Lookup) -> bool {
         if let Some((_, known)) = self.known.iter().find(|(known, _)| *known == place) {
             return *known;
         }
@@ -87,7 +87,7 @@ impl Numbers<'_> {
     fn is_number_at(&mut self, node: &Node) -> bool {
         let Node::Index(of, key) = node else { return false };
         let (Node::Int(index), Some(place)) = (key.as_ref(), self.walk.place(of)) else { return false };
-        self.is_number(place.then(Step::Member(index.to_string())))
+        self.is_number(place.then(LookupStep::Member(index.to_string())))
     }
 
     /// Returns true if a node is a number that may have a fraction.
@@ -112,7 +112,7 @@ impl Numbers<'_> {
     /// Returns true if elements of a list, or members of a map, are numbers that may have a fraction.
     fn has_fractions(&mut self, of: &Node) -> bool {
         if let Some(place) = self.walk.place(of) {
-            return self.is_number(place.then(Step::Any));
+            return self.is_number(place.then(LookupStep::Any));
         }
         match of {
             Node::List(elements) => elements.iter().any(|element| self.may_have_fraction(element)),

@@ -19,8 +19,8 @@ fn compiled(source: &str) -> Expr {
 /// Evaluates over values, over trees and over a mix of both; all must yield the same result in the same number of
 /// steps.
 fn evaluated(expr: &Expr, given: &[(&'static str, &Value)]) -> Result<bool, EvalError> {
-    let edit = tree::Edit { at: 0, hasher: Arc::new(Hasher::new(&Salt([7; 32]))) };
-    let trees: Vec<tree::Node> = given.iter().map(|(_, value)| tree::Node::of(value, &edit)).collect();
+    let edit = tree::Edit { revision: 0, hasher: Arc::new(Hasher::new(&Salt([7; 32]))) };
+    let trees: Vec<tree::Node> = given.iter().map(|(_, value)| tree::Node::from_value(value, &edit)).collect();
     let over = |is_tree: &dyn Fn(usize) -> bool| {
         let variables = given.iter().zip(&trees).enumerate().map(|(index, ((name, value), tree))| {
             (*name, if is_tree(index) { Variable::from(tree) } else { Variable::from(*value) })
@@ -351,9 +351,9 @@ fn numbers_are_alike_however_json_writes_them() {
 
 #[test]
 fn where_the_schema_says_number_a_quotient_is_not_cut_off() {
-    let is_price = |look: &Look| {
-        matches!(look.steps.last(), Some(Step::Member(name)) if name == "price")
-            || matches!(look.steps.as_slice(), [Step::Member(name), Step::Element | Step::Any] if name == "prices")
+    let is_price = |look: &Lookup| {
+        matches!(look.steps.last(), Some(LookupStep::Member(name)) if name == "price")
+            || matches!(look.steps.as_slice(), [LookupStep::Member(name), LookupStep::Element | LookupStep::Any] if name == "prices")
     };
     let value = json!({"price": 7, "count": 7, "prices": [3, 4], "rows": [{"price": 7}], "by": {"a": {"price": 7}}});
     for (source, expected) in [
@@ -459,7 +459,10 @@ fn the_step_limit_is_a_count_and_nothing_absorbs_it() {
     // The result depends on a single step, identically on every machine.
     let expr = compiled("1 == 1");
     let variables = Variables::new();
-    assert!(matches!(eval::evaluate(&expr.node, &variables, Dialect::Plain, &mut Meter::new(3)), Err(Stop::Exhausted)));
+    assert!(matches!(
+        eval::evaluate(&expr.node, &variables, Dialect::Plain, &mut Meter::new(3)),
+        Err(EvalAbort::Exhausted)
+    ));
     assert!(matches!(eval::evaluate(&expr.node, &variables, Dialect::Plain, &mut Meter::new(4)), Ok(true)));
 }
 

@@ -15,7 +15,7 @@ use std::{slice, vec};
 use serde_json::{Map, Number, Value};
 
 use super::arithmetic::whole;
-use super::eval::{Meter, Stop};
+use super::eval::{EvalAbort, Meter};
 use crate::tree::{self, Node};
 
 /// Bytes of text that one step processes.
@@ -274,7 +274,7 @@ impl<'a> Val<'a> {
     }
 
     /// Returns the member at `key`, or the element at a non-negative integer `key`; `None` if there is none.
-    pub(super) fn at(&self, key: &Self, meter: &mut Meter) -> Result<Option<Self>, Stop> {
+    pub(super) fn at(&self, key: &Self, meter: &mut Meter) -> Result<Option<Self>, EvalAbort> {
         let index = match key {
             Self::Int(int) => Some(usize::try_from(*int).unwrap_or(usize::MAX)),
             Self::UInt(uint) => Some(usize::try_from(*uint).unwrap_or(usize::MAX)),
@@ -296,7 +296,7 @@ impl<'a> Val<'a> {
     }
 
     /// `element in self`.
-    pub(super) fn contains(&self, element: &Self, meter: &mut Meter) -> Result<bool, Stop> {
+    pub(super) fn contains(&self, element: &Self, meter: &mut Meter) -> Result<bool, EvalAbort> {
         match (self.elements(), self.map_len()) {
             (Some(elements), _) => {
                 for mine in elements {
@@ -308,22 +308,22 @@ impl<'a> Val<'a> {
             }
             (None, Some(_)) => match self.at(element, meter) {
                 Ok(member) => Ok(member.is_some()),
-                Err(Stop::Exhausted) => Err(Stop::Exhausted),
-                Err(Stop::Error(_)) => Err(mismatch("in", element, self)),
+                Err(EvalAbort::Exhausted) => Err(EvalAbort::Exhausted),
+                Err(EvalAbort::Error(_)) => Err(mismatch("in", element, self)),
             },
             (None, None) => Err(mismatch("in", element, self)),
         }
     }
 
     /// `self == other`: values of different types differ, numbers compare by value.
-    pub(super) fn equals(&self, other: &Self, meter: &mut Meter) -> Result<bool, Stop> {
+    pub(super) fn equals(&self, other: &Self, meter: &mut Meter) -> Result<bool, EvalAbort> {
         self.equals_within(other, meter, DEPTH_MAX)
     }
 
-    fn equals_within(&self, other: &Self, meter: &mut Meter, depth: usize) -> Result<bool, Stop> {
+    fn equals_within(&self, other: &Self, meter: &mut Meter, depth: usize) -> Result<bool, EvalAbort> {
         meter.spend(1)?;
         let Some(depth) = depth.checked_sub(1) else {
-            return Err(Stop::error("values nested too deeply to compare"));
+            return Err(EvalAbort::error("values nested too deeply to compare"));
         };
         if let (Self::Text(mine), Self::Text(theirs)) = (self, other) {
             if mine.len() != theirs.len() {
@@ -354,7 +354,7 @@ impl<'a> Val<'a> {
     }
 
     /// Compares two maps of equal size, up to the first difference.
-    fn maps_equal(&self, other: &Self, meter: &mut Meter, depth: usize) -> Result<bool, Stop> {
+    fn maps_equal(&self, other: &Self, meter: &mut Meter, depth: usize) -> Result<bool, EvalAbort> {
         match (self.members(), other.members()) {
             // Sorted members need no lookup.
             (Some(mine), Some(theirs)) => {
@@ -386,7 +386,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    fn has_equal(&self, name: &str, value: &Val<'_>, meter: &mut Meter, depth: usize) -> Result<bool, Stop> {
+    fn has_equal(&self, name: &str, value: &Val<'_>, meter: &mut Meter, depth: usize) -> Result<bool, EvalAbort> {
         meter.spend_text(name.len())?;
         match self.member(name) {
             Some(mine) => mine.equals_within(value, meter, depth),
@@ -395,7 +395,7 @@ impl<'a> Val<'a> {
     }
 
     /// Returns the order of two comparable values; `sign` is the operator, for the message.
-    pub(super) fn compare(&self, other: &Self, sign: &str, meter: &mut Meter) -> Result<Ordering, Stop> {
+    pub(super) fn compare(&self, other: &Self, sign: &str, meter: &mut Meter) -> Result<Ordering, EvalAbort> {
         let order = match (self, other) {
             (Self::Text(mine), Self::Text(theirs)) => {
                 meter.spend_text(mine.len().min(theirs.len()))?;
@@ -437,18 +437,18 @@ fn compare_to_double(integer: i128, double: f64) -> Option<Ordering> {
 }
 
 /// Builds the error for an operator on two incompatible types.
-pub(super) fn mismatch(sign: &str, a: &Val<'_>, b: &Val<'_>) -> Stop {
-    Stop::Error(format!("{sign} cannot be applied to {} and {}", a.type_name(), b.type_name()))
+pub(super) fn mismatch(sign: &str, a: &Val<'_>, b: &Val<'_>) -> EvalAbort {
+    EvalAbort::Error(format!("{sign} cannot be applied to {} and {}", a.type_name(), b.type_name()))
 }
 
 /// Builds the error for an operator or function on an unsupported type.
-pub(super) fn misplaced(name: &str, value: &Val<'_>) -> Stop {
-    Stop::Error(format!("{name} cannot be applied to {}", value.type_name()))
+pub(super) fn misplaced(name: &str, value: &Val<'_>) -> EvalAbort {
+    EvalAbort::Error(format!("{name} cannot be applied to {}", value.type_name()))
 }
 
 impl Meter {
     /// Charges the steps for processing this many bytes of text.
-    pub(super) fn spend_text(&mut self, bytes: usize) -> Result<(), Stop> {
+    pub(super) fn spend_text(&mut self, bytes: usize) -> Result<(), EvalAbort> {
         self.spend(bytes / BYTES_PER_STEP)
     }
 }

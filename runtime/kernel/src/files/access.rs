@@ -14,13 +14,13 @@ const PATTERN_BYTES_MAX: usize = 256;
 #[derive(Clone, Debug)]
 pub struct Access {
     spec: FileAccess,
-    view: Paths,
-    edit: Paths,
+    view: PathFilter,
+    edit: PathFilter,
 }
 
 /// Paths that match one set of patterns and not the other.
 #[derive(Clone, Debug)]
-struct Paths {
+struct PathFilter {
     with: GlobSet,
     without: GlobSet,
 }
@@ -32,8 +32,8 @@ impl Access {
     /// Returns the reason with the name of the field that cannot be compiled.
     pub fn compile(spec: &FileAccess) -> Result<Self, String> {
         Ok(Self {
-            view: Paths::compile(&spec.view).map_err(|error| format!("view: {error}"))?,
-            edit: Paths::compile(&spec.edit).map_err(|error| format!("edit: {error}"))?,
+            view: PathFilter::compile(&spec.view).map_err(|error| format!("view: {error}"))?,
+            edit: PathFilter::compile(&spec.edit).map_err(|error| format!("edit: {error}"))?,
             spec: spec.clone(),
         })
     }
@@ -54,7 +54,7 @@ impl Access {
     }
 }
 
-impl Paths {
+impl PathFilter {
     /// Compiles a list of patterns. A pattern behind a `!` excludes its matches, regardless of order.
     fn compile(texts: &[String]) -> Result<Self, String> {
         let (mut with, mut without) = (Vec::new(), Vec::new());

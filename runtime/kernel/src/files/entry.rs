@@ -6,10 +6,10 @@ use jsonptr::PointerBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{FILES, FileChange, FilePath, FileRead, Lines, Move, carry};
+use super::{FILES, FileChange, FilePath, FileRead, LineRange, LineShift, shift_lines};
 use crate::blueprint::Granularity;
 use crate::digest::Digest;
-use crate::planted::{self, Bug};
+use crate::mutants::{self, Mutant};
 use crate::state::State;
 use crate::tree::Node;
 
@@ -24,9 +24,9 @@ const FORGOTTEN_AT_ONCE: usize = 16;
 
 /// State entry of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Entry {
-    /// Number of its latest edit, from 1, or from above all evicted entries ([`Tally::floor`](super::Tally)). A file
-    /// recreated under the name of a deleted one continues its numbers.
+pub struct FileEntry {
+    /// Number of its latest edit, from 1, or from above all evicted entries ([`Tally::floor`](super::FileCounters)). A
+    /// file recreated under the name of a deleted one continues its numbers.
     pub version: u64,
     /// SHA-256 of its content; `None` if the file is deleted.
     pub hash: Option<Digest>,
@@ -41,12 +41,12 @@ pub struct Entry {
     pub intent: String,
     /// The latest edits, by the versions they made.
     #[serde(default)]
-    pub edits: BTreeMap<u64, Edited>,
+    pub edits: BTreeMap<u64, PastEdit>,
 }
 
 /// Line moves of one edit.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Edited {
+pub struct PastEdit {
     /// Author of the edit.
     pub by: String,
     /// First line, removed lines and added lines of each hunk; `None`: everything may have changed.
@@ -55,28 +55,28 @@ pub struct Edited {
 
 /// Result of checking an earlier read against the current file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Seen {
+pub enum ReadState {
     /// Unchanged, with its current line range; `None` if there is no file.
-    Fresh(Option<Lines>),
+    Fresh(Option<LineRange>),
     /// Changed since the read.
     Stale,
 }
 
-impl Entry {
+impl FileEntry {
     /// Reads the entry of a file from the state; `None` if no file of this name is known.
-    pub fn of(state: &State, path: &FilePath) -> Option<Self> {
-        Self::since(state, path, 0)
+    pub fn load(state: &State, path: &FilePath) -> Option<Self> {
+        Self::load_since(state, path, 0)
     }
 
-    /// Like [`Entry::of`], with only the edits after `version`: these suffice to check reads at that version.
-    pub(super) fn since(state: &State, path: &FilePath, version: u64) -> Option<Self> {
+    /// Like [`FileEntry::load`], with only the edits after `version`: these suffice to check reads at that version.
+    pub(super) fn load_since(state: &State, path: &FilePath, version: u64) -> Option<Self> {
         // Only the kernel writes these entries, so they are well-formed.
         let node = node(state, path)?;
         let text = |name| node.child(name)?.as_str().map(str::to_owned);
         let now = number(node.child("version")?)?;
         let oldest = now.saturating_sub(EDITS_MAX).max(version).saturating_add(1);
         let edits = node.child("edits")?;
-        let edits = (oldest..=now).filter_map(|made| Some((made, Edited::read(edits.child(&made.to_string())?)?)));
+        let edits = (oldest..=now).filter_map(|made| Some((made, PastEdit::read(edits.child(&made.to_string())?)?)));
         Some(Self {
             version: now,
             hash: match node.child("hash")? {
@@ -97,38 +97,39 @@ impl Entry {
     }
 
     /// Returns true if the file exists.
-    pub const fn is_there(&self) -> bool {
+    pub const fn exists(&self) -> bool {
         self.hash.is_some()
     }
 
     /// Checks a read of this file for changes since.
-    pub fn seen(&self, read: &FileRead, granularity: Granularity) -> Seen {
-        let all = self.is_there().then_some((1, self.lines));
+    pub fn check_read(&self, read: &FileRead, granularity: Granularity) -> ReadState {
+        let all = self.exists().then_some((1, self.lines));
         if read.version == self.version {
-            return Seen::Fresh(read.lines.or(all));
+            return ReadState::Fresh(read.lines.or(all));
         }
-        if !self.is_there() && planted::is(Bug::DeletionOverlooked) {
-            return Seen::Fresh(None);
+        if !self.exists() && mutants::is_active(Mutant::IgnoreDeletion) {
+            return ReadState::Fresh(None);
         }
-        let Some(lines) = read.lines.filter(|_| granularity == Granularity::Lines && self.is_there()) else {
-            return Seen::Stale;
+        let Some(lines) = read.lines.filter(|_| granularity == Granularity::Lines && self.exists()) else {
+            return ReadState::Stale;
         };
         let mut now = Some(lines);
         for version in read.version.saturating_add(1)..=self.version {
             let edit = self.edits.get(&version);
-            let unknown = edit.filter(|_| planted::is(Bug::UnknownOverlooked)).map(|_| [].as_slice());
+            let unknown = edit.filter(|_| mutants::is_active(Mutant::IgnoreUnknownEdit)).map(|_| [].as_slice());
             let moves = edit.and_then(|edit| edit.moves.as_deref()).or(unknown);
-            now = now.and_then(|lines| carry(lines, &moves?.iter().copied().map(Move::from).collect::<Vec<_>>()));
+            now = now
+                .and_then(|lines| shift_lines(lines, &moves?.iter().copied().map(LineShift::from).collect::<Vec<_>>()));
             if now.is_none() {
-                return Seen::Stale;
+                return ReadState::Stale;
             }
         }
         // A version from the future was never read.
-        if read.version > self.version { Seen::Stale } else { Seen::Fresh(now) }
+        if read.version > self.version { ReadState::Stale } else { ReadState::Fresh(now) }
     }
 }
 
-impl Edited {
+impl PastEdit {
     fn read(node: &Node) -> Option<Self> {
         let by = node.child("by")?.as_str()?.to_owned();
         let Some(moves) = node.child("moves")?.as_array() else { return Some(Self { by, moves: None }) };
@@ -150,15 +151,15 @@ fn number(node: &Node) -> Option<u64> {
 }
 
 /// Checks a read of a file against its entry, if there is one.
-pub fn seen(entry: Option<&Entry>, read: &FileRead, granularity: Granularity) -> Seen {
+pub fn check_read(entry: Option<&FileEntry>, read: &FileRead, granularity: Granularity) -> ReadState {
     match entry {
-        Some(entry) => entry.seen(read, granularity),
-        None if read.version == 0 => Seen::Fresh(None),
-        None => Seen::Stale,
+        Some(entry) => entry.check_read(read, granularity),
+        None if read.version == 0 => ReadState::Fresh(None),
+        None => ReadState::Stale,
     }
 }
 
-impl From<(u32, u32, u32)> for Move {
+impl From<(u32, u32, u32)> for LineShift {
     fn from((at, removed, added): (u32, u32, u32)) -> Self {
         Self { at, removed, added }
     }
@@ -176,18 +177,19 @@ pub(super) fn operations(
     let intent = intent.unwrap_or_default();
     let FileChange { hash, lines, bytes, .. } = change;
     let Some(node) = node(state, &change.path) else {
-        let first = if planted::is(Bug::FloorOverlooked) { 1 } else { floor.saturating_add(1) };
+        let first = if mutants::is_active(Mutant::IgnoreMinVersion) { 1 } else { floor.saturating_add(1) };
         let value = json!({
             "version": first, "hash": hash, "lines": lines, "bytes": bytes, "writer": writer, "intent": intent, "edits": {},
         });
         return vec![json!({"op": "add", "path": place.as_str(), "value": value})];
     };
-    let is_anew = planted::is(Bug::VersionsAnew) && node.child("hash").is_some_and(|hash| matches!(hash, Node::Null));
+    let is_anew = mutants::is_active(Mutant::RestartVersions)
+        && node.child("hash").is_some_and(|hash| matches!(hash, Node::Null));
     let before = node.child("version").and_then(number).unwrap_or_default();
     let version = if is_anew { 1 } else { before.saturating_add(1) };
     let moves: Option<Vec<(u32, u32, u32)>> =
         change.hunks.as_ref().filter(|hunks| hunks.len() <= MOVES_MAX).map(|hunks| {
-            let moves = hunks.iter().map(Move::from);
+            let moves = hunks.iter().map(LineShift::from);
             moves.map(|moved| (moved.at, moved.removed, moved.added)).collect()
         });
     let replace =
@@ -201,7 +203,7 @@ pub(super) fn operations(
         replace("intent", json!(intent)),
         json!({"op": "add", "path": format!("{place}/edits/{version}"), "value": {"by": writer, "moves": moves}}),
     ];
-    let most = EDITS_MAX - u64::from(planted::is(Bug::OneEditLess));
+    let most = EDITS_MAX - u64::from(mutants::is_active(Mutant::ForgetOldestEdit));
     // An edit adds one entry, so at most one must be evicted.
     let oldest = version.saturating_sub(most).to_string();
     if node.child("edits").is_some_and(|edits| edits.child(&oldest).is_some()) {
@@ -214,7 +216,7 @@ pub(super) fn operations(
 ///
 /// These are at least `excess` files, and more to amortise the search over several new files. Returns `None` if fewer
 /// than `excess` files can be evicted.
-pub(super) fn forgettable(state: &State, excess: usize, except: &[FileChange]) -> Option<Vec<PointerBuf>> {
+pub(super) fn evictable(state: &State, excess: usize, except: &[FileChange]) -> Option<Vec<PointerBuf>> {
     let files = state.root().child(FILES).and_then(Node::as_object)?;
     let is_gone = |node: &Node| matches!(node.child("hash"), Some(Node::Null));
     let is_meant = |name: &str| except.iter().any(|change| change.path.as_str() == name);

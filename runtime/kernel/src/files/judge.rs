@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use jsonptr::PointerBuf;
 use serde_json::{Value, json};
 
-use super::entry::{Entry, Seen, forgettable, operations, seen};
-use super::{Edit, FileChange, FilePath, FileRead, Hunk, Lines, Move, count, cover, union};
+use super::entry::{FileEntry, ReadState, check_read, evictable, operations};
+use super::{Edit, FileChange, FilePath, FileRead, Hunk, LineRange, LineShift, count, cover, union};
 use crate::blueprint::{Granularity, Intent, Isolation};
-use crate::freshness::{Commits, Reservation, Reservations};
+use crate::freshness::{CommitLookup, Reservation, Reservations};
 use crate::id::{InvocationId, Timestamp, Version, WorkerName};
-use crate::plan::{Plan, Seat};
-use crate::planted::{self, Bug};
-use crate::rejection::{Code, Rejection, Stage, Stale, VIOLATIONS_MAX, Violation};
+use crate::mutants::{self, Mutant};
+use crate::plan::{Plan, WorkerPlan};
+use crate::rejection::{Code, ConflictingChange, Rejection, Stage, VIOLATIONS_MAX, Violation};
 use crate::state::State;
 
 /// Maximum number of files that one edit changes.
@@ -30,11 +30,11 @@ pub const FILES_MAX: usize = 20_000;
 pub const EXTERNAL: &str = "external";
 
 /// Inputs for judging an edit.
-pub(crate) struct Inputs<'a> {
+pub(crate) struct EditContext<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) state: &'a State,
     /// Invocation and worker that propose the edit; `None` for an external change that has already happened.
-    pub(crate) author: Option<(InvocationId, &'a Seat)>,
+    pub(crate) author: Option<(InvocationId, &'a WorkerPlan)>,
     /// Author name recorded with the edit.
     pub(crate) writer: &'a str,
     /// Places reserved for other invocations.
@@ -42,31 +42,31 @@ pub(crate) struct Inputs<'a> {
     /// The recorded time.
     pub(crate) at: Timestamp,
     /// Lookup of the commit and author of a version.
-    pub(crate) commits: &'a dyn Commits,
+    pub(crate) commits: &'a dyn CommitLookup,
     /// The highest version of an evicted file.
     pub(crate) floor: u64,
 }
 
 /// Rejection of an edit.
-pub(crate) struct Refused {
+pub(crate) struct EditRejection {
     pub(crate) rejection: Rejection,
     /// Places to reserve until the next attempt if the edit lost a race.
     pub(crate) contested: Vec<PointerBuf>,
 }
 
-impl From<Rejection> for Refused {
+impl From<Rejection> for EditRejection {
     fn from(rejection: Rejection) -> Self {
         Self { rejection, contested: Vec::new() }
     }
 }
 
 /// Returns the state patch of an edit, `None` if every file stays as it is, or the rejection.
-pub(crate) fn judge(edit: &Edit, inputs: &Inputs<'_>) -> Result<Option<Value>, Refused> {
-    let entries: BTreeMap<&FilePath, Entry> = edit
+pub(crate) fn judge(edit: &Edit, inputs: &EditContext<'_>) -> Result<Option<Value>, EditRejection> {
+    let entries: BTreeMap<&FilePath, FileEntry> = edit
         .changes
         .iter()
         .map(|change| &change.path)
-        .filter_map(|path| Some((path, Entry::since(inputs.state, path, oldest(&edit.reads, path))?)))
+        .filter_map(|path| Some((path, FileEntry::load_since(inputs.state, path, oldest(&edit.reads, path))?)))
         .collect();
     let refuse = |stage, violations: Vec<Violation>| match violations.is_empty() {
         true => Ok(()),
@@ -84,12 +84,12 @@ pub(crate) fn judge(edit: &Edit, inputs: &Inputs<'_>) -> Result<Option<Value>, R
                     true => edit.changes.iter().map(|change| change.path.place()).collect(),
                     false => Vec::new(),
                 };
-                return Err(Refused { rejection: Rejection::new(Stage::Freshness, violations), contested });
+                return Err(EditRejection { rejection: Rejection::new(Stage::Freshness, violations), contested });
             }
         }
         refuse(Stage::Application, inapplicable(edit, &entries))?;
     }
-    let forgotten = forgotten(edit, &entries, inputs).unwrap_or_default();
+    let forgotten = entries_to_evict(edit, &entries, inputs).unwrap_or_default();
     let forgotten = forgotten.iter().map(|place| json!({"op": "remove", "path": place.as_str()}));
     let (writer, intent) = (inputs.writer, edit.intent.as_deref());
     // An unchanged file gets no new version, so that no author must read it again.
@@ -110,11 +110,15 @@ fn oldest(reads: &[FileRead], path: &FilePath) -> u64 {
 }
 
 /// Returns the entries of deleted files to evict for new ones; `None` if that makes too little room.
-fn forgotten(edit: &Edit, entries: &BTreeMap<&FilePath, Entry>, inputs: &Inputs<'_>) -> Option<Vec<PointerBuf>> {
+fn entries_to_evict(
+    edit: &Edit,
+    entries: &BTreeMap<&FilePath, FileEntry>,
+    inputs: &EditContext<'_>,
+) -> Option<Vec<PointerBuf>> {
     let new = edit.changes.iter().filter(|change| !entries.contains_key(&change.path)).count();
     let known = inputs.state.root().child(super::FILES).map_or(0, crate::tree::Node::part_count);
     match new.saturating_add(known).saturating_sub(files_max(inputs.plan)) {
-        excess if new > 0 && excess > 0 => forgettable(inputs.state, excess, &edit.changes),
+        excess if new > 0 && excess > 0 => evictable(inputs.state, excess, &edit.changes),
         _ => Some(Vec::new()),
     }
 }
@@ -133,7 +137,7 @@ fn files_max(plan: &Plan) -> usize {
 }
 
 /// Returns violations of the edit's form.
-fn malformed(edit: &Edit, entries: &BTreeMap<&FilePath, Entry>, inputs: &Inputs<'_>) -> Vec<Violation> {
+fn malformed(edit: &Edit, entries: &BTreeMap<&FilePath, FileEntry>, inputs: &EditContext<'_>) -> Vec<Violation> {
     let wrong = |code, place: &str, message: String| Violation::new(code, place, message);
     let mut found = Vec::new();
     if edit.changes.is_empty() {
@@ -180,13 +184,13 @@ fn malformed(edit: &Edit, entries: &BTreeMap<&FilePath, Entry>, inputs: &Inputs<
         if change.from.is_none() && change.hash.is_none() {
             is_wrong(format!("{} neither was there nor will be", change.path));
         }
-        let lines = entries.get(&change.path).filter(|entry| entry.is_there()).map_or(0, |entry| entry.lines);
+        let lines = entries.get(&change.path).filter(|entry| entry.exists()).map_or(0, |entry| entry.lines);
         let is_meant = entries.get(&change.path).and_then(|entry| entry.hash) == change.from;
-        if is_meant && let Some(trouble) = change.hunks.as_deref().and_then(|hunks| bent(hunks, lines, change)) {
+        if is_meant && let Some(trouble) = change.hunks.as_deref().and_then(|hunks| hunk_error(hunks, lines, change)) {
             is_wrong(format!("{}: {trouble}", change.path));
         }
     }
-    if forgotten(edit, entries, inputs).is_none() {
+    if entries_to_evict(edit, entries, inputs).is_none() {
         let message = format!("this workspace has at most {} files", files_max(inputs.plan));
         found.push(wrong(Code::ResultTooLarge, "", message));
     }
@@ -200,10 +204,10 @@ fn is_name(name: &str) -> bool {
 }
 
 /// Returns the error in the hunks of a change to a file with `lines` lines.
-fn bent(hunks: &[Hunk], lines: u32, change: &FileChange) -> Option<&'static str> {
+fn hunk_error(hunks: &[Hunk], lines: u32, change: &FileChange) -> Option<&'static str> {
     let mut left = i64::from(lines);
     let mut free_from = 1;
-    for moved in hunks.iter().map(Move::from) {
+    for moved in hunks.iter().map(LineShift::from) {
         let behind = moved.at.saturating_add(moved.removed);
         if moved.at < free_from || behind > lines.saturating_add(1) {
             return Some("its hunks are not in order, or reach beyond the file");
@@ -231,7 +235,7 @@ fn bent(hunks: &[Hunk], lines: u32, change: &FileChange) -> Option<&'static str>
     None
 }
 
-fn unauthorized(edit: &Edit, seat: &Seat, plan: &Plan) -> Vec<Violation> {
+fn unauthorized(edit: &Edit, seat: &WorkerPlan, plan: &Plan) -> Vec<Violation> {
     let mut found = Vec::new();
     for change in &edit.changes {
         let place = change.path.place();
@@ -248,7 +252,7 @@ fn unauthorized(edit: &Edit, seat: &Seat, plan: &Plan) -> Vec<Violation> {
         }
     }
     let is_anothers = |name: &String| {
-        *name == EXTERNAL || plan.seats.keys().any(|worker| worker.as_str() == name && seat.name != *worker)
+        *name == EXTERNAL || plan.workers.keys().any(|worker| worker.as_str() == name && seat.name != *worker)
     };
     if let Some(name) = edit.name.as_ref().filter(|name| is_anothers(name)) {
         let message = format!("{name} is somebody else's name");
@@ -261,9 +265,9 @@ fn unauthorized(edit: &Edit, seat: &Seat, plan: &Plan) -> Vec<Violation> {
 /// Finds conflicts with concurrent edits.
 struct Conflicts<'a> {
     edit: &'a Edit,
-    entries: &'a BTreeMap<&'a FilePath, Entry>,
+    entries: &'a BTreeMap<&'a FilePath, FileEntry>,
     invocation: InvocationId,
-    inputs: &'a Inputs<'a>,
+    inputs: &'a EditContext<'a>,
     found: Vec<Violation>,
 }
 
@@ -277,7 +281,9 @@ impl Conflicts<'_> {
         for change in &edit.changes {
             let place = change.path.place();
             let kept = self.inputs.reservations.other_at(&place, self.invocation);
-            if let Some(Reservation { worker, until, .. }) = kept.filter(|_| !planted::is(Bug::FileNotKept)) {
+            if let Some(Reservation { worker, until, .. }) =
+                kept.filter(|_| !mutants::is_active(Mutant::IgnoreFileReservation))
+            {
                 let left = until.0.saturating_sub(self.inputs.at.0);
                 let seconds = u64::try_from(left).unwrap_or(0).div_ceil(1000);
                 let message =
@@ -289,17 +295,17 @@ impl Conflicts<'_> {
             let own = reads.remove(&change.path).unwrap_or_default();
             self.target(change, &own);
         }
-        if planted::is(Bug::OwnFilesOnly) {
+        if mutants::is_active(Mutant::CheckEditedFilesOnly) {
             reads.clear();
         }
         for (path, reads) in reads {
             let state = self.inputs.state;
             let is_at = |version| reads.iter().all(|read| read.version == version);
-            if Entry::version_of(state, path).is_some_and(is_at) {
+            if FileEntry::version_of(state, path).is_some_and(is_at) {
                 continue;
             }
             let oldest = reads.iter().map(|read| read.version).min().unwrap_or_default();
-            let entry = Entry::since(state, path, oldest);
+            let entry = FileEntry::load_since(state, path, oldest);
             self.stale(Code::StaleRead, path, entry.as_ref(), &reads);
         }
         self.found.truncate(VIOLATIONS_MAX);
@@ -308,7 +314,7 @@ impl Conflicts<'_> {
 
     fn target(&mut self, change: &FileChange, reads: &[&FileRead]) {
         let entry = self.entries.get(&change.path);
-        let is_there = entry.is_some_and(Entry::is_there);
+        let is_there = entry.is_some_and(FileEntry::exists);
         let is_new = change.from.is_none();
         if self.stale(Code::StaleTarget, &change.path, entry, reads) || (is_new && !is_there) {
             return;
@@ -324,7 +330,8 @@ impl Conflicts<'_> {
             self.found.push(violation);
             return;
         }
-        let moves: Option<Vec<Move>> = change.hunks.as_ref().map(|hunks| hunks.iter().map(Move::from).collect());
+        let moves: Option<Vec<LineShift>> =
+            change.hunks.as_ref().map(|hunks| hunks.iter().map(LineShift::from).collect());
         if !is_covered(entry, reads, moves.as_deref(), granularity(self.inputs.plan)) {
             let message = match reads.is_empty() {
                 true => format!("you have not read {}, or not since it was made", change.path),
@@ -337,14 +344,14 @@ impl Conflicts<'_> {
     }
 
     /// Records changes to a file since its reads; returns true if there are any.
-    fn stale(&mut self, code: Code, path: &FilePath, entry: Option<&Entry>, reads: &[&FileRead]) -> bool {
+    fn stale(&mut self, code: Code, path: &FilePath, entry: Option<&FileEntry>, reads: &[&FileRead]) -> bool {
         let granularity = granularity(self.inputs.plan);
-        let mut stale = reads.iter().filter(|read| seen(entry, read, granularity) == Seen::Stale);
+        let mut stale = reads.iter().filter(|read| check_read(entry, read, granularity) == ReadState::Stale);
         let Some(first) = stale.next() else { return false };
         // The oldest read gives the most informative message.
         let read_at = stale.fold(first.version, |oldest, read| oldest.min(read.version));
         let now = entry.map_or(0, |entry| entry.version);
-        let what = match entry.filter(|entry| entry.is_there()) {
+        let what = match entry.filter(|entry| entry.exists()) {
             None => "was deleted",
             Some(_) if read_at == 0 => "was made",
             Some(_) => "was changed",
@@ -358,7 +365,7 @@ impl Conflicts<'_> {
         let mut violation = Violation::new(code, place.as_str(), message);
         violation.found = entry.map(brief);
         let at = self.inputs.state.root().last_changed(&place).map(|at| Version(at.into()));
-        violation.stale = at.and_then(|at| self.inputs.commits.by(at)).map(|(seq, _)| Stale {
+        violation.stale = at.and_then(|at| self.inputs.commits.commit_of(at)).map(|(seq, _)| ConflictingChange {
             read_at: Version(read_at),
             now: Version(now),
             changed_by: WorkerName::from(by),
@@ -371,21 +378,21 @@ impl Conflicts<'_> {
 
 /// Returns true if the reads cover all lines that would change. `moves`: the changes; `None` means the whole file.
 pub fn is_covered(
-    entry: Option<&Entry>,
+    entry: Option<&FileEntry>,
     reads: &[&FileRead],
-    moves: Option<&[Move]>,
+    moves: Option<&[LineShift]>,
     granularity: Granularity,
 ) -> bool {
-    if reads.is_empty() || planted::is(Bug::LinesUnseen) {
+    if reads.is_empty() || mutants::is_active(Mutant::AllowUnreadLines) {
         return !reads.is_empty();
     }
     let (Granularity::Lines, Some(entry)) = (granularity, entry) else { return true };
-    let seen = reads.iter().filter_map(|read| match entry.seen(read, granularity) {
-        Seen::Fresh(lines) => lines,
-        Seen::Stale => None,
+    let seen = reads.iter().filter_map(|read| match entry.check_read(read, granularity) {
+        ReadState::Fresh(lines) => lines,
+        ReadState::Stale => None,
     });
-    let seen: Vec<Lines> = union(seen);
-    let everything = [Move { at: 1, removed: entry.lines, added: 0 }];
+    let seen: Vec<LineRange> = union(seen);
+    let everything = [LineShift { at: 1, removed: entry.lines, added: 0 }];
     moves.unwrap_or(&everything).iter().all(|moved| match moved.removed {
         // An insertion between two lines requires one of them; an empty file has no line to read.
         0 => {
@@ -397,15 +404,15 @@ pub fn is_covered(
 }
 
 /// Returns a file's summary for the author of a rejected edit.
-fn brief(entry: &Entry) -> Value {
+fn brief(entry: &FileEntry) -> Value {
     json!({"version": entry.version, "lines": entry.lines, "writer": entry.writer, "intent": entry.intent})
 }
 
 /// Returns violations by changes that do not apply to the current files.
-fn inapplicable(edit: &Edit, entries: &BTreeMap<&FilePath, Entry>) -> Vec<Violation> {
+fn inapplicable(edit: &Edit, entries: &BTreeMap<&FilePath, FileEntry>) -> Vec<Violation> {
     let mut found = Vec::new();
     for change in &edit.changes {
-        let entry = entries.get(&change.path).filter(|entry| entry.is_there());
+        let entry = entries.get(&change.path).filter(|entry| entry.exists());
         let place = change.path.place();
         match (entry, change.from) {
             (None, Some(_)) => {

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::planted::{self, Bug};
+use crate::mutants::{self, Mutant};
 
 /// Returns the number of lines of a text; the empty text has none.
 pub fn count(text: &str) -> u32 {
@@ -30,7 +30,7 @@ pub struct Hunk {
 
 /// Effect of a hunk on line numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Move {
+pub struct LineShift {
     /// First affected line in the old text.
     pub at: u32,
     /// Number of removed lines.
@@ -39,20 +39,20 @@ pub struct Move {
     pub added: u32,
 }
 
-impl From<&Hunk> for Move {
+impl From<&Hunk> for LineShift {
     fn from(hunk: &Hunk) -> Self {
         Self { at: hunk.at, removed: count(&hunk.was), added: count(&hunk.now) }
     }
 }
 
 /// Lines `first` to `last`, both included.
-pub type Lines = (u32, u32);
+pub type LineRange = (u32, u32);
 
 /// Returns the position of lines after one edit; `None` if the edit touched them.
 ///
 /// The moves are sorted and use the line numbers before the edit. Insertions right before the first or right after the
 /// last line do not touch the range.
-pub fn carry(lines: Lines, edit: &[Move]) -> Option<Lines> {
+pub fn shift_lines(lines: LineRange, edit: &[LineShift]) -> Option<LineRange> {
     let (first, last) = lines;
     let mut shift = 0_i64;
     for step in edit {
@@ -60,13 +60,13 @@ pub fn carry(lines: Lines, edit: &[Move]) -> Option<Lines> {
             break;
         }
         let is_before = match step.removed {
-            0 => step.at < first || (step.at == first && !planted::is(Bug::EdgesTouched)),
+            0 => step.at < first || (step.at == first && !mutants::is_active(Mutant::TouchInsertionEdges)),
             removed => step.at.saturating_add(removed) <= first,
         };
         if !is_before {
             return None;
         }
-        if step.removed > 0 || !planted::is(Bug::InsertionsOverlooked) {
+        if step.removed > 0 || !mutants::is_active(Mutant::IgnoreInsertions) {
             shift += i64::from(step.added) - i64::from(step.removed);
         }
     }
@@ -75,10 +75,10 @@ pub fn carry(lines: Lines, edit: &[Move]) -> Option<Lines> {
 }
 
 /// Returns the union of line ranges, sorted, with adjacent ranges joined.
-pub fn union(ranges: impl IntoIterator<Item = Lines>) -> Vec<Lines> {
+pub fn union(ranges: impl IntoIterator<Item = LineRange>) -> Vec<LineRange> {
     let mut sorted: Vec<_> = ranges.into_iter().filter(|(first, last)| first <= last).collect();
     sorted.sort_unstable();
-    let mut joined: Vec<Lines> = Vec::with_capacity(sorted.len());
+    let mut joined: Vec<LineRange> = Vec::with_capacity(sorted.len());
     for (first, last) in sorted {
         match joined.last_mut() {
             Some(before) if first <= before.1.saturating_add(1) => before.1 = before.1.max(last),
@@ -89,7 +89,7 @@ pub fn union(ranges: impl IntoIterator<Item = Lines>) -> Vec<Lines> {
 }
 
 /// Returns true if one range of a [`union`] contains all these lines.
-pub fn cover(ranges: &[Lines], lines: Lines) -> bool {
+pub fn cover(ranges: &[LineRange], lines: LineRange) -> bool {
     lines.0 > lines.1 || ranges.iter().any(|range| range.0 <= lines.0 && lines.1 <= range.1)
 }
 
@@ -97,8 +97,8 @@ pub fn cover(ranges: &[Lines], lines: Lines) -> bool {
 mod tests {
     use super::*;
 
-    const fn step(at: u32, removed: u32, added: u32) -> Move {
-        Move { at, removed, added }
+    const fn step(at: u32, removed: u32, added: u32) -> LineShift {
+        LineShift { at, removed, added }
     }
 
     #[test]
@@ -127,9 +127,9 @@ mod tests {
             ((10, 20), step(21, 0, 3), Some((10, 20))),
         ];
         for (lines, edit, expected) in cases {
-            assert_eq!(carry(lines, &[edit]), expected, "{edit:?}");
+            assert_eq!(shift_lines(lines, &[edit]), expected, "{edit:?}");
         }
-        assert_eq!(carry((10, 20), &[step(1, 1, 2), step(5, 0, 4), step(21, 3, 0)]), Some((15, 25)));
+        assert_eq!(shift_lines((10, 20), &[step(1, 1, 2), step(5, 0, 4), step(21, 3, 0)]), Some((15, 25)));
     }
 
     #[test]

@@ -5,47 +5,48 @@
 //! and the lines moved by the latest edits. So edits can be judged by the state alone, in this module.
 
 mod access;
-mod author;
 mod entry;
 mod judge;
 mod lines;
 mod path;
+mod reserved_names;
 
 use jsonptr::Pointer;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::digest::Digest;
-use crate::id::{InvocationId, Token};
+use crate::id::{IdempotencyKey, InvocationId};
 use crate::state::State;
 
 pub use access::{Access, PATTERNS_MAX, patterns};
-pub use author::begins_comments;
-pub use entry::{EDITS_MAX, Edited, Entry, Seen, seen};
+pub use entry::{EDITS_MAX, FileEntry, PastEdit, ReadState, check_read};
 pub use judge::{CHANGES_MAX, EXTERNAL, FILES_MAX, INTENT_MAX, READS_MAX, is_covered};
-pub(crate) use judge::{Inputs, Refused, judge};
-pub use lines::{Hunk, Lines, Move, carry, count, cover, union};
+pub(crate) use judge::{EditContext, EditRejection, judge};
+pub use lines::{Hunk, LineRange, LineShift, count, cover, shift_lines, union};
 pub use path::{FilePath, PATH_BYTES_MAX, PathError};
+pub use reserved_names::is_comment_prefix;
 
 /// File counters of a board, kept outside the state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Tally {
+pub struct FileCounters {
     /// Number of committed edits.
     pub edits: u64,
     /// The highest version of an evicted entry. New files begin above it, so a read of an evicted file with the same
     /// name is found stale.
-    pub floor: u64,
+    #[serde(rename = "floor")]
+    pub version_floor: u64,
 }
 
-impl Tally {
+impl FileCounters {
     /// Returns true if the counters are unset.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
     /// Records the patch of an edit before it is applied to the state.
-    pub(crate) fn note(&mut self, state: &State, patch: &Value) {
+    pub(crate) fn record_edit(&mut self, state: &State, patch: &Value) {
         self.edits = self.edits.saturating_add(1);
         let removed = patch.as_array().into_iter().flatten().filter(|op| op["op"] == "remove");
         let places = removed.filter_map(|op| Pointer::parse(op["path"].as_str()?).ok());
@@ -53,7 +54,7 @@ impl Tally {
             let version = state.get(place)?.child("version")?;
             version.to_value().as_u64()
         });
-        self.floor = versions.fold(self.floor, u64::max);
+        self.version_floor = versions.fold(self.version_floor, u64::max);
     }
 }
 
@@ -70,7 +71,7 @@ pub struct FileRead {
     pub version: u64,
     /// Lines that were read, in that version's numbers; `None`: the whole file, or its absence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lines: Option<Lines>,
+    pub lines: Option<LineRange>,
 }
 
 /// Change of one file by an edit.
@@ -105,7 +106,7 @@ pub struct Edit {
     pub of: Option<EditAttempt>,
     /// Idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub token: Option<Token>,
+    pub token: Option<IdempotencyKey>,
     /// Author name, if several agents share a worker or an external change has one; the worker or `external` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,

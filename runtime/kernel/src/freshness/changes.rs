@@ -2,7 +2,7 @@
 
 use jsonptr::{Pointer, PointerBuf};
 
-use crate::tree::{At, Node, Stamp};
+use crate::tree::{Node, Revision, Stamp};
 
 /// A change since the read.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -10,18 +10,18 @@ pub(super) struct Change {
     /// Location.
     pub(super) place: PointerBuf,
     /// The latest version that changed it.
-    pub(super) at: At,
+    pub(super) at: Revision,
     /// Kind of change.
-    pub(super) what: What,
+    pub(super) kind: ChangeKind,
 }
 
 /// Kind of change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum What {
+pub(super) enum ChangeKind {
     /// The value was replaced.
     Value,
     /// The value was removed.
-    Gone,
+    Removed,
     /// The place was empty before.
     New,
     /// Elements were added or removed before it.
@@ -48,7 +48,7 @@ pub(super) enum Depth {
 pub(super) fn on_the_way(
     root: &Node,
     place: &Pointer,
-    read: At,
+    read: Revision,
     was_there: &dyn Fn(&Pointer) -> Option<bool>,
     includes_place: bool,
 ) -> Option<Change> {
@@ -63,27 +63,27 @@ pub(super) fn on_the_way(
             return None;
         }
         let decoded = token.decoded();
-        let change = |at, what| Some(Change { place: here.to_buf(), at, what });
+        let change = |at, what| Some(Change { place: here.to_buf(), at, kind: what });
         // A place that was and is absent was not shifted.
         let is_nothing = || node.slot(&decoded).is_none() && was_there(here) == Some(false);
         if let Some(at) = shifted(node, &decoded, read).filter(|_| !is_nothing()) {
             // The present value may have been added or overwritten since.
             let at = node.slot(&decoded).map_or(at, |(_, stamp)| at.max(stamp.changed));
-            return change(at, What::Shifted);
+            return change(at, ChangeKind::Shifted);
         }
         let Some((child, stamp)) = node.slot(&decoded) else {
             let lost = member_lost_since(node, &decoded, read);
             // A place that was always absent cannot have been removed.
             return match was_there(here) {
-                Some(true) => change(lost.unwrap_or(node.touched()).max(floor), What::Gone),
+                Some(true) => change(lost.unwrap_or(node.modified_at()).max(floor), ChangeKind::Removed),
                 Some(false) => None,
-                None => change(lost?, What::Gone),
+                None => change(lost?, ChangeKind::Removed),
             };
         };
         let stamp = stamp.under(floor);
         if stamp.changed > read {
-            let is_new = stamp.born > read && was_there(here) != Some(true);
-            let what = if is_new { What::New } else { What::Value };
+            let is_new = stamp.created > read && was_there(here) != Some(true);
+            let what = if is_new { ChangeKind::New } else { ChangeKind::Value };
             return change(stamp.changed, what);
         }
         (node, floor) = (child, stamp.changed);
@@ -95,40 +95,40 @@ pub(super) fn on_the_way(
 pub(super) fn of_place(
     root: &Node,
     place: &Pointer,
-    read: At,
+    read: Revision,
     was_there: &dyn Fn(&Pointer) -> Option<bool>,
 ) -> Option<Change> {
     let (container, token) = place.split_back()?;
     let (node, token) = (root.get(container)?, token.decoded());
     if let Some(at) = shifted(node, &token, read) {
-        return Some(Change { place: place.to_buf(), at, what: What::Shifted });
+        return Some(Change { place: place.to_buf(), at, kind: ChangeKind::Shifted });
     }
-    let change = |at, what| Some(Change { place: place.to_buf(), at, what });
+    let change = |at, what| Some(Change { place: place.to_buf(), at, kind: what });
     match node.slot(&token) {
-        Some((_, stamp)) if stamp.born > read => change(stamp.changed, What::New),
-        None if was_there(place) == Some(true) => change(member_lost_since(node, &token, read)?, What::Gone),
+        Some((_, stamp)) if stamp.created > read => change(stamp.changed, ChangeKind::New),
+        None if was_there(place) == Some(true) => change(member_lost_since(node, &token, read)?, ChangeKind::Removed),
         _ => None,
     }
 }
 
 /// Returns an addition or removal of members of the collection at a place after version `read`.
-pub(super) fn of_members(root: &Node, place: &Pointer, read: At) -> Option<Change> {
+pub(super) fn of_members(root: &Node, place: &Pointer, read: Revision) -> Option<Change> {
     let at = members_changed(root.get(place)?)?;
-    (at > read).then(|| Change { place: place.to_buf(), at, what: What::Members })
+    (at > read).then(|| Change { place: place.to_buf(), at, kind: ChangeKind::Members })
 }
 
 /// Returns the changes inside the value at a place, which must itself be the one of version `read`. Only the topmost
 /// changed places are returned, at most `max`.
-pub(super) fn at_and_below(root: &Node, place: &Pointer, read: At, depth: Depth, max: usize) -> Vec<Change> {
+pub(super) fn at_and_below(root: &Node, place: &Pointer, read: Revision, depth: Depth, max: usize) -> Vec<Change> {
     let mut search = Search { read, depth, max, found: Vec::new() };
-    if let Some(node) = root.get(place).filter(|node| node.touched() > read) {
+    if let Some(node) = root.get(place).filter(|node| node.modified_at() > read) {
         search.visit(node, &place.to_buf());
     }
     search.found
 }
 
 struct Search {
-    read: At,
+    read: Revision,
     depth: Depth,
     max: usize,
     found: Vec<Change>,
@@ -136,27 +136,27 @@ struct Search {
 
 impl Search {
     fn visit(&mut self, node: &Node, place: &PointerBuf) {
-        if node.touched() <= self.read || self.found.len() >= self.max {
+        if node.modified_at() <= self.read || self.found.len() >= self.max {
             return;
         }
-        let mut found = |at, what| self.found.push(Change { place: place.clone(), at, what });
+        let mut found = |at, what| self.found.push(Change { place: place.clone(), at, kind: what });
         if let Some(at) = lost_since(node, self.read) {
-            return found(at, What::Parts);
+            return found(at, ChangeKind::Parts);
         }
         if self.depth == Depth::Everything
             && let Some(at) = members_changed(node)
             && at > self.read
         {
-            return found(at, What::Members);
+            return found(at, ChangeKind::Members);
         }
         match node {
             Node::Array(array) => {
-                for (index, child, stamp) in array.touched_since(self.read) {
+                for (index, child, stamp) in array.changed_since(self.read) {
                     self.child(child, stamp, || place.with_trailing_token(index));
                 }
             }
             Node::Object(object) => {
-                for (key, child, stamp) in object.touched_since(self.read) {
+                for (key, child, stamp) in object.changed_since(self.read) {
                     self.child(child, stamp, || place.with_trailing_token(key.as_str()));
                 }
             }
@@ -166,37 +166,37 @@ impl Search {
 
     fn child(&mut self, node: &Node, stamp: Stamp, place: impl Fn() -> PointerBuf) {
         // Later additions were not read.
-        if stamp.born > self.read || self.found.len() >= self.max {
+        if stamp.created > self.read || self.found.len() >= self.max {
             return;
         }
         if stamp.changed > self.read {
-            self.found.push(Change { place: place(), at: stamp.changed, what: What::Value });
+            self.found.push(Change { place: place(), at: stamp.changed, kind: ChangeKind::Value });
         } else {
             self.visit(node, &place());
         }
     }
 }
 
-fn shifted(node: &Node, token: &str, read: At) -> Option<At> {
+fn shifted(node: &Node, token: &str, read: Revision) -> Option<Revision> {
     let array = node.as_array()?;
     array.shifted_since(token.parse().ok()?, read)
 }
 
-fn lost_since(node: &Node, read: At) -> Option<At> {
+fn lost_since(node: &Node, read: Revision) -> Option<Revision> {
     match node {
-        Node::Array(array) => array.lost_since(read),
-        Node::Object(object) => object.lost_since(read),
+        Node::Array(array) => array.removed_since(read),
+        Node::Object(object) => object.removed_since(read),
         _ => None,
     }
 }
 
 /// Returns the removal of a member that existed at version `read`; if that is no longer known, the last removal of any.
-fn member_lost_since(node: &Node, key: &str, read: At) -> Option<At> {
+fn member_lost_since(node: &Node, key: &str, read: Revision) -> Option<Revision> {
     let lost = lost_since(node, read)?;
-    Some(node.as_object().and_then(|object| object.member_lost_since(key, read)).unwrap_or(lost))
+    Some(node.as_object().and_then(|object| object.member_removed_since(key, read)).unwrap_or(lost))
 }
 
-fn members_changed(node: &Node) -> Option<At> {
+fn members_changed(node: &Node) -> Option<Revision> {
     match node {
         Node::Array(array) => Some(array.members_changed()),
         Node::Object(object) => Some(object.members_changed()),

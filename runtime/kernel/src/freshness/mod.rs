@@ -24,15 +24,15 @@ use crate::contract::{Contract, Readable};
 use crate::digest::{Hasher, Salt};
 use crate::expr::Allowance;
 use crate::id::{InvocationId, Seq, Version, WorkerName};
-use crate::planted::{self, Bug};
-use crate::rejection::{Code, Stale, VIOLATIONS_MAX, Violation};
+use crate::mutants::{self, Mutant};
+use crate::rejection::{Code, ConflictingChange, VIOLATIONS_MAX, Violation};
 use crate::state::{SHOWN_BYTES_MAX, State};
-use crate::tree::{At, Node};
+use crate::tree::{Node, Revision};
 
-use changes::{Change, Depth, What};
+use changes::{Change, ChangeKind, Depth};
 pub(crate) use reservation::{DECISIONS_MAX, LASTS_MS};
 pub use reservation::{Reservation, Reservations};
-pub(crate) use targets::{Action, Target, Targets, index_in};
+pub(crate) use targets::{Target, TargetAction, Targets, index_in};
 
 /// Maximum bytes of values and differences in the violations of one rejection; later ones only name the place.
 const PAYLOAD_BYTES_MAX: u64 = 16 * 1024;
@@ -42,7 +42,7 @@ const WORD_MAX: usize = 24;
 
 /// The read set of a view, with the state it was taken of.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Basis {
+pub struct ReadSet {
     /// The state, at the version of the view.
     pub state: State,
     /// Places shown with their whole values; none lies below another.
@@ -51,7 +51,7 @@ pub struct Basis {
     pub members: Vec<PointerBuf>,
 }
 
-impl Basis {
+impl ReadSet {
     /// Returns true if a value exists that its author could have read but was not shown in full. Such a value may not
     /// be overwritten or removed (SPEC section 5). `readable` refers to this state.
     pub(crate) fn is_unseen(&self, place: &Pointer, readable: &Readable<'_>) -> bool {
@@ -60,24 +60,24 @@ impl Basis {
     }
 
     /// Returns an empty basis of an empty document.
-    pub(crate) fn nothing() -> Arc<Self> {
+    pub(crate) fn empty() -> Arc<Self> {
         let state = State::new(&Value::Null, &Hasher::new(&Salt::ZERO));
         Arc::new(Self { state, reads: Vec::new(), members: Vec::new() })
     }
 }
 
 /// Lookup of the commit that made a version.
-pub trait Commits {
+pub trait CommitLookup {
     /// Returns the record of the commit that made the version, and its author.
-    fn by(&self, version: Version) -> Option<(Seq, WorkerName)>;
+    fn commit_of(&self, version: Version) -> Option<(Seq, WorkerName)>;
 }
 
 /// Origin of a proposal, and the concurrent activity on the board.
-pub struct Context<'a> {
+pub struct ProposalContext<'a> {
     /// The version it was written against.
     pub base: Version,
     /// The author's read set; `None` for an unsolicited proposal.
-    pub basis: Option<&'a Basis>,
+    pub basis: Option<&'a ReadSet>,
     /// Invocation that it answers.
     pub invocation: Option<InvocationId>,
     /// Number of view expansions that remain for its author.
@@ -85,7 +85,7 @@ pub struct Context<'a> {
     /// Places reserved for other invocations.
     pub reservations: &'a Reservations,
     /// Lookup of the commit that made a version.
-    pub commits: &'a dyn Commits,
+    pub commits: &'a dyn CommitLookup,
 }
 
 /// A proposal, and the state it is judged against.
@@ -99,7 +99,7 @@ pub(crate) struct Inputs<'a> {
     /// The committed state.
     pub(crate) state: &'a State,
     /// Origin of the proposal.
-    pub(crate) context: &'a Context<'a>,
+    pub(crate) context: &'a ProposalContext<'a>,
 }
 
 /// Freshness violations of a proposal.
@@ -115,29 +115,29 @@ pub struct Conflict {
 /// Checks a patch's targets and its author's read set. Conditions of read grants are evaluated within `allowance`.
 pub(crate) fn judge(inputs: &Inputs<'_>, targets: &[Target], allowance: &mut Allowance) -> Conflict {
     let mut conflict = Conflict::default();
-    if targets.iter().all(|target| target.action == Action::Copies) {
+    if targets.iter().all(|target| target.action == TargetAction::Copies) {
         // A patch that writes nothing depends on nothing.
         return conflict;
     }
     let basis = inputs.context.basis;
     let was_readable = basis.map(|basis| inputs.contract.readable_within(basis.state.root(), allowance));
-    let mut report = Report { inputs, was_readable, left: PAYLOAD_BYTES_MAX, conflict: &mut conflict };
+    let mut report = ConflictBuilder { inputs, was_readable, left: PAYLOAD_BYTES_MAX, conflict: &mut conflict };
     for target in targets {
         report.check_reserved(target);
     }
-    if inputs.mode != Freshness::None && !planted::is(Bug::TargetsForgotten) {
+    if inputs.mode != Freshness::None && !mutants::is_active(Mutant::IgnoreTargets) {
         for target in targets {
             report.check_target(target);
         }
     }
     if let (Freshness::Reads | Freshness::Members, Some(basis)) = (inputs.mode, inputs.context.basis)
-        && !planted::is(Bug::ReadsForgotten)
+        && !mutants::is_active(Mutant::IgnoreReadSet)
     {
         report.check_reads(basis);
     }
     if !conflict.contested.is_empty() {
-        let keeps = !planted::is(Bug::NarrowReservation);
-        let written = targets.iter().filter(|target| keeps && target.action != Action::Copies);
+        let keeps = !mutants::is_active(Mutant::NarrowReservation);
+        let written = targets.iter().filter(|target| keeps && target.action != TargetAction::Copies);
         conflict.contested.extend(written.map(|target| target.place.clone()));
         conflict.contested.sort_unstable();
         conflict.contested.dedup();
@@ -147,7 +147,7 @@ pub(crate) fn judge(inputs: &Inputs<'_>, targets: &[Target], allowance: &mut All
 }
 
 /// A rejection under construction.
-struct Report<'a> {
+struct ConflictBuilder<'a> {
     inputs: &'a Inputs<'a>,
     /// Places that the author could read in the state of its view.
     was_readable: Option<Readable<'a>>,
@@ -156,13 +156,13 @@ struct Report<'a> {
     conflict: &'a mut Conflict,
 }
 
-impl Report<'_> {
+impl ConflictBuilder<'_> {
     fn root(&self) -> &Node {
         self.inputs.state.root()
     }
 
-    fn base(&self) -> At {
-        At::try_from(self.inputs.context.base.0).unwrap_or(At::MAX)
+    fn base(&self) -> Revision {
+        Revision::try_from(self.inputs.context.base.0).unwrap_or(Revision::MAX)
     }
 
     fn is_full(&self) -> bool {
@@ -171,9 +171,9 @@ impl Report<'_> {
 
     fn check_reserved(&mut self, target: &Target) {
         let holder = self.inputs.context.reservations.holder_of(target, self.inputs.context.invocation);
-        if let Some((holder, place)) = holder.filter(|_| !self.is_full() && target.action != Action::Copies) {
+        if let Some((holder, place)) = holder.filter(|_| !self.is_full() && target.action != TargetAction::Copies) {
             let message = format!("this place is kept for {holder} for a moment; what you read may change by then");
-            let violation = Violation::new(Code::Reserved, place.as_str(), message).at_op(target.op);
+            let violation = Violation::new(Code::Reserved, place.as_str(), message).with_op(target.op);
             self.conflict.violations.push(violation);
         }
     }
@@ -191,17 +191,17 @@ impl Report<'_> {
             Some(change) => vec![change],
             None => match action {
                 // Values added inside meanwhile would be lost as well.
-                Action::Overwrites | Action::Removes | Action::Copies => {
+                TargetAction::Overwrites | TargetAction::Removes | TargetAction::Copies => {
                     changes::at_and_below(self.root(), place, base, Depth::Everything, VIOLATIONS_MAX)
                 }
                 // The index is so far beyond the end that there was never an element before it.
-                Action::Creates if !self.could_be_appended(place) => Vec::new(),
-                Action::Creates | Action::Inserts => {
+                TargetAction::Creates if !self.could_be_appended(place) => Vec::new(),
+                TargetAction::Creates | TargetAction::Inserts => {
                     changes::of_place(self.root(), place, base, &was_there).into_iter().collect()
                 }
                 // Concurrent appends do not conflict with each other. But an index that had an element names that
                 // element, not the end of the array.
-                Action::Appends => {
+                TargetAction::Appends => {
                     let meant =
                         target.lands_at.as_deref().filter(|made| target.names_index && was_there(made) == Some(true));
                     meant.and_then(|made| changes::of_place(self.root(), made, base, &was_there)).into_iter().collect()
@@ -211,7 +211,7 @@ impl Report<'_> {
         if changes.is_empty() && self.inputs.wants_seen {
             self.check_seen(target);
         }
-        let code = if action == Action::Copies { Code::StaleRead } else { Code::StaleTarget };
+        let code = if action == TargetAction::Copies { Code::StaleRead } else { Code::StaleTarget };
         for change in changes {
             self.stale(code, change, Some(target.op));
         }
@@ -231,7 +231,7 @@ impl Report<'_> {
 
     /// Requires that an overwritten or removed value was shown to an author that could read it.
     fn check_seen(&mut self, target: &Target) {
-        let overwrites = matches!(target.action, Action::Overwrites | Action::Removes);
+        let overwrites = matches!(target.action, TargetAction::Overwrites | TargetAction::Removes);
         let Some(basis) = self.inputs.context.basis.filter(|_| overwrites) else { return };
         let Some(was_readable) = &self.was_readable else { return };
         let place = &*target.place;
@@ -242,14 +242,14 @@ impl Report<'_> {
             .any(|told| told.code == Code::UnseenTarget && told.pointer == place.as_str());
         if !is_told && !self.is_full() && basis.is_unseen(place, was_readable) {
             let message = "you were not shown the whole of it, so you cannot write over it; change only what you see";
-            let mut violation = Violation::new(Code::UnseenTarget, place.as_str(), message).at_op(target.op);
+            let mut violation = Violation::new(Code::UnseenTarget, place.as_str(), message).with_op(target.op);
             violation.found = self.payload(place);
             self.conflict.violations.push(violation);
             self.conflict.contested.push(target.place.clone());
         }
     }
 
-    fn check_reads(&mut self, basis: &Basis) {
+    fn check_reads(&mut self, basis: &ReadSet) {
         let base = self.base();
         let was_there = |_: &Pointer| Some(true);
         let with_members = self.inputs.mode == Freshness::Members;
@@ -277,26 +277,29 @@ impl Report<'_> {
     }
 
     fn stale(&mut self, code: Code, change: Change, op: Option<usize>) {
-        let Change { place, at, what } = change;
+        let Change { place, at, kind: what } = change;
         let is_known = |violation: &Violation| violation.stale.is_some() && violation.pointer == place.as_str();
         if self.is_full() || self.conflict.violations.iter().any(is_known) {
             return;
         }
         let now = Version(at.into());
-        let by = self.inputs.context.commits.by(now);
+        let by = self.inputs.context.commits.commit_of(now);
         let message = match what {
-            What::Value => "it was changed after you had read it",
-            What::Gone => "it was taken away after you had read it",
-            What::New => "something was put there after you had looked",
-            What::Shifted => "elements came or went before it after you had read it, so it is at another index now",
-            What::Parts => "parts of it were taken away or shifted after you had read it",
-            What::Members => "members came or went after you had read it",
+            ChangeKind::Value => "it was changed after you had read it",
+            ChangeKind::Removed => "it was taken away after you had read it",
+            ChangeKind::New => "something was put there after you had looked",
+            ChangeKind::Shifted => {
+                "elements came or went before it after you had read it, so it is at another index now"
+            }
+            ChangeKind::Parts => "parts of it were taken away or shifted after you had read it",
+            ChangeKind::Members => "members came or went after you had read it",
         };
         let mut violation = Violation::new(code, place.as_str(), message);
         violation.op = op;
         violation.found = self.payload(&place);
         violation.diff = self.difference(&place);
-        violation.stale = by.map(|(seq, changed_by)| Stale { read_at: self.inputs.context.base, now, changed_by, seq });
+        violation.stale =
+            by.map(|(seq, changed_by)| ConflictingChange { read_at: self.inputs.context.base, now, changed_by, seq });
         self.conflict.violations.push(violation);
         self.conflict.contested.push(place);
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::Target;
 use super::targets::index_in;
 use crate::id::{InvocationId, Timestamp, WorkerName};
-use crate::planted::{self, Bug};
+use crate::mutants::{self, Mutant};
 use crate::snapshot::pairs;
 
 /// Maximum duration of a reservation, in decisions of the board.
@@ -51,7 +51,7 @@ impl Reservations {
     }
 
     /// Returns a copy without the reservations expired at `now`.
-    pub(crate) fn at(&self, now: Timestamp) -> Self {
+    pub(crate) fn unexpired_at(&self, now: Timestamp) -> Self {
         let held = self.0.iter().filter(|(_, held)| held.until > now);
         Self(held.map(|(invocation, held)| (*invocation, held.clone())).collect())
     }
@@ -82,7 +82,7 @@ impl Reservations {
     pub(crate) fn vacant(&self, places: Vec<PointerBuf>, own: InvocationId) -> Vec<PointerBuf> {
         let others = || self.0.iter().filter(|(invocation, _)| **invocation != own).flat_map(|(_, held)| &held.places);
         let is_free = |place: &PointerBuf| !others().any(|held| overlap(place, held));
-        places.into_iter().filter(|place| is_free(place) || planted::is(Bug::SharedReservation)).collect()
+        places.into_iter().filter(|place| is_free(place) || mutants::is_active(Mutant::SharedReservation)).collect()
     }
 
     /// Returns the latest expiry of the reservations that block an invocation; `None` if none does.

@@ -7,7 +7,7 @@ use jsonptr::{Pointer, PointerBuf};
 
 use crate::blueprint::GrantOp;
 use crate::patch::Op;
-use crate::state::{Candidate, Effect};
+use crate::state::{Candidate, OpEffect};
 
 /// A place that a patch depends on, with the operation's effect.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct Target {
     /// Location in the state before the patch; `-` for an append.
     pub(crate) place: PointerBuf,
     /// Effect of the operation.
-    pub(crate) action: Action,
+    pub(crate) action: TargetAction,
     /// The created place, for an append.
     pub(crate) lands_at: Option<PointerBuf>,
     /// True if an append named its place by index instead of `-`.
@@ -26,7 +26,7 @@ pub(crate) struct Target {
 
 /// Effect of an operation at a place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Action {
+pub(crate) enum TargetAction {
     /// Overwrites the value.
     Overwrites,
     /// Removes the value.
@@ -41,7 +41,7 @@ pub(crate) enum Action {
     Copies,
 }
 
-impl Action {
+impl TargetAction {
     /// Returns true if the place itself must be unchanged, not only the path to it.
     pub(super) const fn needs_value(self) -> bool {
         matches!(self, Self::Overwrites | Self::Removes | Self::Copies)
@@ -54,7 +54,7 @@ impl Action {
 }
 
 /// Effect of an earlier operation on the places of later ones.
-enum Own {
+enum EarlierEffect {
     /// All content of the place, if there is any, comes from the patch.
     Wrote(PointerBuf),
     /// Like `Wrote`, but a value existed before, and its index among the elements is unchanged.
@@ -73,25 +73,25 @@ enum Own {
 #[derive(Default)]
 pub(crate) struct Targets {
     targets: Vec<Target>,
-    own: Vec<Own>,
+    own: Vec<EarlierEffect>,
     /// Number of entries made by operations before the last one recorded.
     applied: usize,
 }
 
 impl Targets {
     /// Records the effect of an operation before it is applied to the candidate.
-    pub(crate) fn note(&mut self, index: usize, op: &Op<'_>, effect: &Effect<'_>, candidate: &Candidate) {
+    pub(crate) fn note(&mut self, index: usize, op: &Op<'_>, effect: &OpEffect<'_>, candidate: &Candidate) {
         self.applied = self.own.len();
         match *op {
             Op::Test { .. } => {}
             Op::Remove { path } => self.leave(index, path, candidate),
             Op::Replace { path, .. } => {
-                self.add(index, path, Action::Overwrites);
-                self.own.push(Own::Overwrote(path.to_buf()));
+                self.add(index, path, TargetAction::Overwrites);
+                self.own.push(EarlierEffect::Overwrote(path.to_buf()));
             }
             Op::Add { path, .. } => self.arrive(index, path, effect),
             Op::Copy { from, path } => {
-                self.add(index, from, Action::Copies);
+                self.add(index, from, TargetAction::Copies);
                 self.arrive(index, path, effect);
             }
             Op::Move { from, path } => {
@@ -100,7 +100,7 @@ impl Targets {
                 self.leave(index, from, candidate);
                 self.arrive(index, path, effect);
                 let (from, to) = (from.to_buf(), effect.lands_at.to_buf());
-                self.own.push(Own::Moved { from, to, entries: self.own.len() - before });
+                self.own.push(EarlierEffect::Moved { from, to, entries: self.own.len() - before });
             }
         }
     }
@@ -114,26 +114,28 @@ impl Targets {
     /// Returns the place before the patch of the value that the last recorded operation meets at `place`; `None` for
     /// elements that the patch inserted. An overwritten value keeps its place. `arrives`: `place` refers to the
     /// document after a `move` has removed its `from`.
-    pub(crate) fn stood(&self, place: &Pointer, arrives: bool) -> Option<PointerBuf> {
+    pub(crate) fn original_place_for_op(&self, place: &Pointer, arrives: bool) -> Option<PointerBuf> {
         let before = self.own.iter().take(self.applied + usize::from(arrives));
         before.rev().try_fold(place.to_buf(), |place, own| own.before(place))
     }
 
     /// Returns the place before the patch of the value at `place` after the patch; `None` for elements that the patch
     /// inserted. An overwritten value keeps its place.
-    pub(crate) fn stood_at_first(&self, place: &Pointer) -> Option<PointerBuf> {
+    pub(crate) fn original_place(&self, place: &Pointer) -> Option<PointerBuf> {
         let (mut place, mut below) = (place.to_buf(), PointerBuf::root());
         let mut left = self.own.len();
         while let Some(own) = left.checked_sub(1).and_then(|last| self.own.get(last)) {
             left -= 1;
             match own {
-                Own::Moved { from, to, entries } if place.starts_with(to) => {
+                EarlierEffect::Moved { from, to, entries } if place.starts_with(to) => {
                     let rest = place.strip_prefix(to).map_or_else(PointerBuf::root, Pointer::to_buf);
                     place = from.concat(&rest);
                     left = left.saturating_sub(*entries);
                 }
                 // Inside a value written as a whole, earlier shifts do not apply.
-                Own::Wrote(wrote) | Own::Overwrote(wrote) if place.starts_with(wrote) && place != *wrote => {
+                EarlierEffect::Wrote(wrote) | EarlierEffect::Overwrote(wrote)
+                    if place.starts_with(wrote) && place != *wrote =>
+                {
                     let rest = place.strip_prefix(wrote).map_or_else(PointerBuf::root, Pointer::to_buf);
                     below = rest.concat(&below);
                     place = wrote.clone();
@@ -149,47 +151,47 @@ impl Targets {
     }
 
     fn leave(&mut self, index: usize, from: &Pointer, candidate: &Candidate) {
-        self.add(index, from, Action::Removes);
+        self.add(index, from, TargetAction::Removes);
         // A missing value cannot be removed, and shifts nothing.
         let array = from.parent().filter(|parent| candidate.get(parent).is_some_and(|node| node.as_array().is_some()));
         let array = array.filter(|_| candidate.get(from).is_some());
         let element = array.and_then(|array| Some((array.to_buf(), from.back()?.decoded().parse().ok()?)));
         self.own.push(match element {
-            Some((array, element)) => Own::Removed(array, element),
-            None => Own::Wrote(from.to_buf()),
+            Some((array, element)) => EarlierEffect::Removed(array, element),
+            None => EarlierEffect::Wrote(from.to_buf()),
         });
     }
 
     /// Records the arrival of a value. `path`: the place as named by the operation.
-    fn arrive(&mut self, index: usize, path: &Pointer, effect: &Effect<'_>) {
+    fn arrive(&mut self, index: usize, path: &Pointer, effect: &OpEffect<'_>) {
         let lands_at = &*effect.lands_at;
         let appends = effect.granted_at != effect.lands_at;
         match effect.kind {
             _ if appends => {
                 let made = self.before(lands_at, false);
-                if let Some(target) = self.add(index, &effect.granted_at, Action::Appends) {
+                if let Some(target) = self.add(index, &effect.granted_at, TargetAction::Appends) {
                     target.names_index = path == lands_at;
                     target.lands_at = made;
                 }
-                self.own.push(Own::Wrote(lands_at.to_buf()));
+                self.own.push(EarlierEffect::Wrote(lands_at.to_buf()));
             }
             Some(GrantOp::Insert) => {
-                self.add(index, lands_at, Action::Inserts);
+                self.add(index, lands_at, TargetAction::Inserts);
                 let element = || Some((lands_at.parent()?.to_buf(), lands_at.back()?.decoded().parse().ok()?));
-                self.own.extend(element().map(|(array, element)| Own::Inserted(array, element)));
+                self.own.extend(element().map(|(array, element)| EarlierEffect::Inserted(array, element)));
             }
             Some(GrantOp::Replace) => {
-                self.add(index, lands_at, Action::Overwrites);
-                self.own.push(Own::Wrote(lands_at.to_buf()));
+                self.add(index, lands_at, TargetAction::Overwrites);
+                self.own.push(EarlierEffect::Wrote(lands_at.to_buf()));
             }
             _ => {
-                self.add(index, lands_at, Action::Creates);
-                self.own.push(Own::Wrote(lands_at.to_buf()));
+                self.add(index, lands_at, TargetAction::Creates);
+                self.own.push(EarlierEffect::Wrote(lands_at.to_buf()));
             }
         }
     }
 
-    fn add(&mut self, op: usize, place: &Pointer, action: Action) -> Option<&mut Target> {
+    fn add(&mut self, op: usize, place: &Pointer, action: TargetAction) -> Option<&mut Target> {
         let place = self.before(place, action.shifts())?;
         self.targets.push(Target { op, place, action, lands_at: None, names_index: false });
         self.targets.last_mut()
@@ -201,9 +203,9 @@ impl Targets {
         let mut place = place.to_buf();
         for own in self.own.iter().rev() {
             let is_made = match own {
-                Own::Wrote(wrote) => place.starts_with(wrote),
-                Own::Overwrote(wrote) => place.starts_with(wrote) && !(as_slot && place == *wrote),
-                Own::Inserted(..) | Own::Removed(..) | Own::Moved { .. } => false,
+                EarlierEffect::Wrote(wrote) => place.starts_with(wrote),
+                EarlierEffect::Overwrote(wrote) => place.starts_with(wrote) && !(as_slot && place == *wrote),
+                EarlierEffect::Inserted(..) | EarlierEffect::Removed(..) | EarlierEffect::Moved { .. } => false,
             };
             place = own.before(place).filter(|_| !is_made)?;
         }
@@ -211,7 +213,7 @@ impl Targets {
     }
 }
 
-impl Own {
+impl EarlierEffect {
     /// Returns the place before this entry; `None` for an element that the entry inserted.
     fn before(&self, place: PointerBuf) -> Option<PointerBuf> {
         let (array, index, inserted) = match self {

@@ -12,8 +12,8 @@ const LIMITS: ResultLimits = ResultLimits { bytes: 1 << 20, depth: 64 };
 
 struct Nobody;
 
-impl Commits for Nobody {
-    fn by(&self, version: Version) -> Option<(Seq, WorkerName)> {
+impl CommitLookup for Nobody {
+    fn commit_of(&self, version: Version) -> Option<(Seq, WorkerName)> {
         Some((Seq(version.0 * 10), "rival".into()))
     }
 }
@@ -47,11 +47,11 @@ fn judged(mode: Freshness, before: &State, now: &State, reads: &[&str], patch: V
     let contract = crate::contract::Contract::compile(
         &serde_json::from_value(json!({"agent": "script", "reads": ["/l", "/o", "/t"]})).expect("a worker"),
         &json!(true),
-        &crate::plan::Expressions::of(crate::pattern::Paths::Plain),
+        &crate::plan::ExpressionCompiler::new(crate::pattern::PathSyntax::Plain),
     );
     let pointer = |text: &&str| PointerBuf::parse(*text).expect("a pointer");
-    let basis = Basis { state: before.clone(), reads: reads.iter().map(pointer).collect(), members: Vec::new() };
-    let context = Context {
+    let basis = ReadSet { state: before.clone(), reads: reads.iter().map(pointer).collect(), members: Vec::new() };
+    let context = ProposalContext {
         expansions_left: 0,
         base: before.version(),
         basis: Some(&basis),
@@ -75,7 +75,7 @@ fn targets_are_what_the_places_were_called_before_the_patch() {
         targets.map(|target| (target.op, target.place.to_string(), target.action)).collect::<Vec<_>>()
     };
     let place = |op: usize, place: &str, action| (op, place.to_owned(), action);
-    use Action::{Appends, Copies, Creates, Inserts, Overwrites, Removes};
+    use TargetAction::{Appends, Copies, Creates, Inserts, Overwrites, Removes};
     // After the first element is removed, the second takes its index.
     let patch = json!([{"op": "remove", "path": "/l/0"}, {"op": "replace", "path": "/l/0/n", "value": 7}]);
     assert_eq!(found(patch), [place(0, "/l/0", Removes), place(1, "/l/1/n", Overwrites)]);

@@ -51,7 +51,7 @@ fn pair() -> Blueprint {
 
 #[test]
 fn what_is_declared_is_drawn() {
-    let graph = Graph::of(&pair());
+    let graph = Graph::from_blueprint(&pair());
     let expected = [
         "/claims reads asker",
         "/claims/*/text reads judge",
@@ -84,7 +84,7 @@ fn what_is_declared_is_drawn() {
 
 #[test]
 fn who_feeds_whom_and_what_is_around_a_worker() {
-    let graph = Graph::of(&pair());
+    let graph = Graph::from_blueprint(&pair());
     let flow: Vec<String> = graph
         .flow()
         .iter()
@@ -106,7 +106,7 @@ fn who_feeds_whom_and_what_is_around_a_worker() {
 #[test]
 fn patterns_of_one_text_are_one_place() {
     let reads = json!(["/a~1b", "/a~1b/**", "/a~1b/**/**", "/**", ""]);
-    let graph = Graph::of(&blueprint(json!({"w": {"agent": "llm", "reads": reads}}), json!([])));
+    let graph = Graph::from_blueprint(&blueprint(json!({"w": {"agent": "llm", "reads": reads}}), json!([])));
     assert_eq!(lines(&graph), [" reads w", "/a~1b reads w"]);
 }
 
@@ -162,19 +162,19 @@ proptest! {
     #[test]
     fn all_that_is_declared_and_nothing_else_is_an_edge(seats in proptest::collection::btree_map("[vwx]", seat(), 1..4)) {
         let blueprint = blueprint(json!(seats), json!([]));
-        let graph = Graph::of(&blueprint);
+        let graph = Graph::from_blueprint(&blueprint);
         let drawn = |kind| graph.edges.iter().filter(move |edge| edge.kind == kind);
         let (mut reads, mut writes) = (BTreeSet::new(), BTreeSet::new());
         for (name, worker) in &blueprint.workers {
             let seat = Node::Worker(name.clone());
             for read in &worker.reads {
                 let place = read.path.trim_end_matches("/**");
-                let place = Node::Place(Place::named(place, Paths::Plain).expect("a pattern"));
+                let place = Node::Place(Place::named(place, PathSyntax::Plain).expect("a pattern"));
                 prop_assert!(drawn(EdgeKind::Reads).any(|edge| edge.from == place && edge.to == seat), "{}", read.path);
                 reads.insert((place, seat.clone()));
             }
             for grant in &worker.writes {
-                let place = Node::Place(Place::named(&grant.path, Paths::Plain).expect("a pattern"));
+                let place = Node::Place(Place::named(&grant.path, PathSyntax::Plain).expect("a pattern"));
                 let edge = drawn(EdgeKind::Writes).find(|edge| edge.from == seat && edge.to == place);
                 prop_assert!(edge.is_some_and(|edge| grant.effective_ops().iter().all(|op| edge.ops.contains(op))));
                 writes.insert((place, seat.clone()));
@@ -193,7 +193,7 @@ proptest! {
                     };
                     if places().iter().any(sees) {
                         let place = Place(grant.clone());
-                        let fed = |feed: &Feed| feed.from == *writer && feed.to == *reader && feed.places.contains(&place);
+                        let fed = |feed: &DataFlow| feed.from == *writer && feed.to == *reader && feed.places.contains(&place);
                         prop_assert!(feeds.iter().any(fed), "{writer} writes {grant}, which {reader} sees");
                     }
                 }

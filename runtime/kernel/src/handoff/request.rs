@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{HandoffCode, Refused};
+use super::{HandoffCode, HandoffError};
 use crate::json;
 
 /// Maximum characters of an id, a name, a capability or a content type.
@@ -62,14 +62,14 @@ pub struct Context {
 }
 
 /// Encoding of content in JSON.
-enum Written {
+enum ContentEncoding {
     Json,
     Text,
     Base64,
 }
 
-impl Written {
-    fn of(content_type: &str) -> Self {
+impl ContentEncoding {
+    fn for_content_type(content_type: &str) -> Self {
         // Drops parameters such as a charset, which follow a semicolon.
         let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         match essence.as_str() {
@@ -86,12 +86,16 @@ impl Context {
     ///
     /// # Errors
     /// `handoff_bad_context` if the bytes do not match the content type.
-    pub fn of_bytes(content_type: &str, bytes: &[u8]) -> Result<Self, Refused> {
-        let content = match Written::of(content_type) {
-            Written::Json => json::parse(bytes, json::Limits { bytes: CONTENT_BYTES_MAX, depth: json::DEPTH_MAX })
-                .map_err(|_| bad(content_type, "strict JSON"))?,
-            Written::Text => std::str::from_utf8(bytes).map_err(|_| bad(content_type, "UTF-8"))?.to_owned().into(),
-            Written::Base64 => STANDARD.encode(bytes).into(),
+    pub fn from_bytes(content_type: &str, bytes: &[u8]) -> Result<Self, HandoffError> {
+        let content = match ContentEncoding::for_content_type(content_type) {
+            ContentEncoding::Json => {
+                json::parse(bytes, json::Limits { bytes: CONTENT_BYTES_MAX, depth: json::DEPTH_MAX })
+                    .map_err(|_| bad(content_type, "strict JSON"))?
+            }
+            ContentEncoding::Text => {
+                std::str::from_utf8(bytes).map_err(|_| bad(content_type, "UTF-8"))?.to_owned().into()
+            }
+            ContentEncoding::Base64 => STANDARD.encode(bytes).into(),
         };
         Ok(Self { content_type: content_type.to_owned(), content })
     }
@@ -100,18 +104,18 @@ impl Context {
     ///
     /// # Errors
     /// `handoff_bad_context` if the content does not match its type.
-    pub fn bytes(&self) -> Result<Vec<u8>, Refused> {
+    pub fn bytes(&self) -> Result<Vec<u8>, HandoffError> {
         let text = || self.content.as_str().ok_or_else(|| bad(&self.content_type, "a text"));
-        Ok(match Written::of(&self.content_type) {
-            Written::Json => self.content.to_string().into_bytes(),
-            Written::Text => text()?.as_bytes().to_vec(),
-            Written::Base64 => STANDARD.decode(text()?).map_err(|_| bad(&self.content_type, "Base64"))?,
+        Ok(match ContentEncoding::for_content_type(&self.content_type) {
+            ContentEncoding::Json => self.content.to_string().into_bytes(),
+            ContentEncoding::Text => text()?.as_bytes().to_vec(),
+            ContentEncoding::Base64 => STANDARD.decode(text()?).map_err(|_| bad(&self.content_type, "Base64"))?,
         })
     }
 }
 
-fn bad(content_type: &str, what: &str) -> Refused {
-    Refused::new(HandoffCode::BadContext, format!("the content of a `{content_type}` is {what}, and this is not"))
+fn bad(content_type: &str, what: &str) -> HandoffError {
+    HandoffError::new(HandoffCode::BadContext, format!("the content of a `{content_type}` is {what}, and this is not"))
 }
 
 impl Request {
@@ -119,8 +123,8 @@ impl Request {
     ///
     /// # Errors
     /// `handoff_bad_request` and `handoff_bad_context` for the first missing, oversized or invalid member.
-    pub fn check(&self) -> Result<(), Refused> {
-        let wrong = |message: String| Err(Refused::new(HandoffCode::BadRequest, message));
+    pub fn check(&self) -> Result<(), HandoffError> {
+        let wrong = |message: String| Err(HandoffError::new(HandoffCode::BadRequest, message));
         let names = [
             ("request_id", &self.request_id, true),
             ("from_agent", &self.from_agent, true),

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Handoff, HandoffCode, Refused, Request, State};
+use super::{Handoff, HandoffCode, HandoffError, HandoffState, Request};
 
 /// Available agents and their capabilities.
 pub type Agents = BTreeMap<String, BTreeSet<String>>;
@@ -14,7 +14,7 @@ pub type Agents = BTreeMap<String, BTreeSet<String>>;
 ///
 /// # Errors
 /// `handoff_no_route` if no such agent is available.
-pub fn route<'a>(request: &Request, refused: &[String], agents: &'a Agents) -> Result<&'a str, Refused> {
+pub fn route<'a>(request: &Request, refused: &[String], agents: &'a Agents) -> Result<&'a str, HandoffError> {
     let required: BTreeSet<&String> = request.capabilities_required.iter().collect();
     let may_be_asked = |name: &String, capabilities: &BTreeSet<String>| {
         *name != request.from_agent
@@ -28,18 +28,18 @@ pub fn route<'a>(request: &Request, refused: &[String], agents: &'a Agents) -> R
         let found = able.min_by_key(|(_, capabilities)| capabilities.len());
         return found.map(|(name, _)| name.as_str()).ok_or_else(|| {
             let message = format!("nobody is there who can take `{}` and has not refused", request.request_id);
-            Refused::new(HandoffCode::NoRoute, message)
+            HandoffError::new(HandoffCode::NoRoute, message)
         });
     }
     able.find(|(name, _)| *name == named).map(|(name, _)| name.as_str()).ok_or_else(|| {
         let message = format!("`{named}`, who is to take `{}`, is not there or cannot", request.request_id);
-        Refused::new(HandoffCode::NoRoute, message)
+        HandoffError::new(HandoffCode::NoRoute, message)
     })
 }
 
 /// Returns the pending handoffs for an agent, by descending priority, then in request order (W57).
 pub fn pending<'h>(handoffs: &'h [Handoff], agent: &str) -> Vec<&'h Handoff> {
-    let is_asked = |handoff: &&Handoff| handoff.state == State::Pending && handoff.to.as_deref() == Some(agent);
+    let is_asked = |handoff: &&Handoff| handoff.state == HandoffState::Pending && handoff.to.as_deref() == Some(agent);
     let mut pending: Vec<&Handoff> = handoffs.iter().filter(is_asked).collect();
     pending.sort_by_key(|handoff| Reverse(handoff.request.priority));
     pending
@@ -47,14 +47,14 @@ pub fn pending<'h>(handoffs: &'h [Handoff], agent: &str) -> Vec<&'h Handoff> {
 
 /// Next step for a handoff.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Next {
+pub enum HandoffAction {
     /// Offer the handoff to an agent.
     Offer {
         /// The agent to ask.
         to: String,
     },
     /// Request the handoff again.
-    Again {
+    Retry {
         /// The agent to ask.
         to: String,
     },
@@ -75,35 +75,37 @@ pub enum Next {
 /// Returns the next step for a handoff (W52). A rejected handoff is routed to another agent. An expired one is
 /// requested from the same agent again, at most `retries` times. After that, or if no agent is left, it is escalated to
 /// a person.
-pub fn next(handoff: &Handoff, agents: &Agents, retries: u32) -> Next {
+pub fn next_action(handoff: &Handoff, agents: &Agents, retries: u32) -> HandoffAction {
     let Handoff { request, state, to, attempt, rejection, .. } = handoff;
     let routed = |refused: &[String]| route(request, refused, agents).map(str::to_owned);
-    let escalate = |why: Refused| Next::Escalate { why: why.message };
+    let escalate = |why: HandoffError| HandoffAction::Escalate { why: why.message };
     match (state, to) {
-        (State::Pending, None) => routed(&handoff.tried).map_or_else(escalate, |to| Next::Offer { to }),
-        (State::Accepted, Some(to)) => Next::Transfer { to: to.clone() },
-        (State::Rejected, Some(_)) => routed(&handoff.refused_by()).map_or_else(
+        (HandoffState::Pending, None) => routed(&handoff.tried).map_or_else(escalate, |to| HandoffAction::Offer { to }),
+        (HandoffState::Accepted, Some(to)) => HandoffAction::Transfer { to: to.clone() },
+        (HandoffState::Rejected, Some(_)) => routed(&handoff.rejected_by()).map_or_else(
             |why| {
                 let reason = rejection.as_ref().map_or("", |rejection| rejection.reason.as_str());
-                Next::Escalate { why: format!("{}; the last one said: {reason}", why.message) }
+                HandoffAction::Escalate { why: format!("{}; the last one said: {reason}", why.message) }
             },
-            |to| Next::Again { to },
+            |to| HandoffAction::Retry { to },
         ),
         // Only unanswered requests count.
-        (State::Expired, Some(to)) if unanswered(handoff) <= retries => Next::Again { to: to.clone() },
-        (State::Expired, Some(_)) => {
+        (HandoffState::Expired, Some(to)) if unanswered(handoff) <= retries => HandoffAction::Retry { to: to.clone() },
+        (HandoffState::Expired, Some(_)) => {
             let tries = if *attempt == 1 { "once".to_owned() } else { format!("{attempt} times") };
-            Next::Escalate { why: format!("`{}` was asked for {tries} and not answered in time", request.request_id) }
+            HandoffAction::Escalate {
+                why: format!("`{}` was asked for {tries} and not answered in time", request.request_id),
+            }
         }
-        (State::Pending, Some(_))
-        | (State::Accepted | State::Rejected | State::Expired, None)
-        | (State::Completed, _) => Next::Nothing,
+        (HandoffState::Pending, Some(_))
+        | (HandoffState::Accepted | HandoffState::Rejected | HandoffState::Expired, None)
+        | (HandoffState::Completed, _) => HandoffAction::Nothing,
     }
 }
 
 /// Current state of a handoff's task.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Work<'w> {
+pub struct TaskStatus<'w> {
     /// The task's owner, if the task exists.
     pub owner: Option<&'w str>,
     /// Another active handoff of the task.
@@ -113,15 +115,17 @@ pub struct Work<'w> {
 /// Returns the reason why a handoff is superseded: its task has another owner, or another handoff of it is active. An
 /// accepted handoff proceeds to its transfer. One that was offered to an agent is not superseded by another handoff:
 /// the other one is given back.
-pub fn overtaken(handoff: &Handoff, work: Work<'_>) -> Option<String> {
+pub fn superseded(handoff: &Handoff, work: TaskStatus<'_>) -> Option<String> {
     let Handoff { request: Request { task, from_agent, .. }, state, to, .. } = handoff;
     match (state, to) {
-        (State::Accepted | State::Completed, _) => None,
-        (State::Pending | State::Rejected | State::Expired, _) if work.owner != Some(from_agent.as_str()) => {
+        (HandoffState::Accepted | HandoffState::Completed, _) => None,
+        (HandoffState::Pending | HandoffState::Rejected | HandoffState::Expired, _)
+            if work.owner != Some(from_agent.as_str()) =>
+        {
             Some(format!("`{task}` is not the work of `{from_agent}` any more"))
         }
-        (State::Pending, Some(_)) => None,
-        (State::Pending, None) | (State::Rejected | State::Expired, _) => {
+        (HandoffState::Pending, Some(_)) => None,
+        (HandoffState::Pending, None) | (HandoffState::Rejected | HandoffState::Expired, _) => {
             work.under_way.map(|other| format!("`{task}` is being handed over already, by `{other}`"))
         }
     }

@@ -18,53 +18,53 @@ fn agents(agents: Value) -> Agents {
     serde_json::from_value(agents).expect("agents")
 }
 
-fn code<T: fmt::Debug>(refused: Result<T, Refused>) -> HandoffCode {
+fn code<T: fmt::Debug>(refused: Result<T, HandoffError>) -> HandoffCode {
     refused.expect_err("it is refused").code
 }
 
 #[test]
 fn there_are_four_moves_and_what_is_over_stays_so() {
     let mut legal = 0;
-    for from in State::ALL {
-        for to in State::ALL {
-            match step(*from, *to) {
+    for from in HandoffState::ALL {
+        for to in HandoffState::ALL {
+            match check_transition(*from, *to) {
                 Ok(()) => legal += 1,
                 Err(code) => assert_eq!(code == HandoffCode::Terminal, from.is_terminal(), "{from} {to}"),
             }
         }
     }
-    assert_eq!(legal, MOVES.len());
-    let over: Vec<&State> = State::ALL.iter().filter(|state| state.is_terminal()).collect();
-    assert_eq!(over, [&State::Rejected, &State::Completed, &State::Expired]);
+    assert_eq!(legal, TRANSITIONS.len());
+    let over: Vec<&HandoffState> = HandoffState::ALL.iter().filter(|state| state.is_terminal()).collect();
+    assert_eq!(over, [&HandoffState::Rejected, &HandoffState::Completed, &HandoffState::Expired]);
 }
 
 #[test]
 fn only_who_was_asked_answers_and_only_who_can_accepts() {
-    let asked = || Handoff::new(request(json!({"capabilities_required": ["rust"]}))).offered("bob");
+    let asked = || Handoff::new(request(json!({"capabilities_required": ["rust"]}))).offer("bob");
     let can = BTreeSet::from(["rust".to_owned(), "go".to_owned()]);
-    let accepted = asked().accepted("bob", &can).expect("it may");
-    assert_eq!(accepted.clone().completed().map(|done| done.state), Ok(State::Completed));
-    assert_eq!(code(accepted.clone().rejected("bob", "no")), HandoffCode::IllegalMove);
-    assert_eq!(code(accepted.completed().expect("it is").expired()), HandoffCode::Terminal);
-    assert_eq!(code(asked().accepted("cyd", &can)), HandoffCode::NotAddressed);
-    assert_eq!(code(Handoff::new(request(json!({}))).accepted("bob", &can)), HandoffCode::NotAddressed);
-    assert_eq!(code(asked().accepted("bob", &BTreeSet::new())), HandoffCode::Incapable);
-    assert_eq!(code(asked().rejected("bob", " \n")), HandoffCode::ReasonMissing);
-    let rejected = asked().rejected("bob", "no time").expect("it may");
-    assert_eq!(rejected.rejection, Some(Rejection { by: "bob".to_owned(), reason: "no time".to_owned() }));
+    let accepted = asked().accept("bob", &can).expect("it may");
+    assert_eq!(accepted.clone().complete().map(|done| done.state), Ok(HandoffState::Completed));
+    assert_eq!(code(accepted.clone().reject("bob", "no")), HandoffCode::IllegalTransition);
+    assert_eq!(code(accepted.complete().expect("it is").expire()), HandoffCode::Terminal);
+    assert_eq!(code(asked().accept("cyd", &can)), HandoffCode::NotAddressed);
+    assert_eq!(code(Handoff::new(request(json!({}))).accept("bob", &can)), HandoffCode::NotAddressed);
+    assert_eq!(code(asked().accept("bob", &BTreeSet::new())), HandoffCode::Incapable);
+    assert_eq!(code(asked().reject("bob", " \n")), HandoffCode::ReasonMissing);
+    let rejected = asked().reject("bob", "no time").expect("it may");
+    assert_eq!(rejected.rejection, Some(HandoffRejection { by: "bob".to_owned(), reason: "no time".to_owned() }));
 }
 
 #[test]
 fn what_is_asked_for_is_there_and_is_new() {
     let asked = request(json!({"task": "ticket"}));
     let tasks = BTreeSet::from(["ticket".to_owned()]);
-    assert_eq!(requested(&asked, &[], &tasks), Ok(()));
-    assert_eq!(code(requested(&asked, &[], &BTreeSet::new())), HandoffCode::UnknownTask);
+    assert_eq!(check_request(&asked, &[], &tasks), Ok(()));
+    assert_eq!(code(check_request(&asked, &[], &BTreeSet::new())), HandoffCode::UnknownTask);
     let there = Handoff::new(asked.clone());
-    assert_eq!(code(requested(&asked, std::slice::from_ref(&there), &tasks)), HandoffCode::IllegalMove);
-    assert_eq!(code(requested(&asked, &[there.expired().expect("it may")], &tasks)), HandoffCode::Terminal);
+    assert_eq!(code(check_request(&asked, std::slice::from_ref(&there), &tasks)), HandoffCode::IllegalTransition);
+    assert_eq!(code(check_request(&asked, &[there.expire().expect("it may")], &tasks)), HandoffCode::Terminal);
     let bad = request(json!({"task": "ticket", "context": {"content_type": "image/png", "content": "%"}}));
-    assert_eq!(code(requested(&bad, &[], &tasks)), HandoffCode::BadContext);
+    assert_eq!(code(check_request(&bad, &[], &tasks)), HandoffCode::BadContext);
 }
 
 #[test]
@@ -95,13 +95,13 @@ fn a_route_goes_to_the_one_of_those_who_can_who_can_do_least_beside() {
 #[test]
 fn what_is_urgent_comes_first_and_then_what_is_older() {
     let asked = |id: &str, priority: i32| Handoff::new(request(json!({"request_id": id, "priority": priority})));
-    let accepted = asked("z", 9).offered("bob").accepted("bob", &BTreeSet::new()).expect("it may");
+    let accepted = asked("z", 9).offer("bob").accept("bob", &BTreeSet::new()).expect("it may");
     let all = [
-        asked("a", 0).offered("bob"),
-        asked("b", 7).offered("bob"),
-        asked("c", -1).offered("bob"),
-        asked("d", 7).offered("bob"),
-        asked("e", 8).offered("cyd"),
+        asked("a", 0).offer("bob"),
+        asked("b", 7).offer("bob"),
+        asked("c", -1).offer("bob"),
+        asked("d", 7).offer("bob"),
+        asked("e", 8).offer("cyd"),
         asked("f", 8),
         accepted,
     ];
@@ -115,58 +115,60 @@ fn what_is_urgent_comes_first_and_then_what_is_older() {
 fn who_refuses_is_not_asked_again_and_in_the_end_a_person_is() {
     let all = agents(json!({"ada": [], "bob": [], "cyd": []}));
     let first = Handoff::new(request(json!({"to_agent": "cyd"})));
-    assert_eq!(next(&first, &all, 0), Next::Offer { to: "cyd".to_owned() });
-    let first = first.offered("cyd");
-    assert_eq!(next(&first, &all, 0), Next::Nothing);
-    let first = first.rejected("cyd", "busy").expect("it may");
-    assert_eq!(next(&first, &all, 0), Next::Again { to: "bob".to_owned() });
-    let second = first.again("bob");
+    assert_eq!(next_action(&first, &all, 0), HandoffAction::Offer { to: "cyd".to_owned() });
+    let first = first.offer("cyd");
+    assert_eq!(next_action(&first, &all, 0), HandoffAction::Nothing);
+    let first = first.reject("cyd", "busy").expect("it may");
+    assert_eq!(next_action(&first, &all, 0), HandoffAction::Retry { to: "bob".to_owned() });
+    let second = first.next_attempt("bob");
     assert_eq!(
         (second.request.request_id.as_str(), second.first.as_deref(), second.attempt, second.tried.as_slice()),
         ("h1.2", Some("h1"), 2, ["cyd".to_owned()].as_slice())
     );
-    let third = second.clone().rejected("bob", "never").expect("it may");
-    let Next::Escalate { why } = next(&third, &all, 0) else { panic!("nobody is left") };
+    let third = second.clone().reject("bob", "never").expect("it may");
+    let HandoffAction::Escalate { why } = next_action(&third, &all, 0) else { panic!("nobody is left") };
     assert!(why.contains("`h1.2`") && why.ends_with("the last one said: never"), "{why}");
-    assert_eq!(third.again("cyd").request.request_id, "h1.3");
-    let taken = second.accepted("bob", &BTreeSet::new()).expect("it may");
-    assert_eq!(next(&taken, &all, 0), Next::Transfer { to: "bob".to_owned() });
-    assert_eq!(next(&taken.completed().expect("it may"), &all, 0), Next::Nothing);
+    assert_eq!(third.next_attempt("cyd").request.request_id, "h1.3");
+    let taken = second.accept("bob", &BTreeSet::new()).expect("it may");
+    assert_eq!(next_action(&taken, &all, 0), HandoffAction::Transfer { to: "bob".to_owned() });
+    assert_eq!(next_action(&taken.complete().expect("it may"), &all, 0), HandoffAction::Nothing);
 }
 
 #[test]
 fn what_is_anothers_by_now_or_handed_over_by_another_request_goes_no_further() {
-    let here = Work { owner: Some("ada"), under_way: None };
-    let gone = Work { owner: Some("cyd"), under_way: None };
-    let twice = Work { owner: Some("ada"), under_way: Some("h2") };
+    let here = TaskStatus { owner: Some("ada"), under_way: None };
+    let gone = TaskStatus { owner: Some("cyd"), under_way: None };
+    let twice = TaskStatus { owner: Some("ada"), under_way: Some("h2") };
     let new = Handoff::new(request(json!({"task": "ticket"})));
-    let asked = new.clone().offered("bob");
-    let refused = asked.clone().rejected("bob", "busy").expect("it may");
-    let late = asked.clone().expired().expect("it may");
-    let taken = asked.clone().accepted("bob", &BTreeSet::new()).expect("it may");
-    let done = taken.clone().completed().expect("it may");
+    let asked = new.clone().offer("bob");
+    let refused = asked.clone().reject("bob", "busy").expect("it may");
+    let late = asked.clone().expire().expect("it may");
+    let taken = asked.clone().accept("bob", &BTreeSet::new()).expect("it may");
+    let done = taken.clone().complete().expect("it may");
     let all = [&new, &asked, &refused, &late, &taken, &done];
-    assert!(all.iter().all(|handoff| overtaken(handoff, here).is_none()));
-    let told = |work: Work<'_>| all.map(|handoff| overtaken(handoff, work));
+    assert!(all.iter().all(|handoff| superseded(handoff, here).is_none()));
+    let told = |work: TaskStatus<'_>| all.map(|handoff| superseded(handoff, work));
     let is_gone = Some("`ticket` is not the work of `ada` any more".to_owned());
     assert_eq!(told(gone), [is_gone.clone(), is_gone.clone(), is_gone.clone(), is_gone, None, None]);
     let is_twice = Some("`ticket` is being handed over already, by `h2`".to_owned());
     let asked_goes_on = None;
     assert_eq!(told(twice), [is_twice.clone(), asked_goes_on, is_twice.clone(), is_twice, None, None]);
-    assert!(overtaken(&new, Work::default()).is_some(), "nobody hands over what is not there");
+    assert!(superseded(&new, TaskStatus::default()).is_some(), "nobody hands over what is not there");
 }
 
 #[test]
 fn what_expires_is_asked_for_so_often_and_then_of_a_person() {
     let all = agents(json!({"ada": [], "bob": []}));
-    let mut handoff = Handoff::new(request(json!({}))).offered("bob").expired().expect("it may");
+    let mut handoff = Handoff::new(request(json!({}))).offer("bob").expire().expect("it may");
     for attempt in 1..=3 {
         assert_eq!(handoff.attempt, attempt);
-        let asked_again = next(&handoff, &all, 2);
-        assert_eq!(asked_again == Next::Again { to: "bob".to_owned() }, attempt <= 2, "{asked_again:?}");
-        handoff = handoff.again("bob").expired().expect("it may");
+        let asked_again = next_action(&handoff, &all, 2);
+        assert_eq!(asked_again == HandoffAction::Retry { to: "bob".to_owned() }, attempt <= 2, "{asked_again:?}");
+        handoff = handoff.next_attempt("bob").expire().expect("it may");
     }
-    let Next::Escalate { why } = next(&handoff, &all, 2) else { panic!("it was asked for often enough") };
+    let HandoffAction::Escalate { why } = next_action(&handoff, &all, 2) else {
+        panic!("it was asked for often enough")
+    };
     assert_eq!(why, "`h1.4` was asked for 4 times and not answered in time");
 }
 
@@ -179,13 +181,13 @@ fn a_context_is_what_its_type_says_and_comes_back_as_it_was() {
         ("application/octet-stream", &[0, 255, 1]),
         ("image/png", b""),
     ] {
-        let context = Context::of_bytes(content_type, bytes).expect("it can be read");
+        let context = Context::from_bytes(content_type, bytes).expect("it can be read");
         assert_eq!(context.bytes().as_deref(), Ok(bytes), "{content_type}");
     }
     for (content_type, bytes) in
         [("application/json", b"{".as_slice()), ("application/json", br#"{"a":1,"a":2}"#), ("text/plain", &[0xff])]
     {
-        assert_eq!(code(Context::of_bytes(content_type, bytes)), HandoffCode::BadContext, "{content_type}");
+        assert_eq!(code(Context::from_bytes(content_type, bytes)), HandoffCode::BadContext, "{content_type}");
     }
     for (content_type, content) in
         [("text/plain", json!(1)), ("image/png", json!("no base64!")), ("image/png", json!({}))]

@@ -10,13 +10,13 @@ use serde_json::json;
 use super::*;
 use crate::blueprint;
 use crate::digest::{Hasher, Salt};
-use crate::pattern::Paths;
+use crate::pattern::PathSyntax;
 use crate::pattern::Pattern;
-use crate::plan::{Expressions, Owner};
-use crate::tree::{At, Edit};
+use crate::plan::{ExpressionCompiler, ExpressionOwner};
+use crate::tree::{Edit, Revision};
 
-fn edit(at: At) -> Edit {
-    Edit { at, hasher: Arc::new(Hasher::new(&Salt([7; 32]))) }
+fn edit(at: Revision) -> Edit {
+    Edit { revision: at, hasher: Arc::new(Hasher::new(&Salt([7; 32]))) }
 }
 
 fn place(text: &str) -> PointerBuf {
@@ -27,7 +27,7 @@ fn place(text: &str) -> PointerBuf {
 fn invariant(each: &str, expr: &str) -> Invariant {
     let each = (!each.is_empty()).then(|| each.to_owned());
     let written = blueprint::Invariant { name: "holds".to_owned(), each, expr: expr.to_owned(), message: None };
-    let compiled = Expressions::of(Paths::Plain).compile(expr, Owner::Invariant(&written));
+    let compiled = ExpressionCompiler::new(PathSyntax::Plain).compile(expr, ExpressionOwner::Invariant(&written));
     let expr = compiled.unwrap_or_else(|error| panic!("{expr}: {error}"));
     let each = written.each.map(|each| Pattern::parse(&each).expect("a pattern"));
     Invariant { name: written.name, each, expr, message: written.message }
@@ -37,7 +37,7 @@ fn invariant(each: &str, expr: &str) -> Invariant {
 fn checked<'i>(
     invariants: impl IntoIterator<Item = &'i Invariant>,
     before: &Node,
-    candidate: &Since<'_>,
+    candidate: &ChangesSince<'_>,
 ) -> Vec<Violation> {
     checked_up_to(invariants, before, candidate, &json!([]), INSTANCES_MAX)
 }
@@ -45,27 +45,27 @@ fn checked<'i>(
 fn checked_up_to<'i>(
     invariants: impl IntoIterator<Item = &'i Invariant>,
     before: &Node,
-    candidate: &Since<'_>,
+    candidate: &ChangesSince<'_>,
     patch: &Value,
     max: usize,
 ) -> Vec<Violation> {
     let stood = |place: &Pointer| Some(place.to_buf());
-    let change = Change { before, candidate: *candidate, patch, request: None, stood: &stood };
+    let change = Change { before, candidate: *candidate, patch, request: None, original_place: &stood };
     check_up_to(invariants, &change, max, &mut Allowance::new())
 }
 
 /// Returns the places for which an invariant is evaluated after `change` has modified a document as version 1.
 fn evaluated(invariant: &Invariant, before: &Value, change: impl Fn(&mut Node, &Edit)) -> Vec<String> {
-    let mut tree = Node::of(before, &edit(0));
+    let mut tree = Node::from_value(before, &edit(0));
     change(&mut tree, &edit(1));
-    let due = due(invariant, &Since::new(&tree, 0, 0), INSTANCES_MAX);
+    let due = due(invariant, &ChangesSince::new(&tree, 0, 0), INSTANCES_MAX);
     assert!(due.is_all);
     due.instances.into_iter().map(|instance| instance.place.to_string()).collect()
 }
 
 fn put(at: &str, value: Value) -> impl Fn(&mut Node, &Edit) {
     move |tree, edit| {
-        let (at, node) = (place(at), Node::of(&value, edit));
+        let (at, node) = (place(at), Node::from_value(&value, edit));
         match tree.get(&at) {
             Some(_) => tree.replace(&at, node, edit),
             None => tree.insert(&at, node, edit),
@@ -78,7 +78,7 @@ fn take(at: &str) -> impl Fn(&mut Node, &Edit) {
 }
 
 fn inserted(at: &str, value: Value) -> impl Fn(&mut Node, &Edit) {
-    move |tree, edit| tree.insert(&place(at), Node::of(&value, edit), edit)
+    move |tree, edit| tree.insert(&place(at), Node::from_value(&value, edit), edit)
 }
 
 #[test]
@@ -163,19 +163,19 @@ fn instances_are_evaluated_when_they_are_touched_or_new() {
 
 #[test]
 fn what_takes_the_place_of_the_whole_is_new() {
-    let mut tree = Node::of(&json!({"old": {"a": 1}, "a": 0}), &edit(0));
+    let mut tree = Node::from_value(&json!({"old": {"a": 1}, "a": 0}), &edit(0));
     let old = tree.get(&place("/old")).expect("it is there").clone();
     tree.replace(&place(""), old, &edit(1));
     tree.insert(&place("/b"), Node::Null, &edit(1));
     let one = [invariant("", "state.a == 0")];
-    assert_eq!(checked(&one, &tree, &Since::new(&tree, 1, 0)).len(), 1);
-    assert_eq!(checked(&one, &tree, &Since::new(&tree, 1, 1)).len(), 0, "it is not asked again");
+    assert_eq!(checked(&one, &tree, &ChangesSince::new(&tree, 1, 0)).len(), 1);
+    assert_eq!(checked(&one, &tree, &ChangesSince::new(&tree, 1, 1)).len(), 0, "it is not asked again");
 }
 
 #[test]
 fn violations_say_which_invariant_and_where() {
     let state = json!({"tasks": [{"n": 1}, {"n": 7}, {}], "limit": 3});
-    let tree = Node::of(&state, &edit(0));
+    let tree = Node::from_value(&state, &edit(0));
     let told = |message: &str, invariant| Invariant { message: Some(message.to_owned()), ..invariant };
     let invariants = [
         invariant("/tasks/*", "self.n < state.limit"),
@@ -196,43 +196,44 @@ fn violations_say_which_invariant_and_where() {
     assert_eq!(found, expected);
     assert!(violations.iter().all(|it| it.code == Code::InvariantViolated && it.rule.as_deref() == Some("holds")));
     assert_eq!(check_whole(&[invariant("", "[1].all(x, x > 1)")], &tree).len(), 1, "also what refers to nothing");
-    let bad = Node::of(&json!({"tasks": vec![json!({"n": 9}); 50], "limit": 3}), &edit(0));
+    let bad = Node::from_value(&json!({"tasks": vec![json!({"n": 9}); 50], "limit": 3}), &edit(0));
     assert_eq!(check_whole(&invariants, &bad).len(), VIOLATIONS_MAX);
 }
 
 #[test]
 fn what_cannot_be_evaluated_for_all_does_not_hold() {
     let invariants = [invariant("/xs/*", "self > 0")];
-    let mut tree = Node::of(&json!({"xs": [1, 2, 3]}), &edit(0));
-    let messages = |tree: &Node, candidate: &Since<'_>, max| {
+    let mut tree = Node::from_value(&json!({"xs": [1, 2, 3]}), &edit(0));
+    let messages = |tree: &Node, candidate: &ChangesSince<'_>, max| {
         let violations = checked_up_to(&invariants, tree, candidate, &json!([]), max);
         violations.into_iter().map(|violation| violation.message).collect::<Vec<_>>()
     };
-    assert_eq!(messages(&tree, &Since::anew(&tree), 4), [""; 0]);
+    assert_eq!(messages(&tree, &ChangesSince::all_changed(&tree), 4), [""; 0]);
     let too_many = ["holds has too many instances: fewer than 3 can be checked"];
-    assert_eq!(messages(&tree, &Since::anew(&tree), 3), too_many);
-    tree.insert(&place("/xs/-"), Node::of(&json!(4), &edit(1)), &edit(1));
-    assert_eq!(messages(&tree, &Since::new(&tree, 0, 0), 3), [""; 0], "only what is evaluated counts");
+    assert_eq!(messages(&tree, &ChangesSince::all_changed(&tree), 3), too_many);
+    tree.insert(&place("/xs/-"), Node::from_value(&json!(4), &edit(1)), &edit(1));
+    assert_eq!(messages(&tree, &ChangesSince::new(&tree, 0, 0), 3), [""; 0], "only what is evaluated counts");
 }
 
 #[test]
 fn evaluations_share_their_steps_only_among_what_is_evaluated() {
     let costly = "state.xs.all(a, state.xs.all(b, a + b >= 0))";
     let invariants: Vec<_> = (0..16).map(|_| invariant("", costly)).chain([invariant("", "state.y == 1")]).collect();
-    let mut tree = Node::of(&json!({"xs": (0..400).collect::<Vec<_>>(), "y": 1}), &edit(0));
+    let mut tree = Node::from_value(&json!({"xs": (0..400).collect::<Vec<_>>(), "y": 1}), &edit(0));
     let violations = check_whole(&invariants, &tree);
     let found = violations.last().and_then(|violation| violation.found.clone());
     assert_eq!(found, Some(json!("this and the evaluations before it take more than 10000000 steps")));
-    tree.replace(&place("/y"), Node::of(&json!(1), &edit(1)), &edit(1));
-    assert_eq!(checked(&invariants, &tree, &Since::new(&tree, 0, 0)).len(), 0);
+    tree.replace(&place("/y"), Node::from_value(&json!(1), &edit(1)), &edit(1));
+    assert_eq!(checked(&invariants, &tree, &ChangesSince::new(&tree, 0, 0)).len(), 0);
 }
 
 #[test]
 fn done_is_asked_when_what_it_looks_at_changed() {
-    let done = Expressions::of(Paths::Plain).compile("state.answer.score > request.least", Owner::Done);
+    let done =
+        ExpressionCompiler::new(PathSyntax::Plain).compile("state.answer.score > request.least", ExpressionOwner::Done);
     let done = done.expect("an expression");
-    let mut tree = Node::of(&json!({"request": {"least": 3}, "notes": []}), &edit(0));
-    assert!(may_be_done(&done, &Since::anew(&tree)));
+    let mut tree = Node::from_value(&json!({"request": {"least": 3}, "notes": []}), &edit(0));
+    assert!(may_be_done(&done, &ChangesSince::all_changed(&tree)));
     for (at, to, value, expected) in [
         (1, "/notes/-", json!("a note"), false),
         (2, "/answer", json!({"text": "", "score": 1}), true),
@@ -242,18 +243,18 @@ fn done_is_asked_when_what_it_looks_at_changed() {
         (6, "/notes/0", json!("another"), false),
     ] {
         put(to, value)(&mut tree, &edit(at));
-        assert_eq!(may_be_done(&done, &Since::new(&tree, 0, at - 1)), expected, "{to}");
+        assert_eq!(may_be_done(&done, &ChangesSince::new(&tree, 0, at - 1)), expected, "{to}");
     }
     tree.remove(&place("/answer"), &edit(7));
-    assert!(may_be_done(&done, &Since::new(&tree, 0, 6)));
-    assert!(!may_be_done(&done, &Since::new(&tree, 0, 7)));
+    assert!(may_be_done(&done, &ChangesSince::new(&tree, 0, 6)));
+    assert!(!may_be_done(&done, &ChangesSince::new(&tree, 0, 7)));
 }
 
 #[test]
 fn the_cost_is_that_of_what_was_touched() {
     let tasks: Vec<Value> = (0..20_000).map(|n| json!({"n": n, "deps": [n]})).collect();
     let members: serde_json::Map<_, _> = (0..20_000).map(|n| (format!("k{n}"), json!({"n": n}))).collect();
-    let mut tree = Node::of(&json!({"tasks": tasks, "index": members}), &edit(0));
+    let mut tree = Node::from_value(&json!({"tasks": tasks, "index": members}), &edit(0));
     let invariants = [
         invariant("/tasks/*", "self.n >= 0"),
         invariant("/**/n", "self >= 0"),
@@ -261,7 +262,7 @@ fn the_cost_is_that_of_what_was_touched() {
         invariant("/index/k77/n", "self >= 0"),
     ];
     let count = |tree: &Node, version| -> Vec<usize> {
-        let due = invariants.iter().map(|one| due(one, &Since::new(tree, 0, version), INSTANCES_MAX));
+        let due = invariants.iter().map(|one| due(one, &ChangesSince::new(tree, 0, version), INSTANCES_MAX));
         due.map(|due| due.instances.len()).collect()
     };
     put("/tasks/9000/n", json!(1))(&mut tree, &edit(1));
@@ -307,12 +308,12 @@ fn an_element_that_is_only_moved_is_evaluated_where_its_index_is_asked_for() {
 fn old_is_what_was_there_before() {
     let forward = "old == null || old.status == self.status || (old.status == 'open' && self.status == 'done')";
     let invariants = [invariant("/tasks/*", forward)];
-    let tree = Node::of(&json!({"tasks": {"a": {"status": "open"}, "b": {"status": "done"}}}), &edit(0));
+    let tree = Node::from_value(&json!({"tasks": {"a": {"status": "open"}, "b": {"status": "done"}}}), &edit(0));
     assert_eq!(check_whole(&invariants, &tree), [], "in the beginning it is what it was");
     let violated = |at: &str, value: Value| {
         let mut candidate = tree.clone();
         put(at, value)(&mut candidate, &edit(1));
-        let violations = checked(&invariants, &tree, &Since::new(&candidate, 0, 0));
+        let violations = checked(&invariants, &tree, &ChangesSince::new(&candidate, 0, 0));
         violations.into_iter().map(|violation| violation.pointer).collect::<Vec<_>>()
     };
     assert_eq!(violated("/tasks/a/status", json!("done")), [""; 0]);
@@ -324,5 +325,5 @@ fn old_is_what_was_there_before() {
     let only_touched = [invariant("/tasks/*", "old != self")];
     let mut candidate = tree.clone();
     put("/tasks/a/status", json!("done"))(&mut candidate, &edit(1));
-    assert_eq!(checked(&only_touched, &tree, &Since::new(&candidate, 0, 0)), [], "b is not asked");
+    assert_eq!(checked(&only_touched, &tree, &ChangesSince::new(&candidate, 0, 0)), [], "b is not asked");
 }

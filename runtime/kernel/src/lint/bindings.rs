@@ -4,17 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jsonptr::PointerBuf;
 
-use super::{Check, Owner, meant, suggest};
-use crate::bindings::Binds;
+use super::{ExpressionOwner, Linter, closest_name, suggest};
+use crate::bindings::BindingSource;
 use crate::blueprint::{Action, Rule, Trigger};
-use crate::expr::Step;
+use crate::expr::LookupStep;
 use crate::id::WorkerName;
-use crate::pattern::{Paths, Pattern, PatternToken, is_name};
+use crate::pattern::{PathSyntax, Pattern, PatternToken, is_name};
 use crate::plan::{BOUND, request_part, twice};
 use crate::schema::Location;
 use crate::source::child;
 
-impl Check<'_> {
+impl Linter<'_> {
     /// Reports names in a worker's paths that its triggers do not bind, and bindings without effect.
     pub(super) fn bindings(&mut self) {
         let blueprint = self.blueprint;
@@ -24,16 +24,17 @@ impl Check<'_> {
         let needed = self.needed_names();
         for (number, rule) in blueprint.rules.iter().enumerate() {
             let bound = self.bound_by(rule);
-            for worker in blueprint.woken_by(&rule.run) {
+            for worker in blueprint.triggered_workers(&rule.run) {
                 let names = needed.get(worker).into_iter().flatten();
                 for name in names.filter(|name| !bound.contains(*name)) {
                     let message = format!("`{worker}` needs `{{{name}}}`, and `{}` does not bind it", rule.name);
                     let help = match &rule.trigger {
-                        Trigger::Event { .. } | Trigger::Each(_) => match meant(name, bound.iter().map(String::as_str))
-                        {
-                            Some(meant) => format!("Did you mean `{{{meant}}}` in a path of `{worker}`?"),
-                            None => format!("Name the token in the trigger's path: `/…/{{{name}}}`."),
-                        },
+                        Trigger::Event { .. } | Trigger::Each(_) => {
+                            match closest_name(name, bound.iter().map(String::as_str)) {
+                                Some(meant) => format!("Did you mean `{{{meant}}}` in a path of `{worker}`?"),
+                                None => format!("Name the token in the trigger's path: `/…/{{{name}}}`."),
+                            }
+                        }
                         Trigger::Signal(_) | Trigger::Manual => {
                             format!("Say where the signal carries it: `bind: {{{name}: /{name}}}`.")
                         }
@@ -42,7 +43,7 @@ impl Check<'_> {
                              /…/{{{name}}}}}`, or give the work to a worker whose paths have no names."
                         ),
                     };
-                    self.find("unbound_name", &format!("/rules/{number}/trigger"), message, help);
+                    self.report("unbound_name", &format!("/rules/{number}/trigger"), message, help);
                 }
             }
         }
@@ -52,7 +53,7 @@ impl Check<'_> {
             {
                 let message = format!("`{worker}` needs `{{{name}}}`, and a breaker binds nothing");
                 let help = "Wake a worker whose paths have no names.";
-                self.find("unbound_name", &format!("/circuit/{kind}/then/wake"), message, help);
+                self.report("unbound_name", &format!("/circuit/{kind}/then/wake"), message, help);
             }
         }
         self.literal_names();
@@ -72,7 +73,9 @@ impl Check<'_> {
                 {
                     continue;
                 }
-                for seat in blueprint.woken_by(&rule.run).into_iter().filter_map(|name| self.seats.get(name)) {
+                for seat in
+                    blueprint.triggered_workers(&rule.run).into_iter().filter_map(|name| self.worker_grants.get(name))
+                {
                     let reads = seat.reads.iter().map(|read| (&read.pointer, &read.pattern));
                     for (pointer, pattern) in
                         reads.chain(seat.writes.iter().map(|write| (&write.pointer, &write.pattern)))
@@ -94,7 +97,7 @@ impl Check<'_> {
         found.dedup();
         for (pointer, message) in found {
             let help = "Collect in an object under the names of the other: a worker that is woken by `/others/{name}` writes to `/notes/{name}`.";
-            self.find("foreign_index", &pointer, message, help);
+            self.report("foreign_index", &pointer, message, help);
         }
     }
 
@@ -106,15 +109,15 @@ impl Check<'_> {
     /// Returns the names that a rule binds.
     pub(super) fn bound_by(&self, rule: &Rule) -> BTreeSet<String> {
         let of_path = rule.trigger.template().and_then(|path| self.paths.parse(path).ok());
-        let binds = of_path.map(|template| Binds::of_template(&template));
-        let names = binds.iter().flat_map(Binds::names).map(str::to_owned);
+        let binds = of_path.map(|template| BindingSource::from_template(&template));
+        let names = binds.iter().flat_map(BindingSource::names).map(str::to_owned);
         names.chain(rule.bind.keys().cloned()).collect()
     }
 
     /// Returns the names that an invocation of each worker must bind.
     pub(super) fn needed_names(&self) -> BTreeMap<WorkerName, BTreeSet<String>> {
         let mut needed: BTreeMap<WorkerName, BTreeSet<String>> = BTreeMap::new();
-        for (name, seat) in &self.seats {
+        for (name, seat) in &self.worker_grants {
             let written = seat.writes.iter().map(|write| &write.pattern);
             let patterns = seat.reads.iter().map(|read| &read.pattern).chain(written);
             let mut names: BTreeSet<String> = patterns.flat_map(|pattern| pattern.names().map(str::to_owned)).collect();
@@ -124,8 +127,8 @@ impl Check<'_> {
             }
             let of_worker = format!("{}/", seat.pointer);
             for expression in self.expressions.iter().filter(|one| one.pointer.starts_with(&of_worker)) {
-                for look in expression.expr.looks().iter().filter(|look| look.variable == BOUND) {
-                    if let Some(Step::Member(member)) = look.steps.first() {
+                for look in expression.expr.lookups().iter().filter(|look| look.variable == BOUND) {
+                    if let Some(LookupStep::Member(member)) = look.steps.first() {
                         names.insert(member.clone());
                     }
                 }
@@ -142,7 +145,7 @@ impl Check<'_> {
             && let Some(name) = twice(&template)
         {
             let message = format!("`{{{name}}}` is in `{path}` twice, and can stand for one token only");
-            self.find(
+            self.report(
                 "bad_pattern",
                 &format!("{at}/trigger/{}", rule.trigger.word()),
                 message,
@@ -151,23 +154,23 @@ impl Check<'_> {
         }
         if !rule.bind.is_empty() && !rule.trigger.is_signal() {
             let help = "Name tokens in the trigger's path, like /notes/{note}, or remove it.";
-            self.find("bad_rule", &format!("{at}/bind"), "only what a signal carries is bound with `bind`", help);
+            self.report("bad_rule", &format!("{at}/bind"), "only what a signal carries is bound with `bind`", help);
             self.point_at_key();
         }
         for (name, from) in &rule.bind {
             let pointer = child(&format!("{at}/bind"), name);
             if !is_name(name) {
                 let help = "Write at most 64 letters, digits and `_`, no digit first.";
-                self.find("bad_value", &pointer, format!("`{name}` is no name"), help);
+                self.report("bad_value", &pointer, format!("`{name}` is no name"), help);
                 self.point_at_key();
             }
             if PointerBuf::parse(from.as_str()).is_err() {
                 let help = "Write a JSON Pointer into what the signal carries, like /id; empty for the value itself.";
-                self.find("bad_pattern", &pointer, format!("`{from}` is no place"), help);
+                self.report("bad_pattern", &pointer, format!("`{from}` is no place"), help);
             } else if let Some(why) = self.never_carried(rule, from) {
                 let message = format!("`{name}` is never bound: {why}");
                 let help = "Name a place of the signal that holds a text or a whole number, or change its schema.";
-                self.find("unbound_name", &pointer, message, help);
+                self.report("unbound_name", &pointer, message, help);
             }
         }
     }
@@ -194,12 +197,12 @@ impl Check<'_> {
         let backlog = backlog.map(|(name, backlog)| (format!("{}/at", child("/backlog", name)), backlog.at.as_str()));
         let places: Vec<_> = places.chain(backlog).collect();
         for (pointer, path) in places {
-            let pattern = Paths::Named.parse(path).ok();
+            let pattern = PathSyntax::Named.parse(path).ok();
             if let Some(name) = pattern.iter().flat_map(|pattern| pattern.names()).next()
-                && self.paths == Paths::Named
+                && self.paths == PathSyntax::Named
             {
                 let message = format!("nothing binds `{{{name}}}` here");
-                self.find("unbound_name", &pointer, message, "Write `*`, which is any token.");
+                self.report("unbound_name", &pointer, message, "Write `*`, which is any token.");
             }
         }
         let mut found = Vec::new();
@@ -208,34 +211,34 @@ impl Check<'_> {
                 found.push((format!("/rules/{at}/trigger/{}", rule.trigger.word()), path.to_owned()));
             }
         }
-        for seat in self.seats.values() {
+        for seat in self.worker_grants.values() {
             found.extend(seat.reads.iter().map(|read| (read.pointer.clone(), read.pattern.to_string())));
             let writes = seat.writes.iter();
             found.extend(writes.map(|write| (format!("{}/path", write.pointer), write.pattern.to_string())));
         }
-        if self.paths == Paths::Named {
+        if self.paths == PathSyntax::Named {
             let is_part = |token: &str| token.contains('{') && !(token.starts_with('{') && token.ends_with('}'));
             for (pointer, path) in found {
                 if let Some(token) = path.split('/').find(|token| is_part(token)) {
                     let message = format!("`{token}` is an ordinary name: only a whole token in braces is bound");
-                    self.find("literal_name", &pointer, message, "Write the name alone between two slashes.");
+                    self.report("literal_name", &pointer, message, "Write the name alone between two slashes.");
                 }
             }
             return;
         }
         for (pointer, path) in found {
-            let template = Paths::Named.parse(&path).ok();
+            let template = PathSyntax::Named.parse(&path).ok();
             if let Some(name) = template.iter().flat_map(|template| template.names()).next() {
                 let message = format!("`{{{name}}}` is an ordinary name in blueprint format 1");
                 let help = "Write `blueprint: 2` at the top, if it is to stand for what the trigger binds.";
-                self.find("literal_name", &pointer, message, help);
+                self.report("literal_name", &pointer, message, help);
             }
         }
     }
 
     /// Returns a name that a rule's condition looks up without a binding, with message and help.
-    pub(super) fn unbound_member(&self, name: &str, owner: Owner<'_>) -> Option<(String, String, String)> {
-        let Owner::Rule(rule) = owner else { return None };
+    pub(super) fn unbound_member(&self, name: &str, owner: ExpressionOwner<'_>) -> Option<(String, String, String)> {
+        let ExpressionOwner::Rule(rule) = owner else { return None };
         let known = self.bound_by(rule);
         if known.contains(name) {
             return None;

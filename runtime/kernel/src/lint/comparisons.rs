@@ -2,22 +2,22 @@
 
 use serde_json::Value;
 
-use super::carried::signal_of;
 use super::conditions::{last_name, offset};
-use super::{Check, Expression, suggest};
+use super::signal_values::signal_of;
+use super::{Expression, Linter, suggest};
 use crate::blueprint::{EventOp, Trigger};
-use crate::expr::{Compared, Comparison, EXACT_MAX, Look, Step, Test, Together};
+use crate::expr::{CompareOp, Comparison, DecidedComparisons, EXACT_MAX, Lookup, LookupStep, Operand};
 use crate::id::WorkerName;
 use crate::pattern::{is_index, is_name};
-use crate::plan::{BOUND, Owner, place, pushed};
+use crate::plan::{BOUND, ExpressionOwner, place, pushed};
 use crate::schema::Schema;
 
 /// Message and help about a comparison.
-type Told = (String, String);
+type MessageAndHelp = (String, String);
 
 const NAME_ANOTHER: &str = "Compare it with a value that the schema allows.";
 
-impl Check<'_> {
+impl Linter<'_> {
     /// Warns of comparisons with a constant outcome, of values that are never boolean, and of divisions that cut off a
     /// fraction. `reported`: messages about the expression so far.
     pub(super) fn comparisons(&mut self, expression: &Expression<'_>, reported: &mut Vec<String>) {
@@ -25,14 +25,14 @@ impl Check<'_> {
         let mut found = Vec::new();
         for comparison in expression.expr.comparisons() {
             // Each branch of a conditional must have another value.
-            let may_hold = |of: &Compared| match of {
-                Compared::Constant(value) => is_order(comparison.test) || *value == comparison.with,
+            let may_hold = |of: &Operand| match of {
+                Operand::Constant(value) => is_order(comparison.test) || *value == comparison.with,
                 _ => false,
             };
             if comparison.of.iter().any(may_hold) {
                 continue;
             }
-            let others = comparison.of.iter().filter(|of| !matches!(of, Compared::Constant(_)));
+            let others = comparison.of.iter().filter(|of| !matches!(of, Operand::Constant(_)));
             let told: Option<Vec<_>> = others.map(|of| self.never(of, &comparison, owner)).collect();
             let first = told.into_iter().flatten().next();
             found.extend(first.map(|((message, help), name)| ("never_equal", message, help, Some(name))));
@@ -59,7 +59,7 @@ impl Check<'_> {
                 found.push(("whole_division", message, help, whole.first().and_then(last_name).map(str::to_owned)));
             }
         }
-        for together in expression.expr.decided_together() {
+        for together in expression.expr.decided_comparisons() {
             if !self.is_of_one_type(&together, owner) {
                 continue;
             }
@@ -72,7 +72,7 @@ impl Check<'_> {
         }
         for (code, message, help, name) in found {
             if !reported.contains(&message) {
-                self.find(code, &expression.pointer, message.clone(), help);
+                self.report(code, &expression.pointer, message.clone(), help);
                 self.point_into(&expression.pointer, offset(expression, name.as_deref()));
                 reported.push(message);
             }
@@ -80,23 +80,33 @@ impl Check<'_> {
     }
 
     /// Returns the finding that an operand can never satisfy a comparison, and names the operand.
-    fn never(&self, of: &Compared, comparison: &Comparison, owner: Owner<'_>) -> Option<(Told, String)> {
-        let named = |look: &Look| last_name(look).unwrap_or_default().to_owned();
+    fn never(
+        &self,
+        of: &Operand,
+        comparison: &Comparison,
+        owner: ExpressionOwner<'_>,
+    ) -> Option<(MessageAndHelp, String)> {
+        let named = |look: &Lookup| last_name(look).unwrap_or_default().to_owned();
         Some(match of {
-            Compared::Place(look) => (self.never_equal(look, comparison, owner)?, named(look)),
-            Compared::Size(look) => {
+            Operand::Place(look) => (self.never_equal(look, comparison, owner)?, named(look)),
+            Operand::Size(look) => {
                 let told = never_made("size", true, comparison).or_else(|| self.never_of_size(look, comparison, owner));
                 (told?, "size".to_owned())
             }
-            Compared::Made { function, is_number } => {
+            Operand::FunctionResult { function, is_number } => {
                 (never_made(function, *is_number, comparison)?, (*function).to_owned())
             }
-            Compared::Constant(_) => return None,
+            Operand::Constant(_) => return None,
         })
     }
 
     /// Returns the finding that the schema at a place excludes a size.
-    fn never_of_size(&self, look: &Look, comparison: &Comparison, owner: Owner<'_>) -> Option<Told> {
+    fn never_of_size(
+        &self,
+        look: &Lookup,
+        comparison: &Comparison,
+        owner: ExpressionOwner<'_>,
+    ) -> Option<MessageAndHelp> {
         // The document holds more than its schema describes.
         let is_document = matches!(look.variable, "state" | "before") && look.steps.is_empty();
         let (place, fragment) = self.said_of(look, owner).filter(|_| !is_document)?;
@@ -109,10 +119,17 @@ impl Check<'_> {
     }
 
     /// Returns the finding that a place never has the value an expression compares it with.
-    fn never_equal(&self, look: &Look, comparison: &Comparison, owner: Owner<'_>) -> Option<Told> {
+    fn never_equal(
+        &self,
+        look: &Lookup,
+        comparison: &Comparison,
+        owner: ExpressionOwner<'_>,
+    ) -> Option<MessageAndHelp> {
         let Comparison { with, test, .. } = comparison;
         let into_event = |name: &str| {
-            look.variable == "event" && matches!(owner, Owner::Rule(_)) && look.steps == [Step::Member(name.to_owned())]
+            look.variable == "event"
+                && matches!(owner, ExpressionOwner::Rule(_))
+                && look.steps == [LookupStep::Member(name.to_owned())]
         };
         if look.variable == BOUND {
             let is_of_name = look.steps.len() == 1 && !with.is_string() && !with.is_null();
@@ -148,9 +165,9 @@ impl Check<'_> {
         if Schema::compile_within(&fragment, false, &self.effort).ok()?.is_valid(with) {
             return None;
         }
-        if with.is_null() && matches!(look.steps.last(), Some(Step::Member(_))) {
+        if with.is_null() && matches!(look.steps.last(), Some(LookupStep::Member(_))) {
             let member: String = look.steps.iter().map(written).collect();
-            let not = if *test == Test::Unequal { "" } else { "!" };
+            let not = if *test == CompareOp::Unequal { "" } else { "!" };
             let message =
                 format!("{place} is never null by its schema; while it is not there, this cannot be evaluated");
             return Some((message, format!("Write `{not}has({}{member})`.", look.variable)));
@@ -165,7 +182,12 @@ impl Check<'_> {
 
     /// Returns the finding that no such worker can occur. `is_woken`: the name is that of the worker that the rule
     /// triggers.
-    fn never_worker(&self, is_woken: bool, comparison: &Comparison, owner: Owner<'_>) -> Option<Told> {
+    fn never_worker(
+        &self,
+        is_woken: bool,
+        comparison: &Comparison,
+        owner: ExpressionOwner<'_>,
+    ) -> Option<MessageAndHelp> {
         let name = comparison.with.as_str()?;
         let outcome = outcome(comparison.test);
         let workers = self.blueprint.workers.keys().map(WorkerName::as_str);
@@ -175,8 +197,8 @@ impl Check<'_> {
             let help = suggest(name, workers, "The blueprint has no workers.");
             return Some((format!("there is no worker `{name}`{outcome}"), help));
         }
-        let Owner::Rule(rule) = owner else { return None };
-        if !is_woken || self.blueprint.woken_by(&rule.run).into_iter().any(|woken| woken.as_str() == name) {
+        let ExpressionOwner::Rule(rule) = owner else { return None };
+        if !is_woken || self.blueprint.triggered_workers(&rule.run).into_iter().any(|woken| woken.as_str() == name) {
             return None;
         }
         let message = format!("`worker` is who is woken, and `{}` never wakes `{name}`{outcome}", rule.name);
@@ -185,25 +207,25 @@ impl Check<'_> {
 
     /// Returns true if every operand of comparisons by `<` that are joined by `||` has one type that they can compare.
     /// Also true without such comparisons.
-    fn is_of_one_type(&self, together: &Together, owner: Owner<'_>) -> bool {
+    fn is_of_one_type(&self, together: &DecidedComparisons, owner: ExpressionOwner<'_>) -> bool {
         if !together.always || !together.tests.iter().any(|(test, _)| is_order(*test)) {
             return true;
         }
         let all = |is: fn(&Value) -> bool| together.tests.iter().all(|(_, with)| is(with));
-        let said = |look: &Look| self.said_of(look, owner).map(|(_, said)| said);
+        let said = |look: &Lookup| self.said_of(look, owner).map(|(_, said)| said);
         match &together.of {
-            Compared::Place(look) => said(look).is_some_and(|said| match said.get("type").and_then(Value::as_str) {
+            Operand::Place(look) => said(look).is_some_and(|said| match said.get("type").and_then(Value::as_str) {
                 Some("number" | "integer") => all(Value::is_number),
                 Some("string") => all(Value::is_string),
                 _ => false,
             }),
-            Compared::Size(_) => all(Value::is_number),
-            Compared::Made { .. } | Compared::Constant(_) => false,
+            Operand::Size(_) => all(Value::is_number),
+            Operand::FunctionResult { .. } | Operand::Constant(_) => false,
         }
     }
 
     /// Returns the finding that a place never holds a boolean.
-    fn no_truth(&self, look: &Look, owner: Owner<'_>) -> Option<Told> {
+    fn no_truth(&self, look: &Lookup, owner: ExpressionOwner<'_>) -> Option<MessageAndHelp> {
         let (place, fragment) = self.said_of(look, owner)?;
         let message = || format!("{place} is neither true nor false: the schema says {}", types(&fragment));
         let help = || "Compare it with something, or ask with `has(…)` whether it is there.".to_owned();
@@ -211,7 +233,7 @@ impl Check<'_> {
     }
 
     /// Returns true if a loop or `in` may iterate over the names of an object, which are not places.
-    fn may_be_name(&self, look: &Look, owner: Owner<'_>) -> bool {
+    fn may_be_name(&self, look: &Lookup, owner: ExpressionOwner<'_>) -> bool {
         self.goes_over(look, owner, |range| {
             range.is_none_or(|(schema, sought)| {
                 let said = schema.fragment(sought).unwrap_or_default();
@@ -223,14 +245,14 @@ impl Check<'_> {
         })
     }
 
-    fn is_whole(&self, look: &Look, owner: Owner<'_>) -> bool {
+    fn is_whole(&self, look: &Lookup, owner: ExpressionOwner<'_>) -> bool {
         self.said_of(look, owner).is_some_and(|(_, said)| said.get("type").is_some_and(|of| of == "integer"))
     }
 
     /// Returns a place as a message names it, and its schema; `None` if the schema is not found there.
-    pub(super) fn said_of(&self, look: &Look, owner: Owner<'_>) -> Option<(String, Value)> {
+    pub(super) fn said_of(&self, look: &Lookup, owner: ExpressionOwner<'_>) -> Option<(String, Value)> {
         let (place, fragment) = match (owner, look.variable) {
-            (Owner::Rule(rule), "value") if signal_of(rule).is_some() => {
+            (ExpressionOwner::Rule(rule), "value") if signal_of(rule).is_some() => {
                 self.brought(rule, &look.steps.iter().try_fold(String::new(), pushed)?)?
             }
             _ => {
@@ -247,22 +269,24 @@ impl Check<'_> {
 }
 
 /// Describes the outcome of a comparison that can never match.
-const fn outcome(test: Test) -> &'static str {
+const fn outcome(test: CompareOp) -> &'static str {
     match test {
-        Test::Equal => ": this is never true",
-        Test::Among => ": it never is that one of the list",
-        Test::Unequal => ": this is always true",
-        Test::Less | Test::LessOrEqual | Test::Greater | Test::GreaterOrEqual => ": this is never true",
+        CompareOp::Equal => ": this is never true",
+        CompareOp::Among => ": it never is that one of the list",
+        CompareOp::Unequal => ": this is always true",
+        CompareOp::Less | CompareOp::LessOrEqual | CompareOp::Greater | CompareOp::GreaterOrEqual => {
+            ": this is never true"
+        }
     }
 }
 
 /// Describes the outcome of a comparison with a value of another type.
-const fn outcome_of_type(test: Test) -> &'static str {
+const fn outcome_of_type(test: CompareOp) -> &'static str {
     if is_order(test) { ": this cannot be evaluated" } else { outcome(test) }
 }
 
-const fn is_order(test: Test) -> bool {
-    !matches!(test, Test::Equal | Test::Among | Test::Unequal)
+const fn is_order(test: CompareOp) -> bool {
+    !matches!(test, CompareOp::Equal | CompareOp::Among | CompareOp::Unequal)
 }
 
 /// Minimum and maximum of a number.
@@ -329,22 +353,22 @@ impl Bounds {
         let is_over = with > self.most || (with == self.most && self.without.1);
         let is_under = with < self.least || (with == self.least && self.without.0);
         let (under, over) = match comparison.test {
-            Test::Equal | Test::Among | Test::Unequal => (is_under, is_over),
-            Test::Less => (is_under || with == self.least, false),
-            Test::LessOrEqual => (is_under, false),
-            Test::Greater => (false, is_over || with == self.most),
-            Test::GreaterOrEqual => (false, is_over),
+            CompareOp::Equal | CompareOp::Among | CompareOp::Unequal => (is_under, is_over),
+            CompareOp::Less => (is_under || with == self.least, false),
+            CompareOp::LessOrEqual => (is_under, false),
+            CompareOp::Greater => (false, is_over || with == self.most),
+            CompareOp::GreaterOrEqual => (false, is_over),
         };
         (under || over).then_some((under.then_some(self.least), over.then_some(self.most)))
     }
 }
 
 /// Describes the joint outcome of comparisons of one operand, and names the operand.
-fn decided(together: &Together) -> (String, Option<String>) {
-    let (Compared::Place(look) | Compared::Size(look)) = &together.of else { return Default::default() };
+fn decided(together: &DecidedComparisons) -> (String, Option<String>) {
+    let (Operand::Place(look) | Operand::Size(look)) = &together.of else { return Default::default() };
     let place: String = std::iter::once(look.variable.to_owned()).chain(look.steps.iter().map(written)).collect();
-    let operand = if matches!(together.of, Compared::Size(_)) { format!("size({place})") } else { place };
-    let written = |(test, with): &(Test, Value)| format!("`{operand} {} {with}`", test.as_str());
+    let operand = if matches!(together.of, Operand::Size(_)) { format!("size({place})") } else { place };
+    let written = |(test, with): &(CompareOp, Value)| format!("`{operand} {} {with}`", test.as_str());
     let tests: Vec<String> = together.tests.iter().map(written).collect();
     let message = match together.always {
         true => format!("one of {} holds whatever the value is", tests.join(" and ")),
@@ -353,17 +377,17 @@ fn decided(together: &Together) -> (String, Option<String>) {
     (message, last_name(look).map(str::to_owned))
 }
 
-fn written(step: &Step) -> String {
+fn written(step: &LookupStep) -> String {
     match step {
-        Step::Member(name) if is_name(name) => format!(".{name}"),
-        Step::Member(name) if is_index(name) => format!("[{name}]"),
-        Step::Member(name) => format!("[{name:?}]"),
-        Step::Any | Step::Element => "[…]".to_owned(),
+        LookupStep::Member(name) if is_name(name) => format!(".{name}"),
+        LookupStep::Member(name) if is_index(name) => format!("[{name}]"),
+        LookupStep::Member(name) => format!("[{name:?}]"),
+        LookupStep::Any | LookupStep::Element => "[…]".to_owned(),
     }
 }
 
 /// Returns the finding that a function never returns this type.
-fn never_made(function: &str, is_number: bool, comparison: &Comparison) -> Option<Told> {
+fn never_made(function: &str, is_number: bool, comparison: &Comparison) -> Option<MessageAndHelp> {
     let Comparison { with, test, .. } = comparison;
     let fits = if is_number { with.is_number() } else { with.is_string() };
     let what = if is_number { "a number" } else { "a text" };
@@ -372,8 +396,8 @@ fn never_made(function: &str, is_number: bool, comparison: &Comparison) -> Optio
 }
 
 /// Returns the finding that no event of a rule has this `op`.
-fn never_op(comparison: &Comparison, owner: Owner<'_>) -> Option<Told> {
-    let (Owner::Rule(rule), Some(op)) = (owner, comparison.with.as_str()) else { return None };
+fn never_op(comparison: &Comparison, owner: ExpressionOwner<'_>) -> Option<MessageAndHelp> {
+    let (ExpressionOwner::Rule(rule), Some(op)) = (owner, comparison.with.as_str()) else { return None };
     let all = || EventOp::ALL.iter().map(|op| op.as_str());
     let known: Vec<&str> = match &rule.trigger {
         Trigger::Event { op: Some(op), .. } => vec![op.as_str()],

@@ -5,35 +5,35 @@
 
 use serde_json::{Value, json};
 
-use super::described::Described;
+use super::cached_schema::CachedSchema;
 use super::invariants::adds;
-use super::{Check, Expression, suggest};
+use super::{Expression, Linter, suggest};
 use crate::blueprint::{EventOp, GrantOp, Trigger};
-use crate::expr::{Known, Look, Step, Variable, Variables};
+use crate::expr::{Existence, Lookup, LookupStep, Variable, Variables};
 use crate::pattern::Pattern;
-use crate::plan::{BOUND, Owner, place};
+use crate::plan::{BOUND, ExpressionOwner, place};
 
 /// Members of `event` for a rule on a change.
 const EVENT_MEMBERS: [&str; 5] = ["op", "path", "captures", "worker", "version"];
 /// Members of `event` for a rule on a signal.
 const SIGNAL_MEMBERS: [&str; 2] = ["op", "name"];
 
-impl Check<'_> {
+impl Linter<'_> {
     /// Reports loops over places where the schema allows neither list nor object, and loops that confuse the names of
     /// an object with its values. Every evaluation of one is an error.
     pub(super) fn ranges(&mut self) {
         let mut found = Vec::new();
         for expression in &self.expressions {
-            let looks = expression.expr.looks();
+            let looks = expression.expr.lookups();
             for look in looks.iter().filter(|look| look.is_range || look.is_searched) {
                 let Some(place) = place(look, expression.owner, self.paths) else { continue };
                 let Some((schema, sought, _)) = self.schema_of(&place) else { continue };
                 if schema.may_be_array(&sought) {
                     continue;
                 }
-                let is_entered = |other: &Look| {
+                let is_entered = |other: &Lookup| {
                     let below = other.steps.strip_prefix(look.steps.as_slice());
-                    other.variable == look.variable && matches!(below, Some([Step::Element, _, ..]))
+                    other.variable == look.variable && matches!(below, Some([LookupStep::Element, _, ..]))
                 };
                 let place = if place.to_string().is_empty() { "the document".to_owned() } else { format!("`{place}`") };
                 let (message, help) = if !schema.may_be_object(&sought) {
@@ -59,7 +59,7 @@ impl Check<'_> {
             }
         }
         for (pointer, at, message, help) in found {
-            self.find("bad_condition", &pointer, message, help);
+            self.report("bad_condition", &pointer, message, help);
             self.point_into(&pointer, at);
         }
     }
@@ -71,7 +71,7 @@ impl Check<'_> {
             let never = self.never_holds(expression);
             self.unguarded_old(expression);
             let mut reported = Vec::new();
-            for look in expression.expr.looks() {
+            for look in expression.expr.lookups() {
                 if self.is_name(&look, expression.owner) {
                     continue;
                 }
@@ -80,7 +80,7 @@ impl Check<'_> {
                 if reported.contains(&message) || (never && is_null(expression.owner, look.variable)) {
                     continue;
                 }
-                self.find("unknown_member", &expression.pointer, message.clone(), help);
+                self.report("unknown_member", &expression.pointer, message.clone(), help);
                 self.point_into(&expression.pointer, offset(expression, Some(&wrong)));
                 reported.push(message);
             }
@@ -96,7 +96,7 @@ impl Check<'_> {
         for variable in ["event", "value", "patch"].into_iter().filter(|variable| is_null(owner, variable)) {
             known.insert(variable, Variable::from(Value::Null));
         }
-        if let Owner::Rule(rule) = owner {
+        if let ExpressionOwner::Rule(rule) = owner {
             let signal = match &rule.trigger {
                 Trigger::Manual => Some(rule.name.as_str()),
                 Trigger::Signal(name) => Some(name.as_str()),
@@ -108,11 +108,11 @@ impl Check<'_> {
         // variables are known, an error is permanent too.
         let outcome = expression.expr.evaluate(&known);
         let all_known = expression.expr.references().iter().all(|reference| known.contains_key(reference.variable));
-        let into_null = |look: &Look| is_null(owner, look.variable) && (look.is_range || !look.steps.is_empty());
-        let known_of = |look: &Look| match look {
-            look if into_null(look) => Known::Fails,
-            look if self.is_required(look, owner) => Known::There,
-            _ => Known::Nothing,
+        let into_null = |look: &Lookup| is_null(owner, look.variable) && (look.is_range || !look.steps.is_empty());
+        let known_of = |look: &Lookup| match look {
+            look if into_null(look) => Existence::Never,
+            look if self.is_required(look, owner) => Existence::Always,
+            _ => Existence::Maybe,
         };
         let may_hold = expression.expr.may_hold(&known_of);
         let never = outcome == Ok(false) || (outcome.is_err() && all_known) || !may_hold;
@@ -127,7 +127,7 @@ impl Check<'_> {
             .collect();
         let why = if nulls.is_empty() { String::new() } else { format!(": {} is null here", nulls.join(" and ")) };
         match owner {
-            Owner::Rule(rule) => {
+            ExpressionOwner::Rule(rule) => {
                 let message = format!("`{}` can never fire, because its condition never holds{why}", rule.name);
                 let help = if nulls.is_empty() {
                     "Change the condition, or remove the rule."
@@ -135,28 +135,30 @@ impl Check<'_> {
                     "Only what a change or a signal woke has an event with a value, and only a change has a patch; ask \
                      the state instead."
                 };
-                self.find("never_fires", &expression.pointer, message, help);
+                self.report("never_fires", &expression.pointer, message, help);
             }
-            Owner::Done => {
+            ExpressionOwner::Done => {
                 let help = "Write what is there when the task is finished: `done: {when: has(state.answer)}`.";
-                self.find("no_done", &expression.pointer, "the condition of `done` never holds", help);
+                self.report("no_done", &expression.pointer, "the condition of `done` never holds", help);
             }
             // An invariant that fails on the initial state is reported separately.
-            Owner::Invariant(_) | Owner::Read(_) | Owner::Write(_) => {}
+            ExpressionOwner::Invariant(_) | ExpressionOwner::Read(_) | ExpressionOwner::Write(_) => {}
         }
         true
     }
 
     /// Returns true if the triggering value always has the member that a condition looks at.
-    fn is_required(&self, look: &Look, owner: Owner<'_>) -> bool {
-        let (Owner::Rule(rule), "value", [Step::Member(name)]) = (owner, look.variable, look.steps.as_slice()) else {
+    fn is_required(&self, look: &Lookup, owner: ExpressionOwner<'_>) -> bool {
+        let (ExpressionOwner::Rule(rule), "value", [LookupStep::Member(name)]) =
+            (owner, look.variable, look.steps.as_slice())
+        else {
             return false;
         };
         if !matches!(rule.trigger, Trigger::Each(_) | Trigger::Event { op: Some(EventOp::Add | EventOp::Replace), .. })
         {
             return false;
         }
-        let value = Look { steps: Vec::new(), ..look.clone() };
+        let value = Lookup { steps: Vec::new(), ..look.clone() };
         let said = self.said_of(&value, owner).map(|(_, said)| said).unwrap_or_default();
         // Asking a non-object for a member is an error, so the condition does not hold either.
         said.get("required").and_then(Value::as_array).is_some_and(|required| required.iter().any(|it| it == name))
@@ -165,9 +167,9 @@ impl Check<'_> {
 
     /// Returns true if a place is always written as a whole. Then no patch adds it first and its member later, or
     /// replaces it.
-    fn is_written_at_once(&self, value: &Look, name: &str, owner: Owner<'_>) -> bool {
+    fn is_written_at_once(&self, value: &Lookup, name: &str, owner: ExpressionOwner<'_>) -> bool {
         let whole = place(value, owner, self.paths);
-        let member = place(&value.clone().then(Step::Member(name.to_owned())), owner, self.paths);
+        let member = place(&value.clone().then(LookupStep::Member(name.to_owned())), owner, self.paths);
         let (Some(whole), Some(member)) = (whole, member) else { return false };
         let is_only_added = |ops: &[GrantOp]| ops.iter().all(|op| *op == GrantOp::Add);
         self.writes().all(|(_, write)| {
@@ -178,10 +180,10 @@ impl Check<'_> {
 
     /// Warns of an invariant that cannot be evaluated for a new instance, if one can be added.
     fn unguarded_old(&mut self, expression: &Expression<'_>) {
-        let Owner::Invariant(invariant) = expression.owner else { return };
-        let into_old = |look: &Look| match look.variable == "old" && (look.is_range || !look.steps.is_empty()) {
-            true => Known::Fails,
-            false => Known::Nothing,
+        let ExpressionOwner::Invariant(invariant) = expression.owner else { return };
+        let into_old = |look: &Lookup| match look.variable == "old" && (look.is_range || !look.steps.is_empty()) {
+            true => Existence::Never,
+            false => Existence::Maybe,
         };
         let each = invariant.each.as_deref().and_then(|each| Pattern::parse(each).ok());
         let Some(each) = each.filter(|_| expression.expr.uses("old") && !expression.expr.may_hold(&into_old)) else {
@@ -195,16 +197,16 @@ impl Check<'_> {
             let message =
                 format!("`{name}` refuses each `{each}` that is added: nothing was there before, and `old` is null");
             let help = "Begin with `old == null ||`.";
-            self.find("unguarded_old", &expression.pointer, message, help);
+            self.report("unguarded_old", &expression.pointer, message, help);
             self.point_into(&expression.pointer, offset(expression, Some("old")));
         }
     }
 
     /// Returns the wrong name in a place that can never exist, with message and help.
-    fn unknown_member(&self, look: &Look, owner: Owner<'_>) -> Option<(String, String, String)> {
+    fn unknown_member(&self, look: &Lookup, owner: ExpressionOwner<'_>) -> Option<(String, String, String)> {
         if look.variable == "event" {
-            let Owner::Rule(rule) = owner else { return None };
-            let Some(Step::Member(name)) = look.steps.first() else { return None };
+            let ExpressionOwner::Rule(rule) = owner else { return None };
+            let Some(LookupStep::Member(name)) = look.steps.first() else { return None };
             let known: &[&str] = match rule.trigger {
                 Trigger::Event { .. } | Trigger::Each(_) => &EVENT_MEMBERS,
                 Trigger::Signal(_) | Trigger::Manual | Trigger::Every(_) => &SIGNAL_MEMBERS,
@@ -217,16 +219,16 @@ impl Check<'_> {
             return Some((name.clone(), format!("`event` has no `{name}` here"), help));
         }
         if look.variable == BOUND {
-            let Some(Step::Member(name)) = look.steps.first() else { return None };
+            let Some(LookupStep::Member(name)) = look.steps.first() else { return None };
             return self.unbound_member(name, owner);
         }
         if is_null(owner, look.variable) {
-            let Some(Step::Member(name)) = look.steps.first() else { return None };
+            let Some(LookupStep::Member(name)) = look.steps.first() else { return None };
             let help = "Only what a change or a signal woke has a value, and only a change has a patch.".to_owned();
             return Some((name.clone(), format!("`{}` is null here and has no `{name}`", look.variable), help));
         }
         match (look.variable, owner) {
-            ("value", Owner::Rule(rule)) if matches!(rule.trigger, Trigger::Signal(_) | Trigger::Manual) => {
+            ("value", ExpressionOwner::Rule(rule)) if matches!(rule.trigger, Trigger::Signal(_) | Trigger::Manual) => {
                 self.never_carried_at(rule, look)
             }
             _ => self.never_at(&place(look, owner, self.paths)?),
@@ -234,7 +236,7 @@ impl Check<'_> {
     }
 
     /// Returns true if a loop iterates over the names of an object, which are not places.
-    pub(super) fn is_name(&self, look: &Look, owner: Owner<'_>) -> bool {
+    pub(super) fn is_name(&self, look: &Lookup, owner: ExpressionOwner<'_>) -> bool {
         self.goes_over(look, owner, |range| {
             range.is_some_and(|(schema, sought)| !schema.may_be_array(sought) && schema.may_be_object(sought))
         })
@@ -244,13 +246,13 @@ impl Check<'_> {
     /// unknown.
     pub(super) fn goes_over(
         &self,
-        look: &Look,
-        owner: Owner<'_>,
-        is_so: impl Fn(Option<(&Described, &Pattern)>) -> bool,
+        look: &Lookup,
+        owner: ExpressionOwner<'_>,
+        is_so: impl Fn(Option<(&CachedSchema, &Pattern)>) -> bool,
     ) -> bool {
-        let elements = look.steps.iter().enumerate().filter(|(_, step)| **step == Step::Element);
+        let elements = look.steps.iter().enumerate().filter(|(_, step)| **step == LookupStep::Element);
         elements.into_iter().any(|(at, _)| {
-            let range = Look { steps: look.steps[..at].to_vec(), ..look.clone() };
+            let range = Lookup { steps: look.steps[..at].to_vec(), ..look.clone() };
             let place = place(&range, owner, self.paths);
             let known = place.as_ref().and_then(|place| self.schema_of(place));
             is_so(known.as_ref().map(|(schema, sought, _)| (*schema, sought)))
@@ -269,8 +271,8 @@ impl Check<'_> {
 }
 
 /// Returns true if a variable is always null there.
-fn is_null(owner: Owner<'_>, variable: &str) -> bool {
-    let Owner::Rule(rule) = owner else { return false };
+fn is_null(owner: ExpressionOwner<'_>, variable: &str) -> bool {
+    let ExpressionOwner::Rule(rule) = owner else { return false };
     match rule.trigger {
         Trigger::Manual | Trigger::Signal(_) | Trigger::Every(_) | Trigger::Each(_) => variable == "patch",
         Trigger::Event { .. } => false,
@@ -278,10 +280,10 @@ fn is_null(owner: Owner<'_>, variable: &str) -> bool {
     }
 }
 
-pub(super) fn last_name(look: &Look) -> Option<&str> {
+pub(super) fn last_name(look: &Lookup) -> Option<&str> {
     let named = look.steps.iter().rev().find_map(|step| match step {
-        Step::Member(name) => Some(name.as_str()),
-        Step::Any | Step::Element => None,
+        LookupStep::Member(name) => Some(name.as_str()),
+        LookupStep::Any | LookupStep::Element => None,
     });
     named.or(Some(look.variable))
 }

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use jsonptr::PointerBuf;
 use serde_json::Value;
 
-use super::Check;
-use super::described::Described;
+use super::Linter;
+use super::cached_schema::CachedSchema;
 use crate::blueprint::GrantOp;
 use crate::id::WorkerName;
 use crate::pattern::{Pattern, PatternToken, is_index};
-use crate::schema::{Cost, FEW, Location, StateSchema};
+use crate::schema::{Cost, Location, SMALL_COLLECTION_MAX, StateSchema};
 use crate::source::Position;
 
 /// An opaque place: a write in it validates more than it touches.
@@ -26,7 +26,7 @@ pub struct OpaquePlace {
     pub writers: Vec<WorkerName>,
 }
 
-impl Check<'_> {
+impl Linter<'_> {
     /// Lists the opaque places, and warns of writable ones where each write scans an unbounded collection.
     pub(super) fn costs(&mut self) {
         let state = &self.blueprint.state;
@@ -49,7 +49,7 @@ impl Check<'_> {
                 "{under} makes validation go through the whole {through} because of {}; nothing bounds its size",
                 keywords.join(", ")
             );
-            self.find("costly_schema", &first.pointer, message, help(&first.keyword));
+            self.report("costly_schema", &first.pointer, message, help(&first.keyword));
         }
     }
 
@@ -87,16 +87,16 @@ impl Check<'_> {
                  size"
             );
             let help = format!(
-                "Give the array a `maxItems` of at most {FEW}, mark elements instead of removing them, or keep them as \
+                "Give the array a `maxItems` of at most {SMALL_COLLECTION_MAX}, mark elements instead of removing them, or keep them as \
                  members of an object."
             );
-            self.find("costly_shift", &pointer, message, help);
+            self.report("costly_shift", &pointer, message, help);
         }
     }
 
     /// Returns true if a place is meant to hold an object although its schema names no type. Then the schema describes
     /// members, or the initial document has an object there.
-    fn is_kept_as_object(&self, schema: &Described, place: &Pattern) -> bool {
+    fn is_kept_as_object(&self, schema: &CachedSchema, place: &Pattern) -> bool {
         let fragment = schema.fragment(place).unwrap_or_default();
         let has = |keywords: &[&str]| keywords.iter().any(|keyword| fragment.get(keyword).is_some());
         let is_of_members =
@@ -119,17 +119,17 @@ impl Check<'_> {
 }
 
 /// Returns true if the schema bounds the number of elements at a place, or says that it is an object.
-fn is_bounded(schema: &Described, place: &Pattern) -> bool {
+fn is_bounded(schema: &CachedSchema, place: &Pattern) -> bool {
     let Location::Legal(fragments) = schema.locate(place) else { return true };
     let says = |keyword: &str, fragment: &String| schema.document().pointer(fragment)?.get(keyword).cloned();
     fragments.iter().any(|fragment| {
-        says("maxItems", fragment).and_then(|most| most.as_u64()).is_some_and(|most| most <= FEW)
+        says("maxItems", fragment).and_then(|most| most.as_u64()).is_some_and(|most| most <= SMALL_COLLECTION_MAX)
             || says("type", fragment).is_some_and(|kind| kind == "object")
     })
 }
 
 fn help(keyword: &str) -> String {
-    let bound = format!("Give the collection a `maxItems` or `maxProperties` of at most {FEW}");
+    let bound = format!("Give the collection a `maxItems` or `maxProperties` of at most {SMALL_COLLECTION_MAX}");
     match keyword {
         "contains" => format!("{bound}, or say it in an invariant."),
         "uniqueItems" => format!("{bound}, or keep the elements as members of an object, whose names are unique."),

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use jsonptr::Pointer;
 use serde_json::Value;
 
-use super::described::Described;
-use super::{Check, Expression};
+use super::cached_schema::CachedSchema;
+use super::{Expression, Linter};
 use crate::expr::{Allowance, CompileError, Dialect, Expr, Variable, Variables};
 use crate::pattern::Pattern;
-use crate::plan::{Expressions, Owner};
+use crate::plan::{ExpressionCompiler, ExpressionOwner};
 use crate::record::FORMAT;
 use crate::rejection::Violation;
 use crate::schema::{Location, Schema};
@@ -25,7 +25,7 @@ const VIOLATIONS_MAX: usize = 20;
 /// Maximum instances of an invariant checked on the initial state.
 const INSTANCES_MAX: usize = 1000;
 
-impl Check<'_> {
+impl Linter<'_> {
     /// Compiles the schemas and validates the initial state.
     pub(super) fn document(&mut self) {
         let state = &self.blueprint.state;
@@ -41,12 +41,12 @@ impl Check<'_> {
         self.initial_state();
     }
 
-    fn compile(&mut self, pointer: &str, schema: &Value) -> Option<Described> {
+    fn compile(&mut self, pointer: &str, schema: &Value) -> Option<CachedSchema> {
         let compiled = Schema::compile_within(schema, self.blueprint.state.assert_formats, &self.effort);
         match compiled.and_then(|schema| self.values.count(&schema).map(|()| schema)) {
             Ok(schema) => Some(schema.into()),
             Err(error) => {
-                self.find("bad_schema", &format!("{pointer}{}", error.pointer), error.message, MEND_SCHEMA);
+                self.report("bad_schema", &format!("{pointer}{}", error.pointer), error.message, MEND_SCHEMA);
                 None
             }
         }
@@ -62,11 +62,11 @@ impl Check<'_> {
             let pointer = child(holder, key);
             if key.starts_with('$') {
                 let message = format!("`{key}` begins with `$`, which is kept for the system");
-                self.find("reserved_name", &pointer, message, "Choose a name without `$`.");
+                self.report("reserved_name", &pointer, message, "Choose a name without `$`.");
                 self.point_at_key();
             } else if key == "request" && holder == "/state/initial" {
                 let message = "`request` is what the user supplies, not part of the initial state";
-                self.find("reserved_name", &pointer, message, "Describe it under `request:` and leave it out here.");
+                self.report("reserved_name", &pointer, message, "Describe it under `request:` and leave it out here.");
                 self.point_at_key();
             }
         }
@@ -86,7 +86,7 @@ impl Check<'_> {
         if self.blueprint.request != Value::Bool(true) && matches!(allowed, Ok(Location::Illegal { .. })) {
             let message = "the state schema does not allow `/request`, where the request lands";
             let help = "Add `request: true` to its `properties`; what a request must be is said by `request` above.";
-            self.find("unknown_path", "/state/schema", message, help);
+            self.report("unknown_path", "/state/schema", message, help);
         }
     }
 
@@ -97,13 +97,13 @@ impl Check<'_> {
         if depth > usize::try_from(limits.depth).unwrap_or(usize::MAX) {
             let message =
                 format!("the initial state is nested {depth} deep, more than `limits.depth` {}", limits.depth);
-            self.find("invalid_initial_state", "/state/initial", message, "Raise the limit or flatten the state.");
+            self.report("invalid_initial_state", "/state/initial", message, "Raise the limit or flatten the state.");
         }
         let bytes = state.initial.to_string().len();
         if u64::try_from(bytes).unwrap_or(u64::MAX) > limits.state_bytes {
             let message =
                 format!("the initial state has {bytes} bytes, more than `limits.state_bytes` {}", limits.state_bytes);
-            self.find("invalid_initial_state", "/state/initial", message, "Raise the limit or shrink the state.");
+            self.report("invalid_initial_state", "/state/initial", message, "Raise the limit or shrink the state.");
         }
         let Some(schema) = &self.schema else { return };
         for violation in violations_without_request(schema, &state.initial) {
@@ -121,7 +121,7 @@ impl Check<'_> {
                 }
                 _ => "Change `state.initial` or `state.schema`.".to_owned(),
             };
-            self.find("invalid_initial_state", &pointer, message, help);
+            self.report("invalid_initial_state", &pointer, message, help);
         }
     }
 
@@ -132,8 +132,8 @@ impl Check<'_> {
             for (index, read) in worker.reads.iter().enumerate() {
                 let Some(condition) = &read.condition else { continue };
                 let pointer = format!("{}/reads/{index}/where", child("/workers", name.as_str()));
-                if let Some(expr) = self.expression(&pointer, condition, Owner::Read(read)) {
-                    self.expressions.push(Expression { pointer, owner: Owner::Read(read), expr });
+                if let Some(expr) = self.expression(&pointer, condition, ExpressionOwner::Read(read)) {
+                    self.expressions.push(Expression { pointer, owner: ExpressionOwner::Read(read), expr });
                 }
             }
         }
@@ -141,16 +141,16 @@ impl Check<'_> {
             for (index, write) in worker.writes.iter().enumerate() {
                 let Some(condition) = &write.condition else { continue };
                 let pointer = format!("{}/writes/{index}/where/expr", child("/workers", name.as_str()));
-                if let Some(expr) = self.expression(&pointer, &condition.expr, Owner::Write(condition)) {
-                    self.expressions.push(Expression { pointer, owner: Owner::Write(condition), expr });
+                if let Some(expr) = self.expression(&pointer, &condition.expr, ExpressionOwner::Write(condition)) {
+                    self.expressions.push(Expression { pointer, owner: ExpressionOwner::Write(condition), expr });
                 }
             }
         }
         for (index, rule) in blueprint.rules.iter().enumerate() {
             if let Some(when) = &rule.when {
                 let pointer = format!("/rules/{index}/when");
-                if let Some(expr) = self.expression(&pointer, when, Owner::Rule(rule)) {
-                    self.expressions.push(Expression { pointer, owner: Owner::Rule(rule), expr });
+                if let Some(expr) = self.expression(&pointer, when, ExpressionOwner::Rule(rule)) {
+                    self.expressions.push(Expression { pointer, owner: ExpressionOwner::Rule(rule), expr });
                 }
             }
         }
@@ -158,27 +158,35 @@ impl Check<'_> {
         let mut allowance = Allowance::new();
         for (index, invariant) in blueprint.invariants.iter().enumerate() {
             let pointer = format!("/invariants/{index}/expr");
-            let Some(expr) = self.expression(&pointer, &invariant.expr, Owner::Invariant(invariant)) else { continue };
+            let Some(expr) = self.expression(&pointer, &invariant.expr, ExpressionOwner::Invariant(invariant)) else {
+                continue;
+            };
             // The user's request is not known here.
             if !expr.uses("request") && !self.has("invalid_initial_state") {
                 self.try_invariant(&pointer, &expr, invariant.each.as_deref(), &mut allowance);
             }
-            self.expressions.push(Expression { pointer, owner: Owner::Invariant(invariant), expr });
+            self.expressions.push(Expression { pointer, owner: ExpressionOwner::Invariant(invariant), expr });
         }
         if let Some(done) = &blueprint.done
-            && let Some(expr) = self.expression("/done/when", &done.when, Owner::Done)
+            && let Some(expr) = self.expression("/done/when", &done.when, ExpressionOwner::Done)
         {
-            self.expressions.push(Expression { pointer: "/done/when".to_owned(), owner: Owner::Done, expr });
+            self.expressions.push(Expression { pointer: "/done/when".to_owned(), owner: ExpressionOwner::Done, expr });
         }
     }
 
     /// Returns the compiler of expressions, as far as the schemas are known.
-    pub(super) fn compiler(&self) -> Expressions<'_> {
+    pub(super) fn compiler(&self) -> ExpressionCompiler<'_> {
         let (state, request) = (self.schema.as_deref(), self.request.as_deref());
-        Expressions { paths: self.paths, dialect: Dialect::of(FORMAT), state, request, signals: None }
+        ExpressionCompiler {
+            paths: self.paths,
+            dialect: Dialect::for_journal_format(FORMAT),
+            state,
+            request,
+            signals: None,
+        }
     }
 
-    fn expression(&mut self, pointer: &str, text: &str, owner: Owner<'_>) -> Option<Expr> {
+    fn expression(&mut self, pointer: &str, text: &str, owner: ExpressionOwner<'_>) -> Option<Expr> {
         let variables = owner.variables();
         match self.compiler().compile(text, owner) {
             Ok(expr) => Some(expr),
@@ -196,8 +204,7 @@ impl Check<'_> {
                         ("bad_condition", format!("{cure} name the place as `state.…`."))
                     }
                     "cel_unknown_variable" => {
-                        let binds =
-                            |name: &&str| matches!(owner, Owner::Rule(rule) if self.bound_by(rule).contains(*name));
+                        let binds = |name: &&str| matches!(owner, ExpressionOwner::Rule(rule) if self.bound_by(rule).contains(*name));
                         let name = offset.and_then(|at| text.get(at..)).map(first_word).filter(binds);
                         let bound = name.map(|name| format!("Write `bound.{name}`, which is what the trigger binds."));
                         ("bad_condition", bound.unwrap_or_else(|| format!("The variables here are {known}.")))
@@ -207,7 +214,7 @@ impl Check<'_> {
                     }
                     _ => ("bad_condition", format!("Write a CEL expression over {known}.")),
                 };
-                self.find(finding, pointer, message, help);
+                self.report(finding, pointer, message, help);
                 let position = offset.and_then(|offset| self.source.position_in(pointer, offset));
                 if let (Some(position), Some(finding)) = (position, self.findings.last_mut()) {
                     finding.position = Some(position);
@@ -226,7 +233,7 @@ impl Check<'_> {
             ("patch", Variable::from(Value::Array(Vec::new()))),
         ]);
         let outcome = match each {
-            None => trouble(expr, &variables, allowance),
+            None => failure_reason(expr, &variables, allowance),
             Some(pattern) => {
                 let Ok(pattern) = Pattern::parse(pattern) else { return };
                 let instances = pattern.instances_of_value(initial, INSTANCES_MAX);
@@ -236,21 +243,21 @@ impl Check<'_> {
                     variables.insert("old", Variable::from(value));
                     let is_list = |above: &Pointer| initial.pointer(above.as_str()).is_some_and(Value::is_array);
                     variables.insert("key", Variable::from(invariant::key(&pattern, &instance, is_list)));
-                    trouble(expr, &variables, allowance).map(|why| format!(" at `{instance}`{why}"))
+                    failure_reason(expr, &variables, allowance).map(|why| format!(" at `{instance}`{why}"))
                 })
             }
         };
         if let Some(place) = outcome {
             let message = format!("the initial state does not satisfy this invariant{place}");
             let help = "Change `state.initial`, or guard the expression with `has`.";
-            self.find("invalid_initial_state", pointer, message, help);
+            self.report("invalid_initial_state", pointer, message, help);
         }
     }
 }
 
 /// Returns the reason for which an expression does not hold, empty if it is false; `None` if it holds or the allowance
 /// is used up.
-fn trouble(expr: &Expr, variables: &Variables<'_>, allowance: &mut Allowance) -> Option<String> {
+fn failure_reason(expr: &Expr, variables: &Variables<'_>, allowance: &mut Allowance) -> Option<String> {
     match expr.evaluate_within(variables, allowance) {
         Ok(true) => None,
         Err(_) if allowance.is_used_up() => None,

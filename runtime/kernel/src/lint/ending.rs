@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::Check;
+use super::Linter;
 use crate::blueprint::{Rule, Trigger};
 use crate::expr::{Expr, Variable, Variables};
-use crate::plan::Owner;
+use crate::plan::ExpressionOwner;
 
 pub(super) const ASK_FOR_MORE: &str = "Ask for what the last worker writes: `has(state.answer)`; of a collection that begins empty also that \
                                        something is in it: `size(state.notes) > 0 && …`.";
@@ -13,23 +13,23 @@ pub(super) const ASK_FOR_MORE: &str = "Ask for what the last worker writes: `has
 const NAME_THE_END: &str =
     "Write `done: {when: has(state.answer)}`; without it a board that has nothing left to do ends as quiescent.";
 
-impl Check<'_> {
+impl Linter<'_> {
     /// Warns of a board that never ends as done, or that is done before it begins.
     pub(super) fn ending(&mut self) {
         if self.blueprint.done.is_none() {
-            return self.find("no_done", "", "nothing says when the task is finished", NAME_THE_END);
+            return self.report("no_done", "", "nothing says when the task is finished", NAME_THE_END);
         }
-        let done = self.expressions.iter().find(|expression| matches!(expression.owner, Owner::Done));
+        let done = self.expressions.iter().find(|expression| matches!(expression.owner, ExpressionOwner::Done));
         let Some(done) = done.map(|done| &done.expr) else { return };
         if done.references().is_empty() {
             if self.has("no_done") {
                 return;
             }
             let message = "`done` looks at nothing of the document, so no commit can make it hold";
-            self.find("no_done", "/done/when", message, NAME_THE_END);
+            self.report("no_done", "/done/when", message, NAME_THE_END);
         } else if holds_at_start(done, &self.blueprint.state.initial) && self.blueprint.rules.iter().any(begins) {
             let message = "`done` holds at the beginning: the board ends before any worker is woken";
-            self.find("done_at_start", "/done/when", message, ASK_FOR_MORE);
+            self.report("done_at_start", "/done/when", message, ASK_FOR_MORE);
         }
     }
 }

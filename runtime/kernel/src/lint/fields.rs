@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::grants::named_values;
-use super::{Check, Write};
+use super::{Linter, Write};
 use crate::blueprint::{GrantOp, Writers};
-use crate::effort::Work;
 use crate::graph;
 use crate::pattern::Pattern;
 use crate::source::child;
+use crate::work_budget::WorkKind;
 
 /// Maximum fields of a schema that are checked.
 const FIELDS_MAX: usize = 1000;
@@ -18,7 +18,7 @@ const FIELDS_MAX: usize = 1000;
 /// Maximum depth of the walk through a schema; recursive schemas have no end.
 const DEPTH_MAX: usize = 12;
 
-impl Check<'_> {
+impl Linter<'_> {
     /// Warns of fields with more than one writer, and of those with none.
     pub(super) fn fields(&mut self) {
         self.two_writers();
@@ -47,14 +47,14 @@ impl Check<'_> {
         }
         for (pointer, message) in found {
             let help = "Give each a field of its own, let one only append to an array (`/-`), or say `writers: many`.";
-            self.find("second_writer", &pointer, message, help);
+            self.report("second_writer", &pointer, message, help);
         }
     }
 
     fn two_writers(&mut self) {
         let replaces = |write: &&Write<'_>| write.grant.ops.contains(&GrantOp::Replace);
         let mut found = Vec::new();
-        let seats: Vec<_> = self.seats.iter().collect();
+        let seats: Vec<_> = self.worker_grants.iter().collect();
         for (number, (name, seat)) in seats.iter().enumerate() {
             for (other_name, other) in &seats[..number] {
                 let pair = seat.writes.iter().filter(replaces).find_map(|write| {
@@ -66,7 +66,7 @@ impl Check<'_> {
                     };
                     let mut others = other.writes.iter().filter(replaces);
                     let met = others.find(|met| {
-                        self.effort.spend(Work::Grants, write.pattern.steps())
+                        self.effort.spend(WorkKind::Grants, write.pattern.steps())
                             && write.pattern.overlaps(&met.pattern)
                             && !is_told_apart(met)
                     });
@@ -83,14 +83,14 @@ impl Check<'_> {
         }
         for (pointer, message) in found {
             let help = "Give each a field of its own, let one only `add`, or say of both when they may (`where`) or what (`value`).";
-            self.find("two_writers", &pointer, message, help);
+            self.report("two_writers", &pointer, message, help);
         }
     }
 
     /// Reports reads of places that are absent at first and that no grant can create; returns their patterns.
     fn unwritten_reads(&mut self) -> Vec<Pattern> {
         let mut found = Vec::new();
-        for (name, seat) in &self.seats {
+        for (name, seat) in &self.worker_grants {
             for read in &seat.reads {
                 let text = read.pattern.to_string();
                 let pattern = read.pattern.under_any_binding();
@@ -107,7 +107,7 @@ impl Check<'_> {
         let mut patterns = Vec::new();
         for (pointer, pattern, message) in found {
             let help = "Put it into `state.initial`, grant a worker to write it, or do not read it.";
-            self.find("read_never_written", &pointer, message, help);
+            self.report("read_never_written", &pointer, message, help);
             patterns.push(pattern);
         }
         patterns
@@ -161,7 +161,7 @@ impl Check<'_> {
                 ),
             };
             let message = format!("`{place}` is not there at first and {may}");
-            self.find("never_written", &pointer, message, help);
+            self.report("never_written", &pointer, message, help);
             self.point_at_key();
         }
     }

@@ -10,9 +10,9 @@ use petgraph::algo::tarjan_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 use serde_json::Value;
 
-use super::{Check, Read, Seat};
+use super::{Linter, Read, WorkerGrants};
 use crate::blueprint::{Action, AgentKind, EventOp, Rule, Run, Trigger, WorkerLimits};
-use crate::event::caused;
+use crate::event::possible_events;
 use crate::id::{RuleName, WorkerName};
 use crate::pattern::{Pattern, PatternToken};
 use crate::source::child;
@@ -20,7 +20,7 @@ use crate::source::child;
 /// Events that each worker can cause for each rule on an event, by the rule's number.
 pub(super) type Causes<'a> = BTreeMap<&'a WorkerName, BTreeMap<usize, BTreeSet<EventOp>>>;
 
-impl<'a> Check<'a> {
+impl<'a> Linter<'a> {
     /// Warns of rules and workers that will not act as intended.
     pub(super) fn flow(&mut self) {
         self.starts();
@@ -58,7 +58,7 @@ impl<'a> Check<'a> {
             let message = format!("these rules wait for each other, so none can fire: {}", names.join(" → "));
             let help = "Let one of them wait for something else.";
             let word = rules[cycle[0]].trigger.word();
-            self.find("dependency_cycle", &format!("/rules/{}/trigger/{word}", cycle[0]), message, help);
+            self.report("dependency_cycle", &format!("/rules/{}/trigger/{word}", cycle[0]), message, help);
         }
     }
 
@@ -70,7 +70,7 @@ impl<'a> Check<'a> {
         if !self.blueprint.rules.iter().any(starts) {
             let help = "Add a rule: `{name: begin, trigger: start, run: <worker>}`.";
             let pointer = if self.blueprint.rules.is_empty() { "" } else { "/rules" };
-            self.find("no_start", pointer, "no rule waits for the start, a signal or a person: nothing begins", help);
+            self.report("no_start", pointer, "no rule waits for the start, a signal or a person: nothing begins", help);
         }
     }
 
@@ -81,7 +81,7 @@ impl<'a> Check<'a> {
             let Trigger::Event { op, path } = &rule.trigger else { continue };
             let Ok(place) = self.paths.parse(path) else { continue };
             for (worker, write) in self.writes() {
-                let events = caused(&write.pattern, &write.grant.ops, &place);
+                let events = possible_events(&write.pattern, &write.grant.ops, &place);
                 let events = events.filter(|event| op.is_none_or(|op| op == *event));
                 for event in events {
                     causes.entry(worker).or_default().entry(number).or_default().insert(event);
@@ -99,14 +99,15 @@ impl<'a> Check<'a> {
     fn loops(&mut self, causes: &Causes<'a>) {
         let rules = &self.blueprint.rules;
         let is_limited = |worker: &WorkerName| self.is_limited(worker);
-        let bounded =
-            |rule: &Rule| rule.when.is_some() || self.blueprint.woken_by(&rule.run).into_iter().all(is_limited);
+        let bounded = |rule: &Rule| {
+            rule.when.is_some() || self.blueprint.triggered_workers(&rule.run).into_iter().all(is_limited)
+        };
         let only_replaces = BTreeSet::from([EventOp::Replace]);
         let wakes = |rule: &Rule| -> Vec<usize> {
             if bounded(rule) {
                 return Vec::new();
             }
-            let woken = self.blueprint.woken_by(&rule.run).into_iter();
+            let woken = self.blueprint.triggered_workers(&rule.run).into_iter();
             let caused = woken.filter(|worker| !is_limited(worker)).filter_map(|worker| causes.get(worker)).flatten();
             caused
                 .filter(|(other, events)| **events == only_replaces && !bounded(&rules[**other]))
@@ -119,7 +120,7 @@ impl<'a> Check<'a> {
                 cycle.iter().map(|rule| format!("`{}` runs `{}`", rules[*rule].name, rules[*rule].run)).collect();
             let message = format!("these rules may wake each other for ever by overwriting: {}", steps.join(", "));
             let help = "Give one a condition (`when`) that ends it, or a worker its own `limits.invocations`.";
-            self.find("loop_without_progress", &format!("/rules/{}", cycle[0]), message, help);
+            self.report("loop_without_progress", &format!("/rules/{}", cycle[0]), message, help);
         }
     }
 
@@ -141,7 +142,7 @@ impl<'a> Check<'a> {
             let asked = self.expressions.iter().find(|expression| expression.pointer == condition);
             // A condition without references has a constant result.
             asked.is_some_and(|expression| !expression.expr.references().is_empty())
-                || self.blueprint.woken_by(&rule.run).into_iter().all(is_limited)
+                || self.blueprint.triggered_workers(&rule.run).into_iter().all(is_limited)
         };
         let is_bounded: Vec<bool> = rules.iter().enumerate().map(may_end).collect();
         let waits_for = |(number, rule): (usize, &Rule)| -> Vec<usize> {
@@ -156,7 +157,7 @@ impl<'a> Check<'a> {
             let message = format!("`{}` fires whenever it rests, without an end: {}", names[0], names.join(" → "));
             let help = "Give it a condition (`when`) that its worker's writes end, or its worker `limits.invocations`; or wait for other \
                         rules.";
-            self.find("loop_without_progress", &format!("/rules/{}/trigger/idle", cycle[0]), message, help);
+            self.report("loop_without_progress", &format!("/rules/{}/trigger/idle", cycle[0]), message, help);
         }
     }
 
@@ -181,17 +182,19 @@ impl<'a> Check<'a> {
                         || place.lies_above(&read.pattern)
                 };
                 // The check of nested boards covers their input.
-                let is_blind = |seat: &Seat<'_>| seat.worker.agent != AgentKind::Board && !seat.reads.iter().any(seen);
-                self.seats.get(worker).is_some_and(is_blind)
+                let is_blind =
+                    |seat: &WorkerGrants<'_>| seat.worker.agent != AgentKind::Board && !seat.reads.iter().any(seen);
+                self.worker_grants.get(worker).is_some_and(is_blind)
             };
             // A worker chosen by the name at the place itself has nothing more to read there.
             let is_its_name = matches!(&rule.run, Run::Member { at, .. } if at.is_empty());
-            if let Some(worker) = self.blueprint.woken_by(&rule.run).into_iter().find(is_blind).filter(|_| !is_its_name)
+            if let Some(worker) =
+                self.blueprint.triggered_workers(&rule.run).into_iter().find(is_blind).filter(|_| !is_its_name)
             {
                 let message = format!("`{worker}` is woken by `{path}` but may not read it");
                 let help = format!("Add `{path}` to its `reads`, or it will not see what happened.");
                 let pointer = format!("/rules/{number}/trigger/{}", rule.trigger.word());
-                self.find("trigger_unreadable", &pointer, message, help);
+                self.report("trigger_unreadable", &pointer, message, help);
             }
         }
     }
@@ -229,7 +232,7 @@ impl<'a> Check<'a> {
     fn idle_workers(&mut self) {
         let blueprint = self.blueprint;
         let mut woken: BTreeSet<&WorkerName> =
-            blueprint.rules.iter().flat_map(|rule| blueprint.woken_by(&rule.run)).collect();
+            blueprint.rules.iter().flat_map(|rule| blueprint.triggered_workers(&rule.run)).collect();
         for (_, action) in blueprint.circuit.actions() {
             if let Action::Wake(worker) = action {
                 woken.insert(worker);
@@ -242,7 +245,7 @@ impl<'a> Check<'a> {
         for name in blueprint.workers.keys().filter(|name| !woken.contains(name)) {
             let pointer = child("/workers", name.as_str());
             let help = format!("Add a rule with `run: {name}`, or remove the worker.");
-            self.find("idle_worker", &pointer, format!("nothing ever wakes `{name}`"), help);
+            self.report("idle_worker", &pointer, format!("nothing ever wakes `{name}`"), help);
             self.point_at_key();
         }
     }

@@ -1,9 +1,9 @@
 //! Members that the format of a blueprint does not have.
 
-use super::Check;
+use super::Linter;
 use crate::blueprint::{Approval, Expiry, Trigger};
 
-impl Check<'_> {
+impl Linter<'_> {
     /// Reports members of later formats in a blueprint of format 1.
     pub(super) fn format(&mut self) {
         if self.blueprint.blueprint > 1 {
@@ -45,7 +45,7 @@ impl Check<'_> {
         }
         for (pointer, member) in found {
             let message = format!("blueprint format 1 has no `{member}`");
-            self.find("newer_format", &pointer, message, "Write `blueprint: 2` at the top.");
+            self.report("newer_format", &pointer, message, "Write `blueprint: 2` at the top.");
         }
     }
 }

@@ -3,20 +3,20 @@
 use serde_json::Value;
 
 use super::keywords::ELSEWHERE;
-use super::{Check, Write, suggest};
+use super::{Linter, Write, suggest};
 use crate::blueprint::GrantOp;
 use crate::pattern::{Pattern, PatternToken};
 use crate::schema::Schema;
 use crate::source::child;
 
-impl Check<'_> {
+impl Linter<'_> {
     /// Warns of grants on everything and on the request, of unusable grants, and of script replies that no grant
     /// allows.
     pub(super) fn widths(&mut self) {
         let request = Pattern::parse("/request").ok();
         let needed = self.needed_names();
         let mut found = Vec::new();
-        for (name, seat) in &self.seats {
+        for (name, seat) in &self.worker_grants {
             for write in &seat.writes {
                 let pointer = format!("{}/path", write.pointer);
                 let (path, tokens) = (&write.grant.path, write.pattern.tokens());
@@ -48,10 +48,10 @@ impl Check<'_> {
                     found.push(("writes_request", pointer, message, help.to_owned()));
                 }
             }
-            found.extend(self.refused_replies(name.as_str(), seat, needed.get(*name)));
+            found.extend(self.rejected_replies(name.as_str(), seat, needed.get(*name)));
         }
         for (code, pointer, message, help) in found {
-            self.find(code, &pointer, message, help);
+            self.report(code, &pointer, message, help);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Checks grants that outlive a handoff (W54). The rules of the handoff itself are in `crate::handoff`.
 
-use super::Check;
+use super::Linter;
 use crate::blueprint::GrantOp;
 
 /// The built-in role that transfers work.
@@ -10,18 +10,18 @@ const TASKS: &str = "/tasks";
 /// The group of workers that process them.
 const AGENTS: &str = "agents";
 
-impl Check<'_> {
+impl Linter<'_> {
     /// Warns of group members that may write to pieces of work independent of the owner: they could go on writing after
     /// a handoff. A grant without a condition on the piece is not revoked by a transfer of its `owner`.
     pub(super) fn handoff(&mut self) {
         let mut found = Vec::new();
-        for role in self.seats.values().filter(|seat| seat.worker.agent.is_builtin(ROLE)) {
+        for role in self.worker_grants.values().filter(|seat| seat.worker.agent.is_builtin(ROLE)) {
             let with = role.worker.with.as_ref();
             let tasks = with.and_then(|with| with.get("tasks")?.as_str()).unwrap_or(TASKS);
             let piece = format!("{tasks}/*");
             let parse = |path: &str| self.paths.parse(path).ok();
             let Some((whole, parts)) = parse(&piece).zip(parse(&format!("{piece}/*/**"))) else { continue };
-            for (name, seat) in &self.seats {
+            for (name, seat) in &self.worker_grants {
                 if seat.worker.group.as_ref().is_none_or(|group| group.as_str() != AGENTS) {
                     continue;
                 }
@@ -42,7 +42,7 @@ impl Check<'_> {
         for (pointer, name, piece) in found {
             let message = format!("`{name}` may go on writing to a piece of work that it has handed over");
             let help = format!("Add a condition: `where: {{of: {piece}, expr: self.owner == worker}}`.");
-            self.find("handoff_unguarded", &pointer, message, help);
+            self.report("handoff_unguarded", &pointer, message, help);
         }
     }
 }

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::described::Described;
-use super::{Check, Expression, Write};
+use super::cached_schema::CachedSchema;
+use super::{Expression, Linter, Write};
 use crate::blueprint::GrantOp;
 use crate::expr::Reference;
 use crate::invariant::shared_references;
 use crate::pattern::{Pattern, PatternToken};
-use crate::plan::{Owner, place, request_part};
-use crate::schema::{FEW, Location};
+use crate::plan::{ExpressionOwner, place, request_part};
+use crate::schema::{Location, SMALL_COLLECTION_MAX};
 use crate::source::push_token;
 
 /// Maximum length of a chain of schema references that is followed.
@@ -20,7 +20,7 @@ const REFERENCES_MAX: usize = 8;
 /// Maximum places of the initial state checked for the initial size of a collection.
 const PLACES_MAX: usize = 1000;
 
-impl Check<'_> {
+impl Linter<'_> {
     /// Warns of invariants with an evaluation cost that grows with the board.
     pub(super) fn invariants(&mut self) {
         let found: Vec<_> = self
@@ -29,13 +29,13 @@ impl Check<'_> {
             .filter_map(|expression| Some((expression.pointer.clone(), self.costly(expression)?)))
             .collect();
         for (pointer, (message, help)) in found {
-            self.find("costly_invariant", &pointer, message, help);
+            self.report("costly_invariant", &pointer, message, help);
         }
     }
 
     /// Returns message and help if an invariant is costly.
     fn costly(&self, expression: &Expression<'_>) -> Option<(String, String)> {
-        let Owner::Invariant(invariant) = expression.owner else { return None };
+        let ExpressionOwner::Invariant(invariant) = expression.owner else { return None };
         let expr = &expression.expr;
         let guard = expr.guard().and_then(|guard| place(&guard, expression.owner, self.paths));
         if guard.is_some_and(|guard| self.comes_once(&guard)) {
@@ -47,14 +47,14 @@ impl Check<'_> {
             Some(format!("is evaluated for every `{each}` {when}"))
         });
         let is_always = expr.references().iter().any(is_new_each_time);
-        let looks = expr.looks();
+        let looks = expr.lookups();
         let searched = looks.iter().filter(|look| look.is_searched);
         let searched = searched.filter_map(|look| Some((place(look, expression.owner, self.paths)?, look.is_range)));
         let long = searched.filter(|(place, is_range)| self.is_long(place, *is_range, is_always));
         let long: BTreeSet<String> = long.map(|(place, _)| place.to_string()).collect();
         let through = format!("looks through the whole of {}", listed(&long, "and"));
         let name = &invariant.name;
-        let bound = format!("of at most {FEW}");
+        let bound = format!("of at most {SMALL_COLLECTION_MAX}");
         match (every, long.first()) {
             (None, None) => None,
             (Some(every), None) => Some((
@@ -151,12 +151,12 @@ impl Check<'_> {
             _ => 0,
         });
         let first = sizes.max().and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
-        growth.saturating_mul(self.blueprint.limits.commits).saturating_add(first) <= FEW
+        growth.saturating_mul(self.blueprint.limits.commits).saturating_add(first) <= SMALL_COLLECTION_MAX
     }
 }
 
 /// Returns true if the schema bounds the number of elements or members, or allows no such place.
-fn keeps_few(schema: &Described, collection: &Pattern) -> bool {
+fn keeps_few(schema: &CachedSchema, collection: &Pattern) -> bool {
     let Location::Legal(fragments) = schema.locate(collection) else { return true };
     let document = schema.document();
     let referred = |fragment: &&'_ Value| document.pointer(fragment.get("$ref")?.as_str()?.strip_prefix('#')?);
@@ -164,7 +164,9 @@ fn keeps_few(schema: &Described, collection: &Pattern) -> bool {
     // Follows references, because a schema and its definition may each set the bound.
     let mut stated = stated.flat_map(|fragment| std::iter::successors(Some(fragment), referred).take(REFERENCES_MAX));
     stated.any(|fragment| {
-        let at_most = |keyword: &str| fragment.get(keyword).and_then(Value::as_u64).is_some_and(|most| most <= FEW);
+        let at_most = |keyword: &str| {
+            fragment.get(keyword).and_then(Value::as_u64).is_some_and(|most| most <= SMALL_COLLECTION_MAX)
+        };
         let is_closed = fragment.get("additionalProperties") == Some(&Value::Bool(false))
             && fragment.get("patternProperties").is_none();
         at_most("maxItems") || at_most("maxProperties") || is_closed

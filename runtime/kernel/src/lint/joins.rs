@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use super::flow::Causes;
-use super::{Check, Seat, Write};
+use super::{Linter, WorkerGrants, Write};
 use crate::blueprint::{Rule, Run, Trigger};
 use crate::id::RuleName;
 use crate::pattern::Pattern;
 use crate::plan;
 
-impl<'a> Check<'a> {
+impl<'a> Linter<'a> {
     /// Warns of joins that wait only for the first of several completions of another rule.
     pub(super) fn first_only(&mut self) {
         if !self.blueprint.joins_on_first() {
@@ -20,7 +20,7 @@ impl<'a> Check<'a> {
             let Trigger::After(names) = &rule.trigger else { continue };
             let many = |other: &Rule| {
                 let place = other.trigger.template().and_then(|path| self.paths.parse(path).ok());
-                let woken = self.blueprint.woken_by(&other.run).len();
+                let woken = self.blueprint.triggered_workers(&other.run).len();
                 match (place.is_some_and(|place| !place.is_place()), &other.run) {
                     (true, _) => Some("fires for every place that matches".to_owned()),
                     (false, Run::Group(_)) if woken > 1 => Some(format!("wakes {woken} workers")),
@@ -35,7 +35,7 @@ impl<'a> Check<'a> {
                     "Write `blueprint: 2`, where `after` waits for all of them, or `{{idle: [{}]}}`.",
                     other.name
                 );
-                self.find("first_only", &format!("/rules/{number}/trigger/after"), message, help);
+                self.report("first_only", &format!("/rules/{number}/trigger/after"), message, help);
             }
         }
     }
@@ -51,7 +51,7 @@ impl<'a> Check<'a> {
             rules.iter().enumerate().filter(|(_, rule)| names.contains(&rule.name)).map(|(number, _)| number).collect()
         };
         let wakes = |rule: &Rule| -> BTreeSet<usize> {
-            let workers = self.blueprint.woken_by(&rule.run);
+            let workers = self.blueprint.triggered_workers(&rule.run);
             let caused =
                 workers.into_iter().filter_map(|worker| causes.get(worker)).flatten().map(|(number, _)| *number);
             let after = rules.iter().enumerate().filter(|(_, other)| match &other.trigger {
@@ -88,7 +88,7 @@ impl<'a> Check<'a> {
             }
         }
         for (pointer, message, help) in found {
-            self.find("early_join", &pointer, message, help);
+            self.report("early_join", &pointer, message, help);
         }
     }
 
@@ -119,7 +119,7 @@ impl<'a> Check<'a> {
             }
         }
         for (pointer, message, help) in found {
-            self.find("never_read", &pointer, message, help);
+            self.report("never_read", &pointer, message, help);
         }
     }
 
@@ -134,12 +134,12 @@ impl<'a> Check<'a> {
             self.blueprint.rules.iter().filter_map(|rule| self.paths.parse(rule.trigger.template()?).ok());
         let mut looks = self.expressions.iter().flat_map(|one| {
             one.expr
-                .looks()
+                .lookups()
                 .into_iter()
                 .filter_map(|look| plan::place(&look, one.owner, self.paths))
                 .collect::<Vec<_>>()
         });
-        self.seats.values().flat_map(|seat| &seat.reads).any(|read| meets(&read.pattern))
+        self.worker_grants.values().flat_map(|seat| &seat.reads).any(|read| meets(&read.pattern))
             || triggers.any(|trigger| meets(&trigger))
             || looks.any(|look| meets(&look))
             || self
@@ -149,9 +149,9 @@ impl<'a> Check<'a> {
                 .any(|result| Pattern::parse(result.as_str()).is_ok_and(|result| meets(&result)))
     }
 
-    fn woken_seats(&self, rule: &Rule) -> Vec<&Seat<'a>> {
-        let woken = self.blueprint.woken_by(&rule.run);
-        woken.into_iter().filter_map(|name| self.seats.get(name)).collect()
+    fn woken_seats(&self, rule: &Rule) -> Vec<&WorkerGrants<'a>> {
+        let woken = self.blueprint.triggered_workers(&rule.run);
+        woken.into_iter().filter_map(|name| self.worker_grants.get(name)).collect()
     }
 
     /// Returns a place that one rule's worker reads and the other's writes.

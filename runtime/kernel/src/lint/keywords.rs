@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Check, meant};
+use super::{Linter, closest_name};
 use crate::source::child;
 
 /// Minimum length of a name that is suggested as a misspelling.
@@ -123,7 +123,7 @@ pub(super) const ELSEWHERE: [&str; 10] = [
     "then",
 ];
 
-impl Check<'_> {
+impl Linter<'_> {
     /// Warns of keywords that no draft knows, in the schemas of the document, the request, signals and grants.
     pub(super) fn keywords(&mut self) {
         let blueprint = self.blueprint;
@@ -174,21 +174,21 @@ impl Check<'_> {
             self.void_keywords(&pointer, members);
             if let Some((keyword, message)) = impossible(members) {
                 let help = "Mend it: nothing can be written there.";
-                self.find("impossible_schema", &child(&pointer, keyword), message, help);
+                self.report("impossible_schema", &child(&pointer, keyword), message, help);
                 self.point_at_key();
             }
         }
     }
 
     fn unknown_keyword(&mut self, pointer: &str, keyword: &str) {
-        let help = match meant(keyword, KEYWORDS) {
+        let help = match closest_name(keyword, KEYWORDS) {
             _ if keyword == "nullable" => {
                 "Write `type: [string, \"null\"]`, or `anyOf` with `{type: \"null\"}`.".to_owned()
             }
             Some(meant) => format!("Did you mean `{meant}`?"),
             None => "Remove it, or begin it with `x-` if another program reads it.".to_owned(),
         };
-        self.find("unknown_keyword", pointer, format!("JSON Schema has no keyword `{keyword}`"), help);
+        self.report("unknown_keyword", pointer, format!("JSON Schema has no keyword `{keyword}`"), help);
         self.point_at_key();
     }
 
@@ -199,7 +199,7 @@ impl Check<'_> {
         for (keyword, types) in SAID_OF.iter().filter(holds) {
             let message = format!("`{keyword}` says nothing of type {of}, so nothing of it is checked");
             let help = format!("It is a keyword of type {}.", types.join(" or "));
-            self.find("void_keyword", &child(pointer, keyword), message, help);
+            self.report("void_keyword", &child(pointer, keyword), message, help);
             self.point_at_key();
         }
     }
@@ -219,11 +219,11 @@ impl Check<'_> {
             // A short name resembles too many others.
             let is_unknown = |name: &&str| name.len() >= NAME_MIN && !properties.contains_key(*name);
             let Some(name) = name.as_str().filter(is_unknown) else { continue };
-            let meant = meant(name, properties.keys().map(String::as_str));
+            let meant = closest_name(name, properties.keys().map(String::as_str));
             if let Some(meant) = meant.filter(|meant| !is_required(meant)) {
                 let message = format!("`{name}` is required, and `properties` has no such name");
                 let help = format!("Did you mean `{meant}`?");
-                self.find("unknown_keyword", &format!("{pointer}/required/{nth}"), message, help);
+                self.report("unknown_keyword", &format!("{pointer}/required/{nth}"), message, help);
             }
         }
     }
@@ -269,7 +269,7 @@ fn impossible(schema: &Map<String, Value>) -> Option<(&'static str, String)> {
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     // `undeclared_names` reports a misspelt name.
     let is_misspelt =
-        |declared: &Map<String, Value>, name: &str| meant(name, declared.keys().map(String::as_str)).is_some();
+        |declared: &Map<String, Value>, name: &str| closest_name(name, declared.keys().map(String::as_str)).is_some();
     let missing = |name: &&str| {
         is_closed && declared.is_none_or(|declared| !declared.contains_key(*name) && !is_misspelt(declared, name))
     };

@@ -13,35 +13,35 @@
 //!
 //! A blueprint without an error can be used to create a board. Models and programs of the operator are not checked.
 
-mod again;
-mod beginning;
 mod bindings;
-mod carried;
+mod cached_schema;
 mod codes;
 mod comparisons;
 mod conditions;
 mod costs;
-mod described;
 mod document;
 mod ending;
 mod fields;
 mod flow;
-mod follow;
-mod form;
+mod follow_ups;
 mod format;
 mod grants;
 mod handoff;
-mod initial;
-mod inner;
+mod initial_board;
+mod initial_document;
 mod invariants;
 mod joins;
 mod keywords;
+mod meta_schema;
 mod names;
+mod nested_boards;
 mod paths;
-mod reach;
+mod reachability;
 mod replies;
+mod retriggers;
 mod scripts;
-mod storms;
+mod signal_values;
+mod stale_calls;
 mod workflow;
 mod workspace;
 
@@ -49,23 +49,23 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-pub use beginning::{IS_OF_VIEWS, check_beginning};
+use cached_schema::CachedSchema;
 pub use codes::CODES;
 pub use costs::OpaquePlace;
-use described::Described;
-pub(crate) use form::{check_department, check_workflow};
-use initial::Initial;
-pub(crate) use inner::{BOARDS_MAX, DEPTH_MAX, too_many};
+pub use initial_board::{VIEW_CODES, check_with_request};
+use initial_document::InitialDocument;
+pub(crate) use meta_schema::{check_department, check_workflow};
+pub(crate) use nested_boards::{BOARDS_MAX, DEPTH_MAX, too_many};
 
 use crate::blueprint::{Blueprint, Worker, WriteGrant};
 use crate::contract::Values;
-use crate::effort::{Effort, Work};
 use crate::expr::Expr;
 use crate::id::WorkerName;
-use crate::pattern::{Paths, Pattern};
-use crate::plan::Owner;
+use crate::pattern::{PathSyntax, Pattern};
+use crate::plan::ExpressionOwner;
 use crate::record::FORMAT;
 use crate::source::{Position, Source};
+use crate::work_budget::{WorkBudget, WorkKind};
 
 /// The meta-schema of blueprints, as published for editors.
 pub const META_SCHEMA: &str = include_str!("../../../../blueprints/blueprint.schema.json");
@@ -176,41 +176,41 @@ pub fn check(source: &Source) -> Report {
 
 /// Like [`check`], with another bound: a blueprint that takes more steps has only the finding `too_costly`.
 pub fn check_at_most(source: &Source, steps: u64) -> Report {
-    let effort = Effort::of(steps);
-    let report = check_within(source, 0, &mut { inner::BOARDS_MAX }, &effort);
+    let effort = WorkBudget::with_max(steps);
+    let report = check_within(source, 0, &mut { nested_boards::BOARDS_MAX }, &effort);
     if effort.is_spent() { Report::of(too_costly(source, steps, &effort)) } else { report }
 }
 
 /// Builds the finding that a check takes too many steps, with the work that took most of them.
-fn too_costly(source: &Source, steps: u64, effort: &Effort) -> Diagnostic {
-    let most = effort.taken().into_iter().max_by_key(|(_, taken)| *taken).map_or(Work::Schemas, |(work, _)| work);
+fn too_costly(source: &Source, steps: u64, effort: &WorkBudget) -> Diagnostic {
+    let most = effort.used().into_iter().max_by_key(|(_, taken)| *taken).map_or(WorkKind::Schemas, |(work, _)| work);
     let (what, help) = match most {
-        Work::Schemas => {
+        WorkKind::Schemas => {
             ("its schemas", "Put what several schemas have in common under `$defs`, and shorten long lists of values.")
         }
-        Work::Places => (
+        WorkKind::Places => (
             "what its schemas say of the places of its paths",
             "Name places instead of `*` and `**`, and have fewer alternatives (`anyOf`, `oneOf`).",
         ),
-        Work::Grants => ("comparing its grants", "Have fewer grants, with wider paths, or fewer workers."),
+        WorkKind::Grants => ("comparing its grants", "Have fewer grants, with wider paths, or fewer workers."),
     };
     let message = format!("to check this blueprint takes more than {steps} steps, most of them for {what}");
     Diagnostic::at(source, "too_costly", "", message, help)
 }
 
 /// Checks the blueprint at a nesting `depth`; `left` is the number of further nested boards allowed.
-fn check_within(source: &Source, depth: usize, left: &mut usize, effort: &Effort) -> Report {
+fn check_within(source: &Source, depth: usize, left: &mut usize, effort: &WorkBudget) -> Report {
     let mut findings = Vec::new();
-    form::check(source, &mut findings);
+    meta_schema::check(source, &mut findings);
     if depth == 0 {
-        form::check_numbers(source, &mut findings);
+        meta_schema::check_numbers(source, &mut findings);
     }
     let (mut blueprint, mut opaque) = (None, Vec::new());
     // Beyond the limit, the nesting itself is reported.
-    if depth <= inner::DEPTH_MAX {
+    if depth <= nested_boards::DEPTH_MAX {
         for (at, inside) in source.within("/boards") {
             let Some(fewer) = left.checked_sub(1) else {
-                findings.push(inner::too_many(source, &at));
+                findings.push(nested_boards::too_many(source, &at));
                 break;
             };
             *left = fewer;
@@ -222,7 +222,7 @@ fn check_within(source: &Source, depth: usize, left: &mut usize, effort: &Effort
     if findings.iter().all(|finding| finding.severity == Severity::Warning) {
         match serde_json::from_value::<Blueprint>(source.value().clone()) {
             Ok(read) => {
-                let (found, places) = Check::new(source, &effective(&read), effort.clone()).run();
+                let (found, places) = Linter::new(source, &effective(&read), effort.clone()).run();
                 findings.extend(found);
                 opaque.extend(places);
                 blueprint = Some(read);
@@ -254,19 +254,19 @@ pub fn check_value(value: Value) -> Report {
 }
 
 /// A check of a schema-valid blueprint: the data shared by the passes, and their findings.
-struct Check<'a> {
+struct Linter<'a> {
     source: &'a Source,
     blueprint: &'a Blueprint,
-    paths: Paths,
+    paths: PathSyntax,
     /// `None` if it does not compile.
-    schema: Option<Described>,
-    request: Option<Described>,
+    schema: Option<CachedSchema>,
+    request: Option<CachedSchema>,
     /// Compiled schemas of signal values.
-    signals: BTreeMap<&'a str, Described>,
+    signals: BTreeMap<&'a str, CachedSchema>,
     values: Values<'a>,
-    initial: Initial<'a>,
-    effort: Effort,
-    seats: BTreeMap<&'a WorkerName, Seat<'a>>,
+    initial: InitialDocument<'a>,
+    effort: WorkBudget,
+    worker_grants: BTreeMap<&'a WorkerName, WorkerGrants<'a>>,
     expressions: Vec<Expression<'a>>,
     findings: Vec<Diagnostic>,
     opaque: Vec<OpaquePlace>,
@@ -276,12 +276,12 @@ struct Check<'a> {
 struct Expression<'a> {
     /// JSON Pointer of its text in the blueprint.
     pointer: String,
-    owner: Owner<'a>,
+    owner: ExpressionOwner<'a>,
     expr: Expr,
 }
 
 /// A worker and its valid patterns.
-struct Seat<'a> {
+struct WorkerGrants<'a> {
     worker: &'a Worker,
     /// JSON Pointer of the worker in the blueprint.
     pointer: String,
@@ -302,19 +302,19 @@ struct Write<'a> {
     pattern: Pattern,
 }
 
-impl<'a> Check<'a> {
-    fn new(source: &'a Source, blueprint: &'a Blueprint, effort: Effort) -> Self {
+impl<'a> Linter<'a> {
+    fn new(source: &'a Source, blueprint: &'a Blueprint, effort: WorkBudget) -> Self {
         Self {
             source,
             blueprint,
-            paths: Paths::of(blueprint.blueprint, FORMAT),
+            paths: PathSyntax::for_formats(blueprint.blueprint, FORMAT),
             schema: None,
             request: None,
             signals: BTreeMap::new(),
-            initial: Initial::of(&blueprint.state.initial, effort.clone()),
+            initial: InitialDocument::of(&blueprint.state.initial, effort.clone()),
             values: Values::new(&blueprint.state.schema).within(effort.clone()),
             effort,
-            seats: BTreeMap::new(),
+            worker_grants: BTreeMap::new(),
             expressions: Vec::new(),
             findings: Vec::new(),
             opaque: Vec::new(),
@@ -353,7 +353,7 @@ impl<'a> Check<'a> {
         (self.findings, self.opaque)
     }
 
-    fn find(&mut self, code: &'static str, pointer: &str, message: impl Into<String>, help: impl Into<String>) {
+    fn report(&mut self, code: &'static str, pointer: &str, message: impl Into<String>, help: impl Into<String>) {
         // Findings beyond the limit are dropped. Errors displace warnings only after sorting, hence the margin.
         if self.findings.len() < 4 * FINDINGS_MAX {
             self.findings.push(Diagnostic::at(self.source, code, pointer, message, help));
@@ -383,8 +383,9 @@ impl<'a> Check<'a> {
 
     /// Returns every write grant of every worker.
     fn writes(&self) -> impl Iterator<Item = (&'a WorkerName, &Write<'a>)> {
-        let all = self.seats.iter().flat_map(|(name, seat)| seat.writes.iter().map(move |write| (*name, write)));
-        all.take_while(|(_, write)| self.effort.spend(Work::Grants, write.pattern.steps()))
+        let all =
+            self.worker_grants.iter().flat_map(|(name, seat)| seat.writes.iter().map(move |write| (*name, write)));
+        all.take_while(|(_, write)| self.effort.spend(WorkKind::Grants, write.pattern.steps()))
     }
 }
 
@@ -392,7 +393,7 @@ impl<'a> Check<'a> {
 const LIKENED_MAX: usize = 100;
 
 /// Returns the name among `known` that was probably meant.
-pub(crate) fn meant<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+pub(crate) fn closest_name<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let length = |text: &str| text.chars().count();
     let (own, most) = (length(name), 1 + length(name) / 4);
     let is_like = |other: &&str| own <= LIKENED_MAX && own.abs_diff(length(other)) <= most;
@@ -402,7 +403,7 @@ pub(crate) fn meant<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) ->
 
 /// Returns a help text with the name that was probably meant, else with the known names.
 pub(crate) fn suggest<'k>(name: &str, known: impl IntoIterator<Item = &'k str> + Clone, none: &str) -> String {
-    if let Some(best) = meant(name, known.clone()) {
+    if let Some(best) = closest_name(name, known.clone()) {
         return format!("Did you mean `{best}`?");
     }
     let mut all: Vec<String> = Vec::new();

@@ -4,28 +4,28 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jsonptr::PointerBuf;
 
-use super::{Check, suggest};
-use crate::blueprint::{Action, AgentKind, DELAY_MS_MAX, Lasts, Rule, Run, Trigger, Worker, definition_name};
+use super::{Linter, suggest};
+use crate::blueprint::{Action, AgentKind, DELAY_MS_MAX, DelayLength, Rule, Run, Trigger, Worker, definition_name};
 use crate::cron::Cron;
 use crate::id::{GroupName, WorkerName};
 use crate::source::child;
 
-impl Check<'_> {
+impl Linter<'_> {
     /// Checks workers, rules, models, agents and programs by name.
     pub(super) fn names(&mut self) {
         for fragment in 0..self.blueprint.fragments.len() {
             let message = format!("the fragment `{}` was not included", self.blueprint.fragments[fragment]);
             let help = "Read the blueprint from a file, or write the fragment's contents into it.";
-            self.find("unresolved_fragment", &format!("/use/{fragment}"), message, help);
+            self.report("unresolved_fragment", &format!("/use/{fragment}"), message, help);
         }
         if self.blueprint.departments.is_some() {
             let help = "Read the blueprint from a file: departments are folders below its directory.";
-            self.find("unresolved_fragment", "/departments", "the departments were not included", help);
+            self.report("unresolved_fragment", "/departments", "the departments were not included", help);
             self.point_at_key();
         }
         if self.blueprint.workflow.is_some() {
             let help = "Resolve the blueprint before it is checked: a workflow becomes rules where it is read.";
-            self.find("unresolved_fragment", "/workflow", "the workflow was not included", help);
+            self.report("unresolved_fragment", "/workflow", "the workflow was not included", help);
             self.point_at_key();
         }
         self.workers();
@@ -48,7 +48,7 @@ impl Check<'_> {
             let line = self.source.position(&format!("{holder}/{other}/name"));
             let line = line.map_or_else(String::new, |position| format!(" (first on line {})", position.line));
             let message = format!("`{name}` is there twice{line}");
-            self.find("duplicate_name", &format!("{holder}/{index}/name"), message, "Rename one of the two.");
+            self.report("duplicate_name", &format!("{holder}/{index}/name"), message, "Rename one of the two.");
         }
     }
 
@@ -60,22 +60,22 @@ impl Check<'_> {
                 let message = format!("this version cannot seat `{}` agents", worker.agent);
                 let builtins = AgentKind::BUILTINS.map(|name| format!("builtin:{name}")).join(", ");
                 let help = format!("It seats llm, command, script, remote, board, human and {builtins}.");
-                self.find("unavailable_agent", &format!("{at}/agent"), message, help);
+                self.report("unavailable_agent", &format!("{at}/agent"), message, help);
             } else if worker.agent == AgentKind::Human && self.is_woken(name) {
                 let message = "this version can ask a person to agree, not to work";
                 let help = "Let rules wake others, and name the person in `approval:` of a write grant.";
-                self.find("unavailable_agent", &format!("{at}/agent"), message, help);
+                self.report("unavailable_agent", &format!("{at}/agent"), message, help);
             }
             if let Some(model) = &worker.model {
                 let pointer = format!("{at}/model");
                 if !blueprint.models.contains_key(model) {
                     let known = blueprint.models.keys().map(String::as_str);
                     let help = suggest(model, known, "Declare it: `models: {name: model}`.");
-                    self.find("unknown_model", &pointer, format!("`models` has no `{model}`"), help);
+                    self.report("unknown_model", &pointer, format!("`models` has no `{model}`"), help);
                 }
                 if worker.agent != AgentKind::Llm {
                     let message = format!("`{}` agents use no model", worker.agent);
-                    self.find("unused_model", &pointer, message, "Remove it, or make the agent llm.");
+                    self.report("unused_model", &pointer, message, "Remove it, or make the agent llm.");
                 }
             }
             if worker.agent == AgentKind::Llm
@@ -90,7 +90,7 @@ impl Check<'_> {
                      to `models`.",
                     known.join(", ")
                 );
-                self.find("default_model", &at, message, help);
+                self.report("default_model", &at, message, help);
                 self.point_at_key();
             }
             self.programs(name, &at);
@@ -104,7 +104,7 @@ impl Check<'_> {
                 self.person(&clarify.by, &format!("{at}/clarify/by"));
                 if matches!(worker.agent, AgentKind::Human) {
                     let message = "a person is asked, and asks nobody";
-                    self.find("bad_value", &format!("{at}/clarify"), message, "Remove it.");
+                    self.report("bad_value", &format!("{at}/clarify"), message, "Remove it.");
                 }
             }
         }
@@ -115,14 +115,14 @@ impl Check<'_> {
         self.declared(name, pointer);
         if let Some(by) = self.blueprint.workers.get(name).filter(|by| by.agent != AgentKind::Human) {
             let message = format!("`{name}` is a `{}` worker and can be asked nothing", by.agent);
-            self.find("bad_value", pointer, message, "Name a worker with `agent: human`.");
+            self.report("bad_value", pointer, message, "Name a worker with `agent: human`.");
         }
     }
 
     /// Returns true if any rule or breaker can trigger a worker.
     fn is_woken(&self, name: &WorkerName) -> bool {
         let mut actions = self.blueprint.circuit.actions();
-        self.blueprint.rules.iter().any(|rule| self.blueprint.woken_by(&rule.run).contains(&name))
+        self.blueprint.rules.iter().any(|rule| self.blueprint.triggered_workers(&rule.run).contains(&name))
             || actions.any(|(_, action)| *action == Action::Wake(name.clone()))
     }
 
@@ -154,7 +154,7 @@ impl Check<'_> {
             wrong.push(("script", ("`script` agents need a `script` with at least one reply".into(), help.into())));
         }
         for (field, (message, help)) in wrong {
-            self.find("bad_command", &child(at, field), message, help);
+            self.report("bad_command", &child(at, field), message, help);
         }
     }
 
@@ -170,7 +170,7 @@ impl Check<'_> {
                         let message = format!("`{pattern}` is no schedule: {error}");
                         let help =
                             "Write minute, hour, day, month and day of the week in UTC: `every: \"0 6 * * MON\"`.";
-                        self.find("bad_schedule", &format!("{at}/trigger/every"), message, help);
+                        self.report("bad_schedule", &format!("{at}/trigger/every"), message, help);
                     }
                 }
                 trigger => {
@@ -180,7 +180,7 @@ impl Check<'_> {
                             let known = blueprint.rules.iter().map(|rule| rule.name.as_str());
                             let help = suggest(name.as_str(), known, "Declare the rule.");
                             let pointer = format!("{at}/trigger/{word}/{number}");
-                            self.find("undeclared_rule", &pointer, format!("there is no rule `{name}`"), help);
+                            self.report("undeclared_rule", &pointer, format!("there is no rule `{name}`"), help);
                         }
                     }
                 }
@@ -194,7 +194,7 @@ impl Check<'_> {
             let name = definition_name(group);
             let message = format!("`{name}` is defined by who is in the group `{group}`");
             let help = "Remove it: what refers to it finds the names of the group's workers, and their descriptions.";
-            self.find("reserved_name", &child("/state/schema/$defs", &name), message, help);
+            self.report("reserved_name", &child("/state/schema/$defs", &name), message, help);
             self.point_at_key();
         }
         self.indistinct();
@@ -224,7 +224,7 @@ impl Check<'_> {
                     "`{name}` is described in the words of `{other}`, so whoever chooses cannot tell them apart"
                 );
                 let at = format!("{}/description", child("/workers", name.as_str()));
-                self.find("indistinct_worker", &at, message, "Say what this one does that the other does not.");
+                self.report("indistinct_worker", &at, message, "Say what this one does that the other does not.");
             }
         }
     }
@@ -241,11 +241,11 @@ impl Check<'_> {
         if !rule.trigger.brings_a_value() {
             let message = format!("`{}` is woken by nothing that a name could stand in", rule.name);
             let help = "Leave out `at` to wake all of the group, or let the rule wait for {op, path} or {signal}.";
-            self.find("bad_rule", &pointer, message, help);
+            self.report("bad_rule", &pointer, message, help);
         } else if let Err(error) = PointerBuf::parse(at.as_str()) {
             let help =
                 "Write a JSON Pointer into the value of the event or signal, like /who; empty for the value itself.";
-            self.find("bad_rule", &pointer, format!("`{at}` is no JSON Pointer: {error}"), help);
+            self.report("bad_rule", &pointer, format!("`{at}` is no JSON Pointer: {error}"), help);
         }
     }
 
@@ -255,7 +255,7 @@ impl Check<'_> {
             let known: BTreeSet<&str> =
                 self.blueprint.workers.values().filter_map(|worker| Some(worker.group.as_ref()?.as_str())).collect();
             let help = suggest(group.as_str(), known, help);
-            self.find("undeclared_group", pointer, format!("no worker is in `{group}`"), help);
+            self.report("undeclared_group", pointer, format!("no worker is in `{group}`"), help);
         }
     }
 
@@ -270,21 +270,21 @@ impl Check<'_> {
             let help = "Give the workers whose waits do not count a `group`.";
             self.has_members(group, &format!("{pointer}/except_waits_of/0"), help);
         }
-        match &delay.lasts {
-            Lasts::For(time) if time.as_ms() > DELAY_MS_MAX => {
+        match &delay.length {
+            DelayLength::For(time) if time.as_ms() > DELAY_MS_MAX => {
                 let message = format!("`{}` fires after {time}, which is longer than a year", rule.name);
-                self.find("bad_rule", pointer, message, "Let it pass 366d at most.");
+                self.report("bad_rule", pointer, message, "Let it pass 366d at most.");
             }
-            Lasts::For(_) => {}
-            Lasts::At(_) if !rule.trigger.brings_a_value() => {
+            DelayLength::For(_) => {}
+            DelayLength::At(_) if !rule.trigger.brings_a_value() => {
                 let message = format!("`{}` is woken by nothing that a time could stand in", rule.name);
                 let help = "Give the time itself, like 5m, or let the rule wait for {op, path} or {signal}.";
-                self.find("bad_rule", &format!("{pointer}/at"), message, help);
+                self.report("bad_rule", &format!("{pointer}/at"), message, help);
             }
-            Lasts::At(at) => {
+            DelayLength::At(at) => {
                 if let Err(error) = PointerBuf::parse(at.as_str()) {
                     let help = "Write a JSON Pointer into the value of the event or signal, like /timeout_ms; empty for the value itself.";
-                    self.find(
+                    self.report(
                         "bad_rule",
                         &format!("{pointer}/at"),
                         format!("`{at}` is no JSON Pointer: {error}"),
@@ -311,7 +311,7 @@ impl Check<'_> {
                 true => format!("It is a group: write `{{group: {name}}}`."),
                 false => suggest(name.as_str(), known, "Declare it under `workers`."),
             };
-            self.find("undeclared_worker", pointer, format!("there is no worker `{name}`"), help);
+            self.report("undeclared_worker", pointer, format!("there is no worker `{name}`"), help);
         }
     }
 }

@@ -6,25 +6,25 @@ use std::collections::BTreeSet;
 use jsonptr::PointerBuf;
 use serde_json::{Value, json};
 
-use super::described::Described;
-use super::{Check, Read, Seat, Write, meant, suggest};
-use crate::blueprint::{Delay, GrantOp, Lasts, Rule, Run, Trigger, Unit};
-use crate::contract::{Contract, beginning};
+use super::cached_schema::CachedSchema;
+use super::{Linter, Read, WorkerGrants, Write, closest_name, suggest};
+use crate::ablation::Interface;
+use crate::blueprint::{Delay, DelayLength, GrantOp, Rule, Run, Trigger, Unit};
+use crate::contract::{Contract, prefix_depth};
 use crate::id::WorkerName;
-use crate::mode::Interface;
-use crate::pattern::{Paths, Pattern, PatternToken};
+use crate::pattern::{PathSyntax, Pattern, PatternToken};
 use crate::plan::request_part;
 use crate::schema::{Location, Schema};
 use crate::source::child;
-use crate::view::Fixed;
+use crate::view::FixedParts;
 
-impl<'a> Check<'a> {
+impl<'a> Linter<'a> {
     /// Reads the patterns of every worker.
     pub(super) fn patterns(&mut self) {
         let blueprint = self.blueprint;
         for (name, worker) in &blueprint.workers {
             let pointer = child("/workers", name.as_str());
-            let mut seat = Seat { worker, pointer, reads: Vec::new(), writes: Vec::new() };
+            let mut seat = WorkerGrants { worker, pointer, reads: Vec::new(), writes: Vec::new() };
             for (index, grant) in worker.reads.iter().enumerate() {
                 let has_condition = grant.condition.is_some();
                 let below = if has_condition { "/path" } else { "" };
@@ -39,7 +39,7 @@ impl<'a> Check<'a> {
                     seat.writes.push(Write { pointer, grant, pattern });
                 }
             }
-            self.seats.insert(name, seat);
+            self.worker_grants.insert(name, seat);
         }
     }
 
@@ -50,7 +50,7 @@ impl<'a> Check<'a> {
             Err(error) => {
                 let help = "A pattern is a JSON Pointer like /claims/*/status; `*` is one token, `**` any number, a last \
                             `-` the append position, and `{name}` what a trigger binds.";
-                self.find("bad_pattern", pointer, error.to_string(), help);
+                self.report("bad_pattern", pointer, error.to_string(), help);
                 None
             }
         }
@@ -59,10 +59,10 @@ impl<'a> Check<'a> {
     /// Checks that every path names a place, that grants do not conflict, and that every view has room.
     pub(super) fn paths(&mut self) {
         self.places();
-        for (name, seat) in std::mem::take(&mut self.seats) {
+        for (name, seat) in std::mem::take(&mut self.worker_grants) {
             self.grants(&seat);
             self.budget(name.as_str(), &seat);
-            self.seats.insert(name, seat);
+            self.worker_grants.insert(name, seat);
         }
         self.indices();
     }
@@ -70,7 +70,7 @@ impl<'a> Check<'a> {
     fn places(&mut self) {
         let blueprint = self.blueprint;
         let mut places: Vec<(String, Pattern)> = Vec::new();
-        for seat in self.seats.values() {
+        for seat in self.worker_grants.values() {
             places.extend(seat.reads.iter().map(|read| (read.pointer.clone(), read.pattern.clone())));
             let writes = seat.writes.iter().filter(|write| !write.pattern.tokens().is_empty());
             places.extend(writes.map(|write| (format!("{}/path", write.pointer), write.pattern.clone())));
@@ -87,7 +87,7 @@ impl<'a> Check<'a> {
                 {
                     places.push((format!("/rules/{index}/run/at"), chosen));
                 }
-                if let Some(Delay { lasts: Lasts::At(at), .. }) = &rule.delay
+                if let Some(Delay { length: DelayLength::At(at), .. }) = &rule.delay
                     && at.starts_with('/')
                     && self.missing(&pattern).is_none()
                     && let Ok(stands) = self.paths.parse(&format!("{path}{at}"))
@@ -103,7 +103,7 @@ impl<'a> Check<'a> {
             let is_heard = |rule: &Rule| matches!(&rule.trigger, Trigger::Signal(name) if name == signal);
             if !blueprint.rules.iter().any(is_heard) {
                 let help = "Name a signal that a rule waits for, or remove it.";
-                self.find(
+                self.report(
                     "bad_value",
                     &child("/backlog", signal),
                     format!("no rule waits for the signal `{signal}`"),
@@ -122,7 +122,7 @@ impl<'a> Check<'a> {
                     places.push((pointer, pattern));
                 } else {
                     let message = format!("`{result}` is no single place of the document");
-                    self.find("bad_pattern", &pointer, message, "Name one place, like /answer.");
+                    self.report("bad_pattern", &pointer, message, "Name one place, like /answer.");
                 }
             }
         }
@@ -136,13 +136,13 @@ impl<'a> Check<'a> {
             self.place(&pointer, &pattern);
             if self.ends_in_nothing(&pattern) {
                 let message = format!("`{pattern}` ends with a `/`: it is the member whose name is empty");
-                self.find("undeclared_name", &pointer, message, "Leave the last `/` out.");
+                self.report("undeclared_name", &pointer, message, "Leave the last `/` out.");
                 continue;
             }
             if let Some((holder, wrong, known)) = self.undeclared(&pattern) {
                 let message = format!("`{pattern}`: `properties` of {holder} has no `{wrong}`");
                 let help = suggest(&wrong, known.iter().map(String::as_str), "Declare it.");
-                self.find("undeclared_name", &pointer, message, help);
+                self.report("undeclared_name", &pointer, message, help);
             }
         }
     }
@@ -183,9 +183,9 @@ impl<'a> Check<'a> {
         let Some(Missing { holder, wrong, why, help }) = self.missing(pattern) else { return };
         if wrong.starts_with('$') && holder.is_empty() {
             let message = format!("`{pattern}`: names that begin with `$` are kept for the system");
-            return self.find("reserved_name", pointer, message, "Choose a name without `$`.");
+            return self.report("reserved_name", pointer, message, "Choose a name without `$`.");
         }
-        self.find("unknown_path", pointer, format!("`{pattern}` is no place of the document: {why}"), help);
+        self.report("unknown_path", pointer, format!("`{pattern}` is no place of the document: {why}"), help);
     }
 
     /// Returns the reason for which the schema has no place that a pattern matches; `None` if it has one.
@@ -201,12 +201,12 @@ impl<'a> Check<'a> {
         let holder = format!("{base}{legal_prefix}");
         let named = if holder.is_empty() { "it".to_owned() } else { format!("`{holder}`") };
         let why = format!("{named} has no `{wrong}`");
-        let help = told_apart(wrong, &known, &patterns);
+        let help = suggest_token(wrong, &known, &patterns);
         Some(Missing { holder, wrong: wrong.to_owned(), why, help })
     }
 
     /// Returns the schema for the places of a pattern, the pattern below it, and the schema's base path.
-    pub(super) fn schema_of(&self, pattern: &Pattern) -> Option<(&Described, Pattern, &'static str)> {
+    pub(super) fn schema_of(&self, pattern: &Pattern) -> Option<(&CachedSchema, Pattern, &'static str)> {
         match request_part(&pattern.to_string()) {
             Some(below) => Some((self.request.as_ref()?, self.paths.parse(below).ok()?, "/request")),
             None => Some((self.schema.as_ref()?, pattern.clone(), "")),
@@ -214,7 +214,7 @@ impl<'a> Check<'a> {
     }
 
     /// Reports conditions on places that the worker may also read without a condition.
-    fn conditional_reads(&mut self, seat: &Seat<'_>) {
+    fn conditional_reads(&mut self, seat: &WorkerGrants<'_>) {
         for read in seat.reads.iter().filter(|read| read.has_condition) {
             let text = read.pattern.to_string();
             let is_whole = !read.pattern.tokens().contains(&PatternToken::Deep);
@@ -230,12 +230,12 @@ impl<'a> Check<'a> {
                     open.pattern
                 );
                 let help = "Take the other grant away, or the condition.";
-                self.find("overlapping_grants", &read.pointer, message, help);
+                self.report("overlapping_grants", &read.pointer, message, help);
             }
         }
     }
 
-    fn grants(&mut self, seat: &Seat<'_>) {
+    fn grants(&mut self, seat: &WorkerGrants<'_>) {
         self.conditional_reads(seat);
         for (index, write) in seat.writes.iter().enumerate() {
             self.value_schema(write);
@@ -243,7 +243,7 @@ impl<'a> Check<'a> {
             if write.pattern.tokens().is_empty() {
                 let message = "the whole document is never written at once";
                 let help = "Grant the members that the worker may write, for example /answer or /claims/-.";
-                self.find("whole_document", &format!("{}/path", write.pointer), message, help);
+                self.report("whole_document", &format!("{}/path", write.pointer), message, help);
             }
             for open in seat.writes.iter().filter(|open| opens(open, write)) {
                 let message = format!(
@@ -251,7 +251,7 @@ impl<'a> Check<'a> {
                     write.grant.path, open.grant.path
                 );
                 let help = "Take the other grant away, or the condition, or make the patterns exclude each other.";
-                self.find("overlapping_grants", &format!("{}/path", write.pointer), message, help);
+                self.report("overlapping_grants", &format!("{}/path", write.pointer), message, help);
             }
             for other in &seat.writes[..index] {
                 let writes_a_value = |write: &Write<'_>| write.grant.ops.iter().any(|op| *op != GrantOp::Remove);
@@ -276,7 +276,7 @@ impl<'a> Check<'a> {
                     write.grant.path, other.grant.path
                 );
                 let help = "Put them into one grant, or make the patterns exclude each other.";
-                self.find("overlapping_grants", &format!("{}/path", write.pointer), message, help);
+                self.report("overlapping_grants", &format!("{}/path", write.pointer), message, help);
             }
         }
     }
@@ -286,10 +286,10 @@ impl<'a> Check<'a> {
         let Some(condition) = &write.grant.condition else { return };
         let pointer = format!("{}/where/of", write.pointer);
         let Some(of) = self.pattern(&pointer, &condition.of) else { return };
-        if let Err(message) = beginning(&of, &write.pattern) {
+        if let Err(message) = prefix_depth(&of, &write.pattern) {
             let help =
                 "Name a place that the path goes through, as the path has it: `of: /tasks/*` for /tasks/*/result.";
-            self.find("not_a_beginning", &pointer, message, help);
+            self.report("not_a_beginning", &pointer, message, help);
         }
     }
 
@@ -301,17 +301,17 @@ impl<'a> Check<'a> {
         }
         if let Err(error) = self.values.compile(value) {
             let pointer = format!("{}/value{}", write.pointer, error.pointer);
-            self.find("bad_schema", &pointer, error.message, super::document::MEND_SCHEMA);
+            self.report("bad_schema", &pointer, error.message, super::document::MEND_SCHEMA);
         }
     }
 
-    fn budget(&mut self, name: &str, seat: &Seat<'_>) {
+    fn budget(&mut self, name: &str, seat: &WorkerGrants<'_>) {
         let Some(schema) = &self.schema else { return };
         // A contract that does not compile has its own finding.
         if Contract::compile_with(seat.worker, &self.values, &self.compiler()).is_err() {
             return;
         }
-        let least = Fixed::of(seat.worker, schema, Interface::Patch, self.paths).minimum();
+        let least = FixedParts::new(seat.worker, schema, Interface::Patch, self.paths).minimum();
         let budget = seat.worker.view_budget();
         if least > budget {
             let unit = match seat.worker.view.unit {
@@ -323,15 +323,16 @@ impl<'a> Check<'a> {
             );
             let given = format!("{}/view/budget", seat.pointer);
             let pointer = if self.source.value().pointer(&given).is_some() { given } else { seat.pointer.clone() };
-            self.find("budget_too_small", &pointer, message, format!("Set `view.budget` to {least} or more."));
+            self.report("budget_too_small", &pointer, message, format!("Set `view.budget` to {least} or more."));
         }
     }
 
     /// Reports paths with an array index that may later denote another element.
     fn indices(&mut self) {
         let mut found = Vec::new();
-        let reads = self.seats.values().flat_map(|seat| &seat.reads).map(|read| (read.pointer.clone(), &read.pattern));
-        let writes = self.seats.values().flat_map(|seat| &seat.writes);
+        let reads =
+            self.worker_grants.values().flat_map(|seat| &seat.reads).map(|read| (read.pointer.clone(), &read.pattern));
+        let writes = self.worker_grants.values().flat_map(|seat| &seat.writes);
         let writes = writes.map(|write| (format!("{}/path", write.pointer), &write.pattern));
         for (pointer, pattern) in reads.chain(writes) {
             for (depth, token) in pattern.tokens().iter().enumerate() {
@@ -368,7 +369,7 @@ impl<'a> Check<'a> {
                 ),
                 false => "Use `*`, or make the collection an object with ids as keys.".to_owned(),
             };
-            self.find("index_grant", &pointer, message, help);
+            self.report("index_grant", &pointer, message, help);
         }
     }
 
@@ -434,7 +435,7 @@ pub(super) struct Missing {
 
 /// Returns true if a grant only creates the object of another grant's condition, which refers to the state before the
 /// patch. The first grant judges the creation, the second judges later changes.
-fn is_of_what_was_made(makes: &Write<'_>, changes: &Write<'_>, paths: Paths) -> bool {
+fn is_of_what_was_made(makes: &Write<'_>, changes: &Write<'_>, paths: PathSyntax) -> bool {
     let of = changes.grant.condition.as_ref().and_then(|condition| paths.parse(&condition.of).ok());
     makes.grant.ops.iter().all(|op| *op == GrantOp::Add)
         && makes.pattern.lies_above(&changes.pattern)
@@ -452,14 +453,14 @@ fn opens(open: &Write<'_>, write: &Write<'_>) -> bool {
 }
 
 /// Builds the help for a wrong token, from the names and patterns allowed in its place.
-pub(super) fn told_apart(wrong: &str, known: &[String], patterns: &[String]) -> String {
+pub(super) fn suggest_token(wrong: &str, known: &[String], patterns: &[String]) -> String {
     let is_element = |name: &String| name == "-" || is_index(name);
     if !known.is_empty() && patterns.is_empty() && known.iter().all(is_element) {
         let indices: Vec<&str> = known.iter().map(String::as_str).filter(|name| *name != "-").collect();
         let indices = if indices.is_empty() { String::new() } else { format!(" ({})", indices.join(", ")) };
         return format!("The elements of an array are named by index{indices}, by `*`, or by `-` behind the last.");
     }
-    if patterns.is_empty() || meant(wrong, known.iter().map(String::as_str)).is_some() {
+    if patterns.is_empty() || closest_name(wrong, known.iter().map(String::as_str)).is_some() {
         return suggest(wrong, known.iter().map(String::as_str), "Nothing is allowed below that place.");
     }
     let shown: Vec<String> = patterns.iter().take(4).map(|pattern| format!("`{pattern}`")).collect();
@@ -544,7 +545,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 /// Returns the first name of a pattern that `properties` does not declare. Its object allows other names as well, and
 /// the name is neither required nor present.
 pub(super) fn undeclared_in(
-    schema: &Described,
+    schema: &CachedSchema,
     sought: &Pattern,
     is_there: &dyn Fn(&Pattern) -> bool,
 ) -> Option<Undeclared> {

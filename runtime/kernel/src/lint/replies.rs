@@ -1,13 +1,13 @@
 //! Replies of a worker: format, size and other reply options, and the `with` arguments of its agent.
 
-use super::Check;
+use super::Linter;
 use crate::blueprint::{AgentKind, Intent, Worker};
 use crate::json;
 
 /// Maximum bytes of `with`, as compact JSON.
 const WITH_BYTES_MAX: u64 = 16 * 1024;
 
-impl Check<'_> {
+impl Linter<'_> {
     /// Checks `pass`, `format`, `with` and `patch` of a worker.
     pub(super) fn replies(&mut self, worker: &Worker, at: &str) {
         let agent = &worker.agent;
@@ -54,7 +54,7 @@ impl Check<'_> {
             wrong.push(("board/output", message, "Raise `patch.max_ops` of the worker, or write fewer places."));
         }
         for (field, message, help) in wrong {
-            self.find("bad_value", &format!("{at}/{field}"), message, help);
+            self.report("bad_value", &format!("{at}/{field}"), message, help);
         }
     }
 }

@@ -5,19 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::Value;
 
-use super::{Check, Read, Seat, Write, meant};
-use crate::asked::Asked;
+use super::{Linter, Read, WorkerGrants, Write, closest_name};
 use crate::blueprint::GrantOp;
-use crate::effort::Work;
+use crate::expand_request::ExpandRequest;
 use crate::pattern::{Pattern, is_index};
 use crate::pipeline::{self, ReplyBody};
 use crate::rejection::Code;
 use crate::schema::{Schema, nearest, shorten};
+use crate::work_budget::WorkKind;
 
-impl Check<'_> {
+impl Linter<'_> {
     /// Returns the schema violation of a value at a place. Returns nothing for a value with bound names, because their
     /// text is unknown.
-    fn refusal(&self, place: &Pattern, value: &Value, bound: &[&str]) -> Option<String> {
+    fn schema_violation(&self, place: &Pattern, value: &Value, bound: &[&str]) -> Option<String> {
         let (schema, sought, _) = self.schema_of(&place.under_any_binding())?;
         let mut fragment = schema.fragment(&sought).filter(|_| !has_name(value, bound))?;
         for shared in ["$schema", "$defs", "definitions"] {
@@ -35,10 +35,10 @@ impl Check<'_> {
 
     /// Returns the operations of fixed replies that no write grant of the worker allows. `bound`: the names that have a
     /// value there.
-    pub(super) fn refused_replies(
+    pub(super) fn rejected_replies(
         &self,
         name: &str,
-        seat: &Seat<'_>,
+        seat: &WorkerGrants<'_>,
         bound: Option<&BTreeSet<String>>,
     ) -> Vec<(&'static str, String, String, String)> {
         let mut found = Vec::new();
@@ -108,7 +108,7 @@ impl Check<'_> {
                 }
                 // Other names are allowed there, but one similar to a declared name is probably misspelt.
                 if let Some((holder, wrong, known)) = sought.as_ref().and_then(|place| self.undeclared(place))
-                    && let Some(near) = meant(&wrong, known.iter().map(String::as_str))
+                    && let Some(near) = closest_name(&wrong, known.iter().map(String::as_str))
                 {
                     let message = format!("`{path}`: `properties` of {holder} has no `{wrong}`");
                     let help = format!("Did you mean `{near}`?");
@@ -141,9 +141,10 @@ impl Check<'_> {
                         format!("`{name}` answers with a value at `{path}` that `value` of its grant does not allow");
                     let help = "Change the value, or `value` of the grant.".to_owned();
                     found.push(("script_refused", format!("{at}/{op_nth}/value"), message, help));
-                } else if self.effort.spend(Work::Grants, patch.as_array().map_or(0, Vec::len) as u64)
+                } else if self.effort.spend(WorkKind::Grants, patch.as_array().map_or(0, Vec::len) as u64)
                     && is_alone(patch, op_nth, path)
-                    && let Some(violation) = template.as_ref().and_then(|place| self.refusal(place, value, &bound))
+                    && let Some(violation) =
+                        template.as_ref().and_then(|place| self.schema_violation(place, value, &bound))
                 {
                     let message =
                         format!("`{name}` answers with a value at `{path}` that the schema refuses: {violation}");
@@ -175,7 +176,7 @@ fn has_name(value: &Value, bound: &[&str]) -> bool {
 
 /// Returns the fault of a reply that every board rejects: its form, its size, or a place or person not allowed for the
 /// worker.
-fn malformed(name: &str, seat: &Seat<'_>, reply: &Value) -> Option<(String, String)> {
+fn malformed(name: &str, seat: &WorkerGrants<'_>, reply: &Value) -> Option<(String, String)> {
     let operations = reply.get("patch").unwrap_or(reply);
     if let Some(operation) = operations.as_array().into_iter().flatten().find(|operation| !is_operation(operation)) {
         let message = format!("`{name}` answers with what is no operation of a JSON Patch: {}", shorten(operation));
@@ -229,7 +230,7 @@ fn malformed(name: &str, seat: &Seat<'_>, reply: &Value) -> Option<(String, Stri
         let is_named = place.to_string().contains('{');
         !is_named && !seat.reads.iter().any(may_read)
     };
-    let asked = reply.expand.iter().filter_map(Asked::place).find(|place| unread(place, true));
+    let asked = reply.expand.iter().filter_map(ExpandRequest::place).find(|place| unread(place, true));
     let tested = || {
         let ops = reply.patch.as_array().into_iter().flatten().filter(|op| op.get("op").is_some_and(|op| op == "test"));
         let mut places = ops.filter_map(|op| PointerBuf::parse(op.get("path")?.as_str()?).ok());

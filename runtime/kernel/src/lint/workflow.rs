@@ -1,17 +1,17 @@
 //! Workflow nodes that can never start (W70), and outputs that overwrite each other.
 
-use super::Check;
+use super::Linter;
 use crate::source::child;
-use crate::workflow::{Definition, ROLE, With, check};
+use crate::workflow::{Definition, ROLE, WorkflowArgs, check};
 
-impl Check<'_> {
+impl Linter<'_> {
     /// Warns of nodes that nothing starts, of nodes that wait for these, and of data entries that two nodes write at
     /// the same time.
     pub(super) fn workflow(&mut self) {
         let mut found = Vec::new();
-        for (name, seat) in &self.seats {
+        for (name, seat) in &self.worker_grants {
             let with = seat.worker.with.clone().unwrap_or_default();
-            let Ok(with) = serde_json::from_value::<With>(with.into()) else { continue };
+            let Ok(with) = serde_json::from_value::<WorkflowArgs>(with.into()) else { continue };
             if !seat.worker.agent.is_builtin(ROLE) {
                 continue;
             }
@@ -24,7 +24,7 @@ impl Check<'_> {
             }
         }
         for (code, pointer, message, help) in found {
-            self.find(code, &pointer, message, help);
+            self.report(code, &pointer, message, help);
             self.point_at_key();
         }
     }

@@ -1,13 +1,13 @@
 //! Workspace files: access of workers, and the reserved member of the document.
 
-use super::Check;
+use super::Linter;
 use crate::blueprint::{AgentKind, FileAccess, Isolation, WorkspaceSpec};
-use crate::files::{Access, EXTERNAL, FILES, begins_comments, patterns};
+use crate::files::{Access, EXTERNAL, FILES, is_comment_prefix, patterns};
 use crate::pattern::{Pattern, PatternToken};
 use crate::schema::Location;
 use crate::source::child;
 
-impl Check<'_> {
+impl Linter<'_> {
     pub(super) fn workspace(&mut self) {
         let blueprint = self.blueprint;
         for (name, worker) in &blueprint.workers {
@@ -15,7 +15,7 @@ impl Check<'_> {
             let at = format!("{}/files", child("/workers", name.as_str()));
             if blueprint.workspace.is_none() {
                 let help = "Add `workspace: {dir: NAME}`, where NAME is a directory of the operator's configuration.";
-                self.find(
+                self.report(
                     "bad_files",
                     &at,
                     format!("`{name}` has `files`, and the blueprint has no `workspace`"),
@@ -25,7 +25,7 @@ impl Check<'_> {
             }
             if matches!(worker.agent, AgentKind::Human | AgentKind::Board | AgentKind::Command) {
                 let message = format!("`{}` agents do nothing with files", worker.agent);
-                self.find("bad_files", &at, message, "Remove it, or make the agent llm, remote or script.");
+                self.report("bad_files", &at, message, "Remove it, or make the agent llm, remote or script.");
                 self.point_at_key();
             }
             if worker.agent == AgentKind::Remote {
@@ -34,20 +34,20 @@ impl Check<'_> {
             if let Err(error) = Access::compile(files) {
                 let (field, what) = error.split_once(": ").unwrap_or(("", &error));
                 let pointer = if field.is_empty() { at } else { format!("{at}/{field}") };
-                self.find("bad_files", &pointer, what, "Write patterns like `src/**` or `*.py`.");
+                self.report("bad_files", &pointer, what, "Write patterns like `src/**` or `*.py`.");
             }
             let annotates = blueprint.workspace.as_ref().is_some_and(|workspace| workspace.annotate);
-            if annotates && !files.edit.is_empty() && begins_comments(name.as_str()) {
+            if annotates && !files.edit.is_empty() && is_comment_prefix(name.as_str()) {
                 let message = format!(
                     "comments that begin with `{name}:` are written by anybody, and would all be this worker's"
                 );
-                self.find("reserved_name", &child("/workers", name.as_str()), message, "Choose another name.");
+                self.report("reserved_name", &child("/workers", name.as_str()), message, "Choose another name.");
                 self.point_at_key();
             }
         }
         let Some(workspace) = &blueprint.workspace else { return };
         if let Err(error) = patterns(&workspace.exclude) {
-            self.find("bad_files", "/workspace/exclude", error, "Write patterns like `dist/**` or `**/*.lock`.");
+            self.report("bad_files", "/workspace/exclude", error, "Write patterns like `dist/**` or `**/*.lock`.");
         }
         self.kept_for_files();
     }
@@ -56,7 +56,7 @@ impl Check<'_> {
     fn remote_files(&mut self, at: &str, name: &str, files: &FileAccess) {
         if !files.run.is_empty() {
             let message = "`remote` agents run no programs here, and have no `diff`, `commit` and `merge`";
-            self.find("bad_files", &format!("{at}/run"), message, "Remove it, or make the agent llm or script.");
+            self.report("bad_files", &format!("{at}/run"), message, "Remove it, or make the agent llm or script.");
             self.point_at_key();
         }
         let has_trees = |workspace: &WorkspaceSpec| workspace.isolation == Isolation::Worktree;
@@ -65,7 +65,7 @@ impl Check<'_> {
                 "`{name}` has no working tree: as a `remote` agent it edits the directory itself, and nothing is checked"
             );
             let help = "Make the agent llm or script, or take another `isolation` for who comes from outside.";
-            self.find("no_worktree", &format!("{at}/edit"), message, help);
+            self.report("no_worktree", &format!("{at}/edit"), message, help);
             self.point_at_key();
         }
     }
@@ -75,12 +75,12 @@ impl Check<'_> {
         let blueprint = self.blueprint;
         if blueprint.state.initial.get(FILES).is_some() {
             let message = format!("`{FILES}` is kept for what is known of the files of the workspace");
-            self.find("reserved_name", &format!("/state/initial/{FILES}"), message, "Leave it out here.");
+            self.report("reserved_name", &format!("/state/initial/{FILES}"), message, "Leave it out here.");
             self.point_at_key();
         }
         if blueprint.workers.contains_key(EXTERNAL) {
             let message = format!("`{EXTERNAL}` is who changes files without being asked");
-            self.find("reserved_name", &format!("/workers/{EXTERNAL}"), message, "Choose another name.");
+            self.report("reserved_name", &format!("/workers/{EXTERNAL}"), message, "Choose another name.");
             self.point_at_key();
         }
         let place = Pattern::parse(&format!("/{FILES}"));
@@ -88,15 +88,15 @@ impl Check<'_> {
         if matches!(allowed, Some(Location::Illegal { .. })) {
             let message = format!("the state schema does not allow `/{FILES}`, where the files of the workspace are");
             let help = format!("Add `{FILES}: true` to its `properties`.");
-            self.find("unknown_path", "/state/schema", message, help);
+            self.report("unknown_path", "/state/schema", message, help);
         }
         let Ok(place) = place else { return };
         let reaches = |path: &Pattern| path.collides(&place) || path.lies_above(&place) || place.lies_above(path);
-        let grants = self.seats.values().flat_map(|seat| &seat.writes).filter(|write| reaches(&write.pattern));
+        let grants = self.worker_grants.values().flat_map(|seat| &seat.writes).filter(|write| reaches(&write.pattern));
         let found: Vec<_> = grants.map(|write| (format!("{}/path", write.pointer), write.grant.path.clone())).collect();
         for (pointer, path) in found {
             let message = format!("`{path}` reaches `/{FILES}`, which only edits of files change");
-            self.find("reserved_name", &pointer, message, "Give the worker `files: {edit: […]}` instead.");
+            self.report("reserved_name", &pointer, message, "Give the worker `files: {edit: […]}` instead.");
         }
     }
 

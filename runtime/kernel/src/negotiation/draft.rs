@@ -9,7 +9,7 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Draft, NegotiationCode, Refusal};
+use super::{Draft, NegotiationCode, NegotiationError};
 use crate::canonical;
 use crate::expr::{Expr, Variable, Variables};
 use crate::json::{self, Limits};
@@ -34,19 +34,19 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 ///
 /// # Errors
 /// [`NegotiationCode::BadPayload`], [`NegotiationCode::TooLarge`].
-pub fn decode(text: &str) -> Result<Vec<u8>, Refusal> {
+pub fn decode(text: &str) -> Result<Vec<u8>, NegotiationError> {
     // Four characters encode three bytes.
     if text.len() > PAYLOAD_BYTES_MAX.div_ceil(3) * 4 {
         return Err(too_large());
     }
-    let bytes = BASE64
-        .decode(text)
-        .map_err(|why| Refusal::new(NegotiationCode::BadPayload, format!("the payload is no base64: {why}")))?;
+    let bytes = BASE64.decode(text).map_err(|why| {
+        NegotiationError::new(NegotiationCode::BadPayload, format!("the payload is no base64: {why}"))
+    })?;
     if bytes.len() > PAYLOAD_BYTES_MAX { Err(too_large()) } else { Ok(bytes) }
 }
 
-fn too_large() -> Refusal {
-    Refusal::new(NegotiationCode::TooLarge, format!("the payload has more than {PAYLOAD_BYTES_MAX} bytes"))
+fn too_large() -> NegotiationError {
+    NegotiationError::new(NegotiationCode::TooLarge, format!("the payload has more than {PAYLOAD_BYTES_MAX} bytes"))
 }
 
 /// Decoded content of a draft.
@@ -66,11 +66,11 @@ impl Content {
     ///
     /// # Errors
     /// [`NegotiationCode::BadJson`].
-    pub fn of(ct: &str, bytes: Vec<u8>) -> Result<Self, Refusal> {
+    pub fn from_bytes(ct: &str, bytes: Vec<u8>) -> Result<Self, NegotiationError> {
         if is_json(ct) {
             let limits = Limits { bytes: PAYLOAD_BYTES_MAX, depth: DEPTH_MAX };
             let read = json::parse(&bytes, limits);
-            let told = |why| Refusal::new(NegotiationCode::BadJson, format!("the payload is no JSON: {why}"));
+            let told = |why| NegotiationError::new(NegotiationCode::BadJson, format!("the payload is no JSON: {why}"));
             return read.map(Self::Json).map_err(told);
         }
         Ok(match String::from_utf8(bytes) {
@@ -108,14 +108,14 @@ impl Draft {
     ///
     /// # Errors
     /// [`NegotiationCode::BadPayload`], [`NegotiationCode::TooLarge`].
-    pub fn bytes(&self) -> Result<Vec<u8>, Refusal> {
+    pub fn bytes(&self) -> Result<Vec<u8>, NegotiationError> {
         let bytes = match (&self.payload_b64, &self.payload) {
             (Some(text), None) => return decode(text),
             (None, Some(Value::String(text))) if !is_json(&self.ct) => text.clone().into_bytes(),
             (None, Some(value)) => canonical::to_string(value).into_bytes(),
             (Some(_), Some(_)) | (None, None) => {
                 let why = "a draft has `payload_b64` or `payload`, and not both";
-                return Err(Refusal::new(NegotiationCode::BadPayload, why));
+                return Err(NegotiationError::new(NegotiationCode::BadPayload, why));
             }
         };
         if bytes.len() > PAYLOAD_BYTES_MAX { Err(too_large()) } else { Ok(bytes) }
@@ -125,15 +125,15 @@ impl Draft {
     ///
     /// # Errors
     /// As for [`Draft::bytes`]; [`NegotiationCode::BadJson`].
-    pub fn content(&self) -> Result<Content, Refusal> {
-        Content::of(&self.ct, self.bytes()?)
+    pub fn content(&self) -> Result<Content, NegotiationError> {
+        Content::from_bytes(&self.ct, self.bytes()?)
     }
 
     /// Returns the draft's bytes in base64, unchanged if it was sent that way.
     ///
     /// # Errors
     /// As for [`Draft::bytes`].
-    pub fn to_base64(&self) -> Result<String, Refusal> {
+    pub fn to_base64(&self) -> Result<String, NegotiationError> {
         let bytes = self.bytes()?;
         Ok(self.payload_b64.clone().unwrap_or_else(|| BASE64.encode(bytes)))
     }
@@ -185,8 +185,8 @@ impl Checks {
     ///
     /// # Errors
     /// [`NegotiationCode::BadSetup`].
-    pub fn compile(schema: Option<&Value>, examples: &[Example]) -> Result<Self, Refusal> {
-        let bad = |why: String| Refusal::new(NegotiationCode::BadSetup, why);
+    pub fn compile(schema: Option<&Value>, examples: &[Example]) -> Result<Self, NegotiationError> {
+        let bad = |why: String| NegotiationError::new(NegotiationCode::BadSetup, why);
         let schema = schema.map(|schema| Schema::compile(schema, true)).transpose();
         let schema = schema.map_err(|why| bad(format!("the schema of drafts, at `{}`: {why}", why.pointer)))?;
         if examples.len() > EXAMPLES_MAX {

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{NegotiationCode, Policy, Refusal};
-use crate::rejection::coded;
+use super::{NegotiationCode, NegotiationError, Policy};
+use crate::rejection::code_enum;
 
 /// Maximum number of events of a negotiation. The last two are reserved for its end.
 pub const EVENTS_MAX: usize = 128;
@@ -122,9 +122,9 @@ pub struct Evaluation {
     pub corr: Option<String>,
 }
 
-coded! {
+code_enum! {
     /// Kinds of events of a negotiation.
-    Kind {
+    EventKind {
         /// Opens the negotiation.
         Open = "open",
         /// Announces the effective policy.
@@ -147,21 +147,21 @@ impl Event {
     ///
     /// # Errors
     /// [`NegotiationCode::BadEvent`].
-    pub fn read(value: &Value) -> Result<Self, Refusal> {
+    pub fn parse(value: &Value) -> Result<Self, NegotiationError> {
         serde_json::from_value(value.clone())
-            .map_err(|why| Refusal::new(NegotiationCode::BadEvent, format!("this is no event: {why}")))
+            .map_err(|why| NegotiationError::new(NegotiationCode::BadEvent, format!("this is no event: {why}")))
     }
 
     /// Returns the event's kind.
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> EventKind {
         match self {
-            Self::Open { .. } => Kind::Open,
-            Self::Policy { .. } => Kind::Policy,
-            Self::Propose(_) => Kind::Propose,
-            Self::Counter(_) => Kind::Counter,
-            Self::Evaluate(_) => Kind::Evaluate,
-            Self::Decide { .. } => Kind::Decide,
-            Self::Abort { .. } => Kind::Abort,
+            Self::Open { .. } => EventKind::Open,
+            Self::Policy { .. } => EventKind::Policy,
+            Self::Propose(_) => EventKind::Propose,
+            Self::Counter(_) => EventKind::Counter,
+            Self::Evaluate(_) => EventKind::Evaluate,
+            Self::Decide { .. } => EventKind::Decide,
+            Self::Abort { .. } => EventKind::Abort,
         }
     }
 }
@@ -194,20 +194,22 @@ impl Phase {
     ///
     /// # Errors
     /// Returns the code of the rejection if the event is not allowed in this phase.
-    pub const fn after(self, kind: Kind) -> Result<Self, NegotiationCode> {
+    pub const fn after(self, kind: EventKind) -> Result<Self, NegotiationCode> {
         match (self, kind) {
             (Self::Ended, _) => Err(NegotiationCode::Ended),
-            (Self::New, Kind::Open) => Ok(Self::Opened),
+            (Self::New, EventKind::Open) => Ok(Self::Opened),
             (Self::New, _) => Err(NegotiationCode::NotOpen),
-            (Self::Opened | Self::Agreed | Self::Drafted, Kind::Open) => Err(NegotiationCode::OpenAlready),
-            (Self::Opened | Self::Agreed | Self::Drafted, Kind::Abort) => Ok(Self::Ended),
-            (Self::Opened, Kind::Policy) => Ok(Self::Agreed),
+            (Self::Opened | Self::Agreed | Self::Drafted, EventKind::Open) => Err(NegotiationCode::AlreadyOpen),
+            (Self::Opened | Self::Agreed | Self::Drafted, EventKind::Abort) => Ok(Self::Ended),
+            (Self::Opened, EventKind::Policy) => Ok(Self::Agreed),
             (Self::Opened, _) => Err(NegotiationCode::NoPolicy),
-            (Self::Agreed | Self::Drafted, Kind::Policy) => Err(NegotiationCode::PolicyAlready),
-            (Self::Agreed | Self::Drafted, Kind::Propose) => Ok(Self::Drafted),
-            (Self::Agreed, Kind::Counter | Kind::Evaluate | Kind::Decide) => Err(NegotiationCode::NoDraft),
-            (Self::Drafted, Kind::Counter | Kind::Evaluate) => Ok(Self::Drafted),
-            (Self::Drafted, Kind::Decide) => Ok(Self::Ended),
+            (Self::Agreed | Self::Drafted, EventKind::Policy) => Err(NegotiationCode::PolicyAlreadySet),
+            (Self::Agreed | Self::Drafted, EventKind::Propose) => Ok(Self::Drafted),
+            (Self::Agreed, EventKind::Counter | EventKind::Evaluate | EventKind::Decide) => {
+                Err(NegotiationCode::NoDraft)
+            }
+            (Self::Drafted, EventKind::Counter | EventKind::Evaluate) => Ok(Self::Drafted),
+            (Self::Drafted, EventKind::Decide) => Ok(Self::Ended),
         }
     }
 }

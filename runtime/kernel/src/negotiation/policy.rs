@@ -127,7 +127,7 @@ pub struct ScoringPreferences {
 pub struct Profile {
     /// Policy without preferences.
     pub policy: Policy,
-    /// Bounds of preferences; absent members default to those of [`effective`].
+    /// Bounds of preferences; absent members default to those of [`effective_policy`].
     pub strictest: Preferences,
 }
 
@@ -145,7 +145,7 @@ pub struct Profile {
 /// | `hitl` | asking more often | the most often | `PauseBetweenRounds` |
 /// | `require_schema_valid`, `require_examples_pass` | required | required if any prefers it | `true` |
 /// | `llm_weight` | less | the least | 0 |
-pub fn effective<'p>(profile: &Profile, wishes: impl IntoIterator<Item = &'p Preferences>) -> Policy {
+pub fn effective_policy<'p>(profile: &Profile, wishes: impl IntoIterator<Item = &'p Preferences>) -> Policy {
     let wishes: Vec<&Preferences> = wishes.into_iter().collect();
     let Profile { policy, strictest } = profile;
     let (scoring, bounds) = (policy.scoring, strictest.scoring);
@@ -230,7 +230,7 @@ fn higher<T: PartialOrd + Copy>(base: T, strictest: T, wished: Vec<T>) -> T {
 
 impl Policy {
     /// Returns invalid settings, as sentences.
-    pub fn problems(&self) -> Vec<String> {
+    pub fn validation_errors(&self) -> Vec<String> {
         let share = |name: &str, value: f64| {
             (!(0.0..=1.0).contains(&value)).then(|| format!("`{name}` is {value}; it goes from 0 to 1"))
         };

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Check, DeltaSummary, NegotiationCode, Said, StopReason};
+use super::{Check, DeltaSummary, HumanChoice, NegotiationCode, StopReason};
 use crate::id::Timestamp;
 
 /// A valid draft: `contract_vN`.
@@ -28,7 +28,7 @@ pub struct Version {
 
 /// A rejected event.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Refused {
+pub struct RejectedEvent {
     /// Index of the event.
     pub event: usize,
     /// Round in which it was sent; 0: before the first.
@@ -59,7 +59,7 @@ pub struct Diff {
 
 /// Recorded evaluation of a version.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Heard {
+pub struct RecordedEvaluation {
     /// Evaluator.
     pub from: String,
     /// Score, from 0 to 1.
@@ -73,16 +73,16 @@ pub struct Heard {
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Report {
     /// The `EvaluationReport`: scores of the round's version.
-    Evaluation(Judgement),
+    Evaluation(EvaluationReport),
     /// A person's answer.
-    Person(Word),
+    Person(HumanAnswer),
     /// The `DecisionReport`: the outcome of the round. The last one is the outcome of the negotiation.
-    Decision(Decision),
+    Decision(DecisionReport),
 }
 
 /// Scores of a round's version.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Judgement {
+pub struct EvaluationReport {
     /// Number of the round.
     pub round: usize,
     /// Results of the checks.
@@ -91,7 +91,7 @@ pub struct Judgement {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deterministic: Option<f64>,
     /// Evaluations of the version.
-    pub evaluations: Vec<Heard>,
+    pub evaluations: Vec<RecordedEvaluation>,
     /// Mean score of the evaluations; absent without evaluations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
@@ -106,14 +106,14 @@ pub struct Judgement {
 
 /// A person's answer about a round.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Word {
+pub struct HumanAnswer {
     /// Number of the round.
     pub round: usize,
     /// The person; absent if the question was not answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The answer; `stop` if the question was not answered.
-    pub said: Said,
+    pub said: HumanChoice,
 }
 
 /// Outcome of a round.
@@ -144,7 +144,7 @@ pub enum DecidedBy {
 
 /// Outcome of a round, with the reason.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Decision {
+pub struct DecisionReport {
     /// Number of the round; 0: the negotiation ended before the first.
     pub round: usize,
     /// Outcome of the round.

@@ -4,12 +4,17 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::report::{DecidedBy, Decision, Diff, Heard, Judgement, Outcome, Refused, Report, Version, Word};
-use super::state::{Added, Asked, Begun, Effective, Question, Seats, Session, Step, Woken};
-use super::stop::{self, Next, Round, Said};
+use super::report::{
+    DecidedBy, DecisionReport, Diff, EvaluationReport, HumanAnswer, Outcome, RecordedEvaluation, RejectedEvent, Report,
+    Version,
+};
+use super::state::{
+    Addition, Advance, AdvanceInput, EffectivePolicy, OpenRequest, Participants, Question, RoundStart, Session,
+};
+use super::stop_rules::{self, HumanChoice, RoundAction, RoundSummary};
 use super::{
-    Check, Checks, Content, Draft, EVENTS_MAX, Evaluation, Event, NegotiationCode, Phase, Policy, Profile, Refusal,
-    StopReason, blend, confidence, delta, deterministic, effective, patch, words,
+    Check, Checks, Content, Draft, EVENTS_MAX, Evaluation, Event, NegotiationCode, NegotiationError, Phase, Policy,
+    Profile, StopReason, blend, confidence, delta, deterministic, effective_policy, messages, patch,
 };
 use crate::id::Timestamp;
 use crate::json as document;
@@ -25,18 +30,26 @@ const NOISE: f64 = 1e-9;
 /// event, a round's timeout or a person's answer.
 ///
 /// Opens the negotiation if requested, derives the policy, and judges drafts and evaluations in the order of events.
-/// Then it ends the negotiation or begins another round ([`next`](super::next)). An `abort` by another sender is
+/// Then it ends the negotiation or begins another round ([`next`](super::next_action)). An `abort` by another sender is
 /// reported.
 ///
 /// # Errors
 /// [`NegotiationCode::BadSetup`].
-pub fn advance(session: &Session, seats: &Seats, asked: &Asked, woken: &Woken) -> Result<Step, Refusal> {
+pub fn advance(
+    session: &Session,
+    seats: &Participants,
+    asked: &OpenRequest,
+    woken: &AdvanceInput,
+) -> Result<Advance, NegotiationError> {
     let setup = &session.setup;
     if seats.parties.is_empty() {
-        return Err(Refusal::new(NegotiationCode::BadSetup, "there is no party, so nobody could make a draft"));
+        return Err(NegotiationError::new(
+            NegotiationCode::BadSetup,
+            "there is no party, so nobody could make a draft",
+        ));
     }
     let checks = Checks::compile(setup.schema.as_ref(), &setup.examples)?;
-    let mut work = Work {
+    let mut work = SessionUpdate {
         session: session.clone(),
         checks,
         seats,
@@ -48,11 +61,11 @@ pub fn advance(session: &Session, seats: &Seats, asked: &Asked, woken: &Woken) -
     let mut phase = work.judge();
     if let (Phase::New, Some(topic)) = (phase, &asked.topic) {
         let corr = asked.corr.clone().unwrap_or_default();
-        work.say(Event::Open { ts: json!(work.now), topic: topic.clone(), corr, profile: asked.profile.clone() });
+        work.add_event(Event::Open { ts: json!(work.now), topic: topic.clone(), corr, profile: asked.profile.clone() });
         phase = Phase::Opened;
     }
     if phase == Phase::Opened {
-        phase = work.agree(asked)?;
+        phase = work.set_policy(asked)?;
     }
     let ask = match (phase, &work.session.policy) {
         (Phase::New | Phase::Opened, _) => None,
@@ -65,10 +78,10 @@ pub fn advance(session: &Session, seats: &Seats, asked: &Asked, woken: &Woken) -
             work.decide(&policy, woken)?
         }
         (Phase::Agreed | Phase::Drafted, None) => {
-            return Err(Refusal::new(NegotiationCode::BadSetup, "a policy was told that is not there"));
+            return Err(NegotiationError::new(NegotiationCode::BadSetup, "a policy was told that is not there"));
         }
     };
-    Ok(Step { ask: ask.filter(|_| work.added.is_empty()), added: work.added })
+    Ok(Advance { ask: ask.filter(|_| work.added.is_empty()), additions: work.added })
 }
 
 /// Content of the `open` event.
@@ -80,36 +93,36 @@ struct Opened {
 }
 
 /// A negotiation under evaluation, with the additions so far.
-struct Work<'s> {
+struct SessionUpdate<'s> {
     session: Session,
     checks: Checks,
-    seats: &'s Seats,
+    seats: &'s Participants,
     now: Timestamp,
     opened: Option<Opened>,
     /// Evaluations of the last round.
     heard: Vec<Evaluation>,
-    added: Vec<Added>,
+    added: Vec<Addition>,
 }
 
-impl Work<'_> {
-    fn add(&mut self, added: Added) {
+impl SessionUpdate<'_> {
+    fn add(&mut self, added: Addition) {
         match &added {
-            Added::Event(event) => self.session.events.push(json!(event)),
-            Added::Policy(policy) => self.session.policy = Some(policy.as_ref().clone()),
-            Added::Round(round) => self.session.rounds.push(round.clone()),
-            Added::Version(version) => self.session.versions.push(version.clone()),
-            Added::Refused(refused) => self.session.refused.push(refused.clone()),
-            Added::Diff(diff) => self.session.diffs.push(diff.clone()),
-            Added::Report(report) => self.session.reports.push(report.clone()),
+            Addition::Event(event) => self.session.events.push(json!(event)),
+            Addition::Policy(policy) => self.session.policy = Some(policy.as_ref().clone()),
+            Addition::Round(round) => self.session.rounds.push(round.clone()),
+            Addition::Version(version) => self.session.versions.push(version.clone()),
+            Addition::RejectedEvent(refused) => self.session.refused.push(refused.clone()),
+            Addition::Diff(diff) => self.session.diffs.push(diff.clone()),
+            Addition::Report(report) => self.session.reports.push(report.clone()),
         }
         self.added.push(added);
     }
 
-    fn say(&mut self, event: Event) {
+    fn add_event(&mut self, event: Event) {
         if let Event::Open { topic, corr, profile, .. } = &event {
             self.opened = Some(Opened { topic: topic.clone(), corr: corr.clone(), profile: profile.clone() });
         }
-        self.add(Added::Event(Box::new(event)));
+        self.add(Addition::Event(Box::new(event)));
     }
 
     fn corr(&self) -> Option<String> {
@@ -122,13 +135,13 @@ impl Work<'_> {
         let known: BTreeSet<usize> = self.session.refused.iter().map(|refused| refused.event).collect();
         let mut phase = Phase::New;
         for at in 0..self.session.events.len() {
-            let read = Event::read(&self.session.events[at]);
+            let read = Event::parse(&self.session.events[at]);
             let allowed = read.and_then(|event| match phase.after(event.kind()) {
                 Ok(next) => {
                     phase = next;
                     Ok(event)
                 }
-                Err(code) => Err(Refusal::new(code, format!("`{}` may not come here", event.kind()))),
+                Err(code) => Err(NegotiationError::new(code, format!("`{}` may not come here", event.kind()))),
             });
             let judged = match allowed {
                 _ if known.contains(&at) => continue,
@@ -157,7 +170,7 @@ impl Work<'_> {
             };
             if let Err((code, problems, from, again)) = judged {
                 let round = self.session.rounds.len();
-                self.add(Added::Refused(Refused { event: at, round, from, code, problems, again }));
+                self.add(Addition::RejectedEvent(RejectedEvent { event: at, round, from, code, problems, again }));
             }
         }
         phase
@@ -170,7 +183,7 @@ impl Work<'_> {
 
     /// Judges a draft of the last round: adds it as a version, or returns the reasons for its rejection.
     fn draft(&mut self, at: usize, draft: &Draft) -> Result<(), (NegotiationCode, Vec<String>)> {
-        let plain = |why: Refusal| (why.code, vec![why.message]);
+        let plain = |why: NegotiationError| (why.code, vec![why.message]);
         let turn = self.session.rounds.last().map(|round| round.turn.clone()).unwrap_or_default();
         let refused = |why: String| Err((NegotiationCode::OutOfTurn, vec![why]));
         match self.version() {
@@ -179,7 +192,7 @@ impl Work<'_> {
             None if draft.from != turn => return refused(format!("it is the turn of {turn}")),
             None => {}
         }
-        self.belongs(draft.corr.as_deref()).map_err(plain)?;
+        self.check_corr(draft.corr.as_deref()).map_err(plain)?;
         let content = draft.content().map_err(plain)?;
         let scoring = self.session.policy.as_ref().map(|effective| effective.policy.scoring).unwrap_or_default();
         let checks = self.checks.run(&content, (scoring.require_schema_valid, scoring.require_examples_pass));
@@ -197,7 +210,7 @@ impl Work<'_> {
             let (delta, patch) = (delta(&before, &content), patch(&before, &content));
             Some(Diff { from, to: self.session.rounds.len(), delta, patch })
         });
-        self.add(Added::Version(Version {
+        self.add(Addition::Version(Version {
             n: self.session.rounds.len(),
             event: at,
             from: draft.from.clone(),
@@ -207,22 +220,22 @@ impl Work<'_> {
             checks,
         }));
         if let Some(diff) = diff {
-            self.add(Added::Diff(diff));
+            self.add(Addition::Diff(diff));
         }
         Ok(())
     }
 
     /// Accepts an evaluation of the last round, or returns the reason for its rejection.
-    fn evaluation(&mut self, at: usize, evaluation: Evaluation) -> Result<(), Refusal> {
-        let refused = |code, why: String| Err(Refusal::new(code, why));
+    fn evaluation(&mut self, at: usize, evaluation: Evaluation) -> Result<(), NegotiationError> {
+        let refused = |code, why: String| Err(NegotiationError::new(code, why));
         let Evaluation { from, score, .. } = &evaluation;
         if !(0.0..=1.0).contains(score) {
             return refused(NegotiationCode::BadScore, format!("the score is {score}; scores go from 0 to 1"));
         }
         if !self.seats.evaluators.contains(from) {
-            return refused(NegotiationCode::NotAsked, format!("{from} is no evaluator"));
+            return refused(NegotiationCode::NotEvaluator, format!("{from} is no evaluator"));
         }
-        self.belongs(evaluation.corr.as_deref())?;
+        self.check_corr(evaluation.corr.as_deref())?;
         if self.version().is_none_or(|version| version.event > at) {
             return refused(NegotiationCode::NoDraft, "there is no draft in this round".to_owned());
         }
@@ -234,17 +247,17 @@ impl Work<'_> {
     }
 
     /// Checks that an event's `corr`, if present, is the one of this negotiation.
-    fn belongs(&self, said: Option<&str>) -> Result<(), Refusal> {
+    fn check_corr(&self, said: Option<&str>) -> Result<(), NegotiationError> {
         let (Some(said), Some(corr)) = (said, self.corr()) else { return Ok(()) };
         if said == corr {
             return Ok(());
         }
         let why = format!("its `corr` is `{said}`, and that of this negotiation is `{corr}`");
-        Err(Refusal::new(NegotiationCode::OtherCorr, why))
+        Err(NegotiationError::new(NegotiationCode::OtherCorr, why))
     }
 
     /// Derives the policy and begins the first round, or aborts if the requested profile is unknown.
-    fn agree(&mut self, asked: &Asked) -> Result<Phase, Refusal> {
+    fn set_policy(&mut self, asked: &OpenRequest) -> Result<Phase, NegotiationError> {
         let Some(opened) = self.opened.clone() else { return Ok(Phase::New) };
         let setup = &self.session.setup;
         let plain = Profile { policy: setup.policy, strictest: setup.strictest };
@@ -257,15 +270,15 @@ impl Work<'_> {
             self.abort(&Policy::default(), &[], StopReason::UnknownProfile);
             return Ok(Phase::Ended);
         };
-        let policy = effective(&profile, setup.preferences.values().chain(asked.preferences.values()));
-        if let Some(problem) = policy.problems().into_iter().next() {
-            return Err(Refusal::new(NegotiationCode::BadSetup, format!("the policy: {problem}")));
+        let policy = effective_policy(&profile, setup.preferences.values().chain(asked.preferences.values()));
+        if let Some(problem) = policy.validation_errors().into_iter().next() {
+            return Err(NegotiationError::new(NegotiationCode::BadSetup, format!("the policy: {problem}")));
         }
         let Opened { corr, profile, .. } = opened;
         let negotiation_id = corr.clone();
-        let told = Effective { negotiation_id: negotiation_id.clone(), profile: profile.clone(), policy };
-        self.say(Event::Policy { ts, negotiation_id, profile, policy, corr: Some(corr) });
-        self.add(Added::Policy(Box::new(told)));
+        let told = EffectivePolicy { negotiation_id: negotiation_id.clone(), profile: profile.clone(), policy };
+        self.add_event(Event::Policy { ts, negotiation_id, profile, policy, corr: Some(corr) });
+        self.add(Addition::Policy(Box::new(told)));
         let first = self.seats.parties.first().cloned().unwrap_or_default();
         self.begin(first, policy.round_timeout_ms);
         Ok(Phase::Agreed)
@@ -274,11 +287,11 @@ impl Work<'_> {
     fn begin(&mut self, turn: String, timeout_ms: u64) {
         let (n, since) = (self.session.rounds.len() + 1, self.session.events.len());
         self.heard.clear();
-        self.add(Added::Round(Begun { n, turn, since, started_at: self.now, timeout_ms }));
+        self.add(Addition::Round(RoundStart { n, turn, since, started_at: self.now, timeout_ms }));
     }
 
     /// Applies the outcome of the rounds; returns the question for a person if one must be asked first.
-    fn decide(&mut self, policy: &Policy, woken: &Woken) -> Result<Option<Question>, Refusal> {
+    fn decide(&mut self, policy: &Policy, woken: &AdvanceInput) -> Result<Option<Question>, NegotiationError> {
         self.report(policy);
         // A person's answer rules out a further pause, so the loop runs at most twice.
         loop {
@@ -293,24 +306,24 @@ impl Work<'_> {
                 };
             }
             let is_full = self.session.events.len() + RESERVED >= EVENTS_MAX;
-            match stop::next(policy, &rounds, self.session.setup.invalid_drafts, now) {
-                Next::Accept => return self.accept(policy, &rounds).map(|()| None),
-                Next::Stop(reason) => self.abort(policy, &rounds, reason),
-                Next::Wait | Next::Continue | Next::Pause(_) if is_full => {
+            match stop_rules::next_action(policy, &rounds, self.session.setup.invalid_drafts, now) {
+                RoundAction::Accept => return self.accept(policy, &rounds).map(|()| None),
+                RoundAction::Stop(reason) => self.abort(policy, &rounds, reason),
+                RoundAction::Wait | RoundAction::Continue | RoundAction::Pause(_) if is_full => {
                     self.abort(policy, &rounds, StopReason::TooManyEvents);
                 }
-                Next::Wait => {}
-                Next::Continue => {
+                RoundAction::Wait => {}
+                RoundAction::Continue => {
                     self.goes_on(policy, &rounds);
                     let author = self.version().map(|version| version.from.clone()).unwrap_or_default();
                     self.begin(after(&self.seats.parties, &author), policy.round_timeout_ms);
                 }
-                Next::Pause(pause) => {
+                RoundAction::Pause(pause) => {
                     let topic = self.opened.as_ref().map(|opened| opened.topic.as_str()).unwrap_or_default();
                     let heard = self.judgement(round).map(|is| is.evaluations.as_slice()).unwrap_or_default();
-                    let question = words::question(topic, policy, &rounds, pause, self.version(), heard);
+                    let question = messages::question(topic, policy, &rounds, pause, self.version(), heard);
                     let Some(word) = word(&question, round, woken) else { return Ok(Some(question)) };
-                    self.add(Added::Report(Report::Person(word)));
+                    self.add(Addition::Report(Report::Person(word)));
                     continue;
                 }
             }
@@ -329,9 +342,9 @@ impl Work<'_> {
         let (deterministic, confidence) = (deterministic(&version.checks), confidence(&self.heard));
         let heard = |heard: &Evaluation| {
             let Evaluation { from, score, notes, .. } = heard.clone();
-            Heard { from, score, notes }
+            RecordedEvaluation { from, score, notes }
         };
-        let judgement = Judgement {
+        let judgement = EvaluationReport {
             round,
             checks: version.checks.clone(),
             deterministic,
@@ -341,17 +354,17 @@ impl Work<'_> {
             magnitude: self.magnitude(round),
             tokens: self.tokens(round),
         };
-        self.add(Added::Report(Report::Evaluation(judgement)));
+        self.add(Addition::Report(Report::Evaluation(judgement)));
     }
 
-    fn judgement(&self, round: usize) -> Option<&Judgement> {
+    fn judgement(&self, round: usize) -> Option<&EvaluationReport> {
         self.session.reports.iter().find_map(|report| match report {
             Report::Evaluation(judgement) if judgement.round == round => Some(judgement),
             Report::Evaluation(_) | Report::Person(_) | Report::Decision(_) => None,
         })
     }
 
-    fn said(&self, round: usize) -> Option<Said> {
+    fn said(&self, round: usize) -> Option<HumanChoice> {
         self.session.reports.iter().find_map(|report| match report {
             Report::Person(word) if word.round == round => Some(word.said),
             Report::Evaluation(_) | Report::Person(_) | Report::Decision(_) => None,
@@ -373,61 +386,61 @@ impl Work<'_> {
         counted.fold(0, |sum, (_, event)| sum.saturating_add(tokens_of(event)))
     }
 
-    fn rounds(&self) -> Vec<Round> {
-        let round = |begun: &Begun| {
+    fn rounds(&self) -> Vec<RoundSummary> {
+        let round = |begun: &RoundStart| {
             let judgement = self.judgement(begun.n);
-            let is_invalid = |refused: &&Refused| refused.again && refused.round == begun.n;
+            let is_invalid = |refused: &&RejectedEvent| refused.again && refused.round == begun.n;
             let invalid_drafts = self.session.refused.iter().filter(is_invalid).count();
-            Round {
+            RoundSummary {
                 started_at: begun.started_at,
                 score: judgement.map(|judgement| judgement.score),
                 is_valid: judgement.is_some_and(|is| is.checks.iter().all(|check| check.passed || !check.required)),
                 magnitude: self.magnitude(begun.n),
                 tokens: judgement.map_or_else(|| self.tokens(begun.n), |judgement| judgement.tokens),
                 invalid_drafts: u32::try_from(invalid_drafts).unwrap_or(u32::MAX),
-                said: self.said(begun.n),
+                human_choice: self.said(begun.n),
             }
         };
         self.session.rounds.iter().map(round).collect()
     }
 
-    fn accept(&mut self, policy: &Policy, rounds: &[Round]) -> Result<(), Refusal> {
+    fn accept(&mut self, policy: &Policy, rounds: &[RoundSummary]) -> Result<(), NegotiationError> {
         let Some(version) = self.version().cloned() else { return Ok(()) };
         let event = self.session.events.get(version.event);
-        let Some(Ok(Event::Propose(draft) | Event::Counter(draft))) = event.map(Event::read) else { return Ok(()) };
+        let Some(Ok(Event::Propose(draft) | Event::Counter(draft))) = event.map(Event::parse) else { return Ok(()) };
         let score = rounds.last().and_then(|round| round.score).unwrap_or_default();
         let is_met = score >= policy.score_threshold - NOISE;
         let evaluations =
             self.judgement(rounds.len()).map(|judgement| judgement.evaluations.as_slice()).unwrap_or_default();
-        let agree = |heard: &Heard| heard.score >= policy.score_threshold - NOISE;
-        let decided_by = match rounds.last().and_then(|round| round.said) {
+        let agree = |heard: &RecordedEvaluation| heard.score >= policy.score_threshold - NOISE;
+        let decided_by = match rounds.last().and_then(|round| round.human_choice) {
             Some(_) => DecidedBy::Hitl,
             None if !evaluations.is_empty() && evaluations.iter().all(agree) => DecidedBy::Consensus,
             None => DecidedBy::Policy,
         };
         let stop_reason = if is_met { StopReason::ThresholdMet } else { StopReason::Hitl };
-        let rationale = words::why_accepted(&version, decided_by, score, policy);
+        let rationale = messages::why_accepted(&version, decided_by, score, policy);
         self.conclude(rounds, Outcome::Accepted, decided_by, Some(stop_reason), rationale);
         let (ts, by, corr) = (json!(self.now), self.seats.by.clone(), self.corr());
-        self.say(Event::Decide { ts, by, ct: draft.ct.clone(), result_b64: draft.to_base64()?, corr });
+        self.add_event(Event::Decide { ts, by, ct: draft.ct.clone(), result_b64: draft.to_base64()?, corr });
         Ok(())
     }
 
-    fn abort(&mut self, policy: &Policy, rounds: &[Round], reason: StopReason) {
+    fn abort(&mut self, policy: &Policy, rounds: &[RoundSummary], reason: StopReason) {
         let decided_by = if reason == StopReason::Hitl { DecidedBy::Hitl } else { DecidedBy::Policy };
-        let rationale = words::why_aborted(policy, rounds, reason);
+        let rationale = messages::why_aborted(policy, rounds, reason);
         self.conclude(rounds, Outcome::Aborted, decided_by, Some(reason), rationale);
         let (ts, corr) = (json!(self.now), self.corr());
-        self.say(Event::Abort { ts, reason: reason.as_str().to_owned(), from: None, corr });
+        self.add_event(Event::Abort { ts, reason: reason.as_str().to_owned(), from: None, corr });
     }
 
     /// Reports that another round follows.
-    fn goes_on(&mut self, policy: &Policy, rounds: &[Round]) {
-        let decided_by = match rounds.last().and_then(|round| round.said) {
+    fn goes_on(&mut self, policy: &Policy, rounds: &[RoundSummary]) {
+        let decided_by = match rounds.last().and_then(|round| round.human_choice) {
             Some(_) => DecidedBy::Hitl,
             None => DecidedBy::Policy,
         };
-        self.conclude(rounds, Outcome::Continue, decided_by, None, words::why_continued(decided_by, rounds, policy));
+        self.conclude(rounds, Outcome::Continue, decided_by, None, messages::why_continued(decided_by, rounds, policy));
     }
 
     /// Reports an `abort` by another sender, once.
@@ -438,19 +451,19 @@ impl Work<'_> {
         }
         // Events after the end are ignored, so the first `abort` is the one that ended it.
         let said = self.session.events.iter().find_map(|event| {
-            let Ok(Event::Abort { from, reason, .. }) = Event::read(event) else { return None };
+            let Ok(Event::Abort { from, reason, .. }) = Event::parse(event) else { return None };
             Some((from?, reason))
         });
         let Some((from, reason)) = said else { return };
         let takes_part = self.seats.parties.contains(&from) || self.seats.evaluators.contains(&from);
         let decided_by = if takes_part { DecidedBy::Party } else { DecidedBy::Hitl };
-        let rationale = words::why_withdrawn(&from, &reason);
+        let rationale = messages::why_withdrawn(&from, &reason);
         self.conclude(&self.rounds(), Outcome::Aborted, decided_by, Some(StopReason::Withdrawn), rationale);
     }
 
     fn conclude(
         &mut self,
-        rounds: &[Round],
+        rounds: &[RoundSummary],
         outcome: Outcome,
         decided_by: DecidedBy,
         stop_reason: Option<StopReason>,
@@ -458,18 +471,18 @@ impl Work<'_> {
     ) {
         let scores = rounds.iter().filter_map(|round| round.score).collect();
         let round = rounds.len();
-        let decision = Decision { round, outcome, decided_by, stop_reason, scores, rationale };
-        self.add(Added::Report(Report::Decision(decision)));
+        let decision = DecisionReport { round, outcome, decided_by, stop_reason, scores, rationale };
+        self.add(Addition::Report(Report::Decision(decision)));
     }
 }
 
 /// Returns a person's answer to a question; `stop` if the question expired.
-fn word(question: &Question, round: usize, woken: &Woken) -> Option<Word> {
+fn word(question: &Question, round: usize, woken: &AdvanceInput) -> Option<HumanAnswer> {
     let answer = woken.answers.iter().find(|answer| answer.question == question.text);
-    let said = answer.and_then(|answer| Some((answer.by.clone(), Said::of(answer.text.trim())?)));
+    let said = answer.and_then(|answer| Some((answer.by.clone(), HumanChoice::parse(answer.text.trim())?)));
     match said {
-        Some((by, said)) => Some(Word { round, by: Some(by), said }),
-        None if woken.is_unanswered => Some(Word { round, by: None, said: Said::Stop }),
+        Some((by, said)) => Some(HumanAnswer { round, by: Some(by), said }),
+        None if woken.is_unanswered => Some(HumanAnswer { round, by: None, said: HumanChoice::Stop }),
         None => None,
     }
 }
@@ -482,7 +495,7 @@ fn after(parties: &[String], author: &str) -> String {
 
 /// Returns the content of a draft event.
 fn content_of(event: &Value) -> Option<Content> {
-    match Event::read(event).ok()? {
+    match Event::parse(event).ok()? {
         Event::Propose(draft) | Event::Counter(draft) => draft.content().ok(),
         Event::Open { .. } | Event::Policy { .. } | Event::Evaluate(_) | Event::Decide { .. } | Event::Abort { .. } => {
             None

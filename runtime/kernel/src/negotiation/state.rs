@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Diff, Event, Example, Policy, Preferences, Profile, Refused, Report, Version};
+use super::{Diff, Event, Example, Policy, Preferences, Profile, RejectedEvent, Report, Version};
 use crate::id::Timestamp;
 
 /// State of a negotiation. All members but `setup` and `policy` are append-only.
@@ -18,13 +18,13 @@ pub struct Session {
     pub events: Vec<Value>,
     /// The effective policy (W16).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub policy: Option<Effective>,
+    pub policy: Option<EffectivePolicy>,
     /// Rounds begun so far.
-    pub rounds: Vec<Begun>,
+    pub rounds: Vec<RoundStart>,
     /// Valid drafts, at most one per round.
     pub versions: Vec<Version>,
     /// Rejected events.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RejectedEvent>,
     /// Differences between versions.
     pub diffs: Vec<Diff>,
     /// Reports of the rounds.
@@ -68,7 +68,7 @@ impl Default for Setup {
 
 /// The effective policy, derived when the negotiation was opened.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Effective {
+pub struct EffectivePolicy {
     /// Id of the negotiation.
     pub negotiation_id: String,
     /// The profile that it was derived from, if one was requested.
@@ -80,7 +80,7 @@ pub struct Effective {
 
 /// A round that has begun.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Begun {
+pub struct RoundStart {
     /// Number of the round, from 1.
     pub n: usize,
     /// The party that must send a draft.
@@ -95,7 +95,7 @@ pub struct Begun {
 
 /// Participants of a negotiation.
 #[derive(Clone, PartialEq, Default, Debug)]
-pub struct Seats {
+pub struct Participants {
     /// The deciding agent, written to `by`.
     pub by: String,
     /// Parties in turn order; each proposes drafts.
@@ -107,7 +107,7 @@ pub struct Seats {
 /// Parameters for opening the negotiation.
 #[derive(Clone, PartialEq, Default, Debug, Deserialize)]
 #[serde(default)]
-pub struct Asked {
+pub struct OpenRequest {
     /// Subject; absent: another agent sends `open`.
     pub topic: Option<String>,
     /// The correlation id.
@@ -120,7 +120,7 @@ pub struct Asked {
 
 /// Input that triggered the evaluation.
 #[derive(Clone, PartialEq, Default, Debug)]
-pub struct Woken {
+pub struct AdvanceInput {
     /// Current time.
     pub now: Timestamp,
     /// The round that timed out, if that was the trigger; overrides the clock.
@@ -155,33 +155,33 @@ pub struct Question {
 
 /// Result of a step: additions to the negotiation, or else a question.
 #[derive(Clone, PartialEq, Default, Debug)]
-pub struct Step {
+pub struct Advance {
     /// Additions, in this order.
-    pub added: Vec<Added>,
+    pub additions: Vec<Addition>,
     /// Question to ask; only if there are no additions.
     pub ask: Option<Question>,
 }
 
 /// One addition to the negotiation.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Added {
+pub enum Addition {
     /// An event.
     Event(Box<Event>),
     /// The policy.
-    Policy(Box<Effective>),
+    Policy(Box<EffectivePolicy>),
     /// A round.
-    Round(Begun),
+    Round(RoundStart),
     /// A version.
     Version(Version),
     /// A rejected event.
-    Refused(Refused),
+    RejectedEvent(RejectedEvent),
     /// A difference.
     Diff(Diff),
     /// A report.
     Report(Report),
 }
 
-impl Added {
+impl Addition {
     /// Returns the operation that adds it to the negotiation at `at`.
     pub fn op(&self, at: &str) -> Value {
         let (place, value) = match self {
@@ -189,7 +189,7 @@ impl Added {
             Self::Policy(policy) => ("policy", json!(policy)),
             Self::Round(round) => ("rounds/-", json!(round)),
             Self::Version(version) => ("versions/-", json!(version)),
-            Self::Refused(refused) => ("refused/-", json!(refused)),
+            Self::RejectedEvent(refused) => ("refused/-", json!(refused)),
             Self::Diff(diff) => ("diffs/-", json!(diff)),
             Self::Report(report) => ("reports/-", json!(report)),
         };

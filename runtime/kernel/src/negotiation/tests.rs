@@ -9,25 +9,25 @@ use super::*;
 use crate::id::Timestamp;
 
 /// Returns an event of a kind with its required members.
-fn event(kind: Kind) -> Value {
+fn event(kind: EventKind) -> Value {
     match kind {
-        Kind::Open => json!({"kind": "open", "ts": 0, "topic": "t", "corr": "c-1"}),
-        Kind::Policy => json!({"kind": "policy", "ts": 0, "negotiation_id": "c-1", "policy": {}}),
-        Kind::Propose | Kind::Counter => {
+        EventKind::Open => json!({"kind": "open", "ts": 0, "topic": "t", "corr": "c-1"}),
+        EventKind::Policy => json!({"kind": "policy", "ts": 0, "negotiation_id": "c-1", "policy": {}}),
+        EventKind::Propose | EventKind::Counter => {
             json!({"kind": kind, "ts": 0, "from": "a", "ct": "text/plain", "payload_b64": "eA=="})
         }
-        Kind::Evaluate => json!({"kind": "evaluate", "ts": 0, "from": "a", "score": 1, "notes": ""}),
-        Kind::Decide => json!({"kind": "decide", "ts": 0, "by": "a", "ct": "text/plain", "result_b64": "eA=="}),
-        Kind::Abort => json!({"kind": "abort", "ts": 0, "reason": "r"}),
+        EventKind::Evaluate => json!({"kind": "evaluate", "ts": 0, "from": "a", "score": 1, "notes": ""}),
+        EventKind::Decide => json!({"kind": "decide", "ts": 0, "by": "a", "ct": "text/plain", "result_b64": "eA=="}),
+        EventKind::Abort => json!({"kind": "abort", "ts": 0, "reason": "r"}),
     }
 }
 
 #[test]
 fn every_pair_of_kinds_is_in_order_or_refused_with_a_code() {
-    use Kind::{Abort, Counter, Decide, Evaluate, Open, Policy, Propose};
+    use EventKind::{Abort, Counter, Decide, Evaluate, Open, Policy, Propose};
     use NegotiationCode as Code;
     // Kinds that may follow the shortest beginning that ends in a given kind.
-    let beginnings: [(&[Kind], &[Kind], Code); 8] = [
+    let beginnings: [(&[EventKind], &[EventKind], Code); 8] = [
         (&[], &[Open], Code::NotOpen),
         (&[Open], &[Policy, Abort], Code::NoPolicy),
         (&[Open, Policy], &[Propose, Abort], Code::NoDraft),
@@ -40,7 +40,7 @@ fn every_pair_of_kinds_is_in_order_or_refused_with_a_code() {
     let mut pairs = 0;
     for (beginning, allowed, code) in beginnings {
         let phase = beginning.iter().try_fold(Phase::New, |phase, kind| phase.after(*kind)).expect("it is in order");
-        for kind in Kind::ALL {
+        for kind in EventKind::ALL {
             let found = phase.after(*kind);
             pairs += 1;
             if allowed.contains(kind) {
@@ -48,34 +48,34 @@ fn every_pair_of_kinds_is_in_order_or_refused_with_a_code() {
                 continue;
             }
             let expected = match (phase, kind) {
-                (Phase::Opened | Phase::Agreed | Phase::Drafted, Open) => Code::OpenAlready,
-                (Phase::Agreed | Phase::Drafted, Policy) => Code::PolicyAlready,
+                (Phase::Opened | Phase::Agreed | Phase::Drafted, Open) => Code::AlreadyOpen,
+                (Phase::Agreed | Phase::Drafted, Policy) => Code::PolicyAlreadySet,
                 _ => code,
             };
             assert_eq!(found, Err(expected), "{kind} after {beginning:?}");
         }
     }
-    assert_eq!(pairs, 8 * Kind::ALL.len());
+    assert_eq!(pairs, 8 * EventKind::ALL.len());
 }
 
 #[test]
 fn an_event_has_what_its_kind_has_and_unknown_members_do_not_matter() {
-    for kind in Kind::ALL {
+    for kind in EventKind::ALL {
         let mut value = event(*kind);
-        let read = Event::read(&value).expect("an event");
+        let read = Event::parse(&value).expect("an event");
         assert_eq!(read.kind(), *kind);
         value["x-later"] = json!({"deep": [1]});
-        assert_eq!(Event::read(&value), Ok(read), "{kind}");
+        assert_eq!(Event::parse(&value), Ok(read), "{kind}");
         let names: Vec<String> = event(*kind).as_object().expect("an object").keys().cloned().collect();
         // `notes` is optional, and a payload has two forms.
         for name in names.iter().filter(|name| !["notes", "payload_b64"].contains(&name.as_str())) {
             let mut lacking = event(*kind);
             lacking.as_object_mut().expect("an object").remove(name);
-            let code = Event::read(&lacking).expect_err("it lacks something").code;
+            let code = Event::parse(&lacking).expect_err("it lacks something").code;
             assert_eq!(code, NegotiationCode::BadEvent, "{kind} without {name}");
         }
     }
-    assert!(Event::read(&json!({"kind": "haggle", "ts": 0})).is_err());
+    assert!(Event::parse(&json!({"kind": "haggle", "ts": 0})).is_err());
 }
 
 fn draft(ct: &str, payload: Value) -> Draft {
@@ -104,7 +104,7 @@ fn a_payload_is_read_on_demand_and_kept_as_it_came() {
         let draft = Draft { payload_b64: None, payload: Some(json!(bad)), ..draft("text/plain", json!({})) };
         let bytes = draft.bytes().expect("bytes");
         assert_eq!(
-            Content::of("application/json", bytes).expect_err("no JSON").code,
+            Content::from_bytes("application/json", bytes).expect_err("no JSON").code,
             NegotiationCode::BadJson,
             "{bad}"
         );
@@ -188,15 +188,15 @@ fn what_is_different_is_counted_and_named() {
 }
 
 /// Returns rounds with these scores, each sufficiently different from the one before.
-fn rounds(scores: &[f64]) -> Vec<Round> {
-    let round = |(at, score): (usize, &f64)| Round {
+fn rounds(scores: &[f64]) -> Vec<RoundSummary> {
+    let round = |(at, score): (usize, &f64)| RoundSummary {
         started_at: Timestamp(0),
         score: Some(*score),
         is_valid: true,
         magnitude: (at > 0).then_some(0.5),
         tokens: 10,
         invalid_drafts: 0,
-        said: None,
+        human_choice: None,
     };
     scores.iter().enumerate().map(round).collect()
 }
@@ -204,13 +204,13 @@ fn rounds(scores: &[f64]) -> Vec<Round> {
 #[test]
 fn each_line_of_the_table_decides_and_the_first_that_is_so() {
     let policy = Policy { max_rounds: 4, oscillation_limit: 1, round_timeout_ms: 100, ..Policy::default() };
-    let with = |scores: &[f64], change: &dyn Fn(&mut Round)| {
+    let with = |scores: &[f64], change: &dyn Fn(&mut RoundSummary)| {
         let mut rounds = rounds(scores);
         change(rounds.last_mut().expect("a round"));
         rounds
     };
-    let said = |scores: &[f64], said: Said| with(scores, &|last| last.said = Some(said));
-    let open = |change: &dyn Fn(&mut Round)| {
+    let said = |scores: &[f64], said: HumanChoice| with(scores, &|last| last.human_choice = Some(said));
+    let open = |change: &dyn Fn(&mut RoundSummary)| {
         with(&[0.1, 0.0], &|last| {
             last.score = None;
             change(last);
@@ -218,29 +218,41 @@ fn each_line_of_the_table_decides_and_the_first_that_is_so() {
     };
     let asks = |hitl| Policy { hitl, ..policy };
     let (dear, poor) = (5000, Policy { total_token_budget: Some(29), ..policy });
-    let stopped = |reason| Next::Stop(reason);
-    let cases: Vec<(&str, Policy, Vec<Round>, i64, Next)> = vec![
-        ("nothing has begun", policy, Vec::new(), 0, Next::Wait),
-        ("a round that is not over", policy, open(&|_| ()), 99, Next::Wait),
+    let stopped = |reason| RoundAction::Stop(reason);
+    let cases: Vec<(&str, Policy, Vec<RoundSummary>, i64, RoundAction)> = vec![
+        ("nothing has begun", policy, Vec::new(), 0, RoundAction::Wait),
+        ("a round that is not over", policy, open(&|_| ()), 99, RoundAction::Wait),
         ("its time is over", policy, open(&|_| ()), 100, stopped(StopReason::Timeout)),
-        ("a clock that went back is no time", policy, open(&|last| last.started_at = Timestamp(1000)), 0, Next::Wait),
+        (
+            "a clock that went back is no time",
+            policy,
+            open(&|last| last.started_at = Timestamp(1000)),
+            0,
+            RoundAction::Wait,
+        ),
         ("dear before it is over", policy, open(&|last| last.tokens = dear), 0, stopped(StopReason::Budget)),
         ("dear and late", policy, open(&|last| last.tokens = dear), 100, stopped(StopReason::Timeout)),
         ("invalid drafts", policy, open(&|last| last.invalid_drafts = 3), 0, stopped(StopReason::InvalidDrafts)),
-        ("fewer of them", policy, open(&|last| last.invalid_drafts = 2), 0, Next::Wait),
-        ("another round", policy, rounds(&[0.1]), 1000, Next::Continue),
-        ("good enough", policy, rounds(&[0.8]), 0, Next::Accept),
-        ("what doubles lose is nothing", policy, rounds(&[0.799_999_999_9]), 0, Next::Accept),
-        ("good but not valid", policy, with(&[0.9], &|last| last.is_valid = false), 0, Next::Continue),
-        ("good and dear", policy, with(&[0.9], &|last| last.tokens = dear), 0, Next::Accept),
-        ("good in the last round", policy, rounds(&[0.1, 0.2, 0.3, 0.9]), 0, Next::Accept),
-        ("good after turns", policy, rounds(&[0.1, 0.2, 0.1, 0.9]), 0, Next::Accept),
-        ("good and hardly different", policy, with(&[0.1, 0.9], &|last| last.magnitude = Some(0.0)), 0, Next::Accept),
+        ("fewer of them", policy, open(&|last| last.invalid_drafts = 2), 0, RoundAction::Wait),
+        ("another round", policy, rounds(&[0.1]), 1000, RoundAction::Continue),
+        ("good enough", policy, rounds(&[0.8]), 0, RoundAction::Accept),
+        ("what doubles lose is nothing", policy, rounds(&[0.799_999_999_9]), 0, RoundAction::Accept),
+        ("good but not valid", policy, with(&[0.9], &|last| last.is_valid = false), 0, RoundAction::Continue),
+        ("good and dear", policy, with(&[0.9], &|last| last.tokens = dear), 0, RoundAction::Accept),
+        ("good in the last round", policy, rounds(&[0.1, 0.2, 0.3, 0.9]), 0, RoundAction::Accept),
+        ("good after turns", policy, rounds(&[0.1, 0.2, 0.1, 0.9]), 0, RoundAction::Accept),
+        (
+            "good and hardly different",
+            policy,
+            with(&[0.1, 0.9], &|last| last.magnitude = Some(0.0)),
+            0,
+            RoundAction::Accept,
+        ),
         ("dear", policy, with(&[0.1], &|last| last.tokens = dear), 0, stopped(StopReason::Budget)),
-        ("as dear as may be", policy, with(&[0.1], &|last| last.tokens = 4000), 0, Next::Continue),
+        ("as dear as may be", policy, with(&[0.1], &|last| last.tokens = 4000), 0, RoundAction::Continue),
         ("dear in all", poor, rounds(&[0.1, 0.2, 0.3]), 0, stopped(StopReason::Budget)),
         ("dear after turns", poor, rounds(&[0.3, 0.2, 0.3, 0.2]), 0, stopped(StopReason::Budget)),
-        ("one turn", policy, rounds(&[0.1, 0.3, 0.2]), 0, Next::Continue),
+        ("one turn", policy, rounds(&[0.1, 0.3, 0.2]), 0, RoundAction::Continue),
         ("two turns", policy, rounds(&[0.3, 0.1, 0.3, 0.2]), 0, stopped(StopReason::Oscillation)),
         (
             "hardly different",
@@ -268,7 +280,7 @@ fn each_line_of_the_table_decides_and_the_first_that_is_so() {
             policy,
             with(&[0.1, 0.2], &|last| last.magnitude = Some(0.1)),
             0,
-            Next::Continue,
+            RoundAction::Continue,
         ),
         (
             "hardly different in the last round",
@@ -283,11 +295,23 @@ fn each_line_of_the_table_decides_and_the_first_that_is_so() {
             asks(Hitl::PauseOnFinalAccept),
             rounds(&[0.9]),
             0,
-            Next::Pause(Pause::FinalAccept),
+            RoundAction::Pause(PauseReason::FinalAccept),
         ),
-        ("no pause between", asks(Hitl::PauseOnFinalAccept), rounds(&[0.1]), 0, Next::Continue),
-        ("a pause between", asks(Hitl::PauseBetweenRounds), rounds(&[0.1]), 0, Next::Pause(Pause::BetweenRounds)),
-        ("and before it is taken", asks(Hitl::PauseBetweenRounds), rounds(&[0.9]), 0, Next::Pause(Pause::FinalAccept)),
+        ("no pause between", asks(Hitl::PauseOnFinalAccept), rounds(&[0.1]), 0, RoundAction::Continue),
+        (
+            "a pause between",
+            asks(Hitl::PauseBetweenRounds),
+            rounds(&[0.1]),
+            0,
+            RoundAction::Pause(PauseReason::BetweenRounds),
+        ),
+        (
+            "and before it is taken",
+            asks(Hitl::PauseBetweenRounds),
+            rounds(&[0.9]),
+            0,
+            RoundAction::Pause(PauseReason::FinalAccept),
+        ),
         (
             "nobody is asked in vain",
             asks(Hitl::PauseBetweenRounds),
@@ -295,20 +319,32 @@ fn each_line_of_the_table_decides_and_the_first_that_is_so() {
             0,
             stopped(StopReason::MaxRounds),
         ),
-        ("go on", asks(Hitl::PauseBetweenRounds), said(&[0.1], Said::Continue), 0, Next::Continue),
-        ("go on although it is good", asks(Hitl::PauseOnFinalAccept), said(&[0.9], Said::Continue), 0, Next::Continue),
+        ("go on", asks(Hitl::PauseBetweenRounds), said(&[0.1], HumanChoice::Continue), 0, RoundAction::Continue),
+        (
+            "go on although it is good",
+            asks(Hitl::PauseOnFinalAccept),
+            said(&[0.9], HumanChoice::Continue),
+            0,
+            RoundAction::Continue,
+        ),
         (
             "go on although there is no more",
             asks(Hitl::PauseOnFinalAccept),
-            said(&[0.1, 0.2, 0.3, 0.9], Said::Continue),
+            said(&[0.1, 0.2, 0.3, 0.9], HumanChoice::Continue),
             0,
             stopped(StopReason::MaxRounds),
         ),
-        ("take it although it is not", asks(Hitl::PauseBetweenRounds), said(&[0.1], Said::Accept), 0, Next::Accept),
-        ("stop", asks(Hitl::PauseBetweenRounds), said(&[0.9], Said::Stop), 0, stopped(StopReason::Hitl)),
+        (
+            "take it although it is not",
+            asks(Hitl::PauseBetweenRounds),
+            said(&[0.1], HumanChoice::Accept),
+            0,
+            RoundAction::Accept,
+        ),
+        ("stop", asks(Hitl::PauseBetweenRounds), said(&[0.9], HumanChoice::Stop), 0, stopped(StopReason::Hitl)),
     ];
     for (name, policy, rounds, now, expected) in cases {
-        assert_eq!(next(&policy, &rounds, 3, Timestamp(now)), expected, "{name}");
+        assert_eq!(next_action(&policy, &rounds, 3, Timestamp(now)), expected, "{name}");
     }
 }
 
@@ -336,7 +372,7 @@ fn wishes_make_a_policy_stricter_within_its_bounds() {
         "token_budget_per_round": 0, "total_token_budget": 9000, "oscillation_limit": 1, "hitl": "PauseBetweenRounds",
         "scoring": {"llm_weight": 0.25, "require_schema_valid": false}}));
     let b = wish(json!({"max_rounds": 50, "score_threshold": 0.1, "total_token_budget": 8000}));
-    let found = effective(&profile, [&a, &b]);
+    let found = effective_policy(&profile, [&a, &b]);
     let scoring = Scoring { llm_weight: 0.25, ..Scoring::default() };
     let expected = Policy {
         max_rounds: 3,
@@ -350,8 +386,8 @@ fn wishes_make_a_policy_stricter_within_its_bounds() {
         scoring,
     };
     assert_eq!(found, expected);
-    assert_eq!(effective(&profile, []), Policy::default());
-    assert_eq!(found.problems(), [""; 0]);
+    assert_eq!(effective_policy(&profile, []), Policy::default());
+    assert_eq!(found.validation_errors(), [""; 0]);
     let bad = Policy { max_rounds: 0, score_threshold: 7.0, ..Policy::default() };
-    assert_eq!(bad.problems().len(), 2, "{:?}", bad.problems());
+    assert_eq!(bad.validation_errors().len(), 2, "{:?}", bad.validation_errors());
 }

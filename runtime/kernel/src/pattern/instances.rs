@@ -3,7 +3,7 @@
 use jsonptr::PointerBuf;
 
 use super::{Pattern, PatternToken, Positions};
-use crate::tree::{Array, Node, Since};
+use crate::tree::{Array, ChangesSince, Node};
 
 /// A place that a pattern matches.
 #[derive(Clone, Debug)]
@@ -11,14 +11,14 @@ pub struct Instance<'a> {
     /// Location of the match.
     pub place: PointerBuf,
     /// The value, and its change since a version.
-    pub part: Since<'a>,
+    pub part: ChangesSince<'a>,
 }
 
 impl Pattern {
     /// Returns the matching places of a document, in document order, at most `max`; `-` matches none. Members are in
     /// the order of their names.
     pub fn instances<'a>(&self, root: &'a Node, max: usize) -> Vec<Instance<'a>> {
-        self.instances_since(Since::anew(root), max)
+        self.instances_since(ChangesSince::all_changed(root), max)
     }
 
     /// Returns the matching places with a change, in the same order, at most `max`.
@@ -27,16 +27,16 @@ impl Pattern {
     /// this place or, before an insertion or removal moved it, at another. Elements that only moved are left out unless
     /// the pattern names their index: the value at `/queue/0` may not have been an instance before. The cost depends on
     /// the changes alone, since unchanged values are not entered.
-    pub fn instances_since<'a>(&self, root: Since<'a>, max: usize) -> Vec<Instance<'a>> {
+    pub fn instances_since<'a>(&self, root: ChangesSince<'a>, max: usize) -> Vec<Instance<'a>> {
         self.instances_where(root, max, false)
     }
 
     /// Like [`Self::instances_since`], but includes elements that only moved and so have another index.
-    pub fn instances_since_or_moved<'a>(&self, root: Since<'a>, max: usize) -> Vec<Instance<'a>> {
+    pub fn instances_since_or_moved<'a>(&self, root: ChangesSince<'a>, max: usize) -> Vec<Instance<'a>> {
         self.instances_where(root, max, true)
     }
 
-    fn instances_where<'a>(&self, root: Since<'a>, max: usize, with_moved: bool) -> Vec<Instance<'a>> {
+    fn instances_where<'a>(&self, root: ChangesSince<'a>, max: usize, with_moved: bool) -> Vec<Instance<'a>> {
         let mut found = Vec::new();
         let mut pending = vec![(PointerBuf::root(), root, self.start())];
         while let Some((place, part, positions)) = pending.pop() {
@@ -44,9 +44,9 @@ impl Pattern {
                 break;
             }
             let from = pending.len();
-            let mut visit = |token: &str, below: Since<'a>| {
+            let mut visit = |token: &str, below: ChangesSince<'a>| {
                 let positions = self.step(positions, token, false);
-                if positions != 0 && below.is_touched() {
+                if positions != 0 && below.is_changed() {
                     pending.push((place.with_trailing_token(token), below, positions));
                 }
             };
@@ -55,7 +55,7 @@ impl Pattern {
                 (Node::Array(array), Some(name)) => {
                     if let Some(slot) = part.node.slot(name) {
                         let is_shifted = self.shifted(positions, array, &part, false).next().is_some();
-                        visit(name, if is_shifted { Since::anew(slot.0) } else { part.below(slot) });
+                        visit(name, if is_shifted { ChangesSince::all_changed(slot.0) } else { part.below(slot) });
                     }
                 }
                 (Node::Object(object), Some(name)) => {
@@ -63,33 +63,33 @@ impl Pattern {
                 }
                 (Node::Array(array), None) if part.is_new() => {
                     let below = array.iter().enumerate();
-                    below.for_each(|(index, node)| visit(&index.to_string(), Since { node, ..part }));
+                    below.for_each(|(index, node)| visit(&index.to_string(), ChangesSince { node, ..part }));
                 }
                 (Node::Object(object), None) if part.is_new() => {
-                    object.iter().for_each(|(name, node)| visit(name, Since { node, ..part }));
+                    object.iter().for_each(|(name, node)| visit(name, ChangesSince { node, ..part }));
                 }
                 (Node::Array(array), None) => {
-                    let touched = array.touched_since(part.version).into_iter();
+                    let touched = array.changed_since(part.version).into_iter();
                     let mut below: Vec<_> =
                         touched.map(|(index, node, stamp)| (index, part.below((node, stamp)))).collect();
                     for index in self.shifted(positions, array, &part, with_moved) {
                         let Some(node) = array.get(index) else { continue };
                         match below.binary_search_by_key(&index, |(index, _)| *index) {
-                            Ok(at) => below[at].1 = Since::anew(node),
-                            Err(at) => below.insert(at, (index, Since::anew(node))),
+                            Ok(at) => below[at].1 = ChangesSince::all_changed(node),
+                            Err(at) => below.insert(at, (index, ChangesSince::all_changed(node))),
                         }
                     }
                     below.into_iter().for_each(|(index, below)| visit(&index.to_string(), below));
                 }
                 (Node::Object(object), None) => {
-                    let touched = object.touched_since(part.version).into_iter();
+                    let touched = object.changed_since(part.version).into_iter();
                     touched.for_each(|(name, node, stamp)| visit(name, part.below((node, stamp))));
                 }
                 (Node::Null | Node::Bool(_) | Node::Number(_) | Node::Short(_) | Node::Long(_), _) => {}
             }
             // Reversed, so that the first is popped first.
             pending[from..].reverse();
-            if self.is_end(positions) && part.is_touched() {
+            if self.is_end(positions) && part.is_changed() {
                 found.push(Instance { place, part });
             }
         }
@@ -115,10 +115,10 @@ impl Pattern {
         &self,
         positions: Positions,
         array: &Array,
-        part: &Since<'_>,
+        part: &ChangesSince<'_>,
         with_moved: bool,
     ) -> impl Iterator<Item = usize> {
-        let all = if with_moved && array.lost_since(part.version).is_some() { array.len() } else { 0 };
+        let all = if with_moved && array.removed_since(part.version).is_some() { array.len() } else { 0 };
         let names = self.tokens.iter().enumerate().filter_map(move |(at, token)| match token {
             PatternToken::Literal(name) if positions >> at & 1 == 1 && super::is_index(name) => name.parse().ok(),
             _ => None,

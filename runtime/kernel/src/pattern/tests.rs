@@ -8,7 +8,7 @@ use crate::tree::Node;
 
 fn tree(document: &Value) -> Node {
     let hasher = std::sync::Arc::new(crate::digest::Hasher::new(&crate::digest::Salt([7; 32])));
-    Node::of(document, &crate::tree::Edit { at: 0, hasher })
+    Node::from_value(document, &crate::tree::Edit { revision: 0, hasher })
 }
 
 fn pattern(text: &str) -> Pattern {
@@ -284,14 +284,14 @@ fn what_two_patterns_have_in_common_is_what_enumeration_finds() {
 
 #[test]
 fn a_token_in_braces_is_a_name_in_a_template_only() {
-    let template = Paths::Named.parse("/notes/{note}/a{b}/{_x1}").expect("a template");
+    let template = PathSyntax::Named.parse("/notes/{note}/a{b}/{_x1}").expect("a template");
     assert_eq!(template.names().collect::<Vec<_>>(), ["note", "_x1"]);
     assert_eq!(template.to_string(), "/notes/{note}/a{b}/{_x1}");
     let plain = Pattern::parse("/notes/{note}").expect("a pattern");
     assert!(plain.matches(Pointer::parse("/notes/{note}").expect("a pointer")) && plain.names().next().is_none());
     for text in ["/{}", "/{a-b}", "/{1}", "/{a b}", "/{-}", "/{ä}", "/{a~1b}", &format!("/{{{}}}", "n".repeat(65))] {
-        assert!(Paths::Named.parse(text).is_err(), "{text}");
-        assert!(Paths::Plain.parse(text).is_ok(), "{text}");
+        assert!(PathSyntax::Named.parse(text).is_err(), "{text}");
+        assert!(PathSyntax::Plain.parse(text).is_ok(), "{text}");
     }
 }
 
@@ -299,7 +299,7 @@ fn a_token_in_braces_is_a_name_in_a_template_only() {
 fn what_a_template_may_meet_is_what_it_meets_under_some_binding() {
     let words = ["a", "0", "*", "**", "-", "{n}", "{m}"];
     let read = |tokens: &Vec<&str>| {
-        Paths::Named.parse(&tokens.iter().map(|token| format!("/{token}")).collect::<String>()).ok()
+        PathSyntax::Named.parse(&tokens.iter().map(|token| format!("/{token}")).collect::<String>()).ok()
     };
     let patterns: Vec<Pattern> = sequences(&words, 2).iter().filter_map(read).collect();
     let paths = sequences(&["a", "0", "-", "z"], 3);

@@ -7,12 +7,12 @@ use jsonptr::PointerBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::asked::Asked;
 use crate::blueprint::{Intent, PatchLimits};
 use crate::digest::{Digest, Hasher, sha256};
+use crate::expand_request::ExpandRequest;
 use crate::json::{self, Limits};
 use crate::plan::Plan;
-use crate::record::{Author, Elided, SALTED};
+use crate::record::{Author, ElidedReply, SINCE_SALTED_TEXTS};
 use crate::rejection::{Code, VIOLATIONS_MAX, Violation};
 use crate::schema::shorten;
 
@@ -44,19 +44,19 @@ pub enum ReplyBody {
     Text(String),
     /// A patch or an envelope.
     Json(Value),
-    /// A patch or an envelope that the agent's seat derived from free text ([`crate::blueprint::Format`]).
-    Made {
+    /// A patch or an envelope that the agent's seat derived from free text ([`crate::blueprint::ReplyFormat`]).
+    Derived {
         /// The patch or the envelope, as text.
         reply: String,
         /// The agent's text.
-        of: String,
+        source: String,
     },
     /// An excerpt of a reply that is rejected for its length, or because its invocation is closed.
     Elided {
         /// Beginning and end of the reply.
         excerpt: String,
         /// Size and fingerprint of the whole reply.
-        elided: Elided,
+        elided: ElidedReply,
     },
 }
 
@@ -68,11 +68,12 @@ pub struct Reply {
     /// Purpose, in the author's words.
     pub intent: Option<String>,
     /// Places that the author requests, without duplicates, in request order.
-    pub expand: Vec<Asked>,
-    /// The original reply, if the patch was derived from it ([`crate::mode::Interface`], [`crate::blueprint::Format`]).
+    pub expand: Vec<ExpandRequest>,
+    /// The original reply, if the patch was derived from it ([`crate::ablation::Interface`],
+    /// [`crate::blueprint::ReplyFormat`]).
     pub written: Option<String>,
     /// The author's question to a person.
-    pub clarify: Option<Clarify>,
+    pub clarify: Option<ClarifyQuestion>,
     /// Reason for proposing nothing, in the author's words.
     pub pass: Option<String>,
 }
@@ -80,7 +81,7 @@ pub struct Reply {
 /// A question to a person.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Clarify {
+pub struct ClarifyQuestion {
     /// The question.
     pub question: String,
     /// The choices; empty if the person may answer freely.
@@ -92,7 +93,7 @@ impl ReplyBody {
     /// Returns the original reply as text; a parsed value is serialized compactly.
     pub fn text(&self) -> String {
         match self {
-            Self::Text(text) | Self::Made { of: text, .. } | Self::Elided { excerpt: text, .. } => text.clone(),
+            Self::Text(text) | Self::Derived { source: text, .. } | Self::Elided { excerpt: text, .. } => text.clone(),
             Self::Json(value) => value.to_string(),
         }
     }
@@ -101,28 +102,28 @@ impl ReplyBody {
     pub(crate) fn elided(self, hasher: &Hasher, format: u32) -> Self {
         let text = match &self {
             Self::Elided { .. } => return self,
-            Self::Text(text) | Self::Made { of: text, .. } => Cow::Borrowed(text),
+            Self::Text(text) | Self::Derived { source: text, .. } => Cow::Borrowed(text),
             Self::Json(value) => Cow::Owned(value.to_string()),
         };
         if text.len() <= WHOLE_BYTES_MAX {
             return self;
         }
-        let elided = Elided { bytes: self.bytes(), fingerprint: self.digest(hasher, format) };
+        let elided = ElidedReply { bytes: self.bytes(), fingerprint: self.digest(hasher, format) };
         Self::Elided { excerpt: excerpt(&text), elided }
     }
 
     /// Returns size and fingerprint of a reply that is an excerpt.
-    pub(crate) fn elision(&self) -> Option<Elided> {
+    pub(crate) fn elision(&self) -> Option<ElidedReply> {
         match self {
             Self::Elided { elided, .. } => Some(elided.clone()),
-            Self::Text(_) | Self::Json(_) | Self::Made { .. } => None,
+            Self::Text(_) | Self::Json(_) | Self::Derived { .. } => None,
         }
     }
 
     /// Returns the size of the judged reply in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         match self {
-            Self::Text(text) | Self::Made { reply: text, .. } => text.len() as u64,
+            Self::Text(text) | Self::Derived { reply: text, .. } => text.len() as u64,
             Self::Json(value) => json::size(value),
             Self::Elided { elided, .. } => elided.bytes,
         }
@@ -131,7 +132,7 @@ impl ReplyBody {
     /// Returns the judged reply, and the original text if that differs.
     pub(crate) fn judged(&self) -> (String, Option<String>) {
         match self {
-            Self::Made { reply, of } => (reply.clone(), Some(of.clone())),
+            Self::Derived { reply, source: of } => (reply.clone(), Some(of.clone())),
             Self::Text(_) | Self::Json(_) | Self::Elided { .. } => (self.text(), None),
         }
     }
@@ -143,24 +144,26 @@ impl ReplyBody {
         let value = match self {
             Self::Elided { elided, .. } => return elided.fingerprint,
             // A parsed text may need a hundred times its length.
-            Self::Text(text) | Self::Made { of: text, .. }
-                if format >= SALTED && json::footprint(text.as_bytes()) > READ_MEMORY_MAX =>
+            Self::Text(text) | Self::Derived { source: text, .. }
+                if format >= SINCE_SALTED_TEXTS && json::footprint(text.as_bytes()) > READ_MEMORY_MAX =>
             {
                 return hasher.text(text);
             }
             Self::Json(value) => Some(value.clone()),
-            Self::Text(text) | Self::Made { of: text, .. } => json::parse(text.as_bytes(), limits(u32::MAX)).ok(),
+            Self::Text(text) | Self::Derived { source: text, .. } => {
+                json::parse(text.as_bytes(), limits(u32::MAX)).ok()
+            }
         };
-        match value.map(|value| unwrap(value, May { pass: true, ask_for_parts: true })) {
+        match value.map(|value| unwrap(value, ReplyRights { pass: true, ask_for_parts: true })) {
             Some(Ok(Unwrapped { reply, .. })) => reply.fingerprint(hasher),
-            Some(Err(_)) | None if format >= SALTED => hasher.text(&self.text()),
+            Some(Err(_)) | None if format >= SINCE_SALTED_TEXTS => hasher.text(&self.text()),
             Some(Err(_)) | None => sha256(self.text().as_bytes()),
         }
     }
 }
 
 /// Returns the fingerprint of a proposal; see [`ReplyBody::digest`].
-pub(crate) fn fingerprint(hasher: &Hasher, patch: &Value, intent: Option<&str>, expand: &[Asked]) -> Digest {
+pub(crate) fn fingerprint(hasher: &Hasher, patch: &Value, intent: Option<&str>, expand: &[ExpandRequest]) -> Digest {
     let intent = intent.unwrap_or_default();
     match expand {
         [] => hasher.commitment(0, intent, patch),
@@ -175,7 +178,7 @@ impl Reply {
         let intent = self.intent.as_deref();
         match (&self.clarify, &self.pass) {
             (None, None) => fingerprint(hasher, &self.patch, intent, &self.expand),
-            (None, Some(pass)) => passed(hasher, intent, pass),
+            (None, Some(pass)) => pass_fingerprint(hasher, intent, pass),
             (Some(clarify), _) => hasher.commitment(0, intent.unwrap_or_default(), &json!({"clarify": clarify})),
         }
     }
@@ -192,8 +195,8 @@ impl Reply {
     /// patches derived by a seat are returned with it.
     pub(crate) fn judged_body(&self, plan: &Plan, by: &Author) -> ReplyBody {
         match &self.written {
-            Some(of) if plan.takes_words(&by.worker, by.attempt.is_some()) => {
-                ReplyBody::Made { reply: self.to_envelope().text(), of: of.clone() }
+            Some(of) if plan.converts_replies(&by.worker, by.attempt.is_some()) => {
+                ReplyBody::Derived { reply: self.to_envelope().text(), source: of.clone() }
             }
             _ => self.to_body(),
         }
@@ -228,13 +231,13 @@ impl Reply {
 }
 
 /// Returns the fingerprint of a pass; see [`ReplyBody::digest`].
-pub(crate) fn passed(hasher: &Hasher, intent: Option<&str>, pass: &str) -> Digest {
+pub(crate) fn pass_fingerprint(hasher: &Hasher, intent: Option<&str>, pass: &str) -> Digest {
     hasher.commitment(0, intent.unwrap_or_default(), &json!({"pass": pass}))
 }
 
 /// Rights of a reply's author in addition to proposing.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct May {
+pub(super) struct ReplyRights {
     /// May pass.
     pub(super) pass: bool,
     /// May request parts of places.
@@ -245,9 +248,13 @@ pub(super) struct May {
 ///
 /// # Errors
 /// Returns violations of the `syntax` stage.
-pub(super) fn read(body: &ReplyBody, patch_limits: &PatchLimits, may: May) -> Result<Unwrapped, Vec<Violation>> {
+pub(super) fn read(
+    body: &ReplyBody,
+    patch_limits: &PatchLimits,
+    may: ReplyRights,
+) -> Result<Unwrapped, Vec<Violation>> {
     let value = match body {
-        ReplyBody::Text(text) | ReplyBody::Made { reply: text, .. } => {
+        ReplyBody::Text(text) | ReplyBody::Derived { reply: text, .. } => {
             json::parse(text.as_bytes(), limits(patch_limits.max_bytes)).map_err(|refusal| {
                 let message = format!(
                     "{refusal}; a reply is one JSON object {{\"patch\": […]}}, or the array in it, and nothing else"
@@ -312,17 +319,17 @@ fn excerpt(text: &str) -> String {
 pub(super) struct Unwrapped {
     pub(super) reply: Reply,
     /// Positions of the operations that were requests to show a place; the patch no longer contains them.
-    pub(super) lifted: Vec<usize>,
+    pub(super) expand_ops: Vec<usize>,
 }
 
 impl Unwrapped {
     /// Returns the position in the original reply of an operation of the patch.
-    pub(super) fn written_at(&self, op: usize) -> usize {
-        self.lifted.iter().fold(op, |op, lifted| if *lifted <= op { op + 1 } else { op })
+    pub(super) fn original_index(&self, op: usize) -> usize {
+        self.expand_ops.iter().fold(op, |op, lifted| if *lifted <= op { op + 1 } else { op })
     }
 }
 
-fn unwrap(value: Value, may: May) -> Result<Unwrapped, Vec<Violation>> {
+fn unwrap(value: Value, may: ReplyRights) -> Result<Unwrapped, Vec<Violation>> {
     let not_a_patch = |pointer: &str, message: String| vec![Violation::new(Code::NotAPatch, pointer, message)];
     let mut envelope = match value {
         Value::Object(envelope) => envelope,
@@ -361,7 +368,7 @@ fn unwrap(value: Value, may: May) -> Result<Unwrapped, Vec<Violation>> {
             if may.pass { "patch, intent, expand, clarify and pass" } else { "patch, intent, expand and clarify" };
         return Err(not_a_patch(&pointer, format!("a reply may hold {members}, not {other}")));
     }
-    let (patch, lifted, asked) = lift(patch);
+    let (patch, lifted, asked) = extract_expands(patch);
     let named = expand.into_iter().enumerate().map(|(index, place)| (format!("/expand/{index}"), place));
     let expand = places(named.chain(asked), may.ask_for_parts)?;
     let proposes = patch.as_array().is_none_or(|ops| !ops.is_empty());
@@ -375,7 +382,7 @@ fn unwrap(value: Value, may: May) -> Result<Unwrapped, Vec<Violation>> {
             "a reply that asks a person proposes nothing and asks for nothing else: leave patch and expand empty";
         return Err(not_a_patch("/clarify", message.to_owned()));
     }
-    Ok(Unwrapped { reply: Reply { patch, intent, expand, written: None, clarify, pass }, lifted })
+    Ok(Unwrapped { reply: Reply { patch, intent, expand, written: None, clarify, pass }, expand_ops: lifted })
 }
 
 /// Reads the reason of a pass.
@@ -391,10 +398,10 @@ fn pass(given: Value) -> Result<String, Vec<Violation>> {
 }
 
 /// Reads a question to a person.
-fn clarify(given: Value) -> Result<Clarify, Vec<Violation>> {
+fn clarify(given: Value) -> Result<ClarifyQuestion, Vec<Violation>> {
     let refuse = |code, pointer: &str, message: String| Err(vec![Violation::new(code, pointer, message)]);
     let form = "clarify is {\"question\": \"...\"}, with or without \"choices\", an array of different texts";
-    let Ok(asked) = serde_json::from_value::<Clarify>(given) else {
+    let Ok(asked) = serde_json::from_value::<ClarifyQuestion>(given) else {
         return refuse(Code::NotAPatch, "/clarify", form.to_owned());
     };
     let distinct: BTreeSet<&String> = asked.choices.iter().collect();
@@ -416,7 +423,7 @@ fn clarify(given: Value) -> Result<Clarify, Vec<Violation>> {
 
 /// Separates a patch from its requests to show places. Returns the patch, their positions, and the places with their
 /// positions.
-fn lift(patch: Value) -> (Value, Vec<usize>, Vec<(String, Value)>) {
+fn extract_expands(patch: Value) -> (Value, Vec<usize>, Vec<(String, Value)>) {
     let asks = |op: &Value| {
         op.get("op").is_some_and(|op| op == "add") && op.get("path").is_some_and(|path| path == EXPAND_PATH)
     };
@@ -429,10 +436,13 @@ fn lift(patch: Value) -> (Value, Vec<usize>, Vec<(String, Value)>) {
 }
 
 /// Reads places, each with its position in the reply.
-fn places(asked: impl Iterator<Item = (String, Value)>, with_parts: bool) -> Result<Vec<Asked>, Vec<Violation>> {
+fn places(
+    asked: impl Iterator<Item = (String, Value)>,
+    with_parts: bool,
+) -> Result<Vec<ExpandRequest>, Vec<Violation>> {
     let (mut places, mut seen, mut violations) = (Vec::new(), BTreeSet::new(), Vec::new());
     for (at, value) in asked {
-        match Asked::read(&value).filter(|asked| with_parts || asked.start().is_none()) {
+        match ExpandRequest::parse(&value).filter(|asked| with_parts || asked.start().is_none()) {
             Some(place) => places.extend(seen.insert(place.clone()).then_some(place)),
             None => {
                 let message = match with_parts {
@@ -441,7 +451,7 @@ fn places(asked: impl Iterator<Item = (String, Value)>, with_parts: bool) -> Res
                     }
                     false => "a place is a JSON Pointer, like /claims/3",
                 };
-                violations.push(Violation::new(Code::BadPointer, at, message).finding(shorten(&value)));
+                violations.push(Violation::new(Code::BadPointer, at, message).with_found(shorten(&value)));
             }
         }
     }

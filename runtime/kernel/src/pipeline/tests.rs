@@ -4,14 +4,15 @@ use serde_json::json;
 
 use super::*;
 use crate::id::{Seq, Version};
-use crate::rejection::Stale;
+use crate::rejection::ConflictingChange;
 
 /// Returns a freshness violation before concealment.
 fn stale(code: Code, place: &str, message: &str) -> Violation {
     let mut violation = Violation::new(code, place, message);
     violation.found = Some(json!("now"));
     violation.diff = Some(json!({"was": "before"}));
-    violation.stale = Some(Stale { read_at: Version(0), now: Version(1), changed_by: "rival".into(), seq: Seq(7) });
+    violation.stale =
+        Some(ConflictingChange { read_at: Version(0), now: Version(1), changed_by: "rival".into(), seq: Seq(7) });
     violation
 }
 
@@ -22,7 +23,7 @@ fn what_changed_is_told_as_far_as_the_worker_may_read() {
     let contract = crate::contract::Contract::compile(
         &worker,
         &json!({}),
-        &crate::plan::Expressions::of(crate::pattern::Paths::Plain),
+        &crate::plan::ExpressionCompiler::new(crate::pattern::PathSyntax::Plain),
     )
     .expect("a contract");
     let mut violations = vec![
@@ -31,8 +32,8 @@ fn what_changed_is_told_as_far_as_the_worker_may_read() {
         stale(Code::StaleTarget, "/list/0/secret", "it was changed"),
         stale(Code::Reserved, "/out", "it is kept for rival"),
     ];
-    let sight = Sight { readable: &contract.readable(&crate::tree::Node::Null), was: None, written: &[] };
-    conceal::conceal(Stage::Freshness, &mut violations, &sight);
+    let sight = Visibility { readable: &contract.readable(&crate::tree::Node::Null), in_view: None, written: &[] };
+    mask::mask_violations(Stage::Freshness, &mut violations, &sight);
     let told: Vec<String> = violations.iter().map(|violation| violation.told().into_owned()).collect();
     assert_eq!(
         told,

@@ -5,18 +5,18 @@ use jsonptr::{Pointer, PointerBuf, Token};
 use crate::bindings::Bindings;
 use crate::contract::Readable;
 use crate::patch::Op;
-use crate::record::STARTS;
+use crate::record::SINCE_RANGE_STARTS;
 use crate::rejection::{Code, Violation};
 use crate::schema::Schema;
-use crate::tree::{Node, Step};
+use crate::tree::{Node, PathSegment};
 
 /// Maximum number of parts that are examined for a suggestion.
-const LOOKED_AT_MAX: usize = 64;
+const EXAMINED_MAX: usize = 64;
 /// Maximum number of names in a message.
 const NAMES_MAX: usize = 8;
 
 /// The document that an operation applies to, and the rights of its author.
-pub(super) struct Scene<'a> {
+pub(super) struct WildcardContext<'a> {
     pub(super) root: &'a Node,
     pub(super) schema: &'a Schema,
     pub(super) readable: &'a Readable<'a>,
@@ -28,12 +28,12 @@ pub(super) struct Scene<'a> {
 
 /// Returns the rejection of an operation in which `*` or `**` matches no member, with the parts that its author may
 /// read there.
-pub(super) fn refuse(op: &Op<'_>, scene: &Scene<'_>) -> Option<Violation> {
+pub(super) fn reject(op: &Op<'_>, scene: &WildcardContext<'_>) -> Option<Violation> {
     let from = match op {
         Op::Move { from, .. } | Op::Copy { from, .. } => Some((*from, false)),
         _ => None,
     };
-    let makes = matches!(op, Op::Add { .. } | Op::Move { .. } | Op::Copy { .. }) && scene.format >= STARTS;
+    let makes = matches!(op, Op::Add { .. } | Op::Move { .. } | Op::Copy { .. }) && scene.format >= SINCE_RANGE_STARTS;
     from.into_iter().chain([(op.path(), makes)]).find_map(|(path, makes)| {
         let message = of_path(path, makes, scene)?;
         Some(Violation::new(Code::PathNotFound, path.as_str(), message))
@@ -41,7 +41,7 @@ pub(super) fn refuse(op: &Op<'_>, scene: &Scene<'_>) -> Option<Violation> {
 }
 
 /// `makes` is true if the last token may be the name of a new member.
-fn of_path(path: &Pointer, makes: bool, scene: &Scene<'_>) -> Option<String> {
+fn of_path(path: &Pointer, makes: bool, scene: &WildcardContext<'_>) -> Option<String> {
     let (mut node, mut above) = (scene.root, PointerBuf::new());
     let mut tokens = path.tokens().peekable();
     while let Some(token) = tokens.next() {
@@ -49,7 +49,7 @@ fn of_path(path: &Pointer, makes: bool, scene: &Scene<'_>) -> Option<String> {
         let next = node.child(&name);
         let is_wildcard = matches!(name.as_ref(), "*" | "**") && !scene.bound.iter().any(|(_, token)| token == name);
         if is_wildcard && next.is_none() {
-            let parts = told(node, &above, scene);
+            let parts = list_readable(node, &above, scene);
             let is_new = makes && tokens.peek().is_none();
             let is_array = match node {
                 Node::Array(_) => true,
@@ -58,7 +58,7 @@ fn of_path(path: &Pointer, makes: bool, scene: &Scene<'_>) -> Option<String> {
             };
             let choice = match is_new && !is_array {
                 true => of_new(node, &above, &parts, scene),
-                false if scene.format >= STARTS => format!("name one{parts}"),
+                false if scene.format >= SINCE_RANGE_STARTS => format!("name one{parts}"),
                 false => format!("write the one that is meant{parts}"),
             };
             let stands = format!("`{name}` stands for any {}", if is_array { "index" } else { "name" });
@@ -67,7 +67,7 @@ fn of_path(path: &Pointer, makes: bool, scene: &Scene<'_>) -> Option<String> {
                 false => format!(". A member called `{name}` is written with its object"),
             };
             // The choice comes first because a small view truncates the end.
-            return Some(match scene.format >= STARTS {
+            return Some(match scene.format >= SINCE_RANGE_STARTS {
                 true => format!("{choice}; {stands}{rest}"),
                 false => format!("{stands}; {choice}{rest}"),
             });
@@ -79,7 +79,7 @@ fn of_path(path: &Pointer, makes: bool, scene: &Scene<'_>) -> Option<String> {
 }
 
 /// Describes the allowed names of a new member: the unused names of the schema, or any.
-fn of_new(object: &Node, above: &Pointer, parts: &str, scene: &Scene<'_>) -> String {
+fn of_new(object: &Node, above: &Pointer, parts: &str, scene: &WildcardContext<'_>) -> String {
     let Some(names) = scene.schema.names_at(above) else {
         let taken =
             if parts.is_empty() { String::new() } else { format!(" (there are{})", parts.trim_start_matches(':')) };
@@ -108,30 +108,30 @@ fn listed(names: &[String]) -> String {
 }
 
 /// Lists the parts that may be read.
-fn told(container: &Node, above: &Pointer, scene: &Scene<'_>) -> String {
-    let may_see = |step: &Step<'_>| {
+fn list_readable(container: &Node, above: &Pointer, scene: &WildcardContext<'_>) -> String {
+    let may_see = |step: &PathSegment<'_>| {
         let mut place = above.to_buf();
         match step {
-            Step::Index(index) => place.push_back(*index),
-            Step::Key(key) => place.push_back(key.as_str()),
+            PathSegment::Index(index) => place.push_back(*index),
+            PathSegment::Key(key) => place.push_back(key.as_str()),
         }
         scene.readable.may_ask_for(&place)
     };
-    let seen = container.first_parts().take(LOOKED_AT_MAX).map(|(step, _)| step).filter(may_see);
-    let seen: Vec<Step<'_>> = seen.collect();
+    let seen = container.first_parts().take(EXAMINED_MAX).map(|(step, _)| step).filter(may_see);
+    let seen: Vec<PathSegment<'_>> = seen.collect();
     match (&seen[..], container) {
         ([], _) => String::new(),
-        ([Step::Index(0), ..], Node::Array(elements)) if seen.len() == elements.len().min(LOOKED_AT_MAX) => {
+        ([PathSegment::Index(0), ..], Node::Array(elements)) if seen.len() == elements.len().min(EXAMINED_MAX) => {
             match elements.len() {
                 1 => ": 0".to_owned(),
                 many => format!(": 0 to {}", many - 1),
             }
         }
         (seen, _) => {
-            let name = |step: &Step<'_>| match step {
-                Step::Index(index) => index.to_string(),
-                Step::Key(key) if scene.format >= STARTS => token(key.as_str()),
-                Step::Key(key) => crate::json::shortened(key.as_str()).into_owned(),
+            let name = |step: &PathSegment<'_>| match step {
+                PathSegment::Index(index) => index.to_string(),
+                PathSegment::Key(key) if scene.format >= SINCE_RANGE_STARTS => token(key.as_str()),
+                PathSegment::Key(key) => crate::json::shortened(key.as_str()).into_owned(),
             };
             let names: Vec<String> = seen.iter().map(name).collect();
             format!(": {}", listed(&names))

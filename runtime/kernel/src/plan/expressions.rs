@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::BOUND;
 use crate::blueprint::{Invariant, ReadGrant, Rule, Trigger, WriteCondition};
-use crate::expr::{CompileError, Dialect, Expr, Look, Step};
-use crate::pattern::{Paths, Pattern};
+use crate::expr::{CompileError, Dialect, Expr, Lookup, LookupStep};
+use crate::pattern::{PathSyntax, Pattern};
 use crate::record::FORMAT;
 use crate::schema::Schema;
 use crate::source::push_token;
@@ -23,7 +23,7 @@ const DONE_VARIABLES: &[&str] = &["request", "state"];
 
 /// Owner of an expression.
 #[derive(Clone, Copy, Debug)]
-pub enum Owner<'a> {
+pub enum ExpressionOwner<'a> {
     /// The condition of a rule.
     Rule(&'a Rule),
     /// An invariant.
@@ -36,7 +36,7 @@ pub enum Owner<'a> {
     Done,
 }
 
-impl Owner<'_> {
+impl ExpressionOwner<'_> {
     /// Returns the variables that the expression may use.
     pub const fn variables(self) -> &'static [&'static str] {
         match self {
@@ -51,9 +51,9 @@ impl Owner<'_> {
 
 /// Compiles the expressions of a blueprint.
 #[derive(Clone, Copy)]
-pub struct Expressions<'a> {
+pub struct ExpressionCompiler<'a> {
     /// Path syntax.
-    pub paths: Paths,
+    pub paths: PathSyntax,
     /// Expression dialect.
     pub dialect: Dialect,
     /// Schema of the document, if it is known.
@@ -64,24 +64,24 @@ pub struct Expressions<'a> {
     pub signals: Option<&'a BTreeMap<String, Schema>>,
 }
 
-impl<'a> Expressions<'a> {
+impl<'a> ExpressionCompiler<'a> {
     /// Creates a compiler for the newest format, without schemas.
-    pub const fn of(paths: Paths) -> Self {
-        Self { paths, dialect: Dialect::of(FORMAT), state: None, request: None, signals: None }
+    pub const fn new(paths: PathSyntax) -> Self {
+        Self { paths, dialect: Dialect::for_journal_format(FORMAT), state: None, request: None, signals: None }
     }
 
     /// Compiles the expression of an owner.
     ///
     /// # Errors
     /// As [`Expr::compile`].
-    pub fn compile(&self, source: &str, owner: Owner<'_>) -> Result<Expr, CompileError> {
+    pub fn compile(&self, source: &str, owner: ExpressionOwner<'_>) -> Result<Expr, CompileError> {
         let expr = Expr::compile_in(self.dialect, source, owner.variables())?;
         Ok(expr.with_numbers(&|look| self.is_number(look, owner)))
     }
 
     /// Returns true if a schema declares the values of a place as numbers, integral or not.
-    fn is_number(&self, look: &Look, owner: Owner<'_>) -> bool {
-        if let (Owner::Rule(Rule { trigger: Trigger::Signal(name), .. }), "value") = (owner, look.variable) {
+    fn is_number(&self, look: &Lookup, owner: ExpressionOwner<'_>) -> bool {
+        if let (ExpressionOwner::Rule(Rule { trigger: Trigger::Signal(name), .. }), "value") = (owner, look.variable) {
             let below = look.steps.iter().try_fold(String::new(), pushed);
             let place = below.and_then(|below| self.paths.parse(&below).ok());
             let schema = self.signals.and_then(|signals| signals.get(name));
@@ -95,14 +95,14 @@ impl<'a> Expressions<'a> {
 }
 
 /// Returns the document places that an expression looks up; `None` for other variables, or if no pattern can name them.
-pub(crate) fn place(look: &Look, owner: Owner<'_>, paths: Paths) -> Option<Pattern> {
+pub(crate) fn place(look: &Lookup, owner: ExpressionOwner<'_>, paths: PathSyntax) -> Option<Pattern> {
     let start = match (look.variable, owner) {
         ("state" | "before", _) => String::new(),
         ("request", _) => "/request".to_owned(),
-        ("self" | "old", Owner::Invariant(invariant)) => invariant.each.clone()?,
-        ("self", Owner::Read(read)) => read.path.clone(),
-        ("self", Owner::Write(condition)) => condition.of.clone(),
-        ("value", Owner::Rule(rule)) => match &rule.trigger {
+        ("self" | "old", ExpressionOwner::Invariant(invariant)) => invariant.each.clone()?,
+        ("self", ExpressionOwner::Read(read)) => read.path.clone(),
+        ("self", ExpressionOwner::Write(condition)) => condition.of.clone(),
+        ("value", ExpressionOwner::Rule(rule)) => match &rule.trigger {
             Trigger::Event { path, .. } | Trigger::Each(path) => path.clone(),
             _ => return None,
         },
@@ -112,12 +112,12 @@ pub(crate) fn place(look: &Look, owner: Owner<'_>, paths: Paths) -> Option<Patte
     paths.parse(&path).ok()
 }
 
-pub(crate) fn pushed(mut path: String, step: &Step) -> Option<String> {
+pub(crate) fn pushed(mut path: String, step: &LookupStep) -> Option<String> {
     match step {
         // No pattern can name a member with such a name.
-        Step::Member(name) if matches!(name.as_str(), "*" | "**" | "-") => return None,
-        Step::Member(name) => push_token(&mut path, name),
-        Step::Any | Step::Element => path.push_str("/*"),
+        LookupStep::Member(name) if matches!(name.as_str(), "*" | "**" | "-") => return None,
+        LookupStep::Member(name) => push_token(&mut path, name),
+        LookupStep::Any | LookupStep::Element => path.push_str("/*"),
     }
     Some(path)
 }

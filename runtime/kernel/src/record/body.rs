@@ -13,14 +13,14 @@ use std::iter;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::asked::Asked;
-use crate::rejection::coded;
+use crate::expand_request::ExpandRequest;
+use crate::rejection::code_enum;
 
 pub use board::*;
 pub use call::*;
 pub use proposal::*;
 
-coded! {
+code_enum! {
     /// Kinds of journal records.
     Kind {
         /// A board was created.
@@ -121,9 +121,9 @@ pub enum Body {
     /// See [`Budget`].
     Budget(Budget),
     /// Dispatching was paused.
-    Paused(Steered),
+    Paused(PauseRequest),
     /// Dispatching was resumed.
-    Resumed(Steered),
+    Resumed(PauseRequest),
     /// See [`Retried`].
     Retried(Retried),
     /// Time passed, and a timer was due.
@@ -213,9 +213,9 @@ impl Body {
             Cow::Owned(serde_json::to_value(value).expect("values have string keys and finite numbers"))
         }
         let borrowed = |value| Cow::Borrowed(value);
-        let places = |expand: &[Asked]| (!expand.is_empty()).then(|| ("expand", json(expand)));
+        let places = |expand: &[ExpandRequest]| (!expand.is_empty()).then(|| ("expand", json(expand)));
         let text = |name, text: &Option<String>| text.as_ref().map(|text| (name, json(text)));
-        let proposed = |patch, intent, expand: &[Asked], raw, written| {
+        let proposed = |patch, intent, expand: &[ExpandRequest], raw, written| {
             let words = text("raw", raw).into_iter().chain(text("written", written));
             let values = places(expand).into_iter().chain(text("intent", intent));
             values.chain([("patch", Cow::Borrowed(patch))]).chain(words).collect::<Vec<_>>()

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{MAKERS, PRINCIPALS};
+use super::{SINCE_PRINCIPALS, SINCE_TOKEN_CREATORS};
 use crate::id::WorkerName;
 
 /// A caller, as the shell has authenticated it. Proposals of workers that the runtime itself calls have none.
@@ -39,14 +39,14 @@ pub enum Principal {
 impl Principal {
     /// Returns true if both may be one person: the same token, person or user. A caller known only by its address may
     /// be any other caller; in earlier formats, only another `Address` or `Host`.
-    pub(crate) fn may_be(&self, other: &Self, format: u32) -> bool {
+    pub(crate) fn may_be_same_caller(&self, other: &Self, format: u32) -> bool {
         match (self, other) {
             (Self::Token { id, person, .. }, Self::Token { id: other, person: other_person, .. }) => {
                 id == other || person.is_some() && person == other_person
             }
             (Self::User { name }, Self::User { name: other }) => name == other,
             (Self::Address { .. } | Self::Host, Self::Address { .. } | Self::Host) => true,
-            (Self::Address { .. }, _) | (_, Self::Address { .. }) => format >= MAKERS,
+            (Self::Address { .. }, _) | (_, Self::Address { .. }) => format >= SINCE_TOKEN_CREATORS,
             _ => false,
         }
     }
@@ -54,8 +54,8 @@ impl Principal {
     /// Returns the caller as records of a format name it.
     pub(crate) fn in_format(self, format: u32) -> Option<Self> {
         match self {
-            _ if format < PRINCIPALS => None,
-            Self::Token { id, name, .. } if format < MAKERS => {
+            _ if format < SINCE_PRINCIPALS => None,
+            Self::Token { id, name, .. } if format < SINCE_TOKEN_CREATORS => {
                 Some(Self::Token { id, name, person: None, made_by: None })
             }
             caller => Some(caller),
@@ -63,14 +63,14 @@ impl Principal {
     }
 
     /// Returns true for the token of the person with this name.
-    pub(crate) fn is_person(&self, name: &WorkerName) -> bool {
+    pub(crate) fn is_token_of(&self, name: &WorkerName) -> bool {
         matches!(self, Self::Token { person: Some(person), .. } if person == name)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{MAKERS, PRINCIPALS, Principal};
+    use super::{Principal, SINCE_PRINCIPALS, SINCE_TOKEN_CREATORS};
 
     #[test]
     fn a_caller_without_a_token_may_be_any_other() {
@@ -100,7 +100,10 @@ mod tests {
         for (one, other, before, now) in pairs {
             for (one, other) in [(&one, &other), (&other, &one)] {
                 assert_eq!(
-                    (one.may_be(other, PRINCIPALS), one.may_be(other, MAKERS)),
+                    (
+                        one.may_be_same_caller(other, SINCE_PRINCIPALS),
+                        one.may_be_same_caller(other, SINCE_TOKEN_CREATORS)
+                    ),
                     (before, now),
                     "{one:?} {other:?}"
                 );
@@ -113,8 +116,8 @@ mod tests {
         let maker = Principal::User { name: "ann".to_owned() };
         let token = |person, made_by| Principal::Token { id: 1, name: "ci".to_owned(), person, made_by };
         let caller = token(Some("boss".into()), Some(Box::new(maker)));
-        assert_eq!(caller.clone().in_format(PRINCIPALS - 1), None);
-        assert_eq!(caller.clone().in_format(PRINCIPALS), Some(token(None, None)));
-        assert_eq!(caller.clone().in_format(MAKERS), Some(caller));
+        assert_eq!(caller.clone().in_format(SINCE_PRINCIPALS - 1), None);
+        assert_eq!(caller.clone().in_format(SINCE_PRINCIPALS), Some(token(None, None)));
+        assert_eq!(caller.clone().in_format(SINCE_TOKEN_CREATORS), Some(caller));
     }
 }

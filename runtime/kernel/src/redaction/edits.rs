@@ -10,7 +10,7 @@ use jsonptr::Pointer;
 use serde_json::Value;
 
 use super::Request;
-use super::texts::CHARS_MIN;
+use super::text_search::CHARS_MIN;
 use crate::files::{Edit, FILES, FileChange, FilePath};
 use crate::id::Seq;
 use crate::record::{Body, Record};
@@ -30,7 +30,7 @@ pub(super) struct Edits {
 
 /// Relation of a place to the state's file entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Whereabouts {
+pub(super) enum FileRelation {
     /// The place is or contains a file entry: selects the edits of the file.
     File,
     /// The place lies inside a file entry.
@@ -40,12 +40,12 @@ pub(super) enum Whereabouts {
 }
 
 /// Returns the relation of a place to the file entries.
-pub(super) fn whereabouts(place: &Pointer) -> Whereabouts {
+pub(super) fn file_relation(place: &Pointer) -> FileRelation {
     let is_of_files = place.first().is_none_or(|first| first.decoded() == FILES);
     match place.count() {
-        _ if !is_of_files => Whereabouts::Elsewhere,
-        0..=2 => Whereabouts::File,
-        _ => Whereabouts::Detail,
+        _ if !is_of_files => FileRelation::Elsewhere,
+        0..=2 => FileRelation::File,
+        _ => FileRelation::Detail,
     }
 }
 
@@ -64,7 +64,7 @@ impl Edits {
         let asked: BTreeSet<Seq> =
             edits.iter().filter(|(seq, edit)| is_asked(seq, edit)).map(|(seq, _)| *seq).collect();
         let all: BTreeSet<&str> = asked.iter().flat_map(|seq| lines_of(&edits[seq])).collect();
-        let names = Names::of(edits.values());
+        let names = FileAliases::of(edits.values());
         let files = asked.iter().flat_map(|seq| names.files_of(&edits[seq])).collect::<BTreeSet<_>>();
         let mut found = Self { erased: asked, ..Self::default() };
         let mut common: BTreeSet<&str> = BTreeSet::new();
@@ -85,12 +85,12 @@ impl Edits {
     }
 
     /// Returns true if the text of an edit is redacted.
-    pub(super) fn are_erased(&self, seq: Seq) -> bool {
+    pub(super) fn is_redacted(&self, seq: Seq) -> bool {
         self.erased.contains(&seq)
     }
 
     /// Returns a file changed by an edit that is kept although it contains the same lines.
-    pub(super) fn still(&self, seq: Seq) -> Option<&FilePath> {
+    pub(super) fn kept_file(&self, seq: Seq) -> Option<&FilePath> {
         self.still.get(&seq)
     }
 
@@ -113,7 +113,7 @@ fn edit_of(record: &Record) -> Result<Option<Edit>, String> {
 
 fn is_named(path: &FilePath, request: &Request) -> bool {
     let place = path.place();
-    request.places.iter().any(|asked| whereabouts(asked) == Whereabouts::File && place.starts_with(asked))
+    request.places.iter().any(|asked| file_relation(asked) == FileRelation::File && place.starts_with(asked))
 }
 
 /// Returns the trimmed lines that an edit removes and adds.
@@ -124,9 +124,9 @@ fn lines_of(edit: &Edit) -> impl Iterator<Item = &str> {
 }
 
 /// File names grouped by file: an edit that creates one file while it removes another may be a rename.
-struct Names<'a>(BTreeMap<&'a FilePath, &'a FilePath>);
+struct FileAliases<'a>(BTreeMap<&'a FilePath, &'a FilePath>);
 
-impl<'a> Names<'a> {
+impl<'a> FileAliases<'a> {
     fn of(edits: impl Iterator<Item = &'a Edit>) -> Self {
         let mut names = Self(BTreeMap::new());
         for edit in edits {
@@ -167,9 +167,9 @@ pub(super) fn intents(patch: &Value) -> Vec<bool> {
         match value {
             // `/files/NAME`; NAME contains no other `/`.
             Value::Object(members) if path.matches('/').count() == 2 => members.iter().for_each(|(name, member)| {
-                super::traces::each_scalar(member, &mut |_| found.push(name == "intent"));
+                super::lineage::each_scalar(member, &mut |_| found.push(name == "intent"));
             }),
-            value => super::traces::each_scalar(value, &mut |_| found.push(is_intent)),
+            value => super::lineage::each_scalar(value, &mut |_| found.push(is_intent)),
         }
     }
     found

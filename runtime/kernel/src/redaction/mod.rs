@@ -10,10 +10,10 @@
 //! A placeholder, a salted commitment, replaces each redacted value. Equal values have equal placeholders.
 
 mod edits;
+mod lineage;
 mod names;
 mod rewrite;
-mod texts;
-mod traces;
+mod text_search;
 
 use std::collections::BTreeSet;
 
@@ -22,24 +22,24 @@ use serde_json::Value;
 
 use crate::board::Board;
 use crate::digest::{Digest, Hasher, Salt};
-use crate::id::{Seq, Token};
-use crate::plan::Own;
+use crate::id::{IdempotencyKey, Seq};
+use crate::plan::UncachedPlans;
 use crate::record::{Body, Ended, Kind, Record, Redacted};
-use crate::rejection::coded;
+use crate::rejection::code_enum;
 
 use edits::Edits;
-use rewrite::Rewriting;
-pub use texts::Needles;
-use traces::Traces;
+use lineage::Lineage;
+use rewrite::Rewriter;
+pub use text_search::Needles;
 
 /// Prefix of a placeholder.
-const MARK: &str = "$redacted:";
+const PLACEHOLDER_PREFIX: &str = "$redacted:";
 
 /// Maximum places and records in one request.
 const TARGETS_MAX: usize = 64;
 
 /// Maximum reported places with remaining copies of a text, or with a redacted value still in use.
-const TOLD_MAX: usize = 64;
+const REPORTED_MAX: usize = 64;
 
 /// A redaction request.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -55,7 +55,7 @@ pub struct Request {
     /// Also destroy the board's salt.
     pub forget_salt: bool,
     /// Idempotency key.
-    pub token: Option<Token>,
+    pub token: Option<IdempotencyKey>,
 }
 
 impl Request {
@@ -76,26 +76,26 @@ pub struct Redaction {
     /// The records with replaced values in their payloads.
     pub records: Vec<Record>,
     /// Remaining copies of a redacted text, in values outside the request.
-    pub still: Vec<Still>,
+    pub remaining: Vec<RemainingCopy>,
     /// The redacted texts, to search for outside the records.
     pub needles: Needles,
 }
 
 /// A value outside the request that contains the text of a redacted one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Still {
+pub struct RemainingCopy {
     /// The record that wrote the value.
     pub seq: Seq,
-    /// JSON Pointer of the value; [`Still::BLUEPRINT`] for text of the blueprint.
+    /// JSON Pointer of the value; [`RemainingCopy::BLUEPRINT`] for text of the blueprint.
     pub place: String,
 }
 
-impl Still {
+impl RemainingCopy {
     /// The place of a text in the blueprint itself, outside its initial document.
     pub const BLUEPRINT: &str = "blueprint";
 }
 
-coded! {
+code_enum! {
     /// Reason for rejecting a redaction.
     RedactionCode {
         /// No value was ever at the requested places, or all are redacted already.
@@ -134,27 +134,27 @@ impl RedactionError {
 }
 
 /// Returns the placeholder for a redacted value: a text, independent of the value's type.
-fn mark(hasher: &Hasher, value: &Value) -> Value {
+fn placeholder(hasher: &Hasher, value: &Value) -> Value {
     // Separates the commitment domain: no record has this number.
-    Value::String(format!("{MARK}{}", hasher.commitment(u64::MAX, "", value)))
+    Value::String(format!("{PLACEHOLDER_PREFIX}{}", hasher.commitment(u64::MAX, "", value)))
 }
 
 /// Returns the placeholder for the name of a member.
-fn mark_name(hasher: &Hasher, name: &str) -> String {
+fn name_placeholder(hasher: &Hasher, name: &str) -> String {
     let digest = hasher.commitment(u64::MAX, "name", &Value::from(name)).to_string();
-    format!("{MARK}{}", &digest[..32])
+    format!("{PLACEHOLDER_PREFIX}{}", &digest[..32])
 }
 
 /// Returns true if a text is a placeholder.
-pub fn is_mark(text: &str) -> bool {
-    text.starts_with(MARK)
+pub fn is_placeholder(text: &str) -> bool {
+    text.starts_with(PLACEHOLDER_PREFIX)
 }
 
 /// Returns the `redacted` record of an earlier request with the same token.
 ///
 /// # Errors
 /// [`RedactionCode::RedactionConflict`] if the earlier request differs.
-pub fn known(records: &[Record], request: &Request) -> Result<Option<(Seq, Redacted)>, RedactionError> {
+pub fn find_earlier(records: &[Record], request: &Request) -> Result<Option<(Seq, Redacted)>, RedactionError> {
     let Some(token) = &request.token else { return Ok(None) };
     let mut redacted = records.iter().filter(|record| record.kind == Kind::Redacted);
     let earlier = redacted.find_map(|record| match record.body() {
@@ -167,7 +167,7 @@ pub fn known(records: &[Record], request: &Request) -> Result<Option<(Seq, Redac
         _ => Salt::ZERO,
     };
     // After a destruction of the salt, fingerprints cannot be compared.
-    if salt != Salt::ZERO && redacted.asked != request.fingerprint(&Hasher::new(&salt)) {
+    if salt != Salt::ZERO && redacted.request != request.fingerprint(&Hasher::new(&salt)) {
         let message = format!("the token was used before, for the redaction of record {seq}");
         return Err(RedactionError::new(RedactionCode::RedactionConflict, message));
     }
@@ -193,11 +193,11 @@ pub fn plan(
         Err(error) => return Err(unreadable(error.to_string())),
     };
     let hasher = Hasher::new(&created.salt);
-    let blueprint = texts::of_blueprint(&created.blueprint);
+    let blueprint = text_search::blueprint_text(&created.blueprint);
     let is_over = board.ended().is_some_and(Ended::is_final);
     let edits = Edits::find(records, request).map_err(unreadable)?;
-    let mut traces = Traces::follow(records, request, is_over).map_err(unreadable)?;
-    let texts = |traces: &Traces| {
+    let mut traces = Lineage::trace(records, request, is_over).map_err(unreadable)?;
+    let texts = |traces: &Lineage| {
         let mut texts = traces.texts(records, request).map_err(unreadable)?;
         texts.extend(edits.lines());
         Ok(texts)
@@ -207,7 +207,7 @@ pub fn plan(
         traces.spread(records, &Needles::new(erased, &blueprint)).map_err(unreadable)?;
         erased = texts(&traces)?;
     }
-    let is_said = texts::are_said(&blueprint, &erased);
+    let is_said = text_search::occur_in_blueprint(&blueprint, &erased);
     let mut needles = Needles::new(erased, &blueprint);
     if request.everywhere {
         traces.spread_names(&needles);
@@ -216,28 +216,28 @@ pub fn plan(
     needles.add_names(&names);
     // Number of the future `redacted` record.
     let by = records[records.len() - 1].seq.next();
-    let start = Board::from_created(first, &Own).map_err(|error| unreadable(error.to_string()))?;
+    let start = Board::from_created(first, &UncachedPlans).map_err(|error| unreadable(error.to_string()))?;
     let mut rewriting =
-        Rewriting::new(board.plan(), &hasher, by, request, (&traces, &edits), &names, &needles, start.state());
+        Rewriter::new(board.plan(), &hasher, by, request, (&traces, &edits), &names, &needles, start.state());
     for record in records {
         rewriting.record(record, text).map_err(unreadable)?;
     }
     let mut done = rewriting.finish();
     if is_said {
-        done.still.push(Still { seq: first.seq, place: Still::BLUEPRINT.to_owned() });
+        done.remaining.push(RemainingCopy { seq: first.seq, place: RemainingCopy::BLUEPRINT.to_owned() });
     }
     if !is_over {
         let questions: BTreeSet<Seq> = done.records.iter().map(|record| record.seq).collect();
         let questions: Vec<Seq> = board.pending().keys().copied().filter(|seq| questions.contains(seq)).collect();
-        if !done.standing.is_empty() || !questions.is_empty() || !done.is_same_document {
+        if !done.remaining_places.is_empty() || !questions.is_empty() || !done.is_same_document {
             let message = match questions.first() {
-                Some(question) if done.standing.is_empty() => {
+                Some(question) if done.remaining_places.is_empty() => {
                     format!("the question of record {question} holds it, and waits for a person")
                 }
                 _ => "the document holds it, and the board can go on".to_owned(),
             };
             let error = RedactionError::new(RedactionCode::StillInUse, message);
-            return Err(RedactionError { places: done.standing, questions, ..error });
+            return Err(RedactionError { places: done.remaining_places, questions, ..error });
         }
     }
     let is_anything = !done.records.is_empty() || !done.texts.is_empty() || request.forget_salt;
@@ -255,11 +255,11 @@ pub fn plan(
         texts: done.texts.into_iter().collect(),
         erased: done.values,
         salt: request.forget_salt || is_salt_gone(records),
-        asked: request.fingerprint(&hasher),
+        request: request.fingerprint(&hasher),
         token: request.token.clone(),
         targets: targets.chain(request.records.iter().map(ToString::to_string)).collect(),
     };
-    Ok(Redaction { body, records: done.records, still: done.still, needles })
+    Ok(Redaction { body, records: done.records, remaining: done.remaining, needles })
 }
 
 /// Returns true if an earlier redaction destroyed the salt.

@@ -10,7 +10,7 @@ use crate::record::{Approval, Body, Expanded, Late, NoOp, Record, Rejected};
 
 /// Collects the names of a record at requested places and below, or everywhere if the record itself is requested.
 pub(super) fn proposed(record: &Record, body: &Body, request: &Request, names: &mut BTreeSet<String>) {
-    let mut found = Found { request, is_asked: request.records.contains(&record.seq), names };
+    let mut found = NameCollector { request, is_asked: request.records.contains(&record.seq), names };
     match body {
         Body::NoOp(NoOp { patch, .. })
         | Body::Expanded(Expanded { patch, .. })
@@ -30,13 +30,13 @@ pub(super) fn patches(reply: &Value) -> impl Iterator<Item = &Value> {
     [Some(reply), reply.get("patch"), reply.pointer("/refuse/patch")].into_iter().flatten()
 }
 
-struct Found<'a> {
+struct NameCollector<'a> {
     request: &'a Request,
     is_asked: bool,
     names: &'a mut BTreeSet<String>,
 }
 
-impl Found<'_> {
+impl NameCollector<'_> {
     fn in_reply(&mut self, reply: &str) {
         let Ok(reply) = serde_json::from_str::<Value>(reply) else { return };
         patches(&reply).for_each(|patch| self.in_patch(patch));

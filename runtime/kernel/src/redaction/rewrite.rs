@@ -9,10 +9,10 @@ use jsonptr::{Pointer, PointerBuf};
 use serde_json::{Map, Value};
 
 use super::edits::Edits;
+use super::lineage::{Lineage, Shadow, each_number, value_at};
 use super::names::patches;
-use super::texts::Needles;
-use super::traces::{Shadow, Traces, at, each_number};
-use super::{Request, Still, TOLD_MAX, is_mark, mark, mark_name};
+use super::text_search::Needles;
+use super::{REPORTED_MAX, RemainingCopy, Request, is_placeholder, name_placeholder, placeholder};
 use crate::board::{initial, reply_digest};
 use crate::breaker::{self, Branch};
 use crate::digest::{Digest, Hasher, Salt};
@@ -20,7 +20,8 @@ use crate::id::{InvocationId, Seq, WorkerName};
 use crate::pipeline;
 use crate::plan::Plan;
 use crate::record::{
-    ADMISSION, Approval, Body, Committed, ELEMENTS, Erasure, Expanded, NoOp, PRINCIPAL, Record, Trigger,
+    Approval, Body, Committed, Expanded, NoOp, PRINCIPAL, Record, RedactionMarker, SINCE_ADMISSION,
+    SINCE_ELEMENT_CYCLES, Trigger,
 };
 use crate::state::State;
 
@@ -28,12 +29,12 @@ use crate::state::State;
 const REGIONS_MAX: usize = 4096;
 
 /// Records being rewritten, in order.
-pub(super) struct Rewriting<'a> {
+pub(super) struct Rewriter<'a> {
     plan: &'a Plan,
     hasher: &'a Hasher,
     by: Seq,
     request: &'a Request,
-    traces: &'a Traces,
+    traces: &'a Lineage,
     edits: &'a Edits,
     names: &'a BTreeSet<String>,
     needles: &'a Needles,
@@ -50,34 +51,34 @@ pub(super) struct Rewriting<'a> {
     /// The invocation behind each record with a question to a person.
     asking: BTreeMap<Seq, InvocationId>,
     /// Invocations with a redacted question to a person, or a redacted answer.
-    told: BTreeSet<InvocationId>,
+    answered: BTreeSet<InvocationId>,
     /// Places that triggers of invocations bind.
     elements: BTreeMap<InvocationId, PointerBuf>,
     /// The format of the records.
     format: u32,
-    done: Done,
+    done: RewriteResult,
 }
 
 /// The rewritten records.
 #[derive(Default)]
-pub(super) struct Done {
+pub(super) struct RewriteResult {
     pub(super) records: Vec<Record>,
     pub(super) texts: BTreeSet<Digest>,
     pub(super) values: u64,
-    pub(super) still: Vec<Still>,
+    pub(super) remaining: Vec<RemainingCopy>,
     /// Places of the last document that contain redacted values.
-    pub(super) standing: Vec<String>,
+    pub(super) remaining_places: Vec<String>,
     pub(super) is_same_document: bool,
 }
 
-impl<'a> Rewriting<'a> {
+impl<'a> Rewriter<'a> {
     #[expect(clippy::too_many_arguments, reason = "everything that was worked out before")]
     pub(super) fn new(
         plan: &'a Plan,
         hasher: &'a Hasher,
         by: Seq,
         request: &'a Request,
-        (traces, edits): (&'a Traces, &'a Edits),
+        (traces, edits): (&'a Lineage, &'a Edits),
         names: &'a BTreeSet<String>,
         needles: &'a Needles,
         start: &State,
@@ -98,10 +99,10 @@ impl<'a> Rewriting<'a> {
             exposed: None,
             touched: BTreeSet::new(),
             asking: BTreeMap::new(),
-            told: BTreeSet::new(),
+            answered: BTreeSet::new(),
             elements: BTreeMap::new(),
             format: 0,
-            done: Done::default(),
+            done: RewriteResult::default(),
         }
     }
 
@@ -112,7 +113,7 @@ impl<'a> Rewriting<'a> {
         text: &mut dyn FnMut(Digest) -> Option<String>,
     ) -> Result<(), String> {
         let body = record.body().map_err(|error| error.to_string())?;
-        let old = record.erasure().map_err(|error| error.to_string())?;
+        let old = record.redaction_marker().map_err(|error| error.to_string())?;
         let mut values = record.values().map_err(|error| error.to_string())?;
         let unchanged = values.clone();
         let is_asked = self.request.records.contains(&record.seq);
@@ -122,7 +123,7 @@ impl<'a> Rewriting<'a> {
                 self.format = created.format;
                 let blueprint = serde_json::from_value(created.blueprint.clone()).map_err(|error| error.to_string())?;
                 self.shadow.begin(&initial(&blueprint, &created.request));
-                self.created(&mut values);
+                self.redact_created(&mut values);
                 let mut request = created.request.clone();
                 let mut stored = blueprint;
                 if let (Some(new), Some(asked)) = (values.get("blueprint"), values.get("request")) {
@@ -140,11 +141,11 @@ impl<'a> Rewriting<'a> {
             }
             Body::Committed(committed) => {
                 if let Some(patch) = values.get_mut("patch") {
-                    self.committed(record.seq, &committed.patch, patch)?;
+                    self.redact_committed(record.seq, &committed.patch, patch)?;
                 }
-                self.around(&mut values, is_asked);
-                self.made_of(&mut values, &committed.patch);
-                if let Some(written) = values.get_mut("written").filter(|_| self.edits.are_erased(record.seq)) {
+                self.redact_surroundings(&mut values, is_asked);
+                self.redact_source(&mut values, &committed.patch);
+                if let Some(written) = values.get_mut("written").filter(|_| self.edits.is_redacted(record.seq)) {
                     *written = self.mark(written);
                 }
                 let patch = values.get("patch").unwrap_or(&committed.patch);
@@ -157,7 +158,7 @@ impl<'a> Rewriting<'a> {
                     let element = self.element_of(committed);
                     let renamed = element.map(|element| renamed(element.as_str(), self.names, self.hasher));
                     let renamed = renamed.and_then(|place| PointerBuf::parse(place).ok());
-                    let of = |made: &pipeline::Made, element: Option<&Pointer>| {
+                    let of = |made: &pipeline::AppliedPatch, element: Option<&Pointer>| {
                         breaker::fingerprint(self.hasher, &made.changes, &made.state, element)
                     };
                     let recorded = region.unwrap_or_else(|| of(&was, element));
@@ -169,25 +170,25 @@ impl<'a> Rewriting<'a> {
             Body::NoOp(NoOp { patch: stored, .. })
             | Body::Expanded(Expanded { patch: stored, .. })
             | Body::Approval(Approval { patch: stored, .. }) => {
-                let is_asked = is_asked || self.edits.are_erased(record.seq);
+                let is_asked = is_asked || self.edits.is_redacted(record.seq);
                 if let Some(patch) = values.get_mut("patch") {
-                    self.proposed(patch, is_asked);
+                    self.redact_proposed(patch, is_asked);
                 }
                 if let Some(clarify) = values.get_mut("clarify") {
-                    self.erase_where(clarify, &mut |scalar| is_asked || self.is_told(scalar));
+                    self.erase_where(clarify, &mut |scalar| is_asked || self.quotes_redacted(scalar));
                 }
-                self.around(&mut values, is_asked);
-                self.made_of(&mut values, stored);
+                self.redact_surroundings(&mut values, is_asked);
+                self.redact_source(&mut values, stored);
                 if let Body::Approval(approval) = &body {
                     let asking = approval.by.attempt.as_ref().map(|attempt| attempt.invocation);
                     self.asking.extend(asking.map(|invocation| (record.seq, invocation)));
                     if values != unchanged {
-                        self.told.extend(asking);
+                        self.answered.extend(asking);
                     }
                 }
             }
             Body::Rejected(rejected) => {
-                self.rejected(&mut values, is_asked || self.edits.are_erased(record.seq));
+                self.redact_rejected(&mut values, is_asked || self.edits.is_redacted(record.seq));
                 if rejected.elided.is_some() {
                     self.texts(&mut values, true);
                 }
@@ -205,7 +206,7 @@ impl<'a> Rewriting<'a> {
             Body::Answer(answer) => {
                 self.texts(&mut values, is_asked);
                 if values != unchanged {
-                    self.told.extend(self.asking.get(&answer.of));
+                    self.answered.extend(self.asking.get(&answer.of));
                 }
             }
             Body::Scheduled(scheduled) => {
@@ -215,12 +216,12 @@ impl<'a> Rewriting<'a> {
                 self.pointers(&mut values, is_asked);
                 self.rename_trigger(&mut values);
                 let before = scheduled.follows.or(scheduled.retries);
-                let is_told = before.is_some_and(|before| self.told.contains(&before));
+                let is_told = before.is_some_and(|before| self.answered.contains(&before));
                 let is_signalled =
                     matches!(&scheduled.trigger, Trigger::Signal { seq, .. } if self.touched.contains(seq));
                 if is_told {
                     // Every further request of the invocation repeats the answer.
-                    self.told.insert(scheduled.invocation);
+                    self.answered.insert(scheduled.invocation);
                 }
                 if is_told || is_signalled {
                     self.touched.insert(record.seq);
@@ -235,13 +236,13 @@ impl<'a> Rewriting<'a> {
                 self.text(invoked.view, is_shown, text);
                 // Since the format with admission, the stored prompt is only the static part, without any of the
                 // document.
-                self.text(invoked.prompt, is_shown && self.format < ADMISSION, text);
+                self.text(invoked.prompt, is_shown && self.format < SINCE_ADMISSION, text);
             }
             Body::Reserved(_) | Body::Redacted(_) => self.pointers(&mut values, is_asked),
             Body::Signal(_) => {
                 if let Some(value) = values.get_mut("value") {
-                    self.erase_where(value, &mut |scalar| is_asked || self.is_told(scalar));
-                    self.rename_told(value);
+                    self.erase_where(value, &mut |scalar| is_asked || self.quotes_redacted(scalar));
+                    self.rename_quoting(value);
                 }
             }
             Body::Epoch(epoch) => self.format = epoch.format.unwrap_or(self.format),
@@ -261,14 +262,16 @@ impl<'a> Rewriting<'a> {
                 continue;
             };
             for name in ["name", "person", "address"] {
-                if let Some(name) = principal.get_mut(name).filter(|name| is_asked || self.is_told(name)) {
+                if let Some(name) = principal.get_mut(name).filter(|name| is_asked || self.quotes_redacted(name)) {
                     *name = self.mark(name);
                 }
             }
         }
         let is_changed = values != unchanged;
-        if let Some(path) = self.edits.still(record.seq).filter(|_| !is_changed && self.done.still.len() < TOLD_MAX) {
-            self.done.still.push(Still { seq: record.seq, place: path.place().to_string() });
+        if let Some(path) =
+            self.edits.kept_file(record.seq).filter(|_| !is_changed && self.done.remaining.len() < REPORTED_MAX)
+        {
+            self.done.remaining.push(RemainingCopy { seq: record.seq, place: path.place().to_string() });
         }
         if is_changed {
             self.touched.insert(record.seq);
@@ -277,36 +280,36 @@ impl<'a> Rewriting<'a> {
         if is_changed || region != had {
             let known = old.and_then(|old| old.reply);
             let reply = known.or_else(|| is_changed.then(|| reply_digest(self.hasher, self.format, &body)).flatten());
-            let erasure = Erasure { by: self.by, reply, region };
+            let erasure = RedactionMarker { by: self.by, reply, region };
             self.done.values += count_marks(&values).saturating_sub(count_marks(&unchanged));
-            self.done.records.push(record.with_erased(values, &erasure));
+            self.done.records.push(record.with_redacted(values, &erasure));
         }
         Ok(())
     }
 
     /// Returns the place that the trigger of a commit's invocation binds, if cycles are counted per element.
     fn element_of(&self, committed: &Committed) -> Option<&Pointer> {
-        let attempt = committed.by.attempt.as_ref().filter(|_| self.format >= ELEMENTS)?;
+        let attempt = committed.by.attempt.as_ref().filter(|_| self.format >= SINCE_ELEMENT_CYCLES)?;
         self.elements.get(&attempt.invocation).map(PointerBuf::as_ref)
     }
 
-    pub(super) fn finish(mut self) -> Done {
+    pub(super) fn finish(mut self) -> RewriteResult {
         let mut standing = Vec::new();
-        self.each_standing(&mut |place| {
-            if standing.len() < TOLD_MAX {
+        self.each_remaining_place(&mut |place| {
+            if standing.len() < REPORTED_MAX {
                 standing.push(place.to_string());
             }
-            standing.len() < TOLD_MAX
+            standing.len() < REPORTED_MAX
         });
-        self.done.standing = standing;
+        self.done.remaining_places = standing;
         self.done.is_same_document = self.before.digest() == self.after.digest();
-        self.done.still.sort();
-        self.done.still.dedup();
+        self.done.remaining.sort();
+        self.done.remaining.dedup();
         self.done
     }
 
     /// Redacts the document that the board began with.
-    fn created(&mut self, values: &mut Map<String, Value>) {
+    fn redact_created(&mut self, values: &mut Map<String, Value>) {
         let numbers = self.shadow.document.clone();
         let of_request = numbers.get("request").filter(|_| values.get("request").is_some_and(|it| !it.is_null()));
         if let (Some(numbers), Some(request)) = (of_request, values.get_mut("request")) {
@@ -324,7 +327,7 @@ impl<'a> Rewriting<'a> {
                                 let place = PointerBuf::from_tokens([name.as_str()]);
                                 self.erase_numbered(member, numbers, Seq(0), &place);
                             }
-                            None => self.erase_where(member, &mut |scalar| self.is_told(scalar)),
+                            None => self.erase_where(member, &mut |scalar| self.quotes_redacted(scalar)),
                         }
                     }
                     *members = self.renamed_members(std::mem::take(members));
@@ -335,22 +338,22 @@ impl<'a> Rewriting<'a> {
     }
 
     /// Redacts a committed patch: its values are identified by their numbers.
-    fn committed(&mut self, seq: Seq, stored: &Value, patch: &mut Value) -> Result<(), String> {
+    fn redact_committed(&mut self, seq: Seq, stored: &Value, patch: &mut Value) -> Result<(), String> {
         // Value numbers in the order of the operations; for tests, those of the values they compared.
         let mut numbers: Vec<Option<Value>> = Vec::new();
         let mut places = Vec::new();
-        let ops = super::traces::operations(stored)?;
+        let ops = super::lineage::operations(stored)?;
         let mut shadow = std::mem::take(&mut self.shadow);
         let mut regions = Vec::new();
         for op in &ops {
             let one = Value::Array(vec![serde_json::to_value(op).map_err(|error| error.to_string())?]);
-            let met = at(&shadow.document, op.path()).cloned();
+            let met = value_at(&shadow.document, op.path()).cloned();
             let mut lands = op.path().to_buf();
-            shadow.patch(&one, &mut |done| lands.clone_from(&done.lands))?;
+            shadow.patch(&one, &mut |done| lands.clone_from(&done.target))?;
             let there = match op {
                 json_patch::PatchOperation::Test(_) => met,
                 json_patch::PatchOperation::Remove(_) => None,
-                _ => at(&shadow.document, &lands).cloned(),
+                _ => value_at(&shadow.document, &lands).cloned(),
             };
             if there.as_ref().is_some_and(|there| self.holds_erased(there)) {
                 regions.push(lands.clone());
@@ -367,7 +370,7 @@ impl<'a> Rewriting<'a> {
         }
         let Value::Array(ops) = patch else { return Ok(()) };
         for place in &places {
-            self.is_still_named(seq, place);
+            self.report_kept_name(seq, place);
         }
         for ((op, numbers), place) in ops.iter_mut().zip(&numbers).zip(&places) {
             if let (Some(value), Some(numbers)) = (op.get_mut("value"), numbers) {
@@ -379,7 +382,7 @@ impl<'a> Rewriting<'a> {
     }
 
     /// Redacts a patch without effect, or a pending one: the values it would write at redacted places.
-    fn proposed(&self, patch: &mut Value, is_asked: bool) {
+    fn redact_proposed(&self, patch: &mut Value, is_asked: bool) {
         let Value::Array(ops) = patch else { return };
         for op in ops {
             let path = op.get("path").and_then(Value::as_str).and_then(|path| PointerBuf::parse(path).ok());
@@ -407,19 +410,19 @@ impl<'a> Rewriting<'a> {
                 }
                 *members = self.renamed_members(std::mem::take(members));
             }
-            scalar if self.is_told(scalar) => *scalar = self.mark(scalar),
+            scalar if self.quotes_redacted(scalar) => *scalar = self.mark(scalar),
             _ => {}
         }
     }
 
     /// Redacts the author's texts and places around a patch.
-    fn around(&self, values: &mut Map<String, Value>, is_asked: bool) {
+    fn redact_surroundings(&self, values: &mut Map<String, Value>, is_asked: bool) {
         self.texts(values, is_asked);
         self.pointers(values, is_asked);
     }
 
     /// Redacts the source of a redacted patch, even a short one: it repeats the patch.
-    fn made_of(&self, values: &mut Map<String, Value>, stored: &Value) {
+    fn redact_source(&self, values: &mut Map<String, Value>, stored: &Value) {
         let is_erased = values.get("patch").is_some_and(|patch| patch != stored);
         for name in ["raw", "written"] {
             if let Some(text) = values.get_mut(name).filter(|_| is_erased) {
@@ -432,14 +435,14 @@ impl<'a> Rewriting<'a> {
     fn texts(&self, values: &mut Map<String, Value>, is_asked: bool) {
         for field in ["intent", "pass", "raw", "written", "reply", "message", "reason", "text"] {
             if let Some(value) = values.get_mut(field)
-                && (is_asked || self.is_told(value))
+                && (is_asked || self.quotes_redacted(value))
             {
                 *value = self.mark(value);
             }
         }
     }
 
-    fn rejected(&mut self, values: &mut Map<String, Value>, is_asked: bool) {
+    fn redact_rejected(&mut self, values: &mut Map<String, Value>, is_asked: bool) {
         let reply = values.get("reply").and_then(Value::as_str).unwrap_or_default();
         let violations = values.get("rejection").and_then(|rejection| rejection.get("violations"));
         let violations = violations.and_then(Value::as_array).into_iter().flatten();
@@ -447,7 +450,7 @@ impl<'a> Rewriting<'a> {
         let is_there = is_asked
             || self.is_about(reply)
             || pointers.any(|pointer| self.is_near(pointer))
-            || values.values().any(|value| self.needles.are_within(value));
+            || values.values().any(|value| self.needles.occur_in_value(value));
         self.texts(values, is_there);
         let Some(rejection) = values.get_mut("rejection") else { return };
         for violation in rejection.get_mut("violations").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -457,8 +460,11 @@ impl<'a> Rewriting<'a> {
                 }
             }
             if let Some(Value::String(pointer)) = violation.get_mut("pointer") {
-                *pointer =
-                    renamed_where(pointer, &|name| self.names.contains(name) || self.needles.are_in(name), self.hasher);
+                *pointer = renamed_where(
+                    pointer,
+                    &|name| self.names.contains(name) || self.needles.occur_in(name),
+                    self.hasher,
+                );
             }
         }
         for allowed in rejection.get_mut("allowed").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -497,7 +503,7 @@ impl<'a> Rewriting<'a> {
             return;
         }
         if let Some(stored) = text(hash)
-            && (is_shown || self.needles.are_in(&stored))
+            && (is_shown || self.needles.occur_in(&stored))
         {
             self.done.texts.insert(hash);
         }
@@ -507,8 +513,8 @@ impl<'a> Rewriting<'a> {
     fn exposed(&mut self) -> &BTreeSet<WorkerName> {
         if self.exposed.is_none() {
             let mut exposed = BTreeSet::new();
-            let seats = &self.plan.seats;
-            self.each_standing(&mut |place| {
+            let seats = &self.plan.workers;
+            self.each_remaining_place(&mut |place| {
                 let readers = seats.iter().filter(|(_, seat)| seat.contract.could_read(place));
                 exposed.extend(readers.map(|(worker, _)| worker.clone()));
                 exposed.len() < seats.len()
@@ -519,7 +525,7 @@ impl<'a> Rewriting<'a> {
     }
 
     /// Visits every place of the current document with a redacted value or name, until `each` returns false.
-    fn each_standing(&self, each: &mut dyn FnMut(&Pointer) -> bool) {
+    fn each_remaining_place(&self, each: &mut dyn FnMut(&Pointer) -> bool) {
         let mut place = PointerBuf::new();
         self.standing_below(&self.shadow.document, &mut place, each);
     }
@@ -567,7 +573,7 @@ impl<'a> Rewriting<'a> {
                 for (name, member) in members.iter_mut() {
                     let place = place.to_buf().with_trailing_token(name.as_str());
                     if self.is_kept(name) {
-                        self.is_still_at(seq, &place);
+                        self.report_remaining(seq, &place);
                     }
                     if let Some(numbers) = numbers.get(name) {
                         self.erase_numbered(member, numbers, seq, &place);
@@ -577,8 +583,8 @@ impl<'a> Rewriting<'a> {
             }
             (scalar, number) if self.is_number_erased(number) => *scalar = self.mark(scalar),
             (scalar, _) => {
-                if self.is_told(scalar) {
-                    self.is_still_at(seq, place);
+                if self.quotes_redacted(scalar) {
+                    self.report_remaining(seq, place);
                 }
             }
         }
@@ -586,26 +592,26 @@ impl<'a> Rewriting<'a> {
 
     /// Returns true for a kept name that contains a redacted text or that a requested place ends with.
     fn is_kept(&self, name: &str) -> bool {
-        !self.names.contains(name) && (self.traces.is_kept(name) || self.needles.are_in(name))
+        !self.names.contains(name) && (self.traces.is_kept(name) || self.needles.occur_in(name))
     }
 
     /// Reports the first prefix of a place that ends with a kept name.
-    fn is_still_named(&mut self, seq: Seq, place: &Pointer) {
+    fn report_kept_name(&mut self, seq: Seq, place: &Pointer) {
         let mut above = PointerBuf::new();
         for token in place.tokens() {
             let name = token.decoded();
             above.push_back(name.as_ref());
             if self.is_kept(&name) {
-                self.is_still_at(seq, &above);
+                self.report_remaining(seq, &above);
                 return;
             }
         }
     }
 
-    fn is_still_at(&mut self, seq: Seq, place: &Pointer) {
-        if self.done.still.len() < TOLD_MAX {
+    fn report_remaining(&mut self, seq: Seq, place: &Pointer) {
+        if self.done.remaining.len() < REPORTED_MAX {
             let place = renamed(place.as_str(), self.names, self.hasher);
-            self.done.still.push(Still { seq, place });
+            self.done.remaining.push(RemainingCopy { seq, place });
         }
     }
 
@@ -623,13 +629,13 @@ impl<'a> Rewriting<'a> {
     }
 
     /// Redacts names that contain a redacted text, in a value outside the document.
-    fn rename_told(&self, value: &mut Value) {
+    fn rename_quoting(&self, value: &mut Value) {
         match value {
-            Value::Array(items) => items.iter_mut().for_each(|item| self.rename_told(item)),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.rename_quoting(item)),
             Value::Object(members) => {
-                members.values_mut().for_each(|member| self.rename_told(member));
-                let named = |name: String| match !is_mark(&name) && self.needles.are_in(&name) {
-                    true => mark_name(self.hasher, &name),
+                members.values_mut().for_each(|member| self.rename_quoting(member));
+                let named = |name: String| match !is_placeholder(&name) && self.needles.occur_in(&name) {
+                    true => name_placeholder(self.hasher, &name),
                     false => name,
                 };
                 *members = std::mem::take(members).into_iter().map(|(name, member)| (named(name), member)).collect();
@@ -640,18 +646,18 @@ impl<'a> Rewriting<'a> {
 
     fn mark(&self, value: &Value) -> Value {
         match value {
-            Value::String(text) if is_mark(text) => value.clone(),
-            other => mark(self.hasher, other),
+            Value::String(text) if is_placeholder(text) => value.clone(),
+            other => placeholder(self.hasher, other),
         }
     }
 
-    fn is_told(&self, value: &Value) -> bool {
-        self.needles.are_within(value)
+    fn quotes_redacted(&self, value: &Value) -> bool {
+        self.needles.occur_in_value(value)
     }
 
     fn renamed_members(&self, members: Map<String, Value>) -> Map<String, Value> {
         let named = |name: String| match self.names.contains(&name) {
-            true => mark_name(self.hasher, &name),
+            true => name_placeholder(self.hasher, &name),
             false => name,
         };
         members.into_iter().map(|(name, member)| (named(name), member)).collect()
@@ -685,8 +691,8 @@ impl<'a> Rewriting<'a> {
                 // `from` may be the name of a member, the `id` of an element, or any other value of the author.
                 if let Some(from) = pointer.get_mut("from") {
                     match from {
-                        Value::String(name) if self.names.contains(name) => *name = mark_name(self.hasher, name),
-                        _ if is_asked || self.is_told(from) => *from = self.mark(from),
+                        Value::String(name) if self.names.contains(name) => *name = name_placeholder(self.hasher, name),
+                        _ if is_asked || self.quotes_redacted(from) => *from = self.mark(from),
                         _ => {}
                     }
                 }
@@ -706,12 +712,12 @@ pub(super) fn renamed(place: &str, names: &BTreeSet<String>, hasher: &Hasher) ->
 
 fn renamed_where(place: &str, is_erased: &dyn Fn(&str) -> bool, hasher: &Hasher) -> String {
     let Ok(pointer) = Pointer::parse(place) else { return place.to_owned() };
-    let is_erased = |name: &str| !is_mark(name) && is_erased(name);
+    let is_erased = |name: &str| !is_placeholder(name) && is_erased(name);
     if !pointer.tokens().any(|token| is_erased(token.decoded().as_ref())) {
         return place.to_owned();
     }
     let tokens = pointer.tokens().map(|token| match token.decoded() {
-        name if is_erased(name.as_ref()) => mark_name(hasher, &name),
+        name if is_erased(name.as_ref()) => name_placeholder(hasher, &name),
         name => name.into_owned(),
     });
     PointerBuf::from_tokens(tokens).to_string()
@@ -720,10 +726,10 @@ fn renamed_where(place: &str, is_erased: &dyn Fn(&str) -> bool, hasher: &Hasher)
 fn count_marks(values: &Map<String, Value>) -> u64 {
     fn count(value: &Value) -> u64 {
         match value {
-            Value::String(text) => u64::from(text.contains(super::MARK)),
+            Value::String(text) => u64::from(text.contains(super::PLACEHOLDER_PREFIX)),
             Value::Array(items) => items.iter().map(count).sum(),
             Value::Object(members) => {
-                members.iter().map(|(name, member)| u64::from(is_mark(name)) + count(member)).sum()
+                members.iter().map(|(name, member)| u64::from(is_placeholder(name)) + count(member)).sum()
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         }

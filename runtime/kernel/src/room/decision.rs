@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::policy::Policy;
-use super::quorum::{Action, quorum};
-use super::votes::{BadVote, Scores, Vote, aggregate, ids};
+use super::quorum::{QuorumAction, quorum};
+use super::votes::{Scores, Vote, VoteError, aggregate, ids};
 
 /// Tolerance for rounding errors of sums of doubles, such as 0.7 three times, divided by three.
 const NOISE: f64 = 1e-9;
@@ -26,7 +26,7 @@ pub enum Outcome {
 /// Reason for escalation to a person, in evaluation order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Trigger {
+pub enum EscalationTrigger {
     /// A critic's confidence is too low (W44).
     #[serde(rename = "vote_confidence_below")]
     VoteConfidence,
@@ -79,7 +79,7 @@ pub struct Decision {
     /// Results of the approval conditions.
     pub approval_conditions: Conditions,
     /// Reasons for escalation to a person; empty without escalation.
-    pub escalation_triggers: Vec<Trigger>,
+    pub escalation_triggers: Vec<EscalationTrigger>,
     /// True if enough of the requested critics voted.
     pub quorum_met: bool,
     /// Number of requested critics that voted.
@@ -102,13 +102,13 @@ pub struct Decision {
 /// W43); without either, the outcome is a revision (W49).
 ///
 /// # Errors
-/// [`BadVote`] if a counted vote is out of range.
+/// [`VoteError`] if a counted vote is out of range.
 pub fn decide(
     requested: &[String],
     votes: &[Vote],
     is_over: bool,
     policy: &Policy,
-) -> Result<Option<Decision>, BadVote> {
+) -> Result<Option<Decision>, VoteError> {
     let asked: BTreeSet<&str> = requested.iter().map(String::as_str).collect();
     let mut heard = BTreeSet::new();
     let (mut counted, mut foreign, mut repeated) = (Vec::new(), Vec::new(), Vec::new());
@@ -130,7 +130,7 @@ pub fn decide(
     let count = quorum(requested, &voters, policy.quorum);
     let scores = match aggregate(&counted, policy.aggregation) {
         Ok(scores) => Some(scores),
-        Err(BadVote::Empty) => None,
+        Err(VoteError::Empty) => None,
         Err(bad) => return Err(bad),
     };
     #[expect(clippy::cast_precision_loss, reason = "nobody counts 2^53 votes")]
@@ -145,12 +145,15 @@ pub fn decide(
         std_dev: std_dev <= policy.max_std_dev + NOISE,
     };
     // Without any vote nothing can be decided, even if the quorum rule permits it.
-    let is_short = count.action == Action::EscalateHitl || counted.is_empty();
-    let triggers: Vec<Trigger> = [
-        (Trigger::VoteConfidence, counted.iter().any(|vote| vote.confidence < policy.escalate_confidence_below)),
-        (Trigger::StdDev, std_dev > policy.escalate_std_dev_above + NOISE),
-        (Trigger::CriticRequested, counted.iter().any(|vote| vote.asks_for_a_person())),
-        (Trigger::PolicyTimeout, is_short),
+    let is_short = count.action == QuorumAction::EscalateHitl || counted.is_empty();
+    let triggers: Vec<EscalationTrigger> = [
+        (
+            EscalationTrigger::VoteConfidence,
+            counted.iter().any(|vote| vote.confidence < policy.escalate_confidence_below),
+        ),
+        (EscalationTrigger::StdDev, std_dev > policy.escalate_std_dev_above + NOISE),
+        (EscalationTrigger::CriticRequested, counted.iter().any(|vote| vote.requests_human())),
+        (EscalationTrigger::PolicyTimeout, is_short),
     ]
     .into_iter()
     .filter_map(|(trigger, is_so)| is_so.then_some(trigger))
@@ -192,20 +195,20 @@ fn reason(decision: &Decision, counted: &[&Vote], threshold: usize, policy: &Pol
     let score = decision.aggregated.map_or(0.0, |scores| scores.weighted_mean);
     let std_dev = decision.aggregated.map_or(0.0, |scores| scores.std_dev);
     let named = |votes: Vec<&Vote>| votes.iter().map(|vote| vote.critic_id.as_str()).collect::<Vec<_>>().join(", ");
-    let why = |trigger: &Trigger| match trigger {
-        Trigger::VoteConfidence => {
+    let why = |trigger: &EscalationTrigger| match trigger {
+        EscalationTrigger::VoteConfidence => {
             let unsure = |vote: &&&Vote| vote.confidence < policy.escalate_confidence_below;
             let unsure = named(counted.iter().filter(unsure).copied().collect());
             format!("less than {} sure: {unsure}", short(policy.escalate_confidence_below))
         }
-        Trigger::StdDev => {
+        EscalationTrigger::StdDev => {
             format!("scores deviate by {}, more than {}", short(std_dev), short(policy.escalate_std_dev_above))
         }
-        Trigger::CriticRequested => {
-            let asking = counted.iter().filter(|vote| vote.asks_for_a_person()).copied().collect();
+        EscalationTrigger::CriticRequested => {
+            let asking = counted.iter().filter(|vote| vote.requests_human()).copied().collect();
             format!("asked for by {}", named(asking))
         }
-        Trigger::PolicyTimeout => format!(
+        EscalationTrigger::PolicyTimeout => format!(
             "{} of {} critics have voted, and {} are needed",
             decision.votes_received,
             decision.votes_expected,

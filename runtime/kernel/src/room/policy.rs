@@ -61,7 +61,7 @@ impl Default for Windows {
 
 impl Windows {
     /// Returns the voting window for an artefact, in seconds.
-    pub fn of(&self, artifact: Option<ArtifactType>) -> u32 {
+    pub fn for_artifact(&self, artifact: Option<ArtifactType>) -> u32 {
         match artifact {
             Some(ArtifactType::Requirements) => self.requirements,
             Some(ArtifactType::Plan) => self.plan,
@@ -135,7 +135,7 @@ impl Policy {
     }
 
     /// Returns invalid settings, as sentences.
-    pub fn problems(&self) -> Vec<String> {
+    pub fn validation_errors(&self) -> Vec<String> {
         let within = |name: &str, value: f64, max: f64| {
             (!(0.0..=max).contains(&value)).then(|| format!("`{name}` is {value}; it goes from 0 to {max}"))
         };
@@ -151,7 +151,7 @@ impl Policy {
         .into_iter()
         .flatten()
         .collect();
-        problems.extend(self.quorum.problem());
+        problems.extend(self.quorum.validation_error());
         problems
     }
 }

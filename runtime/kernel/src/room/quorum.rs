@@ -9,22 +9,22 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 pub struct Quorum {
     /// Required number of votes.
-    pub rule: Rule,
+    pub rule: QuorumRule,
     /// Action without a quorum.
     pub on_failure: OnFailure,
 }
 
 impl Default for Quorum {
     fn default() -> Self {
-        Self { rule: Rule::MinimumFraction(0.5), on_failure: OnFailure::FailClosed }
+        Self { rule: QuorumRule::MinimumFraction(0.5), on_failure: OnFailure::FailClosed }
     }
 }
 
 impl Quorum {
     /// Returns the invalid setting, if there is one.
-    pub(super) fn problem(&self) -> Option<String> {
+    pub(super) fn validation_error(&self) -> Option<String> {
         match self.rule {
-            Rule::MinimumFraction(share) if !(0.0..=1.0).contains(&share) => {
+            QuorumRule::MinimumFraction(share) if !(0.0..=1.0).contains(&share) => {
                 Some(format!("`quorum.rule.minimum_fraction` is {share}; it goes from 0 to 1"))
             }
             _ => None,
@@ -35,7 +35,7 @@ impl Quorum {
 /// Required number of votes.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Rule {
+pub enum QuorumRule {
     /// Share of the requested critics, rounded up.
     MinimumFraction(f64),
     /// A fixed number.
@@ -60,7 +60,7 @@ pub enum OnFailure {
 /// Action after counting the votes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Action {
+pub enum QuorumAction {
     /// The quorum is met.
     None,
     /// No quorum: ask a person.
@@ -73,7 +73,7 @@ pub enum Action {
 
 /// Result of counting the votes.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Count {
+pub struct QuorumResult {
     /// True if the quorum is met.
     pub met: bool,
     /// Number of requested critics that voted, each counted once.
@@ -83,20 +83,20 @@ pub struct Count {
     /// Number of required votes.
     pub threshold: usize,
     /// Resulting action.
-    pub action: Action,
+    pub action: QuorumAction,
     /// Critics that abstain by not voting, in request order.
     pub injected: Vec<String>,
 }
 
 /// Counts the votes of the `requested` critics. Each critic counts once; other voters do not count.
-pub fn quorum(requested: &[String], voters: &[String], quorum: Quorum) -> Count {
+pub fn quorum(requested: &[String], voters: &[String], quorum: Quorum) -> QuorumResult {
     let voters: BTreeSet<&String> = voters.iter().collect();
     let asked: BTreeSet<&String> = requested.iter().collect();
     let (received, expected) = (asked.intersection(&voters).count(), requested.len());
     let threshold = match quorum.rule {
-        Rule::MinimumFraction(share) => share_of(share, expected),
-        Rule::MinimumVotes(votes) => votes,
-        Rule::RequireAll(all) => {
+        QuorumRule::MinimumFraction(share) => share_of(share, expected),
+        QuorumRule::MinimumVotes(votes) => votes,
+        QuorumRule::RequireAll(all) => {
             if all {
                 expected
             } else {
@@ -106,17 +106,19 @@ pub fn quorum(requested: &[String], voters: &[String], quorum: Quorum) -> Count 
     };
     let met = received >= threshold;
     let action = match quorum.on_failure {
-        _ if met => Action::None,
-        OnFailure::FailClosed => Action::EscalateHitl,
-        OnFailure::FailWithAvailable => Action::DecidedWithAvailable,
-        OnFailure::FailWithAbstain => Action::DecidedWithAbstains,
+        _ if met => QuorumAction::None,
+        OnFailure::FailClosed => QuorumAction::EscalateHitl,
+        OnFailure::FailWithAvailable => QuorumAction::DecidedWithAvailable,
+        OnFailure::FailWithAbstain => QuorumAction::DecidedWithAbstains,
     };
     let mut missing: BTreeSet<&String> = asked.difference(&voters).copied().collect();
     let injected = match action {
-        Action::DecidedWithAbstains => requested.iter().filter(|critic| missing.remove(critic)).cloned().collect(),
+        QuorumAction::DecidedWithAbstains => {
+            requested.iter().filter(|critic| missing.remove(critic)).cloned().collect()
+        }
         _ => Vec::new(),
     };
-    Count { met, received, expected, threshold, action, injected }
+    QuorumResult { met, received, expected, threshold, action, injected }
 }
 
 /// Returns this share of `all`, rounded up. The tolerance absorbs rounding errors of doubles, as in 0.7 of 10.

@@ -36,7 +36,7 @@ fn nothing_is_decided_before_all_have_voted_or_time_is_over() {
     assert_eq!(of(&votes, false), None);
     let late = of(&votes, true).expect("time is over");
     assert_eq!((late.outcome, late.quorum_met), (Outcome::EscalatedToHitl, false));
-    assert_eq!(late.escalation_triggers, [Trigger::PolicyTimeout]);
+    assert_eq!(late.escalation_triggers, [EscalationTrigger::PolicyTimeout]);
     assert_eq!(late.reason, "1 of 3 critics have voted, and 2 are needed");
     assert_eq!(late.unavailable_critics, asked(&["b", "c"]));
     // Two votes meet the quorum, but the third is awaited until the deadline.
@@ -57,7 +57,7 @@ fn an_abstention_is_no_vote_and_is_not_waited_for() {
     assert_eq!((all.outcome, all.aggregated), (Outcome::EscalatedToHitl, None));
     // No quorum approves an artefact without any votes.
     let mut anybody = Policy::default();
-    anybody.quorum.rule = Rule::RequireAll(false);
+    anybody.quorum.rule = QuorumRule::RequireAll(false);
     assert_eq!(decided(&["a"], &[], &anybody).outcome, Outcome::EscalatedToHitl);
 }
 
@@ -66,7 +66,12 @@ fn what_forces_a_person_comes_before_what_approves_in_the_seeds_order() {
     let mut votes = vec![vote("a", 10.0, 0.2), vote("b", 1.0, 0.9)];
     votes[1].recommendations = vec!["Escalate: two minds.".to_owned()];
     let decision = decided(&["a", "b", "c", "d", "e"], &votes, &Policy::default());
-    let all = [Trigger::VoteConfidence, Trigger::StdDev, Trigger::CriticRequested, Trigger::PolicyTimeout];
+    let all = [
+        EscalationTrigger::VoteConfidence,
+        EscalationTrigger::StdDev,
+        EscalationTrigger::CriticRequested,
+        EscalationTrigger::PolicyTimeout,
+    ];
     assert_eq!(decision.escalation_triggers, all);
     assert_eq!(
         decision.reason,
@@ -76,7 +81,7 @@ fn what_forces_a_person_comes_before_what_approves_in_the_seeds_order() {
 
 #[test]
 fn a_recommendation_asks_for_a_person_unless_it_says_that_it_does_not() {
-    let asks = |text: &str| Vote { recommendations: vec![text.to_owned()], ..vote("a", 9.0, 0.9) }.asks_for_a_person();
+    let asks = |text: &str| Vote { recommendations: vec![text.to_owned()], ..vote("a", 9.0, 0.9) }.requests_human();
     for text in [
         "escalate",
         "ESCALATE: security",
@@ -161,7 +166,12 @@ fn whatever_critics_do_a_decision_keeps_its_rules() {
         Some(Vote { abstain: true, ..vote("x", 0.0, 0.0) }),
         Some(Vote { recommendations: vec!["escalate".to_owned()], ..vote("x", 9.0, 0.9) }),
     ];
-    let rules = [Rule::MinimumFraction(0.5), Rule::MinimumVotes(3), Rule::RequireAll(true), Rule::RequireAll(false)];
+    let rules = [
+        QuorumRule::MinimumFraction(0.5),
+        QuorumRule::MinimumVotes(3),
+        QuorumRule::RequireAll(true),
+        QuorumRule::RequireAll(false),
+    ];
     let failures = [OnFailure::FailClosed, OnFailure::FailWithAvailable, OnFailure::FailWithAbstain];
     let policies: Vec<Policy> = rules
         .iter()
@@ -189,10 +199,14 @@ fn whatever_critics_do_a_decision_keeps_its_rules() {
             assert_eq!((decision.votes_received, decision.votes_expected), (counted, 3));
             assert_eq!(decision.votes_received + decision.abstained.len() + decision.unavailable_critics.len(), 3);
             let is_asked_for = own.iter().any(|vote| !vote.recommendations.is_empty());
-            assert_eq!(decision.escalation_triggers.contains(&Trigger::CriticRequested), is_asked_for, "{case}");
+            assert_eq!(
+                decision.escalation_triggers.contains(&EscalationTrigger::CriticRequested),
+                is_asked_for,
+                "{case}"
+            );
             let is_closed = policy.quorum.on_failure == OnFailure::FailClosed && !decision.quorum_met;
             let is_short = is_closed || counted == 0;
-            assert_eq!(decision.escalation_triggers.contains(&Trigger::PolicyTimeout), is_short, "{case}");
+            assert_eq!(decision.escalation_triggers.contains(&EscalationTrigger::PolicyTimeout), is_short, "{case}");
             let expected = match (decision.escalation_triggers.is_empty(), decision.approval_conditions.all()) {
                 (false, _) => Outcome::EscalatedToHitl,
                 (true, true) => Outcome::Approved,
@@ -208,7 +222,8 @@ fn what_doubles_lose_in_sums_decides_nothing() {
     let votes: Vec<Vote> = ["a", "b", "c"].iter().map(|critic| vote(critic, 7.0, 0.7)).collect();
     assert_eq!(decided(&["a", "b", "c"], &votes, &Policy::default()).outcome, Outcome::Approved);
     assert_eq!(
-        quorum(&asked(&["a"; 10]), &[], Quorum { rule: Rule::MinimumFraction(0.7), ..Quorum::default() }).threshold,
+        quorum(&asked(&["a"; 10]), &[], Quorum { rule: QuorumRule::MinimumFraction(0.7), ..Quorum::default() })
+            .threshold,
         7
     );
 }
@@ -232,9 +247,9 @@ fn what_is_out_of_range_is_no_number() {
         assert!(decide(&asked(&["a"]), &[bad], true, &Policy::default()).is_err(), "{score} {confidence}");
     }
     let policy = Policy { min_pass_ratio: 8.0, ..Policy::default() };
-    assert_eq!(policy.problems(), ["`min_pass_ratio` is 8; it goes from 0 to 1"]);
+    assert_eq!(policy.validation_errors(), ["`min_pass_ratio` is 8; it goes from 0 to 1"]);
     for list in [json!({"quorum": []}), json!({"window_s": [1, 2, 3, 4, 5]})] {
         assert!(serde_json::from_value::<Policy>(list.clone()).is_err(), "a list is no object: {list}");
     }
-    assert_eq!(Policy::default().problems(), [""; 0]);
+    assert_eq!(Policy::default().validation_errors(), [""; 0]);
 }

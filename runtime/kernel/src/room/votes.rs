@@ -5,15 +5,15 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::human_request;
 use super::policy::Aggregation;
-use super::request;
 
 /// Maximum score.
 pub(super) const SCORE_MAX: f64 = 10.0;
 
-/// A critic's vote on an artefact (W37), converted from [`Told`].
+/// A critic's vote on an artefact (W37), converted from [`WireVote`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(try_from = "Told", into = "Told")]
+#[serde(try_from = "WireVote", into = "WireVote")]
 pub struct Vote {
     /// The critic.
     pub critic_id: String,
@@ -27,7 +27,7 @@ pub struct Vote {
     pub strengths: Vec<String>,
     /// Weaknesses of the artefact.
     pub weaknesses: Vec<String>,
-    /// Recommendations. One that requests a person causes an escalation ([`Vote::asks_for_a_person`]).
+    /// Recommendations. One that requests a person causes an escalation ([`Vote::requests_human`]).
     pub recommendations: Vec<String>,
     /// Marks an abstention, which is no vote; its numbers are ignored.
     pub abstain: bool,
@@ -35,7 +35,7 @@ pub struct Vote {
 
 /// Wire format of a vote. An abstention may omit the numbers and `passed`. Unknown members are ignored.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Told {
+pub struct WireVote {
     /// The critic.
     pub critic_id: String,
     /// Score, from 0 to 10.
@@ -61,15 +61,15 @@ pub struct Told {
     pub abstain: bool,
 }
 
-impl TryFrom<Told> for Vote {
-    type Error = BadVote;
+impl TryFrom<WireVote> for Vote {
+    type Error = VoteError;
 
-    fn try_from(told: Told) -> Result<Self, BadVote> {
-        let Told { critic_id, abstain, .. } = told;
+    fn try_from(told: WireVote) -> Result<Self, VoteError> {
+        let WireVote { critic_id, abstain, .. } = told;
         if critic_id.is_empty() {
-            return Err(BadVote::Nameless);
+            return Err(VoteError::EmptyCriticId);
         }
-        let missing = |member| BadVote::Missing { critic_id: critic_id.clone(), member };
+        let missing = |member| VoteError::Missing { critic_id: critic_id.clone(), member };
         let or_missing = |number: Option<f64>, member| number.or(abstain.then_some(0.0)).ok_or_else(|| missing(member));
         Ok(Self {
             score: or_missing(told.score, "score")?,
@@ -84,7 +84,7 @@ impl TryFrom<Told> for Vote {
     }
 }
 
-impl From<Vote> for Told {
+impl From<Vote> for WireVote {
     fn from(vote: Vote) -> Self {
         let Vote { critic_id, score, confidence, passed, strengths, weaknesses, recommendations, abstain } = vote;
         let counts = !abstain;
@@ -96,11 +96,11 @@ impl From<Vote> for Told {
 
 /// Errors in votes.
 #[derive(Clone, PartialEq, Debug)]
-pub enum BadVote {
+pub enum VoteError {
     /// There are no votes.
     Empty,
     /// The critic's id is empty.
-    Nameless,
+    EmptyCriticId,
     /// A member is missing that only abstentions may omit.
     Missing {
         /// The critic.
@@ -129,11 +129,11 @@ pub enum BadVote {
     },
 }
 
-impl fmt::Display for BadVote {
+impl fmt::Display for VoteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("there is no vote"),
-            Self::Nameless => f.write_str("the `critic_id` of a vote is empty"),
+            Self::EmptyCriticId => f.write_str("the `critic_id` of a vote is empty"),
             Self::Missing { critic_id, member } => {
                 write!(
                     f,
@@ -151,28 +151,28 @@ impl fmt::Display for BadVote {
     }
 }
 
-impl std::error::Error for BadVote {}
+impl std::error::Error for VoteError {}
 
 impl Vote {
     /// Checks the ranges of score and confidence.
     ///
     /// # Errors
-    /// [`BadVote::Score`], [`BadVote::Confidence`].
-    pub fn check(&self) -> Result<(), BadVote> {
+    /// [`VoteError::Score`], [`VoteError::Confidence`].
+    pub fn check(&self) -> Result<(), VoteError> {
         let critic_id = self.critic_id.clone();
         if !(0.0..=SCORE_MAX).contains(&self.score) {
-            return Err(BadVote::Score { critic_id, score: self.score });
+            return Err(VoteError::Score { critic_id, score: self.score });
         }
         if !(0.0..=1.0).contains(&self.confidence) {
-            return Err(BadVote::Confidence { critic_id, confidence: self.confidence });
+            return Err(VoteError::Confidence { critic_id, confidence: self.confidence });
         }
         Ok(())
     }
 
     /// Returns true if a recommendation requests a person (W46), by a word that begins with `escalat` or a request for
     /// a human review. A negation right before it cancels the request: "no need to escalate" is none.
-    pub fn asks_for_a_person(&self) -> bool {
-        self.recommendations.iter().any(|text| request::asks(text))
+    pub fn requests_human(&self) -> bool {
+        self.recommendations.iter().any(|text| human_request::asks(text))
     }
 }
 
@@ -201,10 +201,10 @@ fn float(count: usize) -> f64 {
 /// Aggregates the scores of votes.
 ///
 /// # Errors
-/// [`BadVote`] if there are no votes, or one is out of range.
-pub fn aggregate(votes: &[&Vote], aggregation: Aggregation) -> Result<Scores, BadVote> {
+/// [`VoteError`] if there are no votes, or one is out of range.
+pub fn aggregate(votes: &[&Vote], aggregation: Aggregation) -> Result<Scores, VoteError> {
     votes.iter().try_for_each(|vote| vote.check())?;
-    let first = votes.first().ok_or(BadVote::Empty)?;
+    let first = votes.first().ok_or(VoteError::Empty)?;
     let n = float(votes.len());
     let scores = || votes.iter().map(|vote| vote.score);
     let mean = scores().sum::<f64>() / n;
@@ -255,8 +255,8 @@ fn borda(votes: &[&Vote]) -> f64 {
 /// Returns the entropy of the scores in bits, over five classes of width 2; a 10 is in the last class.
 ///
 /// # Errors
-/// [`BadVote`], as in [`aggregate`].
-pub fn entropy(votes: &[&Vote]) -> Result<f64, BadVote> {
+/// [`VoteError`], as in [`aggregate`].
+pub fn entropy(votes: &[&Vote]) -> Result<f64, VoteError> {
     aggregate(votes, Aggregation::Mean)?;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "scores go from 0 to 10")]
     let class = |vote: &&Vote| ((vote.score / 2.0) as usize).min(4);
@@ -270,10 +270,10 @@ pub fn entropy(votes: &[&Vote]) -> Result<f64, BadVote> {
 /// to 1) of them must pass the artefact, or fail it.
 ///
 /// # Errors
-/// [`BadVote`], as in [`aggregate`]; [`BadVote::Threshold`].
-pub fn is_consensus(votes: &[&Vote], threshold: f64) -> Result<bool, BadVote> {
+/// [`VoteError`], as in [`aggregate`]; [`VoteError::Threshold`].
+pub fn is_consensus(votes: &[&Vote], threshold: f64) -> Result<bool, VoteError> {
     if !(0.0..=1.0).contains(&threshold) {
-        return Err(BadVote::Threshold { threshold });
+        return Err(VoteError::Threshold { threshold });
     }
     let scores = aggregate(votes, Aggregation::Mean)?;
     let passed = votes.iter().filter(|vote| vote.passed).count();
@@ -285,8 +285,8 @@ pub fn is_consensus(votes: &[&Vote], threshold: f64) -> Result<bool, BadVote> {
 /// 30 % must score 3 or below, at least 30 % 7 or above, and at most 20 % between.
 ///
 /// # Errors
-/// [`BadVote`], as in [`aggregate`].
-pub fn is_polarised(votes: &[&Vote]) -> Result<bool, BadVote> {
+/// [`VoteError`], as in [`aggregate`].
+pub fn is_polarised(votes: &[&Vote]) -> Result<bool, VoteError> {
     let scores = aggregate(votes, Aggregation::Mean)?;
     let share =
         |is: &dyn Fn(f64) -> bool| float(votes.iter().filter(|vote| is(vote.score)).count()) / float(votes.len());

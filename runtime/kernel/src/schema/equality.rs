@@ -135,7 +135,7 @@ mod tests {
 
     fn tree(mut value: Value) -> Node {
         crate::json::normalise(&mut value);
-        Node::of(&value, &Edit { at: 0, hasher: Arc::new(Hasher::new(&Salt([0; 32]))) })
+        Node::from_value(&value, &Edit { revision: 0, hasher: Arc::new(Hasher::new(&Salt([0; 32]))) })
     }
 
     #[test]

@@ -127,7 +127,7 @@ impl<'s> Findings<'s> {
             let mut violation = Violation::new(Code::SchemaViolation, place, String::new());
             name_unexpected(&mut violation, unexpected, known(self.schema, parent));
             violation.expected = violation.expected.filter(is_showable);
-            self.found.push(violation.by_rule("additionalProperties"));
+            self.found.push(violation.with_rule("additionalProperties"));
         }
     }
 
@@ -229,8 +229,9 @@ fn violation(
     show: fn(&Value) -> Value,
 ) -> Violation {
     let found = at.shown.map_or_else(|| show(error.instance()), shorten_node);
-    let mut violation =
-        Violation::new(Code::SchemaViolation, place, reason_at(error, at)).finding(found).by_rule(rule(error, path));
+    let mut violation = Violation::new(Code::SchemaViolation, place, reason_at(error, at))
+        .with_found(found)
+        .with_rule(rule(error, path));
     match error.kind() {
         Kind::Required { property } => violation.expected = Some(json!([property])),
         Kind::Type { kind } => violation.expected = Some(types(kind)),

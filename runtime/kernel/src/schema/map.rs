@@ -10,7 +10,7 @@ use jsonptr::Token;
 use jsonschema::{Draft, PatternOptions, Uri, Validator, uri};
 use serde_json::{Map, Value};
 
-use crate::effort::{Effort, Work};
+use crate::work_budget::{WorkBudget, WorkKind};
 
 /// Number of a subschema; 0 is the document itself.
 pub(super) type Id = usize;
@@ -169,7 +169,7 @@ pub(super) struct SchemaMap {
     /// Cached results per subschema; true if no value satisfies it.
     impossible: Vec<OnceLock<bool>>,
     /// Budget for queries.
-    effort: Effort,
+    effort: WorkBudget,
 }
 
 impl SchemaMap {
@@ -216,17 +216,17 @@ impl SchemaMap {
             })
             .collect::<Vec<_>>();
         let impossible = nodes.iter().map(|_| OnceLock::new()).collect();
-        Self { nodes, at, patterns: BTreeMap::new(), twice, impossible, effort: Effort::default() }
+        Self { nodes, at, patterns: BTreeMap::new(), twice, impossible, effort: WorkBudget::default() }
     }
 
     /// Sets the budget for queries.
-    pub(super) fn within(self, effort: Effort) -> Self {
+    pub(super) fn within(self, effort: WorkBudget) -> Self {
         Self { effort, ..self }
     }
 
     /// Spends steps of the query budget; false if it is exhausted and any answer is acceptable.
     pub(super) fn spend(&self, steps: usize) -> bool {
-        self.effort.spend(Work::Places, steps as u64)
+        self.effort.spend(WorkKind::Places, steps as u64)
     }
 
     /// Adds matchers for the regular expressions of `patternProperties`.

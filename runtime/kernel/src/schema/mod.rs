@@ -26,17 +26,17 @@ use jsonschema::json::SerdeJson;
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
-use crate::effort::{Effort, Work};
 use crate::json;
 use crate::pattern::Pattern;
 use crate::rejection::Violation;
+use crate::work_budget::{WorkBudget, WorkKind};
 use map::SchemaMap;
 use meter::{Metered, Outcome, Weight};
 use regexes::Regexes;
 
 pub(crate) use explain::nearest;
 pub use explain::shorten;
-pub use incremental::{Cost, FEW};
+pub use incremental::{Cost, SMALL_COLLECTION_MAX};
 pub(crate) use locate::Names;
 pub(crate) use regexes::{REGEX_BYTES_MAX, regexes_too_large};
 pub use state::StateSchema;
@@ -101,12 +101,16 @@ impl Schema {
     /// `idn-hostname`). Rejects schemas so nested or branched that validation could overflow the stack or take too
     /// long.
     pub fn compile(schema: &Value, assert_formats: bool) -> Result<Self, SchemaError> {
-        Self::compile_within(schema, assert_formats, &Effort::default())
+        Self::compile_within(schema, assert_formats, &WorkBudget::default())
     }
 
     /// Like [`Self::compile`], within a check's effort, which also covers later queries of the schema.
-    pub(crate) fn compile_within(schema: &Value, assert_formats: bool, effort: &Effort) -> Result<Self, SchemaError> {
-        if !effort.spend(Work::Schemas, COMPILE_STEPS + json::size(schema)) {
+    pub(crate) fn compile_within(
+        schema: &Value,
+        assert_formats: bool,
+        effort: &WorkBudget,
+    ) -> Result<Self, SchemaError> {
+        if !effort.spend(WorkKind::Schemas, COMPILE_STEPS + json::size(schema)) {
             return Err(SchemaError::new("", "there are too many schemas, or too large ones, to look at all"));
         }
         // The nesting is checked first, because later steps may recurse into the document.

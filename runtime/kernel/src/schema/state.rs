@@ -8,7 +8,7 @@ use super::incremental::{Cost, Incremental, Settings};
 use super::meter::Outcome;
 use super::{Schema, SchemaError, draft};
 use crate::rejection::Violation;
-use crate::tree::{At, Node};
+use crate::tree::{Node, Revision};
 
 /// A schema for states; dereferences to [`Schema`].
 pub struct StateSchema {
@@ -52,12 +52,12 @@ impl StateSchema {
     ///
     /// The cost depends on the changes and on the schema ([`Self::costs`]). A root replaced as a whole has no stamp of
     /// its own and requires [`Self::is_valid_tree`].
-    pub fn is_valid_since(&self, root: &Node, version: At) -> bool {
+    pub fn is_valid_since(&self, root: &Node, version: Revision) -> bool {
         self.incremental.outcome_since(root, version) == Outcome::Valid
     }
 
     /// Returns the first `max` violations of such a tree: those of [`Self::tree_violations`], in any order.
-    pub fn violations_since(&self, root: &Node, version: At, max: usize) -> Vec<Violation> {
+    pub fn violations_since(&self, root: &Node, version: Revision, max: usize) -> Vec<Violation> {
         self.incremental.violations_since(&self.schema, root, version, max)
     }
 

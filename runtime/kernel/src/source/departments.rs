@@ -4,9 +4,11 @@
 //! Folders are not listed one by one: a new folder is a new department, without other changes.
 
 use super::fragments::object_at;
-use super::{Files, Source, child};
+use super::{FileLoader, Source, child};
 use crate::blueprint::Departments;
-use crate::department::{Expansion, Manifest, NO_ACTION, NO_DEPARTMENT, PENDING, ROLE_BYTES_MAX, WAITS, expand, role};
+use crate::department::{
+    Expansion, Manifest, NO_ACTION, NO_DEPARTMENT, OPEN_QUESTION, PENDING, ROLE_BYTES_MAX, expand, role,
+};
 use crate::lint::{Diagnostic, check_department, suggest};
 
 /// Maximum departments of one blueprint: each takes one of its 64 seats, and others are needed to trigger them.
@@ -22,7 +24,7 @@ const MANIFEST: &str = "department.yaml";
 /// Returns all findings about the directory and the manifests, in folder order.
 pub(super) fn resolve(
     source: &mut Source,
-    files: &mut dyn Files,
+    files: &mut dyn FileLoader,
     file: Option<&String>,
 ) -> Result<(), Vec<Diagnostic>> {
     let declared = source.value.get("departments").cloned();
@@ -133,7 +135,7 @@ fn manifest(read: &Source, folder: &str) -> Result<Manifest, Vec<Diagnostic>> {
             return Err(findings);
         }
     };
-    for problem in manifest.problems() {
+    for problem in manifest.validation_errors() {
         find(&problem.pointer, problem.message, HELP);
     }
     if manifest.name != folder {
@@ -148,7 +150,7 @@ fn manifest(read: &Source, folder: &str) -> Result<Manifest, Vec<Diagnostic>> {
         let message = format!("`{NO_ACTION}` is what words are that no action fits");
         find(&child("/actions", NO_ACTION), message, "Call the action something else.");
     }
-    for member in [PENDING, WAITS].into_iter().filter(|member| manifest.needs.contains_key(*member)) {
+    for member in [PENDING, OPEN_QUESTION].into_iter().filter(|member| manifest.needs.contains_key(*member)) {
         let message = format!("`{member}` is what the department has asked before, and is never needed");
         find(&child("/needs", member), message, "Remove it: it is given where the blueprint promises it.");
     }
@@ -169,7 +171,7 @@ const HELP: &str = "docs/departments.md says what a manifest has.";
 /// Returns findings for needs that are met with the questions of other departments.
 fn others_questions(manifest: &Manifest, declared: &Departments, read: &Source) -> Vec<Diagnostic> {
     let place = |need: &str| declared.promises.get(manifest.promise(need)).or_else(|| declared.promises.get(need));
-    let own: Vec<_> = [PENDING, WAITS].into_iter().filter_map(place).collect();
+    let own: Vec<_> = [PENDING, OPEN_QUESTION].into_iter().filter_map(place).collect();
     let is_own = |need: &&String| declared.promises.get(manifest.promise(need)).is_some_and(|at| own.contains(&at));
     let finding = |need: &String| {
         let at = child(if manifest.dispatch.input.contains_key(need) { "/dispatch/input" } else { "/needs" }, need);

@@ -15,7 +15,7 @@ use super::{File, Source, child, departments, workflows};
 use crate::lint::{BOARDS_MAX, DEPTH_MAX, Diagnostic, too_many};
 
 /// Loader for the files that a blueprint names. Must reject files outside the blueprint's own directory.
-pub trait Files {
+pub trait FileLoader {
     /// Returns the text of a file.
     ///
     /// # Errors
@@ -30,7 +30,7 @@ pub trait Files {
 }
 
 /// Loads single files only; cannot list directories.
-impl<F: FnMut(&str) -> Result<String, String>> Files for F {
+impl<F: FnMut(&str) -> Result<String, String>> FileLoader for F {
     fn text(&mut self, name: &str) -> Result<String, String> {
         self(name)
     }
@@ -58,7 +58,7 @@ pub const FRAGMENTS_MAX: usize = 32;
 /// Returns the first of `fragment_unreadable`, a rejection by [`Source::read`], `bad_fragment`, `fragment_clash`,
 /// `fragment_cycle` and `fragment_limit`, or all findings of the departments or the workflow of one blueprint. Findings
 /// inside a fragment or a manifest name its file.
-pub fn resolve(mut source: Source, files: &mut dyn Files) -> Result<Source, Vec<Diagnostic>> {
+pub fn resolve(mut source: Source, files: &mut dyn FileLoader) -> Result<Source, Vec<Diagnostic>> {
     let stack = vec![source.name().to_owned()];
     resolve_within(&mut source, files, &stack, &mut Inside { depth: 0, left: BOARDS_MAX })?;
     Ok(source)
@@ -84,7 +84,7 @@ impl Inside {
 /// Like [`resolve`], for the blueprint in the innermost of these files.
 fn resolve_within(
     source: &mut Source,
-    files: &mut dyn Files,
+    files: &mut dyn FileLoader,
     stack: &[String],
     inside: &mut Inside,
 ) -> Result<(), Vec<Diagnostic>> {
@@ -133,7 +133,7 @@ fn resolve_within(
 }
 
 struct Inclusion<'a> {
-    files: &'a mut dyn Files,
+    files: &'a mut dyn FileLoader,
     seen: BTreeSet<String>,
     /// The files that are being included, outermost first.
     stack: Vec<String>,
@@ -147,7 +147,7 @@ struct Use {
 
 impl Use {
     /// Reads the file of this name. `stack` lists the files that include it, outermost first.
-    fn read(&self, files: &mut dyn Files, stack: &[String]) -> Result<Source, Diagnostic> {
+    fn read(&self, files: &mut dyn FileLoader, stack: &[String]) -> Result<Source, Diagnostic> {
         let name = &self.name;
         if stack.contains(name) {
             let message = format!("`{name}` includes itself: {} → {name}", stack.join(" → "));

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use departments::DEPARTMENTS_MAX;
-pub use fragments::{FRAGMENT_DEPTH_MAX, FRAGMENTS_MAX, Files, resolve};
+pub use fragments::{FRAGMENT_DEPTH_MAX, FRAGMENTS_MAX, FileLoader, resolve};
 
 use crate::lint::Diagnostic;
 

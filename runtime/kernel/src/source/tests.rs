@@ -386,7 +386,7 @@ fn the_number_and_nesting_of_boards_are_bounded() {
         Ok(format!("blueprint: 1\nname: n{loads}\nboards: {{a: {{boards: {{c: file{loads}.yaml}}}}}}\n"))
     };
     let root = |boards: &str| read(&format!("blueprint: 1\nname: n\nboards:\n{boards}"));
-    let refused = |source: Source, load: &mut dyn Files| match resolve(source, load) {
+    let refused = |source: Source, load: &mut dyn FileLoader| match resolve(source, load) {
         Ok(_) => panic!("it is refused"),
         Err(found) => found[0].code,
     };

@@ -4,13 +4,13 @@
 use serde_json::{Value, json};
 
 use super::fragments::object_at;
-use super::{Files, Source, child};
+use super::{FileLoader, Source, child};
 use crate::expr::{CompileError, Expr};
 use crate::lint::{Diagnostic, check_workflow, suggest};
 use crate::workflow::engine::WHEN_VARIABLES;
 use crate::workflow::{
-    self, Definition, Expansion, Made, Node, Problem, REQUESTED, RESUMPTION, RUNNING_NODES_MAX, TriggerType, Warning,
-    expand, is_node_name,
+    self, Definition, Expansion, GeneratedPart, Node, REQUEST_DATA_SCHEMA, RESUME_SIGNAL, RUNNING_NODES_MAX,
+    TriggerType, Warning, WorkflowError, expand, is_node_name,
 };
 
 const HELP: &str = "docs/workflows.md says what a workflow has.";
@@ -21,7 +21,7 @@ const HELP: &str = "docs/workflows.md says what a workflow has.";
 /// Returns all findings of the workflow.
 pub(super) fn resolve(
     source: &mut Source,
-    files: &mut dyn Files,
+    files: &mut dyn FileLoader,
     file: Option<&String>,
 ) -> Result<(), Vec<Diagnostic>> {
     let here = |mut finding: Diagnostic| {
@@ -77,7 +77,7 @@ fn definition(read: &Source) -> Result<Definition, Vec<Diagnostic>> {
 }
 
 /// Converts a problem to a finding at its position.
-fn finding(read: &Source, definition: &Definition, problem: &Problem) -> Diagnostic {
+fn finding(read: &Source, definition: &Definition, problem: &WorkflowError) -> Diagnostic {
     let of_node = |node: &str| child("/nodes", node);
     let dependency = |node: &str, named: &str| {
         let named_at = definition.nodes.get(node).and_then(|node| node.dependencies.iter().position(|id| id == named));
@@ -85,15 +85,17 @@ fn finding(read: &Source, definition: &Definition, problem: &Problem) -> Diagnos
     };
     let known = definition.nodes.keys().map(String::as_str);
     let (pointer, help) = match problem {
-        Problem::Size { .. } => {
+        WorkflowError::Size { .. } => {
             ("/nodes".to_owned(), "Give it a node: `nodes: {first: {agent_id: worker}}`.".to_owned())
         }
-        Problem::OtherId { node, .. } => (format!("{}/node_id", of_node(node)), "Remove `node_id`.".to_owned()),
-        Problem::SelfDependency { node } => (dependency(node, node), "Remove this dependency.".to_owned()),
-        Problem::UnknownDependency { node, dependency: named } => {
+        WorkflowError::IdMismatch { node, .. } => {
+            (format!("{}/node_id", of_node(node)), "Remove `node_id`.".to_owned())
+        }
+        WorkflowError::SelfDependency { node } => (dependency(node, node), "Remove this dependency.".to_owned()),
+        WorkflowError::UnknownDependency { node, dependency: named } => {
             (dependency(node, named), suggest(named, known, "Remove this dependency."))
         }
-        Problem::Cycle { nodes } => {
+        WorkflowError::Cycle { nodes } => {
             let (first, last) = (nodes.first(), nodes.last());
             let at = first.zip(last).map_or_else(String::new, |(first, last)| dependency(first, last));
             (at, "Remove one of these dependencies.".to_owned())
@@ -117,8 +119,8 @@ fn check_node(read: &Source, id: &str, node: &Node, findings: &mut Vec<Diagnosti
         let found = Warning::NodeName { node: id };
         find(found.code(), "", format!("the id `{id}` is no name"), found.help());
     }
-    if node.awaited(id) == Some(RESUMPTION) {
-        let found = Warning::TakenSignal { node: id };
+    if node.awaited_signal(id) == Some(RESUME_SIGNAL) {
+        let found = Warning::ReservedSignal { node: id };
         let member = if node.signal.is_some() { "signal" } else { "" };
         find(found.code(), member, found.to_string(), found.help());
     }
@@ -149,7 +151,7 @@ const INVOCATIONS: u64 = 10_000;
 
 /// Adds the expansion of a workflow to the blueprint.
 fn include(source: &mut Source, read: &Source, definition: &Definition) -> Result<(), Vec<Diagnostic>> {
-    let from_request = source.value.pointer(REQUESTED).is_some();
+    let from_request = source.value.pointer(REQUEST_DATA_SCHEMA).is_some();
     let Expansion { made, grants, defaults } = expand(definition, from_request);
     let mut findings: Vec<Diagnostic> =
         definition.nodes.iter().filter_map(|(id, node)| unknown(source, read, id, node)).collect();
@@ -158,7 +160,7 @@ fn include(source: &mut Source, read: &Source, definition: &Definition) -> Resul
     if !findings.is_empty() {
         return Err(findings);
     }
-    for Made { within, name, node, value } in made {
+    for GeneratedPart { within, name, node, value } in made {
         let of = node.map_or_else(String::new, |node| child("/nodes", &node));
         let put = match name {
             // A value there that is neither a mapping nor a list is reported by the lint.
@@ -233,7 +235,7 @@ fn unknown(source: &Source, read: &Source, id: &str, node: &Node) -> Option<Diag
 }
 
 /// Returns a finding if a generated name exists already.
-fn clash(source: &Source, read: &Source, made: &Made) -> Option<Diagnostic> {
+fn clash(source: &Source, read: &Source, made: &GeneratedPart) -> Option<Diagnostic> {
     let within = source.value.pointer(made.within)?;
     let (name, other) = match made.name {
         Some(name) => (name, child(made.within, name)),
@@ -258,7 +260,7 @@ fn make_room(value: &mut Value) {
     if state.get("schema") == Some(&Value::Bool(true)) {
         state["schema"] = json!({});
     }
-    if let Some(data @ Value::Bool(true)) = value.pointer_mut(REQUESTED) {
+    if let Some(data @ Value::Bool(true)) = value.pointer_mut(REQUEST_DATA_SCHEMA) {
         *data = json!({});
     }
 }

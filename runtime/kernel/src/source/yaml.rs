@@ -12,14 +12,14 @@ use super::{BYTES_MAX, COPIED_BYTES_MAX, DEPTH_MAX, Place, Position, VALUES_MAX,
 use crate::json;
 
 /// Rejection of a text.
-pub(super) struct Refusal {
+pub(super) struct YamlError {
     pub(super) code: &'static str,
     pub(super) position: Option<Position>,
     pub(super) message: String,
     pub(super) help: String,
 }
 
-impl Refusal {
+impl YamlError {
     fn new(code: &'static str, position: Position, message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { code, position: Some(position), message: message.into(), help: help.into() }
     }
@@ -34,10 +34,10 @@ impl Refusal {
 }
 
 /// Parses one document.
-pub(super) fn compose(text: &str) -> Result<(Value, BTreeMap<String, Place>), Refusal> {
+pub(super) fn compose(text: &str) -> Result<(Value, BTreeMap<String, Place>), YamlError> {
     let start = Position { line: 1, column: 1 };
     if text.len() > BYTES_MAX {
-        return Err(Refusal::too_large(start, format!("the file has {} bytes, more than {BYTES_MAX}", text.len())));
+        return Err(YamlError::too_large(start, format!("the file has {} bytes, more than {BYTES_MAX}", text.len())));
     }
     let mut options = Options::default();
     options.set_emit_comments(false);
@@ -46,14 +46,14 @@ pub(super) fn compose(text: &str) -> Result<(Value, BTreeMap<String, Place>), Re
     for item in Parser::new_from_str_with_options(text, options) {
         let (event, span) = item.map_err(|error| {
             if *error.kind() == ErrorKind::RecursionLimitExceeded {
-                return Refusal::too_large(position(*error.marker()), format!("nested deeper than {DEPTH_MAX}"));
+                return YamlError::too_large(position(*error.marker()), format!("nested deeper than {DEPTH_MAX}"));
             }
             let help = "Check indentation, quotes and brackets here and before.";
-            Refusal::syntax(position(*error.marker()), error.kind().to_string(), help)
+            YamlError::syntax(position(*error.marker()), error.kind().to_string(), help)
         })?;
         composer.take(event, span, text)?;
     }
-    let nothing = || Refusal::syntax(start, "the file is empty", "Write a blueprint: `blueprint: 2`, `name: …`, …");
+    let nothing = || YamlError::syntax(start, "the file is empty", "Write a blueprint: `blueprint: 2`, `name: …`, …");
     let value = composer.root.ok_or_else(nothing)?;
     Ok((value, composer.places))
 }
@@ -87,7 +87,7 @@ enum Content {
 }
 
 impl Composer {
-    fn take(&mut self, event: Event<'_>, span: Span, text: &str) -> Result<(), Refusal> {
+    fn take(&mut self, event: Event<'_>, span: Span, text: &str) -> Result<(), YamlError> {
         let at = position(span.start);
         match event {
             Event::DocumentStart(..) => {
@@ -95,7 +95,7 @@ impl Composer {
                 if self.documents > 1 {
                     let help =
                         "A blueprint is one document: remove the `---` line and what follows, or make it a file.";
-                    return Err(Refusal::syntax(at, "a second document begins here", help));
+                    return Err(YamlError::syntax(at, "a second document begins here", help));
                 }
             }
             Event::Scalar(content, style, anchor, tag) => {
@@ -144,16 +144,20 @@ impl Composer {
         matches!(self.open.last(), Some(Frame { content: Content::Object(_, None), .. }))
     }
 
-    fn key(&mut self, key: &str, raw: &str, style: ScalarStyle, at: Position) -> Result<(), Refusal> {
+    fn key(&mut self, key: &str, raw: &str, style: ScalarStyle, at: Position) -> Result<(), YamlError> {
         let Some(Frame { content: Content::Object(members, waiting), .. }) = self.open.last_mut() else {
             return Ok(());
         };
         if style == ScalarStyle::Plain && key == "<<" {
             let help = "Write the members out, or put the common part into the schema's `$defs`.";
-            return Err(Refusal::syntax(at, "merge keys (`<<`) are not part of YAML 1.2", help));
+            return Err(YamlError::syntax(at, "merge keys (`<<`) are not part of YAML 1.2", help));
         }
         if raw.is_empty() {
-            return Err(Refusal::syntax(at, "a key is missing before this `:`", "Write the key, in quotes if empty."));
+            return Err(YamlError::syntax(
+                at,
+                "a key is missing before this `:`",
+                "Write the key, in quotes if empty.",
+            ));
         }
         if members.contains_key(key) {
             let mut pointer = self.pointer.clone();
@@ -161,7 +165,7 @@ impl Composer {
             let first = self.places.get(&pointer).map(|place| place.key.unwrap_or(place.value).line);
             let where_first = first.map_or_else(String::new, |line| format!(" (first on line {line})"));
             let message = format!("the key `{key}` occurs twice{where_first}");
-            return Err(Refusal::new("duplicate_key", at, message, "Remove one of the two, or merge their values."));
+            return Err(YamlError::new("duplicate_key", at, message, "Remove one of the two, or merge their values."));
         }
         *waiting = Some(key.to_owned());
         push_token(&mut self.pointer, key);
@@ -172,7 +176,7 @@ impl Composer {
         Ok(())
     }
 
-    fn open(&mut self, content: Content, anchor: usize, tag: Option<&Tag>, at: Position) -> Result<(), Refusal> {
+    fn open(&mut self, content: Content, anchor: usize, tag: Option<&Tag>, at: Position) -> Result<(), YamlError> {
         if self.expects_key() {
             return Err(complex_key(at));
         }
@@ -180,7 +184,7 @@ impl Composer {
             return Err(tagged(tag, at));
         }
         if self.open.len() >= DEPTH_MAX {
-            return Err(Refusal::too_large(at, format!("nested deeper than {DEPTH_MAX}")));
+            return Err(YamlError::too_large(at, format!("nested deeper than {DEPTH_MAX}")));
         }
         self.charge(at, 1, 0)?;
         self.enter(at, None);
@@ -188,17 +192,17 @@ impl Composer {
         Ok(())
     }
 
-    fn copy(&mut self, anchor: usize, at: Position) -> Result<(), Refusal> {
+    fn copy(&mut self, anchor: usize, at: Position) -> Result<(), YamlError> {
         if self.expects_key() {
             return Err(complex_key(at));
         }
         let Some((value, from)) = self.anchors.get(&anchor) else {
             let help = "Write the value out; a value cannot be part of itself.";
-            return Err(Refusal::syntax(at, "this alias stands inside the value it names", help));
+            return Err(YamlError::syntax(at, "this alias stands inside the value it names", help));
         };
         let (value, from) = (value.clone(), from.clone());
         if self.open.len() + json::depth(&value) > DEPTH_MAX {
-            return Err(Refusal::too_large(at, format!("nested deeper than {DEPTH_MAX}")));
+            return Err(YamlError::too_large(at, format!("nested deeper than {DEPTH_MAX}")));
         }
         let (values, bytes) = weigh(&value);
         self.charge(at, values, bytes)?;
@@ -218,15 +222,15 @@ impl Composer {
     }
 
     /// Charges values and string bytes to the limits.
-    fn charge(&mut self, at: Position, values: usize, bytes: usize) -> Result<(), Refusal> {
+    fn charge(&mut self, at: Position, values: usize, bytes: usize) -> Result<(), YamlError> {
         self.values = self.values.saturating_add(values);
         self.bytes = self.bytes.saturating_add(bytes);
         if self.values > VALUES_MAX {
-            return Err(Refusal::too_large(at, format!("more than {VALUES_MAX} values, copies of aliases included")));
+            return Err(YamlError::too_large(at, format!("more than {VALUES_MAX} values, copies of aliases included")));
         }
         if self.bytes > COPIED_BYTES_MAX {
             let message = format!("more than {COPIED_BYTES_MAX} bytes of strings, copies of aliases included");
-            return Err(Refusal::too_large(at, message));
+            return Err(YamlError::too_large(at, message));
         }
         Ok(())
     }
@@ -264,7 +268,7 @@ impl Composer {
 }
 
 /// Interprets a scalar. `content` is its text, `raw` the text as written.
-fn scalar(content: &str, raw: &str, style: ScalarStyle, tag: Option<&Tag>, at: Position) -> Result<Value, Refusal> {
+fn scalar(content: &str, raw: &str, style: ScalarStyle, tag: Option<&Tag>, at: Position) -> Result<Value, YamlError> {
     if let Some(tag) = tag {
         if !tag.is_yaml_core_schema_tag("str") {
             return Err(tagged(tag, at));
@@ -284,12 +288,12 @@ fn scalar(content: &str, raw: &str, style: ScalarStyle, tag: Option<&Tag>, at: P
         let limits = json::Limits { bytes: BYTES_MAX, depth: 1 };
         return json::parse(raw.as_bytes(), limits).map_err(|refusal| {
             let help = "Numbers are 64-bit integers or doubles; put a longer one in quotes.";
-            Refusal::syntax(at, refusal.message, help)
+            YamlError::syntax(at, refusal.message, help)
         });
     }
     if is_foreign_number(raw) {
         let help = format!("Write it as a decimal number, or as \"{raw}\" if it is a string.");
-        return Err(Refusal::syntax(at, format!("readers of YAML disagree on what `{raw}` is"), help));
+        return Err(YamlError::syntax(at, format!("readers of YAML disagree on what `{raw}` is"), help));
     }
     Ok(Value::from(content))
 }
@@ -340,13 +344,13 @@ fn is_foreign_number(text: &str) -> bool {
     numeric && begins && lower.replace('_', "").parse::<f64>().is_ok()
 }
 
-fn complex_key(at: Position) -> Refusal {
-    Refusal::syntax(at, "a key must be a plain or quoted string", "JSON objects have strings as keys.")
+fn complex_key(at: Position) -> YamlError {
+    YamlError::syntax(at, "a key must be a plain or quoted string", "JSON objects have strings as keys.")
 }
 
-fn tagged(tag: &Tag, at: Position) -> Refusal {
+fn tagged(tag: &Tag, at: Position) -> YamlError {
     let message = format!("the tag `{}` means nothing here", tag.original());
-    Refusal::syntax(at, message, "Remove the tag; put a value in quotes to make it a string.")
+    YamlError::syntax(at, message, "Remove the tag; put a value in quotes to make it a string.")
 }
 
 /// Counts values, and bytes of strings and keys.

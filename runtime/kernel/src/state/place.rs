@@ -51,12 +51,12 @@ impl Place<'_> {
 }
 
 /// Failed resolution of a pointer.
-pub(super) struct Miss {
+pub(super) struct PlaceError {
     pub(super) code: Code,
     pub(super) message: String,
 }
 
-impl Miss {
+impl PlaceError {
     /// The slot is empty.
     pub(super) fn absent(path: &Pointer, slot: &Slot) -> Self {
         match slot {
@@ -82,17 +82,21 @@ impl Miss {
 /// Resolves `pointer` in the document as it is, or as it would be without the value at `without`.
 ///
 /// `without` must exist and not be the whole document.
-pub(super) fn locate<'v>(root: &'v Node, pointer: &Pointer, without: Option<&Pointer>) -> Result<Place<'v>, Miss> {
+pub(super) fn locate<'v>(
+    root: &'v Node,
+    pointer: &Pointer,
+    without: Option<&Pointer>,
+) -> Result<Place<'v>, PlaceError> {
     let mut place = Place { value: Some(root), slot: Slot::Whole };
     let mut rest = pointer;
     // Rest of `without` below the current place, while the two pointers agree.
     let mut gone = without;
     while let Some((token, below)) = rest.split_front() {
         let (above, _) = pointer.split_at_offset(pointer.len() - rest.len()).unwrap_or_default();
-        let container = place.value.ok_or_else(|| Miss::absent(above, &place.slot))?;
+        let container = place.value.ok_or_else(|| PlaceError::absent(above, &place.slot))?;
         let gone_here = gone.and_then(Pointer::split_front);
         let hole = gone_here.as_ref().filter(|(_, below)| below.is_root()).map(|(token, _)| token);
-        place = child(container, &token, hole).map_err(|miss| Miss {
+        place = child(container, &token, hole).map_err(|miss| PlaceError {
             message: format!("at {:?}: {}", json::shortened(above.as_str()), miss.message),
             ..miss
         })?;
@@ -104,7 +108,7 @@ pub(super) fn locate<'v>(root: &'v Node, pointer: &Pointer, without: Option<&Poi
 }
 
 /// Resolves `token` in a container, as if the child that `hole` names were removed.
-fn child<'v>(container: &'v Node, token: &Token<'_>, hole: Option<&Token<'_>>) -> Result<Place<'v>, Miss> {
+fn child<'v>(container: &'v Node, token: &Token<'_>, hole: Option<&Token<'_>>) -> Result<Place<'v>, PlaceError> {
     match container {
         Node::Object(members) => {
             let key = token.decoded();
@@ -120,14 +124,14 @@ fn child<'v>(container: &'v Node, token: &Token<'_>, hole: Option<&Token<'_>>) -
             };
             let length = items.len() - usize::from(hole < items.len());
             let index = match token.to_index() {
-                Ok(index) => index.for_len_incl(length).map_err(|_| Miss::beyond(length))?,
+                Ok(index) => index.for_len_incl(length).map_err(|_| PlaceError::beyond(length))?,
                 // The index exceeds a machine word.
                 Err(ParseIndexError::InvalidInteger(_)) if !token.encoded().is_empty() => {
-                    return Err(Miss::beyond(length));
+                    return Err(PlaceError::beyond(length));
                 }
                 Err(_) => {
                     let message = "an array has indices without leading zeros, and \"-\" for the place behind its end";
-                    return Err(Miss { code: Code::PathNotFound, message: message.to_owned() });
+                    return Err(PlaceError { code: Code::PathNotFound, message: message.to_owned() });
                 }
             };
             let value = if index < length { items.get(index + usize::from(index >= hole)) } else { None };
@@ -135,7 +139,7 @@ fn child<'v>(container: &'v Node, token: &Token<'_>, hole: Option<&Token<'_>>) -
         }
         scalar => {
             let message = format!("the value is {} and contains nothing", scalar.kind());
-            Err(Miss { code: Code::PathNotFound, message })
+            Err(PlaceError { code: Code::PathNotFound, message })
         }
     }
 }

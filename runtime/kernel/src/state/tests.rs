@@ -312,8 +312,8 @@ proptest! {
 
 /// Checks that the predicted effect occurred, and that the removed and added values are reported.
 fn check_effect_of(
-    effect: &Effect<'_>,
-    applied: &Applied,
+    effect: &OpEffect<'_>,
+    applied: &AppliedOp,
     op: &Op<'_>,
     before: &Value,
     after: &Value,
@@ -323,7 +323,7 @@ fn check_effect_of(
         Op::Move { from, .. } | Op::Remove { path: from } => from.resolve(before).ok(),
         _ => None,
     };
-    prop_assert_eq!(told(&applied.taken), taken.cloned());
+    prop_assert_eq!(told(&applied.removed), taken.cloned());
     let arrived = match *op {
         Op::Add { value, .. } | Op::Replace { value, .. } => value,
         Op::Copy { from, .. } | Op::Move { from, .. } => from.resolve(before).expect("it was there"),
@@ -352,7 +352,7 @@ fn check_effect_of(
     };
     prop_assert_eq!(effect.kind, Some(kind));
     let over = (kind == GrantOp::Replace).then(|| effect.lands_at.resolve(&without).ok()).flatten();
-    prop_assert_eq!(told(&applied.over), over.cloned());
+    prop_assert_eq!(told(&applied.overwritten), over.cloned());
     let appends = kind == GrantOp::Add && array.is_some();
     let granted_at = effect.granted_at.as_str();
     prop_assert_eq!(granted_at.ends_with("/-"), appends || op.path().as_str().ends_with("/-"));

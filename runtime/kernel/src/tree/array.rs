@@ -7,17 +7,17 @@ use std::slice;
 use triomphe::{Arc, ThinArc};
 
 use self::chunk::{Body, Chunk, FAN_OUT, capacity, height};
-use super::stamp::{At, Loss, Losses, Stamp, Stamps};
+use super::stamp::{Removal, Removals, Revision, Stamp, Stamps};
 use super::{Node, Sum};
 
 /// An array; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Array(Form);
+pub struct Array(Repr);
 
 #[derive(Clone, Debug)]
-enum Form {
+enum Repr {
     /// Without elements, created by this version.
-    Empty(At),
+    Empty(Revision),
     /// A few scalars that one version created. Their digest is not cached: recomputing it costs a few blocks of
     /// SHA-256.
     Few(ThinArc<Few, Node>),
@@ -28,7 +28,7 @@ enum Form {
 /// Header of an array of few scalars.
 #[derive(Clone, Copy, Debug)]
 struct Few {
-    at: At,
+    at: Revision,
     /// As in [`Sum`].
     bytes: u32,
 }
@@ -39,21 +39,21 @@ const FEW_BYTES_MAX: u32 = 128;
 #[derive(Clone, Debug)]
 struct Tree {
     /// The version that last added or removed an element.
-    members: At,
-    losses: Losses,
+    members: Revision,
+    losses: Removals,
     root: Chunk,
 }
 
 /// Top level of an array.
 pub(super) enum Top<'a> {
     /// Elements that this version created.
-    Few(&'a [Node], At),
+    Few(&'a [Node], Revision),
     Chunk(&'a Chunk),
 }
 
 impl Few {
     /// Returns `None` if elements with this sum are too many, too long, or not all scalars.
-    fn of(sum: &Sum, at: At) -> Option<Self> {
+    fn of(sum: &Sum, at: Revision) -> Option<Self> {
         let bytes = u32::try_from(sum.bytes).ok().filter(|bytes| *bytes <= FEW_BYTES_MAX)?;
         (sum.len() <= FAN_OUT && sum.depth == 0).then_some(Self { at, bytes })
     }
@@ -61,14 +61,14 @@ impl Few {
 
 impl Array {
     /// Creates an array at version `at`.
-    pub(super) fn new(items: Vec<Node>, at: At) -> Self {
+    pub(super) fn new(items: Vec<Node>, at: Revision) -> Self {
         if items.is_empty() {
-            return Self(Form::Empty(at));
+            return Self(Repr::Empty(at));
         }
         if items.len() <= FAN_OUT
             && let Some(few) = Few::of(&Sum::of_all(&items), at)
         {
-            return Self(Form::Few(ThinArc::from_header_and_iter(few, items.into_iter())));
+            return Self(Repr::Few(ThinArc::from_header_and_iter(few, items.into_iter())));
         }
         let chunks = |rest: &mut std::vec::IntoIter<Node>| {
             let items: Box<[Node]> = rest.take(FAN_OUT).collect();
@@ -76,11 +76,11 @@ impl Array {
         };
         let mut rest = items.into_iter();
         let leaves = std::iter::from_fn(|| chunks(&mut rest)).collect();
-        Self::of_tree(at, Losses::default(), Chunk::of_leaves(leaves))
+        Self::of_tree(at, Removals::default(), Chunk::of_leaves(leaves))
     }
 
-    fn of_tree(members: At, losses: Losses, root: Chunk) -> Self {
-        Self(Form::Tree(Arc::new(Tree { members, losses, root })))
+    fn of_tree(members: Revision, losses: Removals, root: Chunk) -> Self {
+        Self(Repr::Tree(Arc::new(Tree { members, losses, root })))
     }
 
     /// Returns the number of elements.
@@ -118,26 +118,26 @@ impl Array {
     }
 
     /// Returns the version that last added or removed an element.
-    pub fn members_changed(&self) -> At {
+    pub fn members_changed(&self) -> Revision {
         match &self.0 {
-            Form::Empty(at) => *at,
-            Form::Few(few) => few.header.header.at,
-            Form::Tree(tree) => tree.members,
+            Repr::Empty(at) => *at,
+            Repr::Few(few) => few.header.header.at,
+            Repr::Tree(tree) => tree.members,
         }
     }
 
     /// Returns the last version that removed or shifted an element which existed at version `read`.
-    pub fn lost_since(&self, read: At) -> Option<At> {
+    pub fn removed_since(&self, read: Revision) -> Option<Revision> {
         self.losses().and_then(|losses| losses.since(read))
     }
 
     /// Returns the last version that removed or shifted the element at this index, which existed at version `read`.
-    pub fn shifted_since(&self, index: usize, read: At) -> Option<At> {
+    pub fn shifted_since(&self, index: usize, read: Revision) -> Option<Revision> {
         self.losses().and_then(|losses| losses.of_index(index, read))
     }
 
     /// Returns the elements that changed after a version, as a whole or inside, in order, with their stamps.
-    pub fn touched_since(&self, at: At) -> Vec<(usize, &Node, Stamp)> {
+    pub fn changed_since(&self, at: Revision) -> Vec<(usize, &Node, Stamp)> {
         match self.top() {
             Top::Few(_, made) if made <= at => Vec::new(),
             Top::Few(items, made) => (0..).zip(items).map(|(index, item)| (index, item, Stamp::new(made))).collect(),
@@ -152,41 +152,41 @@ impl Array {
     /// Returns true if both share memory.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
-            (Form::Few(mine), Form::Few(theirs)) => std::ptr::eq(mine.as_ptr(), theirs.as_ptr()),
-            (Form::Tree(mine), Form::Tree(theirs)) => Arc::ptr_eq(mine, theirs),
+            (Repr::Few(mine), Repr::Few(theirs)) => std::ptr::eq(mine.as_ptr(), theirs.as_ptr()),
+            (Repr::Tree(mine), Repr::Tree(theirs)) => Arc::ptr_eq(mine, theirs),
             _ => false,
         }
     }
 
     pub(super) fn sum(&self) -> Sum {
         match &self.0 {
-            Form::Empty(_) => Sum::default(),
-            Form::Few(few) => {
+            Repr::Empty(_) => Sum::default(),
+            Repr::Few(few) => {
                 let Few { at, bytes } = few.header.header;
                 let len = u32::try_from(few.slice.len()).unwrap_or(u32::MAX);
-                Sum { bytes: bytes.into(), len, touched: at, depth: 0 }
+                Sum { bytes: bytes.into(), len, modified_at: at, depth: 0 }
             }
-            Form::Tree(tree) => tree.root.sum(),
+            Repr::Tree(tree) => tree.root.sum(),
         }
     }
 
-    pub(super) fn losses(&self) -> Option<&Losses> {
+    pub(super) fn losses(&self) -> Option<&Removals> {
         match &self.0 {
-            Form::Empty(_) | Form::Few(_) => None,
-            Form::Tree(tree) => Some(&tree.losses),
+            Repr::Empty(_) | Repr::Few(_) => None,
+            Repr::Tree(tree) => Some(&tree.losses),
         }
     }
 
     pub(super) fn top(&self) -> Top<'_> {
         match &self.0 {
-            Form::Empty(at) => Top::Few(&[], *at),
-            Form::Few(few) => Top::Few(&few.slice, few.header.header.at),
-            Form::Tree(tree) => Top::Chunk(&tree.root),
+            Repr::Empty(at) => Top::Few(&[], *at),
+            Repr::Few(few) => Top::Few(&few.slice, few.header.header.at),
+            Repr::Tree(tree) => Top::Chunk(&tree.root),
         }
     }
 
     /// Restores a stored array; `None` if its nodes do not fit its length.
-    pub(super) fn restored(members: At, losses: Losses, root: Chunk) -> Option<Self> {
+    pub(super) fn restored(members: Revision, losses: Removals, root: Chunk) -> Option<Self> {
         if root.height() != height(root.sum().len()) {
             return None;
         }
@@ -194,7 +194,7 @@ impl Array {
         if losses.each().is_empty()
             && let Body::Leaf { items, stamps: Stamps::One(at) } = &root.body
             && (items.is_empty() || *at == members)
-            && root.sum().touched == if items.is_empty() { 0 } else { *at }
+            && root.sum().modified_at == if items.is_empty() { 0 } else { *at }
             && Few::of(&root.sum(), members).is_some()
         {
             return Some(Self::new(items.to_vec(), members));
@@ -206,11 +206,11 @@ impl Array {
 
     fn tree(&mut self) -> &mut Tree {
         if let Top::Few(items, at) = self.top() {
-            *self = Self::of_tree(at, Losses::default(), Chunk::leaf(items.into(), Stamps::One(at)));
+            *self = Self::of_tree(at, Removals::default(), Chunk::leaf(items.into(), Stamps::One(at)));
         }
         match &mut self.0 {
-            Form::Tree(tree) => Arc::make_mut(tree),
-            Form::Empty(_) | Form::Few(_) => unreachable!("it was just made a tree"),
+            Repr::Tree(tree) => Arc::make_mut(tree),
+            Repr::Empty(_) | Repr::Few(_) => unreachable!("it was just made a tree"),
         }
     }
 
@@ -218,20 +218,20 @@ impl Array {
     ///
     /// # Panics
     /// If there is no such element.
-    pub(super) fn change(&mut self, index: usize, at: At, change: &mut dyn FnMut(&mut Node, &mut Stamp)) {
+    pub(super) fn change(&mut self, index: usize, at: Revision, change: &mut dyn FnMut(&mut Node, &mut Stamp)) {
         let height = height(self.len());
         self.tree().root.change(index, height, at, change);
     }
 
     /// # Panics
     /// If `index` is beyond the end.
-    pub(super) fn insert(&mut self, index: usize, node: Node, at: At) {
+    pub(super) fn insert(&mut self, index: usize, node: Node, at: Revision) {
         self.tree().insert(index, node, at);
     }
 
     /// # Panics
     /// If there is no such element.
-    pub(super) fn remove(&mut self, index: usize, at: At) -> Node {
+    pub(super) fn remove(&mut self, index: usize, at: Revision) -> Node {
         self.tree().remove(index, at)
     }
 }
@@ -241,7 +241,7 @@ impl Tree {
         self.root.sum().len()
     }
 
-    fn push(&mut self, node: Node, at: At) {
+    fn push(&mut self, node: Node, at: Revision) {
         let len = self.len();
         let mut height = height(len);
         if len == capacity(height) {
@@ -253,7 +253,7 @@ impl Tree {
         self.members = at;
     }
 
-    fn insert(&mut self, index: usize, node: Node, at: At) {
+    fn insert(&mut self, index: usize, node: Node, at: Revision) {
         if index == self.len() {
             return self.push(node, at);
         }
@@ -262,7 +262,7 @@ impl Tree {
         self.members = at;
     }
 
-    fn remove(&mut self, index: usize, at: At) -> Node {
+    fn remove(&mut self, index: usize, at: Revision) -> Node {
         let mut removed = None;
         self.lose_from(index, at);
         self.rebuild(index, |slots, within| removed = Some(slots.remove(within).0));
@@ -271,14 +271,14 @@ impl Tree {
     }
 
     /// Records that the elements from `index` on are shifted or removed.
-    fn lose_from(&mut self, index: usize, at: At) {
+    fn lose_from(&mut self, index: usize, at: Revision) {
         let is_last = index + 1 == self.len();
         let born = match is_last {
-            true => self.root.slot(index).map(|(_, stamp)| stamp.born),
-            false => self.root.slots().skip(index).map(|(_, stamp)| stamp.born).min(),
+            true => self.root.slot(index).map(|(_, stamp)| stamp.created),
+            false => self.root.slots().skip(index).map(|(_, stamp)| stamp.created).min(),
         };
         let from = u32::try_from(index).unwrap_or(u32::MAX);
-        self.losses.note(Loss { from, member: 0, born: born.unwrap_or(0), at });
+        self.losses.note(Removal { from, member: 0, born: born.unwrap_or(0), at });
     }
 
     /// Rebuilds the tree from the leaf of `index` on. `edit` gets the elements from there, and the position of `index`

@@ -12,19 +12,20 @@ use crate::json;
 
 impl Node {
     /// Builds the tree of a value with normalised numbers.
-    pub fn of(value: &Value, edit: &Edit) -> Self {
+    pub fn from_value(value: &Value, edit: &Edit) -> Self {
         match value {
             Value::Null => Self::Null,
             Value::Bool(truth) => Self::Bool(*truth),
             Value::Number(number) => Self::Number(number.clone()),
             Value::String(text) => Self::text(text),
             Value::Array(items) => {
-                let items = items.iter().map(|item| Self::of(item, edit)).collect();
-                Self::Array(Array::new(items, edit.at))
+                let items = items.iter().map(|item| Self::from_value(item, edit)).collect();
+                Self::Array(Array::new(items, edit.revision))
             }
             Value::Object(members) => {
-                let members = members.iter().map(|(key, value)| (Key::from(key), Self::of(value, edit))).collect();
-                Self::Object(Object::new(members, edit.at, &edit.hasher))
+                let members =
+                    members.iter().map(|(key, value)| (Key::from(key), Self::from_value(value, edit))).collect();
+                Self::Object(Object::new(members, edit.revision, &edit.hasher))
             }
         }
     }
@@ -59,7 +60,7 @@ impl Node {
 /// Builds the tree of a document outside of a board; its digests compare with others of that kind.
 impl From<&Value> for Node {
     fn from(value: &Value) -> Self {
-        Self::of(value, &Edit { at: 0, hasher: Arc::new(Hasher::new(&Salt::ZERO)) })
+        Self::from_value(value, &Edit { revision: 0, hasher: Arc::new(Hasher::new(&Salt::ZERO)) })
     }
 }
 

@@ -6,20 +6,20 @@ use std::sync::Arc;
 
 use jsonptr::Pointer;
 
-use super::{At, Key, Node, index};
+use super::{Key, Node, Revision, index};
 use crate::digest::Hasher;
 
 /// Context of a change.
 #[derive(Clone, Debug)]
 pub struct Edit {
     /// The version that the change belongs to.
-    pub at: At,
+    pub revision: Revision,
     /// The board's hasher.
     pub hasher: Arc<Hasher>,
 }
 
 /// Calls `change` with the node at `place`, and updates all nodes above it.
-fn at(node: &mut Node, place: &Pointer, version: At, change: &mut dyn FnMut(&mut Node)) {
+fn at(node: &mut Node, place: &Pointer, version: Revision, change: &mut dyn FnMut(&mut Node)) {
     let Some((token, rest)) = place.split_front() else { return change(node) };
     let token = token.decoded();
     let mut below = |child: &mut Node, _: &mut _| at(child, rest, version, change);
@@ -47,14 +47,14 @@ impl Node {
         let mut value = Some(value);
         let mut put = |node: &mut Self, stamp: &mut super::Stamp| {
             *node = value.take().expect("it is put once");
-            stamp.changed = edit.at;
+            stamp.changed = edit.revision;
         };
-        at(self, container, edit.at, &mut |node| match node {
+        at(self, container, edit.revision, &mut |node| match node {
             Self::Array(array) => {
                 let index = index(&token).expect("the place was found before");
-                array.change(index, edit.at, &mut put);
+                array.change(index, edit.revision, &mut put);
             }
-            Self::Object(object) => object.change(&token, edit.at, &mut put),
+            Self::Object(object) => object.change(&token, edit.revision, &mut put),
             _ => unreachable!("the place was found before"),
         });
     }
@@ -70,15 +70,15 @@ impl Node {
         };
         let token = token.decoded();
         let mut value = Some(value);
-        at(self, container, edit.at, &mut |node| {
+        at(self, container, edit.revision, &mut |node| {
             let value = value.take().expect("it is put once");
             match node {
                 Self::Array(array) => {
                     let index = index(&token).unwrap_or(array.len());
-                    array.insert(index, value, edit.at);
+                    array.insert(index, value, edit.revision);
                 }
                 Self::Object(object) => {
-                    object.insert(Key::from(token.as_ref()), value, edit.at, &edit.hasher);
+                    object.insert(Key::from(token.as_ref()), value, edit.revision, &edit.hasher);
                 }
                 _ => unreachable!("the place was found before"),
             }
@@ -93,13 +93,13 @@ impl Node {
         let (container, token) = place.split_back().expect("the whole document stays");
         let token = token.decoded();
         let mut removed = None;
-        at(self, container, edit.at, &mut |node| {
+        at(self, container, edit.revision, &mut |node| {
             removed = Some(match node {
                 Self::Array(array) => {
                     let index = index(&token).expect("the place was found before");
-                    array.remove(index, edit.at)
+                    array.remove(index, edit.revision)
                 }
-                Self::Object(object) => object.remove(&token, edit.at),
+                Self::Object(object) => object.remove(&token, edit.revision),
                 _ => unreachable!("the place was found before"),
             });
         });

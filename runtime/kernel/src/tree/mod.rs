@@ -14,14 +14,14 @@
 //! Recursion is as deep as the document, so the depth must be bounded, as in all that [`crate::json`] reads.
 
 mod array;
+mod changes_since;
 mod convert;
 mod digest;
 mod edit;
-mod latest;
-mod named;
 mod object;
+mod part_iter;
+mod part_refs;
 mod restore;
-mod since;
 mod stamp;
 mod store;
 #[cfg(test)]
@@ -41,13 +41,13 @@ use self::array::Top;
 use crate::digest::Digest;
 
 pub use array::{Array, Elements};
+pub use changes_since::ChangesSince;
 pub use edit::Edit;
-pub use latest::{Latest, Parts, Step, Ties};
-pub(crate) use named::of_text as names_of;
 pub use object::{Members, Object};
+pub use part_iter::{LatestFirst, Parts, PathSegment, TieOrder};
+pub(crate) use part_refs::refs_in_text as names_of;
 pub(crate) use restore::Reader;
-pub use since::Since;
-pub use stamp::{At, Stamp};
+pub use stamp::{Revision, Stamp};
 pub(crate) use store::{Mark, Writer};
 
 /// The name of a member.
@@ -100,14 +100,14 @@ struct Sum {
     /// Number of elements or members.
     len: u32,
     /// Latest change of or inside any of them.
-    touched: At,
+    modified_at: Revision,
     /// Maximum depth of the parts.
     depth: u16,
 }
 
 impl Sum {
     fn of(node: &Node) -> Self {
-        Self { len: 1, bytes: node.bytes(), touched: node.touched(), depth: node.depth() }
+        Self { len: 1, bytes: node.bytes(), modified_at: node.modified_at(), depth: node.depth() }
     }
 
     /// Sums elements, without the stamps of their places.
@@ -128,14 +128,14 @@ impl Sum {
     fn join(&mut self, other: &Self) {
         self.len += other.len;
         self.bytes += other.bytes;
-        self.touched = self.touched.max(other.touched);
+        self.modified_at = self.modified_at.max(other.modified_at);
         self.depth = self.depth.max(other.depth);
     }
 
     /// Replaces one of the parts at version `at`; returns true if the depth must be recomputed.
-    fn exchange(&mut self, before: &Self, after: &Self, at: At) -> bool {
+    fn exchange(&mut self, before: &Self, after: &Self, at: Revision) -> bool {
         self.bytes = self.bytes - before.bytes + after.bytes;
-        self.touched = self.touched.max(at);
+        self.modified_at = self.modified_at.max(at);
         if after.depth >= self.depth {
             self.depth = after.depth;
             return false;
@@ -219,13 +219,13 @@ impl Node {
 
     /// Returns the version that last put a value at a place or above it, or changed the value inside; `None` if there
     /// is no value. Elements that were only shifted keep their version.
-    pub fn last_changed(&self, place: &Pointer) -> Option<At> {
+    pub fn last_changed(&self, place: &Pointer) -> Option<Revision> {
         let (mut node, mut floor) = (self, 0);
         for token in place.tokens() {
             let (child, stamp) = node.slot(&token.decoded())?;
             (node, floor) = (child, stamp.under(floor).changed);
         }
-        Some(floor.max(node.touched()))
+        Some(floor.max(node.modified_at()))
     }
 
     /// Returns true if two nodes share memory; otherwise they may still be equal.
@@ -262,10 +262,10 @@ impl Node {
     }
 
     /// Returns the latest change inside; 0 for a scalar, because only its place has a stamp.
-    pub fn touched(&self) -> At {
+    pub fn modified_at(&self) -> Revision {
         match self {
-            Self::Array(array) => array.sum().touched.max(array.members_changed()),
-            Self::Object(object) => object.sum().touched.max(object.members_changed()),
+            Self::Array(array) => array.sum().modified_at.max(array.members_changed()),
+            Self::Object(object) => object.sum().modified_at.max(object.members_changed()),
             _ => 0,
         }
     }

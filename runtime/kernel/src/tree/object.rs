@@ -9,18 +9,18 @@ use triomphe::Arc;
 
 pub use self::members::Members;
 use self::trie::Trie;
-use super::stamp::{self, At, Loss, Losses, Stamp};
+use super::stamp::{self, Removal, Removals, Revision, Stamp};
 use super::{Key, Node, Sum};
 use crate::digest::Hasher;
 
 /// An object; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Object(Form);
+pub struct Object(Repr);
 
 #[derive(Clone, Debug)]
-enum Form {
+enum Repr {
     /// Without members, created by this version.
-    Empty(At),
+    Empty(Revision),
     /// All other objects.
     Tree(Arc<Tree>),
 }
@@ -28,28 +28,28 @@ enum Form {
 #[derive(Clone, Debug)]
 struct Tree {
     /// The version that last added or removed a member.
-    members: At,
-    losses: Losses,
+    members: Revision,
+    losses: Removals,
     root: Trie,
 }
 
 impl Object {
     /// Creates an object at version `at`. For duplicate keys the last member wins.
-    pub(super) fn new(mut members: Vec<(Key, Node)>, at: At, hasher: &StdArc<Hasher>) -> Self {
+    pub(super) fn new(mut members: Vec<(Key, Node)>, at: Revision, hasher: &StdArc<Hasher>) -> Self {
         members.sort_by(|(a, _), (b, _)| a.cmp(b));
         // `dedup_by` drops the later duplicate, but the last one must stay.
         members.reverse();
         members.dedup_by(|(later, _), (kept, _)| later == kept);
         members.reverse();
         if members.is_empty() {
-            return Self(Form::Empty(at));
+            return Self(Repr::Empty(at));
         }
         let entries = members.into_iter().map(|(key, node)| (key, node, Stamp::new(at))).collect();
-        Self::of_tree(at, Losses::default(), Trie::of_entries(entries, 0, hasher))
+        Self::of_tree(at, Removals::default(), Trie::of_entries(entries, 0, hasher))
     }
 
-    fn of_tree(members: At, losses: Losses, root: Trie) -> Self {
-        Self(Form::Tree(Arc::new(Tree { members, losses, root })))
+    fn of_tree(members: Revision, losses: Removals, root: Trie) -> Self {
+        Self(Repr::Tree(Arc::new(Tree { members, losses, root })))
     }
 
     /// Returns the number of members.
@@ -90,26 +90,26 @@ impl Object {
     }
 
     /// Returns the version that last added or removed a member.
-    pub fn members_changed(&self) -> At {
+    pub fn members_changed(&self) -> Revision {
         match &self.0 {
-            Form::Empty(at) => *at,
-            Form::Tree(tree) => tree.members,
+            Repr::Empty(at) => *at,
+            Repr::Tree(tree) => tree.members,
         }
     }
 
     /// Returns the last version that removed a member which existed at version `read`.
-    pub fn lost_since(&self, read: At) -> Option<At> {
+    pub fn removed_since(&self, read: Revision) -> Option<Revision> {
         self.losses().and_then(|losses| losses.since(read))
     }
 
     /// Returns the last version that removed this member, which existed at version `read`; `None` also if it is not
     /// known any more.
-    pub fn member_lost_since(&self, key: &str, read: At) -> Option<At> {
+    pub fn member_removed_since(&self, key: &str, read: Revision) -> Option<Revision> {
         self.losses().and_then(|losses| losses.of_member(key, read))
     }
 
     /// Returns the members that changed after a version, as a whole or inside, in key order, with their stamps.
-    pub fn touched_since(&self, at: At) -> Vec<(&Key, &Node, Stamp)> {
+    pub fn changed_since(&self, at: Revision) -> Vec<(&Key, &Node, Stamp)> {
         let mut touched = Vec::new();
         if let Some(root) = self.root() {
             root.touched_since(at, &mut touched);
@@ -121,7 +121,7 @@ impl Object {
     /// Returns true if both share memory.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
-            (Form::Tree(mine), Form::Tree(theirs)) => Arc::ptr_eq(mine, theirs),
+            (Repr::Tree(mine), Repr::Tree(theirs)) => Arc::ptr_eq(mine, theirs),
             _ => false,
         }
     }
@@ -130,25 +130,25 @@ impl Object {
         self.root().map(Trie::sum).unwrap_or_default()
     }
 
-    pub(super) fn losses(&self) -> Option<&Losses> {
+    pub(super) fn losses(&self) -> Option<&Removals> {
         match &self.0 {
-            Form::Empty(_) => None,
-            Form::Tree(tree) => Some(&tree.losses),
+            Repr::Empty(_) => None,
+            Repr::Tree(tree) => Some(&tree.losses),
         }
     }
 
     /// Returns the root node; `None` if it was created without members and has not changed.
     pub(super) fn root(&self) -> Option<&Trie> {
         match &self.0 {
-            Form::Empty(_) => None,
-            Form::Tree(tree) => Some(&tree.root),
+            Repr::Empty(_) => None,
+            Repr::Tree(tree) => Some(&tree.root),
         }
     }
 
     /// Restores a stored object.
-    pub(super) fn restored(members: At, losses: Losses, root: Trie) -> Self {
+    pub(super) fn restored(members: Revision, losses: Removals, root: Trie) -> Self {
         if root.sum() == Sum::default() && losses.each().is_empty() {
-            return Self(Form::Empty(members));
+            return Self(Repr::Empty(members));
         }
         Self::of_tree(members, losses, root)
     }
@@ -156,12 +156,12 @@ impl Object {
     // Edits; each belongs to version `at`.
 
     fn tree(&mut self) -> &mut Tree {
-        if let Form::Empty(at) = self.0 {
-            *self = Self::of_tree(at, Losses::default(), Trie::default());
+        if let Repr::Empty(at) = self.0 {
+            *self = Self::of_tree(at, Removals::default(), Trie::default());
         }
         match &mut self.0 {
-            Form::Tree(tree) => Arc::make_mut(tree),
-            Form::Empty(_) => unreachable!("it was just made a tree"),
+            Repr::Tree(tree) => Arc::make_mut(tree),
+            Repr::Empty(_) => unreachable!("it was just made a tree"),
         }
     }
 
@@ -169,12 +169,12 @@ impl Object {
     ///
     /// # Panics
     /// If there is no such member.
-    pub(super) fn change(&mut self, key: &str, at: At, change: &mut dyn FnMut(&mut Node, &mut Stamp)) {
+    pub(super) fn change(&mut self, key: &str, at: Revision, change: &mut dyn FnMut(&mut Node, &mut Stamp)) {
         self.tree().root.change(key, None, 0, at, change);
     }
 
     /// Adds a new member.
-    pub(super) fn insert(&mut self, key: Key, node: Node, at: At, hasher: &StdArc<Hasher>) {
+    pub(super) fn insert(&mut self, key: Key, node: Node, at: Revision, hasher: &StdArc<Hasher>) {
         let tree = self.tree();
         tree.root.insert(key, node, None, 0, at, hasher);
         tree.members = at;
@@ -182,10 +182,10 @@ impl Object {
 
     /// # Panics
     /// If there is no such member.
-    pub(super) fn remove(&mut self, key: &str, at: At) -> Node {
+    pub(super) fn remove(&mut self, key: &str, at: Revision) -> Node {
         let tree = self.tree();
         let (node, stamp) = tree.root.remove(key, None, 0);
-        tree.losses.note(Loss { from: 0, member: stamp::member(key), born: stamp.born, at });
+        tree.losses.note(Removal { from: 0, member: stamp::member(key), born: stamp.created, at });
         tree.members = at;
         node
     }

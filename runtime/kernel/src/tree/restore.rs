@@ -13,9 +13,9 @@ use serde_json::Value;
 use triomphe::Arc;
 
 use super::array::chunk::{self, Chunk};
-use super::named::{self, Kind, Name};
 use super::object::trie::Trie;
-use super::stamp::{At, Loss, Losses, Stamp, Stamps};
+use super::part_refs::{self, PartKind, PartRef};
+use super::stamp::{Removal, Removals, Revision, Stamp, Stamps};
 use super::{Array, Key, Long, Node, Object, SHORT_BYTES_MAX, Sum};
 use crate::digest::{Digest, Hasher, sha256};
 use crate::snapshot::SnapshotError;
@@ -37,7 +37,7 @@ pub(crate) struct Reader<'f> {
     fetch: &'f mut dyn FnMut(Digest) -> Result<Option<String>>,
     hasher: StdArc<Hasher>,
     /// Upper bound of all stamps.
-    latest: At,
+    latest: Revision,
     /// Bytes of all parts that were fetched.
     fetched: u64,
     chunks: BTreeMap<Digest, Built<Arc<Chunk>>>,
@@ -58,17 +58,17 @@ struct Built<T> {
 
 /// A part that waits for those it names.
 struct Waiting {
-    name: Name,
+    name: PartRef,
     form: Value,
     /// Parts for which the naming part still waits.
-    others: Vec<Name>,
+    others: Vec<PartRef>,
 }
 
 impl<'f> Reader<'f> {
     pub(crate) fn new(
         fetch: &'f mut dyn FnMut(Digest) -> Result<Option<String>>,
         hasher: &StdArc<Hasher>,
-        latest: At,
+        latest: Revision,
     ) -> Self {
         let (chunks, tries, texts) = Default::default();
         Self { fetch, hasher: StdArc::clone(hasher), latest, fetched: 0, chunks, tries, texts, around: 0, nested: 0 }
@@ -92,14 +92,14 @@ impl<'f> Reader<'f> {
     /// Builds a value.
     pub(crate) fn value(&mut self, value: Value) -> Result<Node> {
         let mut names = Vec::new();
-        named::of_value(&value, &mut names);
+        part_refs::of_value(&value, &mut names);
         self.parts(names)?;
         (self.around, self.nested) = (0, 0);
         self.read(value)
     }
 
     /// Builds the named parts, and the parts that they name.
-    fn parts(&mut self, mut names: Vec<Name>) -> Result<()> {
+    fn parts(&mut self, mut names: Vec<PartRef>) -> Result<()> {
         let mut waiting: Vec<Waiting> = Vec::new();
         loop {
             if let Some(name) = names.pop() {
@@ -112,7 +112,7 @@ impl<'f> Reader<'f> {
                 }
                 let form = serde_json::from_str(&self.text(name.hash)?).map_err(not_json)?;
                 let mut below = Vec::new();
-                named::of_part(name.kind, &form, &mut below);
+                part_refs::of_part(name.kind, &form, &mut below);
                 waiting.push(Waiting { name, form, others: std::mem::replace(&mut names, below) });
             } else if let Some(Waiting { name, form, others }) = waiting.pop() {
                 self.build(&name, form)?;
@@ -123,19 +123,19 @@ impl<'f> Reader<'f> {
         }
     }
 
-    fn is_built(&self, Name { kind, hash }: &Name) -> bool {
+    fn is_built(&self, PartRef { kind, hash }: &PartRef) -> bool {
         match kind {
-            Kind::Text => self.texts.contains_key(hash),
-            Kind::Chunk => self.chunks.contains_key(hash),
-            Kind::Trie => self.tries.contains_key(hash),
+            PartKind::Text => self.texts.contains_key(hash),
+            PartKind::Chunk => self.chunks.contains_key(hash),
+            PartKind::Trie => self.tries.contains_key(hash),
         }
     }
 
     /// Builds a part; the parts it names have been built.
-    fn build(&mut self, &Name { kind, hash }: &Name, form: Value) -> Result<()> {
+    fn build(&mut self, &PartRef { kind, hash }: &PartRef, form: Value) -> Result<()> {
         (self.around, self.nested) = (0, 0);
         match kind {
-            Kind::Text => {
+            PartKind::Text => {
                 let Some(Node::Long(long)) = form.as_str().map(Node::text) else {
                     let what = format!("a part is no text of more than {SHORT_BYTES_MAX} bytes");
                     return Err(SnapshotError::unreadable(what));
@@ -143,12 +143,12 @@ impl<'f> Reader<'f> {
                 drop(long.part.set(Box::new(hash)));
                 self.texts.insert(hash, long);
             }
-            Kind::Chunk => {
+            PartKind::Chunk => {
                 let chunk = self.chunk_of(form)?;
                 drop(chunk.part.set(Box::new(hash)));
                 self.chunks.insert(hash, Built { node: Arc::new(chunk), levels: self.nested });
             }
-            Kind::Trie => {
+            PartKind::Trie => {
                 let (trie, splits) = self.trie_of(form)?;
                 drop(trie.part.set(Box::new(hash)));
                 self.tries.insert(hash, Built { node: (Arc::new(trie), splits), levels: self.nested });
@@ -293,12 +293,12 @@ impl<'f> Reader<'f> {
         if self.nested > LEVELS_MAX { Err(too_deep()) } else { Ok(()) }
     }
 
-    fn at(&self, fields: &mut Fields) -> Result<At> {
+    fn at(&self, fields: &mut Fields) -> Result<Revision> {
         self.number(&fields.next()?)
     }
 
-    fn number(&self, value: &Value) -> Result<At> {
-        let number = value.as_u64().and_then(|number| At::try_from(number).ok());
+    fn number(&self, value: &Value) -> Result<Revision> {
+        let number = value.as_u64().and_then(|number| Revision::try_from(number).ok());
         number.filter(|at| *at <= self.latest).ok_or_else(|| SnapshotError::unreadable("a version that is none"))
     }
 
@@ -308,16 +308,16 @@ impl<'f> Reader<'f> {
             return Err(misshapen("a list of stamps"));
         }
         let stamp = |pair: &[Value]| {
-            let stamp = Stamp { born: self.number(&pair[0])?, changed: self.number(&pair[1])? };
-            if stamp.born > stamp.changed { Err(misshapen("a stamp")) } else { Ok(stamp) }
+            let stamp = Stamp { created: self.number(&pair[0])?, changed: self.number(&pair[1])? };
+            if stamp.created > stamp.changed { Err(misshapen("a stamp")) } else { Ok(stamp) }
         };
         Ok(Stamps::of(&numbers.chunks_exact(2).map(stamp).collect::<Result<Vec<_>>>()?))
     }
 
-    fn losses(&self, fields: &mut Fields) -> Result<Losses> {
+    fn losses(&self, fields: &mut Fields) -> Result<Removals> {
         let numbers = match fields.next()? {
             Value::Array(numbers) => numbers,
-            none if none.as_u64() == Some(0) => return Ok(Losses::default()),
+            none if none.as_u64() == Some(0) => return Ok(Removals::default()),
             _ => return Err(misshapen("a list of losses")),
         };
         let loss = |loss: &[Value]| {
@@ -325,13 +325,13 @@ impl<'f> Reader<'f> {
             let (Some(from), Some(member)) = (number(&loss[0]), number(&loss[1])) else {
                 return Err(misshapen("a loss"));
             };
-            Ok(Loss { from, member, born: self.number(&loss[2])?, at: self.number(&loss[3])? })
+            Ok(Removal { from, member, born: self.number(&loss[2])?, at: self.number(&loss[3])? })
         };
         if numbers.len() % 4 != 0 {
             return Err(misshapen("a list of losses"));
         }
         let losses = numbers.chunks_exact(4).map(loss).collect::<Result<_>>()?;
-        Losses::restored(losses).ok_or_else(|| misshapen("a list of losses"))
+        Removals::restored(losses).ok_or_else(|| misshapen("a list of losses"))
     }
 }
 
@@ -381,8 +381,8 @@ impl Fields {
 }
 
 /// Returns true if a node's sum is plausible and has the stored `touched`.
-fn is_sound(sum: &Sum, touched: At) -> bool {
-    sum.touched == touched && sum.bytes <= BYTES_MAX
+fn is_sound(sum: &Sum, touched: Revision) -> bool {
+    sum.modified_at == touched && sum.bytes <= BYTES_MAX
 }
 
 fn hash_of(text: &str) -> Result<Digest> {

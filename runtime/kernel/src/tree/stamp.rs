@@ -10,32 +10,32 @@ use triomphe::ThinArc;
 
 /// Number of the version that makes a change. Stamps are kept for every place, so they are small; no board makes more
 /// commits.
-pub type At = u32;
+pub type Revision = u32;
 
 /// Versions of a place's creation and of its last replacement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stamp {
     /// The version that created the place.
-    pub born: At,
+    pub created: Revision,
     /// The version that last put another value there as a whole; at least `born`. Excludes changes inside the value.
-    pub changed: At,
+    pub changed: Revision,
 }
 
 impl Stamp {
     /// Creates the stamp of a place that this version created.
-    pub const fn new(at: At) -> Self {
-        Self { born: at, changed: at }
+    pub const fn new(at: Revision) -> Self {
+        Self { created: at, changed: at }
     }
 
     /// Returns true if the value was not replaced since the place was created.
     const fn is_as_made(self) -> bool {
-        self.born == self.changed
+        self.created == self.changed
     }
 
     /// Returns the stamp below a place with a value put there by version `floor`, because its parts were put there with
     /// it.
-    pub fn under(self, floor: At) -> Self {
-        Self { born: self.born.max(floor), changed: self.changed.max(floor) }
+    pub fn under(self, floor: Revision) -> Self {
+        Self { created: self.created.max(floor), changed: self.changed.max(floor) }
     }
 }
 
@@ -44,9 +44,9 @@ impl Stamp {
 #[derive(Clone, Debug)]
 pub(super) enum Stamps {
     /// Every place is as this version created it.
-    One(At),
+    One(Revision),
     /// Each place is as its own version created it.
-    Made(ThinArc<(), At>),
+    Made(ThinArc<(), Revision>),
     /// Each place has its own stamp.
     Each(ThinArc<(), Stamp>),
 }
@@ -61,14 +61,14 @@ impl Stamps {
         if !(0..len).all(|index| stamp(index).is_as_made()) {
             Self::Each(ThinArc::from_header_and_iter((), (0..len).map(stamp)))
         } else if (0..len).all(|index| stamp(index) == first) {
-            Self::One(first.born)
+            Self::One(first.created)
         } else {
-            Self::Made(ThinArc::from_header_and_iter((), (0..len).map(|index| stamp(index).born)))
+            Self::Made(ThinArc::from_header_and_iter((), (0..len).map(|index| stamp(index).created)))
         }
     }
 
     /// Returns the version that all `len` stamps share, if they do.
-    pub(super) const fn one(&self, len: usize) -> Option<At> {
+    pub(super) const fn one(&self, len: usize) -> Option<Revision> {
         match self {
             Self::One(at) => Some(if len == 0 { 0 } else { *at }),
             Self::Made(_) | Self::Each(_) => None,
@@ -112,25 +112,25 @@ impl Stamps {
     }
 
     /// Returns the latest change of any of `len` places.
-    pub(super) fn latest(&self, len: usize) -> At {
+    pub(super) fn latest(&self, len: usize) -> Revision {
         self.all(len).map(|stamp| stamp.changed).max().unwrap_or(0)
     }
 }
 
 /// Removal of a place, or a shift of the places behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Loss {
+pub(super) struct Removal {
     /// First index affected; 0 for a member of an object.
     pub(super) from: u32,
     /// Hash of the member, from [`member`]; 0 for elements, and for merged losses.
     pub(super) member: u32,
     /// Creation of the oldest place affected.
-    pub(super) born: At,
+    pub(super) born: Revision,
     /// Version of the removal.
-    pub(super) at: At,
+    pub(super) at: Revision,
 }
 
-impl Loss {
+impl Removal {
     /// Returns true if it affects all readers that an earlier loss affects.
     const fn covers(&self, earlier: &Self) -> bool {
         earlier.from >= self.from && earlier.born >= self.born
@@ -151,19 +151,19 @@ const LOSSES_MAX: usize = 8;
 /// Losses of a container.
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::box_collection, reason = "most containers never lose anything: one word for those")]
-pub(super) struct Losses(Option<Box<Vec<Loss>>>);
+pub(super) struct Removals(Option<Box<Vec<Removal>>>);
 
-impl Losses {
-    pub(super) fn each(&self) -> &[Loss] {
+impl Removals {
+    pub(super) fn each(&self) -> &[Removal] {
         self.0.as_ref().map_or(&[], |losses| losses.as_slice())
     }
 
     /// Restores stored losses; `None` if there are none, or more than the maximum.
-    pub(super) fn restored(losses: Vec<Loss>) -> Option<Self> {
+    pub(super) fn restored(losses: Vec<Removal>) -> Option<Self> {
         (1..=LOSSES_MAX).contains(&losses.len()).then(|| Self(Some(Box::new(losses))))
     }
 
-    pub(super) fn note(&mut self, loss: Loss) {
+    pub(super) fn note(&mut self, loss: Removal) {
         // A place that was created and removed by one version was never visible.
         if loss.born >= loss.at {
             return;
@@ -180,7 +180,7 @@ impl Losses {
         let oldest = losses.remove(covered.unwrap_or(0));
         if covered.is_none() {
             let next = &mut losses[0];
-            *next = Loss {
+            *next = Removal {
                 from: next.from.min(oldest.from),
                 member: 0,
                 born: next.born.min(oldest.born),
@@ -190,20 +190,20 @@ impl Losses {
     }
 
     /// Returns the last version that removed a place which existed at version `read`.
-    pub(super) fn since(&self, read: At) -> Option<At> {
+    pub(super) fn since(&self, read: Revision) -> Option<Revision> {
         let concerned = self.each().iter().filter(|loss| loss.born <= read && read < loss.at);
         concerned.map(|loss| loss.at).max()
     }
 
     /// Returns the last version that removed this member, which existed at version `read`; `None` also if it is not
     /// known any more.
-    pub(super) fn of_member(&self, key: &str, read: At) -> Option<At> {
+    pub(super) fn of_member(&self, key: &str, read: Revision) -> Option<Revision> {
         let concerned = self.each().iter().filter(|loss| loss.member == member(key) && read < loss.at);
         concerned.map(|loss| loss.at).max()
     }
 
     /// Returns the last version that removed or shifted the element at this index, which existed at version `read`.
-    pub(super) fn of_index(&self, index: usize, read: At) -> Option<At> {
+    pub(super) fn of_index(&self, index: usize, read: Revision) -> Option<Revision> {
         let concerned = self.each().iter().filter(|loss| loss.from as usize <= index && read < loss.at);
         concerned.map(|loss| loss.at).max()
     }

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use super::array::Top;
 use super::array::chunk::{self, Chunk};
 use super::object::trie::{self, Trie};
-use super::stamp::{At, Losses, Stamps};
+use super::stamp::{Removals, Revision, Stamps};
 use super::{Key, Node, Stored};
 use crate::digest::{Digest, sha256};
-use crate::snapshot::{PART_BYTES_MIN, PART_LEVELS_MIN, Part};
+use crate::snapshot::{PART_BYTES_MIN, PART_LEVELS_MIN, SnapshotPart};
 
 /// A node that became a part, to be marked as stored once the part is stored.
 pub(crate) struct Mark<'t> {
@@ -33,17 +33,17 @@ pub(crate) struct Writer<'t, 's, E> {
     text: Vec<u8>,
     names: Vec<Digest>,
     marks: Vec<Mark<'t>>,
-    sink: &'s mut dyn FnMut(Part) -> Result<(), E>,
+    sink: &'s mut dyn FnMut(SnapshotPart) -> Result<(), E>,
     /// True if stored parts are written again.
-    anew: bool,
+    rewrite_stored: bool,
 }
 
 /// Number of nested levels of nodes in the output, without parts.
 type Levels = u16;
 
 impl<'t, 's, E> Writer<'t, 's, E> {
-    pub(crate) fn new(anew: bool, sink: &'s mut dyn FnMut(Part) -> Result<(), E>) -> Self {
-        Self { text: Vec::new(), names: Vec::new(), marks: Vec::new(), sink, anew }
+    pub(crate) fn new(rewrite_stored: bool, sink: &'s mut dyn FnMut(SnapshotPart) -> Result<(), E>) -> Self {
+        Self { text: Vec::new(), names: Vec::new(), marks: Vec::new(), sink, rewrite_stored }
     }
 
     /// Writes JSON that belongs to no tree.
@@ -52,7 +52,7 @@ impl<'t, 's, E> Writer<'t, 's, E> {
     }
 
     /// Writes the output of another writer.
-    pub(crate) fn written(&mut self, other: &Part) {
+    pub(crate) fn written(&mut self, other: &SnapshotPart) {
         self.raw(&other.text);
         self.names.extend_from_slice(&other.names);
     }
@@ -77,7 +77,7 @@ impl<'t, 's, E> Writer<'t, 's, E> {
                 self.container('a', array.members_changed(), array.losses());
                 let levels = match array.top() {
                     // Too short for a part.
-                    Top::Few(items, at) => self.leaf(items, &Stamps::One(at), array.sum().touched)?,
+                    Top::Few(items, at) => self.leaf(items, &Stamps::One(at), array.sum().modified_at)?,
                     Top::Chunk(root) => self.chunk(root)?,
                 };
                 self.raw("]");
@@ -97,12 +97,12 @@ impl<'t, 's, E> Writer<'t, 's, E> {
     }
 
     /// Returns the manifest, which is the output outside of parts, and the marks to confirm once all parts are stored.
-    pub(crate) fn finish(self) -> (Part, Vec<Mark<'t>>) {
+    pub(crate) fn finish(self) -> (SnapshotPart, Vec<Mark<'t>>) {
         (sealed(&self.text, self.names), self.marks)
     }
 
-    fn container(&mut self, kind: char, members: At, losses: Option<&Losses>) {
-        let losses = losses.map_or(&[][..], Losses::each);
+    fn container(&mut self, kind: char, members: Revision, losses: Option<&Removals>) {
+        let losses = losses.map_or(&[][..], Removals::each);
         self.formatted(format_args!("[\"{kind}\",{members},"));
         if losses.is_empty() {
             self.raw("0,");
@@ -114,7 +114,7 @@ impl<'t, 's, E> Writer<'t, 's, E> {
     }
 
     fn chunk(&mut self, chunk: &'t Chunk) -> Result<Levels, E> {
-        let touched = chunk.sum().touched;
+        let touched = chunk.sum().modified_at;
         self.part(&chunk.part, |writer| match &chunk.body {
             chunk::Body::Leaf { items, stamps } => writer.leaf(items, stamps, touched),
             chunk::Body::Inner(children) => {
@@ -130,7 +130,7 @@ impl<'t, 's, E> Writer<'t, 's, E> {
         })
     }
 
-    fn leaf(&mut self, items: &'t [Node], stamps: &Stamps, touched: At) -> Result<Levels, E> {
+    fn leaf(&mut self, items: &'t [Node], stamps: &Stamps, touched: Revision) -> Result<Levels, E> {
         let mut levels = 0;
         self.formatted(format_args!("[\"l\",{touched},"));
         self.stamps(stamps, items.len());
@@ -144,7 +144,7 @@ impl<'t, 's, E> Writer<'t, 's, E> {
     }
 
     fn trie(&mut self, trie: &'t Trie) -> Result<Levels, E> {
-        let touched = trie.sum().touched;
+        let touched = trie.sum().modified_at;
         self.part(&trie.part, |writer| match &trie.body {
             trie::Body::Bucket { entries, stamps } => writer.bucket(entries, stamps, touched),
             trie::Body::Split(split) => {
@@ -163,7 +163,7 @@ impl<'t, 's, E> Writer<'t, 's, E> {
         })
     }
 
-    fn bucket(&mut self, entries: &'t [(Key, Node)], stamps: &Stamps, touched: At) -> Result<Levels, E> {
+    fn bucket(&mut self, entries: &'t [(Key, Node)], stamps: &Stamps, touched: Revision) -> Result<Levels, E> {
         let mut levels = 0;
         self.formatted(format_args!("[\"b\",{touched},"));
         self.stamps(stamps, entries.len());
@@ -180,7 +180,7 @@ impl<'t, 's, E> Writer<'t, 's, E> {
 
     /// Writes a node. A node that is a part is written as its hash, and emitted unless it is stored already.
     fn part(&mut self, stored: &'t Stored, write: impl FnOnce(&mut Self) -> Result<Levels, E>) -> Result<Levels, E> {
-        if !self.anew
+        if !self.rewrite_stored
             && let Some(hash) = stored.get()
         {
             self.reference(*hash);
@@ -209,7 +209,7 @@ impl<'t, 's, E> Writer<'t, 's, E> {
     fn stamps(&mut self, stamps: &Stamps, len: usize) {
         match stamps.one(len) {
             Some(at) => self.formatted(format_args!("{at}")),
-            None => self.numbers(stamps.all(len).flat_map(|stamp| [stamp.born, stamp.changed])),
+            None => self.numbers(stamps.all(len).flat_map(|stamp| [stamp.created, stamp.changed])),
         }
     }
 
@@ -237,7 +237,7 @@ impl<'t, 's, E> Writer<'t, 's, E> {
     }
 }
 
-fn sealed(text: &[u8], names: Vec<Digest>) -> Part {
+fn sealed(text: &[u8], names: Vec<Digest>) -> SnapshotPart {
     let text: Arc<str> = std::str::from_utf8(text).expect("only JSON was written").into();
-    Part { hash: sha256(text.as_bytes()), text, names }
+    SnapshotPart { hash: sha256(text.as_bytes()), text, names }
 }

@@ -67,8 +67,8 @@ fn normal(mut value: Value) -> Value {
     value
 }
 
-fn edit(at: At) -> Edit {
-    Edit { at, hasher: Arc::new(Hasher::new(&Salt([7; 32]))) }
+fn edit(at: Revision) -> Edit {
+    Edit { revision: at, hasher: Arc::new(Hasher::new(&Salt([7; 32]))) }
 }
 
 /// Returns a random container of the value, or the value itself.
@@ -102,7 +102,7 @@ fn container(dice: &mut Dice, value: &Value) -> PointerBuf {
 fn change(dice: &mut Dice, tree: &mut Node, value: &mut Value, edit: &Edit) {
     let place = container(dice, value);
     let put = dice.value(2);
-    let node = Node::of(&put, edit);
+    let node = Node::from_value(&put, edit);
     let at = |token: &str| place.with_trailing_token(token);
     match value.pointer_mut(place.as_str()).expect("it was found") {
         Value::Array(items) => match dice.roll(5) {
@@ -197,14 +197,14 @@ fn setting(number: Option<&str>, otherwise: u64) -> u64 {
 
 #[test]
 fn a_tree_is_the_value_whatever_is_done_to_it() {
-    const EDITS: At = 40;
+    const EDITS: Revision = 40;
     let (cases, first) =
         (setting(option_env!("DIFFERENTIAL_CASES"), 20_000), setting(option_env!("DIFFERENTIAL_SEED"), 1));
     let mut again = 0;
     for seed in (first..).take(usize::try_from(cases.div_ceil(u64::from(EDITS))).expect("it fits")) {
         let mut dice = Dice(seed);
         let mut value = dice.value(3);
-        let mut tree = Node::of(&value, &edit(0));
+        let mut tree = Node::from_value(&value, &edit(0));
         let mut kept = Vec::new();
         for at in 1..=EDITS {
             if dice.roll(8) == 0 {
@@ -216,7 +216,7 @@ fn a_tree_is_the_value_whatever_is_done_to_it() {
                 check(&tree, &value, &edit(at));
             }
         }
-        assert_eq!(tree, Node::of(&value, &edit(0)), "seed {seed}");
+        assert_eq!(tree, Node::from_value(&value, &edit(0)), "seed {seed}");
         kept.push((tree, value));
         let hasher = edit(0).hasher;
         for (index, (tree, value)) in kept.iter().enumerate() {
@@ -255,16 +255,16 @@ fn differences(before: &Value, after: &Value, place: &PointerBuf, found: &mut Ve
 }
 
 /// Returns true if following the touched parts leads to the change at `place` since `at`.
-fn leads_to(tree: &Node, place: &Pointer, at: At) -> bool {
+fn leads_to(tree: &Node, place: &Pointer, at: Revision) -> bool {
     let Some((token, rest)) = place.split_front() else { return true };
     let token = token.decoded();
     let found = match tree {
         Node::Array(array) => {
-            let touched = array.touched_since(at).into_iter();
+            let touched = array.changed_since(at).into_iter();
             touched.map(|(index, node, stamp)| (index.to_string(), node, stamp)).find(|(name, ..)| *name == token)
         }
         Node::Object(object) => {
-            let touched = object.touched_since(at).into_iter();
+            let touched = object.changed_since(at).into_iter();
             touched.map(|(key, node, stamp)| (key.to_string(), node, stamp)).find(|(name, ..)| *name == token)
         }
         _ => None,
@@ -278,7 +278,7 @@ fn every_change_is_found_by_what_is_touched() {
     for seed in 0..300 {
         let mut dice = Dice(seed);
         let mut value = dice.value(3);
-        let mut tree = Node::of(&value, &edit(0));
+        let mut tree = Node::from_value(&value, &edit(0));
         let (mut before, mut read) = (value.clone(), 0);
         for at in 1..30 {
             change(&mut dice, &mut tree, &mut value, &edit(at));
@@ -309,18 +309,18 @@ fn every_change_is_found_by_what_is_touched() {
 
 #[test]
 fn what_was_read_is_lost_only_if_it_was_there() {
-    let mut tree = Node::of(&json!({"a": [0, 1, 2]}), &edit(0));
+    let mut tree = Node::from_value(&json!({"a": [0, 1, 2]}), &edit(0));
     let place = |text: &str| PointerBuf::parse(text).expect("a pointer");
     tree.insert(&place("/a/-"), Node::Null, &edit(1));
     tree.insert(&place("/a/-"), Node::Null, &edit(2));
     tree.remove(&place("/a/4"), &edit(3));
     let array = tree.get(&place("/a")).and_then(Node::as_array).expect("an array");
-    assert_eq!((array.lost_since(0), array.lost_since(1), array.lost_since(2)), (None, None, Some(3)));
+    assert_eq!((array.removed_since(0), array.removed_since(1), array.removed_since(2)), (None, None, Some(3)));
     assert_eq!((array.shifted_since(3, 2), array.shifted_since(4, 2)), (None, Some(3)));
     assert_eq!((array.slot(3).map(|slot| slot.1), array.members_changed()), (Some(Stamp::new(1)), 3));
     tree.remove(&place("/a/0"), &edit(4));
     let array = tree.get(&place("/a")).and_then(Node::as_array).expect("an array");
-    assert_eq!((array.lost_since(0), array.lost_since(3), array.lost_since(4)), (Some(4), Some(4), None));
+    assert_eq!((array.removed_since(0), array.removed_since(3), array.removed_since(4)), (Some(4), Some(4), None));
 }
 
 #[test]
@@ -332,27 +332,27 @@ fn nodes_are_small() {
 }
 
 /// Compares the lazy order of every container with a full sort of its parts; returns the number of containers.
-fn latest(node: &Node, floor: At) -> usize {
-    let parts: Vec<(Step<'_>, &Node, Stamp)> = match node {
+fn latest(node: &Node, floor: Revision) -> usize {
+    let parts: Vec<(PathSegment<'_>, &Node, Stamp)> = match node {
         Node::Array(array) => (0..array.len())
             .map(|index| (index, array.slot(index).expect("an element")))
-            .map(|(index, (node, stamp))| (Step::Index(index), node, stamp.under(floor)))
+            .map(|(index, (node, stamp))| (PathSegment::Index(index), node, stamp.under(floor)))
             .collect(),
         Node::Object(object) => object
             .iter()
             .map(|(key, _)| (key, object.slot(key).expect("a member")))
-            .map(|(key, (node, stamp))| (Step::Key(key), node, stamp.under(floor)))
+            .map(|(key, (node, stamp))| (PathSegment::Key(key), node, stamp.under(floor)))
             .collect(),
         _ => return 0,
     };
-    let changed = |(_, node, stamp): &(Step<'_>, &Node, Stamp)| stamp.changed.max(node.touched());
-    for ties in [Ties::First, Ties::Last] {
+    let changed = |(_, node, stamp): &(PathSegment<'_>, &Node, Stamp)| stamp.changed.max(node.modified_at());
+    for ties in [TieOrder::First, TieOrder::Last] {
         let mut sorted = parts.clone();
-        if ties == Ties::Last {
+        if ties == TieOrder::Last {
             sorted.reverse();
         }
         sorted.sort_by_key(|part| std::cmp::Reverse(changed(part)));
-        let plain = |(step, node, stamp): &(Step<'_>, &Node, Stamp)| format!("{step:?} {node} {stamp:?}");
+        let plain = |(step, node, stamp): &(PathSegment<'_>, &Node, Stamp)| format!("{step:?} {node} {stamp:?}");
         let lazy: Vec<String> = node.latest(floor, ties).map(|part| plain(&part)).collect();
         assert_eq!(lazy, sorted.iter().map(plain).collect::<Vec<_>>());
     }
@@ -365,7 +365,7 @@ fn what_changed_last_is_found_as_by_sorting() {
     for seed in 0..50 {
         let mut dice = Dice(seed);
         let mut value = dice.value(3);
-        let mut tree = Node::of(&value, &edit(0));
+        let mut tree = Node::from_value(&value, &edit(0));
         for at in 1..40 {
             change(&mut dice, &mut tree, &mut value, &edit(at));
             let floor = u32::try_from(dice.roll(3)).expect("small") * at / 2;
@@ -381,7 +381,7 @@ fn what_changed_last_is_found_as_by_sorting() {
 fn what_changed_last_is_found_without_looking_at_all() {
     let mut value = json!({"list": vec![json!({"n": 0}); 5000], "names": {}});
     value["names"] = (0..5000).map(|n| (format!("n{n:04}"), json!([n]))).collect::<serde_json::Map<_, _>>().into();
-    let mut tree = Node::of(&value, &edit(0));
+    let mut tree = Node::from_value(&value, &edit(0));
     let place = |text: &str| PointerBuf::parse(text).expect("a pointer");
     tree.replace(&place("/list/1234/n"), Node::Null, &edit(1));
     tree.replace(&place("/names/n0777/0"), Node::Null, &edit(2));
@@ -391,10 +391,10 @@ fn what_changed_last_is_found_without_looking_at_all() {
     }
     let (list, names) = (&tree["list"], &tree["names"]);
     for (container, first, second) in [(list, "1234", "4999"), (names, "n0777", "n4999")] {
-        let mut latest = container.latest(0, Ties::Last);
+        let mut latest = container.latest(0, TieOrder::Last);
         let mut name = || match latest.next().expect("there are thousands").0 {
-            Step::Index(index) => index.to_string(),
-            Step::Key(key) => key.to_string(),
+            PathSegment::Index(index) => index.to_string(),
+            PathSegment::Key(key) => key.to_string(),
         };
         assert_eq!((name().as_str(), name().as_str()), (first, second));
         // Visited nodes stay on the heap: the children of a node for each level of two descents.

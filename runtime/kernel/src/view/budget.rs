@@ -4,23 +4,23 @@
 //! containers. `asked` takes the places with priority, `order` ranks the rest, and `outcome` renders the result with
 //! its reasons. The search is limited by [`Bounds`], so the cost depends on the budget and not on the state.
 
-mod asked;
 mod order;
 mod outcome;
+mod priority;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::explained::{Item, Why};
+use super::explanation::{OutcomeReason, PlaceExplanation};
 use super::layout::{Kind, Layout};
 use super::search::{CONTAINERS_MAX, Reads};
-use super::summarised::{SUMMARISED_MAX, Summarised};
-use super::summary::Tally;
-use super::unshown::Unshown;
-use super::{RANGES, summary, text, whole};
+use super::summarised_places::{SUMMARISED_MAX, SummarisedPlaces};
+use super::summary::MatchCount;
+use super::truncated::TruncatedPlace;
+use super::{RANGES, full, summary, text};
 use crate::pattern::Pattern;
-use crate::tree::{At, Node};
-pub(super) use asked::First;
+use crate::tree::{Node, Revision};
+pub(super) use priority::PriorityPlace;
 
 /// Initial capacity for lines; it grows as needed.
 const LINES_BYTES: usize = 1 << 13;
@@ -32,11 +32,11 @@ const BEGINNING_MIN: usize = 80;
 const BEGINNING_WORDS_MAX: usize = 80;
 
 /// Parameters of a choice, in addition to the state and the read patterns.
-pub(super) struct Wanted<'a> {
+pub(super) struct SelectionInput<'a> {
     /// Returns true for the pointer of an array that the worker may append to.
     pub(super) appendable: &'a dyn Fn(&str) -> bool,
     /// Places with priority, most wanted first.
-    pub(super) first: &'a [First<'a>],
+    pub(super) first: &'a [PriorityPlace<'a>],
     /// Number of places in the latest request.
     pub(super) newest: usize,
     /// See [`Inputs::compiler`](super::Inputs::compiler).
@@ -44,7 +44,7 @@ pub(super) struct Wanted<'a> {
     /// Characters to keep free if not everything fits.
     pub(super) reserve: usize,
     /// Returns the name of a version's author, if the worker may see it; `None`: names are not shown.
-    pub(super) writer: Option<&'a dyn Fn(At) -> Option<String>>,
+    pub(super) writer: Option<&'a dyn Fn(Revision) -> Option<String>>,
 }
 
 /// Bounds of the search, which apply even if some of the budget is left.
@@ -69,7 +69,7 @@ impl Bounds {
 
 /// The shown part of a state.
 #[derive(Debug)]
-pub(super) struct Shown {
+pub(super) struct Selection {
     /// Lines about the state, in order, each ended by a line feed.
     pub(super) text: String,
     /// Pointers of completely shown values; none lies below another.
@@ -77,18 +77,18 @@ pub(super) struct Shown {
     /// Pointers of containers outside `reads` with visible membership.
     pub(super) members: Vec<String>,
     /// The topmost readable values that are completely hidden.
-    pub(super) summarised: Summarised,
+    pub(super) summarised: SummarisedPlaces,
     /// See [`View::unshown`](super::View::unshown).
-    pub(super) unshown: Vec<Unshown>,
+    pub(super) unshown: Vec<TruncatedPlace>,
     /// Explanations, if requested.
-    pub(super) items: Vec<Item>,
+    pub(super) items: Vec<PlaceExplanation>,
     /// True if everything readable is shown.
     pub(super) is_everything: bool,
     /// True if a part of the latest request is shown or named.
     pub(super) finds_room: bool,
 }
 
-impl Shown {
+impl Selection {
     /// Creates the result; `reads` must be sorted. The topmost [`CONTAINERS_MAX`] of the searched `containers` become
     /// members as well, and members inside `reads` are dropped.
     pub(super) fn new(text: String, reads: Vec<String>, mut members: Vec<String>, mut containers: Vec<String>) -> Self {
@@ -112,7 +112,7 @@ impl Shown {
             text,
             reads,
             members,
-            summarised: Summarised::default(),
+            summarised: SummarisedPlaces::default(),
             unshown: Vec::new(),
             items: Vec::new(),
             is_everything: true,
@@ -122,17 +122,23 @@ impl Shown {
 }
 
 /// Selects as much as fits into `limit` characters.
-pub(super) fn choose(state: &Node, reads: &[Pattern], limit: usize, bounds: Bounds, wanted: &Wanted<'_>) -> Shown {
+pub(super) fn choose(
+    state: &Node,
+    reads: &[Pattern],
+    limit: usize,
+    bounds: Bounds,
+    wanted: &SelectionInput<'_>,
+) -> Selection {
     let steps = bounds.steps;
     let reads = &Reads::new(reads);
-    let tallies: Vec<Tally<'_>> =
-        (0..reads.patterns.len()).map(|which| Tally::of(state, reads, which, steps)).collect();
+    let tallies: Vec<MatchCount<'_>> =
+        (0..reads.patterns.len()).map(|which| MatchCount::of(state, reads, which, steps)).collect();
     let is_explained = bounds.summarised > 0;
-    if let Some(everything) = whole::show(state, reads, &tallies, limit, steps, wanted.appendable, is_explained) {
+    if let Some(everything) = full::show(state, reads, &tallies, limit, steps, wanted.appendable, is_explained) {
         return everything;
     }
     let limit = limit.saturating_sub(wanted.reserve);
-    let mut choice = Choice {
+    let mut choice = Selector {
         state,
         reads,
         wanted,
@@ -142,7 +148,7 @@ pub(super) fn choose(state: &Node, reads: &[Pattern], limit: usize, bounds: Boun
         layout: Layout::new(reads.patterns),
         paid: Vec::new(),
         why: Vec::new(),
-        because: Why::Brief,
+        because: OutcomeReason::Brief,
         may_begin: false,
         begins_at: 0,
         begun: BTreeMap::new(),
@@ -154,7 +160,7 @@ pub(super) fn choose(state: &Node, reads: &[Pattern], limit: usize, bounds: Boun
     };
     choice.lay_out_places();
     choice.left = choice.left.saturating_sub(MORE_MAX);
-    let asked = wanted.first.iter().filter(|first| first.why == Why::Asked).count();
+    let asked = wanted.first.iter().filter(|first| first.why == OutcomeReason::Asked).count();
     if wanted.compiler >= RANGES && asked > 0 {
         choice.take_first(asked);
         choice.reserve_summaries();
@@ -171,16 +177,16 @@ pub(super) fn choose(state: &Node, reads: &[Pattern], limit: usize, bounds: Boun
 enum Paid {
     /// A summary line of this many characters: what the node is, and which part of it is not shown.
     Summary(usize),
-    /// The value itself: the range of its line in [`Choice::lines`].
+    /// The value itself: the range of its line in [`Selector::lines`].
     Value(Range<usize>),
     /// An excerpt of a text: the range of its line.
     Beginning(Range<usize>),
 }
 
-struct Choice<'a, 'b> {
+struct Selector<'a, 'b> {
     state: &'a Node,
     reads: &'a Reads<'a>,
-    wanted: &'b Wanted<'b>,
+    wanted: &'b SelectionInput<'b>,
     bounds: Bounds,
     limit: usize,
     left: usize,
@@ -188,9 +194,9 @@ struct Choice<'a, 'b> {
     /// By node; `None` where no line is paid.
     paid: Vec<Option<Paid>>,
     /// By node: the reason for its fate, for nodes that were tried, if explanations are requested.
-    why: Vec<Option<Why>>,
+    why: Vec<Option<OutcomeReason>>,
     /// The reason for the current attempts.
-    because: Why,
+    because: OutcomeReason,
     /// True if an excerpt of a text is acceptable.
     may_begin: bool,
     /// Number of characters before the excerpt.
@@ -200,16 +206,16 @@ struct Choice<'a, 'b> {
     /// True for places with priority: lines about their containers are paid for later.
     is_first: bool,
     /// Requested collections.
-    pages: Vec<asked::Page<'a>>,
+    pages: Vec<priority::Page<'a>>,
     /// The taken lines, in the order of taking.
     lines: String,
     /// Buffer with the latest label.
     label: String,
     /// By pattern.
-    tallies: Vec<Tally<'a>>,
+    tallies: Vec<MatchCount<'a>>,
 }
 
-impl<'a> Choice<'a, '_> {
+impl<'a> Selector<'a, '_> {
     /// Lays out the places named by patterns without wildcards.
     fn lay_out_places(&mut self) {
         for which in 0..self.reads.patterns.len() {
@@ -244,7 +250,7 @@ impl<'a> Choice<'a, '_> {
             if let Some((line, length)) = self.write(node, size.min(self.left)) {
                 self.left -= length;
                 self.pay(node, Paid::Value(line));
-                self.note(node, Why::Brief);
+                self.note(node, OutcomeReason::Brief);
             } else if let Some(left) = self.left.checked_sub(size) {
                 self.left = left;
                 self.pay(node, Paid::Summary(size));
@@ -287,7 +293,7 @@ impl<'a> Choice<'a, '_> {
     }
 
     /// Records the reason for a node's fate, if explanations are requested.
-    fn note(&mut self, node: usize, why: Why) {
+    fn note(&mut self, node: usize, why: OutcomeReason) {
         if self.bounds.summarised == 0 {
             return;
         }
@@ -298,7 +304,7 @@ impl<'a> Choice<'a, '_> {
     }
 
     /// Returns true if no more nodes may be laid out.
-    fn is_worn_out(&self) -> bool {
+    fn is_exhausted(&self) -> bool {
         self.layout.nodes.len() >= self.bounds.laid_out.saturating_add(self.reads.patterns.len())
     }
 
@@ -312,7 +318,7 @@ impl<'a> Choice<'a, '_> {
             None => 0,
         };
         let because = self.because;
-        self.note(node, Why::TooLong);
+        self.note(node, OutcomeReason::TooLong);
         let is_unpaid = |above: &usize| self.layout.nodes[*above].kind != Kind::Place && self.paid(*above).is_none();
         let unpaid: Vec<usize> = self.layout.above(node).filter(is_unpaid).filter(|_| !self.is_first).collect();
         let unpaid: Vec<(usize, usize)> = unpaid.into_iter().map(|above| (above, self.summary_max(above))).collect();

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use crate::pattern::{Pattern, PatternToken};
-use crate::tree::{self, At, Step};
+use crate::tree::{self, PathSegment, Revision};
 
 use super::search::{Found, push_step, push_steps};
 use super::text;
@@ -38,12 +38,12 @@ pub(super) enum Kind {
 /// Path to a node from its parent: one step, or below a pattern the steps from the root. Ordered like the document.
 #[derive(Clone, Debug)]
 pub(super) enum Way<'a> {
-    Step(Step<'a>),
-    Steps(Box<[Step<'a>]>),
+    Step(PathSegment<'a>),
+    Steps(Box<[PathSegment<'a>]>),
 }
 
 impl<'a> Way<'a> {
-    pub(super) fn steps(&self) -> &[Step<'a>] {
+    pub(super) fn steps(&self) -> &[PathSegment<'a>] {
         match self {
             Self::Step(step) => std::slice::from_ref(step),
             Self::Steps(steps) => steps,
@@ -51,8 +51,8 @@ impl<'a> Way<'a> {
     }
 }
 
-impl<'a> Borrow<[Step<'a>]> for Way<'a> {
-    fn borrow(&self) -> &[Step<'a>] {
+impl<'a> Borrow<[PathSegment<'a>]> for Way<'a> {
+    fn borrow(&self) -> &[PathSegment<'a>] {
         self.steps()
     }
 }
@@ -86,7 +86,7 @@ pub(super) struct Node<'a> {
     /// Length of the JSON in characters, if counted.
     pub(super) length: Option<usize>,
     /// Version that put the value at this place.
-    pub(super) floor: At,
+    pub(super) floor: Revision,
     pub(super) parent: Option<usize>,
     /// Children laid out so far, in document order.
     pub(super) children: BTreeMap<Way<'a>, usize>,
@@ -125,11 +125,17 @@ impl<'a> Layout<'a> {
     }
 
     /// Lays out a part of a value, if it is new; returns its node.
-    pub(super) fn child(&mut self, parent: usize, step: Step<'a>, value: &'a tree::Node, floor: At) -> usize {
+    pub(super) fn child(
+        &mut self,
+        parent: usize,
+        step: PathSegment<'a>,
+        value: &'a tree::Node,
+        floor: Revision,
+    ) -> usize {
         self.below(parent, Way::Step(step), value, floor)
     }
 
-    fn below(&mut self, parent: usize, way: Way<'a>, value: &'a tree::Node, floor: At) -> usize {
+    fn below(&mut self, parent: usize, way: Way<'a>, value: &'a tree::Node, floor: Revision) -> usize {
         let is_top = matches!(way, Way::Steps(_));
         let node = self.nodes.len();
         match self.nodes[parent].children.entry(way.clone()) {

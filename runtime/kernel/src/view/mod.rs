@@ -17,46 +17,46 @@
 
 mod budget;
 mod dependencies;
-mod explained;
+mod explanation;
+mod full;
 mod layout;
 mod messages;
 mod prompt;
 mod render;
 mod search;
-mod summarised;
+mod summarised_places;
 mod summary;
 #[cfg(test)]
 mod tests;
 mod text;
-mod unshown;
-mod whole;
+mod truncated;
 
 use std::borrow::Cow;
 
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::Value;
 
-use crate::asked::Asked;
+use crate::ablation::Interface;
 use crate::bindings::Bindings;
-use crate::blueprint::{Format, GrantOp, Occasion, Unit, Worker};
+use crate::blueprint::{GrantOp, ReplyFormat, ReplyPurpose, Unit, Worker};
 use crate::contract::Readable;
 use crate::digest::{Digest, sha256};
-use crate::excerpt::Excerpt;
-use crate::freshness::Commits;
+use crate::expand_request::ExpandRequest;
+use crate::freshness::CommitLookup;
 use crate::id::Version;
-use crate::mode::Interface;
-use crate::pattern::{Paths, Pattern};
+use crate::pattern::{PathSyntax, Pattern};
+use crate::projection::Projection;
 use crate::record;
 use crate::schema::Schema;
 use crate::state::State;
-use crate::tree::{At, Node};
+use crate::tree::{Node, Revision};
 
-use budget::{Bounds, First, Shown, Wanted};
-pub use explained::{Fate, Item, Why};
+use budget::{Bounds, PriorityPlace, Selection, SelectionInput};
+pub use explanation::{OutcomeReason, PlaceExplanation, PlaceOutcome};
 pub use prompt::{Prompt, PromptParts};
 use render::Detail;
-pub use summarised::Summarised;
-pub use unshown::{Shortage, Unshown, grouped};
+pub use summarised_places::SummarisedPlaces;
+pub use truncated::{Shortage, TruncatedPlace, grouped};
 
 /// Version of this view compiler; recorded in the journal, because another version produces other bytes.
 pub const COMPILER: u32 = 8;
@@ -74,12 +74,12 @@ pub(crate) const NAMES: u32 = 7;
 pub(crate) const DISTINCT: u32 = 8;
 
 /// Returns the compiler version for a board: boards of an earlier journal format keep the views of that format.
-pub const fn compiler_of(journal: u32) -> u32 {
+pub const fn compiler_version(journal: u32) -> u32 {
     match journal {
-        record::STARTS.. => DISTINCT,
-        record::BOUNDED.. => NAMES,
-        record::UNDECIDED.. => PAGES,
-        record::RANGES.. => RANGES,
+        record::SINCE_RANGE_STARTS.. => DISTINCT,
+        record::SINCE_BOUNDED_STEPS.. => NAMES,
+        record::SINCE_UNDECIDED_RULES.. => PAGES,
+        record::SINCE_RANGES.. => RANGES,
         _ => 4,
     }
 }
@@ -103,7 +103,7 @@ pub struct Inputs<'a> {
     /// The readable part of the state.
     pub readable: &'a Readable<'a>,
     /// The constant part of the view.
-    pub fixed: &'a Fixed,
+    pub fixed: &'a FixedParts,
     /// The committed document.
     pub state: &'a State,
     /// The trigger without unreadable places: an object with `kind`, `rule`, and for an event `op` and `path`.
@@ -111,15 +111,15 @@ pub struct Inputs<'a> {
     /// Recent rejections of this worker, and of others where it writes, oldest first.
     pub feedback: &'a [Value],
     /// Places that the worker has asked to see, for this trigger.
-    pub expand: &'a [Asked],
+    pub expand: &'a [ExpandRequest],
     /// Number of places in its latest request.
     pub newest: usize,
     /// True if the worker may ask for more.
     pub may_expand: bool,
-    /// The view compiler ([`compiler_of`]).
+    /// The view compiler ([`compiler_version`]).
     pub compiler: u32,
     /// Record and author of each version.
-    pub commits: &'a dyn Commits,
+    pub commits: &'a dyn CommitLookup,
     /// The budget in force, in the worker's unit.
     pub budget: u32,
 }
@@ -139,15 +139,15 @@ pub struct View {
     pub members: Vec<String>,
     /// Places with no more than a summary; nothing at or below them is in `reads`. At most 256, and empty unless
     /// [`explain`] was called. To see if a readable place was shown completely, use `reads`.
-    pub summarised: Summarised,
+    pub summarised: SummarisedPlaces,
     /// Readable collections and texts not shown completely: the 8 largest.
-    pub unshown: Vec<Unshown>,
+    pub unshown: Vec<TruncatedPlace>,
     /// True if a part of the latest request is shown or named, or if nothing was requested.
     pub finds_room: bool,
     /// True if the view offers to show more.
     pub may_expand: bool,
     /// Explanations in document order; empty unless [`explain`] was called.
-    pub items: Vec<Item>,
+    pub items: Vec<PlaceExplanation>,
     /// A well-formed patch such as the worker may write; depends on its contract and the schema only.
     pub example: Value,
     /// Names in the worker's paths, which its trigger binds.
@@ -179,7 +179,7 @@ pub fn explain(inputs: &Inputs<'_>) -> View {
 }
 
 fn compile_with(inputs: &Inputs<'_>, is_explained: bool) -> View {
-    let writer = |at: At| inputs.commits.by(Version(at.into())).map(|(_, worker)| worker.to_string());
+    let writer = |at: Revision| inputs.commits.commit_of(Version(at.into())).map(|(_, worker)| worker.to_string());
     Parts {
         worker: inputs.worker,
         reads: inputs.readable.patterns(),
@@ -199,7 +199,7 @@ fn compile_with(inputs: &Inputs<'_>, is_explained: bool) -> View {
 }
 
 /// The part of a worker's views that depends only on its contract and the schema.
-pub struct Fixed {
+pub struct FixedParts {
     /// See [`View::example`].
     example: Value,
     /// See [`View::names`].
@@ -209,7 +209,7 @@ pub struct Fixed {
     /// The last line.
     reminder: String,
     /// The last line by occasion, for a worker that replies without patches.
-    reminders: Vec<(Occasion, String)>,
+    reminders: Vec<(ReplyPurpose, String)>,
     /// Patterns of places that the worker may append to.
     appends: Vec<Pattern>,
     unit: Unit,
@@ -218,13 +218,18 @@ pub struct Fixed {
     beginning: String,
 }
 
-impl Fixed {
+impl FixedParts {
     /// Builds the fixed part for a worker with this interface.
-    pub fn of(worker: &Worker, schema: &Schema, interface: Interface, paths: Paths) -> Self {
+    pub fn new(worker: &Worker, schema: &Schema, interface: Interface, paths: PathSyntax) -> Self {
         Self::with(worker, interface, paths, &|pattern: &Pattern| schema.fragment(pattern))
     }
 
-    fn with(worker: &Worker, interface: Interface, paths: Paths, fragment: &dyn Fn(&Pattern) -> Option<Value>) -> Self {
+    fn with(
+        worker: &Worker,
+        interface: Interface,
+        paths: PathSyntax,
+        fragment: &dyn Fn(&Pattern) -> Option<Value>,
+    ) -> Self {
         let fragment = &|path: &str| paths.parse(path).ok().and_then(|pattern| fragment(&pattern));
         let adds = worker.writes.iter().filter(|grant| grant.ops.contains(&GrantOp::Add));
         let written = worker.writes.iter().map(|grant| &grant.path);
@@ -299,7 +304,7 @@ impl Fixed {
     }
 
     fn minimum_chars(&self) -> usize {
-        let headings = [render::SEE_HEADING, NOTHING, render::WOKEN_HEADING].map(text::chars);
+        let headings = [render::SEE_HEADING, NOTHING, render::TRIGGER_HEADING].map(text::chars);
         let reminders = self.reminders.iter().map(|(_, reminder)| text::chars(reminder));
         let reminder = reminders.max().unwrap_or_else(|| text::chars(&self.reminder));
         let own = text::chars(&self.grants) + reminder;
@@ -309,7 +314,7 @@ impl Fixed {
 }
 
 /// Returns the format of a worker's replies, if it replaces patches.
-fn format_of(worker: &Worker, interface: Interface) -> Option<Format> {
+fn format_of(worker: &Worker, interface: Interface) -> Option<ReplyFormat> {
     worker.format.filter(|_| interface == Interface::Patch)
 }
 
@@ -317,7 +322,7 @@ fn format_of(worker: &Worker, interface: Interface) -> Option<Format> {
 /// controller gets them nevertheless: they name the workers that it chooses among.
 fn grants(worker: &Worker, interface: Interface, fragment: &dyn Fn(&str) -> Option<Value>, detail: Detail) -> String {
     match format_of(worker, interface) {
-        None | Some(Format::Control) => render::grants(worker, interface, fragment, detail),
+        None | Some(ReplyFormat::Control) => render::grants(worker, interface, fragment, detail),
         Some(_) => String::new(),
     }
 }
@@ -347,16 +352,16 @@ const NOTHING: &str = "Nothing yet.\n";
 struct Parts<'a> {
     worker: &'a Worker,
     reads: &'a [Pattern],
-    fixed: &'a Fixed,
+    fixed: &'a FixedParts,
     state: &'a Node,
     trigger: &'a Value,
     feedback: &'a [Value],
-    expand: &'a [Asked],
+    expand: &'a [ExpandRequest],
     newest: usize,
     may_expand: bool,
     compiler: u32,
     /// Returns the author of a version.
-    writer: &'a dyn Fn(At) -> Option<String>,
+    writer: &'a dyn Fn(Revision) -> Option<String>,
     limit: usize,
     /// True if hidden places are named, for explanations.
     is_explained: bool,
@@ -366,12 +371,12 @@ impl Parts<'_> {
     fn compile(&self) -> View {
         let trigger = self.trigger.get("path").and_then(Value::as_str).filter(|path| self.may_name(path));
         let mut woken = render::trigger(self.trigger, &|path| self.may_name(path));
-        let occasion = Occasion::of(trigger);
+        let occasion = ReplyPurpose::for_place(trigger);
         let reminder = self.fixed.reminders.iter().find(|(of, _)| *of == occasion).map(|(_, reminder)| reminder);
         woken.push_str(reminder.unwrap_or(&self.fixed.reminder));
         let fixed = text::chars(render::SEE_HEADING)
             + text::chars(NOTHING)
-            + text::chars(render::WOKEN_HEADING)
+            + text::chars(render::TRIGGER_HEADING)
             + text::chars(&woken);
         // A breaker may have reduced the budget below the checked minimum: then the grants are shortened.
         let shorter = [Detail::NoFragments, Detail::Bare].into_iter().map(|detail| Cow::Owned(self.grants(detail)));
@@ -393,8 +398,9 @@ impl Parts<'_> {
                 if messages.is_empty() {
                     messages.push_str(NOTHING);
                 }
-                let text = [&grants, render::SEE_HEADING, &messages, &feedback, render::WOKEN_HEADING, &woken].concat();
-                return self.view(text, Shown::new(String::new(), Vec::new(), Vec::new(), Vec::new()), false);
+                let text =
+                    [&grants, render::SEE_HEADING, &messages, &feedback, render::TRIGGER_HEADING, &woken].concat();
+                return self.view(text, Selection::new(String::new(), Vec::new(), Vec::new(), Vec::new()), false);
             }
         }
 
@@ -424,7 +430,7 @@ impl Parts<'_> {
             shown.text.push_str(hint);
         }
         let is_invited = hint.is_some() && self.may_expand;
-        let text = [&grants, render::SEE_HEADING, &shown.text, &feedback, render::WOKEN_HEADING, &woken].concat();
+        let text = [&grants, render::SEE_HEADING, &shown.text, &feedback, render::TRIGGER_HEADING, &woken].concat();
         self.view(text, shown, is_invited)
     }
 
@@ -433,12 +439,12 @@ impl Parts<'_> {
         grants(self.worker, self.fixed.interface, &|_| None, detail)
     }
 
-    fn view(&self, text: String, shown: Shown, may_expand: bool) -> View {
-        let Shown { reads, members, summarised, unshown, mut items, finds_room, .. } = shown;
+    fn view(&self, text: String, shown: Selection, may_expand: bool) -> View {
+        let Selection { reads, members, summarised, unshown, mut items, finds_room, .. } = shown;
         if self.is_explained {
             items.extend(self.not_readable());
         }
-        let Fixed { example, names, interface, .. } = self.fixed;
+        let FixedParts { example, names, interface, .. } = self.fixed;
         let (example, names, interface) = (example.clone(), names.clone(), *interface);
         View { text, reads, members, summarised, unshown, finds_room, may_expand, items, example, names, interface }
     }
@@ -454,7 +460,7 @@ impl Parts<'_> {
             // Empty containers are visible as well.
             let is_empty = |place: &PointerBuf| self.state.get(place).is_some_and(|node| node.part_count() == 0);
             places.extend(shown.members.iter().filter_map(parse).filter(is_empty));
-            let object = Excerpt::of(self.state, places.iter().map(|place| place.as_ref())).to_value();
+            let object = Projection::from_places(self.state, places.iter().map(|place| place.as_ref())).to_value();
             let mut object = text::whole_json(&object) + "\n";
             if !shown.is_everything {
                 object.push_str(render::NOT_EVERYTHING);
@@ -465,7 +471,7 @@ impl Parts<'_> {
                     shown.reads.clear();
                     shown.members.clear();
                 }
-                let text = [grants, render::SEE_HEADING, &object, feedback, render::WOKEN_HEADING, woken].concat();
+                let text = [grants, render::SEE_HEADING, &object, feedback, render::TRIGGER_HEADING, woken].concat();
                 return self.view(text, shown, false);
             }
             limit = limit / 4 * 3;
@@ -478,16 +484,21 @@ impl Parts<'_> {
     }
 
     /// Returns the members of the document without readable content.
-    fn not_readable(&self) -> Vec<Item> {
+    fn not_readable(&self) -> Vec<PlaceExplanation> {
         let mut items = Vec::new();
-        for (step, _) in self.state.first_parts().take(explained::ITEMS_MAX) {
+        for (step, _) in self.state.first_parts().take(explanation::ITEMS_MAX) {
             let mut place = String::new();
             search::push_step(&mut place, step);
             let is_hidden = PointerBuf::parse(place.as_str()).is_ok_and(|pointer| {
                 !self.reads.iter().any(|read| read.covers(&pointer) || read.reaches_below(&pointer))
             });
             if is_hidden {
-                items.push(Item { place, last: None, fate: Fate::LeftOut, why: Why::NotReadable });
+                items.push(PlaceExplanation {
+                    place,
+                    last: None,
+                    fate: PlaceOutcome::LeftOut,
+                    why: OutcomeReason::NotReadable,
+                });
             }
         }
         items
@@ -495,16 +506,16 @@ impl Parts<'_> {
 
     /// Builds the view of a budget that does not even hold the names of the grants: as much of them as fits.
     fn nothing_fits(&self, woken: &str) -> View {
-        let mut text = [render::WOKEN_HEADING, woken].concat();
+        let mut text = [render::TRIGGER_HEADING, woken].concat();
         text.insert_str(0, &self.grants(Detail::Bare));
         text::cut(&mut text, self.limit);
         let nothing = self.choose(0, 0, None, &[]);
         let (reads, members, finds_room) = (Vec::new(), Vec::new(), self.newest == 0);
-        self.view(text, Shown { reads, members, finds_room, ..nothing }, false)
+        self.view(text, Selection { reads, members, finds_room, ..nothing }, false)
     }
 
     /// Selects as much of the state as fits into `limit`; if not all does, keeps `reserve` free.
-    fn choose(&self, limit: usize, reserve: usize, trigger: Option<&str>, links: &[PointerBuf]) -> Shown {
+    fn choose(&self, limit: usize, reserve: usize, trigger: Option<&str>, links: &[PointerBuf]) -> Selection {
         let appends = &self.fixed.appends;
         let may_append = |array: &str| {
             if appends.is_empty() {
@@ -518,16 +529,17 @@ impl Parts<'_> {
             bounds.summarised = 0;
         }
         let parsed = |place: &str| PointerBuf::parse(place).ok();
-        let asked = self
-            .expand
-            .iter()
-            .filter_map(|asked| Some(First { place: asked.place()?, why: Why::Asked, from: asked.start() }));
-        let woken = trigger.and_then(parsed).map(|place| First { place, why: Why::Trigger, from: None });
-        let named = links.iter().map(|place| First { place: place.clone(), why: Why::Named, from: None });
-        let first: Vec<First<'_>> = asked.chain(woken).chain(named).collect();
+        let asked = self.expand.iter().filter_map(|asked| {
+            Some(PriorityPlace { place: asked.place()?, why: OutcomeReason::Asked, from: asked.start() })
+        });
+        let woken =
+            trigger.and_then(parsed).map(|place| PriorityPlace { place, why: OutcomeReason::Trigger, from: None });
+        let named =
+            links.iter().map(|place| PriorityPlace { place: place.clone(), why: OutcomeReason::Named, from: None });
+        let first: Vec<PriorityPlace<'_>> = asked.chain(woken).chain(named).collect();
         let (writer, newest) = (Some(self.writer), self.newest.min(self.expand.len()));
         let compiler = self.compiler;
-        let wanted = Wanted { appendable: &may_append, first: &first, newest, compiler, reserve, writer };
+        let wanted = SelectionInput { appendable: &may_append, first: &first, newest, compiler, reserve, writer };
         budget::choose(self.state, self.reads, limit, bounds, &wanted)
     }
 

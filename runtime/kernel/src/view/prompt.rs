@@ -4,18 +4,18 @@
 //! is constant for a worker comes first, so that providers can cache it. `modes` has the instructions of boards without
 //! patches, `formats` those of workers that reply without patches.
 
+mod ablations;
 pub(super) mod formats;
-mod modes;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::ablation::Interface;
 use crate::blueprint::{GrantOp, Intent, Worker};
 use crate::canonical;
 use crate::digest::{Digest, sha256};
-use crate::mode::Interface;
-use crate::pattern::{Paths, Pattern, PatternToken};
-use crate::record::ADMISSION;
+use crate::pattern::{PathSyntax, Pattern, PatternToken};
+use crate::record::SINCE_ADMISSION;
 
 use super::{View, render, text};
 
@@ -50,7 +50,7 @@ pub struct PromptParts {
     /// Visible part of the document.
     pub document: usize,
     /// Earlier rejections.
-    pub refusals: usize,
+    pub rejections: usize,
     /// Trigger.
     pub trigger: usize,
 }
@@ -65,8 +65,8 @@ impl Prompt {
             part = match line {
                 render::WRITE_HEADING => &mut parts.contract,
                 render::SEE_HEADING => &mut parts.document,
-                render::REFUSED_HEADING => &mut parts.refusals,
-                render::ANSWERED_HEADING | render::WOKEN_HEADING => &mut parts.trigger,
+                render::REJECTIONS_HEADING => &mut parts.rejections,
+                render::ANSWERED_HEADING | render::TRIGGER_HEADING => &mut parts.trigger,
                 _ => part,
             };
             *part += text::chars(line);
@@ -81,9 +81,9 @@ impl Prompt {
                 Some(format) => formats::instructions(worker, format),
                 None => instructions(worker, view),
             },
-            Interface::Whole => modes::whole(worker),
-            Interface::Merge => modes::merge(worker, &view.example),
-            Interface::Message => modes::message(worker, &view.example),
+            Interface::Whole => ablations::whole(worker),
+            Interface::Merge => ablations::merge(worker, &view.example),
+            Interface::Message => ablations::message(worker, &view.example),
         };
         Self { system, user: view.text.clone() }
     }
@@ -91,12 +91,12 @@ impl Prompt {
     /// Returns the stored form, next to the view: the constant part, since format 10; before, the whole prompt as
     /// canonical JSON.
     pub(crate) fn stored(&self, format: u32) -> String {
-        if format >= ADMISSION { self.system.clone() } else { self.to_json() }
+        if format >= SINCE_ADMISSION { self.system.clone() } else { self.to_json() }
     }
 
     /// Restores a prompt from its stored form and the view.
-    pub fn of_stored(format: u32, stored: String, view: String) -> Option<Self> {
-        match format >= ADMISSION {
+    pub fn from_stored(format: u32, stored: String, view: String) -> Option<Self> {
+        match format >= SINCE_ADMISSION {
             true => Some(Self { system: stored, user: view }),
             false => serde_json::from_str(&stored).ok(),
         }
@@ -207,7 +207,7 @@ fn members(worker: &Worker) -> String {
 
 /// Builds a well-formed patch for the worker's first grant that can be shown, with a value of the shape its schemas
 /// require.
-pub(super) fn example(worker: &Worker, paths: Paths, fragment: &dyn Fn(&str) -> Option<Value>) -> Value {
+pub(super) fn example(worker: &Worker, paths: PathSyntax, fragment: &dyn Fn(&str) -> Option<Value>) -> Value {
     for grant in &worker.writes {
         let Ok(pattern) = paths.parse(&grant.path) else { continue };
         // A copy grant is used first: a copy is shorter than a value, and cannot garble it.
@@ -256,7 +256,12 @@ fn copies(origin: &Pattern, path: &str, max_ops: u32) -> Value {
 }
 
 /// Returns a readable pattern to copy to the target: one with places of its shape, else the first readable one.
-fn origin(worker: &Worker, target: &str, paths: Paths, fragment: &dyn Fn(&str) -> Option<Value>) -> Option<Pattern> {
+fn origin(
+    worker: &Worker,
+    target: &str,
+    paths: PathSyntax,
+    fragment: &dyn Fn(&str) -> Option<Value>,
+) -> Option<Pattern> {
     let reads = worker.reads.iter().filter_map(|read| Some((read, paths.parse(&read.path).ok()?)));
     let wanted = fragment(target);
     let mut readable = None;

@@ -4,17 +4,17 @@
 
 use serde_json::Value;
 
+use crate::ablation::Interface;
 use crate::blueprint::{Worker, WriteCondition, WriteGrant};
 use crate::contract::on_one_line;
-use crate::mode::Interface;
 
 use super::text;
 
 pub(super) const WRITE_HEADING: &str = "## You may write\n";
 pub(super) const SEE_HEADING: &str = "## You see\n";
-pub(super) const REFUSED_HEADING: &str = "## Refused before\n";
+pub(super) const REJECTIONS_HEADING: &str = "## Refused before\n";
 pub(super) const ANSWERED_HEADING: &str = "## You asked, and were told\n";
-pub(super) const WOKEN_HEADING: &str = "## Why you were woken\n";
+pub(super) const TRIGGER_HEADING: &str = "## Why you were woken\n";
 
 /// Instructions to ask for more.
 pub(super) const EXPAND_HINT: &str =
@@ -193,7 +193,7 @@ pub(super) fn reminder(grants: &[WriteGrant], interface: Interface, has_tools: b
 pub(super) fn feedback(refusals: &[Value], once: bool, limit: usize) -> String {
     let is_last = |(index, refusal): &(usize, &Value)| !once || !refusals[index + 1..].contains(refusal);
     let told = refusals.iter().enumerate().filter(is_last).map(|(_, refusal)| refusal);
-    newest(REFUSED_HEADING, told.collect::<Vec<_>>().into_iter(), limit, |entry, left| {
+    newest(REJECTIONS_HEADING, told.collect::<Vec<_>>().into_iter(), limit, |entry, left| {
         let times = if once { refusals.iter().filter(|refusal| *refusal == entry).count() } else { 1 };
         // Under a tight budget, at least the reason of the rejection is kept.
         [REFUSAL_MAX, SHORT_REFUSAL_MAX, left].map(|max| refusal(entry, times, max)).to_vec()

@@ -7,7 +7,7 @@
 use jsonptr::{PointerBuf, Token};
 
 use crate::pattern::{Pattern, PatternToken};
-use crate::tree::{At, Latest, Node, Parts, Step, Ties};
+use crate::tree::{LatestFirst, Node, Parts, PathSegment, Revision, TieOrder};
 
 /// Maximum number of fully listed containers that a search records.
 pub(super) const CONTAINERS_MAX: usize = 256;
@@ -30,10 +30,10 @@ pub(super) enum Order {
 #[derive(Clone)]
 pub(super) struct Found<'a> {
     /// The path from the root.
-    pub(super) path: Vec<Step<'a>>,
+    pub(super) path: Vec<PathSegment<'a>>,
     pub(super) value: &'a Node,
     /// Version that put the value at this place; 0 below a `*` or `**` in document order.
-    pub(super) floor: At,
+    pub(super) floor: Revision,
 }
 
 impl Found<'_> {
@@ -81,9 +81,9 @@ pub(super) struct Search<'a> {
     /// Index of the pattern's first `**`; before it, tokens of pattern and path correspond.
     deep: usize,
     /// The path to the current place.
-    path: Vec<Step<'a>>,
+    path: Vec<PathSegment<'a>>,
     open: Vec<Open<'a>>,
-    start: Option<(&'a Node, At)>,
+    start: Option<(&'a Node, Revision)>,
     steps: usize,
     is_cut: bool,
     /// Containers with all parts visited, because the pattern leaves the choice open.
@@ -93,20 +93,20 @@ pub(super) struct Search<'a> {
 /// A container on the path.
 struct Open<'a> {
     parts: Rest<'a>,
-    floor: At,
+    floor: Revision,
     /// Steps per part.
     cost: usize,
 }
 
 /// The unvisited parts of a container.
 enum Rest<'a> {
-    One(Option<(Step<'a>, &'a Node, At)>),
+    One(Option<(PathSegment<'a>, &'a Node, Revision)>),
     Document(Parts<'a>),
-    Latest(Latest<'a>),
+    Latest(LatestFirst<'a>),
 }
 
 impl<'a> Rest<'a> {
-    fn next(&mut self) -> Option<(Step<'a>, &'a Node, At)> {
+    fn next(&mut self) -> Option<(PathSegment<'a>, &'a Node, Revision)> {
         match self {
             Self::One(part) => part.take(),
             Self::Document(parts) => parts.next().map(|(step, node)| (step, node, 0)),
@@ -135,7 +135,7 @@ impl<'a> Search<'a> {
     }
 
     /// Restricts the search to a place. No pattern covers it, and this one must reach below it.
-    pub(super) fn below(mut self, path: Vec<Step<'a>>, value: &'a Node, floor: At) -> Self {
+    pub(super) fn below(mut self, path: Vec<PathSegment<'a>>, value: &'a Node, floor: Revision) -> Self {
         (self.path, self.start) = (path, Some((value, floor)));
         self
     }
@@ -153,7 +153,7 @@ impl<'a> Search<'a> {
 
     /// Returns true if the current place belongs to the pattern; otherwise opens a container that may have matches
     /// below.
-    fn visit(&mut self, value: &'a Node, floor: At) -> bool {
+    fn visit(&mut self, value: &'a Node, floor: Revision) -> bool {
         let this = &self.reads.patterns[self.which];
         let depth = self.path.len();
         let is_covered = if self.deep == usize::MAX {
@@ -186,7 +186,7 @@ impl<'a> Search<'a> {
             Some(PatternToken::Bound(_)) => return false,
             Some(PatternToken::Any | PatternToken::Deep) | None => match self.order {
                 Order::Document => Rest::Document(value.parts()),
-                Order::Latest => Rest::Latest(value.latest(floor, Ties::Last)),
+                Order::Latest => Rest::Latest(value.latest(floor, TieOrder::Last)),
             },
         };
         if !matches!(parts, Rest::One(_)) && self.containers.len() < CONTAINERS_MAX {
@@ -200,7 +200,7 @@ impl<'a> Search<'a> {
     /// Returns true if the pattern can end with the last token.
     fn may_end_here(&self) -> bool {
         match (self.reads.patterns[self.which].tokens().last(), self.path.last()) {
-            (Some(PatternToken::Literal(name)), Some(Step::Key(key))) => name == key.as_str(),
+            (Some(PatternToken::Literal(name)), Some(PathSegment::Key(key))) => name == key.as_str(),
             (Some(PatternToken::Literal(_)), None) | (Some(PatternToken::Bound(_)), _) => false,
             _ => true,
         }
@@ -216,7 +216,7 @@ impl<'a> Search<'a> {
         PointerBuf::parse(self.label()).expect("its tokens are encoded")
     }
 
-    fn found(&self, value: &'a Node, floor: At) -> Found<'a> {
+    fn found(&self, value: &'a Node, floor: Revision) -> Found<'a> {
         Found { path: self.path.clone(), value, floor }
     }
 }
@@ -262,16 +262,16 @@ impl<'a> Iterator for Search<'a> {
 }
 
 /// Appends the JSON Pointer of a path from the root.
-pub(super) fn push_steps(label: &mut String, steps: &[Step<'_>]) {
+pub(super) fn push_steps(label: &mut String, steps: &[PathSegment<'_>]) {
     steps.iter().for_each(|step| push_step(label, *step));
 }
 
 /// Appends the JSON Pointer token of a part, including the slash.
-pub(super) fn push_step(label: &mut String, step: Step<'_>) {
+pub(super) fn push_step(label: &mut String, step: PathSegment<'_>) {
     label.push('/');
     match step {
-        Step::Index(index) => push_index(label, index),
-        Step::Key(key) => label.push_str(Token::new(key.as_str()).encoded()),
+        PathSegment::Index(index) => push_index(label, index),
+        PathSegment::Key(key) => label.push_str(Token::new(key.as_str()).encoded()),
     }
 }
 
@@ -289,7 +289,7 @@ pub(super) struct Members<'a> {
     pub(super) label: String,
     pub(super) container: &'a Node,
     /// Parts that belong to other patterns, in document order.
-    pub(super) foreign: Vec<Step<'a>>,
+    pub(super) foreign: Vec<PathSegment<'a>>,
 }
 
 impl<'a> Members<'a> {

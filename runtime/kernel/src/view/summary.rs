@@ -2,12 +2,12 @@
 //!
 //! Owns their wording and their bounds, and the bounded counting of a pattern's matches.
 
-use crate::tree::{Node, Step};
+use crate::tree::{Node, PathSegment};
 
-use super::explained::{Fate, Item as Explained, Why};
+use super::explanation::{OutcomeReason, PlaceExplanation as Explained, PlaceOutcome};
 use super::layout::Layout;
 use super::search::{self, Found, Members, Order, Reads, Search};
-use super::summarised::Summarised;
+use super::summarised_places::SummarisedPlaces;
 use super::text;
 
 /// Maximum characters of a list of hidden parts.
@@ -43,7 +43,7 @@ enum End {
 
 /// The matches of a pattern, as far as known.
 #[derive(Default)]
-pub(super) struct Tally<'a> {
+pub(super) struct MatchCount<'a> {
     /// The matches, if known without a search.
     members: Option<Members<'a>>,
     /// Otherwise the first places in document order.
@@ -52,7 +52,7 @@ pub(super) struct Tally<'a> {
     containers: Vec<String>,
 }
 
-impl<'a> Tally<'a> {
+impl<'a> MatchCount<'a> {
     pub(super) fn of(state: &'a Node, reads: &'a Reads<'a>, which: usize, steps: usize) -> Self {
         if let Some(members) = Members::of(state, reads.patterns, which) {
             let is_container = matches!(members.container, Node::Array(_) | Node::Object(_));
@@ -163,7 +163,7 @@ pub(super) struct Hidden<'a> {
 
 /// A hidden place.
 enum Item<'a> {
-    Part(Step<'a>),
+    Part(PathSegment<'a>),
     /// The first and the last index.
     Range(usize, usize),
     Place(String),
@@ -175,7 +175,7 @@ impl<'a> Hidden<'a> {
     pub(super) fn of(
         layout: &Layout<'a>,
         node: usize,
-        tally: Option<&Tally<'a>>,
+        tally: Option<&MatchCount<'a>>,
         is_shown: &dyn Fn(usize) -> bool,
         wanted: usize,
     ) -> Self {
@@ -184,13 +184,14 @@ impl<'a> Hidden<'a> {
         let shown_parts = shown.filter_map(|(way, _)| way.steps().last().copied());
         match (laid_out.value, tally) {
             (Some(value), _) => Self::parts(layout.label(node), value, shown_parts.collect(), wanted),
-            (None, Some(Tally { members: Some(members), .. })) => {
-                let mut excluded: Vec<Step<'a>> = shown_parts.chain(members.foreign.iter().copied()).collect();
+            (None, Some(MatchCount { members: Some(members), .. })) => {
+                let mut excluded: Vec<PathSegment<'a>> = shown_parts.chain(members.foreign.iter().copied()).collect();
                 excluded.sort_unstable();
                 Self::parts(members.label.clone(), members.container, excluded, wanted)
             }
             (None, Some(tally)) => {
-                let is_shown = |path: &[Step<'a>]| laid_out.children.get(path).is_some_and(|child| is_shown(*child));
+                let is_shown =
+                    |path: &[PathSegment<'a>]| laid_out.children.get(path).is_some_and(|child| is_shown(*child));
                 Self::places(&layout.label(node), tally, &is_shown)
             }
             (None, None) => Self { container: String::new(), array: None, items: Vec::new(), total: 0, is_cut: false },
@@ -198,14 +199,14 @@ impl<'a> Hidden<'a> {
     }
 
     /// Returns the parts of a container except `excluded`, which is in document order.
-    fn parts(container: String, value: &'a Node, excluded: Vec<Step<'a>>, wanted: usize) -> Self {
+    fn parts(container: String, value: &'a Node, excluded: Vec<PathSegment<'a>>, wanted: usize) -> Self {
         let mut items = Vec::new();
         let total = value.part_count() - excluded.len();
         if let Node::Array(elements) = value {
             let mut from = 0;
             let indices = excluded.iter().filter_map(|step| match step {
-                Step::Index(index) => Some(*index),
-                Step::Key(_) => None,
+                PathSegment::Index(index) => Some(*index),
+                PathSegment::Key(_) => None,
             });
             for index in indices.chain([elements.len()]) {
                 if from < index {
@@ -229,7 +230,7 @@ impl<'a> Hidden<'a> {
                 if items.len() >= most || (is_list_full && items.len() >= wanted) {
                     break;
                 }
-                if let Step::Key(name) = step {
+                if let PathSegment::Key(name) = step {
                     listed += text::chars(name) + SEPARATOR_CHARS;
                 }
                 items.push(Item::Part(step));
@@ -240,7 +241,7 @@ impl<'a> Hidden<'a> {
     }
 
     /// Returns the hidden places of a pattern; by index if they are the parts of one container.
-    fn places(pattern: &str, tally: &Tally<'a>, is_shown: &dyn Fn(&[Step<'a>]) -> bool) -> Self {
+    fn places(pattern: &str, tally: &MatchCount<'a>, is_shown: &dyn Fn(&[PathSegment<'a>]) -> bool) -> Self {
         let container = pattern.strip_suffix("/*").filter(|container| !container.contains('*'));
         let mut hidden = Self {
             container: container.unwrap_or_default().to_owned(),
@@ -255,8 +256,8 @@ impl<'a> Hidden<'a> {
             }
             hidden.total += 1;
             match (container.and(found.path.last()), hidden.items.last_mut()) {
-                (Some(Step::Index(index)), Some(Item::Range(_, last))) if *last + 1 == *index => *last = *index,
-                (Some(Step::Index(index)), _) => hidden.items.push(Item::Range(*index, *index)),
+                (Some(PathSegment::Index(index)), Some(Item::Range(_, last))) if *last + 1 == *index => *last = *index,
+                (Some(PathSegment::Index(index)), _) => hidden.items.push(Item::Range(*index, *index)),
                 (Some(step), _) => hidden.items.push(Item::Part(*step)),
                 (None, _) => hidden.items.push(Item::Place(found.label())),
             }
@@ -280,33 +281,33 @@ impl<'a> Hidden<'a> {
     }
 
     /// Returns the hidden items with their reasons; `why` returns the reason for a part that is laid out.
-    pub(super) fn items(&self, why: &dyn Fn(Step<'a>) -> Why) -> Vec<Explained> {
-        let below = |step: Step<'_>| {
+    pub(super) fn items(&self, why: &dyn Fn(PathSegment<'a>) -> OutcomeReason) -> Vec<Explained> {
+        let below = |step: PathSegment<'_>| {
             let mut place = self.container.clone();
             search::push_step(&mut place, step);
             place
         };
-        let explained = |place, last, why| Explained { place, last, fate: Fate::Summarised, why };
+        let explained = |place, last, why| Explained { place, last, fate: PlaceOutcome::Summarised, why };
         let of = |item: &Item<'a>| match item {
             Item::Part(step) => explained(below(*step), None, why(*step)),
-            Item::Place(place) => explained(place.clone(), None, Why::NoRoom),
+            Item::Place(place) => explained(place.clone(), None, OutcomeReason::NoRoom),
             Item::Range(from, to) => {
                 // If one of them was tried and did not fit, the others were not tried.
-                let whys = (*from..=(*to).min(*from + NAMES_MAX)).map(|index| why(Step::Index(index)));
-                let why = whys.min().unwrap_or(Why::NoRoom);
-                explained(below(Step::Index(*from)), (from < to).then(|| below(Step::Index(*to))), why)
+                let whys = (*from..=(*to).min(*from + NAMES_MAX)).map(|index| why(PathSegment::Index(index)));
+                let why = whys.min().unwrap_or(OutcomeReason::NoRoom);
+                explained(below(PathSegment::Index(*from)), (from < to).then(|| below(PathSegment::Index(*to))), why)
             }
         };
         self.items.iter().map(of).collect()
     }
 
     /// Adds the hidden items to `summarised`, as far as there is room.
-    pub(super) fn note(&self, summarised: &mut Summarised) {
+    pub(super) fn note(&self, summarised: &mut SummarisedPlaces) {
         for item in &self.items {
             match item {
                 Item::Range(from, to) => summarised.push_elements(&self.container, *from..*to + 1),
-                Item::Part(Step::Index(index)) => summarised.push_elements(&self.container, *index..*index + 1),
-                Item::Part(Step::Key(name)) => summarised.push_member(&self.container, name),
+                Item::Part(PathSegment::Index(index)) => summarised.push_elements(&self.container, *index..*index + 1),
+                Item::Part(PathSegment::Key(name)) => summarised.push_member(&self.container, name),
                 Item::Place(label) => summarised.push(label),
             }
         }
@@ -323,8 +324,8 @@ impl<'a> Hidden<'a> {
             }
             match item {
                 Item::Place(label) => text::push_name(&mut out, label),
-                Item::Part(Step::Key(name)) => text::push_name(&mut out, name),
-                Item::Part(Step::Index(index)) => search::push_index(&mut out, *index),
+                Item::Part(PathSegment::Key(name)) => text::push_name(&mut out, name),
+                Item::Part(PathSegment::Index(index)) => search::push_index(&mut out, *index),
                 Item::Range(from, to) => self.push_range(&mut out, *from, *to, true),
             }
             let separator = if end > 0 { 0 } else { SEPARATOR_CHARS };

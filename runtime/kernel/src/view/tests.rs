@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::ablation::Interface;
 use crate::blueprint::PatchLimits;
 use crate::digest::{Hasher, Salt};
-use crate::mode::Interface;
 use crate::patch;
 
 mod large;
@@ -40,8 +40,8 @@ fn no_schema(_: &Pattern) -> Option<Value> {
 /// Finds no commit for any version.
 struct Nobody;
 
-impl Commits for Nobody {
-    fn by(&self, _: Version) -> Option<(crate::id::Seq, crate::id::WorkerName)> {
+impl CommitLookup for Nobody {
+    fn commit_of(&self, _: Version) -> Option<(crate::id::Seq, crate::id::WorkerName)> {
         None
     }
 }
@@ -57,13 +57,13 @@ fn expanded_view(
     state: &Value,
     trigger: &Value,
     feedback: &[Value],
-    expand: Option<(&[Asked], usize)>,
+    expand: Option<(&[ExpandRequest], usize)>,
     budget: u32,
 ) -> View {
     let reads = patterns(worker);
     let limit = limit(worker, budget);
     let state = &Node::from(state);
-    let fixed = &Fixed::with(worker, Interface::Patch, Paths::Plain, &no_schema);
+    let fixed = &FixedParts::with(worker, Interface::Patch, PathSyntax::Plain, &no_schema);
     let [shown, explained] = [false, true].map(|is_explained| {
         let writer = &|_| expand.map(|_| "writer".to_owned());
         let ((expand, newest), may_expand) = (expand.unwrap_or_default(), expand.is_some());
@@ -86,7 +86,7 @@ fn expanded_view(
     });
     // Recording the hidden places does not change the shown text.
     assert!(shown.summarised.is_empty());
-    assert_eq!(shown, View { summarised: Summarised::default(), items: Vec::new(), ..explained.clone() });
+    assert_eq!(shown, View { summarised: SummarisedPlaces::default(), items: Vec::new(), ..explained.clone() });
     explained
 }
 
@@ -133,7 +133,7 @@ fn a_view_says_what_may_be_written_what_there_is_and_why_it_is_shown() {
     let parts = Parts {
         worker: &worker,
         reads: &reads,
-        fixed: &Fixed::with(&worker, Interface::Patch, Paths::Plain, &fragment),
+        fixed: &FixedParts::with(&worker, Interface::Patch, PathSyntax::Plain, &fragment),
         state: &Node::from(&state),
         trigger: &trigger,
         feedback: &feedback,
@@ -188,13 +188,17 @@ fn a_compiled_view_takes_grants_from_the_contract_and_fragments_from_the_schema(
     });
     let worker = extractor();
     let schema = Schema::compile(&document, false).expect("the schema compiles");
-    let contract = crate::contract::Contract::compile(&worker, &document, &crate::plan::Expressions::of(Paths::Plain))
-        .expect("the contract compiles");
+    let contract = crate::contract::Contract::compile(
+        &worker,
+        &document,
+        &crate::plan::ExpressionCompiler::new(PathSyntax::Plain),
+    )
+    .expect("the contract compiles");
     let hasher = Hasher::new(&Salt::ZERO);
     let full = json!({"request": {"question": "Who?"}, "sources": [{"title": "A"}], "claims": [], "notes": "secret"});
     let (full, empty) = (State::new(&full, &hasher), State::new(&json!({}), &hasher));
     let trigger = start();
-    let fixed = Fixed::of(&worker, &schema, Interface::Patch, Paths::Plain);
+    let fixed = FixedParts::new(&worker, &schema, Interface::Patch, PathSyntax::Plain);
     let with = |state: &State, budget| {
         let (readable, fixed) = (&contract.readable(state.root()), &fixed);
         let (feedback, expand, may_expand, commits) = (&[][..], &[][..], false, &Nobody);
@@ -372,7 +376,8 @@ fn data_cannot_fake_a_section() {
     for budget in [300, 500, 900, 5000] {
         let view = view(&worker, &state, &trigger, &feedback, budget);
         let headings: Vec<&str> = view.text.lines().filter(|line| line.starts_with('#')).collect();
-        let expected = [render::WRITE_HEADING, render::SEE_HEADING, render::REFUSED_HEADING, render::WOKEN_HEADING];
+        let expected =
+            [render::WRITE_HEADING, render::SEE_HEADING, render::REJECTIONS_HEADING, render::TRIGGER_HEADING];
         let expected: Vec<&str> =
             expected.iter().map(|heading| heading.trim_end()).filter(|heading| headings.contains(heading)).collect();
         assert_eq!(headings, expected, "{}", view.text);
@@ -388,8 +393,8 @@ fn data_cannot_fake_a_section() {
         };
         assert_eq!(parts.instructions, text::chars(&prompt.system));
         assert_eq!([parts.contract, parts.document], [render::WRITE_HEADING, render::SEE_HEADING].map(under));
-        assert_eq!([parts.refusals, parts.trigger], [render::REFUSED_HEADING, render::WOKEN_HEADING].map(under));
-        let all = parts.contract + parts.document + parts.refusals + parts.trigger;
+        assert_eq!([parts.rejections, parts.trigger], [render::REJECTIONS_HEADING, render::TRIGGER_HEADING].map(under));
+        let all = parts.contract + parts.document + parts.rejections + parts.trigger;
         assert_eq!(all, text::chars(&prompt.user), "{budget}");
     }
 }
@@ -406,7 +411,7 @@ fn a_refusal_says_how_what_was_read_has_changed() {
     ]});
     let view = view(&extractor(), &json!({}), &start(), &[refusal], 4000);
     assert_eq!(
-        section(&view.text, render::REFUSED_HEADING),
+        section(&view.text, render::REJECTIONS_HEADING),
         [
             "- freshness/stale_read",
             r#"  /a: changed (by other); "fox" became "cat""#,
@@ -426,7 +431,7 @@ fn a_tight_budget_still_says_what_was_refused() {
     let refusal = json!({"stage": "freshness", "code": "unseen_target", "violations": [{"op": 0, "pointer": "/big", "message": message}]});
     for budget in [500, 600, 800, 1200] {
         let view = view(&worker, &state, &start(), std::slice::from_ref(&refusal), budget);
-        let lines = section(&view.text, render::REFUSED_HEADING);
+        let lines = section(&view.text, render::REJECTIONS_HEADING);
         assert_eq!(lines.first(), Some(&"- freshness/unseen_target"), "{budget}: {}", view.text);
         assert!(lines[1].starts_with("  operation 0, /big: mmm"), "{budget}: {}", view.text);
         assert!(view.text.chars().count() <= budget as usize, "{budget}: {}", view.text);
@@ -447,7 +452,7 @@ fn a_trigger_that_may_not_be_read_is_not_named() {
     let trigger = json!({"kind": "event", "rule": "r", "op": "add", "path": "/secret/alpha"});
     let view = view(&extractor(), &json!({}), &trigger, &[], 4000);
     assert_eq!(
-        section(&view.text, render::WOKEN_HEADING),
+        section(&view.text, render::TRIGGER_HEADING),
         [
             "You were woken by rule r: event.",
             "Now answer with your patch: add at /claims/-; replace at /claims/*/status."
@@ -477,13 +482,13 @@ fn the_minimum_holds_an_empty_view_with_the_longest_trigger() {
     for unit in [Unit::Chars, Unit::Tokens] {
         worker.view.unit = unit;
         let reads = patterns(&worker);
-        let chars = Fixed::with(&worker, Interface::Patch, Paths::Plain, &fragment).minimum_chars();
+        let chars = FixedParts::with(&worker, Interface::Patch, PathSyntax::Plain, &fragment).minimum_chars();
         let trigger = json!({"kind": "event", "rule": "r".repeat(500), "op": "add", "path": "/claims/0"});
         let at = |limit: usize| {
             let parts = Parts {
                 worker: &worker,
                 reads: &reads,
-                fixed: &Fixed::with(&worker, Interface::Patch, Paths::Plain, &fragment),
+                fixed: &FixedParts::with(&worker, Interface::Patch, PathSyntax::Plain, &fragment),
                 state: &Node::from(&json!({})),
                 trigger: &trigger,
                 feedback: &[],
@@ -532,7 +537,7 @@ fn the_prompt_explains_the_answer_with_a_patch_the_worker_may_write() {
     let parts = Parts {
         worker: &worker,
         reads: &reads,
-        fixed: &Fixed::with(&worker, Interface::Patch, Paths::Plain, &fragment),
+        fixed: &FixedParts::with(&worker, Interface::Patch, PathSyntax::Plain, &fragment),
         state: &Node::from(&json!({})),
         trigger: &start(),
         feedback: &[],
@@ -582,7 +587,7 @@ fn an_example_chooses_nothing() {
     });
     let of = |value: Value| {
         let worker = worker(json!({"agent": "llm", "writes": [{"path": "/a", "ops": ["add"], "value": value}]}));
-        prompt::example(&worker, Paths::Plain, &|_| Some(schema.clone()))[0]["value"].clone()
+        prompt::example(&worker, PathSyntax::Plain, &|_| Some(schema.clone()))[0]["value"].clone()
     };
     assert_eq!(of(json!(true)), json!({"agent": "...", "kind": "...", "one": "only", "size": 1}));
     let granted = json!({"properties": {"kind": {"const": "b"}, "agent": {"enum": ["notes"]}}});
@@ -610,7 +615,7 @@ fn every_example_is_a_patch() {
             json!({"agent": "llm", "writes": [{"path": path, "ops": [op], "value": {"properties": {"s": {"const": 1}}}}]}),
         );
         for schema in &schemas {
-            let example = prompt::example(&worker, Paths::Plain, &|_| Some(schema.clone()));
+            let example = prompt::example(&worker, PathSyntax::Plain, &|_| Some(schema.clone()));
             let ops = patch::parse(&example, &PatchLimits::default()).expect("a well-formed patch");
             assert_eq!(ops.len(), usize::from(expected.is_some()));
             if let Some((op, path)) = expected {
@@ -636,19 +641,19 @@ fn who_may_copy_is_shown_copies_of_something_of_the_right_shape() {
     };
     let copy = |from: &str| json!({"op": "copy", "from": from, "path": "/sources/-"});
     let same = of(document.clone());
-    assert_eq!(prompt::example(&worker, Paths::Plain, &same), json!([copy("/documents/N"), copy("/documents/M")]));
+    assert_eq!(prompt::example(&worker, PathSyntax::Plain, &same), json!([copy("/documents/N"), copy("/documents/M")]));
     let part = of(json!({"type": "string"}));
     let expected = json!([copy("/documents/N/lines/M"), copy("/documents/K/lines/L")]);
-    assert_eq!(prompt::example(&worker, Paths::Plain, &part), expected);
+    assert_eq!(prompt::example(&worker, PathSyntax::Plain, &part), expected);
     let none = of(json!({"type": "boolean"}));
-    assert_eq!(prompt::example(&worker, Paths::Plain, &none), json!([copy("/question")]));
+    assert_eq!(prompt::example(&worker, PathSyntax::Plain, &none), json!([copy("/question")]));
 
     let prompt = Prompt::new(&worker, &view(&worker, &json!({}), &start(), &[], 4000));
     let members = "has \"op\", \"path\", to add or replace \"value\" and to copy \"from\", a path that you see.";
     assert!(prompt.system.contains(members), "{}", prompt.system);
     worker.reads.clear();
     assert_eq!(
-        prompt::example(&worker, Paths::Plain, &same)[0]["op"],
+        prompt::example(&worker, PathSyntax::Plain, &same)[0]["op"],
         "add",
         "nothing may be read, so nothing can be copied"
     );
@@ -689,7 +694,7 @@ fn mark(value: &Value, next: &mut usize) -> Value {
 }
 
 /// Generates a place, or the parts of a place from one on.
-fn asked_for() -> impl Strategy<Value = Asked> {
+fn asked_for() -> impl Strategy<Value = ExpandRequest> {
     let place = prop::sample::select(vec!["/a", "/b", "/b/c", "/b/c/0", "/c", "/c/1", "/a/b", ""]);
     let from = prop::sample::select(vec![
         json!(null),
@@ -702,8 +707,8 @@ fn asked_for() -> impl Strategy<Value = Asked> {
         json!("z"),
     ]);
     (place, from).prop_map(|(place, from)| match from {
-        Value::Null => Asked::from(place),
-        from => Asked::read(&json!({"at": place, "from": from})).expect("a range"),
+        Value::Null => ExpandRequest::from(place),
+        from => ExpandRequest::parse(&json!({"at": place, "from": from})).expect("a range"),
     })
 }
 
@@ -770,7 +775,7 @@ proptest! {
         for (path, marker) in &places {
             let is_shown = shown.text.contains(marker.as_str());
             prop_assert!(!is_shown || readable(path), "{:?} may not be read: {}", path, shown.text);
-            let is_begun = shown.items.iter().any(|item| item.fate == Fate::Begun && below(std::slice::from_ref(&item.place), path));
+            let is_begun = shown.items.iter().any(|item| item.fate == PlaceOutcome::Begun && below(std::slice::from_ref(&item.place), path));
             prop_assert!(!is_begun || is_shown, "{:?} is begun: {}", path, shown.text);
             prop_assert_eq!(is_shown && !is_begun, below(&shown.reads, path), "{:?} in {:?}: {}", path, shown.reads, shown.text);
             prop_assert_eq!(readable(path), below(&shown.reads, path) || below(&summarised, path), "{:?}", path);
@@ -783,7 +788,7 @@ proptest! {
             if let Some((label, _)) = line.split_once(": ").filter(|(label, _)| label.starts_with('/')) {
                 let path: Vec<String> = label.split('/').skip(1).map(str::to_owned).collect();
                 // A partly readable value names only parts that contain readable values.
-                let is_asked = expand.iter().flatten().any(|asked| asked.at() == label);
+                let is_asked = expand.iter().flatten().any(|asked| asked.pointer() == label);
                 let is_named = || {
                     let names = line.split_once("not shown: ").map(|(_, names)| names.trim_start_matches("from there on, ")).unwrap_or_default();
                     let names = names.split("; ").next().unwrap_or_default().trim_end_matches(" and more");

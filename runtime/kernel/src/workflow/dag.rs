@@ -11,7 +11,8 @@ use std::collections::BinaryHeap;
 use std::collections::HashMap;
 
 use super::{
-    Definition, NODES_MAX, Node, Order, PROBLEMS_MAX, Problem, RUNNING_NODES_MAX, Warning, is_node_name, shared,
+    Definition, ExecutionOrder, NODES_MAX, Node, PROBLEMS_MAX, RUNNING_NODES_MAX, Warning, WorkflowError, is_node_name,
+    output_conflicts,
 };
 
 /// Number of a node: the rank of its id. There are at most [`NODES_MAX`].
@@ -40,11 +41,11 @@ pub(super) struct Stages {
 ///
 /// # Errors
 /// Returns the first twenty problems: all problems of single nodes, or else one cycle.
-pub(super) fn check(definition: &Definition) -> Result<Order<'_>, Vec<Problem>> {
-    let dag = Dag::of(definition)?;
+pub(super) fn check(definition: &Definition) -> Result<ExecutionOrder<'_>, Vec<WorkflowError>> {
+    let dag = Dag::new(definition)?;
     let Stages { stage_of, left, steps } = dag.stages();
     if left.iter().any(|left| *left > 0) {
-        return Err(vec![Problem::Cycle { nodes: dag.cycle(&left) }]);
+        return Err(vec![WorkflowError::Cycle { nodes: dag.cycle(&left) }]);
     }
     debug_assert_eq!(steps, dag.count() + dag.needs.all.len(), "each node and dependency is taken once");
     let order = dag.order();
@@ -56,9 +57,9 @@ pub(super) fn check(definition: &Definition) -> Result<Order<'_>, Vec<Problem>> 
         dag.numbers().filter(|node| lists.of(*node).is_empty()).map(|node| dag.ids.name(node)).collect()
     };
     let mut warnings = dag.unreachable(definition, &order);
-    warnings.extend(shared::outputs(&dag, definition, &order));
+    warnings.extend(output_conflicts::outputs(&dag, definition, &order));
     warnings.extend(dag.of_boards());
-    Ok(Order {
+    Ok(ExecutionOrder {
         warnings,
         roots: without(&dag.needs),
         leaves: without(&dag.feeds),
@@ -68,10 +69,10 @@ pub(super) fn check(definition: &Definition) -> Result<Order<'_>, Vec<Problem>> 
 }
 
 impl<'d> Dag<'d> {
-    pub(super) fn of(definition: &'d Definition) -> Result<Self, Vec<Problem>> {
+    pub(super) fn new(definition: &'d Definition) -> Result<Self, Vec<WorkflowError>> {
         let count = definition.nodes.len();
         if count == 0 || count > NODES_MAX {
-            return Err(vec![Problem::Size { nodes: count }]);
+            return Err(vec![WorkflowError::Size { nodes: count }]);
         }
         let ids = Ids::of(definition.nodes.keys().map(String::as_str).collect());
         let mut needs = Lists { ends: Vec::with_capacity(count), all: Vec::new() };
@@ -80,15 +81,15 @@ impl<'d> Dag<'d> {
         let mut named_by: Vec<Option<Number>> = vec![None; count];
         for (node, (id, said)) in (0..).zip(&definition.nodes) {
             if let Some(says) = said.node_id.as_ref().filter(|says| *says != id) {
-                problems.push(Problem::OtherId { node: id.clone(), says: says.clone() });
+                problems.push(WorkflowError::IdMismatch { node: id.clone(), says: says.clone() });
             }
             for dependency in &said.dependencies {
                 match ids.find(dependency) {
                     None => {
                         let (node, dependency) = (id.clone(), dependency.clone());
-                        problems.push(Problem::UnknownDependency { node, dependency });
+                        problems.push(WorkflowError::UnknownDependency { node, dependency });
                     }
-                    Some(_) if dependency == id => problems.push(Problem::SelfDependency { node: id.clone() }),
+                    Some(_) if dependency == id => problems.push(WorkflowError::SelfDependency { node: id.clone() }),
                     // A dependency named twice counts once.
                     Some(needed) if named_by[index(needed)].replace(node) == Some(node) => {}
                     Some(needed) => needs.all.push(needed),
@@ -290,7 +291,7 @@ pub(super) const fn index(node: Number) -> usize {
 /// Converts an index to a node number.
 ///
 /// # Panics
-/// Panics beyond [`NODES_MAX`], which [`Dag::of`] has checked.
+/// Panics beyond [`NODES_MAX`], which [`Dag::new`] has checked.
 pub(super) fn number(index: usize) -> Number {
     Number::try_from(index).expect("there are at most a million nodes")
 }

@@ -24,18 +24,18 @@ const OPS_MAX: usize = 512;
 
 /// Event that a turn responds to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Happened<'h> {
+pub enum WorkflowEvent<'h> {
     /// The board was created.
     Start {
         /// True if the member `data` of the request is merged into the workflow's data.
         from_request: bool,
     },
     /// A worker produced an output, or the previous turn left work.
-    GoesOn,
+    Progress,
     /// The trigger of a node fired.
-    Came(&'h str),
+    Triggered(&'h str),
     /// No invocation for a node is under way any more.
-    GaveUp(&'h str),
+    Abandoned(&'h str),
     /// A resumption from a node: it and all that depends on it run again.
     Resume(&'h str),
 }
@@ -44,7 +44,7 @@ pub enum Happened<'h> {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Turn {
     /// Status changes, by node id.
-    pub moves: Vec<Move>,
+    pub moves: Vec<NodeTransition>,
     /// JSON Patch (RFC 6902) that applies them, in order.
     pub patch: Vec<Value>,
     /// Resulting status of the workflow: `RUNNING`, `COMPLETED` or `FAILED`.
@@ -55,7 +55,7 @@ pub struct Turn {
 
 /// Status change of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Move {
+pub struct NodeTransition {
     /// Id of the node.
     pub node: String,
     /// Old status.
@@ -67,7 +67,7 @@ pub struct Move {
 /// Reason that a turn is not possible.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
-pub struct Refusal {
+pub struct TurnError {
     /// A stable code.
     pub code: WorkflowCode,
     /// User-readable message.
@@ -79,23 +79,27 @@ pub struct Refusal {
 /// # Errors
 /// `workflow_no_state` if the document lacks the workflow's state; `workflow_too_much_data`. For a resumption also
 /// `workflow_unknown_node`, and `workflow_illegal_move` if a node to run again is still running.
-pub fn turn(definition: &Definition, document: &tree::Node, happened: Happened<'_>) -> Result<Option<Turn>, Refusal> {
-    let mut work = Work::of(definition, document)?;
+pub fn compute_turn(
+    definition: &Definition,
+    document: &tree::Node,
+    happened: WorkflowEvent<'_>,
+) -> Result<Option<Turn>, TurnError> {
+    let mut work = TurnBuilder::new(definition, document)?;
     match happened {
-        Happened::Start { from_request: true } if is_object_with_members(&document["request"]["data"]) => {
+        WorkflowEvent::Start { from_request: true } if is_object_with_members(&document["request"]["data"]) => {
             work.take_data(&document["request"]["data"])?;
         }
-        Happened::Start { .. } | Happened::GoesOn => work.settle()?,
-        Happened::Came(node) => {
+        WorkflowEvent::Start { .. } | WorkflowEvent::Progress => work.settle()?,
+        WorkflowEvent::Triggered(node) => {
             work.note(node)?;
             work.settle()?;
         }
-        Happened::GaveUp(node) => {
+        WorkflowEvent::Abandoned(node) => {
             work.give_up(node)?;
             work.settle()?;
         }
         // Nodes to run again are settled in the next turn.
-        Happened::Resume(node) => work.resume(node)?,
+        WorkflowEvent::Resume(node) => work.resume(node)?,
     }
     Ok(work.turn(document))
 }
@@ -110,7 +114,7 @@ pub struct FailedNode {
 }
 
 /// Returns the failed nodes of a document's workflow, sorted by id.
-pub fn failed(document: &tree::Node) -> Vec<FailedNode> {
+pub fn failed_nodes(document: &tree::Node) -> Vec<FailedNode> {
     let nodes = document["workflow"]["nodes"].as_object().into_iter().flat_map(tree::Object::iter);
     let failed = nodes.filter(|(_, node)| node["status"].as_str() == Some(Status::Failed.as_str()));
     let told = |(id, node): (_, &tree::Node)| FailedNode {
@@ -125,71 +129,71 @@ fn is_object_with_members(value: &tree::Node) -> bool {
 }
 
 /// Current state of a node.
-struct Standing<'a> {
+struct NodeState<'a> {
     id: &'a str,
     node: &'a Node,
     status: Status,
     /// True if its trigger has fired.
-    came: bool,
+    is_triggered: bool,
     /// The node's entry in the document.
     there: &'a tree::Node,
     moved: bool,
 }
 
 /// A turn under construction.
-struct Work<'a> {
-    nodes: BTreeMap<&'a str, Standing<'a>>,
+struct TurnBuilder<'a> {
+    nodes: BTreeMap<&'a str, NodeState<'a>>,
     data: &'a tree::Node,
-    moves: Vec<Move>,
+    moves: Vec<NodeTransition>,
     patch: Vec<Value>,
     /// Copies of outputs into the data, applied after all inputs were taken from the old data.
     given: Vec<Value>,
 }
 
-impl<'a> Work<'a> {
-    fn of(definition: &'a Definition, document: &'a tree::Node) -> Result<Self, Refusal> {
+impl<'a> TurnBuilder<'a> {
+    fn new(definition: &'a Definition, document: &'a tree::Node) -> Result<Self, TurnError> {
         let workflow = &document["workflow"];
         let standing = |(id, node): (&'a String, &'a Node)| {
             let there = &workflow["nodes"][id.as_str()];
-            let status = there["status"].as_str().and_then(Status::named);
+            let status = there["status"].as_str().and_then(Status::from_name);
             let message = || format!("the document does not say how far `{id}` is");
-            let status = status.ok_or_else(|| Refusal { code: WorkflowCode::NoState, message: message() })?;
+            let status = status.ok_or_else(|| TurnError { code: WorkflowCode::NoState, message: message() })?;
             let came = there.child("came").is_some();
-            Ok((id.as_str(), Standing { id, node, status, came, there, moved: false }))
+            Ok((id.as_str(), NodeState { id, node, status, is_triggered: came, there, moved: false }))
         };
-        let nodes = definition.nodes.iter().map(standing).collect::<Result<_, Refusal>>()?;
+        let nodes = definition.nodes.iter().map(standing).collect::<Result<_, TurnError>>()?;
         Ok(Self { nodes, data: &workflow["data"], moves: Vec::new(), patch: Vec::new(), given: Vec::new() })
     }
 
-    fn known(&mut self, id: &str) -> Result<&mut Standing<'a>, Refusal> {
+    fn known(&mut self, id: &str) -> Result<&mut NodeState<'a>, TurnError> {
         self.nodes.get_mut(id).ok_or_else(|| {
             let message = format!("there is no node `{id}`");
-            Refusal { code: WorkflowCode::UnknownNode, message }
+            TurnError { code: WorkflowCode::UnknownNode, message }
         })
     }
 
     /// Changes the status of a node; the change must be legal.
-    fn advance(&mut self, id: &str, to: Status) -> Result<(), Refusal> {
+    fn advance(&mut self, id: &str, to: Status) -> Result<(), TurnError> {
         let standing = self.known(id)?;
         let from = standing.status;
-        standing.status = from.to(to, id)?;
+        standing.status = from.transition_to(to, id)?;
         standing.moved = true;
-        self.moves.push(Move { node: id.to_owned(), from, to });
+        self.moves.push(NodeTransition { node: id.to_owned(), from, to });
         self.patch.push(json!({"op": "replace", "path": of_node(id, "status"), "value": to}));
         Ok(())
     }
 
-    fn fail(&mut self, id: &str, error: &str) -> Result<(), Refusal> {
+    fn fail(&mut self, id: &str, error: &str) -> Result<(), TurnError> {
         self.advance(id, Status::Failed)?;
         self.patch.push(json!({"op": "add", "path": of_node(id, "error"), "value": error}));
         Ok(())
     }
 
     /// Merges the request's data into the workflow's.
-    fn take_data(&mut self, brought: &tree::Node) -> Result<(), Refusal> {
+    fn take_data(&mut self, brought: &tree::Node) -> Result<(), TurnError> {
         if brought.part_count() > DATA_MAX {
             let message = format!("the request brings {} entries, more than {DATA_MAX}", brought.part_count());
-            return Err(Refusal { code: WorkflowCode::TooMuchData, message });
+            return Err(TurnError { code: WorkflowCode::TooMuchData, message });
         }
         for (key, _) in brought.as_object().into_iter().flat_map(tree::Object::iter) {
             self.patch.push(copy(&child("/request/data", key), &child(DATA, key)));
@@ -198,17 +202,17 @@ impl<'a> Work<'a> {
     }
 
     /// Records that a node's trigger fired. The record persists, also if the dependencies are not completed yet.
-    fn note(&mut self, id: &str) -> Result<(), Refusal> {
+    fn note(&mut self, id: &str) -> Result<(), TurnError> {
         let standing = self.known(id)?;
-        if !standing.came && matches!(standing.status, Status::Pending | Status::Ready) {
-            standing.came = true;
+        if !standing.is_triggered && matches!(standing.status, Status::Pending | Status::Ready) {
+            standing.is_triggered = true;
             self.patch.push(json!({"op": "add", "path": of_node(id, "came"), "value": true}));
         }
         Ok(())
     }
 
     /// Fails a running node without an output, because its worker has finished. Otherwise its outcome is known already.
-    fn give_up(&mut self, id: &str) -> Result<(), Refusal> {
+    fn give_up(&mut self, id: &str) -> Result<(), TurnError> {
         let standing = self.known(id)?;
         if standing.status == Status::Running && standing.there.child("output").is_none() {
             self.fail(id, "its worker came to no output")?;
@@ -217,11 +221,11 @@ impl<'a> Work<'a> {
     }
 
     /// Resets a node and all that depends on it. Its own trigger stays recorded; those of the others must fire again.
-    fn resume(&mut self, from: &str) -> Result<(), Refusal> {
+    fn resume(&mut self, from: &str) -> Result<(), TurnError> {
         let from = self.known(from)?.id;
         let mut again = BTreeSet::from([from]);
         loop {
-            let depends = |(_, standing): &(&&'a str, &Standing<'a>)| {
+            let depends = |(_, standing): &(&&'a str, &NodeState<'a>)| {
                 standing.node.dependencies.iter().any(|needed| again.contains(needed.as_str()))
             };
             let more: Vec<&str> = self.nodes.iter().filter(depends).map(|(id, _)| *id).collect();
@@ -235,7 +239,7 @@ impl<'a> Work<'a> {
             let standing = self.known(id)?;
             let (status, there) = (standing.status, standing.there);
             if id != from {
-                standing.came = false;
+                standing.is_triggered = false;
             }
             if status != Status::Pending {
                 self.advance(id, Status::Pending)?;
@@ -249,7 +253,7 @@ impl<'a> Work<'a> {
     }
 
     /// Makes all possible status changes, within the operation limit.
-    fn settle(&mut self) -> Result<(), Refusal> {
+    fn settle(&mut self) -> Result<(), TurnError> {
         let before: BTreeMap<&str, Status> = self.nodes.iter().map(|(id, at)| (*id, at.status)).collect();
         let ids: Vec<&str> = before.keys().copied().collect();
         for id in ids {
@@ -285,7 +289,7 @@ impl<'a> Work<'a> {
     }
 
     /// Starts a node. Input entries that are missing in the data are omitted (W63).
-    fn run(&mut self, id: &str, node: &Node) -> Result<(), Refusal> {
+    fn run(&mut self, id: &str, node: &Node) -> Result<(), TurnError> {
         self.advance(id, Status::Running)?;
         let input = of_node(id, "input");
         self.patch.push(json!({"op": "add", "path": input, "value": {}}));
@@ -296,7 +300,7 @@ impl<'a> Work<'a> {
     }
 
     /// Completes a node. Only mapped outputs that the worker produced are copied to the data.
-    fn complete(&mut self, id: &str, node: &Node, output: &tree::Node) -> Result<(), Refusal> {
+    fn complete(&mut self, id: &str, node: &Node, output: &tree::Node) -> Result<(), TurnError> {
         self.advance(id, Status::Completed)?;
         for (name, key) in node.output_mapping.iter().filter(|(name, _)| output.child(name).is_some()) {
             self.given.push(copy(&child(&of_node(id, "output"), name), &child(DATA, key)));
@@ -332,7 +336,7 @@ impl<'a> Work<'a> {
     }
 }
 
-impl Standing<'_> {
+impl NodeState<'_> {
     /// Returns the next status, given those of the others; `Ready` means that the condition must be evaluated.
     fn possible(&self, others: &BTreeMap<&str, Status>) -> Option<Status> {
         let is = |id: &String, status: Status| others.get(id.as_str()) == Some(&status);
@@ -342,7 +346,7 @@ impl Standing<'_> {
             Status::Pending if needed.iter().any(|id| is(id, Status::Skipped)) => Some(Status::Skipped),
             Status::Pending => needed.iter().all(|id| is(id, Status::Completed)).then_some(Status::Ready),
             Status::Ready => {
-                let is_started = self.came || self.node.trigger_type == TriggerType::Dependency;
+                let is_started = self.is_triggered || self.node.trigger_type == TriggerType::Dependency;
                 is_started.then_some(Status::Running)
             }
             Status::Running => self.there.child("output").is_some().then_some(Status::Completed),

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::engine::{DATA_MAX, Happened};
+use super::engine::{DATA_MAX, WorkflowEvent};
 use super::{Definition, Node, Status, TriggerType};
 use crate::source::child;
 
 /// Name of the workflow worker, and of the rule that starts it.
-const SEAT: &str = "workflow";
+const WORKER: &str = "workflow";
 const OUTPUT: &str = "workflow-output";
 const ROUND: &str = "workflow-round";
 const RESUME: &str = "workflow-resume";
@@ -21,7 +21,7 @@ const START: &str = "start-";
 const GAVE_UP: &str = "gave-up-";
 
 /// Signal that resumes a workflow, with `{node}`.
-pub const RESUMPTION: &str = "resume";
+pub const RESUME_SIGNAL: &str = "resume";
 
 /// Schema definition shared by all nodes.
 const NODE_DEFINITION: &str = "workflow:node";
@@ -29,7 +29,7 @@ const NODE_DEFINITION: &str = "workflow:node";
 /// Arguments of the workflow worker.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct With {
+pub struct WorkflowArgs {
     /// The nodes, reduced to the data for decisions.
     pub nodes: BTreeMap<String, Node>,
     /// True if the request may provide data.
@@ -37,8 +37,8 @@ pub struct With {
     pub from_request: bool,
 }
 
-impl With {
-    fn of(definition: &Definition, from_request: bool) -> Self {
+impl WorkflowArgs {
+    fn new(definition: &Definition, from_request: bool) -> Self {
         let bare = |node: &Node| Node { node_id: None, agent_id: String::new(), metadata: Map::new(), ..node.clone() };
         let nodes = definition.nodes.iter().map(|(id, node)| (id.clone(), bare(node))).collect();
         Self { nodes, from_request }
@@ -50,24 +50,24 @@ impl With {
     }
 
     /// Returns the event signalled by a workflow rule; `resumed` is the node named by the signal.
-    pub fn happened<'h>(&self, rule: &'h str, resumed: Option<&'h str>) -> Happened<'h> {
-        if rule == SEAT {
-            Happened::Start { from_request: self.from_request }
+    pub fn event_of_rule<'h>(&self, rule: &'h str, resumed: Option<&'h str>) -> WorkflowEvent<'h> {
+        if rule == WORKER {
+            WorkflowEvent::Start { from_request: self.from_request }
         } else if rule == RESUME {
-            Happened::Resume(resumed.unwrap_or_default())
+            WorkflowEvent::Resume(resumed.unwrap_or_default())
         } else if let Some(node) = rule.strip_prefix(START) {
-            Happened::Came(node)
+            WorkflowEvent::Triggered(node)
         } else if let Some(node) = rule.strip_prefix(GAVE_UP) {
-            Happened::GaveUp(node)
+            WorkflowEvent::Abandoned(node)
         } else {
-            Happened::GoesOn
+            WorkflowEvent::Progress
         }
     }
 }
 
 /// Additional grants of a node's worker.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Grants {
+pub struct NodeGrants {
     /// The worker.
     pub worker: String,
     /// The node.
@@ -80,7 +80,7 @@ pub struct Grants {
 
 /// A part of the blueprint generated from a workflow.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Made {
+pub struct GeneratedPart {
     /// JSON Pointer to the list or object in the blueprint that contains it.
     pub within: &'static str,
     /// Member name; absent for an element of a list, which has a `name`.
@@ -95,9 +95,9 @@ pub struct Made {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Expansion {
     /// Generated parts; the blueprint must not define the same names.
-    pub made: Vec<Made>,
+    pub made: Vec<GeneratedPart>,
     /// Additional grants of the nodes' workers.
-    pub grants: Vec<Grants>,
+    pub grants: Vec<NodeGrants>,
     /// Defaults for settings absent from the blueprint: container, member, value.
     pub defaults: Vec<(&'static str, &'static str, Value)>,
 }
@@ -112,21 +112,25 @@ impl Expansion {
 const INITIAL: &str = "/state/initial";
 
 /// Schema of the data in a request.
-pub const REQUESTED: &str = "/request/properties/data";
+pub const REQUEST_DATA_SCHEMA: &str = "/request/properties/data";
 
 /// Expands a checked workflow. `from_request` permits a member `data` of the request.
 pub fn expand(definition: &Definition, from_request: bool) -> Expansion {
-    let named =
-        |within: &'static str, name: &'static str, value: Value| Made { within, name: Some(name), node: None, value };
+    let named = |within: &'static str, name: &'static str, value: Value| GeneratedPart {
+        within,
+        name: Some(name),
+        node: None,
+        value,
+    };
     let ids: Vec<&String> = definition.nodes.keys().collect();
     let mut made = vec![
-        named("/workers", SEAT, seat(definition, from_request)),
+        named("/workers", WORKER, seat(definition, from_request)),
         named("/state/schema/properties", "workflow", schema(&ids)),
         named("/state/schema/$defs", NODE_DEFINITION, schema_of_node()),
         named(INITIAL, "workflow", initial(definition)),
         named(
             "/signals",
-            RESUMPTION,
+            RESUME_SIGNAL,
             json!({
                 "type": "object",
                 "required": ["node"],
@@ -136,13 +140,13 @@ pub fn expand(definition: &Definition, from_request: bool) -> Expansion {
         ),
     ];
     let element = |within: &'static str, node: Option<&String>, value: Value| {
-        made.push(Made { within, name: None, node: node.cloned(), value });
+        made.push(GeneratedPart { within, name: None, node: node.cloned(), value });
     };
     each_element(definition, element);
     let grants = definition.nodes.iter().map(|(id, node)| {
         let at = child("/workflow/nodes", id);
         let (read, write) = (format!("{at}/input"), format!("{at}/output"));
-        Grants { worker: node.worker(id).to_owned(), node: id.clone(), read, write }
+        NodeGrants { worker: node.worker(id).to_owned(), node: id.clone(), read, write }
     });
     let mut defaults = vec![
         ("", "done", json!({"when": "state.workflow.status == \"COMPLETED\""})),
@@ -151,7 +155,7 @@ pub fn expand(definition: &Definition, from_request: bool) -> Expansion {
         ("/circuit", "cycles", json!({"window": 1, "repeats": 2, "then": "stop_branch"})),
     ];
     // Reject excess data with the request, before the workflow worker would.
-    defaults.extend(from_request.then(|| (REQUESTED, "maxProperties", DATA_MAX.into())));
+    defaults.extend(from_request.then(|| (REQUEST_DATA_SCHEMA, "maxProperties", DATA_MAX.into())));
     Expansion { grants: grants.collect(), made, defaults }
 }
 
@@ -160,17 +164,17 @@ fn each_element(definition: &Definition, mut element: impl FnMut(&'static str, O
     const RULES: &str = "/rules";
     // Decisions take precedence over queued invocations.
     let decide = |name: &str, trigger: Value, when: Option<String>| {
-        let mut rule = json!({"name": name, "trigger": trigger, "run": SEAT, "urgent": true});
+        let mut rule = json!({"name": name, "trigger": trigger, "run": WORKER, "urgent": true});
         if let Some(when) = when {
             rule["when"] = when.into();
         }
         rule
     };
-    element(RULES, None, decide(SEAT, json!("start"), None));
+    element(RULES, None, decide(WORKER, json!("start"), None));
     element(RULES, None, decide(OUTPUT, json!({"op": "add", "path": "/workflow/nodes/*/output"}), None));
     let round = json!({"op": "replace", "path": "/workflow/round"});
     element(RULES, None, decide(ROUND, round, Some("value.more".to_owned())));
-    element(RULES, None, decide(RESUME, json!({"signal": RESUMPTION}), None));
+    element(RULES, None, decide(RESUME, json!({"signal": RESUME_SIGNAL}), None));
     for (id, node) in &definition.nodes {
         let run = format!("{RUN}{id}");
         let input = json!({"op": "add", "path": format!("{}/input", child("/workflow/nodes", id))});
@@ -179,7 +183,7 @@ fn each_element(definition: &Definition, mut element: impl FnMut(&'static str, O
         let gave_up = format!("{own}.status == \"RUNNING\" && !has({own}.output)");
         element(RULES, Some(id), decide(&format!("{GAVE_UP}{id}"), json!({"idle": [run]}), Some(gave_up)));
         let (trigger, when) = match (node.trigger_type, &node.every) {
-            (TriggerType::Event, _) => (json!({"signal": node.awaited(id)}), None),
+            (TriggerType::Event, _) => (json!({"signal": node.awaited_signal(id)}), None),
             (TriggerType::Manual, _) => (json!("manual"), None),
             (TriggerType::Schedule, Some(every)) => {
                 (json!({"every": every}), Some(format!("{own}.status == \"READY\"")))
@@ -213,7 +217,7 @@ fn seat(definition: &Definition, from_request: bool) -> Value {
     json!({
         "agent": "builtin:workflow",
         "description": "Decides which node of the workflow is next.",
-        "with": With::of(definition, from_request),
+        "with": WorkflowArgs::new(definition, from_request),
         "pass": true,
         "reads": reads,
         "writes": [
@@ -313,17 +317,17 @@ mod tests {
         let ids = ["a", "workflow", "round", "run-a", "gave-up-a", "start-a"];
         let nodes: BTreeMap<&str, Value> = ids.iter().map(|id| (*id, json!({"trigger_type": "EVENT"}))).collect();
         let definition: Definition = serde_json::from_value(json!({"nodes": nodes})).expect("a definition");
-        let with = With::of(&definition, true);
+        let with = WorkflowArgs::new(&definition, true);
         let mut names = std::collections::BTreeSet::new();
         for made in expand(&definition, true).made.iter().filter(|made| made.within == "/rules") {
             let name = made.value["name"].as_str().expect("a name").to_owned();
-            let happened = with.happened(&name, Some("a"));
+            let happened = with.event_of_rule(&name, Some("a"));
             let expected = match &made.node {
-                None if name == SEAT => Happened::Start { from_request: true },
-                None if name == RESUME => Happened::Resume("a"),
-                Some(node) if name == format!("start-{node}") => Happened::Came(node),
-                Some(node) if name == format!("gave-up-{node}") => Happened::GaveUp(node),
-                _ => Happened::GoesOn,
+                None if name == WORKER => WorkflowEvent::Start { from_request: true },
+                None if name == RESUME => WorkflowEvent::Resume("a"),
+                Some(node) if name == format!("start-{node}") => WorkflowEvent::Triggered(node),
+                Some(node) if name == format!("gave-up-{node}") => WorkflowEvent::Abandoned(node),
+                _ => WorkflowEvent::Progress,
             };
             assert_eq!(happened, expected, "{name}");
             assert!(names.insert(name), "each name is there once");

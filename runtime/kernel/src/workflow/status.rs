@@ -1,10 +1,10 @@
 //! Status of a node, and the table of its transitions.
 
 use super::WorkflowCode;
-use super::engine::Refusal;
-use crate::rejection::coded;
+use super::engine::TurnError;
+use crate::rejection::code_enum;
 
-coded! {
+code_enum! {
     /// Status of a node (W60).
     Status {
         /// Waiting for its dependencies.
@@ -41,7 +41,7 @@ impl Status {
     }
 
     /// Returns the status of this name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|status| status.as_str() == name)
     }
 
@@ -49,12 +49,12 @@ impl Status {
     ///
     /// # Errors
     /// `workflow_illegal_move`.
-    pub fn to(self, next: Self, node: &str) -> Result<Self, Refusal> {
+    pub fn transition_to(self, next: Self, node: &str) -> Result<Self, TurnError> {
         if self.successors().contains(&next) {
             return Ok(next);
         }
         let message = format!("`{node}` is {self} and cannot become {next}");
-        Err(Refusal { code: WorkflowCode::IllegalMove, message })
+        Err(TurnError { code: WorkflowCode::IllegalTransition, message })
     }
 }
 
@@ -79,20 +79,24 @@ mod tests {
         let mut pairs = 0;
         for (from, row) in table {
             for (next, is_legal) in columns.into_iter().zip(row) {
-                let moved = from.to(next, "n");
+                let moved = from.transition_to(next, "n");
                 pairs += 1;
                 match is_legal {
                     true => assert_eq!(moved, Ok(next)),
                     false => {
-                        assert_eq!(moved.expect_err("it is refused").code, WorkflowCode::IllegalMove, "{from} {next}")
+                        assert_eq!(
+                            moved.expect_err("it is refused").code,
+                            WorkflowCode::IllegalTransition,
+                            "{from} {next}"
+                        )
                     }
                 }
             }
             // A final status changes only by a resumption.
             assert_eq!(from.is_terminal(), from.successors() == [Pending], "{from}");
-            assert_eq!(Status::named(from.as_str()), Some(from));
+            assert_eq!(Status::from_name(from.as_str()), Some(from));
         }
         assert_eq!(pairs, 36);
-        assert_eq!(Status::named("pending"), None);
+        assert_eq!(Status::from_name("pending"), None);
     }
 }

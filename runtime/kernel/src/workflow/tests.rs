@@ -39,7 +39,7 @@ fn each_node_and_each_dependency_is_taken_once() {
         for apart in [&[][..], &[1], &[1, 2, 7]] {
             let given = of_size(nodes, apart);
             let dependencies: usize = apart.iter().map(|apart| nodes.saturating_sub(*apart)).sum();
-            let dag = dag::Dag::of(&given).expect("it is sound");
+            let dag = dag::Dag::new(&given).expect("it is sound");
             assert_eq!(dag.stages().steps, nodes + dependencies, "{nodes} nodes, {apart:?} apart");
             assert_eq!(check(&given).map(|order| order.order.len()), Ok(nodes));
         }
@@ -69,7 +69,7 @@ fn a_cycle_is_told_by_its_nodes_alone() {
     let given = definition(&[("a", &[]), ("b", &["a", "d"]), ("c", &["b"]), ("d", &["c"]), ("e", &["d"])]);
     let found = check(&given);
     let nodes: Vec<String> = ["b", "c", "d"].map(str::to_owned).into();
-    let problem = Problem::Cycle { nodes };
+    let problem = WorkflowError::Cycle { nodes };
     assert_eq!(problem.to_string(), "nodes wait for each other: b -> c -> d -> b");
     assert_eq!(found, Err(vec![problem]));
 }
@@ -172,9 +172,9 @@ fn a_list_of_members_is_no_definition() {
         (serde_json::json!({"nodes": {"a": []}}), Some("the node `a` is no object")),
         (serde_json::json!(["id", {"a": {}}]), Some("it is no object")),
     ] {
-        assert_eq!(Definition::read(given.clone()).err().as_deref(), expected, "{given}");
+        assert_eq!(Definition::parse(given.clone()).err().as_deref(), expected, "{given}");
     }
-    assert!(Definition::read(serde_json::json!({"nodes": []})).is_err());
+    assert!(Definition::parse(serde_json::json!({"nodes": []})).is_err());
 }
 
 proptest! {
@@ -200,7 +200,7 @@ proptest! {
         for dependency in absent {
             let node = given.nodes.get_mut(&last).expect("it is there");
             node.dependencies = vec![dependency.clone()];
-            let problem = Problem::UnknownDependency { node: last.clone(), dependency };
+            let problem = WorkflowError::UnknownDependency { node: last.clone(), dependency };
             prop_assert_eq!(check(&given), Err(vec![problem]));
         }
     }
@@ -227,7 +227,7 @@ proptest! {
                 }
             }
             Err(problems) => {
-                let [Problem::Cycle { nodes }] = problems.as_slice() else { panic!("{problems:?}") };
+                let [WorkflowError::Cycle { nodes }] = problems.as_slice() else { panic!("{problems:?}") };
                 prop_assert!(nodes.len() > 1);
                 for (at, node) in nodes.iter().enumerate() {
                     prop_assert!(needs(node, &nodes[(at + nodes.len() - 1) % nodes.len()]), "{:?}", nodes);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Definition, ID_CHARS_MAX, PROBLEMS_MAX, RESUMPTION, RUNNING_NODES_MAX};
+use super::{Definition, ID_CHARS_MAX, PROBLEMS_MAX, RESUME_SIGNAL, RUNNING_NODES_MAX};
 
 /// A part of the workflow that cannot work as intended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,7 +35,7 @@ pub enum Warning<'d> {
         node: &'d str,
     },
     /// A node waits for the signal that resumes a workflow; blueprints reject it.
-    TakenSignal {
+    ReservedSignal {
         /// Id of the node.
         node: &'d str,
     },
@@ -49,7 +49,7 @@ impl<'d> Warning<'d> {
             Self::SharedOutput { .. } => "workflow_shared_output",
             Self::TooLarge { .. } => "workflow_too_large",
             Self::NodeName { .. } => "workflow_node_name",
-            Self::TakenSignal { .. } => "workflow_bad_trigger",
+            Self::ReservedSignal { .. } => "workflow_bad_trigger",
         }
     }
 
@@ -59,7 +59,7 @@ impl<'d> Warning<'d> {
             Self::Unreachable { node, .. }
             | Self::SharedOutput { node, .. }
             | Self::NodeName { node }
-            | Self::TakenSignal { node } => Some(node),
+            | Self::ReservedSignal { node } => Some(node),
             Self::TooLarge { .. } => None,
         }
     }
@@ -77,7 +77,7 @@ impl<'d> Warning<'d> {
             Self::NodeName { .. } => {
                 "It begins with a letter or digit and has letters, digits, dashes and underscores, at most 48."
             }
-            Self::TakenSignal { .. } => "Let it wait for another one: `signal: NAME`.",
+            Self::ReservedSignal { .. } => "Let it wait for another one: `signal: NAME`.",
         }
     }
 }
@@ -101,8 +101,8 @@ impl fmt::Display for Warning<'_> {
                 write!(f, "there are {nodes} nodes; a blueprint's workflow has at most {RUNNING_NODES_MAX}")
             }
             Self::NodeName { node } => write!(f, "the id `{node}` is no name, so no blueprint's workflow takes it"),
-            Self::TakenSignal { node } => {
-                write!(f, "`{node}` waits for the signal `{RESUMPTION}`, from which the workflow itself goes on")
+            Self::ReservedSignal { node } => {
+                write!(f, "`{node}` waits for the signal `{RESUME_SIGNAL}`, from which the workflow itself goes on")
             }
         }
     }
@@ -110,8 +110,8 @@ impl fmt::Display for Warning<'_> {
 
 /// Returns the first nodes that wait for the workflow's own signal.
 pub(super) fn taken_signals(definition: &Definition) -> impl Iterator<Item = Warning<'_>> {
-    let nodes = definition.nodes.iter().filter(|(id, node)| node.awaited(id) == Some(RESUMPTION));
-    nodes.map(|(id, _)| Warning::TakenSignal { node: id }).take(PROBLEMS_MAX)
+    let nodes = definition.nodes.iter().filter(|(id, node)| node.awaited_signal(id) == Some(RESUME_SIGNAL));
+    nodes.map(|(id, _)| Warning::ReservedSignal { node: id }).take(PROBLEMS_MAX)
 }
 
 /// Returns true if a node id is valid as a name in a blueprint: the names of its rules end with it.

@@ -51,7 +51,9 @@ fn answer(played: &mut Played, of: (Seq, Digest), by: &str, agrees: bool) -> Out
 
 fn refused(outcome: &Outcome) -> (Stage, Code) {
     match outcome {
-        Outcome::Refused(rejection) | Outcome::Rejected { rejection, .. } => (rejection.stage, rejection.code),
+        Outcome::RejectedUnrecorded(rejection) | Outcome::Rejected { rejection, .. } => {
+            (rejection.stage, rejection.code)
+        }
         other => panic!("it was {other:?}"),
     }
 }
@@ -94,7 +96,7 @@ fn what_a_person_has_agreed_to_is_what_it_was_when_the_person_was_asked() {
             let outcome = played.answer(asked.clone(), None);
             assert!(matches!(outcome, Outcome::AwaitingApproval { .. }), "{asked}: {outcome:?}");
             if is_changed {
-                played.give(Input::Signal { name: "beside".into(), value: Value::Null, token: None });
+                played.give(Input::Signal { name: "beside".into(), value: Value::Null, key: None });
                 assert!(matches!(played.answer(beside.clone(), None), Outcome::Committed { .. }), "{beside}");
             }
             let of = question(&played);

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::played::Played;
 use patchboard_kernel::board::Outcome;
-use patchboard_kernel::form::Form;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::{Body, Cause, End, Kind, Scheduled};
+use patchboard_kernel::reply_schema::ReplySchema;
 use patchboard_kernel::source::Source;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -459,7 +459,7 @@ fn rooms_of_random_members_are_told_to_nobody_else() {
         let (mut steps, mut secrets, mut hidden, mut shown) = (0, 0, 0, 0);
         while let Some((worker, scheduled)) = next(&played) {
             for (agent, prompt, given) in std::mem::take(&mut played.prompts) {
-                let form = Form::of(&given).expect("a form").schema.to_string();
+                let form = ReplySchema::for_call(&given).expect("a form").schema.to_string();
                 let places = given.basis().reads.iter().chain(&given.basis().members);
                 let places = places.map(ToString::to_string).collect::<Vec<_>>().join("\n");
                 for text in [&prompt.system, &prompt.user, &form, &places] {
@@ -484,7 +484,7 @@ fn rooms_of_random_members_are_told_to_nobody_else() {
             let text = reply.to_string();
             own.extend(ROOMS.iter().filter(|room| text.contains(**room)).map(|room| (worker.clone(), *room)));
             let outcome = played.answer(reply.clone(), None);
-            if let Outcome::Rejected { rejection, .. } | Outcome::Refused(rejection) = &outcome {
+            if let Outcome::Rejected { rejection, .. } | Outcome::RejectedUnrecorded(rejection) = &outcome {
                 let told = json!(rejection).to_string();
                 hidden += is_silent(&worker, &told, &rooms, &own);
                 *counted.borrow_mut().2.entry(rejection.code.to_string()).or_default() += 1;

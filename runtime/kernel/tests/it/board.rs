@@ -5,13 +5,13 @@ use std::convert::Infallible;
 
 use crate::played::Played;
 use patchboard_kernel::admission::Admission;
-use patchboard_kernel::board::{Board, BoardError, Genesis, Input, Outcome};
+use patchboard_kernel::board::{Board, BoardError, Input, NewBoard, Outcome};
 use patchboard_kernel::digest::{Hasher, Salt, sha256};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::money::Price;
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Architect, Body, Cause, End, GENESIS, Kind, Record};
 use patchboard_kernel::rejection::Code;
 use patchboard_kernel::replay;
@@ -89,7 +89,7 @@ fn a_stopped_branch_does_not_keep_a_board_from_other_work() {
     }
     let ended = played.board.ended().expect("its only branch with work is stopped");
     assert_eq!((ended.end, ended.cause), (End::Stopped, Cause::Breaker));
-    played.give(Input::Signal { name: "on".into(), value: Value::Null, token: None });
+    played.give(Input::Signal { name: "on".into(), value: Value::Null, key: None });
     assert!(matches!(played.answer(append(), None), Outcome::Committed { .. }));
     played.holds();
 }
@@ -110,7 +110,7 @@ fn what_waits_for_a_breaker_is_not_lost_when_the_board_stands_still_meanwhile() 
     played.signal();
     assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::Breaker));
     for _ in 0..2 {
-        played.give(Input::Signal { name: "on".into(), value: Value::Null, token: None });
+        played.give(Input::Signal { name: "on".into(), value: Value::Null, key: None });
         assert!(matches!(played.answer(append(), None), Outcome::Committed { .. }));
         played.holds();
     }
@@ -135,7 +135,7 @@ fn what_waits_for_a_breaker_goes_on_when_direct_proposals_cool_it_down() {
         played.signal();
         assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::Breaker));
         if is_paused {
-            played.give(Input::Pause { token: None });
+            played.give(Input::Pause { key: None });
         }
         played.direct("w", reply);
         assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::Breaker), "it has not cooled down");
@@ -144,7 +144,7 @@ fn what_waits_for_a_breaker_goes_on_when_direct_proposals_cool_it_down() {
         played.holds();
         if is_paused {
             assert_eq!(played.calls.len(), 0);
-            played.give(Input::Resume { token: None });
+            played.give(Input::Resume { key: None });
         }
         assert!(matches!(played.answer(append(), None), Outcome::Committed { .. }));
         assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::NothingToDo));
@@ -342,7 +342,7 @@ fn a_board_of_the_first_format_is_read_but_not_decided_again() {
     let records = [Record::seal(GENESIS, played.records[0].seq, Timestamp(0), &body, &hasher)];
     let recovered = Board::recover(&records).expect("an older format is read");
     assert_eq!(recovered.state().digest(), played.board.state().digest());
-    let why = replay::underivable(&records[0]).expect("its rules are others");
+    let why = replay::unsupported_reason(&records[0]).expect("its rules are others");
     assert!(why.contains("format 1"), "{why}");
     let difference = replay::replay(&records, None).err().expect("nothing is claimed of it");
     assert_eq!(difference.what, why);
@@ -358,7 +358,7 @@ fn a_rules_tokens_hold_its_branch_and_no_other() {
         ],
     }));
     let signal = |played: &mut Played, name: &str| {
-        played.give(Input::Signal { name: name.into(), value: Value::Null, token: None });
+        played.give(Input::Signal { name: name.into(), value: Value::Null, key: None });
     };
     let usage = Usage { prompt: 700, completion: 50, ..Usage::default() };
     signal(&mut played, "dear");
@@ -401,13 +401,13 @@ fn a_document_that_begins_larger_than_it_may_be_makes_no_board() {
         "blueprint": 1, "name": "large", "state": {"schema": {}}, "workers": {}, "limits": {"state_bytes": 100},
     });
     let create = |text: &str| {
-        let genesis = Genesis::new(
+        let genesis = NewBoard::new(
             "large",
             serde_json::from_value(blueprint.clone()).expect("a blueprint"),
             json!(text),
             Timestamp(0),
         );
-        Board::create(genesis, &Own).map(|_| ())
+        Board::create(genesis, &UncachedPlans).map(|_| ())
     };
     assert_eq!(create("short"), Ok(()));
     let Err(BoardError::BadRequest(violations)) = create(&"long".repeat(50)) else { panic!("it is too large") };
@@ -428,11 +428,11 @@ fn a_board_pays_for_its_blueprint_and_says_so_however_it_is_rebuilt() {
     let admitted = Admission { model: Some("large".to_owned()), price: Some(price), reply_tokens: None };
     let architect =
         Architect { calls: 2, usage: usage(1500, 200), repairs: usage(800, 90), prompts, admitted: Some(admitted) };
-    let genesis = Genesis {
+    let genesis = NewBoard {
         architect: Some(architect.clone()),
-        ..Genesis::new("designed", serde_json::from_value(blueprint).expect("a blueprint"), Value::Null, Timestamp(0))
+        ..NewBoard::new("designed", serde_json::from_value(blueprint).expect("a blueprint"), Value::Null, Timestamp(0))
     };
-    let (mut board, step) = Board::create(genesis, &Own).expect("a board");
+    let (mut board, step) = Board::create(genesis, &UncachedPlans).expect("a board");
     let mut records = step.records;
     let Body::Created(created) = records[0].body().expect("it can be read") else { panic!("the first record creates") };
     assert_eq!(created.architect, Some(architect));
@@ -441,7 +441,7 @@ fn a_board_pays_for_its_blueprint_and_says_so_however_it_is_rebuilt() {
     assert_eq!(account.money, 5_000_000, "1,500 tokens of prompts and 200 of replies");
 
     records.extend(
-        board.step_ungated(Timestamp(1), Input::Signal { name: "go".into(), value: Value::Null, token: None }).records,
+        board.step_ungated(Timestamp(1), Input::Signal { name: "go".into(), value: Value::Null, key: None }).records,
     );
     let short = records.iter().any(|record| record.kind == Kind::Budget);
     assert!(short, "1,300 tokens are left, and a call may take more");
@@ -454,6 +454,7 @@ fn a_board_pays_for_its_blueprint_and_says_so_however_it_is_rebuilt() {
         parts.insert(part.hash, part.text.to_string());
         Ok::<_, Infallible>(())
     });
-    let restored = Board::restore(&records[0], stored.manifest.hash, &mut |hash| Ok(parts.get(&hash).cloned()), &Own);
+    let restored =
+        Board::restore(&records[0], stored.manifest.hash, &mut |hash| Ok(parts.get(&hash).cloned()), &UncachedPlans);
     assert_eq!(restored.expect("a board").ledger().architect(), Some(&account));
 }

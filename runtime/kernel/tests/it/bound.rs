@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::played::Played;
+use patchboard_kernel::ablation::{Component, Mode};
 use patchboard_kernel::bindings::Bindings;
-use patchboard_kernel::board::{From, Input, Outcome, Proposal, ReplyBody};
-use patchboard_kernel::mode::{Component, Mode};
+use patchboard_kernel::board::{Input, Outcome, Proposal, ProposalSource, ReplyBody};
 use patchboard_kernel::record::{Answer, Body, Cause, Kind};
 use patchboard_kernel::rejection::{Code, Stage};
 use proptest::prelude::*;
@@ -72,7 +72,7 @@ fn an_invocation_sees_what_woke_it_and_is_told_what_the_name_stands_for() {
         for other in 0..3 {
             assert_eq!(view.contains(&format!("text {other} of")), other == n, "{view}");
         }
-        assert_eq!(shown.seat().bound().get("note"), Some(n.to_string().as_str()));
+        assert_eq!(shown.worker_plan().bound().get("note"), Some(n.to_string().as_str()));
     }
     played.holds();
 }
@@ -130,7 +130,7 @@ fn a_reply_may_have_the_name_where_its_token_belongs_and_is_known_again_by_its_w
     assert_eq!(committed.patch, check("/notes/a~1b/status"), "the journal says what was written");
     assert_eq!(committed.written, Some(words.to_string()), "and what the agent wrote");
     let again = Proposal {
-        from: From::Attempt { invocation, attempt },
+        from: ProposalSource::Attempt { invocation, attempt },
         worker: worker.as_str().into(),
         reply: ReplyBody::Text(words.to_string()),
         usage: None,
@@ -148,7 +148,7 @@ fn a_reply_may_have_the_name_where_its_token_belongs_and_is_known_again_by_its_w
     let (invocation, attempt, worker) = played.calls[0].clone();
     assert!(matches!(played.answer(asks.clone(), None), Outcome::Expanded { .. }));
     let again = Proposal {
-        from: From::Attempt { invocation, attempt },
+        from: ProposalSource::Attempt { invocation, attempt },
         worker: worker.as_str().into(),
         reply: ReplyBody::Json(asks),
         usage: None,
@@ -192,12 +192,12 @@ fn without_an_invocation_a_name_covers_nothing() {
         let rejection = played.rejection("checker", check(path));
         assert_eq!(rejection.code, Code::PathNotGranted, "{path}");
     }
-    let unbound = played.board.seat(&"checker".into(), &Bindings::default()).expect("a worker");
+    let unbound = played.board.worker_plan(&"checker".into(), &Bindings::default()).expect("a worker");
     let view = played.board.preview(&unbound);
     assert!(!view.text.contains("text 0") && !view.text.contains("Here"), "{}", view.text);
     add(&mut played, "n", 7);
-    let bindings = Bindings::of([("note", "n".to_owned()), ("other", "x".to_owned())]);
-    let bound = played.board.seat(&"checker".into(), &bindings).expect("a worker");
+    let bindings = Bindings::from_pairs([("note", "n".to_owned()), ("other", "x".to_owned())]);
+    let bound = played.board.worker_plan(&"checker".into(), &bindings).expect("a worker");
     let view = played.board.preview(&bound);
     assert!(view.text.contains("text 7") && view.text.contains("Here {note} is n."), "{}", view.text);
 }
@@ -223,10 +223,10 @@ fn an_element_of_any_name_is_bound_as_it_is() {
         add(&mut played, "other", 4);
         let (_, prompt, shown) = &played.prompts[0];
         let decoded = name.replace("~1", "/");
-        assert_eq!(shown.seat().bound().get("note"), Some(decoded.as_str()));
+        assert_eq!(shown.worker_plan().bound().get("note"), Some(decoded.as_str()));
         let view = &prompt.user;
         assert!(view.contains("text 3") && !view.contains("text 4") && view.contains("Here {note} is "), "{view}");
-        let form = patchboard_kernel::form::Form::of(shown).expect("a form").schema.to_string();
+        let form = patchboard_kernel::reply_schema::ReplySchema::for_call(shown).expect("a form").schema.to_string();
         assert!(form.contains("/notes/{note}/status") && !form.contains("other"), "{form}");
         assert!(matches!(played.answer(check("/notes/{note}/status"), None), Outcome::Committed { .. }), "{name}");
         let notes = played.board.state().root().to_value()["notes"].clone();
@@ -242,7 +242,10 @@ fn an_element_of_any_name_is_bound_as_it_is() {
 fn the_form_of_a_reply_is_the_same_for_all_elements() {
     let mut played = Played::new(notes(json!([]), json!({})));
     (0..3).for_each(|n| add(&mut played, "-", n));
-    let forms = played.prompts.iter().map(|(_, _, shown)| patchboard_kernel::form::Form::of(shown).expect("a form"));
+    let forms = played
+        .prompts
+        .iter()
+        .map(|(_, _, shown)| patchboard_kernel::reply_schema::ReplySchema::for_call(shown).expect("a form"));
     let forms: Vec<_> = forms.collect();
     assert!(forms.windows(2).all(|two| two[0] == two[1]), "{forms:?}");
     let schema = jsonschema::validator_for(&forms[0].schema).expect("a schema");
@@ -304,7 +307,7 @@ fn review(played: &mut Played, written: impl Fn(u64) -> u64, refused: &str) {
             return;
         }
         let (worker, _, shown) = played.prompts.remove(0);
-        let item = shown.seat().bound().get("item").expect("it is bound").to_owned();
+        let item = shown.worker_plan().bound().get("item").expect("it is bound").to_owned();
         let round = played.board.state().root()["items"][item.as_str()].to_value()["round"].as_u64().unwrap_or(0);
         let status = if refused.contains(&item) { "refused" } else { "accepted" };
         let reply = match worker.as_str() {
@@ -467,7 +470,7 @@ fn a_signal_binds_what_it_carries() {
         {"name": "redo", "trigger": "manual", "bind": {"note": ""}, "run": "checker", "when": "bound.note != 'b'"},
     ]);
     let mut played = Played::new(blueprint);
-    let signal = |name: &str, value: Value| Input::Signal { name: name.into(), value, token: None };
+    let signal = |name: &str, value: Value| Input::Signal { name: name.into(), value, key: None };
     played.give(signal("look", json!({"id": "b"})));
     assert!(played.view().contains("text 1") && !played.view().contains("text 0"), "{}", played.view());
     assert!(matches!(played.answer(check("/notes/{note}/status"), None), Outcome::Committed { .. }));
@@ -586,7 +589,7 @@ proptest! {
         prop_assert_eq!(answered, elements);
         let mut seen = BTreeMap::new();
         for (_, prompt, shown) in &played.prompts {
-            let it = shown.seat().bound().get("it").expect("it is bound").to_owned();
+            let it = shown.worker_plan().bound().get("it").expect("it is bound").to_owned();
             let of: Vec<usize> = (0..elements).filter(|n| prompt.user.contains(&format!("<{n}>"))).collect();
             prop_assert_eq!(of.len(), 1);
             prop_assert!(seen.insert(it, of[0]).is_none());
@@ -649,13 +652,13 @@ fn a_call_says_what_woke_it_with_as_much_of_the_value_as_its_view_shows() {
     blueprint["rules"] =
         json!([{"name": "look", "trigger": {"signal": "look"}, "bind": {"note": "/id"}, "run": "checker"}]);
     let mut played = Played::new(blueprint);
-    played.give(Input::Signal { name: "look".into(), value: json!({"id": "a"}), token: None });
+    played.give(Input::Signal { name: "look".into(), value: json!({"id": "a"}), key: None });
     assert_eq!(
         triggers(&played),
         [json!({"kind": "signal", "rule": "look", "name": "look", "bound": {"note": "a"}, "value": {"id": "a"}})]
     );
-    let rehearsal = played.board.rehearse(&"checker".into(), None, &Bindings::default()).expect("a worker");
-    assert_eq!(rehearsal.shown.trigger(), json!({"kind": "preview"}));
+    let rehearsal = played.board.dry_run(&"checker".into(), None, &Bindings::default()).expect("a worker");
+    assert_eq!(rehearsal.context.trigger(), json!({"kind": "preview"}));
 }
 
 #[test]
@@ -673,7 +676,7 @@ fn a_board_that_was_restored_goes_on_as_the_one_that_was_stored() {
     for (nth, (invocation, attempt, worker)) in calls.into_iter().enumerate() {
         let path = format!("/notes/{{note}}/{}", if nth == 0 { "nothing" } else { "status" });
         let proposal = Proposal {
-            from: From::Attempt { invocation, attempt },
+            from: ProposalSource::Attempt { invocation, attempt },
             worker: worker.as_str().into(),
             reply: ReplyBody::Text(check(&path).to_string()),
             usage: None,

@@ -50,7 +50,9 @@ fn answer(played: &mut Played, agrees: bool, text: Option<&str>) -> Outcome {
 
 fn refused(outcome: &Outcome) -> (Stage, Code) {
     match outcome {
-        Outcome::Refused(rejection) | Outcome::Rejected { rejection, .. } => (rejection.stage, rejection.code),
+        Outcome::RejectedUnrecorded(rejection) | Outcome::Rejected { rejection, .. } => {
+            (rejection.stage, rejection.code)
+        }
         other => panic!("it was {other:?}"),
     }
 }
@@ -86,7 +88,7 @@ fn the_answer_comes_with_the_next_call_and_only_then_the_rule_is_complete() {
 #[test]
 fn a_question_is_put_only_by_who_may_and_as_often_as_may_be() {
     let mut played = house();
-    played.give(Input::Signal { name: "mute".into(), value: Value::Null, token: None });
+    played.give(Input::Signal { name: "mute".into(), value: Value::Null, key: None });
     assert_eq!(refused(&played.answer(which(), None)), (Stage::Authorization, Code::ClarifyNotGranted));
     assert_eq!(refused(&played.direct("clerk", &which().to_string())).1, Code::ExpansionLimit);
     played.give(Input::Cancel);

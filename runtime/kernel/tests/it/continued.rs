@@ -2,7 +2,7 @@
 
 use crate::played::Played;
 use patchboard_kernel::board::{Board, Input, Outcome};
-use patchboard_kernel::breaker::{Change, Reason};
+use patchboard_kernel::breaker::{BreakerTransition, Reason};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, Timestamp};
 use patchboard_kernel::ledger::{Account, Usage};
@@ -44,7 +44,7 @@ fn account(played: &Played) -> Account {
 
 fn refused(outcome: &Outcome) -> Code {
     match outcome {
-        Outcome::Refused(rejection) => rejection.code,
+        Outcome::RejectedUnrecorded(rejection) => rejection.code,
         other => panic!("it was {other:?}"),
     }
 }
@@ -115,7 +115,10 @@ fn an_attempt_ends_for_lack_of_budget_and_the_branch_with_it() {
     let short: Vec<_> = played.bodies().skip_while(|body| body.kind() != Kind::Failed).skip(1).collect();
     let [Body::Budget(budget), Body::Breaker(moved), Body::Ended(ended)] = &short[..] else { panic!("{short:?}") };
     assert_eq!((budget.resource, budget.needed, budget.left), (Resource::BoardTokens, 501, 500));
-    assert_eq!((moved.reason, moved.change, ended.cause), (Reason::Budget, Change::Opened, Cause::Exhausted));
+    assert_eq!(
+        (moved.reason, moved.change, ended.cause),
+        (Reason::Budget, BreakerTransition::Opened, Cause::Exhausted)
+    );
     // A later report of the agent is ignored.
     let (invocation, attempt, _) = played.calls[0].clone();
     let (code, message) = (FailureCode::BudgetExhausted, "told".to_owned());
@@ -141,7 +144,7 @@ fn the_budgets_of_the_worker_and_of_the_rule_count_too() {
 #[test]
 fn what_others_hold_is_not_waited_for_within_an_attempt_and_stops_no_branch() {
     let mut played = shop(json!({"limits": {"tokens": 3000}}));
-    played.give(Input::Signal { name: "both".into(), value: Value::Null, token: None });
+    played.give(Input::Signal { name: "both".into(), value: Value::Null, key: None });
     assert_eq!(played.calls.len(), 2);
     let others = account(&played).reserved / 2;
     let needed = 3000 - others + 1;
@@ -157,7 +160,7 @@ fn what_others_hold_is_not_waited_for_within_an_attempt_and_stops_no_branch() {
 fn what_a_call_leaves_lets_others_go_before_the_attempt_is_over() {
     let mut played = shop(json!({"limits": {"tokens": 2500}, "concurrency": 2}));
     assert!(matches!(go_on(&mut played, spent(0, 0), 2400), Outcome::Continued { .. }));
-    played.give(Input::Signal { name: "both".into(), value: Value::Null, token: None });
+    played.give(Input::Signal { name: "both".into(), value: Value::Null, key: None });
     assert_eq!(played.calls.len(), 1, "the other one waits for what is held");
     assert!(matches!(go_on(&mut played, spent(10, 10), 300), Outcome::Continued { .. }));
     assert_eq!(played.calls.len(), 2);

@@ -11,8 +11,8 @@ use patchboard_kernel::blueprint::{GrantOp, PatchLimits, Worker};
 use patchboard_kernel::contract::Contract;
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::patch::{self, Op};
-use patchboard_kernel::pattern::Paths;
-use patchboard_kernel::plan::Expressions;
+use patchboard_kernel::pattern::PathSyntax;
+use patchboard_kernel::plan::ExpressionCompiler;
 use patchboard_kernel::schema::Schema;
 use patchboard_kernel::state::{ResultLimits, State};
 use proptest::prelude::*;
@@ -93,7 +93,7 @@ fn compiled(reads: &[Vec<String>], grants: &[Grant]) -> Contract {
         "writes": writes.collect::<Vec<_>>(),
     });
     let worker: Worker = serde_json::from_value(worker).expect("a worker");
-    Contract::compile(&worker, &json!(true), &Expressions::of(Paths::Plain)).expect("a contract")
+    Contract::compile(&worker, &json!(true), &ExpressionCompiler::new(PathSyntax::Plain)).expect("a contract")
 }
 
 /// Generates a document, with a contract and an operation on places that exist or could exist.

@@ -122,11 +122,11 @@ fn a_delay_may_come_with_what_wakes_the_rule() {
 fn a_pause_lets_nothing_come_and_its_end_makes_up_for_it() {
     let mut played = cases(json!("5m"), &json!({}));
     open(&mut played, "a", &json!({"is": "open"}));
-    played.give(Input::Pause { token: None });
+    played.give(Input::Pause { key: None });
     assert_eq!(played.board.wake_at(), None);
     tick_at(&mut played, 20 * MINUTE);
     assert_eq!((played.count(Kind::Tick), played.calls.len()), (0, 0));
-    played.give(Input::Resume { token: None });
+    played.give(Input::Resume { key: None });
     played.give(Input::Tick);
     assert_eq!(played.calls.len(), 1);
     played.answer(json!([{"op": "add", "path": "/list/-", "value": 1}]), None);

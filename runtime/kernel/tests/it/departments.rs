@@ -8,9 +8,9 @@ use patchboard_kernel::blueprint::{AgentKind, Blueprint, Writers};
 use patchboard_kernel::contract::Contract;
 use patchboard_kernel::department::{Department, Manifest};
 use patchboard_kernel::lint::{self, DEPARTMENT_SCHEMA, Report};
-use patchboard_kernel::pattern::Paths;
-use patchboard_kernel::plan::Expressions;
-use patchboard_kernel::source::{self, DEPARTMENTS_MAX, Files, Source};
+use patchboard_kernel::pattern::PathSyntax;
+use patchboard_kernel::plan::ExpressionCompiler;
+use patchboard_kernel::source::{self, DEPARTMENTS_MAX, FileLoader, Source};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -47,7 +47,7 @@ writers: one
 /// Manifests by folder name, each as JSON, a subset of YAML.
 struct Folders(BTreeMap<String, Value>);
 
-impl Files for Folders {
+impl FileLoader for Folders {
     fn text(&mut self, name: &str) -> Result<String, String> {
         let folder = name.strip_prefix("d/").and_then(|name| name.strip_suffix("/department.yaml"));
         folder.and_then(|folder| self.0.get(folder)).map(Value::to_string).ok_or_else(|| "no such file".to_owned())
@@ -139,10 +139,10 @@ fn judge(blueprint: &Blueprint, name: &str) {
         if let AgentKind::Builtin(_) = worker.agent {
             let with = Value::Object(worker.with.clone().expect("a role is told of its department"));
             let department: Department = serde_json::from_value(with["department"].clone()).expect("of this form");
-            assert_eq!((department.name.as_str(), department.problems()), (name, vec![]));
+            assert_eq!((department.name.as_str(), department.validation_errors()), (name, vec![]));
         }
         if WORDLESS.contains(&role.as_str()) {
-            let contract = Contract::compile(worker, &inner.state.schema, &Expressions::of(Paths::Plain))
+            let contract = Contract::compile(worker, &inner.state.schema, &ExpressionCompiler::new(PathSyntax::Plain))
                 .expect("its patterns are some");
             let document = json!({"request": {"text": "words", "who": "somebody", "pending": {"text": "words"}, "waits": {"action": "add"}},
                                   "classified": {"action": "add", "slots": {}, "normalised": "words"}});

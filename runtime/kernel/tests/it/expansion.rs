@@ -2,7 +2,7 @@
 
 use crate::played::Played;
 use patchboard_kernel::board::{Board, Input, Outcome};
-use patchboard_kernel::breaker::Position;
+use patchboard_kernel::breaker::BreakerState;
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::id::{InvocationId, Timestamp};
 use patchboard_kernel::record::{Body, Cause, End, FORMAT, GENESIS, Kind, Record};
@@ -290,8 +290,8 @@ fn a_stopped_branch_that_asks_on_its_probe_goes_on_with_it() {
         played
             .board
             .breaker()
-            .positions()
-            .map(|(_, position)| matches!(position, Position::HalfOpen { .. }))
+            .states()
+            .map(|(_, position)| matches!(position, BreakerState::HalfOpen { .. }))
             .collect::<Vec<_>>(),
         [true]
     );

@@ -27,7 +27,7 @@ fn review() -> Played {
 
 /// Returns the feedback lines of a worker that is triggered now.
 fn told(played: &mut Played, worker: &str) -> Vec<String> {
-    played.give(patchboard_kernel::board::Input::Signal { name: worker.into(), value: json!(null), token: None });
+    played.give(patchboard_kernel::board::Input::Signal { name: worker.into(), value: json!(null), key: None });
     let lines = played.view().lines().skip_while(|line| *line != "## Refused before").skip(1);
     lines.take_while(|line| !line.starts_with("## ")).map(str::to_owned).collect()
 }
@@ -80,7 +80,7 @@ fn an_attempt_knows_failures_since_the_last_reply_that_was_judged_and_views_that
     }));
     let past = |step: &patchboard_kernel::board::Step| {
         step.effects.iter().find_map(|effect| match effect {
-            Effect::Call { past, .. } => Some(past.clone()),
+            Effect::Call { history: past, .. } => Some(past.clone()),
             _ => None,
         })
     };
@@ -100,7 +100,7 @@ fn an_attempt_knows_failures_since_the_last_reply_that_was_judged_and_views_that
             }
         };
         let open = &played.board.scheduler().open()[&invocation];
-        told.push((open.past.failures.clone(), open.past.refused.len()));
+        told.push((open.past.failures.clone(), open.past.rejected_views.len()));
         if let Some(called) = past(&step) {
             assert_eq!(*called, open.past);
         }

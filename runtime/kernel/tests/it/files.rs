@@ -2,9 +2,9 @@
 
 use crate::played::Played;
 use crate::played::files::{by, change, create, external, hash, path, read};
-use patchboard_kernel::board::{Board, Input, Outcome, Verdict};
-use patchboard_kernel::files::{Edit, EditAttempt, Entry, FileChange, FileRead};
-use patchboard_kernel::id::{InvocationId, Token};
+use patchboard_kernel::board::{Board, Input, Outcome, RememberedOutcome};
+use patchboard_kernel::files::{Edit, EditAttempt, FileChange, FileEntry, FileRead};
+use patchboard_kernel::id::{IdempotencyKey, InvocationId};
 use patchboard_kernel::record::{Body, Cause, End, Ended, Kind};
 use patchboard_kernel::rejection::{Code, Rejection, Stage};
 use serde_json::{Value, json};
@@ -42,13 +42,13 @@ fn committed(outcome: &Outcome) {
 
 fn refused(outcome: Outcome) -> Rejection {
     match outcome {
-        Outcome::Rejected { rejection, .. } | Outcome::Refused(rejection) => rejection,
+        Outcome::Rejected { rejection, .. } | Outcome::RejectedUnrecorded(rejection) => rejection,
         other => panic!("it was {other:?}"),
     }
 }
 
-fn entry(played: &Played, at: &str) -> Entry {
-    Entry::of(played.board.state(), &path(at)).expect("an entry")
+fn entry(played: &Played, at: &str) -> FileEntry {
+    FileEntry::load(played.board.state(), &path(at)).expect("an entry")
 }
 
 const A: &str = "1\n2\n3\n4\n5\n6\n7\n8\n";
@@ -138,7 +138,7 @@ fn a_file_is_made_once_and_a_deleted_one_has_changed() {
     let gone = FileChange { path: path("src/new.py"), from: hash("n\n"), hash: None, lines: 0, bytes: 0, hunks: None };
     committed(&edit(&mut played, "bob", &[read("src/new.py", 1, None)], gone));
     let known = entry(&played, "src/new.py");
-    assert_eq!((known.version, known.is_there()), (2, false));
+    assert_eq!((known.version, known.exists()), (2, false));
     // Ada depends on it, and on a search that found no file of a name.
     let (other, _) = change("src/b.py", "b\n", 1, "b\n", "c\n");
     let reads = [read("src/new.py", 1, None), read("src/b.py", 1, None)];
@@ -232,7 +232,7 @@ fn what_may_not_be_said_or_changed_is_refused_with_what_is_wrong() {
 fn a_repeated_edit_is_made_once() {
     let mut played = shop(json!({}));
     let (change, _) = change("src/a.py", A, 2, "2\n", "two\n");
-    let token = Some(Token::from("one"));
+    let token = Some(IdempotencyKey::from("one"));
     let edit = Edit { token, ..by(&played, "ada", &[read("src/a.py", 1, None)], vec![change]) };
     committed(&played.give(Input::Edit(edit.clone())).outcome.expect("an outcome"));
     let again = played.give(Input::Edit(edit.clone()));
@@ -255,13 +255,13 @@ fn an_edit_that_leaves_every_file_as_it_is_makes_no_version() {
     // The edit is checked like any other.
     assert_eq!(refused(edit(&mut played, "ada", &[], same("src/a.py", A))).code, Code::UnseenTarget);
     let nothing = Edit {
-        token: Some(Token::from("one")),
+        token: Some(IdempotencyKey::from("one")),
         ..by(&played, "ada", &[read("src/a.py", 1, None)], vec![same("src/a.py", A)])
     };
     let outcome = played.give(Input::Edit(nothing.clone())).outcome;
     assert!(matches!(outcome, Some(Outcome::NoOp { .. })), "{outcome:?}");
     let again = played.give(Input::Edit(nothing)).outcome;
-    assert!(matches!(again, Some(Outcome::Duplicate(Verdict::NoOp { .. }))), "{again:?}");
+    assert!(matches!(again, Some(Outcome::Duplicate(RememberedOutcome::NoOp { .. }))), "{again:?}");
     // An external change is reported a second time.
     let happened = Edit { changes: vec![same("src/a.py", A), same("setup.py", "s\n")], ..external() };
     let outcome = played.give(Input::Edit(happened)).outcome;
@@ -373,7 +373,7 @@ fn files_that_are_gone_make_room_and_no_version_comes_again() {
     committed(&edit(&mut played, "ada", &[read("src/c.py", 1, None)], delete("src/c.py", "1\n")));
     // The limit leaves room for one more, so the oldest deleted entry is dropped.
     committed(&edit(&mut played, "ada", &[], create("src/f.py", "1\n")));
-    let known = |played: &Played, at: &str| Entry::of(played.board.state(), &path(at));
+    let known = |played: &Played, at: &str| FileEntry::load(played.board.state(), &path(at));
     assert_eq!((known(&played, "src/d.py"), known(&played, "src/c.py").map(|it| it.version)), (None, Some(2)));
     assert_eq!(entry(&played, "src/f.py").version, 1, "nothing of its name was forgotten");
     let (other, _) = change("src/b.py", "b\n", 1, "b\n", "c\n");

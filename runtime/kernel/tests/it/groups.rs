@@ -1,9 +1,9 @@
 //! Groups: rules that trigger all members, or the member named by a write, and schemas that refer to a group.
 
 use crate::played::Played;
+use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Input, Outcome};
-use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Plan;
 use patchboard_kernel::record::{Body, Kind, Scheduled, Trigger};
 use serde_json::{Value, json};
@@ -68,7 +68,7 @@ fn propose(played: &mut Played, path: &str, value: Value) -> Outcome {
 }
 
 fn call(played: &mut Played, name: &str, value: Value) {
-    played.give(Input::Signal { name: name.to_owned(), value, token: None });
+    played.give(Input::Signal { name: name.to_owned(), value, key: None });
 }
 
 fn said() -> Value {

@@ -102,10 +102,10 @@ fn what_no_budget_allows_is_over_too_and_so_it_is_during_a_pause() {
     played.answer(json!([{"op": "replace", "path": "/looks", "value": 1}]), None);
 
     give_out(&mut played, &["bob"]);
-    played.give(Input::Pause { token: None });
+    played.give(Input::Pause { key: None });
     fail(&mut played, "bob");
     assert_eq!((called(&played), idles(&played)), (Vec::new(), 2), "it is queued, and waits for the end of the pause");
-    played.give(Input::Resume { token: None });
+    played.give(Input::Resume { key: None });
     assert_eq!(called(&played), ["look"]);
     played.holds();
 }

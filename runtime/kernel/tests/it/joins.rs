@@ -1,11 +1,11 @@
 //! Joins: rules that wait for all runs of other rules, or for the first of them.
 
 use crate::played::Played;
+use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::admission;
-use patchboard_kernel::board::{Board, BoardError, Genesis, Input, Outcome};
+use patchboard_kernel::board::{Board, BoardError, Input, NewBoard, Outcome};
 use patchboard_kernel::id::{BoardId, Timestamp};
-use patchboard_kernel::mode::Mode;
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Body, Cause, End, Kind, Retried, Trigger};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -269,7 +269,7 @@ fn a_rule_can_begin_with_every_place_of_the_document() {
     let mut played = Played::new(each(&json!(texts)));
     assert_eq!(called(&played), ["mapper"; 3]);
     for (n, (_, prompt, shown)) in [0, 1, 3].iter().zip(&played.prompts) {
-        assert_eq!(shown.seat().bound().get("doc"), Some(n.to_string().as_str()));
+        assert_eq!(shown.worker_plan().bound().get("doc"), Some(n.to_string().as_str()));
         assert!(prompt.user.contains(&format!("because /docs/{n} is new")), "{}", prompt.user);
         assert_eq!((0..4).filter(|n| prompt.user.contains(&format!("<{n}>"))).collect::<Vec<_>>(), [*n]);
     }
@@ -290,14 +290,14 @@ fn a_board_of_more_places_than_a_rule_begins_with_is_refused() {
         let docs: Vec<Value> = (0..count).map(|_| json!({"text": "x"})).collect();
         let mut blueprint = each(&json!(docs));
         blueprint["name"] = json!("many");
-        let genesis = Genesis::new(
+        let genesis = NewBoard::new(
             BoardId::from("many"),
             serde_json::from_value(blueprint).expect("a blueprint"),
             Value::Null,
             Timestamp(0),
         );
-        let made = Board::create(genesis, &Own);
-        made.map(|(mut board, mut step)| board.admit(Timestamp(0), &mut step, &mut admission::open))
+        let made = Board::create(genesis, &UncachedPlans);
+        made.map(|(mut board, mut step)| board.admit(Timestamp(0), &mut step, &mut admission::admit_all))
     };
     assert!(make(1024).is_ok());
     match make(1025) {
@@ -414,7 +414,7 @@ fn a_join_goes_after_those_it_names_in_whatever_order_they_are_written() {
     ]);
     let writes: [(&str, &[&str]); 3] =
         [("lead", &["/tasks/-", "/report"]), ("worker", &["/results/-"]), ("reviewer", &["/review"])];
-    for mode in [Mode::default(), Mode::without([patchboard_kernel::mode::Component::Contracts])] {
+    for mode in [Mode::default(), Mode::without([patchboard_kernel::ablation::Component::Contracts])] {
         let mut played = Played::in_mode(mode, scene(&writes, rules.clone()));
         let add = |path: &str| json!([{"op": "add", "path": path, "value": 1}]);
         for (worker, reply) in [

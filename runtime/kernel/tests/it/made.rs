@@ -2,10 +2,10 @@
 
 use crate::played::Played;
 use jsonptr::PointerBuf;
+use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::bindings::Bindings;
-use patchboard_kernel::board::{From, Input, Outcome, Proposal, ReplyBody, Verdict};
+use patchboard_kernel::board::{Input, Outcome, Proposal, ProposalSource, RememberedOutcome, ReplyBody};
 use patchboard_kernel::id::Timestamp;
-use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{Answer, Body, Kind};
 use patchboard_kernel::redaction::{self, Request};
 use patchboard_kernel::rejection::{Code, Stage};
@@ -36,7 +36,7 @@ fn members() -> Value {
 }
 
 fn wake(played: &mut Played, name: &str) {
-    played.give(Input::Signal { name: name.into(), value: Value::Null, token: None });
+    played.give(Input::Signal { name: name.into(), value: Value::Null, key: None });
 }
 
 fn message(kind: &str, text: &str) -> Value {
@@ -44,13 +44,13 @@ fn message(kind: &str, text: &str) -> Value {
 }
 
 fn made(reply: &Value, of: &str) -> ReplyBody {
-    ReplyBody::Made { reply: reply.to_string(), of: of.to_owned() }
+    ReplyBody::Derived { reply: reply.to_string(), source: of.to_owned() }
 }
 
 /// Answers the oldest call with a patch made from a text.
 fn answer(played: &mut Played, reply: ReplyBody) -> (Proposal, Outcome) {
     let (invocation, attempt, worker) = played.calls.remove(0);
-    let from = From::Attempt { invocation, attempt };
+    let from = ProposalSource::Attempt { invocation, attempt };
     let proposal = Proposal { from, worker: worker.as_str().into(), reply, usage: None, raw: None };
     let outcome = played.give(Input::Propose(proposal.clone())).outcome.expect("an outcome");
     (proposal, outcome)
@@ -128,7 +128,7 @@ fn a_reply_as_the_model_sent_it_is_kept_with_what_became_of_it_and_is_never_judg
         let (invocation, attempt, worker) = played.calls.remove(0);
         let raw = Some(format!("<think>[{{\"op\": \"remove\", \"path\": \"\"}}]</think>```json\n{reply}\n```"));
         let propose = |worker: &str, raw| Proposal {
-            from: From::Attempt { invocation, attempt },
+            from: ProposalSource::Attempt { invocation, attempt },
             worker: worker.into(),
             reply: ReplyBody::Text(reply.to_string()),
             usage: None,
@@ -243,13 +243,13 @@ fn a_place_that_a_worker_may_not_read_does_not_decide_what_becomes_of_its_words(
         let room = json!({"members": members_of, "agenda": [{"who": "critic", "act": "discuss"}], "messages": []});
         played.direct("expert", &json!([{"op": "add", "path": "/board/rooms/a", "value": room}]).to_string());
         let (worker, _, shown) = played.prompts.last().expect("somebody is asked");
-        assert_eq!((worker.as_str(), shown.woken_at()), ("critic", woken_at));
+        assert_eq!((worker.as_str(), shown.trigger_place()), ("critic", woken_at));
         let invocation = played.board.invocation(played.calls[0].0).expect("it is under way").clone();
         let rehearsal = played
             .board
-            .rehearse(&"critic".into(), Some(&invocation), &Bindings::default())
+            .dry_run(&"critic".into(), Some(&invocation), &Bindings::default())
             .expect("the worker is there");
-        assert_eq!(rehearsal.shown.woken_at(), woken_at);
+        assert_eq!(rehearsal.context.trigger_place(), woken_at);
         assert_eq!(played.view().contains("say there what you think"), woken_at.is_some(), "{}", played.view());
     }
 }
@@ -288,5 +288,5 @@ fn words_are_erased_with_what_was_made_of_them_however_short_it_is() {
     let reply = ReplyBody::Text("boxed[7] is wrong, says Ada Lovelace".to_owned());
     let again = Proposal { reply, ..proposal };
     let outcome = board.step(Timestamp(99), Input::Propose(again)).outcome;
-    assert!(matches!(outcome, Some(Outcome::Duplicate(Verdict::Rejected { .. }))), "{outcome:?}");
+    assert!(matches!(outcome, Some(Outcome::Duplicate(RememberedOutcome::Rejected { .. }))), "{outcome:?}");
 }

@@ -1,7 +1,7 @@
 //! Ablation modes: each disables its components and nothing else. Every board is replayed and recovered at the end.
 
+use patchboard_kernel::ablation::{Component, Mode};
 use patchboard_kernel::board::{Input, Outcome};
-use patchboard_kernel::mode::{Component, Mode};
 use patchboard_kernel::record::{Answer, Body, Kind};
 use patchboard_kernel::rejection::{Code, Stage};
 use serde_json::{Value, json};
@@ -264,7 +264,7 @@ fn who_cannot_copy_is_asked_to_write_and_given_room_for_it() {
         let mut played = Played::in_mode(mode.clone(), members.clone());
         played.signal();
         let (told, view) = (played.instructions().to_owned(), played.view().to_owned());
-        let seat = &played.board.plan().seats["writer"];
+        let seat = &played.board.plan().workers["writer"];
         let is_told_of_copies = told.contains("copy") || view.contains("copy");
         assert_eq!(is_told_of_copies, *mode == Mode::default(), "{mode}: {told}{view}");
         seat.worker.limits.reply_tokens
@@ -278,7 +278,7 @@ fn who_cannot_copy_is_asked_to_write_and_given_room_for_it() {
         [(Mode::Plain {}, 100), (Mode::Structured {}, 100), (Mode::without([Component::Patch]), 2100)]
     {
         let played = Played::in_mode(mode.clone(), members.clone());
-        let seat = &played.board.plan().seats["writer"];
+        let seat = &played.board.plan().workers["writer"];
         assert_eq!(seat.worker.limits.reply_tokens, expected, "{mode}: who writes values writes no more of them");
     }
 }

@@ -1,7 +1,7 @@
 //! Order of negotiation events on a board: the fragment's invariants agree with the kernel's table.
 
 use patchboard_kernel::expr::{Expr, Variable, Variables};
-use patchboard_kernel::negotiation::{EVENTS_MAX, Kind, Phase};
+use patchboard_kernel::negotiation::{EVENTS_MAX, EventKind, Phase};
 use patchboard_kernel::source::Source;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn invariants() -> Vec<(String, Expr)> {
 }
 
 /// Returns the names of the invariants that a sequence of these kinds violates.
-fn broken(invariants: &[(String, Expr)], kinds: &[Kind]) -> Vec<String> {
+fn broken(invariants: &[(String, Expr)], kinds: &[EventKind]) -> Vec<String> {
     let events: Vec<Value> = kinds.iter().map(|kind| json!({"kind": kind})).collect();
     let state = json!({"negotiation": {"events": events}});
     let known = Variables::from([("state", Variable::from(&state))]);
@@ -31,14 +31,14 @@ fn broken(invariants: &[(String, Expr)], kinds: &[Kind]) -> Vec<String> {
 fn a_board_takes_the_orders_that_the_kernel_does_and_no_others() {
     let invariants = invariants();
     let (mut sound, mut unsound) = (0, 0);
-    let mut orders: Vec<Vec<Kind>> = vec![Vec::new()];
+    let mut orders: Vec<Vec<EventKind>> = vec![Vec::new()];
     // An invalid order stays invalid with any continuation, so only valid orders are extended.
     for _ in 0..6 {
         let mut longer = Vec::new();
         for order in orders {
             let phase = order.iter().try_fold(Phase::New, |phase, kind| phase.after(*kind)).expect("it is in order");
-            for kind in Kind::ALL {
-                let next: Vec<Kind> = order.iter().chain([kind]).copied().collect();
+            for kind in EventKind::ALL {
+                let next: Vec<EventKind> = order.iter().chain([kind]).copied().collect();
                 let broken = broken(&invariants, &next);
                 assert_eq!(phase.after(*kind).is_ok(), broken.is_empty(), "{next:?}: {broken:?}");
                 if broken.is_empty() {
@@ -57,13 +57,13 @@ fn a_board_takes_the_orders_that_the_kernel_does_and_no_others() {
 #[test]
 fn the_last_places_are_for_the_end() {
     let invariants = invariants();
-    let of = |count: usize, last: Kind| {
-        let mut kinds = vec![Kind::Open, Kind::Policy];
-        kinds.resize(count - 1, Kind::Propose);
+    let of = |count: usize, last: EventKind| {
+        let mut kinds = vec![EventKind::Open, EventKind::Policy];
+        kinds.resize(count - 1, EventKind::Propose);
         kinds.push(last);
         broken(&invariants, &kinds)
     };
-    assert_eq!(of(EVENTS_MAX - 2, Kind::Counter), [""; 0]);
-    assert_eq!(of(EVENTS_MAX - 1, Kind::Counter), ["negotiation-has-room-to-end"]);
-    assert_eq!(of(EVENTS_MAX - 1, Kind::Decide), [""; 0]);
+    assert_eq!(of(EVENTS_MAX - 2, EventKind::Counter), [""; 0]);
+    assert_eq!(of(EVENTS_MAX - 1, EventKind::Counter), ["negotiation-has-room-to-end"]);
+    assert_eq!(of(EVENTS_MAX - 1, EventKind::Decide), [""; 0]);
 }

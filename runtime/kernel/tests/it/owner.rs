@@ -3,20 +3,20 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::admission::Admission;
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::board::{Board, Effect, Genesis, Input};
+use patchboard_kernel::board::{Board, Effect, Input, NewBoard};
 use patchboard_kernel::digest::Salt;
+use patchboard_kernel::driver::{Driver, Ready};
 use patchboard_kernel::id::{BoardId, Timestamp};
-use patchboard_kernel::mode::Mode;
-use patchboard_kernel::owner::{Decided, Owner};
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::Kind;
 use serde_json::json;
 
 const NOW: Timestamp = Timestamp(5);
 
-fn owner() -> Owner {
+fn owner() -> Driver {
     let blueprint: Blueprint = serde_json::from_value(json!({
         "blueprint": 1,
         "name": "owned",
@@ -26,35 +26,35 @@ fn owner() -> Owner {
     }))
     .expect("it is a blueprint");
     let (board, mode, salt) = (BoardId::from("owned"), Mode::default(), Salt::ZERO);
-    let genesis = Genesis { mode, salt, ..Genesis::new(board, blueprint, json!({}), Timestamp(0)) };
-    Owner::new(Board::create(genesis, &Own).expect("the request fits").0)
+    let genesis = NewBoard { mode, salt, ..NewBoard::new(board, blueprint, json!({}), Timestamp(0)) };
+    Driver::new(Board::create(genesis, &UncachedPlans).expect("the request fits").0)
 }
 
 fn go() -> Input {
-    Input::Signal { name: "go".into(), value: json!(null), token: None }
+    Input::Signal { name: "go".into(), value: json!(null), key: None }
 }
 
 #[test]
 fn what_a_step_made_is_let_out_when_its_records_are_durable() {
     let mut owner = owner();
     let head = owner.board().head();
-    let Decided { append: Some(append), released: None } =
+    let Ready { append: Some(append), released: None } =
         owner.decide_with(NOW, go(), &mut |_, _| Some(Admission::default()))
     else {
         panic!("it is recorded")
     };
     assert_eq!((append.expected, append.epoch), (Some(head), 0));
     assert!(append.records.iter().any(|record| record.kind == Kind::Invoked));
-    let step = owner.appended::<()>(Ok(())).expect("it was appended");
+    let step = owner.complete_append::<()>(Ok(())).expect("it was appended");
     assert_eq!(step.records, append.records);
     assert!(step.effects.iter().any(|effect| matches!(effect, Effect::Call { .. })));
-    assert!(owner.waiting().is_none());
+    assert!(owner.in_flight().is_none());
 }
 
 #[test]
 fn a_step_without_records_waits_for_nothing() {
     let mut owner = owner();
-    let decided = owner.decide(NOW, Input::Resume { token: None });
+    let decided = owner.decide(NOW, Input::Resume { key: None });
     assert!(decided.append.is_none() && decided.released.is_some());
     assert!(owner.decide(NOW, go()).append.is_some());
 }
@@ -64,8 +64,8 @@ fn a_board_whose_records_were_refused_takes_no_input_any_more() {
     let mut owner = owner();
     assert!(owner.decide(NOW, go()).append.is_some());
     let goes_on =
-        |owner: &mut Owner| catch_unwind(AssertUnwindSafe(|| owner.decide(NOW, Input::Pause { token: None }))).is_ok();
+        |owner: &mut Driver| catch_unwind(AssertUnwindSafe(|| owner.decide(NOW, Input::Pause { key: None }))).is_ok();
     assert!(!goes_on(&mut owner), "the journal has not answered");
-    assert_eq!(owner.appended(Err("full")).err(), Some("full"));
+    assert_eq!(owner.complete_append(Err("full")).err(), Some("full"));
     assert!(!goes_on(&mut owner), "it is ahead of its journal");
 }

@@ -4,12 +4,12 @@
 use crate::played::Played;
 use jsonptr::PointerBuf;
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::board::{Input, Outcome, Proposal, ReplyBody, Verdict};
-use patchboard_kernel::form::Form;
+use patchboard_kernel::board::{Input, Outcome, Proposal, RememberedOutcome, ReplyBody};
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::record::{Body, Cause, Kind};
 use patchboard_kernel::redaction::{self, Request};
 use patchboard_kernel::rejection::{Code, Rejection, Stage};
+use patchboard_kernel::reply_schema::ReplySchema;
 use serde_json::{Value, json};
 
 const WORDS: &str = "no problem, waiting for more information";
@@ -37,7 +37,7 @@ fn board() -> Played {
 }
 
 fn wake(played: &mut Played, name: &str) {
-    played.give(Input::Signal { name: name.into(), value: Value::Null, token: None });
+    played.give(Input::Signal { name: name.into(), value: Value::Null, key: None });
 }
 
 fn rejection(outcome: Outcome) -> Rejection {
@@ -122,13 +122,13 @@ fn an_intent_that_is_required_is_not_required_of_who_passes() {
 fn a_repetition_is_known_by_the_words() {
     let mut played = board();
     let mut say = |text: String| {
-        let from = patchboard_kernel::board::From::Direct { token: Some("t".into()), base: None };
+        let from = patchboard_kernel::board::ProposalSource::Direct { key: Some("t".into()), base: None };
         let proposal = Proposal { from, worker: "critic".into(), reply: ReplyBody::Text(text), usage: None, raw: None };
         played.give(Input::Propose(proposal)).outcome.expect("an outcome")
     };
     assert!(matches!(say(json!({"pass": WORDS}).to_string()), Outcome::NoOp { .. }));
     let again = say(format!("{{ \"patch\": [],  \"pass\": \"{WORDS}\" }}"));
-    assert!(matches!(again, Outcome::Duplicate(Verdict::NoOp { .. })), "{again:?}");
+    assert!(matches!(again, Outcome::Duplicate(RememberedOutcome::NoOp { .. })), "{again:?}");
     for other in [json!({"pass": "another reason"}), json!([]), json!({"pass": WORDS, "intent": "to wait"})] {
         assert_eq!(rejection(say(other.to_string())).code, Code::TokenConflict, "{other}");
     }
@@ -229,7 +229,7 @@ fn blueprints_and_forms_speak_of_it_only_where_it_is_allowed() {
     for (worker, may_pass) in [("critic", true), ("mute", false)] {
         let view = played.board.preview(&played.seat(worker));
         let shown = played.board.previewed_values(&played.seat(worker), &view).expect("a seat");
-        let form = Form::of(&shown).expect("a form").schema;
+        let form = ReplySchema::for_call(&shown).expect("a form").schema;
         assert_eq!(form["properties"].get("pass").is_some(), may_pass, "{form}");
         let seat = &played.board.plan().blueprint.workers[worker];
         let written = serde_json::to_value(seat).expect("JSON");

@@ -1,13 +1,13 @@
 //! Calls that wait for their provider, and retries by operators.
 
 use patchboard_kernel::admission::Admission;
-use patchboard_kernel::board::{Effect, From, Input, NotTaken, Outcome, Proposal, ReplyBody, Step};
+use patchboard_kernel::board::{Effect, Input, Outcome, Proposal, ProposalSource, ReplyBody, RequestDeferral, Step};
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, Timestamp};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::money::Price;
-use patchboard_kernel::record::{Body, Cause, Kind, PauseCause, Raised, Resource, Retried};
+use patchboard_kernel::record::{Body, Cause, Kind, LimitOverrides, PauseCause, Resource, Retried};
 use patchboard_kernel::rejection::Code;
 use serde_json::{Value, json};
 
@@ -31,9 +31,9 @@ pub(crate) fn board(concurrency: u32, limits: Value) -> Played {
     }))
 }
 
-fn not_taken(reason: DeferralReason, wait_ms: u64) -> NotTaken {
+fn not_taken(reason: DeferralReason, wait_ms: u64) -> RequestDeferral {
     let (patience_ms, message) = (24 * HOUR, "slow down".to_owned());
-    NotTaken { reason, wait_ms, patience_ms, is_served_elsewhere: false, message }
+    RequestDeferral { reason, wait_ms, patience_ms, is_served_elsewhere: false, message }
 }
 
 /// Gives an input while the gate admits no call.
@@ -44,9 +44,9 @@ fn closed(played: &mut Played, at: i64, input: Input) -> Step {
     step
 }
 
-fn defer(played: &mut Played, at: i64, not_taken: NotTaken) -> Step {
+fn defer(played: &mut Played, at: i64, not_taken: RequestDeferral) -> Step {
     let (invocation, attempt, _) = played.calls.remove(0);
-    closed(played, at, Input::Defer { invocation, attempt, usage: None, not_taken })
+    closed(played, at, Input::Defer { invocation, attempt, usage: None, deferral: not_taken })
 }
 
 fn admit(played: &mut Played, at: i64, invocation: u64, attempt: u32) -> Step {
@@ -63,7 +63,7 @@ pub(crate) fn fail(played: &mut Played) {
 
 pub(crate) fn retry(played: &mut Played, retried: Retried) -> Result<(), Code> {
     match played.give(Input::Retry(retried)).outcome {
-        Some(Outcome::Refused(rejection)) => Err(rejection.code),
+        Some(Outcome::RejectedUnrecorded(rejection)) => Err(rejection.code),
         _ => Ok(()),
     }
 }
@@ -71,7 +71,9 @@ pub(crate) fn retry(played: &mut Played, retried: Retried) -> Result<(), Code> {
 /// Returns the calls that a step reports as waiting for admission.
 fn awaiting(step: &Step) -> Vec<(u64, u32)> {
     let named = step.effects.iter().rev().find_map(|effect| match effect {
-        Effect::Await(waiting) => Some(waiting.iter().map(|call| (call.invocation.0, call.attempt)).collect()),
+        Effect::RequestAdmission(waiting) => {
+            Some(waiting.iter().map(|call| (call.invocation.0, call.attempt)).collect())
+        }
         _ => None,
     });
     named.unwrap_or_default()
@@ -87,7 +89,7 @@ fn a_deferred_attempt_is_not_counted_and_the_next_one_sees_the_state_as_it_is() 
         assert_eq!(awaiting(&step), [(1, attempt)]);
         assert!(step.records.iter().all(|record| record.kind == Kind::Deferred), "{:?}", step.records);
         let reply = ReplyBody::Json(json!([{"op": "add", "path": "/list/-", "value": round}]));
-        let from = From::Direct { token: None, base: None };
+        let from = ProposalSource::Direct { key: None, base: None };
         let proposal = Proposal { from, worker: "other".into(), reply, usage: None, raw: None };
         closed(&mut played, round * 1000 + 100, Input::Propose(proposal));
         admit(&mut played, round * 1000 + 600, 1, attempt);
@@ -142,13 +144,13 @@ fn the_call_of_a_board_inside_needs_admission_once_it_was_deferred() {
         ],
         "boards": {"inside": inside},
     }));
-    let signal = || Input::Signal { name: "go".into(), value: Value::Null, token: None };
+    let signal = || Input::Signal { name: "go".into(), value: Value::Null, key: None };
     let step = closed(&mut played, 1, signal());
     assert_eq!((awaiting(&step), played.calls.len()), (vec![], 1), "the first call is made at once");
     let step = defer(&mut played, 1_000, not_taken(DeferralReason::Overloaded, 500));
     assert_eq!((awaiting(&step), played.calls.len()), (vec![(1, 2)], 0));
     // A waiting call frees its slot, and uses none at a model either.
-    let step = closed(&mut played, 1_500, Input::Signal { name: "ask".into(), value: Value::Null, token: None });
+    let step = closed(&mut played, 1_500, Input::Signal { name: "ask".into(), value: Value::Null, key: None });
     assert_eq!(awaiting(&step), [(1, 2), (2, 1)]);
     // No further nested board starts while as many calls wait as there are slots.
     closed(&mut played, 2_000, signal());
@@ -181,7 +183,7 @@ fn a_delay_stands_still_while_those_it_makes_an_exception_of_wait_for_their_prov
         ],
     }));
     let reply = ReplyBody::Json(json!([{"op": "add", "path": "/list/-", "value": 1}]));
-    let from = From::Direct { token: None, base: None };
+    let from = ProposalSource::Direct { key: None, base: None };
     let proposal = Proposal { from, worker: "adds".into(), reply, usage: None, raw: None };
     closed(&mut played, 0, Input::Propose(proposal.clone()));
     let wake_at = |played: &Played| played.board.wake_at().map(|at| at.0 / MINUTE);
@@ -204,8 +206,8 @@ fn a_delay_stands_still_while_those_it_makes_an_exception_of_wait_for_their_prov
     assert_eq!(played.count(Kind::Tick), 0);
     closed(&mut played, 30 * MINUTE, Input::Tick);
     assert_eq!(calls(&mut played), [(3, 1)], "punctual");
-    closed(&mut played, 31 * MINUTE, Input::Pause { token: None });
-    closed(&mut played, 35 * MINUTE, Input::Resume { token: None });
+    closed(&mut played, 31 * MINUTE, Input::Pause { key: None });
+    closed(&mut played, 35 * MINUTE, Input::Resume { key: None });
     admit(&mut played, 36 * MINUTE, 1, 2);
     assert_eq!(calls(&mut played), [(1, 2)]);
     assert_eq!(played.board.scheduler().delayed()[0].due.0, 46 * MINUTE);
@@ -239,7 +241,7 @@ fn a_call_that_waits_takes_no_place_no_time_and_no_reservation() {
     defer(&mut played, 10, not_taken(DeferralReason::Overloaded, 2 * HOUR));
     assert_eq!(played.board.ledger().board().reserved, 0);
     // Another model's call takes the only slot.
-    let help = Input::Signal { name: "help".into(), value: Value::Null, token: None };
+    let help = Input::Signal { name: "help".into(), value: Value::Null, key: None };
     let step = closed(&mut played, 20, help);
     assert_eq!(awaiting(&step), [(1, 2), (2, 1)]);
     admit(&mut played, 30, 2, 1);
@@ -256,11 +258,11 @@ fn calls_of_one_model_that_wait_are_as_many_as_places_and_hold_up_no_other() {
     let mut played = board(2, json!({}));
     let mut step = Step::default();
     for at in 1..=5 {
-        let go = Input::Signal { name: "go".into(), value: Value::Null, token: None };
+        let go = Input::Signal { name: "go".into(), value: Value::Null, key: None };
         step = closed(&mut played, at, go);
     }
     assert_eq!(awaiting(&step), [(1, 1), (2, 1)]);
-    let help = Input::Signal { name: "help".into(), value: Value::Null, token: None };
+    let help = Input::Signal { name: "help".into(), value: Value::Null, key: None };
     assert_eq!(awaiting(&closed(&mut played, 6, help)), [(1, 1), (2, 1), (6, 1)]);
     assert!(closed(&mut played, 7, Input::Tick).records.is_empty());
     assert_eq!(played.count(Kind::Invoked), 0);
@@ -269,7 +271,7 @@ fn calls_of_one_model_that_wait_are_as_many_as_places_and_hold_up_no_other() {
 #[test]
 fn what_is_admitted_and_not_wanted_any_more_is_not_made() {
     let mut played = board(1, json!({}));
-    let go = Input::Signal { name: "go".into(), value: Value::Null, token: None };
+    let go = Input::Signal { name: "go".into(), value: Value::Null, key: None };
     closed(&mut played, 1, go);
     assert!(admit(&mut played, 2, 1, 2).records.is_empty(), "there is no second attempt yet");
     assert!(admit(&mut played, 2, 7, 1).records.is_empty(), "there is no such invocation");
@@ -277,7 +279,7 @@ fn what_is_admitted_and_not_wanted_any_more_is_not_made() {
     assert!(admit(&mut played, 4, 1, 1).records.is_empty(), "it is under way");
     let Some(Body::Invoked(invoked)) = played.bodies().last() else { panic!("it was invoked") };
     assert_eq!(invoked.admitted.and_then(|admitted| admitted.model).as_deref(), Some("elsewhere"));
-    closed(&mut played, 5, Input::Pause { token: None });
+    closed(&mut played, 5, Input::Pause { key: None });
     assert!(played.board.awaiting_admission().is_empty());
 }
 
@@ -289,7 +291,7 @@ fn what_an_operator_must_mend_pauses_the_board_and_so_does_the_end_of_patience()
     assert_eq!(step.records.iter().map(|record| record.kind).collect::<Vec<_>>(), [Kind::Deferred, Kind::Paused]);
     assert_eq!(played.board.pause_cause(), Some(PauseCause::ProviderUnavailable));
     // The call is retried when the operator resumes the board, and the wait limit starts again.
-    closed(&mut played, 25 * 3_600_000, Input::Resume { token: None });
+    closed(&mut played, 25 * 3_600_000, Input::Resume { key: None });
     assert_eq!(played.board.pause_cause(), None);
     assert_eq!(played.board.awaiting_admission()[0].wait, None);
     admit(&mut played, 25 * 3_600_000, 1, 2);
@@ -304,7 +306,7 @@ fn what_an_operator_must_mend_pauses_the_board_and_so_does_the_end_of_patience()
     assert!(played.board.is_paused());
     // No call was ever admitted, as reported by the shell.
     let mut other = board(1, json!({}));
-    closed(&mut other, 1, Input::Signal { name: "go".into(), value: Value::Null, token: None });
+    closed(&mut other, 1, Input::Signal { name: "go".into(), value: Value::Null, key: None });
     closed(&mut other, 2, Input::Unavailable);
     assert_eq!(other.board.pause_cause(), Some(PauseCause::ProviderUnavailable));
     assert!(closed(&mut other, 3, Input::Unavailable).records.is_empty());
@@ -337,7 +339,7 @@ pub(crate) fn priced(limits: Value, of_worker: Value) -> Played {
         "rules": [{"name": "write", "trigger": {"signal": "go"}, "run": "writer"}],
         "limits": limits,
     }));
-    closed(&mut played, 0, Input::Signal { name: "go".into(), value: Value::Null, token: None });
+    closed(&mut played, 0, Input::Signal { name: "go".into(), value: Value::Null, key: None });
     played
 }
 
@@ -384,7 +386,10 @@ fn money_is_reserved_by_the_price_of_the_call_and_settled_by_what_it_took() {
     assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::Exhausted));
     played.holds();
     // A higher limit lets the board continue.
-    let more = |money| Retried { limits: Raised { money: Some(money), ..Raised::default() }, ..Retried::default() };
+    let more = |money| Retried {
+        limits: LimitOverrides { money: Some(money), ..LimitOverrides::default() },
+        ..Retried::default()
+    };
     assert_eq!(retry(&mut played, more(1_000_000_000)), Ok(()));
     assert_eq!(played.board.limits().money, Some(1_000_000_000));
     played.holds();
@@ -415,7 +420,7 @@ fn a_reply_has_no_larger_room_than_the_budget_allows() {
         "rules": [{"name": "write", "trigger": {"signal": "go"}, "run": "writer"}],
         "limits": {"tokens": 2_000},
     }));
-    closed(&mut played, 0, Input::Signal { name: "go".into(), value: Value::Null, token: None });
+    closed(&mut played, 0, Input::Signal { name: "go".into(), value: Value::Null, key: None });
     for (room, attempt, expected) in [(Some(400), 1, Some(400)), (Some(9_000), 2, None)] {
         let admission = Admission { reply_tokens: room, ..Admission::default() };
         let step = closed(&mut played, 10, Input::Admit { invocation: InvocationId(1), attempt, admission });

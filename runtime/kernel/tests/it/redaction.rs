@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use jsonptr::PointerBuf;
-use patchboard_kernel::board::{Board, From, Input, Outcome, Proposal, ReplyBody};
+use patchboard_kernel::board::{Board, Input, Outcome, Proposal, ProposalSource, ReplyBody};
 use patchboard_kernel::digest::{Digest, Hasher, Salt};
-use patchboard_kernel::files::{Edit, Entry, FileChange};
+use patchboard_kernel::files::{Edit, FileChange, FileEntry};
 use patchboard_kernel::id::{Seq, Timestamp};
 use patchboard_kernel::record::{Body, Cause, Kind, Record};
 use patchboard_kernel::redaction::{self, Redaction, RedactionCode, RedactionError, Request};
@@ -114,7 +114,7 @@ fn a_reply_as_the_model_sent_it_is_erased_with_what_it_says() {
     let mut reply = |reply: Value, raw: &str| {
         played.signal();
         let (invocation, attempt, worker) = played.calls.remove(0);
-        let (from, reply) = (From::Attempt { invocation, attempt }, ReplyBody::Text(reply.to_string()));
+        let (from, reply) = (ProposalSource::Attempt { invocation, attempt }, ReplyBody::Text(reply.to_string()));
         let proposal = Proposal { from, worker: worker.as_str().into(), reply, usage: None, raw: Some(raw.to_owned()) };
         played.give(Input::Propose(proposal));
     };
@@ -193,7 +193,7 @@ fn what_was_refused_or_failed_is_searched_too() {
     let message = format!("no parser for {SECRET:?}");
     let code = patchboard_kernel::failure::FailureCode::Protocol;
     played.give(Input::AgentFailed { invocation, attempt, code, message, usage: None });
-    played.give(Input::Signal { name: "go".into(), value: json!({"about": SECRET}), token: None });
+    played.give(Input::Signal { name: "go".into(), value: json!({"about": SECRET}), key: None });
     played.give(Input::Cancel);
     assert!(text(&played.records).matches(SECRET).count() > 4);
     let records = erased(&played, &places(&["/people/x"]));
@@ -204,7 +204,7 @@ fn what_was_refused_or_failed_is_searched_too() {
 #[test]
 fn a_record_is_erased_with_the_values_it_brought() {
     let mut played = board();
-    played.give(Input::Signal { name: "go".into(), value: json!({"about": SECRET}), token: None });
+    played.give(Input::Signal { name: "go".into(), value: json!({"about": SECRET}), key: None });
     played.answer(json!({"patch": [{"op": "add", "path": "/list/-", "value": SECRET}], "intent": "as told"}), None);
     let commit = played.records.iter().rfind(|record| record.kind == Kind::Committed).expect("a commit").seq;
     played.give(Input::Cancel);
@@ -222,7 +222,7 @@ fn the_same_text_elsewhere_is_told_and_goes_when_asked() {
     played.answer(json!([{"op": "add", "path": "/list/-", "value": format!("{SECRET} called")}]), None);
     played.give(Input::Cancel);
     let request = places(&["/people/x"]);
-    let still = plan(&played, &request).expect("something is erased").still;
+    let still = plan(&played, &request).expect("something is erased").remaining;
     assert_eq!(still.iter().map(|still| still.place.as_str()).collect::<Vec<_>>(), ["/list/0"]);
     let records = erased(&played, &Request { everywhere: true, ..request });
     assert!(!text(&records).contains(SECRET), "{}", text(&records));
@@ -269,8 +269,8 @@ fn a_board_goes_on_as_it_would_have() {
         played.signal();
         played.answer(json!([{"op": "add", "path": "/people/x", "value": {"name": SECRET}}]), None);
         played.give(Input::Amend { path: "/people/x".into(), value: json!({"name": "nobody"}) });
-        played.give(Input::Pause { token: Some("t".into()) });
-        played.give(Input::Resume { token: None });
+        played.give(Input::Pause { key: Some("t".into()) });
+        played.give(Input::Resume { key: None });
         if redact {
             let records = erased(&played, &Request { keep: true, ..places(&["/people/x"]) });
             played.board = Board::recover(&records).expect("the journal is enough");
@@ -278,15 +278,15 @@ fn a_board_goes_on_as_it_would_have() {
             played.now += 1;
         } else {
             // An input that produces a single record and no effects.
-            played.give(Input::Resume { token: Some("u".into()) });
+            played.give(Input::Resume { key: Some("u".into()) });
         }
         let from = played.records.len();
         let mut told = Vec::new();
-        played.give(Input::Signal { name: "count".into(), value: Value::Null, token: None });
+        played.give(Input::Signal { name: "count".into(), value: Value::Null, key: None });
         told.push(format!("{:?}", played.answer(json!([{"op": "replace", "path": "/count", "value": 1}]), None)).len());
         played.signal();
         played.answer(json!([{"op": "remove", "path": "/people/x"}]), None);
-        let again = played.give(Input::Pause { token: Some("t".into()) });
+        let again = played.give(Input::Pause { key: Some("t".into()) });
         told.push(usize::from(matches!(again.outcome, Some(Outcome::Duplicate(_)))));
         let state = played.board.state().digest();
         let kinds: Vec<Kind> = played.records[from..].iter().map(|record| record.kind).collect();
@@ -397,7 +397,7 @@ fn what_an_edit_wrote_is_erased_from_all_edits_of_the_file_and_work_goes_on() {
     let request = Request { records: vec![leak(&played)], ..Request::default() };
     let planned = plan(&played, &request).expect("it is erased while the board works");
     assert_eq!(planned.records.len(), 4, "the edit, the refused one, the new name and the removal");
-    let still: Vec<&str> = planned.still.iter().map(|still| still.place.as_str()).collect();
+    let still: Vec<&str> = planned.remaining.iter().map(|still| still.place.as_str()).collect();
     assert_eq!(still, ["/files/b.py"], "a line that stands in another file, too, is told");
     let records = erased(&played, &request);
     let told = text(&records);
@@ -406,7 +406,7 @@ fn what_an_edit_wrote_is_erased_from_all_edits_of_the_file_and_work_goes_on() {
     let mut board = sound(&records);
     assert!(board.is_exact());
     assert_eq!(board.state().digest(), played.board.state().digest());
-    assert_eq!(Entry::of(board.state(), &path("keys.py")).map(|entry| entry.version), Some(2));
+    assert_eq!(FileEntry::load(board.state(), &path("keys.py")).map(|entry| entry.version), Some(2));
     // Later edits are judged as before, based on the remaining history.
     let text = format!("import os\nKEY = None\n{COMMON}");
     let (next, _) = change("keys.py", &text, 2, "KEY = None\n", "KEY = ask()\n");
@@ -444,7 +444,7 @@ fn all_edits_of_a_file_are_erased_by_its_place() {
     let refused = plan(&played, &places(&["/files/keys.py/intent"])).expect_err("it is in use");
     assert_eq!((refused.code, refused.places), (RedactionCode::StillInUse, vec!["/files/keys.py/intent".to_owned()]));
     let planned = plan(&played, &Request { everywhere: true, records: vec![leak(&played)], ..Request::default() });
-    assert!(planned.is_ok_and(|planned| planned.records.len() == 5 && planned.still.is_empty()));
+    assert!(planned.is_ok_and(|planned| planned.records.len() == 5 && planned.remaining.is_empty()));
     played.give(Input::Cancel);
     let records = erased(&played, &places(&["/files"]));
     assert!(!text(&records).contains("correct horse") && !text(&records).contains("a reason"), "{}", text(&records));
@@ -472,7 +472,7 @@ fn a_reply_with_a_name_in_its_path_is_about_what_the_name_was_bound_to() {
     let done = json!([{"op": "add", "path": "/notes/{note}/text", "value": "fine"}]);
     assert!(matches!(played.answer(done, None), Outcome::Committed { .. }));
     let late = json!([{"op": "add", "path": "/notes/{note}/text", "value": other}]);
-    let from = From::Attempt { invocation, attempt };
+    let from = ProposalSource::Attempt { invocation, attempt };
     let reply = ReplyBody::Text(late.to_string());
     let proposal = Proposal { from, worker: worker.as_str().into(), reply, usage: None, raw: None };
     played.give(Input::Propose(proposal));
@@ -512,7 +512,7 @@ fn the_name_that_a_place_ends_in_goes_with_its_value_unless_it_is_used() {
     let recovered = sound(&records);
     let names: Vec<String> =
         recovered.state().root().to_value()["notes"].as_object().expect("notes").keys().cloned().collect();
-    assert!(names.len() == 2 && redaction::is_mark(&names[0]) && names[1] == "plain", "{names:?}");
+    assert!(names.len() == 2 && redaction::is_placeholder(&names[0]) && names[1] == "plain", "{names:?}");
     (played.board, played.records) = (recovered, records);
     assert_eq!(plan(&played, &places(&[PLACE])).expect_err("nothing is left").code, RedactionCode::NothingToErase);
     // The board continues after the member was removed.
@@ -630,7 +630,7 @@ fn a_name_with_an_erased_text_is_told_and_goes_everywhere() {
     let name = "Zaphod Quux";
     let mut played = board();
     let members = json!({"of Zaphod Quux": {"n": 1}, "name": "the first"});
-    played.give(Input::Signal { name: "go".into(), value: json!({"about Zaphod Quux": 1}), token: None });
+    played.give(Input::Signal { name: "go".into(), value: json!({"about Zaphod Quux": 1}), key: None });
     played.answer(json!([{"op": "add", "path": format!("/people/{name}"), "value": members}]), None);
     played.signal();
     played.answer(json!([{"op": "replace", "path": format!("/people/{name}/name"), "value": "the second"}]), None);
@@ -638,14 +638,14 @@ fn a_name_with_an_erased_text_is_told_and_goes_everywhere() {
     played.answer(json!([{"op": "add", "path": "/list/-", "value": name}]), None);
     played.give(Input::Cancel);
     let request = places(&["/list/0"]);
-    let still = plan(&played, &request).expect("something is erased").still;
+    let still = plan(&played, &request).expect("something is erased").remaining;
     let mut still: Vec<&str> = still.iter().map(|still| still.place.as_str()).collect();
     still.dedup();
     let place = format!("/people/{name}");
     assert!(still.contains(&place.as_str()) && still.contains(&format!("{place}/of {name}").as_str()), "{still:?}");
     let everywhere = Request { everywhere: true, ..request };
     let planned = plan(&played, &everywhere).expect("something is erased");
-    assert_eq!(planned.still, []);
+    assert_eq!(planned.remaining, []);
     let records = erased(&played, &everywhere);
     assert!(!text(&records).contains(name), "{}", text(&records));
     sound(&records);
@@ -663,7 +663,11 @@ fn a_name_at_two_places_goes_with_the_second() {
     played.give(Input::Cancel);
     let request = |at: &str| places(&[&format!("/people/{at}/{name}")]);
     let planned = plan(&played, &request("first")).expect("something is erased");
-    assert!(planned.still.iter().any(|still| still.place == format!("/people/second/{name}")), "{:?}", planned.still);
+    assert!(
+        planned.remaining.iter().any(|still| still.place == format!("/people/second/{name}")),
+        "{:?}",
+        planned.remaining
+    );
     let records = erased(&played, &request("first"));
     sound(&records);
     let board = Board::recover(&records).expect("the journal is enough");

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use crate::played::Played;
-use patchboard_kernel::board::{Board, From, Input, Outcome, Proposal, ReplyBody, Verdict};
-use patchboard_kernel::id::{Timestamp, Token};
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::board::{Board, Input, Outcome, Proposal, ProposalSource, RememberedOutcome, ReplyBody};
+use patchboard_kernel::id::{IdempotencyKey, Timestamp};
+use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Answer, Kind};
 use patchboard_kernel::rejection::{Code, Stage};
 use serde_json::{Value, json};
@@ -22,12 +22,12 @@ fn board() -> Played {
     }))
 }
 
-fn token(text: &str) -> Option<Token> {
-    Some(Token::from(text))
+fn token(text: &str) -> Option<IdempotencyKey> {
+    Some(IdempotencyKey::from(text))
 }
 
 fn signal(value: Value, with: &str) -> Input {
-    Input::Signal { name: "go".into(), value, token: token(with) }
+    Input::Signal { name: "go".into(), value, key: token(with) }
 }
 
 #[test]
@@ -36,9 +36,12 @@ fn a_repeated_signal_wakes_nobody_again() {
     let first = played.give(signal(json!(1), "a"));
     let seq = first.records[0].seq;
     let records = played.records.len();
-    assert_eq!(played.give(signal(json!(1), "a")).outcome, Some(Outcome::Duplicate(Verdict::Heard { seq })));
+    assert_eq!(
+        played.give(signal(json!(1), "a")).outcome,
+        Some(Outcome::Duplicate(RememberedOutcome::Recorded { seq }))
+    );
     let other = played.give(signal(json!(2), "a")).outcome;
-    let Some(Outcome::Refused(rejection)) = other else { panic!("it was {other:?}") };
+    let Some(Outcome::RejectedUnrecorded(rejection)) = other else { panic!("it was {other:?}") };
     assert_eq!(rejection.code, Code::TokenConflict);
     assert_eq!(played.records.len(), records, "nothing was recorded");
     played.give(signal(json!(2), "b"));
@@ -61,20 +64,24 @@ fn a_blueprint_says_for_how_long_a_repetition_is_known() {
         let seq = played.give(signal(json!(1), "a")).records[0].seq;
         let first = played.now;
         played.now = first + window - 2;
-        assert_eq!(played.give(signal(json!(1), "a")).outcome, Some(Outcome::Duplicate(Verdict::Heard { seq })));
+        assert_eq!(
+            played.give(signal(json!(1), "a")).outcome,
+            Some(Outcome::Duplicate(RememberedOutcome::Recorded { seq }))
+        );
         // This also holds for a board recovered from records or from a snapshot.
         let recovered = Board::recover(&played.records).expect("the journal is enough");
         let again = recovered.clone().step_ungated(Timestamp(played.now), signal(json!(1), "a"));
-        assert_eq!(again.outcome, Some(Outcome::Duplicate(Verdict::Heard { seq })));
+        assert_eq!(again.outcome, Some(Outcome::Duplicate(RememberedOutcome::Recorded { seq })));
         let mut parts = BTreeMap::new();
         let stored = recovered.store(true, &mut |part| {
             parts.insert(part.hash, part.text.to_string());
             Ok::<_, Infallible>(())
         });
         let digest = stored.unwrap_or_else(|never| match never {}).manifest.hash;
-        let fetched = Board::restore(&played.records[0], digest, &mut |hash| Ok(parts.get(&hash).cloned()), &Own);
+        let fetched =
+            Board::restore(&played.records[0], digest, &mut |hash| Ok(parts.get(&hash).cloned()), &UncachedPlans);
         let again = fetched.expect("a board").step_ungated(Timestamp(played.now), signal(json!(1), "a"));
-        assert_eq!(again.outcome, Some(Outcome::Duplicate(Verdict::Heard { seq })));
+        assert_eq!(again.outcome, Some(Outcome::Duplicate(RememberedOutcome::Recorded { seq })));
         played.now = first + window - 1;
         assert_eq!(played.give(signal(json!(1), "a")).outcome, None);
         assert_eq!(played.count(Kind::Signal), 2);
@@ -90,16 +97,18 @@ fn a_signal_whose_value_does_not_fit_is_refused_and_not_recorded() {
     }));
     let records = played.records.len();
     for wrong in [json!(7), json!("four"), Value::Null] {
-        let Some(Outcome::Refused(rejection)) = played.give(signal(wrong, "a")).outcome else { panic!("it fits") };
+        let Some(Outcome::RejectedUnrecorded(rejection)) = played.give(signal(wrong, "a")).outcome else {
+            panic!("it fits")
+        };
         assert_eq!((rejection.stage, rejection.code), (Stage::Schema, Code::SchemaViolation));
     }
     assert_eq!(played.records.len(), records, "nothing was recorded");
     // The key was not used up. Other declared signals may carry any value.
     assert_eq!(played.give(signal(json!("two"), "a")).outcome, None);
-    played.give(Input::Signal { name: "other".into(), value: json!(7), token: None });
+    played.give(Input::Signal { name: "other".into(), value: json!(7), key: None });
     assert_eq!((played.count(Kind::Signal), played.count(Kind::Scheduled)), (2, 1));
-    let unheard = played.give(Input::Signal { name: "third".into(), value: json!(7), token: None }).outcome;
-    let Some(Outcome::Refused(rejection)) = unheard else { panic!("it was {unheard:?}") };
+    let unheard = played.give(Input::Signal { name: "third".into(), value: json!(7), key: None }).outcome;
+    let Some(Outcome::RejectedUnrecorded(rejection)) = unheard else { panic!("it was {unheard:?}") };
     assert_eq!(rejection.code, Code::UnknownSignal);
     played.holds();
 }
@@ -155,12 +164,14 @@ fn a_signal_for_which_there_is_no_room_is_refused_and_not_recorded() {
     played.give(signal(json!(2), "b"));
     played.give(signal(json!(3), "c"));
     let records = played.records.len();
-    let Some(Outcome::Refused(rejection)) = played.give(signal(json!(4), "d")).outcome else { panic!("it was heard") };
+    let Some(Outcome::RejectedUnrecorded(rejection)) = played.give(signal(json!(4), "d")).outcome else {
+        panic!("it was heard")
+    };
     assert_eq!((rejection.stage, rejection.code), (Stage::Application, Code::BacklogFull));
     assert_eq!(rejection.violations[0].message, "1 wait at /list and 2 are on the way there; 3 may wait");
     assert_eq!(played.records.len(), records, "nothing was recorded");
     // Other signals are accepted, and a repetition returns the first outcome.
-    played.give(Input::Signal { name: "other".into(), value: json!(7), token: None });
+    played.give(Input::Signal { name: "other".into(), value: json!(7), key: None });
     assert!(matches!(played.give(signal(json!(3), "c")).outcome, Some(Outcome::Duplicate(_))));
     // One element less waits, and the call that removed it has added none.
     let taken = played.answer(json!([{"op": "remove", "path": "/list/0"}]), None);
@@ -184,20 +195,20 @@ fn what_a_request_was_answered_is_known_after_a_recovery_until_its_time_is_over(
 #[test]
 fn a_repeated_pause_does_not_undo_what_came_after_it() {
     let mut played = board();
-    let pause = || Input::Pause { token: token("a") };
+    let pause = || Input::Pause { key: token("a") };
     played.give(pause());
-    played.give(Input::Resume { token: token("b") });
+    played.give(Input::Resume { key: token("b") });
     assert!(matches!(played.give(pause()).outcome, Some(Outcome::Duplicate(_))));
     assert!(!played.board.is_paused());
     // A pause that changes nothing is recognised by its key, too.
-    played.give(Input::Pause { token: None });
-    played.give(Input::Pause { token: token("c") });
-    played.give(Input::Resume { token: None });
-    assert!(matches!(played.give(Input::Pause { token: token("c") }).outcome, Some(Outcome::Duplicate(_))));
+    played.give(Input::Pause { key: None });
+    played.give(Input::Pause { key: token("c") });
+    played.give(Input::Resume { key: None });
+    assert!(matches!(played.give(Input::Pause { key: token("c") }).outcome, Some(Outcome::Duplicate(_))));
     assert!(!played.board.is_paused());
     // Resuming with the same key is a conflict.
-    let other = played.give(Input::Resume { token: token("c") }).outcome;
-    assert!(matches!(other, Some(Outcome::Refused(_))), "it was {other:?}");
+    let other = played.give(Input::Resume { key: token("c") }).outcome;
+    assert!(matches!(other, Some(Outcome::RejectedUnrecorded(_))), "it was {other:?}");
     played.holds();
 }
 
@@ -206,7 +217,7 @@ fn tokens_of_requests_are_none_of_proposals() {
     let mut played = board();
     played.give(signal(Value::Null, "a"));
     let direct = Proposal {
-        from: From::Direct { token: token("a"), base: None },
+        from: ProposalSource::Direct { key: token("a"), base: None },
         worker: "w".into(),
         reply: ReplyBody::Text("[]".into()),
         usage: None,
@@ -234,7 +245,7 @@ fn say(played: &mut Played, word: &str, with: &str) -> Outcome {
     let patch = json!([{"op": "add", "path": "/list/-", "value": word}]);
     played
         .give(Input::Propose(Proposal {
-            from: From::Direct { token: token(with), base: None },
+            from: ProposalSource::Direct { key: token(with), base: None },
             worker: "w".into(),
             reply: ReplyBody::Text(patch.to_string()),
             usage: None,
@@ -269,15 +280,19 @@ fn what_waits_for_a_person_is_known_while_it_does_and_for_an_hour_after_the_answ
                     Ok::<_, Infallible>(())
                 });
                 let digest = stored.manifest.hash;
-                let restored =
-                    Board::restore(&played.records[0], digest, &mut |hash| Ok(parts.get(&hash).cloned()), &Own);
+                let restored = Board::restore(
+                    &played.records[0],
+                    digest,
+                    &mut |hash| Ok(parts.get(&hash).cloned()),
+                    &UncachedPlans,
+                );
                 let restored = restored.expect("it is a snapshot");
                 assert_eq!(restored.snapshot_digest(), digest);
                 restored
             }
             false => Board::recover(&played.records).expect("the journal is enough"),
         };
-        let known = Outcome::Duplicate(Verdict::AwaitingApproval { seq });
+        let known = Outcome::Duplicate(RememberedOutcome::AwaitingApproval { seq });
         assert_eq!(say(&mut played, "a", "k"), known, "it is not asked again");
         let Outcome::Rejected { rejection, .. } = say(&mut played, "another", "k") else { panic!("it was taken") };
         assert_eq!(rejection.code, Code::TokenConflict);
@@ -290,8 +305,8 @@ fn what_waits_for_a_person_is_known_while_it_does_and_for_an_hour_after_the_answ
         played.now += WINDOW - 10;
         let again = say(&mut played, "a", "k");
         match (&again, agrees) {
-            (Outcome::Duplicate(Verdict::Committed { .. }), true)
-            | (Outcome::Duplicate(Verdict::Rejected { .. }), false) => {}
+            (Outcome::Duplicate(RememberedOutcome::Committed { .. }), true)
+            | (Outcome::Duplicate(RememberedOutcome::Rejected { .. }), false) => {}
             _ => panic!("it was {again:?}"),
         }
         played.now += 10;

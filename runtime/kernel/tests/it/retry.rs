@@ -1,9 +1,9 @@
 //! Retries by operators: invocations that were given up, and limits that were reached.
 
 use patchboard_kernel::board::{Input, Outcome};
-use patchboard_kernel::breaker::Position;
+use patchboard_kernel::breaker::BreakerState;
 use patchboard_kernel::id::InvocationId;
-use patchboard_kernel::record::{Body, Cause, End, Kind, Raised, RaisedOfWorker, Resource, Retried};
+use patchboard_kernel::record::{Body, Cause, End, Kind, LimitOverrides, Resource, Retried, WorkerLimitOverrides};
 use patchboard_kernel::rejection::Code;
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::played::files::{by, create};
 use crate::provider::{admit_at_a_price, board, fail, priced, retry};
 
 fn raised_of(worker: &str, tokens: u64) -> Retried {
-    let worker_limits = RaisedOfWorker { tokens: Some(tokens), money: None };
+    let worker_limits = WorkerLimitOverrides { tokens: Some(tokens), money: None };
     Retried { worker: Some(worker.into()), worker_limits, ..Retried::default() }
 }
 
@@ -69,8 +69,10 @@ fn limits_are_raised_and_honoured_and_branches_get_one_try() {
     played.answer(json!({"patch": [{"op": "add", "path": "/list/-", "value": 1}]}), None);
     assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::Commits));
     assert_eq!(retry(&mut played, Retried::default()), Err(Code::LimitReached));
-    let raised =
-        |commits| Retried { limits: Raised { commits: Some(commits), ..Raised::default() }, ..Retried::default() };
+    let raised = |commits| Retried {
+        limits: LimitOverrides { commits: Some(commits), ..LimitOverrides::default() },
+        ..Retried::default()
+    };
     assert_eq!(retry(&mut played, raised(1)), Err(Code::LimitReached));
     let keyed = Retried { token: Some("t".into()), ..raised(3) };
     assert_eq!(played.board.judge_retry(&raised(1)).map_err(|refused| refused.code), Err(Code::BadLimit));
@@ -90,10 +92,13 @@ fn limits_are_raised_and_honoured_and_branches_get_one_try() {
         played.answer(json!({"patch": []}), None);
     }
     played.signal();
-    let stopped = played.board.breaker().positions().any(|(_, position)| matches!(position, Position::Open { .. }));
+    let stopped = played.board.breaker().states().any(|(_, position)| matches!(position, BreakerState::Open { .. }));
     assert!(stopped, "two proposals that change nothing stop a branch");
     assert_eq!(played.board.ended().map(|ended| ended.end), Some(End::Stopped));
-    let more = Retried { limits: Raised { tokens: Some(10_000_000), ..Raised::default() }, ..Retried::default() };
+    let more = Retried {
+        limits: LimitOverrides { tokens: Some(10_000_000), ..LimitOverrides::default() },
+        ..Retried::default()
+    };
     assert_eq!(retry(&mut played, more), Ok(()));
     assert_eq!(played.calls.len(), 1, "what waited for the breaker has its try");
     played.holds();
@@ -165,7 +170,8 @@ fn a_rule_that_waits_for_rest_is_given_up_with_the_board_that_a_limit_stops() {
     }));
     played.answer(add(), None);
     assert_eq!((cause(&played), played.board.given_up().len()), (Some(Cause::Commits), 1));
-    let more = Retried { limits: Raised { commits: Some(2), ..Raised::default() }, ..Retried::default() };
+    let more =
+        Retried { limits: LimitOverrides { commits: Some(2), ..LimitOverrides::default() }, ..Retried::default() };
     assert_eq!(retry(&mut played, more), Ok(()));
     assert_eq!(called(&played), ["two"]);
     played.holds();
@@ -240,7 +246,10 @@ fn tokens_of_a_worker_and_of_its_rules_are_raised() {
         let mut played = spent(of_worker, of_rule);
         let before = played.records.len();
         assert_eq!(retry(&mut played, Retried::default()), Err(Code::LimitReached), "it would be given up again");
-        let more = Retried { limits: Raised { tokens: Some(9_000_000), ..Raised::default() }, ..Retried::default() };
+        let more = Retried {
+            limits: LimitOverrides { tokens: Some(9_000_000), ..LimitOverrides::default() },
+            ..Retried::default()
+        };
         assert_eq!(retry(&mut played, more), Err(Code::LimitReached), "the board's tokens are not what it lacks");
         assert_eq!(retry(&mut played, raised_of("writer", 1_150)), Err(Code::LimitReached), "not enough");
         assert_eq!(played.records.len(), before);
@@ -255,9 +264,9 @@ fn tokens_of_a_worker_and_of_its_rules_are_raised() {
         // The raised limit replaces the worker's limit, also in a snapshot.
         let restored = crate::snapshot::restored(&played.board, &played.records);
         for board in [&played.board, &restored] {
-            let limits = board.limits_of_worker(&"writer".into());
+            let limits = board.worker_call_limits(&"writer".into());
             assert!(limits.worker_tokens.is_none_or(|tokens| tokens == 5_000), "{limits:?}");
-            assert_eq!(board.limits_of_worker(&"other".into()).worker_tokens, None);
+            assert_eq!(board.worker_call_limits(&"other".into()).worker_tokens, None);
         }
     }
 }
@@ -267,11 +276,12 @@ fn a_limit_of_a_worker_that_it_has_not_cannot_be_raised() {
     let mut played = spent(json!({"reply_tokens": 300, "tokens": 1000}), json!({}));
     let (code, message) = judged(&played, &Retried { worker: None, ..raised_of("writer", 5_000) });
     assert_eq!((code, message.as_str()), (Code::BadLimit, "a limit of a worker is raised with the worker's name"));
-    let money = RaisedOfWorker { tokens: None, money: Some(5) };
+    let money = WorkerLimitOverrides { tokens: None, money: Some(5) };
     let (code, message) = judged(&played, &Retried { worker_limits: money, ..raised_of("writer", 5_000) });
     assert_eq!(code, Code::BadLimit);
     assert!(message.contains("no `limits.money` of worker writer"), "{message}");
-    let edits = Retried { limits: Raised { edits: Some(5), ..Raised::default() }, ..Retried::default() };
+    let edits =
+        Retried { limits: LimitOverrides { edits: Some(5), ..LimitOverrides::default() }, ..Retried::default() };
     assert!(judged(&played, &edits).1.contains("no workspace"), "{:?}", judged(&played, &edits));
     // The invocation identifies its worker.
     let invocation = Some(played.board.given_up()[0].invocation);
@@ -287,13 +297,13 @@ fn money_of_a_worker_is_raised() {
     admit_at_a_price(&mut played, 1);
     assert_eq!(cause(&played), Some(Cause::Exhausted));
     let raised = |money| {
-        let worker_limits = RaisedOfWorker { tokens: None, money: Some(money) };
+        let worker_limits = WorkerLimitOverrides { tokens: None, money: Some(money) };
         Retried { worker: Some("writer".into()), worker_limits, ..Retried::default() }
     };
     assert_eq!(judged(&played, &raised(1000)).0, Code::BadLimit);
     assert_eq!(retry(&mut played, raised(1_000_000_000)), Ok(()));
     assert_eq!(called(&played), ["writer"]);
-    assert_eq!(played.board.limits_of_worker(&"writer".into()).worker_money, Some(1_000_000_000));
+    assert_eq!(played.board.worker_call_limits(&"writer".into()).worker_money, Some(1_000_000_000));
     played.holds();
 }
 
@@ -312,7 +322,10 @@ fn edits_are_raised() {
     assert_eq!((cause(&played), played.board.given_up().len()), (Some(Cause::Edits), 1));
     played.calls.clear();
     assert_eq!(retry(&mut played, Retried::default()), Err(Code::LimitReached));
-    let edits = |edits| Retried { limits: Raised { edits: Some(edits), ..Raised::default() }, ..Retried::default() };
+    let edits = |edits| Retried {
+        limits: LimitOverrides { edits: Some(edits), ..LimitOverrides::default() },
+        ..Retried::default()
+    };
     assert_eq!(judged(&played, &edits(1)).0, Code::BadLimit);
     assert_eq!(retry(&mut played, edits(3)), Ok(()));
     assert_eq!((cause(&played), called(&played)), (None, vec!["ada"]));
@@ -372,13 +385,13 @@ fn invocations_beyond_the_limit_take_nothing_of_it() {
     played.give(Input::Tick);
     assert_eq!(played.count(Kind::Skipped), 2);
     for _ in 0..3 {
-        played.give(Input::Signal { name: "now".into(), value: Value::Null, token: None });
+        played.give(Input::Signal { name: "now".into(), value: Value::Null, key: None });
     }
     assert_eq!((called(&played), played.count(Kind::Budget)), (vec!["writer", "writer"], 5));
     played.holds();
     // A large external value is not kept.
     let value = json!("x".repeat(20_000));
-    played.give(Input::Signal { name: "now".into(), value, token: None });
+    played.give(Input::Signal { name: "now".into(), value, key: None });
     assert_eq!(played.board.given_up().len(), 5);
     played.holds();
 }
@@ -472,7 +485,7 @@ fn only_the_streak_that_opened_a_breaker_is_given_up_and_until_the_branch_works_
     // A large external value is not kept.
     for _ in 0..2 {
         let value = json!("x".repeat(20_000));
-        played.give(Input::Signal { name: "go".into(), value, token: None });
+        played.give(Input::Signal { name: "go".into(), value, key: None });
         played.answer(json!([]), None);
     }
     assert_eq!(given_up(&played), Vec::<u64>::new());

@@ -6,15 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use self::watched::{Watched, acts, house};
 use crate::played::Played;
-use patchboard_kernel::asked::Asked;
 use patchboard_kernel::bindings::Bindings;
 use patchboard_kernel::board::{Board, Input, Outcome};
-use patchboard_kernel::border;
-use patchboard_kernel::form::Form;
+use patchboard_kernel::expand_request::ExpandRequest;
 use patchboard_kernel::id::{Version, WorkerName};
+use patchboard_kernel::nested;
 use patchboard_kernel::record::Body;
 use patchboard_kernel::rejection::{Code, Rejection, Stage};
 use patchboard_kernel::replay;
+use patchboard_kernel::reply_schema::ReplySchema;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -100,12 +100,12 @@ proptest! {
         }
         let (alone, among) = (board(budget, &own), board(budget, &joined(&own, &others)));
         let ann = WorkerName::from("ann");
-        let expand: Vec<Asked> = expand.iter().map(|place| Asked::read(place).expect("a place")).collect();
+        let expand: Vec<ExpandRequest> = expand.iter().map(|place| ExpandRequest::parse(place).expect("a place")).collect();
         let [one, other] = [&alone, &among].map(|board| {
-            let ann = board.seat(&ann, &Bindings::default()).expect("ann is there");
+            let ann = board.worker_plan(&ann, &Bindings::default()).expect("ann is there");
             let view = board.explained_preview(&ann, &expand, &board.readable_by(&ann));
             let shown = board.previewed_values(&ann, &view).expect("ann is there");
-            (view, Form::of(&shown))
+            (view, ReplySchema::for_call(&shown))
         });
         prop_assert_eq!(one, other);
     }
@@ -219,7 +219,7 @@ fn what_is_moved_or_shifted_is_not_read_on_the_way() {
 fn who_is_a_member_when_it_was_asked_and_not_when_it_answers_is_told_of_neither() {
     let mut played = met(json!({"quelm": room(&["ann", "bob"], &["<QUELM> 1"])}));
     let wake = |played: &mut Played| {
-        played.give(Input::Signal { name: "ann".into(), value: Value::Null, token: None });
+        played.give(Input::Signal { name: "ann".into(), value: Value::Null, key: None });
     };
     // A message in a room triggers another worker, too.
     let answer = |played: &mut Played, said: &str| {
@@ -317,7 +317,7 @@ fn what_is_hidden_from_the_seat_of_a_board_does_not_go_into_its_request() {
         }));
         played.signal();
         let (_, _, shown) = played.prompts.last().expect("she is asked");
-        border::request(shown.seat().worker.board.as_ref().expect("she is a board"), shown)
+        nested::request(shown.worker_plan().worker.board.as_ref().expect("she is a board"), shown)
     };
     let whole = json!({"about": {"members": ["ann"]}, "text": "t"});
     assert_eq!(request(json!(["ann"])), Ok(whole));
@@ -347,7 +347,7 @@ fn a_document_that_would_be_too_large_tells_nothing_of_its_size() {
 #[test]
 fn who_writes_where_it_may_not_read_is_told_what_is_wrong_with_its_own_words() {
     let mut played = met(json!({}));
-    played.give(Input::Signal { name: "ann".into(), value: Value::Null, token: None });
+    played.give(Input::Signal { name: "ann".into(), value: Value::Null, key: None });
     let open = json!([{"op": "add", "path": "/board/rooms/quelm", "value": {"members": ["bob"], "messages": [7]}}]);
     let outcome = played.answer(open, None);
     let Outcome::Rejected { rejection, .. } = outcome else { panic!("{outcome:?}") };

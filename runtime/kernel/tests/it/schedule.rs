@@ -71,10 +71,10 @@ fn what_was_missed_is_made_up_for_once() {
     played.give(Input::take_over(1, "again".into()));
     assert_eq!(played.board.wake_at(), Some(Timestamp(11 * MINUTE)));
     // During a pause nothing fires; resuming catches up once.
-    played.give(Input::Pause { token: None });
+    played.give(Input::Pause { key: None });
     assert_eq!(played.board.wake_at(), None);
     assert!(tick_at(&mut played, 20 * MINUTE).records.is_empty());
-    let resumed = played.give(Input::Resume { token: None });
+    let resumed = played.give(Input::Resume { key: None });
     assert_eq!(alarm(&resumed), Some(11 * MINUTE), "it is late already");
     played.give(Input::Tick);
     assert_eq!(due(&played), [MINUTE, 11 * MINUTE]);
@@ -114,7 +114,7 @@ fn who_is_exempt_waits_for_no_place_and_takes_none() {
         open.map(|open| open.queued.branch.worker.to_string()).collect()
     };
     for signal in ["begin", "begin", "late", "late"] {
-        played.give(Input::Signal { name: signal.into(), value: Value::Null, token: None });
+        played.give(Input::Signal { name: signal.into(), value: Value::Null, key: None });
     }
     assert_eq!(calling(&played), ["silent", "judge"], "one place, and one of each is called at a time");
     assert_eq!(played.board.scheduler().queue().len(), 2);

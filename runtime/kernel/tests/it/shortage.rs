@@ -2,7 +2,7 @@
 
 use crate::played::Played;
 use patchboard_kernel::record::Body;
-use patchboard_kernel::view::Unshown;
+use patchboard_kernel::view::TruncatedPlace;
 use serde_json::{Value, json};
 
 /// Returns a board with five documents of some 2,000 characters, and a reader with this view.
@@ -24,7 +24,7 @@ fn library(view: Value) -> Played {
     )
 }
 
-fn unshown(played: &Played) -> Vec<Vec<Unshown>> {
+fn unshown(played: &Played) -> Vec<Vec<TruncatedPlace>> {
     let invoked = played.bodies().filter_map(|body| match body {
         Body::Invoked(invoked) => Some(invoked.unshown),
         _ => None,
@@ -36,7 +36,7 @@ fn unshown(played: &Played) -> Vec<Vec<Unshown>> {
 fn a_call_names_what_its_view_has_no_room_for() {
     let mut played = library(json!({"budget": 4000}));
     let [of_reader] = &unshown(&played)[..] else { panic!("one call") };
-    let [Unshown { at, shown: 1, of: 5, bytes: 10_000..11_000, is_least: false }] = &of_reader[..] else {
+    let [TruncatedPlace { at, shown: 1, of: 5, bytes: 10_000..11_000, is_least: false }] = &of_reader[..] else {
         panic!("{of_reader:?}")
     };
     assert_eq!(at, "/request/documents");

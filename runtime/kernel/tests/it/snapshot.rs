@@ -3,25 +3,25 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody, Step};
+use patchboard_kernel::board::{Board, Input, NewBoard, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::digest::{Digest, Hasher, Salt, sha256};
 use patchboard_kernel::id::{BoardId, Seq, Timestamp};
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Body, FORMAT, GENESIS, Kind, Record};
 use patchboard_kernel::replay;
-use patchboard_kernel::snapshot::{LAYOUT, SnapshotError, names};
+use patchboard_kernel::snapshot::{LAYOUT, SnapshotError, part_refs};
 use serde_json::{Value, json};
 
-fn genesis(salt: Salt) -> Genesis {
+fn genesis(salt: Salt) -> NewBoard {
     let blueprint = json!({
         "blueprint": 1, "name": "small", "state": {"schema": {}, "initial": {"list": []}},
         "workers": {"w": {"agent": "script", "writes": [{"path": "/list/-"}]}},
         "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "w"}],
         "concurrency": 1,
     });
-    Genesis {
+    NewBoard {
         salt,
-        ..Genesis::new(
+        ..NewBoard::new(
             BoardId::from("small"),
             serde_json::from_value(blueprint).expect("a blueprint"),
             Value::Null,
@@ -32,11 +32,11 @@ fn genesis(salt: Salt) -> Genesis {
 
 /// Returns a board with one commit, one open call and one queued invocation, and its records.
 fn small() -> (Board, Vec<Record>) {
-    let (mut board, Step { mut records, .. }) = Board::create(genesis(Salt::ZERO), &Own).expect("a board");
+    let (mut board, Step { mut records, .. }) = Board::create(genesis(Salt::ZERO), &UncachedPlans).expect("a board");
     let patch = json!([{"op": "add", "path": "/list/-", "value": "one"}]);
-    let from = From::Direct { token: Some("t".into()), base: None };
+    let from = ProposalSource::Direct { key: Some("t".into()), base: None };
     let proposal = Proposal { from, worker: "w".into(), reply: ReplyBody::Json(patch), usage: None, raw: None };
-    let signal = Input::Signal { name: "go".into(), value: Value::Null, token: None };
+    let signal = Input::Signal { name: "go".into(), value: Value::Null, key: None };
     for (at, input) in [Input::Propose(proposal), signal.clone(), signal].into_iter().enumerate() {
         let at = Timestamp(i64::try_from(at).expect("small"));
         records.extend(board.step(at, input).records);
@@ -47,7 +47,7 @@ fn small() -> (Board, Vec<Record>) {
 fn store(board: &Board) -> (Digest, BTreeMap<Digest, String>) {
     let mut parts = BTreeMap::new();
     let Ok(stored) = board.store(true, &mut |part| {
-        assert_eq!(names(&part.text).as_ref(), Some(&part.names), "{}", part.text);
+        assert_eq!(part_refs(&part.text).as_ref(), Some(&part.names), "{}", part.text);
         parts.insert(part.hash, part.text.to_string());
         Ok::<_, Infallible>(())
     });
@@ -55,7 +55,7 @@ fn store(board: &Board) -> (Digest, BTreeMap<Digest, String>) {
 }
 
 fn restore(first: &Record, digest: Digest, parts: &BTreeMap<Digest, String>) -> Result<Board, SnapshotError> {
-    Board::restore(first, digest, &mut |hash| Ok(parts.get(&hash).cloned()), &Own)
+    Board::restore(first, digest, &mut |hash| Ok(parts.get(&hash).cloned()), &UncachedPlans)
 }
 
 /// Stores a board and restores it.
@@ -103,7 +103,7 @@ fn what_a_text_names_is_read_from_it() {
         ("HASH", None),
         ("1", None),
     ] {
-        assert_eq!(names(&text.replace("HASH", &hash.to_string())).as_deref(), expected, "{text}");
+        assert_eq!(part_refs(&text.replace("HASH", &hash.to_string())).as_deref(), expected, "{text}");
     }
 }
 
@@ -159,7 +159,7 @@ fn what_is_no_snapshot_of_the_board_is_refused() {
         let error = changed(from, to).to_string();
         assert!(error.contains(why), "{to}: {error}");
     }
-    let (_, others) = Board::create(genesis(Salt([1; 32])), &Own).expect("a board");
+    let (_, others) = Board::create(genesis(Salt([1; 32])), &UncachedPlans).expect("a board");
     let error = restore(&others.records[0], digest, &parts).err().expect("refused").to_string();
     assert!(error.contains("another board"), "{error}");
 }
@@ -168,7 +168,7 @@ fn what_is_no_snapshot_of_the_board_is_refused() {
 fn a_snapshot_that_does_not_count_the_edits_of_files_is_not_used() {
     let mut genesis = genesis(Salt::ZERO);
     genesis.blueprint.workspace = Some(serde_json::from_value(json!({"dir": "code"})).expect("a workspace"));
-    let (mut board, Step { records, .. }) = Board::create(genesis, &Own).expect("a board");
+    let (mut board, Step { records, .. }) = Board::create(genesis, &UncachedPlans).expect("a board");
     let of_none = store(&board);
     assert!(restore(&records[0], of_none.0, &of_none.1).is_ok(), "there were no edits");
     let edit = json!({"changes": [{"path": "a.py", "hash": sha256(b"1\n"), "lines": 1, "bytes": 2}]});
@@ -189,7 +189,7 @@ fn a_snapshot_that_does_not_keep_what_was_given_up_is_used_only_where_nothing_wa
         let found = found.expect("it is kept");
         found[..found.find("]]]").expect("it ends") + 3].to_owned()
     };
-    let (fresh, step) = Board::create(genesis(Salt::ZERO), &Own).expect("a board");
+    let (fresh, step) = Board::create(genesis(Salt::ZERO), &UncachedPlans).expect("a board");
     let (digest, mut parts) = store(&fresh);
     let digest = without(&since(&parts), digest, &mut parts);
     assert!(restore(&step.records[0], digest, &parts).is_ok(), "nothing can have been given up");
@@ -287,7 +287,7 @@ fn a_board_as_deep_as_boards_get_is_restored_on_a_small_stack() {
             }
             let mut genesis = genesis(Salt::ZERO);
             genesis.blueprint.state.initial = json!({"list": [], "deep": value});
-            let (board, Step { records, .. }) = Board::create(genesis, &Own).expect("as deep as may be");
+            let (board, Step { records, .. }) = Board::create(genesis, &UncachedPlans).expect("as deep as may be");
             let (digest, parts) = store(&board);
             let restored = restore(&records[0], digest, &parts).expect("restored");
             assert_eq!(restored.state().digest(), board.state().digest());
@@ -317,9 +317,9 @@ fn a_snapshot_of_what_has_not_happened_or_of_the_middle_of_a_step_is_found() {
 
 #[test]
 fn a_board_of_format_1_has_snapshots_like_any_other() {
-    let (mut board, Step { mut records, .. }) = Board::create(genesis(Salt::ZERO), &Own).expect("a board");
+    let (mut board, Step { mut records, .. }) = Board::create(genesis(Salt::ZERO), &UncachedPlans).expect("a board");
     let patch = json!([{"op": "add", "path": "/list/-", "value": 1}]);
-    let from = From::Direct { token: None, base: None };
+    let from = ProposalSource::Direct { key: None, base: None };
     let proposal = Proposal { from, worker: "w".into(), reply: ReplyBody::Json(patch), usage: None, raw: None };
     records.extend(board.step(Timestamp(0), Input::Propose(proposal)).records);
     let hasher = Hasher::new(&Salt::ZERO);

@@ -2,11 +2,13 @@
 
 use crate::played::Played;
 use patchboard_kernel::admission;
-use patchboard_kernel::board::{Board, From, Genesis, Input, Outcome, Proposal, ReplyBody, Step, Verdict};
+use patchboard_kernel::board::{
+    Board, Input, NewBoard, Outcome, Proposal, ProposalSource, RememberedOutcome, ReplyBody, Step,
+};
 use patchboard_kernel::digest::{Hasher, Salt, sha256};
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{InvocationId, Timestamp, Token};
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::id::{IdempotencyKey, InvocationId, Timestamp};
+use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Answer, Body, Cause, End, Ended, Kind, Principal, Record};
 use patchboard_kernel::rejection::{Code, Rejection};
 use serde_json::{Value, json};
@@ -35,13 +37,13 @@ fn add(text: &str) -> String {
 }
 
 fn direct(reply: String, token: Option<&str>) -> Input {
-    let from = From::Direct { token: token.map(Token::from), base: None };
+    let from = ProposalSource::Direct { key: token.map(IdempotencyKey::from), base: None };
     Input::Propose(Proposal { from, worker: "w".into(), reply: ReplyBody::Text(reply), usage: None, raw: None })
 }
 
 fn refused(step: Step) -> Rejection {
     match step.outcome {
-        Some(Outcome::Refused(rejection)) if step.records.is_empty() => rejection,
+        Some(Outcome::RejectedUnrecorded(rejection)) if step.records.is_empty() => rejection,
         other => panic!("it was {other:?}"),
     }
 }
@@ -66,7 +68,11 @@ fn a_reply_that_is_refused_for_its_length_is_kept_as_an_excerpt_and_known_again(
         assert!(rejected.reply.starts_with(&reply[..1000]) && rejected.reply.ends_with(&reply[reply.len() - 1000..]));
         assert!(!rejected.elided.expect("it is").fingerprint.to_string().is_empty());
         let again = played.give(direct(reply.clone(), Some(&reply[..1])));
-        assert!(matches!(again.outcome, Some(Outcome::Duplicate(Verdict::Rejected { .. }))), "{:?}", again.outcome);
+        assert!(
+            matches!(again.outcome, Some(Outcome::Duplicate(RememberedOutcome::Rejected { .. }))),
+            "{:?}",
+            again.outcome
+        );
     }
     // Another reply with the same beginning and end.
     let other = played.give(direct(long("y"), Some("[")));
@@ -97,7 +103,7 @@ fn what_nobody_waits_for_takes_no_room() {
     played.signal();
     let large = add(&"x".repeat(7_000_000));
     let answer = |invocation, attempt, reply: &str| {
-        let from = From::Attempt { invocation: InvocationId(invocation), attempt };
+        let from = ProposalSource::Attempt { invocation: InvocationId(invocation), attempt };
         let reply = ReplyBody::Text(reply.to_owned());
         Input::Propose(Proposal { from, worker: "w".into(), reply, usage: None, raw: Some("y".repeat(7_000_000)) })
     };
@@ -108,7 +114,7 @@ fn what_nobody_waits_for_takes_no_room() {
     played.give(Input::AgentFailed { invocation, attempt, code: FailureCode::Crashed, message, usage: None });
     for name in ["nobody", "nobody else", &"n".repeat(1_000_000)] {
         let value = json!("x".repeat(1_000_000));
-        let rejection = refused(played.give(Input::Signal { name: name.to_owned(), value, token: None }));
+        let rejection = refused(played.give(Input::Signal { name: name.to_owned(), value, key: None }));
         assert_eq!(rejection.code, Code::UnknownSignal);
         assert!(
             rejection.violations[0].message.ends_with("rules wait for `go`"),
@@ -140,7 +146,7 @@ fn the_journal_has_a_limit_of_which_outsiders_get_half() {
     let bytes: usize = played.records.iter().map(size).sum();
     assert!((100_000..120_000).contains(&bytes), "{given} replies, {bytes} bytes");
     assert_eq!(
-        refused(played.give(Input::Signal { name: "go".into(), value: Value::Null, token: None })).code,
+        refused(played.give(Input::Signal { name: "go".into(), value: Value::Null, key: None })).code,
         Code::JournalFull
     );
     played.holds();
@@ -181,7 +187,7 @@ fn a_jump_of_the_clock_costs_no_time_and_moves_deadlines_but_not_schedules_or_qu
     let mut played = Played::new(blueprint);
     played.signal();
     played.give(Input::Propose(Proposal {
-        from: From::Direct { token: None, base: None },
+        from: ProposalSource::Direct { key: None, base: None },
         worker: "asks".into(),
         reply: ReplyBody::Text(add("may I?")),
         usage: None,
@@ -190,7 +196,7 @@ fn a_jump_of_the_clock_costs_no_time_and_moves_deadlines_but_not_schedules_or_qu
     played.now += MINUTE - 1;
     let day = 24 * 60 * MINUTE;
     played.now += day;
-    played.give(Input::Jump { ms: day as u64 });
+    played.give(Input::ClockJump { ms: day as u64 });
     let ran = played.board.running_ms() as i64;
     assert!((MINUTE..MINUTE + 10).contains(&ran), "{ran}");
     // The question was open for ten minutes, and noon has passed. The call still has its five minutes.
@@ -233,7 +239,7 @@ fn a_clock_that_jumps_moves_places_that_are_kept_for_a_worker() {
     let before = until(&played);
     assert_eq!(before.len(), 1);
     played.now += 3_600_000;
-    played.give(Input::Jump { ms: 3_600_000 });
+    played.give(Input::ClockJump { ms: 3_600_000 });
     assert_eq!(until(&played), [before[0] + 3_600_000]);
     played.holds();
 }
@@ -247,9 +253,9 @@ fn salted(salt: Salt) -> (Vec<Record>, Step) {
     members["workers"]["w"]["reads"] = json!(["/request"]);
     blueprint.extend(members.as_object().expect("an object").clone());
     let blueprint = serde_json::from_value(blueprint.into()).expect("a blueprint");
-    let genesis = Genesis { salt, ..Genesis::new("salted", blueprint, json!({"pin": "4711"}), Timestamp(0)) };
-    let (mut board, mut step) = Board::create(genesis, &Own).expect("a board");
-    board.admit(Timestamp(0), &mut step, &mut admission::open);
+    let genesis = NewBoard { salt, ..NewBoard::new("salted", blueprint, json!({"pin": "4711"}), Timestamp(0)) };
+    let (mut board, mut step) = Board::create(genesis, &UncachedPlans).expect("a board");
+    board.admit(Timestamp(0), &mut step, &mut admission::admit_all);
     (step.records.clone(), step)
 }
 
@@ -266,7 +272,7 @@ fn no_hash_in_the_journal_can_be_guessed_without_the_salt() {
         assert!(headers.iter().any(|header| header.contains(&name)));
         assert!(!other.iter().any(|record| record.header.contains(&name)));
         assert_ne!(blob.hash, sha256(blob.text.as_bytes()));
-        assert!(Hasher::new(&salt).names(&blob.text, blob.hash));
+        assert!(Hasher::new(&salt).matches_name(&blob.text, blob.hash));
     }
 }
 
@@ -281,9 +287,9 @@ fn the_first_record_of_a_step_names_its_caller_and_replays() {
     let callers = [token(1), Principal::User { name: "ann".into() }, Principal::Host];
     for (index, caller) in callers.iter().enumerate() {
         played.now += 1;
-        let signal = Input::Signal { name: "go".into(), value: json!(index), token: None };
-        let mut step = played.board.step_by(Timestamp(played.now), signal, Some(caller.clone()));
-        played.board.admit(Timestamp(played.now), &mut step, &mut admission::open);
+        let signal = Input::Signal { name: "go".into(), value: json!(index), key: None };
+        let mut step = played.board.step_as(Timestamp(played.now), signal, Some(caller.clone()));
+        played.board.admit(Timestamp(played.now), &mut step, &mut admission::admit_all);
         assert!(step.records.len() > 1);
         for (place, record) in step.records.iter().enumerate() {
             assert_eq!(record.principal(), Ok((place == 0).then(|| caller.clone())));
@@ -298,17 +304,17 @@ fn four_eyes_are_not_those_of_who_has_proposed_or_begun() {
     let mut blueprint = json!({"blueprint": 1, "name": "eyes", "state": {"schema": {}, "initial": {"list": []}}});
     blueprint.as_object_mut().expect("an object").extend(members().as_object().expect("an object").clone());
     let blueprint = serde_json::from_value(blueprint).expect("a blueprint");
-    let genesis = Genesis { principal: Some(token(1)), ..Genesis::new("eyes", blueprint, Value::Null, Timestamp(0)) };
-    let (mut board, first) = Board::create(genesis, &Own).expect("a board");
+    let genesis = NewBoard { principal: Some(token(1)), ..NewBoard::new("eyes", blueprint, Value::Null, Timestamp(0)) };
+    let (mut board, first) = Board::create(genesis, &UncachedPlans).expect("a board");
     let mut records = first.records;
     let mut now = 0;
     let mut give = |board: &mut Board, input, caller| {
         now += 1;
-        let step = board.step_by(Timestamp(now), input, caller);
+        let step = board.step_as(Timestamp(now), input, caller);
         records.extend(step.records.iter().cloned());
         step
     };
-    let from = From::Direct { token: None, base: None };
+    let from = ProposalSource::Direct { key: None, base: None };
     let reply = ReplyBody::Text(add("a payment"));
     let proposal = Proposal { from, worker: "asks".into(), reply, usage: None, raw: None };
     give(&mut board, Input::Propose(proposal), Some(token(2)));
@@ -333,30 +339,30 @@ fn a_person_does_not_agree_to_what_the_person_has_proposed() {
     members["workers"]["boss"]["writes"] = members["workers"]["asks"]["writes"].clone();
     members["state"] = json!({"schema": {}, "initial": {"list": []}});
     let mut played = Played::new(members);
-    let from = From::Direct { token: None, base: None };
+    let from = ProposalSource::Direct { key: None, base: None };
     let reply = ReplyBody::Text(add("a payment"));
     let proposal = Proposal { from, worker: "boss".into(), reply, usage: None, raw: None };
-    drop(played.board.step_by(Timestamp(1), Input::Propose(proposal), Some(token(2))));
+    drop(played.board.step_as(Timestamp(1), Input::Propose(proposal), Some(token(2))));
     let (of, question) = played.board.pending().iter().next().map(|(seq, it)| (*seq, it.clone())).expect("a question");
     let digest = question.digest;
     let answer = Input::Answer(Answer { of, by: "boss".into(), digest, agrees: true, reason: None, text: None });
     // Answered by another token, possibly of the same person.
-    let refused_own = refused(played.board.step_by(Timestamp(2), answer, Some(token(3))));
+    let refused_own = refused(played.board.step_as(Timestamp(2), answer, Some(token(3))));
     assert_eq!(refused_own.code, Code::FourEyes);
 
     // Proposed as another worker, with a token of the same person.
     let mut members = self::members();
     members["state"] = json!({"schema": {}, "initial": {"list": []}});
     let mut played = Played::new(members);
-    let from = From::Direct { token: None, base: None };
+    let from = ProposalSource::Direct { key: None, base: None };
     let reply = ReplyBody::Text(add("a payment"));
     let proposal = Proposal { from, worker: "asks".into(), reply, usage: None, raw: None };
     let boss = |id| Principal::Token { id, name: String::new(), person: Some("boss".into()), made_by: None };
-    drop(played.board.step_by(Timestamp(1), Input::Propose(proposal), Some(boss(2))));
+    drop(played.board.step_as(Timestamp(1), Input::Propose(proposal), Some(boss(2))));
     let (of, question) = played.board.pending().iter().next().map(|(seq, it)| (*seq, it.clone())).expect("a question");
     let digest = question.digest;
     let answer = Input::Answer(Answer { of, by: "boss".into(), digest, agrees: true, reason: None, text: None });
-    let refused_own = refused(played.board.step_by(Timestamp(2), answer, Some(boss(3))));
+    let refused_own = refused(played.board.step_as(Timestamp(2), answer, Some(boss(3))));
     assert_eq!(refused_own.code, Code::FourEyes);
 }
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use crate::played::Played;
 use patchboard_kernel::board::{Input, Outcome};
+use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::id::{RuleName, Timestamp};
 use patchboard_kernel::lint;
 use patchboard_kernel::record::Kind;
-use patchboard_kernel::shown::Shown;
 use patchboard_kernel::source::{self, Source};
-use patchboard_kernel::workflow::{With, engine};
+use patchboard_kernel::workflow::{WorkflowArgs, engine};
 use serde_json::{Value, json};
 
 const HOUR: i64 = 3_600_000;
@@ -18,7 +18,7 @@ const HOUR: i64 = 3_600_000;
 struct Flow {
     played: Played,
     /// Views of the open calls, in order.
-    shown: Vec<Arc<Shown>>,
+    shown: Vec<Arc<CallContext>>,
 }
 
 impl Flow {
@@ -43,12 +43,13 @@ impl Flow {
             self.shown.extend(self.played.prompts.drain(..).map(|(.., shown)| shown));
             let Some(at) = self.played.calls.iter().position(|(.., worker)| worker == "workflow") else { return };
             let shown = Arc::clone(&self.shown[at]);
-            let with: With =
-                serde_json::from_value(shown.seat().worker.with.clone().expect("it is told").into()).expect("so");
-            let rule = shown.woken_by().map_or("", RuleName::as_str);
+            let with: WorkflowArgs =
+                serde_json::from_value(shown.worker_plan().worker.with.clone().expect("it is told").into())
+                    .expect("so");
+            let rule = shown.triggered_by().map_or("", RuleName::as_str);
             let resumed = shown.signal().and_then(|signal| signal["node"].as_str());
-            let happened = with.happened(rule, resumed);
-            let turn = engine::turn(&with.clone().definition(), shown.basis().state.root(), happened);
+            let happened = with.event_of_rule(rule, resumed);
+            let turn = engine::compute_turn(&with.clone().definition(), shown.basis().state.root(), happened);
             let reply = match turn.expect("it is no refusal") {
                 Some(turn) => json!({"patch": turn.patch}),
                 None => json!({"pass": "nothing is to be done"}),

@@ -3,13 +3,13 @@
 use std::pin::Pin;
 use std::time::Duration;
 
+use patchboard_kernel::ablation::Mode;
+use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::digest::{Hasher, Salt, sha256};
-use patchboard_kernel::freshness::Basis;
-use patchboard_kernel::id::{Seq, Token};
-use patchboard_kernel::mode::Mode;
-use patchboard_kernel::plan::{Own, Plans as _};
-use patchboard_kernel::scheduler::Past;
-use patchboard_kernel::shown::Shown;
+use patchboard_kernel::freshness::ReadSet;
+use patchboard_kernel::id::{IdempotencyKey, Seq};
+use patchboard_kernel::plan::{PlanSource as _, UncachedPlans};
+use patchboard_kernel::scheduler::AttemptHistory;
 use patchboard_kernel::state;
 use patchboard_kernel::view::Prompt;
 use serde_json::json;
@@ -41,7 +41,7 @@ impl Actor for Ear {
         heard: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         if let kernel::Message::Decide { input: Input::Propose(proposal), .. } = message
-            && let From::Attempt { invocation, attempt } = proposal.from
+            && let ProposalSource::Attempt { invocation, attempt } = proposal.from
         {
             heard.send((invocation, attempt))?;
         }
@@ -53,7 +53,7 @@ impl Actor for Ear {
 struct Slow;
 
 impl Agent for Slow {
-    fn call<'a>(&'a self, _: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+    fn call<'a>(&'a self, _: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
         Box::pin(async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             Ok(Reply::new("[]", None))
@@ -61,17 +61,18 @@ impl Agent for Slow {
     }
 }
 
-fn order(seq: u64) -> Order {
-    Order { seq: Seq(seq), index: 0 }
+fn order(seq: u64) -> EffectOrder {
+    EffectOrder { seq: Seq(seq), index: 0 }
 }
 
 fn call(seq: u64, invocation: u64, attempt: u32) -> Message {
     let blueprint =
         json!({"blueprint": 1, "name": "b", "state": {"schema": true}, "workers": {"w": {"agent": "script"}}});
-    let plan = Own.of(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
+    let plan =
+        UncachedPlans.plan(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
     let state = state::State::new(&json!({}), &Hasher::new(&Salt::ZERO));
-    let basis = Basis { state, reads: Vec::new(), members: Vec::new() };
-    let shown = Shown::new(plan, "w".into(), Arc::new(basis), false).expect("the worker is there");
+    let basis = ReadSet { state, reads: Vec::new(), members: Vec::new() };
+    let shown = CallContext::new(plan, "w".into(), Arc::new(basis), false).expect("the worker is there");
     let invocation = InvocationId(invocation);
     let call = Call {
         board: "b".into(),
@@ -79,14 +80,14 @@ fn call(seq: u64, invocation: u64, attempt: u32) -> Message {
         invocation,
         cause: Seq(1),
         attempt,
-        token: Token::of(invocation, attempt),
+        idempotency_key: IdempotencyKey::for_attempt(invocation, attempt),
         worker: "w".into(),
         model: None,
         view_hash: sha256(b""),
         prompt: Arc::new(Prompt { system: String::new(), user: String::new() }),
         shown: Arc::new(shown),
         occurrence: 0,
-        past: Past::default(),
+        earlier_attempts: AttemptHistory::default(),
         timeout: Duration::from_secs(60),
         permit: None,
     };
@@ -94,14 +95,15 @@ fn call(seq: u64, invocation: u64, attempt: u32) -> Message {
 }
 
 fn withdraw(seq: u64, invocation: u64) -> Message {
-    Message::Withdraw(order(seq), InvocationId(invocation))
+    Message::Cancel(order(seq), InvocationId(invocation))
 }
 
 /// Returns the calls that are answered after these messages and enough time.
 async fn answered(messages: Vec<Message>) -> Vec<(u64, u32)> {
     let (heard, mut answers) = mpsc::unbounded_channel();
     let (kernel, _) = Actor::spawn(None, Ear, heard).await.expect("spawned");
-    let arguments = Arguments { agent: Arc::new(Slow), kernel: kernel.clone(), calls_max: 2, probe: Probe::default() };
+    let arguments =
+        Arguments { agent: Arc::new(Slow), kernel: kernel.clone(), calls_max: 2, probe: Failpoints::default() };
     let (worker, _) = Actor::spawn(None, WorkerActor, arguments).await.expect("spawned");
     for message in messages {
         worker.cast(message).expect("sent");
@@ -135,7 +137,7 @@ async fn no_more_calls_run_at_once_than_may() {
     let start = tokio::time::Instant::now();
     let (heard, mut answers) = mpsc::unbounded_channel();
     let (kernel, _) = Actor::spawn(None, Ear, heard).await.expect("spawned");
-    let arguments = Arguments { agent: Arc::new(Slow), kernel, calls_max: 2, probe: Probe::default() };
+    let arguments = Arguments { agent: Arc::new(Slow), kernel, calls_max: 2, probe: Failpoints::default() };
     let (worker, _) = Actor::spawn(None, WorkerActor, arguments).await.expect("spawned");
     for number in 1..=6 {
         worker.cast(call(number, number, 1)).expect("sent");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use patchboard_kernel::record::{End, GENESIS, Kind, Record};
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::fault::sql_fault;
+use super::error_mapping::sql_error;
 use super::{load_summary, parts, to_sql_number};
 use crate::journal::summary::DECIDES_END;
 use crate::journal::{Batch, BoardSummary, Head, JournalError};
@@ -17,7 +17,7 @@ pub(super) fn append_group(
     batches: &[Batch],
     patience: Duration,
 ) -> Result<Vec<Result<Head, JournalError>>, JournalError> {
-    connection.busy_timeout(patience).map_err(sql_fault)?;
+    connection.busy_timeout(patience).map_err(sql_error)?;
     match append_together(connection, batches)? {
         Some(answers) => Ok(answers),
         None => append_each(connection, batches),
@@ -30,7 +30,7 @@ fn append_together(
     connection: &mut Connection,
     batches: &[Batch],
 ) -> Result<Option<Vec<Result<Head, JournalError>>>, JournalError> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql_fault)?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql_error)?;
     let mut answers = Vec::with_capacity(batches.len());
     for batch in batches {
         match append_batch(&transaction, batch) {
@@ -40,7 +40,7 @@ fn append_together(
             Err(_) => return Ok(None),
         }
     }
-    transaction.commit().map_err(sql_fault)?;
+    transaction.commit().map_err(sql_error)?;
     Ok(Some(answers))
 }
 
@@ -49,13 +49,13 @@ fn append_each(
     connection: &mut Connection,
     batches: &[Batch],
 ) -> Result<Vec<Result<Head, JournalError>>, JournalError> {
-    let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql_fault)?;
+    let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql_error)?;
     let mut answers = Vec::with_capacity(batches.len());
     for batch in batches {
-        let savepoint = transaction.savepoint().map_err(sql_fault)?;
+        let savepoint = transaction.savepoint().map_err(sql_error)?;
         match append_batch(&savepoint, batch) {
             Ok(head) => {
-                savepoint.commit().map_err(sql_fault)?;
+                savepoint.commit().map_err(sql_error)?;
                 answers.push(Ok(head));
             }
             Err(error) => {
@@ -68,7 +68,7 @@ fn append_each(
             }
         }
     }
-    transaction.commit().map_err(sql_fault)?;
+    transaction.commit().map_err(sql_error)?;
     Ok(answers)
 }
 
@@ -88,7 +88,7 @@ pub(super) fn append_batch(connection: &Connection, batch: &Batch) -> Result<Hea
         connection
             .prepare_cached("INSERT INTO blobs (hash, bytes) VALUES (?1, ?2) ON CONFLICT (hash) DO NOTHING")
             .and_then(|mut statement| statement.execute((blob.hash.to_string(), blob.text.as_bytes())))
-            .map_err(sql_fault)?;
+            .map_err(sql_error)?;
     }
     Ok(head)
 }
@@ -107,7 +107,7 @@ fn advance(connection: &Connection, batch: &Batch) -> Result<Option<Head>, Journ
              ended = iif(?9, ?10, ended) \
              WHERE board = ?1 AND epoch = ?2 AND last_seq = ?3 AND last_hash = ?4",
         )
-        .map_err(sql_fault)?;
+        .map_err(sql_error)?;
     let row = (
         batch.board.as_str(),
         to_sql_number(batch.epoch)?,
@@ -120,7 +120,7 @@ fn advance(connection: &Connection, batch: &Batch) -> Result<Option<Head>, Journ
         decides_end,
         after.ended.map(End::as_str),
     );
-    let moved = statement.execute(row).map_err(sql_fault)?;
+    let moved = statement.execute(row).map_err(sql_error)?;
     Ok((moved == 1).then_some(after.head))
 }
 
@@ -138,7 +138,7 @@ fn summarise(connection: &Connection, batch: &Batch) -> Result<Head, JournalErro
 
 fn summary_after(batch: &Batch, mut summary: BoardSummary) -> Result<BoardSummary, JournalError> {
     for record in &batch.records {
-        summary.record_appended(record).map_err(|error| bad_batch(batch, error.to_string()))?;
+        summary.apply(record).map_err(|error| bad_batch(batch, error.to_string()))?;
     }
     Ok(summary)
 }
@@ -189,7 +189,7 @@ fn insert_record(connection: &Connection, batch: &Batch, record: &Record) -> Res
         .prepare_cached(
             "INSERT INTO records (board, seq, kind, at, header, payload, hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         )
-        .map_err(sql_fault)?;
+        .map_err(sql_error)?;
     let row = (
         batch.board.as_str(),
         to_sql_number(record.seq.0)?,
@@ -199,7 +199,7 @@ fn insert_record(connection: &Connection, batch: &Batch, record: &Record) -> Res
         &record.payload,
         record.hash.to_string(),
     );
-    statement.execute(row).map_err(sql_fault)?;
+    statement.execute(row).map_err(sql_error)?;
     Ok(())
 }
 
@@ -210,7 +210,7 @@ fn store_summary(connection: &Connection, summary: &BoardSummary) -> Result<(), 
              (board, name, created_at, updated_at, epoch, last_seq, last_hash, version, ended) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         )
-        .map_err(sql_fault)?;
+        .map_err(sql_error)?;
     let row = (
         summary.id.as_str(),
         &summary.name,
@@ -222,7 +222,7 @@ fn store_summary(connection: &Connection, summary: &BoardSummary) -> Result<(), 
         to_sql_number(summary.version.0)?,
         summary.ended.map(End::as_str),
     );
-    statement.execute(row).map_err(sql_fault)?;
+    statement.execute(row).map_err(sql_error)?;
     Ok(())
 }
 

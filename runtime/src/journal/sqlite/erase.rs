@@ -13,10 +13,10 @@ use patchboard_kernel::id::{BoardId, Seq, Timestamp};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 use super::append::append_batch;
-use super::fault::sql_fault;
-use super::{FILE, Files, PATIENCE, format, to_sql_number, unpoisoned};
-use crate::journal::{Erasure, Head, JournalError, Tombstone, Vacuumed};
-use crate::private;
+use super::error_mapping::sql_error;
+use super::{FILE, Files, LOCK_TIMEOUT, format, to_sql_number, unpoisoned};
+use crate::journal::{Erasure, Head, JournalError, Tombstone, VacuumStats};
+use crate::private_files;
 
 /// Pause before the next try to truncate the log while a reader uses it.
 const AGAIN: Duration = Duration::from_millis(20);
@@ -34,10 +34,10 @@ impl Files {
         let missing = |what: String| JournalError::BadBatch { board: board.clone(), what };
         let Some(last) = erasure.batch.records.last() else { return Err(missing("it is empty".to_owned())) };
         let mut connection = self.writing()?;
-        connection.busy_timeout(PATIENCE).map_err(sql_fault)?;
+        connection.busy_timeout(LOCK_TIMEOUT).map_err(sql_error)?;
         // SQLite overwrites freed space with zeros from now on.
-        connection.pragma_update(None, "secure_delete", true).map_err(sql_fault)?;
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql_fault)?;
+        connection.pragma_update(None, "secure_delete", true).map_err(sql_error)?;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql_error)?;
         let head = append_batch(&transaction, &erasure.batch)?;
         for record in &erasure.records {
             let changed = transaction
@@ -46,7 +46,7 @@ impl Files {
                     let seq = i64::try_from(record.seq.0).unwrap_or(i64::MAX);
                     update.execute((board.as_str(), seq, record.hash.to_string(), &record.payload))
                 })
-                .map_err(sql_fault)?;
+                .map_err(sql_error)?;
             if changed != 1 {
                 return Err(missing(format!("record {} is not the one whose values are erased", record.seq)));
             }
@@ -56,19 +56,19 @@ impl Files {
             transaction
                 .prepare_cached("INSERT OR REPLACE INTO erased (hash, board, seq) VALUES (?1, ?2, ?3)")
                 .and_then(|mut insert| insert.execute(row))
-                .map_err(sql_fault)?;
+                .map_err(sql_error)?;
             transaction
                 .prepare_cached("DELETE FROM blobs WHERE hash = ?1")
                 .and_then(|mut delete| delete.execute([hash.to_string()]))
-                .map_err(sql_fault)?;
+                .map_err(sql_error)?;
         }
         for delete in ["DELETE FROM parts WHERE board = ?1", "DELETE FROM snapshots WHERE board = ?1"] {
-            transaction.execute(delete, [board.as_str()]).map_err(sql_fault)?;
+            transaction.execute(delete, [board.as_str()]).map_err(sql_error)?;
         }
         transaction
             .execute("INSERT OR IGNORE INTO unscrubbed (board) VALUES (?1)", [board.as_str()])
-            .map_err(sql_fault)?;
-        transaction.commit().map_err(sql_fault)?;
+            .map_err(sql_error)?;
+        transaction.commit().map_err(sql_error)?;
         self.marks.note([(board, head)])?;
         Ok(head)
     }
@@ -81,42 +81,42 @@ impl Files {
         at: Timestamp,
     ) -> Result<(), JournalError> {
         let mut connection = self.writing()?;
-        connection.busy_timeout(PATIENCE).map_err(sql_fault)?;
-        connection.pragma_update(None, "secure_delete", true).map_err(sql_fault)?;
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql_fault)?;
+        connection.busy_timeout(LOCK_TIMEOUT).map_err(sql_error)?;
+        connection.pragma_update(None, "secure_delete", true).map_err(sql_error)?;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql_error)?;
         let row = (board.as_str(), at.0, archive, to_sql_number(head.seq.0)?, head.hash.to_string());
         let sql = "INSERT OR REPLACE INTO tombstones (board, name, last_seq, last_hash, at, archive) \
                    SELECT board, name, last_seq, last_hash, ?2, ?3 FROM boards \
                    WHERE board = ?1 AND last_seq = ?4 AND last_hash = ?5";
-        if transaction.execute(sql, row).map_err(sql_fault)? != 1 {
+        if transaction.execute(sql, row).map_err(sql_error)? != 1 {
             let reason = format!("its last record is not {}", head.seq);
             return Err(JournalError::Fenced { board: board.clone(), reason });
         }
         for table in ["parts", "snapshots", "records", "boards"] {
             let sql = format!("DELETE FROM {table} WHERE board = ?1");
-            transaction.execute(&sql, [board.as_str()]).map_err(sql_fault)?;
+            transaction.execute(&sql, [board.as_str()]).map_err(sql_error)?;
         }
-        transaction.commit().map_err(sql_fault)?;
+        transaction.commit().map_err(sql_error)?;
         // Data only in the log can be lost with it, and then the board would be back. If a reader is active, the next
         // checkpoint does it.
-        private::empty_log(&connection).map_err(sql_fault)?;
+        private_files::truncate_wal(&connection).map_err(sql_error)?;
         self.marks.forget(board)
     }
 
     pub(super) fn scrub(&self) -> Result<(), JournalError> {
         let connection = self.writing()?;
         let left: i64 =
-            connection.query_row("SELECT count(*) FROM unscrubbed", (), |row| row.get(0)).map_err(sql_fault)?;
+            connection.query_row("SELECT count(*) FROM unscrubbed", (), |row| row.get(0)).map_err(sql_error)?;
         if left == 0 { Ok(()) } else { self.write_anew(&connection) }
     }
 
-    pub(super) fn vacuum(&self) -> Result<Vacuumed, JournalError> {
+    pub(super) fn vacuum(&self) -> Result<VacuumStats, JournalError> {
         let connection = self.writing()?;
         let before = self.bytes();
         let sql = format!("DELETE FROM blobs WHERE hash NOT IN ({NAMED_TEXTS})");
-        let texts = connection.execute(&sql, ()).map_err(sql_fault)?;
+        let texts = connection.execute(&sql, ()).map_err(sql_error)?;
         self.write_anew(&connection)?;
-        Ok(Vacuumed { before, after: self.bytes(), texts: texts as u64 })
+        Ok(VacuumStats { before, after: self.bytes(), texts: texts as u64 })
     }
 
     fn writing(&self) -> Result<MutexGuard<'_, Connection>, JournalError> {
@@ -126,25 +126,25 @@ impl Files {
     /// Rewrites the file. Appends of this process wait for the connection, on blocking threads; those of others find
     /// it busy.
     fn write_anew(&self, connection: &Connection) -> Result<(), JournalError> {
-        self.is_written_anew.store(true, Ordering::Release);
+        self.is_rewriting.store(true, Ordering::Release);
         let written = self.write_all(connection);
-        self.is_written_anew.store(false, Ordering::Release);
+        self.is_rewriting.store(false, Ordering::Release);
         written
     }
 
     fn write_all(&self, connection: &Connection) -> Result<(), JournalError> {
-        connection.busy_timeout(PATIENCE).map_err(sql_fault)?;
-        connection.execute_batch("VACUUM").map_err(sql_fault)?;
+        connection.busy_timeout(LOCK_TIMEOUT).map_err(sql_error)?;
+        connection.execute_batch("VACUUM").map_err(sql_error)?;
         // Excludes readers of this process, which would keep the log in use.
         let _reading = self.read();
-        let until = Instant::now() + PATIENCE;
-        while !private::empty_log(connection).map_err(sql_fault)? {
+        let until = Instant::now() + LOCK_TIMEOUT;
+        while !private_files::truncate_wal(connection).map_err(sql_error)? {
             if Instant::now() >= until {
                 return Err(JournalError::Locked);
             }
             std::thread::sleep(AGAIN);
         }
-        connection.execute("DELETE FROM unscrubbed", ()).map_err(sql_fault)?;
+        connection.execute("DELETE FROM unscrubbed", ()).map_err(sql_error)?;
         Ok(())
     }
 
@@ -166,7 +166,7 @@ pub(super) fn erased_text(connection: &Connection, hash: Digest) -> Result<Optio
             let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?));
             statement.query_row([hash.to_string()], read).optional()
         })
-        .map_err(sql_fault)?;
+        .map_err(sql_error)?;
     Ok(row.map(|(board, seq)| (board.into(), Seq(seq.unsigned_abs()))))
 }
 
@@ -177,21 +177,21 @@ pub(super) fn tombstones(connection: &Connection) -> Result<Vec<Tombstone>, Jour
     }
     let sql = "SELECT board, name, last_seq, last_hash, at, archive FROM tombstones \
                WHERE board NOT IN (SELECT board FROM boards) ORDER BY at, board";
-    let mut statement = connection.prepare_cached(sql).map_err(sql_fault)?;
-    let mut rows = statement.query(()).map_err(sql_fault)?;
+    let mut statement = connection.prepare_cached(sql).map_err(sql_error)?;
+    let mut rows = statement.query(()).map_err(sql_error)?;
     let mut tombstones = Vec::new();
-    while let Some(row) = rows.next().map_err(sql_fault)? {
-        let text = |column: usize| row.get::<_, String>(column).map_err(sql_fault);
+    while let Some(row) = rows.next().map_err(sql_error)? {
+        let text = |column: usize| row.get::<_, String>(column).map_err(sql_error);
         let hash = text(3)?.parse();
         let what = "the list of boards that were taken out cannot be read".to_owned();
         let hash = hash.map_err(|_| JournalError::Corrupt { seq: None, what })?;
-        let seq: i64 = row.get(2).map_err(sql_fault)?;
+        let seq: i64 = row.get(2).map_err(sql_error)?;
         tombstones.push(Tombstone {
             board: text(0)?.into(),
             name: text(1)?,
             head: Head { seq: Seq(seq.unsigned_abs()), hash },
-            at: Timestamp(row.get(4).map_err(sql_fault)?),
-            archive: row.get(5).map_err(sql_fault)?,
+            at: Timestamp(row.get(4).map_err(sql_error)?),
+            archive: row.get(5).map_err(sql_error)?,
         });
     }
     Ok(tombstones)

@@ -10,8 +10,8 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use super::JournalError;
-use super::fault::{io_fault, sql_fault};
-use crate::private;
+use super::error_mapping::{io_error, sql_error};
+use crate::private_files;
 
 /// "PBRD".
 const APPLICATION_ID: i64 = 0x5042_5244;
@@ -93,15 +93,15 @@ pub(super) fn write_the_same(connection: &Connection) -> Result<(), JournalError
     connection.execute_batch(&format!("BEGIN IMMEDIATE; PRAGMA user_version = {format}; COMMIT;")).map_err(|error| {
         // An open transaction would block other connections.
         drop(connection.execute_batch("ROLLBACK;"));
-        sql_fault(error)
+        sql_error(error)
     })
 }
 
 pub(super) fn open_for_writing(path: &Path, patience: Duration) -> Result<Connection, JournalError> {
-    private::ensure(path).map_err(|error| io_fault(path, &error))?;
+    private_files::ensure(path).map_err(|error| io_error(path, &error))?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut connection = Connection::open_with_flags(path, flags).map_err(sql_fault)?;
-    connection.busy_timeout(patience).map_err(sql_fault)?;
+    let mut connection = Connection::open_with_flags(path, flags).map_err(sql_error)?;
+    connection.busy_timeout(patience).map_err(sql_error)?;
     let tables: i64 = connection
         .query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0))
         .map_err(|error| opening_fault(path, error))?;
@@ -110,7 +110,7 @@ pub(super) fn open_for_writing(path: &Path, patience: Duration) -> Result<Connec
     if !is_fresh {
         check_format(&connection, path)?;
     }
-    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", (), |row| row.get(0)).map_err(sql_fault)?;
+    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", (), |row| row.get(0)).map_err(sql_error)?;
     if mode != "wal" {
         return Err(JournalError::Io(format!(
             "{} is on a file system without shared memory, which write-ahead logging needs: use a local one",
@@ -118,11 +118,11 @@ pub(super) fn open_for_writing(path: &Path, patience: Duration) -> Result<Connec
         )));
     }
     if is_fresh {
-        make_tables(&mut connection, &[TABLES, SNAPSHOT_TABLES, ERASURE_TABLES]).map_err(sql_fault)?;
+        make_tables(&mut connection, &[TABLES, SNAPSHOT_TABLES, ERASURE_TABLES]).map_err(sql_error)?;
     } else {
         match pragma(&connection, "user_version")? {
-            1 => make_tables(&mut connection, &[SNAPSHOT_TABLES, ERASURE_TABLES]).map_err(sql_fault)?,
-            2 => make_tables(&mut connection, &[ERASURE_TABLES]).map_err(sql_fault)?,
+            1 => make_tables(&mut connection, &[SNAPSHOT_TABLES, ERASURE_TABLES]).map_err(sql_error)?,
+            2 => make_tables(&mut connection, &[ERASURE_TABLES]).map_err(sql_error)?,
             _ => {}
         }
     }
@@ -133,8 +133,8 @@ pub(super) fn open_for_writing(path: &Path, patience: Duration) -> Result<Connec
             "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA wal_autocheckpoint = 4000; \
              PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF;",
         )
-        .map_err(sql_fault)?;
-    keep_plans(&connection).map_err(sql_fault)?;
+        .map_err(sql_error)?;
+    keep_plans(&connection).map_err(sql_error)?;
     Ok(connection)
 }
 
@@ -174,13 +174,13 @@ fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
 pub(super) fn open_for_parts(path: &Path, patience: Duration) -> Result<Connection, JournalError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(|error| opening_fault(path, error))?;
-    connection.busy_timeout(patience).map_err(sql_fault)?;
+    connection.busy_timeout(patience).map_err(sql_error)?;
     connection
         .execute_batch(
             "PRAGMA synchronous = NORMAL; PRAGMA fullfsync = ON; PRAGMA wal_autocheckpoint = 0; \
              PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF;",
         )
-        .map_err(sql_fault)?;
+        .map_err(sql_error)?;
     Ok(connection)
 }
 
@@ -219,14 +219,14 @@ fn check_format(connection: &Connection, path: &Path) -> Result<(), JournalError
 }
 
 fn pragma(connection: &Connection, name: &str) -> Result<i64, JournalError> {
-    connection.pragma_query_value(None, name, |row| row.get(0)).map_err(sql_fault)
+    connection.pragma_query_value(None, name, |row| row.get(0)).map_err(sql_error)
 }
 
 fn opening_fault(path: &Path, error: rusqlite::Error) -> JournalError {
     if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) {
         return JournalError::NotAJournal(path.display().to_string());
     }
-    match sql_fault(error) {
+    match sql_error(error) {
         JournalError::Io(what) => JournalError::Io(format!("{}: {what}", path.display())),
         other => other,
     }

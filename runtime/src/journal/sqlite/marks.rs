@@ -17,10 +17,10 @@ use std::sync::{Mutex, PoisonError};
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::id::{BoardId, Seq};
 
-use super::fault::io_fault;
-use super::place::{Identity, identity, identity_of};
+use super::error_mapping::io_error;
+use super::file_identity::{Identity, identity, identity_of};
 use super::{Head, JournalError};
-use crate::{ids, private};
+use crate::{ids, private_files};
 
 /// Name of the file in the data directory.
 const FILE: &str = "patchboard.marks";
@@ -51,13 +51,13 @@ struct Open {
 pub(super) type Heads = BTreeMap<BoardId, Head>;
 
 impl Marks {
-    pub(super) fn of(data_dir: &Path) -> Self {
+    pub(super) fn new(data_dir: &Path) -> Self {
         Self { path: data_dir.join(FILE), open: Mutex::default() }
     }
 
     /// Creates the file, if it is missing.
     pub(super) fn prepare(&self) -> Result<(), JournalError> {
-        private::ensure(&self.path).map_err(|error| io_fault(&self.path, &error))
+        private_files::ensure(&self.path).map_err(|error| io_error(&self.path, &error))
     }
 
     /// Returns the latest mark of each board. Ignores torn and damaged lines.
@@ -65,7 +65,7 @@ impl Marks {
         match File::open(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Heads::new()),
             opened => opened.and_then(|file| read(&file)).map_err(|error| match error.kind() {
-                ErrorKind::PermissionDenied => io_fault(&self.path, &error),
+                ErrorKind::PermissionDenied => io_error(&self.path, &error),
                 _ => JournalError::Unreadable(format!("{}: {error}", self.path.display())),
             }),
         }
@@ -77,7 +77,7 @@ impl Marks {
         if text.is_empty() {
             return Ok(());
         }
-        self.append(text.as_bytes()).map_err(|error| io_fault(&self.path, &error))
+        self.append(text.as_bytes()).map_err(|error| io_error(&self.path, &error))
     }
 
     /// Removes the marks of a board, if there are any.
@@ -88,7 +88,7 @@ impl Marks {
             }
             self.write_anew(|of| of != board)
         };
-        forgotten().map_err(|error| io_fault(&self.path, &error))
+        forgotten().map_err(|error| io_error(&self.path, &error))
     }
 
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
@@ -132,7 +132,7 @@ impl Marks {
         let before = self.locked(File::lock)?;
         let heads = read(&before.file)?;
         let path = self.path.with_extension("marks.new");
-        let mut file = private::create(&path)?;
+        let mut file = private_files::create(&path)?;
         let stay = heads.iter().filter(|(board, _)| stays(board));
         file.write_all(lines(stay.map(|(board, head)| (board, *head))).as_bytes())?;
         file.sync_all()?;
@@ -142,8 +142,8 @@ impl Marks {
 
 impl Open {
     fn at(path: &Path) -> io::Result<Self> {
-        private::ensure(path)?;
-        let file = private::options().read(true).append(true).open(path)?;
+        private_files::ensure(path)?;
+        let file = private_files::options().read(true).append(true).open(path)?;
         let metadata = file.metadata()?;
         Ok(Self {
             file,
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn the_latest_mark_of_a_board_is_read_whatever_stands_around_it() {
         let dir = tempfile::tempdir().expect("a directory");
-        let marks = Marks::of(dir.path());
+        let marks = Marks::new(dir.path());
         assert_eq!(marks.read(), Ok(Heads::new()), "there is no file");
         marks.note([(&board(1), head(1)), (&board(2), head(7))]).expect("noted");
         // Marks of two processes may arrive out of order.
@@ -229,7 +229,7 @@ mod tests {
         for length in 0..torn.len() - 1 {
             fs::write(&path, [&whole, &torn.as_bytes()[..length]].concat()).expect("written");
             assert_eq!(marks.read(), Ok(known.clone()), "{length}");
-            Marks::of(dir.path()).note([(&board(3), head(1))]).expect("noted");
+            Marks::new(dir.path()).note([(&board(3), head(1))]).expect("noted");
             assert_eq!(marks.read().expect("read").get(&board(3)), Some(&head(1)), "{length}: the next one is whole");
         }
         // A flipped bit makes no other mark: the previous one counts, or none.
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn the_file_is_bounded_by_the_boards_and_not_by_their_commits() {
         let dir = tempfile::tempdir().expect("a directory");
-        let (marks, beside) = (Marks::of(dir.path()), Marks::of(dir.path()));
+        let (marks, beside) = (Marks::new(dir.path()), Marks::new(dir.path()));
         let commits = 4 * ANEW_ABOVE / 100;
         for seq in 0..commits {
             // Both processes write, each to a file that the other one may have rewritten.
@@ -270,7 +270,7 @@ mod tests {
             for number in 0..4 {
                 let dir = dir.path();
                 scope.spawn(move || {
-                    let marks = Marks::of(dir);
+                    let marks = Marks::new(dir);
                     for seq in 0..200 {
                         marks.note([(&board(number), head(seq))]).expect("noted");
                         if seq % 20 == number as u64 {
@@ -282,7 +282,7 @@ mod tests {
             }
         });
         let expected: Heads = (0..4).map(|number| (board(number), head(199))).collect();
-        assert_eq!(Marks::of(dir.path()).read(), Ok(expected));
+        assert_eq!(Marks::new(dir.path()).read(), Ok(expected));
     }
 
     #[cfg(unix)]
@@ -290,7 +290,7 @@ mod tests {
     fn the_file_is_its_owners_also_after_it_was_written_anew() {
         use std::os::unix::fs::PermissionsExt as _;
         let dir = tempfile::tempdir().expect("a directory");
-        let marks = Marks::of(dir.path());
+        let marks = Marks::new(dir.path());
         let mode = || fs::metadata(dir.path().join(FILE)).expect("a file").permissions().mode() & 0o777;
         marks.note([(&board(1), head(1)), (&board(2), head(1))]).expect("noted");
         assert_eq!(mode(), 0o600);

@@ -12,14 +12,14 @@ use std::time::Duration;
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::{Body, Record};
-use patchboard_kernel::snapshot::{self, Part};
+use patchboard_kernel::snapshot::{self, SnapshotPart};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior};
 
 use super::append::bad_batch;
-use super::fault::sql_fault;
+use super::error_mapping::sql_error;
 use super::format;
 use super::{load_summary, to_sql_number, unpoisoned};
-use crate::journal::{Batch, JournalError, KeptSnapshot, NewParts, Swept};
+use crate::journal::{Batch, GarbageCollection, JournalError, KeptSnapshot, NewParts};
 
 /// Bytes of parts to write before the log is folded into the file.
 const FOLD_BYTES: u64 = 1 << 20;
@@ -52,7 +52,7 @@ impl Writer {
         turn: &Mutex<Connection>,
         board: &BoardId,
         epoch: u64,
-        parts: &[Part],
+        parts: &[SnapshotPart],
     ) -> Result<NewParts, JournalError> {
         let new = self.transact(turn, board, epoch, |transaction| {
             let mut new = NewParts::default();
@@ -84,7 +84,7 @@ impl Writer {
         epoch: u64,
         keep: usize,
         unusable: &[Seq],
-    ) -> Result<Swept, JournalError> {
+    ) -> Result<GarbageCollection, JournalError> {
         let (mut useful, mut given_up) = (Vec::new(), Vec::new());
         for (seq, snapshot) in listed(&self.connection, board)? {
             match snapshot.filter(|snapshot| useful.len() < keep && !unusable.contains(&snapshot.of)) {
@@ -97,7 +97,7 @@ impl Writer {
                 transaction
                     .prepare_cached("DELETE FROM snapshots WHERE board = ?1 AND seq = ?2")
                     .and_then(|mut delete| delete.execute((board.as_str(), seq)))
-                    .map_err(sql_fault)?;
+                    .map_err(sql_error)?;
             }
             Ok(())
         })?;
@@ -119,15 +119,15 @@ impl Writer {
             self.transact(turn, board, epoch, |transaction| {
                 let mut delete = transaction
                     .prepare_cached("DELETE FROM parts WHERE board = ?1 AND hash = ?2")
-                    .map_err(sql_fault)?;
+                    .map_err(sql_error)?;
                 for hash in &dead {
-                    delete.execute((board.as_str(), hash)).map_err(sql_fault)?;
+                    delete.execute((board.as_str(), hash)).map_err(sql_error)?;
                 }
                 Ok(())
             })?;
         }
         self.fold_log()?;
-        Ok(Swept { kept: live.parts.len() as u64, removed })
+        Ok(GarbageCollection { kept: live.parts.len() as u64, removed })
     }
 
     /// Returns the parts reachable from these hashes, themselves included.
@@ -137,13 +137,13 @@ impl Writer {
         let mut statement = self
             .connection
             .prepare_cached("SELECT names, bytes FROM parts WHERE board = ?1 AND hash = ?2")
-            .map_err(sql_fault)?;
+            .map_err(sql_error)?;
         while let Some(hash) = pending.pop() {
             if live.parts.contains(&hash) {
                 continue;
             }
-            let mut rows = statement.query((board.as_str(), &hash)).map_err(sql_fault)?;
-            let Some(row) = rows.next().map_err(sql_fault)? else { continue };
+            let mut rows = statement.query((board.as_str(), &hash)).map_err(sql_error)?;
+            let Some(row) = rows.next().map_err(sql_error)? else { continue };
             let (noted, text) = (bytes(row, 0)?, bytes(row, 1)?);
             // Much faster than parsing the part, and a superset of its references.
             let quoted = quoted_hashes(text).join(" ");
@@ -158,8 +158,8 @@ impl Writer {
                             live.misnoted.push((hash.clone(), exact.clone()));
                         }
                     }
-                    // Altered, or of another layout: keeps the cached references, too. It is safer to keep too much than
-                    // too little.
+                    // Altered, or of another layout: keeps the cached references, too. It is safer to keep too much
+                    // than too little.
                     None => pending.extend(String::from_utf8_lossy(noted).split_ascii_whitespace().map(str::to_owned)),
                 }
             }
@@ -174,9 +174,9 @@ impl Writer {
         let mut statement = self
             .connection
             .prepare_cached("SELECT hash FROM parts WHERE board = ?1 AND hash > ?2 ORDER BY hash LIMIT ?3")
-            .map_err(sql_fault)?;
-        let rows = statement.query_map((board.as_str(), after, PAGE as i64), |row| row.get(0)).map_err(sql_fault)?;
-        rows.collect::<rusqlite::Result<_>>().map_err(sql_fault)
+            .map_err(sql_error)?;
+        let rows = statement.query_map((board.as_str(), after, PAGE as i64), |row| row.get(0)).map_err(sql_error)?;
+        rows.collect::<rusqlite::Result<_>>().map_err(sql_error)
     }
 
     /// Runs one transaction, provided that the board is in this epoch. Appends of this process wait for their turn;
@@ -190,21 +190,21 @@ impl Writer {
     ) -> Result<T, JournalError> {
         let _turn = unpoisoned(turn);
         let transaction =
-            self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql_fault)?;
+            self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql_error)?;
         let stored = load_summary(&transaction, board)?.map(|summary| summary.epoch);
         if stored != Some(epoch) {
             let reason = format!("a snapshot is taken in epoch {epoch}, the board is not in it");
             return Err(JournalError::Fenced { board: board.clone(), reason });
         }
         let written = write(&transaction)?;
-        transaction.commit().map_err(sql_fault)?;
+        transaction.commit().map_err(sql_error)?;
         Ok(written)
     }
 
     /// Folds the log into the file. Appends continue meanwhile.
     fn fold_log(&mut self) -> Result<(), JournalError> {
         self.unfolded = 0;
-        self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(())).map_err(sql_fault)
+        self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(())).map_err(sql_error)
     }
 }
 
@@ -212,21 +212,21 @@ fn is_stored(connection: &Connection, board: &BoardId, hash: Digest) -> Result<b
     connection
         .prepare_cached("SELECT 1 FROM parts WHERE board = ?1 AND hash = ?2")
         .and_then(|mut statement| statement.exists((board.as_str(), hash.to_string())))
-        .map_err(sql_fault)
+        .map_err(sql_error)
 }
 
-fn insert(connection: &Connection, board: &BoardId, part: &Part) -> Result<(), JournalError> {
+fn insert(connection: &Connection, board: &BoardId, part: &SnapshotPart) -> Result<(), JournalError> {
     let row = (board.as_str(), part.hash.to_string(), noted_as(&part.names), part.text.as_bytes());
     connection
         .prepare_cached("INSERT INTO parts (board, hash, names, bytes) VALUES (?1, ?2, ?3, ?4)")
         .and_then(|mut statement| statement.execute(row))
-        .map_err(sql_fault)?;
+        .map_err(sql_error)?;
     Ok(())
 }
 
 /// Returns the bytes of a column of any type.
 fn bytes<'r>(row: &'r Row<'_>, column: usize) -> Result<&'r [u8], JournalError> {
-    let value = row.get_ref(column).map_err(sql_fault)?;
+    let value = row.get_ref(column).map_err(sql_error)?;
     value.as_bytes().map_err(|error| JournalError::Corrupt { seq: None, what: error.to_string() })
 }
 
@@ -244,7 +244,7 @@ fn quoted_hashes(text: &[u8]) -> Vec<&str> {
 /// Returns a part's references in the cached form; none if its text does not match its hash, or has another layout.
 fn names_of(hash: &str, text: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(text).ok()?;
-    let names = snapshot::names(text).filter(|_| sha256(text.as_bytes()).to_string() == hash)?;
+    let names = snapshot::part_refs(text).filter(|_| sha256(text.as_bytes()).to_string() == hash)?;
     Some(noted_as(&names))
 }
 
@@ -254,10 +254,10 @@ fn noted_as(names: &[Digest]) -> String {
 
 fn note_names(connection: &Connection, board: &BoardId, parts: &[(String, String)]) -> Result<(), JournalError> {
     let mut update =
-        connection.prepare_cached("UPDATE parts SET names = ?3 WHERE board = ?1 AND hash = ?2").map_err(sql_fault)?;
+        connection.prepare_cached("UPDATE parts SET names = ?3 WHERE board = ?1 AND hash = ?2").map_err(sql_error)?;
     for (hash, names) in parts {
         tracing::warn!(%board, hash, "a part of a snapshot was noted to name other parts than it does; mended");
-        update.execute((board.as_str(), hash, names)).map_err(sql_fault)?;
+        update.execute((board.as_str(), hash, names)).map_err(sql_error)?;
     }
     Ok(())
 }
@@ -277,7 +277,7 @@ pub(super) fn keep_snapshot(connection: &Connection, batch: &Batch, record: &Rec
         connection
             .prepare_cached("INSERT OR REPLACE INTO snapshots (board, seq, digest, record) VALUES (?1, ?2, ?3, ?4)")
             .and_then(|mut statement| statement.execute(row))
-            .map_err(sql_fault)?;
+            .map_err(sql_error)?;
     }
     Ok(())
 }
@@ -296,11 +296,11 @@ pub(super) fn kept(connection: &Connection, board: &BoardId) -> Result<Vec<KeptS
 fn listed(connection: &Connection, board: &BoardId) -> Result<Vec<(i64, Option<KeptSnapshot>)>, JournalError> {
     let mut statement = connection
         .prepare_cached("SELECT seq, digest, record FROM snapshots WHERE board = ?1 ORDER BY seq DESC")
-        .map_err(sql_fault)?;
-    let mut rows = statement.query([board.as_str()]).map_err(sql_fault)?;
+        .map_err(sql_error)?;
+    let mut rows = statement.query([board.as_str()]).map_err(sql_error)?;
     let mut listed = Vec::new();
-    while let Some(row) = rows.next().map_err(sql_fault)? {
-        let seq: i64 = row.get(0).map_err(sql_fault)?;
+    while let Some(row) = rows.next().map_err(sql_error)? {
+        let seq: i64 = row.get(0).map_err(sql_error)?;
         listed.push((seq, kept_snapshot(seq, row)));
     }
     Ok(listed)
@@ -319,9 +319,9 @@ pub(super) fn text(connection: &Connection, board: &BoardId, hash: Digest) -> Re
         return Ok(None);
     }
     let mut statement =
-        connection.prepare_cached("SELECT bytes FROM parts WHERE board = ?1 AND hash = ?2").map_err(sql_fault)?;
+        connection.prepare_cached("SELECT bytes FROM parts WHERE board = ?1 AND hash = ?2").map_err(sql_error)?;
     let bytes: Option<Vec<u8>> =
-        statement.query_row((board.as_str(), hash.to_string()), |row| row.get(0)).optional().map_err(sql_fault)?;
+        statement.query_row((board.as_str(), hash.to_string()), |row| row.get(0)).optional().map_err(sql_error)?;
     let not_text = |_| JournalError::Corrupt { seq: None, what: format!("the stored part {hash} is not UTF-8") };
     bytes.map(String::from_utf8).transpose().map_err(not_text)
 }
@@ -336,9 +336,9 @@ pub(super) fn noted(
         return Ok(None);
     }
     let mut statement =
-        connection.prepare_cached("SELECT names FROM parts WHERE board = ?1 AND hash = ?2").map_err(sql_fault)?;
-    let mut rows = statement.query((board.as_str(), hash.to_string())).map_err(sql_fault)?;
-    let Some(row) = rows.next().map_err(sql_fault)? else { return Ok(None) };
+        connection.prepare_cached("SELECT names FROM parts WHERE board = ?1 AND hash = ?2").map_err(sql_error)?;
+    let mut rows = statement.query((board.as_str(), hash.to_string())).map_err(sql_error)?;
+    let Some(row) = rows.next().map_err(sql_error)? else { return Ok(None) };
     let names = std::str::from_utf8(bytes(row, 0)?).ok();
     let names = names.and_then(|names| names.split_ascii_whitespace().map(|name| name.parse().ok()).collect());
     let what = || format!("what the part {hash} is noted to name cannot be read");

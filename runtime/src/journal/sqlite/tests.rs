@@ -293,7 +293,7 @@ async fn a_file_of_format_1_is_read_and_brought_up_to_date_by_a_writer() {
     assert_eq!(journal.head(&"b".into()), Ok(writer.head));
     journal.append(writer.signal("still there")).await.expect("appended");
     let text: std::sync::Arc<str> = "[]".into();
-    let part = Part { hash: patchboard_kernel::digest::sha256(text.as_bytes()), text, names: Vec::new() };
+    let part = SnapshotPart { hash: patchboard_kernel::digest::sha256(text.as_bytes()), text, names: Vec::new() };
     assert_eq!(journal.store_parts(&"b".into(), 0, std::slice::from_ref(&part)), Ok(NewParts { count: 1, bytes: 2 }));
     assert_eq!(
         journal.store_parts(&"b".into(), 0, std::slice::from_ref(&part)),
@@ -442,11 +442,11 @@ async fn what_was_acknowledged_and_is_not_there_is_lost_until_that_is_accepted()
     drop(journal);
     lose(dir.path(), "b1", 1);
 
-    let lost = Lost { board: "b1".into(), known: Seq(2), found: Some(Seq(1)) };
+    let lost = RecordLoss { board: "b1".into(), known: Seq(2), found: Some(Seq(1)) };
     let reader = SqliteJournal::open_read_only(dir.path()).expect("opened");
     let journal = open(&dir);
     for journal in [&reader, &journal] {
-        assert_eq!(journal.lost(), Ok(vec![lost.clone()]));
+        assert_eq!(journal.record_losses(), Ok(vec![lost.clone()]));
         assert_eq!(journal.records(&"b1".into(), None, 1), Err(JournalError::RecordsLost(lost.clone())));
         assert_eq!(journal.records(&"b2".into(), None, 9).map(|records| records.len()), Ok(2));
     }
@@ -454,13 +454,13 @@ async fn what_was_acknowledged_and_is_not_there_is_lost_until_that_is_accepted()
     journal.accept_loss(&"b1".into()).expect("accepted");
     // Also for journals that are already open.
     for journal in [&reader, &journal] {
-        assert_eq!(journal.lost(), Ok(Vec::new()));
+        assert_eq!(journal.record_losses(), Ok(Vec::new()));
         assert_eq!(journal.records(&"b1".into(), None, 9).map(|records| records.len()), Ok(2));
     }
     lossy = kept;
     journal.append(lossy.signal("other")).await.expect("it goes on");
     drop((journal, reader));
-    assert_eq!(open(&dir).lost(), Ok(Vec::new()));
+    assert_eq!(open(&dir).record_losses(), Ok(Vec::new()));
     assert_eq!(open(&dir).records(&"b1".into(), None, 9).map(|records| records.len()), Ok(3));
 }
 
@@ -484,10 +484,10 @@ async fn other_records_in_the_place_of_lost_ones_and_a_board_that_is_gone_are_no
     }
     drop(journal);
     std::fs::write(&marks, &noted).expect("written");
-    let found = |found| Ok(vec![Lost { board: "b".into(), known: Seq(1), found }]);
-    assert_eq!(open(&dir).lost(), found(Some(Seq(2))));
+    let found = |found| Ok(vec![RecordLoss { board: "b".into(), known: Seq(1), found }]);
+    assert_eq!(open(&dir).record_losses(), found(Some(Seq(2))));
     shell(dir.path()).execute_batch("DELETE FROM records; DELETE FROM boards").expect("deleted");
-    assert_eq!(open(&dir).lost(), found(None));
+    assert_eq!(open(&dir).record_losses(), found(None));
 }
 
 #[tokio::test]
@@ -505,7 +505,7 @@ async fn a_board_that_was_taken_out_is_not_lost() {
     assert!(!text.contains("b 0 "), "{text}");
     // Also holds if the process died before the mark was removed.
     std::fs::write(dir.path().join("patchboard.marks"), noted).expect("written");
-    assert_eq!(open(&dir).lost(), Ok(Vec::new()));
+    assert_eq!(open(&dir).record_losses(), Ok(Vec::new()));
     assert_eq!(open(&dir).records(&"b".into(), None, 9), Ok(Vec::new()));
     let log = std::fs::metadata(dir.path().join(format!("{FILE}-wal"))).map_or(0, |log| log.len());
     assert_eq!(log, 0, "what the log alone has can be lost");
@@ -519,5 +519,5 @@ async fn an_erasure_leaves_a_mark_as_every_commit_does() {
     journal.append(writer.created()).await.expect("appended");
     let batch = writer.signal("in the place of a redaction");
     let head = journal.erase(&Erasure { batch, records: Vec::new(), texts: Vec::new() }).expect("erased");
-    assert_eq!(Marks::of(dir.path()).read(), Ok(Heads::from([("b".into(), head)])));
+    assert_eq!(Marks::new(dir.path()).read(), Ok(Heads::from([("b".into(), head)])));
 }

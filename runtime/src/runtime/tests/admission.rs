@@ -2,11 +2,11 @@
 
 use std::sync::Mutex;
 
-use patchboard_kernel::admission::{Admission, Waiting};
+use patchboard_kernel::admission::{Admission, WaitingCall};
 use patchboard_kernel::ledger::Usage;
 
 use super::*;
-use crate::agent::{Admitted, Permit};
+use crate::agent::{AdmissionDecision, Permit};
 
 /// Agent with a function as its gate, which waits for a permit before it answers.
 struct Gated<F> {
@@ -16,7 +16,7 @@ struct Gated<F> {
     usage: Usage,
 }
 
-impl<F: Fn(&Waiting, usize) -> Admitted + Send + Sync + 'static> Gated<F> {
+impl<F: Fn(&WaitingCall, usize) -> AdmissionDecision + Send + Sync + 'static> Gated<F> {
     fn new(usage: u64, gate: F) -> Arc<Self> {
         let usage = Usage { prompt: usage, ..Usage::default() };
         let answers = tokio::sync::Semaphore::new(0);
@@ -29,8 +29,8 @@ impl<F: Fn(&Waiting, usize) -> Admitted + Send + Sync + 'static> Gated<F> {
     }
 }
 
-impl<F: Fn(&Waiting, usize) -> Admitted + Send + Sync + 'static> Agent for Gated<F> {
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+impl<F: Fn(&WaitingCall, usize) -> AdmissionDecision + Send + Sync + 'static> Agent for Gated<F> {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
         let reply = json!([{"op": "replace", "path": format!("/{}", call.worker), "value": "done"}]);
         Box::pin(async move {
             self.answers.acquire().await.expect("open").forget();
@@ -38,7 +38,7 @@ impl<F: Fn(&Waiting, usize) -> Admitted + Send + Sync + 'static> Agent for Gated
         })
     }
 
-    fn admit(&self, _: &BoardId, waiting: &Waiting) -> Admitted {
+    fn admit(&self, _: &BoardId, waiting: &WaitingCall) -> AdmissionDecision {
         self.asked.lock().expect("no panic").push(waiting.invocation);
         (self.gate)(waiting, self.asked_for(waiting.invocation.0))
     }
@@ -94,8 +94,8 @@ fn priced(name: &str, price: u64) -> Permit {
 }
 
 /// Returns the answer of a gate that takes a moment.
-fn later(permit: Permit) -> Admitted {
-    Admitted::Later(Box::pin(async move {
+fn later(permit: Permit) -> AdmissionDecision {
+    AdmissionDecision::Later(Box::pin(async move {
         tokio::task::yield_now().await;
         Some(permit)
     }))
@@ -108,7 +108,7 @@ async fn the_gate_is_asked_again_for_a_call_without_a_budget_once_another_call_i
         let journal = sqlite(dir.path());
         // Each call reserves at least 1,000 tokens, and uses 10.
         let agent = Gated::new(10, move |_, _| match is_later {
-            false => Admitted::Now(Permit::ungated()),
+            false => AdmissionDecision::Now(Permit::ungated()),
             true => later(Permit::ungated()),
         });
         let runtime = runtime(journal.clone(), Arc::clone(&agent) as Arc<dyn Agent>).await;
@@ -119,7 +119,7 @@ async fn the_gate_is_asked_again_for_a_call_without_a_budget_once_another_call_i
         }
         assert_eq!((agent.asked_for(1), agent.asked_for(2)), (1, 1), "{is_later}");
         agent.answers.add_permits(2);
-        assert_eq!(board.ended().await.expect("ended").end, End::Done);
+        assert_eq!(board.wait_for_end().await.expect("ended").end, End::Done);
         assert_eq!(agent.asked_for(1) + agent.asked_for(2), 3, "{is_later}");
         assert_sound(&journal, board.id());
         runtime.shutdown().await;
@@ -133,7 +133,7 @@ async fn a_call_whose_model_was_too_dear_from_the_start_is_given_up_and_not_aske
     let agent = Gated::new(10, |_, _| later(priced("dear", 1000)));
     let runtime = runtime(journal.clone(), Arc::clone(&agent) as Arc<dyn Agent>).await;
     let board = create(&runtime, two(json!({"money": 0.5}))).await;
-    assert_eq!(board.ended().await.expect("ended").end, End::Stopped);
+    assert_eq!(board.wait_for_end().await.expect("ended").end, End::Stopped);
     assert_eq!((agent.asked_for(1), agent.asked_for(2)), (1, 1));
     assert_sound(&journal, board.id());
     runtime.shutdown().await;
@@ -146,24 +146,25 @@ async fn the_gate_is_asked_again_where_the_admitted_model_has_become_too_dear() 
     let (dear, cheap) = (priced("dear", 1000), priced("cheap", 0));
     let release = Arc::new(Notify::new());
     let for_second = Arc::clone(&release);
-    // The first call costs more than it reserved: the money left never exceeds that at the second call's admission request.
+    // The first call costs more than it reserved: the money left never exceeds that at the second call's admission
+    // request.
     let agent = Gated::new(1500, move |waiting, nth| match (waiting.invocation.0, nth) {
-        (1, _) => Admitted::Now(dear.clone()),
+        (1, _) => AdmissionDecision::Now(dear.clone()),
         (_, 1) => {
             let (release, dear) = (Arc::clone(&for_second), dear.clone());
-            Admitted::Later(Box::pin(async move {
+            AdmissionDecision::Later(Box::pin(async move {
                 release.notified().await;
                 Some(dear)
             }))
         }
-        _ => Admitted::Now(cheap.clone()),
+        _ => AdmissionDecision::Now(cheap.clone()),
     });
     let runtime = runtime(journal.clone(), Arc::clone(&agent) as Arc<dyn Agent>).await;
     let board = create(&runtime, two(json!({"money": 2.5}))).await;
     agent.answers.add_permits(2);
     until(&mut board.subscribe(None), Kind::Committed).await;
     release.notify_one();
-    assert_eq!(board.ended().await.expect("ended").end, End::Done);
+    assert_eq!(board.wait_for_end().await.expect("ended").end, End::Done);
     let records = assert_sound(&journal, board.id());
     let models = records.iter().filter(|record| record.kind == Kind::Invoked).map(|record| match record.body() {
         Ok(Body::Invoked(invoked)) => invoked.admitted.and_then(|admitted| admitted.model),

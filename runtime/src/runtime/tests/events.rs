@@ -4,10 +4,10 @@ use std::sync::Mutex;
 
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::record::Body;
-use patchboard_kernel::snapshot::Part;
+use patchboard_kernel::snapshot::SnapshotPart;
 
 use super::*;
-use crate::journal::{Batch, BoardSummary, BoxFuture, Claim, Head, KeptSnapshot, NewParts, Swept};
+use crate::journal::{Batch, BoardSummary, BoxFuture, Claim, GarbageCollection, Head, KeptSnapshot, NewParts};
 
 const COMMITS: u64 = 10_000;
 
@@ -44,10 +44,10 @@ impl Journal for Remembered {
     fn part(&self, _: &BoardId, _: Digest) -> Result<Option<String>, JournalError> {
         Ok(None)
     }
-    fn store_parts(&self, _: &BoardId, _: u64, _: &[Part]) -> Result<NewParts, JournalError> {
+    fn store_parts(&self, _: &BoardId, _: u64, _: &[SnapshotPart]) -> Result<NewParts, JournalError> {
         Err(JournalError::Io("this journal keeps no snapshots".to_owned()))
     }
-    fn sweep(&self, _: &BoardId, _: u64, _: usize, _: &[Seq]) -> Result<Swept, JournalError> {
+    fn collect_garbage(&self, _: &BoardId, _: u64, _: usize, _: &[Seq]) -> Result<GarbageCollection, JournalError> {
         Err(JournalError::Io("this journal keeps no snapshots".to_owned()))
     }
     fn summary(&self, _: &BoardId) -> Result<Option<BoardSummary>, JournalError> {
@@ -57,7 +57,7 @@ impl Journal for Remembered {
         Ok(Vec::new())
     }
     fn claim(&self, _: &BoardId, _: bool) -> Result<Claim, JournalError> {
-        Ok(Claim::free())
+        Ok(Claim::unguarded())
     }
     fn check_storage(&self) -> Result<(), JournalError> {
         Ok(())
@@ -93,7 +93,7 @@ async fn versions(mut subscription: Subscription) -> Vec<u64> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_commits_in_a_burst_reach_every_subscriber() {
     // A short stream, so that subscribers certainly fall behind.
-    let options = Options { subscription: 64, ..Options::new(agent(|_| never())) };
+    let options = Options { subscription_buffer: 64, ..Options::new(agent(|_| never())) };
     let runtime = Runtime::start(Arc::new(Remembered::default()), options).await.expect("started");
     let board = create(&runtime, counter()).await;
     let mut listeners = tokio::task::JoinSet::new();
@@ -101,7 +101,7 @@ async fn ten_thousand_commits_in_a_burst_reach_every_subscriber() {
         listeners.spawn(versions(board.subscribe(None)));
     }
     // This subscriber reads only after all commits.
-    let late = board.subscribe(Some(board.snapshot().head.seq));
+    let late = board.subscribe(Some(board.status().head.seq));
     let mut proposed = tokio::task::JoinSet::new();
     for number in 1..=COMMITS {
         let board = board.clone();
@@ -117,5 +117,5 @@ async fn ten_thousand_commits_in_a_burst_reach_every_subscriber() {
     while let Some(heard) = listeners.join_next().await {
         assert!(heard.expect("no panic") == all, "one missed or repeated something");
     }
-    assert_eq!(board.snapshot().version, Version(COMMITS));
+    assert_eq!(board.status().version, Version(COMMITS));
 }

@@ -5,11 +5,11 @@ use std::sync::atomic::AtomicBool;
 
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::record::Cause;
-use patchboard_kernel::snapshot::Part;
+use patchboard_kernel::snapshot::SnapshotPart;
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::journal::{Batch, BoardSummary, BoxFuture, Claim, Head, KeptSnapshot, NewParts, Swept};
+use crate::journal::{Batch, BoardSummary, BoxFuture, Claim, GarbageCollection, Head, KeptSnapshot, NewParts};
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_panics_is_a_failed_attempt_and_is_asked_again() {
@@ -21,7 +21,7 @@ async fn an_agent_that_panics_is_a_failed_attempt_and_is_asked_again() {
     let journal = sqlite(dir.path());
     let runtime = runtime(journal.clone(), agent).await;
     let board = create(&runtime, five_steps()).await;
-    assert_eq!(board.ended().await.expect("ended").end, End::Done);
+    assert_eq!(board.wait_for_end().await.expect("ended").end, End::Done);
     let records = assert_sound(&journal, board.id());
     let failed: Vec<_> = records.iter().filter(|record| record.kind == Kind::Failed).collect();
     assert_eq!(failed.len(), 5);
@@ -37,7 +37,7 @@ async fn a_call_without_an_answer_times_out_and_is_given_up() {
     let runtime = runtime(journal.clone(), agent).await;
     let start = tokio::time::Instant::now();
     let board = create(&runtime, five_steps()).await;
-    assert_eq!(board.ended().await.expect("ended").end, End::Done);
+    assert_eq!(board.wait_for_end().await.expect("ended").end, End::Done);
     assert_eq!(start.elapsed().as_secs(), 5 * 60, "each step waits for one deadline");
     let records = assert_sound(&journal, board.id());
     assert_eq!(count(&records, Kind::Failed), 5);
@@ -50,8 +50,8 @@ async fn a_board_whose_kernel_crashes_goes_on_to_the_same_state() {
         let dir = dir();
         let runtime = runtime(sqlite(dir.path()), counting()).await;
         let board = create(&runtime, five_steps()).await;
-        board.ended().await.expect("ended");
-        board.snapshot().state.digest()
+        board.wait_for_end().await.expect("ended");
+        board.status().state.digest()
     };
     let dir = dir();
     let reached = Arc::new(Notify::new());
@@ -72,8 +72,8 @@ async fn a_board_whose_kernel_crashes_goes_on_to_the_same_state() {
     let mut subscription = board.subscribe(None);
     reached.notified().await;
     board.crash();
-    assert_eq!(board.ended().await.expect("ended").end, End::Done);
-    assert_eq!(board.snapshot().state.digest(), undisturbed);
+    assert_eq!(board.wait_for_end().await.expect("ended").end, End::Done);
+    assert_eq!(board.status().state.digest(), undisturbed);
 
     let records = assert_sound(&journal, board.id());
     assert_eq!((count(&records, Kind::Epoch), count(&records, Kind::Failed)), (1, 1));
@@ -97,7 +97,7 @@ async fn a_board_that_is_held_back_from_calls_stays_so_when_its_kernel_crashes()
     blueprint.workers.get_mut("walker").expect("a worker").limits.attempts = 1;
     let board = create(&runtime, blueprint).await;
     let id = board.id().clone();
-    assert_eq!(board.ended().await.expect("ended").end, End::Quiescent);
+    assert_eq!(board.wait_for_end().await.expect("ended").end, End::Quiescent);
     runtime.close(&id).await;
     assert_eq!(calls.load(Ordering::Relaxed), 1);
 
@@ -112,7 +112,7 @@ async fn a_board_that_is_held_back_from_calls_stays_so_when_its_kernel_crashes()
 
     runtime.close(&id).await;
     let board = runtime.resume(&id).await.expect("resumed");
-    assert_eq!(board.ended().await.expect("ended").end, End::Done);
+    assert_eq!(board.wait_for_end().await.expect("ended").end, End::Done);
     assert_sound(&journal, &id);
 }
 
@@ -135,7 +135,7 @@ async fn a_board_that_keeps_crashing_fails_and_another_one_is_not_touched() {
     let agent = {
         let crashing = crashing(&handle);
         agent(move |call| {
-            if call.seat().role == "crash" {
+            if call.worker_config().role == "crash" {
                 let crashing = Arc::clone(&crashing);
                 return Box::pin(async move { crashing.call(&call).await });
             }
@@ -152,8 +152,8 @@ async fn a_board_that_keeps_crashing_fails_and_another_one_is_not_touched() {
     *handle.lock().expect("not poisoned") = Some(bad.clone());
     bad.crash();
 
-    assert_eq!(bad.ended().await.expect("ended"), Ended { end: End::Failed, cause: Cause::Meltdown });
-    assert_eq!(good.ended().await.expect("ended").end, End::Done);
+    assert_eq!(bad.wait_for_end().await.expect("ended"), Ended { end: End::Failed, cause: Cause::Meltdown });
+    assert_eq!(good.wait_for_end().await.expect("ended").end, End::Done);
     let bad = assert_sound(&journal, bad.id());
     assert_eq!(count(&bad, Kind::Epoch), 6, "five restarts, and one to end it");
     assert_eq!(count(&assert_sound(&journal, good.id()), Kind::Epoch), 0);
@@ -242,18 +242,24 @@ impl Journal for Faulty {
         }
         self.inner.part(board, hash)
     }
-    fn noted_names(&self, board: &BoardId, hash: Digest) -> Result<Option<Vec<Digest>>, JournalError> {
-        self.inner.noted_names(board, hash)
+    fn cached_refs(&self, board: &BoardId, hash: Digest) -> Result<Option<Vec<Digest>>, JournalError> {
+        self.inner.cached_refs(board, hash)
     }
-    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[Part]) -> Result<NewParts, JournalError> {
+    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[SnapshotPart]) -> Result<NewParts, JournalError> {
         let left = self.lost_stores.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         if left.is_ok() {
             return Err(JournalError::DiskFull);
         }
         self.inner.store_parts(board, epoch, parts)
     }
-    fn sweep(&self, board: &BoardId, epoch: u64, keep: usize, unusable: &[Seq]) -> Result<Swept, JournalError> {
-        self.inner.sweep(board, epoch, keep, unusable)
+    fn collect_garbage(
+        &self,
+        board: &BoardId,
+        epoch: u64,
+        keep: usize,
+        unusable: &[Seq],
+    ) -> Result<GarbageCollection, JournalError> {
+        self.inner.collect_garbage(board, epoch, keep, unusable)
     }
     fn summary(&self, board: &BoardId) -> Result<Option<BoardSummary>, JournalError> {
         self.inner.summary(board)
@@ -276,7 +282,7 @@ async fn after_a_failed_append_the_board_goes_on_from_what_is_stored() {
         let journal = Faulty { after, ..Faulty::new(sqlite(dir.path())) };
         let runtime = runtime(journal.clone(), agent(|_| never())).await;
         let board = create(&runtime, five_steps()).await;
-        let before = board.snapshot();
+        let before = board.status();
         let mut subscription = board.subscribe(Some(before.head.seq));
         let nothing = tokio::time::timeout(Duration::from_secs(1), subscription.next()).await;
         assert!(nothing.is_err());
@@ -290,7 +296,7 @@ async fn after_a_failed_append_the_board_goes_on_from_what_is_stored() {
             true => assert!(matches!(again, Outcome::Duplicate(_)), "{again:?}"),
             false => assert!(matches!(again, Outcome::Committed { .. }), "{again:?}"),
         }
-        assert_eq!(board.snapshot().version, Version(1));
+        assert_eq!(board.status().version, Version(1));
         let records = assert_sound(&journal, board.id());
         for record in records.iter().filter(|record| record.seq > before.head.seq) {
             // Includes the record that was stored but not acknowledged.
@@ -307,7 +313,7 @@ async fn a_board_whose_disk_stays_full_stops_and_can_be_resumed() {
     let board = create(&runtime, five_steps()).await;
     journal.fail(JournalError::DiskFull, usize::from(u16::MAX));
     drop(board.propose(proposal("t", STEP)).await.expect_err("not acknowledged"));
-    assert_eq!(board.ended().await, Err(JournalError::DiskFull.into()));
+    assert_eq!(board.wait_for_end().await, Err(JournalError::DiskFull.into()));
     assert_eq!(count(&records(&journal, board.id()), Kind::Ended), 0, "the board itself has not failed");
     assert_eq!(board.propose(proposal("t", STEP)).await.expect_err("gone").code(), "disk_full");
 
@@ -333,7 +339,7 @@ async fn nothing_is_seen_before_it_is_durable() {
     let runtime = runtime(journal.clone(), agent).await;
     let board = create(&runtime, five_steps()).await;
     tokio::time::sleep(Duration::from_millis(1)).await;
-    let before = board.snapshot();
+    let before = board.status();
     let mut subscription = board.subscribe(Some(before.head.seq));
 
     let closed = journal.gate.acquire().await.expect("never closed");
@@ -343,7 +349,7 @@ async fn nothing_is_seen_before_it_is_durable() {
     });
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(!outcome.is_finished());
-    assert_eq!(board.snapshot().head, before.head);
+    assert_eq!(board.status().head, before.head);
     assert_eq!(called.load(Ordering::SeqCst), 1);
     let next = tokio::time::timeout(Duration::from_secs(1), subscription.next()).await;
     assert!(next.is_err(), "no record is published");
@@ -351,7 +357,7 @@ async fn nothing_is_seen_before_it_is_durable() {
     drop(closed);
     let outcome = (&mut outcome).await.expect("no panic").expect("answered");
     assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
-    assert_eq!(board.snapshot().version, Version(1));
+    assert_eq!(board.status().version, Version(1));
     let next = tokio::time::timeout(Duration::from_secs(1), subscription.next()).await.expect("published at once");
     assert_eq!(next.expect("the board goes on").expect("read").kind, Kind::Committed);
 }
@@ -386,14 +392,14 @@ async fn a_record_that_is_durable_is_told_of_once_it_is_published_or_the_board_i
     for then in [Then::Published, Then::Crashed, Then::Closed] {
         let dir = dir();
         let journal = Faulty::new(sqlite(dir.path()));
-        let options = Options { subscription: 1, ..options(agent(|_| never())) };
+        let options = Options { subscription_buffer: 1, ..options(agent(|_| never())) };
         let runtime = Runtime::start(Arc::new(journal.clone()), options).await.expect("started");
         let board = create(&runtime, five_steps()).await;
         // This subscription falls behind.
         let idle = board.subscribe(None);
         board.propose(proposal("t", STEP)).await.expect("answered");
         let published = records(&journal, board.id());
-        let keeping_up = board.subscribe(Some(board.snapshot().head.seq));
+        let keeping_up = board.subscribe(Some(board.status().head.seq));
 
         let kept_back = journal.telling.acquire().await.expect("never closed");
         let asked = tokio::spawn({
@@ -406,10 +412,10 @@ async fn a_record_that_is_durable_is_told_of_once_it_is_published_or_the_board_i
         let late = board.subscribe(None);
         let mut subscriptions = [(idle, 0), (late, 0), (keeping_up, published.len())];
         for (subscription, from) in &mut subscriptions {
-            let told = told(subscription, || board.snapshot().head.seq).await;
+            let told = told(subscription, || board.status().head.seq).await;
             assert_eq!(told, (published[*from..].to_vec(), false), "and nothing more: {then:?}");
         }
-        assert_eq!(board.snapshot().head.seq, published.last().expect("there are some").seq);
+        assert_eq!(board.status().head.seq, published.last().expect("there are some").seq);
 
         match then {
             Then::Published => drop(kept_back),
@@ -435,8 +441,8 @@ async fn a_record_that_is_durable_is_told_of_once_it_is_published_or_the_board_i
         let last = durable.last().expect("there are some").seq;
         // A closed board's snapshot is no longer updated.
         let is_gone = then == Then::Closed;
-        assert_eq!(board.snapshot().head.seq == last, !is_gone, "{then:?}");
-        let shown = || if is_gone { last } else { board.snapshot().head.seq };
+        assert_eq!(board.status().head.seq == last, !is_gone, "{then:?}");
+        let shown = || if is_gone { last } else { board.status().head.seq };
         for (mut subscription, _) in subscriptions {
             let told = told(&mut subscription, shown).await;
             assert_eq!(told, (durable[published.len()..].to_vec(), is_gone), "{then:?}");
@@ -459,11 +465,11 @@ async fn a_board_that_is_being_recovered_tells_of_nothing_before_it_has_somethin
     });
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(count(&records(&journal, &board), Kind::Epoch), 1, "it is taken over");
-    let mut subscription = runtime.watch(&board, None);
+    let mut subscription = runtime.subscribe(&board, None);
     assert_eq!(told(&mut subscription, || Seq(0)).await, (Vec::new(), false));
     drop(kept_back);
     let resumed = resumed.await.expect("no panic").expect("resumed");
-    let told = told(&mut subscription, || resumed.snapshot().head.seq).await;
+    let told = told(&mut subscription, || resumed.status().head.seq).await;
     assert_eq!(told, (records(&journal, &board), false));
 }
 

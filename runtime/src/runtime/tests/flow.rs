@@ -8,8 +8,8 @@ async fn a_board_runs_until_it_is_done() {
     let journal = sqlite(dir.path());
     let runtime = runtime(journal.clone(), counting()).await;
     let board = create(&runtime, five_steps()).await;
-    assert_eq!(board.ended().await.expect("ended").end, End::Done);
-    let snapshot = board.snapshot();
+    assert_eq!(board.wait_for_end().await.expect("ended").end, End::Done);
+    let snapshot = board.status();
     assert_eq!(snapshot.state.root()["steps"], json!([1, 1, 1, 1, 1]));
     assert_eq!((snapshot.version, snapshot.open, snapshot.queued), (Version(5), 0, 0));
     assert_eq!(Ok(Some(snapshot.head)), journal.head(board.id()));
@@ -31,16 +31,16 @@ async fn an_agent_is_told_all_about_the_call() {
     let mut blueprint = steps(2);
     blueprint.models.insert("default".to_owned(), "local".into());
     let board = create(&runtime, blueprint.clone()).await;
-    board.ended().await.expect("ended");
+    board.wait_for_end().await.expect("ended");
     for number in 0..2 {
         let call = calls.recv().await.expect("called");
         assert_eq!((call.attempt, call.occurrence, call.worker.as_str()), (1, number, "walker"));
-        assert_eq!(call.token.as_str(), format!("{}:1", call.invocation));
+        assert_eq!(call.idempotency_key.as_str(), format!("{}:1", call.invocation));
         assert_eq!((&call.board, call.model.as_deref()), (board.id(), Some("local")));
         assert_eq!(call.timeout, Duration::from_secs(60));
         let mut seat = blueprint.workers["walker"].clone();
         seat.view.budget = Some(seat.view_budget());
-        assert_eq!(*call.seat(), seat, "with the budget of its view");
+        assert_eq!(*call.worker_config(), seat, "with the budget of its view");
         let journal = sqlite(dir.path());
         let bodies = journal.records(board.id(), None, 100).expect("read").into_iter().filter_map(|it| it.body().ok());
         let mut names =
@@ -71,7 +71,7 @@ async fn two_runs_with_the_same_inputs_make_the_same_records() {
         let options = Options { ids: Arc::new(Same), ..options(counting()) };
         let runtime = Runtime::start(Arc::new(journal.clone()), options).await.expect("started");
         let board = runtime.create(five_steps(), Value::Null, None).await.expect("created");
-        board.ended().await.expect("ended");
+        board.wait_for_end().await.expect("ended");
         records(&journal, board.id())
     };
     assert_eq!(run().await, run().await);
@@ -81,13 +81,13 @@ async fn two_runs_with_the_same_inputs_make_the_same_records() {
 async fn a_slow_subscriber_holds_nobody_up_and_misses_nothing() {
     let dir = dir();
     let journal = sqlite(dir.path());
-    let options = Options { subscription: 2, ..options(counting()) };
+    let options = Options { subscription_buffer: 2, ..options(counting()) };
     let runtime = Runtime::start(Arc::new(journal.clone()), options).await.expect("started");
     let board = create(&runtime, steps(40)).await;
     let mut slow = board.subscribe(None);
     let first = slow.next().await.expect("a record").expect("read");
     assert_eq!(first.seq, Seq(0));
-    board.ended().await.expect("ended without the subscriber");
+    board.wait_for_end().await.expect("ended without the subscriber");
 
     let mut late = board.subscribe(Some(Seq(7)));
     runtime.close(board.id()).await;
@@ -107,7 +107,7 @@ async fn a_proposal_is_answered_and_a_repeated_one_is_a_duplicate() {
     let board = create(&runtime, five_steps()).await;
     let first = board.propose(proposal("t", STEP)).await.expect("answered");
     assert!(matches!(first, Outcome::Committed { version: Version(1), .. }), "{first:?}");
-    assert_eq!(board.snapshot().version, Version(1));
+    assert_eq!(board.status().version, Version(1));
     let again = board.propose(proposal("t", STEP)).await.expect("answered");
     assert!(matches!(again, Outcome::Duplicate(_)), "{again:?}");
     let refused = board.propose(proposal("u", "no patch")).await.expect("answered");
@@ -135,10 +135,10 @@ async fn a_paused_board_calls_nobody_until_it_is_resumed() {
     let board = create(&runtime, five_steps()).await;
     board.pause(None).await.expect("paused");
     tokio::time::sleep(Duration::from_secs(3600)).await;
-    assert_eq!((called.load(Ordering::SeqCst), board.snapshot().version), (1, Version(1)));
-    assert!(board.snapshot().paused);
+    assert_eq!((called.load(Ordering::SeqCst), board.status().version), (1, Version(1)));
+    assert!(board.status().paused);
     board.resume(None).await.expect("resumed");
-    assert_eq!(board.ended().await.expect("ended").end, End::Done);
+    assert_eq!(board.wait_for_end().await.expect("ended").end, End::Done);
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,18 +151,18 @@ async fn a_signal_wakes_a_quiescent_board_and_an_ended_one_says_so() {
     let board = create(&runtime, blueprint).await;
     let over = tokio::spawn({
         let board = board.clone();
-        async move { board.ended_for_good().await }
+        async move { board.wait_for_final_end().await }
     });
     for version in 1..=5 {
-        assert_eq!(board.ended().await.expect("ended").end, End::Quiescent);
+        assert_eq!(board.wait_for_end().await.expect("ended").end, End::Quiescent);
         assert!(!over.is_finished(), "a board that stands still is not over");
         assert_eq!(journal.summary(board.id()).expect("read").expect("listed").ended, Some(End::Quiescent));
-        let mut records = board.subscribe(Some(board.snapshot().head.seq));
+        let mut records = board.subscribe(Some(board.status().head.seq));
         board.signal("kick", Value::Null, None).await.expect("woken");
         until(&mut records, Kind::Ended).await;
-        assert_eq!(board.snapshot().version, Version(version));
+        assert_eq!(board.status().version, Version(version));
     }
-    assert_eq!(board.ended().await.expect("ended").end, End::Done);
+    assert_eq!(board.wait_for_end().await.expect("ended").end, End::Done);
     assert_eq!(over.await.expect("no panic").expect("ended").end, End::Done);
     assert_eq!(board.signal("kick", Value::Null, None).await.expect_err("over").code(), "board_over");
     assert_eq!(board.cancel().await.expect_err("over").code(), "board_over");
@@ -220,7 +220,7 @@ async fn a_cancelled_board_gives_up_its_calls() {
     called.notified().await;
     board.cancel().await.expect("cancelled");
     dropped.notified().await;
-    assert_eq!(board.ended().await.expect("ended").end, End::Cancelled);
+    assert_eq!(board.wait_for_end().await.expect("ended").end, End::Cancelled);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -233,7 +233,7 @@ async fn many_boards_run_side_by_side() {
         boards.push(create(&runtime, steps(10)).await);
     }
     for board in &boards {
-        assert_eq!(board.ended().await.expect("ended").end, End::Done);
+        assert_eq!(board.wait_for_end().await.expect("ended").end, End::Done);
         assert_sound(&journal, board.id());
     }
     let mut ids: Vec<_> = boards.iter().map(|board| board.id().clone()).collect();
@@ -254,11 +254,11 @@ impl Ended {
 }
 
 impl Agent for Ended {
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
         if call.occurrence == 0 { replies(STEP) } else { never() }
     }
 
-    fn ended(&self, board: &BoardId) {
+    fn on_board_ended(&self, board: &BoardId) {
         self.0.lock().expect("nobody panicked").push(board.clone());
     }
 }
@@ -270,7 +270,7 @@ async fn an_agent_is_told_when_a_board_is_not_run_here_any_more() {
     let boards = [create(&runtime, steps(1)).await, create(&runtime, five_steps()).await];
     let [done, closed] = &boards;
     let stopped = create(&runtime, five_steps()).await;
-    done.ended().await.expect("ended");
+    done.wait_for_end().await.expect("ended");
     assert!(agent.has(done.id()), "it is told before anybody sees the end");
     for board in [closed, &stopped] {
         until(&mut board.subscribe(None), Kind::Committed).await;
@@ -289,13 +289,13 @@ async fn an_attempt_goes_on_as_long_as_it_is_under_way() {
     let runtime = runtime(journal.clone(), agent(|_| never())).await;
     let board = create(&runtime, five_steps()).await;
     until(&mut board.subscribe(None), Kind::Invoked).await;
-    let open = board.snapshot().open;
+    let open = board.status().open;
     assert_eq!(open, 1);
-    let go_on = || board.go_on(InvocationId(1), 1, None, 7);
+    let go_on = || board.continue_attempt(InvocationId(1), 1, None, 7);
     assert!(matches!(go_on().await, Ok(Outcome::Continued { .. })));
     assert_eq!(count(&records(&journal, board.id()), Kind::Continued), 1, "it is durable");
     board.cancel().await.expect("it ends");
-    let Ok(Outcome::Refused(rejection)) = go_on().await else { panic!("it is over") };
+    let Ok(Outcome::RejectedUnrecorded(rejection)) = go_on().await else { panic!("it is over") };
     assert_eq!(rejection.code.as_str(), "invocation_closed");
     assert_eq!(count(&assert_sound(&journal, board.id()), Kind::Continued), 1);
     runtime.shutdown().await;

@@ -3,31 +3,31 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::observer::{Durable, Observer, Restarted};
+use crate::observer::{DurableStep, Observer, RestartScope};
 
 /// Observer that keeps all notices.
 #[derive(Default)]
 struct Told {
     records: Mutex<Vec<Record>>,
-    restarts: Mutex<Vec<Restarted>>,
+    restarts: Mutex<Vec<RestartScope>>,
     duplicates: AtomicUsize,
     gone: AtomicUsize,
 }
 
 impl Observer for Told {
-    fn durable(&self, step: &Durable<'_>) {
+    fn on_durable_step(&self, step: &DurableStep<'_>) {
         self.records.lock().expect("no panic").extend(step.records.iter().cloned());
     }
 
-    fn duplicate(&self, _: &BoardId) {
+    fn on_duplicate(&self, _: &BoardId) {
         self.duplicates.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn restarted(&self, what: Restarted) {
+    fn on_restart(&self, what: RestartScope) {
         self.restarts.lock().expect("no panic").push(what);
     }
 
-    fn gone(&self, _: &BoardId, _: &RuntimeError) {
+    fn on_board_closed(&self, _: &BoardId, _: &RuntimeError) {
         self.gone.fetch_add(1, Ordering::SeqCst);
     }
 }
@@ -44,17 +44,17 @@ async fn every_record_is_told_once_also_over_a_restart_and_a_recovery() {
     let told = Arc::new(Told::default());
     let runtime = watched(&journal, told.clone()).await;
     let board = create(&runtime, five_steps()).await;
-    board.ended().await.expect("it ends");
+    board.wait_for_end().await.expect("it ends");
     let id = board.id().clone();
     // An ended board is recovered to answer repeated requests.
     board.crash();
-    let mut taken_over = board.subscribe(Some(board.snapshot().head.seq));
+    let mut taken_over = board.subscribe(Some(board.status().head.seq));
     until(&mut taken_over, Kind::Epoch).await;
     let once = board.propose(proposal("t", STEP)).await.expect("answered");
     assert!(!matches!(once, Outcome::Duplicate(_)), "{once:?}");
     let recorded = records(&journal, &id);
     assert_eq!(*told.records.lock().expect("no panic"), recorded);
-    assert_eq!(*told.restarts.lock().expect("no panic"), [Restarted::Board]);
+    assert_eq!(*told.restarts.lock().expect("no panic"), [RestartScope::Board]);
     runtime.close(&id).await;
     assert!(told.gone.load(Ordering::SeqCst) > 0);
     runtime.shutdown().await;
@@ -90,11 +90,11 @@ async fn a_repetition_is_told_as_such_and_not_as_records() {
 struct Nervous;
 
 impl Observer for Nervous {
-    fn durable(&self, _: &Durable<'_>) {
+    fn on_durable_step(&self, _: &DurableStep<'_>) {
         panic!("at a record");
     }
 
-    fn gone(&self, _: &BoardId, _: &RuntimeError) {
+    fn on_board_closed(&self, _: &BoardId, _: &RuntimeError) {
         panic!("at an end");
     }
 }
@@ -105,7 +105,7 @@ async fn a_board_does_not_fail_at_being_watched() {
     let journal = sqlite(dir.path());
     let runtime = watched(&journal, Arc::new(Nervous)).await;
     let board = create(&runtime, five_steps()).await;
-    assert_eq!(board.ended().await.expect("it ends").end, End::Done);
+    assert_eq!(board.wait_for_end().await.expect("it ends").end, End::Done);
     runtime.shutdown().await;
     let records = assert_sound(&journal, board.id());
     assert_eq!(count(&records, Kind::Epoch), 0, "nothing was restarted");

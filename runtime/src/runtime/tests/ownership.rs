@@ -14,9 +14,9 @@ async fn a_board_is_run_by_one_process_at_a_time() {
     assert_eq!(code(there.resume(&"none".into()).await), Some("not_found"));
 
     here.shutdown().await;
-    assert_eq!(board.ended().await.expect_err("closed").code(), "board_closed");
+    assert_eq!(board.wait_for_end().await.expect_err("closed").code(), "board_closed");
     let board = there.resume(board.id()).await.expect("free");
-    assert_eq!(board.ended().await.expect("ended").end, End::Done);
+    assert_eq!(board.wait_for_end().await.expect("ended").end, End::Done);
     assert_sound(&sqlite(dir.path()), board.id());
 }
 
@@ -49,13 +49,13 @@ async fn a_board_that_many_want_at_once_is_opened_for_all_of_them() {
         let mut wanted = tokio::task::JoinSet::new();
         for _ in 0..8 {
             let (runtime, board) = (Arc::clone(&runtime), board.clone());
-            wanted.spawn(async move { runtime.attach(&board).await.map(|attached| attached.id().clone()) });
+            wanted.spawn(async move { runtime.get_or_resume(&board).await.map(|attached| attached.id().clone()) });
         }
         for attached in wanted.join_all().await {
             assert_eq!(attached.unwrap_or_else(|error| panic!("{error}")), board);
         }
     }
-    let none = runtime.attach(&"none".into()).await.err().map(|error| error.code());
+    let none = runtime.get_or_resume(&"none".into()).await.err().map(|error| error.code());
     assert_eq!(none, Some("not_found"));
 }
 
@@ -67,13 +67,13 @@ async fn a_board_that_is_being_made_is_waited_for_and_one_that_nobody_makes_any_
         let board: BoardId = format!("board-{round}").into();
         let making = {
             let (runtime, founding) =
-                (Arc::clone(&runtime), Founding { id: Some(board.clone()), ..Founding::default() });
+                (Arc::clone(&runtime), CreateOptions { id: Some(board.clone()), ..CreateOptions::default() });
             tokio::spawn(async move { runtime.create_with(five_steps(), Value::Null, founding).await.map(drop) })
         };
         if round % 2 == 0 {
             making.abort();
         }
-        let attached = runtime.attach(&board).await;
+        let attached = runtime.get_or_resume(&board).await;
         match (making.await, attached) {
             (Ok(made), Ok(attached)) => {
                 made.unwrap_or_else(|error| panic!("{error}"));
@@ -83,7 +83,7 @@ async fn a_board_that_is_being_made_is_waited_for_and_one_that_nobody_makes_any_
             (_, Err(error)) => assert_eq!(error.code(), "not_found"),
             (Err(_), Ok(attached)) => assert_eq!(attached.id(), &board),
         }
-        match runtime.attach(&board).await {
+        match runtime.get_or_resume(&board).await {
             Ok(attached) => assert_eq!(attached.id(), &board),
             Err(error) => assert_eq!((error.code(), round % 2), ("not_found", 0)),
         }
@@ -96,11 +96,11 @@ async fn the_old_owner_of_a_seized_board_can_write_no_more() {
     let old = runtime(sqlite(dir.path()), agent(|_| never())).await;
     let new = runtime(sqlite(dir.path()), counting()).await;
     let theirs = create(&old, five_steps()).await;
-    let ours = new.seize(theirs.id()).await.expect("seized");
+    let ours = new.resume_forced(theirs.id()).await.expect("seized");
     let refused = theirs.propose(proposal("t", STEP)).await.expect_err("fenced");
     assert_eq!(refused.code(), "journal_fenced");
-    assert_eq!(theirs.ended().await.expect_err("given up").code(), "journal_fenced");
-    assert_eq!(ours.ended().await.expect("ended").end, End::Done);
+    assert_eq!(theirs.wait_for_end().await.expect_err("given up").code(), "journal_fenced");
+    assert_eq!(ours.wait_for_end().await.expect("ended").end, End::Done);
     assert_sound(&sqlite(dir.path()), ours.id());
 }
 
@@ -133,7 +133,7 @@ async fn calls_that_were_lost_with_a_process_are_made_again() {
         }
         tokio::task::yield_now().await;
     };
-    assert_eq!(board.ended().await.expect("ended").end, End::Done);
+    assert_eq!(board.wait_for_end().await.expect("ended").end, End::Done);
     let records = assert_sound(&journal, &id);
     let failed = records.iter().find(|record| record.kind == Kind::Failed).expect("the lost call is recorded");
     assert!(failed.header.contains(r#""code":"lost""#), "{}", failed.header);
@@ -157,8 +157,8 @@ async fn shutting_down_decides_what_has_been_asked() {
         async {
             // The shutdown has begun and closes the board while a caller attaches to it.
             tokio::task::yield_now().await;
-            assert_eq!(board.ended().await.expect_err("closed").code(), "board_closed");
-            runtime.attach(&id).await.map(drop)
+            assert_eq!(board.wait_for_end().await.expect_err("closed").code(), "board_closed");
+            runtime.get_or_resume(&id).await.map(drop)
         },
         runtime.shutdown()
     );
@@ -183,7 +183,7 @@ async fn a_board_with_a_bad_record_is_not_run() {
     let journal = sqlite(dir.path());
     let first = runtime(journal.clone(), counting()).await;
     let board = create(&first, five_steps()).await;
-    board.ended().await.expect("ended");
+    board.wait_for_end().await.expect("ended");
     first.shutdown().await;
     let shell = rusqlite::Connection::open(dir.path().join(crate::journal::sqlite::FILE)).expect("opened");
     shell.execute("UPDATE records SET header = replace(header, '1', '2') WHERE seq = 4", ()).expect("changed");

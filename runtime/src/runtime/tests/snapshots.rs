@@ -2,19 +2,19 @@
 
 use std::sync::atomic::AtomicBool;
 
-use patchboard_kernel::board::Stored;
+use patchboard_kernel::board::EncodedSnapshot;
 use patchboard_kernel::digest::{Digest, Hasher, sha256};
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{self, Body};
-use patchboard_kernel::snapshot::{LAYOUT, Part};
+use patchboard_kernel::snapshot::{LAYOUT, SnapshotPart};
 use rusqlite::Connection;
 
 use super::faults::Faulty;
 use super::*;
-use crate::audit::Fault;
+use crate::audit::AuditError;
 use crate::journal::{Head, KeptSnapshot};
-use crate::keeping::{self, SnapshotPolicy};
 use crate::recovery;
+use crate::snapshotter::{self, SnapshotPolicy};
 
 /// Returns the blueprint of an externally driven board: a list of notes and a table.
 fn driven() -> Blueprint {
@@ -55,12 +55,12 @@ fn entry(number: usize, version: Version) -> Proposal {
         {"op": "add", "path": format!("/table/entry {}", number % 300),
          "value": {"version": version, "text": "t".repeat(80)}},
     ]);
-    let from = From::Direct { token: None, base: None };
+    let from = ProposalSource::Direct { key: None, base: None };
     Proposal { from, worker: "walker".into(), reply: ReplyBody::Json(patch), usage: None, raw: None }
 }
 
 async fn commit(board: &BoardHandle, number: usize) {
-    let outcome = board.propose(entry(number, board.snapshot().version)).await.expect("answered");
+    let outcome = board.propose(entry(number, board.status().version)).await.expect("answered");
     assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
 }
 
@@ -69,8 +69,8 @@ async fn commit(board: &BoardHandle, number: usize) {
 async fn long_board(journal: &SqliteJournal, policy: SnapshotPolicy, commits: usize) -> BoardId {
     let id = BoardId::from("long");
     let at = Timestamp(1_700_000_000_000);
-    let genesis = Genesis { salt: Salt([3; 32]), ..Genesis::new(id.clone(), driven(), Value::Null, at) };
-    let (mut board, first) = Board::create(genesis, &Own).expect("created");
+    let genesis = NewBoard { salt: Salt([3; 32]), ..NewBoard::new(id.clone(), driven(), Value::Null, at) };
+    let (mut board, first) = Board::create(genesis, &UncachedPlans).expect("created");
     let mut batch = Batch { board: id.clone(), epoch: 0, expected: None, records: first.records, blobs: Vec::new() };
     let mut since = 0;
     // The longest boards have the smallest tables, so that the kernel does not dominate.
@@ -82,7 +82,7 @@ async fn long_board(journal: &SqliteJournal, policy: SnapshotPolicy, commits: us
             batch = Batch { expected: Some(Head { seq, hash }), records: Vec::new(), ..batch };
         }
         if since == policy.records {
-            let taken = keeping::take(journal, &board, &AtomicBool::new(false)).expect("stored");
+            let taken = snapshotter::store_snapshot(journal, &board, &AtomicBool::new(false)).expect("stored");
             batch.records = board.step(at, Input::Snapshot { of: taken.of, digest: taken.digest }).records;
             since = 1;
         }
@@ -94,12 +94,12 @@ async fn long_board(journal: &SqliteJournal, policy: SnapshotPolicy, commits: us
     if !batch.records.is_empty() {
         journal.append(batch).await.expect("appended");
     }
-    journal.sweep(&id, 0, 2, &[]).expect("swept");
+    journal.collect_garbage(&id, 0, 2, &[]).expect("swept");
     id
 }
 
 /// Returns the parts that a snapshot of the board stores, the manifest last.
-fn all_parts(board: &Board) -> (Vec<Part>, Stored<'_>) {
+fn all_parts(board: &Board) -> (Vec<SnapshotPart>, EncodedSnapshot<'_>) {
     let mut all = Vec::new();
     let stored = board.store(true, &mut |part| {
         all.push(part);
@@ -113,7 +113,7 @@ fn shell(dir: &TempDir) -> Connection {
 }
 
 fn digests(journal: &dyn Journal, board: &BoardId) -> (Digest, Head) {
-    let recovered = recovery::recover(journal, board, &Own).expect("recovered");
+    let recovered = recovery::recover(journal, board, &UncachedPlans).expect("recovered");
     let (seq, hash) = recovered.board.head();
     (recovered.board.snapshot_digest(), Head { seq, hash })
 }
@@ -137,11 +137,12 @@ async fn starting_a_long_board_reads_no_more_records_than_the_policy_allows() {
     // Extra reads: the first record twice, the record that names the snapshot, and the one it ends with.
     let read = counting.read.load(Ordering::SeqCst);
     assert!(read <= 400 + 4, "{read} records were read");
-    assert_eq!(board.snapshot().version, Version(5000));
+    assert_eq!(board.status().version, Version(5000));
     let records = records(&journal, &id);
     assert!(count(&records, Kind::Snapshot) >= 12, "{}", count(&records, Kind::Snapshot));
     for version in [1, 399, 1700, 4999, 5000] {
-        let at = recovery::recover_at(&journal, &id, Version(version), &Own).expect("there is such a version");
+        let at =
+            recovery::recover_at(&journal, &id, Version(version), &UncachedPlans).expect("there is such a version");
         assert_eq!(at.board.version(), Version(version));
     }
 }
@@ -195,14 +196,14 @@ async fn old_snapshots_and_their_parts_do_not_pile_up() {
     for number in 0..300 {
         commit(&board, number).await;
     }
-    let epoch = board.snapshot().epoch;
+    let epoch = board.status().epoch;
     runtime.shutdown().await;
     let after = parts();
     assert!(after < 3 * before, "{before} parts became {after}");
-    let swept = journal.sweep(&id, epoch, 2, &[]).expect("swept");
+    let swept = journal.collect_garbage(&id, epoch, 2, &[]).expect("swept");
     assert_eq!((swept.kept, sound(&journal, &id).len()), (parts(), 2));
     // A sweep leaves texts of views and prompts alone.
-    assert_eq!(journal.sweep(&id, epoch, 0, &[]).expect("swept").kept, 0);
+    assert_eq!(journal.collect_garbage(&id, epoch, 0, &[]).expect("swept").kept, 0);
     assert_eq!(parts(), 0);
     sound(&journal, &id);
 }
@@ -224,16 +225,16 @@ async fn a_damaged_snapshot_costs_time_and_is_replaced() {
         assert_eq!(changed, 1);
     };
     spoil(newest.digest);
-    let recovered = recovery::recover(&journal, &id, &Own).expect("recovered");
+    let recovered = recovery::recover(&journal, &id, &UncachedPlans).expect("recovered");
     assert_eq!((recovered.from, recovered.unusable), (Some(older.of), vec![newest.of]));
     let fault = audit::verify(&journal, &id, None).expect_err("an altered snapshot is found");
     assert_eq!(fault.code(), "bad_snapshot");
     assert!(
-        matches!(&fault, Fault::Snapshot { of, reason } if *of == newest.of && reason.contains("altered")),
+        matches!(&fault, AuditError::Snapshot { of, reason } if *of == newest.of && reason.contains("altered")),
         "{fault}"
     );
     spoil(older.digest);
-    let recovered = recovery::recover(&journal, &id, &Own).expect("recovered");
+    let recovered = recovery::recover(&journal, &id, &UncachedPlans).expect("recovered");
     assert_eq!((recovered.from, recovered.unusable.len()), (None, 2));
     assert_eq!(recovered.board.version(), Version(450));
     // A running board discards the damaged snapshots and takes new ones.
@@ -255,12 +256,12 @@ async fn a_snapshot_that_the_disk_does_not_give_is_neither_called_damaged_nor_gi
     let journal = Faulty::new(stored);
     let newest = journal.snapshots(&id).expect("listed")[0];
     journal.are_parts_unread.store(true, Ordering::SeqCst);
-    let recovered = recovery::recover(&journal, &id, &Own).expect("the records are enough");
+    let recovered = recovery::recover(&journal, &id, &UncachedPlans).expect("the records are enough");
     assert_eq!((recovered.from, recovered.unusable), (None, Vec::new()));
     assert_eq!(recovered.board.version(), Version(250));
     assert_eq!(audit::verify(&journal, &id, None).expect_err("it is not read").code(), "disk_unreadable");
     journal.are_parts_unread.store(false, Ordering::SeqCst);
-    assert_eq!(recovery::recover(&journal, &id, &Own).expect("recovered").from, Some(newest.of));
+    assert_eq!(recovery::recover(&journal, &id, &UncachedPlans).expect("recovered").from, Some(newest.of));
     audit::verify(&journal, &id, None).expect("nothing is wrong");
 }
 
@@ -269,7 +270,7 @@ async fn a_snapshot_of_an_older_layout_is_passed_over_and_not_called_damaged() {
     let dir = dir();
     let journal = sqlite(dir.path());
     let id = long_board(&journal, SnapshotPolicy::NEVER, 120).await;
-    let board = recovery::recover(&journal, &id, &Own).expect("recovered").board;
+    let board = recovery::recover(&journal, &id, &UncachedPlans).expect("recovered").board;
     // As the previous version left it: its manifest is not valid in this layout.
     let older = LAYOUT - 1;
     let (mut parts, _) = all_parts(&board);
@@ -277,7 +278,7 @@ async fn a_snapshot_of_an_older_layout_is_passed_over_and_not_called_damaged() {
     let text = manifest.text.replacen(&format!(r#""layout":{LAYOUT}"#), &format!(r#""layout":{older}"#), 1);
     let text = text.replacen(r#""rest":"#, r#""more":1,"rest":"#, 1);
     assert_ne!(text.as_str(), &*manifest.text);
-    *manifest = Part { hash: sha256(text.as_bytes()), text: text.into(), names: manifest.names.clone() };
+    *manifest = SnapshotPart { hash: sha256(text.as_bytes()), text: text.into(), names: manifest.names.clone() };
     let digest = manifest.hash;
     journal.store_parts(&id, board.epoch(), &parts).expect("stored");
     let (of, hash) = board.head();
@@ -291,7 +292,7 @@ async fn a_snapshot_of_an_older_layout_is_passed_over_and_not_called_damaged() {
 
     let kept = journal.snapshots(&id).expect("read");
     assert_eq!(kept, [KeptSnapshot { of, record: named.seq, digest }]);
-    let recovered = recovery::recover(&journal, &id, &Own).expect("recovered");
+    let recovered = recovery::recover(&journal, &id, &UncachedPlans).expect("recovered");
     assert_eq!((recovered.from, recovered.unusable), (None, Vec::new()));
     let verified = audit::verify(&journal, &id, None).expect("nothing is wrong");
     assert_eq!((verified.snapshots, verified.unchecked_snapshots), (0, 1));
@@ -327,7 +328,7 @@ async fn a_damaged_list_of_snapshots_costs_time_and_is_mended() {
     }
     spoil("digest = CAST(x'ff' AS TEXT)", newest.of);
     spoil("record = -1", older.of);
-    let recovered = recovery::recover(&journal, &id, &Own).expect("the records are enough");
+    let recovered = recovery::recover(&journal, &id, &UncachedPlans).expect("the records are enough");
     assert_eq!((recovered.from, recovered.board.version()), (None, Version(250)));
     let runtime = kept_by(journal.clone(), every(100)).await;
     let board = runtime.resume(&id).await.expect("resumed");
@@ -355,18 +356,18 @@ async fn what_is_noted_of_parts_removes_none_that_is_needed() {
             let fault = audit::verify(&journal, &id, None).expect_err(names);
             assert_eq!(fault.code(), "bad_snapshot_list", "{names}: {fault}");
         }
-        let recovered = recovery::recover(&journal, &id, &Own).expect("recovered");
+        let recovered = recovery::recover(&journal, &id, &UncachedPlans).expect("recovered");
         assert_eq!((recovered.from, recovered.unusable), (Some(kept[0].of), Vec::new()), "{names}: it is believed");
-        let swept = journal.sweep(&id, 0, 2, &[]).expect("swept");
+        let swept = journal.collect_garbage(&id, 0, 2, &[]).expect("swept");
         assert_eq!((swept.kept, swept.removed, parts()), (before, 0, before), "{names}");
         assert_eq!(sound(&journal, &id), kept, "{names}: the sweep has mended it");
     }
     // An altered text may name any part: the stored names still count, and only its own snapshot is given up.
     let sql = "UPDATE parts SET bytes = CAST('[]' AS BLOB) WHERE hash = ?1";
     assert_eq!(shell(&dir).execute(sql, [kept[1].digest.to_string()]).expect("altered"), 1);
-    assert_eq!(journal.sweep(&id, 0, 2, &[]).expect("swept").removed, 0);
+    assert_eq!(journal.collect_garbage(&id, 0, 2, &[]).expect("swept").removed, 0);
     assert_eq!(audit::verify(&journal, &id, None).expect_err("it is found").code(), "bad_snapshot");
-    assert!(journal.sweep(&id, 0, 2, &[kept[1].of]).expect("swept").removed > 0);
+    assert!(journal.collect_garbage(&id, 0, 2, &[kept[1].of]).expect("swept").removed > 0);
     assert_eq!(sound(&journal, &id), kept[..1]);
 }
 
@@ -375,24 +376,24 @@ async fn a_text_that_looks_like_the_hash_of_a_part_keeps_none_for_ever() {
     let dir = dir();
     let journal = sqlite(dir.path());
     let id = long_board(&journal, every(100), 250).await;
-    let mut board = recovery::recover(&journal, &id, &Own).expect("recovered").board;
-    let dead = Part { hash: patchboard_kernel::digest::sha256(b"1"), text: "1".into(), names: Vec::new() };
+    let mut board = recovery::recover(&journal, &id, &UncachedPlans).expect("recovered").board;
+    let dead = SnapshotPart { hash: patchboard_kernel::digest::sha256(b"1"), text: "1".into(), names: Vec::new() };
     journal.store_parts(&id, 0, std::slice::from_ref(&dead)).expect("stored");
     // The hash is in the document and in a kept snapshot, yet no part's names are wrong.
     let patch = json!([{"op": "add", "path": "/steps/-", "value": dead.hash.to_string()}]);
-    let from = From::Direct { token: None, base: None };
+    let from = ProposalSource::Direct { key: None, base: None };
     let proposal = Proposal { from, worker: "walker".into(), reply: ReplyBody::Json(patch), usage: None, raw: None };
     let at = Timestamp(1_700_000_000_000);
     let (seq, hash) = board.head();
     let mut records = board.step(at, Input::Propose(proposal)).records;
-    let taken = keeping::take(&journal, &board, &AtomicBool::new(false)).expect("stored");
+    let taken = snapshotter::store_snapshot(&journal, &board, &AtomicBool::new(false)).expect("stored");
     records.extend(board.step(at, Input::Snapshot { of: taken.of, digest: taken.digest }).records);
     let expected = Some(Head { seq, hash });
     let batch = Batch { board: id.clone(), epoch: 0, expected, records, blobs: Vec::new() };
     journal.append(batch).await.expect("appended");
     let is_there = || journal.part(&id, dead.hash).expect("read").is_some();
     assert!(is_there());
-    journal.sweep(&id, 0, 2, &[]).expect("swept");
+    journal.collect_garbage(&id, 0, 2, &[]).expect("swept");
     assert_eq!(sound(&journal, &id)[0].of, taken.of);
     assert!(!is_there(), "what looks like a name is told from one");
 }
@@ -406,7 +407,7 @@ async fn a_snapshot_that_no_record_names_is_not_believed() {
     for (column, value) in [("seq", newest.of.0 - 1), ("record", newest.record.0 - 1)] {
         let sql = format!("UPDATE snapshots SET {column} = {value} WHERE seq = {}", newest.of.0);
         assert_eq!(shell(&dir).execute(&sql, ()).expect("altered"), 1);
-        let recovered = recovery::recover(&journal, &id, &Own).expect("recovered");
+        let recovered = recovery::recover(&journal, &id, &UncachedPlans).expect("recovered");
         assert_ne!(recovered.from, Some(newest.of));
         assert_eq!(recovered.board.version(), Version(250));
         assert_eq!(audit::verify(&journal, &id, None).expect_err("it is found").code(), "bad_snapshot");
@@ -445,7 +446,7 @@ async fn what_a_process_that_died_in_the_middle_of_a_snapshot_left_is_harmless()
     let dir = dir();
     let journal = sqlite(dir.path());
     let id = long_board(&journal, every(1000), 350).await;
-    let board = recovery::recover(&journal, &id, &Own).expect("recovered").board;
+    let board = recovery::recover(&journal, &id, &UncachedPlans).expect("recovered").board;
     // Every prefix of a snapshot's parts, as a kill would leave it.
     let (all, _) = all_parts(&board);
     assert!(all.len() > 10, "{}", all.len());
@@ -459,11 +460,11 @@ async fn what_a_process_that_died_in_the_middle_of_a_snapshot_left_is_harmless()
     for number in 0..150 {
         commit(&resumed, number).await;
     }
-    let epoch = resumed.snapshot().epoch;
+    let epoch = resumed.status().epoch;
     runtime.shutdown().await;
     assert!(!sound(&journal, &id).is_empty());
     let left = |journal: &SqliteJournal| all.iter().filter(|part| journal.part(&id, part.hash) != Ok(None)).count();
-    let swept = journal.sweep(&id, epoch, 2, &[]).expect("swept");
+    let swept = journal.collect_garbage(&id, epoch, 2, &[]).expect("swept");
     assert!(left(&journal) < all.len() && swept.kept > 0, "what was left is gone");
     sound(&journal, &id);
 }
@@ -473,19 +474,19 @@ async fn a_process_that_lost_the_board_stores_no_parts_and_sweeps_none() {
     let dir = dir();
     let journal = sqlite(dir.path());
     let id = long_board(&journal, every(50), 120).await;
-    let board = recovery::recover(&journal, &id, &Own).expect("recovered").board;
+    let board = recovery::recover(&journal, &id, &UncachedPlans).expect("recovered").board;
     let runtime = kept_by(journal.clone(), SnapshotPolicy::NEVER).await;
     runtime.resume(&id).await.expect("resumed");
     let go_on = AtomicBool::new(false);
-    let taken = keeping::take(&journal, &board, &go_on).expect_err("it is of an earlier epoch");
+    let taken = snapshotter::store_snapshot(&journal, &board, &go_on).expect_err("it is of an earlier epoch");
     assert_eq!(taken.code(), "journal_fenced");
-    let swept = journal.sweep(&id, board.epoch(), 0, &[]).expect_err("it is of an earlier epoch");
+    let swept = journal.collect_garbage(&id, board.epoch(), 0, &[]).expect_err("it is of an earlier epoch");
     assert_eq!(swept.code(), "journal_fenced");
-    let board = recovery::recover(&journal, &id, &Own).expect("recovered").board;
+    let board = recovery::recover(&journal, &id, &UncachedPlans).expect("recovered").board;
     let gone = AtomicBool::new(true);
-    assert!(keeping::take(&journal, &board, &gone).is_err(), "the board is gone from this process");
-    let taken = keeping::take(&journal, &board, &go_on).expect("stored");
-    let again = keeping::take(&journal, &board, &go_on).expect("stored");
+    assert!(snapshotter::store_snapshot(&journal, &board, &gone).is_err(), "the board is gone from this process");
+    let taken = snapshotter::store_snapshot(&journal, &board, &go_on).expect("stored");
+    let again = snapshotter::store_snapshot(&journal, &board, &go_on).expect("stored");
     assert_eq!((again.digest, again.new.bytes), (taken.digest, 0), "all of it was there");
     sound(&journal, &id);
 }
@@ -495,14 +496,14 @@ async fn a_part_is_stored_only_after_those_it_names() {
     let dir = dir();
     let journal = sqlite(dir.path());
     let id = long_board(&journal, SnapshotPolicy::NEVER, 350).await;
-    let board = recovery::recover(&journal, &id, &Own).expect("recovered").board;
+    let board = recovery::recover(&journal, &id, &UncachedPlans).expect("recovered").board;
     let (mut all, stored) = all_parts(&board);
     let manifest = all.pop().expect("a manifest");
     let refused = journal.store_parts(&id, board.epoch(), &[manifest]).expect_err("its parts are missing");
     assert_eq!(refused.code(), "missing_part");
     // A board that believes its parts are stored finds them missing and stores them again.
     stored.confirm();
-    let taken = keeping::take(&journal, &board, &AtomicBool::new(false)).expect("stored");
+    let taken = snapshotter::store_snapshot(&journal, &board, &AtomicBool::new(false)).expect("stored");
     assert!(taken.new.bytes > 10_000, "{taken:?}");
 }
 
@@ -516,12 +517,12 @@ async fn large_board(journal: &SqliteJournal, entries: usize) -> Board {
     let board = create(&runtime, blueprint).await;
     let id = board.id().clone();
     runtime.shutdown().await;
-    recovery::recover(journal, &id, &Own).expect("recovered").board
+    recovery::recover(journal, &id, &UncachedPlans).expect("recovered").board
 }
 
 /// Commits a patch without appending it.
 fn step(board: &mut Board, patch: Value) {
-    let from = From::Direct { token: None, base: None };
+    let from = ProposalSource::Direct { key: None, base: None };
     let input = Input::Propose(Proposal {
         from,
         worker: "walker".into(),
@@ -540,12 +541,12 @@ async fn a_snapshot_costs_what_has_changed_since_the_one_before() {
     let mut board = large_board(&journal, 5000).await;
     assert!(board.state().bytes() > 1_000_000);
     let go_on = AtomicBool::new(false);
-    let first = keeping::take(&journal, &board, &go_on).expect("stored");
+    let first = snapshotter::store_snapshot(&journal, &board, &go_on).expect("stored");
     for number in 0..10 {
         let path = format!("/table/entry {}", number * 499);
         step(&mut board, json!([{"op": "replace", "path": path, "value": number}]));
     }
-    let second = keeping::take(&journal, &board, &go_on).expect("stored");
+    let second = snapshotter::store_snapshot(&journal, &board, &go_on).expect("stored");
     eprintln!("1 MB: {} bytes at first, {} bytes after 10 commits", first.new.bytes, second.new.bytes);
     assert!(first.new.bytes > 1_000_000);
     assert!(second.new.bytes < 100_000, "10 commits cost {} bytes", second.new.bytes);
@@ -563,7 +564,7 @@ async fn figures() {
         let first_record = records(&journal, &id).remove(0);
         let timed = |what: &str, board: &Board| {
             let begun = std::time::Instant::now();
-            let taken = keeping::take(&journal, board, &go_on).expect("stored");
+            let taken = snapshotter::store_snapshot(&journal, board, &go_on).expect("stored");
             let took = begun.elapsed();
             eprintln!("  {what}: {} bytes, {} parts, {took:.1?}", taken.new.bytes, taken.new.count);
             taken
@@ -593,7 +594,7 @@ async fn figures() {
         eprintln!("  digest of all, storing nothing: {:.1?}", begun.elapsed());
         let begun = std::time::Instant::now();
         let mut fetch = |hash| Ok(journal.part(&id, hash).expect("read"));
-        let restored = Board::restore(&first_record, last.digest, &mut fetch, &Own).expect("restored");
+        let restored = Board::restore(&first_record, last.digest, &mut fetch, &UncachedPlans).expect("restored");
         eprintln!("  restored: {:.1?}", begun.elapsed());
         assert_eq!(restored.state().digest(), board.state().digest());
         let idle = append_latencies(&journal, || false);
@@ -601,9 +602,9 @@ async fn figures() {
         let beside = std::thread::spawn({
             let (journal, board, storing) = (journal.clone(), restored.clone(), Arc::clone(&storing));
             move || {
-                journal.sweep(board.id(), board.epoch(), 0, &[]).expect("swept");
+                journal.collect_garbage(board.id(), board.epoch(), 0, &[]).expect("swept");
                 // The sweep removed its parts, so all of them are stored again.
-                keeping::take(&journal, &board, &AtomicBool::new(false)).expect("stored");
+                snapshotter::store_snapshot(&journal, &board, &AtomicBool::new(false)).expect("stored");
                 storing.store(false, Ordering::SeqCst);
             }
         });
@@ -612,7 +613,7 @@ async fn figures() {
         eprintln!("  appends with nothing beside them: {idle}");
         eprintln!("  appends beside a sweep and a whole snapshot: {busy}");
         let begun = std::time::Instant::now();
-        let swept = journal.sweep(&id, board.epoch(), 0, &[]).expect("swept");
+        let swept = journal.collect_garbage(&id, board.epoch(), 0, &[]).expect("swept");
         eprintln!("  swept: {swept:?}, {:.1?}", begun.elapsed());
     }
 }

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-use patchboard_kernel::breaker::Change;
+use patchboard_kernel::breaker::BreakerTransition;
 use patchboard_kernel::record::{Body, Cause};
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::actors::probe::Probe;
+use crate::actors::failpoints::Failpoints;
 use crate::ids::Ids;
-use crate::keeping::SnapshotPolicy;
+use crate::snapshotter::SnapshotPolicy;
 
 /// Actor, and kind of message.
 type Site = (&'static str, &'static str);
@@ -20,9 +20,12 @@ type Site = (&'static str, &'static str);
 type Reached = Arc<Mutex<BTreeMap<Site, u32>>>;
 
 /// Returns a probe that counts, and panics where `struck` holds for the board, the site and its previous count.
-fn probe(reached: &Reached, struck: impl Fn(Option<&BoardId>, Site, u32) -> bool + Send + Sync + 'static) -> Probe {
+fn probe(
+    reached: &Reached,
+    struck: impl Fn(Option<&BoardId>, Site, u32) -> bool + Send + Sync + 'static,
+) -> Failpoints {
     let reached = Arc::clone(reached);
-    Probe::new(Arc::new(move |board, actor, message| {
+    Failpoints::new(Arc::new(move |board, actor, message| {
         let site = (actor, message);
         let nth = {
             let mut reached = reached.lock().expect("nothing panics while it is held");
@@ -51,9 +54,9 @@ impl Ids for Numbered {
     }
 }
 
-fn quiet(probe: Probe, agent: Arc<dyn Agent>) -> Options {
+fn quiet(probe: Failpoints, agent: Arc<dyn Agent>) -> Options {
     let snapshots = SnapshotPolicy { records: 6, ..SnapshotPolicy::default() };
-    Options { probe, snapshots, ids: Arc::new(Numbered(AtomicUsize::new(0))), ..options(agent) }
+    Options { failpoints: probe, snapshots, ids: Arc::new(Numbered(AtomicUsize::new(0))), ..options(agent) }
 }
 
 /// Answers all calls but the first of the third step, which times out.
@@ -63,7 +66,8 @@ fn once_late() -> Arc<dyn Agent> {
             return never();
         }
         Box::pin(async {
-            // No virtual time passes while a thread stores a snapshot, so it is done before the next step on any machine.
+            // No virtual time passes while a thread stores a snapshot, so it is done before the next step on any
+            // machine.
             tokio::time::sleep(Duration::from_millis(1)).await;
             replies(STEP).await
         })
@@ -78,7 +82,7 @@ struct Walked {
     is_resumed: bool,
 }
 
-async fn ten_steps(probe: Probe) -> Walked {
+async fn ten_steps(probe: Failpoints) -> Walked {
     let dir = dir();
     let journal = sqlite(dir.path());
     let started = Runtime::start(Arc::new(journal.clone()), quiet(probe, once_late())).await;
@@ -86,7 +90,7 @@ async fn ten_steps(probe: Probe) -> Walked {
     let id = BoardId::from("board-0");
     let created = runtime.create(steps(10), Value::Null, Some(Salt([3; 32]))).await;
     let ended = match created {
-        Ok(board) => board.ended().await,
+        Ok(board) => board.wait_for_end().await,
         Err(error) => Err(error),
     };
     let is_resumed = ended.is_err();
@@ -94,11 +98,11 @@ async fn ten_steps(probe: Probe) -> Walked {
         Ok(ended) => ended,
         Err(error) => {
             assert_eq!(error.code(), "crashed", "{error}");
-            runtime.resume(&id).await.expect("it is durable").ended().await.expect("it ends")
+            runtime.resume(&id).await.expect("it is durable").wait_for_end().await.expect("it ends")
         }
     };
     assert_eq!(ended.end, End::Done);
-    let state = runtime.snapshot(&id).expect("it was not closed").state.digest().to_string();
+    let state = runtime.status(&id).expect("it was not closed").state.digest().to_string();
     runtime.shutdown().await;
     Walked { state, records: assert_sound(&journal, &id), is_resumed }
 }
@@ -211,7 +215,7 @@ async fn a_board_that_is_closed_while_its_supervisor_is_being_replaced_is_not_op
             assert!(runtime.boards().is_empty());
             tokio::time::sleep(Duration::from_secs(60)).await;
         }
-        let ended = tokio::time::timeout(Duration::from_secs(60), board.ended()).await;
+        let ended = tokio::time::timeout(Duration::from_secs(60), board.wait_for_end()).await;
         assert_eq!(ended.expect("who waits for it is told").expect_err("closed").code(), "board_closed");
         assert_eq!(reached.lock().expect("not poisoned")[&("board", "restart")], 2, "it was opened again");
         let free = journal.claim(board.id(), false).map(drop);
@@ -223,11 +227,11 @@ async fn a_board_that_is_closed_while_its_supervisor_is_being_replaced_is_not_op
 struct Clinging;
 
 impl Agent for Clinging {
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
-        if call.seat().role == "never" { never() } else { replies(STEP) }
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
+        if call.worker_config().role == "never" { never() } else { replies(STEP) }
     }
 
-    fn ended(&self, board: &BoardId) {
+    fn on_board_ended(&self, board: &BoardId) {
         panic!("{board} has ended");
     }
 }
@@ -235,7 +239,7 @@ impl Agent for Clinging {
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_panics_at_a_boards_end_keeps_nobody_waiting_for_it() {
     let ended = async |board: &BoardHandle| {
-        let ended = tokio::time::timeout(Duration::from_secs(600), board.ended()).await;
+        let ended = tokio::time::timeout(Duration::from_secs(600), board.wait_for_end()).await;
         ended.expect("who waits for it is told")
     };
     for (strike, code) in [
@@ -291,11 +295,11 @@ async fn a_board_that_could_not_be_opened_can_be_resumed() {
     let failed = runtime.create(five_steps(), Value::Null, Some(Salt([3; 32]))).await;
     let board = BoardId::from("board-0");
     if let Ok(board) = failed {
-        let error = board.ended().await.expect_err("it was not opened");
+        let error = board.wait_for_end().await.expect_err("it was not opened");
         assert_eq!(error.code(), "crashed");
     }
     let board = runtime.resume(&board).await.expect("it is durable");
-    assert_eq!(board.ended().await.expect("ended").end, End::Done);
+    assert_eq!(board.wait_for_end().await.expect("ended").end, End::Done);
     assert_sound(&journal, board.id());
 }
 
@@ -313,14 +317,14 @@ async fn beside(
     let runtime = Runtime::start(Arc::new(journal.clone()), options).await.expect("started");
     let good = create(&runtime, steps(20)).await;
     let bad = runtime.create(steps(20), Value::Null, Some(Salt([3; 32]))).await;
-    assert_eq!(good.ended().await.expect("ended").end, End::Done);
+    assert_eq!(good.wait_for_end().await.expect("ended").end, End::Done);
     let ended = match bad {
-        Ok(bad) => bad.ended().await,
+        Ok(bad) => bad.wait_for_end().await,
         Err(error) => Err(error),
     };
     // The runtime still works.
     let third = create(&runtime, five_steps()).await;
-    assert_eq!(third.ended().await.expect("ended").end, End::Done);
+    assert_eq!(third.wait_for_end().await.expect("ended").end, End::Done);
     runtime.shutdown().await;
     (records(&journal, good.id()), ended)
 }
@@ -391,7 +395,7 @@ async fn a_journal_writer_that_always_panics_is_not_waited_for_for_ever() {
     for board in &boards {
         // A board stops in its state on disk, as with a full disk. On a slow machine it may have appended alone often
         // enough to end.
-        if let Err(error) = board.ended().await {
+        if let Err(error) = board.wait_for_end().await {
             assert_eq!(error.code(), "journal_io", "{error}");
             given_up.push(board.id().clone());
         }
@@ -402,7 +406,7 @@ async fn a_journal_writer_that_always_panics_is_not_waited_for_for_ever() {
     is_broken.store(false, Ordering::SeqCst);
     for board in given_up {
         let resumed = runtime.resume(&board).await.unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(resumed.ended().await.expect("ended").end, End::Done);
+        assert_eq!(resumed.wait_for_end().await.expect("ended").end, End::Done);
     }
     runtime.shutdown().await;
 }
@@ -410,7 +414,7 @@ async fn a_journal_writer_that_always_panics_is_not_waited_for_for_ever() {
 /// Returns an agent that panics at every call of a worker with the role `panic`.
 fn panicking() -> Arc<dyn Agent> {
     agent(|call| {
-        assert!(call.seat().role != "panic", "always");
+        assert!(call.worker_config().role != "panic", "always");
         replies(STEP)
     })
 }
@@ -433,16 +437,16 @@ async fn an_agent_that_always_panics_stops_its_branch_and_then_the_board_that_ca
     let dir = dir();
     let journal = sqlite(dir.path());
     let runtime =
-        Runtime::start(Arc::new(journal.clone()), quiet(Probe::default(), panicking())).await.expect("started");
+        Runtime::start(Arc::new(journal.clone()), quiet(Failpoints::default(), panicking())).await.expect("started");
     // The first worker makes half of the steps; the rest depends on the other one.
     let mut blueprint = with_another(steps(10), "panic");
     blueprint.rules[1].when = Some("size(state.steps) < 5".to_owned());
     let bad = create(&runtime, blueprint).await;
-    let ended = bad.ended().await.expect("it stands still");
+    let ended = bad.wait_for_end().await.expect("it stands still");
     assert_eq!((ended.end, ended.cause), (End::Stopped, Cause::Breaker));
     // The runtime still works.
     let good = create(&runtime, steps(10)).await;
-    assert_eq!(good.ended().await.expect("ended").end, End::Done);
+    assert_eq!(good.wait_for_end().await.expect("ended").end, End::Done);
     runtime.shutdown().await;
     let records = assert_sound(&journal, bad.id());
     let place = |kind| records.iter().position(|record| record.kind == kind);
@@ -456,12 +460,12 @@ async fn an_agent_that_always_panics_stops_its_branch_and_nothing_else() {
     let run = async |is_bad: bool| {
         let dir = dir();
         let journal = sqlite(dir.path());
-        let options = Options { snapshots: SnapshotPolicy::default(), ..quiet(Probe::default(), panicking()) };
+        let options = Options { snapshots: SnapshotPolicy::default(), ..quiet(Failpoints::default(), panicking()) };
         let runtime = Runtime::start(Arc::new(journal.clone()), options).await.expect("started");
         let good = create(&runtime, steps(10)).await;
         let other = create(&runtime, with_another(steps(10), if is_bad { "panic" } else { "" })).await;
-        assert_eq!(good.ended().await.expect("ended").end, End::Done);
-        assert_eq!(other.ended().await.expect("ended").end, End::Done);
+        assert_eq!(good.wait_for_end().await.expect("ended").end, End::Done);
+        assert_eq!(other.wait_for_end().await.expect("ended").end, End::Done);
         runtime.shutdown().await;
         (records(&journal, good.id()), assert_sound(&journal, other.id()))
     };
@@ -473,7 +477,7 @@ async fn an_agent_that_always_panics_stops_its_branch_and_nothing_else() {
         _ => None,
     });
     let moved: Vec<_> = moved.collect();
-    assert_eq!(moved.first(), Some(&("bad".to_owned(), Change::Opened)), "{moved:?}");
+    assert_eq!(moved.first(), Some(&("bad".to_owned(), BreakerTransition::Opened)), "{moved:?}");
     assert!(moved.iter().all(|(worker, _)| worker == "bad"), "{moved:?}");
     assert_eq!(count(&bad, Kind::Epoch), 0, "no actor was restarted");
 }

@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, RenameFlags};
 
-use super::{Disk, Reason, Stop, change, directory, fast_directory, hash, name, open, read, refused, text, write};
-use crate::workspace::disk::{DiskError, handle};
+use super::{
+    Disk, Stop, UnservedReason, change, directory, fast_directory, hash, name, open, read, refused, text, write,
+};
+use crate::workspace::disk::{DiskError, dir_fd};
 
 #[test]
 fn links_are_not_served_wherever_they_lead() {
@@ -27,15 +29,15 @@ fn links_are_not_served_wherever_they_lead() {
     symlink("../..", at("real/up")).expect("a link");
     let disk = open(root.path());
     for path in ["file", "dir/secret", "inside", "inside-dir/a.txt", "dangling", "real/up/x", "dir/new/deep"] {
-        assert_eq!(refused(&disk, path), Some(Reason::Symlink), "{path}");
+        assert_eq!(refused(&disk, path), Some(UnservedReason::Symlink), "{path}");
         let staged = disk.stage(&name(path), None, Some("x"));
-        assert_eq!(staged.err().and_then(|error| error.reason()), Some(Reason::Symlink), "{path}");
+        assert_eq!(staged.err().and_then(|error| error.reason()), Some(UnservedReason::Symlink), "{path}");
     }
     assert_eq!(fs::read_dir(outside.path()).expect("listed").count(), 1);
     assert_eq!(text(outside.path().join("secret")), "secret");
     let scan = disk.scan().expect("scanned");
     assert_eq!(scan.files.keys().map(|path| path.as_str()).collect::<Vec<_>>(), ["real/a.txt"]);
-    assert_eq!(scan.left[&Reason::Symlink].count, 6);
+    assert_eq!(scan.left[&UnservedReason::Symlink].count, 6);
 }
 
 #[test]
@@ -51,15 +53,15 @@ fn what_is_no_ordinary_file_is_not_opened() {
     let disk = open(root.path());
     // Also refused if it was an ordinary file when it was checked.
     for name in ["pipe", "socket", "folder", "link"] {
-        assert!(handle::open(&disk.root, name).expect("no error").is_none(), "{name}");
+        assert!(dir_fd::open(&disk.root, name).expect("no error").is_none(), "{name}");
     }
-    assert!(handle::open(&disk.root, "plain").expect("no error").is_some());
+    assert!(dir_fd::open(&disk.root, "plain").expect("no error").is_some());
     for path in ["pipe", "socket", "folder", "plain/below"] {
-        assert_eq!(refused(&disk, path), Some(Reason::NotRegular), "{path}");
+        assert_eq!(refused(&disk, path), Some(UnservedReason::NotRegular), "{path}");
         let staged = disk.stage(&name(path), None, Some("x"));
-        assert_eq!(staged.err().and_then(|error| error.reason()), Some(Reason::NotRegular), "{path}");
+        assert_eq!(staged.err().and_then(|error| error.reason()), Some(UnservedReason::NotRegular), "{path}");
     }
-    assert_eq!(disk.scan().expect("scanned").left[&Reason::NotRegular].count, 2);
+    assert_eq!(disk.scan().expect("scanned").left[&UnservedReason::NotRegular].count, 2);
 }
 
 #[test]
@@ -83,7 +85,8 @@ fn swapping(one: &Path, other: &Path, is_over: &AtomicBool) {
 
 /// Returns whether an error is one of those expected while names change.
 fn is_refusal(error: &DiskError) -> bool {
-    matches!(error.reason(), Some(Reason::Symlink | Reason::NotRegular)) || matches!(error, DiskError::Busy { .. })
+    matches!(error.reason(), Some(UnservedReason::Symlink | UnservedReason::NotRegular))
+        || matches!(error, DiskError::Busy { .. })
 }
 
 #[test]
@@ -118,7 +121,7 @@ fn a_directory_that_becomes_a_link_in_between_leads_nowhere() {
             for count in 0..10_000 {
                 let made = disk
                     .stage(&name("d/e/f"), hash("inside"), Some(&format!("inside {count}")))
-                    .and_then(|staged| disk.put(&staged).inspect_err(|_| disk.discard(&staged).expect("discarded")));
+                    .and_then(|staged| disk.apply(&staged).inspect_err(|_| disk.discard(&staged).expect("discarded")));
                 match made {
                     Ok(_) => puts += 1,
                     Err(error) => assert!(is_refusal(&error), "{error}"),
@@ -179,7 +182,7 @@ fn a_file_that_becomes_a_link_in_between_is_neither_read_nor_written_through() {
             for count in 0..2_000 {
                 let made = disk
                     .stage(&name("f"), hash("inside"), Some(&format!("inside {count}")))
-                    .and_then(|staged| disk.put(&staged).inspect_err(|_| disk.discard(&staged).expect("discarded")));
+                    .and_then(|staged| disk.apply(&staged).inspect_err(|_| disk.discard(&staged).expect("discarded")));
                 if let Err(error) = made {
                     assert!(is_refusal(&error), "{error}");
                 }

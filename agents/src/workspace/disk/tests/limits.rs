@@ -5,10 +5,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::{
-    CHILD, Disk, DiskOptions, Put, Reason, again, change, directory, displaced, hash, is_child, name, open, own, read,
-    text, write,
+    ApplyOutcome, CHILD, Disk, DiskOptions, UnservedReason, again, change, directory, displaced, hash, is_child, name,
+    open, own, read, text, write,
 };
-use crate::workspace::disk::{DiskCode, Outcome, watch};
+use crate::workspace::disk::{DiskCode, StagedOutcome, watch};
 
 /// Reruns a test in its own namespaces after `setup`; returns false if that is not possible here.
 fn apart(test: &str, root: &Path, flags: &str, setup: &str) -> bool {
@@ -56,9 +56,9 @@ fn a_full_disk_is_told_and_nothing_is_half_written() {
     // Fill the remaining space; staged changes need no more.
     let mut filler = fs::File::create(root.join("filler.bin")).expect("made");
     std::io::Write::write_all(&mut filler, &[0; 300_000]).expect_err("it is full");
-    assert_eq!(disk.put(&early).expect("put"), Put::Done);
+    assert_eq!(disk.apply(&early).expect("put"), ApplyOutcome::Done);
     assert_eq!(text(root.join("a")), "staged before\n");
-    assert_eq!(change(&disk, "large", Some(&large), None), Put::Done);
+    assert_eq!(change(&disk, "large", Some(&large), None), ApplyOutcome::Done);
 }
 
 #[test]
@@ -102,10 +102,10 @@ fn parts_that_may_not_be_read_or_written_are_told() {
     let disk = open(&root);
     let scan = disk.scan().expect("scanned");
     assert_eq!(scan.files.keys().map(ToString::to_string).collect::<Vec<_>>(), ["locked/a", "open"]);
-    assert_eq!(scan.left[&Reason::Unreadable].first, ["closed", "secret"]);
-    assert_eq!(disk.serves(&name("rules/a")).expect_err("nobody knows").reason(), Some(Reason::Ignored));
-    assert_eq!(disk.serves(&name("closed/a")).expect_err("closed").reason(), Some(Reason::Unreadable));
-    assert_eq!(disk.serves(&name("secret")).expect_err("closed").reason(), Some(Reason::Unreadable));
+    assert_eq!(scan.left[&UnservedReason::Unreadable].first, ["closed", "secret"]);
+    assert_eq!(disk.check_served(&name("rules/a")).expect_err("nobody knows").reason(), Some(UnservedReason::Ignored));
+    assert_eq!(disk.check_served(&name("closed/a")).expect_err("closed").reason(), Some(UnservedReason::Unreadable));
+    assert_eq!(disk.check_served(&name("secret")).expect_err("closed").reason(), Some(UnservedReason::Unreadable));
     let locked = |mode| fs::set_permissions(root.join("locked"), fs::Permissions::from_mode(mode)).expect("changed");
     for (path, from, to) in [("a", Some("a"), Some("b")), ("a", Some("a"), None), ("new/b", None, Some("b"))] {
         let path = name(&format!("locked/{path}"));
@@ -115,20 +115,20 @@ fn parts_that_may_not_be_read_or_written_are_told() {
         locked(0o755);
         let staged = disk.stage(&path, from.and_then(hash), to).expect("staged");
         locked(0o555);
-        let error = disk.put(&staged).expect_err("it may not be written");
+        let error = disk.apply(&staged).expect_err("it may not be written");
         assert_eq!(error.code(), DiskCode::WriteForbidden, "{error}");
         let outcome = disk.settle(&staged, true).expect("it keeps nobody from working");
-        assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+        assert!(matches!(outcome, StagedOutcome::Failed(_)), "{outcome:?}");
         assert_eq!(read(&disk, path.as_str()).as_deref(), from);
     }
     assert_eq!((displaced(&root), own(&root, "staged")), (vec!["b".to_owned(); 2], Vec::new()));
     locked(0o755);
     let staged = disk.stage(&name("locked/new/b"), None, Some("b")).expect("staged");
     locked(0o555);
-    assert_eq!(disk.put(&staged).expect_err("it may not be written").code(), DiskCode::WriteForbidden);
+    assert_eq!(disk.apply(&staged).expect_err("it may not be written").code(), DiskCode::WriteForbidden);
     // The staged change waits until it can be put.
     locked(0o755);
-    assert_eq!(disk.put(&staged).expect("put"), Put::Done);
+    assert_eq!(disk.apply(&staged).expect("put"), ApplyOutcome::Done);
     assert_eq!(text(root.join("locked/new/b")), "b");
 }
 
@@ -141,11 +141,17 @@ fn what_is_mounted_below_is_not_served() {
         return;
     }
     let disk = open(&child());
-    assert_eq!(disk.serves(&name("other/a")).expect_err("elsewhere").reason(), Some(Reason::Outside));
-    assert_eq!(disk.stage(&name("other/b"), None, Some("b")).expect_err("elsewhere").reason(), Some(Reason::Outside));
-    assert_eq!(disk.scan().expect("scanned").left[&Reason::Outside].count, 1);
+    assert_eq!(disk.check_served(&name("other/a")).expect_err("elsewhere").reason(), Some(UnservedReason::Outside));
+    assert_eq!(
+        disk.stage(&name("other/b"), None, Some("b")).expect_err("elsewhere").reason(),
+        Some(UnservedReason::Outside)
+    );
+    assert_eq!(disk.scan().expect("scanned").left[&UnservedReason::Outside].count, 1);
     // Another mount of the same file system can be read, but not written to.
-    assert_eq!(disk.stage(&name("same/b"), None, Some("b")).expect_err("elsewhere").reason(), Some(Reason::Outside));
+    assert_eq!(
+        disk.stage(&name("same/b"), None, Some("b")).expect_err("elsewhere").reason(),
+        Some(UnservedReason::Outside)
+    );
 }
 
 #[test]
@@ -174,7 +180,7 @@ fn when_nothing_more_can_be_watched_that_is_told() {
     runtime.block_on(async {
         let told = tokio::time::timeout(std::time::Duration::from_secs(20), async {
             while let Some(noticed) = watch.next().await {
-                if noticed == watch::Noticed::TooManyWatches {
+                if noticed == watch::ChangeNotice::TooManyWatches {
                     return true;
                 }
             }

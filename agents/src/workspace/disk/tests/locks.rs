@@ -56,7 +56,7 @@ fn sets_overlap_where_a_file_may_be_in_both() {
         let error = PathSet::parse(bad.iter().copied()).expect_err("it is none");
         assert_eq!(error.code(), DiskCode::BadPathSet);
     }
-    assert!(PathSet::of(many.iter().map(|path| name(path))).is_err());
+    assert!(PathSet::from_paths(many.iter().map(|path| name(path))).is_err());
 }
 
 #[tokio::test(start_paused = true)]

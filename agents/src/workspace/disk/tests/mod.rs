@@ -20,7 +20,7 @@ use patchboard_kernel::files::FilePath;
 use tempfile::TempDir;
 
 use super::replace::Swap;
-use super::{Disk, DiskOptions, Put, Reason};
+use super::{ApplyOutcome, Disk, DiskOptions, UnservedReason};
 
 /// Both ways of replacing a file's content.
 const SWAPS: [Swap; 2] = [Swap::Exchange, Swap::TakeAndLink];
@@ -66,14 +66,14 @@ fn read(disk: &Disk, path: &str) -> Option<String> {
     disk.read(&name(path)).unwrap_or_else(|error| panic!("{path}: {error}")).map(|contents| contents.text)
 }
 
-fn refused(disk: &Disk, path: &str) -> Option<Reason> {
-    disk.serves(&name(path)).err().map(|error| error.reason().unwrap_or_else(|| panic!("{path}: {error}")))
+fn refused(disk: &Disk, path: &str) -> Option<UnservedReason> {
+    disk.check_served(&name(path)).err().map(|error| error.reason().unwrap_or_else(|| panic!("{path}: {error}")))
 }
 
 /// Runs both phases, staging and putting.
-fn change(disk: &Disk, path: &str, from: Option<&str>, to: Option<&str>) -> Put {
+fn change(disk: &Disk, path: &str, from: Option<&str>, to: Option<&str>) -> ApplyOutcome {
     let staged = disk.stage(&name(path), from.and_then(hash), to).expect("it can be staged");
-    disk.put(&staged).expect("it can be put")
+    disk.apply(&staged).expect("it can be put")
 }
 
 /// Returns the names below one of the workspace's own directories.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::fs::{CWD, RenameFlags};
 
-use super::{Dice, Put, SWAPS, Stop, Swap, displaced, fast_directory, name, open_with, own, text, write};
+use super::{ApplyOutcome, Dice, SWAPS, Stop, Swap, displaced, fast_directory, name, open_with, own, text, write};
 use crate::workspace::disk::DiskError;
 
 /// Writes like a careful external program: exchanges the file, and returns the previous content.
@@ -76,7 +76,7 @@ fn nothing_that_is_written_beside_a_put_is_lost() {
                     note(&written, content);
                 }
                 let put = loop {
-                    match disk.put(&staged) {
+                    match disk.apply(&staged) {
                         // Without an exchange, writers in a tight loop may win every race for a while.
                         Err(DiskError::Busy { .. }) => {
                             busy.fetch_add(1, Ordering::Relaxed);
@@ -86,14 +86,16 @@ fn nothing_that_is_written_beside_a_put_is_lost() {
                 };
                 // The replaced content is the one that was read. With `TakeAndLink`, others may write after the file
                 // was taken out.
-                if matches!(put, Put::Done) || (matches!(put, Put::Displaced(_)) && swap == Swap::TakeAndLink) {
+                if matches!(put, ApplyOutcome::Done)
+                    || (matches!(put, ApplyOutcome::Displaced(_)) && swap == Swap::TakeAndLink)
+                {
                     before.map(|before| note(&seen, before.text));
                 }
                 let at = match put {
-                    Put::Done => 0,
-                    Put::Missing => 1,
-                    Put::Displaced(_) => 2,
-                    Put::Kept(_) => 3,
+                    ApplyOutcome::Done => 0,
+                    ApplyOutcome::Missing => 1,
+                    ApplyOutcome::Displaced(_) => 2,
+                    ApplyOutcome::Kept(_) => 3,
                 };
                 counts[at].fetch_add(1, Ordering::Relaxed);
             }
@@ -132,11 +134,11 @@ fn somebody_who_is_writing_in_place_writes_into_what_is_kept() {
                     thread::yield_now();
                     file.write_all(content.as_bytes()).expect("written");
                 });
-                let put = disk.put(&staged).expect("put");
+                let put = disk.apply(&staged).expect("put");
                 writer.join().expect("no panic");
                 put
             });
-            met += usize::from(matches!(put, Put::Displaced(_)));
+            met += usize::from(matches!(put, ApplyOutcome::Displaced(_)));
             let in_place = text(root.path().join("f"));
             let is_found = in_place.contains(&content) || displaced(root.path()).contains(&content);
             assert!(is_found, "{swap:?}: {content} is neither in place ({in_place}) nor kept; {put:?}");

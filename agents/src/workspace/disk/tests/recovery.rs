@@ -12,12 +12,13 @@ use patchboard_kernel::digest::Digest;
 use rustix::fs::{CWD, RenameFlags};
 
 use super::{
-    CHILD, Dice, Put, SWAPS, Swap, again, directory, displaced, hash, is_child, name, open, open_with, own, text, write,
+    ApplyOutcome, CHILD, Dice, SWAPS, Swap, again, directory, displaced, hash, is_child, name, open, open_with, own,
+    text, write,
 };
-use crate::workspace::disk::{Disk, Outcome, Staged};
+use crate::workspace::disk::{Disk, StagedChange, StagedOutcome};
 
 /// Opens the directory as after a crash, with `state` expected in the file `f`.
-fn recover(root: &Path, swap: Swap, state: Option<&str>) -> Vec<Outcome> {
+fn recover(root: &Path, swap: Swap, state: Option<&str>) -> Vec<StagedOutcome> {
     let disk = open_with(root, swap);
     let recovery = disk.recover(|path| if path.as_str() == "f" { state.and_then(hash) } else { None });
     let outcomes = recovery.expect("recovered").changes.into_iter().map(|change| change.outcome).collect();
@@ -32,7 +33,7 @@ fn at(root: &Path) -> Option<String> {
 }
 
 /// Returns a directory in which `f` has `before`, and the change to `after` is staged.
-fn staged(swap: Swap, before: Option<&str>, after: Option<&str>) -> (tempfile::TempDir, Disk, Staged) {
+fn staged(swap: Swap, before: Option<&str>, after: Option<&str>) -> (tempfile::TempDir, Disk, StagedChange) {
     let root = directory();
     if let Some(before) = before {
         write(root.path().join("f"), before);
@@ -42,8 +43,8 @@ fn staged(swap: Swap, before: Option<&str>, after: Option<&str>) -> (tempfile::T
     (root, disk, staged)
 }
 
-fn is_put(outcomes: &[Outcome]) -> bool {
-    matches!(outcomes, [Outcome::Put(Put::Done)])
+fn is_put(outcomes: &[StagedOutcome]) -> bool {
+    matches!(outcomes, [StagedOutcome::Applied(ApplyOutcome::Done)])
 }
 
 #[test]
@@ -60,20 +61,20 @@ fn what_the_state_names_is_put_and_the_rest_thrown_away() {
         // Staged, and not recorded in the state.
         let (root, disk, _) = staged(swap, before, after);
         drop(disk);
-        assert!(matches!(recover(root.path(), swap, before)[..], [Outcome::Discarded]), "{case}");
+        assert!(matches!(recover(root.path(), swap, before)[..], [StagedOutcome::Discarded]), "{case}");
         assert_eq!(at(root.path()).as_deref(), before, "{case}");
 
         // Put, but not cleaned up.
         let (root, disk, staged_here) = staged(swap, before, after);
-        let put = if after.is_some() { disk.place(&staged_here) } else { disk.take_away(&staged_here) };
-        assert_eq!(put.expect("put"), Put::Done, "{case}");
+        let put = if after.is_some() { disk.place(&staged_here) } else { disk.apply_removal(&staged_here) };
+        assert_eq!(put.expect("put"), ApplyOutcome::Done, "{case}");
         drop(disk);
         assert!(is_put(&recover(root.path(), swap, after)), "{case}");
         assert_eq!(at(root.path()).as_deref(), after, "{case}");
 
         // Put and cleaned up except for the note; a later state must not be undone.
         let (root, disk, staged_here) = staged(swap, before, after);
-        disk.put(&staged_here).expect("put");
+        disk.apply(&staged_here).expect("put");
         let note = serde_json::to_vec(&staged_here.plan).expect("it is written");
         write(root.path().join(".patchboard/staged").join(staged_here.note()), note);
         write(root.path().join("f"), "later");
@@ -108,7 +109,7 @@ fn what_others_wrote_before_a_crash_is_kept_at_every_step() {
         write(root.path().join("f"), "theirs");
         drop(disk);
         let outcomes = recover(root.path(), swap, Some("new"));
-        assert!(matches!(&outcomes[..], [Outcome::Put(Put::Displaced(_))]), "{swap:?} {outcomes:?}");
+        assert!(matches!(&outcomes[..], [StagedOutcome::Applied(ApplyOutcome::Displaced(_))]), "{swap:?} {outcomes:?}");
         assert_eq!((at(root.path()).as_deref(), displaced(root.path())), (Some("new"), vec!["theirs".to_owned()]));
 
         // Right after the exchange, or after the file was taken out; its content has not been checked yet.
@@ -125,7 +126,7 @@ fn what_others_wrote_before_a_crash_is_kept_at_every_step() {
         }
         drop(disk);
         let outcomes = recover(root.path(), swap, Some("new"));
-        assert!(matches!(&outcomes[..], [Outcome::Put(Put::Displaced(_))]), "{swap:?} {outcomes:?}");
+        assert!(matches!(&outcomes[..], [StagedOutcome::Applied(ApplyOutcome::Displaced(_))]), "{swap:?} {outcomes:?}");
         assert_eq!((at(root.path()).as_deref(), displaced(root.path())), (Some("new"), vec!["theirs".to_owned()]));
 
         // A removal after its file was taken out with unexpected content.
@@ -135,7 +136,7 @@ fn what_others_wrote_before_a_crash_is_kept_at_every_step() {
             .expect("taken");
         drop(disk);
         let outcomes = recover(root.path(), swap, None);
-        assert!(matches!(&outcomes[..], [Outcome::Put(Put::Kept(_))]), "{swap:?} {outcomes:?}");
+        assert!(matches!(&outcomes[..], [StagedOutcome::Applied(ApplyOutcome::Kept(_))]), "{swap:?} {outcomes:?}");
         assert_eq!(at(root.path()).as_deref(), Some("theirs"));
 
         // A removal as above, with another file created in its place.
@@ -146,7 +147,7 @@ fn what_others_wrote_before_a_crash_is_kept_at_every_step() {
         write(root.path().join("f"), "another");
         drop(disk);
         let outcomes = recover(root.path(), swap, None);
-        assert!(matches!(&outcomes[..], [Outcome::Put(Put::Displaced(_))]), "{swap:?} {outcomes:?}");
+        assert!(matches!(&outcomes[..], [StagedOutcome::Applied(ApplyOutcome::Displaced(_))]), "{swap:?} {outcomes:?}");
         assert_eq!((at(root.path()).as_deref(), displaced(root.path())), (Some("another"), vec!["theirs".to_owned()]));
     }
 }
@@ -158,7 +159,7 @@ fn what_shall_be_and_cannot_is_kept() {
     write(root.path().join("f/below"), "theirs");
     drop(disk);
     let outcomes = recover(root.path(), Swap::Exchange, Some("new"));
-    assert!(matches!(&outcomes[..], [Outcome::Refused(_)]), "{outcomes:?}");
+    assert!(matches!(&outcomes[..], [StagedOutcome::Failed(_)]), "{outcomes:?}");
     assert_eq!((text(root.path().join("f/below")), displaced(root.path())), ("theirs".into(), vec!["new".to_owned()]));
 }
 
@@ -167,7 +168,7 @@ fn a_put_that_failed_behind_the_exchange_may_be_called_again() {
     for swap in SWAPS {
         let (root, disk, staged_here) = staged(swap, Some("old"), Some("new"));
         disk.place(&staged_here).expect("put");
-        assert_eq!(disk.put(&staged_here).expect("again"), Put::Done);
+        assert_eq!(disk.apply(&staged_here).expect("again"), ApplyOutcome::Done);
         assert_eq!(at(root.path()).as_deref(), Some("new"), "{swap:?}: and not exchanged back");
         assert!(own(root.path(), "displaced").is_empty());
     }
@@ -193,7 +194,7 @@ fn edit_for_ever(root: &Path) {
         }
         let hash = staged.hash().map_or_else(|| "-".to_owned(), |hash| hash.to_string());
         journal.write_all(format!("{path} {hash}\n").as_bytes()).expect("written");
-        assert!(matches!(disk.put(&staged).expect("put"), Put::Done | Put::Missing));
+        assert!(matches!(disk.apply(&staged).expect("put"), ApplyOutcome::Done | ApplyOutcome::Missing));
     }
 }
 
@@ -225,7 +226,7 @@ fn killed_at_any_moment_the_directory_becomes_what_the_journal_says() {
         let state = journal(root.path());
         let disk = open(root.path());
         let recovery = disk.recover(|path| state.get(path.as_str()).copied().flatten()).expect("recovered");
-        put += recovery.changes.iter().filter(|change| matches!(change.outcome, Outcome::Put(_))).count();
+        put += recovery.changes.iter().filter(|change| matches!(change.outcome, StagedOutcome::Applied(_))).count();
         for (path, hash) in &state {
             let found = disk.read(&name(path)).expect("read").map(|contents| contents.hash);
             assert_eq!(found, *hash, "round {round}: {path}");

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::{Dice, Disk, DiskOptions, Reason, change, directory, name, open, read, refused, write};
+use super::{Dice, Disk, DiskOptions, UnservedReason, change, directory, name, open, read, refused, write};
 use crate::workspace::disk::{DiskCode, DiskError};
 
 const NAMES: &[&str] = &["a", "b", "c", "a b", ".h", "ü", "x.o", "x.txt", "b.o", "!b", "#c", "A"];
@@ -124,13 +124,13 @@ fn random_directories_are_served_as_git_lists_them() {
         let expected = listed(&git(root.path(), &["ls-files", "--others", "--exclude-standard", "-z"], b""));
         assert_eq!(served, expected, "seed {seed}");
         files += served.len();
-        ignored += scan.left.get(&Reason::Ignored).map_or(0, |left| left.count);
+        ignored += scan.left.get(&UnservedReason::Ignored).map_or(0, |left| left.count);
         // Each existing file is judged alone as in the scan.
         for path in listed(&git(root.path(), &["ls-files", "--others", "-z"], b"")) {
             if path.starts_with(".patchboard/") {
                 continue;
             }
-            let expected = (!served.contains(&path)).then_some(Reason::Ignored);
+            let expected = (!served.contains(&path)).then_some(UnservedReason::Ignored);
             assert_eq!(refused(&disk, &path), expected, "seed {seed}: {path}");
         }
         // A missing file is judged as it would be if it existed.
@@ -142,7 +142,7 @@ fn random_directories_are_served_as_git_lists_them() {
         let asked = names.iter().flat_map(|path| path.bytes().chain([0])).collect::<Vec<u8>>();
         let ignored = listed(&git(root.path(), &["check-ignore", "--no-index", "--stdin", "-z"], &asked));
         for path in &names {
-            let expected = ignored.contains(path).then_some(Reason::Ignored);
+            let expected = ignored.contains(path).then_some(UnservedReason::Ignored);
             assert_eq!(refused(&disk, path), expected, "seed {seed}: {path}, which is not there");
         }
         absent += names.len();
@@ -158,7 +158,7 @@ fn a_changed_rule_counts_at_once() {
     let disk = open(root.path());
     assert_eq!(refused(&disk, "d/a.log"), None);
     change(&disk, "d/.gitignore", None, Some("*.log\n"));
-    assert_eq!(refused(&disk, "d/a.log"), Some(Reason::Ignored));
+    assert_eq!(refused(&disk, "d/a.log"), Some(UnservedReason::Ignored));
     assert_eq!(refused(&disk, "a.log"), None);
     change(&disk, "d/.gitignore", Some("*.log\n"), Some("*.log\n!a.log\n"));
     assert_eq!(refused(&disk, "d/a.log"), None);
@@ -175,7 +175,7 @@ fn rules_that_are_too_long_exclude_everything_and_links_to_rules_are_none() {
     write(root.path().join("all"), "*\n");
     std::os::unix::fs::symlink("../all", root.path().join("linked/.gitignore")).expect("a link");
     let disk = open(root.path());
-    assert_eq!(refused(&disk, "long/a"), Some(Reason::Ignored));
+    assert_eq!(refused(&disk, "long/a"), Some(UnservedReason::Ignored));
     assert_eq!(refused(&disk, "linked/a"), None);
 }
 
@@ -192,19 +192,19 @@ fn git_and_our_own_are_never_served_and_neither_is_what_the_operator_excludes() 
     }
     let disk = Disk::open(root.path(), options).expect("opened");
     let cases = [
-        (".git/config", Some(Reason::Git)),
-        (".GIT/hooks/x", Some(Reason::Git)),
-        ("sub/.git", Some(Reason::Git)),
+        (".git/config", Some(UnservedReason::Git)),
+        (".GIT/hooks/x", Some(UnservedReason::Git)),
+        ("sub/.git", Some(UnservedReason::Git)),
         (".gitignore", None),
-        (".patchboard/staged/x", Some(Reason::Private)),
-        ("sub/.patchboard/x", Some(Reason::Private)),
-        ("secrets/a", Some(Reason::Excluded)),
-        ("secrets/new/deep", Some(Reason::Excluded)),
-        ("d/key.pem", Some(Reason::Excluded)),
-        ("top", Some(Reason::Excluded)),
+        (".patchboard/staged/x", Some(UnservedReason::Private)),
+        ("sub/.patchboard/x", Some(UnservedReason::Private)),
+        ("secrets/a", Some(UnservedReason::Excluded)),
+        ("secrets/new/deep", Some(UnservedReason::Excluded)),
+        ("d/key.pem", Some(UnservedReason::Excluded)),
+        ("top", Some(UnservedReason::Excluded)),
         ("d/top", None),
         ("keep/this", None),
-        ("keep/that", Some(Reason::Excluded)),
+        ("keep/that", Some(UnservedReason::Excluded)),
     ];
     for (path, expected) in cases {
         assert_eq!(refused(&disk, path), expected, "{path}");
@@ -227,24 +227,26 @@ fn only_text_of_bounded_size_is_served() {
     let disk = Disk::open(root.path(), DiskOptions { max_bytes: 20_000, ..DiskOptions::default() }).expect("opened");
     let mut late = vec![b'a'; 9_000];
     late.push(0);
-    let cases: [(&str, Vec<u8>, Option<Reason>); 6] = [
-        ("zero", b"a\0b".to_vec(), Some(Reason::Binary)),
+    let cases: [(&str, Vec<u8>, Option<UnservedReason>); 6] = [
+        ("zero", b"a\0b".to_vec(), Some(UnservedReason::Binary)),
         ("late-zero", late, None),
-        ("latin", b"caf\xe9".to_vec(), Some(Reason::Binary)),
+        ("latin", b"caf\xe9".to_vec(), Some(UnservedReason::Binary)),
         ("empty", Vec::new(), None),
         ("most", vec![b'a'; 20_000], None),
-        ("more", vec![b'a'; 20_001], Some(Reason::TooLarge)),
+        ("more", vec![b'a'; 20_001], Some(UnservedReason::TooLarge)),
     ];
     for (path, bytes, expected) in &cases {
         write(root.path().join(path), bytes);
         assert_eq!(refused(&disk, path), *expected, "{path}");
     }
-    for (text, expected) in [("a\0b".to_owned(), Reason::Binary), ("a".repeat(20_001), Reason::TooLarge)] {
+    for (text, expected) in
+        [("a\0b".to_owned(), UnservedReason::Binary), ("a".repeat(20_001), UnservedReason::TooLarge)]
+    {
         let error = disk.stage(&name("new"), None, Some(&text)).expect_err("it would not be served");
         assert_eq!(error.reason(), Some(expected));
     }
     let scan = disk.scan().expect("scanned");
     assert_eq!(scan.files.len(), 3);
-    assert_eq!((scan.left[&Reason::Binary].count, scan.left[&Reason::TooLarge].count), (2, 1));
+    assert_eq!((scan.left[&UnservedReason::Binary].count, scan.left[&UnservedReason::TooLarge].count), (2, 1));
     assert_eq!(read(&disk, "nowhere/at/all"), None);
 }

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::Instant;
 
-use super::{Disk, DiskOptions, Reason, change, directory, hash, name, open, read, refused, write};
-use crate::workspace::disk::{Contents, DEPTH_MAX, DiskCode, DiskError, Put};
+use super::{Disk, DiskOptions, UnservedReason, change, directory, hash, name, open, read, refused, write};
+use crate::workspace::disk::{ApplyOutcome, Contents, DEPTH_MAX, DiskCode, DiskError};
 
 #[test]
 fn five_thousand_files_are_read_in_order() {
@@ -51,17 +51,17 @@ fn names_of_all_scripts_are_served_and_those_that_cannot_be_written_are_counted(
     let mut sorted = served;
     sorted.sort_unstable();
     assert_eq!(scan.files.keys().map(|path| path.as_str()).collect::<Vec<_>>(), sorted);
-    assert_eq!(scan.left[&Reason::Name].count, 5, "{:?}", scan.left);
-    assert!(scan.left[&Reason::Name].first.iter().any(|name| name == "latin\u{fffd}"));
+    assert_eq!(scan.left[&UnservedReason::Name].count, 5, "{:?}", scan.left);
+    assert!(scan.left[&UnservedReason::Name].first.iter().any(|name| name == "latin\u{fffd}"));
     for path in served {
         assert_eq!(read(&disk, path).as_deref(), Some(path));
-        assert_eq!(change(&disk, path, Some(path), Some("new")), Put::Done);
+        assert_eq!(change(&disk, path, Some(path), Some("new")), ApplyOutcome::Done);
         assert_eq!(read(&disk, path).as_deref(), Some("new"));
     }
     // A name that the file system cannot have is not a disk error.
     let long = "x".repeat(300);
-    assert_eq!(refused(&disk, &long), Some(Reason::Name));
-    assert_eq!(refused(&disk, &format!("{long}/a")), Some(Reason::Name));
+    assert_eq!(refused(&disk, &long), Some(UnservedReason::Name));
+    assert_eq!(refused(&disk, &format!("{long}/a")), Some(UnservedReason::Name));
 }
 
 #[test]
@@ -74,9 +74,9 @@ fn directories_are_not_followed_down_for_ever() {
     let disk = open(root.path());
     let scan = disk.scan().expect("scanned");
     assert_eq!(scan.files.keys().map(ToString::to_string).collect::<Vec<_>>(), [deep(DEPTH_MAX)]);
-    assert_eq!(scan.left[&Reason::TooDeep].count, 1);
+    assert_eq!(scan.left[&UnservedReason::TooDeep].count, 1);
     assert_eq!(refused(&disk, &deep(DEPTH_MAX)), None);
-    assert_eq!(refused(&disk, &deep(DEPTH_MAX + 1)), Some(Reason::TooDeep));
+    assert_eq!(refused(&disk, &deep(DEPTH_MAX + 1)), Some(UnservedReason::TooDeep));
 }
 
 #[test]

@@ -9,17 +9,17 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::{Disk, DiskOptions, change, directory, name, open, write};
-use crate::workspace::disk::watch::{News, Noticed, Watch, watch};
+use crate::workspace::disk::watch::{ChangeNotice, PendingChanges, Watch, watch};
 
 /// Waits until `path` may have changed.
 async fn noticed(watch: &mut Watch, path: &str) {
     let told = async {
         loop {
             match watch.next().await.expect("somebody watches") {
-                Noticed::All => return,
-                Noticed::Files(files) if files.contains(&name(path)) => return,
-                Noticed::Files(_) => {}
-                Noticed::TooManyWatches => panic!("there are few directories"),
+                ChangeNotice::All => return,
+                ChangeNotice::Files(files) if files.contains(&name(path)) => return,
+                ChangeNotice::Files(_) => {}
+                ChangeNotice::TooManyWatches => panic!("there are few directories"),
             }
         }
     };
@@ -31,9 +31,9 @@ async fn all(watch: &mut Watch) -> (BTreeSet<String>, bool) {
     let (mut files, mut is_all) = (BTreeSet::new(), false);
     while let Ok(told) = tokio::time::timeout(Duration::from_millis(2_000), watch.next()).await {
         match told.expect("somebody watches") {
-            Noticed::Files(some) => files.extend(some.iter().map(ToString::to_string)),
-            Noticed::All => is_all = true,
-            Noticed::TooManyWatches => panic!("there are few directories"),
+            ChangeNotice::Files(some) => files.extend(some.iter().map(ToString::to_string)),
+            ChangeNotice::All => is_all = true,
+            ChangeNotice::TooManyWatches => panic!("there are few directories"),
         }
     }
     (files, is_all)
@@ -94,7 +94,7 @@ async fn changes_of_files_are_noticed_wherever_they_are() {
 fn many_changes_become_one_word_and_a_slow_listener_loses_none() {
     let file = |number: usize| name(&format!("f{number}"));
     let (sender, mut told) = mpsc::channel(2);
-    let mut news = News::default();
+    let mut news = PendingChanges::default();
     assert!(news.tell(&sender) && told.try_recv().is_err(), "there is nothing to tell");
     for number in 0..40 {
         news.note(file(number));
@@ -105,12 +105,12 @@ fn many_changes_become_one_word_and_a_slow_listener_loses_none() {
         heard.push(word);
         assert!(news.tell(&sender));
     }
-    let those = |numbers: std::ops::Range<usize>| Noticed::Files(numbers.map(file).collect());
+    let those = |numbers: std::ops::Range<usize>| ChangeNotice::Files(numbers.map(file).collect());
     assert_eq!(heard, [those(0..1), those(1..2), those(2..40)]);
     // Too many to name one by one.
     (0..1_001).for_each(|number| news.note(file(number)));
     assert!(news.tell(&sender));
-    assert_eq!(told.try_recv(), Ok(Noticed::All));
+    assert_eq!(told.try_recv(), Ok(ChangeNotice::All));
     news.note(file(0));
     assert!(news.tell(&sender));
     assert_eq!(told.try_recv(), Ok(those(0..1)), "and from then on they are told by name again");
@@ -129,9 +129,9 @@ async fn whoever_listens_late_is_told_of_all_files() {
     let told = async {
         while !missed.is_empty() {
             match watch.next().await.expect("somebody watches") {
-                Noticed::All => missed.clear(),
-                Noticed::Files(files) => missed.retain(|file| !files.contains(&name(file))),
-                Noticed::TooManyWatches => panic!("there are few directories"),
+                ChangeNotice::All => missed.clear(),
+                ChangeNotice::Files(files) => missed.retain(|file| !files.contains(&name(file))),
+                ChangeNotice::TooManyWatches => panic!("there are few directories"),
             }
         }
     };

@@ -2,17 +2,17 @@
 
 use std::process::Command;
 
-use patchboard_kernel::files::{FilePath, Hunk, Move, count, cover};
+use patchboard_kernel::files::{FilePath, Hunk, LineShift, count, cover};
 use proptest::prelude::*;
 
 use super::{path, report};
 use crate::workspace::text::diff::unified;
 use crate::workspace::text::edit::{EditCode, EditCommand, apply};
-use crate::workspace::text::excerpt::{LINE_CHARS_MAX, excerpt, whole};
 use crate::workspace::text::hunks::{
     COMPARED_LINES_MAX, HunkError, apply_hunks, blocks, carry_insertion, hunks, reverse_hunks, span,
 };
-use crate::workspace::text::search::{Found, Pattern, Search, SearchLimits};
+use crate::workspace::text::search::{Pattern, Search, SearchLimits, SearchResult};
+use crate::workspace::text::snippet::{LINE_CHARS_MAX, snippet, whole};
 
 fn replace(text: &str, old: &str, new: &str) -> Result<String, EditCode> {
     let edit = EditCommand::StrReplace { old_str: old.to_owned(), new_str: new.to_owned() };
@@ -153,7 +153,7 @@ fn texts_too_large_to_compare_become_one_hunk() {
 
 #[test]
 fn an_insertion_goes_where_its_line_went() {
-    let step = |at, removed, added| Move { at, removed, added };
+    let step = |at, removed, added| LineShift { at, removed, added };
     let edits = [vec![step(1, 0, 3)], vec![step(10, 1, 1)]];
     let carried = |line| carry_insertion(line, edits.iter().map(Vec::as_slice));
     assert_eq!(carried(0), Some(0), "the beginning stays the beginning");
@@ -170,7 +170,7 @@ fn an_excerpt_says_what_it_does_not_show_and_counts_only_whole_lines_as_shown() 
     assert!(all.text.contains("[cut: 5 more characters]") && all.text.contains("     4\td\te\n"), "{}", all.text);
     assert!(all.text.ends_with("     5\tf\n[no newline at the end of the file]\n"), "{}", all.text);
     assert_eq!((all.shown.as_slice(), all.is_whole), ([(1, 1), (3, 5)].as_slice(), false));
-    let part = excerpt(&text, &[(4, 4)], 1, 10_000);
+    let part = snippet(&text, &[(4, 4)], 1, 10_000);
     let expected =
         "[lines 1-2 are not shown]\n     3\tc\n     4\td\te\n     5\tf\n[no newline at the end of the file]\n";
     assert_eq!((part.text.as_str(), part.shown.as_slice()), (expected, [(3, 5)].as_slice()));
@@ -186,7 +186,7 @@ fn searched(
     is_regex: bool,
     texts: &[(&FilePath, &str)],
     limits: SearchLimits,
-) -> (Found, Vec<Vec<(u32, u32)>>) {
+) -> (SearchResult, Vec<Vec<(u32, u32)>>) {
     let pattern = Pattern::new(pattern, is_regex).expect("a pattern");
     let mut search = Search::new(&pattern, limits);
     let mut shown = Vec::new();
@@ -271,7 +271,7 @@ proptest! {
                 prop_assert!(has, "{}", line);
             }
         }
-        let shown = excerpt(&new, &[(3, 9), (14, 14)], 1, max);
+        let shown = snippet(&new, &[(3, 9), (14, 14)], 1, max);
         prop_assert!(shown.text.chars().count() <= max);
         for (first, last) in &shown.shown {
             for line in *first..=*last {

@@ -1,6 +1,6 @@
 //! Comments that name the author and the intent of a block.
 
-use patchboard_kernel::files::Lines;
+use patchboard_kernel::files::LineRange;
 use proptest::prelude::*;
 
 use super::{language, path};
@@ -14,7 +14,7 @@ fn is_author(name: &str) -> bool {
     matches!(name, "alice" | "bob" | "engineer_1")
 }
 
-fn sign(file: &str, text: &str, block: Lines, intent: &str) -> Option<String> {
+fn sign(file: &str, text: &str, block: LineRange, intent: &str) -> Option<String> {
     let signature = Signature { language: language(file), author: "bob", intent, is_author: &is_author };
     let annotated = annotate(text, &[block], &signature);
     assert_eq!(annotated.without.is_empty(), !annotated.lines.is_empty());

@@ -1,15 +1,15 @@
 //! Payloads of rejected edits.
 
-use patchboard_kernel::files::{FilePath, Lines, count, cover};
+use patchboard_kernel::files::{FilePath, LineRange, count, cover};
 use proptest::prelude::*;
 
 use super::path;
-use crate::workspace::text::payload::{
-    BUDGET, BUDGET_MIN, FilePart, Moved, Mover, Payload, Presentation, Refusal, payload,
+use crate::workspace::text::rejection_context::{
+    BUDGET, BUDGET_MIN, ChangedFile, DetailLevel, FileEdit, FilePart, RejectedEdit, RejectionContext, build_context,
 };
 
-fn mover(version: u64, by: &str, intent: &str) -> Mover {
-    Mover { version, by: by.to_owned(), intent: Some(intent.to_owned()) }
+fn mover(version: u64, by: &str, intent: &str) -> FileEdit {
+    FileEdit { version, by: by.to_owned(), intent: Some(intent.to_owned()) }
 }
 
 fn text(lines: u32, changed: &[u32]) -> String {
@@ -21,7 +21,7 @@ fn a_payload_says_all_that_is_needed_to_plan_again() {
     let (target, other, gone) = (path("a.py"), path("b.py"), path("c.py"));
     let (before, now) = (text(60, &[]), text(60, &[30]));
     let stale = [
-        Moved {
+        ChangedFile {
             path: &other,
             read_at: Some(1),
             version: 3,
@@ -31,7 +31,7 @@ fn a_payload_says_all_that_is_needed_to_plan_again() {
             read: &[(1, 1)],
             is_partly_read: false,
         },
-        Moved {
+        ChangedFile {
             path: &gone,
             read_at: Some(2),
             version: 3,
@@ -42,10 +42,10 @@ fn a_payload_says_all_that_is_needed_to_plan_again() {
             is_partly_read: false,
         },
     ];
-    let refusal = Refusal {
+    let refusal = RejectedEdit {
         code: "stale_target",
         message: "the target has moved",
-        target: Moved {
+        target: ChangedFile {
             path: &target,
             read_at: Some(4),
             version: 5,
@@ -57,7 +57,7 @@ fn a_payload_says_all_that_is_needed_to_plan_again() {
         },
         stale: &stale,
     };
-    let diff = payload(&refusal, Presentation::Diff, BUDGET);
+    let diff = build_context(&refusal, DetailLevel::Diff, BUDGET);
     for expected in [
         "(stale_target): the target has moved\nNothing was written.\n",
         "target: a.py, version 4 read, now 5 (+1)\n  version 5 by alice: rename it\n  shown here: lines 27-33\n",
@@ -74,9 +74,9 @@ fn a_payload_says_all_that_is_needed_to_plan_again() {
     let reads: Vec<_> = parts.map(|part| (part.path.as_str(), part.version, part.known.clone())).collect();
     assert_eq!(reads, [("a.py", 5, vec![(25, 35)]), ("b.py", 3, vec![(1, 2)]), ("c.py", 3, vec![])]);
 
-    let full = payload(&refusal, Presentation::Full, BUDGET);
+    let full = build_context(&refusal, DetailLevel::Full, BUDGET);
     assert!(full.text.contains("     1\tline 1\n") && full.target.is_whole);
-    let brief = payload(&refusal, Presentation::Brief, BUDGET);
+    let brief = build_context(&refusal, DetailLevel::Brief, BUDGET);
     assert!(!brief.text.contains("line 30") && brief.text.contains("version 3 by carol: two"));
     assert!(brief.target.view_again && brief.text.contains("no line of it is shown here; view it again"));
     let again: Vec<bool> = std::iter::once(&brief.target).chain(&brief.stale).map(|part| part.view_again).collect();
@@ -92,7 +92,7 @@ fn what_was_not_read_is_not_shown_and_only_said_to_move_lines() {
     let target = path("a.py");
     let (before, mut now) = (text(100, &[]), text(100, &[10, 50, 52, 90]));
     now.insert_str(0, "new line\n");
-    let moved = |read: &'static [Lines], read_at| Moved {
+    let moved = |read: &'static [LineRange], read_at| ChangedFile {
         path: &target,
         read_at,
         version: 2,
@@ -102,9 +102,9 @@ fn what_was_not_read_is_not_shown_and_only_said_to_move_lines() {
         read,
         is_partly_read: false,
     };
-    let told = |target: Moved<'_>| {
-        let refusal = Refusal { code: "stale_target", message: "", target, stale: &[] };
-        payload(&refusal, Presentation::Diff, BUDGET)
+    let told = |target: ChangedFile<'_>| {
+        let refusal = RejectedEdit { code: "stale_target", message: "", target, stale: &[] };
+        build_context(&refusal, DetailLevel::Diff, BUDGET)
     };
     let of_some = told(moved(&[(48, 51)], Some(1)));
     assert!(
@@ -136,7 +136,7 @@ fn what_does_not_fit_is_left_out_in_the_order_that_is_promised() {
     let all: Vec<u32> = (1..=80).collect();
     let (before, now) = (text(400, &[]), text(400, &[200]));
     let (old, new) = (text(80, &[]), text(80, &all));
-    let stale = [Moved {
+    let stale = [ChangedFile {
         path: &other,
         read_at: Some(1),
         version: 2,
@@ -146,10 +146,10 @@ fn what_does_not_fit_is_left_out_in_the_order_that_is_promised() {
         read: &[(1, 80)],
         is_partly_read: false,
     }];
-    let refusal = Refusal {
+    let refusal = RejectedEdit {
         code: "stale_target",
         message: "the target has moved",
-        target: Moved {
+        target: ChangedFile {
             path: &target,
             read_at: Some(1),
             version: 2,
@@ -162,11 +162,11 @@ fn what_does_not_fit_is_left_out_in_the_order_that_is_promised() {
         stale: &stale,
     };
     let shows = |budget| {
-        let payload = payload(&refusal, Presentation::Full, budget);
+        let payload = build_context(&refusal, DetailLevel::Full, budget);
         let has = |part: &Option<String>| part.is_some();
         (has(&payload.target.diff), payload.target.known.clone(), payload.target.is_whole, !payload.stale[0].view_again)
     };
-    let read_and_around: Vec<Lines> = vec![(147, 253)];
+    let read_and_around: Vec<LineRange> = vec![(147, 253)];
     assert_eq!(shows(40_000), (true, vec![(1, 400)], true, true));
     assert_eq!(shows(9_000), (true, vec![(1, 400)], true, false), "first the other file's difference");
     let (diff, known, is_whole, _) = shows(4_500);
@@ -184,8 +184,8 @@ fn texts() -> impl Strategy<Value = String> {
 struct File {
     before: Option<String>,
     now: Option<String>,
-    read: Lines,
-    movers: Vec<Mover>,
+    read: LineRange,
+    movers: Vec<FileEdit>,
 }
 
 fn files() -> impl Strategy<Value = File> {
@@ -203,17 +203,17 @@ proptest! {
         target in files(),
         stale in proptest::collection::vec(files(), 0..14),
         budget in prop_oneof![Just(0_usize), 2_500_usize..30_000],
-        presentation in proptest::sample::select(&[Presentation::Full, Presentation::Diff, Presentation::Brief]),
+        presentation in proptest::sample::select(&[DetailLevel::Full, DetailLevel::Diff, DetailLevel::Brief]),
         name in "[a-z]{1,1000}",
     ) {
         let names: Vec<FilePath> = (0..=stale.len()).map(|at| path(&format!("{name}.{at}"))).collect();
         let all: Vec<&File> = std::iter::once(&target).chain(&stale).collect();
-        let reads: Vec<[Lines; 1]> = all.iter().map(|file| [file.read]).collect();
-        let moved: Vec<Moved<'_>> = all
+        let reads: Vec<[LineRange; 1]> = all.iter().map(|file| [file.read]).collect();
+        let moved: Vec<ChangedFile<'_>> = all
             .iter()
             .zip(&names)
             .zip(&reads)
-            .map(|((file, path), read)| Moved {
+            .map(|((file, path), read)| ChangedFile {
                 path,
                 read_at: Some(1),
                 version: 1 + u64::try_from(file.movers.len()).expect("few"),
@@ -224,8 +224,8 @@ proptest! {
                 is_partly_read: false,
             })
             .collect();
-        let refusal = Refusal { code: "stale_read", message: &"why ".repeat(300), target: moved[0].clone(), stale: &moved[1..] };
-        let payload = payload(&refusal, presentation, budget);
+        let refusal = RejectedEdit { code: "stale_read", message: &"why ".repeat(300), target: moved[0].clone(), stale: &moved[1..] };
+        let payload = build_context(&refusal, presentation, budget);
         let max = budget.max(BUDGET_MIN);
         prop_assert!(payload.text.chars().count() <= max, "{} of {max}", payload.text.chars().count());
         prop_assert_eq!(payload.stale.len() + payload.stale_left_out, stale.len());
@@ -235,7 +235,7 @@ proptest! {
     }
 }
 
-fn check(payload: &Payload, part: &FilePart, moved: &Moved<'_>) {
+fn check(payload: &RejectionContext, part: &FilePart, moved: &ChangedFile<'_>) {
     let now: Vec<&str> = moved.now.unwrap_or_default().lines().collect();
     let before: Vec<&str> = moved.before.unwrap_or_default().lines().collect();
     assert!(payload.text.contains(part.path.as_str()));

@@ -4,14 +4,14 @@
 //! the proposal or question, to its approver and to its deadline; one answer counts. An approved proposal passes the
 //! whole pipeline again, against its author's read set. An answered worker is invoked again, with the answer.
 
-use super::Draft;
+use super::StepBuilder;
 use crate::blueprint::Approval as Demand;
 use crate::blueprint::Expiry;
-use crate::board::{Outcome, Pending};
+use crate::board::{Outcome, PendingQuestion};
 use crate::breaker::Branch;
 use crate::id::Seq;
-use crate::pipeline::{self, Clarify, Reply, Verdict};
-use crate::record::{Answer, Approval, Author, Body, MAKERS, Principal};
+use crate::pipeline::{self, ClarifyQuestion, Reply, Verdict};
+use crate::record::{Answer, Approval, Author, Body, Principal, SINCE_TOKEN_CREATORS};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 
 /// Maximum number of pending questions per board.
@@ -20,7 +20,7 @@ const PENDING_MAX: usize = 64;
 /// Maximum characters of a person's answer to a worker.
 const ANSWER_MAX: usize = 4000;
 
-impl Draft<'_> {
+impl StepBuilder<'_> {
     /// Submits a proposal for approval, or a worker's question to the person who may know.
     pub(super) fn ask(&mut self, by: Author, branch: Option<Branch>, reply: Reply, demand: &Demand) {
         if self.board.pending.len() >= PENDING_MAX {
@@ -49,15 +49,15 @@ impl Draft<'_> {
             Ok(question) => question,
             Err(violation) => {
                 let rejection = Rejection::new(Stage::Approval, vec![violation]);
-                self.step.outcome = Some(Outcome::Refused(rejection));
+                self.step.outcome = Some(Outcome::RejectedUnrecorded(rejection));
                 return;
             }
         };
         if question.clarify.is_some() && answer.agrees {
-            return self.told(answer, &question);
+            return self.relay_answer(answer, &question);
         }
         let approver = question.approver.clone();
-        let (by, branch, reply) = self.taken_up(answer.of, question);
+        let (by, branch, reply) = self.to_proposal(answer.of, question);
         let denied = (!answer.agrees).then(|| {
             let reason = answer.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
             let does_not = if reply.clarify.is_some() { "does not say" } else { "does not agree" };
@@ -68,14 +68,14 @@ impl Draft<'_> {
         match denied {
             Some(rejection) => {
                 self.reject(by, branch, &body, rejection, Vec::new());
-                self.go_on();
+                self.advance();
             }
             None => {
                 let board = &*self.board;
-                let seat = board.seat_of(&by);
-                let proposer = pipeline::Proposer { worker: &by.worker, seat: seat.as_deref() };
-                let verdict = self.in_context(&by, |context| {
-                    pipeline::judge_agreed(&board.plan, &board.state, proposer, reply, context)
+                let seat = board.worker_plan_of(&by);
+                let proposer = pipeline::Proposer { worker: &by.worker, worker_plan: seat.as_deref() };
+                let verdict = self.with_freshness_context(&by, |context| {
+                    pipeline::judge_approved(&board.plan, &board.state, proposer, reply, context)
                 });
                 let verdict = match verdict {
                     // The current state determines the approver.
@@ -88,33 +88,33 @@ impl Draft<'_> {
                     }
                     verdict => verdict,
                 };
-                self.conclude(by, branch, &body, verdict);
+                self.record_verdict(by, branch, &body, verdict);
             }
         }
     }
 
     /// Invokes a worker again, with a person's answer to its question.
-    fn told(&mut self, answer: Answer, question: &Pending) {
-        let follows = self.asking(question.by.attempt.as_ref().map(|attempt| attempt.invocation));
+    fn relay_answer(&mut self, answer: Answer, question: &PendingQuestion) {
+        let follows = self.open_entry(question.by.attempt.as_ref().map(|attempt| attempt.invocation));
         let branch = follows.as_ref().map(|queued| queued.branch.clone());
         let seq = self.push(Body::Answer(answer));
         self.step.outcome = Some(Outcome::Answered { seq });
         self.move_breakers(branch.as_ref());
-        self.go_on_with(follows, &[]);
-        self.go_on();
+        self.enqueue_follow_up(follows, &[]);
+        self.advance();
     }
 
     /// Ends a question that passed its deadline without an answer.
     pub(super) fn expire(&mut self, seq: Seq) {
         let Some(question) = self.board.pending.get(&seq).cloned() else { return };
         let message = format!("{} did not answer in time", question.approver);
-        let (by, branch, reply) = self.taken_up(seq, question);
+        let (by, branch, reply) = self.to_proposal(seq, question);
         let body = reply.judged_body(&self.board.plan, &by);
         self.reject(by, branch, &body, approval(Code::ApprovalExpired, message), Vec::new());
     }
 
     /// Returns the question that an answer is for, if the answer is valid.
-    fn question_of(&self, answer: &Answer) -> Result<Pending, Violation> {
+    fn question_of(&self, answer: &Answer) -> Result<PendingQuestion, Violation> {
         let refuse = |code, message: String| Err(Violation::new(code, "", message));
         if self.is_over() {
             return refuse(Code::BoardNotRunning, "the board has ended".to_owned());
@@ -139,7 +139,7 @@ impl Draft<'_> {
         if question.is_over(self.at) {
             return refuse(Code::ApprovalExpired, "the question is over: its time has passed".to_owned());
         }
-        if let Some(message) = misfit(question.clarify.as_ref(), answer) {
+        if let Some(message) = answer_mismatch(question.clarify.as_ref(), answer) {
             return refuse(Code::AnswerNotOffered, message);
         }
         Ok(question.clone())
@@ -147,20 +147,21 @@ impl Draft<'_> {
 
     /// Returns true if the caller neither started the board nor made the proposal. An unknown caller may have done
     /// either, so returns false.
-    fn is_another(&self, question: &Pending) -> bool {
+    fn is_another(&self, question: &PendingQuestion) -> bool {
         let format = self.board.format;
-        let is_approver = |caller: &Principal| caller.is_person(&question.approver);
-        let is_own = format >= MAKERS && question.by.worker == question.approver
+        let is_approver = |caller: &Principal| caller.is_token_of(&question.approver);
+        let is_own = format >= SINCE_TOKEN_CREATORS && question.by.worker == question.approver
             || question.principal.as_ref().is_some_and(is_approver);
-        let others = [&self.board.founder, &question.principal];
-        let is_one = |caller: &Principal| others.into_iter().flatten().any(|other| other.may_be(caller, format));
+        let others = [&self.board.creator, &question.principal];
+        let is_one =
+            |caller: &Principal| others.into_iter().flatten().any(|other| other.may_be_same_caller(caller, format));
         self.principal.as_ref().is_some_and(|caller| !is_own && !is_one(caller))
     }
 
     /// Splits a question into author, branch and proposal. The usage is cleared, because the question's record already
     /// charged it.
-    fn taken_up(&self, seq: Seq, question: Pending) -> (Author, Option<Branch>, Reply) {
-        let Pending { by, patch, intent, expand, written, clarify, .. } = question;
+    fn to_proposal(&self, seq: Seq, question: PendingQuestion) -> (Author, Option<Branch>, Reply) {
+        let PendingQuestion { by, patch, intent, expand, written, clarify, .. } = question;
         let open = by.attempt.as_ref().and_then(|attempt| self.board.scheduler.open().get(&attempt.invocation));
         let branch = open.map(|open| open.queued.branch.clone());
         let by = Author { usage: None, approval: Some(seq), ..by };
@@ -169,7 +170,7 @@ impl Draft<'_> {
 }
 
 /// Returns the reason for which an answer does not fit its question.
-fn misfit(clarify: Option<&Clarify>, answer: &Answer) -> Option<String> {
+fn answer_mismatch(clarify: Option<&ClarifyQuestion>, answer: &Answer) -> Option<String> {
     match (clarify, &answer.text) {
         (None, None) => None,
         (Some(_), None) if !answer.agrees => None,

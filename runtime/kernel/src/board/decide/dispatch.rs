@@ -3,67 +3,67 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::Draft;
+use super::StepBuilder;
 use crate::admission::Admission;
-use crate::asked::Asked;
 use crate::blueprint::{Action, AgentKind, EventOp, Freshness, Unit};
-use crate::board::apply::{GIVEN_UP_MAX, KEPT_VALUE_MAX, hold};
-use crate::board::rehearsal::Compiled;
-use crate::board::{Blob, Effect, Undecided};
-use crate::breaker::{Branch, Change, Reason};
+use crate::board::apply::{GIVEN_UP_MAX, KEPT_VALUE_MAX, call_reservation};
+use crate::board::dry_run::CompiledCall;
+use crate::board::{Blob, Effect, UndecidedRule};
+use crate::breaker::{Branch, BreakerTransition, Reason};
+use crate::call_context::CallContext;
+use crate::expand_request::ExpandRequest;
 use crate::expr::Allowance;
 use crate::id::{InvocationId, RuleName, Timestamp};
 use crate::invariant;
 use crate::json::size;
-use crate::ledger::{Shortfall, bounded};
-use crate::plan::{Rest, RestKind, Rule, WakesOn};
-use crate::planted::{self, Bug};
+use crate::ledger::{BudgetExceeded, cap_tokens};
+use crate::mutants::{self, Mutant};
+use crate::plan::{CompiledTrigger, QuiescenceKind, QuiescenceWait, Rule};
 use crate::record::{
-    BOUNDED, Body, Budget, Cause, End, Ended, FULL_RETRY, Invoked, JOURNAL_LIMIT, Resource, Scheduled, Skipped,
-    Trigger, UNDECIDED,
+    Body, Budget, Cause, End, Ended, Invoked, Resource, SINCE_BOUNDED_STEPS, SINCE_FULL_RETRY, SINCE_JOURNAL_LIMIT,
+    SINCE_UNDECIDED_RULES, Scheduled, Skipped, Trigger,
 };
-use crate::scheduler::{self, Delayed, Next, Queued};
-use crate::shown::Shown;
-use crate::tree::{At, Since};
+use crate::rules::{self, Activation, TriggerEvent};
+use crate::scheduler::{self, DelayedInvocation, NextAttempt, QueuedInvocation};
+use crate::tree::{ChangesSince, Revision};
 use crate::view;
-use crate::wish::{self, Occasion, Wish};
 
 /// Maximum number of commits, even if the blueprint allows more: revision stamps cover no more.
-const COMMITS_MAX: u64 = At::MAX as u64 - 1;
+const COMMITS_MAX: u64 = Revision::MAX as u64 - 1;
 
-impl Draft<'_> {
+impl StepBuilder<'_> {
     /// Returns true until the board ends, and while it is stopped: a retry then finds what is queued.
     fn may_queue(&self) -> bool {
-        let is_stopped = |ended: Ended| ended.end == End::Stopped && self.board.format >= FULL_RETRY;
+        let is_stopped = |ended: Ended| ended.end == End::Stopped && self.board.format >= SINCE_FULL_RETRY;
         self.ending.is_none_or(is_stopped)
     }
 
     /// Queues the invocations that an occasion triggers.
-    pub(super) fn schedule(&mut self, occasion: &Occasion<'_>) {
+    pub(super) fn schedule(&mut self, occasion: &TriggerEvent<'_>) {
         if !self.may_queue() {
             return;
         }
         let board = &*self.board;
-        if matches!(occasion, Occasion::Commit { .. }) {
+        if matches!(occasion, TriggerEvent::Commit { .. }) {
             // Checks joins again that undecided rules, or invocations about removed places, hold up.
             let undecided = board.undecided.iter().map(|undecided| &undecided.rule);
-            let gone = board.given_up.iter().filter(|queued| self.is_pointless(queued));
+            let gone = board.given_up.iter().filter(|queued| self.is_obsolete(queued));
             let rules: BTreeSet<&RuleName> =
                 undecided.chain(gone.filter_map(|queued| queued.branch.rule.as_ref())).collect();
-            self.awaited.extend(rules.into_iter().flat_map(|rule| board.plan.joined_on(rule)));
+            self.waiting_rules.extend(rules.into_iter().flat_map(|rule| board.plan.joined_on(rule)));
         }
-        let wishes = wish::wanted(&board.plan, &board.scheduler, board.state.root(), occasion);
+        let wishes = rules::activations(&board.plan, &board.scheduler, board.state.root(), occasion);
         for wish in wishes {
             match wish {
-                Wish::Invoke { rule, worker, trigger, delay } => {
+                Activation::Invoke { rule, worker, trigger, delay } => {
                     let (branch, due) =
                         (Branch { rule: Some(rule), worker }, (delay > 0).then(|| self.at.plus_ms(delay)));
                     if trigger != Trigger::Idle || !self.has_queued(&branch) {
                         self.enqueue(branch, trigger, due);
                     }
                 }
-                Wish::Skip { .. } if planted::is(Bug::SilentRecord) => {}
-                Wish::Skip { rule, worker, trigger, message } => {
+                Activation::Skip { .. } if mutants::is_active(Mutant::DropSkippedRecord) => {}
+                Activation::Skip { rule, worker, trigger, message } => {
                     self.push(Body::Skipped(Skipped { rule: Some(rule), invocation: None, message, worker, trigger }));
                 }
             }
@@ -73,29 +73,30 @@ impl Draft<'_> {
     /// Returns true if an invocation of the branch is queued, behind others or for its breaker. An `idle` rule does not
     /// fire for such a branch: while the branch is stopped, it would fire without end within one step.
     fn has_queued(&self, branch: &Branch) -> bool {
-        self.board.format >= FULL_RETRY && self.board.scheduler.queue().iter().any(|queued| queued.branch == *branch)
+        self.board.format >= SINCE_FULL_RETRY
+            && self.board.scheduler.queue().iter().any(|queued| queued.branch == *branch)
     }
 
     /// Evaluates rules with an elapsed delay again, for the invocations just queued.
-    pub(super) fn ask_again(&mut self, ripe: Vec<Delayed>) {
+    pub(super) fn recheck_delayed(&mut self, ripe: Vec<DelayedInvocation>) {
         let mut allowance = Allowance::new();
-        for Delayed { queued, .. } in ripe {
+        for DelayedInvocation { queued, .. } in ripe {
             let board = &*self.board;
             let by = match &queued.trigger {
                 Trigger::Event { version, .. } => board.commit_of(*version).map(|(_, worker)| worker),
                 _ => None,
             };
-            let wants = wish::still_wants(&board.plan, board.state.root(), &queued, by.as_ref(), &mut allowance);
+            let wants = rules::still_matches(&board.plan, board.state.root(), &queued, by.as_ref(), &mut allowance);
             let (message, is_undecided) = match wants {
                 Ok(true) => {
-                    self.awaited.extend(self.board.plan.waiting_for(&queued.branch));
+                    self.waiting_rules.extend(self.board.plan.waiting_for(&queued.branch));
                     continue;
                 }
                 Ok(false) => ("its condition does not hold any more".to_owned(), false),
                 Err(message) => (message, true),
             };
-            let scheduler::Queued { invocation, branch, trigger, .. } = queued;
-            let can_be_asked = is_undecided && wish::can_be_asked_again(&self.board.plan, &trigger);
+            let scheduler::QueuedInvocation { invocation, branch, trigger, .. } = queued;
+            let can_be_asked = is_undecided && rules::can_reevaluate(&self.board.plan, &trigger);
             let (worker, trigger) = if can_be_asked { (Some(branch.worker), Some(trigger)) } else { (None, None) };
             let (rule, invocation) = (branch.rule, Some(invocation));
             self.push(Body::Skipped(Skipped { rule, invocation, message, worker, trigger }));
@@ -103,23 +104,23 @@ impl Draft<'_> {
     }
 
     pub(super) fn enqueue(&mut self, branch: Branch, trigger: Trigger, due: Option<Timestamp>) {
-        let limit = match self.board.plan.seats.get(&branch.worker) {
+        let limit = match self.board.plan.workers.get(&branch.worker) {
             Some(seat) => seat.worker.limits.invocations,
             None => 0,
         };
         if self.board.scheduler.scheduled_for(&branch.worker) < limit {
             if due.is_none() {
-                self.awaited.extend(self.board.plan.waiting_for(&branch));
+                self.waiting_rules.extend(self.board.plan.waiting_for(&branch));
             }
             self.push_scheduled(&branch, trigger, due);
             return;
         }
         // Nothing of the rule is under way for this branch, and no other record says so.
-        if branch.rule.as_ref().is_some_and(|rule| self.in_vain.insert(rule.clone())) {
-            self.awaited.extend(self.board.plan.waiting_for(&branch));
+        if branch.rule.as_ref().is_some_and(|rule| self.exhausted_rules.insert(rule.clone())) {
+            self.waiting_rules.extend(self.board.plan.waiting_for(&branch));
         }
         // Keeps the invocation for a retry. The worker's earlier invocations still run.
-        let is_kept = self.board.format >= FULL_RETRY
+        let is_kept = self.board.format >= SINCE_FULL_RETRY
             && match &trigger {
                 // A schedule triggers again.
                 Trigger::Every { .. } => false,
@@ -130,14 +131,14 @@ impl Draft<'_> {
                 }
             };
         // Beyond the limit, one record per rule reports it, so that a join that waits for the rule does not fire.
-        let is_full = self.board.format >= BOUNDED && self.board.given_up.len() >= GIVEN_UP_MAX;
-        let is_forgotten = |rule: &RuleName| self.board.forgotten.contains(rule);
+        let is_full = self.board.format >= SINCE_BOUNDED_STEPS && self.board.given_up.len() >= GIVEN_UP_MAX;
+        let is_forgotten = |rule: &RuleName| self.board.forgotten_rules.contains(rule);
         let is_told = !is_full || branch.rule.as_ref().is_none_or(is_forgotten);
         let given_up = (is_kept && !is_full).then(|| self.push_scheduled(&branch, trigger, None));
         if given_up.is_some() || !is_told || !self.board.exhausted.contains(&branch.worker) {
             let resource = Resource::Invocations;
-            let short = Shortfall { resource, needed: 1, left: 0, may_be_freed: false };
-            self.run_short(&branch, (given_up, None), short);
+            let short = BudgetExceeded { resource, needed: 1, left: 0, may_be_freed: false };
+            self.record_budget_exceeded(&branch, (given_up, None), short);
         }
     }
 
@@ -151,15 +152,21 @@ impl Draft<'_> {
     }
 
     /// Returns the queue entry of an open invocation, before the record that closes it.
-    pub(super) fn asking(&self, invocation: Option<InvocationId>) -> Option<scheduler::Queued> {
+    pub(super) fn open_entry(&self, invocation: Option<InvocationId>) -> Option<scheduler::QueuedInvocation> {
         Some(self.board.scheduler.open().get(&invocation?)?.queued.clone())
     }
 
     /// Queues the successor of an invocation, with the places that its worker asked to see.
-    pub(super) fn go_on_with(&mut self, asked: Option<scheduler::Queued>, expand: &[Asked]) {
+    pub(super) fn enqueue_follow_up(&mut self, asked: Option<scheduler::QueuedInvocation>, expand: &[ExpandRequest]) {
         let Some(asked) = asked.filter(|_| self.may_queue()) else { return };
-        let scheduler::Queued { invocation: follows, branch: Branch { rule, worker }, trigger, expansion, .. } = asked;
-        let (invocation, expand) = (self.board.scheduler.next_id(), expansion.and(expand));
+        let scheduler::QueuedInvocation {
+            invocation: follows,
+            branch: Branch { rule, worker },
+            trigger,
+            expansion,
+            ..
+        } = asked;
+        let (invocation, expand) = (self.board.scheduler.next_id(), expansion.merged_with(expand));
         let follows = Some(follows);
         let body = Scheduled { invocation, rule, worker, follows, retries: None, trigger, due: None, expand };
         self.push(Body::Scheduled(body));
@@ -167,13 +174,13 @@ impl Draft<'_> {
 
     /// Records that a budget does not suffice and applies the circuit's action. Returns true if the invocation is
     /// retried with its branch's smaller view.
-    pub(super) fn run_short(
+    pub(super) fn record_budget_exceeded(
         &mut self,
         branch: &Branch,
         (invocation, admitted): (Option<InvocationId>, Option<Admission>),
-        short: Shortfall,
+        short: BudgetExceeded,
     ) -> bool {
-        let Shortfall { resource, needed, left, .. } = short;
+        let BudgetExceeded { resource, needed, left, .. } = short;
         let (rule, worker) = (branch.rule.clone(), branch.worker.clone());
         let is_known = resource == Resource::Invocations && self.board.exhausted.contains(&worker);
         let action = match &self.board.plan.blueprint.circuit.budget.then {
@@ -181,9 +188,9 @@ impl Draft<'_> {
             Action::Wake(woken) if *woken == branch.worker => Action::StopBranch,
             action => action.clone(),
         };
-        let due = self.board.breaker.move_for(branch, Reason::Budget, action.clone());
+        let due = self.board.breaker.transition_for(branch, Reason::Budget, action.clone());
         let is_tried_again = self.board.plan.has_ranges()
-            && due.change == Change::Reduced
+            && due.change == BreakerTransition::Reduced
             && resource != Resource::Invocations
             && admitted.is_some();
         self.push(Body::Budget(Budget { rule, worker, invocation, resource, needed, left, admitted, is_tried_again }));
@@ -197,12 +204,12 @@ impl Draft<'_> {
     }
 
     /// Ends the board if its `done` condition holds. `since` is a version at which it did not hold, if any.
-    pub(super) fn consider_done(&mut self, since: Option<At>) {
+    pub(super) fn check_done(&mut self, since: Option<Revision>) {
         let plan = Arc::clone(&self.board.plan);
         let Some(done) = &plan.done else { return };
         let state = self.board.state.clone();
         let root = state.root();
-        let now = since.map_or(Since::anew(root), |since| Since::new(root, 0, since));
+        let now = since.map_or(ChangesSince::all_changed(root), |since| ChangesSince::new(root, 0, since));
         if !invariant::may_be_done(done, &now) {
             return;
         }
@@ -224,7 +231,7 @@ impl Draft<'_> {
     }
 
     /// Runs what follows every input that changed the board: limits, dispatches, the end, the next alarm.
-    pub(super) fn go_on(&mut self) {
+    pub(super) fn advance(&mut self) {
         // An ended board ends again only if its end was not final and a final one is requested.
         if self.board.ended.is_some() && self.ending.is_none() {
             return;
@@ -244,10 +251,10 @@ impl Draft<'_> {
             self.ending = Some(Ended { end: End::Stopped, cause: Cause::Journal });
         }
         self.dispatch_all();
-        while self.may_queue() && self.note_idle() {
+        while self.may_queue() && self.schedule_rested() {
             self.dispatch_all();
         }
-        if let Some(ended) = self.ending.or_else(|| self.standstill()) {
+        if let Some(ended) = self.ending.or_else(|| self.quiescent_end()) {
             for (invocation, open) in self.board.scheduler.open().clone() {
                 let worker = open.queued.branch.worker;
                 self.step.effects.push(Effect::Cancel { invocation, worker });
@@ -258,7 +265,7 @@ impl Draft<'_> {
         if let Some(at) = self.board.wake_at() {
             self.step.effects.push(Effect::WakeAt(at));
         }
-        self.name_waiting();
+        self.request_admissions();
     }
 
     /// Dispatches invocations until none may start.
@@ -272,34 +279,35 @@ impl Draft<'_> {
     }
 
     /// Queues invocations of rules that waited for other rules to settle. Returns true if there were any.
-    fn note_idle(&mut self) -> bool {
-        if self.awaited.is_empty() {
+    fn schedule_rested(&mut self) -> bool {
+        if self.waiting_rules.is_empty() {
             return false;
         }
-        let busy = self.board.awaited();
-        let rested: BTreeSet<RuleName> = self.awaited.difference(&busy).cloned().collect();
-        if self.ask_undecided(&rested) {
+        let busy = self.board.waiting_rules();
+        let rested: BTreeSet<RuleName> = self.waiting_rules.difference(&busy).cloned().collect();
+        if self.fire_undecided(&rested) {
             return true;
         }
-        let (first, later) = self.in_turn(rested);
-        self.awaited = busy;
-        self.awaited.extend(later);
+        let (first, later) = self.split_by_order(rested);
+        self.waiting_rules = busy;
+        self.waiting_rules.extend(later);
         if first.is_empty() {
             return false;
         }
-        self.schedule(&Occasion::Rested(&first));
+        self.schedule(&TriggerEvent::Rested(&first));
         true
     }
 
     /// Evaluates undecided rules again that joins at rest wait for. Returns true if an invocation is queued.
-    fn ask_undecided(&mut self, rested: &BTreeSet<RuleName>) -> bool {
+    fn fire_undecided(&mut self, rested: &BTreeSet<RuleName>) -> bool {
         let board = &*self.board;
         if board.undecided.is_empty() {
             return false;
         }
         let joins = board.joins_to_fire().filter(|(name, _)| rested.contains(*name));
-        let asked = joins.flat_map(|(_, rest)| board.asked_again(rest));
-        let asked: Vec<(Undecided, Vec<Wish>)> = asked.map(|(undecided, wishes)| (undecided.clone(), wishes)).collect();
+        let asked = joins.flat_map(|(_, rest)| board.reevaluate_undecided(rest));
+        let asked: Vec<(UndecidedRule, Vec<Activation>)> =
+            asked.map(|(undecided, wishes)| (undecided.clone(), wishes)).collect();
         let mut is_queued = false;
         for (undecided, wishes) in asked {
             // Two joins may wait for the same rule: once is enough.
@@ -307,7 +315,7 @@ impl Draft<'_> {
                 continue;
             }
             for wish in wishes {
-                let Wish::Invoke { rule, worker, trigger, delay } = wish else { continue };
+                let Activation::Invoke { rule, worker, trigger, delay } = wish else { continue };
                 let due = (delay > 0).then(|| self.at.plus_ms(delay));
                 self.enqueue(Branch { rule: Some(rule), worker }, trigger, due);
                 is_queued = true;
@@ -318,25 +326,25 @@ impl Draft<'_> {
 
     /// Divides rules with a completed wait: those that may fire now, and those that wait for one of these. Leaves out
     /// joins that have fired, or that one was given up for.
-    fn in_turn(&self, rested: BTreeSet<RuleName>) -> (BTreeSet<RuleName>, BTreeSet<RuleName>) {
+    fn split_by_order(&self, rested: BTreeSet<RuleName>) -> (BTreeSet<RuleName>, BTreeSet<RuleName>) {
         let board = &*self.board;
-        let rest_of = |rule: &'_ Rule| match &rule.wakes_on {
-            WakesOn::Rest(rest) if rested.contains(&rule.name) => Some(rest.clone()),
+        let rest_of = |rule: &'_ Rule| match &rule.trigger {
+            CompiledTrigger::Quiescence(rest) if rested.contains(&rule.name) => Some(rest.clone()),
             _ => None,
         };
-        let may_fire = |(name, rest): &(RuleName, Rest)| match rest.kind {
-            RestKind::Each => true,
-            RestKind::Settled => !board.scheduler.has_fired(name),
-            RestKind::Completed => {
+        let may_fire = |(name, rest): &(RuleName, QuiescenceWait)| match rest.kind {
+            QuiescenceKind::Each => true,
+            QuiescenceKind::Settled => !board.scheduler.has_fired(name),
+            QuiescenceKind::Completed => {
                 // An invocation that changed nothing counts as completed, even if its breaker opened.
-                let is_lost = |queued: &&Queued| !queued.is_in_vain && rest.waits_for(&queued.branch);
-                let mut lost = board.given_up.iter().filter(is_lost).filter(|queued| !self.is_pointless(queued));
-                let is_undecided = !board.asked_again(rest).is_empty();
-                let is_complete = lost.next().is_none() && !is_undecided && !rest.waits_for_any(&board.forgotten);
+                let is_lost = |queued: &&QueuedInvocation| !queued.is_ineffective && rest.waits_for(&queued.branch);
+                let mut lost = board.given_up.iter().filter(is_lost).filter(|queued| !self.is_obsolete(queued));
+                let is_undecided = !board.reevaluate_undecided(rest).is_empty();
+                let is_complete = lost.next().is_none() && !is_undecided && !rest.waits_for_any(&board.forgotten_rules);
                 // A join that has not fired may still fire.
-                let is_join = |rule: &&Rule| match &rule.wakes_on {
-                    WakesOn::After(_) => true,
-                    WakesOn::Rest(rest) => rest.kind != RestKind::Each,
+                let is_join = |rule: &&Rule| match &rule.trigger {
+                    CompiledTrigger::After(_) => true,
+                    CompiledTrigger::Quiescence(rest) => rest.kind != QuiescenceKind::Each,
                     _ => false,
                 };
                 let mut named = board.plan.rules.iter().filter(|rule| rest.named.contains(&rule.name)).filter(is_join);
@@ -345,15 +353,16 @@ impl Draft<'_> {
             }
         };
         let rules = board.plan.rules.iter().filter_map(|rule| Some((rule.name.clone(), rest_of(rule)?)));
-        let waits: Vec<(RuleName, Rest)> = rules.filter(may_fire).collect();
+        let waits: Vec<(RuleName, QuiescenceWait)> = rules.filter(may_fire).collect();
         // `idle` waits only for the rules it names.
-        let is_first = |(name, rest): &&(RuleName, Rest)| {
-            rest.kind == RestKind::Each || waits.iter().all(|(other, _)| other == name || !rest.waits_for_rule(other))
+        let is_first = |(name, rest): &&(RuleName, QuiescenceWait)| {
+            rest.kind == QuiescenceKind::Each
+                || waits.iter().all(|(other, _)| other == name || !rest.waits_for_rule(other))
         };
         let mut first: BTreeSet<RuleName> = waits.iter().filter(is_first).map(|(name, _)| name.clone()).collect();
         if first.is_empty() {
             // In a cycle of rules one goes first, but none that only waits for the others.
-            let is_mutual = |(name, rest): &&(RuleName, Rest)| {
+            let is_mutual = |(name, rest): &&(RuleName, QuiescenceWait)| {
                 let mut before = waits.iter().filter(|(other, _)| other != name && rest.waits_for_rule(other));
                 before.all(|(_, other)| other.waits_for_rule(name))
             };
@@ -364,30 +373,30 @@ impl Draft<'_> {
     }
 
     /// Returns true if the place of an invocation that was given up is gone, unless its trigger was the removal.
-    fn is_pointless(&self, queued: &Queued) -> bool {
+    fn is_obsolete(&self, queued: &QueuedInvocation) -> bool {
         if matches!(queued.trigger, Trigger::Event { op: EventOp::Remove, .. }) {
             return false;
         }
         let plan = &self.board.plan;
         let rule = plan.rules.iter().find(|rule| queued.branch.rule.as_ref() == Some(&rule.name));
-        let is_gone = |rule| wish::is_gone(self.board.state.root(), rule, &queued.trigger);
-        plan.journal_format >= UNDECIDED && rule.is_some_and(is_gone)
+        let is_gone = |rule| rules::is_place_removed(self.board.state.root(), rule, &queued.trigger);
+        plan.journal_format >= SINCE_UNDECIDED_RULES && rule.is_some_and(is_gone)
     }
 
     /// Returns the end of a board that nothing moves any more. A board without rules is driven from outside and has no
     /// such end. Neither has one with a pending schedule or delay, or with calls that wait for admission.
-    pub(super) fn standstill(&self) -> Option<Ended> {
+    pub(super) fn quiescent_end(&self) -> Option<Ended> {
         let board = &*self.board;
         let is_idle = board.scheduler.open().is_empty() && board.pending.is_empty();
-        let is_idle = is_idle || (planted::is(Bug::Impatience) && board.waits_for_persons());
+        let is_idle = is_idle || (mutants::is_active(Mutant::EndWhileAwaitingPerson) && board.waits_for_persons());
         let idle = board.ended.is_none() && !board.paused && is_idle;
         let waits = !board.scheduler.delayed().is_empty() || board.scheduler.due(&board.plan).next().is_some();
-        if !idle || board.plan.rules.is_empty() || waits || !board.awaiting().is_empty() {
+        if !idle || board.plan.rules.is_empty() || waits || !board.admissible_attempts().is_empty() {
             return None;
         }
         // Any queued invocation waits for a breaker, and without outcomes no cooldown passes.
         let stopped = board.breaker.any_open() || !board.scheduler.queue().is_empty();
-        Some(if board.short {
+        Some(if board.budget_exceeded {
             Ended { end: End::Stopped, cause: Cause::Exhausted }
         } else if stopped {
             Ended { end: End::Stopped, cause: Cause::Breaker }
@@ -398,31 +407,39 @@ impl Draft<'_> {
     }
 
     /// Starts an attempt; returns false if it waits for budget that calls under way may free.
-    pub(super) fn dispatch(&mut self, next: Next, admitted: Option<Admission>) -> bool {
-        let is_affordable = self.board.afford_inside(&next);
-        let Next { queued, attempt } = next;
+    pub(super) fn dispatch(&mut self, next: NextAttempt, admitted: Option<Admission>) -> bool {
+        let is_affordable = self.board.check_nested_budget(&next);
+        let NextAttempt { queued, attempt } = next;
         let branch = queued.branch.clone();
         let board = &*self.board;
-        let Compiled { view, prompt, budget, feedback, woken_at, seat, trigger, expansions_left } =
-            board.compiled(&queued);
+        let CompiledCall {
+            view,
+            prompt,
+            budget,
+            feedback,
+            trigger_place: woken_at,
+            worker_plan: seat,
+            trigger,
+            expansions_left,
+        } = board.compile_call(&queued);
         let worker = Arc::clone(&seat.worker);
         let price = admitted.as_ref().and_then(|admission| admission.price.as_ref());
         let afford = |reply: Option<u64>| {
             let tokens = match worker.agent {
                 AgentKind::Llm => {
                     let reply = reply.unwrap_or(u64::from(worker.limits.reply_tokens));
-                    bounded(prompt.estimated_tokens().saturating_add(reply))
+                    cap_tokens(prompt.estimated_tokens().saturating_add(reply))
                 }
                 _ => 0,
             };
-            let call = hold(&board.plan, &branch.worker, (tokens, reply), price);
-            (tokens, board.ledger.afford(&board.limits_of(&branch), &branch, call))
+            let call = call_reservation(&board.plan, &branch.worker, (tokens, reply), price);
+            (tokens, board.ledger.check_budget(&board.call_limits(&branch), &branch, call))
         };
         let named = admitted.as_ref().and_then(|admission| admission.reply_tokens);
         let (mut reserved, mut afforded) = afford(named);
         let mut is_plain = false;
         let is_larger = named.is_some_and(|reply| reply > u64::from(worker.limits.reply_tokens));
-        if is_larger && board.format >= FULL_RETRY && afforded.is_err_and(|short| !short.may_be_freed) {
+        if is_larger && board.format >= SINCE_FULL_RETRY && afforded.is_err_and(|short| !short.may_be_freed) {
             // A reply with no more room than the previous one is better than none.
             (reserved, afforded) = afford(None);
             is_plain = true;
@@ -435,7 +452,8 @@ impl Draft<'_> {
             Err(short) if short.may_be_freed => return false,
             Err(short) => {
                 let of = (Some(queued.invocation), admitted.clone());
-                return !self.run_short(&branch, of, short) || self.dispatch(Next { queued, attempt }, admitted);
+                return !self.record_budget_exceeded(&branch, of, short)
+                    || self.dispatch(NextAttempt { queued, attempt }, admitted);
             }
         }
         let occurrence = board.scheduler.attempts_of(&branch.worker);
@@ -450,11 +468,11 @@ impl Draft<'_> {
             budget,
             unit: worker.view.unit,
             tokenizer: (worker.view.unit == Unit::Tokens).then(|| view::TOKENIZER.to_owned()),
-            compiler: view::compiler_of(board.plan.journal_format),
+            compiler: view::compiler_version(board.plan.journal_format),
             feedback,
-            view: board.name_of(&view.text),
-            prompt: board.name_of(&stored),
-            view_bytes: (board.format >= JOURNAL_LIMIT).then_some(view.text.len() as u64),
+            view: board.text_hash(&view.text),
+            prompt: board.text_hash(&stored),
+            view_bytes: (board.format >= SINCE_JOURNAL_LIMIT).then_some(view.text.len() as u64),
             reserved,
             deadline: self.at.plus_ms(timeout_ms),
             reads: view.reads.clone(),
@@ -477,9 +495,9 @@ impl Draft<'_> {
         let open = &self.board.scheduler.open()[&queued.invocation];
         let (basis, past) = (Arc::clone(&open.basis), Box::new(open.past.clone()));
         let may_clarify = worker.clarify.is_some() && expansions_left > 0;
-        let shown = Shown::new(Arc::clone(&self.board.plan), branch.worker.clone(), basis, view.may_expand);
+        let shown = CallContext::new(Arc::clone(&self.board.plan), branch.worker.clone(), basis, view.may_expand);
         let shown = shown.map(|shown| {
-            let shown = shown.with_seat(seat).with_question(may_clarify).with_place(woken_at.as_deref());
+            let shown = shown.with_worker_plan(seat).with_question(may_clarify).with_place(woken_at.as_deref());
             let shown = shown.with_trigger(trigger);
             let shown = shown.with_rule(branch.rule.clone());
             shown.with_signal(queued.value.clone()).with_answers(queued.expansion.answers.clone())
@@ -491,12 +509,12 @@ impl Draft<'_> {
             worker: branch.worker,
             view: hash,
             prompt: Arc::new(prompt),
-            shown: Arc::new(shown.expect("a seat was invoked")),
+            context: Arc::new(shown.expect("a seat was invoked")),
             parent: self.board.parent.clone(),
             timeout_ms,
             occurrence,
             admitted,
-            past,
+            history: past,
         });
         true
     }

@@ -2,32 +2,32 @@
 
 use serde_json::json;
 
-use super::calls::refused;
-use super::{Draft, author};
-use crate::board::apply::edit_token;
-use crate::board::tokens::Known;
+use super::calls::rejected_unrecorded;
+use super::{StepBuilder, author};
+use crate::board::apply::edit_dedup_key;
+use crate::board::dedup::DedupResult;
 use crate::board::{Outcome, ReplyBody};
-use crate::files::{self, EXTERNAL, Edit, Refused};
+use crate::files::{self, EXTERNAL, Edit, EditRejection};
 use crate::id::WorkerName;
 use crate::pipeline;
-use crate::record::{Author, Body, Editing, NoOp};
+use crate::record::{Author, Body, EditOrigin, NoOp};
 use crate::rejection::Code;
 
-impl Draft<'_> {
+impl StepBuilder<'_> {
     /// Commits an edit, records that it changes nothing, or rejects it. Its attempt continues in any case. An external
     /// edit has already happened, so it is committed even on a paused board.
     pub(super) fn edit(&mut self, edit: Edit) {
-        let refused = |code, message: &str| Some(refused(code, message));
+        let refused = |code, message: &str| Some(rejected_unrecorded(code, message));
         let body = ReplyBody::Text(serde_json::to_string(&edit).expect("an edit has string keys and finite numbers"));
         // A retry may arrive after the attempt has ended.
-        if let Some(token) = edit.token.as_ref().map(edit_token) {
+        if let Some(token) = edit.token.as_ref().map(edit_dedup_key) {
             let board = &*self.board;
             let known =
-                board.tokens.look_up(&token, || body.digest(&board.hasher, board.format), self.at, &board.pending);
+                board.dedup.look_up(&token, || body.digest(&board.hasher, board.format), self.at, &board.pending);
             self.step.outcome = match known {
-                Known::New => None,
-                Known::Same(verdict) => Some(Outcome::Duplicate(verdict)),
-                Known::Other => refused(Code::TokenConflict, "the token was used before, for another edit"),
+                DedupResult::New => None,
+                DedupResult::Replay(verdict) => Some(Outcome::Duplicate(verdict)),
+                DedupResult::Conflict => refused(Code::TokenConflict, "the token was used before, for another edit"),
             };
             if self.step.outcome.is_some() {
                 return;
@@ -48,7 +48,7 @@ impl Draft<'_> {
             self.step.outcome = refused(Code::BoardNotRunning, "the board has ended");
             return;
         }
-        let seat = attempt.as_ref().and_then(|by| self.board.plan.seats.get(&by.worker));
+        let seat = attempt.as_ref().and_then(|by| self.board.plan.workers.get(&by.worker));
         let worker = seat.map_or_else(|| WorkerName::from(EXTERNAL), |seat| seat.name.clone());
         let attempt = attempt.and_then(|by| by.attempt);
         let invocation = attempt.as_ref().map(|attempt| attempt.invocation);
@@ -60,19 +60,19 @@ impl Draft<'_> {
             base: self.board.version(),
             usage: None,
             approval: None,
-            edit: Some(Editing { attempt }),
+            edit: Some(EditOrigin { attempt }),
         };
         let verdict = files::judge(
             &edit,
-            &files::Inputs {
+            &files::EditContext {
                 plan: &self.board.plan,
                 state: &self.board.state,
                 author: invocation.zip(seat.map(|seat| &**seat)),
                 writer: &writer,
-                reservations: &self.board.reservations.at(self.at),
+                reservations: &self.board.reservations.unexpired_at(self.at),
                 at: self.at,
                 commits: &self.board.commits,
-                floor: self.board.files.floor,
+                floor: self.board.files.version_floor,
             },
         );
         let amend = |patch| pipeline::amend(&self.board.plan, &self.board.state, patch);
@@ -90,8 +90,8 @@ impl Draft<'_> {
                 self.step.outcome = Some(Outcome::NoOp { seq });
                 self.move_breakers(None);
             }
-            Err(Refused { rejection, contested }) => self.reject(by, None, &body, rejection, contested),
+            Err(EditRejection { rejection, contested }) => self.reject(by, None, &body, rejection, contested),
         }
-        self.go_on();
+        self.advance();
     }
 }

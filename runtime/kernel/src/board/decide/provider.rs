@@ -1,20 +1,20 @@
 //! Calls that wait for a provider: admission, deferral, and the end of patience.
 
-use super::{Draft, author};
+use super::{StepBuilder, author};
 use crate::admission::Admission;
 use crate::board::Effect;
 use crate::deferral::DeferralReason;
 use crate::id::InvocationId;
 use crate::ledger::Usage;
-use crate::record::{Body, Deferred, PauseCause, Steered};
-use crate::scheduler::Next;
+use crate::record::{Body, Deferred, PauseCause, PauseRequest};
+use crate::scheduler::NextAttempt;
 
 /// Maximum wait that is recorded, in milliseconds: 366 days.
 const WAIT_MAX_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 
 /// A request that a provider did not accept, as the shell reports it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct NotTaken {
+pub struct RequestDeferral {
     /// The reason.
     pub reason: DeferralReason,
     /// Milliseconds to wait before the next request to the provider.
@@ -27,27 +27,33 @@ pub struct NotTaken {
     pub message: String,
 }
 
-impl Draft<'_> {
+impl StepBuilder<'_> {
     /// Makes a call that the gate admits if it is still wanted; otherwise records nothing.
     pub(super) fn admit(&mut self, invocation: InvocationId, attempt: u32, admission: Admission) {
         if self.board.ended.is_some() || self.board.paused {
             return;
         }
-        let is_meant = |next: &Next| next.queued.invocation == invocation && next.attempt == attempt;
-        let next = self.board.awaiting().into_iter().find(is_meant);
+        let is_meant = |next: &NextAttempt| next.queued.invocation == invocation && next.attempt == attempt;
+        let next = self.board.admissible_attempts().into_iter().find(is_meant);
         let before = self.step.records.len();
         if let Some(next) = next {
             self.dispatch(next, Some(admission));
         }
         if self.step.records.len() > before {
-            self.go_on();
+            self.advance();
         }
     }
 
-    pub(super) fn defer(&mut self, invocation: InvocationId, attempt: u32, usage: Option<Usage>, not_taken: NotTaken) {
+    pub(super) fn defer(
+        &mut self,
+        invocation: InvocationId,
+        attempt: u32,
+        usage: Option<Usage>,
+        not_taken: RequestDeferral,
+    ) {
         let open = self.board.scheduler.open().get(&invocation);
         let Some(open) = open.filter(|open| open.calling && open.attempt == attempt) else { return };
-        let NotTaken { reason, wait_ms, patience_ms, is_served_elsewhere, message } = not_taken;
+        let RequestDeferral { reason, wait_ms, patience_ms, is_served_elsewhere, message } = not_taken;
         let since = open.deferrals.as_ref().and_then(|deferrals| deferrals.since).unwrap_or(self.at);
         let mut not_before = self.at.plus_ms(wait_ms.min(WAIT_MAX_MS));
         let mut patience = since.plus_ms(patience_ms.min(WAIT_MAX_MS));
@@ -60,30 +66,30 @@ impl Draft<'_> {
         let message = self.bounded(message);
         self.push(Body::Deferred(Deferred { by, model, reason, not_before, patience, is_served_elsewhere, message }));
         if (reason.needs_operator() && !is_served_elsewhere) || not_before > patience {
-            self.hold();
+            self.pause_for_provider();
         }
-        self.go_on();
+        self.advance();
     }
 
     /// Pauses the board, because no call was admitted within its patience or its model needs an operator.
     pub(super) fn unavailable(&mut self) {
-        if self.board.ended.is_none() && !self.board.paused && !self.board.awaiting().is_empty() {
-            self.hold();
-            self.go_on();
+        if self.board.ended.is_none() && !self.board.paused && !self.board.admissible_attempts().is_empty() {
+            self.pause_for_provider();
+            self.advance();
         }
     }
 
     /// Pauses the board until an operator resumes it.
-    pub(super) fn hold(&mut self) {
+    pub(super) fn pause_for_provider(&mut self) {
         if !self.board.paused {
-            self.push(Body::Paused(Steered { token: None, cause: Some(PauseCause::ProviderUnavailable) }));
+            self.push(Body::Paused(PauseRequest { token: None, cause: Some(PauseCause::ProviderUnavailable) }));
         }
     }
 
     /// Publishes the calls that wait for admission; replaces the previous list.
-    pub(super) fn name_waiting(&mut self) {
-        if self.board.has_gate() {
-            self.step.effects.push(Effect::Await(self.board.awaiting_admission()));
+    pub(super) fn request_admissions(&mut self) {
+        if self.board.has_gated_calls() {
+            self.step.effects.push(Effect::RequestAdmission(self.board.awaiting_admission()));
         }
     }
 }

@@ -1,31 +1,34 @@
 //! Retries by an operator: invocations that were given up, and raised limits.
 
-use super::{Draft, Move};
+use super::{DueTransition, StepBuilder};
 use crate::board::Outcome;
-use crate::breaker::{Change, Reason};
+use crate::breaker::{BreakerTransition, Reason};
 use crate::record::{Body, Retried, Scheduled};
 use crate::rejection::{Rejection, Stage};
-use crate::scheduler::Queued;
+use crate::scheduler::QueuedInvocation;
 
-impl Draft<'_> {
+impl StepBuilder<'_> {
     /// Queues given-up invocations again, with their triggers, unless the board is done or cancelled.
     pub(super) fn retry(&mut self, retried: Retried) {
         let body = Body::Retried(retried.clone());
-        if self.is_repeated(&body) {
+        if self.is_duplicate(&body) {
             return;
         }
-        let chosen = self.board.chosen_by(&retried);
-        if let Some(why) = self.board.retry_refusal(&retried, &chosen) {
-            self.step.outcome = Some(Outcome::Refused(Rejection::new(Stage::Application, vec![why])));
+        let chosen = self.board.selected_by(&retried);
+        if let Some(why) = self.board.retry_violation(&retried, &chosen) {
+            self.step.outcome = Some(Outcome::RejectedUnrecorded(Rejection::new(Stage::Application, vec![why])));
             return;
         }
         self.push(body);
         for branch in self.board.half_opened_by(&retried) {
-            self.trip(&branch, Move { reason: Reason::Retried, action: None, change: Change::HalfOpened });
+            self.trip(
+                &branch,
+                DueTransition { reason: Reason::Retried, action: None, change: BreakerTransition::HalfOpened },
+            );
         }
         for queued in chosen {
-            let Queued { invocation, branch, trigger, expansion, .. } = queued;
-            self.awaited.extend(self.board.plan.waiting_for(&branch));
+            let QueuedInvocation { invocation, branch, trigger, expansion, .. } = queued;
+            self.waiting_rules.extend(self.board.plan.waiting_for(&branch));
             self.push(Body::Scheduled(Scheduled {
                 invocation: self.board.scheduler.next_id(),
                 rule: branch.rule,
@@ -37,6 +40,6 @@ impl Draft<'_> {
                 expand: expansion.places,
             }));
         }
-        self.go_on();
+        self.advance();
     }
 }

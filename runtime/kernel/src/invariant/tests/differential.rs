@@ -194,7 +194,7 @@ impl Dice {
     }
 
     /// Replaces the value at an existing place, or creates a place for it.
-    fn put(&mut self, tree: &mut Node, node: Node, edit: &Edit, replaced: &mut At) {
+    fn put(&mut self, tree: &mut Node, node: Node, edit: &Edit, replaced: &mut Revision) {
         let mut at = self.place(tree);
         match tree.get(&at) {
             Some(Node::Array(array)) if self.roll(4) > 0 => {
@@ -216,13 +216,13 @@ impl Dice {
             _ => {
                 tree.replace(&at, node, edit);
                 if at.is_root() {
-                    *replaced = edit.at;
+                    *replaced = edit.revision;
                 }
             }
         }
     }
 
-    fn change(&mut self, tree: &mut Node, edit: &Edit, replaced: &mut At) {
+    fn change(&mut self, tree: &mut Node, edit: &Edit, replaced: &mut Revision) {
         let at = self.place(tree);
         match self.roll(6) {
             0 | 1 if !at.is_root() => drop(tree.remove(&at, edit)),
@@ -237,7 +237,7 @@ impl Dice {
             }
             _ => {
                 let value = if self.roll(2) == 0 { self.task() } else { self.value(2) };
-                self.put(tree, Node::of(&value, edit), edit, replaced);
+                self.put(tree, Node::from_value(&value, edit), edit, replaced);
             }
         }
     }
@@ -286,7 +286,7 @@ fn everywhere(one: &Invariant, before: &Value, after: &Value, patch: &Value) -> 
 
 fn history(seed: u64, pool: &[Invariant], seen: &mut Seen) {
     let mut dice = Dice(seed);
-    let mut tree = Node::of(&dice.document(), &edit(0));
+    let mut tree = Node::from_value(&dice.document(), &edit(0));
     let mut replaced = 0;
     let mut chosen: Vec<&Invariant> = Vec::new();
     for at in 1..=CANDIDATES {
@@ -305,8 +305,8 @@ fn history(seed: u64, pool: &[Invariant], seen: &mut Seen) {
             dice.change(&mut candidate, &edit(at), &mut replaced_by);
         }
         let patch = dice.list(3, |_| Value::Null);
-        let since = Since::new(&candidate, replaced_by, at - 1);
-        let whole = Since::anew(&candidate);
+        let since = ChangesSince::new(&candidate, replaced_by, at - 1);
+        let whole = ChangesSince::all_changed(&candidate);
         let (before, after) = (tree.to_value(), candidate.to_value());
         let context = || {
             let source = |one: &&Invariant| format!("for {:?}: {}", one.each, one.expr.source());

@@ -112,17 +112,17 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let profile = Profile { strictest, ..Profile::default() };
-        let found = effective(&profile, &wishes);
+        let found = effective_policy(&profile, &wishes);
         prop_assert!(is_as_strict(&found, &profile.policy), "{:?}", found);
         let mut other: Vec<&Preferences> = wishes.iter().collect();
         let by = usize::try_from(seed % 5).expect("small") % other.len().max(1);
         other.rotate_left(by);
         other.reverse();
-        prop_assert_eq!(effective(&profile, other), found);
+        prop_assert_eq!(effective_policy(&profile, other), found);
         // An additional preference never relaxes the policy, and repeated ones change nothing.
-        let twice = effective(&profile, wishes.iter().chain(&wishes));
+        let twice = effective_policy(&profile, wishes.iter().chain(&wishes));
         prop_assert_eq!(twice, found);
-        let more = effective(&profile, wishes.iter().chain([&strictest]));
+        let more = effective_policy(&profile, wishes.iter().chain([&strictest]));
         prop_assert!(is_as_strict(&more, &found));
         // The result is never stricter than the profile's bound, unless the profile's own policy is.
         if let Some(rounds) = strictest.max_rounds {

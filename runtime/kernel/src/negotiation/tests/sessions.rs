@@ -8,7 +8,7 @@ use crate::id::Timestamp;
 /// Negotiation between `a` and `b`; `e` evaluates their drafts.
 struct Play {
     session: Session,
-    seats: Seats,
+    seats: Participants,
     now: i64,
 }
 
@@ -17,37 +17,39 @@ const TOPIC: &str = "delivery";
 impl Play {
     fn new(setup: Value) -> Self {
         let name = |name: &str| vec![name.to_owned()];
-        let seats = Seats { by: "n".to_owned(), parties: vec!["a".to_owned(), "b".to_owned()], evaluators: name("e") };
+        let seats =
+            Participants { by: "n".to_owned(), parties: vec!["a".to_owned(), "b".to_owned()], evaluators: name("e") };
         let setup = serde_json::from_value(setup).expect("a setup");
         Self { session: Session { setup, ..Session::default() }, seats, now: 0 }
     }
 
     fn opened(setup: Value) -> Self {
         let mut play = Self::new(setup);
-        play.look(&Woken::default());
+        play.look(&AdvanceInput::default());
         play
     }
 
     /// Processes the state, appends the resulting events as a board would, and checks that nothing remains to be done.
-    fn look(&mut self, woken: &Woken) -> Option<Question> {
-        let asked = Asked { topic: Some(TOPIC.to_owned()), corr: Some("c-1".to_owned()), ..Asked::default() };
-        let woken = Woken { now: Timestamp(self.now), ..woken.clone() };
+    fn look(&mut self, woken: &AdvanceInput) -> Option<Question> {
+        let asked =
+            OpenRequest { topic: Some(TOPIC.to_owned()), corr: Some("c-1".to_owned()), ..OpenRequest::default() };
+        let woken = AdvanceInput { now: Timestamp(self.now), ..woken.clone() };
         let step = advance(&self.session, &self.seats, &asked, &woken).expect("it can be played");
-        assert!(step.added.is_empty() || step.ask.is_none());
+        assert!(step.additions.is_empty() || step.ask.is_none());
         let mut board = json!({"negotiation": self.session});
-        let ops: Vec<Value> = step.added.iter().map(|added| added.op("/negotiation")).collect();
+        let ops: Vec<Value> = step.additions.iter().map(|added| added.op("/negotiation")).collect();
         let patch: json_patch::Patch = serde_json::from_value(json!(ops)).expect("a patch");
         json_patch::patch(&mut board, &patch).expect("it applies");
         self.session = serde_json::from_value(board["negotiation"].clone()).expect("a negotiation");
-        let again = advance(&self.session, &self.seats, &asked, &Woken { answers: Vec::new(), ..woken });
+        let again = advance(&self.session, &self.seats, &asked, &AdvanceInput { answers: Vec::new(), ..woken });
         let again = again.expect("it can be played");
-        assert_eq!(again.added, [], "once is enough");
+        assert_eq!(again.additions, [], "once is enough");
         again.ask
     }
 
     fn say(&mut self, event: Value) -> Option<Question> {
         self.session.events.push(event);
-        self.look(&Woken::default())
+        self.look(&AdvanceInput::default())
     }
 
     fn draft(&mut self, from: &str, value: Value) -> Option<Question> {
@@ -63,7 +65,7 @@ impl Play {
         self.session.events.last().expect("something was said")
     }
 
-    fn decision(&self) -> &Decision {
+    fn decision(&self) -> &DecisionReport {
         match self.session.reports.last() {
             Some(Report::Decision(decision)) => decision,
             other => panic!("no decision: {other:?}"),
@@ -276,8 +278,8 @@ fn what_is_out_of_turn_or_was_not_asked_for_does_not_count() {
     play.say(evaluation("e", 1.0));
     play.say(json!({"kind": "haggle"}));
     play.say(json!({"kind": "policy", "ts": 0, "negotiation_id": "c-1", "policy": {"max_rounds": 100}}));
-    use NegotiationCode::{BadEvent, BadScore, NoDraft, NotAsked, OutOfTurn, PolicyAlready, Repeated};
-    let expected = [OutOfTurn, NoDraft, OutOfTurn, NotAsked, BadScore, Repeated, BadEvent, PolicyAlready];
+    use NegotiationCode::{BadEvent, BadScore, NoDraft, NotEvaluator, OutOfTurn, PolicyAlreadySet, Repeated};
+    let expected = [OutOfTurn, NoDraft, OutOfTurn, NotEvaluator, BadScore, Repeated, BadEvent, PolicyAlreadySet];
     assert_eq!(play.refused(), expected);
     assert!(play.session.refused.iter().all(|refused| !refused.again), "nobody is to make another draft");
     assert_eq!((play.session.versions.len(), play.session.reports.len()), (1, 0), "one is still to evaluate it");
@@ -291,7 +293,7 @@ fn a_round_whose_time_is_over_ends_it_whatever_the_clock_says() {
     let mut play = Play::opened(priced());
     play.draft("a", json!({"price": 1}));
     play.now = -5;
-    let late = |round| Woken { timed_out: Some(round), ..Woken::default() };
+    let late = |round| AdvanceInput { timed_out: Some(round), ..AdvanceInput::default() };
     play.look(&late(2));
     assert_eq!(play.last()["kind"], "propose", "another round's time is not this one's");
     play.look(&late(1));
@@ -302,9 +304,9 @@ fn a_round_whose_time_is_over_ends_it_whatever_the_clock_says() {
 fn a_person_is_asked_between_rounds_and_their_word_is_kept() {
     let mut setup = priced();
     setup["policy"] = json!({"hitl": "PauseBetweenRounds"});
-    let said = |question: &Question, text: &str| Woken {
+    let said = |question: &Question, text: &str| AdvanceInput {
         answers: vec![Answer { question: question.text.clone(), by: "p".to_owned(), text: text.to_owned() }],
-        ..Woken::default()
+        ..AdvanceInput::default()
     };
     let mut play = Play::opened(setup.clone());
     play.draft("a", json!({"price": 1}));
@@ -321,7 +323,7 @@ fn a_person_is_asked_between_rounds_and_their_word_is_kept() {
     let decision = play.decision();
     assert_eq!((decision.decided_by, decision.stop_reason), (DecidedBy::Hitl, Some(StopReason::Hitl)));
     assert_eq!(play.last()["kind"], "decide");
-    let words: Vec<Said> = play
+    let words: Vec<HumanChoice> = play
         .session
         .reports
         .iter()
@@ -330,12 +332,12 @@ fn a_person_is_asked_between_rounds_and_their_word_is_kept() {
             Report::Evaluation(_) | Report::Decision(_) => None,
         })
         .collect();
-    assert_eq!(words, [Said::Continue, Said::Accept]);
+    assert_eq!(words, [HumanChoice::Continue, HumanChoice::Accept]);
 
     let mut silent = Play::opened(setup);
     silent.draft("a", json!({"price": 1}));
     silent.evaluate(1.0).expect("a question");
-    silent.look(&Woken { is_unanswered: true, ..Woken::default() });
+    silent.look(&AdvanceInput { is_unanswered: true, ..AdvanceInput::default() });
     assert_eq!((silent.decision().outcome, silent.decision().stop_reason), (Outcome::Aborted, Some(StopReason::Hitl)));
 }
 
@@ -378,7 +380,7 @@ fn there_is_room_for_the_end() {
     let mut play = Play::opened(priced());
     let strange = json!({"kind": "evaluate", "ts": 0, "from": "x", "score": 1});
     play.session.events.resize(EVENTS_MAX - 3, strange.clone());
-    play.look(&Woken::default());
+    play.look(&AdvanceInput::default());
     assert_eq!(play.last(), &strange);
     play.say(strange);
     assert_eq!(play.decision().stop_reason, Some(StopReason::TooManyEvents));
@@ -389,8 +391,8 @@ fn there_is_room_for_the_end() {
 fn a_setup_that_cannot_be_meant_is_refused() {
     let refused = |setup: Value| {
         let play = Play::new(setup);
-        let asked = Asked { topic: Some(TOPIC.to_owned()), ..Asked::default() };
-        advance(&play.session, &play.seats, &asked, &Woken::default()).expect_err("it cannot be meant")
+        let asked = OpenRequest { topic: Some(TOPIC.to_owned()), ..OpenRequest::default() };
+        advance(&play.session, &play.seats, &asked, &AdvanceInput::default()).expect_err("it cannot be meant")
     };
     for setup in [
         json!({"policy": {"max_rounds": 0}}),
@@ -401,6 +403,6 @@ fn a_setup_that_cannot_be_meant_is_refused() {
     }
     let mut nobody = Play::new(json!({}));
     nobody.seats.parties.clear();
-    let found = advance(&nobody.session, &nobody.seats, &Asked::default(), &Woken::default());
+    let found = advance(&nobody.session, &nobody.seats, &OpenRequest::default(), &AdvanceInput::default());
     assert_eq!(found.expect_err("nobody").code, NegotiationCode::BadSetup);
 }

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::ablation::Mode;
 use crate::admission::Admission;
 use crate::blueprint::Blueprint;
 use crate::breaker;
 use crate::digest::{Digest, Salt};
-use crate::id::{BoardId, InvocationId, RuleName, Seq, Token, WorkerName};
+use crate::id::{BoardId, IdempotencyKey, InvocationId, RuleName, Seq, WorkerName};
 use crate::ledger::Usage;
-use crate::mode::Mode;
-use crate::rejection::coded;
-use crate::scheduler::Queued;
+use crate::rejection::code_enum;
+use crate::scheduler::QueuedInvocation;
 
 /// A body without content; the kind says everything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -23,16 +23,16 @@ pub struct Empty {}
 /// A pause or a resume.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Steered {
+pub struct PauseRequest {
     /// The caller's idempotency key, if it gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub token: Option<Token>,
+    pub token: Option<IdempotencyKey>,
     /// Reason for which the kernel paused the board; none where a caller did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<PauseCause>,
 }
 
-coded! {
+code_enum! {
     /// Reasons for which the kernel pauses a board.
     PauseCause {
         /// A provider accepted no request until patience ended, or an operator must fix a problem first. The preceding
@@ -53,19 +53,19 @@ pub struct Retried {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invocation: Option<InvocationId>,
     /// New limits of the board.
-    #[serde(default, skip_serializing_if = "Raised::is_none")]
-    pub limits: Raised,
+    #[serde(default, skip_serializing_if = "LimitOverrides::is_none")]
+    pub limits: LimitOverrides,
     /// New limits of the worker that is named, or that has the invocation (since format 11).
-    #[serde(default, skip_serializing_if = "RaisedOfWorker::is_none")]
-    pub worker_limits: RaisedOfWorker,
+    #[serde(default, skip_serializing_if = "WorkerLimitOverrides::is_none")]
+    pub worker_limits: WorkerLimitOverrides,
     /// The caller's idempotency key, if it gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub token: Option<Token>,
+    pub token: Option<IdempotencyKey>,
 }
 
 impl Retried {
     /// Returns true if a given-up invocation is selected. One beyond its worker's limit is selected by name only.
-    pub(crate) fn chooses(&self, queued: &Queued) -> bool {
+    pub(crate) fn selects(&self, queued: &QueuedInvocation) -> bool {
         self.covers(&queued.branch)
             && self.invocation.is_none_or(|invocation| queued.invocation == invocation)
             && (!queued.is_beyond_limit || self.worker.is_some() || self.invocation.is_some())
@@ -80,7 +80,7 @@ impl Retried {
 /// Limits of a board that an operator has raised. An absent limit is the blueprint's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Raised {
+pub struct LimitOverrides {
     /// Tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
@@ -101,7 +101,7 @@ pub struct Raised {
     pub journal: Option<u64>,
 }
 
-impl Raised {
+impl LimitOverrides {
     /// Returns true if no limit is raised.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
@@ -124,7 +124,7 @@ impl Raised {
 /// Limits of a worker that an operator has raised. An absent limit is the blueprint's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RaisedOfWorker {
+pub struct WorkerLimitOverrides {
     /// Tokens of the worker, and of each rule that runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
@@ -133,7 +133,7 @@ pub struct RaisedOfWorker {
     pub money: Option<u64>,
 }
 
-impl RaisedOfWorker {
+impl WorkerLimitOverrides {
     /// Returns true if no limit is raised.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
@@ -199,7 +199,7 @@ impl Created {
     pub fn read_blueprint(&self) -> Result<Blueprint, String> {
         let blueprint = <Blueprint as Deserialize>::deserialize(&self.blueprint)
             .map_err(|error| format!("this version cannot read its blueprint: {error}"))?;
-        if self.drawn != blueprint.drawn() {
+        if self.drawn != blueprint.drawn_models() {
             return Err("the models that it says were drawn are not those that its blueprint draws".to_owned());
         }
         Ok(blueprint)
@@ -257,12 +257,12 @@ pub struct Breaker {
     /// The branch's worker.
     pub worker: WorkerName,
     /// State change of the branch.
-    pub change: breaker::Change,
+    pub change: breaker::BreakerTransition,
     /// Reason for the change.
     pub reason: breaker::Reason,
 }
 
-coded! {
+code_enum! {
     /// Resource that ran out.
     Resource {
         /// Invocations of a worker.
@@ -328,7 +328,7 @@ pub struct Signal {
     pub value: Value,
     /// The caller's idempotency key, if it gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub token: Option<Token>,
+    pub token: Option<IdempotencyKey>,
 }
 
 /// A snapshot was stored, from which the board can be restored without the records before it.
@@ -357,16 +357,17 @@ pub struct Redacted {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub salt: bool,
     /// Fingerprint of the whole request.
-    pub asked: Digest,
+    #[serde(rename = "asked")]
+    pub request: Digest,
     /// The caller's idempotency key, if it gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub token: Option<Token>,
+    pub token: Option<IdempotencyKey>,
     /// Requested targets: JSON Pointers and record numbers.
     #[serde(skip_serializing)]
     pub targets: Vec<String>,
 }
 
-coded! {
+code_enum! {
     /// Ways a board ends (SPEC section 6).
     End {
         /// The `done` condition holds.
@@ -382,7 +383,7 @@ coded! {
     }
 }
 
-coded! {
+code_enum! {
     /// Reasons for which a board ends.
     Cause {
         /// The `done` condition holds.

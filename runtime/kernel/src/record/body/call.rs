@@ -4,14 +4,14 @@ use serde::{Deserialize, Serialize};
 
 use super::Author;
 use crate::admission::Admission;
-use crate::asked::Asked;
 use crate::blueprint::{EventOp, Unit};
 use crate::breaker;
 use crate::deferral::DeferralReason;
 use crate::digest::Digest;
+use crate::expand_request::ExpandRequest;
 use crate::failure::FailureCode;
 use crate::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
-use crate::view::Unshown;
+use crate::view::TruncatedPlace;
 
 /// Reason for which an invocation is requested.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -90,7 +90,7 @@ pub struct Scheduled {
     pub due: Option<Timestamp>,
     /// Paths that the invocations before it requested.
     #[serde(default, skip_serializing)]
-    pub expand: Vec<Asked>,
+    pub expand: Vec<ExpandRequest>,
 }
 
 /// An attempt is about to start. Holds every input of its view.
@@ -147,7 +147,7 @@ pub struct Invoked {
     pub is_unspent: bool,
     /// Readable collections and texts that did not fit into the view (since format 13).
     #[serde(default, skip_serializing)]
-    pub unshown: Vec<Unshown>,
+    pub unshown: Vec<TruncatedPlace>,
 }
 
 /// The provider did not accept an attempt's request. The invocation waits and is invoked later; the attempt is not

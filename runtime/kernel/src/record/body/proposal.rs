@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Attempt;
-use crate::asked::Asked;
 use crate::digest::Digest;
-use crate::id::{InvocationId, Seq, Timestamp, Token, Version, WorkerName};
+use crate::expand_request::ExpandRequest;
+use crate::id::{IdempotencyKey, InvocationId, Seq, Timestamp, Version, WorkerName};
 use crate::ledger::Usage;
-use crate::pipeline::Clarify;
+use crate::pipeline::ClarifyQuestion;
 use crate::rejection::{Code, Rejection, Stage};
 
 /// Author name for an administrator's own commits; no worker of a blueprint can have it.
@@ -25,7 +25,7 @@ pub struct Author {
     pub attempt: Option<Attempt>,
     /// The idempotency key of a direct proposal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub token: Option<Token>,
+    pub token: Option<IdempotencyKey>,
     /// The version that it was written against.
     pub base: Version,
     /// Cost of the call.
@@ -36,13 +36,13 @@ pub struct Author {
     pub approval: Option<Seq>,
     /// Origin of a file edit; absent for other proposals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub edit: Option<Editing>,
+    pub edit: Option<EditOrigin>,
 }
 
 /// Origin of a file edit. The edit itself is in the reply field of the record: `written` or `reply`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Editing {
+pub struct EditOrigin {
     /// The attempt that continues after it; absent for changes of the workspace made outside the board.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<Attempt>,
@@ -66,10 +66,11 @@ pub struct Committed {
     pub intent: Option<String>,
     /// Paths that the author requested; the work continues in a follow-up invocation.
     #[serde(default, skip_serializing)]
-    pub expand: Vec<Asked>,
-    /// The original reply, if the patch was derived from it. Either the kernel derived it ([`crate::mode::Interface`],
+    pub expand: Vec<ExpandRequest>,
+    /// The original reply, if the patch was derived from it. Either the kernel derived it
+    /// ([`crate::ablation::Interface`],
     /// [`crate::bindings::Bindings`]) and replays derive it too, or the agent's seat did
-    /// ([`crate::blueprint::Format`]).
+    /// ([`crate::blueprint::ReplyFormat`]).
     #[serde(default, skip_serializing)]
     pub written: Option<String>,
     /// The reply as the model sent it, if wrapping was removed before it was judged.
@@ -104,7 +105,7 @@ pub struct NoOp {
 /// its verdict (since format 20).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Elided {
+pub struct ElidedReply {
     /// Bytes of the whole reply.
     pub bytes: u64,
     /// Fingerprint of the whole reply, by which a duplicate is recognised.
@@ -125,7 +126,7 @@ pub struct Expanded {
     pub intent: Option<String>,
     /// Requested paths.
     #[serde(skip_serializing)]
-    pub expand: Vec<Asked>,
+    pub expand: Vec<ExpandRequest>,
     /// The original reply, if the patch was derived from it ([`Committed::written`]).
     #[serde(default, skip_serializing)]
     pub written: Option<String>,
@@ -152,11 +153,11 @@ pub struct Rejected {
     pub rejection: Rejection,
     /// Set if `reply` is an excerpt because the reply was too large.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub elided: Option<Elided>,
+    pub elided: Option<ElidedReply>,
     /// The reply as it was judged; identical to the original reply unless `written` is set.
     #[serde(skip_serializing)]
     pub reply: String,
-    /// The original reply, if the judged text was derived from it ([`crate::blueprint::Format`]).
+    /// The original reply, if the judged text was derived from it ([`crate::blueprint::ReplyFormat`]).
     #[serde(default, skip_serializing)]
     pub written: Option<String>,
     /// The reply as the model sent it, if wrapping was removed before it was judged.
@@ -179,7 +180,7 @@ pub struct Late {
     pub attempt: Option<u32>,
     /// The idempotency key of a direct proposal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub token: Option<Token>,
+    pub token: Option<IdempotencyKey>,
     /// `invocation_closed`, `wrong_worker`, `token_conflict` or `board_not_running`.
     pub code: Code,
     /// Cost of the call.
@@ -187,7 +188,7 @@ pub struct Late {
     pub usage: Option<Usage>,
     /// Set if `reply` is an excerpt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub elided: Option<Elided>,
+    pub elided: Option<ElidedReply>,
     /// The original reply.
     #[serde(skip_serializing)]
     pub reply: String,
@@ -220,13 +221,13 @@ pub struct Approval {
     pub intent: Option<String>,
     /// Paths that the author requested.
     #[serde(default, skip_serializing)]
-    pub expand: Vec<Asked>,
+    pub expand: Vec<ExpandRequest>,
     /// The original reply, if the patch was derived from it ([`Committed::written`]).
     #[serde(default, skip_serializing)]
     pub written: Option<String>,
     /// The question for the person, if nothing is proposed.
     #[serde(default, skip_serializing)]
-    pub clarify: Option<Clarify>,
+    pub clarify: Option<ClarifyQuestion>,
     /// The reply as the model sent it, if wrapping was removed before it was judged.
     #[serde(default, skip_serializing)]
     pub raw: Option<String>,

@@ -12,7 +12,7 @@ use super::super::map::{Id, Role, SchemaMap};
 use super::plan::{Inside, Place};
 
 /// Maximum size of a small collection; traversing it takes some tens of microseconds.
-pub const FEW: u64 = 128;
+pub const SMALL_COLLECTION_MAX: u64 = 128;
 /// Maximum depth to which a recursive schema is traced.
 const DEPTH_MAX: usize = 12;
 /// Maximum number of places inspected; larger schemas are reported in part.
@@ -344,6 +344,8 @@ fn is_small(document: &Value, map: &SchemaMap, mut ids: impl Iterator<Item = Id>
             }
             false => never(&Role::Items) || never(&Role::UnevaluatedItems),
         };
-        at_most.is_some_and(|most| most <= FEW) || is_closed || value_at(document, map, id, "const").is_some()
+        at_most.is_some_and(|most| most <= SMALL_COLLECTION_MAX)
+            || is_closed
+            || value_at(document, map, id, "const").is_some()
     })
 }

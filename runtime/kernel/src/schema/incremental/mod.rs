@@ -22,12 +22,12 @@ use super::meter::{Outcome, Weight};
 use super::regexes::Regexes;
 use super::{Schema, SchemaError};
 use crate::rejection::Violation;
-use crate::tree::{At, Node};
+use crate::tree::{Node, Revision};
 use plan::{Inside, Place};
 use walk::{Judge, Listing, Path, Verdict, Walk};
 
 pub(super) use compile::Settings;
-pub use cost::{Cost, FEW};
+pub use cost::{Cost, SMALL_COLLECTION_MAX};
 
 /// A validation plan.
 pub(super) struct Incremental {
@@ -56,7 +56,7 @@ impl Incremental {
     }
 
     /// Validates the changes of a tree since a version at which it was valid.
-    pub(super) fn outcome_since(&self, root: &Node, version: At) -> Outcome {
+    pub(super) fn outcome_since(&self, root: &Node, version: Revision) -> Outcome {
         let meter = self.weight.change();
         let is_valid = self.walk(&mut Verdict(&meter), root, version);
         match Outcome::of(is_valid, &meter) {
@@ -71,7 +71,13 @@ impl Incremental {
         self.explained(outcome, schema, root, max, |listing| self.whole(listing, root))
     }
 
-    pub(super) fn violations_since(&self, schema: &Schema, root: &Node, version: At, max: usize) -> Vec<Violation> {
+    pub(super) fn violations_since(
+        &self,
+        schema: &Schema,
+        root: &Node,
+        version: Revision,
+        max: usize,
+    ) -> Vec<Violation> {
         // Violations are rare, and a verdict is cheaper than searching for them.
         let outcome = self.outcome_since(root, version);
         self.explained(outcome, schema, root, max, |listing| self.walk(listing, root, version))
@@ -104,12 +110,13 @@ impl Incremental {
         self.places[0].whole.as_ref().is_none_or(|check| judge.check(check, root, &Path::Root))
     }
 
-    fn walk<J: Judge>(&self, judge: &mut J, root: &Node, version: At) -> bool {
+    fn walk<J: Judge>(&self, judge: &mut J, root: &Node, version: Revision) -> bool {
         let is_scalar = !matches!(root, Node::Array(_) | Node::Object(_));
         if is_scalar {
             return self.whole(judge, root);
         }
-        root.touched() <= version || Walk { places: &self.places, since: version }.inside(judge, 0, root, &Path::Root)
+        root.modified_at() <= version
+            || Walk { places: &self.places, since: version }.inside(judge, 0, root, &Path::Root)
     }
 
     pub(super) fn costs(&self, document: &Value, map: &SchemaMap) -> Vec<Cost> {

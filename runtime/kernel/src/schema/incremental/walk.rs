@@ -7,7 +7,7 @@ use super::super::equality;
 use super::super::explain::{Applied, Findings};
 use super::super::meter::Meter;
 use super::plan::{self, Check, Inside, Names, Others, Parts, Place, PlaceId};
-use crate::tree::{Array, At, Key, Node, Object, Stamp};
+use crate::tree::{Array, Key, Node, Object, Revision, Stamp};
 
 /// Path to a value, converted to text only on demand.
 #[derive(Clone, Copy)]
@@ -120,7 +120,7 @@ impl Judge for Listing<'_, '_> {
 /// A walk through the changes since a version at which the document was valid.
 pub(super) struct Walk<'w> {
     pub(super) places: &'w [Place],
-    pub(super) since: At,
+    pub(super) since: Revision,
 }
 
 impl Walk<'_> {
@@ -178,8 +178,8 @@ impl Walk<'_> {
             return false;
         }
         let (mut new, mut unexpected) = (Vec::new(), Vec::new());
-        for (key, member, stamp) in object.touched_since(self.since) {
-            if parts.names.is_some() && stamp.born > self.since {
+        for (key, member, stamp) in object.changed_since(self.since) {
+            if parts.names.is_some() && stamp.created > self.since {
                 new.push(key);
             }
             let at = Path::Member(at, key);
@@ -224,7 +224,7 @@ impl Walk<'_> {
         if parts.prefix.is_empty() && parts.items.is_none() && parts.unique.is_none() {
             return true;
         }
-        let touched = array.touched_since(self.since);
+        let touched = array.changed_since(self.since);
         for &(index, element, stamp) in &touched {
             if let Some(place) = parts.prefix.get(index).copied().or(parts.items)
                 && !self.slot(judge, place, element, stamp, &Path::Element(at, index))

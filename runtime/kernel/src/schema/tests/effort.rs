@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 use super::compiled;
 use crate::digest::{Hasher, Salt};
 use crate::schema::StateSchema;
-use crate::tree::{At, Edit, Node};
+use crate::tree::{Edit, Node, Revision};
 
 /// Maximum nesting depth of documents.
 const DEEPEST: usize = 60;
 const ENDLESS: &str = "validating this would take too long: the schema judges what is nested again and again";
 const UNEXPLAINED: &str = "something in here is not valid, and finding it would take too long";
 
-fn edit(at: At) -> Edit {
-    Edit { at, hasher: Arc::new(Hasher::new(&Salt([3; 32]))) }
+fn edit(at: Revision) -> Edit {
+    Edit { revision: at, hasher: Arc::new(Hasher::new(&Salt([3; 32]))) }
 }
 
 /// Wraps a value `depth` times.
@@ -27,7 +27,7 @@ fn nested(depth: usize, innermost: Value, around: impl Fn(Value) -> Value) -> Va
 /// Returns the errors of every way to validate a value: as a value, as a tree, and as a change of a tree.
 fn said(schema: &Value, value: &Value) -> Vec<String> {
     let (of_values, of_trees) = (compiled(schema.clone()), StateSchema::compile(schema, false).expect("as before"));
-    let tree = Node::of(value, &edit(0));
+    let tree = Node::from_value(value, &edit(0));
     let said = of_values.violations(value, 20);
     assert_eq!(of_values.is_valid(value), said.is_empty());
     assert_eq!(of_trees.is_valid_tree(&tree), said.is_empty());
@@ -41,10 +41,10 @@ fn said(schema: &Value, value: &Value) -> Vec<String> {
 /// Returns the errors after replacing the innermost value at a place of a valid document.
 fn said_since(schema: &Value, document: &Value, place: &str, value: Value) -> Vec<String> {
     let schema = StateSchema::compile(schema, false).expect("a schema of a test is good");
-    let mut tree = Node::of(document, &edit(0));
+    let mut tree = Node::from_value(document, &edit(0));
     assert!(schema.is_valid_tree(&tree), "it was valid before");
     let place = PointerBuf::parse(place).expect("a pointer of a test is well-formed");
-    tree.replace(&place, Node::of(&value, &edit(1)), &edit(1));
+    tree.replace(&place, Node::from_value(&value, &edit(1)), &edit(1));
     let said = schema.violations_since(&tree, 0, 20);
     assert_eq!(schema.is_valid_since(&tree, 0), said.is_empty());
     said.into_iter().map(|violation| format!("{}: {}", violation.pointer, violation.message)).collect()

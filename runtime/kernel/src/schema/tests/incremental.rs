@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use crate::digest::{Hasher, Salt};
 use crate::schema::StateSchema;
-use crate::tree::{At, Edit, Node};
+use crate::tree::{Edit, Node, Revision};
 
 fn compiled(schema: Value) -> StateSchema {
     StateSchema::compile(&schema, false).unwrap_or_else(|error| panic!("{schema}: {error}"))
 }
 
-fn edit(at: At) -> Edit {
-    Edit { at, hasher: Arc::new(Hasher::new(&Salt([3; 32]))) }
+fn edit(at: Revision) -> Edit {
+    Edit { revision: at, hasher: Arc::new(Hasher::new(&Salt([3; 32]))) }
 }
 
 fn place(text: &str) -> PointerBuf {
@@ -25,8 +25,8 @@ fn place(text: &str) -> PointerBuf {
 
 /// Returns a tree in which version 1 has replaced a value.
 fn replaced(before: &Value, at: &str, value: &Value) -> Node {
-    let mut tree = Node::of(before, &edit(0));
-    tree.replace(&place(at), Node::of(value, &edit(1)), &edit(1));
+    let mut tree = Node::from_value(before, &edit(0));
+    tree.replace(&place(at), Node::from_value(value, &edit(1)), &edit(1));
     tree
 }
 
@@ -56,8 +56,8 @@ fn what_was_not_touched_is_not_looked_at() {
         assert!(schema.is_valid_since(&tree, 1), "nothing is newer than version 1");
         assert!(!schema.is_valid_tree(&tree));
     }
-    let mut longer = Node::of(&before, &edit(0));
-    longer.insert(&place("/list/-"), Node::of(&json!({}), &edit(1)), &edit(1));
+    let mut longer = Node::from_value(&before, &edit(0));
+    longer.insert(&place("/list/-"), Node::from_value(&json!({}), &edit(1)), &edit(1));
     assert!(!schema.is_valid_since(&longer, 0), "how many there are is asked when one came");
 }
 
@@ -88,7 +88,7 @@ fn violations_are_told_as_of_the_whole_document() {
         assert_eq!(schema.violations_since(&tree, 0, 1), whole[..1], "{at} {value}");
     }
     // The order of errors may differ if a part of the schema is validated separately.
-    let mut tree = Node::of(&before, &edit(0));
+    let mut tree = Node::from_value(&before, &edit(0));
     tree.insert(&place("/claims/1/statuses"), Node::Null, &edit(1));
     tree.insert(&place("/claims/1/status"), Node::text("final"), &edit(1));
     tree.remove(&place("/claims/1/text"), &edit(1));
@@ -107,7 +107,7 @@ fn a_tuple_is_judged_anew_when_its_elements_are_shifted() {
         json!({"prefixItems": [{"type": "integer"}, {"type": ["string", "integer"]}], "items": {"type": "string"}});
     let schema = compiled(json!({"properties": {"tuple": tuple}}));
     let value = json!({"tuple": [1, 2, "c", "d"]});
-    let before = Node::of(&value, &edit(0));
+    let before = Node::from_value(&value, &edit(0));
     for (index, insert, holds) in [
         ("0", Some(json!(0)), false),
         ("1", Some(json!("b")), false),
@@ -121,7 +121,7 @@ fn a_tuple_is_judged_anew_when_its_elements_are_shifted() {
         let mut tree = before.clone();
         let at = place(&format!("/tuple/{index}"));
         match &insert {
-            Some(value) => tree.insert(&at, Node::of(value, &edit(1)), &edit(1)),
+            Some(value) => tree.insert(&at, Node::from_value(value, &edit(1)), &edit(1)),
             None => drop(tree.remove(&at, &edit(1))),
         }
         assert_eq!(schema.is_valid(&tree.to_value()), holds, "{index} {insert:?}");

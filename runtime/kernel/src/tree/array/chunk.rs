@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use triomphe::Arc;
 
-use super::super::stamp::{At, Stamp, Stamps};
+use super::super::stamp::{Revision, Stamp, Stamps};
 use super::super::{Node, Stored, Sum};
 
 /// Maximum children of one node; also part of the digest's format.
@@ -50,7 +50,7 @@ impl Clone for Chunk {
 impl Chunk {
     pub(super) fn leaf(items: Box<[Node]>, stamps: Stamps) -> Self {
         let mut sum = Sum::of_all(&items);
-        sum.touched = sum.touched.max(stamps.latest(items.len()));
+        sum.modified_at = sum.modified_at.max(stamps.latest(items.len()));
         Self::new(sum, Body::Leaf { items, stamps })
     }
 
@@ -79,7 +79,7 @@ impl Chunk {
     }
 
     /// Restores a stored node; `None` if no array can have it. `touched` is at least the latest change of its parts.
-    pub(in crate::tree) fn restored(body: Body, touched: At) -> Option<Self> {
+    pub(in crate::tree) fn restored(body: Body, touched: Revision) -> Option<Self> {
         let mut chunk = match body {
             Body::Leaf { items, stamps } if items.len() <= FAN_OUT => Self::leaf(items, stamps),
             Body::Inner(children) if (1..=FAN_OUT).contains(&children.len()) => {
@@ -93,7 +93,7 @@ impl Chunk {
             }
             Body::Leaf { .. } | Body::Inner(_) => return None,
         };
-        chunk.sum.touched = chunk.sum.touched.max(touched);
+        chunk.sum.modified_at = chunk.sum.modified_at.max(touched);
         Some(chunk)
     }
 
@@ -174,19 +174,19 @@ impl Chunk {
 
     pub(super) fn touched_since<'a>(
         &'a self,
-        at: At,
+        at: Revision,
         first: usize,
         height: u32,
         touched: &mut Vec<(usize, &'a Node, Stamp)>,
     ) {
-        if self.sum.touched <= at {
+        if self.sum.modified_at <= at {
             return;
         }
         match &self.body {
             Body::Leaf { items, stamps } => {
                 for (index, item) in items.iter().enumerate() {
                     let stamp = stamps.get(index);
-                    if stamp.changed > at || item.touched() > at {
+                    if stamp.changed > at || item.modified_at() > at {
                         touched.push((first + index, item, stamp));
                     }
                 }
@@ -200,7 +200,13 @@ impl Chunk {
         }
     }
 
-    pub(super) fn change(&mut self, index: usize, height: u32, at: At, change: &mut dyn FnMut(&mut Node, &mut Stamp)) {
+    pub(super) fn change(
+        &mut self,
+        index: usize,
+        height: u32,
+        at: Revision,
+        change: &mut dyn FnMut(&mut Node, &mut Stamp),
+    ) {
         self.forget();
         let (before, after) = match &mut self.body {
             Body::Leaf { items, stamps } => {
@@ -244,10 +250,10 @@ impl Chunk {
     }
 
     /// Appends an element; there must be room.
-    pub(super) fn push(&mut self, node: Node, height: u32, at: At) {
+    pub(super) fn push(&mut self, node: Node, height: u32, at: Revision) {
         self.forget();
         self.sum.add(&node);
-        self.sum.touched = self.sum.touched.max(at);
+        self.sum.modified_at = self.sum.modified_at.max(at);
         match &mut self.body {
             Body::Leaf { items, stamps } => {
                 let len = items.len();

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use triomphe::Arc;
 
-use super::super::stamp::{At, Stamp, Stamps};
+use super::super::stamp::{Revision, Stamp, Stamps};
 use super::super::{Key, Node, Stored, Sum};
 use crate::digest::Hasher;
 use crate::json;
@@ -96,7 +96,7 @@ impl Trie {
     }
 
     fn bucket_of(entries: Box<[(Key, Node)]>, stamps: Stamps) -> Self {
-        let mut sum = Sum { touched: stamps.latest(entries.len()), ..Sum::default() };
+        let mut sum = Sum { modified_at: stamps.latest(entries.len()), ..Sum::default() };
         for (key, node) in &*entries {
             sum.add(node);
             sum.bytes += json::text_size(key) + 1;
@@ -135,13 +135,17 @@ impl Trie {
 
     /// Restores a stored bucket; `None` if no object can have it. `touched` is at least the latest change of its
     /// members.
-    pub(in crate::tree) fn restored_bucket(entries: Box<[(Key, Node)]>, stamps: Stamps, touched: At) -> Option<Self> {
+    pub(in crate::tree) fn restored_bucket(
+        entries: Box<[(Key, Node)]>,
+        stamps: Stamps,
+        touched: Revision,
+    ) -> Option<Self> {
         let is_sorted = entries.windows(2).all(|pair| pair[0].0 < pair[1].0);
         if entries.len() > BUCKET_MAX || !is_sorted {
             return None;
         }
         let mut bucket = Self::bucket_of(entries, stamps);
-        bucket.sum.touched = bucket.sum.touched.max(touched);
+        bucket.sum.modified_at = bucket.sum.modified_at.max(touched);
         Some(bucket)
     }
 
@@ -150,11 +154,11 @@ impl Trie {
     pub(in crate::tree) fn restored_split(
         children: [Option<Arc<Self>>; 16],
         hasher: &std::sync::Arc<Hasher>,
-        touched: At,
+        touched: Revision,
     ) -> Option<Self> {
         let mut split = Self::split(children, hasher);
         let has_empty = children_of(&split).any(|child| child.sum.len == 0);
-        split.sum.touched = split.sum.touched.max(touched);
+        split.sum.modified_at = split.sum.modified_at.max(touched);
         (split.sum.len() > BUCKET_MAX && !has_empty).then_some(split)
     }
 
@@ -195,15 +199,15 @@ impl Trie {
         }
     }
 
-    pub(super) fn touched_since<'a>(&'a self, at: At, touched: &mut Vec<(&'a Key, &'a Node, Stamp)>) {
-        if self.sum.touched <= at {
+    pub(super) fn touched_since<'a>(&'a self, at: Revision, touched: &mut Vec<(&'a Key, &'a Node, Stamp)>) {
+        if self.sum.modified_at <= at {
             return;
         }
         match &self.body {
             Body::Bucket { entries, stamps } => {
                 for (index, (key, node)) in entries.iter().enumerate() {
                     let stamp = stamps.get(index);
-                    if stamp.changed > at || node.touched() > at {
+                    if stamp.changed > at || node.modified_at() > at {
                         touched.push((key, node, stamp));
                     }
                 }
@@ -229,7 +233,7 @@ impl Trie {
         key: &str,
         route: Option<&[u8; 32]>,
         depth: usize,
-        at: At,
+        at: Revision,
         change: &mut dyn FnMut(&mut Node, &mut Stamp),
     ) {
         self.forget();
@@ -264,12 +268,12 @@ impl Trie {
         }
     }
 
-    fn touched(&self) -> At {
+    fn touched(&self) -> Revision {
         match &self.body {
             Body::Bucket { entries, stamps } => {
-                entries.iter().map(|(_, node)| node.touched()).fold(stamps.latest(entries.len()), At::max)
+                entries.iter().map(|(_, node)| node.modified_at()).fold(stamps.latest(entries.len()), Revision::max)
             }
-            Body::Split(split) => split.children.iter().flatten().map(|child| child.sum.touched).max().unwrap_or(0),
+            Body::Split(split) => split.children.iter().flatten().map(|child| child.sum.modified_at).max().unwrap_or(0),
         }
     }
 
@@ -279,13 +283,13 @@ impl Trie {
         node: Node,
         route: Option<&[u8; 32]>,
         depth: usize,
-        at: At,
+        at: Revision,
         hasher: &std::sync::Arc<Hasher>,
     ) {
         self.forget();
         self.sum.add(&node);
         self.sum.bytes += json::text_size(&key) + 1;
-        self.sum.touched = self.sum.touched.max(at);
+        self.sum.modified_at = self.sum.modified_at.max(at);
         match &mut self.body {
             Body::Bucket { entries, stamps } if entries.len() < BUCKET_MAX => {
                 let index = find(entries, &key).expect_err("the member is new");
@@ -347,7 +351,7 @@ impl Trie {
         self.sum.bytes -= entry_bytes(key, &removed.0);
         // Recomputed from the remaining parts: the object records the removal itself, and counting it here would
         // mislead `latest`.
-        self.sum.touched = self.touched();
+        self.sum.modified_at = self.touched();
         if removed.0.depth() == self.sum.depth {
             self.sum.depth = self.depth();
         }

@@ -5,18 +5,18 @@ use std::convert::Infallible;
 
 use super::*;
 use crate::digest::Digest;
-use crate::snapshot::{PART_BYTES_MIN, Part, SnapshotError};
+use crate::snapshot::{PART_BYTES_MIN, SnapshotError, SnapshotPart};
 
 /// Stored parts by hash.
-type Parts = BTreeMap<Digest, Part>;
+type Parts = BTreeMap<Digest, SnapshotPart>;
 
 /// Stores a tree; `anew` rewrites every part without confirming the marks. Returns the root part and the number of
 /// bytes written.
-fn stored(tree: &Node, anew: bool, parts: &mut Parts) -> (Part, usize) {
+fn stored(tree: &Node, anew: bool, parts: &mut Parts) -> (SnapshotPart, usize) {
     let mut bytes = 0;
-    let mut sink = |part: Part| {
+    let mut sink = |part: SnapshotPart| {
         assert!(part.names.iter().all(|name| parts.contains_key(name)), "a part names what was not handed out");
-        assert_eq!(crate::snapshot::names(&part.text).as_ref(), Some(&part.names));
+        assert_eq!(crate::snapshot::part_refs(&part.text).as_ref(), Some(&part.names));
         bytes += part.text.len();
         parts.insert(part.hash, part);
         Ok::<_, Infallible>(())
@@ -30,7 +30,7 @@ fn stored(tree: &Node, anew: bool, parts: &mut Parts) -> (Part, usize) {
     (root, bytes)
 }
 
-fn restored(root: &str, latest: At, parts: &Parts) -> Result<Node, SnapshotError> {
+fn restored(root: &str, latest: Revision, parts: &Parts) -> Result<Node, SnapshotError> {
     let mut fetch = |hash| Ok(parts.get(&hash).map(|part| part.text.to_string()));
     let value = serde_json::from_str(root).expect("what was stored is JSON");
     Reader::new(&mut fetch, &edit(0).hasher, latest).value(value)
@@ -44,7 +44,7 @@ fn a_restored_tree_is_the_tree_with_all_its_stamps_and_goes_on_as_it_would() {
         for number in 0..dice.roll(900) {
             value["many"][format!("key {number}")] = json!({"number": number, "text": "y".repeat(dice.roll(60))});
         }
-        let mut tree = Node::of(&value, &edit(0));
+        let mut tree = Node::from_value(&value, &edit(0));
         let mut copy = tree.clone();
         let mut parts = Parts::new();
         for at in 1..30 {
@@ -70,7 +70,7 @@ fn a_restored_tree_is_the_tree_with_all_its_stamps_and_goes_on_as_it_would() {
 #[test]
 fn what_is_stored_is_not_stored_again() {
     let items: Vec<_> = (0..4000).map(|number| json!({"id": number, "text": "z".repeat(200)})).collect();
-    let mut tree = Node::of(&json!({"items": items}), &edit(0));
+    let mut tree = Node::from_value(&json!({"items": items}), &edit(0));
     let mut parts = Parts::new();
     let (_, first) = stored(&tree, false, &mut parts);
     assert!(first > 800_000, "{first}");
@@ -113,7 +113,7 @@ fn a_document_as_deep_as_documents_get_is_stored_and_restored() {
 #[test]
 fn a_part_that_was_altered_or_lost_is_refused_by_name() {
     let items: Vec<_> = (0..600).map(|number| json!({"id": number, "text": "z".repeat(100)})).collect();
-    let tree = Node::of(&json!({"items": items, "long": "w".repeat(5000)}), &edit(0));
+    let tree = Node::from_value(&json!({"items": items, "long": "w".repeat(5000)}), &edit(0));
     let mut parts = Parts::new();
     let (root, _) = stored(&tree, false, &mut parts);
     assert!(parts.len() > 40);
@@ -121,7 +121,7 @@ fn a_part_that_was_altered_or_lost_is_refused_by_name() {
         let part = parts.remove(&hash).expect("it is stored");
         assert_eq!(restored(&root.text, 0, &parts), Err(SnapshotError::Missing(hash)));
         let text = part.text.replacen('z', "Z", 1).replacen("w", "W", 1) + " ";
-        parts.insert(hash, Part { text: text.into(), ..part.clone() });
+        parts.insert(hash, SnapshotPart { text: text.into(), ..part.clone() });
         assert_eq!(restored(&root.text, 0, &parts), Err(SnapshotError::Altered(hash)));
         parts.insert(hash, part);
     }
@@ -133,7 +133,7 @@ fn no_text_makes_reading_a_snapshot_panic() {
     for seed in 0..3000 {
         let mut dice = Dice(seed);
         let value = dice.value(3);
-        let mut tree = Node::of(&value, &edit(0));
+        let mut tree = Node::from_value(&value, &edit(0));
         let mut shadow = value;
         for at in 1..4 {
             change(&mut dice, &mut tree, &mut shadow, &edit(at));

@@ -6,9 +6,9 @@
 use super::super::layout::Kind;
 use super::super::search::{Order, Search};
 use super::super::text;
-use super::Choice;
-use super::Why;
-use crate::tree::{Latest, Step, Ties};
+use super::OutcomeReason;
+use super::Selector;
+use crate::tree::{LatestFirst, PathSegment, TieOrder};
 
 /// Maximum size of a field that is taken before collections.
 const SMALL_FIELD_MAX: usize = 200;
@@ -21,7 +21,7 @@ pub(super) struct Collection<'a> {
     /// The pattern above it.
     root: usize,
     rest: Rest<'a>,
-    /// See [`Choice::shortest`].
+    /// See [`Selector::shortest`].
     shortest: usize,
     /// Consecutive lines that did not fit.
     pub(super) misses: usize,
@@ -29,7 +29,7 @@ pub(super) struct Collection<'a> {
 }
 
 enum Rest<'a> {
-    Parts(Latest<'a>),
+    Parts(LatestFirst<'a>),
     Places(Box<Search<'a>>),
 }
 
@@ -44,24 +44,24 @@ impl<'a> Collection<'a> {
     }
 }
 
-impl<'a> Choice<'a, '_> {
+impl<'a> Selector<'a, '_> {
     /// Takes the lines that fit, most wanted first.
     pub(super) fn take_by_rank(&mut self) {
         let (mut long, mut collections) = (Vec::new(), Vec::new());
-        self.because = Why::ShortField;
+        self.because = OutcomeReason::ShortField;
         for top in self.tops() {
             let root = self.layout.above(top).last().unwrap_or(top);
             self.take_fields(top, root, &mut long, &mut collections);
         }
-        self.because = Why::ChangedLast;
+        self.because = OutcomeReason::ChangedLast;
         for _ in 0..NEWEST {
             collections.iter_mut().for_each(|collection| self.advance(collection));
         }
-        self.because = Why::LongField;
+        self.because = OutcomeReason::LongField;
         for field in long {
             self.take(field);
         }
-        self.because = Why::Room;
+        self.because = OutcomeReason::Room;
         for of_one_root in collections.chunk_by_mut(|a, b| a.root == b.root) {
             while of_one_root.iter().any(|collection| !collection.is_over) {
                 of_one_root.iter_mut().for_each(|collection| self.advance(collection));
@@ -77,7 +77,7 @@ impl<'a> Choice<'a, '_> {
             return collections.push(Collection::of_places(node, Box::new(search), self.shortest(node), 0));
         };
         if self.layout.is_collection(node) {
-            let parts = value.latest(layout.floor, Ties::Last);
+            let parts = value.latest(layout.floor, TieOrder::Last);
             return collections.push(Collection::new(node, root, Rest::Parts(parts), self.shortest(node)));
         }
         if layout.kind == Kind::Line {
@@ -99,10 +99,10 @@ impl<'a> Choice<'a, '_> {
         let floor = self.layout.nodes[node].floor;
         let mut fields = Vec::new();
         for (step, member) in value.parts() {
-            if self.is_worn_out() {
+            if self.is_exhausted() {
                 break;
             }
-            let Step::Key(key) = step else { continue };
+            let PathSegment::Key(key) = step else { continue };
             let changed = value.part(key).map_or(0, |(_, _, stamp)| stamp.changed);
             fields.push(self.layout.child(node, step, member, changed.max(floor)));
         }
@@ -118,7 +118,7 @@ impl<'a> Choice<'a, '_> {
 
     /// Takes the lines that fit from the next part of a collection.
     pub(super) fn advance(&mut self, collection: &mut Collection<'a>) {
-        if collection.is_over || self.left < collection.shortest || self.is_worn_out() {
+        if collection.is_over || self.left < collection.shortest || self.is_exhausted() {
             collection.is_over = true;
             return;
         }
@@ -145,10 +145,10 @@ impl<'a> Choice<'a, '_> {
         } else if self.layout.is_collection(node) {
             let is_outermost = !self.layout.above(node).any(|above| self.layout.is_collection(above));
             // Within a part of a collection, ties follow document order, so that it reads from its beginning.
-            let ties = if is_outermost { Ties::Last } else { Ties::First };
+            let ties = if is_outermost { TieOrder::Last } else { TieOrder::First };
             let shortest = self.shortest(node);
             for (step, part, stamp) in value.latest(floor, ties) {
-                if *misses >= self.bounds.misses || self.left < shortest || self.is_worn_out() {
+                if *misses >= self.bounds.misses || self.left < shortest || self.is_exhausted() {
                     break;
                 }
                 let child = self.layout.child(node, step, part, stamp.changed);

@@ -1,17 +1,17 @@
 //! Renders a choice: the lines in document order, and the read set they establish.
 
-use super::super::explained::{Fate, ITEMS_MAX, Item, Why};
+use super::super::explanation::{ITEMS_MAX, OutcomeReason, PlaceExplanation, PlaceOutcome};
 use super::super::layout::Kind;
-use super::super::summarised::Summarised;
-use super::super::summary::{self, Hidden, Tally};
+use super::super::summarised_places::SummarisedPlaces;
+use super::super::summary::{self, Hidden, MatchCount};
 use super::super::text;
-use super::super::unshown::{self, Unshown};
+use super::super::truncated::{self, TruncatedPlace};
 use super::super::{NAMES, RANGES};
-use super::{Choice, Paid, Shown};
+use super::{Paid, Selection, Selector};
 use crate::tree::Node;
 
-impl Choice<'_, '_> {
-    pub(super) fn finish(mut self) -> Shown {
+impl Selector<'_, '_> {
+    pub(super) fn finish(mut self) -> Selection {
         let marks = self.marks();
         let is_shown = |child: usize| {
             let is = |marks: &[bool]| marks.get(child).copied().unwrap_or(false);
@@ -20,7 +20,7 @@ impl Choice<'_, '_> {
         let finds_room = self.finds_room(&|_, child| is_shown(child));
         let mut out = Out {
             text: String::with_capacity(self.lines.len() + self.lines.len() / 4),
-            summarised: Summarised::up_to(self.bounds.summarised),
+            summarised: SummarisedPlaces::up_to(self.bounds.summarised),
             ..Out::default()
         };
         let tops = self.tops();
@@ -36,15 +36,15 @@ impl Choice<'_, '_> {
         let line = unmentioned(out.unmentioned.len(), names, room);
         out.text.extend(line);
         out.reads.sort_unstable();
-        let shown = Shown::new(out.text, out.reads, out.members, out.containers);
+        let shown = Selection::new(out.text, out.reads, out.members, out.containers);
         let mut unshown = Vec::new();
         tops.into_iter().for_each(|top| self.note_unshown(top, &marks, &mut unshown));
-        let unshown = unshown::largest(unshown);
-        Shown { summarised: out.summarised, unshown, items: out.items, is_everything: false, finds_room, ..shown }
+        let unshown = truncated::largest(unshown);
+        Selection { summarised: out.summarised, unshown, items: out.items, is_everything: false, finds_room, ..shown }
     }
 
     /// Collects the incompletely shown collections and texts at or below a node.
-    fn note_unshown(&self, node: usize, marks: &Marks, unshown: &mut Vec<Unshown>) {
+    fn note_unshown(&self, node: usize, marks: &Marks, unshown: &mut Vec<TruncatedPlace>) {
         if marks.whole[node] {
             return;
         }
@@ -64,7 +64,7 @@ impl Choice<'_, '_> {
             (None, None) => return,
         };
         if of > 0 {
-            unshown.push(Unshown { at: self.layout.label(node), shown, of: of.max(shown), bytes, is_least });
+            unshown.push(TruncatedPlace { at: self.layout.label(node), shown, of: of.max(shown), bytes, is_least });
         }
     }
 
@@ -98,11 +98,11 @@ impl Choice<'_, '_> {
         match self.paid(node) {
             Some(Paid::Value(line)) => {
                 out.text.push_str(&self.lines[line.clone()]);
-                self.explain(node, Fate::Shown, out);
+                self.explain(node, PlaceOutcome::Shown, out);
             }
             Some(Paid::Beginning(line)) => {
                 out.text.push_str(&self.lines[line.clone()]);
-                self.explain(node, Fate::Begun, out);
+                self.explain(node, PlaceOutcome::Begun, out);
             }
             Some(Paid::Summary(_)) => {
                 let is_shown = |child: usize| marks.any[child] || marks.whole[child];
@@ -126,7 +126,7 @@ impl Choice<'_, '_> {
                     }
                     (Kind::Line, Some(value)) if !whole => {
                         out.push(summary::of_line(&label, value), None, self.writer(node));
-                        self.explain(node, Fate::Summarised, out);
+                        self.explain(node, PlaceOutcome::Summarised, out);
                         if value.has_parts() {
                             out.members.push(label);
                         }
@@ -144,11 +144,11 @@ impl Choice<'_, '_> {
             None if is_top && !whole && (!any || self.wanted.compiler >= RANGES) => {
                 out.unmentioned.push(self.layout.label(node));
                 if !any {
-                    self.explain(node, Fate::LeftOut, out);
+                    self.explain(node, PlaceOutcome::LeftOut, out);
                 }
             }
             // An empty match reveals membership, too.
-            None if self.tallies.get(node).is_some_and(Tally::is_empty) => {
+            None if self.tallies.get(node).is_some_and(MatchCount::is_empty) => {
                 out.containers.extend_from_slice(self.tallies[node].containers());
             }
             None => {}
@@ -159,21 +159,21 @@ impl Choice<'_, '_> {
     fn writer(&self, node: usize) -> String {
         let this = &self.layout.nodes[node];
         let container = this.value.or_else(|| self.tallies.get(node)?.container());
-        let at = container.map_or(this.floor, |value| this.floor.max(value.touched()));
+        let at = container.map_or(this.floor, |value| this.floor.max(value.modified_at()));
         let writer = self.wanted.writer.and_then(|writer| writer(at));
         writer.map(|writer| summary::of_writer(&writer)).unwrap_or_default()
     }
 
     /// Returns the reason for which a part of a collection is hidden; `node` is its node, if it has one.
-    fn why_hidden(&self, node: Option<usize>) -> Why {
-        node.and_then(|node| self.why.get(node).copied().flatten()).unwrap_or(Why::NoRoom)
+    fn why_hidden(&self, node: Option<usize>) -> OutcomeReason {
+        node.and_then(|node| self.why.get(node).copied().flatten()).unwrap_or(OutcomeReason::NoRoom)
     }
 
     /// Records the fate of a node and the reason, if explanations are requested.
-    fn explain(&self, node: usize, fate: Fate, out: &mut Out) {
+    fn explain(&self, node: usize, fate: PlaceOutcome, out: &mut Out) {
         if self.bounds.summarised > 0 && out.items.len() < ITEMS_MAX {
             let why = self.why_hidden(Some(node));
-            out.items.push(Item { place: self.layout.label(node), last: None, fate, why });
+            out.items.push(PlaceExplanation { place: self.layout.label(node), last: None, fate, why });
         }
     }
 
@@ -233,10 +233,10 @@ struct Out {
     reads: Vec<String>,
     members: Vec<String>,
     containers: Vec<String>,
-    summarised: Summarised,
+    summarised: SummarisedPlaces,
     /// Places without a line.
     unmentioned: Vec<String>,
-    items: Vec<Item>,
+    items: Vec<PlaceExplanation>,
 }
 
 impl Out {

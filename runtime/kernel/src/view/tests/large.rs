@@ -65,7 +65,7 @@ fn a_view_looks_at_no_more_than_its_budget_holds() {
                 let bounds = Bounds::of(limit);
                 // Values are laid out once to check whether all fit, and once by priority. Patterns are searched for
                 // existing values and for the latest changes. Names of hidden values are added last.
-                let most = 2 * bounds.laid_out + 3 * bounds.steps * reads.len() + 2 * summarised::SUMMARISED_MAX;
+                let most = 2 * bounds.laid_out + 3 * bounds.steps * reads.len() + 2 * summarised_places::SUMMARISED_MAX;
                 assert!(visited <= most, "{visited} values at {limit} characters of {reads:?}");
                 let is_direct = reads.iter().all(|read| read.ends_with('*') && read.matches('*').count() == 1);
                 assert!(

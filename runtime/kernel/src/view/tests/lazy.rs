@@ -12,11 +12,15 @@ use super::{document, patterns, read_patterns, reference, section, start, view, 
 use crate::digest::{Hasher, Salt};
 use crate::tree::Edit;
 
-const UNBOUNDED: Bounds =
-    Bounds { misses: usize::MAX, laid_out: usize::MAX, steps: usize::MAX, summarised: summarised::SUMMARISED_MAX };
+const UNBOUNDED: Bounds = Bounds {
+    misses: usize::MAX,
+    laid_out: usize::MAX,
+    steps: usize::MAX,
+    summarised: summarised_places::SUMMARISED_MAX,
+};
 
 fn edit(at: u32, salt: u8) -> Edit {
-    Edit { at, hasher: Arc::new(Hasher::new(&Salt([salt; 32]))) }
+    Edit { revision: at, hasher: Arc::new(Hasher::new(&Salt([salt; 32]))) }
 }
 
 /// Collects all places of a document except the root.
@@ -24,8 +28,8 @@ fn places(node: &Node, place: &PointerBuf, found: &mut Vec<PointerBuf>) {
     for (step, child) in node.parts() {
         let mut below = place.clone();
         match step {
-            crate::tree::Step::Index(index) => below.push_back(index),
-            crate::tree::Step::Key(key) => below.push_back(key.as_str()),
+            crate::tree::PathSegment::Index(index) => below.push_back(index),
+            crate::tree::PathSegment::Key(key) => below.push_back(key.as_str()),
         }
         found.push(below.clone());
         places(child, &below, found);
@@ -41,26 +45,26 @@ fn live(state: &mut Node, changes: &[(usize, u8)]) {
         let edit = edit(at, 0);
         let parent = place.parent().and_then(|parent| state.get(parent)).expect("it was found");
         match (kind, parent) {
-            (0, Node::Array(_)) => state.insert(place, Node::of(&json!({"new": at}), &edit), &edit),
+            (0, Node::Array(_)) => state.insert(place, Node::from_value(&json!({"new": at}), &edit), &edit),
             (1, _) => drop(state.remove(place, &edit)),
             (2, _) => {
                 let moved = state.get(place).expect("it was found").clone();
-                state.replace(place, Node::of(&json!([moved.to_value(), "x".repeat(70)]), &edit), &edit);
+                state.replace(place, Node::from_value(&json!([moved.to_value(), "x".repeat(70)]), &edit), &edit);
             }
-            _ => state.replace(place, Node::of(&json!(format!("changed {at}")), &edit), &edit),
+            _ => state.replace(place, Node::from_value(&json!(format!("changed {at}")), &edit), &edit),
         }
     }
 }
 
 /// Returns the place that triggered the worker.
-pub(super) fn first(trigger: Option<&str>) -> Vec<First<'static>> {
+pub(super) fn first(trigger: Option<&str>) -> Vec<PriorityPlace<'static>> {
     let place = trigger.map(|trigger| PointerBuf::parse(trigger).expect("a pointer"));
-    place.map(|place| First { place, why: Why::Trigger, from: None }).into_iter().collect()
+    place.map(|place| PriorityPlace { place, why: OutcomeReason::Trigger, from: None }).into_iter().collect()
 }
 
 /// Returns inputs with these places first, without a reserve or a writer.
-pub(super) fn wanted<'a>(appendable: &'a dyn Fn(&str) -> bool, first: &'a [First<'a>]) -> Wanted<'a> {
-    Wanted { appendable, first, newest: 0, compiler: COMPILER, reserve: 0, writer: None }
+pub(super) fn wanted<'a>(appendable: &'a dyn Fn(&str) -> bool, first: &'a [PriorityPlace<'a>]) -> SelectionInput<'a> {
+    SelectionInput { appendable, first, newest: 0, compiler: COMPILER, reserve: 0, writer: None }
 }
 
 fn compiled(reads: &[String]) -> Vec<Pattern> {
@@ -78,7 +82,7 @@ proptest! {
         limit in prop_oneof![0_usize..200, 100_usize..1500, Just(20_000)],
         trigger in prop_oneof![Just(None), Just(Some("/a")), Just(Some("/a/0")), Just(Some("/b/c")), Just(Some("/c/1/a"))],
     ) {
-        let mut state = Node::of(&state, &edit(0, 0));
+        let mut state = Node::from_value(&state, &edit(0, 0));
         live(&mut state, &changes);
         let reads = compiled(&reads);
         let appendable = |place: &str| place.ends_with("/a");
@@ -98,7 +102,7 @@ proptest! {
         reads in read_patterns(),
         limit in 0_usize..1500,
     ) {
-        let mut state = Node::of(&state, &edit(0, 0));
+        let mut state = Node::from_value(&state, &edit(0, 0));
         live(&mut state, &changes);
         let reads = compiled(&reads);
         let shown = budget::choose(&state, &reads, limit, Bounds::of(limit), &wanted(&|_| false, &[]));
@@ -141,13 +145,13 @@ proptest! {
         let name = |n: usize| format!("p{:03}", n * 7919 % 1000);
         let person = |n: usize| json!({"name": format!("person {n}"), "of": [n, {"rank": n % 3}]});
         let people: serde_json::Map<_, _> = (0..count).map(|n| (name(n), person(n))).collect();
-        let whole = Node::of(&json!({"people": people}), &edit(0, 1));
-        let mut grown = Node::of(&json!({"people": {"gone": 1}}), &edit(0, 2));
+        let whole = Node::from_value(&json!({"people": people}), &edit(0, 1));
+        let mut grown = Node::from_value(&json!({"people": {"gone": 1}}), &edit(0, 2));
         let place = |name: &str| PointerBuf::parse(format!("/people/{name}")).expect("a pointer");
         let mut order: Vec<usize> = (0..count).collect();
         order.sort_by_key(|n| (u64::try_from(*n).expect("small") + 1).wrapping_mul(shuffle | 1));
         for n in order {
-            grown.insert(&place(&name(n)), Node::of(&person(n), &edit(0, 2)), &edit(0, 2));
+            grown.insert(&place(&name(n)), Node::from_value(&person(n), &edit(0, 2)), &edit(0, 2));
         }
         grown.remove(&place("gone"), &edit(0, 2));
         prop_assert_eq!(&whole, &grown);
@@ -167,7 +171,7 @@ fn over_budget_what_changed_last_comes_first() {
     let claims: Vec<Value> =
         (0..200).map(|n| json!({"text": format!("claim number {n:03}"), "status": "draft"})).collect();
     let names: serde_json::Map<_, _> = (0..200).map(|n| (format!("n{n:03}"), json!("somebody"))).collect();
-    let mut state = Node::of(&json!({"claims": claims, "names": names}), &edit(0, 0));
+    let mut state = Node::from_value(&json!({"claims": claims, "names": names}), &edit(0, 0));
     for (at, place) in (1..).zip(["/claims/17/status", "/names/n005", "/claims/3/text", "/names/n150"]) {
         let place = PointerBuf::parse(place).expect("a pointer");
         state.replace(&place, Node::text("changed"), &edit(at, 0));
@@ -177,7 +181,7 @@ fn over_budget_what_changed_last_comes_first() {
     let shown = Parts {
         worker: &worker,
         reads: &reads,
-        fixed: &Fixed::with(&worker, Interface::Patch, Paths::Plain, &fragment),
+        fixed: &FixedParts::with(&worker, Interface::Patch, PathSyntax::Plain, &fragment),
         state: &state,
         trigger: &trigger,
         feedback: &[],

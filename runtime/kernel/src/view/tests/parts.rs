@@ -7,15 +7,15 @@ use super::{Nobody, VISITS, patterns, section, start, worker};
 
 /// Returns a view with expansion requests, and a writer for every version.
 fn asked(worker: &Worker, state: &Value, trigger: &Value, expand: &[&str], budget: u32) -> View {
-    wanted(worker, state, trigger, expand.iter().map(|place| Asked::from(*place)).collect(), budget)
+    wanted(worker, state, trigger, expand.iter().map(|place| ExpandRequest::from(*place)).collect(), budget)
 }
 
-fn wanted(worker: &Worker, state: &Value, trigger: &Value, expand: Vec<Asked>, budget: u32) -> View {
-    let writer = |at: At| (at == 0).then(|| "planner".to_owned());
+fn wanted(worker: &Worker, state: &Value, trigger: &Value, expand: Vec<ExpandRequest>, budget: u32) -> View {
+    let writer = |at: Revision| (at == 0).then(|| "planner".to_owned());
     Parts {
         worker,
         reads: &patterns(worker),
-        fixed: &Fixed::with(worker, Interface::Patch, Paths::Plain, &|_| None),
+        fixed: &FixedParts::with(worker, Interface::Patch, PathSyntax::Plain, &|_| None),
         state: &Node::from(state),
         trigger,
         feedback: &[],
@@ -34,7 +34,7 @@ fn sources(count: usize) -> Vec<Value> {
     (0..count).map(|n| json!({"id": format!("s{n}"), "text": format!("<{n}>{}", "x".repeat(70))})).collect()
 }
 
-fn of(view: &View, place: &str) -> Option<(Fate, Why)> {
+fn of(view: &View, place: &str) -> Option<(PlaceOutcome, OutcomeReason)> {
     view.items.iter().find(|item| item.place == place).map(|item| (item.fate, item.why))
 }
 
@@ -60,10 +60,10 @@ fn what_was_asked_for_comes_first_and_what_does_not_fit_is_begun() {
     let trigger = json!({"kind": "event", "rule": "r", "op": "add", "path": "/sources/20"});
     let view = asked(&worker, &state, &trigger, &["/long", "/sources/3", "/sources/9"], 1300);
     for place in ["/sources/3", "/sources/9"] {
-        assert_eq!(of(&view, place), Some((Fate::Shown, Why::Asked)), "{}", view.text);
+        assert_eq!(of(&view, place), Some((PlaceOutcome::Shown, OutcomeReason::Asked)), "{}", view.text);
     }
-    assert_eq!(of(&view, "/sources/20"), Some((Fate::Shown, Why::Trigger)));
-    assert_eq!(of(&view, "/long"), Some((Fate::Begun, Why::Asked)));
+    assert_eq!(of(&view, "/sources/20"), Some((PlaceOutcome::Shown, OutcomeReason::Trigger)));
+    assert_eq!(of(&view, "/long"), Some((PlaceOutcome::Begun, OutcomeReason::Asked)));
     assert!(
         view.text.contains("/long: \"ééé")
             && view.text.contains("é\" (characters 1 to ")
@@ -74,12 +74,18 @@ fn what_was_asked_for_comes_first_and_what_does_not_fit_is_begun() {
     assert!(!view.reads.contains(&"/long".to_owned()), "what is shown in part was not read");
     assert!(text::chars(&view.text) <= 1300);
     let (hidden, why) = of(&view, "/sources/0").expect("an item");
-    assert_eq!((hidden, why), (Fate::Summarised, Why::NoRoom));
+    assert_eq!((hidden, why), (PlaceOutcome::Summarised, OutcomeReason::NoRoom));
 }
 
 /// Returns a view of requested parts.
 fn from(worker: &Worker, state: &Value, at: &str, from: &Value, budget: u32) -> View {
-    wanted(worker, state, &start(), vec![Asked::read(&json!({"at": at, "from": from})).expect("a range")], budget)
+    wanted(
+        worker,
+        state,
+        &start(),
+        vec![ExpandRequest::parse(&json!({"at": at, "from": from})).expect("a range")],
+        budget,
+    )
 }
 
 #[test]
@@ -98,7 +104,12 @@ fn a_range_is_shown_from_its_first_part_on_and_names_what_has_no_room() {
     for (at, label) in [("/people", "/people: an object with 400 members"), ("/texts", "/texts/*: 400 places")] {
         let view = from(&worker, &state, at, &json!("p100"), 3000);
         for shown in ["p100", "p101", "p105"] {
-            assert_eq!(of(&view, &format!("{at}/{shown}")), Some((Fate::Shown, Why::Asked)), "{}", view.text);
+            assert_eq!(
+                of(&view, &format!("{at}/{shown}")),
+                Some((PlaceOutcome::Shown, OutcomeReason::Asked)),
+                "{}",
+                view.text
+            );
         }
         let named = line(&view, label);
         assert!(named.contains("; not shown: from there on, p1") && named.contains(" and more"), "{named}");
@@ -108,7 +119,7 @@ fn a_range_is_shown_from_its_first_part_on_and_names_what_has_no_room() {
     // By index or by `id` in an array.
     for first in [json!(100), json!("s100"), json!("100")] {
         let view = from(&worker, &state, "/sources", &first, 3000);
-        assert_eq!(of(&view, "/sources/100"), Some((Fate::Shown, Why::Asked)), "{}", view.text);
+        assert_eq!(of(&view, "/sources/100"), Some((PlaceOutcome::Shown, OutcomeReason::Asked)), "{}", view.text);
         let named = line(&view, "/sources: 200 elements");
         assert!(named.contains("not shown: from there on, 1") && named.contains(" (s1"), "{named}");
     }
@@ -116,7 +127,10 @@ fn a_range_is_shown_from_its_first_part_on_and_names_what_has_no_room() {
     let view = from(&worker, &state, "/long", &json!(1250), 1500);
     let part = line(&view, "/long: ");
     assert!(part.starts_with("/long: \"mmm") && part.contains(" (characters 1251 to "), "{part}");
-    assert!(part.ends_with(" of 2600)") && of(&view, "/long") == Some((Fate::Begun, Why::Asked)), "{part}");
+    assert!(
+        part.ends_with(" of 2600)") && of(&view, "/long") == Some((PlaceOutcome::Begun, OutcomeReason::Asked)),
+        "{part}"
+    );
     // The whole text, if there is room.
     assert!(line(&from(&worker, &state, "/long", &json!(1250), 9000), "/long: ").starts_with("/long: \"aaa"));
     // For a request of the whole value without enough room, names are listed from the first on.
@@ -137,7 +151,7 @@ fn names_of_what_may_not_be_read_are_not_told() {
         for at in ["", "/m", "/m/a", "/list", "/list/0"] {
             for from in [json!(null), json!(0), json!(1), json!(""), json!("SECRET"), json!("SECRET3"), json!("a")] {
                 let asked = if from.is_null() { json!(at) } else { json!({"at": at, "from": from}) };
-                let view = wanted(&worker, &state, &start(), vec![Asked::read(&asked).expect("a place")], 600);
+                let view = wanted(&worker, &state, &start(), vec![ExpandRequest::parse(&asked).expect("a place")], 600);
                 assert!(!view.text.contains("SECRET"), "{reads} {asked}: {}", view.text);
                 let names = view.text.lines().find(|line| line.starts_with("/list: not shown: "));
                 assert!(
@@ -154,7 +168,7 @@ fn names_of_what_may_not_be_read_are_not_told() {
 fn what_is_asked_for_has_room_before_lines_about_the_rest() {
     let shows = |reads: Value, state: &Value, asked: &Value, part: &str, budget: u32| {
         let worker = worker(json!({"agent": "llm", "reads": reads}));
-        let view = wanted(&worker, state, &start(), vec![Asked::read(asked).expect("a place")], budget);
+        let view = wanted(&worker, state, &start(), vec![ExpandRequest::parse(asked).expect("a place")], budget);
         assert!(view.text.contains(part) && view.finds_room, "{asked} within {budget}: {}", view.text);
         assert!(text::chars(&view.text) <= budget as usize);
     };
@@ -222,7 +236,7 @@ fn what_was_asked_for_last_may_find_no_room() {
         &worker,
         &json!({"long": {"a": 1, "b": "x".repeat(3000)}}),
         &start(),
-        vec![Asked::read(&json!({"at": "/long", "from": "z"})).expect("a range")],
+        vec![ExpandRequest::parse(&json!({"at": "/long", "from": "z"})).expect("a range")],
         1000,
     );
     assert!(!behind.finds_room && behind.text.contains("not shown: b"), "{}", behind.text);
@@ -285,16 +299,16 @@ fn what_the_trigger_names_is_shown_with_it_or_named() {
     let state = json!({"claims": [names], "evidence": evidence, "secret": "s"});
     let trigger = json!({"kind": "event", "rule": "r", "op": "add", "path": "/claims/0"});
     let view = asked(&worker, &state, &trigger, &[], 1200);
-    assert_eq!(of(&view, "/evidence/3"), Some((Fate::Shown, Why::Named)), "{}", view.text);
+    assert_eq!(of(&view, "/evidence/3"), Some((PlaceOutcome::Shown, OutcomeReason::Named)), "{}", view.text);
     let lines = section(&view.text, render::SEE_HEADING);
     let tail =
         ["Nothing yet at: /plan", "Named by what woke you, not shown: /evidence/7", render::RANGE_HINTS[1].trim_end()];
     assert_eq!(lines[lines.len() - 3..], tail, "{}", view.text);
-    assert_eq!(of(&view, "/secret"), Some((Fate::LeftOut, Why::NotReadable)));
+    assert_eq!(of(&view, "/secret"), Some((PlaceOutcome::LeftOut, OutcomeReason::NotReadable)));
 
     let all = asked(&worker, &state, &trigger, &[], 9000);
     assert!(!all.text.contains("Named by") && !all.text.contains("expand"), "{}", all.text);
-    assert_eq!(of(&all, "/evidence/7"), Some((Fate::Shown, Why::Everything)));
+    assert_eq!(of(&all, "/evidence/7"), Some((PlaceOutcome::Shown, OutcomeReason::Everything)));
 }
 
 #[test]
@@ -304,34 +318,38 @@ fn every_line_has_a_reason() {
         json!({"goal": "g".repeat(180), "topic": "t".repeat(230), "notes": "n".repeat(1500), "sources": sources(30)});
     let view = asked(&worker, &state, &start(), &[], 2100);
     for (place, expected) in [
-        ("/goal", (Fate::Shown, Why::ShortField)),
-        ("/sources/29", (Fate::Shown, Why::ChangedLast)),
-        ("/topic", (Fate::Shown, Why::LongField)),
-        ("/sources/26", (Fate::Shown, Why::Room)),
-        ("/notes", (Fate::Summarised, Why::TooLong)),
+        ("/goal", (PlaceOutcome::Shown, OutcomeReason::ShortField)),
+        ("/sources/29", (PlaceOutcome::Shown, OutcomeReason::ChangedLast)),
+        ("/topic", (PlaceOutcome::Shown, OutcomeReason::LongField)),
+        ("/sources/26", (PlaceOutcome::Shown, OutcomeReason::Room)),
+        ("/notes", (PlaceOutcome::Summarised, OutcomeReason::TooLong)),
     ] {
         assert_eq!(of(&view, place), Some(expected), "{place}: {:#?}\n{}", view.items, view.text);
     }
     let lines = section(&view.text, render::SEE_HEADING).len();
-    let told = view.items.iter().filter(|item| item.fate == Fate::Shown || item.place == "/notes").count();
+    let told = view.items.iter().filter(|item| item.fate == PlaceOutcome::Shown || item.place == "/notes").count();
     assert_eq!(told + 2, lines, "and the summary of the sources, and the hint: {}", view.text);
 }
 
 #[test]
 fn a_compiled_view_says_who_made_a_version() {
     struct Scribe;
-    impl Commits for Scribe {
-        fn by(&self, version: Version) -> Option<(crate::id::Seq, crate::id::WorkerName)> {
+    impl CommitLookup for Scribe {
+        fn commit_of(&self, version: Version) -> Option<(crate::id::Seq, crate::id::WorkerName)> {
             (version == Version(0)).then(|| (crate::id::Seq(1), "scribe".into()))
         }
     }
     let worker = worker(json!({"agent": "llm", "reads": ["/sources"]}));
     let schema = Schema::compile(&json!({}), false).expect("a schema");
-    let contract = crate::contract::Contract::compile(&worker, &json!({}), &crate::plan::Expressions::of(Paths::Plain))
-        .expect("a contract");
+    let contract = crate::contract::Contract::compile(
+        &worker,
+        &json!({}),
+        &crate::plan::ExpressionCompiler::new(PathSyntax::Plain),
+    )
+    .expect("a contract");
     let hasher = crate::digest::Hasher::new(&crate::digest::Salt::ZERO);
     let state = &State::new(&json!({"sources": sources(40)}), &hasher);
-    let (fixed, trigger) = (&Fixed::of(&worker, &schema, Interface::Patch, Paths::Plain), &start());
+    let (fixed, trigger) = (&FixedParts::new(&worker, &schema, Interface::Patch, PathSyntax::Plain), &start());
     let readable = &contract.readable(state.root());
     let (worker, feedback, expand, may_expand) = (&worker, &[][..], &[][..], false);
     let with = |commits| {

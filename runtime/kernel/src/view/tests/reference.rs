@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use jsonptr::{Pointer, PointerBuf, Token};
 
 use crate::pattern::{Pattern, PatternToken};
-use crate::tree::{self, At, Node as Tree};
+use crate::tree::{self, Node as Tree, Revision};
 use crate::view::layout::{Kind, kind_of};
 use crate::view::text;
 
@@ -23,7 +23,7 @@ struct Node<'a> {
     /// In document order.
     children: Vec<usize>,
     /// Time of the last change and name of each value on the way from the root.
-    way: Vec<(At, Name)>,
+    way: Vec<(Revision, Name)>,
 }
 
 /// Everything that a worker may see.
@@ -53,20 +53,35 @@ impl<'a> Layout<'a> {
     }
 
     /// Places the highest covered values below the first pattern that covers them.
-    fn descend(&mut self, value: &'a Tree, pointer: PointerBuf, reads: &[Pattern], way: Vec<(At, Name)>, floor: At) {
+    fn descend(
+        &mut self,
+        value: &'a Tree,
+        pointer: PointerBuf,
+        reads: &[Pattern],
+        way: Vec<(Revision, Name)>,
+        floor: Revision,
+    ) {
         if let Some(first) = reads.iter().position(|pattern| pattern.covers(&pointer)) {
             self.place(value, pointer.to_string(), first, true, way, floor);
         } else if reads.iter().any(|pattern| pattern.reaches_below(&pointer)) {
             for (token, child, changed, name) in children(value, floor) {
                 let mut below = pointer.clone();
                 below.push_back(Token::new(token));
-                let way = [&way[..], &[(changed.max(child.touched()), name)]].concat();
+                let way = [&way[..], &[(changed.max(child.modified_at()), name)]].concat();
                 self.descend(child, below, reads, way, changed);
             }
         }
     }
 
-    fn place(&mut self, value: &'a Tree, label: String, parent: usize, is_root: bool, way: Vec<(At, Name)>, floor: At) {
+    fn place(
+        &mut self,
+        value: &'a Tree,
+        label: String,
+        parent: usize,
+        is_root: bool,
+        way: Vec<(Revision, Name)>,
+        floor: Revision,
+    ) {
         let kind = kind_of(value, is_root);
         let node = self.push(Node {
             kind,
@@ -81,7 +96,7 @@ impl<'a> Layout<'a> {
         }
         if kind != Kind::Line {
             for (token, child, changed, name) in children(value, floor) {
-                let way = [&way[..], &[(changed.max(child.touched()), name)]].concat();
+                let way = [&way[..], &[(changed.max(child.modified_at()), name)]].concat();
                 self.place(child, format!("{label}/{}", Token::new(token).encoded()), node, false, way, changed);
             }
         }
@@ -134,7 +149,7 @@ impl<'a> Layout<'a> {
 type Name = (usize, String);
 
 /// Returns token, value, time of the last write, and name of each child.
-fn children(value: &Tree, floor: At) -> Vec<(String, &Tree, At, Name)> {
+fn children(value: &Tree, floor: Revision) -> Vec<(String, &Tree, Revision, Name)> {
     match value {
         Tree::Array(elements) => (0..elements.len())
             .map(|index| {
@@ -310,7 +325,7 @@ impl Choice<'_> {
                     if self.layout.nodes[above].value.is_some() { self.layout.nodes[above].way.len() } else { 0 };
                 children.sort_by_cached_key(|child| {
                     let way = self.layout.nodes[*child].way[depth..].iter();
-                    let key = |(changed, name): &(At, Name)| {
+                    let key = |(changed, name): &(Revision, Name)| {
                         let (last, first) = (Reverse(name.clone()), name.clone());
                         (Reverse(*changed), is_outermost.then_some(last), (!is_outermost).then_some(first))
                     };

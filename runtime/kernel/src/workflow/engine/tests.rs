@@ -23,9 +23,9 @@ impl Run {
         Self { definition, document: json!({"request": {}, "workflow": workflow}) }
     }
 
-    fn try_turn(&mut self, happened: Happened<'_>) -> Result<Option<Turn>, Refusal> {
+    fn try_turn(&mut self, happened: WorkflowEvent<'_>) -> Result<Option<Turn>, TurnError> {
         let state = State::new(&self.document, &Hasher::new(&Salt::ZERO));
-        let turn = turn(&self.definition, state.root(), happened)?;
+        let turn = compute_turn(&self.definition, state.root(), happened)?;
         if let Some(turn) = &turn {
             let patch: json_patch::Patch = serde_json::from_value(turn.patch.clone().into()).expect("a patch");
             json_patch::patch(&mut self.document, &patch).expect("it applies");
@@ -33,18 +33,18 @@ impl Run {
         Ok(turn)
     }
 
-    fn turn(&mut self, happened: Happened<'_>) -> Option<Turn> {
+    fn turn(&mut self, happened: WorkflowEvent<'_>) -> Option<Turn> {
         self.try_turn(happened).expect("it is no refusal")
     }
 
     /// Runs a turn and all immediate follow-ups; returns every state change of a node.
-    fn settle(&mut self, happened: Happened<'_>) -> Vec<String> {
+    fn settle(&mut self, happened: WorkflowEvent<'_>) -> Vec<String> {
         let mut moves = Vec::new();
         let mut next = self.turn(happened);
         while let Some(turn) = next {
             moves.extend(turn.moves.iter().map(|moved| format!("{} {}", moved.node, moved.to)));
             assert_eq!(self.document["workflow"]["round"]["more"], turn.more);
-            next = if turn.more { self.turn(Happened::GoesOn) } else { None };
+            next = if turn.more { self.turn(WorkflowEvent::Progress) } else { None };
             assert!(moves.len() < 1000, "it comes to an end");
         }
         moves
@@ -54,7 +54,7 @@ impl Run {
     fn made(&mut self, node: &str, output: Value) -> Vec<String> {
         assert_eq!(self.status(node), "RUNNING");
         self.document["workflow"]["nodes"][node]["output"] = output;
-        self.settle(Happened::GoesOn)
+        self.settle(WorkflowEvent::Progress)
     }
 
     fn status(&self, node: &str) -> &str {
@@ -75,7 +75,7 @@ impl Run {
     }
 }
 
-const START: Happened<'static> = Happened::Start { from_request: true };
+const START: WorkflowEvent<'static> = WorkflowEvent::Start { from_request: true };
 
 #[test]
 fn values_go_from_node_to_node_by_the_names_that_each_has_for_them() {
@@ -92,7 +92,7 @@ fn values_go_from_node_to_node_by_the_names_that_each_has_for_them() {
     assert_eq!(*run.data(), json!({"limit": 3, "unit": "kg", "records": [1]}));
     assert_eq!(run.made("clean", json!({})), ["clean COMPLETED"]);
     assert_eq!(*run.whole(), "COMPLETED");
-    assert_eq!(run.turn(Happened::GoesOn), None, "there is nothing left to do");
+    assert_eq!(run.turn(WorkflowEvent::Progress), None, "there is nothing left to do");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn what_a_request_brings_is_bounded_and_asked_for() {
     run.document["request"]["data"] = json!(many);
     let refused = run.try_turn(START).expect_err("too many");
     assert_eq!(refused.code, WorkflowCode::TooMuchData);
-    assert_eq!(run.settle(Happened::Start { from_request: false }), ["a READY", "a RUNNING"]);
+    assert_eq!(run.settle(WorkflowEvent::Start { from_request: false }), ["a READY", "a RUNNING"]);
     assert_eq!(*run.data(), json!({}));
 }
 
@@ -123,16 +123,16 @@ fn who_gives_up_fails_and_what_waits_for_it_waits_until_it_is_resumed() {
     }}));
     run.settle(START);
     run.made("a", json!({"x": 1}));
-    assert_eq!(run.settle(Happened::GaveUp("b")), ["b FAILED"]);
+    assert_eq!(run.settle(WorkflowEvent::Abandoned("b")), ["b FAILED"]);
     assert_eq!(*run.whole(), "RUNNING", "another is under way");
-    assert_eq!(run.turn(Happened::GaveUp("b")), None, "once");
+    assert_eq!(run.turn(WorkflowEvent::Abandoned("b")), None, "once");
     run.made("d", json!({}));
     assert_eq!(
         (run.statuses().as_str(), run.whole().as_str()),
         ("a COMPLETED, b FAILED, c PENDING, d COMPLETED", Some("FAILED"))
     );
     assert_eq!(run.document["workflow"]["nodes"]["b"]["error"], "its worker came to no output");
-    assert_eq!(run.settle(Happened::Resume("b")), ["b PENDING", "b READY", "b RUNNING"]);
+    assert_eq!(run.settle(WorkflowEvent::Resume("b")), ["b PENDING", "b READY", "b RUNNING"]);
     assert_eq!(*run.whole(), "RUNNING");
     let b = json!({"node_id": "b", "status": "RUNNING", "input": {}});
     assert_eq!(run.document["workflow"]["nodes"]["b"], b, "neither its error nor its old input is there");
@@ -146,7 +146,7 @@ fn what_was_given_up_though_its_output_is_there_is_completed() {
     let mut run = Run::of(json!({"nodes": {"a": {}}}));
     run.settle(START);
     run.document["workflow"]["nodes"]["a"]["output"] = json!({});
-    assert_eq!(run.settle(Happened::GaveUp("a")), ["a COMPLETED"]);
+    assert_eq!(run.settle(WorkflowEvent::Abandoned("a")), ["a COMPLETED"]);
 }
 
 #[test]
@@ -156,21 +156,21 @@ fn all_that_depends_on_what_is_resumed_is_done_once_more_and_nothing_else() {
     }}));
     run.settle(START);
     run.made("a", json!({}));
-    assert_eq!(run.settle(Happened::Came("b")), ["b RUNNING"]);
-    assert_eq!(run.try_turn(Happened::Resume("a")).expect_err("b has it").code, WorkflowCode::IllegalMove);
-    assert_eq!(run.try_turn(Happened::Resume("z")).expect_err("no node").code, WorkflowCode::UnknownNode);
+    assert_eq!(run.settle(WorkflowEvent::Triggered("b")), ["b RUNNING"]);
+    assert_eq!(run.try_turn(WorkflowEvent::Resume("a")).expect_err("b has it").code, WorkflowCode::IllegalTransition);
+    assert_eq!(run.try_turn(WorkflowEvent::Resume("z")).expect_err("no node").code, WorkflowCode::UnknownNode);
     run.made("b", json!({}));
-    run.settle(Happened::Came("c"));
+    run.settle(WorkflowEvent::Triggered("c"));
     run.made("c", json!({}));
     assert_eq!(run.statuses(), "a COMPLETED, b COMPLETED, c COMPLETED, d RUNNING");
     // Node b was started, and is resumed itself; c has to be started again.
-    assert_eq!(run.settle(Happened::Resume("b")), ["b PENDING", "c PENDING", "b READY", "b RUNNING"]);
+    assert_eq!(run.settle(WorkflowEvent::Resume("b")), ["b PENDING", "c PENDING", "b READY", "b RUNNING"]);
     run.made("b", json!({}));
     assert_eq!(run.statuses(), "a COMPLETED, b COMPLETED, c READY, d RUNNING");
-    assert_eq!(run.settle(Happened::Resume("a")), ["a PENDING", "b PENDING", "c PENDING", "a READY", "a RUNNING"]);
+    assert_eq!(run.settle(WorkflowEvent::Resume("a")), ["a PENDING", "b PENDING", "c PENDING", "a READY", "a RUNNING"]);
     run.made("a", json!({}));
     assert_eq!(run.statuses(), "a COMPLETED, b READY, c PENDING, d RUNNING");
-    assert_eq!(run.turn(Happened::Resume("c")), None, "it was not begun");
+    assert_eq!(run.turn(WorkflowEvent::Resume("c")), None, "it was not begun");
 }
 
 #[test]
@@ -180,13 +180,13 @@ fn a_trigger_counts_when_it_comes_and_once() {
     }}));
     assert_eq!(run.settle(START), ["a READY", "c READY", "a RUNNING"]);
     // A trigger that arrives before the dependencies are completed is recorded.
-    assert_eq!(run.settle(Happened::Came("b")), [""; 0]);
+    assert_eq!(run.settle(WorkflowEvent::Triggered("b")), [""; 0]);
     assert_eq!(run.document["workflow"]["nodes"]["b"]["came"], true);
-    assert_eq!(run.turn(Happened::Came("b")), None);
+    assert_eq!(run.turn(WorkflowEvent::Triggered("b")), None);
     assert_eq!(run.made("a", json!({})), ["a COMPLETED", "b READY", "b RUNNING"]);
-    assert_eq!(run.turn(Happened::Came("b")), None, "it runs already");
-    assert_eq!(run.settle(Happened::Came("c")), ["c RUNNING"]);
-    assert_eq!(run.try_turn(Happened::Came("z")).expect_err("no node").code, WorkflowCode::UnknownNode);
+    assert_eq!(run.turn(WorkflowEvent::Triggered("b")), None, "it runs already");
+    assert_eq!(run.settle(WorkflowEvent::Triggered("c")), ["c RUNNING"]);
+    assert_eq!(run.try_turn(WorkflowEvent::Triggered("z")).expect_err("no node").code, WorkflowCode::UnknownNode);
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn a_turn_has_so_much_room_and_the_next_goes_on() {
     while let Some(turn) = next {
         assert!(turn.patch.len() <= 1000, "{}", turn.patch.len());
         turns += 1;
-        next = if turn.more { run.turn(Happened::GoesOn) } else { None };
+        next = if turn.more { run.turn(WorkflowEvent::Progress) } else { None };
     }
     assert!(turns > 5, "{turns}");
     for (id, node) in run.document["workflow"]["nodes"].as_object().expect("nodes") {
@@ -266,7 +266,7 @@ proptest! {
                     prop_assert_eq!(run.status(needed), "COMPLETED");
                 }
                 if fails[node] {
-                    run.settle(Happened::GaveUp(&id(node)));
+                    run.settle(WorkflowEvent::Abandoned(&id(node)));
                 } else {
                     run.made(&id(node), json!({"x": node}));
                 }

@@ -41,7 +41,7 @@ fn blueprint(schemas: Map<String, Value>) -> Value {
 fn checked(blueprint: &Value) -> usize {
     let source = Source::read("bomb", &blueprint.to_string()).expect("JSON");
     let report = lint::check(&source);
-    let begun = report.blueprint.map(|blueprint| lint::check_beginning(&source, blueprint, json!({"x": 1})));
+    let begun = report.blueprint.map(|blueprint| lint::check_with_request(&source, blueprint, json!({"x": 1})));
     report.findings.len() + begun.and_then(Result::ok).map_or(0, |found| found.len())
 }
 

@@ -7,8 +7,8 @@ mod fixtures;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::lint::{self, CODES, Diagnostic, FINDINGS_MAX, Severity};
-use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Plan;
 use patchboard_kernel::source::Source;
 use proptest::prelude::*;

@@ -358,7 +358,7 @@ fn limited(documents: usize, limits: &[(&str, u64)], changes: &dyn Fn(&mut Value
     let docs: serde_json::Map<_, _> = (0..documents).map(|number| (format!("d{number}"), json!("text"))).collect();
     let source = Source::read("b.json", &blueprint.to_string()).expect("it is JSON");
     let blueprint = lint::check(&source).blueprint.expect("it is sound");
-    let findings = lint::check_beginning(&source, blueprint, json!({"docs": docs})).expect("it makes a board");
+    let findings = lint::check_with_request(&source, blueprint, json!({"docs": docs})).expect("it makes a board");
     findings.into_iter().filter(|finding| finding.code == "limit_too_low").map(|finding| finding.message).collect()
 }
 

@@ -1,7 +1,7 @@
 //! Helpers that build file edits.
 
 use patchboard_kernel::digest::{Digest, sha256};
-use patchboard_kernel::files::{Edit, EditAttempt, FileChange, FilePath, FileRead, Hunk, Lines, count};
+use patchboard_kernel::files::{Edit, EditAttempt, FileChange, FilePath, FileRead, Hunk, LineRange, count};
 
 use super::Played;
 
@@ -48,7 +48,7 @@ pub(crate) fn change(at: &str, text: &str, line: u32, was: &str, now: &str) -> (
     (change, after)
 }
 
-pub(crate) fn read(at: &str, version: u64, lines: Option<Lines>) -> FileRead {
+pub(crate) fn read(at: &str, version: u64, lines: Option<LineRange>) -> FileRead {
     FileRead { path: path(at), version, lines }
 }
 

@@ -4,17 +4,17 @@ pub(crate) mod files;
 
 use std::sync::Arc;
 
+use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::admission;
 use patchboard_kernel::bindings::Bindings;
-use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Outcome, Proposal, ReplyBody, Step};
+use patchboard_kernel::board::{Board, Effect, Input, NewBoard, Outcome, Proposal, ProposalSource, ReplyBody, Step};
+use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::mode::Mode;
-use patchboard_kernel::plan::{Own, Seat};
+use patchboard_kernel::plan::{UncachedPlans, WorkerPlan};
 use patchboard_kernel::record::{Body, Kind, Record};
 use patchboard_kernel::rejection::Rejection;
 use patchboard_kernel::replay;
-use patchboard_kernel::shown::Shown;
 use patchboard_kernel::view::Prompt;
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ pub(crate) struct Played {
     /// Prompt of the newest call.
     shown: Option<Arc<Prompt>>,
     /// Prompts of the calls since the last look: worker, prompt and its inputs.
-    pub prompts: Vec<(String, Arc<Prompt>, Arc<Shown>)>,
+    pub prompts: Vec<(String, Arc<Prompt>, Arc<CallContext>)>,
 }
 
 impl Played {
@@ -50,17 +50,17 @@ impl Played {
         let mut blueprint = json!({"blueprint": 1, "name": "played", "state": {"schema": {}, "initial": {"list": []}}});
         let members = members.as_object().expect("members of a blueprint").clone();
         blueprint.as_object_mut().expect("an object").extend(members);
-        let genesis = Genesis {
+        let genesis = NewBoard {
             mode,
-            ..Genesis::new(
+            ..NewBoard::new(
                 BoardId::from("played"),
                 serde_json::from_value(blueprint).expect("a blueprint"),
                 request,
                 Timestamp(0),
             )
         };
-        let (mut board, mut step) = Board::create(genesis, &Own).expect("a board");
-        board.admit(Timestamp(0), &mut step, &mut admission::open);
+        let (mut board, mut step) = Board::create(genesis, &UncachedPlans).expect("a board");
+        board.admit(Timestamp(0), &mut step, &mut admission::admit_all);
         let mut played =
             Self { board, records: Vec::new(), calls: Vec::new(), now: 0, shown: None, prompts: Vec::new() };
         played.keep(&step);
@@ -70,7 +70,7 @@ impl Played {
     pub(crate) fn keep(&mut self, step: &Step) {
         self.records.extend(step.records.iter().cloned());
         for effect in &step.effects {
-            if let Effect::Call { invocation, attempt, worker, prompt, shown, .. } = effect {
+            if let Effect::Call { invocation, attempt, worker, prompt, context: shown, .. } = effect {
                 self.shown = Some(Arc::clone(prompt));
                 self.prompts.push((worker.to_string(), Arc::clone(prompt), Arc::clone(shown)));
                 self.calls.push((*invocation, *attempt, worker.to_string()));
@@ -86,13 +86,13 @@ impl Played {
     }
 
     pub(crate) fn signal(&mut self) {
-        self.give(Input::Signal { name: "go".into(), value: Value::Null, token: None });
+        self.give(Input::Signal { name: "go".into(), value: Value::Null, key: None });
     }
 
     /// Answers the oldest open call.
     pub(crate) fn answer(&mut self, reply: Value, usage: Option<Usage>) -> Outcome {
         let (invocation, attempt, worker) = self.calls.remove(0);
-        let from = From::Attempt { invocation, attempt };
+        let from = ProposalSource::Attempt { invocation, attempt };
         let reply = ReplyBody::Text(reply.to_string());
         let proposal = Proposal { from, worker: worker.as_str().into(), reply, usage, raw: None };
         self.give(Input::Propose(proposal)).outcome.expect("an outcome")
@@ -101,15 +101,15 @@ impl Played {
     /// Answers the oldest open call with a text.
     pub(crate) fn says(&mut self, text: &str) -> Outcome {
         let (invocation, attempt, worker) = self.calls.remove(0);
-        let from = From::Attempt { invocation, attempt };
+        let from = ProposalSource::Attempt { invocation, attempt };
         let reply = ReplyBody::Text(text.to_owned());
         let proposal = Proposal { from, worker: worker.as_str().into(), reply, usage: None, raw: None };
         self.give(Input::Propose(proposal)).outcome.expect("an outcome")
     }
 
     /// Returns a worker's seat without bound names.
-    pub(crate) fn seat(&self, worker: &str) -> Arc<Seat> {
-        self.board.seat(&worker.into(), &Bindings::default()).expect("a worker")
+    pub(crate) fn seat(&self, worker: &str) -> Arc<WorkerPlan> {
+        self.board.worker_plan(&worker.into(), &Bindings::default()).expect("a worker")
     }
 
     /// Returns the instructions of the newest call.
@@ -118,7 +118,7 @@ impl Played {
     }
 
     pub(crate) fn direct(&mut self, worker: &str, reply: &str) -> Outcome {
-        let from = From::Direct { token: None, base: None };
+        let from = ProposalSource::Direct { key: None, base: None };
         let reply = ReplyBody::Text(reply.to_owned());
         let proposal = Proposal { from, worker: worker.into(), reply, usage: None, raw: None };
         self.give(Input::Propose(proposal)).outcome.expect("an outcome")

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use patchboard_kernel::board::{Input, Outcome};
-use patchboard_kernel::form::Form;
 use patchboard_kernel::rejection::Code;
+use patchboard_kernel::reply_schema::ReplySchema;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -119,7 +119,7 @@ impl Watched {
             for (_, value) in shown.values() {
                 self.is_silent(&agent, &document, &value.to_value().to_string(), false);
             }
-            let form = Form::of(&shown).expect("a form").schema.to_string();
+            let form = ReplySchema::for_call(&shown).expect("a form").schema.to_string();
             self.is_silent(&agent, &document, &form, false);
             let own = ROOMS.iter().filter(|room| members(&document, room).contains(&agent));
             for room in own.filter(|_| self.is_roomy) {
@@ -143,7 +143,7 @@ impl Watched {
 
     /// Checks the outcome that an agent receives for its proposal.
     fn hear(&mut self, agent: &str, document: &Value, outcome: &Outcome) {
-        if let Outcome::Rejected { rejection, .. } | Outcome::Refused(rejection) = outcome {
+        if let Outcome::Rejected { rejection, .. } | Outcome::RejectedUnrecorded(rejection) = outcome {
             self.is_silent(agent, document, &json!(rejection).to_string(), true);
         }
         self.look();
@@ -185,7 +185,7 @@ impl Watched {
             }
             Act::Wake { agent } => {
                 let name = AGENTS[*agent].into();
-                self.played.give(Input::Signal { name, value: Value::Null, token: None });
+                self.played.give(Input::Signal { name, value: Value::Null, key: None });
                 self.look();
             }
             Act::Answer { room, what } if !self.played.calls.is_empty() => {

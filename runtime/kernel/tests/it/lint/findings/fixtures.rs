@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use patchboard_kernel::lint::{self, Diagnostic};
-use patchboard_kernel::source::{self, Files, Source};
+use patchboard_kernel::source::{self, FileLoader, Source};
 
 /// A blueprint without any finding.
 pub(super) const SOUND: &str = r##"blueprint: 1
@@ -1157,7 +1157,7 @@ pub(super) const FIXTURES: &[Fixture] = &[
 /// In-memory files.
 pub(super) struct Texts<'a>(&'a BTreeMap<&'a str, &'a str>);
 
-impl Files for Texts<'_> {
+impl FileLoader for Texts<'_> {
     fn text(&mut self, name: &str) -> Result<String, String> {
         self.0.get(name).map(|text| (*text).to_owned()).ok_or("no such file".into())
     }
@@ -1193,7 +1193,7 @@ impl Fixture {
         match (self.request, report.blueprint) {
             (Some(request), Some(blueprint)) => {
                 let request = serde_json::from_str(request).expect("it is JSON");
-                lint::check_beginning(&source, blueprint, request).expect("it makes a board")
+                lint::check_with_request(&source, blueprint, request).expect("it makes a board")
             }
             _ => report.findings,
         }

@@ -1,0 +1,935 @@
+//! Finds by trial a plainer request that a server accepts.
+//!
+//! Pure. A request has a [`RequestShape`]; each [`RequestPart`] of it can be sent in plainer ways. After a rejection
+//! one part is made plainer, step by step. If the error changes, the step is kept; if the part has no step left, it is
+//! restored. Then the next part is tried. Finally all optional members are left out at once, and then the tools. The
+//! text of a rejection only decides which part is tried first.
+
+use super::provider_errors::{self, contains_words, is_key_refused};
+
+/// Requests of one climb.
+const TRIES_MAX: usize = 28;
+
+/// Smallest useful room for a reply, in tokens.
+const ROOM_MIN: u32 = 16;
+
+/// Forms of a reply, from the richest to the plainest; the enum's order is the order of the steps.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(super) enum OutputMode {
+    /// Form derived from the seat's contract.
+    #[default]
+    Derived,
+    /// Derived form with every object closed and every member required, sent as strict.
+    Strict,
+    /// Derived form without the keywords that many engines reject.
+    Plain,
+    /// Any patch of the granted operations.
+    Generic,
+    /// Any JSON object.
+    Object,
+    /// No form.
+    None,
+}
+
+/// Name of the member that limits the reply's tokens.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(super) enum Limit {
+    #[default]
+    MaxTokens,
+    MaxCompletionTokens,
+    None,
+}
+
+/// Setting of the temperature.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(super) enum Temperature {
+    #[default]
+    Given,
+    Positive,
+    None,
+}
+
+/// Form in which the turns of a conversation are sent back.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(super) enum TurnFormat {
+    /// Unchanged, with members that only the provider understands.
+    #[default]
+    Unchanged,
+    /// Without such members.
+    Known,
+    /// Without such members, with an empty text if there is none, and the tool's name in its result.
+    Filled,
+}
+
+/// Form of the tools' parameter schemas.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(super) enum ToolForms {
+    #[default]
+    Whole,
+    /// Without the keywords that many engines reject, and without `additionalProperties`.
+    Plain,
+}
+
+/// Request for a stream of events.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(super) enum Stream {
+    #[default]
+    Off,
+    WithUsage,
+    On,
+}
+
+/// Shape of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct RequestShape {
+    pub(super) form: OutputMode,
+    pub(super) limit: Limit,
+    /// Largest token limit that the server has named.
+    pub(super) cap: Option<u32>,
+    pub(super) temperature: Temperature,
+    pub(super) left_out: OmittedMembers,
+    /// The system message is part of the user message.
+    pub(super) folded: bool,
+    pub(super) stream: Stream,
+    pub(super) turns: TurnFormat,
+    pub(super) tool_forms: ToolForms,
+    /// The tools are left out.
+    pub(super) no_tools: bool,
+}
+
+impl RequestShape {
+    fn without(self, left_out: OmittedMembers) -> Self {
+        Self { left_out: self.left_out.or(left_out), ..self }
+    }
+
+    /// Returns true if the operator's settings are sent in only one of the two shapes.
+    pub(super) fn drops_settings_of(self, other: Self) -> bool {
+        self.temperature != other.temperature || self.left_out != other.left_out
+    }
+
+    /// Describes in words the difference from another shape.
+    pub(super) fn beside(self, other: Self) -> String {
+        let form = match self.form {
+            OutputMode::Derived => "the whole form of the reply",
+            OutputMode::Strict => "a strict form of the reply",
+            OutputMode::Plain => "a plainer form of the reply",
+            OutputMode::Generic => "the form of any patch",
+            OutputMode::Object => "the form of any JSON object",
+            OutputMode::None => "no form of the reply",
+        };
+        let limit = match self.limit {
+            Limit::MaxTokens => "max_tokens",
+            Limit::MaxCompletionTokens => "max_completion_tokens",
+            Limit::None => "no limit of tokens",
+        };
+        let temperature = match self.temperature {
+            Temperature::Given => "temperature",
+            Temperature::Positive => "a positive temperature",
+            Temperature::None => "no temperature",
+        };
+        let turns = match self.turns {
+            TurnFormat::Unchanged => "turns as they came",
+            TurnFormat::Known => "turns without unknown members",
+            TurnFormat::Filled => "turns without unknown members and empty contents",
+        };
+        let (left_out, before) = (self.left_out, other.left_out);
+        let parts = [
+            (self.form != other.form, form),
+            (self.limit != other.limit, limit),
+            (self.cap != other.cap, "a lower limit of tokens"),
+            (self.temperature != other.temperature, temperature),
+            (left_out.seed != before.seed, "no seed"),
+            (left_out.top_p != before.top_p, "no top_p"),
+            (left_out.stop != before.stop, "no stop"),
+            (left_out.effort != before.effort, "no reasoning_effort"),
+            (left_out.include != before.include, "no include"),
+            (self.folded != other.folded, "the system's message in the user's"),
+            (self.stream != other.stream, "a stream"),
+            (self.turns != other.turns, turns),
+            (self.tool_forms != other.tool_forms, "plainer descriptions of tools"),
+            (self.no_tools != other.no_tools, "no tools"),
+        ];
+        parts.into_iter().filter(|(differs, _)| *differs).map(|(_, words)| words).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Optional members that are left out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct OmittedMembers {
+    pub(super) seed: bool,
+    pub(super) top_p: bool,
+    pub(super) stop: bool,
+    pub(super) effort: bool,
+    /// Request of the Responses API for encrypted reasoning.
+    pub(super) include: bool,
+}
+
+impl OmittedMembers {
+    pub(super) const ALL: Self = Self { seed: true, top_p: true, stop: true, effort: true, include: true };
+
+    /// Combines both sets of omissions.
+    pub(super) const fn or(self, other: Self) -> Self {
+        Self {
+            seed: self.seed || other.seed,
+            top_p: self.top_p || other.top_p,
+            stop: self.stop || other.stop,
+            effort: self.effort || other.effort,
+            include: self.include || other.include,
+        }
+    }
+}
+
+/// A part of a request that has plainer forms.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum RequestPart {
+    Form,
+    Limit,
+    Temperature,
+    Seed,
+    TopP,
+    Stop,
+    Effort,
+    Include,
+    System,
+    Stream,
+    Turns,
+    ToolForms,
+    Tools,
+    /// All optional members that a rejection names, if it names several.
+    Named,
+}
+
+/// Parts in the order of trial.
+const PARTS: [RequestPart; 14] = [
+    RequestPart::Named,
+    RequestPart::Form,
+    RequestPart::Limit,
+    RequestPart::Temperature,
+    RequestPart::Seed,
+    RequestPart::TopP,
+    RequestPart::Stop,
+    RequestPart::Effort,
+    RequestPart::Include,
+    RequestPart::System,
+    RequestPart::Stream,
+    RequestPart::Turns,
+    RequestPart::ToolForms,
+    RequestPart::Tools,
+];
+
+/// Words of rejections that name a part; the first match is tried first.
+const HINTS: [(RequestPart, &[&str]); 13] = [
+    // Precedes the effort, because its words mention reasoning, too.
+    (RequestPart::Include, &["encrypted content", "encrypted_content", "'include'", "\"include\"", "`include`"]),
+    (
+        RequestPart::Limit,
+        &[
+            "max_completion_tokens",
+            "max_tokens",
+            "max_output_tokens",
+            "max tokens",
+            "completion tokens",
+            "output tokens",
+        ],
+    ),
+    (
+        RequestPart::Form,
+        &[
+            "response_format",
+            "response format",
+            "output_config.format",
+            "output_format",
+            "json_schema",
+            "json schema",
+            "grammar",
+            "structured",
+            "schema",
+            "guided",
+        ],
+    ),
+    (
+        RequestPart::System,
+        &["system role", "system message", "role 'system'", "developer instruction", "roles must alternate"],
+    ),
+    // Precedes the effort, because members of turns are named after reasoning.
+    (RequestPart::Turns, &["messages", "reasoning_content", "function_response"]),
+    (RequestPart::Temperature, &["temperature"]),
+    (RequestPart::Seed, &["seed"]),
+    (RequestPart::TopP, &["top_p"]),
+    (RequestPart::Stop, &["stop", "stop_sequences"]),
+    (RequestPart::Effort, &["reasoning_effort", "reasoning", "effort", "output_config"]),
+    (RequestPart::Stream, &["stream", "streaming"]),
+    (RequestPart::Tools, &["tool", "tool_choice", "function calling"]),
+    // Contains the effort and the form.
+    (RequestPart::Form, &["output_config"]),
+];
+
+/// Words of rejections that usually concern the prompt, not its form. The plainest request is tried at once.
+const EXPLAINED: [&str; 13] = [
+    "context_length",
+    "context length",
+    "context limit",
+    "context size",
+    "context window",
+    "prompt is too long",
+    "moderation",
+    "content policy",
+    "content filter",
+    "content_filter",
+    "content management policy",
+    "responsibleaipolicy",
+    "flagged",
+];
+
+/// Result of a climb.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct DowngradeResult {
+    /// The accepted shape.
+    pub(super) shape: RequestShape,
+    /// The form that was rejected first.
+    pub(super) refused: OutputMode,
+    /// Certainty that the shape was the cause, and no passing failure.
+    pub(super) proof: Certainty,
+    /// A form of any patch was rejected, and the same request without a form was accepted.
+    pub(super) is_form_refused: bool,
+}
+
+/// Certainty of a finding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Certainty {
+    /// The server rejected the request itself.
+    Rejection,
+    /// The server failed, which may have been temporary.
+    ServerFailure,
+    /// The rejection was about the prompt, so another prompt may be accepted unchanged.
+    Prompt,
+}
+
+/// Search for a request that a server accepts.
+pub(super) struct Downgrade {
+    shape: RequestShape,
+    start: RequestShape,
+    has_tools: bool,
+    /// Rejected shapes.
+    refused: Vec<RequestShape>,
+    /// Part under change, and the shape before the change.
+    active: Option<(RequestPart, RequestShape)>,
+    done: Vec<RequestPart>,
+    last: Option<String>,
+    is_bare: bool,
+    proof: Certainty,
+}
+
+impl Downgrade {
+    /// Returns the initial shape.
+    pub(super) const fn start(&self) -> RequestShape {
+        self.start
+    }
+
+    pub(super) const fn new(shape: RequestShape, has_tools: bool) -> Self {
+        Self {
+            shape,
+            start: shape,
+            has_tools,
+            refused: Vec::new(),
+            active: None,
+            done: Vec::new(),
+            last: None,
+            is_bare: false,
+            proof: Certainty::Rejection,
+        }
+    }
+
+    pub(super) const fn shape(&self) -> RequestShape {
+        self.shape
+    }
+
+    /// Returns true if all optional parts were left out at once.
+    pub(super) const fn is_bare(&self) -> bool {
+        self.is_bare
+    }
+
+    /// Returns the finding after an answer; none if the first request was accepted.
+    pub(super) fn found(&self) -> Option<DowngradeResult> {
+        let general = [OutputMode::Generic, OutputMode::Object].map(|form| RequestShape { form, ..self.shape });
+        (self.shape != self.start).then(|| DowngradeResult {
+            shape: self.shape,
+            refused: self.start.form,
+            proof: self.proof,
+            is_form_refused: self.shape.form == OutputMode::None
+                && general.iter().all(|shape| self.refused.contains(shape)),
+        })
+    }
+
+    /// Chooses the next shape after a rejection; returns false if there is none.
+    pub(super) fn next(&mut self, status: u16, body: &str) -> bool {
+        let words = body.to_ascii_lowercase();
+        let hinted = hinted(&words);
+        let fault = [RequestPart::Form, RequestPart::ToolForms];
+        let fault = fault.into_iter().chain(hinted.filter(|part| !fault.contains(part))).collect::<Vec<_>>();
+        let parts: &[RequestPart] = match status {
+            400 | 415 | 422 => &PARTS,
+            // The model may not be served in this form.
+            404 | 501 => &[RequestPart::Form, RequestPart::ToolForms, RequestPart::Tools],
+            // The cause may be the server's conversion of the form, or a part that the error names.
+            500 => &fault,
+            _ => return false,
+        };
+        if self.refused.len() >= TRIES_MAX || is_key_refused(status, body) {
+            return false;
+        }
+        self.refused.push(self.shape);
+        let hinted = hinted.filter(|part| parts.contains(part));
+        // Tool schemas, and the form of the answer tool, are tried before the tools.
+        let before =
+            [RequestPart::ToolForms, RequestPart::Form].into_iter().filter(|_| hinted == Some(RequestPart::Tools));
+        let before: Vec<RequestPart> = before.filter(|part| !self.done.contains(part)).collect();
+        // A part that is named alone is tried before all named parts.
+        let order = before.iter().copied().chain(hinted).chain(parts.iter().copied());
+        let hinted = before.first().copied().or(hinted);
+        let may_pass = [RequestPart::Form, RequestPart::Turns, RequestPart::ToolForms];
+        if status == 500 && hinted.is_none_or(|part| may_pass.contains(&part)) {
+            self.proof = Certainty::ServerFailure;
+        }
+        let error = format!("{status} {}", provider_errors::error_message(body));
+        let is_same = self.last.as_ref() == Some(&error);
+        self.last = Some(error);
+        let is_full = parts.len() == PARTS.len();
+        if is_full && !self.is_bare && EXPLAINED.iter().any(|explained| words.contains(explained)) {
+            self.proof = Certainty::Prompt;
+            self.active = None;
+            // Asks for a shorter reply first, if the rejection has numbers.
+            let cap = named_room(&words).filter(|cap| self.shape.cap.is_none_or(|known| *cap < known));
+            match cap {
+                Some(_) => self.shape.cap = cap,
+                None => self.bare(),
+            }
+            return true;
+        }
+        if let Some((part, before)) = self.active.take() {
+            let moves_on = !is_same && hinted != Some(part);
+            if !moves_on && let Some(shape) = self.step(part, &words) {
+                self.shape = shape;
+                self.active = Some((part, before));
+                return true;
+            }
+            if !moves_on {
+                self.shape = before;
+                self.done.push(part);
+            }
+        }
+        for part in order {
+            if self.done.contains(&part) {
+                continue;
+            }
+            if let Some(shape) = self.step(part, &words) {
+                self.active = Some((part, self.shape));
+                self.shape = shape;
+                return true;
+            }
+        }
+        if is_full && !self.is_bare {
+            self.bare();
+            return true;
+        }
+        let is_last = is_full && self.has_tools && !self.shape.no_tools;
+        self.shape.no_tools |= is_last;
+        is_last
+    }
+
+    /// Reduces every part to its plainest form.
+    fn bare(&mut self) {
+        self.is_bare = true;
+        self.shape = RequestShape {
+            form: OutputMode::None,
+            limit: Limit::None,
+            cap: None,
+            temperature: Temperature::None,
+            left_out: OmittedMembers::ALL,
+            folded: true,
+            stream: if self.shape.stream == Stream::WithUsage { Stream::On } else { self.shape.stream },
+            ..self.shape
+        };
+    }
+
+    /// Returns the next plainer form of a part.
+    fn step(&self, part: RequestPart, words: &str) -> Option<RequestShape> {
+        let shape = self.shape;
+        Some(match part {
+            RequestPart::Form => RequestShape {
+                form: match shape.form {
+                    OutputMode::Derived => OutputMode::Strict,
+                    OutputMode::Strict => OutputMode::Plain,
+                    OutputMode::Plain => OutputMode::Generic,
+                    OutputMode::Generic => OutputMode::Object,
+                    OutputMode::Object => OutputMode::None,
+                    OutputMode::None => return None,
+                },
+                ..shape
+            },
+            RequestPart::Limit => match (shape.limit, shape.cap.is_none().then(|| named_limit(words)).flatten()) {
+                (Limit::MaxTokens | Limit::MaxCompletionTokens, Some(cap)) => RequestShape { cap: Some(cap), ..shape },
+                (Limit::MaxTokens, None) => RequestShape { limit: Limit::MaxCompletionTokens, ..shape },
+                (Limit::MaxCompletionTokens, None) => RequestShape { limit: Limit::None, ..shape },
+                (Limit::None, _) => return None,
+            },
+            RequestPart::Temperature => {
+                let mut ways = [Temperature::None, Temperature::Positive];
+                if ["positive", "greater than", "> 0"].iter().any(|word| words.contains(word)) {
+                    ways.reverse();
+                }
+                let ways = ways.map(|temperature| RequestShape { temperature, ..shape });
+                return ways.into_iter().find(|way| !self.refused.contains(way));
+            }
+            RequestPart::Seed | RequestPart::TopP | RequestPart::Stop | RequestPart::Effort | RequestPart::Include => {
+                return Some(plainest(shape, part)).filter(|way| *way != shape);
+            }
+            RequestPart::System if !shape.folded => RequestShape { folded: true, ..shape },
+            RequestPart::Tools if self.has_tools && !shape.no_tools => {
+                // Only a rejection of the tools alone is a finding about them.
+                let formless = RequestShape { form: OutputMode::None, ..shape };
+                if self.refused.contains(&formless) { RequestShape { no_tools: true, ..formless } } else { formless }
+            }
+            RequestPart::Turns => RequestShape {
+                turns: match shape.turns {
+                    TurnFormat::Unchanged => TurnFormat::Known,
+                    TurnFormat::Known => TurnFormat::Filled,
+                    TurnFormat::Filled => return None,
+                },
+                ..shape
+            },
+            RequestPart::ToolForms if self.has_tools && shape.tool_forms == ToolForms::Whole => {
+                RequestShape { tool_forms: ToolForms::Plain, ..shape }
+            }
+            RequestPart::System | RequestPart::ToolForms | RequestPart::Tools => return None,
+            RequestPart::Named => {
+                let way =
+                    named_parts(words).fold((shape, 0), |(shape, count), part| (plainest(shape, part), count + 1));
+                return Some(way).filter(|(way, count)| *count > 1 && !self.refused.contains(way)).map(|(way, _)| way);
+            }
+            RequestPart::Stream => RequestShape {
+                stream: match shape.stream {
+                    Stream::Off => Stream::WithUsage,
+                    Stream::WithUsage => Stream::On,
+                    Stream::On => return None,
+                },
+                ..shape
+            },
+        })
+    }
+}
+
+/// Returns true if the text of a rejection, in lower case, names a part of the request.
+pub(super) fn is_explained(words: &str) -> bool {
+    // Every request has messages.
+    hinted(words).is_some_and(|part| part != RequestPart::Turns)
+}
+
+/// Returns the first part that the text of a rejection, in lower case, names.
+fn hinted(words: &str) -> Option<RequestPart> {
+    HINTS.iter().find(|(_, all)| all.iter().any(|word| contains_words(words, word))).map(|(part, _)| *part)
+}
+
+/// Returns the optional members that the text of a rejection names.
+fn named_parts(words: &str) -> impl Iterator<Item = RequestPart> {
+    const OPTIONAL: [RequestPart; 7] = [
+        RequestPart::Form,
+        RequestPart::Temperature,
+        RequestPart::Seed,
+        RequestPart::TopP,
+        RequestPart::Stop,
+        RequestPart::Effort,
+        RequestPart::Stream,
+    ];
+    let is_named = |part: &RequestPart| {
+        HINTS.iter().any(|(named, all)| named == part && all.iter().any(|word| contains_words(words, word)))
+    };
+    OPTIONAL.into_iter().filter(is_named)
+}
+
+/// Returns a request without an optional member.
+fn plainest(shape: RequestShape, part: RequestPart) -> RequestShape {
+    let without = OmittedMembers::default();
+    match part {
+        RequestPart::Form => RequestShape { form: OutputMode::None, ..shape },
+        RequestPart::Temperature => RequestShape { temperature: Temperature::None, ..shape },
+        RequestPart::Seed => shape.without(OmittedMembers { seed: true, ..without }),
+        RequestPart::TopP => shape.without(OmittedMembers { top_p: true, ..without }),
+        RequestPart::Stop => shape.without(OmittedMembers { stop: true, ..without }),
+        RequestPart::Effort => shape.without(OmittedMembers { effort: true, ..without }),
+        RequestPart::Include => shape.without(OmittedMembers { include: true, ..without }),
+        // The token counts of a stream.
+        RequestPart::Stream if shape.stream == Stream::WithUsage => RequestShape { stream: Stream::On, ..shape },
+        RequestPart::Limit
+        | RequestPart::System
+        | RequestPart::Stream
+        | RequestPart::Turns
+        | RequestPart::ToolForms
+        | RequestPart::Tools
+        | RequestPart::Named => shape,
+    }
+}
+
+/// Computes the room for a reply from the numbers in a rejection: context minus prompt, in tokens.
+fn named_room(words: &str) -> Option<u32> {
+    // Anthropic's: "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000".
+    if let Some((_, sum)) = words.split_once("exceed context limit: ") {
+        let mut numbers = sum.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());
+        let (prompt, _, context) = (numbers.next()?, numbers.next()?, numbers.next()?);
+        return room(context.parse().ok()?, prompt.parse().ok()?);
+    }
+    const CONTEXT: [&str; 6] = [
+        "context length is ",
+        "context length of ",
+        "context window is ",
+        "context window of ",
+        "`max_new_tokens` must be <= ",
+        "context size is ",
+    ];
+    const PROMPT: [&str; 8] = [
+        " in the messages",
+        " in your prompt",
+        " in the prompt",
+        " input tokens",
+        " tokens from the input",
+        " of text input",
+        " `inputs` tokens",
+        " prompt tokens",
+    ];
+    let context = CONTEXT.iter().find_map(|lead| {
+        let rest = &words[words.find(lead)? + lead.len()..];
+        let digits: String = rest.chars().take_while(|c| c.is_ascii_digit() || *c == ',').collect();
+        digits.replace(',', "").parse().ok()
+    })?;
+    let prompt = PROMPT.iter().find_map(|tail| {
+        let before = words.match_indices(tail).filter_map(|(at, _)| {
+            let lead = words[..at].strip_suffix(" tokens").unwrap_or(&words[..at]);
+            let rest = lead.trim_end_matches(|c: char| c.is_ascii_digit() || c == ',');
+            let digits = &lead[rest.len()..];
+            digits.replace(',', "").parse().ok()
+        });
+        before.into_iter().next()
+    })?;
+    room(context, prompt)
+}
+
+/// Returns the tokens that a prompt leaves of a context, if they suffice for a request.
+fn room(context: u32, prompt: u32) -> Option<u32> {
+    context.checked_sub(prompt).filter(|room| *room >= ROOM_MIN)
+}
+
+/// Reads the largest token limit that a rejection names.
+fn named_limit(words: &str) -> Option<u32> {
+    // Anthropic's: "max_tokens: 9000 > 8192, which is the maximum allowed number of output tokens".
+    if let Some((before, _)) = words.split_once(", which is the maximum")
+        && let Some(limit) = before.rsplit("> ").next().and_then(|limit| limit.parse().ok()).filter(|limit| *limit > 0)
+    {
+        return Some(limit);
+    }
+    ["at most ", "less than or equal to ", "<= ", "maximum of ", "maximum value is "].iter().find_map(|lead| {
+        let rest = &words[words.find(lead)? + lead.len()..];
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        rest[..end].parse().ok().filter(|limit| *limit > 0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Climbs against a server that answers with `refuse(shape)`; returns the finding and the number of requests.
+    fn climb(refuse: impl Fn(RequestShape) -> Option<(u16, &'static str)>) -> (Option<DowngradeResult>, usize) {
+        climb_with(false, refuse)
+    }
+
+    fn climb_with(
+        has_tools: bool,
+        refuse: impl Fn(RequestShape) -> Option<(u16, &'static str)>,
+    ) -> (Option<DowngradeResult>, usize) {
+        let mut climb = Downgrade::new(RequestShape::default(), has_tools);
+        for asked in 1.. {
+            match refuse(climb.shape()) {
+                None => return (climb.found(), asked),
+                Some((status, body)) if climb.next(status, body) => {}
+                Some(_) => return (None, asked),
+            }
+        }
+        unreachable!("a climb is bounded")
+    }
+
+    fn shape(found: (Option<DowngradeResult>, usize)) -> (Option<RequestShape>, usize) {
+        (found.0.map(|found| found.shape), found.1)
+    }
+
+    #[test]
+    fn differences_of_shapes_have_words() {
+        let known = RequestShape { folded: true, ..RequestShape::default() };
+        let shape = RequestShape {
+            form: OutputMode::Object,
+            temperature: Temperature::None,
+            limit: Limit::MaxCompletionTokens,
+            ..known
+        };
+        let shape = shape.without(OmittedMembers { seed: true, ..OmittedMembers::default() });
+        let words = "the form of any JSON object, max_completion_tokens, no temperature, no seed";
+        assert_eq!(shape.beside(known), words);
+        assert!(
+            shape.drops_settings_of(known)
+                && !RequestShape { form: OutputMode::None, ..known }.drops_settings_of(known)
+        );
+    }
+
+    #[test]
+    fn a_server_that_says_nothing_is_understood_by_trying() {
+        let bare = RequestShape::default();
+        for sought in [
+            RequestShape { form: OutputMode::Strict, ..bare },
+            RequestShape { form: OutputMode::Plain, ..bare },
+            RequestShape { form: OutputMode::Object, ..bare },
+            RequestShape { form: OutputMode::None, ..bare },
+            RequestShape { limit: Limit::MaxCompletionTokens, ..bare },
+            RequestShape { limit: Limit::None, ..bare },
+            RequestShape { temperature: Temperature::Positive, ..bare },
+            RequestShape { temperature: Temperature::None, ..bare },
+            bare.without(OmittedMembers { seed: true, ..OmittedMembers::default() }),
+            RequestShape { folded: true, ..bare },
+            RequestShape { stream: Stream::WithUsage, ..bare },
+            RequestShape { no_tools: true, form: OutputMode::None, ..bare },
+        ] {
+            let (found, asked) = climb_with(true, |shape| (shape != sought).then_some((400, "")));
+            assert_eq!(found.map(|found| (found.shape, found.proof)), Some((sought, Certainty::Rejection)));
+            assert!(asked <= TRIES_MAX, "{asked}");
+        }
+        let (found, _) = climb(|shape| (shape.form != OutputMode::None || !shape.folded).then_some((400, "no")));
+        let found = found.expect("two parts without a word");
+        assert!(found.shape.folded && found.shape.form == OutputMode::None);
+        assert!(!found.is_form_refused, "nothing is known of a form in a request that is plain otherwise");
+    }
+
+    #[test]
+    fn the_words_of_a_refusal_decide_what_is_tried_first() {
+        let gpt = |shape: RequestShape| match shape {
+            RequestShape { limit: Limit::MaxTokens, .. } => {
+                Some((400, "Use 'max_completion_tokens' instead of max_tokens"))
+            }
+            RequestShape { temperature: Temperature::Given | Temperature::Positive, .. } => {
+                Some((400, "temperature is 1"))
+            }
+            _ => None,
+        };
+        let found = RequestShape {
+            limit: Limit::MaxCompletionTokens,
+            temperature: Temperature::None,
+            ..RequestShape::default()
+        };
+        assert_eq!(shape(climb(gpt)), (Some(found), 3));
+        let positive =
+            |shape: RequestShape| (shape.temperature == Temperature::Given).then_some((422, "temperature > 0"));
+        let found = RequestShape { temperature: Temperature::Positive, ..RequestShape::default() };
+        assert_eq!(shape(climb(positive)), (Some(found), 2));
+        let lower =
+            |shape: RequestShape| (shape.cap != Some(512)).then_some((400, "max_tokens: at most 512, not 1024"));
+        assert_eq!(shape(climb(lower)), (Some(RequestShape { cap: Some(512), ..RequestShape::default() }), 2));
+        // A match inside a longer word does not count.
+        let upstream =
+            |shape: RequestShape| (shape.form == OutputMode::Derived).then_some((400, "upstream refused it"));
+        assert_eq!(
+            shape(climb(upstream)),
+            (Some(RequestShape { form: OutputMode::Strict, ..RequestShape::default() }), 2)
+        );
+    }
+
+    #[test]
+    fn members_that_a_refusal_names_together_are_left_out_together_if_one_alone_does_not_help() {
+        let both = "`temperature` and `top_p` are not supported";
+        let out = RequestShape { temperature: Temperature::None, ..RequestShape::default() };
+        let out = out.without(OmittedMembers { top_p: true, ..OmittedMembers::default() });
+        let refuses = |shape: RequestShape| {
+            (shape.temperature != Temperature::None || !shape.left_out.top_p).then_some((400, both))
+        };
+        assert_eq!(shape(climb(refuses)), (Some(out), 4));
+        let either = |shape: RequestShape| (shape.temperature != Temperature::None).then_some((400, both));
+        assert_eq!(
+            shape(climb(either)).0,
+            Some(RequestShape { temperature: Temperature::None, ..RequestShape::default() })
+        );
+        // Members named by chance cost one request, and hide no other cause.
+        let form = |shape: RequestShape| (shape.form < OutputMode::Generic).then_some((400, both));
+        assert_eq!(shape(climb(form)).0, Some(RequestShape { form: OutputMode::Generic, ..RequestShape::default() }));
+    }
+
+    #[test]
+    fn the_most_tokens_are_read_from_a_refusal() {
+        for (words, expected) in [
+            ("max_tokens: 9000 > 8192, which is the maximum allowed number of output tokens for m", Some(8192)),
+            ("this model supports at most 16384 completion tokens", Some(16384)),
+            ("expected a value <= 64, but got 77 instead.", Some(64)),
+            ("9000 > 0, which is the maximum", None),
+            (", which is the maximum", None),
+            ("prompt is too long: 210000 tokens > 200000 maximum", None),
+        ] {
+            assert_eq!(named_limit(words), expected, "{words}");
+        }
+    }
+
+    #[test]
+    fn tools_are_left_out_after_the_form_of_the_tool_that_replies() {
+        for words in ["invalid tool", "bad request", "tools are not supported"] {
+            let (found, asked) = climb_with(true, |shape| (!shape.no_tools).then_some((400, words)));
+            assert!(found.expect("taken").shape.no_tools, "{words}");
+            assert!(asked <= if words.contains("tool") { 8 } else { TRIES_MAX }, "{asked}");
+            // A server that rejects the form with the same text accepts tools.
+            let (found, _) = climb_with(true, |shape| (shape.form < OutputMode::Generic).then_some((400, words)));
+            assert_eq!(
+                found.map(|found| found.shape),
+                Some(RequestShape { form: OutputMode::Generic, ..RequestShape::default() })
+            );
+        }
+    }
+
+    #[test]
+    fn words_that_explain_a_refusal_do_not_end_the_search() {
+        for words in ["our content policy: temperature must be 1", "see the page of the context window"] {
+            let picky = |shape: RequestShape| (shape.temperature != Temperature::None).then_some((400, words));
+            let (found, asked) = climb(picky);
+            assert_eq!((found.expect("taken").proof, asked), (Certainty::Prompt, 2));
+            let streamed = |shape: RequestShape| (shape.stream == Stream::Off).then_some((400, words));
+            assert!(climb(streamed).0.is_some(), "{words}");
+        }
+        assert_eq!(climb(|_| Some((400, "maximum context length is 4096"))), (None, 7));
+    }
+
+    #[test]
+    fn turns_and_descriptions_of_tools_are_made_plainer_before_tools_are_left_out() {
+        let echoed = "'messages.2' : for 'role:assistant' the following must be satisfied[('messages.2' : property 'reasoning' is unsupported)]";
+        let unknown = "Unknown name \"additionalProperties\" at 'tools[0].function_declarations[0].parameters': Cannot find field.";
+        type Refuses = fn(RequestShape) -> bool;
+        let cases: [(&str, Refuses, RequestShape, usize); 5] = [
+            (
+                echoed,
+                |shape| shape.turns == TurnFormat::Unchanged,
+                RequestShape { turns: TurnFormat::Known, ..RequestShape::default() },
+                2,
+            ),
+            (
+                "messages[1].content: expected a string, got null",
+                |shape| shape.turns != TurnFormat::Filled,
+                RequestShape { turns: TurnFormat::Filled, ..RequestShape::default() },
+                3,
+            ),
+            (
+                "GenerateContentRequest.contents[2].parts[0].function_response.name: Name cannot be empty.",
+                |shape| shape.turns != TurnFormat::Filled,
+                RequestShape { turns: TurnFormat::Filled, ..RequestShape::default() },
+                3,
+            ),
+            (
+                unknown,
+                |shape| shape.tool_forms == ToolForms::Whole,
+                RequestShape { tool_forms: ToolForms::Plain, ..RequestShape::default() },
+                2,
+            ),
+            (
+                "",
+                |shape| shape.tool_forms == ToolForms::Whole,
+                RequestShape { tool_forms: ToolForms::Plain, ..RequestShape::default() },
+                TRIES_MAX,
+            ),
+        ];
+        for (words, refuses, expected, most) in cases {
+            let (found, asked) = shape(climb_with(true, |shape| refuses(shape).then_some((400, words))));
+            assert_eq!(found, Some(expected), "{words}");
+            assert!(asked <= most, "{words}: {asked}");
+        }
+        let (found, _) =
+            shape(climb_with(true, |shape| (shape.tool_forms == ToolForms::Whole).then_some((500, "oops"))));
+        assert_eq!(found, Some(RequestShape { tool_forms: ToolForms::Plain, ..RequestShape::default() }));
+    }
+
+    #[test]
+    fn the_room_that_a_prompt_leaves_is_tried_before_the_plainest_request() {
+        for (words, expected) in [
+            (
+                "This model's maximum context length is 800 tokens. However, you requested 1524 tokens (500 in the messages, \
+                 1024 in the completion). Please reduce the length of the messages or completion.",
+                Some(300),
+            ),
+            (
+                "'max_tokens' or 'max_completion_tokens' is too large: 1024. This model's maximum context length is 8,192 \
+                 tokens and your request has 8,000 input tokens (1024 > 8192 - 8000).",
+                Some(192),
+            ),
+            (
+                "`inputs` tokens + `max_new_tokens` must be <= 2048. given: 1500 `inputs` tokens and 1024 `max_new_tokens`",
+                Some(548),
+            ),
+            (
+                "requested token count exceeds the model's maximum context length of 8192 tokens. you requested a total of \
+                 9000 tokens: 8000 tokens from the input messages and 1000 tokens for the completion.",
+                Some(192),
+            ),
+            (
+                "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease input length",
+                Some(10_000),
+            ),
+            ("maximum context length is 800 tokens, and the prompt has 795 in the messages", None),
+            ("maximum context length is 800 tokens, and the prompt has 900 in the messages", None),
+            ("maximum context length is 4096", None),
+            ("maximum context length is 8192 tokens\u{ff08}8000 in the messages", Some(192)),
+            ("maximum context length is 8192 tokens, \u{ff08} in the messages", None),
+        ] {
+            assert_eq!(named_room(&words.to_ascii_lowercase()), expected, "{words}");
+        }
+        let words = "maximum context length is 800 tokens: 500 in the messages, 1024 in the completion";
+        let (found, asked) = climb(|shape| (shape.cap != Some(300)).then_some((400, words)));
+        let found = found.expect("taken");
+        assert_eq!(
+            (found.shape, found.proof, asked),
+            (RequestShape { cap: Some(300), ..RequestShape::default() }, Certainty::Prompt, 2)
+        );
+        let (found, asked) = climb(|shape| (shape.form != OutputMode::None).then_some((400, words)));
+        assert_eq!((found.map(|found| found.proof), asked), (Some(Certainty::Prompt), 3));
+    }
+
+    #[test]
+    fn what_comes_with_a_stream_is_left_out_with_other_members_that_are_refused_together() {
+        let words = "stream_options: Extra inputs are not permitted; response_format.json_schema: not permitted";
+        let asked = RequestShape { stream: Stream::WithUsage, ..RequestShape::default() };
+        let mut climb = Downgrade::new(asked, false);
+        // After each plainer form.
+        for _ in 0..7 {
+            let is_taken = climb.shape().stream == Stream::On && climb.shape().form == OutputMode::None;
+            if is_taken {
+                return;
+            }
+            assert!(climb.next(422, words));
+        }
+        panic!("both are left out");
+    }
+
+    #[test]
+    fn a_climb_ends_and_a_fault_proves_nothing() {
+        assert!(climb(|_| Some((400, "no"))).1 <= TRIES_MAX);
+        assert!(climb_with(true, |_| Some((400, "no"))).1 <= TRIES_MAX);
+        assert_eq!(climb(|_| Some((429, "slow"))), (None, 1));
+        assert_eq!(climb(|_| Some((400, "API key not valid. Please pass a valid API key."))), (None, 1));
+        assert_eq!(climb_with(true, |_| Some((500, "oops"))), (None, 7));
+        for words in ["oops", "bad grammar"] {
+            let (found, asked) = climb(|shape| (shape.form == OutputMode::Derived).then_some((500, words)));
+            assert_eq!((found.map(|found| found.proof), asked), (Some(Certainty::ServerFailure), 2));
+        }
+        let (found, asked) = climb(|shape| (!shape.folded).then_some((500, "template: system role not supported")));
+        assert_eq!(
+            (found.map(|found| (found.shape.folded, found.proof)), asked),
+            (Some((true, Certainty::Rejection)), 2)
+        );
+    }
+
+    #[test]
+    fn a_server_without_forms_is_one_that_refused_the_general_one_too() {
+        let none = |shape: RequestShape| (shape.form != OutputMode::None).then_some((400, "response_format"));
+        assert!(climb(none).0.expect("taken").is_form_refused);
+        let plain = |shape: RequestShape| (shape.form < OutputMode::Plain).then_some((400, "response_format"));
+        assert!(!climb(plain).0.expect("taken").is_form_refused);
+    }
+}

@@ -1,0 +1,347 @@
+//! Parses tool calls that a model has written as text, because its server does not support them.
+//!
+//! Small models on small servers write `{"name": "view", "arguments": {...}}`, between tags, in a fence or after
+//! words. Others write the name in a tag and the arguments after it. The server passes that on as content. No reply of
+//! a worker looks like it. If a text contains a reply as well, only calls after a tag count: others are examples.
+
+use serde_json::{Map, Value};
+
+use super::reply::ToolCall;
+use super::reply_text::balanced;
+
+/// Places of one text that are tried as the start of a call.
+const PLACES_MAX: usize = 1024;
+
+/// Calls that are taken from one text.
+const CALLS_MAX: usize = 64;
+
+/// Characters between a name in a tag and its arguments.
+const GAP_MAX: usize = 80;
+
+/// Tags before a tool's name, each with the characters that end the name.
+const NAMED: [(&str, &[char]); 8] = [
+    ("<function=", &['>']),
+    ("<invoke name=\"", &['"']),
+    ("<tool_call>", &['\n', '<']),
+    ("[TOOL_CALLS]", &['[', '{']),
+    ("<|tool_call_begin|>", &['<']),
+    ("<｜tool▁call▁begin｜>", &['<']),
+    ("<｜tool▁sep｜>", &['\n', '{']),
+    ("<|channel|>commentary to=", &[' ', '<']),
+];
+
+/// Tags of [`NAMED`] with parameters in tags after the name. Each has its end tag, and the text before and after a
+/// parameter's name and after its value.
+const TAGGED: [(&str, &str, [&str; 3]); 3] = [
+    ("<function=", "</function>", ["<parameter=", ">", "</parameter>"]),
+    ("<invoke name=\"", "</invoke>", ["<parameter name=\"", "\">", "</parameter>"]),
+    ("<tool_call>", "</tool_call>", ["<arg_key>", "</arg_key>", "</arg_value>"]),
+];
+
+/// Returns the calls of these tools in a text, in their order; without ids.
+pub(super) fn parse_inline_calls(text: &str, is_tool: impl Fn(&str) -> bool) -> Vec<ToolCall> {
+    let mut calls: Vec<(ToolCall, bool)> = Vec::new();
+    let mut has_reply = false;
+    let mut at = 0;
+    for _ in 0..PLACES_MAX {
+        let Some(start) = text[at..].find(['{', '[', '<']).map(|start| at + start) else { break };
+        let rest = &text[start..];
+        if let Some((call, length)) = named(rest, &is_tool) {
+            calls.push((call, true));
+            at = start + length;
+        } else if let Some((found, length)) = pythonic(rest, &is_tool) {
+            calls.extend(found.into_iter().map(|call| (call, false)));
+            at = start + length;
+        } else if rest.starts_with('<') {
+            at = start + 1;
+        } else if let Some((value, length)) = value(rest) {
+            // Follows a tag, or the name of one without its brackets.
+            let before = text[..start].trim_end();
+            let is_tagged = before.ends_with(['>', ']']);
+            match uses(&value, &is_tool) {
+                Some(found) => calls.extend(found.into_iter().map(|call| (call, is_tagged))),
+                None => has_reply |= is_reply(&value),
+            }
+            at = start + length;
+        } else if rest.starts_with("{{") {
+            at = start + 1;
+        } else {
+            // Damaged JSON counts as a reply, including its content.
+            let length = balanced(rest);
+            let part = &rest[..length.unwrap_or(rest.len())];
+            let is_damaged = part.contains('"') && part.contains(':');
+            has_reply |= is_damaged;
+            at = start + if is_damaged { part.len() } else { 1 };
+        }
+    }
+    calls.into_iter().filter(|(_, is_tagged)| *is_tagged || !has_reply).map(|(call, _)| call).take(CALLS_MAX).collect()
+}
+
+/// Parses the JSON value at the start of a text, with its length in bytes.
+fn value(text: &str) -> Option<(Value, usize)> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    let value = values.next()?.ok()?;
+    Some((value, values.byte_offset()))
+}
+
+fn is_reply(value: &Value) -> bool {
+    match value {
+        Value::Object(members) => !members.is_empty(),
+        Value::Array(items) => !items.is_empty() && items.iter().all(Value::is_object),
+        _ => false,
+    }
+}
+
+/// Converts a value into calls, if it consists of them.
+fn uses(value: &Value, is_tool: &impl Fn(&str) -> bool) -> Option<Vec<ToolCall>> {
+    match value {
+        Value::Array(items) if !items.is_empty() => items.iter().map(|item| call(item.as_object()?, is_tool)).collect(),
+        Value::Object(members) => match members.get("tool_calls") {
+            Some(calls @ Value::Array(_)) if members.len() == 1 => uses(calls, is_tool),
+            _ => Some(vec![call(members, is_tool)?]),
+        },
+        _ => None,
+    }
+}
+
+/// Parses a list of Python calls at the start of a text: `[view(path="a.py")]`, with its length in bytes.
+fn pythonic(text: &str, is_tool: &impl Fn(&str) -> bool) -> Option<(Vec<ToolCall>, usize)> {
+    let mut rest = text.strip_prefix('[')?.trim_start();
+    let mut calls = Vec::new();
+    loop {
+        let (name, behind) = before(rest, '(')?;
+        let name = tool(name, is_tool)?;
+        let mut members = Map::new();
+        rest = behind.trim_start();
+        while !rest.starts_with(')') {
+            let (member, behind) = before(rest, '=')?;
+            let is_word = member.trim().chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            let (value, length) = literal(behind.trim_start()).filter(|_| is_word)?;
+            members.insert(member.trim().to_owned(), value);
+            rest = behind.trim_start()[length..].trim_start();
+            rest = rest.strip_prefix(',').unwrap_or(rest).trim_start();
+        }
+        calls.push(made(name, Value::Object(members).to_string()));
+        rest = rest[1..].trim_start();
+        match rest.strip_prefix(',') {
+            Some(more) => rest = more.trim_start(),
+            None => break,
+        }
+    }
+    let rest = rest.strip_prefix(']')?;
+    Some((calls, text.len() - rest.len()))
+}
+
+/// Splits a text at a character, if that is near enough.
+fn before(text: &str, end: char) -> Option<(&str, &str)> {
+    let (at, _) = text.char_indices().take(GAP_MAX).find(|(_, c)| *c == end)?;
+    Some((&text[..at], &text[at + end.len_utf8()..]))
+}
+
+/// Parses a Python literal at the start of a text, with its length in bytes.
+fn literal(text: &str) -> Option<(Value, usize)> {
+    let words = [("True", Value::Bool(true)), ("False", Value::Bool(false)), ("None", Value::Null)];
+    if let Some((word, value)) = words.into_iter().find(|(word, _)| text.starts_with(word)) {
+        return Some((value, word.len()));
+    }
+    let Some(inner) = text.strip_prefix('\'') else { return value(text) };
+    let mut said = String::new();
+    let mut chars = inner.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\'' => return Some((Value::String(said), at + 2)),
+            '\\' => said.push(match chars.next()?.1 {
+                'n' => '\n',
+                't' => '\t',
+                other => other,
+            }),
+            c => said.push(c),
+        }
+    }
+    None
+}
+
+fn call(members: &Map<String, Value>, is_tool: &impl Fn(&str) -> bool) -> Option<ToolCall> {
+    const KNOWN: [&str; 6] = ["name", "arguments", "parameters", "id", "type", "function"];
+    if !members.keys().all(|name| KNOWN.contains(&name.as_str())) {
+        return None;
+    }
+    if let Some(function) = members.get("function").and_then(Value::as_object) {
+        return call(function, is_tool);
+    }
+    let name = members.get("name").or_else(|| members.get("function"))?.as_str()?;
+    let arguments = members.get("arguments").or_else(|| members.get("parameters"))?;
+    // Some write the arguments as text, as in the protocol.
+    let arguments = match arguments {
+        Value::Object(_) => arguments.to_string(),
+        Value::String(arguments) => arguments.clone(),
+        _ => return None,
+    };
+    Some(made(tool(name, is_tool)?, arguments))
+}
+
+fn made(name: &str, arguments: String) -> ToolCall {
+    ToolCall { id: String::new(), name: name.to_owned(), arguments, extra: Map::new(), extra_function: Map::new() }
+}
+
+/// Finds the tool for a name: some models write `functions.view`, or number their calls.
+fn tool<'a>(name: &'a str, is_tool: &impl Fn(&str) -> bool) -> Option<&'a str> {
+    let name = name.trim();
+    let unnumbered = name.trim_end_matches(|c: char| c.is_ascii_digit()).strip_suffix(':').unwrap_or(name);
+    let last = unnumbered.rsplit(['.', ':', '/']).next().unwrap_or(unnumbered);
+    [name, unnumbered, last].into_iter().find(|name| is_tool(name))
+}
+
+/// Parses the call at the start of a text with its name in a tag; returns its length in bytes, too.
+fn named(text: &str, is_tool: &impl Fn(&str) -> bool) -> Option<(ToolCall, usize)> {
+    let (tag, ends) = NAMED.into_iter().find(|(tag, _)| text.starts_with(tag))?;
+    let rest = &text[tag.len()..];
+    let name = &rest[..rest.find(ends)?];
+    let (written, name) = (name, tool(name, is_tool)?);
+    let at = tag.len() + written.len();
+    let behind = &text[at..];
+    if let Some((_, last, tags)) = TAGGED.into_iter().find(|(tagged, ..)| *tagged == tag) {
+        let end = behind.find(last);
+        let inner = &behind[..end.unwrap_or(behind.len())];
+        let close = if end.is_some() { last.len() } else { 0 };
+        let arguments = match value(inner.trim_start_matches(['"', '>']).trim_start()) {
+            Some((Value::Object(members), _)) => members,
+            Some(_) => return None,
+            None => parameters(inner, tags),
+        };
+        return Some((made(name, Value::Object(arguments).to_string()), at + inner.len() + close));
+    }
+    let open = behind.find('{').filter(|open| *open <= GAP_MAX)?;
+    let (arguments, length) = value(&behind[open..])?;
+    Some((made(name, arguments.to_string()), at + open + length))
+}
+
+/// Parses parameters in tags: `<parameter=path>a.py</parameter>`.
+fn parameters(mut text: &str, [before, behind, close]: [&str; 3]) -> Map<String, Value> {
+    let mut all = Map::new();
+    while let Some(rest) = text.find(before).map(|at| &text[at + before.len()..]) {
+        let Some((name, rest)) = rest.split_once(behind) else { break };
+        let rest = rest.trim_start().strip_prefix("<arg_value>").unwrap_or(rest);
+        let end = rest.find(close).unwrap_or(rest.len());
+        let said = rest[..end].strip_prefix('\n').unwrap_or(&rest[..end]);
+        let said = said.strip_suffix('\n').unwrap_or(said);
+        // Values other than text are written as JSON.
+        let parsed = serde_json::from_str::<Value>(said.trim()).ok().filter(|value| !value.is_string());
+        all.insert(name.trim().to_owned(), parsed.unwrap_or_else(|| Value::String(said.to_owned())));
+        text = &rest[end..];
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn heard(text: &str) -> Vec<(String, String)> {
+        let is_tool = |name: &str| matches!(name, "view" | "answer");
+        parse_inline_calls(text, is_tool).into_iter().map(|call| (call.name, call.arguments)).collect()
+    }
+
+    #[test]
+    fn a_use_of_a_tool_is_heard_in_the_forms_that_models_write() {
+        let view = ("view".to_owned(), r#"{"path":"a.py"}"#.to_owned());
+        for text in [
+            r#"{"name": "view", "arguments": {"path": "a.py"}}"#,
+            "<tool_call>\n{\"name\": \"view\", \"arguments\": {\"path\": \"a.py\"}}\n</tool_call>",
+            "```json\n{\"arguments\": {\"path\": \"a.py\"}, \"name\": \"view\"}\n```\n\n\n",
+            r#"<{{"name": "view", "arguments": {"path": "a.py"}}}>"#,
+            "<|python_tag|>{\"name\": \"view\", \"parameters\": {\"path\": \"a.py\"}}",
+            r#"{"name": "view", "arguments": "{\"path\":\"a.py\"}"}"#,
+            "I will look at [it] {first}.\n<tool_call>{\"name\": \"view\", \"arguments\": {\"path\": \"a.py\"}}",
+            "I will look at the file.\n```json\n{\"name\": \"view\", \"arguments\": {\"path\": \"a.py\"}}\n```\nThen I answer.",
+            "Let me see: {\"name\": \"functions.view\", \"arguments\": {\"path\": \"a.py\"}}",
+            r#"{"type": "function", "function": {"name": "view", "arguments": {"path": "a.py"}}}"#,
+            r#"{"tool_calls": [{"id": "1", "name": "view", "arguments": {"path": "a.py"}}]}"#,
+            "<function=view>{\"path\": \"a.py\"}</function>",
+            "I look.\n<tool_call>\n<function=view>\n<parameter=path>\na.py\n</parameter>\n</function>\n</tool_call>",
+            "[TOOL_CALLS][{\"name\": \"view\", \"arguments\": {\"path\": \"a.py\"}}]",
+            "[TOOL_CALLS] [{\"name\": \"view\", \"arguments\": {\"path\": \"a.py\"}}]",
+            "[TOOL_CALLS]view[ARGS]{\"path\": \"a.py\"}",
+            "[TOOL_CALLS]view{\"path\": \"a.py\"}",
+            "<|tool_call_begin|>functions.view:0<|tool_call_argument_begin|>{\"path\": \"a.py\"}<|tool_call_end|>",
+            "<｜tool▁call▁begin｜>function<｜tool▁sep｜>view\n```json\n{\"path\": \"a.py\"}\n```<｜tool▁call▁end｜>",
+            "<|channel|>commentary to=functions.view <|constrain|>json<|message|>{\"path\": \"a.py\"}<|call|>",
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>view<｜tool▁sep｜>{\"path\": \"a.py\"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+            "<tool_call>view\n<arg_key>path</arg_key>\n<arg_value>a.py</arg_value>\n</tool_call>",
+            "<invoke name=\"view\">\n<parameter name=\"path\">a.py</parameter>\n</invoke>",
+            "<minimax:tool_call>\n<invoke name=\"view\">\n<parameter name=\"path\">a.py</parameter>\n</invoke>\n</minimax:tool_call>",
+            "[view(path=\"a.py\")]",
+            "I look.\n[functions.view(path='a.py')]",
+        ] {
+            assert_eq!(heard(text), std::slice::from_ref(&view), "{text}");
+        }
+        let text = r#"{"name": "answer", "arguments": {"patch": []}}"#;
+        assert_eq!(heard(text), [("answer".to_owned(), r#"{"patch":[]}"#.to_owned())]);
+    }
+
+    #[test]
+    fn several_uses_are_heard_in_their_order() {
+        let one = |path: &str| format!(r#"{{"name": "view", "arguments": {{"path": "{path}"}}}}"#);
+        let (a, b) = (one("a"), one("b"));
+        for text in [
+            format!("<tool_call>{a}</tool_call>\n<tool_call>{b}</tool_call>"),
+            format!("First <tool_call>{a}</tool_call> then <tool_call>{b}</tool_call>."),
+            format!("{a}\n{b}"),
+            format!("[TOOL_CALLS][{a}, {b}]"),
+            format!("<|python_tag|>{a}; {b}"),
+            "<function=view>{\"path\": \"a\"}</function><function=view>{\"path\":\"b\"}</function>".to_owned(),
+        ] {
+            let paths: Vec<String> = heard(&text).into_iter().map(|(_, arguments)| arguments).collect();
+            assert_eq!(paths, [r#"{"path":"a"}"#, r#"{"path":"b"}"#], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_parameter_in_a_tag_is_text_unless_it_is_other_json() {
+        let text = "<function=view><parameter=path>a b</parameter><parameter=range>[1, 2]</parameter>\
+                    <parameter=all>true</parameter><parameter=text>\"x\"</parameter></function>";
+        let expected = serde_json::json!({"path": "a b", "range": [1, 2], "all": true, "text": "\"x\""});
+        let (_, arguments) = heard(text).remove(0);
+        assert_eq!(serde_json::from_str::<Value>(&arguments).expect("JSON"), expected);
+    }
+
+    #[test]
+    fn what_is_no_use_of_a_tool_is_none() {
+        let view = r#"{"name": "view", "arguments": {"path": "a.py"}}"#;
+        let patch = r#"{"patch": [{"op": "add", "path": "/name", "value": 1}]}"#;
+        for text in [
+            String::new(),
+            "}{".to_owned(),
+            patch.to_owned(),
+            // An example next to the reply.
+            format!("I could use {view}, but I know: {patch}"),
+            // A quotation in the reply.
+            serde_json::json!({"patch": [{"op": "add", "path": "/a", "value": format!("<tool_call>{view}</tool_call>")}]})
+                .to_string(),
+            format!("Here: {{\"patch\": [{{\"value\": {view}}}]}}"),
+            format!("{{\"patch\": [{{\"value\": {view}}},]}}"),
+            format!("{{\"patch\": [{{\"value\": {view}"),
+            r#"{"name": "rm", "arguments": {}}"#.to_owned(),
+            r#"{"name": "view", "arguments": {}, "patch": []}"#.to_owned(),
+            r#"{"name": "view", "arguments": [1]}"#.to_owned(),
+            r#"{"name": "view"}"#.to_owned(),
+            "<function=rm>{}</function>".to_owned(),
+            "{{{{".to_owned(),
+        ] {
+            assert_eq!(heard(&text), [], "{text}");
+        }
+        let text = format!("<tool_call>{view}</tool_call> It says: {patch}");
+        assert_eq!(heard(&text).len(), 1, "what a model makes up behind a use is no reply");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(
+            text in "(<function=|<invoke name=\"|<tool_call>|<arg_key>|view|>|</function>|\\[TOOL_CALLS\\]|\\[|\\(|\\)|'|=|\\{|\\}|\"name\"|:|\"|<parameter=|<｜tool▁sep｜>|\n|é| ){0,30}"
+        ) {
+            drop(heard(&text));
+        }
+    }
+}

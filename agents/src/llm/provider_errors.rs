@@ -1,0 +1,513 @@
+//! Reads a provider's reason for a failure, from any place of its error.
+
+use patchboard_kernel::deferral::DeferralReason;
+use reqwest::StatusCode;
+use serde_json::Value;
+
+/// Members of an answer without a choice that hold the text of an error.
+const WORDS: [&str; 3] = ["message", "detail", "error_msg"];
+
+/// Bytes of a foreign text that are examined.
+const TEXT_MAX: usize = 8 * 1024;
+
+/// Formats an error as one line: its status, `more`, and the provider's message.
+pub(super) fn status_text(status: u16, more: &str, body: &str) -> String {
+    let name = match status {
+        498 => "Capacity Exceeded",
+        499 => "Client Closed Request",
+        520 => "Unknown Error of the Server",
+        521 => "Server Is Down",
+        522 => "Server Unreachable",
+        523 => "Server Not Found",
+        524 => "No Answer from the Server in Time",
+        525 | 526 => "TLS Failed at the Server",
+        529 => "Overloaded",
+        530 => "Server Not Resolved",
+        _ => StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or("status"),
+    };
+    format_failure(&format!("{status} {name}"), more, &error_message(body))
+}
+
+/// Formats a failure: our reason, `more`, and the server's message.
+pub(super) fn format_failure(why: &str, more: &str, said: &str) -> String {
+    match said.trim() {
+        "" => format!("{why}{more}"),
+        said => format!("{why}{more}: {said}"),
+    }
+}
+
+/// Returns the message of an error body, with that of the server behind a gateway.
+pub(super) fn error_message(body: &str) -> String {
+    let value: Value = serde_json::from_str(body).unwrap_or_default();
+    let value = match value.as_array().and_then(|all| all.first()) {
+        Some(first) => first,
+        None => &value,
+    };
+    let nested = ["/error", "/base_resp", "/choices/0/error"];
+    let nested = nested.iter().find_map(|place| value.pointer(place).filter(|error| !error.is_null()));
+    let error = nested.unwrap_or(value);
+    let main = [
+        "message",
+        "detail",
+        "status_msg",
+        "error_msg",
+        "error_description",
+        "errors",
+        "title",
+        "error",
+        "msg",
+        "type",
+        "code",
+    ];
+    let main = error.as_str().map(str::to_owned).or_else(|| main.iter().find_map(|name| words(error.get(name)?)));
+    let main = main.or_else(|| ["message", "detail"].iter().find_map(|name| words(value.get(name)?)));
+    let Some(mut text) = main else { return readable(body) };
+    // Message of the provider behind a gateway.
+    let raw = error.pointer("/metadata/raw").and_then(|raw| match raw {
+        Value::String(raw) => Some(error_message(raw)),
+        Value::Object(_) => Some(error_message(&raw.to_string())),
+        _ => None,
+    });
+    for more in raw.into_iter().chain(error.get("code").and_then(Value::as_str).map(str::to_owned)) {
+        if !more.is_empty() && !text.contains(&more) {
+            text.push_str(&format!(" ({more})"));
+        }
+    }
+    readable(&text)
+}
+
+/// Returns a member as text: a string, or the messages of a list of errors.
+fn words(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) if !text.is_empty() => Some(text.clone()),
+        Value::Array(items) => {
+            let all: Vec<&str> =
+                items.iter().filter_map(|item| item.get("msg").or(item.get("message"))?.as_str()).collect();
+            (!all.is_empty()).then(|| all.join("; "))
+        }
+        Value::Object(members) => ["message", "detail"].iter().find_map(|name| words(members.get(*name)?)),
+        _ => None,
+    }
+}
+
+/// Returns the status of an error inside a successful answer, if the answer is one.
+///
+/// An error counts if there is no choice beside it, or if it belongs to the first choice.
+pub(super) fn embedded_error_status(answer: &Value) -> Option<Option<u16>> {
+    let answer = answer.as_array().and_then(|all| all.first()).unwrap_or(answer);
+    let choices = answer.get("choices").filter(|choices| !choices.is_null());
+    let is_empty = choices.is_none_or(|choices| choices.as_array().is_some_and(Vec::is_empty));
+    let choice = choices.and_then(|choices| choices.get(0));
+    let inner = choice.and_then(|choice| choice.get("error")).filter(|error| !error.is_null());
+    let outer = answer.get("error").filter(|error| !error.is_null() && **error != false);
+    let is_error = answer["object"] == "error" || answer["type"] == "error";
+    let error = match (inner, outer) {
+        (Some(error), _) => error,
+        (None, Some(error)) if is_empty => error,
+        (None, None)
+            if is_empty && (is_error || choices.is_none() && WORDS.iter().any(|name| answer[*name].is_string())) =>
+        {
+            answer
+        }
+        (None, None) if is_empty && answer["base_resp"]["status_code"].as_i64().is_some_and(|code| code != 0) => {
+            &answer["base_resp"]
+        }
+        (None, None) if is_empty && answer["errors"].as_array().is_some_and(|errors| !errors.is_empty()) => {
+            &answer["errors"][0]
+        }
+        _ if choice.is_some_and(is_broken) => return Some(Some(503)),
+        _ => return None,
+    };
+    let number = |value: &Value| match value {
+        Value::Number(number) => number.as_u64(),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    };
+    let places = ["code", "status", "status_code", "http_status"];
+    let status = places.iter().filter_map(|name| number(error.get(name)?)).find(|code| (400..600).contains(code));
+    let status = status.and_then(|code| u16::try_from(code).ok());
+    let by_name = || ["code", "type"].iter().find_map(|name| by_name(error.get(name)?.as_str()?));
+    Some(status.or_else(by_name).or_else(|| by_words(&error.to_string())))
+}
+
+/// Returns true if a choice reports a failure of its server. After written content it counts as a truncated reply.
+fn is_broken(choice: &Value) -> bool {
+    let is_failure = ["error", "network_error", "load"].iter().any(|why| choice["finish_reason"] == *why);
+    let message = choice.get("message").unwrap_or(&Value::Null);
+    let is_empty = |name: &str| match &message[name] {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    };
+    choice["finish_reason"] == "insufficient_system_resource"
+        || is_failure && ["content", "tool_calls", "reasoning_content", "reasoning"].into_iter().all(is_empty)
+}
+
+/// Returns the status for a vendor's error name.
+fn by_name(name: &str) -> Option<u16> {
+    Some(match name {
+        "invalid_request_error" | "invalid_prompt" => 400,
+        "authentication_error" => 401,
+        "billing_error" | "insufficient_quota" => 402,
+        "permission_error" => 403,
+        "not_found_error" => 404,
+        "request_too_large" => 413,
+        "rate_limit_error" | "rate_limit_exceeded" => 429,
+        "api_error" | "server_error" | "internal_server_error" => 500,
+        "timeout_error" => 504,
+        _ => return None,
+    })
+}
+
+/// Returns the status for the text of an error.
+fn by_words(error: &str) -> Option<u16> {
+    let error = error.to_ascii_lowercase();
+    let names = |words: &[&str]| words.iter().any(|word| error.contains(word));
+    if names(&["insufficient_quota"]) {
+        Some(402)
+    } else if names(&["authentication error", "authentication failed", "unauthorized", "invalid api key"]) {
+        Some(401)
+    } else if names(&["rate_limit", "rate limit", "ratelimit", "too many requests", "resource_exhausted"]) {
+        Some(429)
+    } else if names(&["unexpected endpoint"]) {
+        Some(404)
+    } else if names(&["overloaded", "unavailable", "capacity", "try again", "busy", "loading"]) {
+        Some(503)
+    } else {
+        None
+    }
+}
+
+/// Returns true if a text contains these words as whole words. An underscore separates words, and a plural matches.
+pub(super) fn contains_words(text: &str, words: &str) -> bool {
+    text.match_indices(words).any(|(at, _)| {
+        let rest = &text[at + words.len()..];
+        let rest = rest.strip_prefix('s').unwrap_or(rest);
+        let is_part = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+        !is_part(text[..at].chars().next_back()) && !is_part(rest.chars().next())
+    })
+}
+
+/// Returns true if a "not found" error names the model itself.
+pub(super) fn names_model(body: &str) -> bool {
+    let said = error_message(body).to_ascii_lowercase();
+    ["model", "deployment", "engine", "endpoints found"].iter().any(|word| contains_words(&said, word))
+}
+
+/// Returns true if a rejection means that a request exceeds the model's context.
+pub(super) fn is_context_exceeded(body: &str) -> bool {
+    const CONTEXT: [&str; 8] = [
+        "context length",
+        "context_length",
+        "context limit",
+        "context size",
+        "context window",
+        "prompt is too long",
+        "input is too long",
+        "too many tokens",
+    ];
+    let said = error_message(body).to_ascii_lowercase();
+    CONTEXT.iter().any(|words| said.contains(words))
+}
+
+/// Returns true if the text of a rejection means a rate limit.
+pub(super) fn is_limit(body: &str) -> bool {
+    by_words(&error_message(body)) == Some(429)
+}
+
+/// Reads a reason that needs an operator, if the status of a rejection does not show it.
+pub(super) fn operator_reason(status: u16, body: &str) -> Option<DeferralReason> {
+    const PAYMENT: [&str; 10] = [
+        "insufficient_quota",
+        "billing_hard_limit",
+        "insufficient balance",
+        "credit balance",
+        "purchase credits",
+        "out of credits",
+        "arrear",
+        "recharge",
+        "in good standing",
+        "account is suspended",
+    ];
+    const PLACE: [&str; 3] = ["location is not supported", "region is not supported", "territory not supported"];
+    const MODEL: [&str; 11] = [
+        "not found",
+        "not exist",
+        "not a valid model",
+        "invalid model",
+        "unknown model",
+        "no such model",
+        "no models loaded",
+        "decommissioned",
+        "no longer supported",
+        "no longer available",
+        "model identifier is invalid",
+    ];
+    // A part of the request may be called unknown as well.
+    const PARTS: [&str; 11] = [
+        "parameter",
+        "argument",
+        "field",
+        "tool",
+        "schema",
+        "format",
+        "role",
+        "temperature",
+        "reasoning",
+        "adapter",
+        "file",
+    ];
+    // Some servers repeat the prompt in their rejection: only their own message counts.
+    let lower = error_message(body).to_ascii_lowercase();
+    let is_suspended = lower.contains("account") && contains_words(&lower, "suspended");
+    if is_suspended || PAYMENT.iter().any(|words| lower.contains(words)) {
+        return Some(DeferralReason::PaymentRequired);
+    }
+    if PLACE.iter().any(|words| lower.contains(words)) {
+        return Some(DeferralReason::AccessDenied);
+    }
+    let is_of_model = |said: String| {
+        let has = |all: &[&str]| all.iter().any(|word| said.contains(word));
+        contains_words(&said, "model") && has(&MODEL) && !has(&PARTS)
+    };
+    (matches!(status, 400 | 422) && sentences(body).any(is_of_model)).then_some(DeferralReason::ModelNotFound)
+}
+
+/// Returns true if a rejection concerns the key, though its status does not say so.
+pub(super) fn is_key_refused(status: u16, body: &str) -> bool {
+    const KEYS: [&str; 5] = ["api key", "api_key", "api-key", "apikey", "access token"];
+    const WRONG: [&str; 10] = [
+        "not valid",
+        "invalid",
+        "incorrect",
+        "expired",
+        "missing",
+        "revoked",
+        "wrong",
+        "malformed",
+        "unauthorized",
+        "not found",
+    ];
+    matches!(status, 400 | 401 | 403 | 422)
+        && sentences(body).any(|said| {
+            KEYS.iter().any(|key| said.contains(key)) && WRONG.iter().any(|word| contains_words(&said, word))
+        })
+}
+
+/// Returns true if a rejection means that a model or its server accepts no tools.
+pub(super) fn is_tools_unsupported(body: &str) -> bool {
+    const TOOLS: [&str; 5] = ["tool", "tool use", "tool calling", "function calling", "function call"];
+    const NONE: [&str; 12] = [
+        "not support",
+        "not supported",
+        "unsupported",
+        "not available",
+        "no support",
+        "not enabled",
+        "no endpoint",
+        "cannot use",
+        "not permitted",
+        "not allowed",
+        "not implemented",
+        "requires --",
+    ];
+    // A part of one tool may be called unsupported as well.
+    const PARTS: [&str; 14] = [
+        "schema",
+        "name",
+        "description",
+        "choice",
+        "type",
+        "parameter",
+        "keyword",
+        "tool_call_id",
+        "tool_calls",
+        "role",
+        "message",
+        "parallel_tool_calls",
+        "argument",
+        "strict",
+    ];
+    sentences(body).any(|said| {
+        let has = |all: &[&str]| all.iter().any(|word| contains_words(&said, word));
+        has(&TOOLS) && NONE.iter().any(|none| said.contains(none)) && !has(&PARTS)
+            || said.contains("enable-auto-tool-choice")
+            || said.contains("tools param requires")
+    })
+}
+
+/// Returns the sentences of an error in lower case, without links.
+fn sentences(body: &str) -> impl Iterator<Item = String> {
+    let said = error_message(body);
+    let words: Vec<&str> = said.split_whitespace().filter(|word| !word.contains("://")).collect();
+    let text = words.join(" ").to_lowercase();
+    text.split_inclusive(['!', '?', ';'])
+        .flat_map(|part| part.split(". "))
+        .map(str::to_owned)
+        .collect::<Vec<_>>()
+        .into_iter()
+}
+
+/// Extracts text from markup, for error pages of proxies: the title and the text of the body.
+fn readable(text: &str) -> String {
+    let text = &text[..text.floor_char_boundary(TEXT_MAX)];
+    let lower = text.to_ascii_lowercase();
+    if !lower.trim_start().starts_with('<') {
+        return text.to_owned();
+    }
+    let (mut words, mut at) = (String::new(), 0);
+    while at < text.len() {
+        let Some(open) = text[at..].find('<').map(|open| at + open) else {
+            words.push_str(&text[at..]);
+            break;
+        };
+        words.push_str(&text[at..open]);
+        words.push(' ');
+        // These elements have no visible text.
+        let silent =
+            ["script", "style", "svg", "noscript"].into_iter().find(|name| lower[open + 1..].starts_with(name));
+        let from = match silent.and_then(|name| lower[open..].find(&format!("</{name}"))) {
+            Some(end) => open + end,
+            None => open,
+        };
+        at = text[from..].find('>').map_or(text.len(), |end| from + end + 1);
+    }
+    let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    // nginx and others repeat the title in the body.
+    let half = words.len() / 2;
+    match (words.get(..half), words.get(half..)) {
+        (Some(first), Some(second)) if !first.is_empty() && first.trim() == second.trim() => first.trim().to_owned(),
+        _ => words,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_provider_says_is_found_in_every_usual_form() {
+        for (body, expected) in [
+            (r#"{"error": {"message": "m", "code": 429}}"#, "m"),
+            (r#"{"error": {"message": "m", "code": "bad_model"}}"#, "m (bad_model)"),
+            (r#"{"error": {"code": "insufficient_quota"}}"#, "insufficient_quota"),
+            (r#"{"error": "m"}"#, "m"),
+            (r#"{"object": "error", "message": "m"}"#, "m"),
+            (r#"{"detail": "m"}"#, "m"),
+            (r#"{"detail": [{"loc": ["body"], "msg": "one"}, {"msg": "two"}]}"#, "one; two"),
+            (r#"[{"error": {"message": "m"}}]"#, "m"),
+            (r#"{"object": "error", "message": {"detail": [{"msg": "m", "loc": []}]}, "type": "t"}"#, "m"),
+            (
+                r#"{"error": {"message": "Provider returned error", "metadata": {"raw": "{\"error\":{\"message\":\"why\"}}"}}}"#,
+                "Provider returned error (why)",
+            ),
+            (r#"{"success": false, "errors": [{"code": 7009, "message": "m"}], "result": null}"#, "m"),
+            (r#"{"choices": [{"error": {"message": "m", "code": 502}}]}"#, "m"),
+            ("plain", "plain"),
+            (r#"{"other": 1}"#, r#"{"other": 1}"#),
+            (
+                "<html><head><title>502 Bad</title><style>b{}</style></head><body>Down<script>1</script></body></html>",
+                "502 Bad Down",
+            ),
+            ("<html><title>503 Busy</title><h1>503 Busy</h1></html>", "503 Busy"),
+        ] {
+            assert_eq!(error_message(body).trim(), expected, "{body}");
+        }
+        assert_eq!([status_text(529, "", ""), status_text(599, "", "")], ["529 Overloaded", "599 status"]);
+        assert_eq!(status_text(404, " (what to do)", "words"), "404 Not Found (what to do): words");
+    }
+
+    #[test]
+    fn an_error_inside_a_success_has_the_status_that_it_names() {
+        for (answer, expected) in [
+            (json!({"choices": [{"message": {"content": "x"}}], "error": null}), None),
+            (json!({"choices": [{"message": {"content": "x"}}], "error": {"message": "late"}}), None),
+            (json!({"choices": []}), None),
+            (json!({"error": {"code": "429", "message": "busy"}}), Some(Some(429))),
+            (json!({"choices": [], "error": {"code": 429}}), Some(Some(429))),
+            (json!({"choices": null, "object": "error", "message": "died", "code": 500}), Some(Some(500))),
+            (json!({"choices": [{"finish_reason": "error", "message": {"content": ""}}]}), Some(Some(503))),
+            (json!([{"error": {"code": 429, "message": "m"}}]), Some(Some(429))),
+            (json!({"base_resp": {"status_code": 1002, "status_msg": "rate limit"}}), Some(Some(429))),
+            (json!({"base_resp": {"status_code": 0}}), None),
+            (json!({"success": false, "errors": [{"code": 3040, "message": "No more capacity"}]}), Some(Some(503))),
+            (json!({"success": true, "errors": [], "choices": []}), None),
+            (
+                json!({"success": false, "errors": [{"code": 10000, "message": "Authentication error"}]}),
+                Some(Some(401)),
+            ),
+            (json!({"error_code": 336501, "error_msg": "Rpm rate limit reached"}), Some(Some(429))),
+            (json!({"detail": "Service overloaded"}), Some(Some(503))),
+            (json!({"choices": [{"finish_reason": "error", "message": {"content": "[]"}}]}), None),
+            (json!({"choices": [{"error": {"code": 502, "message": "m"}, "finish_reason": "error"}]}), Some(Some(502))),
+            (json!({"error": {"type": "overloaded_error", "message": "m"}}), Some(Some(503))),
+            (json!({"type": "error", "error": {"type": "api_error", "message": "m"}}), Some(Some(500))),
+            (json!({"type": "error", "error": {"type": "authentication_error", "message": "m"}}), Some(Some(401))),
+            (json!({"type": "error", "code": "server_error", "message": "m", "param": null}), Some(Some(500))),
+            (json!({"status": "failed", "error": {"code": "rate_limit_exceeded", "message": "m"}}), Some(Some(429))),
+            (json!({"error": {"message": "strange"}}), Some(None)),
+            (json!({"message": "what"}), Some(None)),
+        ] {
+            assert_eq!(embedded_error_status(&answer), expected, "{answer}");
+        }
+    }
+
+    #[test]
+    fn words_count_as_words() {
+        for (text, expected) in [
+            ("stream must be true", true),
+            ("'stream_options'", true),
+            ("no streams", true),
+            ("upstream error", false),
+            ("streamlined upstream stream.", true),
+            ("streamed", false),
+            ("éstream", false),
+            ("", false),
+        ] {
+            assert_eq!(contains_words(text, "stream"), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_server_without_tools_is_one_that_says_so() {
+        for (body, expected) in [
+            (r#"{"error": {"message": "registry.ollama.ai/library/gemma3:4b does not support tools"}}"#, true),
+            (r#"{"error": {"message": "No endpoints found that support tool use. Try disabling \"view\"."}}"#, true),
+            (
+                r#"{"message": "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set"}"#,
+                true,
+            ),
+            (r#"{"error": {"message": "Function calling is not supported by this model"}}"#, true),
+            (r#"{"error": {"message": "tools param requires --jinja flag", "code": 500}}"#, true),
+            (
+                r#"{"error": {"message": "Missing `reasoning_content` field; not supported, see https://a/b#tool-calls"}}"#,
+                false,
+            ),
+            (r#"{"error": {"message": "tool_call_id call_1 is not supported"}}"#, false),
+            (r#"{"error": {"message": "The name of tool `a.b` is not allowed"}}"#, false),
+            (
+                r#"{"error": {"message": "Invalid schema for function 'answer': 'anyOf' is not supported in a tool schema"}}"#,
+                false,
+            ),
+            (r#"{"error": {"message": "messages with role 'tool' must follow tool_calls"}}"#, false),
+            (r#"{"error": {"message": "the tool view was used twice. Images are not supported."}}"#, false),
+            ("", false),
+        ] {
+            assert_eq!(is_tools_unsupported(body), expected, "{body}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_page_makes_it_panic(text in "(<|>|/|script|style|é|\\PC| ){0,30}") {
+            drop(error_message(&format!("<{text}")));
+            drop(error_message(&text));
+            is_key_refused(400, &text);
+            is_tools_unsupported(&text);
+        }
+    }
+}

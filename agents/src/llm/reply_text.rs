@@ -1,0 +1,323 @@
+//! Strips the wrapping around the one JSON text of a reply: reasoning blocks, channels, special tokens, fences and
+//! prose.
+//!
+//! The only place that changes a reply. It never changes the JSON text itself, apart from decoding one that was encoded
+//! as a string. An ambiguous text (several different JSON texts, or a damaged one) is returned as it came, for the
+//! kernel to reject.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::reply::unfence;
+
+/// Candidate starts of JSON values per text, at most.
+const STARTS_MAX: usize = 256;
+
+/// Nested string encodings, at most.
+const ENCODED_MAX: u32 = 3;
+
+/// Unopened ends of reasoning blocks that are searched for, at most.
+const CLOSES_MAX: usize = 16;
+
+/// Names of tags around reasoning.
+const REASONING: [&str; 8] =
+    ["think", "thinking", "reasoning", "thought", "reflection", "seed:think", "scratchpad", "analysis"];
+
+/// Special tokens without the usual brackets.
+const TOKENS: [&str; 9] =
+    ["</s>", "<s>", "<end_of_turn>", "<start_of_turn>", "<eos>", "<bos>", "[/INST]", "[INST]", "<pad>"];
+
+/// Characters of a special token, at most.
+const TOKEN_MAX: usize = 48;
+
+/// Strips reasoning, channels, special tokens, and a fence around the whole text.
+pub(super) fn strip_wrapping(text: &str) -> &str {
+    let trimmed = trim(text);
+    if is_document(trimmed) {
+        return trimmed;
+    }
+    let text = trim(after_reasoning(final_channel(trimmed)));
+    trim(unfence(text))
+}
+
+/// Extracts the JSON text of a reply; returns the text as stripped by [`strip_wrapping`] if there is none.
+pub(super) fn extract_json(text: &str) -> Cow<'_, str> {
+    let text = strip_wrapping(text);
+    match only(text) {
+        Some(found) => found,
+        None => Cow::Borrowed(text),
+    }
+}
+
+/// Extracts the JSON text from words that are no reply themselves.
+pub(super) fn try_extract_json(text: &str) -> Option<String> {
+    only(strip_wrapping(text)).map(Cow::into_owned)
+}
+
+/// Returns the only JSON object or array of a text.
+pub(super) fn only(text: &str) -> Option<Cow<'_, str>> {
+    only_within(text, ENCODED_MAX)
+}
+
+fn only_within(text: &str, depth: u32) -> Option<Cow<'_, str>> {
+    if is_document(text) {
+        return Some(Cow::Borrowed(text));
+    }
+    if let Ok(Value::String(inner)) = serde_json::from_str(text) {
+        let depth = depth.checked_sub(1)?;
+        return only_within(strip_wrapping(&inner), depth).map(|found| Cow::Owned(found.into_owned()));
+    }
+    let mut found: Option<(&str, Value)> = None;
+    let mut at = 0;
+    for _ in 0..STARTS_MAX {
+        let Some(start) = text.get(at..)?.find(['{', '[']).map(|start| at + start) else {
+            return found.map(|(slice, _)| Cow::Borrowed(slice));
+        };
+        let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
+        match values.next() {
+            Some(Ok(value)) => {
+                let end = start + values.byte_offset();
+                if is_reply(&value) || is_fenced(text, start, end) {
+                    match &found {
+                        Some((_, known)) if *known != value => return None,
+                        Some(_) => {}
+                        None => found = Some((&text[start..end], value)),
+                    }
+                }
+                at = end;
+            }
+            _ => {
+                let end = balanced(&text[start..]).map(|length| start + length);
+                let part = &text[start..end.unwrap_or(text.len())];
+                // Damaged JSON is not guessed at; other brackets are prose.
+                if part.contains('"') && part.contains(':') {
+                    return None;
+                }
+                at = end.unwrap_or(start + 1);
+            }
+        }
+    }
+    None
+}
+
+/// Returns true if a text is a JSON object or array.
+fn is_document(text: &str) -> bool {
+    text.starts_with(['{', '[']) && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+}
+
+/// Returns true if a value amid prose looks like a reply: a non-empty object, or a list of objects.
+fn is_reply(value: &Value) -> bool {
+    match value {
+        Value::Object(members) => !members.is_empty(),
+        Value::Array(items) => !items.is_empty() && items.iter().all(Value::is_object),
+        _ => false,
+    }
+}
+
+/// Returns true if a part of a text is the whole content of a code fence.
+fn is_fenced(text: &str, start: usize, end: usize) -> bool {
+    let before = text[..start].trim_end();
+    let line = before.rsplit('\n').next().unwrap_or_default().trim_start();
+    let fence = ["```", "~~~"].into_iter().find(|fence| line.starts_with(fence));
+    fence.is_some_and(|fence| text[end..].trim_start().starts_with(fence))
+}
+
+/// Returns the length in bytes of the bracketed part at the start of a text.
+pub(super) fn balanced(text: &str) -> Option<usize> {
+    let (mut depth, mut inside, mut escaped) = (0_usize, false, false);
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' if inside => escaped = true,
+            '"' => inside = !inside,
+            '{' | '[' if !inside => depth += 1,
+            '}' | ']' if !inside => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return Some(at + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Removes white space, byte-order marks and special tokens at both ends.
+fn trim(mut text: &str) -> &str {
+    let is_blank = |c: char| c.is_whitespace() || matches!(c, '\u{feff}' | '\u{200b}' | '\u{2060}' | '\0');
+    loop {
+        let before = text.len();
+        text = text.trim_matches(is_blank);
+        for token in TOKENS {
+            text = text.strip_prefix(token).unwrap_or(text);
+            text = text.strip_suffix(token).unwrap_or(text);
+        }
+        for (open, close) in [("<|", "|>"), ("<｜", "｜>")] {
+            if let Some(end) = text.strip_prefix(open).and_then(|rest| rest.find(close))
+                && is_token(&text[open.len()..open.len() + end])
+            {
+                text = &text[open.len() + end + close.len()..];
+                text = text.strip_prefix("assistant\n").unwrap_or(text);
+            }
+            if let Some(start) = text.strip_suffix(close).and_then(|rest| rest.rfind(open))
+                && is_token(&text[start + open.len()..text.len() - close.len()])
+            {
+                text = &text[..start];
+            }
+        }
+        if text.len() == before {
+            return text;
+        }
+    }
+}
+
+/// Returns true if a name between brackets is a special token. Channels and tool calls are none: they announce
+/// content.
+fn is_token(name: &str) -> bool {
+    let is_short =
+        name.chars().count() <= TOKEN_MAX && !name.chars().any(|c| c.is_whitespace() || matches!(c, '<' | '>'));
+    is_short && !matches!(name, "channel" | "message" | "python_tag" | "constrain" | "call") && !name.contains("tool")
+}
+
+/// Returns the last message of the final channel, if a model writes channels (harmony).
+fn final_channel(text: &str) -> &str {
+    const FINAL: &str = "<|channel|>final";
+    let Some(start) = text.rfind(FINAL).map(|at| at + FINAL.len()) else { return text };
+    let Some(message) = text[start..].find("<|message|>").map(|at| start + at + "<|message|>".len()) else {
+        return text;
+    };
+    let rest = &text[message..];
+    let end = ["<|end|>", "<|return|>", "<|start|>"].iter().filter_map(|end| rest.find(end)).min();
+    &rest[..end.unwrap_or(rest.len())]
+}
+
+/// Returns the text after leading reasoning blocks. An unterminated block leaves nothing.
+fn after_reasoning(mut text: &str) -> &str {
+    loop {
+        text = text.trim_start();
+        let open = REASONING.into_iter().find_map(|name| {
+            let pairs = [
+                (format!("<{name}>"), format!("</{name}>")),
+                (format!("◁{name}▷"), format!("◁/{name}▷")),
+                (format!("[{}]", name.to_uppercase()), format!("[/{}]", name.to_uppercase())),
+                (format!("<|{name}|>"), format!("<|/{name}|>")),
+            ];
+            pairs
+                .into_iter()
+                .find(|(open, _)| text.get(..open.len()).is_some_and(|start| start.eq_ignore_ascii_case(open)))
+        });
+        let Some((open, close)) = open else { break };
+        let rest = &text[open.len()..];
+        // Folds ASCII case only, so that offsets are unchanged.
+        match rest.to_ascii_lowercase().find(&close.to_ascii_lowercase()) {
+            Some(end) => text = &rest[end + close.len()..],
+            None => return "",
+        }
+    }
+    // Some templates open the block in the prompt. A tag inside the reply itself ends no block.
+    let closes =
+        ["</think>", "</thinking>", "</reasoning>", "[/THINK]", "◁/think▷", "<|END_THINKING|>", "\n...done thinking."];
+    for _ in 0..CLOSES_MAX {
+        let found = closes.iter().filter_map(|close| Some((text.find(close)?, *close)));
+        let Some((at, close)) = found.min() else { break };
+        if only(text).is_some_and(|found| found.contains(close)) {
+            break;
+        }
+        let rest = text[at + close.len()..].trim_start();
+        if rest.is_empty()
+            && let Some(open) = text[..at].rfind(&close.replace('/', ""))
+            && open > 0
+        {
+            // The reasoning follows the reply.
+            return text[..open].trim_end();
+        }
+        text = rest;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PATCH: &str = r#"{"patch": [{"op": "add", "path": "/a", "value": "</think> ```"}]}"#;
+
+    #[test]
+    fn one_json_text_is_found_in_every_wrapping() {
+        let encoded = Value::from(PATCH).to_string();
+        for text in [
+            PATCH.to_owned(),
+            format!("\u{feff} {PATCH}\n\t"),
+            format!("```json\n{PATCH}\n```"),
+            format!("~~~\n{PATCH}\n~~~"),
+            format!("```{PATCH}```"),
+            format!("Here it is:\n```JSON\n{PATCH}\n```\nSee [1] and {{x}}."),
+            format!("The patch is {PATCH}"),
+            format!("<think>\nI could write {{\"patch\": []}}.\n</think>\n\n{PATCH}"),
+            format!("<THINK></THINK><thinking>x</thinking>{PATCH}"),
+            format!("I could write {{\"patch\": []}}\n</think>{PATCH}"),
+            format!(
+                "<|channel|>analysis<|message|>{{\"a\": 1}}<|end|><|start|>assistant<|channel|>final<|message|>{PATCH}<|return|>"
+            ),
+            format!("<|start|>assistant<|channel|>final <|constrain|>json<|message|>{PATCH}"),
+            format!("{PATCH}<|im_end|>\n<|endoftext|>"),
+            format!("<s> {PATCH}</s>"),
+            format!("<|START_THINKING|>so {{\"a\": 1}}<|END_THINKING|><|START_RESPONSE|>{PATCH}<|END_RESPONSE|>"),
+            format!("<|START_RESPONSE|>{PATCH}<|END_RESPONSE|>"),
+            format!("Thinking...\nso {{\"a\": 1}}\n...done thinking.\n\n{PATCH}"),
+            format!("{PATCH}<｜end▁of▁sentence｜>"),
+            format!("{PATCH}\n{PATCH}"),
+            encoded.clone(),
+            Value::from(encoded).to_string(),
+            format!("\u{feff}```json\n\u{feff}{PATCH}\n```<|eot_id|>"),
+        ] {
+            assert_eq!(extract_json(&text), PATCH, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_ambiguous_or_damaged_stays_as_it_is() {
+        for text in [
+            "",
+            "Sure: []",
+            "I cannot do that.",
+            "{\"a\": 1} or {\"a\": 2}",
+            "```json\n{\"a\": 1}\n```\n```json\n{\"a\": 2}\n```",
+            "{\"patch\": [{\"op\": \"add\"},]}",
+            "{'patch': [{'op': \"x\"}]}",
+            "{\"patch\": [{\"op\": \"add\"",
+            "x {\"patch\": [{\"op\": \"add\"}] and more",
+            "\"text\"",
+        ] {
+            assert_eq!(extract_json(text), text, "{text}");
+        }
+        assert_eq!(extract_json("```json\n[]\n```\nDone."), "[]");
+        assert_eq!(extract_json("<think>unfinished {\"a\": 1}"), "");
+    }
+
+    #[test]
+    fn words_keep_their_prose() {
+        assert_eq!(
+            strip_wrapping("<think>x</think>\nI think {\"a\": 1} is right.<|im_end|>"),
+            "I think {\"a\": 1} is right."
+        );
+        assert_eq!(strip_wrapping("```\nname: x\n```"), "name: x");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_found_is_a_part_of_the_text_or_was_encoded_in_it(
+            text in "(\\{|\\}|\\[|\\]|\"|:|,|<|\\||>|think|/|```|~~~|\n|é|\u{ff5c}|\\\\|1| ){0,40}"
+        ) {
+            let found = extract_json(&text);
+            if let Cow::Borrowed(found) = &found {
+                prop_assert!(text.contains(found));
+            }
+            prop_assert_eq!(extract_json(&found), found.clone());
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Findings about a server, kept as long as the process lives.
+//!
+//! A rejected form is a finding about the seat and the kind of turn. A server may reject a seat's answer tool and
+//! accept `response_format`, or the other way round. Only the finding that a server accepts no `response_format` at
+//! all applies to the model. All other parts of a request are the model's.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use patchboard_kernel::id::{BoardId, InvocationId};
+
+use super::downgrade::{Certainty, Downgrade, DowngradeResult, OutputMode, RequestShape, Stream};
+use super::transport::HttpFailure;
+use crate::config::Structured;
+use crate::tools::ToolDefinition;
+
+/// Seats with remembered forms, at most.
+const SEATS_MAX: usize = 256;
+
+/// Seat key: blueprint name and worker name. Callers without a board use an empty blueprint name.
+pub(super) type WorkerKey = (String, String);
+
+/// An invocation of a board.
+pub(super) type CallKey = (BoardId, InvocationId);
+
+/// Part of a request that holds the form of the reply.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum SchemaPlacement {
+    /// In `response_format`.
+    Format,
+    /// In the tool by which the reply is given.
+    Tool,
+}
+
+impl SchemaPlacement {
+    /// Returns the place of the form in a request that offers these tools.
+    pub(super) const fn of(offered: &[ToolDefinition]) -> Self {
+        if offered.is_empty() { Self::Format } else { Self::Tool }
+    }
+}
+
+/// Findings about a server.
+pub(super) struct ServerProfile {
+    /// Shape of requests, apart from their form.
+    shape: RequestShape,
+    /// The server accepts no `response_format`.
+    no_format: bool,
+    /// Forms that seats found.
+    forms: Bounded<(WorkerKey, SchemaPlacement), OutputMode>,
+    /// Forms that the server failed on, each with the form that was suspected.
+    suspects: Bounded<(WorkerKey, SchemaPlacement), OutputMode>,
+    /// Searches interrupted by the model's limits, each with the refusal to continue from.
+    climbs: Bounded<(CallKey, SchemaPlacement), (Downgrade, HttpFailure)>,
+}
+
+impl Default for ServerProfile {
+    fn default() -> Self {
+        Self {
+            shape: RequestShape::default(),
+            no_format: false,
+            forms: Bounded::new(SEATS_MAX),
+            suspects: Bounded::new(SEATS_MAX),
+            climbs: Bounded::new(SEATS_MAX),
+        }
+    }
+}
+
+impl ServerProfile {
+    /// Returns the shape of a seat's requests.
+    pub(super) fn shape(&self, seat: &WorkerKey, place: SchemaPlacement, structured: Structured) -> RequestShape {
+        let asked = match structured {
+            Structured::Derived => OutputMode::Derived,
+            Structured::Generic => OutputMode::Generic,
+            Structured::Off => OutputMode::None,
+        };
+        let of_model =
+            if self.no_format && place == SchemaPlacement::Format { OutputMode::None } else { OutputMode::Derived };
+        let of_seat = self.forms.get(&(seat.clone(), place)).copied().unwrap_or_default();
+        RequestShape { form: of_seat.max(of_model).max(asked), ..self.shape }
+    }
+
+    /// Records a finding. Calls run concurrently, so findings are merged.
+    pub(super) fn remember(&mut self, seat: &WorkerKey, place: SchemaPlacement, found: DowngradeResult) {
+        let key = (seat.clone(), place);
+        match found.proof {
+            Certainty::Prompt => return,
+            // A second fault with the same form is no accident.
+            Certainty::ServerFailure => {
+                if self.suspects.remove(&key) == Some(found.refused) {
+                    self.forms.insert(key, found.shape.form);
+                    self.shape.turns = self.shape.turns.max(found.shape.turns);
+                    self.shape.tool_forms = self.shape.tool_forms.max(found.shape.tool_forms);
+                } else {
+                    self.suspects.insert(key, found.refused);
+                }
+                return;
+            }
+            Certainty::Rejection => {}
+        }
+        if found.shape.form != found.refused {
+            self.forms.insert(key, found.shape.form);
+            self.no_format |= place == SchemaPlacement::Format && found.is_form_refused;
+        }
+        let (known, found) = (self.shape, found.shape);
+        self.shape = RequestShape {
+            form: OutputMode::Derived,
+            limit: known.limit.max(found.limit),
+            cap: found.cap.or(known.cap),
+            temperature: known.temperature.max(found.temperature),
+            left_out: known.left_out.or(found.left_out),
+            folded: known.folded || found.folded,
+            stream: known.stream.max(found.stream),
+            turns: known.turns.max(found.turns),
+            tool_forms: known.tool_forms.max(found.tool_forms),
+            no_tools: false,
+        };
+    }
+
+    /// Keeps the search for an acceptable request: the next attempt of the invocation continues it.
+    pub(super) fn keep_climb(&mut self, call: CallKey, place: SchemaPlacement, climb: Downgrade, refused: HttpFailure) {
+        self.climbs.insert((call, place), (climb, refused));
+    }
+
+    /// Removes and returns the interrupted search that began with this shape.
+    pub(super) fn take_climb(
+        &mut self,
+        call: CallKey,
+        place: SchemaPlacement,
+        start: RequestShape,
+    ) -> Option<(Downgrade, HttpFailure)> {
+        self.climbs.remove(&(call, place)).filter(|(climb, _)| climb.start() == start)
+    }
+
+    /// Streams from now on, so that bytes distinguish a slow answer from none.
+    pub(super) fn prefer_streams(&mut self) {
+        self.shape.stream = self.shape.stream.max(Stream::WithUsage);
+    }
+
+    /// Clears the suspicion against a seat's form after an answer.
+    pub(super) fn clear(&mut self, seat: &WorkerKey, place: SchemaPlacement) {
+        self.suspects.remove(&(seat.clone(), place));
+    }
+}
+
+/// Map of bounded size; evicts the oldest entry.
+pub(super) struct Bounded<K, V> {
+    max: usize,
+    values: BTreeMap<K, V>,
+    order: VecDeque<K>,
+}
+
+impl<K: Ord + Clone, V> Bounded<K, V> {
+    pub(super) const fn new(max: usize) -> Self {
+        Self { max, values: BTreeMap::new(), order: VecDeque::new() }
+    }
+
+    pub(super) fn get(&self, key: &K) -> Option<&V> {
+        self.values.get(key)
+    }
+
+    pub(super) fn insert(&mut self, key: K, value: V) {
+        self.remove(&key);
+        if self.order.len() >= self.max
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.values.remove(&oldest);
+        }
+        self.order.push_back(key.clone());
+        self.values.insert(key, value);
+    }
+
+    pub(super) fn remove(&mut self, key: &K) -> Option<V> {
+        let value = self.values.remove(key)?;
+        self.order.retain(|one| one != key);
+        Some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::downgrade::{Limit, Temperature};
+    use super::*;
+
+    fn key(worker: &str) -> WorkerKey {
+        ("b".to_owned(), worker.to_owned())
+    }
+
+    fn found(form: OutputMode, proof: Certainty, is_form_refused: bool) -> DowngradeResult {
+        DowngradeResult {
+            shape: RequestShape { form, ..RequestShape::default() },
+            refused: OutputMode::Derived,
+            proof,
+            is_form_refused,
+        }
+    }
+
+    fn form(known: &ServerProfile, worker: &str, place: SchemaPlacement) -> OutputMode {
+        known.shape(&key(worker), place, Structured::Derived).form
+    }
+
+    #[test]
+    fn a_form_is_a_fact_of_its_seat_and_of_its_place() {
+        for refused in [OutputMode::Plain, OutputMode::Generic, OutputMode::Object, OutputMode::None] {
+            let mut known = ServerProfile::default();
+            known.remember(&key("one"), SchemaPlacement::Tool, found(refused, Certainty::Rejection, true));
+            assert_eq!(form(&known, "one", SchemaPlacement::Tool), refused);
+            assert_eq!(form(&known, "one", SchemaPlacement::Format), OutputMode::Derived);
+            assert_eq!(form(&known, "other", SchemaPlacement::Tool), OutputMode::Derived);
+            known.remember(&key("one"), SchemaPlacement::Format, found(refused, Certainty::Rejection, false));
+            assert_eq!(form(&known, "one", SchemaPlacement::Format), refused);
+            assert_eq!(form(&known, "other", SchemaPlacement::Format), OutputMode::Derived);
+        }
+        let mut known = ServerProfile::default();
+        known.remember(&key("one"), SchemaPlacement::Format, found(OutputMode::None, Certainty::Rejection, true));
+        assert_eq!(form(&known, "other", SchemaPlacement::Format), OutputMode::None);
+        assert_eq!(form(&known, "other", SchemaPlacement::Tool), OutputMode::Derived);
+    }
+
+    #[test]
+    fn a_fault_counts_when_it_meets_the_same_form_twice_in_a_row() {
+        let mut known = ServerProfile::default();
+        let fault = found(OutputMode::Plain, Certainty::ServerFailure, false);
+        known.remember(&key("one"), SchemaPlacement::Format, fault);
+        assert_eq!(form(&known, "one", SchemaPlacement::Format), OutputMode::Derived);
+        known.clear(&key("one"), SchemaPlacement::Format);
+        known.remember(&key("one"), SchemaPlacement::Format, fault);
+        assert_eq!(
+            form(&known, "one", SchemaPlacement::Format),
+            OutputMode::Derived,
+            "the form was answered in between"
+        );
+        known.remember(&key("one"), SchemaPlacement::Format, fault);
+        assert_eq!(form(&known, "one", SchemaPlacement::Format), OutputMode::Plain);
+        assert_eq!(form(&known, "other", SchemaPlacement::Format), OutputMode::Derived);
+    }
+
+    #[test]
+    fn other_parts_are_the_models_unless_the_prompt_was_the_cause() {
+        let mut known = ServerProfile::default();
+        let shape = RequestShape { limit: Limit::None, temperature: Temperature::Positive, ..RequestShape::default() };
+        let of = |proof| DowngradeResult { shape, refused: OutputMode::Derived, proof, is_form_refused: false };
+        known.remember(&key("one"), SchemaPlacement::Format, of(Certainty::Prompt));
+        assert_eq!(known.shape(&key("other"), SchemaPlacement::Tool, Structured::Derived), RequestShape::default());
+        known.remember(&key("one"), SchemaPlacement::Format, of(Certainty::Rejection));
+        assert_eq!(known.shape(&key("other"), SchemaPlacement::Tool, Structured::Derived), shape);
+    }
+
+    #[test]
+    fn the_oldest_entry_of_a_full_map_gives_way() {
+        let mut map = Bounded::new(2);
+        for (key, value) in [(1, 'a'), (2, 'b'), (1, 'c'), (3, 'd')] {
+            map.insert(key, value);
+        }
+        assert_eq!((map.get(&1), map.get(&2), map.get(&3)), (Some(&'c'), None, Some(&'d')));
+        assert_eq!((map.remove(&1), map.remove(&1)), (Some('c'), None));
+    }
+}

@@ -1,0 +1,133 @@
+//! Describes edits of files: author, files, versions, and intent.
+//!
+//! Uses only the board's data on its files, which remains when the text of an edit is redacted.
+
+use patchboard_kernel::files::{EXTERNAL, Edit, FILES, FilePath};
+use patchboard_kernel::record::{Attempt, Author, Committed, Rejected};
+use serde_json::{Value, json};
+
+use super::{TEXT_CHARS_MAX, name};
+use crate::output::short;
+
+/// Maximum files listed for an edit.
+const FILES_SHOWN: usize = 4;
+
+/// Description of an accepted edit.
+pub(crate) struct EditLine<'a> {
+    /// Author's name; differs from the worker if several authors share that worker.
+    pub(crate) writer: String,
+    worker: &'a str,
+    /// Attempt that made the edit; `None` for changes that bypassed the workspace.
+    pub(crate) attempt: Option<&'a Attempt>,
+    pub(crate) intent: Option<&'a str>,
+    /// Files with their versions; false for a file that was deleted.
+    pub(crate) files: Vec<(FilePath, u64, bool)>,
+}
+
+impl<'a> EditLine<'a> {
+    /// Describes a commit, if it is an edit of files.
+    pub(crate) fn from_commit(committed: &'a Committed) -> Option<Self> {
+        let attempt = committed.by.edit.as_ref()?.attempt.as_ref();
+        let mut editing = Self {
+            writer: committed.by.worker.to_string(),
+            worker: committed.by.worker.as_str(),
+            attempt,
+            intent: committed.intent.as_deref(),
+            files: Vec::new(),
+        };
+        for op in committed.patch.as_array().into_iter().flatten() {
+            editing.take(op);
+        }
+        Some(editing)
+    }
+
+    fn take(&mut self, op: &Value) -> Option<()> {
+        let place = jsonptr::Pointer::parse(op["path"].as_str()?).ok()?;
+        let mut tokens = place.tokens().map(|token| token.decoded().into_owned());
+        let (first, path) = (tokens.next()?, FilePath::parse(&tokens.next()?).ok()?);
+        let value = op.get("value").filter(|_| first == FILES)?;
+        let member = tokens.next();
+        match member.as_deref() {
+            None => {
+                self.files.push((path, value["version"].as_u64()?, true));
+                self.write(&value["writer"])?;
+            }
+            Some("version") => self.files.push((path, value.as_u64()?, true)),
+            Some("hash") => self.files.iter_mut().filter(|(file, ..)| *file == path).for_each(|file| {
+                file.2 = !value.is_null();
+            }),
+            Some("writer") => self.write(value)?,
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn write(&mut self, writer: &Value) -> Option<()> {
+        writer.as_str()?.clone_into(&mut self.writer);
+        Some(())
+    }
+
+    /// Returns `ada #3.1`, or `external`.
+    pub(crate) fn by(&self) -> String {
+        by(&self.writer, self.worker, self.attempt)
+    }
+
+    /// Returns `src/a.py to version 5, src/b.py (gone, version 3)`.
+    pub(crate) fn changes(&self) -> String {
+        let told = |(path, version, is_there): &(FilePath, u64, bool)| match is_there {
+            true => format!("{} to version {version}", short(path.as_str(), TEXT_CHARS_MAX)),
+            false => format!("{} (gone, version {version})", short(path.as_str(), TEXT_CHARS_MAX)),
+        };
+        let mut files: Vec<String> = self.files.iter().take(FILES_SHOWN).map(told).collect();
+        if self.files.len() > FILES_SHOWN {
+            files.push(format!("{} more", self.files.len() - FILES_SHOWN));
+        }
+        files.join(", ")
+    }
+
+    pub(crate) fn sentence(&self, committed: &Committed) -> String {
+        let intent = self.intent.map(|intent| format!(" “{}”", short(intent, TEXT_CHARS_MAX))).unwrap_or_default();
+        format!("version {}: {} edits {}{intent}", committed.version, self.by(), self.changes())
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let files = self
+            .files
+            .iter()
+            .map(|(path, version, is_there)| json!({"path": path, "version": version, "exists": is_there}));
+        json!({
+            "by": self.writer,
+            "invocation": self.attempt.map(|attempt| attempt.invocation),
+            "attempt": self.attempt.map(|attempt| attempt.number),
+            "intent": self.intent,
+            "files": files.collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn by(writer: &str, worker: &str, attempt: Option<&Attempt>) -> String {
+    let attempt = attempt.map(|attempt| format!("#{}.{}", attempt.invocation, attempt.number));
+    match (writer == worker, attempt) {
+        (true, Some(attempt)) => format!("{} {attempt}", name(writer)),
+        (false, Some(attempt)) => format!("{} ({} {attempt})", name(writer), name(worker)),
+        (true, None) => name(writer),
+        (false, None) => format!("{} ({EXTERNAL})", name(writer)),
+    }
+}
+
+/// Returns the author of a rejected edit, and its files; `None` if the proposal is no edit of files.
+pub(super) fn rejected_edit(rejected: &Rejected) -> Option<String> {
+    let Author { worker, edit, .. } = &rejected.by;
+    let attempt = edit.as_ref()?.attempt.as_ref();
+    let Ok(edit) = serde_json::from_str::<Edit>(&rejected.reply) else {
+        return Some(by(worker.as_str(), worker.as_str(), attempt));
+    };
+    let writer = edit.name.as_deref().unwrap_or(worker.as_str());
+    let mut paths: Vec<String> =
+        edit.changes.iter().take(FILES_SHOWN).map(|change| short(change.path.as_str(), TEXT_CHARS_MAX)).collect();
+    if edit.changes.len() > FILES_SHOWN {
+        paths.push(format!("{} more", edit.changes.len() - FILES_SHOWN));
+    }
+    let intent = edit.intent.map(|intent| format!(" “{}”", short(&intent, TEXT_CHARS_MAX))).unwrap_or_default();
+    Some(format!("{} edits {}{intent}:", by(writer, worker.as_str(), attempt), paths.join(", ")))
+}

@@ -1,0 +1,483 @@
+//! Assigns agents to the workers of a run: from the operator's configuration and the flags, or from a recording.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clap::{ArgGroup, Args};
+use patchboard_agents::cassette::{CassetteError, Player, Recorder, ToolRecorder};
+use patchboard_agents::config::{Config, Directory, Environment, Flags};
+use patchboard_agents::departments::storage::Storage;
+use patchboard_agents::gate::Gate;
+use patchboard_agents::nested_boards::NestedBoards;
+use patchboard_agents::registry::{AgentRegistry, InlinePrograms, WorkerConfigError};
+use patchboard_agents::workspace::boards::{ActivationGuard, Workspaces};
+use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::digest::Salt;
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::id::{BoardId, Timestamp, WorkerName};
+use patchboard_kernel::record::{Body, Record};
+use patchboard_runtime::agent::Agent;
+use patchboard_runtime::archive;
+use patchboard_runtime::journal::{BoardSummary, Journal as _};
+use patchboard_runtime::runtime::BoardHandle;
+use serde_json::json;
+
+use crate::architect::try_writing;
+use crate::blueprint_file::plural;
+use crate::cli::{DATA_DIR, DATA_DIR_ENV};
+use crate::config_tables;
+use crate::describe::NestedShortages;
+use crate::failure::Failure;
+use crate::outages::Outages;
+use crate::output::{Output, one_line};
+use crate::reader::{Reader, storage};
+use crate::trust::config_file;
+
+/// Options that select a model.
+#[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Agents")]
+pub(crate) struct ModelArguments {
+    /// Address of an OpenAI-compatible server, up to /v1; OPENAI_API_KEY is not sent there unless --api-key-env says so
+    #[arg(long, value_name = "URL")]
+    model_url: Option<String>,
+    /// Model name on the server
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// Environment variable with the server's key; without it no key is sent to a --model-url, not even OPENAI_API_KEY
+    #[arg(long, value_name = "VAR")]
+    api_key_env: Option<String>,
+    /// Sampling temperature, 0 to 2 [default: as configured, or 0]
+    #[arg(long, value_name = "NUMBER")]
+    temperature: Option<f64>,
+}
+
+/// Options that select agents.
+#[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Agents")]
+pub(crate) struct AgentArguments {
+    #[command(flatten)]
+    models: ModelArguments,
+    /// Replay recorded responses; no model calls
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["model_url", "model", "api_key_env", "temperature"])]
+    cassette: Option<PathBuf>,
+    /// Run programs embedded in the blueprint: only if you trust its author with this machine
+    #[arg(long)]
+    allow_inline: bool,
+}
+
+/// Options that assign agents to workers.
+#[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Agents", group = ArgGroup::new("written").multiple(true))]
+pub(crate) struct WorkerAgentArguments {
+    #[command(flatten)]
+    agents: AgentArguments,
+    /// Record every response to a new file
+    #[arg(long, value_name = "FILE", conflicts_with = "cassette", group = "written")]
+    record: Option<PathBuf>,
+    /// Overwrite an existing file
+    #[arg(long, requires = "written")]
+    force: bool,
+    /// Append to an existing recording, of the same board in another process
+    #[arg(long, requires = "record", conflicts_with = "force")]
+    append: bool,
+    /// Directory of the blueprint's workspace NAME, in addition to those in patchboard.toml
+    #[arg(long, value_name = "NAME=DIR", value_parser = named_directory)]
+    workspace: Vec<(String, PathBuf)>,
+}
+
+/// Agents assigned to the workers of a run.
+pub(crate) struct WorkerAgents {
+    /// Agent for every call.
+    pub(crate) agent: Arc<dyn Agent>,
+    /// Directories shared by boards and their workers.
+    workspaces: Arc<Workspaces>,
+    /// Guard that makes workers wait until the board's directory is attached.
+    attach_guard: Mutex<Option<ActivationGuard>>,
+    /// Salt of a recording, so that two runs of one recording produce identical records.
+    pub(crate) salt: Option<Salt>,
+    /// Set if no key is sent to the model given by flags.
+    sends_no_key: bool,
+    /// Admission gate of the models; `None` for a played recording.
+    gate: Option<Gate>,
+    player: Option<Arc<Player>>,
+    recorder: Option<(Arc<Recorder>, PathBuf)>,
+    /// Collects shortages of nested boards' views.
+    pub(crate) nested_shortages: Arc<NestedShortages>,
+    /// Flags for commands that resume a board.
+    pub(crate) resume_flags: ResumeFlags,
+}
+
+impl ModelArguments {
+    /// Creates the agents from the operator's configuration, the flags and the environment.
+    pub(crate) fn build_registry(
+        &self,
+        config: Option<&Path>,
+        inline: InlinePrograms,
+    ) -> Result<AgentRegistry, Failure> {
+        self.build_registry_with(config, inline, &[])
+    }
+
+    /// Like [`ModelArguments::build_registry`], with directories of the command line.
+    fn build_registry_with(
+        &self,
+        config: Option<&Path>,
+        inline: InlinePrograms,
+        workspaces: &[(String, PathBuf)],
+    ) -> Result<AgentRegistry, Failure> {
+        let told = |error: &dyn std::fmt::Display| Failure::invalid_input("bad_config", error);
+        let read = match config_file(config)? {
+            Some(path) => {
+                let read = Config::read(path).map_err(|error| told(&error))?;
+                config_tables::check(path)?;
+                read
+            }
+            None => Config::default(),
+        };
+        let flags = Flags {
+            model_url: self.model_url.clone(),
+            model: self.model.clone(),
+            api_key_env: self.api_key_env.clone(),
+            temperature: self.temperature,
+        };
+        let environment = Environment::from_process();
+        let mut config = read.with_flags(&flags, &environment).map_err(|error| told(&error))?;
+        config.workspaces.extend(workspaces.iter().map(|(name, dir)| (name.clone(), Directory::new(dir.clone()))));
+        Ok(AgentRegistry::new(config, &environment, inline))
+    }
+
+    /// Returns the flags that a later command needs for the model; each begins with a space.
+    pub(crate) fn to_flags(&self) -> String {
+        let mut words = String::new();
+        flag(&mut words, "--model-url", self.model_url.as_deref());
+        flag(&mut words, "--model", self.model.as_deref());
+        flag(&mut words, "--api-key-env", self.api_key_env.as_deref());
+        flag(&mut words, "--temperature", self.temperature.map(|number| number.to_string()).as_deref());
+        words
+    }
+}
+
+/// State of a recording that has been played in part.
+pub(crate) struct PlayedRecording<'a> {
+    /// Name of the recorded blueprint, of the outermost board.
+    pub(crate) name: &'a str,
+    /// Records of the boards that it has been played to.
+    pub(crate) records: &'a [Vec<Record>],
+}
+
+impl AgentArguments {
+    /// Returns true if a recording answers.
+    pub(crate) const fn is_played(&self) -> bool {
+        self.cassette.is_some()
+    }
+
+    /// Returns the agent of one worker at a moment, without tools and with a copy of the departments' data at that
+    /// time.
+    pub(crate) fn single_agent(
+        &self,
+        blueprint: &Blueprint,
+        data_dir: &Path,
+        worker: &WorkerName,
+        moment: Timestamp,
+        played: &PlayedRecording<'_>,
+        config: Option<&Path>,
+    ) -> Result<Arc<dyn Agent>, Failure> {
+        if let Some(path) = &self.cassette {
+            let player = player(path, played.name)?;
+            played.records.iter().for_each(|records| mark_answered(&player, records));
+            return Ok(Arc::new(player));
+        }
+        let seats = self.models.build_registry(config, self.inline())?.with_fixed_time(moment, data_dir);
+        let problems = seats.check(blueprint);
+        let own: Vec<_> = problems.into_iter().filter(|problem| problem.workers.contains(worker)).collect();
+        if own.is_empty() { Ok(Arc::new(seats)) } else { Err(not_configured(&own)) }
+    }
+
+    const fn inline(&self) -> InlinePrograms {
+        if self.allow_inline { InlinePrograms::Allowed } else { InlinePrograms::Denied }
+    }
+
+    /// Returns the flags that a later command needs for the agents; each begins with a space.
+    fn to_flags(&self) -> String {
+        let mut words = self.models.to_flags();
+        let cassette = self.cassette.as_ref().map(|path| path.display().to_string());
+        flag(&mut words, "--cassette", cassette.as_deref());
+        if self.allow_inline {
+            words.push_str(" --allow-inline");
+        }
+        words
+    }
+}
+
+impl WorkerAgentArguments {
+    /// Returns the options that select a model.
+    pub(crate) const fn models(&self) -> &ModelArguments {
+        &self.agents.models
+    }
+
+    /// Returns true if existing files may be overwritten.
+    pub(crate) const fn is_forced(&self) -> bool {
+        self.force
+    }
+
+    /// Checks, before any model call, that a recording can be written.
+    pub(crate) fn can_record(&self) -> Result<(), Failure> {
+        let Some(path) = &self.record else { return Ok(()) };
+        let name = path.display().to_string();
+        if path.exists() && !self.force && !self.append {
+            return Err(cassette_failure(&CassetteError::Exists { path: name }));
+        }
+        try_writing(path).map_err(|source| cassette_failure(&CassetteError::Io { path: name, source }))
+    }
+
+    /// Assigns agents to a blueprint's workers, or reports all missing ones. The data directory has the departments'
+    /// data.
+    pub(crate) fn assign_agents(
+        &self,
+        blueprint: &Blueprint,
+        data_dir: &Path,
+        config: Option<&Path>,
+    ) -> Result<WorkerAgents, Failure> {
+        let models = &self.agents.models;
+        let again = self.resume_flags(data_dir, config);
+        if let Some(path) = &self.agents.cassette {
+            let seats = models.build_registry_with(config, InlinePrograms::Denied, &self.workspace)?;
+            let player = Arc::new(player(path, &blueprint.name)?.with_toolbox(seats.toolbox()));
+            let agent: Arc<dyn Agent> = Arc::new(NestedBoards::new(player.clone()));
+            let workspaces = Arc::clone(seats.workspaces());
+            return Ok(WorkerAgents {
+                agent,
+                attach_guard: Mutex::new(Some(workspaces.begin_activation())),
+                workspaces,
+                salt: Some(player.salt()),
+                sends_no_key: false,
+                gate: None,
+                player: Some(player),
+                recorder: None,
+                nested_shortages: Arc::default(),
+                resume_flags: again,
+            });
+        }
+        let seats = models.build_registry_with(config, self.agents.inline(), &self.workspace)?;
+        let seats = seats.with_storage(Storage::in_dir(data_dir));
+        let problems = seats.check(blueprint);
+        if !problems.is_empty() {
+            return Err(not_configured(&problems));
+        }
+        // An address given by a flag gets only the key of a flag, none of the configuration or of `OPENAI_API_KEY`.
+        let sends_no_key = models.model_url.is_some() && models.api_key_env.is_none();
+        let workspaces = Arc::clone(seats.workspaces());
+        let notes = ToolRecorder::default();
+        let seats = match &self.record {
+            Some(_) => {
+                let noted = notes.wrap(seats.toolbox());
+                seats.with_toolbox(noted)
+            }
+            None => seats,
+        };
+        let gate = seats.gate().clone();
+        let agent: Arc<dyn Agent> = Arc::new(seats);
+        let taking_up = Mutex::new(Some(workspaces.begin_activation()));
+        let Some(path) = &self.record else {
+            return Ok(WorkerAgents {
+                agent: Arc::new(NestedBoards::new(agent)),
+                workspaces,
+                attach_guard: taking_up,
+                salt: None,
+                sends_no_key,
+                gate: Some(gate),
+                player: None,
+                recorder: None,
+                nested_shortages: Arc::default(),
+                resume_flags: again,
+            });
+        };
+        let made = match (self.force, self.append && path.exists()) {
+            (true, _) => Recorder::replace(path, &blueprint.name, agent),
+            (false, true) => Recorder::append(path, &player(path, &blueprint.name)?, agent),
+            (false, false) => Recorder::create(path, &blueprint.name, agent),
+        };
+        let recorder = Arc::new(made.map_err(|error| cassette_failure(&error))?.with_tool_recorder(notes));
+        Ok(WorkerAgents {
+            agent: Arc::new(NestedBoards::new(recorder.clone())),
+            workspaces,
+            attach_guard: taking_up,
+            salt: None,
+            sends_no_key,
+            gate: Some(gate),
+            player: None,
+            recorder: Some((recorder, path.clone())),
+            nested_shortages: Arc::default(),
+            resume_flags: again,
+        })
+    }
+
+    /// Returns the flags for a later command that resumes a board.
+    pub(crate) fn resume_flags(&self, data_dir: &Path, config: Option<&Path>) -> ResumeFlags {
+        let mut words = data_dir_flags(data_dir);
+        let finds = words.clone();
+        flag(&mut words, "--config", config.map(|config| config.display().to_string()).as_deref());
+        words += &self.agents.to_flags();
+        for (name, dir) in &self.workspace {
+            flag(&mut words, "--workspace", Some(&format!("{name}={}", dir.display())));
+        }
+        ResumeFlags { find_flags: finds, agent_flags: words }
+    }
+}
+
+/// Returns the flags with which a later command finds the board; each begins with a space.
+pub(crate) fn data_dir_flags(data_dir: &Path) -> String {
+    let mut words = String::new();
+    let named = std::env::var_os(DATA_DIR_ENV);
+    if data_dir != named.as_deref().map_or(Path::new(DATA_DIR), Path::new) {
+        flag(&mut words, "--data-dir", Some(&data_dir.display().to_string()));
+    }
+    words
+}
+
+/// Flags with which a later command finds the board and uses the same agents.
+#[derive(Clone)]
+pub(crate) struct ResumeFlags {
+    /// Flags to find boards.
+    find_flags: String,
+    /// Flags to find boards and assign agents.
+    agent_flags: String,
+}
+
+impl ResumeFlags {
+    /// Returns a command line that resumes a board.
+    pub(crate) fn resume_command(&self, words: &str) -> String {
+        format!("patchboard {words}{}", self.agent_flags)
+    }
+
+    /// Returns a command line that inspects a board.
+    pub(crate) fn inspect_command(&self, words: &str) -> String {
+        format!("patchboard {words}{}", self.find_flags)
+    }
+}
+
+impl WorkerAgents {
+    /// Returns true if a recording answers.
+    pub(crate) const fn is_played(&self) -> bool {
+        self.player.is_some()
+    }
+
+    /// Makes the workers of an ended board wait until [`Self::attach`] opens its directory again.
+    pub(crate) fn expect_directory(&self) {
+        let taking_up = self.workspaces.begin_activation();
+        *self.attach_guard.lock().unwrap_or_else(PoisonError::into_inner) = Some(taking_up);
+    }
+
+    /// Opens the directory of a board, if it has one.
+    pub(crate) async fn attach(&self, board: &BoardHandle) -> Result<(), Failure> {
+        let taking_up = self.attach_guard.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let attached = taking_up.unwrap_or_else(|| self.workspaces.begin_activation()).attach(board);
+        attached.await.map(drop).map_err(|error| Failure::failed("workspace_failed", error))
+    }
+
+    /// Marks the recorded responses that a board and its nested boards received before this process, so that the player
+    /// does not wait for them. Calls in progress at the end of the earlier process are made again.
+    pub(crate) fn skip_answered(&self, records: &[Record], data_dir: &Path, board: &BoardId) -> Result<(), Failure> {
+        let Some(player) = &self.player else { return Ok(()) };
+        mark_answered(player, records);
+        let reader = Reader::open(data_dir)?;
+        let boards = reader.journal.boards().map_err(storage)?;
+        for inside in BoardSummary::related(&boards, board) {
+            mark_answered(player, &reader.records(inside)?);
+        }
+        Ok(())
+    }
+
+    /// Returns a fix for a failed call, if the agents' configuration is the cause.
+    pub(crate) fn advice(&self, code: FailureCode, message: &str) -> Option<&'static str> {
+        let is_denied = code == FailureCode::Refused && (message.starts_with("401 ") || message.starts_with("403 "));
+        (self.sends_no_key && is_denied).then_some("no key was sent; give --api-key-env")
+    }
+
+    /// Watches the models of the run.
+    pub(crate) fn outages(&self) -> Outages {
+        Outages::new(self.gate.clone())
+    }
+
+    /// Finishes a recording, and prints a summary of it or of the played one.
+    pub(crate) fn finish(&self, output: Output) -> Result<(), Failure> {
+        if let Some((recorder, path)) = &self.recorder {
+            let entries = recorder.finish().map_err(|error| cassette_failure(&error))?;
+            let entries = plural(usize::try_from(entries).unwrap_or(usize::MAX), "answer");
+            output.note(&format!("recorded {entries} into {}", path.display()));
+        }
+        if let Some(left) = self.player.as_ref().map(|player| player.remaining()).filter(|left| *left > 0) {
+            output.note(&format!("{} of the recording were not asked for", plural(left, "answer")));
+        }
+        Ok(())
+    }
+}
+
+/// Opens the recording of a blueprint's run.
+fn player(path: &Path, blueprint: &str) -> Result<Player, Failure> {
+    let player = Player::open(path).map_err(|error| cassette_failure(&error))?;
+    if player.blueprint() != blueprint {
+        let recorded = one_line(player.blueprint());
+        let message = format!("{} was recorded with the blueprint {recorded}, not {blueprint}", path.display());
+        return Err(Failure::invalid_input("wrong_cassette", message).help("record one with --record"));
+    }
+    Ok(player)
+}
+
+/// Marks the recorded responses that these records hold.
+fn mark_answered(player: &Player, records: &[Record]) {
+    let hasher = records.first().and_then(archive::hasher_of);
+    let names = hasher.map(|hasher| player.names(&hasher)).unwrap_or_default();
+    for body in records.iter().filter_map(|record| record.body().ok()) {
+        let by = match &body {
+            Body::Failed(failed) if failed.code == FailureCode::Lost => continue,
+            body => body.author(),
+        };
+        if let Some((by, attempt)) = by.and_then(|by| Some((by, by.attempt.as_ref()?))) {
+            player.skip_answered(&by.worker, names.get(&attempt.view).copied().unwrap_or(attempt.view));
+        }
+    }
+}
+
+fn not_configured(problems: &[WorkerConfigError]) -> Failure {
+    let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    Failure::invalid_input("not_configured", all.join("; "))
+        .help("`patchboard run --help` says how to name a model; programs are named in patchboard.toml")
+        .detail("problems", json!(all))
+}
+
+fn named_directory(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, dir)) if !name.is_empty() && !dir.is_empty() => Ok((name.to_owned(), PathBuf::from(dir))),
+        Some(_) | None => Err("give a name and a directory, like code=../project".to_owned()),
+    }
+}
+
+fn cassette_failure(error: &CassetteError) -> Failure {
+    match error {
+        CassetteError::Exists { .. } => Failure::invalid_input("cassette_exists", error)
+            .help("give --force to record over it, or name another file"),
+        CassetteError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            Failure::invalid_input("cassette_io", error)
+                .help("name a recording that is there, or make one with --record")
+        }
+        CassetteError::Io { .. } => Failure::failed("cassette_io", error),
+        _ => Failure::invalid_input("bad_cassette", error).help("record a new one with --record"),
+    }
+}
+
+/// Adds a flag with its value, if there is one.
+fn flag(words: &mut String, name: &str, value: Option<&str>) {
+    if let Some(value) = value {
+        words.push_str(&format!(" {name} {}", quoted(value)));
+    }
+}
+
+/// Quotes a word for a shell, if necessary.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}

@@ -1,0 +1,190 @@
+//! Rules that wait for other rules to rest: the branches they wait for, and the required outcomes.
+
+use std::collections::BTreeSet;
+
+use super::{CompiledTrigger, Plan, Rule, WorkerPlan};
+use crate::blueprint::{Action, EventOp};
+use crate::breaker::Branch;
+use crate::event::possible_events;
+use crate::files::FILES;
+use crate::id::{RuleName, WorkerName};
+use crate::pattern::Pattern;
+use crate::record::SINCE_UNDECIDED_RULES;
+
+/// A wait for branches to rest.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct QuiescenceWait {
+    /// Condition on which the rule fires.
+    pub kind: QuiescenceKind,
+    /// Rules that the blueprint names.
+    pub named: Vec<RuleName>,
+    /// Rules of the branches that it waits for.
+    rules: BTreeSet<RuleName>,
+    /// Workers of those branches that circuit breakers trigger.
+    woken_by_breakers: BTreeSet<WorkerName>,
+}
+
+/// Firing conditions of a rule that waits for rest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum QuiescenceKind {
+    /// Each time the named rules rest, with any outcome. Invocations queued behind a stopped branch count as resting.
+    Each,
+    /// Once, when the named rules and all that can still trigger them rest, and none of their invocations was given up.
+    Completed,
+    /// Once, when these rest, with any outcome. Invocations queued behind a stopped branch count as resting.
+    Settled,
+}
+
+impl QuiescenceWait {
+    /// Creates a wait for these rules; [`Plan::find_upstream`] adds the upstream rules of joins.
+    pub(super) fn new(kind: QuiescenceKind, named: Vec<RuleName>) -> Self {
+        let rules = named.iter().cloned().collect();
+        Self { kind, named, rules, woken_by_breakers: BTreeSet::new() }
+    }
+
+    /// Returns true if it waits for the branch.
+    pub fn waits_for(&self, branch: &Branch) -> bool {
+        match &branch.rule {
+            Some(rule) => self.rules.contains(rule),
+            None => self.woken_by_breakers.contains(&branch.worker),
+        }
+    }
+
+    /// Returns true if it waits for one of these rules.
+    pub(crate) fn waits_for_any(&self, rules: &BTreeSet<RuleName>) -> bool {
+        !self.rules.is_disjoint(rules)
+    }
+
+    /// Returns true if it waits for the rule.
+    pub(crate) fn waits_for_rule(&self, rule: &RuleName) -> bool {
+        self.rules.contains(rule)
+    }
+}
+
+impl Plan {
+    /// Adds to each join the rules and workers that can still trigger the rules it names.
+    pub(super) fn find_upstream(&mut self) {
+        let is_join = |rule: &Rule| matches!(&rule.trigger, CompiledTrigger::Quiescence(rest) if rest.kind != QuiescenceKind::Each);
+        if !self.rules.iter().any(is_join) {
+            return;
+        }
+        let causes: Vec<Causes> = self.rules.iter().map(|rule| self.causes(rule)).collect();
+        for at in (0..self.rules.len()).filter(|at| is_join(&self.rules[*at])).collect::<Vec<_>>() {
+            // Neither the waiting rule itself nor a join that waits for it by name is a cause of what it waits for.
+            let later = self.named_after(at);
+            let mut found = BTreeSet::new();
+            let mut pending = causes[at].rules.clone();
+            while let Some(rule) = pending.pop() {
+                if !later.contains(&rule) && found.insert(rule) {
+                    pending.extend(&causes[rule].rules);
+                }
+            }
+            let names = found.iter().map(|rule| self.rules[*rule].name.clone()).collect();
+            let woken = found.iter().flat_map(|rule| &causes[*rule].woken_by_breakers).cloned().collect();
+            if let CompiledTrigger::Quiescence(rest) = &mut self.rules[at].trigger {
+                (rest.rules, rest.woken_by_breakers) = (names, woken);
+            }
+        }
+    }
+
+    /// Finds the rule and those that wait for it by name, directly or through others.
+    fn named_after(&self, rule: usize) -> BTreeSet<usize> {
+        let mut later = BTreeSet::from([rule]);
+        loop {
+            let names: BTreeSet<&RuleName> = later.iter().map(|rule| &self.rules[*rule].name).collect();
+            let waits = |rule: &Rule| match &rule.trigger {
+                CompiledTrigger::After(named) => named.iter().any(|name| names.contains(name)),
+                CompiledTrigger::Quiescence(rest) if rest.kind != QuiescenceKind::Each => {
+                    rest.named.iter().any(|name| names.contains(name))
+                }
+                _ => false,
+            };
+            let more: BTreeSet<usize> = (0..self.rules.len()).filter(|at| waits(&self.rules[*at])).collect();
+            let known = later.len();
+            later.extend(more);
+            if later.len() == known {
+                return later;
+            }
+        }
+    }
+
+    /// Finds the causes of a rule: the rules it names or, for a change, those that run a worker that may cause it.
+    fn causes(&self, rule: &Rule) -> Causes {
+        let number_of = |name: &RuleName| self.rules.iter().position(|rule| rule.name == *name);
+        match &rule.trigger {
+            CompiledTrigger::After(names) => {
+                Causes { rules: names.iter().filter_map(number_of).collect(), ..Causes::default() }
+            }
+            CompiledTrigger::Quiescence(rest) => {
+                Causes { rules: rest.named.iter().filter_map(number_of).collect(), ..Causes::default() }
+            }
+            CompiledTrigger::Event { op, path } => {
+                let files = Pattern::parse(&format!("/{FILES}/**"));
+                let is_of_files = files.is_ok_and(|files| files.overlaps(path));
+                let seats = self.workers.values().filter(|seat| may_cause(seat, *op, path, is_of_files));
+                let workers: BTreeSet<&WorkerName> = seats.map(|seat| &seat.name).collect();
+                let runs = |rule: &Rule| rule.workers.iter().any(|worker| workers.contains(worker));
+                let rules = self.rules.iter().enumerate().filter(|(_, rule)| runs(rule)).map(|(at, _)| at);
+                let woken = self.blueprint.circuit.actions().filter_map(|(_, action)| match action {
+                    Action::Wake(worker) if workers.contains(worker) => Some(worker.clone()),
+                    _ => None,
+                });
+                Causes { rules: rules.collect(), woken_by_breakers: woken.collect() }
+            }
+            CompiledTrigger::Start
+            | CompiledTrigger::Each(_)
+            | CompiledTrigger::Signal(_)
+            | CompiledTrigger::Every(_) => Causes::default(),
+        }
+    }
+
+    /// Returns the rules that wait for the branch to rest.
+    pub(crate) fn waiting_for(&self, branch: &Branch) -> Vec<RuleName> {
+        let waits = |rule: &&Rule| matches!(&rule.trigger, CompiledTrigger::Quiescence(rest) if rest.waits_for(branch));
+        self.rules.iter().filter(waits).map(|rule| rule.name.clone()).collect()
+    }
+
+    /// Returns the `after` rules that an undecided rule can hold up; none before journal format 16.
+    pub(crate) fn joined_on(&self, name: &RuleName) -> impl Iterator<Item = RuleName> {
+        let joins = |rule: &&Rule| match &rule.trigger {
+            CompiledTrigger::Quiescence(rest) => {
+                rest.kind == QuiescenceKind::Completed && rule.name != *name && rest.waits_for_rule(name)
+            }
+            _ => false,
+        };
+        let rules = if self.journal_format >= SINCE_UNDECIDED_RULES { self.rules.as_slice() } else { &[] };
+        rules.iter().filter(joins).map(|rule| rule.name.clone())
+    }
+
+    /// Returns the joins that can fire on a board that has just started, because they wait for rules of its start.
+    pub(crate) fn waiting_for_start(&self) -> BTreeSet<RuleName> {
+        let begins = |rule: &Rule| matches!(rule.trigger, CompiledTrigger::Start | CompiledTrigger::Each(_));
+        let waits = |rule: &&Rule| match &rule.trigger {
+            CompiledTrigger::Quiescence(rest) if rest.kind != QuiescenceKind::Each => {
+                self.rules.iter().any(|rule| begins(rule) && rest.rules.contains(&rule.name))
+            }
+            _ => false,
+        };
+        self.rules.iter().filter(waits).map(|rule| rule.name.clone()).collect()
+    }
+}
+
+/// Causes of a rule.
+#[derive(Default)]
+struct Causes {
+    /// Rules, by index.
+    rules: Vec<usize>,
+    /// Workers that a circuit breaker triggers.
+    woken_by_breakers: Vec<WorkerName>,
+}
+
+/// Returns true if the worker's writes or file edits may cause such a change.
+fn may_cause(seat: &WorkerPlan, op: Option<EventOp>, path: &Pattern, is_of_files: bool) -> bool {
+    // The declared contract counts, also in modes that do not enforce it.
+    let contract = &seat.contract;
+    let edits = is_of_files && seat.files.as_ref().is_some_and(|files| !files.spec().edit.is_empty());
+    edits
+        || contract
+            .writes()
+            .any(|(written, ops)| possible_events(written, ops, path).any(|it| op.is_none_or(|op| op == it)))
+}
