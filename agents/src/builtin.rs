@@ -17,7 +17,7 @@ use patchboard_runtime::clock::Clock;
 use crate::blackboard::vote;
 use crate::departments::roles;
 use crate::departments::storage::Storage;
-use crate::failure;
+
 use crate::handoff;
 use crate::llm::embeddings::Embedder;
 use crate::negotiation;
@@ -125,7 +125,7 @@ impl Builtin {
 /// The work panicked.
 pub(crate) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
     let worked = tokio::task::spawn_blocking(work).await;
-    worked.map_err(|why| failure(FailureCode::Crashed, format!("a role of this project: {why}")))
+    worked.map_err(|why| Failure::new(FailureCode::Crashed, format!("a role of this project: {why}")))
 }
 
 impl fmt::Debug for Builtin {

@@ -34,7 +34,7 @@ use patchboard_kernel::ledger::Usage;
 use patchboard_runtime::agent::Call;
 use serde::{Deserialize, Serialize};
 
-use crate::tools::ROOM_MAX;
+use patchboard_runtime::tools::ROOM_MAX;
 
 mod erase;
 mod player;

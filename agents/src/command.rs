@@ -35,13 +35,13 @@ use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{ChildStdin, Command};
 
-use self::group::Group;
 use self::lines::{LINE_MAX, Lines, Output, StderrTail};
 use self::session::{Limits, Sessions};
 use crate::config::{Environment, Program};
-use crate::{failure, one_line};
+use patchboard_kernel::text::one_line;
+use patchboard_workspace::environment::INHERITED;
+use patchboard_workspace::process_group::Group;
 
-pub mod group;
 mod lines;
 pub mod session;
 
@@ -50,9 +50,6 @@ pub const PROTOCOL: u32 = 1;
 
 /// Time for a process to exit after its answer, or after closing its standard output.
 pub const GRACE: Duration = Duration::from_millis(500);
-
-/// Variables of this process that every program inherits.
-pub(crate) const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
 
 /// Starts programs and calls them. Dropping it kills those that keep state.
 #[derive(Debug)]
@@ -102,7 +99,7 @@ impl ProgramRunner {
             Ok(answer) => answer,
             Err(_) => {
                 let limit = call.timeout.as_secs_f64();
-                Err(failure(
+                Err(Failure::new(
                     FailureCode::Timeout,
                     format!("no answer from the program within {limit} s, waiting for its other calls included"),
                 ))
@@ -164,7 +161,7 @@ impl ProgramRunner {
 
     fn start(&self, program: &Program) -> Result<Group, Failure> {
         let Some((name, args)) = program.program.split_first() else {
-            return Err(failure(FailureCode::NotConfigured, "the program's command line is empty"));
+            return Err(Failure::new(FailureCode::NotConfigured, "the program's command line is empty"));
         };
         let mut command = Command::new(name);
         command
@@ -186,7 +183,7 @@ impl ProgramRunner {
                 _ => FailureCode::Crashed,
             };
             let place = program.cwd.as_ref().map(|cwd| format!(" in {}", cwd.display())).unwrap_or_default();
-            failure(code, format!("cannot start {name}{place}: {error}"))
+            Failure::new(code, format!("cannot start {name}{place}: {error}"))
         })
     }
 }
@@ -223,22 +220,22 @@ async fn write(mut stdin: ChildStdin, line: &[u8]) -> io::Result<()> {
 fn too_long(max: u64) -> Failure {
     let message =
         format!("the program's line is longer than {max} bytes: twice what `patch.max_bytes` of the worker allows");
-    failure(FailureCode::Protocol, message)
+    Failure::new(FailureCode::Protocol, message)
 }
 
 fn unreadable(error: &io::Error) -> Failure {
-    failure(FailureCode::Crashed, format!("the program cannot be read: {error}"))
+    Failure::new(FailureCode::Crashed, format!("the program cannot be read: {error}"))
 }
 
 fn read_reply(line: Vec<u8>) -> CallResult {
     let Ok(text) = String::from_utf8(line) else {
-        return Err(failure(FailureCode::Protocol, "the program's line is not UTF-8"));
+        return Err(Failure::new(FailureCode::Protocol, "the program's line is not UTF-8"));
     };
     if let Ok(Value::Object(map)) = serde_json::from_str::<Value>(&text)
         && let (1, Some(error)) = (map.len(), map.get("error"))
     {
         let why = error.as_str().map_or_else(|| error.to_string(), str::to_owned);
-        return Err(failure(FailureCode::Refused, format!("the program says: {}", one_line(&why, LINE_MAX))));
+        return Err(Failure::new(FailureCode::Refused, format!("the program says: {}", one_line(&why, LINE_MAX))));
     }
     // The kernel judges whether it is a patch; the journal keeps its findings for the program's author.
     Ok(Reply::new(text, None))
@@ -248,8 +245,8 @@ fn read_reply(line: Vec<u8>) -> CallResult {
 fn no_output_failure(exit: Option<std::process::ExitStatus>, last_words: &str) -> Failure {
     let said = if last_words.is_empty() { String::new() } else { format!(": {last_words}") };
     match exit {
-        Some(exit) if exit.success() => failure(FailureCode::Empty, format!("the program wrote nothing{said}")),
-        Some(exit) => failure(FailureCode::Crashed, format!("the program ended with {exit}{said}")),
-        None => failure(FailureCode::Empty, format!("the program closed its output and did not end{said}")),
+        Some(exit) if exit.success() => Failure::new(FailureCode::Empty, format!("the program wrote nothing{said}")),
+        Some(exit) => Failure::new(FailureCode::Crashed, format!("the program ended with {exit}{said}")),
+        None => Failure::new(FailureCode::Empty, format!("the program closed its output and did not end{said}")),
     }
 }

@@ -46,12 +46,10 @@
 mod directory;
 mod embeddings;
 mod model;
-mod program;
 mod setting;
 mod toml_error;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::io::{self, Read as _};
 use std::path::Path;
 
@@ -59,13 +57,17 @@ use patchboard_kernel::blueprint::{Blueprint, Duration, Worker};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-pub use directory::{Directory, WorkspaceConfig};
+pub use directory::WorkspaceConfig;
 pub use embeddings::Embeddings;
 pub use model::{Api, Model, Streaming, Structured};
 use model::{check_temperature, check_url};
-pub use program::Program;
+pub use patchboard_workspace::directory::Directory;
+pub use patchboard_workspace::environment::Environment;
+pub use patchboard_workspace::program::Program;
 pub use setting::{Setting, Variable, check_name, redacted};
 pub use toml_error::toml_error;
+
+use patchboard_workspace::directory::positive;
 
 use crate::architect::{Caps, DesignLimits, REPAIRS_MAX};
 
@@ -184,10 +186,6 @@ impl Flags {
         self.model_url.is_none() && self.model.is_none() && self.api_key_env.is_none()
     }
 }
-
-/// Environment variables, read once.
-#[derive(Clone, Default)]
-pub struct Environment(BTreeMap<String, String>);
 
 /// Error of reading the configuration.
 #[derive(Debug, thiserror::Error)]
@@ -394,33 +392,6 @@ pub fn operator_models<'b>(blueprint: &'b Blueprint, seat: &'b Worker) -> Result
     }
 }
 
-impl Environment {
-    /// Reads the variables of this process; skips those that are not Unicode.
-    pub fn from_process() -> Self {
-        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        };
-        Self(std::env::vars_os().filter_map(text).collect())
-    }
-
-    /// Returns the value of a variable; an empty one counts as unset.
-    pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
-    }
-}
-
-impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Environment {
-    fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
-        Self(pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
-    }
-}
-
-impl fmt::Debug for Environment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
-    }
-}
-
 fn repairs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     let value = u32::deserialize(deserializer)?;
     if value <= REPAIRS_MAX {
@@ -428,13 +399,6 @@ fn repairs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> 
     } else {
         Err(D::Error::custom(format!("repairs lies between 0 and {REPAIRS_MAX}")))
     }
-}
-
-fn positive<'de, D: Deserializer<'de>, N: Deserialize<'de> + PartialEq + Default>(
-    deserializer: D,
-) -> Result<N, D::Error> {
-    let value = N::deserialize(deserializer)?;
-    if value == N::default() { Err(D::Error::custom("a limit lies above zero")) } else { Ok(value) }
 }
 
 fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {

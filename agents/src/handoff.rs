@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::builtin::role_io::{NoPatch, document_node, is_place, not_configured, read, read_required, told, with};
-use crate::one_line;
+use patchboard_kernel::text::one_line;
 
 /// Choice offered to a person in addition to agent names.
 const GIVE_BACK: &str = "give it back";

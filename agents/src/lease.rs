@@ -14,11 +14,9 @@ use std::time::Duration;
 
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, WorkerName};
-use patchboard_runtime::agent::{Call, CallResult};
+use patchboard_runtime::agent::{Call, CallResult, Failure};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
-
-use crate::failure;
 
 /// Bounds of a lease's duration, in seconds.
 pub const LEASE_SECONDS: std::ops::RangeInclusive<u64> = 1..=3600;
@@ -103,7 +101,7 @@ impl Leases {
             }
         }
         // No caller waits for the answer of a closed call.
-        Err(failure(FailureCode::LeaseExpired, "the process that leased the call has not renewed the lease"))
+        Err(Failure::new(FailureCode::LeaseExpired, "the process that leased the call has not renewed the lease"))
     }
 
     fn keep(&self, call: &Call) -> (CallGuard<'_>, watch::Receiver<LeaseState>) {

@@ -39,7 +39,7 @@ use serde_json::Value;
 use self::accounts::{Accounts, ended_at};
 use self::call_registry::{CallCounts, DeferredCalls};
 use self::provider_wait::{is_out_of_patience, wait_for_progress, wait_until_out_of_patience};
-use crate::{failure, script};
+use crate::script;
 
 mod accounts;
 mod call_registry;
@@ -96,7 +96,7 @@ impl NestedBoards {
 
     fn runtime(&self) -> Result<Runtime, Failure> {
         let runtime = self.runtime.get().and_then(WeakRuntime::upgrade);
-        runtime.ok_or_else(|| failure(FailureCode::Crashed, "the runtime is ending"))
+        runtime.ok_or_else(|| Failure::new(FailureCode::Crashed, "the runtime is ending"))
     }
 
     fn snapshot(&self, id: &BoardId) -> Option<Arc<BoardStatus>> {
@@ -109,10 +109,10 @@ impl NestedBoards {
         let seat = call.worker_config().board.as_ref();
         let found = seat.and_then(|inner| Some((inner, plan.blueprint.boards.get(&inner.of)?)));
         let Some((inner, blueprint)) = found else {
-            return Err(failure(FailureCode::NotConfigured, "the blueprint does not say which board this is"));
+            return Err(Failure::new(FailureCode::NotConfigured, "the blueprint does not say which board this is"));
         };
         let request = nested::request(inner, &call.shown)
-            .map_err(|error| failure(FailureCode::NotConfigured, format!("{error}: raise its view.budget")))?;
+            .map_err(|error| Failure::new(FailureCode::NotConfigured, format!("{error}: raise its view.budget")))?;
         let parent = Parent { board: call.board.clone(), invocation: call.invocation };
         let digest = sha256(canonical::to_string(&request).as_bytes());
         let (origin, since) = self.begin(call).await?;
@@ -137,7 +137,8 @@ impl NestedBoards {
                 Some(Ended { end: End::Cancelled, .. }) => awaited.as_ref() != Some(&id),
                 Some(_) => {
                     let at = ended_at(&board).await;
-                    let at = at.map_err(|error| failure(FailureCode::Crashed, format!("the board inside: {error}")))?;
+                    let at =
+                        at.map_err(|error| Failure::new(FailureCode::Crashed, format!("the board inside: {error}")))?;
                     at.is_some_and(|at| at <= since)
                 }
             };
@@ -167,7 +168,7 @@ impl NestedBoards {
                 return answer_from_result(call, inner, &snapshot, ended);
             }
         }
-        Err(failure(FailureCode::Crashed, format!("{BOARDS_MAX} boards inside this one have failed at it")))
+        Err(Failure::new(FailureCode::Crashed, format!("{BOARDS_MAX} boards inside this one have failed at it")))
     }
 
     /// Returns the board of a task, and true if it existed before.
@@ -210,12 +211,12 @@ impl NestedBoards {
                 }
                 Err(error) => {
                     let why = format!("the board inside cannot be run: {error}");
-                    return Err(CreateError::Failed(failure(FailureCode::Crashed, why)));
+                    return Err(CreateError::Failed(Failure::new(FailureCode::Crashed, why)));
                 }
             }
         }
         let why = "the board inside is being taken up by somebody else and does not come";
-        Err(CreateError::Failed(failure(FailureCode::Timeout, why)))
+        Err(CreateError::Failed(Failure::new(FailureCode::Timeout, why)))
     }
 
     /// Waits until a task's board has ended. Returns a deferral if the board waits only for its provider, for a moment
@@ -228,7 +229,7 @@ impl NestedBoards {
     ) -> Result<(Ended, BoardHandle), Failure> {
         if is_out_of_patience(&board.status()) {
             // Resuming the outer board resumes the inner one.
-            board.resume(None).await.map_err(|error| failure(FailureCode::Crashed, error.to_string()))?;
+            board.resume(None).await.map_err(|error| Failure::new(FailureCode::Crashed, error.to_string()))?;
         }
         let enough = tokio::time::sleep(time - (time / 8).min(MARGIN));
         // Answers before the timeout: later answers are ignored, and their usage with them.
@@ -243,7 +244,7 @@ impl NestedBoards {
                 () = &mut waits => break,
                 () = &mut over => {
                     let message = "the board inside has not ended within limits.timeout of its worker";
-                    return Err(failure(FailureCode::Timeout, message));
+                    return Err(Failure::new(FailureCode::Timeout, message));
                 }
                 () = &mut enough => {
                     if self.snapshot(task.id).is_some_and(|snapshot| self.awaited_provider(&snapshot).is_some()) {
@@ -265,7 +266,7 @@ impl NestedBoards {
             ..Deferral::new(reason)
         };
         let message = if is_over { "gave up waiting for its provider" } else { "waits for its provider" };
-        let failure = failure(FailureCode::Timeout, format!("the board inside {message}"));
+        let failure = Failure::new(FailureCode::Timeout, format!("the board inside {message}"));
         Err(Failure { deferral: Some(deferral), ..failure })
     }
 
@@ -279,17 +280,17 @@ impl NestedBoards {
                 Err(RuntimeError::Closed(_)) => {
                     tokio::time::sleep(PAUSE).await;
                     (board, _) = self.board(task).await.map_err(|unmade| match unmade {
-                        CreateError::Unfit(why) => failure(FailureCode::Crashed, why),
+                        CreateError::Unfit(why) => Failure::new(FailureCode::Crashed, why),
                         CreateError::Failed(why) => why,
                     })?;
                 }
                 Err(error) => {
                     let why = format!("the board inside cannot go on: {error}");
-                    return Err(failure(FailureCode::Crashed, why));
+                    return Err(Failure::new(FailureCode::Crashed, why));
                 }
             }
         }
-        Err(failure(FailureCode::Timeout, "the board inside is let go again and again"))
+        Err(Failure::new(FailureCode::Timeout, "the board inside is let go again and again"))
     }
 }
 
@@ -325,7 +326,7 @@ fn answer_from_result(call: &Call, inner: &NestedBoardSpec, snapshot: &BoardStat
 
 /// Returns the answer of a worker without a result from its board.
 fn answer_without_result(call: &Call, inner: &NestedBoardSpec, message: &str) -> CallResult {
-    let Some(failed) = &inner.failed else { return Err(failure(FailureCode::Crashed, message)) };
+    let Some(failed) = &inner.failed else { return Err(Failure::new(FailureCode::Crashed, message)) };
     let bound = script::trigger_bindings(call);
     let named = |(name, value): (&String, &Value)| match &bound {
         Some(bound) => (name.clone(), script::with_names(value, bound, false)),

@@ -33,10 +33,10 @@ use crate::llm::embeddings::Embedder;
 use crate::llm::probe::{ProbeResult, probe};
 use crate::llm::{Chat, InterruptedConversations, Variables};
 use crate::script::{self, Script};
-use crate::tools::{Toolbox, Tools};
-use crate::workspace::boards::Workspaces;
-use crate::workspace::tools::WorkspaceTools;
-use crate::{blackboard, failure, telemetry};
+use crate::{blackboard, telemetry};
+use patchboard_runtime::tools::{Toolbox, Tools};
+use patchboard_workspace::boards::Workspaces;
+use patchboard_workspace::tools::WorkspaceTools;
 
 /// Clock that always shows one time.
 struct FixedClock(Timestamp);
@@ -372,7 +372,7 @@ impl AgentRegistry {
         tools: Option<Box<dyn Tools>>,
     ) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
         let not_configured = |message: String| -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
-            Box::pin(std::future::ready(Err(failure(FailureCode::NotConfigured, message))))
+            Box::pin(std::future::ready(Err(Failure::new(FailureCode::NotConfigured, message))))
         };
         match &call.worker_config().agent {
             AgentKind::Llm => match self.chat(call.model.as_deref()) {

@@ -27,8 +27,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tracing::Instrument as _;
 
-use crate::tools::{ROOM_MAX, ToolOutput, Tools};
-use crate::{failure, one_line, telemetry};
+use crate::telemetry;
+use patchboard_kernel::text::one_line;
+use patchboard_runtime::tools::{ROOM_MAX, ToolOutput, Tools};
 
 /// Retries of a step, at most.
 const RETRIES_MAX: u32 = 100;
@@ -78,7 +79,7 @@ impl Script {
                 }
                 answer
             }
-            None => Err(failure(FailureCode::NotConfigured, "the script uses tools, and there are none")),
+            None => Err(Failure::new(FailureCode::NotConfigured, "the script uses tools, and there are none")),
         }
     }
 }
@@ -103,7 +104,7 @@ impl Step {
             }
             if left == 0 {
                 let message = format!("{}: {}", self.name, one_line(&text, MESSAGE_MAX));
-                return Err(failure(FailureCode::Crashed, message));
+                return Err(Failure::new(FailureCode::Crashed, message));
             }
             left -= 1;
             tokio::time::sleep(pause).await;
@@ -138,13 +139,13 @@ fn turn(seat: &Worker, occurrence: u32, bound: Option<&Map<String, Value>>) -> R
     let last = seat.script.len().checked_sub(1);
     let index = last.map(|last| last.min(usize::try_from(occurrence).unwrap_or(usize::MAX)));
     let Some(entry) = index.and_then(|index| seat.script.get(index)) else {
-        return Err(failure(FailureCode::NotConfigured, "the script of this worker is empty"));
+        return Err(Failure::new(FailureCode::NotConfigured, "the script of this worker is empty"));
     };
     let entry = match bound {
         Some(bound) => &filled(entry, bound),
         None => entry,
     };
-    read(entry).map_err(|why| failure(FailureCode::NotConfigured, format!("the script's reply is {why}")))
+    read(entry).map_err(|why| Failure::new(FailureCode::NotConfigured, format!("the script's reply is {why}")))
 }
 
 /// Replaces `{name}` in a reply by the bound values: encoded in the paths of operations and of `expand`.
@@ -256,7 +257,7 @@ fn read_failure(entry: &Value) -> Result<Failure, String> {
         message: Option<String>,
     }
     let fields = Fields::deserialize(entry).map_err(|why| format!("no failure: {why}"))?;
-    Ok(failure(fields.fail, fields.message.unwrap_or_else(|| "the script says so".into())))
+    Ok(Failure::new(fields.fail, fields.message.unwrap_or_else(|| "the script says so".into())))
 }
 
 #[cfg(test)]
@@ -314,7 +315,7 @@ mod tests {
     fn a_script_may_fail_on_purpose() {
         let seat = seat(json!([{"fail": "rate_limited"}, {"fail": "crashed", "message": "bang"}]));
         assert_eq!(answer(&seat, 0).expect_err("fails").code, FailureCode::RateLimited);
-        assert_eq!(answer(&seat, 1).expect_err("fails"), failure(FailureCode::Crashed, "bang"));
+        assert_eq!(answer(&seat, 1).expect_err("fails"), Failure::new(FailureCode::Crashed, "bang"));
     }
 
     #[test]

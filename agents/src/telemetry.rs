@@ -11,7 +11,7 @@ use tracing::Span;
 use tracing::field::Empty;
 
 use crate::config::Model;
-use crate::one_line;
+use patchboard_kernel::text::one_line;
 
 /// Characters of a tool's name that are kept.
 const NAME_MAX: usize = 64;

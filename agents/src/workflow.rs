@@ -7,10 +7,9 @@ use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::RuleName;
 use patchboard_kernel::workflow::{WorkflowArgs, WorkflowCode, engine};
-use patchboard_runtime::agent::{Call, CallResult};
+use patchboard_runtime::agent::{Call, CallResult, Failure};
 
 use crate::builtin::role_io::{NoPatch, not_configured, told, with};
-use crate::failure;
 
 /// Checks a seat; returns an error message.
 pub(crate) fn config_error(seat: &Worker) -> Option<String> {
@@ -32,7 +31,7 @@ pub(crate) fn answer(call: &Call) -> CallResult {
                 WorkflowCode::IllegalTransition | WorkflowCode::UnknownNode => {
                     Err(NoPatch::Pass(format!("{}: {why}", why.code)))
                 }
-                _ => Err(failure(FailureCode::Refused, format!("{}: {why}", why.code)).into()),
+                _ => Err(Failure::new(FailureCode::Refused, format!("{}: {why}", why.code)).into()),
             },
         }
     })

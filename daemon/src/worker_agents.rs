@@ -10,7 +10,6 @@ use patchboard_agents::departments::storage::Storage;
 use patchboard_agents::gate::Gate;
 use patchboard_agents::nested_boards::NestedBoards;
 use patchboard_agents::registry::{AgentRegistry, InlinePrograms, WorkerConfigError};
-use patchboard_agents::workspace::boards::{ActivationGuard, Workspaces};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::failure::FailureCode;
@@ -20,6 +19,7 @@ use patchboard_runtime::agent::Agent;
 use patchboard_runtime::archive;
 use patchboard_runtime::journal::{BoardSummary, Journal as _};
 use patchboard_runtime::runtime::BoardHandle;
+use patchboard_workspace::boards::{ActivationGuard, Workspaces};
 use serde_json::json;
 
 use crate::architect::try_writing;

@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use patchboard_agents::tools::ROOM_MAX;
-use patchboard_agents::workspace::session::{CommandResult, Session};
-use patchboard_agents::workspace::worktree::Worktree;
+use patchboard_runtime::tools::ROOM_MAX;
+use patchboard_workspace::session::{CommandResult, Session};
+use patchboard_workspace::worktree::Worktree;
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -4,11 +4,11 @@ use std::error::Error;
 use std::path::Path;
 use std::process::Command;
 
-use patchboard_agents::workspace::git::GitCode;
-use patchboard_agents::workspace::metrics::{Metrics, metrics};
-use patchboard_agents::workspace::session::EditAuthor;
-use patchboard_agents::workspace::worktree::{Worktree, merge};
 use patchboard_workshop::{Workshop, name};
+use patchboard_workspace::git::GitCode;
+use patchboard_workspace::metrics::{Metrics, metrics};
+use patchboard_workspace::session::EditAuthor;
+use patchboard_workspace::worktree::{Worktree, merge};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use patchboard_agents::workspace::metrics::Symptom;
+use patchboard_workspace::metrics::Symptom;
 use serde::Serialize;
 
 use crate::engineer::EngineerStats;

@@ -107,6 +107,13 @@ pub struct Failure {
     pub deferral: Option<Deferral>,
 }
 
+impl Failure {
+    /// Builds a failure without known usage.
+    pub fn new(code: FailureCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), usage: None, deferral: None }
+    }
+}
+
 /// Permit for a call. When its last clone is dropped, the call is over.
 #[derive(Clone)]
 pub struct Permit {

@@ -38,4 +38,5 @@ pub mod runtime;
 pub mod snapshotter;
 pub mod status;
 pub mod subscription;
+pub mod tools;
 pub mod verified_reader;

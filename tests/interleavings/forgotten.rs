@@ -1,8 +1,8 @@
 //! Minimal cases of the read set: a read stays in the read set until the agent is shown the current content of its
 //! place.
 
-use patchboard_agents::workspace::session::{CommandResult, Session};
 use patchboard_workshop::Workshop;
+use patchboard_workspace::session::{CommandResult, Session};
 use serde_json::{Value, json};
 
 use super::sessions::in_memory;

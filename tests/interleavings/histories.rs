@@ -8,9 +8,9 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use patchboard_agents::workspace::session::{CommandResult, Session};
 use patchboard_tests::shared;
 use patchboard_workshop::Workshop;
+use patchboard_workspace::session::{CommandResult, Session};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -14,11 +14,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Instant;
 
-use patchboard_agents::workspace::session::{CommandResult, Session};
 use patchboard_faults::random::Random;
 use patchboard_kernel::blueprint::Granularity;
 use patchboard_kernel::replay;
 use patchboard_workshop::{Workshop, path};
+use patchboard_workspace::session::{CommandResult, Session};
 use serde_json::{Value, json};
 
 use super::agents::{AGENTS, FILES, file};

@@ -9,11 +9,6 @@ use std::path::{Path, PathBuf};
 
 use patchboard_agents::architect;
 use patchboard_agents::departments::declared_tests;
-use patchboard_agents::workspace::disk::{self, DiskCode};
-use patchboard_agents::workspace::git::GitCode;
-use patchboard_agents::workspace::programs::ProgramCode;
-use patchboard_agents::workspace::session::SessionCode;
-use patchboard_agents::workspace::text::edit::EditCode;
 use patchboard_kernel::breaker::{BreakerTransition, Reason};
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
@@ -24,6 +19,11 @@ use patchboard_kernel::record::{Cause, End, Kind, PauseCause, Resource};
 use patchboard_kernel::redaction::RedactionCode;
 use patchboard_kernel::rejection::{Code, Stage};
 use patchboard_kernel::workflow::{Status, WorkflowCode};
+use patchboard_workspace::disk::{self, DiskCode};
+use patchboard_workspace::git::GitCode;
+use patchboard_workspace::programs::ProgramCode;
+use patchboard_workspace::session::SessionCode;
+use patchboard_workspace::text::edit::EditCode;
 
 /// Environment variable that `cargo xtask codes` sets.
 const WRITE_DOCS: &str = "PATCHBOARD_WRITE_DOCS";
@@ -59,14 +59,14 @@ fn page() -> String {
     section(&mut page, "Deferrals", "Why a provider did not take a request.");
     table(&mut page, "runtime/kernel/src/deferral.rs", "DeferralReason", DeferralReason::ALL, DeferralReason::as_str);
     section(&mut page, "Files", "Why a command at a workspace was not done, beside the refusals above.");
-    table(&mut page, "agents/src/workspace/session.rs", "SessionCode", SessionCode::ALL, SessionCode::as_str);
+    table(&mut page, "agents/workspace/src/session.rs", "SessionCode", SessionCode::ALL, SessionCode::as_str);
     page.push('\n');
-    table(&mut page, "agents/src/workspace/text/edit.rs", "EditCode", EditCode::ALL, EditCode::as_str);
+    table(&mut page, "agents/workspace/src/text/edit.rs", "EditCode", EditCode::ALL, EditCode::as_str);
     page.push('\n');
-    table(&mut page, "agents/src/workspace/programs.rs", "ProgramCode", ProgramCode::ALL, ProgramCode::as_str);
+    table(&mut page, "agents/workspace/src/programs.rs", "ProgramCode", ProgramCode::ALL, ProgramCode::as_str);
     page.push('\n');
-    table(&mut page, "agents/src/workspace/git.rs", "GitCode", GitCode::ALL, GitCode::as_str);
-    let errors = "agents/src/workspace/disk/error.rs";
+    table(&mut page, "agents/workspace/src/git.rs", "GitCode", GitCode::ALL, GitCode::as_str);
+    let errors = "agents/workspace/src/disk/error.rs";
     section(&mut page, "Directories", "What can go wrong with the directory of a workspace.");
     table(&mut page, errors, "DiskCode", DiskCode::ALL, DiskCode::as_str);
     section(&mut page, "Files that are not served", "Why, behind `not_served`.");

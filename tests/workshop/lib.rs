@@ -11,9 +11,6 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use patchboard_agents::workspace::disk::{Disk, DiskOptions};
-use patchboard_agents::workspace::service::{OpenedWorkspace, Workspace};
-use patchboard_agents::workspace::session::{CommandResult, EditAuthor, Session};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::files::{Access, EditAttempt, FileEntry, FilePath};
 use patchboard_kernel::id::BoardId;
@@ -22,6 +19,9 @@ use patchboard_runtime::agent::{Agent, Call, CallResult};
 use patchboard_runtime::journal::Journal as _;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::runtime::{BoardHandle, Options, RestartPolicy, Runtime};
+use patchboard_workspace::disk::{Disk, DiskOptions};
+use patchboard_workspace::service::{OpenedWorkspace, Workspace};
+use patchboard_workspace::session::{CommandResult, EditAuthor, Session};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{DesignLimits, DesignRequest, Round, reply_schema};
 use crate::key_order::OrderedJson;
-use crate::one_line;
+use patchboard_kernel::text::one_line;
 
 /// Example blueprint, as shipped.
 const EXAMPLE: &str = include_str!("../../../blueprints/evidence-review.yaml");

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::{Caps, Design, DesignLimits, DesignRequest, Round, reply_schema, with_documents};
 use crate::key_order::OrderedJson;
 use crate::llm::reply::unfence;
-use crate::one_line;
+use patchboard_kernel::text::one_line;
 
 /// Findings in addition to the lint's: code, severity, meaning.
 pub const CODES: &[(&str, Severity, &str)] = &[

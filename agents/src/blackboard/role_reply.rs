@@ -6,7 +6,7 @@ use patchboard_kernel::blueprint::ReplyFormat;
 use serde_json::{Map, Value, json};
 
 use super::lenient_json;
-use crate::one_line;
+use patchboard_kernel::text::one_line;
 
 /// Greatest number of experts in one reply.
 const EXPERTS_MAX: usize = 3;

@@ -9,12 +9,11 @@ use std::collections::BTreeSet;
 
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_runtime::agent::{Call, CallResult, Reply};
+use patchboard_runtime::agent::{Call, CallResult, Failure, Reply};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::elements;
-use crate::failure;
 
 /// Least length of a long answer in characters.
 const LONG_CHARS_MIN: usize = 100;
@@ -66,14 +65,14 @@ pub fn config_error(seat: &Worker) -> Option<String> {
 /// Chooses among the answers in the view. Without answers it passes, if it may.
 pub fn answer(call: &Call) -> CallResult {
     let seat = call.worker_config();
-    let with = VoteConfig::of(seat).map_err(|why| failure(FailureCode::NotConfigured, why))?;
+    let with = VoteConfig::of(seat).map_err(|why| Failure::new(FailureCode::NotConfigured, why))?;
     let tokens: Vec<String> =
         with.answers.split('/').skip(1).map(|token| token.replace("~1", "/").replace("~0", "~")).collect();
     let place: Vec<&str> = tokens.iter().map(String::as_str).collect();
     let shown = elements::shown(&call.shown, &place);
     if elements::count(&call.shown, &place).is_some_and(|there| there > shown.len()) {
         let message = format!("not every answer at {} is shown: the seat's view.budget is too small", with.answers);
-        return Err(failure(FailureCode::NotConfigured, message));
+        return Err(Failure::new(FailureCode::NotConfigured, message));
     }
     let ballots: Vec<VoteAnswer> = shown.into_values().filter_map(VoteAnswer::of).take(ANSWERS_MAX).collect();
     let texts: Vec<&str> = ballots.iter().map(|ballot| ballot.text.as_str()).collect();
@@ -86,7 +85,9 @@ pub fn answer(call: &Call) -> CallResult {
             json!({"patch": [{"op": "add", "path": with.into, "value": value}]})
         }
         None if seat.pass => json!({"pass": "there is no answer to choose"}),
-        None => return Err(failure(FailureCode::Refused, "there is no answer to choose, and the seat may not pass")),
+        None => {
+            return Err(Failure::new(FailureCode::Refused, "there is no answer to choose, and the seat may not pass"));
+        }
     };
     Ok(Reply::new(reply.to_string(), None))
 }

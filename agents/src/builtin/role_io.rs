@@ -10,8 +10,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::failure;
-
 /// Reason that a role returns no patch.
 pub(crate) enum NoPatch {
     /// The view must contain all of this place first.
@@ -36,7 +34,7 @@ impl<F: Into<Failure>> From<F> for NoPatch {
 
 /// Builds the failure of a worker that cannot work as configured.
 pub(crate) fn not_configured(why: impl Into<String>) -> Failure {
-    failure(FailureCode::NotConfigured, why)
+    Failure::new(FailureCode::NotConfigured, why)
 }
 
 /// Reads the configuration (`with`) of a worker.
@@ -62,7 +60,7 @@ pub(crate) fn is_place(text: &str) -> Result<(), String> {
 /// # Errors
 /// Failure, if the work failed or is impossible for this worker.
 pub(crate) fn told(call: &Call, work: impl FnOnce() -> Result<Vec<Value>, NoPatch>) -> CallResult {
-    let refused = |why: String| failure(FailureCode::Refused, why);
+    let refused = |why: String| Failure::new(FailureCode::Refused, why);
     let reply = match work() {
         Ok(patch) => json!({"patch": patch}),
         Err(NoPatch::NotInView(place)) if call.shown.may_expand() => json!({"patch": [], "expand": [place]}),

@@ -26,8 +26,8 @@ use tokio::time::Instant;
 
 use super::sequencer::Sequencer;
 use super::{CassetteError, Entry, FORMAT, Header, Key, Occurrences, Step, StepKind};
-use crate::tools::Toolbox;
-use crate::{blackboard, failure};
+use crate::blackboard;
+use patchboard_runtime::tools::Toolbox;
 
 /// Idle time after which a run is taken to wait for an answer that will never be requested.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -189,7 +189,7 @@ impl Player {
             state.last_change = Instant::now();
             drop(state);
             self.changed.notify_waiters();
-            return Err(failure(FailureCode::CassetteMiss, self.miss(&key, &call.prompt.user)));
+            return Err(Failure::new(FailureCode::CassetteMiss, self.miss(&key, &call.prompt.user)));
         };
         if let Err(failure) = self.replay_tools(call, entry).await {
             // The remaining steps and the answer will not be released any more.
@@ -202,7 +202,7 @@ impl Player {
             // The recorded run cancelled this call; so does this run, unless it has diverged from its recording.
             tokio::time::sleep(call.timeout).await;
             let message = format!("worker {} was answered nothing: the recorded run gave this call up", key.worker);
-            return Err(failure(FailureCode::CassetteMiss, message));
+            return Err(Failure::new(FailureCode::CassetteMiss, message));
         }
         let turn = OrderGuard::join(self, entry.order);
         turn.wait_turn().await;
@@ -221,7 +221,7 @@ impl Player {
             }),
             (None, None) => {
                 let message = format!("the answer of worker {} to this view was erased from the recording", key.worker);
-                Err(failure(FailureCode::CassetteMiss, message))
+                Err(Failure::new(FailureCode::CassetteMiss, message))
             }
         }
     }
@@ -237,7 +237,7 @@ impl Player {
         };
         let Some(tools) = &mut tools else {
             let message = format!("worker {} used tools when it was recorded, and has none here", entry.worker);
-            return Err(failure(FailureCode::CassetteMiss, message));
+            return Err(Failure::new(FailureCode::CassetteMiss, message));
         };
         for Step { order, did } in &entry.tools {
             let turn = OrderGuard::join(self, *order);

@@ -14,7 +14,7 @@ use patchboard_runtime::agent::{Call, Failure};
 
 use super::sequencer::Sequencer;
 use super::{Step, StepKind};
-use crate::tools::{BoxFuture, Memory, ToolDefinition, ToolOutput, Toolbox, Tools};
+use patchboard_runtime::tools::{BoxFuture, Memory, ToolDefinition, ToolOutput, Toolbox, Tools};
 
 /// Tool-use notes, shared by a recorder and the tools of the agents that it records.
 #[derive(Clone, Default)]

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 
-use crate::one_line;
+use patchboard_kernel::text::one_line;
 
 /// Bytes of standard error that go to the log; the rest is read and dropped.
 const LOGGED_MAX: usize = 64 * 1024;

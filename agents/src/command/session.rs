@@ -24,10 +24,9 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::group::{Group, Leader};
 use super::lines::{Lines, Output, StderrTail};
 use super::{GRACE, answer_max, no_output_failure, read_reply, request, too_long, unreadable};
-use crate::failure;
+use patchboard_workspace::process_group::{Group, Leader};
 
 /// Time limit for a call's process to appear, since the call that starts it may have been sent just before.
 const STARTUP_TIMEOUT: Duration = GRACE;
@@ -156,7 +155,7 @@ impl Sessions {
         }
         if live.len() >= self.limits.sessions {
             let message = format!("{} programs that keep state are running, which is the limit", live.len());
-            return Err(failure(FailureCode::Unreachable, message));
+            return Err(Failure::new(FailureCode::Unreachable, message));
         }
         let group = start()?;
         let (jobs, waiting) = mpsc::channel(1);
@@ -195,7 +194,7 @@ fn key(call: &Call) -> (BoardId, WorkerName) {
 /// Builds the failure of a lost process. Retries do not help, since the state cannot be recovered.
 fn lost(why: &str) -> Failure {
     let message = format!("the program has lost its state, and its seat says restart: fail; {why}");
-    failure(FailureCode::Refused, message)
+    Failure::new(FailureCode::Refused, message)
 }
 
 /// Reason that the service of a process ends.
@@ -287,7 +286,8 @@ async fn serve(mut group: Group, mut jobs: mpsc::Receiver<Job>, loss: LossReason
     {
         end = match end {
             ServeEnd::Broken(why, _) => {
-                let answer = Err(failure(FailureCode::Protocol, "the program wrote something before it was asked"));
+                let answer =
+                    Err(Failure::new(FailureCode::Protocol, "the program wrote something before it was asked"));
                 ServeEnd::Broken(why, Some((job.answer, answer)))
             }
             ServeEnd::Unneeded(_) | ServeEnd::Silent(_) => ServeEnd::Silent(Some(job.answer)),

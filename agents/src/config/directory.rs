@@ -1,41 +1,15 @@
 //! Directory that agents share, with or without a board of a blueprint.
 
-use std::path::PathBuf;
-
 use patchboard_kernel::blueprint::{Granularity, Intent, WorkspaceSpec};
-use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use super::{Config, ConfigError, positive, toml_error};
-use crate::tools::cut;
-use crate::workspace::disk::{FILE_BYTES_MAX, check_exclude_patterns};
+use patchboard_runtime::tools::cut;
+use patchboard_workspace::directory::{Directory, exclude, positive};
+
+use super::{Config, ConfigError, toml_error};
 
 /// Characters of an error about a table.
 const SAID_MAX: usize = 300;
-
-/// Directory that the workers of a board may share.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Directory {
-    /// Path, relative to the configuration's directory.
-    pub dir: PathBuf,
-    /// Excluded files, as lines of a `.gitignore` at its root.
-    #[serde(default, deserialize_with = "exclude")]
-    pub exclude: Vec<String>,
-    /// Greatest size of a file in bytes.
-    #[serde(default = "default_file_bytes", deserialize_with = "positive")]
-    pub max_bytes: u64,
-    /// True if the workspace closes for good once its `.patchboard` is removed. Otherwise it is opened again.
-    #[serde(skip)]
-    pub ends_with_own: bool,
-}
-
-impl Directory {
-    /// Builds a directory that serves all its text files.
-    pub const fn new(dir: PathBuf) -> Self {
-        Self { dir, exclude: Vec::new(), max_bytes: FILE_BYTES_MAX, ends_with_own: false }
-    }
-}
 
 /// Directory that agents share without a daemon or a blueprint of their own: the table `[workspace]`. Missing members
 /// keep the values of [`Directory`] and of the blueprint.
@@ -103,18 +77,8 @@ impl WorkspaceConfig {
     }
 }
 
-const fn default_file_bytes() -> u64 {
-    FILE_BYTES_MAX
-}
-
 fn some_positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     positive(deserializer).map(Some)
-}
-
-fn exclude<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    let lines = Vec::<String>::deserialize(deserializer)?;
-    check_exclude_patterns(&lines).map_err(D::Error::custom)?;
-    Ok(lines)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ pub fn toml_error(text: &str, error: &Error) -> String {
         true => "; a key never stands in this file: api_key_env names the variable that holds it",
         false => "",
     };
-    located(text, error, &format!("{}{advice}", crate::tools::cut(what, SAID_MAX)))
+    located(text, error, &format!("{}{advice}", patchboard_runtime::tools::cut(what, SAID_MAX)))
 }
 
 /// Prefixes a message with line, column and key.

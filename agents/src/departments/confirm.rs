@@ -77,7 +77,7 @@ impl DepartmentResult {
         Self {
             department: department.name.clone(),
             status,
-            text: crate::one_line(text, SENTENCE_CHARS_MAX),
+            text: patchboard_kernel::text::one_line(text, SENTENCE_CHARS_MAX),
             question: None,
             options: Vec::new(),
             pending: None,
@@ -122,7 +122,7 @@ pub fn done(department: &Department, outcome: &Outcome, bytes_max: usize) -> Dep
             let template = department.actions.get(&outcome.action).map_or("", |action| action.confirm.as_str());
             let is_counted = template.contains("{rows.") || template.contains("{count}");
             if let Some(given) = given.filter(|given| *given < outcome.count && !is_counted) {
-                let sentence = crate::one_line(&text, SENTENCE_CHARS_MAX - 100);
+                let sentence = patchboard_kernel::text::one_line(&text, SENTENCE_CHARS_MAX - 100);
                 text = format!("{sentence} ({given} of {} are handed on.)", outcome.count);
             }
             DepartmentResult { data, ..DepartmentResult::new(department, ResultStatus::Done, &text) }
@@ -186,7 +186,7 @@ fn sentence_of(action: &Action, outcome: &Outcome) -> String {
     };
     let rows = |parts: &[Part<'_>]| {
         let all = outcome.rows.iter().filter_map(|row| row_told(parts, row.values()?));
-        let all: Vec<String> = all.map(|told| crate::one_line(&told, ITEM_CHARS_MAX)).collect();
+        let all: Vec<String> = all.map(|told| patchboard_kernel::text::one_line(&told, ITEM_CHARS_MAX)).collect();
         let mut chars = 0;
         let fits = |value: &&String| {
             chars += value.chars().count();
@@ -274,7 +274,7 @@ fn question(department: &Department, open: &Resolution, now: Timestamp, bytes_ma
             Some(value) => display_text(value),
             None => described(&option.values),
         };
-        let choice = crate::one_line(&choice, ITEM_CHARS_MAX / 2);
+        let choice = patchboard_kernel::text::one_line(&choice, ITEM_CHARS_MAX / 2);
         if !choices.contains(&choice) {
             choices.push(choice);
         }
@@ -295,7 +295,7 @@ fn question(department: &Department, open: &Resolution, now: Timestamp, bytes_ma
     if let Some(because) = &open.because {
         question = format!("{question} ({because})");
     }
-    let question = format!("{}?", crate::one_line(&question, SENTENCE_CHARS_MAX - 1));
+    let question = format!("{}?", patchboard_kernel::text::one_line(&question, SENTENCE_CHARS_MAX - 1));
     DepartmentResult {
         options: options.iter().map(|option| option.values.clone()).collect(),
         pending: Some(OpenQuestion {

@@ -20,7 +20,6 @@ use tempfile::TempDir;
 
 use super::types::{Row, Values};
 use super::values::number_of;
-use crate::failure;
 
 pub mod erase;
 pub(super) mod sql;
@@ -86,7 +85,7 @@ impl From<StorageError> for Failure {
             StorageError::NotConfigured(_) => FailureCode::NotConfigured,
             StorageError::Sql(_) | StorageError::Io(_) | StorageError::Busy => FailureCode::Crashed,
         };
-        failure(code, fault.to_string())
+        Failure::new(code, fault.to_string())
     }
 }
 

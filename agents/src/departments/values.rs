@@ -109,5 +109,5 @@ pub(super) fn value_similarity(field: &Field, given: &Value, has: Option<&Value>
 
 /// Quotes foreign words within a sentence, truncated to stay one sentence.
 pub(super) fn quoted(words: &str) -> String {
-    format!("\"{}\"", crate::one_line(words, 80))
+    format!("\"{}\"", patchboard_kernel::text::one_line(words, 80))
 }

@@ -29,7 +29,7 @@ use super::tool_loop::estimate_usage;
 use super::transport::{HttpFailure, Received};
 use super::{Chat, PromptRequest, Variables, api, reply_text};
 use crate::config::{Api, Model, Streaming, Structured};
-use crate::tools::ToolDefinition;
+use patchboard_runtime::tools::ToolDefinition;
 
 /// Token limit of a reply.
 const REPLY_TOKENS: u32 = 32;

@@ -22,7 +22,7 @@ use super::reply::estimate;
 use super::transport::{self, Endpoint, HttpFailure};
 use crate::config::{Embeddings, Model};
 use crate::gate::{self, Gate, Permit, ProviderRejection};
-use crate::{failure, telemetry};
+use crate::telemetry;
 
 /// Texts per request, at most: common servers accept this many.
 const BATCH: usize = 32;
@@ -96,7 +96,7 @@ impl Embedder {
         let deadline = Instant::now() + patience;
         let asking = self.ask(board, texts, deadline).instrument(span.clone());
         let embedded = timeout_at(deadline, asking).await.unwrap_or_else(|_| {
-            Err(failure(FailureCode::Timeout, format!("no answer within {} s", patience.as_secs_f64())))
+            Err(Failure::new(FailureCode::Timeout, format!("no answer within {} s", patience.as_secs_f64())))
         });
         telemetry::record_outcome(&span, embedded.as_ref().map(|_| None));
         embedded
@@ -104,17 +104,17 @@ impl Embedder {
 
     async fn ask(&self, board: &BoardId, texts: &[&str], deadline: Instant) -> Result<Vec<Embedding>, Failure> {
         let connection = self.connection.get_or_init(|| self.connect()).as_ref();
-        let connection = connection.map_err(|why| failure(FailureCode::NotConfigured, why.as_str()))?;
+        let connection = connection.map_err(|why| Failure::new(FailureCode::NotConfigured, why.as_str()))?;
         let mut all: Vec<Embedding> = Vec::with_capacity(texts.len());
         for batch in texts.chunks(BATCH) {
             let answer =
                 self.send_with_retries(connection, board, batch, deadline).await.map_err(|error| named(&error))?;
-            let read = read(&answer, batch.len()).map_err(|why| failure(FailureCode::Protocol, why))?;
+            let read = read(&answer, batch.len()).map_err(|why| Failure::new(FailureCode::Protocol, why))?;
             all.extend(read);
         }
         match all.windows(2).all(|two| two[0].0.len() == two[1].0.len()) {
             true => Ok(all),
-            false => Err(failure(FailureCode::Protocol, "the embeddings have different dimensions")),
+            false => Err(Failure::new(FailureCode::Protocol, "the embeddings have different dimensions")),
         }
     }
 
@@ -194,7 +194,7 @@ fn named(error: &HttpFailure) -> Failure {
             "the answer has no JSON, or is too long".to_owned()
         }
     };
-    failure(code_of(error), why)
+    Failure::new(code_of(error), why)
 }
 
 /// Reads the embeddings of an answer, which must have `count`.

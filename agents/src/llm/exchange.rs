@@ -17,7 +17,7 @@ use super::server_profile::SchemaPlacement;
 use super::transport::{FailureCause, HttpAnswer, HttpFailure, Received};
 use super::{Chat, PromptRequest, provider_errors, retry_request};
 use crate::config::Streaming;
-use crate::tools::ToolDefinition;
+use patchboard_runtime::tools::ToolDefinition;
 
 /// An answer and its request.
 pub(super) struct ExchangeResult {

@@ -13,7 +13,7 @@ use patchboard_runtime::agent::Call;
 use super::request::Message;
 use super::server_profile::Bounded;
 use crate::gate::ModelKey;
-use crate::tools::Memory;
+use patchboard_runtime::tools::Memory;
 
 /// Kept conversations, at most.
 const KEPT_MAX: usize = 256;

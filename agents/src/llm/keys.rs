@@ -12,7 +12,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 use tokio::time::Instant;
 
-use crate::command::group::Group;
+use patchboard_workspace::process_group::Group;
 
 /// Size limit of a program's output in bytes.
 const OUTPUT_MAX: u64 = 16 * 1024;

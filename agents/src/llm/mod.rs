@@ -56,8 +56,9 @@ use self::tool_loop::estimate_usage;
 use self::transport::{HttpAnswer, HttpFailure, OnReplyStart, Received};
 use crate::config::{Api, Model, Streaming};
 use crate::key_order::OrderedJson;
-use crate::tools::ToolDefinition;
-use crate::{failure, one_line, telemetry};
+use crate::telemetry;
+use patchboard_kernel::text::one_line;
+use patchboard_runtime::tools::ToolDefinition;
 
 mod api;
 pub mod capabilities;
@@ -230,7 +231,7 @@ impl Chat {
     /// Builds the failure of a server that accepts no tools.
     fn no_tools(&self, why: &str) -> Failure {
         let why = self.masked(why);
-        failure(FailureCode::Refused, format!("the server takes no tools, which the seat's files need: {why}"))
+        Failure::new(FailureCode::Refused, format!("the server takes no tools, which the seat's files need: {why}"))
     }
 
     fn broken_off(&self) -> MutexGuard<'_, InterruptedConversations> {
@@ -351,7 +352,7 @@ impl Chat {
     ) -> Result<Completion, Failure> {
         let Some(mut completion) = Completion::read(answer, has_tools) else {
             let why = format!("the answer holds no choice: {answer}");
-            return Err(failure(FailureCode::Protocol, self.masked(&why)));
+            return Err(Failure::new(FailureCode::Protocol, self.masked(&why)));
         };
         let is_counted = |usage: &Usage| usage.prompt > 0 || usage.completion > 0;
         let mut usage = completion.usage.filter(is_counted).unwrap_or_else(|| estimate_usage(messages, &completion));
@@ -430,7 +431,7 @@ impl Chat {
             }
             _ => error.to_string(),
         };
-        Failure { deferral, ..failure(code_of(error), self.masked(&told)) }
+        Failure { deferral, ..Failure::new(code_of(error), self.masked(&told)) }
     }
 
     /// Returns one line of bounded length, with secrets masked.
@@ -518,7 +519,7 @@ async fn pause(task: RequestSource<'_>, deadline: Instant) {
 
 fn out_of_time(task: RequestSource<'_>) -> Failure {
     let limit = task.timeout().as_secs_f64();
-    failure(FailureCode::Timeout, format!("no answer from the model within {limit} s"))
+    Failure::new(FailureCode::Timeout, format!("no answer from the model within {limit} s"))
 }
 
 /// Masks words that look like keys, because providers repeat (parts of) other keys than ours in their messages.

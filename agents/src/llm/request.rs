@@ -22,7 +22,7 @@ use super::server_profile::{CallKey, WorkerKey};
 use crate::blackboard::reply_schema;
 use crate::key_order::OrderedJson;
 use crate::registry::admission::{self, await_limits};
-use crate::tools::ToolDefinition;
+use patchboard_runtime::tools::ToolDefinition;
 
 /// Name of the reply tool, for requests with tools: many servers apply no reply schema while tools are offered.
 pub(super) const ANSWER: &str = "answer";

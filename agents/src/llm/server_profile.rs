@@ -11,7 +11,7 @@ use patchboard_kernel::id::{BoardId, InvocationId};
 use super::downgrade::{Certainty, Downgrade, DowngradeResult, OutputMode, RequestShape, Stream};
 use super::transport::HttpFailure;
 use crate::config::Structured;
-use crate::tools::ToolDefinition;
+use patchboard_runtime::tools::ToolDefinition;
 
 /// Seats with remembered forms, at most.
 const SEATS_MAX: usize = 256;

@@ -28,7 +28,7 @@ use super::schema::SchemaLevel;
 use super::{Chat, ModelReply, out_of_time, pause, reply_text};
 use crate::gate::ModelKey;
 use crate::telemetry;
-use crate::tools::{Memory, ROOM_MAX, ToolDefinition, ToolOutput, Tools, cut};
+use patchboard_runtime::tools::{Memory, ROOM_MAX, ToolDefinition, ToolOutput, Tools, cut};
 
 /// Tool calls of one answer that are run; further ones get an error.
 const CALLS_MAX: usize = 32;

@@ -14,7 +14,6 @@ use patchboard_runtime::agent::{Call, CallResult, Failure, Reply};
 use patchboard_runtime::runtime::{BoardHandle, RuntimeError, WeakRuntime};
 
 use super::NestedBoards;
-use crate::failure;
 
 /// Accounts by outer board and invocation.
 #[derive(Default)]
@@ -96,8 +95,8 @@ impl NestedBoards {
         let runtime = self.runtime.get().and_then(WeakRuntime::upgrade);
         let outer = runtime.as_ref().and_then(|runtime| runtime.board(&call.board));
         let (runtime, outer) =
-            runtime.zip(outer).ok_or_else(|| failure(FailureCode::Crashed, "the outer board is closed"))?;
-        let unread = |error: RuntimeError| failure(FailureCode::Crashed, format!("the outer board: {error}"));
+            runtime.zip(outer).ok_or_else(|| Failure::new(FailureCode::Crashed, "the outer board is closed"))?;
+        let unread = |error: RuntimeError| Failure::new(FailureCode::Crashed, format!("the outer board: {error}"));
         let invocation = call.invocation;
         let known = self.accounts.lock().get(&call.board).and_then(|accounts| accounts.get(&invocation)).cloned();
         let count = async |account: Account| {

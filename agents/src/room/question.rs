@@ -3,7 +3,7 @@
 use patchboard_kernel::room::{Decision, Vote};
 use serde_json::Value;
 
-use crate::{counted, one_line};
+use patchboard_kernel::text::{counted, one_line};
 
 /// Length limit of a question, in characters.
 const QUESTION_CHARS_MAX: usize = 2000;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use patchboard_agents::workspace::service::{CurrentFile, EditOutcome, ProposedChange, RejectedFiles, WorkspaceError};
-use patchboard_agents::workspace::session::{CommandResult, Session, SessionAnswer, SessionRequest};
 use patchboard_kernel::files::{Edit, FileRead, Hunk};
 use patchboard_kernel::record::Kind;
 use patchboard_kernel::rejection::Code;
 use patchboard_kernel::replay;
 use patchboard_workshop::{Workshop, path};
+use patchboard_workspace::service::{CurrentFile, EditOutcome, ProposedChange, RejectedFiles, WorkspaceError};
+use patchboard_workspace::session::{CommandResult, Session, SessionAnswer, SessionRequest};
 use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(20);

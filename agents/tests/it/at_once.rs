@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use patchboard_agents::workspace::session::{CommandResult, Order, Session, SessionAnswer, SessionRequest};
-use patchboard_agents::workspace::sessions::{SessionHandle, Sessions};
 use patchboard_workshop::Workshop;
+use patchboard_workspace::session::{CommandResult, Order, Session, SessionAnswer, SessionRequest};
+use patchboard_workspace::sessions::{SessionHandle, Sessions};
 use serde_json::{Value, json};
 
 fn replace(name: &str, old: &str, new: &str) -> Value {

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use patchboard_agents::config::Directory;
-use patchboard_agents::workspace::boards::Workspaces;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::files::{FileEntry, FilePath};
@@ -15,6 +14,7 @@ use patchboard_kernel::id::BoardId;
 use patchboard_runtime::agent::{Agent, Call, CallResult};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::runtime::{BoardHandle, Options, Runtime};
+use patchboard_workspace::boards::Workspaces;
 use serde_json::json;
 use tempfile::TempDir;
 

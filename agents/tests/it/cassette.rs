@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use patchboard_agents::cassette::{CassetteError, Player, Recorder, ToolRecorder};
-use patchboard_agents::tools::{BoxFuture, Toolbox, Tools};
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, IdempotencyKey};
 use patchboard_kernel::ledger::Usage;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Failure, Reply};
+use patchboard_runtime::tools::{BoxFuture, Toolbox, Tools};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

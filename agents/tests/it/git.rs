@@ -5,12 +5,12 @@ use std::process::Command;
 use std::sync::Arc;
 
 use patchboard_agents::config::Program;
-use patchboard_agents::tools::ROOM_MAX;
-use patchboard_agents::workspace::git::{self, Window};
-use patchboard_agents::workspace::session::{EditAuthor, Session};
-use patchboard_agents::workspace::tools::call;
 use patchboard_kernel::files::Access;
+use patchboard_runtime::tools::ROOM_MAX;
 use patchboard_workshop::{Workshop, path};
+use patchboard_workspace::git::{self, Window};
+use patchboard_workspace::session::{EditAuthor, Session};
+use patchboard_workspace::tools::call;
 use serde_json::{Value, json};
 
 /// Returns an author with this access, in the seat of the first engineer.

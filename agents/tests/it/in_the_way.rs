@@ -5,10 +5,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use patchboard_agents::workspace::session::{SessionAnswer, SessionRequest};
 use patchboard_kernel::files::EXTERNAL;
 use patchboard_kernel::replay;
 use patchboard_workshop::{Workshop, path};
+use patchboard_workspace::session::{SessionAnswer, SessionRequest};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use serde_json::{Value, json};
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use patchboard_agents::config::{Environment, Model};
 use patchboard_agents::llm::{Chat, Variables};
-use patchboard_agents::tools::{BoxFuture, ToolDefinition, ToolOutput, Tools};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::view::Prompt;
 use patchboard_runtime::agent::{Agent as _, Failure};
+use patchboard_runtime::tools::{BoxFuture, ToolDefinition, ToolOutput, Tools};
 use serde_json::{Value, json};
 
 use crate::support::{call, seat};

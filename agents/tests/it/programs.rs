@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use patchboard_agents::config::Program;
-use patchboard_agents::workspace::programs::{Runner, run};
 use patchboard_kernel::replay;
 use patchboard_workshop::{Workshop, path};
+use patchboard_workspace::programs::{Runner, run};
 use serde_json::json;
 
 use crate::support::{is_soon_gone, pid_in};

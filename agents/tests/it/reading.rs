@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use patchboard_agents::workspace::session::{CommandResult, EditAuthor, Session};
-use patchboard_agents::workspace::sessions::{SESSIONS_MAX, Sessions};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::files::{FileRead, LineRange};
 use patchboard_runtime::agent::Failure;
 use patchboard_workshop::{Workshop, path};
+use patchboard_workspace::session::{CommandResult, EditAuthor, Session};
+use patchboard_workspace::sessions::{SESSIONS_MAX, Sessions};
 use serde_json::{Value, json};
 
 /// Returns `count` different lines.

@@ -4,9 +4,9 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use patchboard_agents::workspace::service::{CurrentFile, EditOutcome, ProposedChange, WorkspaceError};
 use patchboard_kernel::files::{Edit, FileRead, Hunk};
 use patchboard_workshop::{Workshop, path};
+use patchboard_workspace::service::{CurrentFile, EditOutcome, ProposedChange, WorkspaceError};
 use serde_json::json;
 
 /// Returns a file of the maximum size, in lines.

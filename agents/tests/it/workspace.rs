@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use patchboard_agents::workspace::session::Session;
 use patchboard_kernel::files::Access;
 use patchboard_kernel::replay;
 use patchboard_workshop::Workshop;
+use patchboard_workspace::session::Session;
 use serde_json::json;
 
 const CODE: &str = "def one():\n    return 1\n\n\ndef two():\n    return 2\n\n\ndef three():\n    return 3\n";

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use patchboard_agents::config::Program;
-use patchboard_agents::tools::ROOM_MAX;
-use patchboard_agents::workspace::git::{self, Window};
-use patchboard_agents::workspace::session::{CommandResult, EditAuthor, Session};
-use patchboard_agents::workspace::tools::call;
-use patchboard_agents::workspace::worktree::{Worktree, merge};
 use patchboard_kernel::files::Access;
 use patchboard_kernel::record::Kind;
+use patchboard_runtime::tools::ROOM_MAX;
 use patchboard_workshop::Workshop;
+use patchboard_workspace::git::{self, Window};
+use patchboard_workspace::session::{CommandResult, EditAuthor, Session};
+use patchboard_workspace::tools::call;
+use patchboard_workspace::worktree::{Worktree, merge};
 use serde_json::{Value, json};
 
 use crate::git::{BEGIN, PLANTED, manager, plant, sh};

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use patchboard_agents::workspace::metrics::{self, Drift, EditCounts, Metrics, Symptom};
 use patchboard_kernel::tree::Node;
+use patchboard_workspace::metrics::{self, Drift, EditCounts, Metrics, Symptom};
 use serde_json::{Value, json};
 
 use crate::cli::BoardArgument;

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use patchboard_agents::tools::ROOM_MAX;
-use patchboard_agents::workspace::session::{CommandResult, EditAuthor, SessionAnswer, SessionRequest};
-use patchboard_agents::workspace::text::author::{NAME_RULE, is_author_name};
 use patchboard_kernel::files::{Access, EditAttempt};
 use patchboard_kernel::id::{BoardId, WorkerName};
 use patchboard_runtime::runtime::RuntimeError;
+use patchboard_runtime::tools::ROOM_MAX;
+use patchboard_workspace::session::{CommandResult, EditAuthor, SessionAnswer, SessionRequest};
+use patchboard_workspace::text::author::{NAME_RULE, is_author_name};
 
 use super::problem::{ApiResult, Code, Problem};
 use super::routes::leases;

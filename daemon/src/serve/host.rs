@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 
 use patchboard_agents::config::{Config, Directory, Environment, WorkspaceConfig};
 use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
-use patchboard_agents::workspace::text::author::is_author_name;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::lint;
 use patchboard_kernel::record::{End, Ended, Principal};
 use patchboard_kernel::source::Source;
+use patchboard_workspace::text::author::is_author_name;
 use serde_json::json;
 use tokio::time::timeout;
 

@@ -16,7 +16,6 @@ use patchboard_agents::gate::{Availability, BoardOutage, ModelState};
 use patchboard_agents::lease::Leases;
 use patchboard_agents::nested_boards::NestedBoards;
 use patchboard_agents::registry::{AgentRegistry, ReloadableRegistry};
-use patchboard_agents::workspace::boards::{ActivationGuard, Workspaces};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::id::{BoardId, Seq};
@@ -30,6 +29,7 @@ use patchboard_runtime::journal::{BoardSummary, Journal as _, JournalError, Tomb
 use patchboard_runtime::runtime::{BoardHandle, CreateOptions, Options, RequestEffect, Runtime, RuntimeError};
 use patchboard_runtime::subscription::Subscription;
 use patchboard_runtime::{audit, redaction};
+use patchboard_workspace::boards::{ActivationGuard, Workspaces};
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Mutex, Semaphore, watch};

@@ -1,6 +1,6 @@
 //! Recent changes and their authors, from the records of the journal.
 
-use patchboard_agents::workspace::session::CommandResult;
+use patchboard_workspace::session::CommandResult;
 use serde_json::Value;
 
 /// Maximum number of changes shown.

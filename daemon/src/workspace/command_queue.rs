@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, MaybeDone, maybe_done};
-use patchboard_agents::workspace::session::Order;
+use patchboard_workspace::session::Order;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use tokio::task::unconstrained;
 

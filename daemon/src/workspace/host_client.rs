@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use patchboard_agents::config::WorkspaceConfig;
-use patchboard_agents::workspace::editor::is_edit;
-use patchboard_agents::workspace::session::CommandResult;
-use patchboard_agents::workspace::text::author::{NAME_RULE, is_author_name};
-use patchboard_agents::workspace::text::command::PATH_ARGUMENTS;
-use patchboard_agents::workspace::text::intent::author_name;
+use patchboard_workspace::editor::is_edit;
+use patchboard_workspace::session::CommandResult;
+use patchboard_workspace::text::author::{NAME_RULE, is_author_name};
+use patchboard_workspace::text::command::PATH_ARGUMENTS;
+use patchboard_workspace::text::intent::author_name;
 use serde_json::{Value, json};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::AbortHandle;

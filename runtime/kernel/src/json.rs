@@ -14,6 +14,7 @@ use serde_json::map::Entry;
 use serde_json::{Deserializer, Map, Number, Value};
 
 use crate::rejection::Code;
+use crate::text::truncated;
 
 /// Maximum nesting, whatever the limits allow; the bound of the underlying parser.
 pub const DEPTH_MAX: usize = 127;
@@ -340,11 +341,7 @@ fn unholdable(literal: &[u8]) -> Option<String> {
 
 /// Truncates a text to a recognisable prefix.
 pub(crate) fn shortened(text: &str) -> std::borrow::Cow<'_, str> {
-    const CHARS_MAX: usize = 48;
-    match text.char_indices().nth(CHARS_MAX) {
-        None => text.into(),
-        Some((end, _)) => format!("{}…", &text[..end]).into(),
-    }
+    truncated(text, 48)
 }
 
 /// Reads a text to its end, or reports the offset of the syntax error.

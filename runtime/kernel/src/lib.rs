@@ -76,6 +76,7 @@ pub mod signal_payload;
 pub mod snapshot;
 pub mod source;
 pub mod state;
+pub mod text;
 pub mod tree;
 pub mod view;
 mod work_budget;

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use patchboard_agents::config::{Config, Directory, Environment};
 use patchboard_agents::nested_boards::NestedBoards;
 use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
-use patchboard_agents::workspace::boards::Workspaces;
-use patchboard_agents::workspace::service::Workspace;
-use patchboard_agents::workspace::session::{EditAuthor, Session};
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::files::{Access, EditAttempt};
+use patchboard_workspace::boards::Workspaces;
+use patchboard_workspace::service::Workspace;
+use patchboard_workspace::session::{EditAuthor, Session};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::process::Stdio;
 use std::time::Duration;
 
-use patchboard_agents::command::group::Group;
+use patchboard_workspace::process_group::Group;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 use tokio::time::timeout;

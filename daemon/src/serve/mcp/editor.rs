@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use patchboard_agents::workspace::editor::{EditConcurrency, definitions};
-pub(crate) use patchboard_agents::workspace::editor::{arguments, is_tool};
-use patchboard_agents::workspace::session::CommandResult;
 use patchboard_kernel::blueprint::WorkspaceSpec;
+use patchboard_workspace::editor::{EditConcurrency, definitions};
+pub(crate) use patchboard_workspace::editor::{arguments, is_tool};
+use patchboard_workspace::session::CommandResult;
 use rmcp::model::{CallToolResult, ContentBlock, Tool, ToolAnnotations};
 use serde_json::Map;
 

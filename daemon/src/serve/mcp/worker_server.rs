@@ -7,7 +7,6 @@ use std::time::Duration;
 use jsonptr::Pointer;
 use patchboard_agents::lease::{Lease, LeaseHolder};
 use patchboard_agents::llm::schema::{self, SchemaLevel};
-use patchboard_agents::workspace::session::{CommandResult, SessionRequest};
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, WorkspaceSpec};
 use patchboard_kernel::board::{Board, Outcome, Proposal, ProposalSource, ReplyBody};
 use patchboard_kernel::expand_request;
@@ -16,6 +15,7 @@ use patchboard_kernel::id::{BoardId, Seq, Version, WorkerName};
 use patchboard_kernel::record::{Kind, Record};
 use patchboard_kernel::view::Prompt;
 use patchboard_runtime::journal::Journal as _;
+use patchboard_workspace::session::{CommandResult, SessionRequest};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{DEPARTMENT_SCHEMA, Diagnostic, FINDINGS_MAX, META_SCHEMA, closest_name};
 use crate::blueprint::FORMAT;
 use crate::source::{Source, child};
+use crate::text::truncated;
 
 static BLUEPRINT: LazyLock<MetaSchema> = LazyLock::new(|| {
     let mut meta: Value = serde_json::from_str(META_SCHEMA).expect("the schema is part of this crate and tested");
@@ -346,9 +347,6 @@ fn short(value: &Value) -> String {
     match value {
         Value::Array(items) if items.len() > 3 => "a list".to_owned(),
         Value::Object(members) if members.len() > 3 => "a mapping".to_owned(),
-        value => {
-            let text = value.to_string();
-            if text.chars().count() <= 60 { text } else { format!("{}…", text.chars().take(60).collect::<String>()) }
-        }
+        value => truncated(&value.to_string(), 60).into_owned(),
     }
 }

@@ -7,6 +7,7 @@ use super::state::Question;
 use super::stop_rules::{self, HumanChoice, PauseReason, RoundSummary};
 use super::{EVENTS_MAX, Policy, StopReason};
 use crate::canonical;
+use crate::text::{decimals, one_line};
 
 /// Maximum characters of a question.
 const QUESTION_CHARS_MAX: usize = 2000;
@@ -42,8 +43,8 @@ pub(super) fn question(
         "Round {} of the negotiation about \"{}\" has a score of {}; {} is good enough. {what}",
         rounds.len(),
         one_line(topic, TOPIC_CHARS_MAX),
-        short(score),
-        short(policy.score_threshold)
+        decimals(score),
+        decimals(policy.score_threshold)
     );
     if let Some(Version { from, ct, content, .. }) = version {
         let [from, ct] = [from, ct].map(|name| one_line(name, NAME_CHARS_MAX));
@@ -61,7 +62,7 @@ fn evaluations(heard: &[RecordedEvaluation]) -> String {
     for (at, RecordedEvaluation { from, score, notes }) in heard.iter().enumerate() {
         let notes = one_line(notes, NOTES_CHARS_MAX);
         let notes = if notes.is_empty() { notes } else { format!("; notes: {notes}") };
-        let line = format!("\n{}: score {}{notes}", one_line(from, NAME_CHARS_MAX), short(*score));
+        let line = format!("\n{}: score {}{notes}", one_line(from, NAME_CHARS_MAX), decimals(*score));
         if lines.chars().count() + line.chars().count() > HEARD_CHARS_MAX {
             return format!("{lines}\n{} more left out here.", heard.len() - at);
         }
@@ -84,29 +85,16 @@ fn draft(content: Option<&Value>, chars_max: usize) -> String {
     format!("{head}{}", one_line(&text, left))
 }
 
-/// Formats a text in one line of at most `max` characters. Control characters and runs of white space become one space
-/// each, because the text is untrusted and shown to people.
-fn one_line(text: &str, max: usize) -> String {
-    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
-    let mut chars = words.flat_map(|word| std::iter::once(' ').chain(word.chars())).skip(1);
-    let mut line: String = chars.by_ref().take(max).collect();
-    if chars.next().is_some() {
-        line.pop();
-        line.push('…');
-    }
-    line
-}
-
 /// Explains the acceptance of a version.
 pub(super) fn why_accepted(version: &Version, decided_by: DecidedBy, score: f64, policy: &Policy) -> String {
     let Version { n, from, .. } = version;
     match decided_by {
-        DecidedBy::Hitl => format!("a person takes version {n} of {from}, with a score of {}", short(score)),
+        DecidedBy::Hitl => format!("a person takes version {n} of {from}, with a score of {}", decimals(score)),
         DecidedBy::Consensus | DecidedBy::Policy | DecidedBy::Party => {
             format!(
                 "version {n} of {from} has a score of {}, and {} is enough",
-                short(score),
-                short(policy.score_threshold)
+                decimals(score),
+                decimals(policy.score_threshold)
             )
         }
     }
@@ -116,11 +104,11 @@ pub(super) fn why_accepted(version: &Version, decided_by: DecidedBy, score: f64,
 pub(super) fn why_continued(decided_by: DecidedBy, rounds: &[RoundSummary], policy: &Policy) -> String {
     let (round, score) = (rounds.len(), rounds.last().and_then(|round| round.score).unwrap_or_default());
     match decided_by {
-        DecidedBy::Hitl => format!("a person lets it go on after round {round}, with a score of {}", short(score)),
+        DecidedBy::Hitl => format!("a person lets it go on after round {round}, with a score of {}", decimals(score)),
         DecidedBy::Consensus | DecidedBy::Policy | DecidedBy::Party => format!(
             "round {round} has a score of {}, {} is enough, and nothing ends it",
-            short(score),
-            short(policy.score_threshold)
+            decimals(score),
+            decimals(policy.score_threshold)
         ),
     }
 }
@@ -153,8 +141,8 @@ pub(super) fn why_aborted(policy: &Policy, rounds: &[RoundSummary], reason: Stop
             let magnitude = rounds.last().and_then(|last| last.magnitude).unwrap_or_default();
             format!(
                 "round {round} changed {} of the draft, no more than {}, and made it no better",
-                short(magnitude),
-                short(policy.diff_tolerance)
+                decimals(magnitude),
+                decimals(policy.diff_tolerance)
             )
         }
         StopReason::MaxRounds => format!("there were {round} rounds, and no more may be"),
@@ -164,12 +152,6 @@ pub(super) fn why_aborted(policy: &Policy, rounds: &[RoundSummary], reason: Stop
         StopReason::Withdrawn => "it was aborted".to_owned(),
         StopReason::TooManyEvents => format!("there is no room for more than {EVENTS_MAX} events"),
     }
-}
-
-/// Formats a number with at most four decimals.
-fn short(number: f64) -> String {
-    let text = format!("{number:.4}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::policy::Policy;
 use super::quorum::{QuorumAction, quorum};
 use super::votes::{Scores, Vote, VoteError, aggregate, ids};
+use crate::text::decimals;
 
 /// Tolerance for rounding errors of sums of doubles, such as 0.7 three times, divided by three.
 const NOISE: f64 = 1e-9;
@@ -184,12 +185,6 @@ pub fn decide(
     Ok(Some(decision))
 }
 
-/// Formats a number with at most four decimals.
-fn short(number: f64) -> String {
-    let text = format!("{number:.4}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
 /// Explains the outcome: all conditions that forced or prevented it.
 fn reason(decision: &Decision, counted: &[&Vote], threshold: usize, policy: &Policy) -> String {
     let score = decision.aggregated.map_or(0.0, |scores| scores.weighted_mean);
@@ -199,10 +194,10 @@ fn reason(decision: &Decision, counted: &[&Vote], threshold: usize, policy: &Pol
         EscalationTrigger::VoteConfidence => {
             let unsure = |vote: &&&Vote| vote.confidence < policy.escalate_confidence_below;
             let unsure = named(counted.iter().filter(unsure).copied().collect());
-            format!("less than {} sure: {unsure}", short(policy.escalate_confidence_below))
+            format!("less than {} sure: {unsure}", decimals(policy.escalate_confidence_below))
         }
         EscalationTrigger::StdDev => {
-            format!("scores deviate by {}, more than {}", short(std_dev), short(policy.escalate_std_dev_above))
+            format!("scores deviate by {}, more than {}", decimals(std_dev), decimals(policy.escalate_std_dev_above))
         }
         EscalationTrigger::CriticRequested => {
             let asking = counted.iter().filter(|vote| vote.requests_human()).copied().collect();
@@ -221,32 +216,35 @@ fn reason(decision: &Decision, counted: &[&Vote], threshold: usize, policy: &Pol
         Outcome::EscalatedToHitl => decision.escalation_triggers.iter().map(why).collect(),
         Outcome::Approved => vec![format!(
             "score {}, confidence {}, {} % passed, deviation {}",
-            short(score),
-            short(decision.avg_confidence),
-            short(decision.pass_ratio * 100.0),
-            short(std_dev)
+            decimals(score),
+            decimals(decision.avg_confidence),
+            decimals(decision.pass_ratio * 100.0),
+            decimals(std_dev)
         )],
         Outcome::RevisionRequested => [
-            missed(conditions.score, format!("score {} is below {}", short(score), short(policy.min_score_threshold))),
+            missed(
+                conditions.score,
+                format!("score {} is below {}", decimals(score), decimals(policy.min_score_threshold)),
+            ),
             missed(
                 conditions.confidence,
                 format!(
                     "confidence {} is below {}",
-                    short(decision.avg_confidence),
-                    short(policy.min_confidence_threshold)
+                    decimals(decision.avg_confidence),
+                    decimals(policy.min_confidence_threshold)
                 ),
             ),
             missed(
                 conditions.pass_ratio,
                 format!(
                     "{} % passed it, fewer than {} %",
-                    short(decision.pass_ratio * 100.0),
-                    short(policy.min_pass_ratio * 100.0)
+                    decimals(decision.pass_ratio * 100.0),
+                    decimals(policy.min_pass_ratio * 100.0)
                 ),
             ),
             missed(
                 conditions.std_dev,
-                format!("scores deviate by {}, more than {}", short(std_dev), short(policy.max_std_dev)),
+                format!("scores deviate by {}, more than {}", decimals(std_dev), decimals(policy.max_std_dev)),
             ),
         ]
         .into_iter()

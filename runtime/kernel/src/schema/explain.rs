@@ -16,6 +16,7 @@ use super::meter::Outcome;
 use super::{Schema, SchemaMap};
 use crate::json;
 use crate::rejection::{Code, Violation};
+use crate::text::counted;
 use crate::tree::Node;
 
 /// Maximum characters of a value that is shown unchanged.
@@ -427,10 +428,6 @@ fn one_of(types: &Value) -> String {
         Value::Array(names) => names.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or "),
         only => only.as_str().unwrap_or_default().to_owned(),
     }
-}
-
-fn counted(count: u64, unit: &str) -> String {
-    format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Quotes and joins the first few names.

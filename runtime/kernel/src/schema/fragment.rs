@@ -14,6 +14,7 @@ use super::map::{Id, REFERENCES, SchemaMap, below};
 use crate::blueprint::GROUP_DEFINITION;
 use crate::json;
 use crate::pattern::Pattern;
+use crate::text::truncated;
 
 /// Maximum characters of a fragment as compact JSON, without its groups.
 const CHARS_MAX: usize = 1500;
@@ -204,7 +205,7 @@ impl Attempt<'_> {
     }
 
     fn description(&mut self, description: &Value) -> Option<Value> {
-        let short = shortened(description.as_str().unwrap_or_default(), DESCRIPTION_MAX);
+        let short = truncated(description.as_str().unwrap_or_default(), DESCRIPTION_MAX);
         self.spend(short.len() + 16)?;
         Some(short.into())
     }
@@ -228,7 +229,7 @@ impl Attempt<'_> {
             && lines.chars().count() > GROUP_CHARS_MAX
         {
             let share = GROUP_CHARS_MAX / lines.lines().count().max(1);
-            let short = lines.lines().map(|line| shortened(line, share)).collect::<Vec<_>>();
+            let short = lines.lines().map(|line| truncated(line, share)).collect::<Vec<_>>();
             *lines = short.join("\n");
         }
         self.groups.insert(target, group.to_string().chars().count());
@@ -245,15 +246,6 @@ impl Attempt<'_> {
         self.left = self.left.checked_sub(chars)?;
         Some(())
     }
-}
-
-/// Truncates a text to this many characters.
-fn shortened(text: &str, chars: usize) -> String {
-    let mut short = text.chars().take(chars).collect::<String>();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    short
 }
 
 /// Removes duplicate values, keeping the order.

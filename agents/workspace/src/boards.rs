@@ -1,0 +1,368 @@
+//! Registry of the workspace directories of the boards that run here, and of the agents that use them.
+//!
+//! A board's directory is opened when the board is activated (created or resumed) and closed with it; callers wait
+//! until it is open. A directory serves one board at a time. Each activation has a slot of its own, so events of an
+//! earlier one cannot affect it. If `.patchboard` is removed, the next caller triggers a reopen.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use patchboard_kernel::blueprint::{Blueprint, FileAccess, Isolation};
+use patchboard_kernel::id::BoardId;
+use patchboard_kernel::record::Ended;
+use patchboard_runtime::runtime::BoardHandle;
+use tokio::sync::{Mutex as AsyncMutex, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::disk::watch::{ChangeNotice, Watch, watch};
+use super::disk::{Disk, DiskError, DiskOptions};
+use super::git::GIT;
+use super::git::repository::Repository;
+use super::service::{ExternalChanges, OpenedWorkspace, Workspace, WorkspaceError};
+use super::session::{EditAuthor, SessionAnswer, SessionRequest};
+use super::sessions::Sessions;
+use crate::directory::Directory;
+
+/// Longest wait for a board's directory to be open.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Longest wait for the previous holder of a directory's lock, and the polling interval.
+const LOCKED_MAX: Duration = Duration::from_secs(10);
+const LOCKED_LOOK: Duration = Duration::from_millis(20);
+
+/// Interval of full rescans for a directory that the operating system does not watch.
+const LOOKED_THROUGH_EVERY: Duration = Duration::from_secs(10);
+
+/// Open directories of the boards that run here.
+pub struct Workspaces {
+    directories: BTreeMap<String, Directory>,
+    boards: Mutex<BTreeMap<BoardId, Slot>>,
+    /// Number of boards that are being created or resumed.
+    coming: watch::Sender<usize>,
+    takings: AtomicU64,
+    /// Serialises reopening.
+    anew: AsyncMutex<()>,
+}
+
+/// Guard of a board that is about to be activated. Until it is used or dropped, callers wait for a directory that is
+/// not registered yet.
+#[must_use = "whoever wants to work at a directory that is not there waits until this is used or dropped"]
+pub struct ActivationGuard(Arc<Workspaces>);
+
+/// One activation of a board.
+struct Slot {
+    board: BoardHandle,
+    /// Number that distinguishes the activations of a board.
+    taking: u64,
+    state: watch::Sender<State>,
+    sessions: Sessions,
+    /// Task that follows changes of the directory, aborted on drop.
+    looking: JoinSet<()>,
+}
+
+#[derive(Clone)]
+enum State {
+    Opening,
+    Open(Arc<Workspace>),
+    Failed(String),
+}
+
+impl Workspaces {
+    /// Creates the registry of the operator's directories.
+    pub fn new(directories: BTreeMap<String, Directory>) -> Self {
+        let (coming, takings) = (watch::Sender::new(0), AtomicU64::new(0));
+        Self { directories, boards: Mutex::default(), coming, takings, anew: AsyncMutex::default() }
+    }
+
+    /// Returns why a worker with this file access cannot use the blueprint's workspace, or `None` if it can.
+    pub fn unusable_reason(&self, blueprint: &Blueprint, access: &FileAccess) -> Option<String> {
+        let Some(workspace) = &blueprint.workspace else {
+            return Some("it uses files, and its blueprint has no workspace".to_owned());
+        };
+        let name = &workspace.dir;
+        let Some(directory) = self.directories.get(name) else { return Some(not_configured(name)) };
+        let dir = directory.dir.display();
+        if !directory.dir.is_dir() {
+            return Some(format!("the directory {name} is {dir}, and there is none"));
+        }
+        let needs_git = access.run.iter().any(|run| run == GIT) || workspace.isolation == Isolation::Worktree;
+        let lacks_git = needs_git && !Repository::is_at(&directory.dir);
+        lacks_git.then(|| {
+            format!("it uses git, and the directory {name} is no working tree of git: run `git init` in {dir}")
+        })
+    }
+
+    /// Announces that a board is about to be created or resumed.
+    pub fn begin_activation(self: &Arc<Self>) -> ActivationGuard {
+        self.coming.send_modify(|count| *count += 1);
+        ActivationGuard(Arc::clone(self))
+    }
+
+    /// Registers a slot for the board and drops that of an earlier activation.
+    fn begin(&self, board: &BoardHandle) -> u64 {
+        let taking = self.takings.fetch_add(1, Ordering::Relaxed);
+        let (state, sessions) = (watch::Sender::new(State::Opening), Sessions::default());
+        let slot = Slot { board: board.clone(), taking, state, sessions, looking: JoinSet::new() };
+        let before = self.lock().insert(board.id().clone(), slot);
+        drop(before);
+        taking
+    }
+
+    /// Opens the directory of a board; `None` if the board has ended or its slot is gone or replaced.
+    async fn attach(&self, board: &BoardHandle, taking: u64) -> Result<Option<Arc<Workspace>>, WorkspaceError> {
+        let opened = self.open(board, taking).await;
+        let (opened, watched) = match opened {
+            Ok((workspace, watched)) => (Ok(workspace), watched),
+            Err(error) => (Err(error), None),
+        };
+        let state = match &opened {
+            Ok(workspace) => State::Open(Arc::clone(workspace)),
+            Err(error) => State::Failed(error.to_string()),
+        };
+        {
+            let mut boards = self.lock();
+            let Some(slot) = boards.get_mut(board.id()).filter(|slot| slot.taking == taking) else { return Ok(None) };
+            if let Ok(workspace) = &opened {
+                slot.looking.spawn(look_after(Arc::downgrade(workspace), watched));
+            }
+            slot.state.send_replace(state);
+        }
+        if is_over(board) {
+            // The end was already announced, so `ended` is not called again.
+            self.detach(board.id(), taking);
+            return Ok(None);
+        }
+        opened.map(Some)
+    }
+
+    /// Opens the directory. The watch starts before the first scan, so every change is seen by one of the two.
+    async fn open(&self, board: &BoardHandle, taking: u64) -> Result<(Arc<Workspace>, Option<Watch>), WorkspaceError> {
+        let snapshot = board.status();
+        let spec = snapshot.blueprint.workspace.as_ref().ok_or(WorkspaceError::None)?;
+        let Some(directory) = self.directories.get(&spec.dir).cloned() else {
+            return Err(WorkspaceError::NotConfigured(not_configured(&spec.dir)));
+        };
+        let exclude = directory.exclude.iter().chain(&spec.exclude).cloned().collect();
+        let options = DiskOptions { exclude, max_bytes: directory.max_bytes, ..DiskOptions::default() };
+        let deadline = Instant::now() + LOCKED_MAX;
+        let disk = loop {
+            let (dir, options) = (directory.dir.clone(), options.clone());
+            let disk = tokio::task::spawn_blocking(move || Disk::open(dir, options)).await;
+            match disk.map_err(|error| WorkspaceError::Broken(error.to_string()))? {
+                // Work in progress of the previous holder finishes first.
+                Err(DiskError::Locked { .. }) if Instant::now() < deadline && self.is_current(board.id(), taking) => {
+                    sleep(LOCKED_LOOK).await;
+                }
+                disk => break disk?,
+            }
+        };
+        let disk = Arc::new(disk);
+        let watched = {
+            let disk = Arc::clone(&disk);
+            tokio::task::spawn_blocking(move || watch(&disk)).await
+        };
+        let watched = match watched.map_err(|error| WorkspaceError::Broken(error.to_string()))? {
+            Ok(watched) => Some(watched),
+            Err(error) => {
+                tracing::warn!(%error, "the directory is looked through from time to time instead of being watched");
+                None
+            }
+        };
+        let OpenedWorkspace { workspace, recovery, found } = Workspace::open(board.clone(), disk).await?;
+        for said in found.messages() {
+            tracing::warn!(board = %board.id(), "{said}");
+        }
+        let (undone, found) = (recovery.changes.len(), found.found);
+        tracing::info!(board = %board.id(), dir = %workspace.disk().path().display(), found, undone, "the workspace is open");
+        Ok((workspace, watched))
+    }
+
+    fn is_usable(&self, workspace: &Workspace) -> bool {
+        let directory = self.directories.get(&workspace.spec().dir);
+        directory.is_some_and(|directory| directory.ends_with_own) || workspace.disk().is_there()
+    }
+
+    /// Reopens a directory after `.patchboard` was removed. Sessions lose their read sets.
+    async fn open_anew(&self, board: &BoardId, gone: &Arc<Workspace>) -> Result<(), WorkspaceError> {
+        let _one = self.anew.lock().await;
+        let is_it = |slot: &&Slot| matches!(&*slot.state.borrow(), State::Open(open) if Arc::ptr_eq(open, gone));
+        let slot = self.lock().get(board).filter(is_it).map(|slot| (slot.board.clone(), slot.taking));
+        // Another caller has already reopened it.
+        let Some((handle, taking)) = slot else { return Ok(()) };
+        let dir = gone.disk().path().display().to_string();
+        tracing::warn!(%board, dir, "the directory's .patchboard was taken away: it is opened anew, and who works there has to read again");
+        // Stop following the old directory and free its watches.
+        let looking = self.lock().get_mut(board).map(|slot| std::mem::take(&mut slot.looking));
+        drop(looking);
+        let (workspace, watched) = self.open(&handle, taking).await?;
+        if let Some(slot) = self.lock().get_mut(board).filter(|slot| slot.taking == taking) {
+            slot.sessions.evict_all();
+            slot.looking = JoinSet::new();
+            slot.looking.spawn(look_after(Arc::downgrade(&workspace), watched));
+            slot.state.send_replace(State::Open(workspace));
+        }
+        Ok(())
+    }
+
+    fn is_current(&self, board: &BoardId, taking: u64) -> bool {
+        self.lock().get(board).is_some_and(|slot| slot.taking == taking)
+    }
+
+    /// Returns the directory of a board once it is open. Returns immediately when no activation is in progress.
+    ///
+    /// # Errors
+    /// The directory cannot be opened, or the board is not active in this process.
+    pub async fn get(&self, board: &BoardId) -> Result<Arc<Workspace>, WorkspaceError> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut coming = self.coming.subscribe();
+        loop {
+            let is_coming = *coming.borrow_and_update() > 0;
+            let state = self.lock().get(board).map(|slot| slot.state.subscribe());
+            match state {
+                Some(mut state) => {
+                    let decided = timeout_at(deadline, state.wait_for(|state| !matches!(state, State::Opening))).await;
+                    let decided = decided.map_err(|_| not_open())?.map(|state| state.clone());
+                    match decided {
+                        Ok(State::Open(workspace)) if self.is_usable(&workspace) => return Ok(workspace),
+                        Ok(State::Open(workspace)) => {
+                            timeout_at(deadline, self.open_anew(board, &workspace)).await.map_err(|_| not_open())??;
+                        }
+                        Ok(State::Failed(why)) => return Err(WorkspaceError::NotConfigured(why)),
+                        // The slot was removed; the board may be active again.
+                        Ok(State::Opening) | Err(_) => {}
+                    }
+                }
+                None if is_coming => {
+                    timeout_at(deadline, coming.changed()).await.map_err(|_| not_open())?.map_err(|_| not_open())?;
+                }
+                None => return Err(not_open()),
+            }
+        }
+    }
+
+    /// Runs an agent's tool call on the board's directory. The call runs to completion even if the caller is dropped,
+    /// so that reads and edits are recorded. `is_anew` is the agent's own statement, if any, that it worked in an
+    /// earlier session.
+    ///
+    /// # Errors
+    /// As [`Workspaces::get`].
+    pub async fn call(
+        &self,
+        board: &BoardId,
+        author: EditAuthor,
+        is_anew: Option<bool>,
+        asked: SessionRequest,
+    ) -> Result<SessionAnswer, WorkspaceError> {
+        let workspace = self.get(board).await?;
+        let agent = {
+            let mut boards = self.lock();
+            let is_open =
+                |slot: &Slot| matches!(&*slot.state.borrow(), State::Open(open) if Arc::ptr_eq(open, &workspace));
+            let slot = boards.get_mut(board).filter(|slot| is_open(slot));
+            slot.ok_or_else(not_open)?.sessions.get_or_create(workspace, author, is_anew)
+        };
+        let called = tokio::spawn(agent.execute(asked));
+        called.await.map_err(|error| WorkspaceError::Broken(error.to_string()))
+    }
+
+    /// Closes the directory of a board that has ended for good or left this process, unless it was activated again.
+    pub fn ended(self: &Arc<Self>, board: &BoardId) {
+        let Some((handle, taking)) = self.lock().get(board).map(|slot| (slot.board.clone(), slot.taking)) else {
+            return;
+        };
+        let (own, board) = (Arc::clone(self), board.clone());
+        tokio::spawn(async move {
+            // The end of an earlier activation does not apply to this one.
+            if handle.wait_for_end().await.map_or(true, |ended| ended.is_final()) {
+                own.detach(&board, taking);
+            }
+        });
+    }
+
+    fn detach(&self, board: &BoardId, taking: u64) {
+        let gone = {
+            let mut boards = self.lock();
+            let is_meant = boards.get(board).is_some_and(|slot| slot.taking == taking);
+            if is_meant { boards.remove(board) } else { None }
+        };
+        drop(gone);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<BoardId, Slot>> {
+        // A panic cannot leave the map in an invalid state, so poisoning is ignored.
+        self.boards.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ActivationGuard {
+    /// Opens the directory of the activated board, if it has one and has not ended. The slot is registered before the
+    /// returned future is polled, so callers wait from now on.
+    ///
+    /// # Errors
+    /// [`WorkspaceError`]; callers that wait for the directory receive it as well.
+    pub fn attach(
+        self,
+        board: &BoardHandle,
+    ) -> impl Future<Output = Result<Option<Arc<Workspace>>, WorkspaceError>> + Send + use<> {
+        let (workspaces, board) = (Arc::clone(&self.0), board.clone());
+        let has_files = board.status().blueprint.workspace.is_some() && !is_over(&board);
+        let taking = has_files.then(|| workspaces.begin(&board));
+        drop(self);
+        async move {
+            match taking {
+                Some(taking) => workspaces.attach(&board, taking).await,
+                None => Ok(None),
+            }
+        }
+    }
+}
+
+impl Drop for ActivationGuard {
+    fn drop(&mut self) {
+        self.0.coming.send_modify(|count| *count = count.saturating_sub(1));
+    }
+}
+
+fn is_over(board: &BoardHandle) -> bool {
+    board.status().ended.is_some_and(Ended::is_final)
+}
+
+fn not_open() -> WorkspaceError {
+    WorkspaceError::NotConfigured("the board's directory is not open here".to_owned())
+}
+
+fn not_configured(directory: &str) -> String {
+    format!(
+        "no directory {directory} is configured: add [workspaces.{directory}] with dir to patchboard.toml, or give \
+         --workspace {directory}=DIR"
+    )
+}
+
+/// Reports external changes to the board early, for readers. Edits do not rely on it: each one checks its files itself.
+async fn look_after(workspace: Weak<Workspace>, mut watched: Option<Watch>) {
+    loop {
+        let noticed = match &mut watched {
+            Some(watched) => watched.next().await,
+            None => {
+                tokio::time::sleep(LOOKED_THROUGH_EVERY).await;
+                Some(ChangeNotice::All)
+            }
+        };
+        let Some(workspace) = workspace.upgrade() else { return };
+        let told = match noticed {
+            Some(ChangeNotice::Files(paths)) => workspace.report_changes(paths.iter()).await.map(drop),
+            Some(ChangeNotice::All) => workspace.rescan().await.and_then(ExternalChanges::require_accepted).map(drop),
+            Some(ChangeNotice::TooManyWatches) | None => {
+                tracing::warn!("the directory is looked through from time to time from now on, and not watched");
+                watched = None;
+                Ok(())
+            }
+        };
+        if let Err(error) = told {
+            tracing::warn!(board = %workspace.board().id(), %error, "what others changed was not told to the board");
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Editor tools for models, one per command, under the names that coding agents know.
+//!
+//! Each tool's schema is a subset of the schema of all commands. The description of an editing tool begins with the
+//! intent convention, followed by the rule for concurrent edits, which depends on the [`EditConcurrency`].
+
+use patchboard_kernel::blueprint::{Intent, Isolation, WorkspaceSpec};
+use serde_json::{Map, Value, json};
+
+use super::text::command::schema;
+use super::text::intent::convention;
+use patchboard_runtime::tools::ToolDefinition;
+
+/// Concurrency control for an agent's edits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EditConcurrency {
+    /// Shared files; each edit is checked against the author's read set.
+    Checked,
+    /// Shared files without checks.
+    Unchecked,
+    /// A working tree of the agent's own.
+    OwnTree,
+}
+
+impl EditConcurrency {
+    /// Returns the manner of an agent; `has_tree` says that it has a working tree of its own.
+    pub const fn from_spec(spec: &WorkspaceSpec, has_tree: bool) -> Self {
+        match spec.isolation {
+            _ if has_tree => Self::OwnTree,
+            Isolation::Storm => Self::Checked,
+            Isolation::Soft | Isolation::Worktree => Self::Unchecked,
+        }
+    }
+
+    /// Returns the rule for concurrent edits, as tool descriptions state it.
+    pub const fn rule(self) -> &'static str {
+        match self {
+            Self::Checked => {
+                "An edit is made only if nothing of what you have read has changed since. If something has, the edit is \
+                 refused and nothing is written: the result shows what is different now, and counts as read, so adapt \
+                 your edit to it and try again at once."
+            }
+            Self::Unchecked => {
+                "Nothing checks whether a file has changed since you have read it: an edit is made on what is there, and a \
+                 whole file that you write takes away what others wrote meanwhile. View what you are about to change right \
+                 before you change it."
+            }
+            Self::OwnTree => {
+                "The files are a working tree of your own: nobody else changes them, and what you do is merged with what \
+                 others do later."
+            }
+        }
+    }
+}
+
+/// A command as a tool definition.
+#[derive(Clone, Copy, Debug)]
+pub struct EditorTool {
+    /// Name of the tool and of its command.
+    pub name: &'static str,
+    /// Title for human readers.
+    pub title: &'static str,
+    description: &'static str,
+    needs: &'static [&'static str],
+    takes: &'static [&'static str],
+    /// True if the tool changes files.
+    pub is_edit: bool,
+}
+
+/// Sentence for reading tools, used where edits are checked against the read set.
+const COUNTS: &str = " What is shown counts as read.";
+
+/// All editor tools.
+pub const ALL: [EditorTool; 8] = [
+    EditorTool {
+        name: "view",
+        title: "Show a file",
+        description: "Show a file with its line numbers, or a part of it; of a directory, the files in it and below.",
+        needs: &["path"],
+        takes: &["view_range", "view_columns"],
+        is_edit: false,
+    },
+    EditorTool {
+        name: "list",
+        title: "List files",
+        description: "List the files of a directory and below, or all of them.",
+        needs: &[],
+        takes: &["path"],
+        is_edit: false,
+    },
+    EditorTool {
+        name: "search",
+        title: "Find lines",
+        description: "Find lines in the files of a directory and below, or in all of them; view a file to see what is around \
+             them.",
+        needs: &["pattern"],
+        takes: &["path", "regex"],
+        is_edit: false,
+    },
+    EditorTool {
+        name: "create",
+        title: "Write a file",
+        description: "Write a whole file: a new one, or a new content of one that you have viewed. To change a part, use \
+             str_replace.",
+        needs: &["path", "file_text"],
+        takes: &["intent", "version"],
+        is_edit: true,
+    },
+    EditorTool {
+        name: "str_replace",
+        title: "Replace a piece of a file",
+        description: "Replace one piece of a file that you have viewed.",
+        needs: &["path", "old_str"],
+        takes: &["new_str", "intent", "version"],
+        is_edit: true,
+    },
+    EditorTool {
+        name: "insert",
+        title: "Insert lines",
+        description: "Insert lines behind a line of a file that you have viewed; the number is the one that was shown to you.",
+        needs: &["path", "insert_line", "insert_text"],
+        takes: &["intent", "version"],
+        is_edit: true,
+    },
+    EditorTool {
+        name: "delete",
+        title: "Remove a file",
+        description: "Remove a file that you have viewed.",
+        needs: &["path"],
+        takes: &["intent", "version"],
+        is_edit: true,
+    },
+    EditorTool {
+        name: "rename",
+        title: "Rename a file",
+        description: "Give a file that you have viewed another name, which no file has.",
+        needs: &["path", "new_path"],
+        takes: &["intent", "version"],
+        is_edit: true,
+    },
+];
+
+/// Returns the tools of the agent named `author` in files; the reading tools alone if it may not edit.
+pub fn definitions(
+    author: &str,
+    spec: &WorkspaceSpec,
+    may_edit: bool,
+    manner: EditConcurrency,
+) -> Vec<(EditorTool, ToolDefinition)> {
+    let of_all = schema();
+    // In its own tree an agent needs no intents, because all the commits are its own.
+    let is_required = spec.intent == Intent::Required && manner != EditConcurrency::OwnTree;
+    let convention = match manner {
+        EditConcurrency::OwnTree => String::new(),
+        _ => convention(author, is_required, spec.annotate),
+    };
+    let shown = ALL.into_iter().filter(|tool| may_edit || !tool.is_edit);
+    shown.map(|tool| (tool, tool.definition(&of_all, &convention, is_required, manner))).collect()
+}
+
+/// Builds the editor's arguments for a tool call; `None` if there is no such tool.
+pub fn arguments(tool: &str, mut arguments: Map<String, Value>) -> Option<Value> {
+    arguments.insert("command".to_owned(), tool.into());
+    is_tool(tool).then(|| arguments.into())
+}
+
+/// Returns whether an editor tool has this name.
+pub fn is_tool(name: &str) -> bool {
+    ALL.iter().any(|known| known.name == name)
+}
+
+/// Returns whether an editing tool has this name.
+pub fn is_edit(name: &str) -> bool {
+    ALL.iter().any(|known| known.name == name && known.is_edit)
+}
+
+impl EditorTool {
+    fn definition(
+        &self,
+        of_all: &Value,
+        convention: &str,
+        is_intent_required: bool,
+        manner: EditConcurrency,
+    ) -> ToolDefinition {
+        let says_whose = if manner == EditConcurrency::OwnTree { "" } else { self.says_whose() };
+        let counts =
+            if manner == EditConcurrency::Checked && matches!(self.name, "view" | "search") { COUNTS } else { "" };
+        let description = match self.is_edit {
+            true => format!("{convention}{} {}", self.description, manner.rule()),
+            false => format!("{}{counts}{says_whose}", self.description),
+        };
+        let mut required = self.needs.to_vec();
+        required.extend((self.is_edit && is_intent_required).then_some("intent"));
+        let is_taken = |name: &&&str| manner != EditConcurrency::OwnTree || !matches!(**name, "intent" | "version");
+        let properties: Map<String, Value> = self
+            .needs
+            .iter()
+            .chain(self.takes)
+            .filter(is_taken)
+            .map(|name| ((*name).to_owned(), self.argument(&of_all["properties"][*name])))
+            .map(|(name, argument)| match name.as_str() {
+                "path" => (name, described(argument, self.path())),
+                _ => (name, argument),
+            })
+            .collect();
+        let parameters = json!({
+            "type": "object", "properties": properties, "required": required, "additionalProperties": false,
+        });
+        ToolDefinition { name: self.name.to_owned(), description, parameters }
+    }
+
+    /// Returns the sentence about the last author in the tool's output.
+    fn says_whose(&self) -> &'static str {
+        match self.name {
+            "view" => " The first line says the version, and who changed the file last and what for.",
+            "list" => " Of each are said its lines, its version, and who changed it last.",
+            _ => "",
+        }
+    }
+
+    /// Returns the description of the argument `path`.
+    fn path(&self) -> &'static str {
+        match self.name {
+            "view" => "The file, or a directory to list, relative to the workspace, like `src/main.py`.",
+            "list" => "The directory, relative to the workspace, like `src`; all files if absent.",
+            "search" => {
+                "The file or directory to look through, relative to the workspace, like `src`; all files if absent."
+            }
+            _ => "The file, relative to the workspace, like `src/main.py`.",
+        }
+    }
+
+    /// Returns the argument's schema, with the command names removed from its description.
+    fn argument(&self, argument: &Value) -> Value {
+        let argument = argument.clone();
+        let Some(text) = argument["description"].as_str() else { return argument };
+        let text = text.replace('\n', " ");
+        let own = format!("`{}`: ", self.name);
+        let text = text.strip_prefix(&own).or_else(|| text.strip_prefix("Edits: ")).unwrap_or(&text);
+        let mut letters = text.chars();
+        let text = letters.next().map(|first| format!("{}{}", first.to_uppercase(), letters.as_str()));
+        described(argument, &text.unwrap_or_default())
+    }
+}
+
+fn described(mut argument: Value, text: &str) -> Value {
+    argument["description"] = text.into();
+    argument
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tools(said: Value) -> Vec<(EditorTool, ToolDefinition)> {
+        tools_in(EditConcurrency::Checked, said)
+    }
+
+    fn tools_in(manner: EditConcurrency, said: Value) -> Vec<(EditorTool, ToolDefinition)> {
+        definitions("ada", &serde_json::from_value(said).expect("a workspace"), true, manner)
+    }
+
+    #[test]
+    fn nothing_is_promised_that_is_not_so_in_the_manner_of_editing() {
+        for (isolation, has_tree, manner, promises, is_signed, says_whose) in [
+            ("storm", false, EditConcurrency::Checked, true, true, true),
+            ("soft", false, EditConcurrency::Unchecked, false, true, true),
+            // The agent that merges works in the shared directory.
+            ("worktree", false, EditConcurrency::Unchecked, false, true, true),
+            ("worktree", true, EditConcurrency::OwnTree, false, false, false),
+        ] {
+            let spec = json!({"dir": "code", "isolation": isolation});
+            let workspace = serde_json::from_value(spec.clone()).expect("a workspace");
+            assert_eq!(EditConcurrency::from_spec(&workspace, has_tree), manner);
+            for (tool, ToolDefinition { description, parameters, .. }) in tools_in(manner, spec) {
+                let promise = description.contains("counts as read") || description.contains("refused");
+                assert_eq!(promise, promises && tool.name != "list", "{isolation}: {description}");
+                assert_eq!(description.contains("You are `ada`"), is_signed && tool.is_edit, "{description}");
+                assert_eq!(parameters["properties"]["intent"].is_object(), is_signed && tool.is_edit, "{parameters}");
+                assert_eq!(
+                    description.contains("who changed"),
+                    says_whose && matches!(tool.name, "view" | "list"),
+                    "{description}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_is_a_tool_and_takes_what_the_command_takes() {
+        let of_all = schema();
+        let commands = of_all["properties"]["command"]["enum"].as_array().expect("a list");
+        let commands: Vec<&str> = commands.iter().filter_map(Value::as_str).collect();
+        assert_eq!(commands, ALL.map(|tool| tool.name));
+        let mut described: Map<String, Value> = Map::new();
+        for (tool, ToolDefinition { description, parameters, .. }) in tools(json!({"dir": "code"})) {
+            let properties = parameters["properties"].as_object().expect("an object");
+            let is_told = |argument: &Value| argument["description"].as_str().is_some_and(|text| !text.contains('\n'));
+            assert!(properties.values().all(is_told), "{parameters}");
+            let path = properties["path"]["description"].as_str().expect("a text");
+            assert_eq!(path.contains("if absent"), matches!(tool.name, "list" | "search"), "{path}");
+            described.extend(properties.clone());
+            assert_eq!(properties.contains_key("intent"), tool.is_edit);
+            assert_eq!(description.starts_with("EVERY EDIT NEEDS AN `intent`"), tool.is_edit, "{description}");
+            assert_eq!(description.contains("You are `ada`"), tool.is_edit);
+            let required = parameters["required"].as_array().expect("a list");
+            assert_eq!(required.contains(&json!("intent")), tool.is_edit);
+        }
+        // Every argument is described except `command`, which the tool's name replaces.
+        assert_eq!(described.len() + 1, of_all["properties"].as_object().expect("an object").len());
+        let range = &described["view_range"]["description"];
+        assert!(range.as_str().is_some_and(|text| text.starts_with("The first")), "{range}");
+    }
+
+    #[test]
+    fn what_is_said_first_of_intents_is_what_the_blueprint_has() {
+        for (intent, annotate) in [("required", true), ("required", false), ("optional", true), ("optional", false)] {
+            for (tool, said) in tools(json!({"dir": "code", "intent": intent, "annotate": annotate})) {
+                if !tool.is_edit {
+                    assert!(!said.description.contains("`intent`"), "{}", said.description);
+                    continue;
+                }
+                let is_required = said.parameters["required"].as_array().expect("a list").contains(&json!("intent"));
+                assert_eq!(is_required, intent == "required");
+                let begins =
+                    if is_required { "EVERY EDIT NEEDS AN `intent`: " } else { "Give each edit an `intent`: " };
+                assert!(said.description.starts_with(begins), "{}", said.description);
+                assert_eq!(said.description.contains("like `# ada: "), annotate, "{}", said.description);
+                assert_eq!(
+                    said.description.contains("do not write it into the file"),
+                    !annotate,
+                    "{}",
+                    said.description
+                );
+                let told = said.parameters["properties"]["intent"].to_string();
+                assert!(!told.contains("needs"), "{told}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_tool_does_what_its_name_says_whatever_its_arguments_say() {
+        let given = json!({"command": "delete", "path": "a"});
+        let Value::Object(given) = given else { unreachable!("it is written as an object") };
+        assert_eq!(arguments("view", given.clone()), Some(json!({"command": "view", "path": "a"})));
+        assert_eq!(arguments("undo_edit", given), None);
+    }
+}

@@ -1,0 +1,186 @@
+//! Attribution of uncommitted files, from the journal.
+//!
+//! Of the edits since the commit, the author is the agent that wrote the most lines; on a tie, the later one. All other
+//! editors are co-authors. Changes by programs count only if no agent has edited the file, since running a formatter is
+//! no authorship. Changes from outside the workspace count last, and have no name.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use patchboard_kernel::digest::Digest;
+use patchboard_kernel::files::{EXTERNAL, Edit, FilePath, LineShift};
+use patchboard_kernel::id::Seq;
+use patchboard_kernel::record::Body;
+use patchboard_runtime::runtime::BoardHandle;
+
+use crate::metrics;
+
+/// Versions of each file, in order, with their authors.
+#[derive(Default)]
+pub(super) struct Histories {
+    /// Last record included.
+    last: Option<Seq>,
+    files: BTreeMap<FilePath, Vec<FileVersion>>,
+}
+
+/// Version of a file.
+#[derive(Clone, Debug)]
+struct FileVersion {
+    by: String,
+    how: VersionOrigin,
+    /// Number of lines written.
+    lines: u64,
+    hash: Option<Digest>,
+}
+
+/// Origin of a version, in ascending weight.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum VersionOrigin {
+    External,
+    Program,
+    Edit,
+}
+
+/// Authors of a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Authors {
+    pub(super) first: String,
+    pub(super) others: BTreeSet<String>,
+}
+
+impl Histories {
+    /// Reads the records that are not included yet.
+    pub(super) async fn read_on(
+        &mut self,
+        board: &BoardHandle,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let head = board.status().head.seq;
+        let mut records = board.subscribe(self.last);
+        while self.last.is_none_or(|last| last < head) {
+            let Some(record) = records.next().await else { break };
+            let record = record?;
+            if let Body::Committed(committed) = record.body()?
+                && let Some(edit) = metrics::edit(&committed.by, committed.written.as_deref())
+            {
+                self.take_up(&metrics::author_of(&committed.by, &edit), &edit);
+            }
+            self.last = Some(record.seq);
+        }
+        Ok(())
+    }
+
+    fn take_up(&mut self, by: &str, edit: &Edit) {
+        let how = match &edit.of {
+            Some(_) => VersionOrigin::Edit,
+            None if by == EXTERNAL => VersionOrigin::External,
+            None => VersionOrigin::Program,
+        };
+        // A renamed file keeps its authors.
+        let renamed = match (&edit.of, edit.changes.as_slice()) {
+            (Some(_), [one, two]) if one.hash.is_none() != two.hash.is_none() => {
+                let (from, to) = if one.hash.is_none() { (one, two) } else { (two, one) };
+                let before = self.files.get(&from.path).cloned().unwrap_or_default();
+                self.files.insert(to.path.clone(), before);
+                Some(&to.path)
+            }
+            _ => None,
+        };
+        for change in &edit.changes {
+            let written = match &change.hunks {
+                Some(hunks) => hunks.iter().map(|hunk| LineShift::from(hunk).added).map(u64::from).sum(),
+                None => change.lines.into(),
+            };
+            let lines = if renamed == Some(&change.path) { 0 } else { written };
+            let made = FileVersion { by: by.to_owned(), how, lines, hash: change.hash };
+            self.files.entry(change.path.clone()).or_default().push(made);
+        }
+    }
+
+    /// Returns whether a file has more than one author.
+    pub(super) fn has_several(&self, path: &FilePath) -> bool {
+        let mut names = self.files.get(path).into_iter().flatten().map(|made| &made.by);
+        let first = names.next();
+        names.any(|name| Some(name) != first)
+    }
+
+    /// Returns the authors of a file since the version with the hash `committed`. If that version is unknown, all edits
+    /// count.
+    pub(super) fn authors(&self, path: &FilePath, committed: Option<Digest>) -> Authors {
+        let made = self.files.get(path).map(Vec::as_slice).unwrap_or_default();
+        let since = made.iter().rposition(|made| committed.is_some() && made.hash == committed).map_or(0, |at| at + 1);
+        let since = &made[since..];
+        let how = since.iter().map(|made| made.how).max().unwrap_or(VersionOrigin::External);
+        let mut lines: BTreeMap<&str, (u64, usize)> = BTreeMap::new();
+        for (index, made) in
+            since.iter().enumerate().filter(|(_, made)| made.how == how && how != VersionOrigin::External)
+        {
+            let (written, last) = lines.entry(&made.by).or_default();
+            (*written, *last) = (*written + made.lines, index);
+        }
+        let first = lines.iter().max_by_key(|(_, weight)| **weight).map_or(EXTERNAL, |(name, _)| *name);
+        let others = lines.keys().filter(|name| **name != first).map(|name| (*name).to_owned()).collect();
+        Authors { first: first.to_owned(), others }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use patchboard_kernel::digest::sha256;
+    use serde_json::{Value, json};
+
+    /// Authors after these edits: name, whether an agent made it, resulting text and number of lines written.
+    fn authors(edits: &[(&str, bool, &str, u32)], committed: Option<&str>) -> Authors {
+        let mut histories = Histories::default();
+        for (by, is_edit, text, lines) in edits {
+            let hunk = json!({"at": 1, "was": "", "now": "x\n".repeat(*lines as usize)});
+            edited(&mut histories, by, *is_edit, json!([change("a.py", Some(text), &hunk)]));
+        }
+        histories.authors(&FilePath::parse("a.py").expect("a name"), committed.map(|text| sha256(text.as_bytes())))
+    }
+
+    fn change(path: &str, text: Option<&str>, hunk: &Value) -> Value {
+        let hash = text.map(|text| sha256(text.as_bytes()));
+        json!({"path": path, "hash": hash, "lines": 9, "bytes": 1, "hunks": [hunk]})
+    }
+
+    fn edited(histories: &mut Histories, by: &str, is_edit: bool, changes: Value) {
+        let mut edit = json!({"reads": [], "changes": changes});
+        if is_edit {
+            edit["of"] = json!({"invocation": 1, "attempt": 1});
+        }
+        histories.take_up(by, &serde_json::from_value(edit).expect("an edit"));
+    }
+
+    fn of(first: &str, others: &[&str]) -> Authors {
+        Authors { first: first.to_owned(), others: others.iter().map(|name| (*name).to_owned()).collect() }
+    }
+
+    #[test]
+    fn who_wrote_most_since_the_commit_is_the_author_and_the_others_have_a_part() {
+        let edits = [("external", false, "0", 9), ("ada", true, "1", 8), ("bob", true, "2", 3), ("ada", true, "3", 1)];
+        assert_eq!(authors(&edits, Some("0")), of("ada", &["bob"]));
+        assert_eq!(authors(&edits, Some("1")), of("bob", &["ada"]), "what is committed counts no more");
+        assert_eq!(authors(&edits, Some("2")), of("ada", &[]));
+        assert_eq!(authors(&edits, Some("?")), of("ada", &["bob"]), "what is committed is not known");
+        assert_eq!(authors(&[("ada", true, "1", 2), ("bob", true, "2", 2)], None), of("bob", &["ada"]), "the last");
+    }
+
+    #[test]
+    fn a_program_takes_no_authorship_from_who_has_edited() {
+        let formatted = [("ada", true, "1", 2), ("manager", false, "2", 400), ("external", false, "3", 50)];
+        assert_eq!(authors(&formatted, None), of("ada", &[]));
+        assert_eq!(authors(&formatted, Some("1")), of("manager", &[]), "nothing but the program's is new");
+        assert_eq!(authors(&formatted, Some("2")), of("external", &[]));
+        assert_eq!(authors(&[], None), of("external", &[]));
+    }
+
+    #[test]
+    fn a_file_under_another_name_is_still_of_those_who_wrote_it() {
+        let mut histories = Histories::default();
+        let hunk = |lines: usize| json!({"at": 1, "was": "", "now": "x\n".repeat(lines)});
+        edited(&mut histories, "ada", true, json!([change("a.py", Some("1"), &hunk(5))]));
+        let renamed = json!([change("a.py", None, &hunk(0)), change("b.py", Some("1"), &hunk(5))]);
+        edited(&mut histories, "bob", true, renamed);
+        assert_eq!(histories.authors(&FilePath::parse("b.py").expect("a name"), None), of("ada", &["bob"]));
+    }
+}
