@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    answer, architect, audit_log, boards, check, cost, denials, doctor, edits, export, faults, graph, heads, inbox,
-    init, kernel, log, mcp, notify, redact, replay, resume, retry, room, run, schema, signal, state, step, storage,
-    token, trust, vacuum, verify, view, why, workflow,
+    answer, architect, audit_log, boards, check, cost, denials, doctor, edits, export, graph, heads, inbox, init,
+    kernel, log, mcp, notify, redact, replay, resume, retry, room, run, schema, signal, state, step, storage, token,
+    trust, vacuum, verify, view, why, workflow,
 };
 use crate::logging::LogFormat;
 use crate::output::Format;
@@ -126,7 +126,6 @@ pub(crate) enum Command {
     Archive(storage::Archive),
     Restore(storage::Restore),
     Delete(storage::Delete),
-    Faults(faults::Arguments),
 }
 
 /// Argument that selects a board.

@@ -108,7 +108,6 @@ fn dispatch(command: &Command, shared: &CommonOptions, output: Output) -> Outcom
         Command::Cost(arguments) => commands::cost::run(arguments, data_dir, output),
         Command::Denials(arguments) => commands::denials::run(arguments, data_dir, output),
         Command::Edits(arguments) => commands::edits::run(arguments, data_dir, output),
-        Command::Faults(arguments) => commands::faults::run(arguments, output),
         Command::Why(arguments) => commands::why::run(arguments, data_dir, output),
         Command::Step(arguments) => block_on(commands::step::run(arguments, data_dir, config, output)),
         Command::Replay(arguments) => commands::replay::run(arguments, data_dir, output),

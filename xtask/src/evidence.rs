@@ -21,14 +21,14 @@ struct EvidenceOptions<'a> {
 /// Separate builds, so that the times of the parts exclude them.
 const BUILDS: [Step; 2] = [
     Step::new("build of tests", &["test", "--package", "patchboard-interleavings", "--test=interleavings", "--no-run"]),
-    Step::new("build of examples", &["build", "--package", "patchboard-examples", "--bin", "storm_commit0"]),
+    Step::new("build of evals", &["build", "--package", "patchboard-evals", "--bin", "storm_commit0"]),
 ];
 
 pub(crate) const LONG: [Step; 4] = [
     test("decisions", &[("INTERLEAVINGS", "10000")], &tests("every_decision")),
     test("sessions", &[("INTERLEAVINGS", "10000")], &tests("what_sessions")),
     test("histories", &[("HISTORIES", "all")], &tests("what_two_wrote")),
-    Step::new("libraries", &["run", "--package", "patchboard-examples", "--bin", "storm_commit0"]),
+    Step::new("libraries", &["run", "--package", "patchboard-evals", "--bin", "storm_commit0"]),
 ];
 
 /// Short forms, as in the test suite, to check that everything runs.
@@ -42,7 +42,7 @@ const SHORT: [Step; 4] = [
         &[
             "run",
             "--package",
-            "patchboard-examples",
+            "patchboard-evals",
             "--bin",
             "storm_commit0",
             "--",

@@ -134,11 +134,11 @@ const LONG: [Long; 19] = [
     Long {
         step: Step::new(
             "release",
-            &["build", "--release", "--package", "patchboard-daemon", "--package", "patchboard-examples", "--bins"],
+            &["build", "--release", "--package", "patchboard-daemon", "--package", "patchboard-evals", "--bins"],
         ),
         needs: &[],
     },
-    Long { step: Step::of_release("faults", "patchboard", &["faults", "--n", "200", "--seed", "1"]), needs: &[] },
+    Long { step: Step::of_release("faults", "faults", &["--n", "200", "--seed", "1"]), needs: &[] },
     Long { step: Step::of_release("load", "load", &[]), needs: &[] },
     Long { step: Step::of_release("soak", "soak", &["--boards", "200", "--seconds", "600"]), needs: &[] },
     Long { step: Step::new("benchmarks", &["bench", "--package", "patchboard-tests", "--", "--quick"]), needs: &[] },
@@ -163,7 +163,7 @@ const LONG: [Long; 19] = [
     Long {
         step: Step {
             environment: &[REQUIRED],
-            ..Step::new("evidence of libraries", &["run", "--package", "patchboard-examples", "--bin", "storm_commit0"])
+            ..Step::new("evidence of libraries", &["run", "--package", "patchboard-evals", "--bin", "storm_commit0"])
         },
         needs: &[Need::Program("python3")],
     },

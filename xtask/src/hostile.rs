@@ -119,7 +119,7 @@ pub(crate) fn hostile(options: &[&str], help: &str) -> ExitCode {
 /// Builds the daemon that is measured, with the features of the full tier's release build, so that it is built once.
 fn build_daemon() -> bool {
     let mut command = cargo();
-    let packages = ["--package", "patchboard-daemon", "--package", "patchboard-examples"];
+    let packages = ["--package", "patchboard-daemon", "--package", "patchboard-evals"];
     command.args(["build", "--release"]).args(packages).args(["--bin", "patchboard"]).stdin(Stdio::null());
     let built = command.status().is_ok_and(|status| status.success());
     if !built {

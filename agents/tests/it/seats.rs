@@ -277,8 +277,8 @@ fn a_model_on_the_command_line_serves_every_seat() {
 #[test]
 fn the_example_of_a_configuration_fills_the_seats_of_its_blueprint() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let config = Config::read(&root.join("examples/alfworld/patchboard.toml")).expect("a good file");
-    assert!(root.join("examples/alfworld").join(&config.commands["environment"].program[1]).is_file());
+    let config = Config::read(&root.join("evals/alfworld/patchboard.toml")).expect("a good file");
+    assert!(root.join("evals/alfworld").join(&config.commands["environment"].program[1]).is_file());
     let text = std::fs::read_to_string(root.join("blueprints/alfworld.yaml")).expect("the blueprint can be read");
     let report = lint::check(&Source::read("alfworld.yaml", &text).expect("it is YAML"));
     let blueprint = report.blueprint.expect("a blueprint without errors");

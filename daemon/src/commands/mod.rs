@@ -10,7 +10,6 @@ pub(crate) mod denials;
 pub(crate) mod doctor;
 pub(crate) mod edits;
 pub(crate) mod export;
-pub(crate) mod faults;
 pub(crate) mod graph;
 pub(crate) mod heads;
 pub(crate) mod inbox;

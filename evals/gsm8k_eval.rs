@@ -17,10 +17,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
-use patchboard_examples::eval::play::{self, BoardRun, Origin};
-use patchboard_examples::eval::report;
-use patchboard_examples::eval::results::{Key, Run};
-use patchboard_examples::eval::suite::{self, Flags, Play, System};
+use patchboard_evals::eval::play::{self, BoardRun, Origin};
+use patchboard_evals::eval::report;
+use patchboard_evals::eval::results::{Key, Run};
+use patchboard_evals::eval::suite::{self, Flags, Play, System};
 use patchboard_kernel::blueprint::Blueprint;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -13,8 +13,8 @@
 //! | `worktree` | a git worktree for each engineer, merged in sequence; conflicting work is redone after the merge |
 //!
 //! ```sh
-//! cargo run --release -p patchboard-examples --bin storm_commit0
-//! cargo run --release -p patchboard-examples --bin storm_commit0 -- --library tinydb --engineers 4 --mode soft --json
+//! cargo run --release -p patchboard-evals --bin storm_commit0
+//! cargo run --release -p patchboard-evals --bin storm_commit0 -- --library tinydb --engineers 4 --mode soft --json
 //! ```
 //!
 //! Requires `python3` with `venv`, `git`, and a package registry for `pip`; downloads are kept in `--cache`. Without

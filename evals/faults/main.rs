@@ -1,11 +1,15 @@
-//! `patchboard faults`: injects faults into runs of the shipped blueprints and checks the resulting documents.
+//! Injects faults into runs of the shipped blueprints and checks the resulting documents.
+//!
+//! Exit codes: 0, all requirements are met; 1, one is not, or the output cannot be written; 2, the input is invalid.
 
 use std::fs::File;
-use std::io::{BufWriter, Write as _};
+use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::thread::available_parallelism;
 
-use clap::Args;
+use clap::{Parser, ValueEnum};
+use comfy_table::{ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use patchboard_faults::campaign::{Campaign, Cell, Report};
 use patchboard_faults::class::FaultClass;
@@ -13,11 +17,8 @@ use patchboard_faults::corpus::Corpus;
 use patchboard_faults::stats::{Share, wilson};
 use patchboard_faults::system::System;
 use patchboard_faults::verdict::Verdict;
+use patchboard_kernel::rejection_counts::RejectionCount;
 use serde_json::{Value, json};
-
-use crate::commands::denials;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Output, json_line, table};
 
 /// Maximum bytes of a corpus file.
 const CORPUS_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -34,8 +35,10 @@ const CORPUS_DEPTH_MAX: usize = 4;
 /// final document: it must be a document that a fault-free run produces or passes through.
 ///
 /// Time is virtual and everything is derived from --seed: the same command prints the same, byte for byte.
-#[derive(Args, Debug)]
-#[command(after_help = "\
+#[derive(Parser, Debug)]
+#[command(
+    name = "faults",
+    after_help = "\
 A false claim that a worker may write can only be caught by invariants and by workers who check others. The figure for it
 counts false claims in the final document.
 
@@ -43,11 +46,12 @@ Exit code 1 if PatchBoard let a fault through (other than a false claim), stoppe
 board stuck, or if a write contract never rejected a proposal, so that it remains untested.
 
 Examples:
-  patchboard faults --n 200 --seed 1
-  patchboard faults --n 50 --classes stale_read,cycle --systems patchboard
-  patchboard faults --n 200 --lines faults.jsonl && jq -s 'map(select(.wrongs != []))' faults.jsonl
-  patchboard faults --corpus texts/ --output json")]
-pub(crate) struct Arguments {
+  faults --n 200 --seed 1
+  faults --n 50 --classes stale_read,cycle --systems patchboard
+  faults --n 200 --lines faults.jsonl && jq -s 'map(select(.wrongs != []))' faults.jsonl
+  faults --corpus texts/ --output json"
+)]
+struct Arguments {
     /// Number of faults of each class, for each system
     #[arg(long = "n", value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     instances: u64,
@@ -73,6 +77,31 @@ pub(crate) struct Arguments {
     /// Number of boards run concurrently [default: the number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: Option<u16>,
+    /// Format of the result
+    #[arg(long, value_enum, default_value_t)]
+    output: Format,
+    /// Print no progress
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Format of the result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+enum Format {
+    /// Tables.
+    #[default]
+    Text,
+    /// A line of JSON for each fault, and one for all.
+    Json,
+}
+
+/// Error that ends the program.
+#[derive(Debug)]
+enum Error {
+    /// The requirements are not met, or the output cannot be written.
+    Failed(String),
+    /// The corpus cannot be read.
+    Corpus(String),
 }
 
 fn class(name: &str) -> Result<FaultClass, String> {
@@ -90,11 +119,26 @@ fn percent(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "a number from 0 to 100 is needed".to_owned())
 }
 
-pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Error::Failed(message)) => {
+            eprintln!("error: {message}");
+            ExitCode::FAILURE
+        }
+        Err(Error::Corpus(message)) => {
+            eprintln!("error: {message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), Error> {
     let corpus = arguments.corpus.as_deref().map(read_corpus).transpose()?.unwrap_or_default();
     if arguments.corpus.is_some() {
         let (malformed, instructions) = corpus.len();
-        output.note(&format!("given texts: {malformed} that are no JSON, {instructions} instructions"));
+        eprintln!("corpus: {malformed} malformed texts, {instructions} instructions");
     }
     let mut lines = arguments.lines.as_deref().map(Lines::create).transpose()?;
     let threads = arguments.threads.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
@@ -106,15 +150,13 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
         corpus,
         threads,
     };
-    let bar = bar(&campaign, output);
+    let is_json = arguments.output == Format::Json;
+    let bar = bar(&campaign, arguments.quiet);
     let mut failure = None;
     let report = campaign.run(|verdict| {
-        let told = verdict_json(verdict);
-        let written = match (&mut lines, output.is_json()) {
-            (_, true) => output.json(&told),
-            (Some(_), false) | (None, false) => Ok(()),
-        };
-        let written = written.and_then(|()| lines.as_mut().map_or(Ok(()), |lines| lines.add(&told)));
+        let line = verdict_json(verdict);
+        let written = if is_json { print(&line) } else { Ok(()) };
+        let written = written.and_then(|()| lines.as_mut().map_or(Ok(()), |lines| lines.add(&line)));
         failure = failure.take().or(written.err());
         bar.inc(1);
     });
@@ -126,17 +168,31 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
         lines.close()?;
     }
     let shortcomings = shortcomings(&report, arguments.min_halted, &campaign);
-    if output.is_json() {
-        output.json(&summary(&report, &campaign, &shortcomings))?;
+    if is_json {
+        print(&summary(&report, &campaign, &shortcomings))?;
     } else {
-        output.line(&rates(&report, &campaign))?;
-        output.line(&format!("\nWhat PatchBoard refused:\n\n{}", rejection_table(&report)))?;
+        print(&rates(&report, &campaign))?;
+        print(&format!("\nRejections by PatchBoard:\n\n{}", rejection_table(&report)))?;
     }
     if shortcomings.is_empty() {
-        return Ok(Exit::Done);
+        return Ok(());
     }
-    Err(Failure::failed("faults_let_through", shortcomings.join("; "))
-        .help("patchboard faults --lines FILE writes down what came of every fault"))
+    let help = "`--lines FILE` writes the verdict on each fault";
+    Err(Error::Failed(format!("faults were let through: {}\n  help: {help}", shortcomings.join("; "))))
+}
+
+/// Prints a line to standard output.
+fn print(line: &impl std::fmt::Display) -> Result<(), Error> {
+    writeln!(io::stdout(), "{line}").map_err(|error| Error::Failed(format!("the result cannot be written: {error}")))
+}
+
+/// Formats rows under a header, in columns.
+fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(header).add_rows(rows);
+    let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+    lines.join("\n")
 }
 
 fn once_each<T: Copy + Ord>(given: &[T]) -> Vec<T> {
@@ -146,8 +202,8 @@ fn once_each<T: Copy + Ord>(given: &[T]) -> Vec<T> {
     all
 }
 
-fn bar(campaign: &Campaign, output: Output) -> ProgressBar {
-    if output.quiet {
+fn bar(campaign: &Campaign, is_quiet: bool) -> ProgressBar {
+    if is_quiet {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("{elapsed_precise} {bar:30} {pos}/{len} boards, {eta} left");
@@ -180,8 +236,8 @@ fn rates(report: &Report, campaign: &Campaign) -> String {
 fn rejection_table(report: &Report) -> String {
     let all = report.denials.iter().flat_map(|(blueprint, denials)| denials.iter().map(move |one| (blueprint, one)));
     let rows = all.map(|(blueprint, one)| {
-        let [worker, stage, code, times] = denials::row(one);
-        [(*blueprint).to_owned(), worker, stage, code, times]
+        let RejectionCount { worker, stage, code, count } = one;
+        [(*blueprint).to_owned(), worker.to_string(), stage.to_string(), code.to_string(), count.to_string()]
     });
     table(["BLUEPRINT", "WORKER", "STAGE", "CODE", "TIMES"], rows)
 }
@@ -253,29 +309,29 @@ struct Lines {
 }
 
 impl Lines {
-    fn create(path: &Path) -> Result<Self, Failure> {
+    fn create(path: &Path) -> Result<Self, Error> {
         let file = File::create(path).map_err(|error| unwritable(path, &error))?;
         Ok(Self { path: path.to_owned(), file: BufWriter::new(file) })
     }
 
-    fn add(&mut self, value: &Value) -> Result<(), Failure> {
-        writeln!(self.file, "{}", json_line(value)).map_err(|error| unwritable(&self.path, &error))
+    fn add(&mut self, value: &Value) -> Result<(), Error> {
+        writeln!(self.file, "{value}").map_err(|error| unwritable(&self.path, &error))
     }
 
-    fn close(mut self) -> Result<(), Failure> {
+    fn close(mut self) -> Result<(), Error> {
         self.file.flush().map_err(|error| unwritable(&self.path, &error))
     }
 }
 
-fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::failed("output_failed", format!("{} cannot be written: {error}", path.display()))
+fn unwritable(path: &Path, error: &io::Error) -> Error {
+    Error::Failed(format!("{} cannot be written: {error}", path.display()))
 }
 
 /// Reads the corpus in a directory and below it.
-fn read_corpus(directory: &Path) -> Result<Corpus, Failure> {
+fn read_corpus(directory: &Path) -> Result<Corpus, Error> {
     let unreadable = |path: &Path, why: &dyn std::fmt::Display| {
-        Failure::invalid_input("corpus_unreadable", format!("{} cannot be read: {why}", path.display()))
-            .help("give a directory of JSON files: [{\"input\": TEXT}], or {\"NAME\": [TEXT]}")
+        let help = "give a directory of JSON files: [{\"input\": TEXT}], or {\"NAME\": [TEXT]}";
+        Error::Corpus(format!("{} cannot be read: {why}\n  help: {help}", path.display()))
     };
     let mut corpus = Corpus::default();
     let mut files = 0;
@@ -300,7 +356,7 @@ fn read_corpus(directory: &Path) -> Result<Corpus, Failure> {
         }
     }
     if corpus.is_empty() {
-        return Err(unreadable(directory, &"there is no text in it that can be used"));
+        return Err(unreadable(directory, &"it has no usable text"));
     }
     Ok(corpus)
 }

@@ -1,10 +1,10 @@
 //! Soak test of many boards under random faults. Checks that memory stays flat, no board is stuck, every journal
 //! verifies, and every document is valid.
 //!
-//! The boards are those of `patchboard faults`, run by the real runtime on a journal on disk and in real time. Each
+//! The boards are those of the fault-injection harness, run by the real runtime on a journal on disk and in real time. Each
 //! board is checked when it ends, and another one is started.
 //!
-//! `cargo run --release --package patchboard-examples --bin soak -- --boards 200 --seconds 600`
+//! `cargo run --release --package patchboard-evals --bin soak -- --boards 200 --seconds 600`
 
 mod disturbance;
 mod faulty_agents;

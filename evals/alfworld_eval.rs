@@ -2,7 +2,7 @@
 //!
 //! GAMES is a directory of games with an `INDEX.json`: an array of `{"game", "task_type"}`, where a game is a directory
 //! `SET/TYPE-OBJECT-X-RECEPTACLE-SCENE/TRIAL` with its `game.tw-pddl`. Tasks rotate over the types, so that the first
-//! six are one of each. The environment is `examples/alfworld/environment.py`, which needs a Python with alfworld.
+//! six are one of each. The environment is `evals/alfworld/environment.py`, which needs a Python with alfworld.
 //! Every run is a board in the journal of OUT; show it with `patchboard log BOARD --data-dir OUT/boards`.
 //!
 //! | measure | per game |
@@ -19,10 +19,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use patchboard_agents::config::Program;
-use patchboard_examples::eval::play::{self, BoardRun};
-use patchboard_examples::eval::report;
-use patchboard_examples::eval::results::Run;
-use patchboard_examples::eval::suite::{self, Flags, Subject, Systems, Task};
+use patchboard_evals::eval::play::{self, BoardRun};
+use patchboard_evals::eval::report;
+use patchboard_evals::eval::results::Run;
+use patchboard_evals::eval::suite::{self, Flags, Subject, Systems, Task};
 use patchboard_kernel::record::{Body, Record};
 use serde::Deserialize;
 use serde_json::{Value, json};

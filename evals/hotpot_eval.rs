@@ -17,10 +17,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
-use patchboard_examples::eval::play::{self, BoardRun};
-use patchboard_examples::eval::report;
-use patchboard_examples::eval::results::Run;
-use patchboard_examples::eval::suite::{self, Flags, Subject, Systems, Task};
+use patchboard_evals::eval::play::{self, BoardRun};
+use patchboard_evals::eval::report;
+use patchboard_evals::eval::results::Run;
+use patchboard_evals::eval::suite::{self, Flags, Subject, Systems, Task};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -39,7 +39,7 @@ pub(crate) fn python() -> Option<&'static str> {
         return Some("python3");
     }
     // Bypasses output capture: a skipped test must not look like one that ran.
-    let _ = writeln!(io::stderr(), "SKIPPED: no python3 to run examples/alfworld/environment.py with");
+    let _ = writeln!(io::stderr(), "SKIPPED: no python3 to run evals/alfworld/environment.py with");
     None
 }
 

@@ -3,7 +3,7 @@
 //!
 //! ```sh
 //! cargo build --release -p patchboard-daemon
-//! cargo run --release -p patchboard-examples --bin load -- --boards 100 --seconds 60
+//! cargo run --release -p patchboard-evals --bin load -- --boards 100 --seconds 60
 //! ```
 
 mod baselines;
