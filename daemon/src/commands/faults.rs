@@ -180,7 +180,7 @@ fn rates(report: &Report, campaign: &Campaign) -> String {
 fn rejection_table(report: &Report) -> String {
     let all = report.denials.iter().flat_map(|(blueprint, denials)| denials.iter().map(move |one| (blueprint, one)));
     let rows = all.map(|(blueprint, one)| {
-        let [worker, stage, code, times] = denials::row(one);
+        let [worker, stage, code, times] = denials::row(one.into());
         [(*blueprint).to_owned(), worker, stage, code, times]
     });
     table(["BLUEPRINT", "WORKER", "STAGE", "CODE", "TIMES"], rows)

@@ -13,8 +13,8 @@ use crate::cli::BoardArgument;
 use crate::client::{Client, DaemonArgument, path};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
+use crate::queries::rooms::{DecisionError, DecisionStatus, decision_status};
 use crate::reader::Reader;
-use crate::rooms::{DecisionError, DecisionStatus, decision_status};
 
 /// Polling interval of a data directory.
 const POLL_INTERVAL: Time = Time::from_millis(100);

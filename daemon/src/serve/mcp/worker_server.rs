@@ -20,9 +20,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::codes;
-use crate::commands::view as views;
 use crate::failure::Failure;
 use crate::output::short;
+use crate::queries::view as views;
 use crate::reader::{Reader, storage};
 use crate::serve::files;
 use crate::serve::http::Caller;

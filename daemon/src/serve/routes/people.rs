@@ -7,28 +7,36 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use patchboard_kernel::blueprint::AgentKind;
-use patchboard_kernel::board::{Outcome, PendingQuestion};
+use patchboard_kernel::board::Outcome;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{BoardId, Seq, WorkerName};
 use patchboard_kernel::record::{Answer, Body as Said};
 use patchboard_kernel::rejection;
 use patchboard_runtime::journal::Journal as _;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::proposals::outcome_response;
+use crate::queries::questions::InboxQuestion;
 use crate::reader::storage;
-use crate::runner::question_json;
 use crate::serve::access::Permission;
 use crate::serve::http::{Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath};
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::{Daemon, no_such_board};
+use crate::serve::sorted_json::SortedJson;
+
+/// Open questions to people.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Inbox {
+    /// Questions.
+    questions: Vec<InboxQuestion>,
+}
 
 /// List the open questions on all boards, as far as the caller may see or answer them
 #[utoipa::path(get, operation_id = "listQuestions", path = "/v1/inbox", tag = "people",
-    responses((status = 200, description = "The open questions", body = Object)))]
-pub(crate) async fn inbox(State(daemon): State<Arc<Daemon>>, caller: Caller) -> ApiResult<Json<Value>> {
+    responses((status = 200, description = "The open questions", body = Inbox)))]
+pub(crate) async fn inbox(State(daemon): State<Arc<Daemon>>, caller: Caller) -> ApiResult<SortedJson<Inbox>> {
     caller.require(&Permission::Authenticated)?;
     let mut questions = Vec::new();
     for board in daemon.running_boards() {
@@ -38,17 +46,11 @@ pub(crate) async fn inbox(State(daemon): State<Arc<Daemon>>, caller: Caller) -> 
             if caller.scope.allows(&Permission::ViewAs(id.clone(), person.clone()))
                 || caller.scope.allows(&Permission::ActAsPerson(id, person))
             {
-                questions.push(question_of(board.id(), *seq, question));
+                questions.push(InboxQuestion::new(board.id(), *seq, question));
             }
         }
     }
-    Ok(Json(json!({"questions": questions})))
-}
-
-fn question_of(board: &BoardId, seq: Seq, question: &PendingQuestion) -> Value {
-    let mut told = question_json(seq, question);
-    told["board"] = board.as_str().into();
-    told
+    Ok(SortedJson(Inbox { questions }))
 }
 
 /// Answer of a person.

@@ -16,7 +16,8 @@ use utoipa::ToSchema;
 
 use super::boards::replayed;
 use super::people;
-use crate::commands::signal::SignalTargets;
+use crate::queries::parts::HeadInfo;
+use crate::queries::signals::{SignalReport, SignalTargets};
 use crate::serve::access::Permission;
 use crate::serve::http::{
     BODY_BYTES_MAX, BoardPath, Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson,
@@ -24,6 +25,7 @@ use crate::serve::http::{
 use crate::serve::problem::{ApiResult, Problem, rejection_status};
 use crate::serve::request_ids::IdempotencyStatus;
 use crate::serve::service::Daemon;
+use crate::serve::sorted_json::SortedJson;
 
 /// Unsolicited patch.
 #[derive(Deserialize, ToSchema)]
@@ -137,7 +139,7 @@ impl RequestBody for SignalRequest {
 /// rule is rejected, unless the blueprint declares it in `signals`.
 #[utoipa::path(post, operation_id = "sendSignal", path = "/v1/boards/{board}/signals", tag = "proposals", request_body = SignalRequest,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 202, body = Object, description = "It is recorded")))]
+    responses((status = 202, body = SignalReport, description = "It is recorded")))]
 pub(crate) async fn signal(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -161,7 +163,7 @@ pub(crate) async fn send(
     let handle = daemon.open_for(board, caller).await?;
     let heard = handle.signal(name, value, key.token()).await?;
     let snapshot = handle.status();
-    let told = json!({"board": board, "signal": name, "head": {"seq": snapshot.head.seq, "hash": snapshot.head.hash}});
-    let told = SignalTargets::find(&snapshot.blueprint, name).add_to_json(told);
-    Ok((StatusCode::ACCEPTED, replayed(heard == RequestEffect::AlreadyApplied), Json(told)))
+    let head = HeadInfo::new(snapshot.head.seq, snapshot.head.hash);
+    let report = SignalReport::new(board, name, head, SignalTargets::find(&snapshot.blueprint, name));
+    Ok((StatusCode::ACCEPTED, replayed(heard == RequestEffect::AlreadyApplied), SortedJson(report)))
 }

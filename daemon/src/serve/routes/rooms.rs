@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::protocols::{self, MessageAuthor};
-use crate::rooms::{DecisionError, DecisionStatus, READ, decision_status};
+use crate::queries::rooms::{DecisionError, DecisionStatus, READ, decision_status};
 use crate::serve::http::{
     BODY_BYTES_MAX, BoardPath, Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath,
     StrictQuery,

@@ -18,7 +18,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::proposals::send;
 use super::protocols::check_readable;
-use crate::commands::workflow::{invalid_report, order_report};
+use crate::queries::signals::SignalReport;
+use crate::queries::workflow::WorkflowReport;
 use crate::reader::Reader;
 use crate::serve::access::Permission;
 use crate::serve::http::{
@@ -27,6 +28,7 @@ use crate::serve::http::{
 use crate::serve::long_poll;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
+use crate::serve::sorted_json::SortedJson;
 
 /// Workflow: `nodes`, by their ids.
 #[derive(Deserialize, ToSchema)]
@@ -47,18 +49,15 @@ impl RequestBody for CheckWorkflowRequest {
 /// Returns `valid` with `stages`, `order` and `warnings` about likely mistakes, or `error_code` and the `cycle`. A
 /// blueprint with `workflow:` passes the same check before its board is created.
 #[utoipa::path(post, operation_id = "checkWorkflow", path = "/v1/workflows/check", tag = "protocols", request_body = CheckWorkflowRequest,
-    responses((status = 200, description = "The findings", body = Object)))]
+    responses((status = 200, description = "The findings", body = WorkflowReport)))]
 pub(crate) async fn check(
     caller: Caller,
     StrictJson(defined): StrictJson<CheckWorkflowRequest>,
-) -> ApiResult<Json<Value>> {
+) -> ApiResult<SortedJson<WorkflowReport>> {
     caller.require(&Permission::ViewAll)?;
     let definition = Definition::parse(Value::Object(defined.workflow))
         .map_err(|error| Problem::from_code(Code::BadBody, format!("workflow is no definition: {error}")))?;
-    Ok(Json(match workflow::check(&definition) {
-        Ok(order) => order_report(&order),
-        Err(problems) => invalid_report(&problems),
-    }))
+    Ok(SortedJson(WorkflowReport::new(&workflow::check(&definition))))
 }
 
 /// Wait options.
@@ -141,7 +140,7 @@ impl RequestBody for ResumeWorkflowRequest {
 /// (`workflow_illegal_move`) while the node, or one that depends on it, is RUNNING.
 #[utoipa::path(post, operation_id = "resumeWorkflow", path = "/v1/boards/{board}/workflow/resume", tag = "protocols", request_body = ResumeWorkflowRequest,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 202, body = Object, description = "It is recorded")))]
+    responses((status = 202, body = SignalReport, description = "It is recorded")))]
 pub(crate) async fn resume(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
