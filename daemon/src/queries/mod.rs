@@ -3,6 +3,9 @@
 //! Commands print the values, as JSON with `--output json`; routes return them, and describe them by their types.
 
 pub(crate) mod cost;
+pub(crate) mod handoffs;
+pub(crate) mod leases;
+pub(crate) mod negotiation;
 pub(crate) mod parts;
 pub(crate) mod questions;
 pub(crate) mod redaction;

@@ -1,7 +1,11 @@
-//! Reports on workflows: the execution order, or the reason that there is none.
+//! Reports on workflows: the execution order, or the reason that there is none; and the status on a board.
 
+use std::collections::BTreeMap;
+
+use patchboard_kernel::tree::Node;
 use patchboard_kernel::workflow::{ExecutionOrder, Warning, WorkflowError};
 use serde::Serialize;
+use serde_json::Value;
 use utoipa::ToSchema;
 
 /// Report on a workflow that can be run.
@@ -138,4 +142,50 @@ impl InvalidWorkflow {
 
 fn owned(nodes: &[&str]) -> Vec<String> {
     nodes.iter().map(|node| (*node).to_owned()).collect()
+}
+
+/// Status of a board's workflow.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct WorkflowStatus {
+    /// Status: `RUNNING`, `COMPLETED` or `FAILED`.
+    #[schema(value_type = String)]
+    status: Value,
+    /// Nodes, by their ids.
+    nodes: BTreeMap<String, WorkflowNodeStatus>,
+    /// Data of the workflow.
+    #[schema(value_type = Value)]
+    data: Option<Value>,
+}
+
+/// Status of a node of a workflow.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct WorkflowNodeStatus {
+    /// Status: `PENDING`, `RUNNING`, `COMPLETED`, `FAILED` or another of docs/workflows.md.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    status: Option<Value>,
+    /// Error of a node that is FAILED.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    error: Option<Value>,
+}
+
+impl WorkflowStatus {
+    /// Reads the workflow in a document, if there is one.
+    pub(crate) fn read(document: &Node) -> Option<Self> {
+        let workflow = document.child("workflow")?;
+        let part = |node: &Node, name: &str| node.child(name).map(Node::to_value);
+        let node = |node: &Node| WorkflowNodeStatus { status: part(node, "status"), error: part(node, "error") };
+        let nodes = workflow.child("nodes")?.as_object()?.iter();
+        Some(Self {
+            status: part(workflow, "status")?,
+            nodes: nodes.map(|(id, there)| (id.to_string(), node(there))).collect(),
+            data: part(workflow, "data"),
+        })
+    }
+
+    /// Returns true if the workflow is under way.
+    pub(crate) fn is_running(&self) -> bool {
+        self.status == "RUNNING"
+    }
 }
