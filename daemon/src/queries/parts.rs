@@ -27,48 +27,60 @@ impl HeadInfo {
 
 /// Caller, as authenticated when it sent its request.
 #[derive(Serialize, ToSchema)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-#[schema(no_recursion)]
-pub(crate) enum PrincipalInfo {
+pub(crate) struct PrincipalInfo {
+    /// Kind of the caller.
+    kind: PrincipalKind,
+    /// Number of the token, for a token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<i64>,
+    /// Name of the token at that time, or of the user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// Person who holds the token, if it is a person's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    person: Option<String>,
+    /// Caller that created the token, if it is recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(no_recursion)]
+    made_by: Option<Box<Self>>,
+    /// Address from which the request was sent, for an address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
+}
+
+/// Kind of a caller.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum PrincipalKind {
     /// Holder of an API token.
-    Token {
-        /// Number of the token.
-        id: i64,
-        /// Name of the token at that time.
-        name: String,
-        /// Person who holds the token, if it is a person's.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        person: Option<String>,
-        /// Caller that created the token, if it is recorded.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        made_by: Option<Box<Self>>,
-    },
+    Token,
     /// User of the operating system, through a command on the data directory.
-    User {
-        /// Name of the user.
-        name: String,
-    },
+    User,
     /// Client of a daemon that requires no token.
-    Address {
-        /// Address from which the request was sent.
-        address: String,
-    },
+    Address,
     /// Agent that hosts the daemon in its process.
     Host,
+}
+
+impl PrincipalInfo {
+    const fn new(kind: PrincipalKind) -> Self {
+        Self { kind, id: None, name: None, person: None, made_by: None, address: None }
+    }
 }
 
 impl From<Principal> for PrincipalInfo {
     fn from(principal: Principal) -> Self {
         match principal {
-            Principal::Token { id, name, person, made_by } => Self::Token {
-                id,
-                name,
+            Principal::Token { id, name, person, made_by } => Self {
+                id: Some(id),
+                name: Some(name),
                 person: person.map(|person| person.to_string()),
                 made_by: made_by.map(|by| Box::new(Self::from(*by))),
+                ..Self::new(PrincipalKind::Token)
             },
-            Principal::User { name } => Self::User { name },
-            Principal::Address { address } => Self::Address { address },
-            Principal::Host => Self::Host,
+            Principal::User { name } => Self { name: Some(name), ..Self::new(PrincipalKind::User) },
+            Principal::Address { address } => Self { address: Some(address), ..Self::new(PrincipalKind::Address) },
+            Principal::Host => Self::new(PrincipalKind::Host),
         }
     }
 }

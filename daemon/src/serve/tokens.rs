@@ -99,7 +99,7 @@ pub(crate) struct ApiToken {
     pub(crate) id: i64,
     /// Purpose, as its creator described it.
     pub(crate) name: String,
-    /// Scope.
+    /// Scope, like `read` or `seat:BOARD/WORKER`.
     #[serde(serialize_with = "display")]
     #[schema(value_type = String)]
     pub(crate) scope: Scope,
