@@ -23,7 +23,7 @@ use crate::blueprint_file::plural;
 use crate::output::{clean, one_line, short};
 use crate::reader::format_time;
 
-pub(crate) use file_edits::EditLine;
+pub(crate) use file_edits::{EditInfo, EditLine};
 pub(crate) use patchboard_kernel::view::grouped;
 pub(crate) use shortages::{NestedShortage, NestedShortages, UnshownInfo, ViewShortages};
 

@@ -3,7 +3,9 @@
 use owo_colors::OwoColorize as _;
 use patchboard_kernel::lint::{Diagnostic, OpaquePlace, Severity};
 use patchboard_kernel::schema::SMALL_COLLECTION_MAX;
+use serde::Serialize;
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use crate::output::{clean, one_line};
 
@@ -39,17 +41,46 @@ pub(crate) fn text(finding: &Diagnostic, file: &str, source: &str) -> String {
     text
 }
 
+/// Finding on a blueprint.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Finding)]
+pub(crate) struct FindingInfo {
+    /// Stable code; docs/codes.md has the meanings.
+    code: &'static str,
+    /// Column in the line, from 1, if the place is known.
+    #[schema(required)]
+    column: Option<u32>,
+    /// Advice for the author of the blueprint.
+    help: String,
+    /// Line of the text, from 1, if the place is known.
+    #[schema(required)]
+    line: Option<u32>,
+    /// Message for people.
+    message: String,
+    /// JSON Pointer into the blueprint.
+    pointer: String,
+    /// Severity: `error` or `warning`.
+    severity: &'static str,
+}
+
+impl FindingInfo {
+    /// Returns a finding as data.
+    pub(crate) fn new(finding: &Diagnostic) -> Self {
+        Self {
+            code: finding.code,
+            column: finding.position.map(|position| position.column),
+            help: finding.help.clone(),
+            line: finding.position.map(|position| position.line),
+            message: finding.message.clone(),
+            pointer: finding.pointer.clone(),
+            severity: word(finding.severity),
+        }
+    }
+}
+
 /// Formats a finding as JSON.
 pub(crate) fn json(finding: &Diagnostic) -> Value {
-    json!({
-        "severity": word(finding.severity),
-        "code": finding.code,
-        "pointer": finding.pointer,
-        "line": finding.position.map(|position| position.line),
-        "column": finding.position.map(|position| position.column),
-        "message": finding.message,
-        "help": finding.help,
-    })
+    json!(FindingInfo::new(finding))
 }
 
 /// Formats an opaque place as a line: `file:line:column: a write under /claims validates the whole of /claims because

@@ -9,6 +9,7 @@
 //! * [`worker_agents`], [`runner`], [`progress`]: running boards.
 //! * [`serve`]: the daemon; [`notify`]: its notices to operators; [`doctor`]: checks of an installation.
 //! * [`workspace`]: agents at one directory without a daemon.
+//! * [`queries`]: the answers about a board that commands print and routes return.
 //! * [`reader`], [`describe`], [`provenance`]: reading a board's history.
 
 mod architect;
@@ -32,8 +33,8 @@ mod outages;
 mod output;
 mod progress;
 mod provenance;
+mod queries;
 mod reader;
-mod rooms;
 mod runner;
 mod serve;
 mod templates;

@@ -25,11 +25,12 @@ use patchboard_runtime::subscription::Subscription;
 use serde_json::{Map, Value, json};
 
 use crate::blueprint_file::plural;
-use crate::commands::cost::unanswered;
 use crate::describe::{self, NestedShortage, UnshownInfo, grouped};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, clean, json_line, json_pretty, one_line, short};
 use crate::progress::{Progress, Totals};
+use crate::queries::cost::unanswered;
+use crate::queries::questions::QuestionInfo;
 use crate::reader::format_time;
 use crate::user;
 use crate::worker_agents::{ResumeFlags, WorkerAgents};
@@ -538,7 +539,7 @@ impl RunResult<'_> {
     }
 
     fn questions_json(&self) -> Vec<Value> {
-        self.pending.iter().map(|(seq, question)| question_json(*seq, question)).collect()
+        self.pending.iter().map(|(seq, question)| json!(QuestionInfo::new(*seq, question))).collect()
     }
 
     fn text(&self) -> String {
@@ -652,21 +653,6 @@ fn affected_values<'a>(patch: &'a Value, state: &'a State) -> impl Iterator<Item
     places.filter_map(|place| {
         let there = state.root().get(&PointerBuf::parse(place).ok()?)?.to_value();
         Some((one_line(place), short(&json_line(&there), CURRENT_VALUE_CHARS_MAX)))
-    })
-}
-
-/// Formats a question to a person as JSON.
-pub(crate) fn question_json(seq: Seq, question: &PendingQuestion) -> Value {
-    json!({
-        "seq": seq,
-        "worker": question.by.worker,
-        "approver": question.approver,
-        "expires": question.expires,
-        "digest": question.digest,
-        "patch": question.patch,
-        "intent": question.intent,
-        "expand": question.expand,
-        "clarify": question.clarify,
     })
 }
 

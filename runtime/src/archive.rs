@@ -14,7 +14,6 @@ use patchboard_kernel::digest::{Hasher, Salt, sha256};
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Body, Record};
-use serde_json::Value;
 
 use crate::board_file::{BoardFile, BoardFileError, FORMAT, Line, named_texts};
 use crate::journal::{BoardSummary, Head, Journal, JournalError, Tombstone};
@@ -331,12 +330,4 @@ pub fn hasher_of(first: &Record) -> Option<Hasher> {
         }
         _ => None,
     }
-}
-
-/// Formats a tombstone as JSON.
-pub fn told(tombstone: &Tombstone) -> Value {
-    let Tombstone { board, name, head, at, archive } = tombstone;
-    serde_json::json!({
-        "board": board, "blueprint": name, "head": {"seq": head.seq, "hash": head.hash}, "removed_at": at, "archive": archive,
-    })
 }

@@ -15,8 +15,9 @@ use crate::cli::BoardArgument;
 use crate::client::{Client, DaemonArgument};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line};
+use crate::queries::questions::QuestionInfo;
 use crate::reader::Reader;
-use crate::runner::{self, AcquireMode, question_json, question_text};
+use crate::runner::{self, AcquireMode, question_text};
 use crate::worker_agents::WorkerAgentArguments;
 
 /// Arguments shared by `approve`, `deny` and `answer`.
@@ -258,7 +259,7 @@ fn refused(rejection: &Rejection) -> Failure {
 fn find_question(board: &Board, seq: Option<u64>, output: Output) -> Result<(Seq, PendingQuestion), Failure> {
     let pending = board.pending();
     let standing = || {
-        let questions: Vec<_> = pending.iter().map(|(seq, question)| question_json(*seq, question)).collect();
+        let questions: Vec<_> = pending.iter().map(|(seq, question)| QuestionInfo::new(*seq, question)).collect();
         json!(questions)
     };
     let numbers = || pending.keys().map(ToString::to_string).collect::<Vec<_>>().join(", ");

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use clap::Args;
-use patchboard_kernel::rejection_counts::{RejectionCount, RejectionCounts};
 use serde_json::json;
 
 use crate::cli::BoardArgument;
 use crate::failure::Outcome;
 use crate::output::{Output, table};
+use crate::queries::rejections::{RejectionCountInfo, RejectionReport};
 use crate::reader::Reader;
 
 /// Count the rejections of a board, by worker, stage and code
@@ -29,12 +29,12 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     let reader = Reader::open(data_dir)?;
     let summary = reader.find(&arguments.board.board)?;
-    let denials = RejectionCounts::from_records(&reader.records(&summary.id)?);
+    let RejectionReport { denials, .. } = RejectionReport::read(&reader, &summary.id)?;
     if output.is_json() {
-        output.json(&json!(denials.iter().collect::<Vec<_>>()))?;
+        output.json(&json!(denials))?;
         return reader.exit_after_listing(&summary.id);
     }
-    let rows: Vec<_> = denials.iter().map(row).collect();
+    let rows: Vec<_> = denials.into_iter().map(row).collect();
     if rows.is_empty() {
         output.note("nothing was refused");
         return reader.exit_after_listing(&summary.id);
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
 }
 
 /// Returns the cells of a line.
-pub(crate) fn row(denial: RejectionCount) -> [String; 4] {
-    let RejectionCount { worker, stage, code, count } = denial;
+pub(crate) fn row(denial: RejectionCountInfo) -> [String; 4] {
+    let RejectionCountInfo { worker, stage, code, count } = denial;
     [worker.to_string(), stage.to_string(), code.to_string(), count.to_string()]
 }

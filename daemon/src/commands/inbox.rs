@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 use crate::client::{Client, DaemonArgument};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, json_line, one_line, short};
+use crate::queries::questions::InboxQuestion;
 use crate::reader::{Reader, storage};
-use crate::runner::{question_json, until};
+use crate::runner::until;
 use crate::worker_agents::data_dir_flags;
 
 /// Maximum characters of a patch in a list.
@@ -76,8 +77,7 @@ fn list_local(data_dir: &Path) -> Result<(Vec<Value>, UnreadableBoards), Failure
         };
         let has_programs = board.blueprint().workers.values().any(|worker| !worker.program.is_empty());
         questions.extend(board.pending().iter().map(|(seq, question)| {
-            let mut told = question_json(*seq, question);
-            told["board"] = summary.id.as_str().into();
+            let mut told = json!(InboxQuestion::new(&summary.id, *seq, question));
             if has_programs {
                 told["inline"] = true.into();
             }

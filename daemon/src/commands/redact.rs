@@ -1,30 +1,30 @@
 //! `patchboard redact`: erases values of a board from every file.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use jsonptr::PointerBuf;
 use patchboard_agents::cassette;
-use patchboard_agents::departments::storage::erase::{self as departments, TextMatches};
 use patchboard_kernel::digest::{Digest, sha256};
-use patchboard_kernel::id::{BoardId, Seq};
+use patchboard_kernel::id::BoardId;
 use patchboard_kernel::record::{Body, SINCE_SALTED_TEXTS};
-use patchboard_kernel::redaction::{Needles, RemainingCopy, Request};
-use patchboard_runtime::archive::{self, ArchiveError};
+use patchboard_kernel::redaction::RemainingCopy;
+use patchboard_runtime::archive;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
-use patchboard_runtime::journal::{BoardSummary, Journal, JournalError};
-use patchboard_runtime::redaction::{self, ExternalSearchError, RedactError};
-use serde::Deserialize;
-use serde_json::{Value, json};
-use utoipa::ToSchema;
+use patchboard_runtime::journal::{BoardSummary, Journal};
+use patchboard_runtime::redaction;
+use serde_json::json;
 
 use super::run::json_argument;
 use crate::blueprint_file::plural;
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line};
+use crate::queries::redaction::{
+    Redaction, RedactionReport, Rows, archived, erase_failure, failure, request, search_departments,
+};
+use crate::queries::storage::boards_and_archived;
 use crate::reader::{Reader, storage};
 use crate::serve::instance_lock::open_exclusive;
 use crate::user;
@@ -77,9 +77,6 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     cassette: Vec<PathBuf>,
 }
-
-/// Maximum row numbers listed for a department.
-const ROWS_TOLD_MAX: usize = 20;
 
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     let replacement = arguments.replace.as_deref().map(json_argument).transpose()?;
@@ -137,8 +134,10 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
     let boards = boards_and_archived(&Reader::open(data_dir)?.journal, data_dir)?;
     let related = BoardSummary::related(&boards, &board);
     if output.is_json() {
-        let mut told =
-            done.as_ref().map_or_else(|| json!({"board": board}), |done| redaction_json(&board, done, &related));
+        let mut told = match &done {
+            Some(done) => json!(RedactionReport::new(&board, done, &related)),
+            None => json!({"board": board}),
+        };
         told["cassettes"] = cassettes.into();
         output.json(&told)?;
     } else if let Some(done) = &done {
@@ -154,13 +153,6 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
     Ok(Exit::Done)
 }
 
-/// Returns the boards of a journal, and those of its archives.
-pub(crate) fn boards_and_archived(journal: &dyn Journal, data_dir: &Path) -> Result<Vec<BoardSummary>, Failure> {
-    let mut boards = journal.boards().map_err(storage)?;
-    boards.extend(archive::archived_summaries(journal, &data_dir.join(archive::DIRECTORY)).map_err(storage)?);
-    Ok(boards)
-}
-
 /// Returns the SHA-256 of each stored view text of a board, by its name.
 fn hashes_of_views(reader: &Reader, board: &BoardId) -> Result<BTreeMap<Digest, Digest>, Failure> {
     let mut hashes = BTreeMap::new();
@@ -172,111 +164,6 @@ fn hashes_of_views(reader: &Reader, board: &BoardId) -> Result<BTreeMap<Digest, 
         }
     }
     Ok(hashes)
-}
-
-/// Treatment of department rows that contain the text of an erased value.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = DepartmentRows)]
-pub(crate) enum Rows {
-    /// End the rows and empty all their states; in outcomes of calls a mark replaces the value
-    Erase,
-    /// Keep the rows
-    Keep,
-}
-
-/// Rows and outcomes of departments that contain an erased text, or did.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) struct DepartmentMatches {
-    found: TextMatches,
-    is_erased: bool,
-}
-
-/// The result of a redaction.
-pub(crate) type Redaction = redaction::Redaction<DepartmentMatches>;
-
-/// Code of a redaction that requires a choice for department rows.
-const KEPT: &str = "kept_by_departments";
-
-/// Returns the search through the departments of a data directory. Without a choice it must find nothing: once the
-/// texts are erased from the journal, their rows can no longer be found.
-pub(crate) fn search_departments(
-    data_dir: &Path,
-    rows: Option<Rows>,
-) -> impl FnOnce(&Needles) -> Result<DepartmentMatches, ExternalSearchError> + Send + 'static {
-    let data_dir = data_dir.to_owned();
-    move |texts| {
-        let is_erased = rows == Some(Rows::Erase);
-        let found = match is_erased {
-            true => departments::erase(&data_dir, texts),
-            false => departments::find(&data_dir, texts),
-        };
-        match found {
-            Ok(found) if rows.is_none() && !found.is_empty() => {
-                Err(ExternalSearchError { code: KEPT, message: format!("the same text stands in {}", list(&found)) })
-            }
-            Ok(found) => Ok(DepartmentMatches { found, is_erased }),
-            // A board is erased even if the departments' file is damaged.
-            Err(_) if rows == Some(Rows::Keep) => Ok(DepartmentMatches::default()),
-            Err(fault) => Err(ExternalSearchError { code: "departments_not_erased", message: fault.to_string() }),
-        }
-    }
-}
-
-/// Formats the list of rows.
-fn list(found: &TextMatches) -> String {
-    let of = |(department, rows): (&String, &BTreeSet<i64>)| {
-        let numbers: Vec<String> = rows.iter().take(ROWS_TOLD_MAX).map(ToString::to_string).collect();
-        let more = if rows.len() > numbers.len() { " …" } else { "" };
-        format!("{} of the department {department} ({}{more})", plural(rows.len(), "row"), numbers.join(" "))
-    };
-    let outcomes =
-        (found.outcomes > 0).then(|| format!("{} of calls of departments", plural(found.outcomes, "outcome")));
-    found.rows.iter().map(of).chain(outcomes).collect::<Vec<_>>().join(", ")
-}
-
-/// Returns the failure of a redaction that erased the board but not its archive.
-pub(crate) fn archived(error: &ArchiveError) -> Failure {
-    let message = format!("it is erased of the board, and not of the board's archive: {error}");
-    Failure::failed("archive_not_redacted", message).help("repeat it, or delete the archive")
-}
-
-/// Parses the targets of a redaction.
-pub(crate) fn request(targets: &[String]) -> Result<Request, Failure> {
-    let mut request = Request::default();
-    for target in targets {
-        match (target.parse(), PointerBuf::parse(target.as_str())) {
-            (Ok(seq), _) => request.records.push(Seq(seq)),
-            (_, Ok(place)) => request.places.push(place),
-            (Err(_), Err(_)) => {
-                let message =
-                    format!("this is neither a JSON Pointer nor the number of a record: {}", one_line(target));
-                return Err(Failure::invalid_input("bad_pointer", message)
-                    .help("name a place as `state` shows it, like /claims/3, or a record as `log` numbers it"));
-            }
-        }
-    }
-    Ok(request)
-}
-
-/// Returns the result as JSON.
-pub(crate) fn redaction_json(board: &BoardId, done: &Redaction, related: &[&BoardId]) -> Value {
-    let still: Vec<Value> =
-        done.remaining.iter().map(|still| json!({"seq": still.seq, "place": still.place})).collect();
-    json!({
-        "board": board,
-        "seq": done.head.seq,
-        "hash": done.head.hash,
-        "values": done.body.erased,
-        "records": done.body.records.len(),
-        "texts": done.body.texts.len(),
-        "salt": done.body.salt,
-        "replaced_at": done.replaced_at,
-        "still": still,
-        "departments": done.external.json(),
-        "scrubbed": done.purge_error.is_none(),
-        "related": related,
-    })
 }
 
 fn print_redaction(done: &Redaction, output: Output) -> Result<(), Failure> {
@@ -298,53 +185,5 @@ fn print_redaction(done: &Redaction, output: Output) -> Result<(), Failure> {
     if !values.is_empty() {
         output.note("name these places as well, or use --everywhere");
     }
-    done.external.print(output)
-}
-
-impl DepartmentMatches {
-    /// Returns the rows and outcomes as JSON.
-    fn json(&self) -> Value {
-        json!({"rows": self.found.rows, "outcomes": self.found.outcomes, "erased": self.is_erased})
-    }
-
-    fn print(&self, output: Output) -> Result<(), Failure> {
-        if self.found.is_empty() {
-            return Ok(());
-        }
-        let said = if self.is_erased { "erased:" } else { "the same text still stands in" };
-        output.line(&format!("{said} {}", list(&self.found)))
-    }
-}
-
-/// Returns the failure for values that are gone from the journal but maybe not from its file.
-pub(crate) fn erase_failure(error: &JournalError) -> Failure {
-    Failure::failed("not_scrubbed", format!("it is erased, but old bytes may still be found in the file: {error}"))
-        .help("`patchboard vacuum` completes this, and so does the next start with free space and without readers")
-}
-
-/// Converts a refusal to a command-line failure.
-pub(crate) fn failure(refusal: RedactError) -> Failure {
-    match refusal {
-        RedactError::Redaction(error) => {
-            let failure = Failure::invalid_input(error.code.as_str(), &error);
-            let failure = match error.places.is_empty() && error.questions.is_empty() {
-                true => failure,
-                false => {
-                    failure.help("put another value there with --replace, answer the question, or end the board first")
-                }
-            };
-            failure.detail("places", json!(error.places)).detail("questions", json!(error.questions))
-        }
-        RedactError::Replacement(rejection) => {
-            let why = rejection.violations.first().map(|violation| violation.message.clone()).unwrap_or_default();
-            Failure::invalid_input("replacement_refused", format!("the other value may not be there: {why}"))
-                .detail("violations", json!(rejection.violations))
-        }
-        RedactError::External(hindrance) if hindrance.code == KEPT => Failure::invalid_input(KEPT, &hindrance)
-            .help("say what becomes of them: --departments erase, or keep; over HTTP, `departments`"),
-        RedactError::External(hindrance) => Failure::failed(hindrance.code, &hindrance).help(
-            "nothing is erased of the journal yet: mend that and repeat it, or leave the rows, with --departments keep",
-        ),
-        RedactError::Runtime(error) => crate::runner::failure(error),
-    }
+    done.external.sentence().map_or(Ok(()), |sentence| output.line(&sentence))
 }

@@ -1,17 +1,16 @@
 //! `patchboard signal`: sends a signal to a board, and runs it.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use clap::Args;
-use patchboard_kernel::blueprint::{Blueprint, Trigger};
-use patchboard_kernel::id::RuleName;
 use serde_json::{Value, json};
 
 use super::run::json_argument;
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line, short};
+use crate::queries::parts::HeadInfo;
+use crate::queries::signals::{SignalReport, SignalTargets};
 use crate::reader::Reader;
 use crate::runner::{self, AcquireMode};
 use crate::worker_agents::WorkerAgentArguments;
@@ -42,36 +41,6 @@ pub(crate) struct Arguments {
     no_run: bool,
     #[command(flatten)]
     seats: WorkerAgentArguments,
-}
-
-/// Rules that a signal's name matches.
-pub(crate) struct SignalTargets {
-    rules: Vec<RuleName>,
-    /// Names of all signals and manual rules that rules handle.
-    names: BTreeSet<String>,
-}
-
-impl SignalTargets {
-    /// Finds the rules of a blueprint that a name triggers.
-    pub(crate) fn find(blueprint: &Blueprint, name: &str) -> Self {
-        let waits = blueprint.rules.iter().filter_map(|rule| match &rule.trigger {
-            Trigger::Signal(signal) => Some((signal.as_str(), &rule.name)),
-            Trigger::Manual => Some((rule.name.as_str(), &rule.name)),
-            _ => None,
-        });
-        let rules = waits.clone().filter(|(waited, _)| *waited == name).map(|(_, rule)| rule.clone()).collect();
-        Self { rules, names: waits.map(|(waited, _)| waited.to_owned()).collect() }
-    }
-
-    /// Adds `wakes` to an answer: the rules that the name triggers. If there are none, adds `names` with the valid
-    /// names.
-    pub(crate) fn add_to_json(&self, mut answer: Value) -> Value {
-        answer["wakes"] = json!(self.rules);
-        if self.rules.is_empty() {
-            answer["names"] = json!(self.names);
-        }
-        answer
-    }
 }
 
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
@@ -115,9 +84,8 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         let head = board.status().head;
         runtime.shutdown().await;
         if output.is_json() {
-            let told =
-                json!({"board": summary.id, "signal": arguments.name, "head": {"seq": head.seq, "hash": head.hash}});
-            output.json(&waiting.add_to_json(told))?;
+            let head = HeadInfo::new(head.seq, head.hash);
+            output.json(&json!(SignalReport::new(&summary.id, &arguments.name, head, waiting)))?;
         } else {
             output.line(&format!("signal {} recorded on board {}", one_line(&arguments.name), summary.id))?;
         }

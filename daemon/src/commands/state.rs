@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Outcome};
 use crate::output::{Output, json_pretty};
+use crate::queries::state::StateResponse;
 use crate::reader::Reader;
 
 /// Print the document of a board, as it is now or as it was at a version
@@ -30,14 +31,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     let summary = reader.find(&arguments.board.board)?;
     let board = reader.board(&summary, arguments.at)?;
     if output.is_json() {
-        output.json(&json!({
-            "board": summary.id,
-            "version": board.version(),
-            // After a redaction the live digest differs from the recorded one, so it is omitted.
-            "state_hash": board.is_exact().then(|| board.state().digest()),
-            "erased": !board.is_exact(),
-            "state": board.state().root(),
-        }))?;
+        output.json(&json!(StateResponse::from_board(&board)))?;
     } else {
         if !board.is_exact() {
             output.note("values of this document are erased: $redacted stands in their places");

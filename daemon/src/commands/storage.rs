@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use patchboard_runtime::archive::{self, ArchiveError};
+use patchboard_runtime::archive;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{Journal, JournalError};
@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line, table};
+use crate::queries::storage::{ArchiveReport, RestoreReport, TombstoneInfo, failure};
 use crate::reader::{Reader, format_time, storage};
 use crate::serve::instance_lock::{open_exclusive, open_or_create_exclusive};
 use crate::serve::tokens::{Action, AuditedAction, TokenStore};
@@ -70,7 +71,7 @@ impl Archive {
         if self.boards.is_empty() {
             let tombstones = reading.journal.tombstones().map_err(storage)?;
             if output.is_json() {
-                tombstones.iter().try_for_each(|tombstone| output.json(&archive::told(tombstone)))?;
+                tombstones.iter().try_for_each(|tombstone| output.json(&json!(TombstoneInfo::from(tombstone))))?;
                 return Ok(Exit::Done);
             }
             let rows = tombstones.iter().map(|tombstone| {
@@ -92,7 +93,7 @@ impl Archive {
             let path = tokens
                 .audited(&intended, now, || archive::archive(&journal, &directory, &board.id, now).map_err(failure))?;
             if output.is_json() {
-                output.json(&json!({"board": board.id, "archive": path}))?;
+                output.json(&json!(ArchiveReport { board: board.id, archive: path }))?;
             } else {
                 output.line(&format!("board {} is in {}", board.id, one_line(&path.display().to_string())))?;
             }
@@ -120,7 +121,7 @@ impl Restore {
         let board = archive::append_restored(&journal, carried).await.map_err(failure)?;
         tokens.finish(begun);
         if output.is_json() {
-            output.json(&json!({"board": board}))?;
+            output.json(&json!(RestoreReport { board }))?;
         } else {
             output.line(&format!("board {board} is back"))?;
         }
@@ -147,27 +148,10 @@ impl Delete {
             .audited(&intended, now, || archive::delete(&journal, &directory, &board.id, now).map_err(failure))?;
         journal.vacuum().map_err(storage)?;
         if output.is_json() {
-            output.json(&archive::told(&tombstone))?;
+            output.json(&json!(TombstoneInfo::from(&tombstone)))?;
         } else {
             output.line(&format!("board {} is gone; its last record was {}", board.id, tombstone.head.hash))?;
         }
         Ok(Exit::Done)
-    }
-}
-
-/// Converts an archive error to a command-line failure.
-pub(crate) fn failure(error: ArchiveError) -> Failure {
-    match error {
-        ArchiveError::Journal(error) => storage(error),
-        ArchiveError::NotEnded(_) | ArchiveError::Exists(_) => Failure::invalid_input(error.code(), &error),
-        ArchiveError::Damaged { .. } => {
-            Failure::failed(error.code(), &error).help("use another copy of the file; nothing was changed")
-        }
-        ArchiveError::BadId { .. } => Failure::failed(error.code(), &error)
-            .help("find out who made the file: `patchboard archive` did not; nothing was changed"),
-        ArchiveError::Outdated { .. } => Failure::invalid_input(error.code(), &error).help(
-            "what was erased since would be back: use the last archive of the board; `patchboard archive` lists them",
-        ),
-        other => Failure::failed(other.code(), &other),
     }
 }

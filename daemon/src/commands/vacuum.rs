@@ -5,10 +5,11 @@ use std::path::Path;
 use clap::Args;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::{Journal as _, VacuumStats};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::failure::{Exit, Outcome};
 use crate::output::Output;
+use crate::queries::storage::VacuumReport;
 use crate::reader::storage;
 use crate::serve::instance_lock::open_exclusive;
 use crate::serve::tokens::{Action, AuditedAction, TokenStore};
@@ -33,16 +34,10 @@ pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     let vacuumed =
         TokenStore::open(data_dir)?.audited(&intended, SystemClock.now(), || journal.vacuum().map_err(storage))?;
     if output.is_json() {
-        output.json(&vacuum_json(vacuumed))?;
+        output.json(&json!(VacuumReport::from(vacuumed)))?;
     } else {
         let VacuumStats { before, after, texts } = vacuumed;
         output.line(&format!("{before} bytes before, {after} after; {texts} texts that no record names removed"))?;
     }
     Ok(Exit::Done)
-}
-
-/// Returns the result as JSON.
-pub(crate) fn vacuum_json(vacuumed: VacuumStats) -> Value {
-    let VacuumStats { before, after, texts } = vacuumed;
-    json!({"bytes_before": before, "bytes_after": after, "texts_removed": texts})
 }

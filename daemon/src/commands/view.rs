@@ -1,23 +1,15 @@
 //! `patchboard view`: prints a worker's view.
 
-use std::borrow::Cow;
 use std::path::Path;
-use std::sync::Arc;
 
 use clap::Args;
-use jsonptr::PointerBuf;
-use patchboard_agents::llm::schema::{self, SchemaLevel};
-use patchboard_kernel::bindings::Bindings;
-use patchboard_kernel::board::Board;
-use patchboard_kernel::expand_request::ExpandRequest;
-use patchboard_kernel::pipeline::nothing_to_show;
-use patchboard_kernel::plan::WorkerPlan;
-use patchboard_kernel::view::{PlaceExplanation, View};
+use patchboard_kernel::view::PlaceExplanation;
 use serde_json::{Value, json};
 
 use crate::cli::BoardArgument;
-use crate::failure::{Exit, Failure, Outcome};
+use crate::failure::{Exit, Outcome};
 use crate::output::{Output, clean, one_line, short, table};
+use crate::queries::view::{ViewResponse, binding, preview, reply_schema, worker_with_bindings};
 use crate::reader::Reader;
 
 /// Print the view that a worker would get now, or at a version: within its budget and its read grant
@@ -77,7 +69,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     if arguments.schema {
         output.json(&reply_schema(&board, &seat, &view)?)?;
     } else if output.is_json() {
-        output.json(&json(&board, &seat, &view))?;
+        output.json(&json!(ViewResponse::new(&board, &seat, &view)))?;
     } else if arguments.explain {
         let rows = view.items.iter().map(|item| [words(item.fate.as_str()), place(item), words(item.why.as_str())]);
         output.line(&table(["", "place", "why"], rows))?;
@@ -88,121 +80,13 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     if arguments.at.is_some() { reader.exit_after_listing(&summary.id) } else { Ok(Exit::Done) }
 }
 
-/// Parses `NAME=TOKEN`.
-pub(crate) fn binding(text: &str) -> Result<(String, String), String> {
-    let (name, token) = text.split_once('=').ok_or("write NAME=TOKEN, like note=3")?;
-    Ok((name.to_owned(), token.to_owned()))
-}
-
 /// Parses a requested place: a JSON Pointer, or an object as JSON.
-pub(crate) fn parse_expansion(text: &str) -> Result<Value, String> {
+fn parse_expansion(text: &str) -> Result<Value, String> {
     if text.starts_with('{') {
         serde_json::from_str(text).map_err(|error| format!("this is no JSON: {error}"))
     } else {
         Ok(text.into())
     }
-}
-
-/// Returns a worker's seat with bound names.
-pub(crate) fn worker_with_bindings(
-    board: &Board,
-    worker: &str,
-    bind: &[(String, String)],
-) -> Result<Arc<WorkerPlan>, Failure> {
-    let refuse = |message: String| Failure::invalid_input("bad_binding", message);
-    let bindings = Bindings::from_pairs(bind.iter().map(|(name, token)| (name.as_str(), token.clone())));
-    if bindings.iter().count() < bind.len() {
-        return Err(refuse("a name is bound twice".to_owned()));
-    }
-    let Some(seat) = board.worker_plan(&worker.into(), &bindings) else {
-        let workers: Vec<String> = board.blueprint().workers.keys().map(|name| one_line(name.as_str())).collect();
-        return Err(Failure::invalid_input(
-            "no_such_worker",
-            format!("the blueprint has no worker {}", one_line(worker)),
-        )
-        .help(format!("its workers are {}", workers.join(", ")))
-        .detail("workers", json!(workers)));
-    };
-    if let Some((name, _)) = bind.iter().find(|(name, _)| !seat.names().contains(name)) {
-        let known: Vec<String> = seat.names().iter().map(|name| format!("{{{name}}}")).collect();
-        let help = match known.is_empty() {
-            true => "its paths have no names".to_owned(),
-            false => format!("the names in its paths are {}", known.join(", ")),
-        };
-        let message = format!("{} has no {{{}}} in its paths", one_line(worker), one_line(name));
-        return Err(refuse(message).help(help));
-    }
-    Ok(seat)
-}
-
-/// Returns the view that a worker would get of the board's state. `within` has the places that the worker may read now,
-/// for a state of an earlier version: conditions of the read grant must hold in both.
-pub(crate) fn preview(
-    board: &Board,
-    seat: &WorkerPlan,
-    expand: &[Value],
-    within: Option<&[PointerBuf]>,
-) -> Result<View, Failure> {
-    let mut readable = board.readable_by(seat);
-    if let Some(places) = within {
-        readable = readable.within(places);
-    }
-    let mut asked_for = Vec::with_capacity(expand.len());
-    for place in expand {
-        let refuse = |code, message: &str| {
-            let place = place.as_str().map_or_else(|| Cow::Owned(place.to_string()), Cow::Borrowed);
-            Failure::invalid_input(code, format!("{message}: {}", one_line(&place)))
-                .help("name a place as `state` shows it, like /claims/3")
-                .detail("pointer", json!(place))
-        };
-        let asked = ExpandRequest::parse(place).filter(|asked| seat.has_ranges() || asked.start().is_none());
-        let Some(mut asked) = asked else {
-            let message = match seat.has_ranges() {
-                true => "this is no JSON Pointer, and no {\"at\": \"/claims\", \"from\": 3}",
-                false => "this is no JSON Pointer, and boards as old as this one show no parts",
-            };
-            return Err(refuse("bad_pointer", message));
-        };
-        if let Some(bound) = seat.bound().resolve(asked.pointer()) {
-            *asked.pointer_mut() = bound.to_string();
-        }
-        // Checked before the place is looked up: its existence may be confidential.
-        if !asked.place().is_some_and(|place| readable.may_ask_for(&place)) {
-            return Err(refuse("path_not_granted", "what is asked for must be what the worker may read"));
-        }
-        if let Some(violation) = nothing_to_show(board.state(), &readable, &asked, board.plan().journal_format) {
-            return Err(refuse("path_not_found", &violation.message));
-        }
-        asked_for.push(asked);
-    }
-    Ok(board.explained_preview(seat, &asked_for, &readable))
-}
-
-/// Returns the JSON Schema for a language model's reply to a view.
-fn reply_schema(board: &Board, seat: &Arc<WorkerPlan>, view: &View) -> Result<Value, Failure> {
-    let shown = board.previewed_values(seat, view);
-    let schema = shown.and_then(|shown| schema::reply_schema(&shown, SchemaLevel::Derived)).ok_or_else(|| {
-        Failure::invalid_input("no_schema", "its replies are messages, which no schema describes")
-            .help("docs/modes.md describes such boards")
-    })?;
-    Ok(schema.1)
-}
-
-/// Returns a view and the read set of a proposal based on it, as JSON.
-pub(crate) fn json(board: &Board, seat: &WorkerPlan, view: &View) -> Value {
-    json!({
-        "board": board.id(),
-        "worker": seat.name,
-        "bound": seat.bound().to_value(),
-        "version": board.version(),
-        "hash": board.text_hash(&view.text),
-        "text": view.text,
-        "freshness": seat.worker.freshness,
-        "reads": view.reads,
-        "members": view.members,
-        "summarised": view.summarised.pointers(),
-        "items": view.items,
-    })
 }
 
 /// Maximum characters of a place in the list.

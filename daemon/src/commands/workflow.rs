@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use patchboard_kernel::workflow::{self, Definition, ExecutionOrder, Warning, WorkflowError};
+use patchboard_kernel::workflow::{self, Definition};
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::input;
 use crate::output::Output;
+use crate::queries::workflow::{InvalidWorkflow, WorkflowReport};
 
 /// Analyse a workflow definition
 #[derive(Args, Debug)]
@@ -55,21 +56,14 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
         Ok(definition) => definition,
         Err(failure) => {
             if let Failure::Error(told) = &failure {
-                output.json(&unreadable_report(told.code, &told.message))?;
+                output.json(&json!(InvalidWorkflow::unreadable(told.code, &told.message)))?;
             }
             return Err(failure);
         }
     };
-    match workflow::check(&definition) {
-        Ok(order) => {
-            output.json(&order_report(&order))?;
-            Ok(Exit::Done)
-        }
-        Err(problems) => {
-            output.json(&invalid_report(&problems))?;
-            Ok(Exit::InvalidInput)
-        }
-    }
+    let report = WorkflowReport::new(&workflow::check(&definition));
+    output.json(&json!(report))?;
+    Ok(if report.is_valid() { Exit::Done } else { Exit::InvalidInput })
 }
 
 /// Reads the definition in a file.
@@ -83,43 +77,3 @@ fn definition(path: &Path) -> Result<Definition, Failure> {
 }
 
 const BAD_WORKFLOW: &str = "bad_workflow";
-
-/// Returns the report of a workflow with an order.
-pub(crate) fn order_report(order: &ExecutionOrder<'_>) -> Value {
-    let mut told = json!(order);
-    told["valid"] = true.into();
-    told["warnings"] = order.warnings.iter().map(warning).collect();
-    told
-}
-
-/// Returns a warning and its subject.
-fn warning(warning: &Warning<'_>) -> Value {
-    let mut told = json!({"code": warning.code(), "message": warning.to_string()});
-    if let Some(node) = warning.node() {
-        told["node"] = node.into();
-    }
-    if let Warning::SharedOutput { key, other, .. } = warning {
-        told["key"] = (*key).into();
-        told["other"] = (*other).into();
-    }
-    told
-}
-
-/// Returns the report of a file that is no workflow.
-fn unreadable_report(code: &str, message: &str) -> Value {
-    json!({"valid": false, "error_code": code, "cycle": null, "errors": [{"code": code, "message": message}]})
-}
-
-/// Returns the report of a workflow without an order.
-pub(crate) fn invalid_report(problems: &[WorkflowError]) -> Value {
-    let errors: Vec<Value> = problems
-        .iter()
-        .map(|problem| json!({"code": problem.code().as_str(), "message": problem.to_string()}))
-        .collect();
-    json!({
-        "valid": false,
-        "error_code": problems.first().map(|problem| problem.code().as_str()),
-        "cycle": problems.iter().find_map(WorkflowError::cycle),
-        "errors": errors,
-    })
-}

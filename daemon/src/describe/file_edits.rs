@@ -3,14 +3,46 @@
 //! Uses only the board's data on its files, which remains when the text of an edit is redacted.
 
 use patchboard_kernel::files::{EXTERNAL, Edit, FILES, FilePath};
+use patchboard_kernel::id::InvocationId;
 use patchboard_kernel::record::{Attempt, Author, Committed, Rejected};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::{TEXT_CHARS_MAX, name};
 use crate::output::short;
 
 /// Maximum files listed for an edit.
 const FILES_SHOWN: usize = 4;
+
+/// Accepted edit of files.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct EditInfo {
+    /// Name of the author; differs from the worker if several authors share that worker.
+    by: String,
+    /// Invocation that made the edit; null for changes that bypassed the workspace.
+    #[schema(required, value_type = Option<u64>)]
+    invocation: Option<InvocationId>,
+    /// Attempt of the invocation, from 1.
+    #[schema(required)]
+    attempt: Option<u32>,
+    /// Purpose, in the author's words.
+    #[schema(required)]
+    intent: Option<String>,
+    /// Edited files.
+    files: Vec<EditedFile>,
+}
+
+/// File of an edit.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct EditedFile {
+    /// Path of the file.
+    path: String,
+    /// Version after the edit.
+    version: u64,
+    /// False if the edit deleted the file.
+    exists: bool,
+}
 
 /// Description of an accepted edit.
 pub(crate) struct EditLine<'a> {
@@ -90,18 +122,20 @@ impl<'a> EditLine<'a> {
         format!("version {}: {} edits {}{intent}", committed.version, self.by(), self.changes())
     }
 
-    pub(crate) fn json(&self) -> Value {
-        let files = self
-            .files
-            .iter()
-            .map(|(path, version, is_there)| json!({"path": path, "version": version, "exists": is_there}));
-        json!({
-            "by": self.writer,
-            "invocation": self.attempt.map(|attempt| attempt.invocation),
-            "attempt": self.attempt.map(|attempt| attempt.number),
-            "intent": self.intent,
-            "files": files.collect::<Vec<_>>(),
-        })
+    /// Returns the edit as data.
+    pub(crate) fn info(&self) -> EditInfo {
+        let file = |(path, version, exists): &(FilePath, u64, bool)| EditedFile {
+            path: path.to_string(),
+            version: *version,
+            exists: *exists,
+        };
+        EditInfo {
+            by: self.writer.clone(),
+            invocation: self.attempt.map(|attempt| attempt.invocation),
+            attempt: self.attempt.map(|attempt| attempt.number),
+            intent: self.intent.map(ToOwned::to_owned),
+            files: self.files.iter().map(file).collect(),
+        }
     }
 }
 

@@ -19,8 +19,8 @@ use patchboard_kernel::tree::Node;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::queries::questions::QuestionInfo;
 use crate::reader::format_time;
-use crate::runner::question_json;
 
 /// Protocol version.
 const PROTOCOL: &str = "1.0";
@@ -396,7 +396,7 @@ fn interrupt(seq: Seq, question: &PendingQuestion) -> Value {
         "reason": format!("{PREFIX}{reason}"),
         "message": message,
         "responseSchema": {"type": "object", "required": ["agrees"], "properties": asked},
-        "metadata": question_json(seq, question),
+        "metadata": QuestionInfo::new(seq, question),
     });
     if let Some(expires) = question.expires {
         interrupt["expiresAt"] = format_time(expires).into();

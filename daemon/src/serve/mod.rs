@@ -34,6 +34,7 @@ pub(crate) mod retention;
 mod routes;
 pub(crate) mod service;
 pub(crate) mod settings;
+mod sorted_json;
 pub(crate) mod storage_recovery;
 #[cfg(feature = "tls")]
 mod tls;
@@ -44,15 +45,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::Router;
+use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::header::CONTENT_TYPE;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use axum::{Json, Router};
 use clap::Args;
 use futures_util::{StreamExt as _, stream};
 use http_body::Body as _;
@@ -311,9 +313,14 @@ fn unreachable_address(address: SocketAddr, error: &io::Error) -> Failure {
 /// Builds the router.
 fn app(daemon: Arc<Daemon>, doors: watch::Receiver<OriginPolicy>) -> Router {
     let (api, description) = routes::all();
-    let description = Arc::new(description);
+    let description = Arc::new(LazyLock::new(move || {
+        Bytes::from(serde_json::to_vec(&description).expect("a description has string keys"))
+    }));
     let api = api
-        .route("/v1/openapi.json", get(move || async move { Json((*description).clone()) }))
+        .route(
+            "/v1/openapi.json",
+            get(move || async move { ([(CONTENT_TYPE, "application/json")], Bytes::clone(&description)) }),
+        )
         .layer(from_fn_with_state(Arc::clone(&daemon), authenticate))
         .route("/readyz", get(routes::ready))
         .layer(from_fn_with_state(Handle::current(), on_board_threads));

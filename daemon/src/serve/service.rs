@@ -23,12 +23,13 @@ use patchboard_kernel::record::{Body, End, Ended, Kind, Principal, Record, Retri
 use patchboard_kernel::redaction::Request;
 use patchboard_runtime::agent::Agent as _;
 use patchboard_runtime::archive::{self, ArchiveError};
+use patchboard_runtime::audit;
 use patchboard_runtime::clock::{Clock, SystemClock};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{BoardSummary, Journal as _, JournalError, Tombstone, VacuumStats};
+use patchboard_runtime::redaction::redact;
 use patchboard_runtime::runtime::{BoardHandle, CreateOptions, Options, RequestEffect, Runtime, RuntimeError};
 use patchboard_runtime::subscription::Subscription;
-use patchboard_runtime::{audit, redaction};
 use patchboard_workspace::boards::{ActivationGuard, Workspaces};
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
@@ -44,10 +45,11 @@ use super::metrics::{Counting, Metrics};
 use super::problem::{ApiResult, Code, Problem};
 use super::storage_recovery::StorageHealth;
 use super::tokens::{Action, AuditedAction, Holder, TokenStore};
-use crate::commands::{redact, storage as storage_command};
 use crate::failure::Failure;
 use crate::notify::feed::{ChangeFeed, WithFeeds};
 use crate::outages;
+use crate::queries::redaction::{self, Redaction, Rows, search_departments};
+use crate::queries::storage::{self as stored, boards_and_archived};
 use crate::reader::{Reader, storage};
 use crate::runner::failure;
 
@@ -448,9 +450,9 @@ impl Daemon {
         board: &BoardId,
         request: Request,
         replacement: Option<Value>,
-        rows: Option<redact::Rows>,
+        rows: Option<Rows>,
         principal: Principal,
-    ) -> ApiResult<redact::Redaction> {
+    ) -> ApiResult<Redaction> {
         let (id, asked) = (board.clone(), board.clone());
         let may = move |daemon: &Self| daemon.summary(&asked).map(drop);
         let work = async move |daemon: Arc<Self>| {
@@ -458,12 +460,13 @@ impl Daemon {
             let _claim = journal.claim(&id, false)?;
             let now = daemon.clock.now();
             let principal = Some(principal);
-            let (beside, shared) = (redact::search_departments(&daemon.data_dir, rows), Arc::new(journal.clone()));
-            let redacted = redaction::redact(shared, id.clone(), request, replacement, principal, now, beside).await;
-            let redacted = redacted.map_err(redact::failure)?;
+            let (beside, shared) = (search_departments(&daemon.data_dir, rows), Arc::new(journal.clone()));
+            let redacted = redact(shared, id.clone(), request, replacement, principal, now, beside).await;
+            let redacted = redacted.map_err(redaction::failure)?;
             let directory = daemon.archives();
-            let renewed = daemon
-                .query(move |_| archive::rewrite(&journal, &directory, &id).map_err(|error| redact::archived(&error)));
+            let renewed = daemon.query(move |_| {
+                archive::rewrite(&journal, &directory, &id).map_err(|error| redaction::archived(&error))
+            });
             renewed.await?;
             Ok(redacted)
         };
@@ -473,7 +476,7 @@ impl Daemon {
     /// Lists the boards of the journal and of the archives.
     pub(crate) async fn boards_and_archived(self: &Arc<Self>) -> ApiResult<Vec<BoardSummary>> {
         let data_dir = self.data_dir.clone();
-        self.query(move |reader| redact::boards_and_archived(&reader.journal, &data_dir)).await
+        self.query(move |reader| boards_and_archived(&reader.journal, &data_dir)).await
     }
 
     /// Moves an ended board from the journal into an archive file.
@@ -500,14 +503,14 @@ impl Daemon {
         // A board that has not ended is not closed.
         let may = move |daemon: &Self| match daemon.summary(&asked)?.ended {
             Some(_) => Ok(()),
-            None => Err(storage_command::failure(ArchiveError::NotEnded(asked)).into()),
+            None => Err(stored::failure(ArchiveError::NotEnded(asked)).into()),
         };
         let work = async move |daemon: Arc<Self>| {
             let _claim = daemon.reader.journal.claim(&id, false)?;
             let (tokens, now) = (daemon.tokens.clone(), daemon.clock.now());
             let recorded = move |reader: &Reader| {
                 let intended = AuditedAction { action, subject: Some(id.as_str()), by: by.as_ref() };
-                tokens.audited(&intended, now, || take(&reader.journal).map_err(storage_command::failure))
+                tokens.audited(&intended, now, || take(&reader.journal).map_err(stored::failure))
             };
             daemon.query(recorded).await
         };
@@ -522,7 +525,7 @@ impl Daemon {
             let journal = Arc::new(self.reader.journal.clone());
             let intended = AuditedAction { action: Action::BoardRestored, subject: Some(board.as_str()), by: Some(by) };
             let begun = self.tokens.begin(&intended, self.clock.now())?;
-            archive::restore(journal, path.into()).await.map_err(storage_command::failure)?;
+            archive::restore(journal, path.into()).await.map_err(stored::failure)?;
             self.tokens.finish(begun);
             Ok(())
         };

@@ -16,6 +16,7 @@ use patchboard_runtime::{ids, private_files};
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 use serde::Serialize;
 use tokio::sync::watch;
+use utoipa::ToSchema;
 
 pub(crate) use self::audit_log::{Action, AuditEntry};
 use super::access::Scope;
@@ -23,6 +24,7 @@ use super::idempotency_keys::{self, SECRET_BYTES, Secret};
 use super::problem::Code;
 use crate::failure::Failure;
 use crate::output::one_line;
+use crate::queries::parts::PrincipalInfo;
 
 /// File in the data directory, next to the journal, with the daemon's own data.
 const FILE: &str = "daemon.db";
@@ -90,22 +92,28 @@ pub(crate) struct Holder {
 }
 
 /// Token without its secret text.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+#[schema(as = TokenInfo)]
 pub(crate) struct ApiToken {
     /// Number.
     pub(crate) id: i64,
     /// Purpose, as its creator described it.
     pub(crate) name: String,
-    /// Scope.
+    /// Scope, like `read` or `seat:BOARD/WORKER`.
     #[serde(serialize_with = "display")]
+    #[schema(value_type = String)]
     pub(crate) scope: Scope,
-    /// Time of creation.
+    /// Time of creation, in milliseconds since 1970.
+    #[schema(value_type = i64)]
     pub(crate) created_at: Timestamp,
-    /// Caller that created the token; `None` if an earlier version did.
+    /// Caller that created the token; null if an earlier version did.
+    #[schema(required, value_type = Option<PrincipalInfo>)]
     pub(crate) made_by: Option<Principal>,
-    /// Expiry.
+    /// Expiry, in milliseconds since 1970; null if there is none.
+    #[schema(required, value_type = Option<i64>)]
     pub(crate) expires_at: Option<Timestamp>,
-    /// Time of revocation.
+    /// Time of revocation, in milliseconds since 1970; null if the token is not revoked.
+    #[schema(required, value_type = Option<i64>)]
     pub(crate) revoked_at: Option<Timestamp>,
 }
 

@@ -1,5 +1,5 @@
 //! The API as recorded requests and answers: every byte that clients send and receive, except that ids, digests, times
-//! and secrets are replaced by numbers in order of appearance.
+//! and secrets are replaced by numbers in order of appearance. Each answer is as the API describes it.
 //!
 //! Renaming or rewording code changes none of these files; a change of the API shows in them.
 
@@ -12,6 +12,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::daemon::{Answer, Daemon, STEPS, remote_steps};
+use crate::described::Description;
 use crate::leases::PATIENT;
 use crate::people::{approved_steps, clarified_steps};
 
@@ -26,11 +27,13 @@ struct Recorder {
     text: String,
     /// Header of an admin token, where one is required.
     admin: Option<String>,
+    /// Description of the API, once it was asked for.
+    description: Option<Description>,
 }
 
 impl Recorder {
     fn new(daemon: Daemon) -> Self {
-        Self { daemon, masks: Masks::new(), text: String::new(), admin: None }
+        Self { daemon, masks: Masks::new(), text: String::new(), admin: None, description: None }
     }
 
     /// Waits, without recording, until a board satisfies `is_so`.
@@ -62,6 +65,11 @@ impl Recorder {
         let sent: Vec<_> = headers.iter().copied().chain(body.map(|_| ("content-type", "application/json"))).collect();
         let answer = self.daemon.request(method.clone(), &path, &sent, body.map(Value::to_string)).await;
         let route = template.split('?').next().expect("a path");
+        if self.description.is_none() {
+            let headers: Vec<_> = self.admin.iter().map(|admin| ("authorization", admin.as_str())).collect();
+            self.description = Some(Description::of(&self.daemon, &headers).await);
+        }
+        self.description.iter().for_each(|description| description.check(&method, route, &answer));
         let mut exchange = format!("### {method} {route}\n\n{method} {path}\n");
         for (name, value) in headers.iter().filter(|(name, _)| *name != "authorization") {
             writeln!(exchange, "{name}: {value}").expect("a string takes it");

@@ -8,6 +8,7 @@ mod blackboard;
 mod clients;
 mod clipboard;
 mod daemon;
+mod described;
 mod disk;
 mod events;
 mod exchanges;

@@ -70,16 +70,16 @@ def main():
     missing = get_board.sync(client=client, board="01990000-0000-7000-8000-000000000000")
     assert isinstance(missing, Problem) and missing.code == "no_such_board", missing
     call = done(lease_call.sync(client=client, board=board, body=LeaseRequest(worker="outside", wait=20)))
-    assert done(list_leases.sync(client=client, board=board))["calls"], "the call is listed"
+    assert done(list_leases.sync(client=client, board=board)).calls, "the call is listed"
     patch = [{"op": "add", "path": "/steps/-", "value": 1}]
     reply = AnswerCallRequest(worker="outside", patch=patch)
-    done(answer_call.sync(client=client, board=board, lease=call["lease"], body=reply))
-    person = done(create_token.sync(client=client, body=CreateTokenRequest(scope="person:editor")))["token"]
+    done(answer_call.sync(client=client, board=board, lease=call.lease, body=reply))
+    person = done(create_token.sync(client=client, body=CreateTokenRequest(scope="person:editor"))).token
     editor = AuthenticatedClient(base_url=url, token=person, raise_on_unexpected_status=True)
-    question = done(list_questions.sync(client=editor))["questions"][0]
-    agreed = AnswerQuestionRequest(agrees=True, digest=question["digest"])
-    done(answer_question.sync(client=editor, board=board, seq=question["seq"], body=agreed))
-    assert done(get_state.sync(client=client, board=board))["state"]["steps"] == [1]
+    question = done(list_questions.sync(client=editor)).questions[0]
+    agreed = AnswerQuestionRequest(agrees=True, digest=question.digest)
+    done(answer_question.sync(client=editor, board=board, seq=question.seq, body=agreed))
+    assert done(get_state.sync(client=client, board=board)).state["steps"] == [1]
     records = len(done(list_records.sync(client=client, board=board)).records)
     assert done(get_board.sync(client=client, board=board)).status == "done"
     done(archive_board.sync(client=client, board=board))

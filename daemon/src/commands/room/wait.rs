@@ -6,15 +6,15 @@ use std::time::Duration as Time;
 use clap::Args;
 use patchboard_kernel::blueprint::Duration;
 use patchboard_kernel::id::Version;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::cli::BoardArgument;
 use crate::client::{Client, DaemonArgument, path};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
+use crate::queries::rooms::{DecisionError, DecisionStatus, decision_status};
 use crate::reader::Reader;
-use crate::rooms::{DecisionError, DecisionStatus, decision_status};
 
 /// Polling interval of a data directory.
 const POLL_INTERVAL: Time = Time::from_millis(100);
@@ -101,7 +101,7 @@ async fn wait_on_journal(reader: &Reader, arguments: &Wait, until: Instant) -> R
         if looked_at.replace(summary.version) != Some(summary.version) {
             let board = reader.board(&summary, None)?;
             missing = match decision_status(board.state().root(), &arguments.artifact, arguments.ruled) {
-                Ok(DecisionStatus::Decided(told)) => return Ok(Some(told)),
+                Ok(DecisionStatus::Decided(decision)) => return Ok(Some(json!(decision))),
                 Ok(DecisionStatus::Open) => None,
                 // The artefact may still be proposed.
                 Err(why @ DecisionError::Artifact(_)) => Some(why),

@@ -20,9 +20,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::codes;
-use crate::commands::view as views;
 use crate::failure::Failure;
 use crate::output::short;
+use crate::queries::leases::LeasedCall;
+use crate::queries::view as views;
 use crate::reader::{Reader, storage};
 use crate::serve::files;
 use crate::serve::http::Caller;
@@ -31,7 +32,7 @@ use crate::serve::long_poll::WAIT_MAX;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::routes::history;
 use crate::serve::routes::leases;
-use crate::serve::routes::proposals::outcome_json;
+use crate::serve::routes::proposals::ProposalOutcome;
 use crate::serve::service::Daemon;
 
 /// Default duration of a lease, in seconds; allows for the thinking time of models.
@@ -211,7 +212,7 @@ impl WorkerServer {
         let outcome =
             leases::submit_reply(&self.daemon, &self.caller, &self.board, &self.worker, lease.as_str(), reply, None)
                 .await?;
-        outcome_json(outcome).map(|(_, told)| told)
+        ProposalOutcome::read(outcome).map(|(_, outcome)| json!(outcome))
     }
 
     /// Leases the oldest waiting call and returns its view. Without one, returns a preview of the worker's view.
@@ -255,7 +256,7 @@ impl WorkerServer {
                 return Err(Problem::from_code(Code::BadBody, detail));
             }
         };
-        outcome_json(outcome).map(|(_, told)| told).map_err(with_retry_help)
+        ProposalOutcome::read(outcome).map(|(_, outcome)| json!(outcome)).map_err(with_retry_help)
     }
 
     /// Requests an expanded view, and returns the view that follows.
@@ -270,12 +271,12 @@ impl WorkerServer {
         let outcome =
             leases::submit_reply(&self.daemon, &self.caller, &self.board, &self.worker, lease, reply, None).await?;
         let is_expanded = matches!(outcome, Outcome::Expanded { .. });
-        let (_, told) = outcome_json(outcome).map_err(with_retry_help)?;
+        let (_, told) = ProposalOutcome::read(outcome).map_err(with_retry_help)?;
         if is_expanded && let Some(view) = self.lease(Duration::from_secs(SECONDS), FOLLOW_UP_TIMEOUT).await? {
             return Ok(view);
         }
         // The request is a replay, or the follow-up call is still queued.
-        let detail = format!("what was asked for is not there yet ({})", told["outcome"]);
+        let detail = format!("what was asked for is not there yet ({:?})", told.outcome);
         Err(Problem::from_code(Code::NotReady, detail).help("call read_view: it leases the call that shows it"))
     }
 
@@ -289,7 +290,7 @@ impl WorkerServer {
         let outcome =
             leases::submit_reply(&self.daemon, &self.caller, &self.board, &self.worker, &asked.lease, reply, None)
                 .await?;
-        outcome_json(outcome).map(|(_, told)| told).map_err(with_retry_help)
+        ProposalOutcome::read(outcome).map(|(_, outcome)| json!(outcome)).map_err(with_retry_help)
     }
 
     /// Returns the meanings of a code, and the worker's last rejection with it. Without a code, explains the code of
@@ -362,7 +363,7 @@ impl WorkerServer {
 
     async fn lease(&self, lasts: Duration, patience: Duration) -> ApiResult<Option<Value>> {
         let Some(lease) = self.current_lease(LeaseDuration::Exactly(lasts), patience).await? else { return Ok(None) };
-        let mut told = leases::document(&lease, self.daemon.clock.now());
+        let mut told = json!(LeasedCall::new(&lease, self.daemon.clock.now()));
         if let Value::Object(told) = &mut told {
             // The view's text has them.
             told.remove("shown");

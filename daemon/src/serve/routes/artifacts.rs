@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
+use super::proposals::ProposalOutcome;
 use super::protocols::{MessageAuthor, propose};
 use crate::serve::http::{
     BODY_BYTES_MAX, BoardPath, Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson,
@@ -49,7 +50,7 @@ impl RequestBody for AppendArtifactRequest {
 /// match its type is rejected (`bad_content`).
 #[utoipa::path(post, operation_id = "appendArtifact", path = "/v1/boards/{board}/artifacts", tag = "protocols", request_body = AppendArtifactRequest,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, description = "The outcome of the proposal", body = Object, description = "What became of it: `outcome`, and the record's `seq`")))]
+    responses((status = 200, description = "Outcome of the proposal", body = ProposalOutcome)))]
 pub(crate) async fn append(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,

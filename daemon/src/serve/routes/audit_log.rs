@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
-use serde::Deserialize;
-use serde_json::{Value, json};
-use utoipa::IntoParams;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use crate::serve::access::Permission;
 use crate::serve::http::{Caller, StrictQuery, page_size};
 use crate::serve::problem::ApiResult;
 use crate::serve::service::Daemon;
+use crate::serve::sorted_json::SortedJson;
+use crate::serve::tokens::AuditEntry;
 
 /// Selection of entries.
 #[derive(Deserialize, IntoParams)]
@@ -26,20 +26,27 @@ pub(crate) struct Listing {
     limit: Option<usize>,
 }
 
+/// Page of the audit log.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct AuditLogPage {
+    /// Entries, the oldest first.
+    entries: Vec<AuditEntry>,
+}
+
 /// List the administrators' actions that no board records, the oldest first
 ///
 /// Covers tokens created and ended, boards archived, restored and deleted, and vacuums. `principal` is the caller, or
 /// null if the daemon acted by `[retention]`. `done` is false if the action failed or was interrupted by a crash. For
 /// the next page, pass the last `id` as `after`.
 #[utoipa::path(get, operation_id = "listAuditLog", path = "/v1/audit-log", tag = "storage", params(Listing),
-    responses((status = 200, description = "A page of entries", body = Object)))]
+    responses((status = 200, description = "A page of entries", body = AuditLogPage)))]
 pub(crate) async fn list(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     StrictQuery(listing): StrictQuery<Listing>,
-) -> ApiResult<Json<Value>> {
+) -> ApiResult<SortedJson<AuditLogPage>> {
     caller.require(&Permission::Administer)?;
     let (limit, tokens) = (page_size(listing.limit)?, daemon.tokens.clone());
     let entries = daemon.query(move |_| tokens.audit_log(listing.after, limit)).await?;
-    Ok(Json(json!({"entries": entries})))
+    Ok(SortedJson(AuditLogPage { entries }))
 }

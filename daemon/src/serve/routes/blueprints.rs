@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use crate::diagnostics;
+use crate::diagnostics::{self, FindingInfo};
 use crate::serve::access::Permission;
 use crate::serve::http::{BODY_BYTES_MAX, Caller, RequestBody, RoutePermission, StrictJson};
 use crate::serve::problem::{ApiResult, Code, Problem};
@@ -36,9 +36,8 @@ pub(crate) struct BlueprintInput {
 pub(crate) struct BlueprintReport {
     /// True if a board can be created from the blueprint.
     ok: bool,
-    /// Findings, each with severity, code, pointer, line, column, message and help.
-    #[schema(value_type = Vec<Object>)]
-    findings: Vec<Value>,
+    /// Findings.
+    findings: Vec<FindingInfo>,
 }
 
 /// Blueprint to check.
@@ -128,6 +127,6 @@ fn check_input(daemon: &Daemon, to_check: CheckBlueprintRequest) -> ApiResult<Bl
         report.findings.extend(found);
         report.findings.truncate(FINDINGS_MAX);
     }
-    let findings = report.findings.iter().map(diagnostics::json).collect();
+    let findings = report.findings.iter().map(FindingInfo::new).collect();
     Ok(BlueprintReport { ok: report.blueprint.is_some(), findings })
 }

@@ -23,6 +23,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::blueprints::BlueprintInput;
 use crate::describe::UnshownInfo;
 use crate::outages::awaited_model;
+use crate::queries::parts::HeadInfo;
 use crate::serve::access::Permission;
 use crate::serve::http::{
     BODY_BYTES_MAX, BoardPath, Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictQuery,
@@ -65,15 +66,6 @@ pub(crate) struct BoardInfo {
     /// boards.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unshown: Vec<UnshownInfo>,
-}
-
-/// Record, by number and hash.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct HeadInfo {
-    /// Number; the first record has 0.
-    seq: u64,
-    /// Hash of the chain up to this record.
-    hash: String,
 }
 
 /// Current activity of a board.
@@ -152,7 +144,7 @@ impl BoardInfo {
             status: summary.ended.map_or("running", End::as_str),
             cause: None,
             version: summary.version.0,
-            head: HeadInfo { seq: summary.head.seq.0, hash: summary.head.hash.to_string() },
+            head: HeadInfo::new(summary.head.seq, summary.head.hash),
             epoch: summary.epoch,
             created_at: summary.created_at.0,
             updated_at: summary.updated_at.0,
@@ -180,7 +172,7 @@ impl BoardInfo {
         let paused = snapshot.pause_cause.map(|cause: PauseCause| cause.to_string());
         self.cause = snapshot.ended.map(|ended| ended.cause.to_string()).or(paused);
         self.version = snapshot.version.0;
-        self.head = HeadInfo { seq: snapshot.head.seq.0, hash: snapshot.head.hash.to_string() };
+        self.head = HeadInfo::new(snapshot.head.seq, snapshot.head.hash);
         self.epoch = snapshot.epoch;
         self.live = Some(LiveInfo {
             open: snapshot.open,

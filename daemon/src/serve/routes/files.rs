@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
 use patchboard_kernel::files::EditAttempt;
 use patchboard_kernel::id::{BoardId, WorkerName};
 use patchboard_workspace::session::{Order, SessionRequest};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::boards::replayed;
@@ -21,6 +20,7 @@ use crate::serve::http::{
 };
 use crate::serve::problem::ApiResult;
 use crate::serve::service::Daemon;
+use crate::serve::sorted_json::SortedJson;
 
 /// File command.
 #[derive(Deserialize, ToSchema)]
@@ -50,6 +50,15 @@ pub(crate) struct FileCommandRequest {
     arguments: Value,
 }
 
+/// Result of a file command.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct FileCommandResult {
+    /// Text for the agent.
+    text: String,
+    /// The same as data, in a form that depends on the command.
+    data: Value,
+}
+
 impl RequestBody for FileCommandRequest {
     const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
     const BYTES_MAX: usize = BODY_BYTES_MAX;
@@ -61,7 +70,7 @@ impl RequestBody for FileCommandRequest {
 /// changed. Then `told` has the current content, which counts as read too.
 #[utoipa::path(post, operation_id = "runFileCommand", path = "/v1/boards/{board}/leases/{lease}/files", tag = "leases", request_body = FileCommandRequest,
     params(("board" = String, Path), ("lease" = String, Path, pattern = r"^(0|[1-9][0-9]{0,17}):(0|[1-9][0-9]{0,8})$"), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, description = "The result of the command", body = Object)))]
+    responses((status = 200, description = "The result of the command", body = FileCommandResult)))]
 pub(crate) async fn command(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -83,5 +92,5 @@ pub(crate) async fn command(
     if let Some(problem) = files::problem(&told) {
         return Err(problem);
     }
-    Ok((replayed(is_repeated), Json(json!({"text": told.text, "data": told.data}))))
+    Ok((replayed(is_repeated), SortedJson(FileCommandResult { text: told.text, data: told.data })))
 }

@@ -17,8 +17,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
+use super::proposals::ProposalOutcome;
 use super::protocols::{MessageAuthor, propose};
 use super::rooms::resolve_author;
+use crate::queries::handoffs::{HandoffContext, HandoffInfo, HandoffList};
 use crate::serve::access::Permission;
 use crate::serve::http::{
     BODY_BYTES_MAX, BoardPath, Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath,
@@ -26,16 +28,7 @@ use crate::serve::http::{
 };
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
-
-/// Context of the work.
-#[derive(Deserialize, ToSchema)]
-pub(crate) struct HandoffContext {
-    /// Media type. The content is any value for `application/json` and `…+json`, a string for `text/…`, else a Base64
-    /// string.
-    content_type: String,
-    /// Content.
-    content: Value,
-}
+use crate::serve::sorted_json::SortedJson;
 
 /// Handoff request. Unknown members are ignored.
 #[derive(Deserialize, ToSchema)]
@@ -80,7 +73,7 @@ impl RequestBody for HandoffRequest {
 /// Proposes a patch. It is rejected for a task of another worker, and for an unknown one (`handoff_unknown_task`).
 #[utoipa::path(post, operation_id = "requestHandoff", path = "/v1/boards/{board}/handoffs", tag = "protocols", request_body = HandoffRequest,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, description = "The outcome of the proposal", body = Object, description = "What became of it: `outcome`, and the record's `seq`")))]
+    responses((status = 200, description = "Outcome of the proposal", body = ProposalOutcome)))]
 pub(crate) async fn request(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -140,7 +133,7 @@ impl RequestBody for AcceptHandoffRequest {
 /// The next commit assigns the task to the worker.
 #[utoipa::path(post, operation_id = "acceptHandoff", path = "/v1/boards/{board}/handoffs/{handoff}/accept", tag = "protocols", request_body = AcceptHandoffRequest,
     params(("board" = String, Path), ("handoff" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, description = "The outcome of the proposal", body = Object, description = "What became of it: `outcome`, and the record's `seq`")))]
+    responses((status = 200, description = "Outcome of the proposal", body = ProposalOutcome)))]
 pub(crate) async fn accept(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -185,7 +178,7 @@ impl RequestBody for RejectHandoffRequest {
 /// Another agent is asked next, or a person.
 #[utoipa::path(post, operation_id = "rejectHandoff", path = "/v1/boards/{board}/handoffs/{handoff}/reject", tag = "protocols", request_body = RejectHandoffRequest,
     params(("board" = String, Path), ("handoff" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, description = "The outcome of the proposal", body = Object, description = "What became of it: `outcome`, and the record's `seq`")))]
+    responses((status = 200, description = "Outcome of the proposal", body = ProposalOutcome)))]
 pub(crate) async fn reject(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -288,20 +281,20 @@ pub(crate) struct Pending {
 /// board has no handoffs, or no such worker.
 #[utoipa::path(get, operation_id = "listHandoffs", path = "/v1/boards/{board}/handoffs", tag = "protocols",
     params(("board" = String, Path), Pending),
-    responses((status = 200, description = "The handoffs", body = Object, description = "`handoffs`, each as it stands in the document")))]
+    responses((status = 200, description = "The handoffs", body = HandoffList)))]
 pub(crate) async fn pending(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
     StrictQuery(Pending { agent }): StrictQuery<Pending>,
-) -> ApiResult<Json<Value>> {
+) -> ApiResult<SortedJson<HandoffList>> {
     let worker = WorkerName::from(agent.as_str());
     caller.require(&Permission::ViewAs(board.clone(), worker.clone()))?;
     let found = daemon.query_board(&board, None, move |board| {
         Ok(readable_handoffs(board, &worker).map(|readable| pending_of(board, &worker, &readable)))
     });
     let found = found.await?.map_err(|(status, code, detail)| Problem::new(status, code, detail))?;
-    Ok(Json(json!({"handoffs": found})))
+    Ok(SortedJson(HandoffList { handoffs: found.into_iter().map(HandoffInfo::from).collect() }))
 }
 
 /// Perspective of a read.
@@ -318,7 +311,7 @@ pub(crate) struct ReadAs {
 /// Returns it as stored in the document: the request, its `state`, the agent asked (`to`), and a `rejection`.
 #[utoipa::path(get, operation_id = "getHandoff", path = "/v1/boards/{board}/handoffs/{handoff}", tag = "protocols",
     params(("board" = String, Path), ("handoff" = String, Path), ReadAs),
-    responses((status = 200, description = "The handoff", body = Object)))]
+    responses((status = 200, description = "The handoff", body = HandoffInfo)))]
 pub(crate) async fn show(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,

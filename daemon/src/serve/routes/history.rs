@@ -16,27 +16,30 @@ use patchboard_kernel::board::Board;
 use patchboard_kernel::id::{BoardId, IdempotencyKey, Seq, WorkerName};
 use patchboard_kernel::plan::WorkerPlan;
 use patchboard_kernel::record::{self, Kind, Record};
-use patchboard_kernel::rejection_counts::RejectionCounts;
 use patchboard_kernel::view::OutcomeReason;
 use patchboard_runtime::journal::JournalError;
 use patchboard_runtime::recovery;
 use patchboard_runtime::runtime::BoardHandle;
 use patchboard_runtime::subscription::Subscription;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio::sync::watch;
 use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::commands::cost as costs;
-use crate::commands::{view as views, why as reasons};
 use crate::failure::{Exit, Failure};
+use crate::queries::cost::CostReport;
+use crate::queries::rejections::RejectionReport;
+use crate::queries::state::StateResponse;
+use crate::queries::view::{self as views, ViewResponse};
+use crate::queries::why::{ProvenanceReport, explain};
 use crate::reader::storage;
 use crate::serve::access::{Permission, Scope};
 use crate::serve::http::{BoardPath, Caller, StrictPath, StrictQuery, bind_key, page_size};
 use crate::serve::limits::StreamPermit;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
+use crate::serve::sorted_json::SortedJson;
 
 /// Records per read.
 const READ_AT_ONCE: usize = 100;
@@ -63,7 +66,7 @@ pub(crate) struct AtVersion {
 ///
 /// The `ETag` is the digest of the state.
 #[utoipa::path(get, operation_id = "getState", path = "/v1/boards/{board}/state", tag = "history", params(("board" = String, Path), AtVersion),
-    responses((status = 200, description = "The document and its version", body = Object), (status = 304, description = "It is what `If-None-Match` names")))]
+    responses((status = 200, description = "The document and its version", body = StateResponse), (status = 304, description = "It is what `If-None-Match` names")))]
 pub(crate) async fn state(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -85,12 +88,7 @@ pub(crate) async fn state(
     if known.split(',').any(|known| known.trim().trim_start_matches("W/") == tag || known.trim() == "*") {
         return Ok((StatusCode::NOT_MODIFIED, [(ETAG, tag)]).into_response());
     }
-    // After a redaction the live digest differs from the recorded one, so it is omitted.
-    let hash = is_exact.then(|| state.digest());
-    let told = json!({
-        "board": board, "version": version, "state_hash": hash, "erased": !is_exact, "state": state.root(),
-    });
-    Ok(([(ETAG, tag)], Json(told)).into_response())
+    Ok(([(ETAG, tag)], SortedJson(StateResponse::new(&board, version, &state, is_exact))).into_response())
 }
 
 /// Selection of a view.
@@ -115,13 +113,13 @@ pub(crate) struct ViewQuery {
 /// nothing that a condition hides from the worker now.
 #[utoipa::path(get, operation_id = "previewView", path = "/v1/boards/{board}/views/{worker}", tag = "history",
     params(("board" = String, Path), ("worker" = String, Path), ViewQuery),
-    responses((status = 200, description = "The view and its read set", body = Object)))]
+    responses((status = 200, description = "The view and its read set", body = ViewResponse)))]
 pub(crate) async fn view(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     StrictPath((board, worker)): StrictPath<(String, String)>,
     StrictQuery(viewed): StrictQuery<ViewQuery>,
-) -> ApiResult<Json<Value>> {
+) -> ApiResult<SortedJson<ViewResponse>> {
     let (id, name) = (BoardId::from(board), WorkerName::from(worker.as_str()));
     caller.require(&Permission::ViewAs(id.clone(), name.clone()))?;
     let expand = viewed.expand.as_deref().map_or(Ok(Vec::new()), parse_expansions)?;
@@ -148,9 +146,9 @@ pub(crate) async fn view(
         if is_seat {
             view.items.retain(|item| item.why != OutcomeReason::NotReadable);
         }
-        Ok(views::json(board, &seat, &view))
+        Ok(ViewResponse::new(board, &seat, &view))
     });
-    Ok(Json(told.await?))
+    Ok(SortedJson(told.await?))
 }
 
 /// Parses the places to expand.
@@ -442,50 +440,50 @@ pub(crate) struct PlaceQuery {
 
 /// Explain a place of the document: its writer, trigger, view, and earlier rejections
 #[utoipa::path(get, operation_id = "explainValue", path = "/v1/boards/{board}/why", tag = "history", params(("board" = String, Path), PlaceQuery),
-    responses((status = 200, description = "The writer, trigger and view of the value", body = Object)))]
+    responses((status = 200, description = "The writer, trigger and view of the value", body = ProvenanceReport)))]
 pub(crate) async fn why(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
     StrictQuery(place): StrictQuery<PlaceQuery>,
-) -> ApiResult<Json<Value>> {
+) -> ApiResult<SortedJson<ProvenanceReport>> {
     caller.require(&Permission::View(board.clone()))?;
     let summary = daemon.summary(&board)?;
-    Ok(Json(daemon.query(move |reader| reasons::json(reader, &summary, &place.pointer)).await?))
+    let report = daemon.query(move |reader| explain(reader, &summary, &place.pointer, |write| write.report()));
+    Ok(SortedJson(report.await?))
 }
 
 /// Show the cost of a board by worker, retry and part of the prompt
 #[utoipa::path(get, operation_id = "getCost", path = "/v1/boards/{board}/cost", tag = "history", params(("board" = String, Path)),
-    responses((status = 200, description = "Tokens and money", body = Object)))]
+    responses((status = 200, description = "Tokens and money", body = CostReport)))]
 pub(crate) async fn cost(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-) -> ApiResult<Json<Value>> {
+) -> ApiResult<SortedJson<CostReport>> {
     caller.require(&Permission::View(board.clone()))?;
     let summary = daemon.summary(&board)?;
-    Ok(Json(daemon.query(move |reader| costs::json(reader, &summary)).await?))
+    Ok(SortedJson(daemon.query(move |reader| CostReport::read(reader, &summary)).await?))
 }
 
 /// Count the rejections on a board by worker, stage and code
 #[utoipa::path(get, operation_id = "countRejections", path = "/v1/boards/{board}/denials", tag = "history", params(("board" = String, Path)),
-    responses((status = 200, description = "The counts", body = Object)))]
+    responses((status = 200, description = "The counts", body = RejectionReport)))]
 pub(crate) async fn denials(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-) -> ApiResult<Json<Value>> {
+) -> ApiResult<SortedJson<RejectionReport>> {
     caller.require(&Permission::View(board.clone()))?;
     daemon.summary(&board)?;
     let id = board.clone();
     let is_running = daemon.running(&board).is_some();
     let denials = daemon.query(move |reader| {
-        let denials = RejectionCounts::from_records(&reader.records(&id)?);
+        let denials = RejectionReport::read(reader, &id)?;
         if !is_running {
             reader.exit_after_listing(&id)?;
         }
         Ok(denials)
     });
-    let denials = denials.await?;
-    Ok(Json(json!({"board": board, "denials": denials.iter().collect::<Vec<_>>()})))
+    Ok(SortedJson(denials.await?))
 }

@@ -3,27 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use patchboard_agents::blackboard;
 use patchboard_agents::lease::{LEASE_SECONDS, Lease, LeaseHolder, OpenCall};
-use patchboard_agents::llm::schema::{self, SchemaLevel};
 use patchboard_kernel::blueprint::AgentKind;
 use patchboard_kernel::board::{Outcome, Proposal, ProposalSource, ReplyBody};
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{BoardId, IdempotencyKey, InvocationId, Timestamp, WorkerName};
+use patchboard_kernel::id::{BoardId, IdempotencyKey, InvocationId, WorkerName};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::Ended;
 use patchboard_runtime::agent::{Call, Failure};
 use patchboard_runtime::runtime::{BoardHandle, RuntimeError};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use utoipa::ToSchema;
 
-use super::proposals::outcome_response;
+use super::proposals::{ProposalOutcome, outcome_response};
+use crate::queries::leases::{FailureReport, LeaseList, LeaseRenewal, LeasedCall, OpenCallInfo};
 use crate::serve::access::Permission;
 use crate::serve::http::{
     BODY_BYTES_MAX, BoardPath, Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath,
@@ -31,6 +30,7 @@ use crate::serve::http::{
 use crate::serve::long_poll::WAIT_MAX;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
+use crate::serve::sorted_json::SortedJson;
 
 /// Default duration of a lease, in seconds.
 const SECONDS: u64 = 60;
@@ -138,21 +138,17 @@ impl TokenUsage {
 ///
 /// Calls without `expires` can be leased.
 #[utoipa::path(get, operation_id = "listLeases", path = "/v1/boards/{board}/leases", tag = "leases", params(("board" = String, Path)),
-    responses((status = 200, description = "The calls", body = Object)))]
+    responses((status = 200, description = "The calls", body = LeaseList)))]
 pub(crate) async fn list(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-) -> ApiResult<Json<Value>> {
+) -> ApiResult<SortedJson<LeaseList>> {
     caller.require(&Permission::View(board.clone()))?;
     daemon.summary(&board)?;
     let now = daemon.clock.now();
-    let calls = daemon.leases.open_calls(&board).into_iter().map(|OpenCall { call, expires_in }| {
-        let mut told = call_json(&call);
-        told.insert("expires".into(), json!(expires_in.map(|left| after(now, left))));
-        Value::Object(told)
-    });
-    Ok(Json(json!({"calls": calls.collect::<Vec<_>>()})))
+    let calls = daemon.leases.open_calls(&board);
+    Ok(SortedJson(LeaseList { calls: calls.iter().map(|call| OpenCallInfo::new(call, now)).collect() }))
 }
 
 /// Lease the oldest waiting call of a remote worker
@@ -161,7 +157,7 @@ pub(crate) async fn list(
 /// time. A board that has ended has no more calls: `board_over`.
 #[utoipa::path(post, operation_id = "leaseCall", path = "/v1/boards/{board}/leases", tag = "leases", request_body = LeaseRequest,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, description = "The call", body = Object), (status = 204, description = "No call waits")))]
+    responses((status = 200, description = "The call", body = LeasedCall), (status = 204, description = "No call waits")))]
 pub(crate) async fn lease(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -177,7 +173,7 @@ pub(crate) async fn lease(
     }
     let taker = LeaseHolder { key: key.token().map(|key| key.to_string()), api_token: caller.token() };
     match acquire(&daemon, &board, &worker, lasts, Duration::from_secs(wanted.wait), taker).await? {
-        Some(lease) => Ok(Json(document(&lease, daemon.clock.now())).into_response()),
+        Some(lease) => Ok(SortedJson(LeasedCall::new(&lease, daemon.clock.now())).into_response()),
         None => Ok(StatusCode::NO_CONTENT.into_response()),
     }
 }
@@ -233,7 +229,7 @@ async fn is_active(daemon: &Arc<Daemon>, board: &BoardId, until: Instant) -> Api
 /// Counts from now, and never beyond the deadline of the attempt.
 #[utoipa::path(post, operation_id = "renewLease", path = "/v1/boards/{board}/leases/{lease}/renew", tag = "leases", request_body = RenewLeaseRequest,
     params(("board" = String, Path), ("lease" = String, Path, pattern = r"^(0|[1-9][0-9]{0,17}):(0|[1-9][0-9]{0,8})$"), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, description = "The new expiry of the lease", body = Object)))]
+    responses((status = 200, description = "The new expiry of the lease", body = LeaseRenewal)))]
 pub(crate) async fn renew(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -241,7 +237,7 @@ pub(crate) async fn renew(
     // Renewal is idempotent.
     _: IdempotencyHeader,
     StrictJson(renewed): StrictJson<RenewLeaseRequest>,
-) -> ApiResult<Json<Value>> {
+) -> ApiResult<SortedJson<LeaseRenewal>> {
     let worker = WorkerName::from(renewed.worker);
     caller.require(&Permission::ActAs(board.clone(), worker.clone()))?;
     let (invocation, attempt) = attempt_of(&lease)?;
@@ -249,10 +245,7 @@ pub(crate) async fn renew(
     remote(&daemon, &board, &worker).await?;
     let renewed = daemon.leases.renew(&board, &worker, invocation, attempt, lasts, caller.token());
     let renewed = renewed.ok_or_else(|| lease_over(&lease))?;
-    let now = daemon.clock.now();
-    Ok(Json(
-        json!({"lease": lease, "expires": after(now, renewed.expires_in), "deadline": after(now, renewed.time_left)}),
-    ))
+    Ok(SortedJson(LeaseRenewal::new(lease, &renewed, daemon.clock.now())))
 }
 
 /// Reply to a call with a patch
@@ -261,7 +254,7 @@ pub(crate) async fn renew(
 /// a different reply is rejected. A late reply is recorded and rejected (`invocation_closed`).
 #[utoipa::path(post, operation_id = "answerCall", path = "/v1/boards/{board}/leases/{lease}/answer", tag = "leases", request_body = AnswerCallRequest,
     params(("board" = String, Path), ("lease" = String, Path, pattern = r"^(0|[1-9][0-9]{0,17}):(0|[1-9][0-9]{0,8})$"), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, description = "The outcome of the proposal", body = Object)))]
+    responses((status = 200, description = "Outcome of the proposal", body = ProposalOutcome)))]
 pub(crate) async fn answer(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -327,7 +320,7 @@ fn read(
 /// The attempt ends as `failed`; the code and the worker's limits decide on a retry.
 #[utoipa::path(post, operation_id = "failCall", path = "/v1/boards/{board}/leases/{lease}/failure", tag = "leases", request_body = FailCallRequest,
     params(("board" = String, Path), ("lease" = String, Path, pattern = r"^(0|[1-9][0-9]{0,17}):(0|[1-9][0-9]{0,8})$"), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, description = "The recorded failure", body = Object)))]
+    responses((status = 200, description = "The recorded failure", body = FailureReport)))]
 pub(crate) async fn fail(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -335,7 +328,7 @@ pub(crate) async fn fail(
     // An attempt fails once.
     _: IdempotencyHeader,
     StrictJson(failed): StrictJson<FailCallRequest>,
-) -> ApiResult<Json<Value>> {
+) -> ApiResult<SortedJson<FailureReport>> {
     let worker = WorkerName::from(failed.worker);
     caller.require(&Permission::ActAs(board.clone(), worker.clone()))?;
     let (invocation, attempt) = attempt_of(&lease)?;
@@ -359,7 +352,7 @@ pub(crate) async fn fail(
     if !has_counted {
         return Err(lease_over(&lease));
     }
-    Ok(Json(json!({"outcome": "failed", "lease": lease})))
+    Ok(SortedJson(FailureReport { outcome: "failed", lease }))
 }
 
 /// Returns an error unless a lease is held.
@@ -419,41 +412,4 @@ pub(crate) fn attempt_of(lease: &str) -> ApiResult<(InvocationId, u32)> {
         (IdempotencyKey::for_attempt(invocation, attempt).as_str() == lease).then_some((invocation, attempt))
     });
     parts.ok_or_else(|| Problem::from_code(Code::BadPath, "a lease is named INVOCATION:ATTEMPT"))
-}
-
-fn call_json(call: &Call) -> Map<String, Value> {
-    let told = json!({
-        "lease": call.idempotency_key,
-        "worker": call.worker,
-        "invocation": call.invocation,
-        "attempt": call.attempt,
-    });
-    match told {
-        Value::Object(told) => told,
-        _ => Map::new(),
-    }
-}
-
-/// Returns everything needed to reply to a call.
-pub(crate) fn document(lease: &Lease, now: Timestamp) -> Value {
-    let call = &lease.call;
-    let shown: Map<String, Value> =
-        call.shown.values().map(|(place, value)| (place.to_string(), value.to_value())).collect();
-    let mut told = call_json(call);
-    told.extend([
-        ("board".to_owned(), json!(call.board)),
-        ("expires".to_owned(), json!(after(now, lease.expires_in))),
-        ("deadline".to_owned(), json!(after(now, lease.time_left))),
-        ("view_hash".to_owned(), json!(call.view_hash)),
-        ("system".to_owned(), json!(call.prompt.system)),
-        ("view".to_owned(), json!(call.prompt.user)),
-        ("shown".to_owned(), shown.into()),
-        ("trigger".to_owned(), call.shown.trigger()),
-        ("schema".to_owned(), json!(schema::reply_schema(&call.shown, SchemaLevel::Derived).map(|(_, schema)| schema))),
-    ]);
-    told.into()
-}
-
-fn after(now: Timestamp, lasts: Duration) -> Timestamp {
-    now.plus_ms(u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX))
 }

@@ -8,6 +8,7 @@ use axum::response::Response;
 use patchboard_kernel::id::{BoardId, WorkerName};
 use serde::Deserialize;
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::{ProblemDocument, people};
 use crate::serve::access::Scope;
@@ -18,9 +19,10 @@ use crate::serve::mcp::worker_server::WorkerServer;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
 
-/// JSON-RPC message.
-#[derive(Deserialize)]
+/// JSON-RPC message of MCP.
+#[derive(Deserialize, ToSchema)]
 #[serde(transparent)]
+#[schema(as = JsonRpcMessage, value_type = Object)]
 pub(crate) struct Message(Value);
 
 impl RequestBody for Message {
@@ -33,9 +35,9 @@ impl RequestBody for Message {
 /// Speak MCP as the worker of the token
 ///
 /// A JSON-RPC message is answered with one, or with a stream if there are several. docs/mcp.md lists the tools.
-#[utoipa::path(post, operation_id = "callOwnSeat", path = "/mcp", tag = "mcp", request_body = Object,
-    responses((status = 200, description = "A JSON-RPC response, or a stream of them", body = Object), (status = 202, description = "A notification; nothing is answered"),
-        (status = "default", description = "A problem, or a JSON-RPC error", content((ProblemDocument = "application/problem+json"), (Object = "application/json")))))]
+#[utoipa::path(post, operation_id = "callOwnSeat", path = "/mcp", tag = "mcp", request_body = Message,
+    responses((status = 200, description = "A JSON-RPC response, or a stream of them", body = Message), (status = 202, description = "A notification; nothing is answered"),
+        (status = "default", description = "A problem, or a JSON-RPC error", content((ProblemDocument = "application/problem+json"), (Message = "application/json")))))]
 pub(crate) async fn own_seat(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -52,10 +54,10 @@ pub(crate) async fn own_seat(
 /// Speak MCP as a worker
 ///
 /// For tokens that cover more than one worker.
-#[utoipa::path(post, operation_id = "callSeat", path = "/mcp/{board}/{worker}", tag = "mcp", request_body = Object,
+#[utoipa::path(post, operation_id = "callSeat", path = "/mcp/{board}/{worker}", tag = "mcp", request_body = Message,
     params(("board" = String, Path), ("worker" = String, Path)),
-    responses((status = 200, description = "A JSON-RPC response, or a stream of them", body = Object), (status = 202, description = "A notification; nothing is answered"),
-        (status = "default", description = "A problem, or a JSON-RPC error", content((ProblemDocument = "application/problem+json"), (Object = "application/json")))))]
+    responses((status = 200, description = "A JSON-RPC response, or a stream of them", body = Message), (status = 202, description = "A notification; nothing is answered"),
+        (status = "default", description = "A problem, or a JSON-RPC error", content((ProblemDocument = "application/problem+json"), (Message = "application/json")))))]
 pub(crate) async fn seat(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,

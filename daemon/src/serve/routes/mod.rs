@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use axum::Router;
 use axum::extract::State;
-use axum::{Json, Router};
+use patchboard_kernel::deferral::DeferralReason;
 use serde::Serialize;
-use serde_json::{Value, json};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, OpenApi as Description, Ref, Response, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
@@ -14,6 +14,7 @@ use utoipa_axum::routes;
 
 use super::problem::Problem;
 use super::service::Daemon;
+use super::sorted_json::SortedJson;
 
 pub(crate) mod agui;
 pub(crate) mod artifacts;
@@ -162,24 +163,43 @@ fn routes() -> OpenApiRouter<Arc<Daemon>> {
         .routes(routes!(metrics::show))
 }
 
+/// Answer of a probe.
+#[derive(Serialize)]
+pub(crate) struct ProbeReport {
+    /// Status: `alive` or `ready`.
+    status: &'static str,
+    /// Models whose providers are unavailable.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    models_away: Vec<AwayModelInfo>,
+}
+
+/// Model whose provider is unavailable.
+#[derive(Serialize)]
+struct AwayModelInfo {
+    /// Name of the model.
+    model: String,
+    /// Reason: a code of docs/codes.md.
+    reason: DeferralReason,
+    /// Seconds until the next request to the provider, if one is planned.
+    next_try_s: Option<f64>,
+    /// Number of waiting calls.
+    waiting_calls: usize,
+}
+
 /// Liveness probe.
-pub(crate) async fn alive() -> Json<Value> {
-    Json(json!({"status": "alive"}))
+pub(crate) async fn alive() -> SortedJson<ProbeReport> {
+    SortedJson(ProbeReport { status: "alive", models_away: Vec::new() })
 }
 
 /// Readiness probe: boards recovered and journal usable. Lists the unavailable models, with the number of waiting
 /// calls.
-pub(crate) async fn ready(State(daemon): State<Arc<Daemon>>) -> Result<Json<Value>, Problem> {
+pub(crate) async fn ready(State(daemon): State<Arc<Daemon>>) -> Result<SortedJson<ProbeReport>, Problem> {
     daemon.ready()?;
     let away = daemon.models().into_iter().filter_map(|model| {
         let outage = model.outage?;
         let next_try_s = outage.next_try.map(|next_try| next_try.as_secs_f64().ceil());
-        let (name, reason) = (model.key.model().to_owned(), outage.reason);
-        Some(json!({"model": name, "reason": reason, "next_try_s": next_try_s, "waiting_calls": model.waiting}))
+        let (model, waiting_calls) = (model.key.model().to_owned(), model.waiting);
+        Some(AwayModelInfo { model, reason: outage.reason, next_try_s, waiting_calls })
     });
-    let away: Vec<Value> = away.collect();
-    Ok(Json(match away.is_empty() {
-        true => json!({"status": "ready"}),
-        false => json!({"status": "ready", "models_away": away}),
-    }))
+    Ok(SortedJson(ProbeReport { status: "ready", models_away: away.collect() }))
 }

@@ -2,22 +2,23 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
 use patchboard_kernel::id::WorkerName;
-use patchboard_kernel::tree::Node;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
+use super::proposals::ProposalOutcome;
 use super::protocols::{MessageAuthor, check_readable, propose};
+use crate::queries::negotiation::NegotiationStatus;
 use crate::serve::http::{
     BODY_BYTES_MAX, BoardPath, Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictQuery,
 };
 use crate::serve::long_poll;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
+use crate::serve::sorted_json::SortedJson;
 
 /// Event of a negotiation.
 #[derive(Deserialize, ToSchema)]
@@ -45,7 +46,7 @@ impl RequestBody for NegotiationEventRequest {
 /// `/negotiation/refused`.
 #[utoipa::path(post, operation_id = "addNegotiationEvent", path = "/v1/boards/{board}/negotiation/events", tag = "protocols", request_body = NegotiationEventRequest,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, description = "The outcome of the proposal", body = Object, description = "What became of it: `outcome`, and the record's `seq`")))]
+    responses((status = 200, description = "Outcome of the proposal", body = ProposalOutcome)))]
 pub(crate) async fn say(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -82,65 +83,32 @@ const READ: &[&str] = &["/negotiation/policy", "/negotiation/rounds", "/negotiat
 /// events; `decision` the report with the reason. With `wait`, responds once the negotiation and its report are
 /// complete, or on timeout.
 #[utoipa::path(get, operation_id = "getNegotiation", path = "/v1/boards/{board}/negotiation", tag = "protocols", params(("board" = String, Path), Waited),
-    responses((status = 200, description = "The negotiation", body = Object)))]
+    responses((status = 200, description = "The negotiation", body = NegotiationStatus)))]
 pub(crate) async fn show(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
     StrictQuery(waited): StrictQuery<Waited>,
-) -> ApiResult<Json<Value>> {
+) -> ApiResult<SortedJson<NegotiationStatus>> {
     check_readable(&daemon, &caller, &board, waited.worker.clone(), READ).await?;
     let reads_events = check_readable(&daemon, &caller, &board, waited.worker, &["/negotiation/events"]).await.is_ok();
     let patience = long_poll::wait_time(waited.wait)?;
     // After an `abort`, the next commit adds the reason.
-    let over = long_poll::wait_for(&daemon, &board, patience, |document| match negotiation_status(document) {
-        Some(told) if told["end"].is_null() || told["decision"].is_null() => None,
+    let over = long_poll::wait_for(&daemon, &board, patience, |document| match NegotiationStatus::read(document) {
+        Some(status) if !status.is_complete() => None,
         over => Some(over),
     });
-    let told = match over.await? {
-        Some(told) => told,
+    let status = match over.await? {
+        Some(status) => status,
         // Timeout, with the negotiation still open.
-        None => long_poll::now(&daemon, &board, negotiation_status).await?,
+        None => long_poll::now(&daemon, &board, NegotiationStatus::read).await?,
     };
-    let seen = |mut told: Value| {
-        if !reads_events {
-            told["end"] = Value::Null;
-        }
-        Json(told)
+    let seen = |status: NegotiationStatus| match reads_events {
+        true => SortedJson(status),
+        false => SortedJson(status.without_end()),
     };
-    told.map(seen).ok_or_else(|| {
+    status.map(seen).ok_or_else(|| {
         Problem::from_code(Code::NoNegotiation, "the board has no negotiation")
             .help("a blueprint has one by fragments/negotiation.yaml: docs/negotiation.md")
     })
-}
-
-/// Returns the status of the negotiation in a document, if there is one.
-fn negotiation_status(document: &Node) -> Option<Value> {
-    let negotiation = document.child("negotiation")?;
-    let events = negotiation.child("events")?.as_array()?;
-    let last = |list: &str| negotiation.child(list)?.as_array()?.iter().last().map(Node::to_value);
-    let ending = |event: &Node| match event.child("kind").and_then(Node::as_str) {
-        Some("decide") => Some("DECIDED"),
-        Some("abort") => Some("ABORTED"),
-        _ => None,
-    };
-    // Events after the end have no effect.
-    let end = events.iter().find_map(|event| Some((ending(event)?, event.to_value())));
-    let policy = negotiation.child("policy").map(Node::to_value);
-    let status = match (&end, &policy) {
-        (Some((status, _)), _) => status,
-        (None, Some(_)) => "OPEN",
-        (None, None) => "NEW",
-    };
-    let round = last("rounds");
-    let version = last("versions").filter(|version| round.as_ref().is_some_and(|round| round["n"] == version["n"]));
-    Some(json!({
-        "status": status,
-        "policy": policy,
-        "round": round,
-        "version": version,
-        "end": end.map(|(_, event)| event),
-        // A report that continues the round is no decision.
-        "decision": last("reports").filter(|report| report["kind"] == "decision" && report["outcome"] != "continue"),
-    }))
 }

@@ -2,33 +2,39 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use patchboard_kernel::blueprint::AgentKind;
-use patchboard_kernel::board::{Outcome, PendingQuestion};
+use patchboard_kernel::board::Outcome;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{BoardId, Seq, WorkerName};
 use patchboard_kernel::record::{Answer, Body as Said};
 use patchboard_kernel::rejection;
 use patchboard_runtime::journal::Journal as _;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::proposals::outcome_response;
+use super::proposals::{ProposalOutcome, outcome_response};
+use crate::queries::questions::InboxQuestion;
 use crate::reader::storage;
-use crate::runner::question_json;
 use crate::serve::access::Permission;
 use crate::serve::http::{Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath};
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::{Daemon, no_such_board};
+use crate::serve::sorted_json::SortedJson;
+
+/// Open questions to people.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Inbox {
+    /// Questions.
+    questions: Vec<InboxQuestion>,
+}
 
 /// List the open questions on all boards, as far as the caller may see or answer them
 #[utoipa::path(get, operation_id = "listQuestions", path = "/v1/inbox", tag = "people",
-    responses((status = 200, description = "The open questions", body = Object)))]
-pub(crate) async fn inbox(State(daemon): State<Arc<Daemon>>, caller: Caller) -> ApiResult<Json<Value>> {
+    responses((status = 200, description = "The open questions", body = Inbox)))]
+pub(crate) async fn inbox(State(daemon): State<Arc<Daemon>>, caller: Caller) -> ApiResult<SortedJson<Inbox>> {
     caller.require(&Permission::Authenticated)?;
     let mut questions = Vec::new();
     for board in daemon.running_boards() {
@@ -38,17 +44,11 @@ pub(crate) async fn inbox(State(daemon): State<Arc<Daemon>>, caller: Caller) -> 
             if caller.scope.allows(&Permission::ViewAs(id.clone(), person.clone()))
                 || caller.scope.allows(&Permission::ActAsPerson(id, person))
             {
-                questions.push(question_of(board.id(), *seq, question));
+                questions.push(InboxQuestion::new(board.id(), *seq, question));
             }
         }
     }
-    Ok(Json(json!({"questions": questions})))
-}
-
-fn question_of(board: &BoardId, seq: Seq, question: &PendingQuestion) -> Value {
-    let mut told = question_json(seq, question);
-    told["board"] = board.as_str().into();
-    told
+    Ok(SortedJson(Inbox { questions }))
 }
 
 /// Answer of a person.
@@ -79,7 +79,7 @@ impl RequestBody for AnswerQuestionRequest {
 /// question is called again, with the answer.
 #[utoipa::path(post, operation_id = "answerQuestion", path = "/v1/boards/{board}/approvals/{seq}", tag = "people", request_body = AnswerQuestionRequest,
     params(("board" = String, Path), ("seq" = u64, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, description = "The outcome", body = Object)))]
+    responses((status = 200, description = "The outcome", body = ProposalOutcome)))]
 pub(crate) async fn answer(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -106,7 +106,7 @@ pub(crate) async fn submit_answer(
     if matches!(&outcome, Outcome::RejectedUnrecorded(refused) if refused.code == rejection::Code::NotPending)
         && let Some(before) = earlier_outcome(daemon, board, answer).await?
     {
-        return Ok(Json(before).into_response());
+        return Ok(SortedJson(before).into_response());
     }
     Ok(outcome_response(outcome)?.into_response())
 }
@@ -163,7 +163,7 @@ async fn approver_of(daemon: &Arc<Daemon>, board: &BoardId, seq: Seq) -> ApiResu
 }
 
 /// Returns the outcome of an earlier identical answer, if there is one.
-async fn earlier_outcome(daemon: &Arc<Daemon>, board: &BoardId, answer: Answer) -> ApiResult<Option<Value>> {
+async fn earlier_outcome(daemon: &Arc<Daemon>, board: &BoardId, answer: Answer) -> ApiResult<Option<ProposalOutcome>> {
     let board = board.clone();
     daemon
         .query(move |reader| {
@@ -175,12 +175,12 @@ async fn earlier_outcome(daemon: &Arc<Daemon>, board: &BoardId, answer: Answer) 
                 for record in &records {
                     if matches!(record.body(), Ok(Said::Answer(said)) if said == answer) {
                         if answer.text.is_some() {
-                            return Ok(Some(json!({"outcome": "answered", "seq": record.seq})));
+                            return Ok(Some(ProposalOutcome::new("answered", record.seq)));
                         }
                         // The record after the answer is its outcome.
                         let next = reader.journal.records(&board, Some(record.seq), 1).map_err(storage)?;
                         let came = next.first();
-                        return Ok(came.map(|came| json!({"outcome": came.kind.as_str(), "seq": came.seq})));
+                        return Ok(came.map(|came| ProposalOutcome::new(came.kind.as_str(), came.seq)));
                     }
                 }
             }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -13,8 +12,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
+use super::proposals::ProposalOutcome;
 use super::protocols::{self, MessageAuthor};
-use crate::rooms::{DecisionError, DecisionStatus, READ, decision_status};
+use crate::queries::rooms::{DecisionError, DecisionInfo, DecisionStatus, READ, decision_status};
 use crate::serve::http::{
     BODY_BYTES_MAX, BoardPath, Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath,
     StrictQuery,
@@ -22,6 +22,7 @@ use crate::serve::http::{
 use crate::serve::long_poll;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
+use crate::serve::sorted_json::SortedJson;
 
 /// Wait options.
 #[derive(Deserialize, IntoParams)]
@@ -47,7 +48,7 @@ pub(crate) struct Waited {
 /// time; `no_such_artifact` if the artefact is not proposed by then.
 #[utoipa::path(get, operation_id = "getDecision", path = "/v1/boards/{board}/room/decisions/{artifact}", tag = "protocols",
     params(("board" = String, Path), ("artifact" = String, Path), Waited),
-    responses((status = 200, description = "The decision", body = Object), (status = 204, description = "Nothing is decided yet")))]
+    responses((status = 200, description = "The decision", body = DecisionInfo), (status = 204, description = "Nothing is decided yet")))]
 pub(crate) async fn decision(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -70,7 +71,7 @@ pub(crate) async fn decision(
         None => long_poll::now(&daemon, &board, move |document| decision_status(document, &artifact, ruled)).await?,
     };
     match standing {
-        Ok(DecisionStatus::Decided(told)) => Ok(Json(told).into_response()),
+        Ok(DecisionStatus::Decided(decision)) => Ok(SortedJson(decision).into_response()),
         Ok(DecisionStatus::Open) => Ok(StatusCode::NO_CONTENT.into_response()),
         Err(why @ DecisionError::Room) => Err(Problem::from_code(Code::NoRoom, why.to_string())),
         Err(why @ DecisionError::Artifact(_)) => Err(Problem::from_code(Code::NoSuchArtifact, why.to_string())),
@@ -123,7 +124,7 @@ impl RequestBody for ProposeArtifactRequest {
 /// Proposes a patch, which is rejected if the worker lacks permission.
 #[utoipa::path(post, operation_id = "proposeArtifact", path = "/v1/boards/{board}/room/proposals", tag = "protocols", request_body = ProposeArtifactRequest,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, description = "The outcome of the proposal", body = Object, description = "What became of it: `outcome`, and the record's `seq`")))]
+    responses((status = 200, description = "Outcome of the proposal", body = ProposalOutcome)))]
 pub(crate) async fn propose(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -189,7 +190,7 @@ impl RequestBody for VoteRequest {
 /// Votes by critics that were not asked, second votes, and votes after the decision are recorded, but not counted.
 #[utoipa::path(post, operation_id = "vote", path = "/v1/boards/{board}/room/votes", tag = "protocols", request_body = VoteRequest,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, description = "The outcome of the proposal", body = Object, description = "What became of it: `outcome`, and the record's `seq`")))]
+    responses((status = 200, description = "Outcome of the proposal", body = ProposalOutcome)))]
 pub(crate) async fn vote(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,

@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
-use patchboard_runtime::archive;
 use patchboard_runtime::journal::{BoardSummary, Journal as _};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::boards::replayed;
-use crate::commands::{redact, vacuum};
+use crate::queries::redaction::{self, RedactionReport};
+use crate::queries::storage::{ArchiveList, ArchiveReport, RestoreReport, TombstoneInfo, VacuumReport};
 use crate::reader::storage;
 use crate::serve::access::Permission;
 use crate::serve::http::{BoardPath, Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson};
 use crate::serve::problem::ApiResult;
 use crate::serve::service::Daemon;
+use crate::serve::sorted_json::SortedJson;
 
 /// Values to redact.
 #[derive(Deserialize, ToSchema)]
@@ -44,7 +44,7 @@ pub(crate) struct RedactRequest {
     forget_salt: bool,
     /// Treatment of department rows that contain the text of a redacted value; required if there are any.
     #[serde(default)]
-    departments: Option<redact::Rows>,
+    departments: Option<redaction::Rows>,
 }
 
 impl RequestBody for RedactRequest {
@@ -63,7 +63,7 @@ fn given<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Val
 /// contain it too.
 #[utoipa::path(post, operation_id = "redact", path = "/v1/boards/{board}/redactions", tag = "storage", request_body = RedactRequest,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, description = "The redacted places", body = Object)))]
+    responses((status = 200, description = "The redacted places", body = RedactionReport)))]
 pub(crate) async fn redact(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -73,18 +73,18 @@ pub(crate) async fn redact(
 ) -> ApiResult<impl IntoResponse> {
     caller.require(&Permission::Administer)?;
     let targets: Vec<String> = asked.places.into_iter().chain(asked.records.iter().map(ToString::to_string)).collect();
-    let mut request = redact::request(&targets)?;
+    let mut request = redaction::request(&targets)?;
     request.keep = asked.keep;
     request.everywhere = asked.everywhere;
     request.forget_salt = asked.forget_salt;
     request.token = key.token();
     let done = daemon.redact(&board, request, asked.replace, asked.departments, caller.principal()).await?;
     match &done.purge_error {
-        Some(error) => Err(redact::erase_failure(error).into()),
+        Some(error) => Err(redaction::erase_failure(error).into()),
         None => {
             let boards = daemon.boards_and_archived().await?;
             let related = BoardSummary::related(&boards, &board);
-            Ok((replayed(done.is_repeated), Json(redact::redaction_json(&board, &done, &related))))
+            Ok((replayed(done.is_repeated), SortedJson(RedactionReport::new(&board, &done, &related))))
         }
     }
 }
@@ -95,70 +95,69 @@ pub(crate) async fn redact(
 /// do not.
 #[utoipa::path(post, operation_id = "vacuum", path = "/v1/vacuum", tag = "storage",
     params(("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, description = "The reclaimed space", body = Object)))]
+    responses((status = 200, description = "The reclaimed space", body = VacuumReport)))]
 pub(crate) async fn vacuum(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     // Repeating it is harmless.
     _: IdempotencyHeader,
-) -> ApiResult<Json<Value>> {
+) -> ApiResult<SortedJson<VacuumReport>> {
     caller.require(&Permission::Administer)?;
-    Ok(Json(vacuum::vacuum_json(daemon.vacuum_by(&caller.principal()).await?)))
+    Ok(SortedJson(daemon.vacuum_by(&caller.principal()).await?.into()))
 }
 
 /// Move an ended board from the journal into an archive file, from which it can be restored
 #[utoipa::path(post, operation_id = "archiveBoard", path = "/v1/boards/{board}/archive", tag = "storage",
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, description = "The archive", body = Object)))]
+    responses((status = 200, description = "The archive", body = ArchiveReport)))]
 pub(crate) async fn to_archive(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
     // Idempotent without a key: after the first time there is no such board.
     _: IdempotencyHeader,
-) -> ApiResult<Json<Value>> {
+) -> ApiResult<SortedJson<ArchiveReport>> {
     caller.require(&Permission::Administer)?;
-    let path = daemon.archive(&board, Some(caller.principal())).await?;
-    Ok(Json(json!({"board": board, "archive": path})))
+    let archive = daemon.archive(&board, Some(caller.principal())).await?;
+    Ok(SortedJson(ArchiveReport { board, archive }))
 }
 
 /// Restore a board from its archive
 #[utoipa::path(post, operation_id = "restoreBoard", path = "/v1/boards/{board}/restore", tag = "storage",
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, description = "The board", body = Object)))]
+    responses((status = 200, description = "The board", body = RestoreReport)))]
 pub(crate) async fn restore(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
     _: IdempotencyHeader,
-) -> ApiResult<Json<Value>> {
+) -> ApiResult<SortedJson<RestoreReport>> {
     caller.require(&Permission::Administer)?;
     daemon.restore(&board, &caller.principal()).await?;
-    Ok(Json(json!({"board": board})))
+    Ok(SortedJson(RestoreReport { board }))
 }
 
 /// Delete an ended board permanently
 ///
 /// Keeps only its id, its last record, and the time.
 #[utoipa::path(delete, operation_id = "deleteBoard", path = "/v1/boards/{board}", tag = "storage", params(("board" = String, Path)),
-    responses((status = 200, description = "The tombstone of the board", body = Object)))]
+    responses((status = 200, description = "The tombstone of the board", body = TombstoneInfo)))]
 pub(crate) async fn delete(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-) -> ApiResult<Json<Value>> {
+) -> ApiResult<SortedJson<TombstoneInfo>> {
     caller.require(&Permission::Administer)?;
     let tombstone = daemon.delete(&board, Some(caller.principal())).await?;
     daemon.vacuum().await?;
-    Ok(Json(archive::told(&tombstone)))
+    Ok(SortedJson(TombstoneInfo::from(&tombstone)))
 }
 
 /// List the archived and the deleted boards
 #[utoipa::path(get, operation_id = "listArchive", path = "/v1/archive", tag = "storage",
-    responses((status = 200, description = "Archived and deleted boards", body = Object)))]
-pub(crate) async fn archived(State(daemon): State<Arc<Daemon>>, caller: Caller) -> ApiResult<Json<Value>> {
+    responses((status = 200, description = "Archived and deleted boards", body = ArchiveList)))]
+pub(crate) async fn archived(State(daemon): State<Arc<Daemon>>, caller: Caller) -> ApiResult<SortedJson<ArchiveList>> {
     caller.require(&Permission::ViewAll)?;
     let tombstones = daemon.query(|reader| reader.journal.tombstones().map_err(storage)).await?;
-    let told: Vec<Value> = tombstones.iter().map(archive::told).collect();
-    Ok(Json(json!({"boards": told})))
+    Ok(SortedJson(ArchiveList { boards: tombstones.iter().map(TombstoneInfo::from).collect() }))
 }

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use patchboard_kernel::blueprint::Duration;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::serve::access::{Permission, Scope};
@@ -17,7 +15,8 @@ use crate::serve::http::{
 };
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
-use crate::serve::tokens::{self, TokenCreation};
+use crate::serve::sorted_json::SortedJson;
+use crate::serve::tokens::{self, ApiToken, TokenCreation};
 
 /// Token to create.
 #[derive(Deserialize, ToSchema)]
@@ -43,12 +42,29 @@ impl RequestBody for CreateTokenRequest {
     const PERMISSION: RoutePermission = RoutePermission::Administer;
 }
 
+/// Tokens, without their texts.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct TokenList {
+    /// Tokens.
+    tokens: Vec<ApiToken>,
+}
+
+/// New token.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct CreatedToken {
+    /// Token.
+    #[serde(flatten)]
+    info: ApiToken,
+    /// Text of the token; it is not stored.
+    token: String,
+}
+
 /// List tokens (secrets are not shown)
 #[utoipa::path(get, operation_id = "listTokens", path = "/v1/tokens", tag = "tokens",
-    responses((status = 200, description = "The tokens", body = Object)))]
-pub(crate) async fn list(State(daemon): State<Arc<Daemon>>, caller: Caller) -> ApiResult<Json<Value>> {
+    responses((status = 200, description = "The tokens", body = TokenList)))]
+pub(crate) async fn list(State(daemon): State<Arc<Daemon>>, caller: Caller) -> ApiResult<SortedJson<TokenList>> {
     caller.require(&Permission::Administer)?;
-    Ok(Json(json!({"tokens": daemon.tokens.list()?})))
+    Ok(SortedJson(TokenList { tokens: daemon.tokens.list()? }))
 }
 
 /// Create a token; its text is shown once
@@ -57,7 +73,7 @@ pub(crate) async fn list(State(daemon): State<Arc<Daemon>>, caller: Caller) -> A
 /// the text is not stored. A caller that missed the text revokes that token and creates another.
 #[utoipa::path(post, operation_id = "createToken", path = "/v1/tokens", tag = "tokens", request_body = CreateTokenRequest,
     params(("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 201, description = "The token with its text", body = Object)))]
+    responses((status = 201, description = "The token with its text", body = CreatedToken)))]
 pub(crate) async fn create(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
@@ -77,9 +93,7 @@ pub(crate) async fn create(
     };
     match made {
         TokenCreation::New(token, text) => {
-            let mut made = json!(token);
-            made["token"] = text.into();
-            Ok((StatusCode::CREATED, Json(made)))
+            Ok((StatusCode::CREATED, SortedJson(CreatedToken { info: *token, token: text })))
         }
         TokenCreation::Existing(id) => {
             let detail = format!("this key has made token {id}, whose text was shown then");

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
@@ -18,7 +17,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::proposals::send;
 use super::protocols::check_readable;
-use crate::commands::workflow::{invalid_report, order_report};
+use crate::queries::signals::SignalReport;
+use crate::queries::workflow::{WorkflowReport, WorkflowStatus};
 use crate::reader::Reader;
 use crate::serve::access::Permission;
 use crate::serve::http::{
@@ -27,6 +27,7 @@ use crate::serve::http::{
 use crate::serve::long_poll;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
+use crate::serve::sorted_json::SortedJson;
 
 /// Workflow: `nodes`, by their ids.
 #[derive(Deserialize, ToSchema)]
@@ -47,18 +48,15 @@ impl RequestBody for CheckWorkflowRequest {
 /// Returns `valid` with `stages`, `order` and `warnings` about likely mistakes, or `error_code` and the `cycle`. A
 /// blueprint with `workflow:` passes the same check before its board is created.
 #[utoipa::path(post, operation_id = "checkWorkflow", path = "/v1/workflows/check", tag = "protocols", request_body = CheckWorkflowRequest,
-    responses((status = 200, description = "The findings", body = Object)))]
+    responses((status = 200, description = "The findings", body = WorkflowReport)))]
 pub(crate) async fn check(
     caller: Caller,
     StrictJson(defined): StrictJson<CheckWorkflowRequest>,
-) -> ApiResult<Json<Value>> {
+) -> ApiResult<SortedJson<WorkflowReport>> {
     caller.require(&Permission::ViewAll)?;
     let definition = Definition::parse(Value::Object(defined.workflow))
         .map_err(|error| Problem::from_code(Code::BadBody, format!("workflow is no definition: {error}")))?;
-    Ok(Json(match workflow::check(&definition) {
-        Ok(order) => order_report(&order),
-        Err(problems) => invalid_report(&problems),
-    }))
+    Ok(SortedJson(WorkflowReport::new(&workflow::check(&definition))))
 }
 
 /// Wait options.
@@ -83,44 +81,31 @@ const READ: &[&str] = &["/workflow/status", "/workflow/nodes", "/workflow/data"]
 /// Returns the `status`, the `nodes`, each with `status` and, if FAILED, `error`, and the workflow's `data`. With
 /// `wait`, responds when the workflow is over, or on timeout.
 #[utoipa::path(get, operation_id = "getWorkflow", path = "/v1/boards/{board}/workflow", tag = "protocols", params(("board" = String, Path), Waited),
-    responses((status = 200, description = "The workflow", body = Object)))]
+    responses((status = 200, description = "The workflow", body = WorkflowStatus)))]
 pub(crate) async fn show(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
     StrictQuery(waited): StrictQuery<Waited>,
-) -> ApiResult<Json<Value>> {
+) -> ApiResult<SortedJson<WorkflowStatus>> {
     check_readable(&daemon, &caller, &board, waited.worker, READ).await?;
     let patience = long_poll::wait_time(waited.wait)?;
-    let is_over = |document: &Node| match workflow_status(document) {
-        Some(told) if told["status"] == "RUNNING" => None,
+    let is_over = |document: &Node| match WorkflowStatus::read(document) {
+        Some(status) if status.is_running() => None,
         over => Some(over),
     };
     let over = long_poll::wait_for(&daemon, &board, patience, is_over).await?;
     let told = match over {
         Some(told) => told,
         // Timeout, with the workflow still running.
-        None => long_poll::now(&daemon, &board, workflow_status).await?,
+        None => long_poll::now(&daemon, &board, WorkflowStatus::read).await?,
     };
-    told.map(Json).ok_or_else(no_workflow)
+    told.map(SortedJson).ok_or_else(no_workflow)
 }
 
 fn no_workflow() -> Problem {
     Problem::from_code(Code::NoWorkflow, "the board has no workflow")
         .help("a blueprint has one by `workflow:`: docs/workflows.md")
-}
-
-/// Returns the status of the workflow in a document, if there is one.
-fn workflow_status(document: &Node) -> Option<Value> {
-    let workflow = document.child("workflow")?;
-    let node = |node: &Node| {
-        let part = |name: &str| Some((name.to_owned(), node.child(name)?.to_value()));
-        ["status", "error"].into_iter().filter_map(part).collect::<Map<_, _>>()
-    };
-    let nodes = workflow.child("nodes")?.as_object()?.iter();
-    let nodes: Map<String, Value> = nodes.map(|(id, there)| (id.to_string(), node(there).into())).collect();
-    let part = |name: &str| workflow.child(name).map(Node::to_value);
-    Some(json!({"status": part("status")?, "nodes": nodes, "data": part("data")}))
 }
 
 /// Start of a resumed workflow.
@@ -141,7 +126,7 @@ impl RequestBody for ResumeWorkflowRequest {
 /// (`workflow_illegal_move`) while the node, or one that depends on it, is RUNNING.
 #[utoipa::path(post, operation_id = "resumeWorkflow", path = "/v1/boards/{board}/workflow/resume", tag = "protocols", request_body = ResumeWorkflowRequest,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 202, body = Object, description = "It is recorded")))]
+    responses((status = 202, body = SignalReport, description = "It is recorded")))]
 pub(crate) async fn resume(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,

@@ -4,6 +4,9 @@ use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::record::Principal;
 use rusqlite::{Connection, Row, params};
 use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::queries::parts::PrincipalInfo;
 
 /// Maximum number of entries; the oldest are dropped.
 const ENTRIES_MAX: i64 = 100_000;
@@ -55,17 +58,20 @@ impl Action {
 }
 
 /// Entry of the audit log.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub(crate) struct AuditEntry {
     /// Number.
     pub(crate) id: i64,
-    /// Start of the action.
+    /// Start of the action, in milliseconds since 1970.
+    #[schema(value_type = i64)]
     pub(crate) at: Timestamp,
     /// Action, like `board_archived`.
     pub(crate) action: String,
-    /// Number of the token, or id of the board.
+    /// Number of the token, or id of the board; null for actions on all boards.
+    #[schema(required)]
     pub(crate) subject: Option<String>,
-    /// Caller; `None` if the daemon acted by `[retention]`.
+    /// Caller; null if the daemon acted by `[retention]`.
+    #[schema(required, value_type = Option<PrincipalInfo>)]
     pub(crate) principal: Option<Principal>,
     /// False if the action failed, or the process ended before it was done.
     pub(crate) done: bool,

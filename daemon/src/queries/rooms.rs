@@ -3,7 +3,9 @@
 use std::fmt;
 
 use patchboard_kernel::tree::Node;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
 
 /// Member of the document that holds the room, as in the fragment `room.yaml`.
 pub(crate) const PLACE: &str = "room";
@@ -15,8 +17,28 @@ pub(crate) const READ: &[&str] = &["/room/decisions", "/room/rulings", "/room/vo
 pub(crate) enum DecisionStatus {
     /// Not decided.
     Open,
-    /// Decided: `artifact_id`, `outcome`, `decision`, `ruling` if a person has ruled, `late_votes`.
-    Decided(Value),
+    /// Decided.
+    Decided(Box<DecisionInfo>),
+}
+
+/// Decision on an artefact.
+#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
+pub(crate) struct DecisionInfo {
+    /// Artefact.
+    artifact_id: String,
+    /// Final result: the outcome of the ruling, or of the decision.
+    #[schema(value_type = String)]
+    outcome: Value,
+    /// Decision by the votes, as stored in the document; never changes.
+    #[schema(value_type = Object)]
+    decision: Value,
+    /// Ruling of a person, or its timeout; absent if the votes decide.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    ruling: Option<Value>,
+    /// Workers that voted after the decision.
+    #[schema(value_type = Vec<String>)]
+    late_votes: Vec<Value>,
 }
 
 /// Reason that there is no decision to wait for.
@@ -72,11 +94,8 @@ pub(crate) fn decision_status(document: &Node, artifact: &str, ruled: bool) -> R
     let late = list("votes").into_iter().skip(seen).filter(is_on_it);
     let late: Vec<Value> = late.map(|vote| vote["critic_id"].clone()).collect();
     let outcome = ruling.as_ref().unwrap_or(&decision)["outcome"].clone();
-    let mut told = json!({"artifact_id": artifact, "outcome": outcome, "decision": decision, "late_votes": late});
-    if let Some(ruling) = ruling {
-        told["ruling"] = ruling;
-    }
-    Ok(DecisionStatus::Decided(told))
+    let info = DecisionInfo { artifact_id: artifact.to_owned(), outcome, decision, ruling, late_votes: late };
+    Ok(DecisionStatus::Decided(Box::new(info)))
 }
 
 #[cfg(test)]
@@ -104,9 +123,10 @@ mod tests {
         assert_eq!(told(&room(false, false), false), DecisionStatus::Open);
         assert_eq!(told(&room(true, false), true), DecisionStatus::Open, "the person has still to rule");
         let DecisionStatus::Decided(decided) = told(&room(true, false), false) else { panic!("it is decided") };
-        assert_eq!((&decided["outcome"], &decided["late_votes"]), (&json!("ESCALATED_TO_HITL"), &json!(["late"])));
+        assert_eq!((decided.outcome, decided.late_votes), (json!("ESCALATED_TO_HITL"), vec![json!("late")]));
         let DecisionStatus::Decided(ruled) = told(&room(true, true), true) else { panic!("it is ruled over") };
-        assert_eq!((&ruled["outcome"], &ruled["ruling"]["by"]), (&json!("APPROVED"), &json!("p")));
+        assert_eq!(ruled.outcome, json!("APPROVED"));
+        assert_eq!(ruled.ruling.map(|ruling| ruling["by"].clone()), Some(json!("p")));
         assert_eq!(decision_status(&room(true, true), "c", false), Err(DecisionError::Artifact("c".to_owned())));
         assert_eq!(decision_status(&Node::from(&json!({})), "a", false), Err(DecisionError::Room));
     }
