@@ -21,6 +21,7 @@ use crate::expr::{Dialect, Expr};
 use crate::files::{Access, FILES};
 use crate::id::{GroupName, RuleName, WorkerName};
 use crate::pattern::{PathSyntax, Pattern};
+use crate::pipeline::stages_of;
 use crate::record;
 use crate::schema::{Schema, StateSchema};
 use crate::tree::Node;
@@ -302,6 +303,7 @@ impl Plan {
                 }
             }
             let names = Arc::new(names);
+            let stages = stages_of(&mode, is_ablated);
             let seat = WorkerPlan {
                 name,
                 worker,
@@ -310,6 +312,7 @@ impl Plan {
                 unrestricted: open,
                 interface,
                 files,
+                stages,
                 shows_rejections: is_told,
                 journal_format: journal,
                 fixed,
