@@ -7,7 +7,7 @@
 //!
 //! * [`board`]: [`board::Board::step`], the only way to change a board; [`driver`] holds the output of a step until it
 //!   is durable; [`replay`] derives a run again.
-//! * [`pipeline`]: the six stages of judging a proposal; [`rejection`]: the result of a failed stage.
+//! * [`pipeline`]: the seven stages of judging a proposal; [`rejection`]: the result of a failed stage.
 //! * [`blueprint`]: the contract of a board, read from YAML or JSON; [`lint`]: its static checks; [`graph`]: its data
 //!   flow.
 //! * [`contract`], [`freshness`], [`schema`], [`expr`], [`invariant`]: write grants, conflicts with concurrent commits,

@@ -2,6 +2,7 @@
 
 mod expressions;
 mod quiescence;
+mod rule;
 mod worker_plan;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,15 +13,15 @@ use jsonptr::{Pointer, PointerBuf};
 use crate::ablation::{Component, Interface, Mode};
 use crate::bindings::BindingSource;
 use crate::blueprint::{
-    self, AgentKind, Backlog, Blueprint, DELAY_MS_MAX, EventOp, GrantOp, Run, Trigger, Worker, WriteGrant,
-    definition_name,
+    self, AgentKind, Backlog, Blueprint, DELAY_MS_MAX, GrantOp, Run, Trigger, Worker, WriteGrant, definition_name,
 };
 use crate::contract::{Contract, Values};
 use crate::cron::Cron;
 use crate::expr::{Dialect, Expr};
 use crate::files::{Access, FILES};
-use crate::id::{GroupName, RuleName, WorkerName};
+use crate::id::WorkerName;
 use crate::pattern::{PathSyntax, Pattern};
+use crate::pipeline::stages_of;
 use crate::record;
 use crate::schema::{Schema, StateSchema};
 use crate::tree::Node;
@@ -29,6 +30,7 @@ use crate::view::FixedParts;
 pub use expressions::{ExpressionCompiler, ExpressionOwner};
 pub(crate) use expressions::{place, pushed, request_part};
 pub use quiescence::{QuiescenceKind, QuiescenceWait};
+pub use rule::{CompiledTrigger, Delay, DelayMs, Invariant, MemberSelector, Rule};
 pub use worker_plan::WorkerPlan;
 
 /// Variable that holds the bindings of path templates.
@@ -64,85 +66,6 @@ pub struct Plan {
     /// Format of the journal at the board's creation. Its rules decide, even after a later version has taken over the
     /// board.
     pub journal_format: u32,
-}
-
-/// A compiled rule.
-pub struct Rule {
-    /// Name of the rule.
-    pub name: RuleName,
-    /// All workers that it may trigger, in order.
-    pub workers: Vec<WorkerName>,
-    /// Source of the one worker to trigger; `None` for all workers.
-    pub selector: Option<MemberSelector>,
-    /// Trigger of the rule.
-    pub trigger: CompiledTrigger,
-    /// Names that it binds for the triggered workers.
-    pub binds: BindingSource,
-    /// Condition of the rule.
-    pub when: Option<Expr>,
-    /// True if its invocations are queued ahead of all that are not urgent.
-    pub urgent: bool,
-    /// Delay before the invocation is queued, if any.
-    pub delay: Option<Delay>,
-}
-
-/// Delay of a compiled rule.
-pub struct Delay {
-    /// Length of the delay.
-    pub length: DelayMs,
-    /// Workers with waits for a model's provider that do not count.
-    pub except_waits_of: BTreeSet<WorkerName>,
-}
-
-/// Length of a delay.
-pub enum DelayMs {
-    /// Fixed number of milliseconds.
-    For(u64),
-    /// Pointer to the milliseconds in the value of the event or signal.
-    At(PointerBuf),
-}
-
-/// Source of the worker that a compiled rule triggers.
-pub struct MemberSelector {
-    /// Group to which the named worker must belong.
-    pub group: GroupName,
-    /// Pointer to the name in the value of the event or signal.
-    pub at: PointerBuf,
-}
-
-/// Trigger of a compiled rule.
-pub enum CompiledTrigger {
-    /// The board's creation.
-    Start,
-    /// The board's creation, once for each place of the initial document.
-    Each(Pattern),
-    /// A signal of this name; a manual rule is triggered by its own name.
-    Signal(String),
-    /// A committed change.
-    Event {
-        /// Kind of change; `None` for any.
-        op: Option<EventOp>,
-        /// Changed places.
-        path: Pattern,
-    },
-    /// All of these rules have completed an invocation.
-    After(Vec<RuleName>),
-    /// Other rules at rest.
-    Quiescence(QuiescenceWait),
-    /// Times of this schedule.
-    Every(Box<Cron>),
-}
-
-/// A compiled invariant.
-pub struct Invariant {
-    /// Name of the invariant.
-    pub name: String,
-    /// Instances for which it is evaluated, as `self`; `None` to evaluate it once.
-    pub each: Option<Pattern>,
-    /// Condition that must hold.
-    pub expr: Expr,
-    /// Advice to a worker with a patch that violates it.
-    pub message: Option<String>,
 }
 
 /// Source of plans. A plan is immutable, so boards with one blueprint can share it; compiled schemas are large.
@@ -302,6 +225,7 @@ impl Plan {
                 }
             }
             let names = Arc::new(names);
+            let stages = stages_of(&mode, is_ablated);
             let seat = WorkerPlan {
                 name,
                 worker,
@@ -310,6 +234,7 @@ impl Plan {
                 unrestricted: open,
                 interface,
                 files,
+                stages,
                 shows_rejections: is_told,
                 journal_format: journal,
                 fixed,

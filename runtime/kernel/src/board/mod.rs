@@ -5,9 +5,11 @@
 //! enough to rebuild a board, by construction.
 //!
 //! * `types.rs`: inputs, and the results of a step;
+//! * `creation.rs`: a new board, or one from its records;
 //! * `decide.rs`: from an input to records;
 //! * `feedback.rs`: rejections in later views;
-//! * `rehearsal.rs`: dry run of a call and its reply, without a step;
+//! * `preview.rs`: views without a step;
+//! * `dry_run.rs`: dry run of a call and its reply, without a step;
 //! * `apply.rs`: the effect of each record on the board, live and in recovery;
 //! * `snapshot.rs`: encoding and restoring a whole board as stored parts.
 
@@ -15,52 +17,44 @@ mod admission;
 mod apply;
 mod backlog;
 mod commits;
+mod creation;
 mod decide;
 mod dedup;
 mod dry_run;
 mod feedback;
 mod limits;
+mod preview;
 mod retry;
 mod snapshot;
 mod types;
 mod undecided;
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use jsonptr::PointerBuf;
 use serde_json::{Map, Value};
 
 use crate::bindings::Bindings;
 use crate::blueprint::Blueprint;
 use crate::breaker::{Branch, Breaker};
-use crate::call_context::CallContext;
-use crate::contract::Readable;
 use crate::digest::{Digest, Hasher, sha256};
-use crate::expand_request::ExpandRequest;
-use crate::files::{FILES, FileCounters};
-use crate::freshness::{self, ReadSet, Reservations};
+use crate::files::FileCounters;
+use crate::freshness::{self, Reservations};
 use crate::id::{BoardId, RuleName, Seq, Timestamp, Version, WorkerName};
-use crate::json;
 use crate::ledger::Ledger;
-use crate::mutants::{self, Mutant};
-use crate::pipeline::{self, mask_recorded};
-use crate::plan::{CompiledTrigger, Plan, PlanSource, UncachedPlans, WorkerPlan};
+use crate::plan::{Plan, WorkerPlan};
 use crate::record::{
-    Architect, Author, Body, Created, Ended, LimitOverrides, Parent, PauseCause, Principal, Record,
-    SINCE_JOURNAL_LIMIT, SINCE_SALTED_TEXTS, WorkerLimitOverrides,
+    Author, Body, Ended, LimitOverrides, Parent, PauseCause, Principal, Record, SINCE_JOURNAL_LIMIT,
+    SINCE_SALTED_TEXTS, WorkerLimitOverrides,
 };
-use crate::rejection::{Code, Violation};
-use crate::rules::{ACTIVATIONS_MAX, INITIAL_PLACES_MAX};
 use crate::scheduler::{IneffectiveInvocations, OpenInvocation, QueuedInvocation, Scheduler};
 use crate::signal_payload::SignalPayload;
 use crate::state::State;
-use crate::tree::Node;
-use crate::view::{self, Shortage, View};
+use crate::view::Shortage;
 
 pub use crate::pipeline::ReplyBody;
 pub(crate) use apply::reply_digest;
+pub(crate) use creation::initial;
 pub use dry_run::DryRun;
 pub use limits::{CallLimits, EffectiveLimits};
 pub use retry::UnfinishedWork;
@@ -71,7 +65,6 @@ pub use types::{
 };
 pub use undecided::UndecidedRule;
 
-use apply::ApplyContext;
 use commits::CommitLog;
 use dedup::Dedup;
 
@@ -79,8 +72,6 @@ use dedup::Dedup;
 const FEEDBACK_MAX: usize = 3;
 /// Maximum number of rejections that a board keeps of one worker, under all bindings.
 const FEEDBACK_PER_WORKER_MAX: usize = 64;
-/// Maximum number of other workers' rejections added to a view.
-const OTHERS_FEEDBACK_MAX: usize = 2;
 
 /// A board. A clone is a cheap copy at one moment: the document is shared, the rest is small.
 #[derive(Clone)]
@@ -149,190 +140,6 @@ pub struct Board {
 }
 
 impl Board {
-    /// Creates a board; the step holds `created` and everything that starts at once.
-    ///
-    /// # Errors
-    /// [`BoardError::BadBlueprint`]; [`BoardError::BadRequest`] if the request does not fit its schema, or the initial
-    /// state with it breaks the state schema or an invariant.
-    pub fn create(genesis: NewBoard, plans: &dyn PlanSource) -> Result<(Self, Step), BoardError> {
-        Self::create_in_format(crate::record::FORMAT, genesis, plans)
-    }
-
-    /// Like [`Board::create`], in a given journal format.
-    pub(crate) fn create_in_format(
-        format: u32,
-        genesis: NewBoard,
-        plans: &dyn PlanSource,
-    ) -> Result<(Self, Step), BoardError> {
-        let NewBoard { board, mut blueprint, mode, architect, parent, mut request, salt, at, principal } = genesis;
-        let founder = principal.and_then(|caller| caller.in_format(format));
-        blueprint.fit_views(&|_| None);
-        json::normalise(&mut request);
-        let stored = serde_json::to_value(&blueprint).map_err(|error| BoardError::BadBlueprint(error.to_string()))?;
-        let plan = plans.plan_for_format(blueprint, &mode, format).map_err(BoardError::BadBlueprint)?;
-        let violations = plan.request.violations(&request, crate::rejection::VIOLATIONS_MAX);
-        if !violations.is_empty() {
-            return Err(BoardError::BadRequest(violations));
-        }
-        let hasher = Hasher::new(&salt);
-        let state = State::new(&initial(&plan.blueprint, &request), &hasher);
-        let plan = plan_for_request(plan, &state).map_err(BoardError::BadBlueprint)?;
-        let mut violations = pipeline::check_initial(&plan, &state);
-        violations.extend(check_initial_activations(&plan, &state));
-        if !violations.is_empty() {
-            return Err(BoardError::BadRequest(violations));
-        }
-        let created = Created {
-            format,
-            board: board.clone(),
-            name: plan.blueprint.name.clone(),
-            state: state.digest(),
-            mode,
-            blueprint: stored,
-            request,
-            salt,
-            drawn: plan.blueprint.drawn_models(),
-            architect: architect.clone(),
-            parent,
-        };
-        let parent = created.parent.clone();
-        let body = Body::Created(Box::new(created));
-        let record = Record::seal_as(founder.as_ref(), crate::record::GENESIS, Seq(0), at, &body, &hasher);
-        let mut made = Self {
-            parent,
-            creator: founder,
-            ..Self::new(format, board, plan, hasher, state, &record, architect.as_ref())
-        };
-        let mut step = Step::default();
-        step.records.push(record);
-        made.start(at, &mut step);
-        Ok((made, step))
-    }
-
-    /// Rebuilds a board from all its records, in order, without deciding anything.
-    ///
-    /// # Errors
-    /// [`BoardError::BadRecord`] names the first record that cannot be read or does not fit the ones before.
-    pub fn recover<'a>(records: impl IntoIterator<Item = &'a Record>) -> Result<Self, BoardError> {
-        let mut records = records.into_iter();
-        let first = records.next().ok_or_else(|| BoardError::bad(Seq(0), "the journal of the board is empty"))?;
-        let mut board = Self::from_created(first, &UncachedPlans)?;
-        let mut records = records.peekable();
-        while let Some(record) = records.next() {
-            if records.peek().is_none() && mutants::is_active(Mutant::SkipLastRecord) {
-                break;
-            }
-            board.fold(record)?;
-        }
-        Ok(board)
-    }
-
-    /// Applies one stored record.
-    ///
-    /// # Errors
-    /// [`BoardError::BadRecord`].
-    pub fn fold(&mut self, record: &Record) -> Result<(), BoardError> {
-        let bad = |message: String| BoardError::BadRecord { seq: record.seq, message };
-        if record.seq != self.head.0.next() {
-            return Err(bad(format!("its number does not follow {}", self.head.0)));
-        }
-        record.check_chain(self.head.1).map_err(|error| bad(error.to_string()))?;
-        let body = record.body().map_err(|error| bad(error.to_string()))?;
-        let principal = record.principal().map_err(|error| bad(error.to_string()))?;
-        let mut beside = ApplyContext { principal, ..ApplyContext::default() };
-        if let Some(erasure) = record.redaction_marker().map_err(|error| bad(error.to_string()))? {
-            self.opaque_until = self.opaque_until.max(erasure.by);
-            beside = ApplyContext { reply: erasure.reply, region: erasure.region, ..beside };
-        }
-        self.apply(record.seq, record.at, &body, beside).map_err(bad)?;
-        self.count_journal_bytes(record, &body);
-        self.head = (record.seq, record.hash);
-        Ok(())
-    }
-
-    /// Builds the board of its `created` record alone; the caller folds the later records.
-    ///
-    /// # Errors
-    /// [`BoardError::BadRecord`].
-    pub fn from_created(record: &Record, plans: &dyn PlanSource) -> Result<Self, BoardError> {
-        let bad = |message: String| BoardError::BadRecord { seq: record.seq, message };
-        record.check_chain(crate::record::GENESIS).map_err(|error| bad(error.to_string()))?;
-        let body = record.body().map_err(|error| bad(error.to_string()))?;
-        let Body::Created(created) = body else { return Err(bad("a journal begins with created".to_owned())) };
-        let blueprint = created.read_blueprint().map_err(bad)?;
-        let plan = plans.plan_for_format(blueprint, &created.mode, created.format).map_err(bad)?;
-        let hasher = Hasher::new(&created.salt);
-        let state = State::new(&initial(&plan.blueprint, &created.request), &hasher);
-        let plan = plan_for_request(plan, &state).map_err(bad)?;
-        let is_exact = state.digest() == created.state;
-        let erasure = record.redaction_marker().map_err(|error| bad(error.to_string()))?;
-        if !is_exact && erasure.is_none() {
-            return Err(bad("the initial state is not the one it names".to_owned()));
-        }
-        let opaque_until = erasure.map_or(Seq(0), |erasure| erasure.by);
-        let format = created.format;
-        let founder = record.principal().map_err(|error| bad(error.to_string()))?;
-        let board = Self::new(format, created.board, plan, hasher, state, record, created.architect.as_ref());
-        Ok(Self { parent: created.parent, creator: founder, opaque_until, is_exact, ..board })
-    }
-
-    fn new(
-        format: u32,
-        id: BoardId,
-        plan: Arc<Plan>,
-        hasher: Hasher,
-        state: State,
-        created: &Record,
-        architect: Option<&Architect>,
-    ) -> Self {
-        let mut scheduler = Scheduler::default();
-        scheduler.arm_schedules(&plan, created.at);
-        let dedup = Dedup::new(&plan.blueprint.limits);
-        let mut ledger = Ledger::default();
-        if let Some(architect) = architect {
-            ledger.charge(architect);
-        }
-        Self {
-            id,
-            parent: None,
-            creator: None,
-            plan,
-            hasher,
-            state,
-            head: (created.seq, created.hash),
-            epoch: 0,
-            format,
-            paused: false,
-            pause_cause: None,
-            ended: None,
-            raised: LimitOverrides::default(),
-            raised_of_workers: BTreeMap::new(),
-            given_up: VecDeque::new(),
-            forgotten_rules: BTreeSet::new(),
-            undecided: Vec::new(),
-            shortages: Arc::default(),
-            ineffective: BTreeMap::new(),
-            scheduler,
-            breaker: Breaker::default(),
-            ledger,
-            budget_exceeded: false,
-            exhausted: BTreeSet::new(),
-            gave_up: false,
-            dedup,
-            commits: CommitLog::default(),
-            files: FileCounters::default(),
-            reservations: Reservations::default(),
-            feedback: BTreeMap::new(),
-            pending: Arc::default(),
-            signal: None,
-            last_at: created.at,
-            running_ms: 0,
-            journal_bytes: 0,
-            opaque_until: Seq(0),
-            is_exact: true,
-        }
-    }
-
     /// Returns the time of the last record.
     pub const fn last_at(&self) -> Timestamp {
         self.last_at
@@ -528,151 +335,6 @@ impl Board {
         let mut open = self.scheduler.open().values().filter(|open| open.queued.branch.worker == seat.name);
         open.any(|open| self.plan.bound_of(&open.queued) == *seat.bound())
     }
-
-    /// Compiles the view of a worker on the current document.
-    pub fn preview(&self, seat: &WorkerPlan) -> View {
-        self.preview_by(seat, &[], &self.readable_by(seat), view::compile)
-    }
-
-    /// Returns, by worker, the places that a view has no room for. It takes the worker's first such call, else its
-    /// queued invocation, else a preview.
-    pub fn present_shortages(&self) -> BTreeMap<WorkerName, Shortage> {
-        let mut shortages = BTreeMap::clone(&self.shortages);
-        let mut note = |worker: &WorkerName, view: &dyn Fn() -> View| {
-            if shortages.contains_key(worker) {
-                return;
-            }
-            let places = view().unshown;
-            if !places.is_empty() {
-                let seat = &self.plan.workers[worker].worker;
-                let (budget, unit) = (seat.view_budget(), seat.view.unit);
-                shortages.insert(worker.clone(), Shortage { invocation: None, budget, unit, places });
-            }
-        };
-        for queued in self.scheduler.queue() {
-            note(&queued.branch.worker, &|| self.compile_call(queued).view);
-        }
-        for (worker, seat) in &self.plan.workers {
-            note(worker, &|| self.preview(seat));
-        }
-        shortages
-    }
-
-    /// Like [`Board::preview`], of the `readable` places and with `expand` (JSON Pointers) requested. The view also
-    /// explains to people every part that it omits.
-    pub fn explained_preview(&self, seat: &WorkerPlan, expand: &[ExpandRequest], readable: &Readable<'_>) -> View {
-        self.preview_by(seat, expand, readable, view::explain)
-    }
-
-    /// Returns the places of the document that a worker may read.
-    pub fn readable_by<'s>(&self, seat: &'s WorkerPlan) -> Readable<'s> {
-        seat.contract.readable(self.state.root())
-    }
-
-    /// Hides in a rejection that a worker received, an object with `stage` and `violations`, everything that the worker
-    /// may not read now under any bindings.
-    pub fn mask_rejection(&self, worker: &WorkerName, rejection: &mut Value) {
-        if let Some(seat) = self.plan.workers.get(worker) {
-            mask_recorded(rejection, &self.readable_by(&seat.under_any_binding()));
-        }
-    }
-
-    /// Returns the structured access that an agent gets with such a view; `None` for an unknown worker.
-    pub fn previewed_values(&self, seat: &Arc<WorkerPlan>, view: &View) -> Option<CallContext> {
-        let places = |texts: &[String]| texts.iter().filter_map(|text| PointerBuf::parse(text.as_str()).ok()).collect();
-        let basis = ReadSet { state: self.state.clone(), reads: places(&view.reads), members: places(&view.members) };
-        let shown = CallContext::new(Arc::clone(&self.plan), seat.name.clone(), Arc::new(basis), view.may_expand);
-        shown.map(|shown| shown.with_worker_plan(Arc::clone(seat)))
-    }
-
-    fn preview_by(
-        &self,
-        seat: &WorkerPlan,
-        expand: &[ExpandRequest],
-        readable: &Readable<'_>,
-        compile: fn(&view::Inputs<'_>) -> View,
-    ) -> View {
-        let trigger = Self::preview_trigger(seat);
-        let feedback: Vec<_> = self.feedback_of(seat, readable).into_iter().map(|(_, shown)| shown).collect();
-        compile(&view::Inputs {
-            worker: &seat.worker,
-            readable,
-            fixed: &seat.fixed,
-            state: &self.state,
-            trigger: &trigger,
-            feedback: &feedback,
-            expand,
-            newest: 0,
-            may_expand: seat.worker.format.is_none(),
-            compiler: seat.compiler(),
-            commits: &self.commits,
-            budget: seat.worker.view_budget(),
-        })
-    }
-
-    /// Returns the last rejections of a worker under these bindings, and of others where it may write, in journal
-    /// order.
-    fn feedback_of(&self, seat: &WorkerPlan, readable: &Readable<'_>) -> Vec<(Seq, Value)> {
-        let worker = &seat.name;
-        if !seat.shows_rejections {
-            return Vec::new();
-        }
-        let of_others = self.feedback.iter().filter(|(other, _)| *other != worker).flat_map(|(other, recent)| {
-            let told = |shown| feedback::for_other(&seat.contract, readable, other, shown);
-            recent.iter().filter_map(move |(seq, shown)| Some((*seq, told(shown)?)))
-        });
-        let mut of_others: Vec<_> = of_others.collect();
-        of_others.sort_by_key(|(seq, _)| Reverse(*seq));
-        of_others.truncate(OTHERS_FEEDBACK_MAX);
-        let own = self.feedback.get(worker).into_iter().flatten();
-        let mut own: Vec<_> = own.filter(|(_, shown)| feedback::has_bindings(shown, seat.bound())).cloned().collect();
-        own.iter_mut().for_each(|(_, shown)| mask_recorded(shown, readable));
-        let mut feedback: Vec<_> = own.into_iter().chain(of_others).collect();
-        feedback.sort_by_key(|(seq, _)| *seq);
-        feedback
-    }
-}
-
-/// Rejects a document with more places than rules may fire for when a board begins.
-fn check_initial_activations(plan: &Plan, state: &State) -> Option<Violation> {
-    let mut all = 0;
-    for rule in &plan.rules {
-        let CompiledTrigger::Each(pattern) = &rule.trigger else { continue };
-        let places = pattern.instances(state.root(), INITIAL_PLACES_MAX + 1).len();
-        all += places * if rule.selector.is_some() { 1 } else { rule.workers.len() };
-        if places > INITIAL_PLACES_MAX || all > ACTIVATIONS_MAX {
-            let message = format!(
-                "the rule {} fires for {pattern}: at most {INITIAL_PLACES_MAX} places, and {ACTIVATIONS_MAX} invocations of all such \
-                 rules, and there are more",
-                rule.name
-            );
-            return Some(Violation::new(Code::TooLarge, "", message));
-        }
-    }
-    None
-}
-
-/// Returns the plan of a board that begins with this state.
-fn plan_for_request(plan: Arc<Plan>, begins: &State) -> Result<Arc<Plan>, String> {
-    plan.for_request(begins.root().child("request").unwrap_or(&Node::Null))
-}
-
-/// Returns the initial document of a board.
-pub(crate) fn initial(blueprint: &Blueprint, request: &Value) -> Value {
-    let mut document = match blueprint.state.initial.clone() {
-        Value::Object(members) => members,
-        // A document that is no object has no place for a request; the linter reports it.
-        other => return other,
-    };
-    if !request.is_null() {
-        document.insert("request".to_owned(), request.clone());
-    }
-    if blueprint.workspace.is_some() {
-        document.insert(FILES.to_owned(), Value::Object(Map::new()));
-    }
-    let mut document = Value::Object(document);
-    json::normalise(&mut document);
-    document
 }
 
 /// Builds an object with these members.

@@ -1,4 +1,4 @@
-//! Judges edits: the stages of the pipeline, for files.
+//! Judges edits: what the stages of the pipeline ([`crate::pipeline`]) check for files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use super::entry::{FileEntry, ReadState, check_read, evictable, operations};
 use super::{Edit, FileChange, FilePath, FileRead, Hunk, LineRange, LineShift, count, cover, union};
 use crate::blueprint::{Granularity, Intent, Isolation};
-use crate::freshness::{CommitLookup, Reservation, Reservations};
+use crate::freshness::{CommitLookup, Conflict, Reservation, Reservations};
 use crate::id::{InvocationId, Timestamp, Version, WorkerName};
 use crate::mutants::{self, Mutant};
 use crate::plan::{Plan, WorkerPlan};
-use crate::rejection::{Code, ConflictingChange, Rejection, Stage, VIOLATIONS_MAX, Violation};
+use crate::rejection::{Code, ConflictingChange, VIOLATIONS_MAX, Violation};
 use crate::state::State;
 
 /// Maximum number of files that one edit changes.
@@ -47,80 +47,192 @@ pub(crate) struct EditContext<'a> {
     pub(crate) floor: u64,
 }
 
-/// Rejection of an edit.
-pub(crate) struct EditRejection {
-    pub(crate) rejection: Rejection,
-    /// Places to reserve until the next attempt if the edit lost a race.
-    pub(crate) contested: Vec<PointerBuf>,
+/// An edit to judge.
+pub(crate) struct EditProposal<'a> {
+    edit: &'a Edit,
+    inputs: EditContext<'a>,
+    /// Entries of the changed files.
+    entries: BTreeMap<&'a FilePath, FileEntry>,
 }
 
-impl From<Rejection> for EditRejection {
-    fn from(rejection: Rejection) -> Self {
-        Self { rejection, contested: Vec::new() }
+impl<'a> EditProposal<'a> {
+    pub(crate) fn new(edit: &'a Edit, inputs: EditContext<'a>) -> Self {
+        let entry = |path| Some((path, FileEntry::load_since(inputs.state, path, oldest(&edit.reads, path))?));
+        let entries = edit.changes.iter().filter_map(|change| entry(&change.path)).collect();
+        Self { edit, inputs, entries }
     }
-}
 
-/// Returns the state patch of an edit, `None` if every file stays as it is, or the rejection.
-pub(crate) fn judge(edit: &Edit, inputs: &EditContext<'_>) -> Result<Option<Value>, EditRejection> {
-    let entries: BTreeMap<&FilePath, FileEntry> = edit
-        .changes
-        .iter()
-        .map(|change| &change.path)
-        .filter_map(|path| Some((path, FileEntry::load_since(inputs.state, path, oldest(&edit.reads, path))?)))
-        .collect();
-    let refuse = |stage, violations: Vec<Violation>| match violations.is_empty() {
-        true => Ok(()),
-        false => Err(Rejection::new(stage, violations)),
-    };
-    refuse(Stage::Syntax, malformed(edit, &entries, inputs))?;
-    if let Some((invocation, seat)) = inputs.author {
-        refuse(Stage::Authorization, unauthorized(edit, seat, inputs.plan))?;
-        if isolation(inputs.plan) == Isolation::Storm {
-            let violations = Conflicts { edit, entries: &entries, invocation, inputs, found: Vec::new() }.find();
-            if !violations.is_empty() {
-                // An author that never read the file has lost no race.
-                let is_slow = |violation: &Violation| matches!(violation.code, Code::StaleTarget | Code::StaleRead);
-                let contested = match violations.iter().any(is_slow) {
-                    true => edit.changes.iter().map(|change| change.path.place()).collect(),
-                    false => Vec::new(),
-                };
-                return Err(EditRejection { rejection: Rejection::new(Stage::Freshness, violations), contested });
+    /// Returns the state patch; empty if every file stays as it is.
+    pub(crate) fn patch(&self) -> Value {
+        let Self { edit, inputs, entries } = self;
+        // An unchanged file gets no new version, so that no author must read it again.
+        let is_changed = |change: &&FileChange| entries.get(&change.path).and_then(|entry| entry.hash) != change.hash;
+        let changes = edit.changes.iter().filter(is_changed);
+        let (writer, intent) = (inputs.writer, edit.intent.as_deref());
+        let made: Vec<Value> =
+            changes.flat_map(|change| operations(inputs.state, inputs.floor, change, writer, intent)).collect();
+        if made.is_empty() {
+            return Value::Array(made);
+        }
+        let forgotten = self.entries_to_evict().unwrap_or_default();
+        forgotten.iter().map(|place| json!({"op": "remove", "path": place.as_str()})).chain(made).collect()
+    }
+
+    /// Returns the conflicts with concurrent edits, and the places to reserve.
+    pub(crate) fn conflict(&self) -> Conflict {
+        let Some((invocation, _)) = self.inputs.author.filter(|_| isolation(self.inputs.plan) == Isolation::Storm)
+        else {
+            return Conflict::default();
+        };
+        let Self { edit, inputs, entries } = self;
+        let violations = Conflicts { edit, entries, invocation, inputs, found: Vec::new() }.find();
+        // An author that never read the file has lost no race.
+        let is_slow = |violation: &Violation| matches!(violation.code, Code::StaleTarget | Code::StaleRead);
+        let contested = match violations.iter().any(is_slow) {
+            true => edit.changes.iter().map(|change| change.path.place()).collect(),
+            false => Vec::new(),
+        };
+        Conflict { violations, contested }
+    }
+
+    /// Returns violations of the edit's form.
+    pub(crate) fn malformed(&self) -> Vec<Violation> {
+        let Self { edit, inputs, entries } = self;
+        let wrong = |code, place: &str, message: String| Violation::new(code, place, message);
+        let mut found = Vec::new();
+        if edit.changes.is_empty() {
+            found.push(wrong(Code::NotAPatch, "", "an edit changes at least one file".to_owned()));
+        }
+        let Some(spec) = &inputs.plan.blueprint.workspace else {
+            return vec![wrong(Code::UnknownLocation, "", "the board has no workspace".to_owned())];
+        };
+        if inputs.author.is_some() {
+            let intent = edit.intent.as_deref().unwrap_or_default().trim();
+            if intent.is_empty() && spec.intent == Intent::Required {
+                let message =
+                    "say in `intent` what the edit is for, in one short line: others read it above your change";
+                found.push(wrong(Code::IntentMissing, "", message.to_owned()));
+            }
+            let (files, reads) = (edit.changes.len(), edit.reads.len());
+            if files > CHANGES_MAX {
+                found.push(wrong(
+                    Code::TooLarge,
+                    "",
+                    format!("{files} files are changed at once, at most {CHANGES_MAX} may be"),
+                ));
+            }
+            if reads > READS_MAX {
+                let message = format!(
+                    "it rests on {reads} reads, at most {READS_MAX} may be: begin anew, and read what you need"
+                );
+                found.push(wrong(Code::TooLarge, "", message));
+            }
+            if intent.chars().count() > INTENT_MAX || intent.chars().any(char::is_control) {
+                let message = format!("an intent is one line of at most {INTENT_MAX} characters");
+                found.push(wrong(Code::TooLarge, "", message));
             }
         }
-        refuse(Stage::Application, inapplicable(edit, &entries))?;
+        if edit.name.as_deref().is_some_and(|name| !is_name(name)) {
+            let message = format!("a name is made of letters, digits, `.`, `_` and `-`, at most {NAME_MAX}");
+            found.push(wrong(Code::NotAPatch, "", message));
+        }
+        let mut named = BTreeSet::new();
+        for change in &edit.changes {
+            let place = change.path.place();
+            let mut is_wrong = |message: String| found.push(wrong(Code::NotAPatch, place.as_str(), message));
+            if !named.insert(&change.path) {
+                is_wrong(format!("{} is changed twice in one edit", change.path));
+            }
+            if change.from.is_none() && change.hash.is_none() {
+                is_wrong(format!("{} neither was there nor will be", change.path));
+            }
+            let lines = entries.get(&change.path).filter(|entry| entry.exists()).map_or(0, |entry| entry.lines);
+            let is_meant = entries.get(&change.path).and_then(|entry| entry.hash) == change.from;
+            if is_meant
+                && let Some(trouble) = change.hunks.as_deref().and_then(|hunks| hunk_error(hunks, lines, change))
+            {
+                is_wrong(format!("{}: {trouble}", change.path));
+            }
+        }
+        if self.entries_to_evict().is_none() {
+            let message = format!("this workspace has at most {} files", files_max(inputs.plan));
+            found.push(wrong(Code::ResultTooLarge, "", message));
+        }
+        found.truncate(VIOLATIONS_MAX);
+        found
     }
-    let forgotten = entries_to_evict(edit, &entries, inputs).unwrap_or_default();
-    let forgotten = forgotten.iter().map(|place| json!({"op": "remove", "path": place.as_str()}));
-    let (writer, intent) = (inputs.writer, edit.intent.as_deref());
-    // An unchanged file gets no new version, so that no author must read it again.
-    let is_changed = |change: &&FileChange| entries.get(&change.path).and_then(|entry| entry.hash) != change.hash;
-    let mut operations = edit
-        .changes
-        .iter()
-        .filter(is_changed)
-        .flat_map(|change| operations(inputs.state, inputs.floor, change, writer, intent))
-        .peekable();
-    Ok(operations.peek().is_some().then(|| forgotten.chain(operations).collect()))
+
+    /// Returns violations of the author's access to files.
+    pub(crate) fn unauthorized(&self) -> Vec<Violation> {
+        let Self { edit, inputs: EditContext { plan, author: Some((_, seat)), .. }, .. } = self else {
+            return Vec::new();
+        };
+        let mut found = Vec::new();
+        for change in &edit.changes {
+            let place = change.path.place();
+            let Some(access) = &seat.files else {
+                let message = "you may not change files";
+                found.push(Violation::new(Code::PathNotGranted, place.as_str(), message));
+                continue;
+            };
+            if !access.may_edit(&change.path) {
+                let message = format!("you may not change {}", change.path);
+                let mut violation = Violation::new(Code::PathNotGranted, place.as_str(), message);
+                violation.expected = Some(json!({"edit": access.spec().edit}));
+                found.push(violation);
+            }
+        }
+        let is_anothers = |name: &String| {
+            *name == EXTERNAL || plan.workers.keys().any(|worker| worker.as_str() == name && seat.name != *worker)
+        };
+        if let Some(name) = edit.name.as_ref().filter(|name| is_anothers(name)) {
+            let message = format!("{name} is somebody else's name");
+            found.push(Violation::new(Code::WrongWorker, "", message));
+        }
+        found.truncate(VIOLATIONS_MAX);
+        found
+    }
+
+    /// Returns violations by changes that do not apply to the current files.
+    pub(crate) fn inapplicable(&self) -> Vec<Violation> {
+        let mut found = Vec::new();
+        let judged = self.edit.changes.iter().filter(|_| self.inputs.author.is_some());
+        for change in judged {
+            let entry = self.entries.get(&change.path).filter(|entry| entry.exists());
+            let place = change.path.place();
+            match (entry, change.from) {
+                (None, Some(_)) => {
+                    let message = format!("there is no file {}", change.path);
+                    found.push(Violation::new(Code::PathNotFound, place.as_str(), message));
+                }
+                (entry, from) if entry.and_then(|entry| entry.hash) != from => {
+                    let message = format!("{} holds something else than what the edit was made for", change.path);
+                    let mut violation = Violation::new(Code::TestFailed, place.as_str(), message);
+                    violation.found = entry.map(brief);
+                    found.push(violation);
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
+    /// Returns the entries of deleted files to evict for new ones; `None` if that makes too little room.
+    fn entries_to_evict(&self) -> Option<Vec<PointerBuf>> {
+        let Self { edit, inputs, entries } = self;
+        let new = edit.changes.iter().filter(|change| !entries.contains_key(&change.path)).count();
+        let known = inputs.state.root().child(super::FILES).map_or(0, crate::tree::Node::part_count);
+        match new.saturating_add(known).saturating_sub(files_max(inputs.plan)) {
+            excess if new > 0 && excess > 0 => evictable(inputs.state, excess, &edit.changes),
+            _ => Some(Vec::new()),
+        }
+    }
 }
 
 /// Returns the oldest version at which a file was read; `u64::MAX` if it was not, because then its edits are
 /// irrelevant.
 fn oldest(reads: &[FileRead], path: &FilePath) -> u64 {
     reads.iter().filter(|read| read.path == *path).map(|read| read.version).min().unwrap_or(u64::MAX)
-}
-
-/// Returns the entries of deleted files to evict for new ones; `None` if that makes too little room.
-fn entries_to_evict(
-    edit: &Edit,
-    entries: &BTreeMap<&FilePath, FileEntry>,
-    inputs: &EditContext<'_>,
-) -> Option<Vec<PointerBuf>> {
-    let new = edit.changes.iter().filter(|change| !entries.contains_key(&change.path)).count();
-    let known = inputs.state.root().child(super::FILES).map_or(0, crate::tree::Node::part_count);
-    match new.saturating_add(known).saturating_sub(files_max(inputs.plan)) {
-        excess if new > 0 && excess > 0 => evictable(inputs.state, excess, &edit.changes),
-        _ => Some(Vec::new()),
-    }
 }
 
 fn isolation(plan: &Plan) -> Isolation {
@@ -134,68 +246,6 @@ fn granularity(plan: &Plan) -> Granularity {
 fn files_max(plan: &Plan) -> usize {
     let most = plan.blueprint.workspace.as_ref().and_then(|spec| spec.max_files);
     most.and_then(|most| usize::try_from(most).ok()).map_or(FILES_MAX, |most| most.min(FILES_MAX))
-}
-
-/// Returns violations of the edit's form.
-fn malformed(edit: &Edit, entries: &BTreeMap<&FilePath, FileEntry>, inputs: &EditContext<'_>) -> Vec<Violation> {
-    let wrong = |code, place: &str, message: String| Violation::new(code, place, message);
-    let mut found = Vec::new();
-    if edit.changes.is_empty() {
-        found.push(wrong(Code::NotAPatch, "", "an edit changes at least one file".to_owned()));
-    }
-    let Some(spec) = &inputs.plan.blueprint.workspace else {
-        return vec![wrong(Code::UnknownLocation, "", "the board has no workspace".to_owned())];
-    };
-    if inputs.author.is_some() {
-        let intent = edit.intent.as_deref().unwrap_or_default().trim();
-        if intent.is_empty() && spec.intent == Intent::Required {
-            let message = "say in `intent` what the edit is for, in one short line: others read it above your change";
-            found.push(wrong(Code::IntentMissing, "", message.to_owned()));
-        }
-        let (files, reads) = (edit.changes.len(), edit.reads.len());
-        if files > CHANGES_MAX {
-            found.push(wrong(
-                Code::TooLarge,
-                "",
-                format!("{files} files are changed at once, at most {CHANGES_MAX} may be"),
-            ));
-        }
-        if reads > READS_MAX {
-            let message =
-                format!("it rests on {reads} reads, at most {READS_MAX} may be: begin anew, and read what you need");
-            found.push(wrong(Code::TooLarge, "", message));
-        }
-        if intent.chars().count() > INTENT_MAX || intent.chars().any(char::is_control) {
-            let message = format!("an intent is one line of at most {INTENT_MAX} characters");
-            found.push(wrong(Code::TooLarge, "", message));
-        }
-    }
-    if edit.name.as_deref().is_some_and(|name| !is_name(name)) {
-        let message = format!("a name is made of letters, digits, `.`, `_` and `-`, at most {NAME_MAX}");
-        found.push(wrong(Code::NotAPatch, "", message));
-    }
-    let mut named = BTreeSet::new();
-    for change in &edit.changes {
-        let place = change.path.place();
-        let mut is_wrong = |message: String| found.push(wrong(Code::NotAPatch, place.as_str(), message));
-        if !named.insert(&change.path) {
-            is_wrong(format!("{} is changed twice in one edit", change.path));
-        }
-        if change.from.is_none() && change.hash.is_none() {
-            is_wrong(format!("{} neither was there nor will be", change.path));
-        }
-        let lines = entries.get(&change.path).filter(|entry| entry.exists()).map_or(0, |entry| entry.lines);
-        let is_meant = entries.get(&change.path).and_then(|entry| entry.hash) == change.from;
-        if is_meant && let Some(trouble) = change.hunks.as_deref().and_then(|hunks| hunk_error(hunks, lines, change)) {
-            is_wrong(format!("{}: {trouble}", change.path));
-        }
-    }
-    if entries_to_evict(edit, entries, inputs).is_none() {
-        let message = format!("this workspace has at most {} files", files_max(inputs.plan));
-        found.push(wrong(Code::ResultTooLarge, "", message));
-    }
-    found.truncate(VIOLATIONS_MAX);
-    found
 }
 
 fn is_name(name: &str) -> bool {
@@ -233,33 +283,6 @@ fn hunk_error(hunks: &[Hunk], lines: u32, change: &FileChange) -> Option<&'stati
         return Some("only the last line of a file may be without an end");
     }
     None
-}
-
-fn unauthorized(edit: &Edit, seat: &WorkerPlan, plan: &Plan) -> Vec<Violation> {
-    let mut found = Vec::new();
-    for change in &edit.changes {
-        let place = change.path.place();
-        let Some(access) = &seat.files else {
-            let message = "you may not change files";
-            found.push(Violation::new(Code::PathNotGranted, place.as_str(), message));
-            continue;
-        };
-        if !access.may_edit(&change.path) {
-            let message = format!("you may not change {}", change.path);
-            let mut violation = Violation::new(Code::PathNotGranted, place.as_str(), message);
-            violation.expected = Some(json!({"edit": access.spec().edit}));
-            found.push(violation);
-        }
-    }
-    let is_anothers = |name: &String| {
-        *name == EXTERNAL || plan.workers.keys().any(|worker| worker.as_str() == name && seat.name != *worker)
-    };
-    if let Some(name) = edit.name.as_ref().filter(|name| is_anothers(name)) {
-        let message = format!("{name} is somebody else's name");
-        found.push(Violation::new(Code::WrongWorker, "", message));
-    }
-    found.truncate(VIOLATIONS_MAX);
-    found
 }
 
 /// Finds conflicts with concurrent edits.
@@ -406,27 +429,4 @@ pub fn is_covered(
 /// Returns a file's summary for the author of a rejected edit.
 fn brief(entry: &FileEntry) -> Value {
     json!({"version": entry.version, "lines": entry.lines, "writer": entry.writer, "intent": entry.intent})
-}
-
-/// Returns violations by changes that do not apply to the current files.
-fn inapplicable(edit: &Edit, entries: &BTreeMap<&FilePath, FileEntry>) -> Vec<Violation> {
-    let mut found = Vec::new();
-    for change in &edit.changes {
-        let entry = entries.get(&change.path).filter(|entry| entry.exists());
-        let place = change.path.place();
-        match (entry, change.from) {
-            (None, Some(_)) => {
-                let message = format!("there is no file {}", change.path);
-                found.push(Violation::new(Code::PathNotFound, place.as_str(), message));
-            }
-            (entry, from) if entry.and_then(|entry| entry.hash) != from => {
-                let message = format!("{} holds something else than what the edit was made for", change.path);
-                let mut violation = Violation::new(Code::TestFailed, place.as_str(), message);
-                violation.found = entry.map(brief);
-                found.push(violation);
-            }
-            _ => {}
-        }
-    }
-    found
 }

@@ -22,7 +22,7 @@ use crate::state::State;
 pub use access::{Access, PATTERNS_MAX, patterns};
 pub use entry::{EDITS_MAX, FileEntry, PastEdit, ReadState, check_read};
 pub use judge::{CHANGES_MAX, EXTERNAL, FILES_MAX, INTENT_MAX, READS_MAX, is_covered};
-pub(crate) use judge::{EditContext, EditRejection, judge};
+pub(crate) use judge::{EditContext, EditProposal};
 pub use lines::{Hunk, LineRange, LineShift, count, cover, shift_lines, union};
 pub use path::{FilePath, PATH_BYTES_MAX, PathError};
 pub use reserved_names::is_comment_prefix;

@@ -323,6 +323,12 @@ pub(super) struct Unwrapped {
 }
 
 impl Unwrapped {
+    /// Wraps a patch of the kernel, derived from a reply if `written` is one.
+    pub(super) const fn from_patch(patch: Value, written: Option<String>) -> Self {
+        let reply = Reply { patch, intent: None, expand: Vec::new(), written, clarify: None, pass: None };
+        Self { reply, expand_ops: Vec::new() }
+    }
+
     /// Returns the position in the original reply of an operation of the patch.
     pub(super) fn original_index(&self, op: usize) -> usize {
         self.expand_ops.iter().fold(op, |op, lifted| if *lifted <= op { op + 1 } else { op })

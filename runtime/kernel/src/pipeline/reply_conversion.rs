@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Deserializer, Map, Value, json};
 
 use super::json_diff;
-use super::reply::{Reply, ReplyBody, Unwrapped};
+use super::reply::{ReplyBody, Unwrapped};
 use crate::freshness::ReadSet;
 use crate::id::WorkerName;
 use crate::json::{self, Limits};
@@ -32,7 +32,7 @@ pub(super) fn whole(seat: &WorkerPlan, body: &ReplyBody, basis: &ReadSet) -> Res
     let shown = Projection::from_places(document, basis.reads.iter().map(|place| place.as_ref()));
     let contract = seat.unrestricted.as_deref().unwrap_or(&seat.contract);
     let patch = json_diff::diff_shown(document, &shown, &new, &|place, op| contract.has_grant(place, op))?;
-    Ok(derived(patch, text))
+    Ok(Unwrapped::from_patch(patch, Some(text)))
 }
 
 /// Converts a merge reply (RFC 7396); members are applied in order. A name with a leading slash is a JSON Pointer. It
@@ -53,7 +53,7 @@ pub(super) fn merge(seat: &WorkerPlan, document: &Node, body: &ReplyBody) -> Res
             Ok(_) | Err(_) => merge_member(&mut after, name, value),
         }
     }
-    Ok(derived(json_diff::diff(&before, &after), text))
+    Ok(Unwrapped::from_patch(json_diff::diff(&before, &after), Some(text)))
 }
 
 /// Converts a message reply. Adds the message, and applies its lines of the form `set /place: value`.
@@ -81,7 +81,7 @@ pub(super) fn message(
         ops.retain(|op| !is_message(op));
         ops.push(message_op(document, worker, &text));
     }
-    Ok(derived(patch, text))
+    Ok(Unwrapped::from_patch(patch, Some(text)))
 }
 
 /// Returns the operation that adds a message.
@@ -108,11 +108,6 @@ pub(super) fn describe_patch(ops: &[Op<'_>]) -> String {
 /// Returns true if a path is that of the messages, or of one of them.
 pub(super) fn is_message_path(place: &str) -> bool {
     place.strip_prefix('/').is_some_and(|place| place.split('/').next() == Some(MESSAGES))
-}
-
-fn derived(patch: Value, written: String) -> Unwrapped {
-    let reply = Reply { patch, intent: None, expand: Vec::new(), written: Some(written), clarify: None, pass: None };
-    Unwrapped { reply, expand_ops: Vec::new() }
 }
 
 fn object(text: &str, bytes: usize) -> Result<Map<String, Value>, Vec<Violation>> {

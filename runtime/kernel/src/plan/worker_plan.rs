@@ -16,6 +16,7 @@ use crate::expr::Variable;
 use crate::files::Access;
 use crate::id::WorkerName;
 use crate::pattern::{Pattern, PatternToken};
+use crate::pipeline::StageSpec;
 use crate::record::{self, Trigger};
 use crate::scheduler::QueuedInvocation;
 use crate::view::{FixedParts, compiler_version};
@@ -36,6 +37,8 @@ pub struct WorkerPlan {
     pub interface: Interface,
     /// Access to files, if the worker has any.
     pub files: Option<Arc<Access>>,
+    /// Stages of the pipeline that judge its replies.
+    pub(crate) stages: Arc<[StageSpec]>,
     /// True if the worker's views show rejections.
     pub(crate) shows_rejections: bool,
     /// Journal format of the board's start.
@@ -92,6 +95,7 @@ impl WorkerPlan {
             unrestricted: self.unrestricted.as_deref().map(|open| Arc::new(of(open))),
             interface: self.interface,
             files: self.files.clone(),
+            stages: Arc::clone(&self.stages),
             shows_rejections: self.shows_rejections,
             journal_format: self.journal_format,
             fixed: match self.interface {

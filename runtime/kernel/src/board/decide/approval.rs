@@ -10,7 +10,7 @@ use crate::blueprint::Expiry;
 use crate::board::{Outcome, PendingQuestion};
 use crate::breaker::Branch;
 use crate::id::Seq;
-use crate::pipeline::{self, ClarifyQuestion, Reply, Verdict};
+use crate::pipeline::{self, ClarifyQuestion, Reply};
 use crate::record::{Answer, Approval, Author, Body, Principal, SINCE_TOKEN_CREATORS};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 
@@ -75,19 +75,8 @@ impl StepBuilder<'_> {
                 let seat = board.worker_plan_of(&by);
                 let proposer = pipeline::Proposer { worker: &by.worker, worker_plan: seat.as_deref() };
                 let verdict = self.with_freshness_context(&by, |context| {
-                    pipeline::judge_approved(&board.plan, &board.state, proposer, reply, context)
+                    pipeline::judge_approved(&board.plan, &board.state, proposer, reply, &approver, context)
                 });
-                let verdict = match verdict {
-                    // The current state determines the approver.
-                    Verdict::Accepted(accepted) if accepted.approval.as_ref().is_some_and(|it| it.by != approver) => {
-                        let message = "it needs another person's word now; propose it again".to_owned();
-                        Verdict::Rejected {
-                            rejection: approval(Code::ApprovalMismatch, message),
-                            contested: Vec::new(),
-                        }
-                    }
-                    verdict => verdict,
-                };
                 self.record_verdict(by, branch, &body, verdict);
             }
         }

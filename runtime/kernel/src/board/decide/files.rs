@@ -1,15 +1,13 @@
 //! Edits of workspace files.
 
-use serde_json::json;
-
 use super::calls::rejected_unrecorded;
 use super::{StepBuilder, author};
 use crate::board::apply::edit_dedup_key;
 use crate::board::dedup::DedupResult;
 use crate::board::{Outcome, ReplyBody};
-use crate::files::{self, EXTERNAL, Edit, EditRejection};
+use crate::files::{EXTERNAL, Edit, EditContext, EditProposal};
 use crate::id::WorkerName;
-use crate::pipeline;
+use crate::pipeline::{self, Verdict};
 use crate::record::{Author, Body, EditOrigin, NoOp};
 use crate::rejection::Code;
 
@@ -62,35 +60,33 @@ impl StepBuilder<'_> {
             approval: None,
             edit: Some(EditOrigin { attempt }),
         };
-        let verdict = files::judge(
-            &edit,
-            &files::EditContext {
-                plan: &self.board.plan,
-                state: &self.board.state,
-                author: invocation.zip(seat.map(|seat| &**seat)),
-                writer: &writer,
-                reservations: &self.board.reservations.unexpired_at(self.at),
-                at: self.at,
-                commits: &self.board.commits,
-                floor: self.board.files.version_floor,
-            },
-        );
-        let amend = |patch| pipeline::amend(&self.board.plan, &self.board.state, patch);
-        let verdict = verdict.and_then(|patch| Ok(patch.map(amend).transpose()?));
+        let board = &*self.board;
+        let context = EditContext {
+            plan: &board.plan,
+            state: &board.state,
+            author: invocation.zip(seat.map(|seat| &**seat)),
+            writer: &writer,
+            reservations: &board.reservations.unexpired_at(self.at),
+            at: self.at,
+            commits: &board.commits,
+            floor: board.files.version_floor,
+        };
+        let verdict = pipeline::judge_edit(&board.plan, &board.state, &EditProposal::new(&edit, context));
         let intent = edit.intent.filter(|intent| !intent.is_empty());
         let written = Some(body.text());
         match verdict {
-            Ok(Some(mut accepted)) => {
+            Verdict::Accepted(mut accepted) => {
                 accepted.reply.intent = intent;
                 accepted.reply.written = written;
                 self.commit(by, None, accepted, &body);
             }
-            Ok(None) => {
-                let seq = self.push(Body::NoOp(NoOp { by, patch: json!([]), intent, written, pass: None, raw: None }));
+            Verdict::NoOp(reply) => {
+                let seq =
+                    self.push(Body::NoOp(NoOp { by, patch: reply.patch, intent, written, pass: None, raw: None }));
                 self.step.outcome = Some(Outcome::NoOp { seq });
                 self.move_breakers(None);
             }
-            Err(EditRejection { rejection, contested }) => self.reject(by, None, &body, rejection, contested),
+            Verdict::Rejected { rejection, contested } => self.reject(by, None, &body, rejection, contested),
         }
         self.advance();
     }

@@ -1,8 +1,8 @@
 //! Retries by an operator: invocations that were given up, and raised limits.
 
-use super::{DueTransition, StepBuilder};
+use super::StepBuilder;
 use crate::board::Outcome;
-use crate::breaker::{BreakerTransition, Reason};
+use crate::breaker::{BreakerTransition, DueTransition, Reason};
 use crate::record::{Body, Retried, Scheduled};
 use crate::rejection::{Rejection, Stage};
 use crate::scheduler::QueuedInvocation;
