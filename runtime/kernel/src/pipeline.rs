@@ -301,8 +301,8 @@ impl<'a> Judgement<'a> {
         };
     }
 
-    /// Returns the places that hold values written by the patch itself. Places filled by a move or copy, or shifted by a
-    /// later operation, hold other values.
+    /// Returns the places that hold values written by the patch itself. Places filled by a move or copy, or shifted by
+    /// a later operation, hold other values.
     fn own_places(&self) -> Vec<PointerBuf> {
         let written = self.ops.iter().filter_map(|op| match op {
             Op::Add { value, .. } | Op::Replace { value, .. } => Some(*value),

@@ -1,8 +1,9 @@
-//! Concealment of rejections: conflicts are shown only as far as the worker may read.
+//! Stages of each mode, and concealment: conflicts are shown only as far as the worker may read.
 
 use serde_json::json;
 
 use super::*;
+use crate::ablation::{Component, Mode};
 use crate::id::{Seq, Version};
 use crate::rejection::ConflictingChange;
 
@@ -48,5 +49,24 @@ fn what_changed_is_told_as_far_as_the_worker_may_read() {
     for (index, violation) in violations.iter().enumerate() {
         let shows = [violation.found.is_some(), violation.diff.is_some(), violation.stale.is_some()];
         assert_eq!(shows, [index == 0; 3], "{violation:?}");
+    }
+}
+
+#[test]
+fn a_mode_runs_the_stages_of_its_components_in_their_order() {
+    let of = |mode: &Mode, is_model| stages_of(mode, is_model).iter().map(|spec| spec.stage).collect::<Vec<_>>();
+    let without = |left_out: &[Stage]| Stage::ALL.iter().copied().filter(|stage| !left_out.contains(stage)).collect();
+    let (schema, contracts) = (Mode::without([Component::Schema]), Mode::without([Component::Contracts]));
+    let of_schema = [Stage::Schema, Stage::Invariant];
+    let unchecked = [Stage::Freshness, Stage::Schema, Stage::Invariant, Stage::Approval];
+    let cases: [(&Mode, Vec<Stage>, Vec<Stage>); 5] = [
+        (&Mode::default(), without(&[]), without(&[])),
+        (&schema, without(&of_schema), without(&of_schema)),
+        (&contracts, without(&[Stage::Approval]), without(&[])),
+        (&Mode::Structured {}, without(&unchecked), without(&of_schema)),
+        (&Mode::Plain {}, without(&unchecked), without(&of_schema)),
+    ];
+    for (mode, of_models, of_others) in cases {
+        assert_eq!((of(mode, true), of(mode, false)), (of_models, of_others), "{mode}");
     }
 }
