@@ -41,7 +41,7 @@ fn author(call: &Call) -> Value {
 
 /// Returns a critic's vote on the plan of its trigger, by a single criterion.
 fn critic(call: &Call) -> Option<Value> {
-    let artifact = call.shown.trigger_place()?.strip_prefix("/room/ballots/")?.split('/').next()?.to_owned();
+    let artifact = call.context.trigger_place()?.strip_prefix("/room/ballots/")?.split('/').next()?.to_owned();
     let steps = view_value(call, &format!("/room/proposals/{artifact}/artifact"));
     let steps: Vec<&str> = steps.as_array()?.iter().filter_map(Value::as_str).collect();
     let has = |word: &str| steps.iter().any(|step| step.to_lowercase().contains(word));

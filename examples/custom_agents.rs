@@ -41,7 +41,7 @@ impl<F: Fn(&Call) -> Option<Value> + Send + Sync + 'static> Agent for CustomAgen
 /// Returns the value at a place (JSON Pointer) in a call's view; null if there is none.
 pub fn view_value(call: &Call, place: &str) -> Value {
     let place = Pointer::parse(place).ok();
-    let node = place.and_then(|place| call.shown.value_at(place).ok().flatten());
+    let node = place.and_then(|place| call.context.value_at(place).ok().flatten());
     node.map_or(Value::Null, patchboard_kernel::tree::Node::to_value)
 }
 

@@ -51,7 +51,7 @@ fn output(worker: &str, input: &Value) -> Option<Value> {
 
 /// Returns the reply of a node's worker for its input.
 fn worker(call: &Call) -> Option<Value> {
-    let input = call.shown.trigger_place()?.strip_suffix("/input")?;
+    let input = call.context.trigger_place()?.strip_suffix("/input")?;
     let made = output(call.worker.as_str(), &view_value(call, &format!("{input}/input")))?;
     Some(json!([{"op": "add", "path": format!("{input}/output"), "value": made}]))
 }

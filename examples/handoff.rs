@@ -19,7 +19,7 @@ fn agent(call: &Call) -> Option<Value> {
     if !["ada", "bob", "cyd"].contains(&worker) {
         return None;
     }
-    let woken_at: Vec<&str> = call.shown.trigger_place().unwrap_or_default().split('/').skip(1).collect();
+    let woken_at: Vec<&str> = call.context.trigger_place().unwrap_or_default().split('/').skip(1).collect();
     Some(match woken_at[..] {
         ["handoffs", handoff, "to"] => answer(call, handoff),
         ["tasks", task, "owner"] => {

@@ -163,7 +163,7 @@ pub struct RoundsUsage {
 
 impl RoundsUsage {
     /// Sums up rounds.
-    pub fn of(rounds: &[Round]) -> Self {
+    pub fn from_rounds(rounds: &[Round]) -> Self {
         let mut spent = Self::default();
         for round in rounds {
             let usage = round.usage.unwrap_or_default().bounded();
@@ -196,7 +196,7 @@ pub struct Design {
 impl Design {
     /// Returns the record of the design. `admitted` names the model that wrote it.
     pub fn designed(&self, admitted: Option<Admission>) -> ArchitectUsage {
-        let RoundsUsage { calls, usage, repairs } = RoundsUsage::of(&self.rounds);
+        let RoundsUsage { calls, usage, repairs } = RoundsUsage::from_rounds(&self.rounds);
         let prompts = self.rounds.iter().map(|round| round.prompt.to_json().into()).collect();
         ArchitectUsage { calls, usage, repairs, prompts, admitted }
     }

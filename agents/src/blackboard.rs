@@ -29,8 +29,8 @@ const BYTES_MAX: usize = 256 * 1024;
 /// Converts a reply in the form of its seat into a patch or an envelope. Returns any other reply unchanged, for the
 /// kernel to judge.
 pub fn made(call: &Call, reply: Reply) -> Reply {
-    let made = if reply.converted_from.is_none() { envelope(call, &reply.text) } else { None };
-    match made {
+    let converted = if reply.converted_from.is_none() { envelope(call, &reply.text) } else { None };
+    match converted {
         Some(text) => Reply { text, converted_from: Some(reply.text), ..reply },
         None => reply,
     }
@@ -39,13 +39,13 @@ pub fn made(call: &Call, reply: Reply) -> Reply {
 /// Converts a text into the patch or the envelope that answers this call. Returns none if the seat has no form, or if
 /// the text is too long, already a patch or an envelope, or cannot be parsed.
 pub fn envelope(call: &Call, text: &str) -> Option<String> {
-    let (shown, worker) = (&call.shown, call.worker_config());
+    let (shown, worker) = (&call.context, call.worker_config());
     let format = worker.format.filter(|_| shown.worker_plan().interface == Interface::Patch)?;
     if text.len() > usize::try_from(worker.patch.max_bytes).map_or(BYTES_MAX, |bytes| bytes.min(BYTES_MAX)) {
         return None;
     }
     let root = shown.basis().state.root();
-    let public = elements::shown(shown, &["board", "public"]);
+    let public = elements::visible_elements(shown, &["board", "public"]);
     let public = public.iter().filter_map(|(index, message)| {
         let part = |name: &str| message.get(name)?.as_str().map(str::to_owned);
         let is_marked = message.get("marked").is_some();
@@ -65,7 +65,7 @@ pub fn envelope(call: &Call, text: &str) -> Option<String> {
         format,
         worker: call.worker.as_str(),
         place: place(call),
-        round: round(call.shown.trigger_place()),
+        round: round(call.context.trigger_place()),
         public: public.collect(),
         cleaning,
         eligible: names.iter().filter(is_eligible).copied().collect(),
@@ -84,13 +84,13 @@ fn round(woken_at: Option<&str>) -> Option<&str> {
 
 /// Returns the place where a reply belongs.
 fn place(call: &Call) -> MessageTarget {
-    let woken_at = call.shown.trigger_place();
+    let woken_at = call.context.trigger_place();
     match ReplyPurpose::for_place(woken_at) {
         ReplyPurpose::Own => MessageTarget::Own,
         ReplyPurpose::Ballot => MessageTarget::Ballot,
         ReplyPurpose::Room => {
             let room = woken_at.unwrap_or_default().split('/').nth(3).unwrap_or_default();
-            if reply_schema::concludes(&call.shown) {
+            if reply_schema::concludes(&call.context) {
                 MessageTarget::Conclusion
             } else {
                 MessageTarget::Room(room.to_owned())

@@ -107,14 +107,14 @@ pub(crate) fn find(name: &str) -> Option<&'static Builtin> {
 
 impl Builtin {
     /// Answers a call.
-    pub(crate) async fn call(&'static self, call: &Call, means: &Arc<RoleContext>) -> CallResult {
+    pub(crate) async fn call(&'static self, call: &Call, context: &Arc<RoleContext>) -> CallResult {
         match self.answer {
-            Execution::Immediate(answer) => answer(call, means),
+            Execution::Immediate(answer) => answer(call, context),
             Execution::Blocking(answer) => {
-                let (call, means) = (call.clone(), Arc::clone(means));
-                run_blocking(move || answer(&call, &means)).await?
+                let (call, context) = (call.clone(), Arc::clone(context));
+                run_blocking(move || answer(&call, &context)).await?
             }
-            Execution::Async(answer) => answer(call, means).await,
+            Execution::Async(answer) => answer(call, context).await,
         }
     }
 }

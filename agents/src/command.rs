@@ -203,8 +203,8 @@ fn request(call: &Call) -> Vec<u8> {
         attempt: call.attempt,
         token: call.idempotency_key.as_str(),
         view: &call.prompt.user,
-        shown: call.shown.values().map(|(place, value)| (place.as_str(), value.to_value())).collect(),
-        trigger: call.shown.trigger(),
+        shown: call.context.values().map(|(place, value)| (place.as_str(), value.to_value())).collect(),
+        trigger: call.context.trigger(),
         system: &call.prompt.system,
     };
     let mut line = serde_json::to_vec(&request).expect("strings and numbers are JSON");

@@ -384,8 +384,8 @@ impl Config {
 ///
 /// # Errors
 /// The name that the blueprint's `models` do not define.
-pub fn operator_models<'b>(blueprint: &'b Blueprint, seat: &'b Worker) -> Result<&'b [String], &'b str> {
-    match blueprint.choice(seat) {
+pub fn operator_models<'b>(blueprint: &'b Blueprint, worker: &'b Worker) -> Result<&'b [String], &'b str> {
+    match blueprint.choice(worker) {
         (_, Some(choice)) => Ok(choice.models()),
         (DEFAULT_MODEL, None) => Ok(&[]),
         (name, None) => Err(name),

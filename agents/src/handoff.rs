@@ -11,7 +11,9 @@ use patchboard_runtime::agent::{Call, CallResult};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::builtin::role_io::{NoPatch, document_node, is_place, not_configured, read, read_required, told, with};
+use crate::builtin::role_io::{
+    NoPatch, document_node, is_place, not_configured, read, read_required, role_config, told,
+};
 use patchboard_kernel::text::one_line;
 
 /// Choice offered to a person in addition to agent names.
@@ -43,16 +45,16 @@ impl Default for HandoffConfig {
 }
 
 impl HandoffConfig {
-    fn of(seat: &Worker) -> Result<Self, String> {
-        let with: Self = with(seat)?;
+    fn from_worker(worker: &Worker) -> Result<Self, String> {
+        let with: Self = role_config(worker)?;
         [&with.handoffs, &with.agents, &with.tasks].into_iter().try_for_each(|place| is_place(place))?;
         Ok(with)
     }
 }
 
 /// Checks a seat; returns an error message.
-pub(crate) fn config_error(seat: &Worker) -> Option<String> {
-    HandoffConfig::of(seat).err()
+pub(crate) fn config_error(worker: &Worker) -> Option<String> {
+    HandoffConfig::from_worker(worker).err()
 }
 
 /// Advances the handoff that triggered the call by one step.
@@ -72,7 +74,7 @@ struct BoardHandoff {
 }
 
 fn next_step(call: &Call) -> Result<Vec<Value>, NoPatch> {
-    let with = HandoffConfig::of(call.worker_config()).map_err(not_configured)?;
+    let with = HandoffConfig::from_worker(call.worker_config()).map_err(not_configured)?;
     let Some((seen, is_late)) = triggering_handoff(call, &with)? else {
         return Err(NoPatch::Pass("no handoff has woken it".to_owned()));
     };
@@ -104,7 +106,7 @@ fn next_step(call: &Call) -> Result<Vec<Value>, NoPatch> {
     }
     let agents: Agents = read_required(call, &with.agents)?;
     // An agent that a person chose gets the request, even if it has changed since.
-    if !call.shown.answers().is_empty() {
+    if !call.context.answers().is_empty() {
         return escalate(call, &seen, &agents, "a person gave it back");
     }
     match next_action(&seen.handoff, &agents, with.retries) {
@@ -124,7 +126,7 @@ fn triggering_handoff(call: &Call, with: &HandoffConfig) -> Result<Option<(Board
     let (Ok(handoffs), Ok(tasks)) = (handoffs, tasks) else {
         return Err(not_configured("places are no pointers").into());
     };
-    let woken_at = call.shown.trigger_place().and_then(|place| Pointer::parse(place).ok());
+    let woken_at = call.context.trigger_place().and_then(|place| Pointer::parse(place).ok());
     let Some((id, member)) = woken_at.and_then(|at| below(at, &handoffs)) else { return Ok(None) };
     let place = handoffs.with_trailing_token(id.as_str());
     let Some(handoff) = read::<Handoff>(call, place.as_str())? else { return Ok(None) };
@@ -180,7 +182,7 @@ fn escalate(call: &Call, seen: &BoardHandoff, agents: &Agents, why: &str) -> Res
     };
     let mut choices: Vec<String> = agents.keys().filter(can).take(NAMED_MAX).cloned().collect();
     choices.push(GIVE_BACK.to_owned());
-    let Some(answered) = call.shown.answers().last() else {
+    let Some(answered) = call.context.answers().last() else {
         let (why, reason) = (one_line(why, SAID_CHARS_MAX), one_line(&request.reason, SAID_CHARS_MAX));
         let question = format!("{why}. `{}` hands over `{}`: {reason} Who takes it?", request.from_agent, request.task);
         return Err(NoPatch::Ask { question, choices });

@@ -49,7 +49,7 @@ impl<'a> OrderedJson<'a> {
         members
     }
 
-    fn of<'v>(&'v self, value: &'v Value) -> OrderedJson<'v> {
+    fn ordered<'v>(&'v self, value: &'v Value) -> OrderedJson<'v> {
         OrderedJson::new(value, self.first)
     }
 
@@ -109,14 +109,14 @@ impl Serialize for OrderedJson<'_> {
             Value::Object(all) => {
                 let mut map = serializer.serialize_map(Some(all.len()))?;
                 for (name, value) in self.members(&self.value) {
-                    map.serialize_entry(name, &self.of(value))?;
+                    map.serialize_entry(name, &self.ordered(value))?;
                 }
                 map.end()
             }
             Value::Array(items) => {
                 let mut list = serializer.serialize_seq(Some(items.len()))?;
                 for item in items {
-                    list.serialize_element(&self.of(item))?;
+                    list.serialize_element(&self.ordered(item))?;
                 }
                 list.end()
             }

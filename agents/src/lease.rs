@@ -24,7 +24,7 @@ pub const LEASE_SECONDS: std::ops::RangeInclusive<u64> = 1..=3600;
 /// Open calls to remote seats. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Leases {
-    seats: Arc<Mutex<BTreeMap<Place, WorkerCalls>>>,
+    workers: Arc<Mutex<BTreeMap<Place, WorkerCalls>>>,
 }
 
 /// A seat on a board.
@@ -34,7 +34,7 @@ type Place = (BoardId, WorkerName);
 struct WorkerCalls {
     calls: BTreeMap<InvocationId, PendingCall>,
     /// Notifies one waiting process of a new call.
-    more: Arc<Notify>,
+    new_call: Arc<Notify>,
 }
 
 /// A call without an answer yet.
@@ -43,7 +43,7 @@ struct PendingCall {
     call: Arc<Call>,
     /// Deadline of the attempt, at which the kernel times it out.
     deadline: Instant,
-    standing: watch::Sender<LeaseState>,
+    state: watch::Sender<LeaseState>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -107,13 +107,12 @@ impl Leases {
     fn keep(&self, call: &Call) -> (CallGuard<'_>, watch::Receiver<LeaseState>) {
         let (sender, standing) = watch::channel(LeaseState::Waiting);
         let place = (call.board.clone(), call.worker.clone());
-        let kept =
-            PendingCall { call: Arc::new(call.clone()), deadline: Instant::now() + call.timeout, standing: sender };
+        let kept = PendingCall { call: Arc::new(call.clone()), deadline: Instant::now() + call.timeout, state: sender };
         let mut seats = self.lock();
-        let seat = seats.entry(place.clone()).or_default();
+        let worker_calls = seats.entry(place.clone()).or_default();
         // Replaces an earlier attempt, which is over.
-        seat.calls.insert(call.invocation, kept);
-        seat.more.notify_one();
+        worker_calls.calls.insert(call.invocation, kept);
+        worker_calls.new_call.notify_one();
         drop(seats);
         (CallGuard { leases: self, place, invocation: call.invocation, attempt: call.attempt }, standing)
     }
@@ -130,9 +129,9 @@ impl Leases {
     ) -> Option<Lease> {
         let place = (board.clone(), worker.clone());
         let until = Instant::now() + patience;
-        let waiting = Waiting { leases: self, more: self.more(&place), place };
+        let waiting = Waiting { leases: self, new_call: self.new_call(&place), place };
         loop {
-            let mut more = pin!(waiting.more.notified());
+            let mut more = pin!(waiting.new_call.notified());
             // Registers for notifications before the check, so that no call is missed.
             more.as_mut().enable();
             if let Some(lease) = self.lease_now(&waiting.place, lasts, &taker) {
@@ -145,15 +144,15 @@ impl Leases {
     fn lease_now(&self, place: &Place, lasts: Duration, taker: &LeaseHolder) -> Option<Lease> {
         let seats = self.lock();
         let calls = &seats.get(place)?.calls;
-        taker.key.as_ref().and_then(|key| had(calls, key)).or_else(|| {
-            let waiting = calls.values().find(|kept| *kept.standing.borrow() == LeaseState::Waiting)?;
+        taker.key.as_ref().and_then(|key| find_leased(calls, key)).or_else(|| {
+            let waiting = calls.values().find(|kept| *kept.state.borrow() == LeaseState::Waiting)?;
             Some(waiting.lease_for(lasts, taker.clone()))
         })
     }
 
     /// Returns the unexpired lease with this `key`.
     pub fn find_by_key(&self, board: &BoardId, worker: &WorkerName, key: &str) -> Option<Lease> {
-        had(&self.lock().get(&(board.clone(), worker.clone()))?.calls, key)
+        find_leased(&self.lock().get(&(board.clone(), worker.clone()))?.calls, key)
     }
 
     /// Renews a lease from now on, and assigns it to the process with this token. Returns none if it has expired.
@@ -168,7 +167,7 @@ impl Leases {
     ) -> Option<Lease> {
         let seats = self.lock();
         let kept = seats.get(&(board.clone(), worker.clone()))?.calls.get(&invocation)?;
-        let standing = kept.standing.borrow().clone();
+        let standing = kept.state.borrow().clone();
         match standing {
             LeaseState::Leased { until, taker } if kept.call.attempt == attempt && until > Instant::now() => {
                 Some(kept.lease_for(lasts, LeaseHolder { api_token: token, ..taker }))
@@ -180,23 +179,24 @@ impl Leases {
     /// Closes a call that the kernel has decided about.
     pub fn close(&self, board: &BoardId, worker: &WorkerName, invocation: InvocationId, attempt: u32) {
         let seats = self.lock();
-        let kept = seats.get(&(board.clone(), worker.clone())).and_then(|seat| seat.calls.get(&invocation));
+        let kept =
+            seats.get(&(board.clone(), worker.clone())).and_then(|worker_calls| worker_calls.calls.get(&invocation));
         if let Some(kept) = kept.filter(|kept| kept.call.attempt == attempt) {
-            kept.standing.send_replace(LeaseState::Closed);
+            kept.state.send_replace(LeaseState::Closed);
         }
     }
 
     /// Returns the numbers of the tokens that hold leases.
     pub fn holder_tokens(&self) -> BTreeSet<i64> {
         let seats = self.lock();
-        let calls = seats.values().flat_map(|seat| seat.calls.values());
+        let calls = seats.values().flat_map(|worker_calls| worker_calls.calls.values());
         calls.filter_map(|kept| kept.taker()?.api_token).collect()
     }
 
     /// Expires the leases of a token now: its holder can no longer answer, and other processes need not wait.
     pub fn expire_for_token(&self, token: i64) {
         let seats = self.lock();
-        let calls = seats.values().flat_map(|seat| seat.calls.values());
+        let calls = seats.values().flat_map(|worker_calls| worker_calls.calls.values());
         for (kept, taker) in calls.filter_map(|kept| Some((kept, kept.taker()?))) {
             if taker.api_token == Some(token) {
                 kept.lease_for(Duration::ZERO, taker);
@@ -209,8 +209,8 @@ impl Leases {
         let seats = self.lock();
         let now = Instant::now();
         let seats = seats.iter().filter(|((of, _), _)| of == board);
-        let calls = seats.flat_map(|(_, seat)| seat.calls.values()).filter_map(|kept| {
-            let lasts = match &*kept.standing.borrow() {
+        let calls = seats.flat_map(|(_, worker_calls)| worker_calls.calls.values()).filter_map(|kept| {
+            let lasts = match &*kept.state.borrow() {
                 LeaseState::Waiting => None,
                 LeaseState::Leased { until, .. } => Some(until.saturating_duration_since(now)),
                 LeaseState::Closed => return None,
@@ -220,25 +220,28 @@ impl Leases {
         calls.collect()
     }
 
-    fn more(&self, place: &Place) -> Arc<Notify> {
-        Arc::clone(&self.lock().entry(place.clone()).or_default().more)
+    fn new_call(&self, place: &Place) -> Arc<Notify> {
+        Arc::clone(&self.lock().entry(place.clone()).or_default().new_call)
     }
 
     /// Removes a seat without calls and without waiting processes.
     fn forget(seats: &mut BTreeMap<Place, WorkerCalls>, place: &Place) {
-        if seats.get(place).is_some_and(|seat| seat.calls.is_empty() && Arc::strong_count(&seat.more) == 1) {
+        if seats
+            .get(place)
+            .is_some_and(|worker_calls| worker_calls.calls.is_empty() && Arc::strong_count(&worker_calls.new_call) == 1)
+        {
             seats.remove(place);
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Place, WorkerCalls>> {
         // No panic can leave the map half changed while the lock is held.
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn had(calls: &BTreeMap<InvocationId, PendingCall>, key: &str) -> Option<Lease> {
-    calls.values().find_map(|kept| match &*kept.standing.borrow() {
+fn find_leased(calls: &BTreeMap<InvocationId, PendingCall>, key: &str) -> Option<Lease> {
+    calls.values().find_map(|kept| match &*kept.state.borrow() {
         LeaseState::Leased { until, taker } if taker.key.as_deref() == Some(key) && *until > Instant::now() => {
             Some(kept.lease(*until))
         }
@@ -248,7 +251,7 @@ fn had(calls: &BTreeMap<InvocationId, PendingCall>, key: &str) -> Option<Lease> 
 
 impl PendingCall {
     fn taker(&self) -> Option<LeaseHolder> {
-        match &*self.standing.borrow() {
+        match &*self.state.borrow() {
             LeaseState::Leased { taker, .. } => Some(taker.clone()),
             LeaseState::Waiting | LeaseState::Closed => None,
         }
@@ -256,7 +259,7 @@ impl PendingCall {
 
     fn lease_for(&self, lasts: Duration, taker: LeaseHolder) -> Lease {
         let until = self.deadline.min(Instant::now() + lasts);
-        self.standing.send_replace(LeaseState::Leased { until, taker });
+        self.state.send_replace(LeaseState::Leased { until, taker });
         self.lease(until)
     }
 
@@ -281,10 +284,10 @@ struct CallGuard<'a> {
 impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         let mut seats = self.leases.lock();
-        if let Some(seat) = seats.get_mut(&self.place)
-            && seat.calls.get(&self.invocation).is_some_and(|kept| kept.call.attempt == self.attempt)
+        if let Some(worker_calls) = seats.get_mut(&self.place)
+            && worker_calls.calls.get(&self.invocation).is_some_and(|kept| kept.call.attempt == self.attempt)
         {
-            seat.calls.remove(&self.invocation);
+            worker_calls.calls.remove(&self.invocation);
         }
         Leases::forget(&mut seats, &self.place);
     }
@@ -294,14 +297,14 @@ impl Drop for CallGuard<'_> {
 struct Waiting<'a> {
     leases: &'a Leases,
     place: Place,
-    more: Arc<Notify>,
+    new_call: Arc<Notify>,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let mut seats = self.leases.lock();
         // Releases its own share first, so that it does not count.
-        self.more = Arc::default();
+        self.new_call = Arc::default();
         Leases::forget(&mut seats, &self.place);
     }
 }

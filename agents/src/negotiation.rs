@@ -11,7 +11,7 @@ use patchboard_runtime::agent::{Call, CallResult};
 use serde::Deserialize;
 
 use crate::builtin::RoleContext;
-use crate::builtin::role_io::{NoPatch, is_place, not_configured, read_document, told, with};
+use crate::builtin::role_io::{NoPatch, is_place, not_configured, read_document, role_config, told};
 
 /// Configuration of a seat, its `with`.
 #[derive(Deserialize)]
@@ -42,8 +42,8 @@ impl Default for NegotiatorConfig {
 }
 
 impl NegotiatorConfig {
-    fn of(seat: &Worker) -> Result<Self, String> {
-        let with: Self = with(seat)?;
+    fn from_worker(worker: &Worker) -> Result<Self, String> {
+        let with: Self = role_config(worker)?;
         is_place(&with.at)?;
         is_place(&with.request)?;
         Ok(with)
@@ -51,30 +51,31 @@ impl NegotiatorConfig {
 }
 
 /// Checks a seat; returns an error message.
-pub(crate) fn config_error(seat: &Worker) -> Option<String> {
-    NegotiatorConfig::of(seat).err()
+pub(crate) fn config_error(worker: &Worker) -> Option<String> {
+    NegotiatorConfig::from_worker(worker).err()
 }
 
 /// Adds the next steps or asks a person; passes if there are none.
-pub(crate) fn answer(call: &Call, means: &RoleContext) -> CallResult {
+pub(crate) fn answer(call: &Call, context: &RoleContext) -> CallResult {
     told(call, || {
-        let with = NegotiatorConfig::of(call.worker_config()).map_err(not_configured)?;
+        let with = NegotiatorConfig::from_worker(call.worker_config()).map_err(not_configured)?;
         let Some(session) = read_document::<Session>(call, &with.at)? else {
             return Err(NoPatch::Pass(format!("there is no negotiation at {}", with.at)));
         };
-        let asked: OpenRequest = read_document(call, &with.request)?.unwrap_or_default();
+        let request: OpenRequest = read_document(call, &with.request)?.unwrap_or_default();
         // The board's id is the correlation id if the request has none.
-        let corr = asked.corr.or_else(|| Some(call.board.to_string()));
-        let asked = OpenRequest { corr, ..asked };
-        let woken_at = call.shown.trigger_place().and_then(|place| place.strip_prefix(&with.at));
+        let corr = request.corr.or_else(|| Some(call.board.to_string()));
+        let request = OpenRequest { corr, ..request };
+        let woken_at = call.context.trigger_place().and_then(|place| place.strip_prefix(&with.at));
         let woken = AdvanceInput {
-            now: means.clock.now(),
+            now: context.clock.now(),
             timed_out: woken_at.and_then(|place| place.strip_prefix("/rounds/")?.parse::<usize>().ok()?.checked_add(1)),
             has_timer: has_timer(call, &with),
-            answers: call.shown.answers().iter().map(answered).collect(),
+            answers: call.context.answers().iter().map(answered).collect(),
             is_unanswered: with.unanswered,
         };
-        let step = advance(&session, &seats(call, &with), &asked, &woken).map_err(|why| not_configured(why.message))?;
+        let step = advance(&session, &participants(call, &with), &request, &woken)
+            .map_err(|why| not_configured(why.message))?;
         match step.ask {
             // Only one of the possible triggers asks, so that no person gets a question twice.
             Some(question) if woken_at.is_some_and(|place| place.starts_with("/reports/")) => {
@@ -94,7 +95,7 @@ fn has_timer(call: &Call, with: &NegotiatorConfig) -> bool {
         let is_for = matches!(&rule.run, Run::Worker(worker) if *worker == call.worker);
         is_for && rule.delay.is_some() && matches!(&rule.trigger, Trigger::Event { path, .. } if *path == rounds)
     };
-    call.shown.plan().blueprint.rules.iter().any(times)
+    call.context.plan().blueprint.rules.iter().any(times)
 }
 
 fn answered(answered: &AnsweredQuestion) -> negotiation::Answer {
@@ -103,8 +104,8 @@ fn answered(answered: &AnsweredQuestion) -> negotiation::Answer {
 }
 
 /// Returns the participants, by the groups of the blueprint.
-fn seats(call: &Call, with: &NegotiatorConfig) -> Participants {
-    let blueprint = &call.shown.plan().blueprint;
+fn participants(call: &Call, with: &NegotiatorConfig) -> Participants {
+    let blueprint = &call.context.plan().blueprint;
     let of = |group: &GroupName| blueprint.group(group).into_iter().map(ToString::to_string).collect();
     Participants { by: call.worker.to_string(), parties: of(&with.parties), evaluators: of(&with.evaluators) }
 }

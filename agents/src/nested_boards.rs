@@ -105,13 +105,13 @@ impl NestedBoards {
 
     async fn answer(&self, call: &Call) -> CallResult {
         let begun = Instant::now();
-        let plan = call.shown.plan();
-        let seat = call.worker_config().board.as_ref();
-        let found = seat.and_then(|inner| Some((inner, plan.blueprint.boards.get(&inner.of)?)));
+        let plan = call.context.plan();
+        let board_spec = call.worker_config().board.as_ref();
+        let found = board_spec.and_then(|inner| Some((inner, plan.blueprint.boards.get(&inner.of)?)));
         let Some((inner, blueprint)) = found else {
             return Err(Failure::new(FailureCode::NotConfigured, "the blueprint does not say which board this is"));
         };
-        let request = nested::request(inner, &call.shown)
+        let request = nested::request(inner, &call.context)
             .map_err(|error| Failure::new(FailureCode::NotConfigured, format!("{error}: raise its view.budget")))?;
         let parent = Parent { board: call.board.clone(), invocation: call.invocation };
         let digest = sha256(canonical::to_string(&request).as_bytes());
@@ -121,7 +121,7 @@ impl NestedBoards {
         let awaited = deferred.as_ref().map(|waits| waits.id.clone());
         for nth in 0..BOARDS_MAX {
             let id = nested::inner_id(&origin, digest, nth);
-            let task = BoardSpec { id: &id, parent: &parent, blueprint, request: &request, mode: &plan.mode };
+            let task = BoardSpec { id: &id, parent: &parent, blueprint, request: &request, ablation: &plan.mode };
             let waits = self.register_call(&id, call);
             drop(deferred.take());
             let (board, was_there) = match self.board(&task).await {
@@ -142,7 +142,7 @@ impl NestedBoards {
                     at.is_some_and(|at| at <= since)
                 }
             };
-            let came = match failed_before {
+            let outcome = match failed_before {
                 true => None,
                 false => {
                     let time = call.timeout.saturating_sub(begun.elapsed());
@@ -157,14 +157,14 @@ impl NestedBoards {
                     }
                 }
             };
-            let board = came.as_ref().map_or(&board, |(_, board)| board);
+            let board = outcome.as_ref().map_or(&board, |(_, board)| board);
             self.note(call, board);
             let snapshot = board.status();
             // The result is durable: the board is closed.
             if let Ok(runtime) = self.runtime() {
                 runtime.close(&id).await;
             }
-            if let Some((ended, _)) = came {
+            if let Some((ended, _)) = outcome {
                 return answer_from_result(call, inner, &snapshot, ended);
             }
         }
@@ -180,7 +180,7 @@ impl NestedBoards {
                     let outer = runtime.status(&task.parent.board);
                     let founding = CreateOptions {
                         id: Some(task.id.clone()),
-                        mode: task.mode.clone(),
+                        ablation: task.ablation.clone(),
                         parent: Some(task.parent.clone()),
                         principal: outer.and_then(|outer| outer.started_by.clone()),
                         ..CreateOptions::default()
@@ -300,7 +300,7 @@ struct BoardSpec<'a> {
     parent: &'a Parent,
     blueprint: &'a Blueprint,
     request: &'a Value,
-    mode: &'a Mode,
+    ablation: &'a Mode,
 }
 
 /// Failure to create or attach a board.

@@ -58,7 +58,7 @@ pub struct AgentRegistry {
     variables: Arc<Variables>,
     chats: BTreeMap<String, Slot>,
     any_chat: Slot,
-    broken_off: Arc<Mutex<InterruptedConversations>>,
+    interrupted: Arc<Mutex<InterruptedConversations>>,
     runner: Arc<ProgramRunner>,
     leases: Option<Leases>,
     workspaces: Arc<Workspaces>,
@@ -87,11 +87,11 @@ pub struct WorkerConfigError {
 
 impl fmt::Display for WorkerConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let said = |names: &[WorkerName]| names.iter().map(WorkerName::as_str).collect::<Vec<_>>().join(", ");
+        let joined = |names: &[WorkerName]| names.iter().map(WorkerName::as_str).collect::<Vec<_>>().join(", ");
         match self.workers.get(NAMED_MAX..).unwrap_or_default() {
-            [] if self.workers.len() == 1 => write!(f, "worker {}: ", said(&self.workers))?,
-            [] => write!(f, "workers {}: ", said(&self.workers))?,
-            more => write!(f, "workers {} and {} more: ", said(&self.workers[..NAMED_MAX]), more.len())?,
+            [] if self.workers.len() == 1 => write!(f, "worker {}: ", joined(&self.workers))?,
+            [] => write!(f, "workers {}: ", joined(&self.workers))?,
+            more => write!(f, "workers {} and {} more: ", joined(&self.workers[..NAMED_MAX]), more.len())?,
         }
         f.write_str(&self.message)
     }
@@ -107,7 +107,7 @@ impl AgentRegistry {
     /// Creates seats from `config`, with keys and the programs' basic variables from `env`.
     pub fn new(config: Config, env: &Environment, inline: InlinePrograms) -> Self {
         let workspaces = Arc::new(Workspaces::new(config.workspaces.clone()));
-        let means =
+        let role_context =
             RoleContext { storage: Arc::new(Storage::unconfigured()), clock: Arc::new(SystemClock), embedder: None };
         let empty = Self {
             config: Config::default(),
@@ -115,12 +115,12 @@ impl AgentRegistry {
             variables: Arc::default(),
             chats: BTreeMap::new(),
             any_chat: OnceLock::new(),
-            broken_off: Arc::default(),
+            interrupted: Arc::default(),
             runner: Arc::new(ProgramRunner::new(env)),
             leases: None,
             toolbox: Arc::new(WorkspaceTools::new(Arc::clone(&workspaces), BTreeMap::new())),
             workspaces,
-            means: Arc::new(means),
+            means: Arc::new(role_context),
             gate: Gate::new(),
         };
         empty.with_config(config, env)
@@ -141,18 +141,18 @@ impl AgentRegistry {
             Arc::new(Embedder::new(embeddings, Arc::clone(&variables), self.gate.clone(), bulkhead))
         });
         let RoleContext { storage, clock, .. } = &*self.means;
-        let means = RoleContext { storage: Arc::clone(storage), clock: Arc::clone(clock), embedder };
+        let role_context = RoleContext { storage: Arc::clone(storage), clock: Arc::clone(clock), embedder };
         Self {
             inline: self.inline,
             variables,
             chats: config.models.keys().map(|name| (name.clone(), OnceLock::new())).collect(),
             any_chat: OnceLock::new(),
-            broken_off: Arc::clone(&self.broken_off),
+            interrupted: Arc::clone(&self.interrupted),
             runner: Arc::clone(&self.runner),
             leases: self.leases.clone(),
             toolbox: Arc::new(WorkspaceTools::new(Arc::clone(&self.workspaces), config.commands.clone())),
             workspaces: Arc::clone(&self.workspaces),
-            means: Arc::new(means),
+            means: Arc::new(role_context),
             gate: self.gate.clone(),
             config,
         }
@@ -210,10 +210,11 @@ impl AgentRegistry {
     fn check_within(&self, blueprint: &Blueprint, is_limited: bool) -> Vec<WorkerConfigError> {
         let is_limited = is_limited || blueprint.limits.money.is_some();
         let mut problems: Vec<WorkerConfigError> = Vec::new();
-        for (name, seat) in &blueprint.workers {
-            let of_money = self.money_problem(blueprint, seat, is_limited || seat.limits.money.is_some());
-            let of_tools = if seat.files.is_some() { self.toolbox.config_errors(blueprint, seat) } else { Vec::new() };
-            for message in self.seat_problems(blueprint, name, seat).into_iter().chain(of_tools).chain(of_money) {
+        for (name, worker) in &blueprint.workers {
+            let of_money = self.money_error(blueprint, worker, is_limited || worker.limits.money.is_some());
+            let of_tools =
+                if worker.files.is_some() { self.toolbox.config_errors(blueprint, worker) } else { Vec::new() };
+            for message in self.worker_errors(blueprint, name, worker).into_iter().chain(of_tools).chain(of_money) {
                 match problems.iter_mut().find(|problem| problem.message == message) {
                     Some(known) => known.workers.push(name.clone()),
                     None => problems.push(WorkerConfigError { workers: vec![name.clone()], message }),
@@ -221,9 +222,9 @@ impl AgentRegistry {
             }
         }
         for (name, inner) in &blueprint.boards {
-            let is_of_it = |seat: &&Worker| seat.board.as_ref().is_some_and(|board| board.of == *name);
+            let is_of_it = |worker: &&Worker| worker.board.as_ref().is_some_and(|board| board.of == *name);
             let mut seats = blueprint.workers.values().filter(is_of_it);
-            let is_limited = is_limited || seats.any(|seat| seat.limits.money.is_some());
+            let is_limited = is_limited || seats.any(|worker| worker.limits.money.is_some());
             for WorkerConfigError { workers, message } in self.check_within(inner, is_limited) {
                 problems
                     .push(WorkerConfigError { workers, message: format!("{message} (in the board inside, {name})") });
@@ -237,16 +238,16 @@ impl AgentRegistry {
         &self.config
     }
 
-    fn seat_problems(&self, blueprint: &Blueprint, name: &WorkerName, seat: &Worker) -> Vec<String> {
-        let problem = match &seat.agent {
-            AgentKind::Llm => match operator_models(blueprint, seat) {
+    fn worker_errors(&self, blueprint: &Blueprint, name: &WorkerName, worker: &Worker) -> Vec<String> {
+        let problem = match &worker.agent {
+            AgentKind::Llm => match operator_models(blueprint, worker) {
                 Ok([]) => self.chat(None).err(),
                 // Every model that the seed may select.
                 Ok(models) => return models.iter().filter_map(|model| self.chat(Some(model)).err()).collect(),
                 Err(key) => Some(format!("its model {key} is not among the blueprint's models")),
             },
-            AgentKind::Command => self.program(name, seat).err(),
-            AgentKind::Script => script::config_error(seat),
+            AgentKind::Command => self.program(name, worker).err(),
+            AgentKind::Script => script::config_error(worker),
             // A person is asked by name, not called.
             AgentKind::Human => None,
             AgentKind::Remote if self.leases.is_some() => None,
@@ -254,19 +255,19 @@ impl AgentRegistry {
             // The seats of its board are checked separately.
             AgentKind::Board => None,
             AgentKind::Builtin(name) => match builtin::find(name) {
-                Some(builtin) => (builtin.config_error)(seat),
-                None => Some(unavailable(&seat.agent)),
+                Some(builtin) => (builtin.config_error)(worker),
+                None => Some(unavailable(&worker.agent)),
             },
         };
         Vec::from_iter(problem)
     }
 
     /// Reports a model of the seat without a price, if a money limit applies.
-    fn money_problem(&self, blueprint: &Blueprint, seat: &Worker, is_limited: bool) -> Option<String> {
-        if !is_limited || seat.agent != AgentKind::Llm {
+    fn money_error(&self, blueprint: &Blueprint, worker: &Worker, is_limited: bool) -> Option<String> {
+        if !is_limited || worker.agent != AgentKind::Llm {
             return None;
         }
-        let named = operator_models(blueprint, seat).ok()?.iter().map(String::as_str);
+        let named = operator_models(blueprint, worker).ok()?.iter().map(String::as_str);
         let named: Vec<&str> = if named.len() == 0 { vec![DEFAULT_MODEL] } else { named.collect() };
         let fallbacks = named.iter().filter_map(|name| self.config.model(Some(name))).flat_map(|model| &model.fallback);
         let mut all = named.iter().copied().chain(fallbacks.map(String::as_str));
@@ -301,12 +302,12 @@ impl AgentRegistry {
             ));
         };
         let slot = self.chats.get(name).unwrap_or(&self.any_chat);
-        let made = slot.get_or_init(|| self.connect(model));
-        made.as_ref().map_err(|why| format!("model {name} cannot be used: {why}"))
+        let chat = slot.get_or_init(|| self.connect(model));
+        chat.as_ref().map_err(|why| format!("model {name} cannot be used: {why}"))
     }
 
     fn connect(&self, model: &Model) -> Result<Chat, String> {
-        Ok(Chat::new(model, &self.variables)?.with_interrupted(&self.broken_off))
+        Ok(Chat::new(model, &self.variables)?.with_interrupted(&self.interrupted))
     }
 
     /// Allows an immediate try of unavailable models, because an operator reports that they are back.
@@ -328,8 +329,8 @@ impl AgentRegistry {
     }
 
     /// Returns the program of a seat: its own, or the operator's by the name it gives, or by the worker's name.
-    fn program(&self, worker: &WorkerName, seat: &Worker) -> Result<Program, String> {
-        match seat.restart {
+    fn program(&self, worker: &WorkerName, worker_config: &Worker) -> Result<Program, String> {
+        match worker_config.restart {
             None | Some(Restart::Fail | Restart::Fresh) => {}
             Some(Restart::Replay) => {
                 return Err(
@@ -339,16 +340,16 @@ impl AgentRegistry {
                 );
             }
         }
-        if !seat.program.is_empty() {
+        if !worker_config.program.is_empty() {
             return match self.inline {
-                InlinePrograms::Allowed => Ok(Program::new(seat.program.clone())),
+                InlinePrograms::Allowed => Ok(Program::new(worker_config.program.clone())),
                 InlinePrograms::Denied => Err(format!(
                     "it brings its own program: name one with [commands.{worker}] in patchboard.toml and remove \
                      program, or, if you trust the blueprint with this machine, give --allow-inline"
                 )),
             };
         }
-        let name = seat.command.as_deref().unwrap_or(worker.as_str());
+        let name = worker_config.command.as_deref().unwrap_or(worker.as_str());
         self.config.commands.get(name).cloned().ok_or_else(|| {
             format!("no program {name} is configured: add [commands.{name}] with program to patchboard.toml")
         })
@@ -358,8 +359,8 @@ impl AgentRegistry {
 impl AgentRegistry {
     /// Opens the tools of a call, if its seat has any.
     async fn tools(&self, call: &Call) -> Result<Option<Box<dyn Tools>>, Failure> {
-        let seat = call.worker_config();
-        match seat.files.is_some() && uses_tools(&seat.agent) {
+        let worker = call.worker_config();
+        match worker.files.is_some() && uses_tools(&worker.agent) {
             true => self.toolbox.open(call).await,
             false => Ok(None),
         }

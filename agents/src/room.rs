@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::builtin::RoleContext;
-use crate::builtin::role_io::{NoPatch, is_place, not_configured, put, read, read_document, told, value_at, with};
+use crate::builtin::role_io::{
+    NoPatch, is_place, not_configured, put, read, read_document, role_config, told, value_at,
+};
 use question::Escalation;
 
 /// Possible rulings of a person.
@@ -40,8 +42,8 @@ impl Default for CoordinatorConfig {
 }
 
 impl CoordinatorConfig {
-    fn of(seat: &Worker) -> Result<Self, String> {
-        let with: Self = with(seat)?;
+    fn from_worker(worker: &Worker) -> Result<Self, String> {
+        let with: Self = role_config(worker)?;
         is_place(&with.room)?;
         Ok(with)
     }
@@ -67,19 +69,19 @@ struct RecordedDecision {
 }
 
 /// Checks a seat; returns an error message.
-pub(crate) fn config_error(seat: &Worker) -> Option<String> {
-    CoordinatorConfig::of(seat).err()
+pub(crate) fn config_error(worker: &Worker) -> Option<String> {
+    CoordinatorConfig::from_worker(worker).err()
 }
 
 /// Answers a call of `builtin:coordinator`.
-pub(crate) fn answer(call: &Call, _means: &RoleContext) -> CallResult {
+pub(crate) fn answer(call: &Call, _context: &RoleContext) -> CallResult {
     told(call, || {
-        let with = CoordinatorConfig::of(call.worker_config()).map_err(not_configured)?;
+        let with = CoordinatorConfig::from_worker(call.worker_config()).map_err(not_configured)?;
         let room = Room { call, with };
         if room.with.unanswered {
             return room.send_back();
         }
-        let woken_at = call.shown.trigger_place().unwrap_or_default();
+        let woken_at = call.context.trigger_place().unwrap_or_default();
         let below = woken_at.strip_prefix(room.with.room.as_str()).and_then(|below| Pointer::parse(below).ok());
         let tokens: Vec<String> =
             below.into_iter().flat_map(Pointer::tokens).map(|token| token.decoded().into_owned()).collect();
@@ -123,7 +125,7 @@ impl Room<'_> {
 
     /// Returns the workers of the group, sorted by name.
     fn group(&self) -> Vec<String> {
-        let workers = self.call.shown.plan().blueprint.workers.iter();
+        let workers = self.call.context.plan().blueprint.workers.iter();
         let is_critic =
             |worker: &Worker| worker.group.as_ref().is_some_and(|group| group.as_str() == self.with.critics);
         workers.filter(|(_, worker)| is_critic(worker)).map(|(name, _)| name.to_string()).collect()
@@ -194,7 +196,7 @@ impl Room<'_> {
         let decided = decided.filter(|decided| decided.decision.outcome == Outcome::EscalatedToHitl);
         let decided = decided.ok_or_else(|| NoPatch::Pass("no person is to decide over it".to_owned()))?;
         let artifact_id = &decided.artifact_id;
-        if let Some(answered) = self.call.shown.answers().last() {
+        if let Some(answered) = self.call.context.answers().last() {
             let ruling = json!({"artifact_id": artifact_id, "outcome": answered.answer, "by": answered.by});
             return put(&self.place("rulings", Some("-"), ""), &ruling);
         }
@@ -243,7 +245,7 @@ fn counted(decided: &RecordedDecision, votes: Vec<Value>) -> Vec<Vote> {
     let own = votes.into_iter().take(decided.votes_seen);
     let own = own.filter(|vote| vote["artifact_id"] == decided.artifact_id.as_str());
     let own = own.filter_map(|vote| serde_json::from_value::<Vote>(vote).ok());
-    let mut heard = BTreeSet::new();
-    own.filter(|vote| !decided.decision.foreign_votes.contains(&vote.critic_id) && heard.insert(vote.critic_id.clone()))
+    let mut seen = BTreeSet::new();
+    own.filter(|vote| !decided.decision.foreign_votes.contains(&vote.critic_id) && seen.insert(vote.critic_id.clone()))
         .collect()
 }

@@ -114,12 +114,12 @@ impl Step {
 }
 
 /// Checks a seat's script; returns an error message.
-pub fn config_error(seat: &Worker) -> Option<String> {
-    if seat.script.is_empty() {
+pub fn config_error(worker: &Worker) -> Option<String> {
+    if worker.script.is_empty() {
         return Some("its script is empty: give it at least one reply".into());
     }
-    seat.script.iter().enumerate().find_map(|(index, entry)| match read(entry) {
-        Ok(turn) if !turn.steps.is_empty() && seat.files.is_none() => {
+    worker.script.iter().enumerate().find_map(|(index, entry)| match read(entry) {
+        Ok(turn) if !turn.steps.is_empty() && worker.files.is_none() => {
             Some(format!("reply {index} of its script uses tools, and the worker has no files"))
         }
         Ok(_) => None,
@@ -129,16 +129,16 @@ pub fn config_error(seat: &Worker) -> Option<String> {
 
 /// Returns the bindings of a call's trigger, if it has any.
 pub(crate) fn trigger_bindings(call: &Call) -> Option<Map<String, Value>> {
-    match call.shown.trigger().get_mut("bound")?.take() {
+    match call.context.trigger().get_mut("bound")?.take() {
         Value::Object(bound) => Some(bound),
         _ => None,
     }
 }
 
-fn turn(seat: &Worker, occurrence: u32, bound: Option<&Map<String, Value>>) -> Result<ScriptedAttempt, Failure> {
-    let last = seat.script.len().checked_sub(1);
+fn turn(worker: &Worker, occurrence: u32, bound: Option<&Map<String, Value>>) -> Result<ScriptedAttempt, Failure> {
+    let last = worker.script.len().checked_sub(1);
     let index = last.map(|last| last.min(usize::try_from(occurrence).unwrap_or(usize::MAX)));
-    let Some(entry) = index.and_then(|index| seat.script.get(index)) else {
+    let Some(entry) = index.and_then(|index| worker.script.get(index)) else {
         return Err(Failure::new(FailureCode::NotConfigured, "the script of this worker is empty"));
     };
     let entry = match bound {

@@ -110,8 +110,8 @@ pub(crate) fn record_tool_result(span: &Span, is_error: bool) {
 }
 
 /// Records the outcome of a call.
-pub(crate) fn record_outcome(span: &Span, came_to: Result<Option<Usage>, &Failure>) {
-    let usage = match came_to {
+pub(crate) fn record_outcome(span: &Span, outcome: Result<Option<Usage>, &Failure>) {
+    let usage = match outcome {
         Ok(usage) => usage,
         Err(failure) => {
             span.record("error.type", failure.code.as_str());

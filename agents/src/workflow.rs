@@ -9,21 +9,21 @@ use patchboard_kernel::id::RuleName;
 use patchboard_kernel::workflow::{WorkflowArgs, WorkflowCode, engine};
 use patchboard_runtime::agent::{Call, CallResult, Failure};
 
-use crate::builtin::role_io::{NoPatch, not_configured, told, with};
+use crate::builtin::role_io::{NoPatch, not_configured, role_config, told};
 
 /// Checks a seat; returns an error message.
-pub(crate) fn config_error(seat: &Worker) -> Option<String> {
-    with::<WorkflowArgs>(seat).err()
+pub(crate) fn config_error(worker: &Worker) -> Option<String> {
+    role_config::<WorkflowArgs>(worker).err()
 }
 
 /// Takes the next turn; passes if there is nothing to do, or if the request cannot be met now.
 pub(crate) fn answer(call: &Call) -> CallResult {
     told(call, || {
-        let with = with::<WorkflowArgs>(call.worker_config()).map_err(not_configured)?;
-        let rule = call.shown.triggered_by().map_or("", RuleName::as_str);
-        let resumed = call.shown.signal().and_then(|signal| signal["node"].as_str());
+        let with = role_config::<WorkflowArgs>(call.worker_config()).map_err(not_configured)?;
+        let rule = call.context.triggered_by().map_or("", RuleName::as_str);
+        let resumed = call.context.signal().and_then(|signal| signal["node"].as_str());
         let happened = with.event_of_rule(rule, resumed);
-        let document = call.shown.basis().state.root();
+        let document = call.context.basis().state.root();
         match engine::compute_turn(&with.clone().definition(), document, happened) {
             Ok(Some(turn)) => Ok(turn.patch),
             Ok(None) => Err(NoPatch::Pass("nothing is to be done now".to_owned())),

@@ -167,18 +167,18 @@ impl ArchitectArguments {
         config: Option<&Path>,
         output: Output,
     ) -> Result<(Design, Admission), Failure> {
-        let seats = models.build_registry(config, InlinePrograms::Denied)?;
-        let (chat, admitted) = seats.architect().map_err(|why| {
+        let registry = models.build_registry(config, InlinePrograms::Denied)?;
+        let (chat, admitted) = registry.architect().map_err(|why| {
             Failure::invalid_input("not_configured", why).help("give --model-url and --model, or add [models.default]")
         })?;
-        let settings = &seats.config().architect;
+        let settings = &registry.config().architect;
         let terms = self.override_terms(settings.terms());
         let ask = async |prompt: &_| {
             output.note("the architect writes …");
             architect::ask(chat, settings, brief, &terms, prompt).await
         };
-        let made = design(brief, &terms, ask, |round| print_round(round, output)).await;
-        made.map(|design| (design, admitted)).map_err(|refusal| no_blueprint(&refusal, output))
+        let result = design(brief, &terms, ask, |round| print_round(round, output)).await;
+        result.map(|design| (design, admitted)).map_err(|refusal| no_blueprint(&refusal, output))
     }
 }
 
@@ -202,11 +202,10 @@ fn codes(findings: &[Diagnostic]) -> String {
 }
 
 /// Prints the errors of the last draft, and returns the failure.
-fn no_blueprint(refusal: &DesignError, output: Output) -> Failure {
-    let spent = RoundsUsage::of(refusal.rounds());
-    let (draft, findings) = refusal
-        .last_round_with_draft()
-        .map_or(("", &[][..]), |round| (round.draft.as_str(), round.findings.as_slice()));
+fn no_blueprint(error: &DesignError, output: Output) -> Failure {
+    let spent = RoundsUsage::from_rounds(error.rounds());
+    let (draft, findings) =
+        error.last_round_with_draft().map_or(("", &[][..]), |round| (round.draft.as_str(), round.findings.as_slice()));
     if !output.is_json() {
         if !draft.is_empty() {
             output.error_context(&format!("the last draft:\n{}", clean(draft).trim_end()));
@@ -215,15 +214,16 @@ fn no_blueprint(refusal: &DesignError, output: Output) -> Failure {
             output.error_context(diagnostics::text(finding, "draft", draft).trim_end());
         }
     }
-    let told = match refusal {
-        DesignError::NoBlueprint { .. } => Failure::invalid_input(refusal.code(), refusal)
+    let failure = match error {
+        DesignError::NoBlueprint { .. } => Failure::invalid_input(error.code(), error)
             .help("say the request more simply, give --repairs more rounds, or ask a stronger model"),
-        _ => Failure::failed(refusal.code(), refusal).help("see that the server answers, and try again"),
+        _ => Failure::failed(error.code(), error).help("see that the server answers, and try again"),
     };
-    told.detail("findings", findings.iter().map(diagnostics::json).collect())
+    failure
+        .detail("findings", findings.iter().map(diagnostics::json).collect())
         .detail("draft", draft.into())
         .detail("usage", spent_json(&spent))
-        .detail("rounds", rounds_json(refusal.rounds()))
+        .detail("rounds", rounds_json(error.rounds()))
 }
 
 /// Returns the cost of all calls as JSON: `{"calls", "total", "prompt", "completion", "cached", "estimated",
@@ -337,7 +337,7 @@ fn design_json(design: &Design) -> Value {
         "blueprint": design.blueprint,
         "input": design.input,
         "rounds": rounds_json(&design.rounds),
-        "usage": spent_json(&RoundsUsage::of(&design.rounds)),
+        "usage": spent_json(&RoundsUsage::from_rounds(&design.rounds)),
         "findings": design.findings.iter().map(diagnostics::json).collect::<Vec<_>>(),
     })
 }

@@ -133,17 +133,21 @@ pub(crate) type MakeRequest<'a> = dyn Fn(&Blueprint) -> Result<Value, Failure> +
 
 /// Reads a blueprint, or returns an error with all of its findings. Warnings are printed as progress, with those of a
 /// board created from the request, if one is given. Findings about view space are left to the running board.
-pub(crate) fn read_valid(path: &Path, given: Option<&MakeRequest<'_>>, output: Output) -> Result<Blueprint, Failure> {
+pub(crate) fn read_valid(
+    path: &Path,
+    make_request: Option<&MakeRequest<'_>>,
+    output: Output,
+) -> Result<Blueprint, Failure> {
     let mut reading = read(path)?;
-    if let (Some(given), false, Some(blueprint), Some(source)) =
-        (given, output.is_json(), &reading.report.blueprint, &reading.source)
+    if let (Some(make_request), false, Some(blueprint), Some(source)) =
+        (make_request, output.is_json(), &reading.report.blueprint, &reading.source)
     {
         // Creating the board reports an invalid request.
-        let request = given(blueprint).ok();
+        let request = make_request(blueprint).ok();
         let found = request.and_then(|request| lint::check_with_request(source, blueprint.clone(), request).ok());
         let found = found.unwrap_or_default();
-        let is_told_here = |finding: &Diagnostic| !lint::VIEW_CODES.contains(&finding.code);
-        reading.report.findings.extend(found.into_iter().filter(is_told_here));
+        let is_relevant = |finding: &Diagnostic| !lint::VIEW_CODES.contains(&finding.code);
+        reading.report.findings.extend(found.into_iter().filter(is_relevant));
     }
     if !output.is_json() {
         let refused = reading.report.blueprint.is_none();

@@ -187,8 +187,8 @@ pub(crate) fn path(segments: &[&str]) -> String {
 /// Converts a problem document to a command-line failure.
 fn problem_to_failure(problem: &Value, is_failed: bool) -> Failure {
     let text = |name: &str| problem[name].as_str();
-    let told = text("code").unwrap_or_default();
-    let known = codes::entries().map(|entry| entry.code).find(|code| *code == told);
+    let reported_code = text("code").unwrap_or_default();
+    let known = codes::entries().map(|entry| entry.code).find(|code| *code == reported_code);
     let code = known.unwrap_or("daemon_refused");
     let detail = text("detail").unwrap_or("the daemon refuses it and does not say why");
     let failure = if is_failed { Failure::failed(code, detail) } else { Failure::invalid_input(code, detail) };

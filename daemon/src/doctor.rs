@@ -241,13 +241,19 @@ pub(crate) fn journal(observed: &JournalCheck) -> Finding {
             let boards: Vec<&str> = lost.iter().map(|lost| lost.board.as_str()).collect();
             Finding::error(Check::Journal, format!("[records_lost] {}", all.join("; ")), lost_help(boards.join(",")))
         }
-        JournalCheck::Read { boards, faults, .. } if !faults.is_empty() => {
-            let told =
-                faults.iter().take(DAMAGED_MAX).map(|(board, fault)| format!("{board}: [{}] {fault}", fault.code()));
-            let more = faults.len().checked_sub(DAMAGED_MAX).filter(|more| *more > 0);
-            let told: Vec<String> = told.chain(more.map(|more| format!("{more} more"))).collect();
-            let message =
-                format!("{} of {} cannot be trusted: {}", faults.len(), plural(*boards, "board"), told.join("; "));
+        JournalCheck::Read { boards, damaged_boards, .. } if !damaged_boards.is_empty() => {
+            let descriptions = damaged_boards
+                .iter()
+                .take(DAMAGED_MAX)
+                .map(|(board, fault)| format!("{board}: [{}] {fault}", fault.code()));
+            let more = damaged_boards.len().checked_sub(DAMAGED_MAX).filter(|more| *more > 0);
+            let descriptions: Vec<String> = descriptions.chain(more.map(|more| format!("{more} more"))).collect();
+            let message = format!(
+                "{} of {} cannot be trusted: {}",
+                damaged_boards.len(),
+                plural(*boards, "board"),
+                descriptions.join("; ")
+            );
             Finding::error(
                 Check::Journal,
                 message,

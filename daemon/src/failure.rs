@@ -78,8 +78,8 @@ impl Failure {
     /// Adds a suggested fix.
     #[must_use]
     pub(crate) fn help(mut self, help: impl fmt::Display) -> Self {
-        if let Self::Error(told) = &mut self {
-            told.help = Some(help.to_string());
+        if let Self::Error(error) = &mut self {
+            error.help = Some(help.to_string());
         }
         self
     }
@@ -87,8 +87,8 @@ impl Failure {
     /// Adds a member to the error's JSON form.
     #[must_use]
     pub(crate) fn detail(mut self, name: &str, value: Value) -> Self {
-        if let Self::Error(told) = &mut self {
-            told.details.insert(name.to_owned(), value);
+        if let Self::Error(error) = &mut self {
+            error.details.insert(name.to_owned(), value);
         }
         self
     }
@@ -96,11 +96,11 @@ impl Failure {
     /// With JSON output, also prints the error as the result of a check: `{"board", "ok": false, "code", "seq",
     /// "message", …}`.
     pub(crate) fn print_as_result(self, board: &impl Serialize, output: Output) -> Self {
-        let Self::Error(told) = &self else { return self };
+        let Self::Error(error) = &self else { return self };
         if output.is_json()
-            && let Err(unwritten) = output.json(&told.result(board))
+            && let Err(write_failure) = output.json(&error.result(board))
         {
-            return unwritten;
+            return write_failure;
         }
         self
     }

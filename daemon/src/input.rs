@@ -48,14 +48,14 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 /// Deserializes a size in a configuration: a number, or a text as [`parse_size`] parses it.
-pub(crate) fn deserialize_size<'de, D: Deserializer<'de>>(given: D) -> Result<usize, D::Error> {
+pub(crate) fn deserialize_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     #[derive(serde::Deserialize)]
     #[serde(untagged)]
     enum Given {
         Number(u64),
         Text(String),
     }
-    let bytes = match Given::deserialize(given).map_err(|_| D::Error::custom(SIZE))? {
+    let bytes = match Given::deserialize(deserializer).map_err(|_| D::Error::custom(SIZE))? {
         Given::Number(number) => number,
         Given::Text(text) => parse_size(&text).map_err(D::Error::custom)?,
     };
@@ -71,8 +71,8 @@ static IS_STDIN_READ: AtomicBool = AtomicBool::new(false);
 pub(crate) struct StrictObject<T>(pub(crate) T);
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for StrictObject<T> {
-    fn deserialize<D: Deserializer<'de>>(given: D) -> Result<Self, D::Error> {
-        let members = Map::<String, Value>::deserialize(given)?;
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let members = Map::<String, Value>::deserialize(deserializer)?;
         serde_json::from_value(Value::Object(members)).map(Self).map_err(D::Error::custom)
     }
 }
@@ -131,7 +131,7 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path, what: &str, code: &'static 
         Source::read(&shown.to_string(), &text).map_err(|finding| refused(&finding.message))?.value().clone()
     } else {
         let limits = Limits { bytes: usize::try_from(BYTES_MAX).unwrap_or(usize::MAX), depth: DEPTH_MAX };
-        json::parse(&bytes, limits).map_err(|refusal| refused(&refusal))?
+        json::parse(&bytes, limits).map_err(|error| refused(&error))?
     };
     serde_json::from_value(value).map_err(|error| refused(&error))
 }

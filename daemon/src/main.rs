@@ -68,11 +68,11 @@ fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         // A closed pipe is success: `patchboard log last | head` did its work.
         Err(Failure::StdoutClosed) => Exit::Done.into(),
-        Err(Failure::Error(told)) => {
+        Err(Failure::Error(error)) => {
             let is_json = output.is_json() || cli.shared.log_format == LogFormat::Json;
             let format = if is_json { Format::Json } else { Format::Text };
-            Output { format, ..output }.error(&told);
-            told.exit.into()
+            Output { format, ..output }.error(&error);
+            error.exit.into()
         }
     }
 }
@@ -149,10 +149,10 @@ fn report_usage_error(error: &clap::Error) -> ExitCode {
     }
     let text = error.render().to_string();
     let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-    if let Failure::Error(told) =
+    if let Failure::Error(cli_error) =
         Failure::invalid_input("usage", message).help("`patchboard --help` lists what there is")
     {
-        Output { format: Format::Json, quiet: false }.error(&told);
+        Output { format: Format::Json, quiet: false }.error(&cli_error);
     }
     Exit::InvalidInput.into()
 }

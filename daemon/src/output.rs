@@ -80,13 +80,13 @@ impl Output {
     }
 
     /// Writes an error to stderr.
-    pub(crate) fn error(self, told: &CliError) {
+    pub(crate) fn error(self, error: &CliError) {
         use owo_colors::OwoColorize as _;
         let mut stderr = anstream::stderr().lock();
         let _ = if self.is_json() {
-            writeln!(stderr, "{}", json_line(&told.json()))
+            writeln!(stderr, "{}", json_line(&error.json()))
         } else {
-            let text = told.text();
+            let text = error.text();
             match text.split_once(": ") {
                 Some((head, rest)) => write!(stderr, "{}: {rest}", head.red().bold()),
                 None => write!(stderr, "{text}"),

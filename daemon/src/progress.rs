@@ -72,7 +72,7 @@ impl Totals {
                     self.undecided.remove(&(rule.clone(), scheduled.trigger.place().map(str::to_owned)));
                 }
             }
-            Body::Continued(continued) => self.pay(continued.by.usage),
+            Body::Continued(continued) => self.note_estimated_usage(continued.by.usage),
             Body::Committed(_) => self.commits += 1,
             Body::Rejected(_) => self.rejected += 1,
             Body::Failed(failed) => {
@@ -84,7 +84,9 @@ impl Totals {
                     self.last_provider_error = Some(deferred.message.clone());
                 }
             }
-            Body::Created(created) => self.pay(created.architect.as_ref().map(|architect| architect.usage)),
+            Body::Created(created) => {
+                self.note_estimated_usage(created.architect.as_ref().map(|architect| architect.usage))
+            }
             Body::Invoked(_)
             | Body::Late(_)
             | Body::NoOp(_)
@@ -105,11 +107,11 @@ impl Totals {
             | Body::Redacted(_)
             | Body::Ended(_) => {}
         }
-        self.pay(body.author().and_then(|by| by.usage));
+        self.note_estimated_usage(body.author().and_then(|by| by.usage));
         self.shortages.note(body)
     }
 
-    fn pay(&mut self, usage: Option<Usage>) {
+    fn note_estimated_usage(&mut self, usage: Option<Usage>) {
         self.is_estimated |= usage.is_some_and(|usage| usage.estimated && usage.total() > 0);
     }
 }

@@ -127,13 +127,14 @@ pub(crate) fn find(journal: &dyn Journal, wanted: &str) -> Result<BoardSummary, 
             if let Some(lost) = lost.filter(|lost| lost.found.is_none()).find(is_wanted) {
                 return Err(storage(JournalError::RecordsLost(lost)));
             }
-            let gone = journal.tombstones().map_err(storage)?;
-            let gone = gone.iter().find(|gone| !wanted.is_empty() && gone.board.as_str().starts_with(wanted));
-            let help = match gone {
-                Some(gone) if gone.archive.is_some() => {
-                    format!("it was archived; `patchboard restore {}` brings it back", gone.board)
+            let tombstones = journal.tombstones().map_err(storage)?;
+            let tombstone =
+                tombstones.iter().find(|gone| !wanted.is_empty() && gone.board.as_str().starts_with(wanted));
+            let help = match tombstone {
+                Some(tombstone) if tombstone.archive.is_some() => {
+                    format!("it was archived; `patchboard restore {}` brings it back", tombstone.board)
                 }
-                Some(gone) => format!("board {} was deleted for good", gone.board),
+                Some(tombstone) => format!("board {} was deleted for good", tombstone.board),
                 None => "`patchboard boards` lists what there is".to_owned(),
             };
             Err(Failure::invalid_input("no_such_board", format!("there is no board {wanted}")).help(help))

@@ -41,32 +41,32 @@ pub(crate) fn check_storage(data_dir: &Path) -> Result<(), Failure> {
 }
 
 /// Starts a runtime on the journal of a data directory.
-pub(crate) async fn start(data_dir: &Path, seating: &WorkerAgents) -> Result<Runtime, Failure> {
+pub(crate) async fn start(data_dir: &Path, agents: &WorkerAgents) -> Result<Runtime, Failure> {
     let journal = SqliteJournal::open(data_dir).map_err(crate::reader::storage)?;
-    let mut options = Options::new(seating.agent.clone());
+    let mut options = Options::new(agents.agent.clone());
     // Runs of one recording must produce identical journals, including the positions of snapshot records.
-    options.snapshots.waits = seating.is_played();
-    options.observer = seating.nested_shortages.clone();
+    options.snapshots.waits = agents.is_played();
+    options.observer = agents.nested_shortages.clone();
     Runtime::start(Arc::new(journal), options).await.map_err(failure)
 }
 
 /// Starts a runtime and acquires a stored board in it.
 pub(crate) async fn acquire_board(
     data_dir: &Path,
-    seating: &WorkerAgents,
+    agents: &WorkerAgents,
     board: &BoardId,
     how: AcquireMode,
 ) -> Result<(Runtime, BoardHandle), Failure> {
-    let runtime = start(data_dir, seating).await?;
+    let runtime = start(data_dir, agents).await?;
     let taken = match how {
         AcquireMode::Resume => runtime.resume(board).await,
         AcquireMode::ForceResume => runtime.resume_forced(board).await,
-        AcquireMode::Paused => runtime.resume_paused(board, recorded_user(seating)).await,
+        AcquireMode::Paused => runtime.resume_paused(board, recorded_user(agents)).await,
     };
     match taken {
         Ok(board) => {
-            let board = recorded_user(seating).map_or(board.clone(), |user| board.with_principal(user));
-            attach_directory(runtime, board, seating).await
+            let board = recorded_user(agents).map_or(board.clone(), |user| board.with_principal(user));
+            attach_directory(runtime, board, agents).await
         }
         Err(error) => {
             runtime.shutdown().await;
@@ -76,17 +76,17 @@ pub(crate) async fn acquire_board(
 }
 
 /// Returns the user to record; `None` for a played recording: its records must not depend on the user.
-pub(crate) fn recorded_user(seating: &WorkerAgents) -> Option<Principal> {
-    (!seating.is_played()).then(user::principal)
+pub(crate) fn recorded_user(agents: &WorkerAgents) -> Option<Principal> {
+    (!agents.is_played()).then(user::principal)
 }
 
 /// Attaches a board's directory, if it has one.
 pub(crate) async fn attach_directory(
     runtime: Runtime,
     board: BoardHandle,
-    seating: &WorkerAgents,
+    agents: &WorkerAgents,
 ) -> Result<(Runtime, BoardHandle), Failure> {
-    match seating.attach(&board).await {
+    match agents.attach(&board).await {
         Ok(()) => Ok((runtime, board)),
         Err(failure) => {
             let failure = failure.detail("board", board.id().as_str().into());
@@ -128,67 +128,67 @@ enum RunEnd {
 pub(crate) async fn run_to_completion(
     runtime: Runtime,
     board: BoardHandle,
-    told_after: Option<Seq>,
-    seating: &WorkerAgents,
+    print_after: Option<Seq>,
+    agents: &WorkerAgents,
     output: Output,
 ) -> Outcome {
-    let mut progress = Progress::new(output, told_after);
+    let mut progress = Progress::new(output, print_after);
     let mut records = board.subscribe(None);
-    let stop = follow(&board, &mut records, &mut progress, seating).await;
-    progress.hidden_inside(&nested_shortages(&board, &seating.nested_shortages.subscribe().borrow()));
+    let stop = follow(&board, &mut records, &mut progress, agents).await;
+    progress.hidden_inside(&nested_shortages(&board, &agents.nested_shortages.subscribe().borrow()));
     if stop.is_ok() {
         catch_up(&board, &mut records, &mut progress).await;
     }
     progress.finish();
-    let snapshot = board.status();
-    let again = seating.resume_flags.resume_command(&format!("resume {}", board.id()));
+    let status = board.status();
+    let again = agents.resume_flags.resume_command(&format!("resume {}", board.id()));
     if matches!(stop, Ok(RunEnd::Ended(_))) {
         cancel_nested_boards(&runtime, board.id()).await;
     }
     runtime.shutdown().await;
-    seating.finish(output)?;
+    agents.finish(output)?;
     let totals = &progress.totals;
     let last_failure = totals.last_failure.as_ref().map(|(code, message)| (*code, message.as_str()));
     let last_failure = last_failure.or_else(|| Some((FailureCode::Refused, totals.last_provider_error.as_deref()?)));
-    if let Some(advice) = last_failure.and_then(|(code, message)| seating.advice(code, message)) {
+    if let Some(advice) = last_failure.and_then(|(code, message)| agents.advice(code, message)) {
         output.error_context(&format!("help: {advice}"));
     }
-    let came_to = |ended| RunResult {
-        board: &snapshot.board,
-        mode: &snapshot.mode,
+    let run_result = |ended| RunResult {
+        board: &status.board,
+        mode: &status.mode,
         ended,
-        version: snapshot.version,
-        state: &snapshot.state,
-        done: snapshot.blueprint.done.as_ref(),
-        results: snapshot.blueprint.results(),
-        has_files: snapshot.blueprint.workspace.is_some(),
-        head: snapshot.head,
+        version: status.version,
+        state: &status.state,
+        done: status.blueprint.done.as_ref(),
+        results: status.blueprint.results(),
+        has_files: status.blueprint.workspace.is_some(),
+        head: status.head,
         totals: &progress.totals,
-        account: snapshot.account,
-        undone: snapshot.unfinished.as_deref().cloned().unwrap_or_default(),
-        pause_cause: snapshot.pause_cause,
-        pending: &snapshot.pending,
-        resume_flags: &seating.resume_flags,
+        account: status.account,
+        unfinished: status.unfinished.as_deref().cloned().unwrap_or_default(),
+        pause_cause: status.pause_cause,
+        pending: &status.pending,
+        resume_flags: &agents.resume_flags,
     };
     match stop {
-        Ok(RunEnd::Ended(ended)) => came_to(Some(ended)).print(output),
+        Ok(RunEnd::Ended(ended)) => run_result(Some(ended)).print(output),
         Ok(RunEnd::Waiting) => {
             output.note(&format!("answered elsewhere? go on with: {again}"));
-            came_to(None).print(output)
+            run_result(None).print(output)
         }
         Ok(RunEnd::Unavailable) => {
             let advice = "the model's provider takes no requests: mend what the last `deferred` line names, then go on";
             output.note(&format!("{advice} with: {again}"));
-            came_to(None).print(output)
+            run_result(None).print(output)
         }
         Ok(RunEnd::Paused) => {
             output.note(&format!("paused; go on with: {again}"));
-            came_to(None).print(output)
+            run_result(None).print(output)
         }
         Err(failure) => {
-            let failure = failure.detail("board", snapshot.board.as_str().into());
+            let failure = failure.detail("board", status.board.as_str().into());
             // Another process owns the board: resuming here would fence it.
-            let is_fenced = matches!(&failure, Failure::Error(told) if told.code == "journal_fenced");
+            let is_fenced = matches!(&failure, Failure::Error(error) if error.code == "journal_fenced");
             Err(if is_fenced { failure } else { failure.help(format!("go on with: {again}")) })
         }
     }
@@ -227,7 +227,7 @@ pub(crate) struct RunResult<'a> {
     /// Cost of the calls, as `cost` reports it.
     pub(crate) account: Account,
     /// Work left undone, if the board has ended.
-    pub(crate) undone: UnfinishedWork,
+    pub(crate) unfinished: UnfinishedWork,
     /// Reason for a pause by the kernel, if any.
     pub(crate) pause_cause: Option<PauseCause>,
     /// Pending questions to persons.
@@ -302,29 +302,29 @@ async fn follow(
     board: &BoardHandle,
     records: &mut Subscription,
     progress: &mut Progress,
-    seating: &WorkerAgents,
+    agents: &WorkerAgents,
 ) -> Result<RunEnd, Failure> {
-    let mut outages = seating.outages();
-    let mut hidden = seating.nested_shortages.subscribe();
+    let mut outages = agents.outages();
+    let mut hidden = agents.nested_shortages.subscribe();
     let ended = board.wait_for_end();
     tokio::pin!(ended);
     let mut interrupts = Interrupts::new()?;
     let mut pausing = false;
     loop {
-        let snapshot = board.status();
-        progress.spent = snapshot.account.spent;
+        let status = board.status();
+        progress.spent = status.account.spent;
         // An expired question is about to be closed, and its consequences are still to come.
         let now = SystemClock.now();
-        let is_over = snapshot.pending.values().any(|question| question.is_over(now));
-        if !pausing && snapshot.waits_for_persons && !is_over {
+        let is_over = status.pending.values().any(|question| question.is_over(now));
+        if !pausing && status.waits_for_persons && !is_over {
             return Ok(RunEnd::Waiting);
         }
         // A paused board waits only for calls in progress, not for retries, providers or persons.
-        let under_way = snapshot.calling;
-        if snapshot.pause_cause.is_some() && under_way == 0 {
+        let under_way = status.calling;
+        if status.pause_cause.is_some() && under_way == 0 {
             return Ok(RunEnd::Unavailable);
         }
-        if pausing && snapshot.paused && under_way == 0 && snapshot.ended.is_none() {
+        if pausing && status.paused && under_way == 0 && status.ended.is_none() {
             return Ok(RunEnd::Paused);
         }
         tokio::select! {
@@ -385,14 +385,14 @@ impl RunResult<'_> {
         for sentence in self.totals.shortages.later() {
             output.note(&sentence);
         }
-        if let Some(undone) = self.undone() {
+        if let Some(undone) = self.describe_unfinished() {
             output.note(&undone);
         }
         Ok(self.ended.map_or(Exit::Waiting, |ended| exit_of(ended.end)))
     }
 
     /// Describes work left undone, and the commands that continue it.
-    fn undone(&self) -> Option<String> {
+    fn describe_unfinished(&self) -> Option<String> {
         let cause = self.ended.map(|ended| ended.cause)?;
         match cause {
             Cause::Done => return self.abandoned_work(),
@@ -400,8 +400,8 @@ impl RunResult<'_> {
             _ => {}
         }
         let mut notes: Vec<String> = self.failed_nodes().into_iter().collect();
-        notes.extend(self.undone.unmet.first().map(|rule| {
-            let more = and_more(self.undone.unmet.len());
+        notes.extend(self.unfinished.unmet.first().map(|rule| {
+            let more = and_more(self.unfinished.unmet.len());
             format!("rule {rule}{more} has woken nobody: its `when` does not hold")
         }));
         match cause {
@@ -419,7 +419,7 @@ impl RunResult<'_> {
 
     /// Describes the work that a done board did not wait for.
     fn abandoned_work(&self) -> Option<String> {
-        let UnfinishedWork { cut_off, unfired, .. } = &self.undone;
+        let UnfinishedWork { cut_off, unfired, .. } = &self.unfinished;
         let invocations = (*cut_off > 0).then(|| format!("though {} came to nothing", plural(*cut_off, "invocation")));
         let joins: Vec<String> = unfired.iter().map(ToString::to_string).collect();
         let joins = (!joins.is_empty()).then(|| format!("before {} had fired", joins.join(" and ")));
@@ -438,8 +438,8 @@ impl RunResult<'_> {
 
     /// Names a failed workflow node, and the command to resume from it.
     fn failed_nodes(&self) -> Option<String> {
-        let FailedNode { node, error } = self.undone.failed_nodes.first()?;
-        let more = and_more(self.undone.failed_nodes.len());
+        let FailedNode { node, error } = self.unfinished.failed_nodes.first()?;
+        let more = and_more(self.unfinished.failed_nodes.len());
         let again =
             self.resume_flags.resume_command(&format!("signal {} resume '{}'", self.board, json!({"node": node})));
         let error = short(error, 300);
@@ -463,7 +463,7 @@ impl RunResult<'_> {
         };
         let command = |options: &str| self.resume_flags.resume_command(&format!("retry {}{options}", self.board));
         let retry = format!("{what}: {}{advice}", command(retry_option(cause)));
-        let UnfinishedWork { given_up, beyond_limit, undecided, .. } = &self.undone;
+        let UnfinishedWork { given_up, beyond_limit, undecided, .. } = &self.unfinished;
         let mut notes = Vec::new();
         if let (Cause::GaveUp, Some(first)) = (cause, undecided.first()) {
             let (place, rule, more) = (describe::place(Some(&first.trigger)), &first.rule, and_more(undecided.len()));
@@ -590,11 +590,11 @@ impl RunResult<'_> {
             return String::new();
         }
         let is_one = self.results.len() == 1;
-        let told = self.results().map(|(place, node)| {
+        let values = self.results().map(|(place, node)| {
             let value = node.as_str().map_or_else(|| json_pretty(node), |text| clean(text).into_owned());
             if is_one { format!("{value}\n\n") } else { format!("{}\n{value}\n\n", one_line(place.as_str())) }
         });
-        told.collect()
+        values.collect()
     }
 
     /// Formats the document for people; of the files, possibly thousands, only their number.
@@ -603,12 +603,13 @@ impl RunResult<'_> {
         let Some(files) = root.child(FILES).filter(|_| self.has_files) else {
             return (String::new(), json_pretty(root));
         };
-        let said = format!("files    {}; see `patchboard edits {}`\n", grouped(files.part_count() as u64), self.board);
+        let files_line =
+            format!("files    {}; see `patchboard edits {}`\n", grouped(files.part_count() as u64), self.board);
         let mut document = root.to_value();
         if let Value::Object(members) = &mut document {
             members.remove(FILES);
         }
-        (said, json_pretty(&document))
+        (files_line, json_pretty(&document))
     }
 }
 

@@ -72,11 +72,11 @@ impl TrustedFiles {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Ok(Self { version: VERSION, files: Vec::new() });
             }
-            Err(error) => return Err(fault(&place, &error)),
+            Err(error) => return Err(storage_error(&place, &error)),
         };
-        let read: Self = serde_json::from_slice(&text).map_err(|error| fault(&place, &error))?;
+        let read: Self = serde_json::from_slice(&text).map_err(|error| storage_error(&place, &error))?;
         if read.version > VERSION {
-            return Err(fault(&place, &format!("its version {} is later than {VERSION}", read.version)));
+            return Err(storage_error(&place, &format!("its version {} is later than {VERSION}", read.version)));
         }
         Ok(read)
     }
@@ -112,13 +112,13 @@ impl TrustedFiles {
         let write = || -> std::io::Result<()> {
             let directory = place.parent().unwrap_or(Path::new("."));
             private_files::make_directory(directory)?;
-            let beside = place.with_extension("new");
-            let mut file = private_files::create(&beside)?;
+            let temporary = place.with_extension("new");
+            let mut file = private_files::create(&temporary)?;
             file.write_all(&serde_json::to_vec_pretty(self)?)?;
             file.sync_all()?;
-            fs::rename(&beside, &place)
+            fs::rename(&temporary, &place)
         };
-        write().map_err(|error| fault(&place, &error))
+        write().map_err(|error| storage_error(&place, &error))
     }
 }
 
@@ -164,7 +164,7 @@ fn place() -> Result<PathBuf, Failure> {
     Ok(base.join("patchboard").join("trusted.json"))
 }
 
-fn fault(place: &Path, why: &dyn std::fmt::Display) -> Failure {
+fn storage_error(place: &Path, why: &dyn std::fmt::Display) -> Failure {
     Failure::failed(
         "trust_io",
         format!("what you agreed to is kept in {}, which cannot be used: {why}", place.display()),

@@ -124,10 +124,10 @@ impl ModelArguments {
         inline: InlinePrograms,
         workspaces: &[(String, PathBuf)],
     ) -> Result<AgentRegistry, Failure> {
-        let told = |error: &dyn std::fmt::Display| Failure::invalid_input("bad_config", error);
+        let bad_config = |error: &dyn std::fmt::Display| Failure::invalid_input("bad_config", error);
         let read = match config_file(config)? {
             Some(path) => {
-                let read = Config::read(path).map_err(|error| told(&error))?;
+                let read = Config::read(path).map_err(|error| bad_config(&error))?;
                 config_tables::check(path)?;
                 read
             }
@@ -140,7 +140,7 @@ impl ModelArguments {
             temperature: self.temperature,
         };
         let environment = Environment::from_process();
-        let mut config = read.with_flags(&flags, &environment).map_err(|error| told(&error))?;
+        let mut config = read.with_flags(&flags, &environment).map_err(|error| bad_config(&error))?;
         config.workspaces.extend(workspaces.iter().map(|(name, dir)| (name.clone(), Directory::new(dir.clone()))));
         Ok(AgentRegistry::new(config, &environment, inline))
     }
@@ -186,10 +186,10 @@ impl AgentArguments {
             played.records.iter().for_each(|records| mark_answered(&player, records));
             return Ok(Arc::new(player));
         }
-        let seats = self.models.build_registry(config, self.inline())?.with_fixed_time(moment, data_dir);
-        let problems = seats.check(blueprint);
+        let registry = self.models.build_registry(config, self.inline())?.with_fixed_time(moment, data_dir);
+        let problems = registry.check(blueprint);
         let own: Vec<_> = problems.into_iter().filter(|problem| problem.workers.contains(worker)).collect();
-        if own.is_empty() { Ok(Arc::new(seats)) } else { Err(not_configured(&own)) }
+        if own.is_empty() { Ok(Arc::new(registry)) } else { Err(not_configured(&own)) }
     }
 
     const fn inline(&self) -> InlinePrograms {
@@ -240,10 +240,10 @@ impl WorkerAgentArguments {
         let models = &self.agents.models;
         let again = self.resume_flags(data_dir, config);
         if let Some(path) = &self.agents.cassette {
-            let seats = models.build_registry_with(config, InlinePrograms::Denied, &self.workspace)?;
-            let player = Arc::new(player(path, &blueprint.name)?.with_toolbox(seats.toolbox()));
+            let registry = models.build_registry_with(config, InlinePrograms::Denied, &self.workspace)?;
+            let player = Arc::new(player(path, &blueprint.name)?.with_toolbox(registry.toolbox()));
             let agent: Arc<dyn Agent> = Arc::new(NestedBoards::new(player.clone()));
-            let workspaces = Arc::clone(seats.workspaces());
+            let workspaces = Arc::clone(registry.workspaces());
             return Ok(WorkerAgents {
                 agent,
                 attach_guard: Mutex::new(Some(workspaces.begin_activation())),
@@ -257,31 +257,31 @@ impl WorkerAgentArguments {
                 resume_flags: again,
             });
         }
-        let seats = models.build_registry_with(config, self.agents.inline(), &self.workspace)?;
-        let seats = seats.with_storage(Storage::in_dir(data_dir));
-        let problems = seats.check(blueprint);
+        let registry = models.build_registry_with(config, self.agents.inline(), &self.workspace)?;
+        let registry = registry.with_storage(Storage::in_dir(data_dir));
+        let problems = registry.check(blueprint);
         if !problems.is_empty() {
             return Err(not_configured(&problems));
         }
         // An address given by a flag gets only the key of a flag, none of the configuration or of `OPENAI_API_KEY`.
         let sends_no_key = models.model_url.is_some() && models.api_key_env.is_none();
-        let workspaces = Arc::clone(seats.workspaces());
+        let workspaces = Arc::clone(registry.workspaces());
         let notes = ToolRecorder::default();
-        let seats = match &self.record {
+        let registry = match &self.record {
             Some(_) => {
-                let noted = notes.wrap(seats.toolbox());
-                seats.with_toolbox(noted)
+                let noted = notes.wrap(registry.toolbox());
+                registry.with_toolbox(noted)
             }
-            None => seats,
+            None => registry,
         };
-        let gate = seats.gate().clone();
-        let agent: Arc<dyn Agent> = Arc::new(seats);
-        let taking_up = Mutex::new(Some(workspaces.begin_activation()));
+        let gate = registry.gate().clone();
+        let agent: Arc<dyn Agent> = Arc::new(registry);
+        let attach_guard = Mutex::new(Some(workspaces.begin_activation()));
         let Some(path) = &self.record else {
             return Ok(WorkerAgents {
                 agent: Arc::new(NestedBoards::new(agent)),
                 workspaces,
-                attach_guard: taking_up,
+                attach_guard,
                 salt: None,
                 sends_no_key,
                 gate: Some(gate),
@@ -300,7 +300,7 @@ impl WorkerAgentArguments {
         Ok(WorkerAgents {
             agent: Arc::new(NestedBoards::new(recorder.clone())),
             workspaces,
-            attach_guard: taking_up,
+            attach_guard,
             salt: None,
             sends_no_key,
             gate: Some(gate),
@@ -363,14 +363,14 @@ impl WorkerAgents {
 
     /// Makes the workers of an ended board wait until [`Self::attach`] opens its directory again.
     pub(crate) fn expect_directory(&self) {
-        let taking_up = self.workspaces.begin_activation();
-        *self.attach_guard.lock().unwrap_or_else(PoisonError::into_inner) = Some(taking_up);
+        let guard = self.workspaces.begin_activation();
+        *self.attach_guard.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
     }
 
     /// Opens the directory of a board, if it has one.
     pub(crate) async fn attach(&self, board: &BoardHandle) -> Result<(), Failure> {
-        let taking_up = self.attach_guard.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let attached = taking_up.unwrap_or_else(|| self.workspaces.begin_activation()).attach(board);
+        let guard = self.attach_guard.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let attached = guard.unwrap_or_else(|| self.workspaces.begin_activation()).attach(board);
         attached.await.map(drop).map_err(|error| Failure::failed("workspace_failed", error))
     }
 

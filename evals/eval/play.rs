@@ -93,7 +93,7 @@ impl Player {
         config.commands.extend(self.environment.clone().map(|program| ("environment".to_owned(), program)));
         let seats = AgentRegistry::new(config, &Environment::from_process(), InlinePrograms::Denied);
         let begun = Instant::now();
-        let mut founding = CreateOptions { mode: self.mode.clone(), ..CreateOptions::default() };
+        let mut founding = CreateOptions { ablation: self.mode.clone(), ..CreateOptions::default() };
         let (blueprint, mut attempts) = match origin {
             Origin::Fixed(blueprint) => (blueprint.clone(), Vec::new()),
             Origin::Generated(words) => {

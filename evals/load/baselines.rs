@@ -48,7 +48,7 @@ impl Agent for Counter {
             let shown = |(place, value): (&jsonptr::Pointer, &patchboard_kernel::tree::Node)| {
                 (place.as_str() == "/count").then(|| value.to_value())
             };
-            let now = call.shown.values().find_map(shown).and_then(|count| count.as_u64()).unwrap_or_default();
+            let now = call.context.values().find_map(shown).and_then(|count| count.as_u64()).unwrap_or_default();
             self.answered.fetch_add(1, Ordering::Relaxed);
             let patch = json!([
                 {"op": "replace", "path": "/count", "value": now + 1},

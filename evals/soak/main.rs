@@ -1,8 +1,8 @@
 //! Soak test of many boards under random faults. Checks that memory stays flat, no board is stuck, every journal
 //! verifies, and every document is valid.
 //!
-//! The boards are those of the fault-injection harness, run by the real runtime on a journal on disk and in real time. Each
-//! board is checked when it ends, and another one is started.
+//! The boards are those of the fault-injection harness, run by the real runtime on a journal on disk and in real time.
+//! Each board is checked when it ends, and another one is started.
 //!
 //! `cargo run --release --package patchboard-evals --bin soak -- --boards 200 --seconds 600`
 

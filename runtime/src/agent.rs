@@ -46,7 +46,7 @@ pub struct Call {
     /// Prompt: the view as text.
     pub prompt: Arc<Prompt>,
     /// The view as values.
-    pub shown: Arc<CallContext>,
+    pub context: Arc<CallContext>,
     /// Number of the worker's earlier attempts on this board, except those lost with a process or never delivered.
     /// Selects a script's reply, and shows if a program can have state to lose.
     pub occurrence: u32,
@@ -61,7 +61,7 @@ pub struct Call {
 impl Call {
     /// Returns the worker's seat in the blueprint.
     pub fn worker_config(&self) -> &Worker {
-        &self.shown.worker_plan().worker
+        &self.context.worker_plan().worker
     }
 }
 

@@ -117,7 +117,7 @@ pub fn archive(
 /// # Errors
 /// [`ArchiveError`].
 pub fn save(journal: &dyn Journal, directory: &Path, board: &BoardId) -> Result<PathBuf, ArchiveError> {
-    stored(journal, directory, &found(journal, board)?)
+    stored(journal, directory, &load_summary(journal, board)?)
 }
 
 /// Rewrites an existing archive of a board, so that redacted content leaves it, too. Returns false if there is none.
@@ -129,11 +129,11 @@ pub fn rewrite(journal: &dyn Journal, directory: &Path, board: &BoardId) -> Resu
     let path = path_of(directory, board);
     // An unfinished file of a crash has the same content.
     forget(&path.with_extension(UNFINISHED))?;
-    let is_there = path.is_file();
-    if is_there {
+    let exists = path.is_file();
+    if exists {
         save(journal, directory, board)?;
     }
-    Ok(is_there)
+    Ok(exists)
 }
 
 /// Removes a file, if it is there.
@@ -220,12 +220,12 @@ fn stored(journal: &dyn Journal, directory: &Path, summary: &BoardSummary) -> Re
     Ok(path)
 }
 
-fn found(journal: &dyn Journal, board: &BoardId) -> Result<BoardSummary, ArchiveError> {
+fn load_summary(journal: &dyn Journal, board: &BoardId) -> Result<BoardSummary, ArchiveError> {
     Ok(journal.summary(board)?.ok_or_else(|| JournalError::NotFound(format!("board {board}")))?)
 }
 
 fn ended(journal: &dyn Journal, board: &BoardId) -> Result<BoardSummary, ArchiveError> {
-    let summary = found(journal, board)?;
+    let summary = load_summary(journal, board)?;
     // The summary alone must not decide about deletion.
     audit::check_listed(journal, board)?;
     if summary.ended.is_none() { Err(ArchiveError::NotEnded(board.clone())) } else { Ok(summary) }

@@ -110,7 +110,7 @@ const PAGE: usize = 256;
 pub fn check_listed(journal: &dyn Journal, board: &BoardId) -> Result<(), JournalError> {
     loop {
         let Some(listed) = journal.summary(board)? else { return Ok(()) };
-        let Some(what) = unlike(journal, &listed)? else { return Ok(()) };
+        let Some(what) = summary_difference(journal, &listed)? else { return Ok(()) };
         // A process that runs the board may have appended in between.
         if journal.summary(board)?.as_ref() == Some(&listed) {
             let why = format!("the list of boards has another {what} of board {board} than its records");
@@ -120,7 +120,7 @@ pub fn check_listed(journal: &dyn Journal, board: &BoardId) -> Result<(), Journa
 }
 
 /// Returns the field in which a summary differs from the last records of the board.
-fn unlike(journal: &dyn Journal, listed: &BoardSummary) -> Result<Option<String>, JournalError> {
+fn summary_difference(journal: &dyn Journal, listed: &BoardSummary) -> Result<Option<String>, JournalError> {
     let after = |seq: u64| seq.checked_sub(1).map(Seq);
     let tail = journal.records(&listed.id, after(listed.head.seq.0), 2)?;
     match tail.as_slice() {
@@ -178,8 +178,8 @@ pub fn verify(
                 limit = 1;
                 continue;
             }
-            Err(JournalError::Corrupt { what, .. }) => return Err(walk.fault(what)),
-            Err(JournalError::BadRecord { why, .. }) => return Err(walk.fault(why)),
+            Err(JournalError::Corrupt { what, .. }) => return Err(walk.record_error(what)),
+            Err(JournalError::BadRecord { why, .. }) => return Err(walk.record_error(why)),
             Err(error) => return Err(error.into()),
         };
         if page.is_empty() {
@@ -202,7 +202,9 @@ pub fn verify(
         });
     };
     if walk.last() < Some(listed.head.seq) {
-        return Err(walk.fault(format!("it is missing; the last one in the list of boards is {}", listed.head.seq)));
+        return Err(
+            walk.record_error(format!("it is missing; the last one in the list of boards is {}", listed.head.seq))
+        );
     }
     if let Some((seq, reason)) = walk.missing.values().min().cloned() {
         return Err(AuditError::Record { seq, reason });
@@ -223,12 +225,12 @@ pub fn verify(
         return Err(AuditError::Head { expected, head });
     }
     let misnoted = |hash: Digest| format!("part {hash} is noted to name other parts than it does");
-    if let Some((by, owed)) = walk.owed.first_key_value() {
+    if let Some((by, owed)) = walk.pending_erasures.first_key_value() {
         let seq = owed.first().map_or(*by, |(seq, _)| *seq);
         let reason = format!("its values are said to be erased by record {by}, which does not say so");
         return Err(AuditError::Record { seq, reason });
     }
-    if let Some(what) = unreadable.or_else(|| walk.misnoted.map(misnoted)) {
+    if let Some(what) = unreadable.or_else(|| walk.wrong_refs.map(misnoted)) {
         return Err(AuditError::SnapshotList(what));
     }
     Ok(AuditReport {
@@ -268,13 +270,13 @@ struct Auditor<'a> {
     /// Snapshots named by records, by the naming record.
     named: BTreeMap<Seq, Snapshot>,
     /// Hash and state digest at the last records of kept snapshots.
-    moments: BTreeMap<Seq, Option<(Digest, Digest)>>,
+    states_at: BTreeMap<Seq, Option<(Digest, Digest)>>,
     /// A part of a kept snapshot with wrong reference metadata.
-    misnoted: Option<Digest>,
+    wrong_refs: Option<Digest>,
     /// Replacements of redacted values, each with its record, by the record that must have committed to it.
-    owed: BTreeMap<Seq, Vec<(Seq, Digest)>>,
+    pending_erasures: BTreeMap<Seq, Vec<(Seq, Digest)>>,
     /// Erased texts; each is listed in a `redacted` record, of this board or of another.
-    gone: BTreeSet<Digest>,
+    erased_texts: BTreeSet<Digest>,
     /// Missing texts, each with the first record that names it and the message.
     missing: BTreeMap<Digest, (Seq, String)>,
     erased: ErasureCounts,
@@ -297,10 +299,10 @@ impl<'a> Auditor<'a> {
             first: None,
             state: Digest([0; 32]),
             named: BTreeMap::new(),
-            moments: kept.iter().map(|kept| (kept.of, None)).collect(),
-            misnoted: None,
-            owed: BTreeMap::new(),
-            gone: BTreeSet::new(),
+            states_at: kept.iter().map(|kept| (kept.of, None)).collect(),
+            wrong_refs: None,
+            pending_erasures: BTreeMap::new(),
+            erased_texts: BTreeSet::new(),
             missing: BTreeMap::new(),
             erased: ErasureCounts::default(),
             is_unsalted: false,
@@ -316,14 +318,14 @@ impl<'a> Auditor<'a> {
     }
 
     /// Builds a fault of the next record.
-    fn fault(&self, reason: impl Into<String>) -> AuditError {
+    fn record_error(&self, reason: impl Into<String>) -> AuditError {
         AuditError::Record { seq: self.next(), reason: reason.into() }
     }
 
     fn record(&mut self, record: &Record) -> Result<(), AuditError> {
-        let fault = |error: RecordError| self.fault(error.to_string());
+        let fault = |error: RecordError| self.record_error(error.to_string());
         if record.seq != self.next() {
-            return Err(self.fault(format!("it is missing; the next one stored is {}", record.seq)));
+            return Err(self.record_error(format!("it is missing; the next one stored is {}", record.seq)));
         }
         record.check_chain(self.summary.head.hash).map_err(fault)?;
         // The values first, since a changed one may also be unreadable. But the first record holds the salt.
@@ -332,14 +334,14 @@ impl<'a> Auditor<'a> {
         }
         let body = record.body().map_err(fault)?;
         if self.hasher.is_none() {
-            let Body::Created(created) = &body else { return Err(self.fault("a journal begins with created")) };
+            let Body::Created(created) = &body else { return Err(self.record_error("a journal begins with created")) };
             let hasher = Hasher::new(&created.salt);
             record.check_values(&hasher).map_err(fault)?;
             if created.board != *self.board {
-                return Err(self.fault(format!("it is of board {}", created.board)));
+                return Err(self.record_error(format!("it is of board {}", created.board)));
             }
             self.hasher = Some(hasher);
-            self.is_unsalted = self.is_salt_gone(record)?;
+            self.is_unsalted = self.is_salt_erased(record)?;
             self.first = Some(record.clone());
             for prompt in created.architect.iter().flat_map(|architect| &architect.prompts) {
                 self.text("architect's prompt", *prompt)?;
@@ -355,18 +357,20 @@ impl<'a> Auditor<'a> {
         }
         if let Body::Snapshot(snapshot) = &body {
             if snapshot.of >= record.seq {
-                return Err(self.fault(format!("its snapshot includes record {}, which comes later", snapshot.of)));
+                return Err(
+                    self.record_error(format!("its snapshot includes record {}, which comes later", snapshot.of))
+                );
             }
             self.named.insert(record.seq, *snapshot);
         }
-        self.owe(record)?;
+        self.note_erasure(record)?;
         if let Body::Redacted(redacted) = &body {
             self.redacted(record.seq, redacted)?;
         }
-        if let Some(moment) = self.moments.get_mut(&record.seq) {
+        if let Some(moment) = self.states_at.get_mut(&record.seq) {
             *moment = Some((record.hash, self.state));
         }
-        self.summary.apply(record).map_err(|error| self.fault(error.to_string()))?;
+        self.summary.apply(record).map_err(|error| self.record_error(error.to_string()))?;
         self.records += 1;
         if self.expected == Some(record.hash) {
             self.expected_at = Some(record.seq);
@@ -375,14 +379,16 @@ impl<'a> Auditor<'a> {
     }
 
     /// Notes the commitment that a later record must have.
-    fn owe(&mut self, record: &Record) -> Result<(), AuditError> {
+    fn note_erasure(&mut self, record: &Record) -> Result<(), AuditError> {
         let Some(hasher) = &self.hasher else { return Ok(()) };
-        let replacement = record.replacement(hasher).map_err(|error| self.fault(error.to_string()))?;
+        let replacement = record.replacement(hasher).map_err(|error| self.record_error(error.to_string()))?;
         if let Some((by, commitment)) = replacement {
             if by <= record.seq {
-                return Err(self.fault(format!("its values are said to be erased by record {by}, which is not later")));
+                return Err(
+                    self.record_error(format!("its values are said to be erased by record {by}, which is not later"))
+                );
             }
-            self.owed.entry(by).or_default().push((record.seq, commitment));
+            self.pending_erasures.entry(by).or_default().push((record.seq, commitment));
             self.erased.records += 1;
         }
         Ok(())
@@ -390,18 +396,18 @@ impl<'a> Auditor<'a> {
 
     /// Checks that the current replacements match a record of a redaction.
     fn redacted(&mut self, by: Seq, redacted: &Redacted) -> Result<(), AuditError> {
-        let said: BTreeMap<Seq, Digest> = redacted.records.iter().copied().collect();
-        for (seq, commitment) in self.owed.remove(&by).unwrap_or_default() {
+        let recorded: BTreeMap<Seq, Digest> = redacted.records.iter().copied().collect();
+        for (seq, commitment) in self.pending_erasures.remove(&by).unwrap_or_default() {
             // Without the salt of the commitments, there is nothing to compare.
-            let is_said = said.get(&seq).is_some_and(|said| *said == commitment || self.is_unsalted);
-            if !is_said {
+            let is_recorded = recorded.get(&seq).is_some_and(|said| *said == commitment || self.is_unsalted);
+            if !is_recorded {
                 let reason = format!("what stands in place of its erased values is not what record {by} says");
                 return Err(AuditError::Record { seq, reason });
             }
         }
         for hash in &redacted.texts {
             if self.missing.remove(hash).is_some() {
-                self.erased.texts += u64::from(self.gone.insert(*hash));
+                self.erased.texts += u64::from(self.erased_texts.insert(*hash));
             }
         }
         self.erased.values += redacted.erased;
@@ -410,8 +416,8 @@ impl<'a> Auditor<'a> {
     }
 
     /// Returns true if a record says that the board's salt was destroyed; the chain covers that record.
-    fn is_salt_gone(&self, first: &Record) -> Result<bool, AuditError> {
-        let fault = |error: RecordError| self.fault(error.to_string());
+    fn is_salt_erased(&self, first: &Record) -> Result<bool, AuditError> {
+        let fault = |error: RecordError| self.record_error(error.to_string());
         let Some(erasure) = first.redaction_marker().map_err(fault)? else { return Ok(false) };
         let record = self.journal.records(self.board, erasure.by.0.checked_sub(1).map(Seq), 1)?.pop();
         let body = record.and_then(|record| record.body().ok());
@@ -424,7 +430,7 @@ impl<'a> Auditor<'a> {
         let fault = |reason: String| Err(AuditError::Snapshot { of, reason });
         let is_named = self.named.get(&kept.record).is_some_and(|named| (named.of, named.digest) == (of, kept.digest));
         let (Some(first), Some((hash, state)), true) =
-            (&self.first, self.moments.get(&of).copied().flatten(), is_named)
+            (&self.first, self.states_at.get(&of).copied().flatten(), is_named)
         else {
             return fault("no record names it".to_owned());
         };
@@ -432,7 +438,7 @@ impl<'a> Auditor<'a> {
         let mut fetch = |hash| {
             let read = || {
                 let text = self.journal.part(self.board, hash)?;
-                let is_noted = text.as_deref().map_or(Ok(true), |text| self.is_noted(hash, text))?;
+                let is_noted = text.as_deref().map_or(Ok(true), |text| self.has_right_refs(hash, text))?;
                 Ok((text, is_noted))
             };
             let (text, is_noted) = read().map_err(|error: JournalError| {
@@ -445,11 +451,11 @@ impl<'a> Auditor<'a> {
             }
             Ok(text)
         };
-        let made = Board::restore(first, kept.digest, &mut fetch, &UncachedPlans);
+        let restored_board = Board::restore(first, kept.digest, &mut fetch, &UncachedPlans);
         if let Some(error) = unread.filter(JournalError::is_transient) {
             return Err(error.into());
         }
-        let restored = match made {
+        let restored = match restored_board {
             Ok(board) if board.head() != (of, hash) => fault("its last record is another one".to_owned()),
             Ok(board) if board.state().digest() != state => {
                 fault("its document is not the one that the last commit made".to_owned())
@@ -459,7 +465,7 @@ impl<'a> Auditor<'a> {
             Err(error) if error.is_of_another_version() => Ok(SnapshotCheck::ByAnother),
             Err(error) => fault(error.to_string()),
         };
-        self.misnoted = self.misnoted.or(noted_wrong);
+        self.wrong_refs = self.wrong_refs.or(noted_wrong);
         // A running board may have dropped the snapshot meanwhile.
         if restored.is_err() && !self.journal.snapshots(self.board)?.contains(&kept) {
             return Ok(SnapshotCheck::Sound);
@@ -468,7 +474,7 @@ impl<'a> Auditor<'a> {
     }
 
     /// Returns true if the stored references of a part are right; no hash covers them.
-    fn is_noted(&self, hash: Digest, text: &str) -> Result<bool, JournalError> {
+    fn has_right_refs(&self, hash: Digest, text: &str) -> Result<bool, JournalError> {
         match self.journal.cached_refs(self.board, hash) {
             Ok(Some(noted)) => Ok(snapshot::part_refs(text).is_none_or(|names| names == noted)),
             Ok(None) => Ok(true),
@@ -478,7 +484,7 @@ impl<'a> Auditor<'a> {
     }
 
     /// Returns true if a text was erased and the responsible record confirms it.
-    fn is_gone(&self, hash: Digest) -> Result<bool, AuditError> {
+    fn is_erased(&self, hash: Digest) -> Result<bool, AuditError> {
         let Some((board, seq)) = self.journal.erased_text(hash)? else { return Ok(false) };
         let record = self.journal.records(&board, seq.0.checked_sub(1).map(Seq), 1)?.pop();
         let Some(record) = record.filter(|record| record.seq == seq) else {
@@ -508,9 +514,11 @@ impl<'a> Auditor<'a> {
                 self.texts.insert(hash);
                 Ok(())
             }
-            Ok(Some(_)) => Err(self.fault(format!("the text of its {what} is not the one with the hash {hash}"))),
-            Ok(None) if self.is_gone(hash)? => {
-                self.erased.texts += u64::from(self.gone.insert(hash));
+            Ok(Some(_)) => {
+                Err(self.record_error(format!("the text of its {what} is not the one with the hash {hash}")))
+            }
+            Ok(None) if self.is_erased(hash)? => {
+                self.erased.texts += u64::from(self.erased_texts.insert(hash));
                 Ok(())
             }
             // A later record may say that it was erased.
@@ -519,7 +527,9 @@ impl<'a> Auditor<'a> {
                 self.missing.entry(hash).or_insert(missing);
                 Ok(())
             }
-            Err(JournalError::Corrupt { what: why, .. }) => Err(self.fault(format!("the text of its {what}: {why}"))),
+            Err(JournalError::Corrupt { what: why, .. }) => {
+                Err(self.record_error(format!("the text of its {what}: {why}")))
+            }
             Err(error) => Err(error.into()),
         }
     }

@@ -84,7 +84,7 @@ pub struct BoardFile {
     /// Texts; none if the file has no texts.
     texts: Option<BTreeMap<Digest, Arc<str>>>,
     /// Texts that are missing because a board erased them.
-    gone: BTreeMap<Digest, (BoardId, Seq)>,
+    erased: BTreeMap<Digest, (BoardId, Seq)>,
 }
 
 impl BoardFile {
@@ -151,7 +151,7 @@ impl BoardFile {
             return Err(damaged("it goes on after its end".to_owned()));
         }
         let listed = BoardSummary { epoch, head, ..summary(board, &records) };
-        Ok(Self { listed, records, texts: Some(texts), gone: BTreeMap::new() })
+        Ok(Self { listed, records, texts: Some(texts), erased: BTreeMap::new() })
     }
 
     fn exported(first: &str, lines: &mut Lines<impl BufRead>) -> Result<Self, BoardFileError> {
@@ -166,7 +166,7 @@ impl BoardFile {
             line = lines.next()?;
         }
         let board = board.ok_or_else(|| BoardFileError::Damaged("no record names its board".to_owned()))?;
-        Ok(Self { listed: summary(board, &records), records, texts: None, gone: BTreeMap::new() })
+        Ok(Self { listed: summary(board, &records), records, texts: None, erased: BTreeMap::new() })
     }
 
     /// Returns the board's id.
@@ -193,7 +193,7 @@ impl BoardFile {
         let named = self.records.iter().filter_map(|record| record.body().ok()).flat_map(|body| named_texts(&body));
         for hash in named.filter(|hash| !texts.contains_key(hash)) {
             if let Some(by) = journal.erased_text(hash)? {
-                self.gone.insert(hash, by);
+                self.erased.insert(hash, by);
             }
         }
         Ok(())
@@ -290,7 +290,7 @@ impl Journal for BoardFile {
     }
 
     fn erased_text(&self, hash: Digest) -> Result<Option<(BoardId, Seq)>, JournalError> {
-        Ok(self.gone.get(&hash).cloned())
+        Ok(self.erased.get(&hash).cloned())
     }
 
     fn snapshots(&self, _: &BoardId) -> Result<Vec<KeptSnapshot>, JournalError> {

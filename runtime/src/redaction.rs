@@ -108,9 +108,9 @@ pub async fn redact<B: Default + Send + 'static>(
     let mut replaced_at = None;
     if let Some(value) = replacement {
         request.keep = true;
-        let (reader, board, asked) = (Arc::clone(&journal), id.clone(), request.clone());
+        let (reader, board, redaction_request) = (Arc::clone(&journal), id.clone(), request.clone());
         let by = principal.clone();
-        let decided = blocking(move || replace(&*reader, &board, &asked, value, by, now)).await?;
+        let decided = blocking(move || replace(&*reader, &board, &redaction_request, value, by, now)).await?;
         if let Some((batch, version)) = decided {
             journal.append(batch).await?;
             replaced_at = Some(version);
@@ -153,11 +153,11 @@ fn erase<B: Default>(
             purge_error: unscrubbed,
         });
     }
-    let mut owner = Driver::new(recovery::recover(journal, id, &UncachedPlans)?.board);
+    let mut driver = Driver::new(recovery::recover(journal, id, &UncachedPlans)?.board);
     let mut text = |hash| journal.blob(hash).ok().flatten();
-    let planned = redaction::plan(owner.board(), &records, &mut text, request)?;
+    let planned = redaction::plan(driver.board(), &records, &mut text, request)?;
     let beside = beside(&planned.needles)?;
-    let append = owner.decide_as(now, Input::Redact(planned.body.clone()), principal, &mut |_, _| None).append;
+    let append = driver.decide_as(now, Input::Redact(planned.body.clone()), principal, &mut |_, _| None).append;
     let append = append.ok_or_else(|| JournalError::Io("the redaction was not recorded".to_owned()))?;
     let texts = planned.body.texts.clone();
     let head = journal.erase(&Erasure { batch: append.into(), records: planned.records, texts })?;
@@ -193,15 +193,15 @@ fn replace(
     if redaction::find_earlier(&records(journal, id)?, request)?.is_some() {
         return Ok(None);
     }
-    let mut owner = Driver::new(recovery::recover(journal, id, &UncachedPlans)?.board);
-    let there = owner.board().state().get(place).map(Node::to_value);
+    let mut driver = Driver::new(recovery::recover(journal, id, &UncachedPlans)?.board);
+    let there = driver.board().state().get(place).map(Node::to_value);
     if there.as_ref() == Some(&value) {
         return Ok(None);
     }
     let amend = Input::Amend { path: place.to_string(), value };
-    let decided = owner.decide_as(now, amend, principal, &mut |_, _| None);
+    let decided = driver.decide_as(now, amend, principal, &mut |_, _| None);
     match (decided.append, decided.released.and_then(|step| step.outcome)) {
-        (Some(append), _) => Ok(Some((append.into(), owner.board().version()))),
+        (Some(append), _) => Ok(Some((append.into(), driver.board().version()))),
         (None, Some(Outcome::RejectedUnrecorded(rejection))) => Err(RedactError::Replacement(rejection)),
         (None, _) => Err(JournalError::Io("the replacement was not recorded".to_owned()).into()),
     }

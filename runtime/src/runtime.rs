@@ -73,7 +73,7 @@ pub struct CreateOptions {
     /// Salt; set only for reproducible runs.
     pub salt: Option<Salt>,
     /// Ablation: the enabled parts of PatchBoard.
-    pub mode: Mode,
+    pub ablation: Mode,
     /// Usage of the architect that wrote the blueprint, charged to the board.
     pub architect: Option<ArchitectUsage>,
     /// Outer invocation, if the board is nested.
@@ -318,7 +318,7 @@ impl Runtime {
         request: Value,
         founding: CreateOptions,
     ) -> Result<BoardHandle, RuntimeError> {
-        let CreateOptions { id, salt, mode, architect: designed, parent, principal } = founding;
+        let CreateOptions { id, salt, ablation: mode, architect: designed, parent, principal } = founding;
         let options = &self.running.context.options;
         blueprint.fit_views(&|model| options.agent.context_window(model));
         let id = id.unwrap_or_else(|| options.ids.board());

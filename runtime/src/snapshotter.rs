@@ -170,12 +170,12 @@ impl Snapshotter {
     }
 
     /// Notes that the snapshot is recorded.
-    pub(crate) fn snapshot_recorded(&mut self, taken: &StoredSnapshot) {
+    pub(crate) fn snapshot_recorded(&mut self, stored: &StoredSnapshot) {
         let (records, bytes) = self.begun.take().unwrap_or_default();
         self.records -= records.min(self.records);
         self.bytes -= bytes.min(self.bytes);
         self.not_before = 0;
-        self.parts_since_collection += taken.new.count;
+        self.parts_since_collection += stored.new.count;
         self.is_busy = false;
     }
 
@@ -186,10 +186,10 @@ impl Snapshotter {
         self.is_busy = false;
     }
 
-    pub(crate) fn garbage_collected(&mut self, swept: Option<GarbageCollection>) {
-        match swept {
-            Some(swept) => {
-                self.live = Some(swept.kept);
+    pub(crate) fn garbage_collected(&mut self, collected: Option<GarbageCollection>) {
+        match collected {
+            Some(collected) => {
+                self.live = Some(collected.kept);
                 self.unusable.clear();
             }
             None => self.wait(),
@@ -252,9 +252,9 @@ fn take_parts(
         Ok(())
     })?;
     flush(&mut waiting)?;
-    let taken = StoredSnapshot { of: stored.of, digest: stored.manifest.hash, new };
+    let snapshot = StoredSnapshot { of: stored.of, digest: stored.manifest.hash, new };
     stored.confirm();
-    Ok(taken)
+    Ok(snapshot)
 }
 
 /// Removes unused parts and snapshots. Blocks.

@@ -70,7 +70,7 @@ fn page() -> String {
     section(&mut page, "Directories", "What can go wrong with the directory of a workspace.");
     table(&mut page, errors, "DiskCode", DiskCode::ALL, DiskCode::as_str);
     section(&mut page, "Files that are not served", "Why, behind `not_served`.");
-    table(&mut page, errors, "Reason", disk::UnservedReason::ALL, disk::UnservedReason::as_str);
+    table(&mut page, errors, "UnservedReason", disk::UnservedReason::ALL, disk::UnservedReason::as_str);
     section(&mut page, "Ends", "How a board ends.");
     table(&mut page, "runtime/kernel/src/record/body/board.rs", "End", End::ALL, End::as_str);
     section(&mut page, "Causes", "Why a board ended.");
@@ -80,7 +80,13 @@ fn page() -> String {
     section(&mut page, "Records", "The kinds of records in a journal.");
     table(&mut page, "runtime/kernel/src/record/body.rs", "Kind", Kind::ALL, Kind::as_str);
     section(&mut page, "Breaker moves", "What happened to a branch.");
-    table(&mut page, "runtime/kernel/src/breaker.rs", "Change", BreakerTransition::ALL, BreakerTransition::as_str);
+    table(
+        &mut page,
+        "runtime/kernel/src/breaker.rs",
+        "BreakerTransition",
+        BreakerTransition::ALL,
+        BreakerTransition::as_str,
+    );
     section(&mut page, "Breaker reasons", "Why a breaker moved.");
     table(&mut page, "runtime/kernel/src/breaker.rs", "Reason", Reason::ALL, Reason::as_str);
     section(&mut page, "Resources", "What a budget counts.");

@@ -370,7 +370,7 @@ impl SimulationHooks for Steady {
     fn on_call(&mut self, call: Call<'_>, _: &Board) -> Vec<Delivery> {
         let (invocation, attempt) = (call.invocation, call.attempt);
         let after_ms = self.random.below(3_000);
-        let is_model = call.shown.worker_plan().worker.agent == AgentKind::Llm;
+        let is_model = call.context.worker_plan().worker.agent == AgentKind::Llm;
         let outage = self.outages.at(self.now).filter(|_| is_model);
         if let Some((index, outage)) = outage {
             self.met.insert(index);

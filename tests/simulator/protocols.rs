@@ -191,7 +191,7 @@ impl Play<'_> {
                         model: None,
                         view_hash: view,
                         prompt,
-                        shown,
+                        context: shown,
                         occurrence,
                         earlier_attempts: *past,
                         timeout: Duration::from_millis(timeout_ms),

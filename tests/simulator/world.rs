@@ -591,7 +591,7 @@ impl SimulationHooks for Workers {
                 raw: None,
             })
         };
-        let is_gated = call.shown.worker_plan().worker.agent == AgentKind::Llm;
+        let is_gated = call.context.worker_plan().worker.agent == AgentKind::Llm;
         let since = board.scheduler().open().get(&invocation).map(|open| open.since);
         if let Some((index, outage)) = since.filter(|_| is_gated).and_then(|since| self.outages.at(since)) {
             self.met.outages.insert(index);

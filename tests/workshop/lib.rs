@@ -148,7 +148,7 @@ impl Workshop {
         let blueprint = Arc::clone(&self.board.status().blueprint);
         let files = blueprint.workers[worker.as_str()].files.as_ref().expect("an engineer's files");
         let access = Access::compile(files).expect("patterns");
-        Session::new(Arc::clone(&self.workspace), EditAuthor { of, access, worker, name: None })
+        Session::new(Arc::clone(&self.workspace), EditAuthor { attempt: of, access, worker, name: None })
     }
 
     /// Returns the board's entry of a file.

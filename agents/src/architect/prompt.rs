@@ -243,8 +243,8 @@ fn repeated(last: &Round, max: usize) -> String {
 }
 
 /// Lists the findings of a round, one per line, as many as fit.
-fn findings(round: &Round, max: usize, told: impl Fn(&Diagnostic) -> String) -> String {
-    fitting(round.findings.iter().take(FINDINGS_MAX).map(|finding| format!("- {}\n", told(finding))), max)
+fn findings(round: &Round, max: usize, render: impl Fn(&Diagnostic) -> String) -> String {
+    fitting(round.findings.iter().take(FINDINGS_MAX).map(|finding| format!("- {}\n", render(finding))), max)
 }
 
 /// Joins the first of these lines, as many as fit into `max` characters.

@@ -7,7 +7,7 @@ use patchboard_kernel::tree::Node;
 use serde_json::Value;
 
 /// Returns the elements of an array that the view shows in full, by their indices in the document.
-pub(super) fn shown(shown: &CallContext, array: &[&str]) -> BTreeMap<usize, Value> {
+pub(super) fn visible_elements(shown: &CallContext, array: &[&str]) -> BTreeMap<usize, Value> {
     let mut found = BTreeMap::new();
     for (place, node) in shown.values() {
         let tokens: Vec<String> = place.tokens().map(|token| token.decoded().into_owned()).collect();

@@ -33,7 +33,7 @@ const EXPERTS_MAX: usize = 3;
 /// Returns the schema of a worker's reply to its view.
 pub fn for_view(shown: &CallContext, format: ReplyFormat) -> Value {
     let worker = &shown.worker_plan().worker;
-    let said = match ReplyPurpose::for_place(shown.trigger_place()) {
+    let schema = match ReplyPurpose::for_place(shown.trigger_place()) {
         // Without messages, a role that is about messages can only pass.
         ReplyPurpose::Own if worker.pass && format.is_of_messages() && is_silent(shown) => None,
         ReplyPurpose::Own => Some(own(shown, format)),
@@ -43,9 +43,9 @@ pub fn for_view(shown: &CallContext, format: ReplyFormat) -> Value {
         ReplyPurpose::Ballot => Some(answer()),
     };
     let pass = || object(&[("pass", text())]);
-    match said {
-        Some(said) if worker.pass => json!({"anyOf": [said, pass()]}),
-        Some(said) => said,
+    match schema {
+        Some(schema) if worker.pass => json!({"anyOf": [schema, pass()]}),
+        Some(schema) => schema,
         None => pass(),
     }
 }

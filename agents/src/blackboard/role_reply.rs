@@ -99,13 +99,13 @@ pub(super) fn envelope(text: &str, speaker: &ReplyContext<'_>) -> Option<String>
     if is_patch(text) {
         return None;
     }
-    let made = match speaker.place {
+    let output = match speaker.place {
         MessageTarget::Own => speaker.parse_role_reply(text)?,
         MessageTarget::Room(_) | MessageTarget::Conclusion | MessageTarget::Ballot => {
             speaker.parse_shared_reply(text)?
         }
     };
-    let envelope = match made {
+    let envelope = match output {
         RoleOutput::Patch(ops) => json!({"patch": ops}),
         RoleOutput::Pass(words) => json!({"pass": words}),
     };
@@ -146,15 +146,16 @@ impl ReplyContext<'_> {
 
     /// Returns a pass if the reply is a sentinel.
     fn sentinel_pass(&self, text: &str) -> Option<RoleOutput> {
-        let said = words(text);
+        let reply_words = words(text);
         let own = self.format.sentinel();
         let is_own = own.is_some_and(|own| {
             let whole = words(own);
-            said.contains(&whole) || whole.strip_suffix(WAITING).is_some_and(|clause| clause.trim_end() == said)
+            reply_words.contains(&whole)
+                || whole.strip_suffix(WAITING).is_some_and(|clause| clause.trim_end() == reply_words)
         });
         match own {
             Some(own) if is_own => Some(RoleOutput::Pass(own.to_owned())),
-            _ if said.ends_with(WAITING) => Some(RoleOutput::Pass(one_line(text, PASS_CHARS_MAX))),
+            _ if reply_words.ends_with(WAITING) => Some(RoleOutput::Pass(one_line(text, PASS_CHARS_MAX))),
             _ => None,
         }
     }
@@ -366,10 +367,10 @@ impl ReplyContext<'_> {
             };
         let spoken = answer.or_else(|| output.clone()).or_else(listed).or_else(|| prose(text, &values));
         let spoken = spoken.filter(|spoken| !spoken.is_empty())?;
-        let said = json!({"from": self.worker, "text": spoken});
+        let message = json!({"from": self.worker, "text": spoken});
         Some(patch([match &self.place {
-            MessageTarget::Room(room) => add(&format!("/board/rooms/{room}/messages/-"), said),
-            MessageTarget::Ballot => add("/answers/-", said),
+            MessageTarget::Room(room) => add(&format!("/board/rooms/{room}/messages/-"), message),
+            MessageTarget::Ballot => add("/answers/-", message),
             MessageTarget::Own | MessageTarget::Conclusion => self.message("statement", &spoken),
         }]))
     }

@@ -45,8 +45,8 @@ fn into() -> String {
 }
 
 impl VoteConfig {
-    fn of(seat: &Worker) -> Result<Self, String> {
-        let with = Value::Object(seat.with.clone().unwrap_or_default());
+    fn from_worker(worker: &Worker) -> Result<Self, String> {
+        let with = Value::Object(worker.with.clone().unwrap_or_default());
         let with: Self = serde_json::from_value(with).map_err(|why| format!("its `with` cannot be used: {why}"))?;
         let is_pointer = |place: &str| place.starts_with('/');
         if is_pointer(&with.answers) && is_pointer(&with.into) {
@@ -58,23 +58,23 @@ impl VoteConfig {
 }
 
 /// Returns the configuration problem of a worker, if there is one.
-pub fn config_error(seat: &Worker) -> Option<String> {
-    VoteConfig::of(seat).err()
+pub fn config_error(worker: &Worker) -> Option<String> {
+    VoteConfig::from_worker(worker).err()
 }
 
 /// Chooses among the answers in the view. Without answers it passes, if it may.
 pub fn answer(call: &Call) -> CallResult {
-    let seat = call.worker_config();
-    let with = VoteConfig::of(seat).map_err(|why| Failure::new(FailureCode::NotConfigured, why))?;
+    let worker = call.worker_config();
+    let with = VoteConfig::from_worker(worker).map_err(|why| Failure::new(FailureCode::NotConfigured, why))?;
     let tokens: Vec<String> =
         with.answers.split('/').skip(1).map(|token| token.replace("~1", "/").replace("~0", "~")).collect();
     let place: Vec<&str> = tokens.iter().map(String::as_str).collect();
-    let shown = elements::shown(&call.shown, &place);
-    if elements::count(&call.shown, &place).is_some_and(|there| there > shown.len()) {
+    let shown = elements::visible_elements(&call.context, &place);
+    if elements::count(&call.context, &place).is_some_and(|there| there > shown.len()) {
         let message = format!("not every answer at {} is shown: the seat's view.budget is too small", with.answers);
         return Err(Failure::new(FailureCode::NotConfigured, message));
     }
-    let ballots: Vec<VoteAnswer> = shown.into_values().filter_map(VoteAnswer::of).take(ANSWERS_MAX).collect();
+    let ballots: Vec<VoteAnswer> = shown.into_values().filter_map(VoteAnswer::from_element).take(ANSWERS_MAX).collect();
     let texts: Vec<&str> = ballots.iter().map(|ballot| ballot.text.as_str()).collect();
     let scores = scores(&texts);
     let reply = match winner(&scores) {
@@ -84,7 +84,7 @@ pub fn answer(call: &Call) -> CallResult {
             let value = json!({"text": ballots[chosen].text, "by": "vote", "votes": votes});
             json!({"patch": [{"op": "add", "path": with.into, "value": value}]})
         }
-        None if seat.pass => json!({"pass": "there is no answer to choose"}),
+        None if worker.pass => json!({"pass": "there is no answer to choose"}),
         None => {
             return Err(Failure::new(FailureCode::Refused, "there is no answer to choose, and the seat may not pass"));
         }
@@ -101,7 +101,7 @@ struct VoteAnswer {
 
 impl VoteAnswer {
     /// Returns `None` for an element without content.
-    fn of(element: Value) -> Option<Self> {
+    fn from_element(element: Value) -> Option<Self> {
         let Value::Object(mut members) = element else { return None };
         let text = match members.remove("text") {
             Some(Value::String(text)) => text,
@@ -114,7 +114,7 @@ impl VoteAnswer {
 
 /// Returns the sum of the similarities of each text to all others, in millionths.
 pub fn scores(texts: &[&str]) -> Vec<u64> {
-    let read: Vec<NormalizedAnswer> = texts.iter().map(|text| NormalizedAnswer::of(text)).collect();
+    let read: Vec<NormalizedAnswer> = texts.iter().map(|text| NormalizedAnswer::new(text)).collect();
     let likeness = |one: usize, other: usize| if one == other { 0 } else { read[one].similarity(&read[other]) };
     (0..read.len()).map(|one| (0..read.len()).map(|other| likeness(one, other)).sum()).collect()
 }
@@ -142,12 +142,12 @@ struct NormalizedAnswer {
 }
 
 impl NormalizedAnswer {
-    fn of(text: &str) -> Self {
+    fn new(text: &str) -> Self {
         let plain = plain(text);
         let words = plain.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_owned);
         Self {
             is_long: text.trim().chars().nth(LONG_CHARS_MIN - 1).is_some(),
-            number: Number::of(&plain),
+            number: Number::parse(&plain),
             words: words.collect(),
             plain,
         }
@@ -201,7 +201,7 @@ struct Number {
 
 impl Number {
     /// Parses a text that is a number as a whole.
-    fn of(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         if text.len() > DIGITS_MAX {
             return None;
         }

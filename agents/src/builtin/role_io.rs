@@ -41,8 +41,8 @@ pub(crate) fn not_configured(why: impl Into<String>) -> Failure {
 ///
 /// # Errors
 /// Message, if the configuration has another form.
-pub(crate) fn with<T: DeserializeOwned>(seat: &Worker) -> Result<T, String> {
-    let with = Value::Object(seat.with.clone().unwrap_or_default());
+pub(crate) fn role_config<T: DeserializeOwned>(worker: &Worker) -> Result<T, String> {
+    let with = Value::Object(worker.with.clone().unwrap_or_default());
     serde_json::from_value(with).map_err(|why| format!("its `with` cannot be used: {why}"))
 }
 
@@ -63,14 +63,14 @@ pub(crate) fn told(call: &Call, work: impl FnOnce() -> Result<Vec<Value>, NoPatc
     let refused = |why: String| Failure::new(FailureCode::Refused, why);
     let reply = match work() {
         Ok(patch) => json!({"patch": patch}),
-        Err(NoPatch::NotInView(place)) if call.shown.may_expand() => json!({"patch": [], "expand": [place]}),
+        Err(NoPatch::NotInView(place)) if call.context.may_expand() => json!({"patch": [], "expand": [place]}),
         Err(NoPatch::NotInView(place)) => {
             let why = "its `reads` lack it, or its view.budget is too small";
             return Err(not_configured(format!("the seat is not shown all of {place}: {why}")));
         }
         Err(NoPatch::Pass(why)) if call.worker_config().pass => json!({"pass": why}),
         Err(NoPatch::Pass(why)) => return Err(refused(format!("{why}, and the seat may not pass"))),
-        Err(NoPatch::Ask { question, choices }) if call.shown.may_clarify() => match choices.is_empty() {
+        Err(NoPatch::Ask { question, choices }) if call.context.may_clarify() => match choices.is_empty() {
             true => json!({"clarify": {"question": question}}),
             false => json!({"clarify": {"question": question, "choices": choices}}),
         },
@@ -90,7 +90,7 @@ pub(crate) fn put(place: &str, value: &impl Serialize) -> Result<Vec<Value>, NoP
 
 /// Returns the value at a place in the view; `None` if there is none.
 pub(crate) fn value_at(call: &Call, place: &str) -> Result<Option<Value>, NoPatch> {
-    match call.shown.value_at(&pointer(place)?) {
+    match call.context.value_at(&pointer(place)?) {
         Ok(value) => Ok(value.map(Node::to_value)),
         Err(Truncated) => Err(NoPatch::NotInView(place.to_owned())),
     }
@@ -100,11 +100,11 @@ pub(crate) fn value_at(call: &Call, place: &str) -> Result<Option<Value>, NoPatc
 /// function uses no tokens. Values outside the worker's `reads` stay hidden.
 pub(crate) fn document_node<'c>(call: &'c Call, place: &str) -> Result<Option<&'c Node>, NoPatch> {
     let pointer = pointer(place)?;
-    match call.shown.value_at(&pointer) {
+    match call.context.value_at(&pointer) {
         Ok(value) => Ok(value),
         Err(Truncated) => {
-            let document = call.shown.basis().state.root();
-            let may_read = call.shown.worker_plan().contract.readable(document).may_read(&pointer);
+            let document = call.context.basis().state.root();
+            let may_read = call.context.worker_plan().contract.readable(document).may_read(&pointer);
             if may_read { Ok(document.get(&pointer)) } else { Err(NoPatch::NotInView(place.to_owned())) }
         }
     }

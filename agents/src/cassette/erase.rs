@@ -37,7 +37,7 @@ pub fn erase(
     let text = std::fs::read_to_string(path).map_err(io)?;
     // Opening it checks that it is a playable cassette.
     super::Player::open(path)?;
-    let gone = RedactedViews::of(records, hashes);
+    let redacted = RedactedViews::from_records(records, hashes);
     let mut erased = ErasedCounts::default();
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
     let mut written = lines.next().map(str::to_owned).into_iter().collect::<Vec<_>>();
@@ -46,12 +46,12 @@ pub fn erase(
             |message: String| CassetteError::Malformed { path: path.display().to_string(), line: number, message };
         let mut entry: Entry = serde_json::from_str(line).map_err(|error| form(error.to_string()))?;
         let before = entry.clone();
-        let names = ViewNames::of(&entry, hasher);
-        if names.any(&gone.views) && !entry.shown.starts_with(ERASED) {
+        let names = ViewNames::from_entry(&entry, hasher);
+        if names.any(&redacted.views) && !entry.shown.starts_with(ERASED) {
             entry.shown = names.erased();
             erased.views += 1;
         }
-        if names.any(&gone.answers) && !entry.erased && !(entry.cancelled && entry.tools.is_empty()) {
+        if names.any(&redacted.answers) && !entry.erased && !(entry.cancelled && entry.tools.is_empty()) {
             entry.tools.clear();
             if !entry.cancelled {
                 (entry.reply, entry.failure, entry.erased) = (None, None, true);
@@ -87,7 +87,7 @@ struct ViewNames {
 }
 
 impl ViewNames {
-    fn of(entry: &Entry, hasher: Option<&Hasher>) -> Self {
+    fn from_entry(entry: &Entry, hasher: Option<&Hasher>) -> Self {
         let salted = match entry.shown.strip_prefix(ERASED) {
             None => hasher.map(|hasher| hasher.text(&entry.shown)),
             // The placeholder keeps the name of the erased view.
@@ -114,8 +114,8 @@ struct RedactedViews {
 }
 
 impl RedactedViews {
-    fn of(records: &[Record], hashes: &BTreeMap<Digest, Digest>) -> Self {
-        let mut gone = Self::default();
+    fn from_records(records: &[Record], hashes: &BTreeMap<Digest, Digest>) -> Self {
+        let mut result = Self::default();
         let mut views = BTreeMap::new();
         for record in records {
             // An unreadable record was not redacted.
@@ -126,7 +126,7 @@ impl RedactedViews {
                     continue;
                 }
                 Body::Redacted(redacted) => {
-                    gone.views.extend(&redacted.texts);
+                    result.views.extend(&redacted.texts);
                     continue;
                 }
                 Body::Committed(it) => attempt_of(&it.by),
@@ -137,19 +137,19 @@ impl RedactedViews {
                 Body::Approval(it) => attempt_of(&it.by),
                 Body::Late(it) => {
                     let view = it.invocation.zip(it.attempt).and_then(|attempt| views.get(&attempt));
-                    gone.answers.extend(view.filter(|_| record.is_redacted()));
+                    result.answers.extend(view.filter(|_| record.is_redacted()));
                     continue;
                 }
                 _ => continue,
             };
             let view = by.map(|Attempt { view, .. }| view);
-            gone.answers.extend(view.filter(|_| record.is_redacted()));
+            result.answers.extend(view.filter(|_| record.is_redacted()));
         }
-        for names in [&mut gone.views, &mut gone.answers] {
+        for names in [&mut result.views, &mut result.answers] {
             let plain: Vec<Digest> = names.iter().filter_map(|name| hashes.get(name).copied()).collect();
             names.extend(plain);
         }
-        gone
+        result
     }
 }
 

@@ -49,7 +49,7 @@ pub struct Player {
     entries: BTreeMap<Key, Entry>,
     state: Mutex<State>,
     changed: Notify,
-    gate: Sequencer,
+    sequencer: Sequencer,
     toolbox: Option<Arc<dyn Toolbox>>,
 }
 
@@ -58,13 +58,13 @@ struct State {
     /// Orders of the answers that later ones wait for; excludes the answers of cancelled calls.
     due: BTreeSet<u64>,
     /// Orders of the answers that were skipped and not released since.
-    passed_over: BTreeSet<u64>,
+    skipped: BTreeSet<u64>,
     /// Orders of the waiting calls.
     waiting: BTreeSet<u64>,
     last_change: Instant,
     missed: bool,
     /// First tool use with a result other than the recorded one.
-    differs: Option<String>,
+    difference: Option<String>,
 }
 
 impl Player {
@@ -110,7 +110,7 @@ impl Player {
     /// Returns the number of recorded answers not yet released.
     pub fn remaining(&self) -> usize {
         let state = self.state();
-        let is_left = |entry: &&Entry| state.due.contains(&entry.order) || state.passed_over.contains(&entry.order);
+        let is_left = |entry: &&Entry| state.due.contains(&entry.order) || state.skipped.contains(&entry.order);
         self.entries.values().filter(is_left).count()
     }
 
@@ -163,11 +163,11 @@ impl Player {
         let state = State {
             occurrences: Occurrences::default(),
             due,
-            passed_over: BTreeSet::new(),
+            skipped: BTreeSet::new(),
             waiting: BTreeSet::new(),
             last_change: Instant::now(),
             missed: false,
-            differs: None,
+            difference: None,
         };
         Ok(Self {
             blueprint: header.blueprint,
@@ -176,7 +176,7 @@ impl Player {
             entries,
             state: Mutex::new(state),
             changed: Notify::new(),
-            gate: Sequencer::default(),
+            sequencer: Sequencer::default(),
             toolbox: None,
         })
     }
@@ -206,12 +206,12 @@ impl Player {
         }
         let turn = OrderGuard::join(self, entry.order);
         turn.wait_turn().await;
-        self.gate.pass(call).await;
+        self.sequencer.wait_for_outcome(call).await;
         drop(turn);
         match (&entry.reply, &entry.failure) {
             (Some(reply), _) => {
-                let said = Reply::new(reply.text.clone(), entry.usage);
-                Ok(blackboard::made(call, said))
+                let recorded_reply = Reply::new(reply.text.clone(), entry.usage);
+                Ok(blackboard::made(call, recorded_reply))
             }
             (None, Some(failure)) => Err(Failure {
                 code: failure.code,
@@ -242,12 +242,12 @@ impl Player {
         for Step { order, did } in &entry.tools {
             let turn = OrderGuard::join(self, *order);
             turn.wait_turn().await;
-            let passage = self.gate.passage(call).await;
+            let passage = self.sequencer.passage(call).await;
             match did {
                 StepKind::ToolUse { name, arguments, room, result, is_error } => {
                     let used = tools.call(name, arguments, *room).await;
                     if (sha256(used.text.as_bytes()), used.is_error) != (*result, *is_error) {
-                        self.differs(format!("{name} of worker {} (order {order})", entry.worker));
+                        self.note_difference(format!("{name} of worker {} (order {order})", entry.worker));
                     }
                 }
                 StepKind::BatchStart => tools.begin_batch(),
@@ -259,15 +259,15 @@ impl Player {
     }
 
     /// Records that a tool returned another result than the recorded one.
-    fn differs(&self, what: String) {
+    fn note_difference(&self, what: String) {
         tracing::warn!(what, "a tool gave something else than when it was recorded");
-        self.state().differs.get_or_insert(what);
+        self.state().difference.get_or_insert(what);
     }
 
     /// Describes a call that is not recorded, with the first differing tool result.
     fn miss(&self, key: &Key, shown: &str) -> String {
         let message = self.unknown(key, shown);
-        match &self.state().differs {
+        match &self.state().difference {
             Some(what) => format!("{message}\nbefore, a tool gave something else than when it was recorded: {what}"),
             None => message,
         }
@@ -322,7 +322,7 @@ impl Agent for Player {
     }
 
     fn on_settled(&self, board: &BoardId, token: &IdempotencyKey) {
-        self.gate.settled(board, token);
+        self.sequencer.settled(board, token);
     }
 }
 
@@ -359,8 +359,8 @@ impl<'a> OrderGuard<'a> {
                     // All of them at once: otherwise a run resumed elsewhere would wait for each in turn.
                     let due = state.due.split_off(&self.order);
                     let passed = std::mem::replace(&mut state.due, due);
-                    let is_first = state.passed_over.is_empty();
-                    state.passed_over.extend(passed);
+                    let is_first = state.skipped.is_empty();
+                    state.skipped.extend(passed);
                     drop(state);
                     if is_first {
                         tracing::warn!(order = self.order, "earlier recorded answers were never asked for");
@@ -382,7 +382,7 @@ impl Drop for OrderGuard<'_> {
         let mut state = self.player.state();
         state.waiting.remove(&self.order);
         state.due.remove(&self.order);
-        state.passed_over.remove(&self.order);
+        state.skipped.remove(&self.order);
         state.last_change = Instant::now();
         drop(state);
         self.player.changed.notify_waiters();

@@ -24,7 +24,7 @@ use super::{
 pub struct Recorder {
     agent: Arc<dyn Agent>,
     path: PathBuf,
-    tape: Mutex<CassetteFile>,
+    cassette: Mutex<CassetteFile>,
     notes: ToolRecorder,
     /// Order of the first answer.
     order: u64,
@@ -91,7 +91,7 @@ impl Recorder {
     /// # Errors
     /// [`CassetteError::Io`], if an entry could not be written: the cassette is not complete.
     pub fn finish(&self) -> Result<u64, CassetteError> {
-        let mut tape = self.tape();
+        let mut tape = self.cassette();
         let synced = tape.file.sync_all();
         match tape.broken.take().map_or(synced, Err) {
             Ok(()) => Ok(tape.entries),
@@ -114,12 +114,12 @@ impl Recorder {
     fn on(path: &Path, tape: CassetteFile, order: u64, agent: Arc<dyn Agent>) -> Self {
         let notes = ToolRecorder::default();
         notes.begin_at(order);
-        Self { agent, path: path.to_owned(), tape: Mutex::new(tape), notes, order }
+        Self { agent, path: path.to_owned(), cassette: Mutex::new(tape), notes, order }
     }
 
-    fn tape(&self) -> MutexGuard<'_, CassetteFile> {
+    fn cassette(&self) -> MutexGuard<'_, CassetteFile> {
         // Nothing panics while the lock is held; if it did, the tape would still consist of whole lines.
-        self.tape.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cassette.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -134,13 +134,13 @@ impl Agent for Recorder {
 
     fn context_window(&self, model: Option<&str>) -> Option<u32> {
         let context = self.agent.context_window(model)?;
-        self.tape().note_context(model.unwrap_or_default(), context);
+        self.cassette().note_context(model.unwrap_or_default(), context);
         Some(context)
     }
 
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
         Box::pin(async move {
-            let key = self.tape().occurrences.next_key(call);
+            let key = self.cassette().occurrences.next_key(call);
             let mut pending = Pending { recorder: self, call, key: Some(key) };
             let answer = self.agent.call(call).await;
             // A request that the provider rejected is no call of the recording.
@@ -150,14 +150,14 @@ impl Agent for Recorder {
                 pending.forget();
                 return answer;
             }
-            self.notes.gate().pass(call).await;
+            self.notes.sequencer().wait_for_outcome(call).await;
             pending.write(Some(&answer));
             answer
         })
     }
 
     fn on_settled(&self, board: &BoardId, token: &IdempotencyKey) {
-        self.notes.gate().settled(board, token);
+        self.notes.sequencer().settled(board, token);
         self.agent.on_settled(board, token);
     }
 
@@ -177,7 +177,7 @@ impl Pending<'_> {
     /// Withdraws the call, so that the next one with its view gets its number.
     fn forget(&mut self) {
         if let Some(key) = self.key.take() {
-            self.recorder.tape().occurrences.take_back(&key);
+            self.recorder.cassette().occurrences.take_back(&key);
         }
     }
 
@@ -190,7 +190,7 @@ impl Pending<'_> {
         };
         let reply = answer.and_then(|answer| answer.as_ref().ok());
         let failure = answer.and_then(|answer| answer.as_ref().err());
-        let mut tape = self.recorder.tape();
+        let mut tape = self.recorder.cassette();
         let entry = Entry {
             worker,
             view,

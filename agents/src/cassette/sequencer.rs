@@ -29,24 +29,24 @@ pub(super) struct Sequencer {
 #[derive(Default)]
 struct State {
     /// Last released answer and its time, while its outcome is unknown.
-    passed: Option<(BoardId, IdempotencyKey, Instant)>,
+    released: Option<(BoardId, IdempotencyKey, Instant)>,
     /// True once the runtime has reported an outcome.
-    told: bool,
+    has_outcome: bool,
 }
 
 impl Sequencer {
     /// Waits for the outcome of the previous answer, then makes this call the one to wait for.
-    pub(super) async fn pass(&self, call: &Call) {
+    pub(super) async fn wait_for_outcome(&self, call: &Call) {
         loop {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
             let end = {
                 let mut state = self.state();
-                let patience = if state.told { OUTCOME_TIMEOUT } else { FIRST_OUTCOME_TIMEOUT };
-                match &state.passed {
+                let patience = if state.has_outcome { OUTCOME_TIMEOUT } else { FIRST_OUTCOME_TIMEOUT };
+                match &state.released {
                     Some((_, _, since)) if Instant::now() < *since + patience => *since + patience,
                     Some(_) | None => {
-                        state.passed = Some((call.board.clone(), call.idempotency_key.clone(), Instant::now()));
+                        state.released = Some((call.board.clone(), call.idempotency_key.clone(), Instant::now()));
                         return;
                     }
                 }
@@ -58,22 +58,22 @@ impl Sequencer {
         }
     }
 
-    /// Like [`Self::pass`], for a step of an attempt that ends when the returned guard is dropped.
+    /// Like [`Self::wait_for_outcome`], for a step of an attempt that ends when the returned guard is dropped.
     pub(super) async fn passage<'a>(&'a self, call: &'a Call) -> SequenceGuard<'a> {
-        self.pass(call).await;
-        SequenceGuard { gate: self, call }
+        self.wait_for_outcome(call).await;
+        SequenceGuard { sequencer: self, call }
     }
 
     /// Records that the outcome of an answer is known.
     pub(super) fn settled(&self, board: &BoardId, token: &IdempotencyKey) {
-        self.state().told = true;
+        self.state().has_outcome = true;
         self.release(board, token);
     }
 
     fn release(&self, board: &BoardId, token: &IdempotencyKey) {
         let mut state = self.state();
-        if state.passed.as_ref().is_some_and(|(its_board, its_token, _)| its_board == board && its_token == token) {
-            state.passed = None;
+        if state.released.as_ref().is_some_and(|(its_board, its_token, _)| its_board == board && its_token == token) {
+            state.released = None;
             drop(state);
             self.changed.notify_waiters();
         }
@@ -87,12 +87,12 @@ impl Sequencer {
 
 /// Guard that holds back all other answers and steps until it is dropped.
 pub(super) struct SequenceGuard<'a> {
-    gate: &'a Sequencer,
+    sequencer: &'a Sequencer,
     call: &'a Call,
 }
 
 impl Drop for SequenceGuard<'_> {
     fn drop(&mut self) {
-        self.gate.release(&self.call.board, &self.call.idempotency_key);
+        self.sequencer.release(&self.call.board, &self.call.idempotency_key);
     }
 }

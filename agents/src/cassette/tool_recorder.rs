@@ -22,8 +22,8 @@ pub struct ToolRecorder(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    gate: Sequencer,
-    taken: Mutex<RecordedSteps>,
+    sequencer: Sequencer,
+    recorded: Mutex<RecordedSteps>,
 }
 
 #[derive(Default)]
@@ -39,41 +39,41 @@ impl ToolRecorder {
         Arc::new(RecordingToolbox { notes: self.clone(), toolbox })
     }
 
-    pub(super) fn gate(&self) -> &Sequencer {
-        &self.0.gate
+    pub(super) fn sequencer(&self) -> &Sequencer {
+        &self.0.sequencer
     }
 
     /// Sets the first order number, to continue an existing recording.
     pub(super) fn begin_at(&self, order: u64) {
-        self.taken().next_order = order;
+        self.lock().next_order = order;
     }
 
     /// Returns the order number for the event that is complete now.
     pub(super) fn next_order(&self) -> u64 {
-        let mut taken = self.taken();
-        taken.next_order += 1;
-        taken.next_order - 1
+        let mut recorded = self.lock();
+        recorded.next_order += 1;
+        recorded.next_order - 1
     }
 
     /// Takes the recorded steps of a finished attempt.
     pub(super) fn take(&self, call: &Call) -> Vec<Step> {
-        self.taken().steps.remove(&(call.board.clone(), call.idempotency_key.clone())).unwrap_or_default()
+        self.lock().steps.remove(&(call.board.clone(), call.idempotency_key.clone())).unwrap_or_default()
     }
 
     fn note(&self, call: &Call, did: StepKind) {
         let order = self.next_order();
-        let steps = &mut self.taken().steps;
+        let steps = &mut self.lock().steps;
         steps.entry((call.board.clone(), call.idempotency_key.clone())).or_default().push(Step { order, did });
     }
 
     /// Carries over the recorded steps of an earlier attempt.
     fn carry(&self, call: &Call, steps: Vec<Step>) {
-        self.taken().steps.insert((call.board.clone(), call.idempotency_key.clone()), steps);
+        self.lock().steps.insert((call.board.clone(), call.idempotency_key.clone()), steps);
     }
 
-    fn taken(&self) -> MutexGuard<'_, RecordedSteps> {
+    fn lock(&self) -> MutexGuard<'_, RecordedSteps> {
         // Nothing panics while the lock is held.
-        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.recorded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -83,8 +83,8 @@ struct RecordingToolbox {
 }
 
 impl Toolbox for RecordingToolbox {
-    fn config_errors(&self, blueprint: &Blueprint, seat: &Worker) -> Vec<String> {
-        self.toolbox.config_errors(blueprint, seat)
+    fn config_errors(&self, blueprint: &Blueprint, worker: &Worker) -> Vec<String> {
+        self.toolbox.config_errors(blueprint, worker)
     }
 
     fn open<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Option<Box<dyn Tools>>, Failure>> {
@@ -116,7 +116,7 @@ impl Tools for RecordingTools {
 
     fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str, room: usize) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
-            let _passage = self.notes.gate().passage(&self.call).await;
+            let _passage = self.notes.sequencer().passage(&self.call).await;
             let used = self.tools.call(name, arguments, room).await;
             let result = sha256(used.text.as_bytes());
             let (name, arguments) = (name.to_owned(), arguments.to_owned());
@@ -127,7 +127,7 @@ impl Tools for RecordingTools {
 
     fn checkpoint(&mut self, usage: Option<Usage>, reserve: u64) -> BoxFuture<'_, Result<(), Failure>> {
         Box::pin(async move {
-            let _passage = self.notes.gate().passage(&self.call).await;
+            let _passage = self.notes.sequencer().passage(&self.call).await;
             let answer = self.tools.checkpoint(usage, reserve).await;
             self.notes.note(&self.call, StepKind::Checkpoint { usage, reserve });
             answer

@@ -42,19 +42,19 @@ impl WorkspaceConfig {
             #[serde(default)]
             workspace: WorkspaceConfig,
         }
-        let told = |error: &toml::de::Error, what: &str| ConfigError::Parse {
+        let parse_error = |error: &toml::de::Error, what: &str| ConfigError::Parse {
             path: name.to_owned(),
             message: toml_error::located(text, error, what),
         };
         let foreign = "this is not what the file may hold; `patchboard doctor --config` with it says why";
         // Syntax errors do not repeat the text.
-        toml::from_str::<toml::Table>(text).map_err(|error| told(&error, foreign))?;
+        toml::from_str::<toml::Table>(text).map_err(|error| parse_error(&error, foreign))?;
         let own: Own =
-            toml::from_str(text).map_err(|error| told(&error, &cut(error.message().to_owned(), SAID_MAX)))?;
+            toml::from_str(text).map_err(|error| parse_error(&error, &cut(error.message().to_owned(), SAID_MAX)))?;
         toml::from_str::<Config>(text).map_err(|error| match error.message() {
             // This message holds only the unknown name and the known ones.
-            unknown if unknown.starts_with("unknown field") => told(&error, &cut(unknown.to_owned(), SAID_MAX)),
-            _ => told(&error, foreign),
+            unknown if unknown.starts_with("unknown field") => parse_error(&error, &cut(unknown.to_owned(), SAID_MAX)),
+            _ => parse_error(&error, foreign),
         })?;
         Ok(own.workspace)
     }

@@ -60,11 +60,11 @@ const INTERROGATIVES: &[&str] = &["which", "what", "who", "whose", "when", "wher
 const SIGNS: &[char] = &['.', ',', ';', ':', '!', '\'', '’', '"', '-'];
 
 /// Interprets a message as an answer to a question; `None` if it is no clear answer.
-pub fn answer(asked: &QuestionSummary, text: &str) -> Option<ClearAnswer> {
-    if !asked.offer
-        && let Some(said) = literal(asked, text)
+pub fn answer(question: &QuestionSummary, text: &str) -> Option<ClearAnswer> {
+    if !question.offer
+        && let Some(clear_answer) = literal(question, text)
     {
-        return Some(said);
+        return Some(clear_answer);
     }
     if !text.chars().all(|c| c.is_alphanumeric() || c.is_whitespace() || SIGNS.contains(&c)) {
         return None;
@@ -75,16 +75,16 @@ pub fn answer(asked: &QuestionSummary, text: &str) -> Option<ClearAnswer> {
     }
     let is_yes = consists_of(&words, YES, &[COURTESY, CONFIRMATIONS, ACKNOWLEDGEMENTS])
         || consists_of(&words, ACKNOWLEDGEMENTS, &[COURTESY, CONFIRMATIONS])
-            && !(asked.offer && consists_of(&words, ACKNOWLEDGEMENTS, &[COURTESY]));
+            && !(question.offer && consists_of(&words, ACKNOWLEDGEMENTS, &[COURTESY]));
     // A yes does not select among several options.
-    if is_yes && asked.options.len() == 1 && asked.more == 0 {
+    if is_yes && question.options.len() == 1 && question.more == 0 {
         return Some(ClearAnswer::Options(vec![0]));
     }
-    if asked.offer {
+    if question.offer {
         return None;
     }
     let is_unclear = is_yes || words.iter().any(|word| NEGATIONS.contains(&word.as_str()));
-    if is_unclear { None } else { named(asked, &words) }
+    if is_unclear { None } else { named(question, &words) }
 }
 
 /// Returns whether words consist of at least one of these phrases, and optionally of others.
@@ -95,22 +95,22 @@ fn consists_of(words: &[String], phrases: &[&str], others: &[&[&str]]) -> bool {
         is_it.then_some(length)
     };
     let longest = |left: &[String], of: &[&str]| of.iter().filter_map(|phrase| starts(left, phrase)).max();
-    let (mut left, mut is_said) = (words, false);
+    let (mut left, mut has_phrase) = (words, false);
     while !left.is_empty() {
         let own = longest(left, phrases);
         let other = others.iter().filter_map(|of| longest(left, of)).max();
         let Some(length) = own.or(other) else { return false };
-        is_said |= own.is_some();
+        has_phrase |= own.is_some();
         left = &left[length..];
     }
-    is_said
+    has_phrase
 }
 
 /// Returns the options with a requested value equal to the whole message.
-fn literal(asked: &QuestionSummary, text: &str) -> Option<ClearAnswer> {
+fn literal(question: &QuestionSummary, text: &str) -> Option<ClearAnswer> {
     let plain = |text: &str| text.trim().trim_end_matches(['.', '!']).trim_end().to_lowercase();
     let text = plain(text);
-    narrowed_options(asked, |value| !text.is_empty() && plain(&display_text(value)) == text)
+    narrowed_options(question, |value| !text.is_empty() && plain(&display_text(value)) == text)
 }
 
 /// Returns the options with a requested value that the words name, if all other words can be ignored.
@@ -144,21 +144,21 @@ fn named(asked: &QuestionSummary, of: &[String]) -> Option<ClearAnswer> {
 
 /// Returns the options that match in the requested field, or in any field if a whole row is requested. `None` if the
 /// match does not narrow the options.
-fn narrowed_options(asked: &QuestionSummary, is_meant: impl Fn(&Value) -> bool) -> Option<ClearAnswer> {
+fn narrowed_options(question: &QuestionSummary, is_meant: impl Fn(&Value) -> bool) -> Option<ClearAnswer> {
     // Options that were not listed may have the same name.
-    if asked.more > 0 {
+    if question.more > 0 {
         return None;
     }
     let is_one = |index: &usize| {
-        let values = &asked.options[*index].values;
-        match asked.field.as_deref().filter(|field| !field.is_empty()) {
+        let values = &question.options[*index].values;
+        match question.field.as_deref().filter(|field| !field.is_empty()) {
             Some(field) => values.get(field).is_some_and(&is_meant),
             // The question is about whole rows.
             None => values.values().any(&is_meant),
         }
     };
-    let meant: Vec<usize> = (0..asked.options.len()).filter(is_one).collect();
-    let says_nothing = meant.is_empty() || meant.len() == asked.options.len() && meant.len() > 1;
+    let meant: Vec<usize> = (0..question.options.len()).filter(is_one).collect();
+    let says_nothing = meant.is_empty() || meant.len() == question.options.len() && meant.len() > 1;
     (!says_nothing).then_some(ClearAnswer::Options(meant))
 }
 

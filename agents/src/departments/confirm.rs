@@ -14,9 +14,9 @@ use super::types::{
 use super::values::quoted;
 
 /// Greatest number of values in an enumeration.
-const SAID_MAX: usize = 20;
+const LISTED_MAX: usize = 20;
 /// Approximate length of an enumeration in characters, and greatest length of each value.
-const SAID_CHARS_MAX: usize = 1000;
+const LISTED_CHARS_MAX: usize = 1000;
 const ITEM_CHARS_MAX: usize = 200;
 /// Bytes reserved for the patch around a result.
 const AROUND_BYTES: usize = 1024;
@@ -110,7 +110,7 @@ impl DepartmentResult {
 /// Builds the result of an executed action. `bytes_max` limits the serialised rows; the whole result may take twice
 /// that.
 pub fn done(department: &Department, outcome: &Outcome, bytes_max: usize) -> DepartmentResult {
-    let told = match outcome.status {
+    let result = match outcome.status {
         OutcomeStatus::Error => DepartmentResult::new(department, ResultStatus::Error, &wrong(department, outcome)),
         OutcomeStatus::Done => {
             let (data, given) = data(department, outcome, bytes_max);
@@ -128,17 +128,17 @@ pub fn done(department: &Department, outcome: &Outcome, bytes_max: usize) -> Dep
             DepartmentResult { data, ..DepartmentResult::new(department, ResultStatus::Done, &text) }
         }
     };
-    told.within(department, bytes_max)
+    result.within(department, bytes_max)
 }
 
 /// Builds the result of a request that was not executed: a question or the reason. A question is pending from then on.
 pub fn not_done(department: &Department, resolved: &Resolution, now: Timestamp, bytes_max: usize) -> DepartmentResult {
-    let told = match resolved.status {
+    let result = match resolved.status {
         Status::Open => question(department, resolved, now, bytes_max / 4),
         // Without an outcome nothing was executed.
-        Status::Found | Status::None => refusal(department, resolved, now),
+        Status::Found | Status::None => unresolved_result(department, resolved, now),
     };
-    told.within(department, bytes_max)
+    result.within(department, bytes_max)
 }
 
 /// Describes the error of a change.
@@ -185,14 +185,14 @@ fn sentence_of(action: &Action, outcome: &Outcome) -> String {
         found.or_else(|| of(Some(&outcome.slots), name)).unwrap_or_else(|| "nothing".to_owned())
     };
     let rows = |parts: &[Part<'_>]| {
-        let all = outcome.rows.iter().filter_map(|row| row_told(parts, row.values()?));
-        let all: Vec<String> = all.map(|told| patchboard_kernel::text::one_line(&told, ITEM_CHARS_MAX)).collect();
+        let all = outcome.rows.iter().filter_map(|row| row_text(parts, row.values()?));
+        let all: Vec<String> = all.map(|text| patchboard_kernel::text::one_line(&text, ITEM_CHARS_MAX)).collect();
         let mut chars = 0;
         let fits = |value: &&String| {
             chars += value.chars().count();
-            chars <= SAID_CHARS_MAX
+            chars <= LISTED_CHARS_MAX
         };
-        let shown = all.iter().take(SAID_MAX).take_while(fits).count();
+        let shown = all.iter().take(LISTED_MAX).take_while(fits).count();
         let more = usize::try_from(outcome.count).unwrap_or(usize::MAX).max(all.len()) - shown;
         match (all.is_empty(), more) {
             (true, 0) => "nothing".to_owned(),
@@ -213,7 +213,7 @@ fn sentence_of(action: &Action, outcome: &Outcome) -> String {
 }
 
 /// Builds the text for one row of several; `None` if the row has none of the fields.
-fn row_told(parts: &[Part<'_>], values: &Values) -> Option<String> {
+fn row_text(parts: &[Part<'_>], values: &Values) -> Option<String> {
     let mut is_told = false;
     let part = |part: &Part<'_>| match part {
         Part::Slot(field) => match values.get(*field) {
@@ -226,8 +226,8 @@ fn row_told(parts: &[Part<'_>], values: &Values) -> Option<String> {
         Part::Text(text) => (*text).to_owned(),
         Part::Rows(_) | Part::Count => String::new(),
     };
-    let told: String = parts.iter().map(part).collect();
-    is_told.then_some(told)
+    let sentence: String = parts.iter().map(part).collect();
+    is_told.then_some(sentence)
 }
 
 /// Returns the promised data, and the number of rows in it if it lists rows.
@@ -242,14 +242,14 @@ fn data(department: &Department, outcome: &Outcome, bytes_max: usize) -> (Map<St
         left = left.saturating_sub(bytes);
         has_room
     };
-    let given = rows.iter().take_while(fits).count();
+    let count = rows.iter().take_while(fits).count();
     let one = |promised: &PromiseKind| match promised {
-        PromiseKind::Rows => Some(rows[..given].into()),
-        PromiseKind::Row => rows.first().filter(|_| given > 0).cloned(),
+        PromiseKind::Rows => Some(rows[..count].into()),
+        PromiseKind::Row => rows.first().filter(|_| count > 0).cloned(),
         PromiseKind::Count => Some(outcome.count.into()),
     };
     let data = department.promises.iter().filter_map(|(name, promised)| Some((name.clone(), one(promised)?))).collect();
-    (data, (lists > 0).then_some(u64::try_from(given).unwrap_or(u64::MAX)))
+    (data, (lists > 0).then_some(u64::try_from(count).unwrap_or(u64::MAX)))
 }
 
 /// Size of a value in bytes when serialised.
@@ -311,12 +311,12 @@ fn question(department: &Department, open: &Resolution, now: Timestamp, bytes_ma
 }
 
 /// Builds the result of a request that cannot be met: the reason, and alternatives if there are any.
-fn refusal(department: &Department, none: &Resolution, now: Timestamp) -> DepartmentResult {
+fn unresolved_result(department: &Department, none: &Resolution, now: Timestamp) -> DepartmentResult {
     let why = none.why.unwrap_or(UnresolvedReason::NotFound);
     let entity = &department.storage.entity;
     let text = match why {
         UnresolvedReason::NotFound => {
-            let what = described(&looked_for(department, none));
+            let what = described(&search_values(department, none));
             let what = if what.is_empty() { String::new() } else { format!(" with {what}") };
             match none.nearest.as_slice() {
                 [] => format!("There is no {entity}{what}."),
@@ -353,9 +353,9 @@ fn refusal(department: &Department, none: &Resolution, now: Timestamp) -> Depart
         | UnresolvedReason::Expired
         | UnresolvedReason::GaveUp => ResultStatus::Error,
     };
-    let told = DepartmentResult { finding: Some(why), ..DepartmentResult::new(department, status, &text) };
+    let result = DepartmentResult { finding: Some(why), ..DepartmentResult::new(department, status, &text) };
     if status != ResultStatus::Refusal {
-        return told;
+        return result;
     }
     DepartmentResult {
         evidence: Some(json!({"action": none.action, "slots": none.slots, "nearest": none.nearest})),
@@ -369,12 +369,12 @@ fn refusal(department: &Department, none: &Resolution, now: Timestamp) -> Depart
             asked: ASKED_MAX,
             ..pending(department, none, now)
         }),
-        ..told
+        ..result
     }
 }
 
 /// Returns the values by which the row was searched.
-fn looked_for(department: &Department, none: &Resolution) -> Values {
+fn search_values(department: &Department, none: &Resolution) -> Values {
     let finds = department.actions.get(&none.action).map(|action| action.finds.as_slice()).unwrap_or_default();
     none.slots
         .iter()

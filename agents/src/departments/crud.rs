@@ -36,7 +36,7 @@ pub fn execute(
 ) -> Result<Outcome, StorageError> {
     let recognised = match recognise(department, resolved) {
         Ok(recognised) => recognised,
-        Err(why) => return Ok(nothing(resolved).but(why)),
+        Err(why) => return Ok(nothing(resolved).with_error(why)),
     };
     storage.with_table(department, |connection| {
         if recognised.action.does == RowOperation::Select {
@@ -57,11 +57,11 @@ pub fn execute(
                 let rows = vec![changed];
                 Outcome { rows, count: 1, verified: true, ..nothing(resolved) }.into_done()
             }
-            Err(ChangeFailure::Wrong(why)) => {
+            Err(ChangeFailure::Change(why)) => {
                 drop(savepoint);
-                nothing(resolved).but(why)
+                nothing(resolved).with_error(why)
             }
-            Err(ChangeFailure::Fault(fault)) => return Err(fault),
+            Err(ChangeFailure::Storage(fault)) => return Err(fault),
         };
         put_outcome(&transaction, department, key, now, &outcome)?;
         transaction.commit()?;
@@ -85,7 +85,7 @@ impl Outcome {
         Self { status: OutcomeStatus::Done, ..self }
     }
 
-    fn but(self, wrong: ChangeError) -> Self {
+    fn with_error(self, wrong: ChangeError) -> Self {
         Self { wrong: Some(wrong), ..self }
     }
 }
@@ -131,7 +131,7 @@ fn recognise<'a>(department: &'a Department, resolved: &Resolution) -> Result<Re
     if resolved.status != Status::Found {
         return Err(ChangeError::Unclear);
     }
-    let given = |slot: &str| resolved.slots.get(slot).filter(|value| is_given(value)).cloned();
+    let slot_value = |slot: &str| resolved.slots.get(slot).filter(|value| is_given(value)).cloned();
     let fields = &department.storage.fields;
     let is_value = |field: &String, value: Value| match fields.get(field) {
         None => Err(ChangeError::UnknownField { field: field.clone() }),
@@ -140,7 +140,7 @@ fn recognise<'a>(department: &'a Department, resolved: &Resolution) -> Result<Re
     };
     let mut sets = Values::new();
     for name in &action.sets {
-        match given(&action.slot_set(name)) {
+        match slot_value(&action.slot_set(name)) {
             Some(value) => sets.extend([is_value(name, value)?]),
             None if action.does == RowOperation::Insert => return Err(ChangeError::Missing { field: name.clone() }),
             None => {}
@@ -152,7 +152,7 @@ fn recognise<'a>(department: &'a Department, resolved: &Resolution) -> Result<Re
     let row = match (action.does, resolved.ids.as_slice()) {
         (RowOperation::Insert, []) | (RowOperation::Select, _) => None,
         (RowOperation::Update | RowOperation::Delete, [id]) => {
-            let has = |name: &String| Some((name.clone(), stored(fields.get(name)?, given(name)?)));
+            let has = |name: &String| Some((name.clone(), stored(fields.get(name)?, slot_value(name)?)));
             Some((*id, action.finds.iter().filter_map(has).collect()))
         }
         (RowOperation::Insert, _) => return Err(ChangeError::NotNew),
@@ -183,13 +183,13 @@ fn select(
 /// Reason that a change was not made.
 enum ChangeFailure {
     /// Error that a user can cause.
-    Wrong(ChangeError),
-    Fault(StorageError),
+    Change(ChangeError),
+    Storage(StorageError),
 }
 
 impl<E: Into<StorageError>> From<E> for ChangeFailure {
     fn from(fault: E) -> Self {
-        Self::Fault(fault.into())
+        Self::Storage(fault.into())
     }
 }
 
@@ -210,7 +210,7 @@ impl Change<'_> {
                 let before = current_row(self.connection, self.department, *id)?;
                 let is_as_found = |row: &Row| expected.iter().all(|(name, value)| row.values.get(name) == Some(value));
                 let Some(before) = before.filter(is_as_found) else {
-                    return Err(ChangeFailure::Wrong(ChangeError::Stale));
+                    return Err(ChangeFailure::Change(ChangeError::Stale));
                 };
                 match self.recognised.action.does {
                     RowOperation::Delete => self.delete(before),
@@ -223,10 +223,10 @@ impl Change<'_> {
     fn insert(&self) -> Result<RowChange, ChangeFailure> {
         let rows = current(self.connection, self.department)?;
         if rows.len() >= ROWS_MAX {
-            return Err(ChangeFailure::Wrong(ChangeError::Full));
+            return Err(ChangeFailure::Change(ChangeError::Full));
         }
         let after = self.recognised.sets.clone();
-        self.is_only_one(&rows, None, &after)?;
+        self.check_unique(&rows, None, &after)?;
         let id = self.connection.query_row(&sql::next_id(self.department), (), |row| row.get(0))?;
         self.begin(id, 1, self.now.0, false, &after)?;
         self.verify(id, Some((&after, 1)))?;
@@ -237,7 +237,7 @@ impl Change<'_> {
         let mut after = before.values.clone();
         after.extend(self.recognised.sets.clone());
         let rows = current(self.connection, self.department)?;
-        self.is_only_one(&rows, Some(before.id), &after)?;
+        self.check_unique(&rows, Some(before.id), &after)?;
         let now = self.end(before.id)?;
         self.begin(before.id, before.version + 1, now, false, &after)?;
         self.verify(before.id, Some((&after, before.version + 1)))?;
@@ -252,14 +252,14 @@ impl Change<'_> {
     }
 
     /// Checks that no other row has the same identity.
-    fn is_only_one(&self, rows: &[Row], own: Option<i64>, values: &Values) -> Result<(), ChangeFailure> {
+    fn check_unique(&self, rows: &[Row], own: Option<i64>, values: &Values) -> Result<(), ChangeFailure> {
         let identity = &self.department.storage.identity;
         let has = |values: &Values, name: &String| values.get(name).map(|value| words(&display_text(value)));
         let is_same = |row: &Row| identity.iter().all(|name| has(&row.values, name) == has(values, name));
-        let is_there = !identity.is_empty() && rows.iter().any(|row| Some(row.id) != own && is_same(row));
-        if is_there {
+        let is_taken = !identity.is_empty() && rows.iter().any(|row| Some(row.id) != own && is_same(row));
+        if is_taken {
             let value = |name: &String| Some((name.clone(), values.get(name)?.clone()));
-            return Err(ChangeFailure::Wrong(ChangeError::Taken {
+            return Err(ChangeFailure::Change(ChangeError::Taken {
                 values: identity.iter().filter_map(value).collect(),
             }));
         }
@@ -300,7 +300,7 @@ impl Change<'_> {
         if is_right {
             return Ok(());
         }
-        Err(ChangeFailure::Wrong(ChangeError::Unverified))
+        Err(ChangeFailure::Change(ChangeError::Unverified))
     }
 }
 

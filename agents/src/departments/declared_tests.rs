@@ -47,11 +47,11 @@ pub fn run(department: &Department, test: &Test) -> Result<Vec<FailedExpectation
     if let Some(miss) = case.prepare(&test.rows)? {
         return Ok(vec![miss]);
     }
-    let told = match case.play(test)? {
-        Ok(told) => told,
+    let department_result = match case.play(test)? {
+        Ok(result) => result,
         Err(miss) => return Ok(vec![miss]),
     };
-    let result = serde_json::to_value(&told).unwrap_or_default();
+    let result = serde_json::to_value(&department_result).unwrap_or_default();
     let mut misses = Vec::new();
     for (member, expected) in &test.expect {
         let found = result.get(member).cloned().unwrap_or_default();
@@ -96,9 +96,9 @@ impl Case<'_> {
             department.actions.insert("row".to_owned(), action);
             let found = Resolution::new(Status::Found, "row", row.clone());
             let now = Timestamp(i64::try_from(index).unwrap_or(0));
-            let made = execute(self.storage, &department, &format!("row:{index}"), &found, now, RESULT_BYTES_MAX)?;
-            if made.wrong.is_some() {
-                let (at, why) = (format!("rows/{index}"), confirm::done(&department, &made, RESULT_BYTES_MAX).text);
+            let outcome = execute(self.storage, &department, &format!("row:{index}"), &found, now, RESULT_BYTES_MAX)?;
+            if outcome.wrong.is_some() {
+                let (at, why) = (format!("rows/{index}"), confirm::done(&department, &outcome, RESULT_BYTES_MAX).text);
                 return Ok(Some(FailedExpectation { at, expected: Value::Object(row.clone()), found: why.into() }));
             }
         }
@@ -112,7 +112,7 @@ impl Case<'_> {
         let mut resolved = resolve(self.department, &test.classified.action, &test.classified.slots, &rows);
         let mut replies = test.answers.iter().enumerate();
         loop {
-            let told = if resolved.status == Status::Found {
+            let result = if resolved.status == Status::Found {
                 let key = format!("case:{}", now.0);
                 confirm::done(
                     self.department,
@@ -122,9 +122,10 @@ impl Case<'_> {
             } else {
                 confirm::not_done(self.department, &resolved, now, RESULT_BYTES_MAX)
             };
-            let Some((pending, (nth, reply))) = told.pending.as_ref().and_then(|asked| Some((asked, replies.next()?)))
+            let Some((pending, (nth, reply))) =
+                result.pending.as_ref().and_then(|question| Some((question, replies.next()?)))
             else {
-                return Ok(Ok(told));
+                return Ok(Ok(result));
             };
             now = now.plus_ms(1000);
             resolved = match reply {

@@ -47,12 +47,12 @@ impl TryFrom<Value> for Question {
     type Error = String;
 
     fn try_from(whole: Value) -> Result<Self, String> {
-        let asked: QuestionSummary =
+        let summary: QuestionSummary =
             serde_json::from_value(whole.clone()).map_err(|why| format!("what waits is no question: {why}"))?;
-        if asked.department.is_empty() {
+        if summary.department.is_empty() {
             return Err("what waits is no question: it has no `department`".to_owned());
         }
-        Ok(Self { raw: whole, summary: asked })
+        Ok(Self { raw: whole, summary })
     }
 }
 
@@ -68,9 +68,9 @@ pub struct TurnContext<'a> {
     /// Previous turn.
     pub turn: Option<&'a Turn>,
     /// Questions in its results, in order.
-    pub asked: &'a [Question],
+    pub questions: &'a [Question],
     /// Departments that worked in it.
-    pub worked: &'a [String],
+    pub departments: &'a [String],
     /// Current time.
     pub now: Timestamp,
 }
@@ -80,8 +80,8 @@ impl TurnContext<'_> {
     fn pending_questions(&self) -> impl Iterator<Item = &Question> {
         let earlier = self.turn.into_iter().flat_map(|turn| turn.waits.iter().chain(&turn.open));
         let is_open =
-            |question: &&Question| !question.summary.offer && !self.worked.contains(&question.summary.department);
-        self.asked.iter().rev().chain(earlier.filter(is_open))
+            |question: &&Question| !question.summary.offer && !self.departments.contains(&question.summary.department);
+        self.questions.iter().rev().chain(earlier.filter(is_open))
     }
 }
 

@@ -50,20 +50,20 @@ pub fn resolve(
 /// Merges the known slots with the given ones; `None` if the message is a request of its own.
 fn merge_slots(department: &Department, waits: &OpenQuestion, understood: Classification<'_>) -> Option<Values> {
     let own = department.actions.get(&waits.action)?.slots();
-    let said: Values = understood.slots.iter().filter(|(_, value)| is_given(value)).map(pair).collect();
+    let given_slots: Values = understood.slots.iter().filter(|(_, value)| is_given(value)).map(pair).collect();
     let is_own = |slot: &String| own.iter().any(|(own, _)| own == slot);
     let is_the_same = understood.action == waits.action;
     // A classification with slots but no action is typical of an answer.
-    let is_answer = understood.action == NO_ACTION && !said.is_empty() && said.keys().all(is_own);
+    let is_answer = understood.action == NO_ACTION && !given_slots.is_empty() && given_slots.keys().all(is_own);
     if !is_the_same && !is_answer {
         return None;
     }
-    let asked = asked(waits);
-    let bar = MatchThresholds::of(&department.resolve);
+    let asked_slots = asked_slots(waits);
+    let bar = MatchThresholds::new(&department.resolve);
     let mut slots = waits.slots.clone();
-    for (slot, value) in said {
+    for (slot, value) in given_slots {
         match waits.slots.get(&slot) {
-            Some(known) if !asked.contains(slot.as_str()) => {
+            Some(known) if !asked_slots.contains(slot.as_str()) => {
                 let (_, name) = own.iter().find(|(own, _)| *own == slot)?;
                 match value_similarity(department.storage.fields.get(*name)?, &value, Some(known)) {
                     SAME => {}
@@ -85,7 +85,7 @@ fn pair((slot, value): (&String, &Value)) -> (String, Value) {
 
 /// Returns the slots that were asked for: that of the question, and those in which an option differs from the known
 /// value.
-fn asked(waits: &OpenQuestion) -> BTreeSet<&str> {
+fn asked_slots(waits: &OpenQuestion) -> BTreeSet<&str> {
     let values = waits.options.iter().flat_map(|option| &option.values);
     let others = values.filter(|(slot, value)| waits.slots.get(*slot) != Some(*value)).map(|(slot, _)| slot.as_str());
     waits.field.as_deref().into_iter().chain(others).collect()

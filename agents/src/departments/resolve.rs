@@ -31,13 +31,13 @@ pub fn resolve(department: &Department, action_name: &str, slots: &Values, rows:
         return Resolution::none(action_name, slots.clone(), UnresolvedReason::UnknownAction);
     };
     let known = |slot: &String| slots.get(slot).filter(|value| is_given(value)).cloned();
-    let given: Values =
+    let given_slots: Values =
         action.slots().into_iter().filter_map(|(slot, _)| Some((slot.clone(), known(&slot)?))).collect();
     if action.does == RowOperation::Insert {
-        return settle(department, action_name, Resolution::new(Status::Found, action_name, given));
+        return settle(department, action_name, Resolution::new(Status::Found, action_name, given_slots));
     }
-    let bar = MatchThresholds::of(&department.resolve);
-    let search = Search { department, action_name, action, given: &given, bar, meaning: None };
+    let bar = MatchThresholds::new(&department.resolve);
+    let search = Search { department, action_name, action, given: &given_slots, thresholds: bar, meaning: None };
     let candidates = search.candidates(rows);
     match search.close(&candidates).as_slice() {
         [] => search.nothing(rows),
@@ -61,8 +61,8 @@ pub fn resolve_semantically(
 ) -> Option<Resolution> {
     let Resolution { action: action_name, slots: given, .. } = unresolved;
     let action = department.actions.get(action_name)?;
-    let bar = MatchThresholds::of(&department.resolve);
-    let search = Search { department, action_name, action, given, bar, meaning: Some(meaning) };
+    let bar = MatchThresholds::new(&department.resolve);
+    let search = Search { department, action_name, action, given, thresholds: bar, meaning: Some(meaning) };
     let candidates = search.candidates(rows);
     let close = search.close(&candidates);
     (!close.is_empty()).then(|| search.open(&close))
@@ -73,7 +73,7 @@ struct Search<'a> {
     action_name: &'a str,
     action: &'a Action,
     given: &'a Values,
-    bar: MatchThresholds,
+    thresholds: MatchThresholds,
     /// Similarity by meaning, for the fields that are not matched by letters.
     meaning: Option<&'a SemanticScores>,
 }
@@ -116,7 +116,8 @@ impl<'a> Search<'a> {
     fn close<'c>(&self, candidates: &'c [Candidate<'a>]) -> Vec<&'c Candidate<'a>> {
         let best = candidates.iter().filter(|candidate| candidate.is_like).map(|candidate| candidate.score).max();
         // A candidate that is not similar enough can still make the best ambiguous.
-        let is_close = |candidate: &&Candidate<'a>| best.is_some_and(|best| self.bar.is_close(candidate.score, best));
+        let is_close =
+            |candidate: &&Candidate<'a>| best.is_some_and(|best| self.thresholds.is_close(candidate.score, best));
         candidates.iter().filter(is_close).collect()
     }
 
@@ -144,7 +145,7 @@ impl<'a> Search<'a> {
         for name in &self.action.finds {
             let Some(given) = self.given.get(name) else { continue };
             let likeness = self.likeness(name, given, row);
-            is_like &= likeness >= self.by_meaning(name).map_or(self.bar.likeness, |meaning| meaning.least());
+            is_like &= likeness >= self.by_meaning(name).map_or(self.thresholds.likeness, |meaning| meaning.least());
             score = score * likeness / SAME;
         }
         (score, is_like)
@@ -208,13 +209,13 @@ impl<'a> Search<'a> {
         };
         options.truncate(options.iter().take_while(fits).count());
         let more = u32::try_from(several.len() - options.len()).unwrap_or(u32::MAX);
-        let because = self.meaning.map(|meaning| self.unlike(meaning));
+        let because = self.meaning.map(|meaning| self.no_match_reason(meaning));
         let open = Resolution { options, more, because, ..Resolution::new(Status::Open, self.action_name, slots) };
         open.asking(self.department, &field, &field)
     }
 
     /// States that no value matches the words.
-    fn unlike(&self, meaning: &SemanticScores) -> String {
+    fn no_match_reason(&self, meaning: &SemanticScores) -> String {
         let words = |name: &str| self.given.get(name).map(display_text).unwrap_or_default();
         let one = |name: &str| format!("there is no {} {}", name.replace('_', " "), quoted(&words(name)));
         meaning.fields().map(one).collect::<Vec<_>>().join(" and ")
@@ -240,7 +241,9 @@ impl<'a> Search<'a> {
         let mut slots = self.given.clone();
         for name in &self.action.finds {
             let field = self.department.storage.fields.get(name).filter(|field| !field.allowed_values.is_empty())?;
-            let Interpretation::Value(value) = interpret(field, self.given.get(name)?, self.bar) else { return None };
+            let Interpretation::Value(value) = interpret(field, self.given.get(name)?, self.thresholds) else {
+                return None;
+            };
             slots.insert(name.clone(), value);
         }
         Some(slots)
@@ -314,7 +317,7 @@ pub(super) fn settle(department: &Department, action_name: &str, found: Resoluti
     let Some(action) = department.actions.get(action_name) else {
         return Resolution::none(action_name, found.slots, UnresolvedReason::UnknownAction);
     };
-    let bar = MatchThresholds::of(&department.resolve);
+    let bar = MatchThresholds::new(&department.resolve);
     let mut found = Resolution { status: Status::Found, action: action_name.to_owned(), ..found };
     let sets: Vec<(String, &String)> = action.sets.iter().map(|field| (action.slot_set(field), field)).collect();
     let has_value = |slot: &String, slots: &Values| slots.get(slot).is_some_and(is_given);

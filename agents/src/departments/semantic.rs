@@ -27,7 +27,7 @@ pub struct UnmatchedWords {
 /// Words given for a field, and the values of rows in that field.
 #[derive(Clone, PartialEq, Debug)]
 struct CandidateTexts {
-    said: String,
+    text: String,
     of_rows: BTreeSet<String>,
 }
 
@@ -44,22 +44,22 @@ pub fn unmatched_words(department: &Department, resolved: &Resolution, rows: &[R
     if resolved.why != Some(UnresolvedReason::NotFound) {
         return None;
     }
-    let bar = MatchThresholds::of(&department.resolve);
+    let bar = MatchThresholds::new(&department.resolve);
     let is_like = |(name, field, given): &(&String, &Field, &Value), row: &Row| {
         value_similarity(field, given, row.values.get(*name)) >= bar.likeness
     };
     let action = department.actions.get(&resolved.action)?;
     let given = action.finds.iter().filter_map(|name| {
-        let given = resolved.slots.get(name).filter(|given| is_given(given))?;
-        Some((name, department.storage.fields.get(name)?, given))
+        let value = resolved.slots.get(name).filter(|given| is_given(given))?;
+        Some((name, department.storage.fields.get(name)?, value))
     });
     let (unknown, known): (Vec<_>, Vec<_>) =
         given.partition(|one| is_free(one.1, one.2) && !rows.iter().any(|row| is_like(one, row)));
-    let said = |given: &Value| given.as_str().unwrap_or_default().trim().to_owned();
-    let texts = |given: &Value| CandidateTexts { said: said(given), of_rows: BTreeSet::new() };
+    let trimmed = |given: &Value| given.as_str().unwrap_or_default().trim().to_owned();
+    let texts = |value: &Value| CandidateTexts { text: trimmed(value), of_rows: BTreeSet::new() };
     let mut fields: BTreeMap<String, CandidateTexts> =
-        unknown.iter().map(|(name, _, given)| ((*name).clone(), texts(given))).collect();
-    let (mut count, mut bytes) = (fields.len(), fields.values().map(|texts| texts.said.len()).sum::<usize>());
+        unknown.iter().map(|(name, _, value)| ((*name).clone(), texts(value))).collect();
+    let (mut count, mut bytes) = (fields.len(), fields.values().map(|texts| texts.text.len()).sum::<usize>());
     for row in rows.iter().rev().filter(|row| known.iter().all(|one| is_like(one, row))) {
         for (name, texts) in &mut fields {
             let text = row.values.get(name).and_then(Value::as_str).filter(|text| !words(text).is_empty());
@@ -75,8 +75,8 @@ pub fn unmatched_words(department: &Department, resolved: &Resolution, rows: &[R
 }
 
 /// Returns whether a slot holds free text; values of a declared form have no other meaning.
-fn is_free(field: &Field, given: &Value) -> bool {
-    let has_words = given.as_str().is_some_and(|text| !words(text).is_empty() && text.len() <= BYTES_MAX / 2);
+fn is_free(field: &Field, value: &Value) -> bool {
+    let has_words = value.as_str().is_some_and(|text| !words(text).is_empty() && text.len() <= BYTES_MAX / 2);
     field.kind == FieldType::String && field.allowed_values.is_empty() && field.pattern.is_none() && has_words
 }
 
@@ -90,7 +90,7 @@ impl UnmatchedWords {
     pub fn texts(&self) -> Vec<&str> {
         let fields = self.fields.values();
         let all: BTreeSet<&str> =
-            fields.flat_map(|texts| texts.of_rows.iter().chain([&texts.said])).map(String::as_str).collect();
+            fields.flat_map(|texts| texts.of_rows.iter().chain([&texts.text])).map(String::as_str).collect();
         all.into_iter().collect()
     }
 
@@ -103,7 +103,7 @@ impl UnmatchedWords {
             thousandths(cosine.unwrap_or(0.0))
         };
         let of =
-            |texts: &CandidateTexts| texts.of_rows.iter().map(|text| (text.clone(), like(&texts.said, text))).collect();
+            |texts: &CandidateTexts| texts.of_rows.iter().map(|text| (text.clone(), like(&texts.text, text))).collect();
         let likeness = self.fields.iter().map(|(name, texts)| (name.clone(), of(texts))).collect();
         SemanticScores { likeness, least: thousandths(least) }
     }

@@ -19,8 +19,8 @@ pub(super) enum Interpretation {
 
 /// Returns whether a field is given at all. Empty texts count as missing, because forms are also filled in with
 /// nothing.
-pub(super) fn is_given(given: &Value) -> bool {
-    match given {
+pub(super) fn is_given(value: &Value) -> bool {
+    match value {
         Value::Null => false,
         Value::String(text) => !text.trim().is_empty(),
         _ => true,
@@ -48,21 +48,21 @@ pub(super) fn interpret(field: &Field, given: &Value, bar: MatchThresholds) -> I
 }
 
 /// Converts a value to this type; `None` if it does not fit.
-fn typed(kind: FieldType, given: &Value) -> Option<Value> {
-    let text = given.as_str().map(str::trim);
+fn typed(kind: FieldType, value: &Value) -> Option<Value> {
+    let text = value.as_str().map(str::trim);
     match kind {
-        FieldType::String => match given {
+        FieldType::String => match value {
             Value::String(_) => text.filter(|text| !text.is_empty()).map(Value::from),
             Value::Number(number) => Some(number.to_string().into()),
             _ => None,
         },
         FieldType::Integer => match text {
             Some(text) => text.parse::<i64>().ok(),
-            None => given.as_i64().or_else(|| whole(given.as_f64()?)),
+            None => value.as_i64().or_else(|| whole(value.as_f64()?)),
         }
         .map(Value::from),
         FieldType::Number => {
-            let number = text.map_or_else(|| given.as_f64(), |text| text.parse::<f64>().ok());
+            let number = text.map_or_else(|| value.as_f64(), |text| text.parse::<f64>().ok());
             // JSON has only finite numbers.
             number.filter(|number| number.is_finite()).map(number_of)
         }
@@ -70,7 +70,7 @@ fn typed(kind: FieldType, given: &Value) -> Option<Value> {
             Some("yes" | "true") => Some(true),
             Some("no" | "false") => Some(false),
             Some(_) => None,
-            None => given.as_bool(),
+            None => value.as_bool(),
         }
         .map(Value::from),
     }
@@ -99,12 +99,12 @@ fn whole(number: f64) -> Option<i64> {
 }
 
 /// Returns the similarity of a row's value to the given one.
-pub(super) fn value_similarity(field: &Field, given: &Value, has: Option<&Value>) -> u32 {
+pub(super) fn value_similarity(field: &Field, value: &Value, has: Option<&Value>) -> u32 {
     let Some(has) = has else { return 0 };
     if field.kind == FieldType::String {
-        return text_similarity(&display_text(given), &display_text(has));
+        return text_similarity(&display_text(value), &display_text(has));
     }
-    if typed(field.kind, given).as_ref() == Some(has) { SAME } else { 0 }
+    if typed(field.kind, value).as_ref() == Some(has) { SAME } else { 0 }
 }
 
 /// Quotes foreign words within a sentence, truncated to stay one sentence.

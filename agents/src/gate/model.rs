@@ -296,14 +296,14 @@ impl Model {
         *self.deferred.entry(refusal.reason).or_default() += 1;
         self.pace.on_rejection(call.sent_at);
         let is_fresh = call.number > self.stale;
-        let asked = refusal.wait.map(|wait| jittered(wait.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX), jitter));
+        let requested = refusal.wait.map(|wait| jittered(wait.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX), jitter));
         if is_fresh {
             self.consecutive_rejections = self.consecutive_rejections.saturating_add(1);
         }
-        let wait = match asked {
+        let wait = match requested {
             // A wait shorter than the gate's own minimum is honoured once in a row, so that zero cannot cause a tight
             // loop.
-            Some(asked) if asked >= WAIT_MIN || self.consecutive_rejections <= 1 => asked,
+            Some(requested) if requested >= WAIT_MIN || self.consecutive_rejections <= 1 => requested,
             Some(_) | None => backoff(self.consecutive_rejections, jitter),
         };
         if refusal.reason == DeferralReason::RateLimited && (is_fresh || self.outage().is_some()) {
@@ -317,7 +317,7 @@ impl Model {
         // is back.
         match &mut self.phase {
             Phase::Unavailable { until, probe: None, .. } => {
-                *until = (*until).max(asked.map_or(now, |asked| now + asked));
+                *until = (*until).max(requested.map_or(now, |asked| now + asked));
                 (*until, None)
             }
             Phase::Open | Phase::Unavailable { .. } | Phase::SlowStart { .. } => (now, None),

@@ -68,15 +68,15 @@ impl Chat {
         deadline: Instant,
     ) -> Result<ExchangeResult, HttpFailure> {
         let key = task.key();
-        let place = SchemaPlacement::of(offered);
-        let known = self.known().shape(&key, place, self.model.structured);
+        let place = SchemaPlacement::for_tools(offered);
+        let known = self.server_profile().shape(&key, place, self.model.structured);
         let known = match self.model.stream {
             Streaming::Always => RequestShape { stream: known.stream.max(Stream::WithUsage), ..known },
             Streaming::Auto | Streaming::Never => known,
         };
-        let form = task.trouble().map_or(known.form, |trouble| known.form.max(trouble.form()));
+        let form = task.failures().map_or(known.form, |trouble| known.form.max(trouble.form()));
         let start = RequestShape { form, ..known };
-        let broken_off = task.call().and_then(|call| self.known().take_climb(call, place, start));
+        let broken_off = task.call().and_then(|call| self.server_profile().take_downgrade(call, place, start));
         let (mut climb, mut refused) = match broken_off {
             Some((climb, refused)) => (climb, Some(refused)),
             None => (Downgrade::new(start, !offered.is_empty()), None),
@@ -103,7 +103,7 @@ impl Chat {
             if let Err(wait) = task.await_limits(tokens, deadline).await {
                 task.note_limited();
                 if let Some((call, refused)) = task.call().zip(refused) {
-                    self.known().keep_climb(call, place, climb, refused);
+                    self.server_profile().keep_downgrade(call, place, climb, refused);
                 }
                 return Err(HttpFailure::Limited { wait });
             }
@@ -132,7 +132,7 @@ impl Chat {
                         // A form that was made plainer after an empty reply is no finding about the known one.
                         let form = if is_lowered { found.refused } else { found.shape.form };
                         let shape = RequestShape { form, ..found.shape };
-                        self.known().remember(&key, place, DowngradeResult { shape, ..found });
+                        self.server_profile().remember(&key, place, DowngradeResult { shape, ..found });
                     }
                     let lesson = match found {
                         _ if is_lowered => OutputModeFinding::AfterEmpty(known.form),
@@ -169,7 +169,7 @@ impl Chat {
             if matches!(failure, HttpFailure::NoAnswer { received: Received::Nothing })
                 && self.model.stream == Streaming::Auto
             {
-                self.known().prefer_streams();
+                self.server_profile().prefer_streams();
             }
             if has_tools && failure_codes::is_tools_rejection(&failure) {
                 return Err(failure);
@@ -201,7 +201,7 @@ impl Chat {
         let prompt = Prompt { system: String::new(), user: "Reply with the word yes.".to_owned() };
         let timeout = CAUSE_PROBE_TIMEOUT;
         let reply_tokens = CAUSE_PROBE_TOKENS;
-        let asked = PromptRequest {
+        let probe = PromptRequest {
             caller: "another",
             prompt: &prompt,
             schema: &Value::Null,
@@ -210,7 +210,7 @@ impl Chat {
             timeout,
             wait_for_provider: false,
         };
-        let task = RequestSource::Prompt(&asked);
+        let task = RequestSource::Prompt(&probe);
         let messages = task.messages();
         let request = self.request(task, &messages, &[], RequestShape { form: OutputMode::None, ..shape });
         let Ok(body) = self.body(&request) else { return FailureCause::Unknown };
@@ -230,7 +230,7 @@ impl Chat {
     pub(super) fn record_finding(&self, task: RequestSource<'_>, place: SchemaPlacement, exchanged: &ExchangeResult) {
         match exchanged.lesson {
             OutputModeFinding::Downgraded => {}
-            OutputModeFinding::Accepted => self.known().clear(&task.key(), place),
+            OutputModeFinding::Accepted => self.server_profile().clear(&task.key(), place),
             OutputModeFinding::AfterEmpty(refused) => {
                 let found = DowngradeResult {
                     shape: exchanged.shape,
@@ -238,7 +238,7 @@ impl Chat {
                     proof: Certainty::ServerFailure,
                     is_form_refused: false,
                 };
-                self.known().remember(&task.key(), place, found);
+                self.server_profile().remember(&task.key(), place, found);
             }
         }
     }

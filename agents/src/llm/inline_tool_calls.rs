@@ -121,7 +121,7 @@ fn pythonic(text: &str, is_tool: &impl Fn(&str) -> bool) -> Option<(Vec<ToolCall
             rest = behind.trim_start()[length..].trim_start();
             rest = rest.strip_prefix(',').unwrap_or(rest).trim_start();
         }
-        calls.push(made(name, Value::Object(members).to_string()));
+        calls.push(new_call(name, Value::Object(members).to_string()));
         rest = rest[1..].trim_start();
         match rest.strip_prefix(',') {
             Some(more) => rest = more.trim_start(),
@@ -177,10 +177,10 @@ fn call(members: &Map<String, Value>, is_tool: &impl Fn(&str) -> bool) -> Option
         Value::String(arguments) => arguments.clone(),
         _ => return None,
     };
-    Some(made(tool(name, is_tool)?, arguments))
+    Some(new_call(tool(name, is_tool)?, arguments))
 }
 
-fn made(name: &str, arguments: String) -> ToolCall {
+fn new_call(name: &str, arguments: String) -> ToolCall {
     ToolCall { id: String::new(), name: name.to_owned(), arguments, extra: Map::new(), extra_function: Map::new() }
 }
 
@@ -209,11 +209,11 @@ fn named(text: &str, is_tool: &impl Fn(&str) -> bool) -> Option<(ToolCall, usize
             Some(_) => return None,
             None => parameters(inner, tags),
         };
-        return Some((made(name, Value::Object(arguments).to_string()), at + inner.len() + close));
+        return Some((new_call(name, Value::Object(arguments).to_string()), at + inner.len() + close));
     }
     let open = behind.find('{').filter(|open| *open <= GAP_MAX)?;
     let (arguments, length) = value(&behind[open..])?;
-    Some((made(name, arguments.to_string()), at + open + length))
+    Some((new_call(name, arguments.to_string()), at + open + length))
 }
 
 /// Parses parameters in tags: `<parameter=path>a.py</parameter>`.

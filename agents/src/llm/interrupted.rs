@@ -30,7 +30,7 @@ pub(super) struct ConversationTail {
     /// Ids of all tool calls.
     pub(super) ids: BTreeSet<String>,
     /// Number of generated ids.
-    pub(super) made: usize,
+    pub(super) generated_ids: usize,
     /// Remaining calls of the model.
     pub(super) left: u32,
     /// Memory of the tools.

@@ -114,7 +114,7 @@ pub struct Chat {
     http: reqwest::Client,
     endpoint: transport::Endpoint,
     model: Model,
-    known: Mutex<ServerProfile>,
+    server_profile: Mutex<ServerProfile>,
     interrupted: Arc<Mutex<InterruptedConversations>>,
 }
 
@@ -153,7 +153,7 @@ impl Chat {
     pub fn new(model: &Model, variables: &Variables) -> Result<Self, String> {
         let endpoint = transport::Endpoint::new(model, variables)?;
         let http = transport::client(&model.url)?;
-        Ok(Self { http, endpoint, model: model.clone(), known: Mutex::default(), interrupted: Arc::default() })
+        Ok(Self { http, endpoint, model: model.clone(), server_profile: Mutex::default(), interrupted: Arc::default() })
     }
 
     /// Shares interrupted conversations with other models.
@@ -166,16 +166,23 @@ impl Chat {
     /// # Errors
     /// As a worker's call fails. If the cost of a failed call is unknown, its usage is the charge of a board: the
     /// estimated prompt and the whole reply limit.
-    pub async fn complete(&self, asked: &PromptRequest<'_>) -> CallResult {
-        let answer = self.in_time(RequestSource::Prompt(asked)).await;
+    pub async fn complete(&self, prompt_request: &PromptRequest<'_>) -> CallResult {
+        let answer = self.in_time(RequestSource::Prompt(prompt_request)).await;
         answer.map_err(|failure| {
             let is_free = matches!(
                 failure.code,
                 FailureCode::Unreachable | FailureCode::NotConfigured | FailureCode::Refused | FailureCode::RateLimited
             );
             let charged = || {
-                let prompt = reply::estimate(RequestSource::Prompt(asked).messages().iter().map(Message::chars).sum());
-                Usage { prompt, completion: u64::from(asked.reply_tokens), cached: 0, estimated: true, money: 0 }
+                let prompt =
+                    reply::estimate(RequestSource::Prompt(prompt_request).messages().iter().map(Message::chars).sum());
+                Usage {
+                    prompt,
+                    completion: u64::from(prompt_request.reply_tokens),
+                    cached: 0,
+                    estimated: true,
+                    money: 0,
+                }
             };
             Failure { usage: failure.usage.or_else(|| (!is_free).then(charged)), ..failure }
         })
@@ -198,9 +205,9 @@ impl Chat {
     ) -> Result<ModelReply, Failure> {
         let span = telemetry::chat(&self.model, task.reply_tokens());
         let asking = self.ask_with_downgrades(task, messages, offered, deadline).instrument(span.clone());
-        let said = tokio::time::timeout_at(deadline, asking).await.unwrap_or_else(|_| Err(out_of_time(task)));
-        telemetry::record_outcome(&span, said.as_ref().map(|said| said.completion.usage));
-        said
+        let reply = tokio::time::timeout_at(deadline, asking).await.unwrap_or_else(|_| Err(out_of_time(task)));
+        telemetry::record_outcome(&span, reply.as_ref().map(|said| said.completion.usage));
+        reply
     }
 
     /// Makes one call of the model, without the parts that the server rejects.
@@ -219,12 +226,13 @@ impl Chat {
         })?;
         let (answer, has_tools) = (&exchanged.answer.value, exchanged.has_tools);
         if let Some(why) = &exchanged.tools_refused {
-            let usage = self.read(task, messages, answer, false).map_or_else(|f| f.usage, |said| said.usage);
+            let usage =
+                self.read(task, messages, answer, false).map_or_else(|f| f.usage, |completion| completion.usage);
             return Err(Failure { usage, ..self.no_tools(why) });
         }
         telemetry::record_response(&Span::current(), answer);
         let completion = self.read(task, messages, answer, has_tools)?;
-        self.record_finding(task, SchemaPlacement::of(offered), &exchanged);
+        self.record_finding(task, SchemaPlacement::for_tools(offered), &exchanged);
         Ok(ModelReply { completion, takes_answers: exchanged.takes_answers })
     }
 
@@ -234,14 +242,14 @@ impl Chat {
         Failure::new(FailureCode::Refused, format!("the server takes no tools, which the seat's files need: {why}"))
     }
 
-    fn broken_off(&self) -> MutexGuard<'_, InterruptedConversations> {
+    fn interrupted(&self) -> MutexGuard<'_, InterruptedConversations> {
         // No panic can leave it half changed.
         self.interrupted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn known(&self) -> MutexGuard<'_, ServerProfile> {
+    fn server_profile(&self) -> MutexGuard<'_, ServerProfile> {
         // A panic of its holder cannot leave it inconsistent.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.server_profile.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Builds the task of a call, adapted to the outcomes of earlier attempts.
@@ -254,7 +262,7 @@ impl Chat {
             }
             _ => trouble.map_or(tokens, |trouble| trouble.reply_tokens(tokens, &self.model)),
         };
-        RequestSource::Call(Attempt { call, trouble, reply_tokens })
+        RequestSource::Call(Attempt { call, failures: trouble, reply_tokens })
     }
 
     fn request<'a>(
@@ -266,10 +274,10 @@ impl Chat {
     ) -> Request<'a> {
         let most = self.model.max_reply_tokens.map_or(u32::MAX, NonZeroU32::get);
         let limit = Some(task.reply_tokens().min(shape.cap.unwrap_or(u32::MAX)).min(most));
-        let given = self.model.temperature;
+        let configured = self.model.temperature;
         let temperature = match shape.temperature {
-            Temperature::Given => Some(given),
-            Temperature::Positive => Some(if given > 0.0 { given } else { POSITIVE }),
+            Temperature::Given => Some(configured),
+            Temperature::Positive => Some(if configured > 0.0 { configured } else { POSITIVE }),
             Temperature::None => None,
         };
         let stream = match self.model.stream {
@@ -294,7 +302,7 @@ impl Chat {
             stop: if left_out.stop { &[] } else { &self.model.stop },
             reasoning_effort: effort.filter(|_| !left_out.effort),
             extra: Cow::Borrowed(&self.model.extra_body),
-            tools: offered.iter().map(|tool| Tool::of(tool, shape.tool_forms)).collect(),
+            tools: offered.iter().map(|tool| Tool::from_definition(tool, shape.tool_forms)).collect(),
             response_format: None,
             has_form: false,
             has_include: !left_out.include,
@@ -409,9 +417,9 @@ impl Chat {
     /// Names the failure of an exchange.
     fn name(&self, task: RequestSource<'_>, error: &HttpFailure) -> Failure {
         let deferral = task.is_deferred().then(|| deferral_of(error)).flatten();
-        if let HttpFailure::NoAnswer { received: came } = error {
+        if let HttpFailure::NoAnswer { received } = error {
             let mut failure = out_of_time(task);
-            failure.message.push_str(match came {
+            failure.message.push_str(match received {
                 Received::Nothing => "",
                 Received::KeepAlives => "; it kept the connection alive, and sent nothing else",
                 Received::Part => "; a part of it had come",
@@ -422,7 +430,7 @@ impl Chat {
             return Failure { deferral, ..failure };
         }
         // Precedes the provider's text, which may be long.
-        let told = match (error, advice(error)) {
+        let message = match (error, advice(error)) {
             (HttpFailure::Status { status, body, .. }, Some(advice)) => {
                 provider_errors::status_text(*status, &format!(" ({advice})"), body)
             }
@@ -431,7 +439,7 @@ impl Chat {
             }
             _ => error.to_string(),
         };
-        Failure { deferral, ..Failure::new(code_of(error), self.masked(&told)) }
+        Failure { deferral, ..Failure::new(code_of(error), self.masked(&message)) }
     }
 
     /// Returns one line of bounded length, with secrets masked.
@@ -511,7 +519,7 @@ fn wait(failure: &HttpFailure, pause: Duration, left: Duration) -> Option<Durati
 /// Waits before a further attempt, if the trouble of the last one asks for it.
 async fn pause(task: RequestSource<'_>, deadline: Instant) {
     let left = deadline.saturating_duration_since(Instant::now());
-    let wait = task.trouble().map(ReplyFailures::pause).unwrap_or_default().min(left / 4);
+    let wait = task.failures().map(ReplyFailures::pause).unwrap_or_default().min(left / 4);
     if !wait.is_zero() {
         tokio::time::sleep(wait).await;
     }

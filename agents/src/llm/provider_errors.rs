@@ -191,8 +191,8 @@ pub(super) fn contains_words(text: &str, words: &str) -> bool {
 
 /// Returns true if a "not found" error names the model itself.
 pub(super) fn names_model(body: &str) -> bool {
-    let said = error_message(body).to_ascii_lowercase();
-    ["model", "deployment", "engine", "endpoints found"].iter().any(|word| contains_words(&said, word))
+    let message = error_message(body).to_ascii_lowercase();
+    ["model", "deployment", "engine", "endpoints found"].iter().any(|word| contains_words(&message, word))
 }
 
 /// Returns true if a rejection means that a request exceeds the model's context.
@@ -207,8 +207,8 @@ pub(super) fn is_context_exceeded(body: &str) -> bool {
         "input is too long",
         "too many tokens",
     ];
-    let said = error_message(body).to_ascii_lowercase();
-    CONTEXT.iter().any(|words| said.contains(words))
+    let message = error_message(body).to_ascii_lowercase();
+    CONTEXT.iter().any(|words| message.contains(words))
 }
 
 /// Returns true if the text of a rejection means a rate limit.
@@ -267,9 +267,9 @@ pub(super) fn operator_reason(status: u16, body: &str) -> Option<DeferralReason>
     if PLACE.iter().any(|words| lower.contains(words)) {
         return Some(DeferralReason::AccessDenied);
     }
-    let is_of_model = |said: String| {
-        let has = |all: &[&str]| all.iter().any(|word| said.contains(word));
-        contains_words(&said, "model") && has(&MODEL) && !has(&PARTS)
+    let is_of_model = |sentence: String| {
+        let has = |all: &[&str]| all.iter().any(|word| sentence.contains(word));
+        contains_words(&sentence, "model") && has(&MODEL) && !has(&PARTS)
     };
     (matches!(status, 400 | 422) && sentences(body).any(is_of_model)).then_some(DeferralReason::ModelNotFound)
 }
@@ -290,8 +290,8 @@ pub(super) fn is_key_refused(status: u16, body: &str) -> bool {
         "not found",
     ];
     matches!(status, 400 | 401 | 403 | 422)
-        && sentences(body).any(|said| {
-            KEYS.iter().any(|key| said.contains(key)) && WRONG.iter().any(|word| contains_words(&said, word))
+        && sentences(body).any(|sentence| {
+            KEYS.iter().any(|key| sentence.contains(key)) && WRONG.iter().any(|word| contains_words(&sentence, word))
         })
 }
 
@@ -329,18 +329,18 @@ pub(super) fn is_tools_unsupported(body: &str) -> bool {
         "argument",
         "strict",
     ];
-    sentences(body).any(|said| {
-        let has = |all: &[&str]| all.iter().any(|word| contains_words(&said, word));
-        has(&TOOLS) && NONE.iter().any(|none| said.contains(none)) && !has(&PARTS)
-            || said.contains("enable-auto-tool-choice")
-            || said.contains("tools param requires")
+    sentences(body).any(|sentence| {
+        let has = |all: &[&str]| all.iter().any(|word| contains_words(&sentence, word));
+        has(&TOOLS) && NONE.iter().any(|none| sentence.contains(none)) && !has(&PARTS)
+            || sentence.contains("enable-auto-tool-choice")
+            || sentence.contains("tools param requires")
     })
 }
 
 /// Returns the sentences of an error in lower case, without links.
 fn sentences(body: &str) -> impl Iterator<Item = String> {
-    let said = error_message(body);
-    let words: Vec<&str> = said.split_whitespace().filter(|word| !word.contains("://")).collect();
+    let message = error_message(body);
+    let words: Vec<&str> = message.split_whitespace().filter(|word| !word.contains("://")).collect();
     let text = words.join(" ").to_lowercase();
     text.split_inclusive(['!', '?', ';'])
         .flat_map(|part| part.split(". "))

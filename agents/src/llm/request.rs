@@ -38,7 +38,7 @@ pub(super) enum RequestSource<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Attempt<'a> {
     pub(super) call: &'a Call,
-    pub(super) trouble: Option<ReplyFailures>,
+    pub(super) failures: Option<ReplyFailures>,
     /// Token limit of the reply.
     pub(super) reply_tokens: u32,
 }
@@ -101,7 +101,7 @@ impl<'a> RequestSource<'a> {
     /// Returns true if the previous attempt may have failed because of too much reasoning.
     pub(super) fn reduces_reasoning(self) -> bool {
         match self {
-            Self::Call(attempt) => attempt.trouble.is_some_and(ReplyFailures::may_be_reasoning),
+            Self::Call(attempt) => attempt.failures.is_some_and(ReplyFailures::may_be_reasoning),
             Self::Prompt(_) => false,
         }
     }
@@ -115,7 +115,7 @@ impl<'a> RequestSource<'a> {
 
     pub(super) fn key(self) -> WorkerKey {
         match self {
-            Self::Call(Attempt { call, .. }) => (call.shown.plan().blueprint.name.clone(), call.worker.to_string()),
+            Self::Call(Attempt { call, .. }) => (call.context.plan().blueprint.name.clone(), call.worker.to_string()),
             Self::Prompt(asked) => (String::new(), asked.caller.to_owned()),
         }
     }
@@ -124,7 +124,7 @@ impl<'a> RequestSource<'a> {
     pub(super) fn form(self, level: SchemaLevel) -> Option<(SchemaLevel, OrderedJson<'a>)> {
         let (level, schema, first) = match self {
             Self::Call(Attempt { call, .. }) => {
-                let (level, schema) = schema::reply_schema(&call.shown, level)?;
+                let (level, schema) = schema::reply_schema(&call.context, level)?;
                 let order = if call.worker_config().format.is_some() { reply_schema::ORDER } else { &[] };
                 (level, Cow::Owned(schema), order)
             }
@@ -140,20 +140,20 @@ impl<'a> RequestSource<'a> {
     /// Returns true if the reply is JSON.
     pub(super) fn is_json(self) -> bool {
         match self {
-            Self::Call(attempt) => attempt.call.shown.worker_plan().interface != Interface::Message,
+            Self::Call(attempt) => attempt.call.context.worker_plan().interface != Interface::Message,
             Self::Prompt(_) => true,
         }
     }
 
     /// Returns true if the reply is a patch.
     pub(super) fn is_patch(self) -> bool {
-        matches!(self, Self::Call(attempt) if attempt.call.shown.worker_plan().interface == Interface::Patch)
+        matches!(self, Self::Call(attempt) if attempt.call.context.worker_plan().interface == Interface::Patch)
     }
 
     /// Returns true if optional members of the reply may be null.
     pub(super) fn takes_null(self) -> bool {
         match self {
-            Self::Call(Attempt { call, .. }) => schema::takes_null(&call.shown),
+            Self::Call(Attempt { call, .. }) => schema::takes_null(&call.context),
             Self::Prompt(_) => false,
         }
     }
@@ -164,9 +164,9 @@ impl<'a> RequestSource<'a> {
     }
 
     /// Returns the trouble of earlier attempts.
-    pub(super) const fn trouble(self) -> Option<ReplyFailures> {
+    pub(super) const fn failures(self) -> Option<ReplyFailures> {
         match self {
-            Self::Call(attempt) => attempt.trouble,
+            Self::Call(attempt) => attempt.failures,
             Self::Prompt(_) => None,
         }
     }
@@ -177,7 +177,7 @@ impl<'a> RequestSource<'a> {
         let parts = [(Role::System, &prompt.system), (Role::User, &prompt.user)];
         let parts = parts.into_iter().filter(|(_, content)| !content.is_empty());
         let messages = parts.map(|(role, content)| Message::new(role, content.as_str()));
-        let note = self.trouble().map(|trouble| Message::new(Role::User, trouble.note()));
+        let note = self.failures().map(|trouble| Message::new(Role::User, trouble.note()));
         messages.chain(note).collect()
     }
 }
@@ -359,7 +359,7 @@ impl<'a> Tool<'a> {
         Self { r#type: "function", function: Function { name, description, parameters, strict: None } }
     }
 
-    pub(super) fn of(definition: &'a ToolDefinition, forms: ToolForms) -> Self {
+    pub(super) fn from_definition(definition: &'a ToolDefinition, forms: ToolForms) -> Self {
         let mut parameters = OrderedJson::new(&definition.parameters, &[]);
         if forms == ToolForms::Plain {
             schema::open(parameters.value.to_mut());

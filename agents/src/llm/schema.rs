@@ -79,8 +79,8 @@ pub enum SchemaLevel {
 /// Returns the schema of a reply and its level: the requested one, or [`SchemaLevel::Generic`] if the derived form of
 /// the seat would be too long.
 pub fn reply_schema(shown: &CallContext, level: SchemaLevel) -> Option<(SchemaLevel, Value)> {
-    let (seat, mode) = (shown.worker_plan(), &shown.plan().mode);
-    if let (Some(format), Interface::Patch) = (seat.worker.format, seat.interface) {
+    let (plan, mode) = (shown.worker_plan(), &shown.plan().mode);
+    if let (Some(format), Interface::Patch) = (plan.worker.format, plan.interface) {
         return match level {
             SchemaLevel::Derived => Some((level, reply_schema::for_view(shown, format))),
             SchemaLevel::Generic => Some((level, json!({"type": "object"}))),
@@ -88,16 +88,16 @@ pub fn reply_schema(shown: &CallContext, level: SchemaLevel) -> Option<(SchemaLe
         };
     }
     let generic = || {
-        let schema = match seat.interface {
-            Interface::Patch if mode.has(Component::Contracts) => generic(&seat.worker),
-            Interface::Patch => generic(&with_all_operations(&seat.worker)),
+        let schema = match plan.interface {
+            Interface::Patch if mode.has(Component::Contracts) => generic(&plan.worker),
+            Interface::Patch => generic(&with_all_operations(&plan.worker)),
             Interface::Whole | Interface::Merge => json!({"type": "object"}),
             Interface::Message => return None,
         };
         Some((SchemaLevel::Generic, schema))
     };
     let is_derivable =
-        seat.interface == Interface::Patch && mode.has(Component::Contracts) && mode.has(Component::Schema);
+        plan.interface == Interface::Patch && mode.has(Component::Contracts) && mode.has(Component::Schema);
     match level {
         SchemaLevel::Derived if is_derivable => match ReplySchema::for_call(shown) {
             Some(form) => Some((SchemaLevel::Derived, form.schema)),
@@ -131,10 +131,10 @@ pub(super) fn takes_null(shown: &CallContext) -> bool {
 }
 
 /// Copies a seat with all operations granted.
-fn with_all_operations(seat: &Worker) -> Worker {
+fn with_all_operations(worker: &Worker) -> Worker {
     let everything =
         WriteGrant { path: "/**".to_owned(), ops: GrantOp::ALL.to_vec(), value: None, approval: None, condition: None };
-    Worker { writes: vec![everything], ..seat.clone() }
+    Worker { writes: vec![everything], ..worker.clone() }
 }
 
 /// Removes keywords that many engines reject from a schema, and rewrites `const` as an `enum` of one value. Descends
@@ -277,18 +277,18 @@ fn is_strict_at(schema: &Value, depth: usize) -> bool {
 }
 
 /// Builds an envelope of RFC 6902 with the granted operations.
-fn generic(seat: &Worker) -> Value {
-    let mut properties = json!({"patch": patch(seat)});
+fn generic(worker: &Worker) -> Value {
+    let mut properties = json!({"patch": patch(worker)});
     let mut required = vec!["patch"];
-    if seat.patch.intent == Intent::Required {
+    if worker.patch.intent == Intent::Required {
         properties["intent"] = json!({"type": "string"});
         required.insert(0, "intent");
     }
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
-fn patch(seat: &Worker) -> Value {
-    let granted: BTreeSet<&str> = seat.writes.iter().flat_map(WriteGrant::effective_ops).map(written).collect();
+fn patch(worker: &Worker) -> Value {
+    let granted: BTreeSet<&str> = worker.writes.iter().flat_map(WriteGrant::effective_ops).map(written).collect();
     // Some decoders treat an empty schema as one of objects.
     let any = json!({"type": ["object", "array", "string", "number", "boolean", "null"]});
     // One alternative per shape, so that no operation can lack the member it needs.
@@ -305,7 +305,7 @@ fn patch(seat: &Worker) -> Value {
         })
         .collect();
     let items = if items.len() == 1 { items.remove(0) } else { json!({"anyOf": items}) };
-    json!({"type": "array", "items": items, "maxItems": seat.patch.max_ops})
+    json!({"type": "array", "items": items, "maxItems": worker.patch.max_ops})
 }
 
 fn operation(ops: &[&str], member: Option<(&str, Value)>) -> Value {

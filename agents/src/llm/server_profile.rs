@@ -14,7 +14,7 @@ use crate::config::Structured;
 use patchboard_runtime::tools::ToolDefinition;
 
 /// Seats with remembered forms, at most.
-const SEATS_MAX: usize = 256;
+const WORKERS_MAX: usize = 256;
 
 /// Seat key: blueprint name and worker name. Callers without a board use an empty blueprint name.
 pub(super) type WorkerKey = (String, String);
@@ -33,7 +33,7 @@ pub(super) enum SchemaPlacement {
 
 impl SchemaPlacement {
     /// Returns the place of the form in a request that offers these tools.
-    pub(super) const fn of(offered: &[ToolDefinition]) -> Self {
+    pub(super) const fn for_tools(offered: &[ToolDefinition]) -> Self {
         if offered.is_empty() { Self::Format } else { Self::Tool }
     }
 }
@@ -49,7 +49,7 @@ pub(super) struct ServerProfile {
     /// Forms that the server failed on, each with the form that was suspected.
     suspects: Bounded<(WorkerKey, SchemaPlacement), OutputMode>,
     /// Searches interrupted by the model's limits, each with the refusal to continue from.
-    climbs: Bounded<(CallKey, SchemaPlacement), (Downgrade, HttpFailure)>,
+    downgrades: Bounded<(CallKey, SchemaPlacement), (Downgrade, HttpFailure)>,
 }
 
 impl Default for ServerProfile {
@@ -57,30 +57,30 @@ impl Default for ServerProfile {
         Self {
             shape: RequestShape::default(),
             no_format: false,
-            forms: Bounded::new(SEATS_MAX),
-            suspects: Bounded::new(SEATS_MAX),
-            climbs: Bounded::new(SEATS_MAX),
+            forms: Bounded::new(WORKERS_MAX),
+            suspects: Bounded::new(WORKERS_MAX),
+            downgrades: Bounded::new(WORKERS_MAX),
         }
     }
 }
 
 impl ServerProfile {
     /// Returns the shape of a seat's requests.
-    pub(super) fn shape(&self, seat: &WorkerKey, place: SchemaPlacement, structured: Structured) -> RequestShape {
-        let asked = match structured {
+    pub(super) fn shape(&self, worker: &WorkerKey, place: SchemaPlacement, structured: Structured) -> RequestShape {
+        let configured_mode = match structured {
             Structured::Derived => OutputMode::Derived,
             Structured::Generic => OutputMode::Generic,
             Structured::Off => OutputMode::None,
         };
         let of_model =
             if self.no_format && place == SchemaPlacement::Format { OutputMode::None } else { OutputMode::Derived };
-        let of_seat = self.forms.get(&(seat.clone(), place)).copied().unwrap_or_default();
-        RequestShape { form: of_seat.max(of_model).max(asked), ..self.shape }
+        let of_seat = self.forms.get(&(worker.clone(), place)).copied().unwrap_or_default();
+        RequestShape { form: of_seat.max(of_model).max(configured_mode), ..self.shape }
     }
 
     /// Records a finding. Calls run concurrently, so findings are merged.
-    pub(super) fn remember(&mut self, seat: &WorkerKey, place: SchemaPlacement, found: DowngradeResult) {
-        let key = (seat.clone(), place);
+    pub(super) fn remember(&mut self, worker: &WorkerKey, place: SchemaPlacement, found: DowngradeResult) {
+        let key = (worker.clone(), place);
         match found.proof {
             Certainty::Prompt => return,
             // A second fault with the same form is no accident.
@@ -116,18 +116,24 @@ impl ServerProfile {
     }
 
     /// Keeps the search for an acceptable request: the next attempt of the invocation continues it.
-    pub(super) fn keep_climb(&mut self, call: CallKey, place: SchemaPlacement, climb: Downgrade, refused: HttpFailure) {
-        self.climbs.insert((call, place), (climb, refused));
+    pub(super) fn keep_downgrade(
+        &mut self,
+        call: CallKey,
+        place: SchemaPlacement,
+        climb: Downgrade,
+        refused: HttpFailure,
+    ) {
+        self.downgrades.insert((call, place), (climb, refused));
     }
 
     /// Removes and returns the interrupted search that began with this shape.
-    pub(super) fn take_climb(
+    pub(super) fn take_downgrade(
         &mut self,
         call: CallKey,
         place: SchemaPlacement,
         start: RequestShape,
     ) -> Option<(Downgrade, HttpFailure)> {
-        self.climbs.remove(&(call, place)).filter(|(climb, _)| climb.start() == start)
+        self.downgrades.remove(&(call, place)).filter(|(climb, _)| climb.start() == start)
     }
 
     /// Streams from now on, so that bytes distinguish a slow answer from none.
@@ -136,8 +142,8 @@ impl ServerProfile {
     }
 
     /// Clears the suspicion against a seat's form after an answer.
-    pub(super) fn clear(&mut self, seat: &WorkerKey, place: SchemaPlacement) {
-        self.suspects.remove(&(seat.clone(), place));
+    pub(super) fn clear(&mut self, worker: &WorkerKey, place: SchemaPlacement) {
+        self.suspects.remove(&(worker.clone(), place));
     }
 }
 

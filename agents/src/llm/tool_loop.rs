@@ -53,7 +53,7 @@ impl Chat {
         let mut talk = Conversation::new(task, &definitions, self.model.context);
         let prompt = talk.messages.len();
         let model = ModelKey::new(&self.model.url, &self.model.model).with_account(account(&self.model));
-        let begun = self.broken_off().take(call, &talk.messages, &model);
+        let begun = self.interrupted().take(call, &talk.messages, &model);
         let iterations = match begun {
             None => iterations,
             Some(rest) => {
@@ -66,13 +66,13 @@ impl Chat {
         };
         for left in (0..iterations).rev() {
             let offered = if left == 0 { &[][..] } else { &definitions[..] };
-            let said = self.ask(task, &talk.messages, offered, deadline).await;
-            if talk.messages.len() > prompt && said.as_ref().is_err_and(|failure| failure.deferral.is_some()) {
-                let (prompt, rest) = talk.broken_off(prompt, left + 1, tools.take_memory());
-                self.broken_off().keep(call, &prompt, model, rest);
-                return said.map(|said| said.completion.into_reply());
+            let reply = self.ask(task, &talk.messages, offered, deadline).await;
+            if talk.messages.len() > prompt && reply.as_ref().is_err_and(|failure| failure.deferral.is_some()) {
+                let (prompt, rest) = talk.into_tail(prompt, left + 1, tools.take_memory());
+                self.interrupted().keep(call, &prompt, model, rest);
+                return reply.map(|said| said.completion.into_reply());
             }
-            let ModelReply { mut completion, takes_answers } = said?;
+            let ModelReply { mut completion, takes_answers } = reply?;
             let usage = completion.usage;
             for call in &mut completion.calls {
                 unwrap_call(call, &definitions);
@@ -92,13 +92,13 @@ impl Chat {
             let late = || Failure { usage, ..out_of_time(task) };
             talk.identify(&mut completion.calls);
             let calls = completion.calls.clone();
-            talk.said(completion);
+            talk.push_completion(completion);
             if calls.len() > 1 {
                 tools.begin_batch();
             }
             for (index, used) in calls.iter().enumerate() {
                 if used.name == ANSWER && takes_answers {
-                    match reply_from_answer_tool(&used.arguments, call.shown.worker_plan().interface) {
+                    match reply_from_answer_tool(&used.arguments, call.context.worker_plan().interface) {
                         Ok(text) => {
                             let raw = (used.arguments != text).then(|| used.arguments.clone());
                             return Ok(Reply { raw, ..Reply::new(text, usage) });
@@ -134,7 +134,7 @@ struct Conversation<'a> {
     /// Ids of all tool calls.
     ids: BTreeSet<String>,
     /// Number of generated ids.
-    made: usize,
+    generated_ids: usize,
     /// Characters of the tool definitions and of the reply schema.
     tools: usize,
     reply_tokens: u64,
@@ -151,7 +151,7 @@ impl<'a> Conversation<'a> {
         Self {
             messages: task.messages(),
             ids: BTreeSet::new(),
-            made: 0,
+            generated_ids: 0,
             tools: definitions.iter().map(of).sum::<usize>() + form.map_or(0, |(_, form)| form.json().chars().count()),
             reply_tokens: u64::from(task.reply_tokens()),
             context: usize::try_from(context).unwrap_or(usize::MAX),
@@ -160,33 +160,33 @@ impl<'a> Conversation<'a> {
 
     /// Continues an interrupted conversation; returns the remaining calls of the model.
     fn resume(&mut self, rest: ConversationTail, tools: &mut dyn Tools) -> u32 {
-        let ConversationTail { messages, ids, made, left, memory } = rest;
+        let ConversationTail { messages, ids, generated_ids: made, left, memory } = rest;
         tools.restore_memory(memory);
         self.messages.extend(messages);
-        (self.ids, self.made) = (ids, made);
+        (self.ids, self.generated_ids) = (ids, made);
         left
     }
 
     /// Splits the conversation after its first `prompt` messages.
-    fn broken_off(mut self, prompt: usize, left: u32, memory: Memory) -> (Vec<Message<'a>>, ConversationTail) {
+    fn into_tail(mut self, prompt: usize, left: u32, memory: Memory) -> (Vec<Message<'a>>, ConversationTail) {
         let messages = self.messages.split_off(prompt).into_iter().map(Message::into_owned).collect();
-        (self.messages, ConversationTail { messages, ids: self.ids, made: self.made, left, memory })
+        (self.messages, ConversationTail { messages, ids: self.ids, generated_ids: self.generated_ids, left, memory })
     }
 
     /// Generates ids for calls without one, or with one that the conversation already has.
     fn identify(&mut self, calls: &mut [ToolCall]) {
         for call in calls {
             while call.id.is_empty() || self.ids.contains(&call.id) {
-                self.made += 1;
+                self.generated_ids += 1;
                 // Some servers accept only nine letters and digits.
-                call.id = format!("call{:05}", self.made);
+                call.id = format!("call{:05}", self.generated_ids);
             }
             self.ids.insert(call.id.clone());
         }
     }
 
     /// Adds the model's message with its calls, including prose around JSON.
-    fn said(&mut self, completion: Completion) {
+    fn push_completion(&mut self, completion: Completion) {
         let text = match completion.text.is_empty() {
             true => String::new(),
             false => reply_text::strip_wrapping(&completion.raw).to_owned(),
@@ -343,7 +343,7 @@ mod tests {
 
     fn talk(context: usize) -> Conversation<'static> {
         let messages = vec![Message::new(Role::System, "s".repeat(40)), Message::new(Role::User, "u".repeat(40))];
-        Conversation { messages, ids: BTreeSet::new(), made: 0, tools: 20, reply_tokens: 10, context }
+        Conversation { messages, ids: BTreeSet::new(), generated_ids: 0, tools: 20, reply_tokens: 10, context }
     }
 
     fn use_of(id: &str) -> ToolCall {
@@ -354,7 +354,7 @@ mod tests {
     fn round(talk: &mut Conversation<'_>, id: usize, chars: usize) {
         let call = use_of(&format!("c{id}"));
         let calls = vec![call.clone()];
-        talk.said(Completion {
+        talk.push_completion(Completion {
             text: String::new(),
             raw: String::new(),
             calls,

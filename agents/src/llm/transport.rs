@@ -395,12 +395,12 @@ async fn body(
 ) -> Result<HttpAnswer, HttpFailure> {
     let mut stream = kind.to_ascii_lowercase().contains("text/event-stream").then(|| StreamParser::new(api));
     let mut bytes = Vec::new();
-    let mut came = Received::Nothing;
+    let mut received = Received::Nothing;
     let mut has_begun = false;
     let ended = loop {
         let chunk = match timeout_at(deadline, response.chunk()).await {
-            Err(_) => break Some(HttpFailure::NoAnswer { received: came }),
-            Ok(Err(error)) => break Some(network_failure(error, came == Received::Part)),
+            Err(_) => break Some(HttpFailure::NoAnswer { received }),
+            Ok(Err(error)) => break Some(network_failure(error, received == Received::Part)),
             Ok(Ok(None)) => break None,
             Ok(Ok(Some(chunk))) => chunk,
         };
@@ -409,7 +409,7 @@ async fn body(
         match &mut stream {
             Some(stream) if is_plain && bytes.is_empty() => {
                 if stream.feed(&chunk).map_err(HttpFailure::InvalidBody)? {
-                    came = Received::Part;
+                    received = Received::Part;
                     break None;
                 }
             }
@@ -422,13 +422,13 @@ async fn body(
             Some(stream) if bytes.is_empty() => stream.has_data(),
             _ => !chunk.trim_ascii_start().is_empty(),
         };
-        came = if is_part || came == Received::Part { Received::Part } else { Received::KeepAlives };
+        received = if is_part || received == Received::Part { Received::Part } else { Received::KeepAlives };
         if !has_begun && stream.as_ref().is_some_and(StreamParser::has_content) {
             has_begun = true;
             begun();
         }
     };
-    let is_silent = came == Received::KeepAlives || (came == Received::Nothing && stream.is_some());
+    let is_silent = received == Received::KeepAlives || (received == Received::Nothing && stream.is_some());
     if is_silent && ended.is_none() {
         return Err(HttpFailure::ConnectionLost {
             why: "the server closed it before it answered".to_owned(),
@@ -485,10 +485,10 @@ pub(super) async fn read(mut response: Response, max: usize) -> Result<(Vec<u8>,
     Ok((bytes, true))
 }
 
-fn network_failure(error: reqwest::Error, came: bool) -> HttpFailure {
+fn network_failure(error: reqwest::Error, received: bool) -> HttpFailure {
     let connect = error.is_connect();
     let why = error_chain(&error.without_url());
-    if connect { HttpFailure::Connect(why) } else { HttpFailure::ConnectionLost { why, received: came } }
+    if connect { HttpFailure::Connect(why) } else { HttpFailure::ConnectionLost { why, received } }
 }
 
 /// Formats an error with its causes, which reqwest's own text omits.

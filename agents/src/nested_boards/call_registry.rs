@@ -61,7 +61,7 @@ impl NestedBoards {
 
     /// Returns the inner boards of a board's open calls, without deferred ones.
     pub(super) fn inner_boards(&self, outer: &BoardId) -> Vec<BoardId> {
-        let deferred = self.deferred.of(outer);
+        let deferred = self.deferred.boards_of(outer);
         let waiting = self.waiting.lock();
         let inside = waiting.get(outer).into_iter().flat_map(BTreeMap::keys);
         inside.filter(|id| !deferred.contains(*id)).cloned().collect()
@@ -74,7 +74,7 @@ impl DeferredCalls {
     }
 
     /// Returns the inner boards of a board's deferred calls.
-    fn of(&self, outer: &BoardId) -> BTreeSet<BoardId> {
+    fn boards_of(&self, outer: &BoardId) -> BTreeSet<BoardId> {
         self.lock().get(outer).into_iter().flat_map(BTreeMap::values).map(|waits| waits.id.clone()).collect()
     }
 

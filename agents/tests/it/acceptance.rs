@@ -137,7 +137,7 @@ async fn what_others_wrote_before_it_came_to_be_in_place_comes_after_it() {
 #[tokio::test]
 async fn an_edit_that_is_repeated_does_not_undo_what_others_did_since() {
     let shop = Workshop::open(1, &json!({}), &[("a.py", "a = 1\n")]).await;
-    let of = Some(shop.session(0).author().of);
+    let of = Some(shop.session(0).author().attempt);
     let token = Some("once".into());
     let edit = Edit { of, token, name: None, intent: Some("new".into()), reads: Vec::new(), changes: Vec::new() };
     let again = || {
@@ -148,11 +148,11 @@ async fn an_edit_that_is_repeated_does_not_undo_what_others_did_since() {
         };
         shop.workspace.edit(edit.clone(), vec![path("new.py")], None, None, make)
     };
-    assert!(matches!(again().await.expect("answered").edited, EditOutcome::Committed(_)));
+    assert!(matches!(again().await.expect("answered").outcome, EditOutcome::Committed(_)));
     assert_eq!(shop.text("new.py").as_deref(), Some("n\n"));
     std::fs::remove_file(shop.directory.path().join("new.py")).expect("gone");
     assert_eq!(shop.workspace.report_changes([&path("new.py")]).await.expect("told"), 1);
-    assert!(matches!(again().await.expect("answered").edited, EditOutcome::Committed(_)), "it was made before");
+    assert!(matches!(again().await.expect("answered").outcome, EditOutcome::Committed(_)), "it was made before");
     assert_eq!(shop.text("new.py"), None, "others have taken it away since");
     assert_eq!(shop.entry("new.py").expect("known").version, 2);
 }
@@ -161,7 +161,7 @@ async fn an_edit_that_is_repeated_does_not_undo_what_others_did_since() {
 async fn what_others_change_while_an_edit_is_made_is_seen_before_it_is_decided() {
     let shop = Workshop::open(1, &json!({}), &[("a.py", "a = 1\n")]).await;
     let reads = vec![FileRead { path: path("a.py"), version: 1, lines: None }];
-    let of = Some(shop.session(0).author().of);
+    let of = Some(shop.session(0).author().attempt);
     let edit = Edit { of, token: None, name: None, intent: Some("new".into()), reads, changes: Vec::new() };
     let beside = shop.directory.path().join("a.py");
     let make = move |_: &[CurrentFile]| -> Result<Vec<ProposedChange>, WorkspaceError> {
@@ -172,9 +172,9 @@ async fn what_others_change_while_an_edit_is_made_is_seen_before_it_is_decided()
     };
     let made = shop.workspace.edit(edit, vec![path("new.py")], None, None, make).await.expect("decided");
     assert!(
-        matches!(&made.edited, EditOutcome::Rejected(refused) if refused.code == Code::StaleRead),
+        matches!(&made.outcome, EditOutcome::Rejected(refused) if refused.code == Code::StaleRead),
         "{:?}",
-        made.edited
+        made.outcome
     );
     assert_eq!(shop.text("new.py"), None);
     assert!(std::fs::read_dir(shop.directory.path().join(".patchboard/staged")).expect("listed").next().is_none());

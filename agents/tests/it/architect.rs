@@ -113,7 +113,7 @@ async fn a_good_answer_is_taken_at_once_and_written_for_people() {
             (&json!(1_000_000), &json!("1h"))
         );
         assert_eq!(design.findings, []);
-        let spent = RoundsUsage::of(&design.rounds);
+        let spent = RoundsUsage::from_rounds(&design.rounds);
         assert_eq!((spent.calls, spent.usage.total(), spent.repairs.total()), (1, 110, 0));
     }
 }
@@ -128,7 +128,7 @@ async fn what_is_wrong_goes_back_and_the_mended_answer_is_taken() {
     for part in [bad.as_str(), "[undeclared_worker]", "Did you mean `writer`?"] {
         assert!(told.contains(part), "{part:?} is not in:\n{told}");
     }
-    let spent = RoundsUsage::of(&design.rounds);
+    let spent = RoundsUsage::from_rounds(&design.rounds);
     assert_eq!((spent.calls, spent.usage.total(), spent.repairs.total()), (2, 220, 110));
 }
 

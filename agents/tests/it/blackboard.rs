@@ -179,7 +179,7 @@ fn asked(fields: Value, document: &Value, reads: &[&str], woken_at: Option<&str>
     let basis = ReadSet { state, reads, members: Vec::new() };
     let shown = CallContext::new(plan, "w".into(), Arc::new(basis), false).expect("the worker is there");
     let shown = shown.with_place(woken_at);
-    Call { shown: Arc::new(shown), ..call("w", fields, "x", 0) }
+    Call { context: Arc::new(shown), ..call("w", fields, "x", 0) }
 }
 
 #[tokio::test]
@@ -283,13 +283,13 @@ fn a_form_allows_what_is_read_and_nothing_else() {
             let silent = json!({"board": {"public": []}});
             let [silent, alone] = [(&silent, &["/board"][..]), (&spoken, &[])].map(|(document, reads)| {
                 let call = asked(fields.clone(), document, reads, woken_at);
-                jsonschema::draft202012::new(&reply_schema::for_view(&call.shown, *format)).expect("a schema")
+                jsonschema::draft202012::new(&reply_schema::for_view(&call.context, *format)).expect("a schema")
             });
             let call = asked(fields, &spoken, &["/board"], woken_at);
-            let (level, schema) = schema::reply_schema(&call.shown, SchemaLevel::Derived).expect("a form");
-            assert_eq!((level, &schema), (SchemaLevel::Derived, &reply_schema::for_view(&call.shown, *format)));
+            let (level, schema) = schema::reply_schema(&call.context, SchemaLevel::Derived).expect("a form");
+            assert_eq!((level, &schema), (SchemaLevel::Derived, &reply_schema::for_view(&call.context, *format)));
             assert_eq!(
-                schema::reply_schema(&call.shown, SchemaLevel::Generic),
+                schema::reply_schema(&call.context, SchemaLevel::Generic),
                 Some((SchemaLevel::Generic, json!({"type": "object"})))
             );
             let validator = jsonschema::draft202012::new(&schema).expect("a schema");
@@ -323,7 +323,7 @@ fn in_a_room_whoever_talks_may_pass_and_whoever_concludes_may_not() {
         for (turn, may_pass) in [(0, true), (1, false)] {
             let fields = json!({"agent": "llm", "format": format, "pass": true});
             let call = asked(fields, &document, &["/board"], Some(&format!("/board/rooms/a~1b/agenda/{turn}")));
-            let form = jsonschema::draft202012::new(&reply_schema::for_view(&call.shown, *format)).expect("a schema");
+            let form = jsonschema::draft202012::new(&reply_schema::for_view(&call.context, *format)).expect("a schema");
             assert!(form.is_valid(&json!({"output": "It is 7."})), "{format}");
             assert_eq!(form.is_valid(&json!({"pass": "no"})), may_pass, "{format}");
         }

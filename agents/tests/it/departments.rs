@@ -69,7 +69,7 @@ struct Voices {
 /// Returns the value at a place of the view.
 fn shown(call: &Call, place: &str) -> Option<Value> {
     let place = PointerBuf::parse(place).expect("a pointer");
-    call.shown.value_at(&place).expect("it is shown whole").map(|node| node.to_value())
+    call.context.value_at(&place).expect("it is shown whole").map(|node| node.to_value())
 }
 
 fn say(path: &str, value: &Value) -> CallResult {
@@ -150,7 +150,7 @@ fn voice(call: &Call) -> CallResult {
                 });
             }
             // A department acts only on its own sentence.
-            let own = call.shown.plan().blueprint.name.clone();
+            let own = call.context.plan().blueprint.name.clone();
             let understood = each_understood(&words).find(|(department, ..)| *department == own);
             let (action, slots) = match (understood, text("/request/waits/action")) {
                 (Some((_, action, slots)), _) => (action.to_owned(), slots),
@@ -163,7 +163,7 @@ fn voice(call: &Call) -> CallResult {
         }
         "responder" => {
             // Fails on each triggered call, but not when it is asked why no reply was given.
-            if text("/turn/text").as_deref() == Some("Silence") && call.shown.trigger_place().is_some() {
+            if text("/turn/text").as_deref() == Some("Silence") && call.context.trigger_place().is_some() {
                 return Err(Failure {
                     code: FailureCode::Unreachable,
                     message: "no model".to_owned(),

@@ -69,7 +69,7 @@ async fn commit(
 ) -> Result<Vec<git::Commit>, git::GitError> {
     review(shop, who).await;
     let committed = git::commit(&shop.workspace, who, message, author).await?;
-    assert_eq!(committed.omissions.said(), [""; 0]);
+    assert_eq!(committed.omissions.messages(), [""; 0]);
     Ok(committed.commits)
 }
 
@@ -453,7 +453,7 @@ async fn what_the_board_does_not_allow_is_named_where_it_is_left_out() {
     sh(root, "echo a2 > a.txt; rm gone.txt");
     review(&shop, &who).await;
     let committed = git::commit(&shop.workspace, &who, "all", None).await.expect("the rest");
-    assert!(is_named(&committed.omissions.said().join("\n")), "{committed:?}");
+    assert!(is_named(&committed.omissions.messages().join("\n")), "{committed:?}");
     assert_eq!(sh(root, "git status --porcelain"), " M b.txt\n");
     // An author without access sees no note; once the file is fixed, there is no note to show.
     let blind = self::who(&shop, "manager", &json!({"view": ["a.txt"], "run": ["git"]}));

@@ -129,7 +129,7 @@ async fn play(url: String, name: String, expected: Expected, files: Option<PathB
     let (mut outcome, mut past) = (None, AttemptHistory::default());
     for attempt in 1..=writer(files.is_some()).limits.attempts {
         let mut call = call("writer", writer(files.is_some()), "What is shown.", 0);
-        call.shown = Arc::new(shown(files.is_some()));
+        call.context = Arc::new(shown(files.is_some()));
         (call.attempt, call.earlier_attempts) = (attempt, past.clone());
         call.permit = Some(Permit::ungated());
         call.timeout = Duration::from_millis(timeout);
@@ -262,7 +262,7 @@ impl CommitLookup for Nobody {
 
 /// Judges a reply as the kernel does: the answer on the board, or its rejection.
 fn judged(call: &Call, reply: &str) -> Outcome {
-    let basis = call.shown.basis();
+    let basis = call.context.basis();
     let context = ProposalContext {
         expansions_left: 0,
         base: basis.state.version(),
@@ -271,9 +271,9 @@ fn judged(call: &Call, reply: &str) -> Outcome {
         reservations: &Reservations::default(),
         commits: &Nobody,
     };
-    let (body, interface) = (ReplyBody::Text(reply.to_owned()), call.shown.worker_plan().interface);
-    let by = pipeline::Proposer { worker: &call.worker, worker_plan: Some(call.shown.worker_plan()) };
-    match pipeline::judge(call.shown.plan(), &basis.state, by, &body, interface, &context) {
+    let (body, interface) = (ReplyBody::Text(reply.to_owned()), call.context.worker_plan().interface);
+    let by = pipeline::Proposer { worker: &call.worker, worker_plan: Some(call.context.worker_plan()) };
+    match pipeline::judge(call.context.plan(), &basis.state, by, &body, interface, &context) {
         Verdict::Accepted(accepted) => {
             let answer = accepted.made.state.get(&PointerBuf::from_tokens(["answer"])).expect("it is there");
             Outcome::Answer(serde_json::to_value(answer).expect("JSON"))

@@ -275,16 +275,16 @@ async fn agents_are_forgotten_with_their_attempts_and_when_there_are_too_many_an
     // Sessions of an ended attempt are dropped, and the next attempt knows that there was one.
     let mut author = seat(1, Some("agent-7"));
     let failure = Failure { code: FailureCode::Crashed, message: "it fell".to_owned(), usage: None, deferral: None };
-    shop.board.fail(author.of.invocation, author.of.attempt, failure).await.expect("the board listens");
+    shop.board.fail(author.attempt.invocation, author.attempt.attempt, failure).await.expect("the board listens");
     let begun = std::time::Instant::now();
-    while !shop.board.status().attempts.contains(&(author.of.invocation, author.of.attempt + 1)) {
+    while !shop.board.status().attempts.contains(&(author.attempt.invocation, author.attempt.attempt + 1)) {
         assert!(begun.elapsed().as_secs() < 30, "there is no other attempt");
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
     let late = sessions.get_or_create(Arc::clone(&shop.workspace), author.clone(), None);
     assert_eq!(sessions.len(), 1, "only the one of the other engineer is left");
     drop(late);
-    author.of.attempt += 1;
+    author.attempt.attempt += 1;
     let next = sessions.get_or_create(Arc::clone(&shop.workspace), author, None);
     assert_eq!(sessions.len(), 2);
     let told = next.session().lock().await.call(look).await;

@@ -65,7 +65,7 @@ fn asked(fields: Value, document: &Value, reads: &[&str], may_expand: bool) -> C
     let reads = reads.iter().map(|place| PointerBuf::parse(*place).expect("a pointer")).collect();
     let basis = ReadSet { state, reads, members: Vec::new() };
     let shown = CallContext::new(plan, "w".into(), Arc::new(basis), may_expand).expect("the worker is there");
-    Call { shown: Arc::new(shown), ..call("w", fields, "x", 0) }
+    Call { context: Arc::new(shown), ..call("w", fields, "x", 0) }
 }
 
 async fn answered(seats: &AgentRegistry, call: &Call) -> Result<Value, Failure> {
@@ -99,12 +99,12 @@ async fn every_role_that_the_kernel_knows_can_be_seated() {
             "department": "notes", "action": "add", "asked": 1, "expires_at": 0}}, "resolved": {"status": "none", "action": "x"}, "workflow": {"status": "RUNNING",
             "nodes": {"a": {"node_id": "a", "status": "PENDING"}}, "data": {}, "round": {"number": 0, "more": true}}});
         let call = asked(fields, &document, &["/classified", "/request", "/resolved"], false);
-        assert_eq!(seats.check(&call.shown.plan().blueprint), [], "{name}");
+        assert_eq!(seats.check(&call.context.plan().blueprint), [], "{name}");
         let said = answered(&seats, &call).await.expect("a reply");
         assert!(said["patch"].is_array() || said["pass"].is_string(), "{name}: {said}");
     }
     let unknown = asked(json!({"agent": "builtin:voting"}), &json!({}), &[], false);
-    assert_eq!(seats.check(&unknown.shown.plan().blueprint).len(), 1);
+    assert_eq!(seats.check(&unknown.context.plan().blueprint).len(), 1);
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn what_a_seat_says_beside_is_judged_before_a_run_and_at_a_call() {
         ("perceive", json!({"into": ""}), "names places"),
     ] {
         let call = asked(json!({"agent": format!("builtin:{name}"), "with": with}), &json!({}), &[], false);
-        let problems = seats.check(&call.shown.plan().blueprint);
+        let problems = seats.check(&call.context.plan().blueprint);
         assert!(problems.len() == 1 && problems[0].message.contains(said), "{problems:?}");
         let failure = answered(&seats, &call).await.expect_err("it cannot be used");
         assert_eq!((failure.code, failure.message.contains(said)), (FailureCode::NotConfigured, true), "{failure}");

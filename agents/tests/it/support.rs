@@ -40,7 +40,7 @@ pub(crate) fn call(worker: &str, seat: Worker, shown: &str, occurrence: u32) -> 
         model: None,
         view_hash: sha256(shown.as_bytes()),
         prompt: Arc::new(Prompt { system: "You are a test.".into(), user: shown.into() }),
-        shown: Arc::new(values(worker, &seat)),
+        context: Arc::new(values(worker, &seat)),
         timeout: Duration::from_secs(10),
         permit: None,
     }

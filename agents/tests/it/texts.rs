@@ -116,7 +116,7 @@ async fn a_file_that_others_are_writing_keeps_nobody_from_the_rest() {
 async fn what_an_edit_rests_on_costs_its_record_bytes_for_each_read() {
     let lines: String = (1..=3000).map(|line| format!("line {line}\n")).collect();
     let shop = Workshop::open(1, &json!({}), &[("src/package/module.py", &lines)]).await;
-    let of = Some(shop.session(0).author().of);
+    let of = Some(shop.session(0).author().attempt);
     let mut sizes = Vec::new();
     for count in [0, 10, 100, 1000] {
         let read = |at: u32| FileRead {
@@ -139,7 +139,7 @@ async fn what_an_edit_rests_on_costs_its_record_bytes_for_each_read() {
             }])
         };
         let made = shop.workspace.edit(edit, vec![name], None, None, make).await.expect("decided");
-        assert!(matches!(made.edited, EditOutcome::Committed(_)), "{:?}", made.edited);
+        assert!(matches!(made.outcome, EditOutcome::Committed(_)), "{:?}", made.outcome);
         let records = shop.records();
         sizes.push(records.last().expect("a record").to_json().to_string().len());
     }

@@ -467,7 +467,7 @@ async fn a_seat_that_needs_tools_says_so_where_there_are_none() {
     let call = scripted(json!({"tools": [{"name": "echo"}], "reply": []}));
     let failure = seats.call(&call).await.expect_err("there are none");
     assert_eq!(failure.code, FailureCode::NotConfigured);
-    let blueprint = &call.shown.plan().blueprint;
+    let blueprint = &call.context.plan().blueprint;
     assert_eq!(seats.check(blueprint)[0].message, failure.message);
     let seats = seats.with_toolbox(Arc::new(Benches(Log::default(), 0)));
     assert_eq!(seats.check(blueprint), []);

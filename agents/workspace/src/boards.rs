@@ -27,22 +27,22 @@ use super::sessions::Sessions;
 use crate::directory::Directory;
 
 /// Longest wait for a board's directory to be open.
-const PATIENCE: Duration = Duration::from_secs(60);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Longest wait for the previous holder of a directory's lock, and the polling interval.
-const LOCKED_MAX: Duration = Duration::from_secs(10);
-const LOCKED_LOOK: Duration = Duration::from_millis(20);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Interval of full rescans for a directory that the operating system does not watch.
-const LOOKED_THROUGH_EVERY: Duration = Duration::from_secs(10);
+const RESCAN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Open directories of the boards that run here.
 pub struct Workspaces {
     directories: BTreeMap<String, Directory>,
     boards: Mutex<BTreeMap<BoardId, Slot>>,
     /// Number of boards that are being created or resumed.
-    coming: watch::Sender<usize>,
-    takings: AtomicU64,
+    pending_activations: watch::Sender<usize>,
+    next_activation: AtomicU64,
     /// Serialises reopening.
     anew: AsyncMutex<()>,
 }
@@ -56,11 +56,11 @@ pub struct ActivationGuard(Arc<Workspaces>);
 struct Slot {
     board: BoardHandle,
     /// Number that distinguishes the activations of a board.
-    taking: u64,
+    activation: u64,
     state: watch::Sender<State>,
     sessions: Sessions,
     /// Task that follows changes of the directory, aborted on drop.
-    looking: JoinSet<()>,
+    watch_task: JoinSet<()>,
 }
 
 #[derive(Clone)]
@@ -73,8 +73,14 @@ enum State {
 impl Workspaces {
     /// Creates the registry of the operator's directories.
     pub fn new(directories: BTreeMap<String, Directory>) -> Self {
-        let (coming, takings) = (watch::Sender::new(0), AtomicU64::new(0));
-        Self { directories, boards: Mutex::default(), coming, takings, anew: AsyncMutex::default() }
+        let (pending_activations, next_activation) = (watch::Sender::new(0), AtomicU64::new(0));
+        Self {
+            directories,
+            boards: Mutex::default(),
+            pending_activations,
+            next_activation,
+            anew: AsyncMutex::default(),
+        }
     }
 
     /// Returns why a worker with this file access cannot use the blueprint's workspace, or `None` if it can.
@@ -97,23 +103,23 @@ impl Workspaces {
 
     /// Announces that a board is about to be created or resumed.
     pub fn begin_activation(self: &Arc<Self>) -> ActivationGuard {
-        self.coming.send_modify(|count| *count += 1);
+        self.pending_activations.send_modify(|count| *count += 1);
         ActivationGuard(Arc::clone(self))
     }
 
     /// Registers a slot for the board and drops that of an earlier activation.
     fn begin(&self, board: &BoardHandle) -> u64 {
-        let taking = self.takings.fetch_add(1, Ordering::Relaxed);
+        let taking = self.next_activation.fetch_add(1, Ordering::Relaxed);
         let (state, sessions) = (watch::Sender::new(State::Opening), Sessions::default());
-        let slot = Slot { board: board.clone(), taking, state, sessions, looking: JoinSet::new() };
+        let slot = Slot { board: board.clone(), activation: taking, state, sessions, watch_task: JoinSet::new() };
         let before = self.lock().insert(board.id().clone(), slot);
         drop(before);
         taking
     }
 
     /// Opens the directory of a board; `None` if the board has ended or its slot is gone or replaced.
-    async fn attach(&self, board: &BoardHandle, taking: u64) -> Result<Option<Arc<Workspace>>, WorkspaceError> {
-        let opened = self.open(board, taking).await;
+    async fn attach(&self, board: &BoardHandle, activation: u64) -> Result<Option<Arc<Workspace>>, WorkspaceError> {
+        let opened = self.open(board, activation).await;
         let (opened, watched) = match opened {
             Ok((workspace, watched)) => (Ok(workspace), watched),
             Err(error) => (Err(error), None),
@@ -124,37 +130,45 @@ impl Workspaces {
         };
         {
             let mut boards = self.lock();
-            let Some(slot) = boards.get_mut(board.id()).filter(|slot| slot.taking == taking) else { return Ok(None) };
+            let Some(slot) = boards.get_mut(board.id()).filter(|slot| slot.activation == activation) else {
+                return Ok(None);
+            };
             if let Ok(workspace) = &opened {
-                slot.looking.spawn(look_after(Arc::downgrade(workspace), watched));
+                slot.watch_task.spawn(follow_changes(Arc::downgrade(workspace), watched));
             }
             slot.state.send_replace(state);
         }
         if is_over(board) {
             // The end was already announced, so `ended` is not called again.
-            self.detach(board.id(), taking);
+            self.detach(board.id(), activation);
             return Ok(None);
         }
         opened.map(Some)
     }
 
     /// Opens the directory. The watch starts before the first scan, so every change is seen by one of the two.
-    async fn open(&self, board: &BoardHandle, taking: u64) -> Result<(Arc<Workspace>, Option<Watch>), WorkspaceError> {
-        let snapshot = board.status();
-        let spec = snapshot.blueprint.workspace.as_ref().ok_or(WorkspaceError::None)?;
+    async fn open(
+        &self,
+        board: &BoardHandle,
+        activation: u64,
+    ) -> Result<(Arc<Workspace>, Option<Watch>), WorkspaceError> {
+        let status = board.status();
+        let spec = status.blueprint.workspace.as_ref().ok_or(WorkspaceError::None)?;
         let Some(directory) = self.directories.get(&spec.dir).cloned() else {
             return Err(WorkspaceError::NotConfigured(not_configured(&spec.dir)));
         };
         let exclude = directory.exclude.iter().chain(&spec.exclude).cloned().collect();
         let options = DiskOptions { exclude, max_bytes: directory.max_bytes, ..DiskOptions::default() };
-        let deadline = Instant::now() + LOCKED_MAX;
+        let deadline = Instant::now() + LOCK_TIMEOUT;
         let disk = loop {
             let (dir, options) = (directory.dir.clone(), options.clone());
             let disk = tokio::task::spawn_blocking(move || Disk::open(dir, options)).await;
             match disk.map_err(|error| WorkspaceError::Broken(error.to_string()))? {
                 // Work in progress of the previous holder finishes first.
-                Err(DiskError::Locked { .. }) if Instant::now() < deadline && self.is_current(board.id(), taking) => {
-                    sleep(LOCKED_LOOK).await;
+                Err(DiskError::Locked { .. })
+                    if Instant::now() < deadline && self.is_current(board.id(), activation) =>
+                {
+                    sleep(LOCK_POLL_INTERVAL).await;
                 }
                 disk => break disk?,
             }
@@ -186,29 +200,29 @@ impl Workspaces {
     }
 
     /// Reopens a directory after `.patchboard` was removed. Sessions lose their read sets.
-    async fn open_anew(&self, board: &BoardId, gone: &Arc<Workspace>) -> Result<(), WorkspaceError> {
+    async fn reopen(&self, board: &BoardId, previous: &Arc<Workspace>) -> Result<(), WorkspaceError> {
         let _one = self.anew.lock().await;
-        let is_it = |slot: &&Slot| matches!(&*slot.state.borrow(), State::Open(open) if Arc::ptr_eq(open, gone));
-        let slot = self.lock().get(board).filter(is_it).map(|slot| (slot.board.clone(), slot.taking));
+        let is_it = |slot: &&Slot| matches!(&*slot.state.borrow(), State::Open(open) if Arc::ptr_eq(open, previous));
+        let slot = self.lock().get(board).filter(is_it).map(|slot| (slot.board.clone(), slot.activation));
         // Another caller has already reopened it.
-        let Some((handle, taking)) = slot else { return Ok(()) };
-        let dir = gone.disk().path().display().to_string();
+        let Some((handle, activation)) = slot else { return Ok(()) };
+        let dir = previous.disk().path().display().to_string();
         tracing::warn!(%board, dir, "the directory's .patchboard was taken away: it is opened anew, and who works there has to read again");
         // Stop following the old directory and free its watches.
-        let looking = self.lock().get_mut(board).map(|slot| std::mem::take(&mut slot.looking));
+        let looking = self.lock().get_mut(board).map(|slot| std::mem::take(&mut slot.watch_task));
         drop(looking);
-        let (workspace, watched) = self.open(&handle, taking).await?;
-        if let Some(slot) = self.lock().get_mut(board).filter(|slot| slot.taking == taking) {
+        let (workspace, watched) = self.open(&handle, activation).await?;
+        if let Some(slot) = self.lock().get_mut(board).filter(|slot| slot.activation == activation) {
             slot.sessions.evict_all();
-            slot.looking = JoinSet::new();
-            slot.looking.spawn(look_after(Arc::downgrade(&workspace), watched));
+            slot.watch_task = JoinSet::new();
+            slot.watch_task.spawn(follow_changes(Arc::downgrade(&workspace), watched));
             slot.state.send_replace(State::Open(workspace));
         }
         Ok(())
     }
 
-    fn is_current(&self, board: &BoardId, taking: u64) -> bool {
-        self.lock().get(board).is_some_and(|slot| slot.taking == taking)
+    fn is_current(&self, board: &BoardId, activation: u64) -> bool {
+        self.lock().get(board).is_some_and(|slot| slot.activation == activation)
     }
 
     /// Returns the directory of a board once it is open. Returns immediately when no activation is in progress.
@@ -216,8 +230,8 @@ impl Workspaces {
     /// # Errors
     /// The directory cannot be opened, or the board is not active in this process.
     pub async fn get(&self, board: &BoardId) -> Result<Arc<Workspace>, WorkspaceError> {
-        let deadline = Instant::now() + PATIENCE;
-        let mut coming = self.coming.subscribe();
+        let deadline = Instant::now() + OPEN_TIMEOUT;
+        let mut coming = self.pending_activations.subscribe();
         loop {
             let is_coming = *coming.borrow_and_update() > 0;
             let state = self.lock().get(board).map(|slot| slot.state.subscribe());
@@ -228,7 +242,7 @@ impl Workspaces {
                     match decided {
                         Ok(State::Open(workspace)) if self.is_usable(&workspace) => return Ok(workspace),
                         Ok(State::Open(workspace)) => {
-                            timeout_at(deadline, self.open_anew(board, &workspace)).await.map_err(|_| not_open())??;
+                            timeout_at(deadline, self.reopen(board, &workspace)).await.map_err(|_| not_open())??;
                         }
                         Ok(State::Failed(why)) => return Err(WorkspaceError::NotConfigured(why)),
                         // The slot was removed; the board may be active again.
@@ -254,7 +268,7 @@ impl Workspaces {
         board: &BoardId,
         author: EditAuthor,
         is_anew: Option<bool>,
-        asked: SessionRequest,
+        request: SessionRequest,
     ) -> Result<SessionAnswer, WorkspaceError> {
         let workspace = self.get(board).await?;
         let agent = {
@@ -264,28 +278,29 @@ impl Workspaces {
             let slot = boards.get_mut(board).filter(|slot| is_open(slot));
             slot.ok_or_else(not_open)?.sessions.get_or_create(workspace, author, is_anew)
         };
-        let called = tokio::spawn(agent.execute(asked));
+        let called = tokio::spawn(agent.execute(request));
         called.await.map_err(|error| WorkspaceError::Broken(error.to_string()))
     }
 
     /// Closes the directory of a board that has ended for good or left this process, unless it was activated again.
     pub fn ended(self: &Arc<Self>, board: &BoardId) {
-        let Some((handle, taking)) = self.lock().get(board).map(|slot| (slot.board.clone(), slot.taking)) else {
+        let Some((handle, activation)) = self.lock().get(board).map(|slot| (slot.board.clone(), slot.activation))
+        else {
             return;
         };
         let (own, board) = (Arc::clone(self), board.clone());
         tokio::spawn(async move {
             // The end of an earlier activation does not apply to this one.
             if handle.wait_for_end().await.map_or(true, |ended| ended.is_final()) {
-                own.detach(&board, taking);
+                own.detach(&board, activation);
             }
         });
     }
 
-    fn detach(&self, board: &BoardId, taking: u64) {
+    fn detach(&self, board: &BoardId, activation: u64) {
         let gone = {
             let mut boards = self.lock();
-            let is_meant = boards.get(board).is_some_and(|slot| slot.taking == taking);
+            let is_meant = boards.get(board).is_some_and(|slot| slot.activation == activation);
             if is_meant { boards.remove(board) } else { None }
         };
         drop(gone);
@@ -309,11 +324,11 @@ impl ActivationGuard {
     ) -> impl Future<Output = Result<Option<Arc<Workspace>>, WorkspaceError>> + Send + use<> {
         let (workspaces, board) = (Arc::clone(&self.0), board.clone());
         let has_files = board.status().blueprint.workspace.is_some() && !is_over(&board);
-        let taking = has_files.then(|| workspaces.begin(&board));
+        let activation = has_files.then(|| workspaces.begin(&board));
         drop(self);
         async move {
-            match taking {
-                Some(taking) => workspaces.attach(&board, taking).await,
+            match activation {
+                Some(activation) => workspaces.attach(&board, activation).await,
                 None => Ok(None),
             }
         }
@@ -322,7 +337,7 @@ impl ActivationGuard {
 
 impl Drop for ActivationGuard {
     fn drop(&mut self) {
-        self.0.coming.send_modify(|count| *count = count.saturating_sub(1));
+        self.0.pending_activations.send_modify(|count| *count = count.saturating_sub(1));
     }
 }
 
@@ -342,12 +357,12 @@ fn not_configured(directory: &str) -> String {
 }
 
 /// Reports external changes to the board early, for readers. Edits do not rely on it: each one checks its files itself.
-async fn look_after(workspace: Weak<Workspace>, mut watched: Option<Watch>) {
+async fn follow_changes(workspace: Weak<Workspace>, mut watched: Option<Watch>) {
     loop {
         let noticed = match &mut watched {
             Some(watched) => watched.next().await,
             None => {
-                tokio::time::sleep(LOOKED_THROUGH_EVERY).await;
+                tokio::time::sleep(RESCAN_INTERVAL).await;
                 Some(ChangeNotice::All)
             }
         };

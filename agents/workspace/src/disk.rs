@@ -211,10 +211,10 @@ impl Disk {
 
     /// Opens the directory of a file; `None` if it does not exist.
     fn parent(&self, path: &FilePath, ask: PathCheck) -> Result<Option<OwnedFd>, DiskError> {
-        let mut way = (ask == PathCheck::Rules).then(|| self.rules.way(&self.root)).transpose()?;
-        let judge = |way: &Option<ActiveRules<'_>>, path: &str, is_directory| match way.as_ref() {
-            Some(way) => {
-                way.judge(path, is_directory).map_or(Ok(()), |reason| Err(DiskError::not_served(path, reason)))
+        let mut rules = (ask == PathCheck::Rules).then(|| self.rules.active_rules(&self.root)).transpose()?;
+        let judge = |rules: &Option<ActiveRules<'_>>, path: &str, is_directory| match rules.as_ref() {
+            Some(rules) => {
+                rules.judge(path, is_directory).map_or(Ok(()), |reason| Err(DiskError::not_served(path, reason)))
             }
             None => Ok(()),
         };
@@ -224,74 +224,74 @@ impl Disk {
             if depth == DEPTH_MAX {
                 return Err(DiskError::not_served(path.as_str(), UnservedReason::TooDeep));
             }
-            judge(&way, prefix, true)?;
+            judge(&rules, prefix, true)?;
             if let Some(directory) = at {
                 at = self.enter(&directory, prefix)?;
             }
-            if let (Some(way), Some(directory)) = (&mut way, &at) {
-                way.enter(directory, prefix)?;
+            if let (Some(rules), Some(directory)) = (&mut rules, &at) {
+                rules.enter(directory, prefix)?;
             }
         }
-        judge(&way, path.as_str(), false)?;
+        judge(&rules, path.as_str(), false)?;
         Ok(at)
     }
 
     /// Opens the directory `path`, by its last name, in its parent; `None` if it does not exist.
     fn enter(&self, parent: impl AsFd, path: &str) -> Result<Option<OwnedFd>, DiskError> {
         let name = path.rsplit('/').next().unwrap_or(path);
-        let refuse = |reason| Err(DiskError::not_served(path, reason));
+        let not_served = |reason| Err(DiskError::not_served(path, reason));
         match dir_fd::open_dir(&parent, name) {
             // A mount point: staged files cannot be renamed to there.
             Ok(directory) => match device(&directory) {
                 Ok(device) if device == self.device => Ok(Some(directory)),
-                Ok(_) => refuse(UnservedReason::Outside),
+                Ok(_) => not_served(UnservedReason::Outside),
                 Err(error) => Err(DiskError::io(path, error)),
             },
             Err(Errno::NOENT) => Ok(None),
             Err(Errno::LOOP | Errno::NOTDIR) => match dir_fd::stat(&parent, name) {
-                Ok(Some(stat)) if dir_fd::kind(&stat).is_symlink() => refuse(UnservedReason::Symlink),
-                _ => refuse(UnservedReason::NotRegular),
+                Ok(Some(stat)) if dir_fd::kind(&stat).is_symlink() => not_served(UnservedReason::Symlink),
+                _ => not_served(UnservedReason::NotRegular),
             },
-            Err(Errno::ACCESS | Errno::PERM) => refuse(UnservedReason::Unreadable),
-            Err(Errno::NAMETOOLONG) => refuse(UnservedReason::Name),
+            Err(Errno::ACCESS | Errno::PERM) => not_served(UnservedReason::Unreadable),
+            Err(Errno::NAMETOOLONG) => not_served(UnservedReason::Name),
             Err(error) => Err(DiskError::io(path, error)),
         }
     }
 
     /// Reads the file `name` of a directory; errors name it `path`.
     fn read_in(&self, parent: impl AsFd, path: &str, name: &str) -> Result<Option<Contents>, DiskError> {
-        let refuse = |reason| Err(DiskError::not_served(path, reason));
+        let not_served = |reason| Err(DiskError::not_served(path, reason));
         let file = match dir_fd::file(&parent, name) {
             Ok(Some(file)) => file,
             Ok(None) => {
                 let stat = dir_fd::stat(&parent, name).ok().flatten();
                 let is_link = stat.is_some_and(|stat| dir_fd::kind(&stat).is_symlink());
-                return refuse(if is_link { UnservedReason::Symlink } else { UnservedReason::NotRegular });
+                return not_served(if is_link { UnservedReason::Symlink } else { UnservedReason::NotRegular });
             }
             Err(Errno::NOENT) => return Ok(None),
-            Err(Errno::ACCESS | Errno::PERM) => return refuse(UnservedReason::Unreadable),
-            Err(Errno::NAMETOOLONG) => return refuse(UnservedReason::Name),
+            Err(Errno::ACCESS | Errno::PERM) => return not_served(UnservedReason::Unreadable),
+            Err(Errno::NAMETOOLONG) => return not_served(UnservedReason::Name),
             Err(error) => return Err(DiskError::io(path, error)),
         };
         let failed = |error| DiskError::io(format_args!("{path} cannot be read"), error);
         let metadata = file.metadata().map_err(failed)?;
         if metadata.len() > self.max_bytes {
-            return refuse(UnservedReason::TooLarge);
+            return not_served(UnservedReason::TooLarge);
         }
         let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
         // The file may grow during the read.
         file.take(self.max_bytes.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
-        if let Some(reason) = self.refuses(&bytes) {
-            return refuse(reason);
+        if let Some(reason) = self.unserved_reason(&bytes) {
+            return not_served(reason);
         }
         let hash = sha256(&bytes);
-        let Ok(text) = String::from_utf8(bytes) else { return refuse(UnservedReason::Binary) };
+        let Ok(text) = String::from_utf8(bytes) else { return not_served(UnservedReason::Binary) };
         let (modified, mode) = (metadata.modified().map_err(failed)?, metadata.permissions().mode());
         Ok(Some(Contents { text, hash, modified, is_executable: mode & 0o100 != 0 }))
     }
 
     /// Returns why content like this is not served. UTF-8 is checked by the caller.
-    fn refuses(&self, bytes: &[u8]) -> Option<UnservedReason> {
+    fn unserved_reason(&self, bytes: &[u8]) -> Option<UnservedReason> {
         let is_too_large = u64::try_from(bytes.len()).is_ok_and(|length| length > self.max_bytes);
         let is_binary = || bytes[..bytes.len().min(BINARY_BYTES)].contains(&0);
         if is_too_large { Some(UnservedReason::TooLarge) } else { is_binary().then_some(UnservedReason::Binary) }

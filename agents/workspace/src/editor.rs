@@ -144,17 +144,17 @@ pub fn definitions(
     author: &str,
     spec: &WorkspaceSpec,
     may_edit: bool,
-    manner: EditConcurrency,
+    concurrency: EditConcurrency,
 ) -> Vec<(EditorTool, ToolDefinition)> {
     let of_all = schema();
     // In its own tree an agent needs no intents, because all the commits are its own.
-    let is_required = spec.intent == Intent::Required && manner != EditConcurrency::OwnTree;
-    let convention = match manner {
+    let is_required = spec.intent == Intent::Required && concurrency != EditConcurrency::OwnTree;
+    let convention = match concurrency {
         EditConcurrency::OwnTree => String::new(),
         _ => convention(author, is_required, spec.annotate),
     };
     let shown = ALL.into_iter().filter(|tool| may_edit || !tool.is_edit);
-    shown.map(|tool| (tool, tool.definition(&of_all, &convention, is_required, manner))).collect()
+    shown.map(|tool| (tool, tool.definition(&of_all, &convention, is_required, concurrency))).collect()
 }
 
 /// Builds the editor's arguments for a tool call; `None` if there is no such tool.
@@ -179,18 +179,19 @@ impl EditorTool {
         of_all: &Value,
         convention: &str,
         is_intent_required: bool,
-        manner: EditConcurrency,
+        concurrency: EditConcurrency,
     ) -> ToolDefinition {
-        let says_whose = if manner == EditConcurrency::OwnTree { "" } else { self.says_whose() };
+        let says_whose = if concurrency == EditConcurrency::OwnTree { "" } else { self.says_whose() };
         let counts =
-            if manner == EditConcurrency::Checked && matches!(self.name, "view" | "search") { COUNTS } else { "" };
+            if concurrency == EditConcurrency::Checked && matches!(self.name, "view" | "search") { COUNTS } else { "" };
         let description = match self.is_edit {
-            true => format!("{convention}{} {}", self.description, manner.rule()),
+            true => format!("{convention}{} {}", self.description, concurrency.rule()),
             false => format!("{}{counts}{says_whose}", self.description),
         };
         let mut required = self.needs.to_vec();
         required.extend((self.is_edit && is_intent_required).then_some("intent"));
-        let is_taken = |name: &&&str| manner != EditConcurrency::OwnTree || !matches!(**name, "intent" | "version");
+        let is_taken =
+            |name: &&&str| concurrency != EditConcurrency::OwnTree || !matches!(**name, "intent" | "version");
         let properties: Map<String, Value> = self
             .needs
             .iter()

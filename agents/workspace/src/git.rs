@@ -162,7 +162,7 @@ pub async fn diff(
     paths: &[FilePath],
     window: Window,
 ) -> Result<String, GitError> {
-    let mut notes = workspace.git().lock().await;
+    let mut state = workspace.git().lock().await;
     let repository = Repository::open(workspace.disk().path(), who.label()).await?;
     let _files = lock_all_files(workspace, who.label()).await?;
     let head = repository.head().await?;
@@ -172,7 +172,7 @@ pub async fn diff(
     let (tree, omissions) = build_tree(workspace, &repository, &base, may).await?;
     let changes = repository.changes(&base, &tree).await?;
     let (skip, room) = (window.skip, window.room.min(DIFF_CHARS_MAX));
-    let omitted = match omissions.said() {
+    let omitted = match omissions.messages() {
         said if said.is_empty() => String::new(),
         said => format!("\n[{}]\n", one_line(&said.join("; "), room / OMISSIONS_PART)),
     };
@@ -187,23 +187,24 @@ pub async fn diff(
             count => format!("{count} files differ: {names}"),
         };
         // Note about the rest. Room for it is reserved with upper bounds of both numbers.
-        let told = |next: usize, bytes: u64| {
+        let render_note = |next: usize, bytes: u64| {
             format!(
                 "\n[{} after this {} not shown: go on with `skip` {next}, or name files in `paths`. {differ}]\n",
                 counted(bytes, "byte"),
                 is_or_are(bytes)
             )
         };
-        let longest = told(skip.saturating_add(room), left_out.saturating_add(text.len() as u64)).chars().count();
+        let longest =
+            render_note(skip.saturating_add(room), left_out.saturating_add(text.len() as u64)).chars().count();
         let shown = room.saturating_sub(longest);
         to = byte_at(&text, skip.saturating_add(shown)).max(from);
-        note = told(skip + text[from..to].chars().count(), left_out + (text.len() - to) as u64);
+        note = render_note(skip + text[from..to].chars().count(), left_out + (text.len() - to) as u64);
     }
     // Without a difference the output begins with the omissions.
     let omitted = if from == to { omitted.trim_start() } else { &omitted };
     let shown = format!("{}{omitted}{note}", &text[from..to]);
-    notes.reviews.keep(&workspace.board().status().attempts);
-    notes.reviews.note(who, &changes, &review::sections(&text, &changes, left_out > 0), from..to);
+    state.reviews.keep(&workspace.board().status().attempts);
+    state.reviews.note(who, &changes, &review::sections(&text, &changes, left_out > 0), from..to);
     Ok(shown)
 }
 
@@ -236,26 +237,26 @@ pub async fn commit(
         return Err(GitError::Git(GitCode::EmptyMessage, "say in `message` what the commit does".to_owned()));
     }
     let message = format!("{subject}\n\n{}\n", body.trim());
-    let mut notes = Arc::clone(workspace.git()).lock_owned().await;
+    let mut state = Arc::clone(workspace.git()).lock_owned().await;
     let files = lock_all_files(workspace, who.label()).await?;
     let (workspace, who, author) = (Arc::clone(workspace), who.clone(), author.map(str::to_owned));
-    to_its_end(async move {
+    run_to_completion(async move {
         let _files = files;
-        commit_quietly(&workspace, &mut notes, &who, &message, author.as_deref()).await
+        commit_locked(&workspace, &mut state, &who, &message, author.as_deref()).await
     })
     .await
 }
 
 /// Runs work to completion that would leave an inconsistent state if it stopped halfway.
-pub(super) async fn to_its_end<T: Send + 'static>(
+pub(super) async fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = Result<T, GitError>> + Send + 'static,
 ) -> Result<T, GitError> {
     tokio::spawn(work).await.map_err(|error| WorkspaceError::Broken(error.to_string()))?
 }
 
-async fn commit_quietly(
+async fn commit_locked(
     workspace: &Arc<Workspace>,
-    notes: &mut GitState,
+    state: &mut GitState,
     who: &EditAuthor,
     message: &str,
     author: Option<&str>,
@@ -264,10 +265,10 @@ async fn commit_quietly(
     let mut head = repository.head().await?;
     let base = repository.begin(head.as_deref()).await?;
     let (tree, omissions) = build_tree(workspace, &repository, &base, |path| who.access.may_view(path)).await?;
-    notes.histories.read_on(workspace.board()).await.map_err(|error| WorkspaceError::Broken(error.to_string()))?;
+    state.histories.read_on(workspace.board()).await.map_err(|error| WorkspaceError::Broken(error.to_string()))?;
     let mut by_author: BTreeMap<String, (BTreeSet<String>, Vec<Change>)> = BTreeMap::new();
     for change in repository.changes(&base, &tree).await? {
-        let Authors { first, others } = authors(&notes.histories, &repository, &change).await?;
+        let Authors { first, others } = authors(&state.histories, &repository, &change).await?;
         let (with, changes) = by_author.entry(first).or_default();
         with.extend(others);
         changes.push(change);
@@ -276,10 +277,10 @@ async fn commit_quietly(
     if by_author.is_empty() {
         let of_whom = author.map_or_else(String::new, |author| format!(" of {author}"));
         let nothing = format!("there is nothing{of_whom} to commit");
-        let said: Vec<String> = [nothing].into_iter().chain(omissions.said()).collect();
-        return Err(GitError::Git(GitCode::NothingToCommit, said.join("; ")));
+        let messages: Vec<String> = [nothing].into_iter().chain(omissions.messages()).collect();
+        return Err(GitError::Git(GitCode::NothingToCommit, messages.join("; ")));
     }
-    let unseen = by_author.values().flat_map(|(_, changes)| changes).filter(|change| !notes.reviews.holds(who, change));
+    let unseen = by_author.values().flat_map(|(_, changes)| changes).filter(|change| !state.reviews.holds(who, change));
     let unseen: Vec<&str> = unseen.map(|change| change.path.as_str()).collect();
     if !unseen.is_empty() {
         let names = named(unseen.into_iter(), NAMES_CHARS_MAX);
@@ -292,14 +293,14 @@ async fn commit_quietly(
     for (author, (mut others, changes)) in by_author {
         others.remove(&author);
         repository.begin(head.as_deref()).await?;
-        let tree = repository.take_up(&changes).await?;
+        let tree = repository.stage_changes(&changes).await?;
         let trailers: String =
             others.iter().map(|other| format!("Co-authored-by: {other} <{other}@workspace>\n")).collect();
         let message =
             if trailers.is_empty() { message.to_owned() } else { format!("{}\n\n{trailers}", message.trim_end()) };
         let hash = conclude(&repository, head.as_deref(), &tree, &changes, &author, &message).await?;
         head = Some(hash.clone());
-        notes.reviews.forget(who, &changes);
+        state.reviews.forget(who, &changes);
         let files = changes.into_iter().map(|change| change.path).collect();
         commits.push(Commit { hash, author, others, files });
     }
@@ -373,17 +374,17 @@ async fn build_tree(
     may: impl Fn(&FilePath) -> bool,
 ) -> Result<(String, Omissions), GitError> {
     let (found, by_others) = workspace.rescan_with(ScannedFiles::for_repository(repository), ScannedFiles::see).await?;
-    let untaken: BTreeSet<&FilePath> = by_others.rejected.iter().flat_map(|not_taken| &not_taken.paths).collect();
+    let rejected: BTreeSet<&FilePath> = by_others.rejected.iter().flat_map(|not_taken| &not_taken.paths).collect();
     let state = workspace.state();
-    let meant = |path: &FilePath, hash| match FileEntry::load(&state, path).map(|entry| entry.hash) {
+    let decide = |path: &FilePath, hash| match FileEntry::load(&state, path).map(|entry| entry.hash) {
         _ if !may(path) => IncludeDecision::No,
         Some(known) if known == hash => IncludeDecision::Yes,
-        _ if untaken.contains(path) => IncludeDecision::Omit(OmissionReason::Rejected),
+        _ if rejected.contains(path) => IncludeDecision::Omit(OmissionReason::Rejected),
         // A file that is not served and was never known to the board.
         None if hash.is_none() => IncludeDecision::No,
         _ => IncludeDecision::Omit(OmissionReason::Changed),
     };
-    staging::stage(repository, base, workspace.disk(), found, meant).await
+    staging::stage(repository, base, workspace.disk(), found, decide).await
 }
 
 fn is_within(path: &FilePath, above: &FilePath) -> bool {

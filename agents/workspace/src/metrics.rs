@@ -47,10 +47,10 @@ impl EditCounts {
         (self.attempts > 0).then(|| self.accepted as f64 / self.attempts as f64)
     }
 
-    fn add(&mut self, refusal: Option<&str>, is_again: bool) {
+    fn add(&mut self, rejection: Option<&str>, is_again: bool) {
         self.attempts += 1;
         self.retries += u64::from(is_again);
-        match refusal {
+        match rejection {
             Some(code) => *self.rejected.entry(code.to_owned()).or_default() += 1,
             None => self.accepted += 1,
         }
@@ -149,19 +149,19 @@ impl Metrics {
 pub fn metrics(records: &[Record]) -> Result<Metrics, RecordError> {
     let mut metrics = Metrics::default();
     // Files with a rejected edit of an author and no accepted one since.
-    let mut refused: BTreeSet<(String, FilePath)> = BTreeSet::new();
+    let mut rejected_pairs: BTreeSet<(String, FilePath)> = BTreeSet::new();
     let mut lines = Lines::new();
     for record in records {
         match record.body()? {
             Body::Committed(committed) => {
                 let Some(edit) = edit(&committed.by, committed.written.as_deref()) else { continue };
-                metrics.count(&committed.by, &edit, None, &mut refused);
+                metrics.count(&committed.by, &edit, None, &mut rejected_pairs);
                 let author = edit.of.is_some().then(|| author_of(&committed.by, &edit));
                 metrics.follow(&edit, author.as_ref(), &mut lines);
             }
             Body::Rejected(rejected) => {
                 let Some(edit) = edit(&rejected.by, Some(&rejected.reply)) else { continue };
-                metrics.count(&rejected.by, &edit, Some(rejected.code.as_str()), &mut refused);
+                metrics.count(&rejected.by, &edit, Some(rejected.code.as_str()), &mut rejected_pairs);
             }
             _ => {}
         }
@@ -170,23 +170,29 @@ pub fn metrics(records: &[Record]) -> Result<Metrics, RecordError> {
 }
 
 impl Metrics {
-    fn count(&mut self, by: &Author, edit: &Edit, refusal: Option<&str>, refused: &mut BTreeSet<(String, FilePath)>) {
+    fn count(
+        &mut self,
+        by: &Author,
+        edit: &Edit,
+        rejection: Option<&str>,
+        rejected_pairs: &mut BTreeSet<(String, FilePath)>,
+    ) {
         if edit.of.is_none() {
-            self.external += u64::from(refusal.is_none());
+            self.external += u64::from(rejection.is_none());
             return;
         }
         let author = author_of(by, edit);
         let pairs = || edit.changes.iter().map(|change| (author.clone(), change.path.clone()));
-        let is_again = pairs().any(|pair| refused.contains(&pair));
-        self.total.add(refusal, is_again);
-        self.authors.entry(author.clone()).or_default().add(refusal, is_again);
+        let is_again = pairs().any(|pair| rejected_pairs.contains(&pair));
+        self.total.add(rejection, is_again);
+        self.authors.entry(author.clone()).or_default().add(rejection, is_again);
         for pair in pairs() {
             self.tried.entry(pair.1.clone()).or_default().insert(author.clone());
-            if refusal.is_none() {
+            if rejection.is_none() {
                 *self.edited.entry(pair.1.clone()).or_default().entry(author.clone()).or_default() += 1;
-                refused.remove(&pair);
+                rejected_pairs.remove(&pair);
             } else {
-                refused.insert(pair);
+                rejected_pairs.insert(pair);
             }
         }
     }

@@ -135,7 +135,7 @@ pub async fn run(
     let command = command(place, name, program, arguments, runner)?;
     let (own, label, intent) = (Arc::clone(workspace), runner.label.to_owned(), intent(name, arguments));
     let name = name.to_owned();
-    to_its_end(|unwanted| async move {
+    run_to_completion(|unwanted| async move {
         let _turn = turn;
         // Record earlier external changes first, so that they are not attributed to the program.
         own.rescan().await?;
@@ -143,7 +143,7 @@ pub async fn run(
         let done = run_process(&name, command, limit, unwanted).await;
         running.set_intent(format!("{intent}: {}", end(&done)));
         // The run counts even if its changes cannot be reported.
-        let untold = match own.rescan().await {
+        let unreported = match own.rescan().await {
             Ok(found) => found.messages(),
             Err(error) => vec![format!("what it changed was not told to the board: {error}")],
         };
@@ -151,7 +151,7 @@ pub async fn run(
         Ok(ProgramResult {
             changed: own.into_iter().collect(),
             others: others.into_iter().collect(),
-            unreported: untold,
+            unreported,
             ..done?
         })
     })
@@ -179,11 +179,11 @@ pub async fn run_in(
     let limit = limit(program);
     let command = command(&place, name, program, arguments, runner)?;
     let name = name.to_owned();
-    to_its_end(|unwanted| async move { run_process(&name, command, limit, unwanted).await }).await
+    run_to_completion(|unwanted| async move { run_process(&name, command, limit, unwanted).await }).await
 }
 
 /// Runs work on a task that outlives the caller. The receiver closes when the caller is dropped.
-async fn to_its_end<F>(work: impl FnOnce(oneshot::Receiver<()>) -> F) -> Result<ProgramResult, ProgramError>
+async fn run_to_completion<F>(work: impl FnOnce(oneshot::Receiver<()>) -> F) -> Result<ProgramResult, ProgramError>
 where
     F: Future<Output = Result<ProgramResult, ProgramError>> + Send + 'static,
 {
@@ -208,8 +208,8 @@ fn check_arguments(name: &str, program: &Program, arguments: &[String]) -> Resul
 
 /// Returns the intent for the program's changes: its command line, cut to leave room for the exit status.
 fn intent(name: &str, arguments: &[String]) -> String {
-    let said = arguments.iter().fold(format!("ran {name}"), |said, argument| said + " " + argument);
-    one_line(&said, INTENT_MAX - END_MAX)
+    let command_line = arguments.iter().fold(format!("ran {name}"), |said, argument| said + " " + argument);
+    one_line(&command_line, INTENT_MAX - END_MAX)
 }
 
 /// Describes how a program ended.
@@ -279,7 +279,7 @@ async fn run_process(
     }
     let mut group = Group::spawn(command)
         .map_err(|error| fail(ProgramCode::CannotStart, format!("{name} cannot be started: {error}")))?;
-    let (mut stdout, mut stderr) = (Tail::of(group.stdout()), Tail::of(group.stderr()));
+    let (mut stdout, mut stderr) = (Tail::new(group.stdout()), Tail::new(group.stderr()));
     let (stop, exit) = {
         let mut reading = pin!(async { tokio::join!(stdout.read(), stderr.read()) });
         let mut is_read = false;
@@ -332,7 +332,7 @@ struct Tail<S> {
 }
 
 impl<S: AsyncRead + Unpin> Tail<S> {
-    const fn of(stream: Option<S>) -> Self {
+    const fn new(stream: Option<S>) -> Self {
         Self { stream, kept: VecDeque::new(), left_out: 0 }
     }
 

@@ -35,7 +35,7 @@ pub struct Reads {
     /// Logical clock of the notes, used to find the oldest.
     clock: u64,
     text_bytes: usize,
-    held: Arc<TextPool>,
+    pool: Arc<TextPool>,
 }
 
 /// Reads of one file.
@@ -62,9 +62,9 @@ struct VersionRead {
 
 impl Reads {
     /// Creates an empty read set; its texts count towards `held`.
-    pub fn among(held: &Arc<TextPool>) -> Self {
+    pub fn with_pool(pool: &Arc<TextPool>) -> Self {
         let mut reads = Self::default();
-        reads.held = Arc::clone(held);
+        reads.pool = Arc::clone(pool);
         reads
     }
 
@@ -96,12 +96,12 @@ impl Reads {
 
     /// Records that columns of a line with `of` characters were shown. The line counts as read once all of them were.
     pub fn note_columns(&mut self, path: &FilePath, version: u64, line: u32, part: (LineRange, u32), text: &Arc<str>) {
-        let (columns, of) = part;
+        let (columns, line_chars) = part;
         let known = self.files.entry(path.clone()).or_default();
         known.columns.retain(|(of, _), _| *of == version);
         let shown = known.columns.entry((version, line)).or_default();
         *shown = union(shown.iter().copied().chain([columns]));
-        if shown.as_slice() == [(1, of)] {
+        if shown.as_slice() == [(1, line_chars)] {
             known.columns.remove(&(version, line));
             self.note(path, version, Some((line, line)), Some(text));
         }
@@ -125,7 +125,7 @@ impl Reads {
             let read = FileRead { path: path.clone(), version: part.version, lines: part.lines };
             match check_read(before, &read, Granularity::Lines) {
                 ReadState::Fresh(_) if part.lines.is_none() => is_whole = true,
-                ReadState::Fresh(fresh) => lines.extend(fresh.map(|lines| own(lines, moves))),
+                ReadState::Fresh(fresh) => lines.extend(fresh.map(|lines| shift_own_lines(lines, moves))),
                 ReadState::Stale => stale.push(*part),
             }
         }
@@ -211,22 +211,22 @@ impl Reads {
     }
 
     /// Restores an earlier read set.
-    pub fn become_again(&mut self, then: &Self) {
-        self.weigh(self.text_bytes, 0);
+    pub fn restore(&mut self, then: &Self) {
+        self.adjust_bytes(self.text_bytes, 0);
         (self.files, self.clock) = (then.files.clone(), then.clock);
-        self.weigh(0, then.text_bytes);
+        self.adjust_bytes(0, then.text_bytes);
     }
 
     /// Drops all texts.
     pub fn drop_texts(&mut self) {
         self.files.values_mut().for_each(|known| known.texts.clear());
-        self.weigh(self.text_bytes, 0);
+        self.adjust_bytes(self.text_bytes, 0);
     }
 
     /// Drops the reads of a file.
     pub fn forget(&mut self, path: &FilePath) {
         if let Some(known) = self.files.remove(path) {
-            self.weigh(known.bytes(), 0);
+            self.adjust_bytes(known.bytes(), 0);
         }
     }
 
@@ -248,20 +248,20 @@ impl Reads {
         known.texts.extend(text.map(|text| (version, Arc::clone(text))));
         known.forget_texts();
         let after = known.bytes();
-        self.weigh(before, after);
-        while self.text_bytes > TEXT_BYTES_MAX || self.held.0.load(Ordering::Relaxed) > HELD_BYTES_MAX {
+        self.adjust_bytes(before, after);
+        while self.text_bytes > TEXT_BYTES_MAX || self.pool.0.load(Ordering::Relaxed) > HELD_BYTES_MAX {
             let held = self.files.values_mut().filter(|known| !known.texts.is_empty());
             let Some(oldest) = held.min_by_key(|known| known.noted) else { break };
             let bytes = oldest.bytes();
             oldest.texts.clear();
-            self.weigh(bytes, 0);
+            self.adjust_bytes(bytes, 0);
         }
     }
 
-    fn weigh(&mut self, before: usize, after: usize) {
+    fn adjust_bytes(&mut self, before: usize, after: usize) {
         self.text_bytes = self.text_bytes + after - before;
-        self.held.0.fetch_add(after, Ordering::Relaxed);
-        self.held.0.fetch_sub(before, Ordering::Relaxed);
+        self.pool.0.fetch_add(after, Ordering::Relaxed);
+        self.pool.0.fetch_sub(before, Ordering::Relaxed);
     }
 }
 
@@ -269,13 +269,13 @@ impl Clone for Reads {
     /// Clones the reads with a counter of their own, so that shared texts are not counted twice.
     fn clone(&self) -> Self {
         let held = Arc::new(TextPool(AtomicUsize::new(self.text_bytes)));
-        Self { files: self.files.clone(), clock: self.clock, text_bytes: self.text_bytes, held }
+        Self { files: self.files.clone(), clock: self.clock, text_bytes: self.text_bytes, pool: held }
     }
 }
 
 impl Drop for Reads {
     fn drop(&mut self) {
-        self.weigh(self.text_bytes, 0);
+        self.adjust_bytes(self.text_bytes, 0);
     }
 }
 
@@ -334,7 +334,7 @@ fn overlapping(mut ranges: Vec<LineRange>) -> Vec<LineRange> {
 }
 
 /// Maps lines read by an edit's author to their position after it; lines inserted among them are included.
-pub(super) fn own(lines: LineRange, moves: &[LineShift]) -> LineRange {
+pub(super) fn shift_own_lines(lines: LineRange, moves: &[LineShift]) -> LineRange {
     let (first, last) = (i64::from(lines.0), i64::from(lines.1));
     let (mut before, mut inside) = (0_i64, 0_i64);
     let mut starts_at = None;
@@ -501,7 +501,7 @@ mod tests {
     fn all_agents_together_hold_what_there_is_room_for() {
         let held = Arc::new(TextPool::default());
         let text: Arc<str> = "x".repeat(TEXT_BYTES_MAX).into();
-        let mut all: Vec<Reads> = (0..20).map(|_| Reads::among(&held)).collect();
+        let mut all: Vec<Reads> = (0..20).map(|_| Reads::with_pool(&held)).collect();
         all.iter_mut().for_each(|reads| reads.note(&path(), 1, None, Some(&text)));
         assert_eq!(held.0.load(Ordering::Relaxed), HELD_BYTES_MAX);
         assert!(all.iter().all(|reads| reads.knows(&path())), "what was read is known all the same");

@@ -47,7 +47,7 @@ pub fn view(text: &str, range: Option<Range>, columns: Option<Range>, room: usiz
         && line == last
         && let Some(part) =
             line_part(text, line, columns.map_or((1, u32::MAX), closed), room.saturating_sub(NOTE_CHARS))
-        && (columns.is_some() || part.of as usize > LINE_CHARS_MAX)
+        && (columns.is_some() || part.line_chars as usize > LINE_CHARS_MAX)
     {
         return of_line(line, part, count(text));
     }
@@ -80,7 +80,7 @@ pub fn view(text: &str, range: Option<Range>, columns: Option<Range>, room: usiz
 }
 
 fn of_line(line: u32, part: LinePart, total: u32) -> FileView {
-    let LinePart { mut text, columns, of } = part;
+    let LinePart { mut text, columns, line_chars: of } = part;
     let Some(columns) = columns else {
         return FileView {
             text: format!("[line {line} has {}; nothing of that is shown]\n", counted(of, "character")),

@@ -55,16 +55,16 @@ pub struct Workspace {
     spec: WorkspaceSpec,
     disk: Arc<Disk>,
     /// Shared lock for reads, exclusive lock for changes.
-    notes: Arc<RwLock<EditState>>,
+    edit_state: Arc<RwLock<EditState>>,
     texts: ContentCache,
-    memory: Mutex<EditHistory>,
+    history: Mutex<EditHistory>,
     /// Names of known and potential editors.
     authors: Mutex<BTreeSet<String>>,
     locks: Locks,
     running: RunningPrograms,
     /// Lock that makes multi-step git operations atomic for others.
     git: Arc<tokio::sync::Mutex<GitState>>,
-    held: Arc<TextPool>,
+    text_pool: Arc<TextPool>,
 }
 
 /// Result of opening a workspace.
@@ -89,14 +89,14 @@ impl Workspace {
             board,
             spec,
             disk: disk.into(),
-            notes: Arc::default(),
+            edit_state: Arc::default(),
             texts: ContentCache::default(),
-            memory: Mutex::default(),
+            history: Mutex::default(),
             authors: Mutex::default(),
             locks: Locks::default(),
             running: RunningPrograms::default(),
             git: Arc::default(),
-            held: Arc::default(),
+            text_pool: Arc::default(),
         });
         let looked = workspace.exclusively(move |mut alone| async move {
             let recovery = alone.recover().await?;
@@ -105,8 +105,8 @@ impl Workspace {
         let (recovery, found) = looked.await?;
         // Includes every worker that may have written a comment, even if its last edit is long ago.
         let blueprint = workspace.board.status().blueprint.clone();
-        let seats = blueprint.workers.iter().filter(|(_, seat)| seat.files.is_some());
-        seats.for_each(|(name, _)| workspace.register_author(name.as_str()));
+        let workers = blueprint.workers.iter().filter(|(_, seat)| seat.files.is_some());
+        workers.for_each(|(name, _)| workspace.register_author(name.as_str()));
         for entry in workspace.files().into_values() {
             entry.edits.values().for_each(|edit| workspace.register_author(&edit.by));
             workspace.register_author(&entry.writer);
@@ -150,8 +150,8 @@ impl Workspace {
     }
 
     /// Returns the counter of texts held by the agents.
-    pub const fn held(&self) -> &Arc<TextPool> {
-        &self.held
+    pub const fn text_pool(&self) -> &Arc<TextPool> {
+        &self.text_pool
     }
 
     /// Returns the lock for git operations.
@@ -175,12 +175,12 @@ impl Workspace {
 
     /// Returns the known intents of a file's versions, beyond those in the state.
     pub(super) fn intents(&self, path: &FilePath) -> BTreeMap<u64, String> {
-        self.memory().intents(path)
+        self.history().intents(path)
     }
 
-    fn memory(&self) -> MutexGuard<'_, EditHistory> {
+    fn history(&self) -> MutexGuard<'_, EditHistory> {
         // A panic cannot leave the lists in an invalid state, so poisoning is ignored.
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the hash that the board records for a file; `None` if it does not exist.
@@ -239,7 +239,7 @@ impl Workspace {
         self: &Arc<Self>,
         edit: Edit,
         targets: Vec<FilePath>,
-        asked: Option<Digest>,
+        request_digest: Option<Digest>,
         principal: Option<Principal>,
         make: impl FnOnce(&[CurrentFile]) -> Result<Vec<ProposedChange>, E> + Send + 'static,
     ) -> Result<DecidedEdit, E> {
@@ -252,7 +252,7 @@ impl Workspace {
             let rests_on = edit.reads.iter().map(|read| &read.path).chain(&targets).cloned().collect();
             let mut standing = Vec::with_capacity(targets.len());
             for path in &targets {
-                standing.push(alone.look(path).await?);
+                standing.push(alone.read_current(path).await?);
             }
             // Comparing texts may take long.
             let made = tokio::task::spawn_blocking(move || {
@@ -269,11 +269,14 @@ impl Workspace {
                 edit.reads.extend(wanted.signed.iter().map(read));
             }
             let token = edit.token.clone();
-            match (alone.decide(edit, principal, &wanted, rests_on).await, token.zip(asked)) {
-                (Ok(edited), _) => Ok(DecidedEdit { edited, standing, wanted }),
+            match (alone.decide(edit, principal, &wanted, rests_on).await, token.zip(request_digest)) {
+                (Ok(edited), _) => Ok(DecidedEdit { outcome: edited, current: standing, proposed: wanted }),
                 (Err(error), None) => Err(error.into()),
                 (Err(error), Some((token, asked))) => {
-                    alone.notes.leave(&token, UnacknowledgedEdit { asked, standing, wanted });
+                    alone.state.leave(
+                        &token,
+                        UnacknowledgedEdit { request_digest: asked, current: standing, proposed: wanted },
+                    );
                     Err(error.into())
                 }
             }
@@ -289,13 +292,13 @@ impl Workspace {
     /// edit.
     pub async fn take_outcome(
         self: &Arc<Self>,
-        token: IdempotencyKey,
-        asked: Digest,
+        key: IdempotencyKey,
+        request_digest: Digest,
     ) -> Result<Option<DecidedEdit>, WorkspaceError> {
-        if !self.notes.read().await.has_begun(&token) {
+        if !self.edit_state.read().await.is_pending(&key) {
             return Ok(None);
         }
-        self.exclusively(move |mut alone| async move { alone.take_outcome(&token, asked).await }).await
+        self.exclusively(move |mut alone| async move { alone.take_outcome(&key, request_digest).await }).await
     }
 
     /// Runs `work` under the exclusive lock. The work runs to completion even if the caller is dropped, so that the
@@ -306,8 +309,8 @@ impl Workspace {
         E: From<WorkspaceError> + Send + 'static,
         F: Future<Output = Result<T, E>> + Send + 'static,
     {
-        let notes = Arc::clone(&self.notes).write_owned().await;
-        let alone = WriteGuard { workspace: Arc::clone(self), notes };
+        let notes = Arc::clone(&self.edit_state).write_owned().await;
+        let alone = WriteGuard { workspace: Arc::clone(self), state: notes };
         let done = tokio::spawn(async move { work(alone).await });
         done.await.unwrap_or_else(|error| Err(WorkspaceError::Broken(error.to_string()).into()))
     }

@@ -125,11 +125,11 @@ pub enum SessionAnswer {
 struct StoredAnswer {
     key: String,
     arguments: Digest,
-    told: CommandResult,
+    result: CommandResult,
     /// Number of the answer.
     number: u64,
     /// True if the lines it showed were removed from the read set.
-    is_taken_back: bool,
+    is_reverted: bool,
 }
 
 /// Reasons why a command failed.
@@ -146,28 +146,28 @@ enum CommandError {
     /// Loss of another author's comment, at this line.
     #[error("{0}")]
     Lost(String, u32),
-    #[error("{}", .0.trouble)]
+    #[error("{}", .0.error)]
     Shown(Box<ErrorWithLines>),
 }
 
 /// Error that shows lines of a file.
 #[derive(Debug)]
 struct ErrorWithLines {
-    trouble: CommandError,
+    error: CommandError,
     path: FilePath,
     lines: Vec<LineRange>,
-    standing: CurrentFile,
+    current: CurrentFile,
 }
 
 impl From<CommandError> for CommandResult {
-    fn from(trouble: CommandError) -> Self {
-        match trouble {
+    fn from(error: CommandError) -> Self {
+        match error {
             CommandError::Workspace(error) => Self::error(error.code(), error.to_string()),
             CommandError::Edit(error) => Self::error(error.code.as_str(), error.message),
             CommandError::Session(code, message) => Self::error(code.as_str(), message),
             CommandError::Rejected(code, message) => Self::error(code.as_str(), message),
             CommandError::Lost(message, _) => Self::error(SessionCode::AnnotationLost.as_str(), message),
-            CommandError::Shown(shown) => Self::from(shown.trouble),
+            CommandError::Shown(shown) => Self::from(shown.error),
         }
     }
 }
@@ -176,7 +176,7 @@ impl From<CommandError> for CommandResult {
 #[derive(Clone, Debug)]
 pub struct EditAuthor {
     /// Attempt of its invocation.
-    pub of: EditAttempt,
+    pub attempt: EditAttempt,
     /// File grants.
     pub access: Access,
     /// Name of its worker.
@@ -207,13 +207,13 @@ pub struct Session {
     began: State,
     reads: Reads,
     /// Read sets that requests are based on.
-    bases: ReadHistory,
+    read_history: ReadHistory,
     /// Read set shared by the requests of the current batch.
-    at_once: Option<RequestReads>,
+    batch_reads: Option<RequestReads>,
     /// Read set of the current edit.
     basis: Reads,
     /// True until the agent is informed that its earlier reads are lost.
-    is_anew: bool,
+    has_lost_reads: bool,
     /// Maximum characters of the current result.
     room: usize,
     /// Token and request digest of the current edit.
@@ -228,7 +228,7 @@ pub struct SessionMemory {
     workspace: Weak<Workspace>,
     began: State,
     reads: Reads,
-    bases: ReadHistory,
+    read_history: ReadHistory,
     answers: VecDeque<StoredAnswer>,
 }
 
@@ -237,34 +237,47 @@ impl Session {
     pub fn new(workspace: Arc<Workspace>, author: EditAuthor) -> Self {
         workspace.register_author(author.label());
         let began = workspace.state();
-        let reads = Reads::among(workspace.held());
-        let (bases, basis) = (ReadHistory::new(false), Reads::default());
-        let (is_anew, room, key, principal, answers) = (false, ROOM_MAX, None, None, VecDeque::new());
-        Self { workspace, author, began, reads, bases, at_once: None, basis, is_anew, room, key, principal, answers }
+        let reads = Reads::with_pool(workspace.text_pool());
+        let (read_history, basis) = (ReadHistory::new(false), Reads::default());
+        let (has_lost_reads, room, key, principal, answers) = (false, ROOM_MAX, None, None, VecDeque::new());
+        Self {
+            workspace,
+            author,
+            began,
+            reads,
+            read_history,
+            batch_reads: None,
+            basis,
+            has_lost_reads,
+            room,
+            key,
+            principal,
+            answers,
+        }
     }
 
     /// Starts a session for an agent that has lost its earlier reads. The next read reports the loss; an edit before it
     /// is rejected.
     pub fn with_lost_reads(workspace: Arc<Workspace>, author: EditAuthor) -> Self {
-        Self { is_anew: true, bases: ReadHistory::new(true), ..Self::new(workspace, author) }
+        Self { has_lost_reads: true, read_history: ReadHistory::new(true), ..Self::new(workspace, author) }
     }
 
     /// Hands over read set and answers to a later attempt of the invocation.
     pub fn take_memory(&mut self) -> SessionMemory {
         let fresh = Self::new(Arc::clone(&self.workspace), self.author.clone());
-        let Self { workspace, began, reads, bases, answers, .. } = std::mem::replace(self, fresh);
-        SessionMemory { workspace: Arc::downgrade(&workspace), began, reads, bases, answers }
+        let Self { workspace, began, reads, read_history: bases, answers, .. } = std::mem::replace(self, fresh);
+        SessionMemory { workspace: Arc::downgrade(&workspace), began, reads, read_history: bases, answers }
     }
 
     /// Restores the read set and answers of an earlier attempt. In another workspace the session reports lost reads
     /// instead.
     pub fn recall(&mut self, memory: SessionMemory) {
-        let SessionMemory { workspace, began, reads, bases, answers } = memory;
+        let SessionMemory { workspace, began, reads, read_history: bases, answers } = memory;
         if workspace.upgrade().is_none_or(|workspace| !Arc::ptr_eq(&workspace, &self.workspace)) {
             *self = Self::with_lost_reads(Arc::clone(&self.workspace), self.author.clone());
             return;
         }
-        (self.began, self.reads, self.bases, self.answers) = (began, reads, bases, answers);
+        (self.began, self.reads, self.read_history, self.answers) = (began, reads, bases, answers);
     }
 
     /// Returns the workspace.
@@ -283,30 +296,30 @@ impl Session {
     }
 
     /// Returns the read sets that new requests are based on.
-    pub const fn bases(&self) -> &ReadHistory {
-        &self.bases
+    pub const fn read_history(&self) -> &ReadHistory {
+        &self.read_history
     }
 
     /// Starts a batch: requests until the next [`Session::end_batch`] are parallel and share the current read set.
     pub fn begin_batch(&mut self) {
-        self.at_once = Some(self.bases.now());
+        self.batch_reads = Some(self.read_history.now());
     }
 
     /// Ends the batch; results so far are known to later requests.
     pub fn end_batch(&mut self) {
-        self.at_once = None;
+        self.batch_reads = None;
     }
 
     /// Executes a request. An edit under a key is made once. A retry gets the stored answer of a recent edit, or the
     /// outcome that was unknown at first. Other retries are rejected, because the journal holds the key as the edit's
     /// token. Reads are simply repeated.
-    pub async fn execute(&mut self, asked: SessionRequest) -> SessionAnswer {
-        let SessionRequest { arguments, key, room, order, basis, principal } = asked;
+    pub async fn execute(&mut self, request: SessionRequest) -> SessionAnswer {
+        let SessionRequest { arguments, key, room, order, basis, principal } = request;
         let digest = sha256(format!("{} {arguments}", self.author.label()).as_bytes());
         if let Some(before) = self.answers.iter().find(|answered| Some(&answered.key) == key.as_ref()) {
             return match before.arguments == digest {
-                true if before.is_taken_back => SessionAnswer::Replayed(before.told.clone().outcome_only()),
-                true => SessionAnswer::Replayed(before.told.clone()),
+                true if before.is_reverted => SessionAnswer::Replayed(before.result.clone().outcome_only()),
+                true => SessionAnswer::Replayed(before.result.clone()),
                 false => SessionAnswer::KeyConflict,
             };
         }
@@ -319,20 +332,20 @@ impl Session {
         self.principal = principal;
         self.key = key.as_deref().filter(|_| is_edit).map(|key| (IdempotencyKey::from(key), digest));
         if is_edit {
-            let basis = basis.or_else(|| self.at_once.clone());
-            self.is_anew |= basis.as_ref().is_some_and(RequestReads::is_lost);
+            let basis = basis.or_else(|| self.batch_reads.clone());
+            self.has_lost_reads |= basis.as_ref().is_some_and(RequestReads::is_lost);
             self.basis = basis.map_or_else(|| self.reads.clone(), |basis| basis.reads());
         }
-        let (told, is_decided) = self.run(command).await;
+        let (result, is_decided) = self.run(command).await;
         self.key = None;
         self.basis = Reads::default();
-        let number = self.bases.record_answer(order.map(|order| order.number), &self.reads);
+        let number = self.read_history.record_answer(order.map(|order| order.number), &self.reads);
         if let Some(key) = key.filter(|_| is_edit && is_decided) {
             self.answers.truncate(ANSWERS_MAX - 1);
-            let answered = StoredAnswer { key, arguments: digest, told: told.clone(), number, is_taken_back: false };
+            let answered = StoredAnswer { key, arguments: digest, result: result.clone(), number, is_reverted: false };
             self.answers.push_front(answered);
         }
-        SessionAnswer::New(told)
+        SessionAnswer::New(result)
     }
 
     /// Executes a tool call without key and order, in the maximum room.
@@ -356,20 +369,20 @@ impl Session {
     async fn run(&mut self, command: Command) -> (CommandResult, bool) {
         let room = self.room;
         // The outcome of an earlier attempt is returned even if the reads are lost.
-        let begun = match self.begun_before().await {
+        let begun = match self.take_pending_outcome().await {
             Ok(begun) => begun,
-            Err(error) => return answered(Err(error.into()), room),
+            Err(error) => return finish_command(Err(error.into()), room),
         };
-        let is_anew = std::mem::take(&mut self.is_anew);
-        if is_anew && begun.is_none() && self.is_checked() && is_edit(&command) {
+        let has_lost_reads = std::mem::take(&mut self.has_lost_reads);
+        if has_lost_reads && begun.is_none() && self.is_checked() && is_edit(&command) {
             let message = format!("{BEGUN_ANEW} Nothing was written.");
-            return answered(Err(CommandError::Session(SessionCode::ReadsLost, message)), room);
+            return finish_command(Err(CommandError::Session(SessionCode::ReadsLost, message)), room);
         }
-        if is_anew {
+        if has_lost_reads {
             self.room = room.saturating_sub(BEGUN_ANEW.len() + 1);
         }
         let done = match (begun, command) {
-            (Some(made), _) => Ok(self.told_late(made).await),
+            (Some(decided), _) => Ok(self.late_result(decided).await),
             (None, Command::View { path, range, columns }) => self.view(&path, range, columns).await,
             (None, Command::List { path: Some(path) }) => self.list_in(&path).await,
             (None, Command::List { path: None }) => Ok(self.list(None)),
@@ -380,18 +393,18 @@ impl Session {
         if let Err(CommandError::Shown(shown)) = &done {
             self.note_lines_of(shown);
         }
-        let (mut told, is_decided) = answered(done, room);
-        if is_anew {
-            told.text = format!("{BEGUN_ANEW}\n{}", told.text);
-            if let Value::Object(data) = &mut told.data {
+        let (mut result, is_decided) = finish_command(done, room);
+        if has_lost_reads {
+            result.text = format!("{BEGUN_ANEW}\n{}", result.text);
+            if let Value::Object(data) = &mut result.data {
                 data.insert("begun_anew".to_owned(), true.into());
             }
         }
-        (told.within(room), is_decided)
+        (result.within(room), is_decided)
     }
 
     /// Returns the outcome of an identical edit that was still unknown when it was first requested.
-    async fn begun_before(&self) -> Result<Option<DecidedEdit>, WorkspaceError> {
+    async fn take_pending_outcome(&self) -> Result<Option<DecidedEdit>, WorkspaceError> {
         match &self.key {
             Some((token, asked)) => self.workspace.take_outcome(token.clone(), *asked).await,
             None => Ok(None),
@@ -414,7 +427,7 @@ impl Session {
 
 /// Builds the result of a command and says whether it is final. Transient errors and lost reads are not; a recorded
 /// edit that cannot be in place is.
-fn answered(done: Result<CommandResult, CommandError>, room: usize) -> (CommandResult, bool) {
+fn finish_command(done: Result<CommandResult, CommandError>, room: usize) -> (CommandResult, bool) {
     let is_final = match &done {
         Err(CommandError::Workspace(WorkspaceError::Disk(DiskError::NotInPlace { .. }))) => true,
         Err(CommandError::Workspace(_) | CommandError::Session(SessionCode::ReadsLost, _)) => false,

@@ -20,14 +20,14 @@ type SessionKey = (InvocationId, Option<String>);
 /// Sessions of one directory.
 #[derive(Default)]
 pub struct Sessions {
-    seated: BTreeMap<SessionKey, SessionEntry>,
+    entries: BTreeMap<SessionKey, SessionEntry>,
     /// Attempts with an evicted session.
-    forgotten: BTreeSet<EditAttempt>,
+    evicted: BTreeSet<EditAttempt>,
 }
 
 struct SessionEntry {
-    at_work: SessionHandle,
-    of: EditAttempt,
+    handle: SessionHandle,
+    attempt: EditAttempt,
     used: Instant,
 }
 
@@ -35,12 +35,12 @@ struct SessionEntry {
 #[derive(Clone)]
 pub struct SessionHandle {
     session: Arc<Mutex<Session>>,
-    bases: ReadHistory,
+    read_history: ReadHistory,
 }
 
 impl SessionHandle {
-    fn of(session: Session) -> Self {
-        Self { bases: session.bases().clone(), session: Arc::new(Mutex::new(session)) }
+    fn new(session: Session) -> Self {
+        Self { read_history: session.read_history().clone(), session: Arc::new(Mutex::new(session)) }
     }
 
     /// Returns the session.
@@ -50,14 +50,14 @@ impl SessionHandle {
 
     /// Executes a request after the earlier ones. It is based on the reads known now; results that arrive while it
     /// waits are not included.
-    pub fn execute(&self, mut asked: SessionRequest) -> impl Future<Output = SessionAnswer> + Send + use<> {
-        let heard = asked.order.as_ref().map_or(u64::MAX, |order| order.heard);
-        asked.basis.get_or_insert_with(|| self.bases.after(heard));
+    pub fn execute(&self, mut request: SessionRequest) -> impl Future<Output = SessionAnswer> + Send + use<> {
+        let heard = request.order.as_ref().map_or(u64::MAX, |order| order.heard);
+        request.basis.get_or_insert_with(|| self.read_history.after(heard));
         let session = Arc::clone(&self.session);
         async move {
             let mut session = session.lock().await;
-            session.revert_answers(asked.order.as_ref().map(|order| order.unheard.as_slice()).unwrap_or_default());
-            session.execute(asked).await
+            session.revert_answers(request.order.as_ref().map(|order| order.unheard.as_slice()).unwrap_or_default());
+            session.execute(request).await
         }
     }
 }
@@ -72,48 +72,48 @@ impl Sessions {
         author: EditAuthor,
         is_anew: Option<bool>,
     ) -> SessionHandle {
-        let snapshot = workspace.board().status();
-        let is_open = |of: &EditAttempt| snapshot.attempts.contains(&(of.invocation, of.attempt));
-        self.seated.retain(|_, seated| is_open(&seated.of));
-        self.forgotten.retain(is_open);
-        let of = author.of;
+        let status = workspace.board().status();
+        let is_open = |of: &EditAttempt| status.attempts.contains(&(of.invocation, of.attempt));
+        self.entries.retain(|_, seated| is_open(&seated.attempt));
+        self.evicted.retain(is_open);
+        let of = author.attempt;
         let who = (of.invocation, author.name.clone());
         if !is_open(&of) {
             // A closed attempt cannot edit, so its session is not stored.
-            return SessionHandle::of(Session::with_lost_reads(workspace, author));
+            return SessionHandle::new(Session::with_lost_reads(workspace, author));
         }
-        if let Some(seated) = self.seated.get_mut(&who) {
+        if let Some(seated) = self.entries.get_mut(&who) {
             seated.used = Instant::now();
-            return seated.at_work.clone();
+            return seated.handle.clone();
         }
-        if self.seated.len() >= SESSIONS_MAX
-            && let Some(oldest) = self.seated.iter().min_by_key(|(_, seated)| seated.used).map(|(who, _)| who.clone())
-            && let Some(seated) = self.seated.remove(&oldest)
+        if self.entries.len() >= SESSIONS_MAX
+            && let Some(oldest) = self.entries.iter().min_by_key(|(_, seated)| seated.used).map(|(who, _)| who.clone())
+            && let Some(seated) = self.entries.remove(&oldest)
         {
-            self.forgotten.insert(seated.of);
+            self.evicted.insert(seated.attempt);
         }
-        let is_anew = is_anew.unwrap_or(of.attempt > 1) || self.forgotten.contains(&of);
+        let is_anew = is_anew.unwrap_or(of.attempt > 1) || self.evicted.contains(&of);
         let session = match is_anew {
             true => Session::with_lost_reads(workspace, author),
             false => Session::new(workspace, author),
         };
-        let at_work = SessionHandle::of(session);
-        self.seated.insert(who, SessionEntry { at_work: at_work.clone(), of, used: Instant::now() });
-        at_work
+        let handle = SessionHandle::new(session);
+        self.entries.insert(who, SessionEntry { handle: handle.clone(), attempt: of, used: Instant::now() });
+        handle
     }
 
     /// Drops all sessions; their agents are informed that their reads are lost.
     pub fn evict_all(&mut self) {
-        self.forgotten.extend(std::mem::take(&mut self.seated).into_values().map(|seated| seated.of));
+        self.evicted.extend(std::mem::take(&mut self.entries).into_values().map(|seated| seated.attempt));
     }
 
     /// Returns the number of sessions.
     pub fn len(&self) -> usize {
-        self.seated.len()
+        self.entries.len()
     }
 
     /// Returns whether there are no sessions.
     pub fn is_empty(&self) -> bool {
-        self.seated.is_empty()
+        self.entries.is_empty()
     }
 }

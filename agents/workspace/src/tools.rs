@@ -32,8 +32,8 @@ pub trait Programs: Send + Sync {
 /// Returns the tools available to an author.
 pub fn definitions(author: &EditAuthor, spec: &WorkspaceSpec) -> Vec<ToolDefinition> {
     let access = author.access.spec();
-    let manner = EditConcurrency::from_spec(spec, author.has_tree(spec));
-    let editor = editor::definitions(author.label(), spec, !access.edit.is_empty(), manner);
+    let concurrency = EditConcurrency::from_spec(spec, author.has_tree(spec));
+    let editor = editor::definitions(author.label(), spec, !access.edit.is_empty(), concurrency);
     let mut tools: Vec<ToolDefinition> = editor.into_iter().map(|(_, tool)| tool).collect();
     let programs: Vec<&String> = access.run.iter().filter(|name| *name != GIT).collect();
     if !programs.is_empty() {
@@ -155,14 +155,14 @@ async fn call_tool(
     arguments: Value,
     room: usize,
 ) -> CommandResult {
-    let is_there = definitions(session.author(), session.workspace().spec()).iter().any(|tool| tool.name == name);
-    if !is_there {
+    let exists = definitions(session.author(), session.workspace().spec()).iter().any(|tool| tool.name == name);
+    if !exists {
         return no_such_tool(name);
     }
     match name {
         "run" => match read::<Run>(arguments) {
-            Ok(wanted) => run_program(session, tree, programs, &wanted).await,
-            Err(told) => told,
+            Ok(request) => run_program(session, tree, programs, &request).await,
+            Err(error) => error,
         },
         "diff" => match read::<Diff>(arguments) {
             Ok(Diff { paths, skip }) => {
@@ -178,18 +178,18 @@ async fn call_tool(
                     Err(error) => CommandResult::error(error.code(), error.to_string()),
                 }
             }
-            Err(told) => told,
+            Err(error) => error,
         },
         "merge" => match read::<Merge>(arguments) {
             Ok(Merge { author }) => match merge(session.workspace(), session.author(), &author).await {
                 Ok(text) => CommandResult::success(text.clone(), json!({ "merged": text })),
                 Err(error) => CommandResult::error(error.code(), error.to_string()),
             },
-            Err(told) => told,
+            Err(error) => error,
         },
         "commit" => match read::<Commit>(arguments) {
-            Ok(wanted) => commit(session, &wanted).await,
-            Err(told) => told,
+            Ok(request) => commit(session, &request).await,
+            Err(error) => error,
         },
         command => {
             let Value::Object(arguments) = arguments else {
@@ -219,22 +219,22 @@ async fn run_program(
     session: &Session,
     tree: Option<&Worktree>,
     programs: &dyn Programs,
-    wanted: &Run,
+    request: &Run,
 ) -> CommandResult {
-    let may = session.author().access.spec().run.iter().any(|name| *name == wanted.program && name != GIT);
+    let may = session.author().access.spec().run.iter().any(|name| *name == request.program && name != GIT);
     let label = session.author().label();
     let runner = Runner { label, env: &[] };
-    let (workspace, name, arguments) = (session.workspace(), &wanted.program, &wanted.arguments);
+    let (workspace, name, arguments) = (session.workspace(), &request.program, &request.arguments);
     let ran = match (programs.program(name).filter(|_| may), tree) {
         (Some(program), None) => run(workspace, name, program, arguments, runner).await,
         (Some(program), Some(tree)) => run_in(tree.path(), workspace, name, program, arguments, runner).await,
         (None, _) => Err(ProgramError::Program(
             ProgramCode::NoSuchProgram,
-            format!("there is no program {} that you may run", patchboard_kernel::text::one_line(&wanted.program, 80)),
+            format!("there is no program {} that you may run", patchboard_kernel::text::one_line(&request.program, 80)),
         )),
     };
     match ran {
-        Ok(ProgramResult { exit, stdout, stderr, changed, others, unreported: untold }) => {
+        Ok(ProgramResult { exit, stdout, stderr, changed, others, unreported }) => {
             let ended = exit.map_or_else(|| "a signal ended it".to_owned(), |code| format!("exit code {code}"));
             let named = |what: &str, paths: &[FilePath]| match paths {
                 [] => String::new(),
@@ -242,13 +242,13 @@ async fn run_program(
             };
             let text = format!(
                 "{} ended: {ended}\n{}{}{}standard output:\n{stdout}\nstandard error:\n{stderr}",
-                wanted.program,
+                request.program,
                 named("changed", &changed),
                 named("changed, though it may not change them", &others),
-                untold.iter().map(|said| format!("{said}\n")).collect::<String>(),
+                unreported.iter().map(|said| format!("{said}\n")).collect::<String>(),
             );
             let data = json!({
-                "exit": exit, "stdout": stdout, "stderr": stderr, "changed": changed, "others": others, "untold": untold,
+                "exit": exit, "stdout": stdout, "stderr": stderr, "changed": changed, "others": others, "untold": unreported,
             });
             CommandResult::success(text, data)
         }
@@ -256,10 +256,10 @@ async fn run_program(
     }
 }
 
-async fn commit(session: &Session, wanted: &Commit) -> CommandResult {
-    match git::commit(session.workspace(), session.author(), &wanted.message, wanted.author.as_deref()).await {
+async fn commit(session: &Session, request: &Commit) -> CommandResult {
+    match git::commit(session.workspace(), session.author(), &request.message, request.author.as_deref()).await {
         Ok(CommitResult { commits, omissions }) => {
-            let left_out = omissions.said();
+            let left_out = omissions.messages();
             let lines = commits.iter().map(|commit| {
                 let with: Vec<&str> = commit.others.iter().map(String::as_str).collect();
                 let with = if with.is_empty() { String::new() } else { format!(", with {}", with.join(", ")) };
@@ -297,8 +297,8 @@ impl WorkspaceTools {
 }
 
 impl Toolbox for WorkspaceTools {
-    fn config_errors(&self, blueprint: &Blueprint, seat: &Worker) -> Vec<String> {
-        let Some(access) = &seat.files else { return Vec::new() };
+    fn config_errors(&self, blueprint: &Blueprint, worker: &Worker) -> Vec<String> {
+        let Some(access) = &worker.files else { return Vec::new() };
         let of_programs = access.run.iter().filter(|name| *name != GIT && !self.programs.contains_key(*name));
         let of_programs = of_programs.map(|name| {
             format!(
@@ -310,22 +310,22 @@ impl Toolbox for WorkspaceTools {
 
     fn open<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Option<Box<dyn Tools>>, Failure>> {
         Box::pin(async move {
-            let Some(access) = call.shown.worker_plan().files.as_deref().cloned() else { return Ok(None) };
-            if let Some(problem) = self.workspaces.unusable_reason(&call.shown.plan().blueprint, access.spec()) {
-                return Err(Failure::new(FailureCode::NotConfigured, problem));
+            let Some(access) = call.context.worker_plan().files.as_deref().cloned() else { return Ok(None) };
+            if let Some(reason) = self.workspaces.unusable_reason(&call.context.plan().blueprint, access.spec()) {
+                return Err(Failure::new(FailureCode::NotConfigured, reason));
             }
             let workspace = self.workspaces.get(&call.board).await;
             let workspace = workspace.map_err(|error| Failure::new(FailureCode::NotConfigured, error.to_string()))?;
             let of = EditAttempt { invocation: call.invocation, attempt: call.attempt };
-            let author = EditAuthor { of, access, worker: call.worker.to_string(), name: None };
+            let author = EditAuthor { attempt: of, access, worker: call.worker.to_string(), name: None };
             let tree = match Worktree::is_for(&author, &workspace) {
                 true => Some(Worktree::open(&workspace, author.clone()).await),
                 false => None,
             };
             let tree = tree.transpose().map_err(|error| Failure::new(FailureCode::NotConfigured, error.to_string()))?;
             let session = Session::new(workspace, author);
-            let seated = AttemptTools { call: call.clone(), session, tree, programs: Arc::clone(&self.programs) };
-            Ok(Some(Box::new(seated) as Box<dyn Tools>))
+            let tools = AttemptTools { call: call.clone(), session, tree, programs: Arc::clone(&self.programs) };
+            Ok(Some(Box::new(tools) as Box<dyn Tools>))
         })
     }
 }
@@ -353,8 +353,8 @@ impl Tools for AttemptTools {
                 Ok(arguments) => arguments,
                 Err(error) => return ToolOutput::error(cut(format!("The arguments are not JSON: {error}."), room)),
             };
-            let told = call(&mut self.session, self.tree.as_ref(), &*self.programs, name, arguments, room).await;
-            ToolOutput { is_error: told.is_error(), text: told.text }
+            let result = call(&mut self.session, self.tree.as_ref(), &*self.programs, name, arguments, room).await;
+            ToolOutput { is_error: result.is_error(), text: result.text }
         })
     }
 

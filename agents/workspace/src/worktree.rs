@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::disk::locks::PathSet;
 use super::disk::{ApplyOutcome, Disk, DiskCode, DiskError, ExternalContent, StagedChange, UnservedReason};
 use super::git::repository::Repository;
-use super::git::{self, GitCode, GitError, GitState, to_its_end};
+use super::git::{self, GitCode, GitError, GitState, run_to_completion};
 use super::render;
 use super::service::{Workspace, WorkspaceError};
 use super::session::{CommandResult, EditAuthor};
@@ -60,8 +60,8 @@ enum WorktreeError {
 }
 
 impl From<WorktreeError> for CommandResult {
-    fn from(trouble: WorktreeError) -> Self {
-        match &trouble {
+    fn from(error: WorktreeError) -> Self {
+        match &error {
             WorktreeError::Disk(error) => Self::error(error.code().as_str(), error.to_string()),
             WorktreeError::Edit(error) => Self::error(error.code.as_str(), error.message.clone()),
             WorktreeError::Other(code, message) => Self::error(code, message.clone()),
@@ -81,14 +81,14 @@ impl Worktree {
     /// # Errors
     /// The directory is not a git repository, or git fails.
     pub async fn open(workspace: &Arc<Workspace>, author: EditAuthor) -> Result<Self, GitError> {
-        let mut notes = Arc::clone(workspace.git()).lock_owned().await;
+        let mut state = Arc::clone(workspace.git()).lock_owned().await;
         let workspace = Arc::clone(workspace);
-        to_its_end(async move { Self::open_locked(&workspace, &mut notes, author).await }).await
+        run_to_completion(async move { Self::open_locked(&workspace, &mut state, author).await }).await
     }
 
     async fn open_locked(
         workspace: &Arc<Workspace>,
-        notes: &mut GitState,
+        state: &mut GitState,
         author: EditAuthor,
     ) -> Result<Self, GitError> {
         let (root, branch) = place(workspace, author.label());
@@ -102,8 +102,8 @@ impl Worktree {
             repository.git(["worktree", "prune"]).await?;
             repository.git(["worktree", "add", "--quiet", "-B", &branch, &path, "HEAD"]).await?;
         }
-        let is_alone = notes.trees.get(author.label()).is_none_or(|tree| tree.strong_count() == 0);
-        let disk = opened(workspace, &mut notes.trees, author.label(), root).await?;
+        let is_alone = state.trees.get(author.label()).is_none_or(|tree| tree.strong_count() == 0);
+        let disk = open_disk(workspace, &mut state.trees, author.label(), root).await?;
         let news = match repository.head().await? {
             // A tree in use is left unchanged.
             Some(head) if !is_new && is_alone => update_tree(&disk, &author, &head).await?,
@@ -121,9 +121,9 @@ impl Worktree {
     pub async fn run(&self, arguments: Value, room: usize) -> CommandResult {
         let news = self.news.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(news) = news.map(|news| cut(news, room / 2)) else { return self.done(arguments, room).await };
-        let mut told = self.done(arguments, room.saturating_sub(news.chars().count() + 1)).await;
-        told.text = format!("{news}\n{}", told.text);
-        told
+        let mut result = self.done(arguments, room.saturating_sub(news.chars().count() + 1)).await;
+        result.text = format!("{news}\n{}", result.text);
+        result
     }
 
     async fn done(&self, arguments: Value, room: usize) -> CommandResult {
@@ -152,14 +152,14 @@ impl Worktree {
 /// # Errors
 /// [`GitError`]; with `merge_conflict` nothing is merged.
 pub async fn merge(workspace: &Arc<Workspace>, who: &EditAuthor, author: &str) -> Result<String, GitError> {
-    let mut notes = Arc::clone(workspace.git()).lock_owned().await;
+    let mut state = Arc::clone(workspace.git()).lock_owned().await;
     let (workspace, who, author) = (Arc::clone(workspace), who.clone(), author.to_owned());
-    to_its_end(async move { merge_alone(&workspace, &mut notes, &who, &author).await }).await
+    run_to_completion(async move { merge_locked(&workspace, &mut state, &who, &author).await }).await
 }
 
-async fn merge_alone(
+async fn merge_locked(
     workspace: &Arc<Workspace>,
-    notes: &mut GitState,
+    state: &mut GitState,
     who: &EditAuthor,
     author: &str,
 ) -> Result<String, GitError> {
@@ -169,7 +169,7 @@ async fn merge_alone(
         return Err(GitError::Git(GitCode::NoRepository, format!("{author} has no working tree")));
     }
     let message = message(author);
-    let disk = opened(workspace, &mut notes.trees, author, root).await?;
+    let disk = open_disk(workspace, &mut state.trees, author, root).await?;
     let (work, omissions) = git::commit_tree(&disk, author, &message).await?;
     let _files = git::lock_all_files(workspace, who.label()).await?;
     workspace.rescan().await?;
@@ -179,13 +179,13 @@ async fn merge_alone(
         return Err(GitError::Git(GitCode::GitRefused, message));
     };
     if repository.is_ancestor(&work, &head).await? {
-        let nothing = match omissions.said().is_empty() {
+        let nothing = match omissions.messages().is_empty() {
             true => format!("{author} has done nothing that is not merged already."),
             false => {
                 format!("Nothing was merged: all that {author} has done is merged already, but for what is left out.")
             }
         };
-        return Ok(lines([nothing].into_iter().chain(omissions.said())));
+        return Ok(lines([nothing].into_iter().chain(omissions.messages())));
     }
     let (tree, conflicts) = repository.merged(&head, &work).await?;
     if !conflicts.is_empty() {
@@ -195,13 +195,13 @@ async fn merge_alone(
     let merged = repository.commit(&tree, &[&head, &work], who.label(), &message).await?;
     let all = PathSet::parse(["**"]).map_err(WorkspaceError::from)?;
     let running = workspace.runs(all, who.label(), &format!("merged the {message}"));
-    let done = bring(&repository, &head, &merged, &message).await;
+    let done = move_tree(&repository, &head, &merged, &message).await;
     let by_others = workspace.rescan().await?;
     drop(running);
     done?;
     let files = repository.changes(&head, &merged).await?.len();
     let merges = format!("{} merges the {message}: {}", &merged[..merged.len().min(12)], counted(files, "file"));
-    Ok(lines([merges].into_iter().chain(omissions.said()).chain(by_others.messages())))
+    Ok(lines([merges].into_iter().chain(omissions.messages()).chain(by_others.messages())))
 }
 
 fn lines(each: impl Iterator<Item = String>) -> String {
@@ -231,10 +231,10 @@ async fn update_tree(disk: &Arc<Disk>, author: &EditAuthor, head: &str) -> Resul
         let mut of_head = repository.changes(&tree, head).await?;
         of_head.retain(|change| conflicts.iter().any(|name| name == change.path.as_str()));
         repository.begin(Some(&tree)).await?;
-        let tree = repository.take_up(&of_head).await?;
+        let tree = repository.stage_changes(&of_head).await?;
         (repository.commit(&tree, &[&work, head], label, why).await?, conflicts)
     };
-    match bring(&repository, &work, &to, why).await {
+    match move_tree(&repository, &work, &to, why).await {
         Ok(()) => {}
         Err(GitError::Git(_, why)) => {
             return Ok(Some(format!("Your working tree could not be brought up to what was merged meanwhile: {why}")));
@@ -260,7 +260,7 @@ async fn update_tree(disk: &Arc<Disk>, author: &EditAuthor, head: &str) -> Resul
 }
 
 /// Moves working tree and branch from one commit to another, or neither.
-async fn bring(repository: &Repository, from: &str, to: &str, why: &str) -> Result<(), GitError> {
+async fn move_tree(repository: &Repository, from: &str, to: &str, why: &str) -> Result<(), GitError> {
     repository.check_out(from, to).await.map_err(|error| match error {
         GitError::Git(_, why) => {
             let message = format!("nothing was merged: what is not committed in the directory is in the way. {why}");
@@ -280,7 +280,7 @@ async fn bring(repository: &Repository, from: &str, to: &str, why: &str) -> Resu
 }
 
 /// Returns the directory of a tree, shared with its other users.
-async fn opened(
+async fn open_disk(
     workspace: &Arc<Workspace>,
     trees: &mut Trees,
     label: &str,
@@ -319,7 +319,7 @@ fn done(
         false => Err(WorktreeError::Other("not_readable", format!("You may not read {path}."))),
     };
     let no_file = |path: &FilePath| WorktreeError::Other("no_such_file", format!("There is no file {path}."));
-    let there = |path: &FilePath| -> Result<String, WorktreeError> {
+    let read_text = |path: &FilePath| -> Result<String, WorktreeError> {
         readable(path)?;
         Ok(disk.read(path)?.ok_or_else(|| no_file(path))?.text)
     };
@@ -340,7 +340,7 @@ fn done(
     match command {
         Command::View { path, .. } if readable(&path).is_ok() && is_directory(&path) => list(Some(&path)),
         Command::View { path, range, columns } => {
-            let text = there(&path)?;
+            let text = read_text(&path)?;
             begins_within(range, &text)?;
             let head = format!("{path}, {}\n", counted(count(&text), "line"));
             let shown = render::view(&text, range, columns, room.saturating_sub(head.chars().count()));
@@ -355,7 +355,7 @@ fn done(
                 && let Some(path) = paths.next()
             {
                 if let Some(contents) = disk.read(&path)? {
-                    search.look(&path, &contents.text);
+                    search.search_file(&path, &contents.text);
                 }
             }
             let found = search.found(paths.len());
@@ -364,7 +364,7 @@ fn done(
         Command::Edit { path, edit, .. } => {
             let before = match edit {
                 EditCommand::Create { .. } => disk.read(&path)?.map(|contents| contents.text),
-                _ => Some(there(&path)?),
+                _ => Some(read_text(&path)?),
             };
             let after = apply(&edit, before.as_deref().unwrap_or_default())?;
             let text = (!matches!(edit, EditCommand::Delete)).then_some(after.text.as_str());
@@ -376,7 +376,7 @@ fn done(
             ))
         }
         Command::Rename { path, to, .. } => {
-            let text = there(&path)?;
+            let text = read_text(&path)?;
             if disk.read(&to)?.is_some() {
                 return Err(WorktreeError::Other("file_exists", format!("There is a file {to} already.")));
             }

@@ -64,7 +64,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
             head,
             totals: &totals,
             account: *recovered.ledger().board(),
-            undone: recovered.unfinished_work(),
+            unfinished: recovered.unfinished_work(),
             pause_cause: None,
             pending,
             resume_flags: &arguments.seats.resume_flags(data_dir, config),

@@ -263,7 +263,7 @@ async fn start(
     let principal = runner::recorded_user(seating);
     let founding = CreateOptions {
         salt: seating.salt,
-        mode: arguments.mode(),
+        ablation: arguments.mode(),
         architect: designed,
         principal: principal.clone(),
         ..CreateOptions::default()

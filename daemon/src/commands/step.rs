@@ -217,7 +217,7 @@ impl DryRunPoint {
             model: self.board.blueprint().model_of(&rehearsal.worker).map(str::to_owned),
             view_hash: rehearsal.hash,
             prompt: rehearsal.prompt.clone(),
-            shown: rehearsal.context.clone(),
+            context: rehearsal.context.clone(),
             occurrence: rehearsal.occurrence,
             earlier_attempts: rehearsal.past.clone(),
             timeout: Duration::from_millis(rehearsal.timeout_ms),

@@ -106,11 +106,11 @@ impl<'a> EditLine<'a> {
 
     /// Returns `src/a.py to version 5, src/b.py (gone, version 3)`.
     pub(crate) fn changes(&self) -> String {
-        let told = |(path, version, is_there): &(FilePath, u64, bool)| match is_there {
+        let describe = |(path, version, is_there): &(FilePath, u64, bool)| match is_there {
             true => format!("{} to version {version}", short(path.as_str(), TEXT_CHARS_MAX)),
             false => format!("{} (gone, version {version})", short(path.as_str(), TEXT_CHARS_MAX)),
         };
-        let mut files: Vec<String> = self.files.iter().take(FILES_SHOWN).map(told).collect();
+        let mut files: Vec<String> = self.files.iter().take(FILES_SHOWN).map(describe).collect();
         if self.files.len() > FILES_SHOWN {
             files.push(format!("{} more", self.files.len() - FILES_SHOWN));
         }

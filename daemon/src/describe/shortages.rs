@@ -57,7 +57,7 @@ impl ViewShortages {
 
     /// Returns a sentence for each worker with further such calls.
     pub(crate) fn later(&self) -> Vec<String> {
-        let told = self.later.iter().map(|(worker, later)| {
+        let sentences = self.later.iter().map(|(worker, later)| {
             let worker = name(worker.as_str());
             let worst = later.worst.sentences(&worker).next().unwrap_or_default();
             format!(
@@ -66,7 +66,7 @@ impl ViewShortages {
                 one_line(&worst)
             )
         });
-        told.collect()
+        sentences.collect()
     }
 }
 
@@ -88,8 +88,8 @@ impl NestedShortage {
     pub(crate) fn sentences(&self) -> Vec<String> {
         let board = name(&self.name);
         let worker = name(self.worker.as_str());
-        let told = self.shortage.sentences(&worker);
-        told.map(|sentence| format!("in the board inside, {board}: {}", one_line(&sentence))).collect()
+        let sentences = self.shortage.sentences(&worker);
+        sentences.map(|sentence| format!("in the board inside, {board}: {}", one_line(&sentence))).collect()
     }
 }
 

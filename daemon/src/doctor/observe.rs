@@ -18,7 +18,7 @@ use crate::commands::boards::is_claimed;
 use crate::serve::instance_lock::LOCK;
 
 /// Interval of progress reports while boards are verified.
-const TOLD_EVERY: Duration = Duration::from_secs(5);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Observed data directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,7 +59,7 @@ pub(crate) enum JournalCheck {
         /// Time of the newest record.
         newest: Option<Timestamp>,
         /// Boards that fail verification, with the reason.
-        faults: Vec<(BoardId, AuditError)>,
+        damaged_boards: Vec<(BoardId, AuditError)>,
     },
 }
 
@@ -141,7 +141,7 @@ pub(crate) fn free_bytes(path: &Path) -> Result<u64, String> {
 }
 
 /// Reads a journal's whole file and verifies every board. Passes progress to `tell`: boards verified, and all boards.
-pub(crate) fn journal(data_dir: &Path, tell: &dyn Fn(usize, usize)) -> JournalCheck {
+pub(crate) fn journal(data_dir: &Path, report_progress: &dyn Fn(usize, usize)) -> JournalCheck {
     if !data_dir.join(FILE).exists() {
         return match SqliteJournal::losses_without_database(data_dir) {
             Ok(lost) if lost.is_empty() => JournalCheck::None,
@@ -150,7 +150,7 @@ pub(crate) fn journal(data_dir: &Path, tell: &dyn Fn(usize, usize)) -> JournalCh
         };
     }
     let began = Instant::now();
-    let looked = || -> Result<JournalCheck, JournalError> {
+    let check = || -> Result<JournalCheck, JournalError> {
         let journal = SqliteJournal::open_read_only(data_dir)?;
         journal.check_storage()?;
         let lost = journal.record_losses()?;
@@ -158,7 +158,7 @@ pub(crate) fn journal(data_dir: &Path, tell: &dyn Fn(usize, usize)) -> JournalCh
             return Ok(JournalCheck::Lost(lost));
         }
         let boards = journal.boards()?;
-        let faults = faults(&journal, &boards, tell)?;
+        let damaged_boards = find_damaged_boards(&journal, &boards, report_progress)?;
         let unfinished = || boards.iter().filter(|board| board.ended.is_none());
         let running = unfinished().filter(|board| is_claimed(data_dir, board)).count();
         Ok(JournalCheck::Read {
@@ -168,22 +168,22 @@ pub(crate) fn journal(data_dir: &Path, tell: &dyn Fn(usize, usize)) -> JournalCh
             interrupted: unfinished().count() - running,
             failed: boards.iter().filter(|board| board.ended == Some(End::Failed)).count(),
             newest: boards.iter().map(|board| board.updated_at).max(),
-            faults,
+            damaged_boards,
         })
     };
-    looked().unwrap_or_else(|error| JournalCheck::Broken { code: error.code(), message: error.to_string() })
+    check().unwrap_or_else(|error| JournalCheck::Broken { code: error.code(), message: error.to_string() })
 }
 
 /// Verifies boards; skips boards that are deleted meanwhile.
-fn faults(
+fn find_damaged_boards(
     journal: &SqliteJournal,
     boards: &[BoardSummary],
-    tell: &dyn Fn(usize, usize),
+    report_progress: &dyn Fn(usize, usize),
 ) -> Result<Vec<(BoardId, AuditError)>, JournalError> {
     let (mut faults, mut told_at) = (Vec::new(), Instant::now());
     for (nth, board) in boards.iter().enumerate() {
-        if told_at.elapsed() > TOLD_EVERY {
-            tell(nth, boards.len());
+        if told_at.elapsed() > PROGRESS_INTERVAL {
+            report_progress(nth, boards.len());
             told_at = Instant::now();
         }
         match audit::verify(journal, &board.id, None) {

@@ -87,7 +87,7 @@ fn boards_that_failed_are_told_before_those_that_were_interrupted() {
         interrupted,
         failed,
         newest: None,
-        faults: Vec::new(),
+        damaged_boards: Vec::new(),
     };
     check(&boards(&sound(0, 0)).expect("there are some"), Severity::Ok, "1 running");
     let interrupted = boards(&sound(2, 0)).expect("there are some");

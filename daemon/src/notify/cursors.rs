@@ -59,7 +59,7 @@ impl Cursors {
     /// # Errors
     /// A storage error.
     pub(crate) fn begin(&self, reader: &Reader) -> Result<(), Failure> {
-        let fault = |error| self.fault(&error);
+        let fault = |error| self.storage_error(&error);
         if self.directory.join(INITIALIZED).exists() {
             return Ok(());
         }
@@ -89,8 +89,8 @@ impl Cursors {
     /// # Errors
     /// A storage error.
     pub(crate) fn sweep(&self, reader: &Reader) -> Result<(), Failure> {
-        let gone = reader.journal.tombstones().map_err(storage)?;
-        for board in gone.iter().filter(|board| board.archive.is_none()) {
+        let tombstones = reader.journal.tombstones().map_err(storage)?;
+        for board in tombstones.iter().filter(|board| board.archive.is_none()) {
             // Most deleted boards have no cursor.
             let _ = fs::remove_file(self.directory.join(name(&board.board)));
         }
@@ -118,15 +118,15 @@ impl Cursors {
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let beside = self.directory.join(format!("{name}.new"));
-        let mut file = private_files::create(&beside)?;
+        let temporary = self.directory.join(format!("{name}.new"));
+        let mut file = private_files::create(&temporary)?;
         file.write_all(bytes)?;
         file.sync_all()?;
-        fs::rename(&beside, self.directory.join(name))?;
+        fs::rename(&temporary, self.directory.join(name))?;
         File::open(&self.directory)?.sync_all()
     }
 
-    fn fault(&self, error: &io::Error) -> Failure {
+    fn storage_error(&self, error: &io::Error) -> Failure {
         let place = self.directory.display();
         Failure::failed("journal_io", format!("cursors of notices cannot be kept in {place}: {error}"))
     }

@@ -430,12 +430,12 @@ impl Dispatcher {
 
     /// Delivers the notices with subscribed topics, in order. Returns true if there were any.
     async fn deliver(&self, board: &BoardId, notices: impl IntoIterator<Item = Notice>) -> Result<bool, Interruption> {
-        let is_wanted = |topic: Topic| self.settings.on.contains(&topic);
+        let is_wanted = |topic: Topic| self.settings.topics.contains(&topic);
         let mut is_any = false;
         for notice in notices.into_iter().filter(|notice| is_wanted(notice.kind)) {
             self.feed.set_undelivered(board, Some(notice.since));
             let delivered = self.receiver.deliver(&notice.id, &notice.body()).await;
-            self.daemon.metrics.notified(self.feed.receiver, outcome_of(&delivered));
+            self.daemon.metrics.count_delivery(self.feed.receiver, outcome_of(&delivered));
             delivered.map_err(|undelivered| Interruption::Undelivered(notice.id, undelivered))?;
             self.feed.set_undelivered(board, None);
             is_any = true;

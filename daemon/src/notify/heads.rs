@@ -94,7 +94,7 @@ impl HeadSender {
         for failures in 1.. {
             self.feed.set_heads_undelivered(Some(since));
             let delivered = self.receiver.deliver(&id, &body).await;
-            self.daemon.metrics.notified(self.feed.receiver, outcome_of(&delivered));
+            self.daemon.metrics.count_delivery(self.feed.receiver, outcome_of(&delivered));
             let Err(undelivered) = delivered else { break };
             let wait = wait::after(failures, Some(&undelivered), wait::random());
             let (why, wait_s) = (&undelivered.why, wait.as_secs());

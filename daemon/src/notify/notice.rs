@@ -223,7 +223,7 @@ impl Cursor {
         let about = context.about(record.seq, record.at);
         match body {
             Body::Approval(approval) => {
-                self.answered(approval.by.attempt.as_ref().map(|attempt| attempt.invocation), &about, notices);
+                self.end_wait(approval.by.attempt.as_ref().map(|attempt| attempt.invocation), &about, notices);
                 notices.push(question_notice(&approval, &about));
             }
             Body::Deferred(deferred) => self.deferred(deferred, record),
@@ -239,25 +239,25 @@ impl Cursor {
                 let attempt = failed.by.attempt.as_ref().map(|attempt| attempt.invocation);
                 // A lost attempt is no evidence about the provider.
                 if failed.is_final || failed.code != FailureCode::Lost {
-                    self.answered(attempt, &about, notices);
+                    self.end_wait(attempt, &about, notices);
                 }
                 if failed.is_final {
-                    notices.push(given_up(&failed.by.worker, attempt, failed.code.as_str(), "", &about));
+                    notices.push(given_up_notice(&failed.by.worker, attempt, failed.code.as_str(), "", &about));
                 }
             }
             Body::Rejected(rejected) => {
                 let attempt = rejected.by.attempt.as_ref().map(|attempt| attempt.invocation);
-                self.answered(attempt, &about, notices);
+                self.end_wait(attempt, &about, notices);
                 if rejected.is_final && attempt.is_some() {
-                    notices.push(given_up(&rejected.by.worker, attempt, rejected.code.as_str(), "", &about));
+                    notices.push(given_up_notice(&rejected.by.worker, attempt, rejected.code.as_str(), "", &about));
                 }
             }
             Body::Budget(budget) if !budget.is_tried_again => {
-                self.answered(budget.invocation, &about, notices);
+                self.end_wait(budget.invocation, &about, notices);
                 // The notice of the board's end reports a worker without invocations.
                 if budget.invocation.is_some() && budget.resource != Resource::Invocations {
                     let (resource, limit) = (budget.resource, limit_of(budget.resource));
-                    notices.push(given_up(&budget.worker, budget.invocation, resource.as_str(), limit, &about));
+                    notices.push(given_up_notice(&budget.worker, budget.invocation, resource.as_str(), limit, &about));
                 }
             }
             // The kernel abandons the invocations of a stopped branch. If another rule's wait is removed with them, its
@@ -265,16 +265,16 @@ impl Cursor {
             Body::Breaker(moved) if moved.change == breaker::BreakerTransition::Opened => {
                 let stopped = self.waits.iter().filter(|(_, wait)| wait.worker == moved.worker);
                 let stopped: Vec<InvocationId> = stopped.map(|(invocation, _)| *invocation).collect();
-                stopped.into_iter().for_each(|invocation| self.answered(Some(invocation), &about, notices));
+                stopped.into_iter().for_each(|invocation| self.end_wait(Some(invocation), &about, notices));
             }
-            Body::Committed(it) => self.answered(it.by.attempt.map(|it| it.invocation), &about, notices),
-            Body::NoOp(it) => self.answered(it.by.attempt.map(|it| it.invocation), &about, notices),
-            Body::Expanded(it) => self.answered(it.by.attempt.map(|it| it.invocation), &about, notices),
-            Body::Continued(it) => self.answered(it.by.attempt.map(|it| it.invocation), &about, notices),
+            Body::Committed(it) => self.end_wait(it.by.attempt.map(|it| it.invocation), &about, notices),
+            Body::NoOp(it) => self.end_wait(it.by.attempt.map(|it| it.invocation), &about, notices),
+            Body::Expanded(it) => self.end_wait(it.by.attempt.map(|it| it.invocation), &about, notices),
+            Body::Continued(it) => self.end_wait(it.by.attempt.map(|it| it.invocation), &about, notices),
             Body::Ended(ended) => {
                 self.waits.clear();
                 self.resolve(&about, "The board ended and waits for no provider any more.", notices);
-                notices.extend(stopped(ended, &about));
+                notices.extend(end_notice(ended, &about));
             }
             _ => {}
         }
@@ -340,7 +340,7 @@ impl Cursor {
     }
 
     /// Ends the wait of an invocation that got an answer or has ended.
-    fn answered(&mut self, invocation: Option<InvocationId>, about: &NoticeSource<'_>, notices: &mut Vec<Notice>) {
+    fn end_wait(&mut self, invocation: Option<InvocationId>, about: &NoticeSource<'_>, notices: &mut Vec<Notice>) {
         let Some(invocation) = invocation else { return };
         let reported = self.reported;
         let is_reported = |wait: &Wait| reported.is_some_and(|reported| wait.since <= reported);
@@ -406,7 +406,7 @@ const fn limit_of(resource: Resource) -> &'static str {
 }
 
 /// Returns the notice of an abandoned invocation. `limit` is the option that raises the exhausted limit.
-fn given_up(
+fn given_up_notice(
     worker: &WorkerName,
     invocation: Option<InvocationId>,
     why: &str,
@@ -423,7 +423,7 @@ fn given_up(
 }
 
 /// Returns the notice of an end that requires an operator.
-fn stopped(ended: Ended, about: &NoticeSource<'_>) -> Option<Notice> {
+fn end_notice(ended: Ended, about: &NoticeSource<'_>) -> Option<Notice> {
     let (topic, message) = match (ended.end, ended.cause) {
         (End::Stopped | End::Failed, cause) => {
             let budget = match cause {

@@ -52,7 +52,7 @@ pub(crate) struct Settings {
     /// Receivers; each gets every notice.
     pub(crate) receivers: Vec<Receiver>,
     /// Topics of the notices to deliver.
-    pub(crate) on: Vec<Topic>,
+    pub(crate) topics: Vec<Topic>,
     /// Maximum wait for a provider without a notice.
     pub(crate) provider_after: Duration,
     /// Interval of messages with heads of boards; `None` if heads are not sent.
@@ -161,7 +161,7 @@ impl Settings {
                 topics
             }
         };
-        Ok(Some(Self { receivers, on, provider_after, heads, warnings }))
+        Ok(Some(Self { receivers, topics: on, provider_after, heads, warnings }))
     }
 }
 
@@ -193,14 +193,14 @@ mod tests {
     #[test]
     fn a_table_is_read_with_its_defaults() {
         let both = settings("[notify]\nwebhook = \"https://h/x\"\nprogram = [\"./page.py\", \"-q\"]\n");
-        assert_eq!(both.on, Topic::ALL);
+        assert_eq!(both.topics, Topic::ALL);
         assert_eq!(both.provider_after, PROVIDER_AFTER);
         let names: Vec<&str> = both.receivers.iter().map(Receiver::kind).collect();
         assert_eq!(names, ["webhook", "program"]);
         assert!(format!("{both:?}").contains("/etc/patchboard/./page.py"), "{both:?}");
         let some = "[notify]\nprogram = [\"page\"]\non = [\"stopped\"]\nprovider_after = \"1m\"\ntimeout = \"2s\"";
         let some = settings(some);
-        assert_eq!((some.on, some.provider_after.as_ms()), (vec![Topic::Stopped], 60_000));
+        assert_eq!((some.topics, some.provider_after.as_ms()), (vec![Topic::Stopped], 60_000));
         assert_eq!(
             (both.heads, settings("[notify]\nprogram = [\"p\"]\nheads = \"1h\"").heads),
             (None, Some(Duration::from_secs(3600)))

@@ -131,9 +131,9 @@ impl LeasedCall {
             view_hash: call.view_hash,
             system: call.prompt.system.to_string(),
             view: call.prompt.user.to_string(),
-            shown: call.shown.values().map(|(place, value)| (place.to_string(), value.to_value())).collect(),
-            trigger: call.shown.trigger(),
-            schema: schema::reply_schema(&call.shown, SchemaLevel::Derived).map(|(_, schema)| schema),
+            shown: call.context.values().map(|(place, value)| (place.to_string(), value.to_value())).collect(),
+            trigger: call.context.trigger(),
+            schema: schema::reply_schema(&call.context, SchemaLevel::Derived).map(|(_, schema)| schema),
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) async fn log_request(State(metrics): State<Arc<Metrics>>, request: Re
     let response = next.run(request).await;
     let (status, seconds) = (response.status().as_u16(), began.elapsed().as_secs_f64());
     let route = route.as_ref().map_or(NO_ROUTE, MatchedPath::as_str);
-    metrics.answered(route, method, status, seconds);
+    metrics.count_request(route, method, status, seconds);
     tracing::debug!(method, path, status, seconds, "answered");
     response
 }

@@ -155,13 +155,13 @@ impl EventEncoder {
     pub(crate) fn encode_record(&mut self, record: &Record) -> RecordEvents {
         // An unreadable body yields no events; its effect on the document shows in the next version.
         let Ok(body) = record.body() else { return RecordEvents::default() };
-        let mut told = RecordEvents::default();
+        let mut record_events = RecordEvents::default();
         if is_custom(&body)
             && let Ok(mut value) = record::merge_fields(record)
         {
             value.insert("hash".into(), record.hash.to_string().into());
             let name = format!("{PREFIX}{}", record.kind);
-            told.events.push(Event::new(EventBody::Custom { name, value: value.into() }));
+            record_events.events.push(Event::new(EventBody::Custom { name, value: value.into() }));
         }
         match &body {
             Body::Scheduled(scheduled) => drop(self.queued.insert(scheduled.invocation, scheduled.rule.clone())),
@@ -170,7 +170,9 @@ impl EventEncoder {
                 let rule = self.queued.remove(&invoked.invocation);
                 if let Entry::Vacant(place) = self.steps.entry(invoked.invocation) {
                     let step = place.insert(Step { worker: invoked.worker.clone(), rule });
-                    told.events.push(Event::new(EventBody::StepStarted { step_name: step.name(invoked.invocation) }));
+                    record_events
+                        .events
+                        .push(Event::new(EventBody::StepStarted { step_name: step.name(invoked.invocation) }));
                 }
             }
             Body::Approval(Approval { by: Author { attempt: Some(attempt), .. }, clarify: Some(_), .. }) => {
@@ -182,37 +184,37 @@ impl EventEncoder {
             self.queued.remove(&invocation);
             self.asking.retain(|_, asking| *asking != invocation);
             if let Some(step) = self.steps.remove(&invocation) {
-                told.events.push(Event::new(EventBody::StepFinished { step_name: step.name(invocation) }));
+                record_events.events.push(Event::new(EventBody::StepFinished { step_name: step.name(invocation) }));
             }
         }
         let mut version = None;
         if let Body::Committed(committed) = &body {
             version = Some(committed.version);
             match self.apply_commit(committed) {
-                Some(said) => told.events.push(Event::new(said)),
-                None => told.needs_document = true,
+                Some(event_body) => record_events.events.push(Event::new(event_body)),
+                None => record_events.needs_document = true,
             }
         }
-        for event in &mut told.events {
+        for event in &mut record_events.events {
             event.timestamp = Some(record.at.0);
             event.metadata = Some(metadata(record.seq, version));
         }
         // Only the last event has the id, so a stream that breaks off in between resumes before this record.
-        if let Some(last) = told.events.last_mut().filter(|_| !told.needs_document) {
+        if let Some(last) = record_events.events.last_mut().filter(|_| !record_events.needs_document) {
             last.id = Some(record.seq);
         }
-        told
+        record_events
     }
 
     /// Ends the run of a board at rest.
-    pub(crate) fn finish_at_rest(&mut self, rest: RestReason<'_>, at: Timestamp) -> Vec<Event> {
+    pub(crate) fn finish_at_rest(&mut self, reason: RestReason<'_>, at: Timestamp) -> Vec<Event> {
         let (thread_id, run_id) = (self.run.thread.clone(), self.run.run.clone());
         let version = self.version();
         let finished = |outcome, end: &str, cause: Option<Cause>| {
             let result = json!({"end": end, "cause": cause, "version": version});
             EventBody::RunFinished { thread_id, run_id, outcome, result }
         };
-        let said = match rest {
+        let body = match reason {
             RestReason::Ended(Ended { end: end @ (End::Done | End::Quiescent), cause }) => {
                 finished(json!({"type": "success"}), end.as_str(), Some(cause))
             }
@@ -227,7 +229,7 @@ impl EventEncoder {
                 finished(json!({"type": "interrupt", "interrupts": interrupts}), "waiting", None)
             }
         };
-        self.end_run(said, Some(at))
+        self.end_run(body, Some(at))
     }
 
     /// Ends the run with an error of the stream.
@@ -236,9 +238,9 @@ impl EventEncoder {
     }
 
     /// Ends the run; the protocol requires all steps to be finished first.
-    fn end_run(&mut self, said: EventBody, at: Option<Timestamp>) -> Vec<Event> {
+    fn end_run(&mut self, body: EventBody, at: Option<Timestamp>) -> Vec<Event> {
         let mut events = self.finish_steps();
-        events.push(Event::new(said));
+        events.push(Event::new(body));
         for event in &mut events {
             event.timestamp = at.map(|at| at.0);
         }
@@ -253,13 +255,13 @@ impl EventEncoder {
 
     /// Returns the invocations that a record ends.
     fn closed_by(&self, body: &Body) -> Vec<InvocationId> {
-        let of = |by: &Author| by.attempt.iter().map(|attempt| attempt.invocation).collect();
+        let invocation_of = |by: &Author| by.attempt.iter().map(|attempt| attempt.invocation).collect();
         match body {
-            Body::Committed(it) => of(&it.by),
-            Body::NoOp(it) => of(&it.by),
-            Body::Expanded(it) => of(&it.by),
-            Body::Rejected(it) if it.is_final => of(&it.by),
-            Body::Failed(it) if it.is_final => of(&it.by),
+            Body::Committed(it) => invocation_of(&it.by),
+            Body::NoOp(it) => invocation_of(&it.by),
+            Body::Expanded(it) => invocation_of(&it.by),
+            Body::Rejected(it) if it.is_final => invocation_of(&it.by),
+            Body::Failed(it) if it.is_final => invocation_of(&it.by),
             Body::Budget(it) if !it.is_tried_again => it.invocation.into_iter().collect(),
             // The invocation is continued by another, which gets the answer.
             Body::Answer(it) if it.text.is_some() => self.asking.get(&it.of).copied().into_iter().collect(),
@@ -276,10 +278,10 @@ impl EventEncoder {
 
     /// Applies a commit to the reader's document. Returns `None` if the result cannot be derived.
     fn apply_commit(&mut self, committed: &Committed) -> Option<EventBody> {
-        let has = self.document.as_ref().filter(|has| has.version().next() == committed.version)?;
-        let (delta, made) = apply_patch(has, &committed.patch, committed.state)?;
-        let snapshot = made.root().clone();
-        self.document = Some(made);
+        let before = self.document.as_ref().filter(|has| has.version().next() == committed.version)?;
+        let (delta, after) = apply_patch(before, &committed.patch, committed.state)?;
+        let snapshot = after.root().clone();
+        self.document = Some(after);
         Some(delta.map_or(EventBody::StateSnapshot { snapshot }, |delta| EventBody::StateDelta { delta }))
     }
 }
@@ -319,9 +321,9 @@ fn apply_patch(before: &State, patch: &Value, digest: Digest) -> Option<(Option<
     for op in &ops {
         candidate.apply(op, ResultLimits { bytes: u64::MAX, depth: u32::MAX }).ok()?;
     }
-    let made = candidate.into_state();
+    let after = candidate.into_state();
     let is_taken = ops.iter().all(is_portable);
-    (made.digest() == digest).then(|| (is_taken.then(|| patch::to_value(&ops)), made))
+    (after.digest() == digest).then(|| (is_taken.then(|| patch::to_value(&ops)), after))
 }
 
 /// Returns true if every client applies the operation. JavaScript clients reject `__proto__` and
@@ -377,12 +379,12 @@ const fn is_custom(body: &Body) -> bool {
 /// Builds the interrupt for a question to a person. Its id holds the record of the question and the digest of the
 /// content shown.
 fn interrupt(seq: Seq, question: &PendingQuestion) -> Value {
-    let mut asked = json!({"agrees": {"type": "boolean"}, "reason": {"type": "string"}});
+    let mut properties = json!({"agrees": {"type": "boolean"}, "reason": {"type": "string"}});
     let (reason, message) = match &question.clarify {
         Some(clarify) => {
-            asked["text"] = json!({"type": "string"});
+            properties["text"] = json!({"type": "string"});
             if !clarify.choices.is_empty() {
-                asked["text"]["enum"] = json!(clarify.choices);
+                properties["text"]["enum"] = json!(clarify.choices);
             }
             ("clarify", clarify.question.clone())
         }
@@ -395,7 +397,7 @@ fn interrupt(seq: Seq, question: &PendingQuestion) -> Value {
         "id": format!("{seq}:{}", question.digest),
         "reason": format!("{PREFIX}{reason}"),
         "message": message,
-        "responseSchema": {"type": "object", "required": ["agrees"], "properties": asked},
+        "responseSchema": {"type": "object", "required": ["agrees"], "properties": properties},
         "metadata": QuestionInfo::new(seq, question),
     });
     if let Some(expires) = question.expires {
@@ -416,7 +418,7 @@ pub(crate) fn resume_point(
     recent: &[Record],
     now: Version,
     last: Option<Seq>,
-    has: Option<Digest>,
+    client_digest: Option<Digest>,
 ) -> Option<(Version, Seq)> {
     let first = recent.first()?.seq;
     let commits: Vec<(Seq, Version, Digest)> = recent.iter().filter_map(commit).collect();
@@ -427,10 +429,11 @@ pub(crate) fn resume_point(
     });
     // If the document's digest differs from that of the version, the digest takes precedence over the event id.
     let known = |version: Version| commits.iter().find(|(_, made, _)| *made == version).map(|(.., digest)| *digest);
-    let fits =
-        |(version, _): &(Version, Seq)| has.is_none() || known(*version).is_none_or(|digest| Some(digest) == has);
+    let fits = |(version, _): &(Version, Seq)| {
+        client_digest.is_none() || known(*version).is_none_or(|digest| Some(digest) == client_digest)
+    };
     let by_document = || {
-        let newest = commits.iter().rev().find(|(.., digest)| Some(*digest) == has);
+        let newest = commits.iter().rev().find(|(.., digest)| Some(*digest) == client_digest);
         newest.map(|(seq, version, _)| (*version, *seq))
     };
     by_event.filter(fits).or_else(by_document)

@@ -197,7 +197,7 @@ impl<S> Accept<TcpStream, S> for ConnectionAcceptor {
         let full = || io::Error::other("there are too many connections");
         let admitted = stream.peer_addr().and_then(|peer| {
             let line = MeteredConnection::new(Arc::clone(&self.shares), Peer(peer).address());
-            line.served();
+            line.start_serving();
             Ok((Peer(peer), line, self.connections.admit().ok_or_else(full)?))
         });
         std::future::ready(admitted.map(|(peer, line, (place, ended))| {
@@ -233,7 +233,7 @@ impl AsyncRead for EvictableStream {
         if this.ended.is_none() {
             return Poll::Ready(Ok(()));
         }
-        this.line.served();
+        this.line.start_serving();
         if let Some(wait) = &mut this.wait {
             ready!(wait.as_mut().poll(context));
             // Waits once per read, however much other callers use meanwhile.
@@ -255,7 +255,7 @@ impl AsyncRead for EvictableStream {
 
 impl AsyncWrite for EvictableStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.line.served();
+        self.line.start_serving();
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
@@ -272,7 +272,7 @@ impl AsyncWrite for EvictableStream {
         context: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.line.served();
+        self.line.start_serving();
         Pin::new(&mut self.stream).poll_write_vectored(context, bytes)
     }
 

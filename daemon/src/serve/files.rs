@@ -36,8 +36,8 @@ pub(crate) struct LeasedFileCommand {
 const ROOM_MIN: usize = 1_000;
 
 /// Returns the response size in characters: the given one, checked, or the default.
-pub(crate) fn response_chars(wanted: Option<usize>) -> ApiResult<usize> {
-    let room = wanted.unwrap_or(ROOM_MAX);
+pub(crate) fn response_chars(requested: Option<usize>) -> ApiResult<usize> {
+    let room = requested.unwrap_or(ROOM_MAX);
     if (ROOM_MIN..=ROOM_MAX).contains(&room) {
         return Ok(room);
     }
@@ -48,35 +48,35 @@ pub(crate) fn response_chars(wanted: Option<usize>) -> ApiResult<usize> {
 pub(crate) async fn call(
     daemon: &Arc<Daemon>,
     board: &BoardId,
-    wanted: LeasedFileCommand,
+    command: LeasedFileCommand,
 ) -> ApiResult<(CommandResult, bool)> {
-    let LeasedFileCommand { worker, of, name, is_anew, asked } = wanted;
+    let LeasedFileCommand { worker, of, name, is_anew, asked } = command;
     if let Some(name) = name.as_ref().filter(|name| !is_author_name(name)) {
         let name = crate::output::short(name, 80);
         return Err(Problem::from_code(Code::BadBody, format!("{name} is no name: {NAME_RULE}")));
     }
     let handle = leases::remote(daemon, board, &worker).await?;
-    let access = handle.status().blueprint.workers.get(&worker).and_then(|seat| seat.files.clone());
+    let access = handle.status().blueprint.workers.get(&worker).and_then(|spec| spec.files.clone());
     let Some(access) = access else {
         return Err(Problem::from_code(Code::NoFiles, format!("the worker {worker} has nothing to do with files")));
     };
     let access = Access::compile(&access).map_err(|error| Problem::from_code(Code::Internal, error))?;
     leases::check_held(daemon, board, &worker, of.invocation, of.attempt)?;
-    let author = EditAuthor { of, access, worker: worker.to_string(), name };
+    let author = EditAuthor { attempt: of, access, worker: worker.to_string(), name };
     let called = daemon.workspaces().call(board, author, is_anew, asked).await;
     match called.map_err(|error| Problem::from_code(Code::NoWorkspace, error.to_string()))? {
-        SessionAnswer::New(told) => Ok((told, false)),
-        SessionAnswer::Replayed(told) => Ok((told, true)),
+        SessionAnswer::New(result) => Ok((result, false)),
+        SessionAnswer::Replayed(result) => Ok((result, true)),
         SessionAnswer::KeyConflict => Err(RuntimeError::IdempotencyConflict(board.clone()).into()),
     }
 }
 
 /// Converts the answer to a rejected command into a problem with the same code; its member `told` has the details.
-pub(crate) fn problem(told: &CommandResult) -> Option<Problem> {
-    let code = told.code.as_deref()?;
+pub(crate) fn problem(result: &CommandResult) -> Option<Problem> {
+    let code = result.code.as_deref()?;
     let known = codes::entries().map(|entry| entry.code).find(|known| *known == code);
-    let problem = Problem::new(status_of(code), known.unwrap_or(Code::Internal.as_str()), told.text.clone());
-    Some(problem.detail("told", told.data.clone()))
+    let problem = Problem::new(status_of(code), known.unwrap_or(Code::Internal.as_str()), result.text.clone());
+    Some(problem.detail("told", result.data.clone()))
 }
 
 /// Returns the HTTP status for a code: 409 for conflicts with the current state, 4xx for invalid commands, 5xx for

@@ -77,8 +77,8 @@ pub(crate) async fn run(directory: &Path) -> Outcome {
     let _ = rustix::process::setsid();
     let started = Host::start(directory).await;
     let said = match &started {
-        Err(Failure::Error(told)) => json!({
-            "code": told.code, "message": told.message, "help": told.help, "is_refused": told.exit == Exit::InvalidInput,
+        Err(Failure::Error(error)) => json!({
+            "code": error.code, "message": error.message, "help": error.help, "is_refused": error.exit == Exit::InvalidInput,
         }),
         Ok(_) | Err(Failure::StdoutClosed) => json!({}),
     };
@@ -112,7 +112,7 @@ impl Host {
         let settings = Settings::for_address(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         let token = tokens::random()?;
         let daemon = daemon(&place.data()?, &config, &settings, &token).await?;
-        let begun = async {
+        let starting = async {
             let board = board(&daemon, &place, &blueprint).await?;
             let listening = listen(&daemon, &settings)?;
             let (port, pid) = (listening.address.port(), std::process::id());
@@ -120,7 +120,7 @@ impl Host {
             place.write_address(&address)?;
             Ok((listening, address))
         };
-        match begun.await {
+        match starting.await {
             Ok((listening, address)) => {
                 tracing::info!(board = address.board, port = address.port, "this process is the host of the directory");
                 Ok(Self { daemon, listening, address, place, lock, blueprint })
@@ -148,8 +148,8 @@ impl Host {
             } else if needed.elapsed() > LINGER {
                 break;
             }
-            if let Err(Failure::Error(told)) = self.ensure_board(&board).await {
-                tracing::error!(code = told.code, "there is no board: {}", told.message);
+            if let Err(Failure::Error(error)) = self.ensure_board(&board).await {
+                tracing::error!(code = error.code, "there is no board: {}", error.message);
                 break;
             }
         }
@@ -190,10 +190,10 @@ impl Host {
 async fn daemon(data: &Path, config: &Config, settings: &Settings, token: &str) -> Result<Arc<Daemon>, Failure> {
     let mut tries = 0;
     loop {
-        let seats = AgentRegistry::new(config.clone(), &Environment::default(), InlinePrograms::Denied);
+        let registry = AgentRegistry::new(config.clone(), &Environment::default(), InlinePrograms::Denied);
         tries += 1;
-        match Daemon::start(data, seats, false, settings.limits, Vec::new()).await {
-            Err(Failure::Error(told)) if told.code == ALREADY_SERVED && tries < START_ATTEMPTS_MAX => {
+        match Daemon::start(data, registry, false, settings.limits, Vec::new()).await {
+            Err(Failure::Error(error)) if error.code == ALREADY_SERVED && tries < START_ATTEMPTS_MAX => {
                 tokio::time::sleep(START_RETRY_DELAY).await;
             }
             started => return Ok(Arc::new(started?.with_own_token(token))),

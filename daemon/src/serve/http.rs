@@ -184,17 +184,17 @@ pub(crate) async fn check_origin(State(guard): State<OriginGuard>, request: Requ
     }
 }
 
-fn check_host_and_origin(door: &OriginPolicy, headers: &HeaderMap, uri: &Uri) -> ApiResult<()> {
+fn check_host_and_origin(policy: &OriginPolicy, headers: &HeaderMap, uri: &Uri) -> ApiResult<()> {
     let named = headers.get(HOST).and_then(|host| host.to_str().ok()).or_else(|| uri.authority().map(|it| it.as_str()));
     let host = named.map(without_port).unwrap_or_default();
-    if !door.hosts.iter().any(|known| known.eq_ignore_ascii_case(host)) {
+    if !policy.hosts.iter().any(|known| known.eq_ignore_ascii_case(host)) {
         let problem = Problem::from_code(Code::UnknownHost, "this daemon has another name");
         return Err(problem.help("the operator names further hosts under [serve] hosts in patchboard.toml"));
     }
     let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
     let origin = origin.to_str().unwrap_or_default();
     let is_own = origin.split_once("://").is_some_and(|(_, authority)| Some(authority) == named);
-    if is_own || door.origins.iter().any(|known| known == origin) {
+    if is_own || policy.origins.iter().any(|known| known == origin) {
         return Ok(());
     }
     let problem = Problem::from_code(Code::UnknownOrigin, "pages of this origin may not call");
@@ -226,8 +226,8 @@ pub(crate) async fn authenticate(
     next: Next,
 ) -> Response {
     let changes = daemon.tokens.changes();
-    let stranger = MeteredCaller::new(Arc::clone(daemon.limits.shares()), RateKey::Address(peer.address()));
-    let caller = stranger.run_charged_unless(
+    let address_caller = MeteredCaller::new(Arc::clone(daemon.limits.shares()), RateKey::Address(peer.address()));
+    let caller = address_caller.run_charged_unless(
         |caller| matches!(caller, Ok(Caller { scope: Scope::Admin, .. })),
         || {
             caller_of(&daemon, request.headers(), peer)
@@ -240,7 +240,7 @@ pub(crate) async fn authenticate(
     }
     match caller {
         Ok(caller) => {
-            let payer = MeteredCaller::new(Arc::clone(daemon.limits.shares()), caller.rate_key);
+            let metered_caller = MeteredCaller::new(Arc::clone(daemon.limits.shares()), caller.rate_key);
             if let (Some(connection), RateKey::Token(_)) =
                 (request.extensions().get::<ConnectionSlot>(), caller.rate_key)
             {
@@ -250,26 +250,26 @@ pub(crate) async fn authenticate(
             let holder = caller.holder.clone();
             request.extensions_mut().insert(caller);
             request.extensions_mut().insert(place.clone());
-            let streaming = (!is_administrator).then(|| payer.clone());
-            let answered = async move {
+            let streaming = (!is_administrator).then(|| metered_caller.clone());
+            let handling = async move {
                 let response = next.run(request).await;
                 match streaming {
                     Some(payer) => response.map(|body| payer.paced_body(body)),
                     None => response,
                 }
             };
-            let answering = async {
+            let guarded = async {
                 match holder {
-                    Some(holder) => while_token_valid(daemon, holder, changes, answered).await,
-                    None => answered.await,
+                    Some(holder) => while_token_valid(daemon, holder, changes, handling).await,
+                    None => handling.await,
                 }
             };
-            let response = if is_administrator { answering.await } else { payer.run_paced(answering).await };
+            let response = if is_administrator { guarded.await } else { metered_caller.run_paced(guarded).await };
             drop(place);
             response
         }
         Err(problem) => {
-            stranger.wait_turn().await;
+            address_caller.wait_turn().await;
             problem.into_response()
         }
     }
@@ -280,14 +280,14 @@ async fn while_token_valid(
     daemon: Arc<Daemon>,
     holder: Arc<Holder>,
     changes: watch::Receiver<u64>,
-    answering: impl Future<Output = Response>,
+    handling: impl Future<Output = Response>,
 ) -> Response {
     let ended = async move { daemon.ended(&holder, changes).await };
     let mut ended = Box::pin(ended);
     let response = tokio::select! {
         biased;
         () = &mut ended => return unauthorized().into_response(),
-        response = answering => response,
+        response = handling => response,
     };
     // A body of known size is already complete.
     match response.body().size_hint().exact() {
@@ -298,12 +298,12 @@ async fn while_token_valid(
 
 fn caller_of(daemon: &Daemon, headers: &HeaderMap, peer: Peer) -> ApiResult<Caller> {
     let from = peer.address();
-    let given = headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
-    let Some(given) = given else {
+    let authorization = headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
+    let Some(authorization) = authorization else {
         let caller = Caller { scope: Scope::Admin, rate_key: RateKey::Address(from), holder: None };
         return if daemon.is_open { Ok(caller) } else { Err(unauthorized()) };
     };
-    let (kind, token) = given.split_once(' ').unwrap_or_default();
+    let (kind, token) = authorization.split_once(' ').unwrap_or_default();
     let token = token.trim();
     let known = if kind.eq_ignore_ascii_case("bearer") { daemon.holder(token)? } else { None };
     let Some((scope, holder)) = known else {
@@ -398,9 +398,9 @@ impl<T: RequestBody> FromRequest<Arc<Daemon>> for StrictJson<T> {
         daemon.limits.body(caller.rate_key, bytes.len())?;
         place.hold(text, daemon.limits.try_memory(caller.rate_key, json::footprint(&bytes))?);
         let limits = Limits { bytes: BODY_BYTES_MAX, depth: BODY_DEPTH_MAX };
-        let value = json::parse(&bytes, limits).map_err(|refusal| {
-            let code = refusal.code.as_str();
-            Problem::new(StatusCode::BAD_REQUEST, code, refusal.message).detail("offset", refusal.offset.into())
+        let value = json::parse(&bytes, limits).map_err(|error| {
+            let code = error.code.as_str();
+            Problem::new(StatusCode::BAD_REQUEST, code, error.message).detail("offset", error.offset.into())
         })?;
         let bad = |why: &dyn Display| {
             Problem::from_code(Code::BadBody, format!("the body is not what is wanted here: {why}"))
@@ -510,8 +510,8 @@ const PAGE: usize = 100;
 const PAGE_MAX: usize = 1000;
 
 /// Returns the page size: the given one, checked, or the default.
-pub(crate) fn page_size(wanted: Option<usize>) -> ApiResult<usize> {
-    match wanted.unwrap_or(PAGE) {
+pub(crate) fn page_size(requested: Option<usize>) -> ApiResult<usize> {
+    match requested.unwrap_or(PAGE) {
         size @ 1..=PAGE_MAX => Ok(size),
         _ => Err(Problem::from_code(Code::BadQuery, format!("limit is 1 to {PAGE_MAX}"))),
     }
@@ -541,7 +541,7 @@ pub(crate) fn bind_key(daemon: &Daemon, caller: &Caller, key: &str) -> ApiResult
 impl IdempotencyHeader {
     /// Returns the dedup token of the request.
     pub(crate) fn token(&self) -> Option<IdempotencyKey> {
-        self.0.as_ref().map(ScopedKey::token)
+        self.0.as_ref().map(ScopedKey::idempotency_key)
     }
 
     /// Returns the ids of the boards that a request with this key may have created.

@@ -62,7 +62,7 @@ impl Secret {
 
 impl ScopedKey {
     /// Returns the dedup token of a request.
-    pub(crate) fn token(&self) -> IdempotencyKey {
+    pub(crate) fn idempotency_key(&self) -> IdempotencyKey {
         self.secret.token_of(&format!("{}/{}", self.scope, self.key))
     }
 

@@ -30,10 +30,10 @@ pub(crate) fn wait_time(seconds: u64) -> ApiResult<Duration> {
 pub(crate) async fn wait_for<T: Send + 'static>(
     daemon: &Arc<Daemon>,
     board: &BoardId,
-    patience: Duration,
+    timeout: Duration,
     look: impl Fn(&Node) -> Option<T> + Clone + Send + 'static,
 ) -> ApiResult<Option<T>> {
-    let until = Instant::now() + patience;
+    let until = Instant::now() + timeout;
     // Subscribes before the first look, so that no record in between is missed.
     let mut follow = RecordFollower::new(Arc::clone(daemon), board.clone(), Some(daemon.summary(board)?.head.seq));
     loop {

@@ -68,8 +68,8 @@ pub(crate) async fn answer<S: ServerHandler + Clone>(server: S, headers: &Header
     if let Some(problem) = protocol_errors::wrong_message(message) {
         return problem.into_response();
     }
-    if let Some(told) = protocol_errors::wrong_params(message) {
-        return axum::Json(told).into_response();
+    if let Some(error) = protocol_errors::wrong_params(message) {
+        return axum::Json(error).into_response();
     }
     let mut request = Request::new(Body::from(message.to_string()));
     *request.method_mut() = Method::POST;
@@ -125,12 +125,12 @@ impl ServerHandler for WorkerServer {
         request: InitializeRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, McpError> {
-        let mut told = self.negotiate_initialize(&request)?;
+        let mut result = self.negotiate_initialize(&request)?;
         // Clients that send `initialize` use a protocol version in which subscriptions require a session.
-        if let Some(resources) = &mut told.capabilities.resources {
+        if let Some(resources) = &mut result.capabilities.resources {
             resources.subscribe = None;
         }
-        Ok(told)
+        Ok(result)
     }
 
     async fn list_tools(
@@ -155,8 +155,8 @@ impl ServerHandler for WorkerServer {
             return Err(no_such_tool(&request.name));
         }
         if let Some(arguments) = editor::arguments(&request.name, arguments.clone()) {
-            let told = self.files(arguments).await;
-            return Ok(told
+            let result = self.files(arguments).await;
+            return Ok(result
                 .map_or_else(|problem| CallToolResult::structured_error(problem.json()), editor::result)
                 .into());
         }
@@ -172,13 +172,13 @@ impl ServerHandler for WorkerServer {
             })
             .transpose()
         };
-        let told = tokio::select! {
+        let result = tokio::select! {
             told = called => told,
             // A client that has disconnected must not get a lease.
             () = context.ct.cancelled() => return Err(McpError::internal_error("the request was cancelled", None)),
         };
-        Ok(match told {
-            Ok(Some(told)) => CallToolResult::structured(told),
+        Ok(match result {
+            Ok(Some(value)) => CallToolResult::structured(value),
             Ok(None) => return Err(no_such_tool(&request.name)),
             Err(problem) => CallToolResult::structured_error(problem.json()),
         }
@@ -208,7 +208,7 @@ impl ServerHandler for WorkerServer {
         request: ReadResourceRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, McpError> {
-        let told = match request.uri.as_str() {
+        let value = match request.uri.as_str() {
             STATE => self.state().await,
             LOG => self.log().await,
             uri => {
@@ -217,8 +217,8 @@ impl ServerHandler for WorkerServer {
                 return Err(McpError::resource_not_found("there is no such resource", Some(problem.json())));
             }
         };
-        let told = told.map_err(|problem| problem_to_error(&problem))?;
-        let contents = ResourceContents::text(told.to_string(), request.uri).with_mime_type("application/json");
+        let value = value.map_err(|problem| problem_to_error(&problem))?;
+        let contents = ResourceContents::text(value.to_string(), request.uri).with_mime_type("application/json");
         let read = ReadResourceResult::new(vec![contents]).with_ttl_ms(0).with_cache_scope(CacheScope::Private);
         Ok(read.into())
     }

@@ -192,12 +192,12 @@ impl Metrics {
     }
 
     /// Counts an attempted delivery of a notice.
-    pub(crate) fn notified(&self, receiver: &str, outcome: &str) {
+    pub(crate) fn count_delivery(&self, receiver: &str, outcome: &str) {
         self.notices.with_label_values(&[receiver, outcome]).inc();
     }
 
     /// Counts an answered request. `route` is a template, `method` one of a fixed set.
-    pub(crate) fn answered(&self, route: &str, method: &str, status: u16, seconds: f64) {
+    pub(crate) fn count_request(&self, route: &str, method: &str, status: u16, seconds: f64) {
         self.requests.with_label_values(&[route, method, &status.to_string()]).inc();
         self.request_seconds.with_label_values(&[route, method]).observe(seconds);
     }

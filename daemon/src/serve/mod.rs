@@ -112,9 +112,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
-    let seats = arguments.models.build_registry(config, InlinePrograms::Denied)?;
-    let settings = Settings::read(seats.config().serve.clone(), &arguments.flags)?;
-    let retention = Retention::read(seats.config().retention.clone())?;
+    let registry = arguments.models.build_registry(config, InlinePrograms::Denied)?;
+    let settings = Settings::read(registry.config().serve.clone(), &arguments.flags)?;
+    let retention = Retention::read(registry.config().retention.clone())?;
     let notify = config_file(config)?
         .map(|file| NotifySettings::read(file, &Environment::from_process()))
         .transpose()?
@@ -123,7 +123,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let feeds = receivers.map(|receiver| Arc::new(ChangeFeed::new(receiver.kind()))).collect();
     let mut interrupts = Interrupts::new()?;
     let is_open = settings.is_open();
-    let daemon = Arc::new(Daemon::start(data_dir, seats, is_open, settings.limits, feeds).await?);
+    let daemon = Arc::new(Daemon::start(data_dir, registry, is_open, settings.limits, feeds).await?);
     if !is_open && daemon.tokens.is_empty(daemon.clock.now())? {
         return Err(Failure::invalid_input(
             "no_tokens",
@@ -132,14 +132,13 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         .help("make one with `patchboard token create --scope admin`, or listen on 127.0.0.1"));
     }
     let notifier = Notifier::begin(&daemon, notify, data_dir).await?;
-    let RunningServer { scheme, address, origin_policy: doors, handle, serving, _threads } =
-        listen(&daemon, &settings)?;
+    let RunningServer { scheme, address, origin_policy, handle, serving, _threads } = listen(&daemon, &settings)?;
     let reload = Reload {
         arguments,
         config,
         initial_registry: daemon.registry.current(),
         address,
-        origin_policy: doors,
+        origin_policy,
         rest_after: watch::Sender::new(settings.rest_after),
         retention: watch::Sender::new(retention),
         settings,
@@ -228,11 +227,11 @@ impl Drop for IoThreads {
 
 /// Middleware: handles a request on the board threads. Cancels it if the client disconnects.
 async fn on_board_threads(State(threads): State<Handle>, request: Request, next: Next) -> Response {
-    let mut asked = JoinSet::new();
-    asked.spawn_on(next.run(request), &threads);
-    match asked.join_next().await {
+    let mut tasks = JoinSet::new();
+    tasks.spawn_on(next.run(request), &threads);
+    match tasks.join_next().await {
         Some(Ok(response)) => response.map(|body| stream_on(&threads, body)),
-        Some(Err(_)) | None => fault(),
+        Some(Err(_)) | None => internal_error(),
     }
 }
 
@@ -285,8 +284,8 @@ fn listen(daemon: &Arc<Daemon>, settings: &Settings) -> Result<RunningServer, Fa
         // One request at a time per connection, so that the connection limit bounds the requests under way.
         .http1_only();
     server.http_builder().http1().header_read_timeout(HEAD_TIMEOUT).max_buf_size(settings.limits.head_bytes);
-    let doors = watch::Sender::new(settings.origin_policy(address));
-    let app = app(Arc::clone(daemon), doors.subscribe());
+    let origin_policy = watch::Sender::new(settings.origin_policy(address));
+    let app = app(Arc::clone(daemon), origin_policy.subscribe());
     let connections = Connections::new(settings.limits.connections);
     let admission = ConnectionAcceptor { connections, shares: Arc::clone(daemon.limits.shares()) };
     let make = app.into_make_service();
@@ -302,7 +301,7 @@ fn listen(daemon: &Arc<Daemon>, settings: &Settings) -> Result<RunningServer, Fa
     };
     #[cfg(not(feature = "tls"))]
     let (scheme, serving) = ("http", threads.spawn(server.acceptor(admission).serve(make)));
-    Ok(RunningServer { scheme, address, origin_policy: doors, handle, serving, _threads: threads })
+    Ok(RunningServer { scheme, address, origin_policy, handle, serving, _threads: threads })
 }
 
 fn unreachable_address(address: SocketAddr, error: &io::Error) -> Failure {
@@ -311,7 +310,7 @@ fn unreachable_address(address: SocketAddr, error: &io::Error) -> Failure {
 }
 
 /// Builds the router.
-fn app(daemon: Arc<Daemon>, doors: watch::Receiver<OriginPolicy>) -> Router {
+fn app(daemon: Arc<Daemon>, origin_policy: watch::Receiver<OriginPolicy>) -> Router {
     let (api, description) = routes::all();
     let description = Arc::new(LazyLock::new(move || {
         Bytes::from(serde_json::to_vec(&description).expect("a description has string keys"))
@@ -332,7 +331,7 @@ fn app(daemon: Arc<Daemon>, doors: watch::Receiver<OriginPolicy>) -> Router {
         .with_state(Arc::clone(&daemon))
         .layer(from_fn_with_state(Arc::clone(&daemon), limit_time))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(from_fn_with_state(OriginGuard::new(doors), check_origin))
+        .layer(from_fn_with_state(OriginGuard::new(origin_policy), check_origin))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn(request_ids::identify))
         .layer(from_fn(unread_body::drain_unread))
@@ -352,10 +351,10 @@ async fn no_such_method() -> Problem {
 
 /// Answers a request after a panic of its handler; other requests are unaffected.
 fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
-    fault()
+    internal_error()
 }
 
-fn fault() -> Response {
+fn internal_error() -> Response {
     Problem::from_code(Code::Internal, "the request was interrupted by a fault").into_response()
 }
 

@@ -304,10 +304,10 @@ const fn status_of(error: &RuntimeError) -> StatusCode {
 /// Keeps the codes and messages of the command line.
 impl From<Failure> for Problem {
     fn from(failure: Failure) -> Self {
-        let Failure::Error(told) = failure else {
+        let Failure::Error(error) = failure else {
             return Self::new(StatusCode::INTERNAL_SERVER_ERROR, "output_failed", "nobody reads the answer");
         };
-        let status = match (told.code, told.exit) {
+        let status = match (error.code, error.exit) {
             ("no_such_board" | "no_such_version" | "no_such_worker" | "no_such_place" | "path_not_found", _) => {
                 StatusCode::NOT_FOUND
             }
@@ -326,12 +326,12 @@ impl From<Failure> for Problem {
         };
         Self {
             status,
-            code: told.code,
-            detail: told.message,
-            help: told.help,
+            code: error.code,
+            detail: error.message,
+            help: error.help,
             retry_after: None,
             idempotency_status: IdempotencyStatus::New,
-            details: told.details,
+            details: error.details,
         }
     }
 }

@@ -281,7 +281,7 @@ impl MeteredConnection {
 
     /// Starts serving the connection on this thread, and charges the time since the last call to the connection served
     /// before.
-    pub(crate) fn served(self: &Arc<Self>) {
+    pub(crate) fn start_serving(self: &Arc<Self>) {
         let now = thread_time();
         let before = SERVED.with_borrow_mut(|served| served.replace((Arc::clone(self), now)));
         let Some((line, since)) = before else { return };

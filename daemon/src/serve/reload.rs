@@ -45,9 +45,9 @@ impl Reload<'_> {
     pub(super) fn reload(&self, daemon: &Daemon) {
         match self.read() {
             Ok(read) => self.apply(read, daemon),
-            Err(Failure::Error(told)) => {
-                let why = one_line(&told.message);
-                tracing::error!(code = told.code, "the configuration is refused, the one before stays: {why}");
+            Err(Failure::Error(error)) => {
+                let why = one_line(&error.message);
+                tracing::error!(code = error.code, "the configuration is refused, the one before stays: {why}");
             }
             Err(Failure::StdoutClosed) => {}
         }
@@ -63,17 +63,17 @@ impl Reload<'_> {
 
     fn apply(&self, read: LoadedConfig, daemon: &Daemon) {
         let LoadedConfig { mut config, settings, retention } = read;
-        let begun = self.initial_registry.config();
+        let initial = self.initial_registry.config();
         let of_tables = [
-            ("[workspaces]", "boards have the directories open", begun.workspaces != config.workspaces),
-            ("[notify]", "notices under way belong to their receivers", begun.notify != config.notify),
+            ("[workspaces]", "boards have the directories open", initial.workspaces != config.workspaces),
+            ("[notify]", "notices under way belong to their receivers", initial.notify != config.notify),
         ];
         let of_tables = of_tables.into_iter().filter(|(_, _, differs)| *differs).map(|(name, why, _)| (name, why));
         for (setting, why) in self.settings.fixed(&settings).into_iter().chain(of_tables) {
             tracing::warn!(setting, "{setting} stays as it is until the daemon is started anew: {why}");
         }
-        config.workspaces.clone_from(&begun.workspaces);
-        config.notify.clone_from(&begun.notify);
+        config.workspaces.clone_from(&initial.workspaces);
+        config.notify.clone_from(&initial.notify);
         daemon.registry.replace(config, &Environment::from_process());
         daemon.limits.replace(settings.limits);
         self.origin_policy.send_replace(settings.origin_policy(self.address));

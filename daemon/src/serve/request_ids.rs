@@ -73,8 +73,8 @@ pub(crate) async fn identify(request: Request, next: Next) -> Response {
     };
     let own = HeaderValue::from_str(&Uuid::new_v4().to_string()).ok();
     let (answered, correlation) = (answered.unwrap_or_default(), correlation.unwrap_or_default());
-    let told = [(MESSAGE_ID, own), (IN_REPLY_TO, answered), (CORRELATION_ID, correlation)];
-    response.headers_mut().extend(told.into_iter().filter_map(|(name, value)| Some((name, value?))));
+    let headers = [(MESSAGE_ID, own), (IN_REPLY_TO, answered), (CORRELATION_ID, correlation)];
+    response.headers_mut().extend(headers.into_iter().filter_map(|(name, value)| Some((name, value?))));
     response
 }
 

@@ -120,19 +120,19 @@ impl Daemon {
     /// Creates the daemon on a data directory; no board runs yet.
     pub(crate) async fn start(
         data_dir: &Path,
-        seats: AgentRegistry,
+        registry: AgentRegistry,
         is_open: bool,
         limits: LimitSettings,
         feeds: Vec<Arc<ChangeFeed>>,
     ) -> Result<Self, Failure> {
         let leases = Leases::default();
-        let seats = seats.with_leases(leases.clone()).with_storage(Storage::in_dir(data_dir));
-        let workspaces = Arc::clone(seats.workspaces());
-        let seats = Arc::new(ReloadableRegistry::new(seats));
+        let registry = registry.with_leases(leases.clone()).with_storage(Storage::in_dir(data_dir));
+        let workspaces = Arc::clone(registry.workspaces());
+        let registry = Arc::new(ReloadableRegistry::new(registry));
         let journal = SqliteJournal::open(data_dir).map_err(storage)?;
         let lock = lock_instance(data_dir)?;
         let metrics = Arc::new(Metrics::new());
-        let mut options = Options::new(Arc::new(NestedBoards::new(seats.clone())));
+        let mut options = Options::new(Arc::new(NestedBoards::new(registry.clone())));
         let observer = Counting::new(Arc::clone(&metrics));
         let disk = Arc::new(StorageHealth::default());
         options.observer = Arc::new(WithFeeds { observer, feeds: feeds.clone(), disk: Arc::clone(&disk) });
@@ -141,7 +141,7 @@ impl Daemon {
             runtime,
             reader: Reader { journal },
             data_dir: data_dir.to_owned(),
-            registry: seats,
+            registry,
             workspaces,
             leases,
             tokens: TokenStore::open(data_dir)?,
@@ -204,28 +204,28 @@ impl Daemon {
         let boards = self.reader.journal.boards().map_err(storage)?;
         let open: BTreeSet<BoardId> =
             boards.iter().filter(|board| board.ended.is_none()).map(|board| board.id.clone()).collect();
-        let is_left = |board: &BoardSummary| board.parent.as_ref().is_some_and(|parent| !open.contains(parent));
+        let is_orphan = |board: &BoardSummary| board.parent.as_ref().is_some_and(|parent| !open.contains(parent));
         let is_final = |board: &BoardSummary| matches!(board.ended, Some(End::Done | End::Cancelled));
         let over: BTreeSet<BoardId> =
             boards.iter().filter(|board| is_final(board)).map(|board| board.id.clone()).collect();
         let mut left = boards
             .iter()
-            .filter(|board| board.ended.is_none() && (board.parent.is_none() || is_left(board)))
+            .filter(|board| board.ended.is_none() && (board.parent.is_none() || is_orphan(board)))
             .map(|board| {
                 let may_be_retried = board.parent.as_ref().is_some_and(|parent| !over.contains(parent));
-                (board.id.clone(), is_left(board).then_some(may_be_retried))
+                (board.id.clone(), is_orphan(board).then_some(may_be_retried))
             });
         let (mut going, mut recovered) = (JoinSet::new(), Recovered::default());
         self.registry.current().gate().shut(RECOVERY_GATE_TIMEOUT);
         loop {
             while going.len() < RECOVERED_AT_ONCE
-                && let Some((board, is_left)) = left.next()
+                && let Some((board, orphan)) = left.next()
             {
                 let daemon = Arc::clone(self);
                 going.spawn(async move {
                     let opened = daemon.open(&board).await;
                     let done = match opened {
-                        Ok(opened) => match is_left {
+                        Ok(opened) => match orphan {
                             Some(may_be_retried) => cancel_orphan(&opened, may_be_retried).await,
                             None => Ok(()),
                         },
@@ -294,8 +294,8 @@ impl Daemon {
 
     /// Sets the view budgets of a blueprint from the context sizes of this daemon's models, as for a board of it.
     pub(crate) fn fit_views(&self, blueprint: &mut Blueprint) {
-        let seats = self.registry.current();
-        blueprint.fit_views(&|model| seats.context_window(model));
+        let registry = self.registry.current();
+        blueprint.fit_views(&|model| registry.context_window(model));
     }
 
     /// Returns the directories that boards share with their workers.
@@ -348,12 +348,12 @@ impl Daemon {
             let retry = async {
                 let is_over = running.status().ended.is_some_and(Ended::is_final);
                 // From the retry on, workers wait for the directory.
-                let taking_up = is_over.then(|| daemon.workspaces().begin_activation());
-                let heard = running.retry(retried).await?;
-                if let Some(taking_up) = taking_up.filter(|_| heard == RequestEffect::Applied) {
-                    attach(taking_up, &running);
+                let activation = is_over.then(|| daemon.workspaces().begin_activation());
+                let effect = running.retry(retried).await?;
+                if let Some(activation) = activation.filter(|_| effect == RequestEffect::Applied) {
+                    attach(activation, &running);
                 }
-                Ok(heard)
+                Ok(effect)
             };
             daemon.with_board_lock(&id, retry).await
         });
@@ -375,12 +375,12 @@ impl Daemon {
 
     /// Opens a board that does not run, and notifies its followers.
     async fn activate(&self, board: &BoardId) -> ApiResult<BoardHandle> {
-        let taking_up = self.workspaces().begin_activation();
+        let activation = self.workspaces().begin_activation();
         // Gets or resumes: the parent's call may open a nested board at the same time.
         let board = self.track_storage(self.runtime.get_or_resume(board).await)?;
-        attach(taking_up, &board);
-        if let Some(taken_up) = &*self.activation_count() {
-            taken_up.send_modify(|count| *count += 1);
+        attach(activation, &board);
+        if let Some(counter) = &*self.activation_count() {
+            counter.send_modify(|count| *count += 1);
         }
         Ok(board)
     }
@@ -524,9 +524,9 @@ impl Daemon {
             let path = known.and_then(|tombstone| tombstone.archive).ok_or_else(|| no_such_board(board))?;
             let journal = Arc::new(self.reader.journal.clone());
             let intended = AuditedAction { action: Action::BoardRestored, subject: Some(board.as_str()), by: Some(by) };
-            let begun = self.tokens.begin(&intended, self.clock.now())?;
+            let entry = self.tokens.begin(&intended, self.clock.now())?;
             archive::restore(journal, path.into()).await.map_err(stored::failure)?;
-            self.tokens.finish(begun);
+            self.tokens.finish(entry);
             Ok(())
         };
         self.with_board_lock(board, restored).await
@@ -535,9 +535,9 @@ impl Daemon {
     /// Vacuums the journal on behalf of a caller.
     pub(crate) async fn vacuum_by(self: &Arc<Self>, by: &Principal) -> ApiResult<VacuumStats> {
         let intended = AuditedAction { action: Action::JournalVacuumed, subject: None, by: Some(by) };
-        let begun = self.tokens.begin(&intended, self.clock.now())?;
+        let entry = self.tokens.begin(&intended, self.clock.now())?;
         let vacuumed = self.vacuum().await?;
-        self.tokens.finish(begun);
+        self.tokens.finish(entry);
         Ok(vacuumed)
     }
 
@@ -657,7 +657,7 @@ impl Daemon {
         self: &Arc<Self>,
         blueprint: Blueprint,
         request: Value,
-        made: Option<KeyBoardIds>,
+        board_ids: Option<KeyBoardIds>,
         principal: Principal,
     ) -> ApiResult<(BoardId, bool)> {
         let problems = self.registry.current().check(&blueprint);
@@ -667,15 +667,16 @@ impl Daemon {
                 .help("the operator names models and programs in patchboard.toml")
                 .detail("problems", json!(all)));
         }
-        let Some(made) = made else {
-            let taking_up = self.workspaces().begin_activation();
-            let founding = CreateOptions { principal: Some(principal), ..CreateOptions::default() };
-            let board = self.track_storage(self.runtime.create_with(blueprint, request, founding).await)?;
-            attach(taking_up, &board);
+        let Some(board_ids) = board_ids else {
+            let activation = self.workspaces().begin_activation();
+            let options = CreateOptions { principal: Some(principal), ..CreateOptions::default() };
+            let board = self.track_storage(self.runtime.create_with(blueprint, request, options).await)?;
+            attach(activation, &board);
             return Ok((board.id().clone(), true));
         };
-        let is_of_before = self.reader.journal.summary(&made.legacy_id)?.is_some() || self.is_gone(&made.legacy_id)?;
-        let id = if is_of_before { made.legacy_id } else { made.id };
+        let is_legacy =
+            self.reader.journal.summary(&board_ids.legacy_id)?.is_some() || self.is_gone(&board_ids.legacy_id)?;
+        let id = if is_legacy { board_ids.legacy_id } else { board_ids.id };
         let making = async {
             if self.reader.journal.summary(&id)?.is_some() {
                 return self.check_same_input(&id, &blueprint, &request).await.map(|()| false);
@@ -684,11 +685,11 @@ impl Daemon {
             if self.is_gone(&id)? {
                 return Err(RuntimeError::IdempotencyConflict(id.clone()).into());
             }
-            let founding =
+            let options =
                 CreateOptions { id: Some(id.clone()), principal: Some(principal), ..CreateOptions::default() };
-            let taking_up = self.workspaces().begin_activation();
-            let board = self.track_storage(self.runtime.create_with(blueprint, request, founding).await)?;
-            attach(taking_up, &board);
+            let activation = self.workspaces().begin_activation();
+            let board = self.track_storage(self.runtime.create_with(blueprint, request, options).await)?;
+            attach(activation, &board);
             Ok(true)
         };
         let is_new = self.with_board_lock(&id, making).await?;
@@ -712,8 +713,8 @@ impl Daemon {
 
     /// Waits until the daemon stops.
     pub(crate) async fn stopping(&self) {
-        let Some(mut takings_up) = self.activations() else { return };
-        while takings_up.changed().await.is_ok() {}
+        let Some(mut activations) = self.activations() else { return };
+        while activations.changed().await.is_ok() {}
     }
 
     fn activation_count(&self) -> MutexGuard<'_, Option<watch::Sender<u64>>> {
@@ -724,8 +725,8 @@ impl Daemon {
 
 /// Returns the last record of a board that has ended or stalled.
 fn ended_with(board: &BoardHandle) -> Option<Seq> {
-    let snapshot = board.status();
-    snapshot.ended.map(|_| snapshot.head.seq)
+    let status = board.status();
+    status.ended.map(|_| status.head.seq)
 }
 
 /// Ended boards, with their last record and the time it was first seen. Times are steady milliseconds, so that changes
@@ -769,8 +770,8 @@ async fn join_task<T>(done: JoinHandle<ApiResult<T>>) -> ApiResult<T> {
 }
 
 /// Opens the directory of a board, if it has one; its workers wait for that.
-fn attach(taking_up: ActivationGuard, board: &BoardHandle) {
-    let (attached, board) = (taking_up.attach(board), board.id().clone());
+fn attach(activation: ActivationGuard, board: &BoardHandle) {
+    let (attached, board) = (activation.attach(board), board.id().clone());
     tokio::spawn(async move {
         if let Err(error) = attached.await {
             tracing::error!(%board, %error, "the board's directory cannot be used");

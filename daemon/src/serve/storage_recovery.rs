@@ -60,8 +60,8 @@ const fn is_of_storage(why: &JournalError) -> bool {
 
 impl Observer for StorageHealth {
     fn on_durable_step(&self, _: &DurableStep<'_>) {
-        let mut trouble = self.locked();
-        if trouble.why.take().is_some() {
+        let mut state = self.locked();
+        if state.why.take().is_some() {
             tracing::info!("the journal takes writes again");
         }
     }

@@ -152,10 +152,10 @@ impl TokenStore {
     /// Opens the tokens of an existing data directory.
     pub(crate) fn open(data_dir: &Path) -> Result<Self, Failure> {
         let path = data_dir.join(FILE);
-        let mut connection = private_files::connect(&path, PATIENCE).map_err(fault)?;
-        private_files::enable_wal(&connection, PATIENCE).map_err(fault)?;
-        connection.execute_batch("PRAGMA secure_delete = ON;").map_err(fault)?;
-        let tables = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fault)?;
+        let mut connection = private_files::connect(&path, PATIENCE).map_err(storage_error)?;
+        private_files::enable_wal(&connection, PATIENCE).map_err(storage_error)?;
+        connection.execute_batch("PRAGMA secure_delete = ON;").map_err(storage_error)?;
+        let tables = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(storage_error)?;
         tables
             .execute_batch(
                 "CREATE TABLE IF NOT EXISTS tokens (
@@ -177,15 +177,15 @@ impl TokenStore {
                    secret BLOB NOT NULL
                  ) STRICT;",
             )
-            .map_err(fault)?;
-        tables.execute_batch(audit_log::TABLE).map_err(fault)?;
-        add_column(&tables, "expires_at", "INTEGER").map_err(fault)?;
-        add_column(&tables, "made_by", "TEXT").map_err(fault)?;
+            .map_err(storage_error)?;
+        tables.execute_batch(audit_log::TABLE).map_err(storage_error)?;
+        add_column(&tables, "expires_at", "INTEGER").map_err(storage_error)?;
+        add_column(&tables, "made_by", "TEXT").map_err(storage_error)?;
         let secret = secret(&tables)?;
-        let has_hidden = fingerprint_keys(&tables, &secret).map_err(fault)?;
-        tables.commit().map_err(fault)?;
+        let has_hidden = fingerprint_keys(&tables, &secret).map_err(storage_error)?;
+        tables.commit().map_err(storage_error)?;
         if has_hidden {
-            connection.execute_batch("VACUUM").map_err(fault)?;
+            connection.execute_batch("VACUUM").map_err(storage_error)?;
             checkpoint(&connection);
         }
         Ok(Self { connection: Arc::new(Mutex::new(connection)), secret, changes: watch::Sender::new(0) })
@@ -202,11 +202,11 @@ impl TokenStore {
     }
 
     /// Creates a token. Only the returned value holds its text.
-    pub(crate) fn create(&self, wanted: &NewToken<'_>, at: Timestamp) -> Result<(ApiToken, String), Failure> {
+    pub(crate) fn create(&self, new_token: &NewToken<'_>, at: Timestamp) -> Result<(ApiToken, String), Failure> {
         let mut connection = self.lock();
-        let both = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fault)?;
-        let made = insert(&both, wanted, at)?;
-        both.commit().map_err(fault)?;
+        let both = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(storage_error)?;
+        let made = insert(&both, new_token, at)?;
+        both.commit().map_err(storage_error)?;
         Ok(made)
     }
 
@@ -214,18 +214,19 @@ impl TokenStore {
     pub(crate) fn create_once(
         &self,
         key: &str,
-        wanted: &NewToken<'_>,
+        new_token: &NewToken<'_>,
         at: Timestamp,
     ) -> Result<TokenCreation, Failure> {
         let mut connection = self.lock();
-        let both = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fault)?;
+        let both = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(storage_error)?;
         let before = both.query_row("SELECT token FROM token_keys WHERE key = ?1", [key], |row| row.get(0));
-        if let Some(id) = before.optional().map_err(fault)? {
+        if let Some(id) = before.optional().map_err(storage_error)? {
             return Ok(TokenCreation::Existing(id));
         }
-        let (token, text) = insert(&both, wanted, at)?;
-        both.execute("INSERT INTO token_keys (key, token) VALUES (?1, ?2)", params![key, token.id]).map_err(fault)?;
-        both.commit().map_err(fault)?;
+        let (token, text) = insert(&both, new_token, at)?;
+        both.execute("INSERT INTO token_keys (key, token) VALUES (?1, ?2)", params![key, token.id])
+            .map_err(storage_error)?;
+        both.commit().map_err(storage_error)?;
         Ok(TokenCreation::New(Box::new(token), text))
     }
 
@@ -236,27 +237,29 @@ impl TokenStore {
             .prepare_cached(&format!(
                 "SELECT id, name, scope, expires_at, made_by FROM tokens WHERE hash = ?1 AND {IS_VALID}"
             ))
-            .map_err(fault)?;
+            .map_err(storage_error)?;
         let holder = found.query_row(params![sha256(text.as_bytes()).0, now.0], |row| {
             let made_by = audit_log::principal(row, 4)?;
             Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?, row.get::<_, Option<i64>>(3)?, made_by))
         });
-        let Some((id, name, scope, expires_at, made_by)) = holder.optional().map_err(fault)? else { return Ok(None) };
-        let (scope, expires_at) = (scope.parse().map_err(bad)?, expires_at.map(Timestamp));
+        let Some((id, name, scope, expires_at, made_by)) = holder.optional().map_err(storage_error)? else {
+            return Ok(None);
+        };
+        let (scope, expires_at) = (scope.parse().map_err(corrupt)?, expires_at.map(Timestamp));
         Ok(Some(Holder { id, name, scope, made_by, expires_at }))
     }
 
     /// Returns true if a token is valid.
     pub(crate) fn is_valid(&self, id: i64, now: Timestamp) -> Result<bool, Failure> {
         let opens = format!("SELECT EXISTS(SELECT 1 FROM tokens WHERE id = ?1 AND {IS_VALID})");
-        self.lock().query_row(&opens, params![id, now.0], |row| row.get(0)).map_err(fault)
+        self.lock().query_row(&opens, params![id, now.0], |row| row.get(0)).map_err(storage_error)
     }
 
     /// Returns true if no token is valid.
     pub(crate) fn is_empty(&self, now: Timestamp) -> Result<bool, Failure> {
         let exists = format!("SELECT EXISTS(SELECT 1 FROM tokens WHERE id > ?1 AND {IS_VALID})");
         let exists = self.lock().query_row(&exists, params![0, now.0], |row| row.get::<_, bool>(0));
-        exists.map(|exists| !exists).map_err(fault)
+        exists.map(|exists| !exists).map_err(storage_error)
     }
 
     /// Subscribes to changes: those of this process at once, those of others as [`TokenStore::watch`] detects them.
@@ -287,15 +290,15 @@ impl TokenStore {
         let connection = self.lock();
         let mut all = connection
             .prepare("SELECT id, name, scope, created_at, expires_at, revoked_at, made_by FROM tokens ORDER BY id")
-            .map_err(fault)?;
+            .map_err(storage_error)?;
         let rows = all.query_map([], |row| {
-            let scope = row.get::<_, String>(2)?.parse().map_err(bad);
+            let scope = row.get::<_, String>(2)?.parse().map_err(corrupt);
             let time = |column| row.get::<_, Option<i64>>(column).map(|time| time.map(Timestamp));
             let (id, name, created_at) = (row.get(0)?, row.get(1)?, Timestamp(row.get(3)?));
             let (expires_at, revoked_at, made_by) = (time(4)?, time(5)?, audit_log::principal(row, 6)?);
             Ok(scope.map(|scope| ApiToken { id, name, scope, created_at, made_by, expires_at, revoked_at }))
         });
-        rows.map_err(fault)?.map(|row| row.map_err(fault)?).collect()
+        rows.map_err(storage_error)?.map(|row| row.map_err(storage_error)?).collect()
     }
 
     /// Revokes a token; `false` if the number is unknown or the token already invalid.
@@ -323,12 +326,12 @@ impl TokenStore {
     ) -> Result<bool, Failure> {
         let is_ended = {
             let mut connection = self.lock();
-            let both = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fault)?;
-            let is_ended = change(&both).map_err(fault)? > 0;
+            let both = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(storage_error)?;
+            let is_ended = change(&both).map_err(storage_error)? > 0;
             if is_ended {
-                audit_log::add(&both, at, action, Some(&id.to_string()), Some(by), true).map_err(fault)?;
+                audit_log::add(&both, at, action, Some(&id.to_string()), Some(by), true).map_err(storage_error)?;
             }
-            both.commit().map_err(fault)?;
+            both.commit().map_err(storage_error)?;
             checkpoint(&connection);
             is_ended
         };
@@ -343,28 +346,28 @@ impl TokenStore {
         at: Timestamp,
         work: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
-        let begun = self.begin(intended, at)?;
+        let entry = self.begin(intended, at)?;
         let done = work()?;
-        self.finish(begun);
+        self.finish(entry);
         Ok(done)
     }
 
     /// Records an action about to run in the audit log; returns the number of the entry.
     pub(crate) fn begin(&self, intended: &AuditedAction<'_>, at: Timestamp) -> Result<i64, Failure> {
-        audit_log::add(&self.lock(), at, intended.action, intended.subject, intended.by, false).map_err(fault)
+        audit_log::add(&self.lock(), at, intended.action, intended.subject, intended.by, false).map_err(storage_error)
     }
 
     /// Marks an action as done.
-    pub(crate) fn finish(&self, begun: i64) {
-        if let Err(error) = audit_log::finish(&self.lock(), begun) {
+    pub(crate) fn finish(&self, entry: i64) {
+        if let Err(error) = audit_log::finish(&self.lock(), entry) {
             // The action itself has succeeded.
-            tracing::warn!(%error, entry = begun, "the audit log does not say that the action is done");
+            tracing::warn!(%error, entry = entry, "the audit log does not say that the action is done");
         }
     }
 
     /// Lists the entries of the audit log after a number, the oldest first.
     pub(crate) fn audit_log(&self, after: i64, limit: usize) -> Result<Vec<AuditEntry>, Failure> {
-        audit_log::list(&self.lock(), after, limit).map_err(fault)
+        audit_log::list(&self.lock(), after, limit).map_err(storage_error)
     }
 
     fn lock(&self) -> MutexGuard<'_, Connection> {
@@ -407,8 +410,10 @@ fn add_column(connection: &Connection, name: &str, of: &str) -> rusqlite::Result
 /// Returns the secret of the data directory; creates it if it is missing.
 fn secret(connection: &Connection) -> Result<Secret, Failure> {
     let made: [u8; SECRET_BYTES] = bytes()?;
-    connection.execute("INSERT OR IGNORE INTO key_secret (id, secret) VALUES (1, ?1)", [made]).map_err(fault)?;
-    let kept = connection.query_row("SELECT secret FROM key_secret", [], |row| row.get(0)).map_err(fault)?;
+    connection
+        .execute("INSERT OR IGNORE INTO key_secret (id, secret) VALUES (1, ?1)", [made])
+        .map_err(storage_error)?;
+    let kept = connection.query_row("SELECT secret FROM key_secret", [], |row| row.get(0)).map_err(storage_error)?;
     Ok(Secret::new(kept))
 }
 
@@ -425,12 +430,13 @@ fn fingerprint_keys(connection: &Connection, secret: &Secret) -> rusqlite::Resul
     Ok(!plain.is_empty())
 }
 
-fn insert(connection: &Connection, wanted: &NewToken<'_>, at: Timestamp) -> Result<(ApiToken, String), Failure> {
-    let NewToken { name, scope, lifetime, by } = wanted;
-    check(wanted)?;
+fn insert(connection: &Connection, new_token: &NewToken<'_>, at: Timestamp) -> Result<(ApiToken, String), Failure> {
+    let NewToken { name, scope, lifetime, by } = new_token;
+    check(new_token)?;
     let expires_at = lifetime.map(|lifetime| Timestamp(at.0.saturating_add_unsigned(lifetime.as_ms())));
     let text = random()?;
-    let count: i64 = connection.query_row("SELECT COUNT(*) FROM tokens", [], |row| row.get(0)).map_err(fault)?;
+    let count: i64 =
+        connection.query_row("SELECT COUNT(*) FROM tokens", [], |row| row.get(0)).map_err(storage_error)?;
     if count >= TOKENS_MAX {
         return Err(Failure::invalid_input("too_many_tokens", format!("there are {count} tokens"))
             .help("give one token to those who do the same, or delete those that have ended"));
@@ -447,9 +453,10 @@ fn insert(connection: &Connection, wanted: &NewToken<'_>, at: Timestamp) -> Resu
                 audit_log::text(by)
             ],
         )
-        .map_err(fault)?;
+        .map_err(storage_error)?;
     let id = connection.last_insert_rowid();
-    audit_log::add(connection, at, Action::TokenCreated, Some(&id.to_string()), Some(by), true).map_err(fault)?;
+    audit_log::add(connection, at, Action::TokenCreated, Some(&id.to_string()), Some(by), true)
+        .map_err(storage_error)?;
     let (name, scope, made_by) = ((*name).to_owned(), scope.clone(), Some(by.clone()));
     Ok((ApiToken { id, name, scope, created_at: at, made_by, expires_at, revoked_at: None }, text))
 }
@@ -461,15 +468,15 @@ fn is_name(name: &str) -> bool {
 }
 
 /// Rejects a token that could never be used.
-fn check(wanted: &NewToken<'_>) -> Result<(), Failure> {
+fn check(new_token: &NewToken<'_>) -> Result<(), Failure> {
     let bad = |message: String| Err(Failure::invalid_input(Code::BadScope.as_str(), message));
-    if wanted.name.chars().count() > NAME_MAX {
+    if new_token.name.chars().count() > NAME_MAX {
         return Err(Failure::invalid_input(
             Code::BadToken.as_str(),
             format!("a name has at most {NAME_MAX} characters"),
         ));
     }
-    if let Scope::Board(board) | Scope::Seat(board, _) | Scope::BoardAndPerson(board, _) = &wanted.scope
+    if let Scope::Board(board) | Scope::Seat(board, _) | Scope::BoardAndPerson(board, _) = &new_token.scope
         && !ids::is_usable(board)
     {
         return bad(format!("no board has this id: {}", one_line(board.as_str())));
@@ -477,12 +484,12 @@ fn check(wanted: &NewToken<'_>) -> Result<(), Failure> {
     if let Scope::Seat(_, worker)
     | Scope::Person(worker)
     | Scope::ReadAndPerson(worker)
-    | Scope::BoardAndPerson(_, worker) = &wanted.scope
+    | Scope::BoardAndPerson(_, worker) = &new_token.scope
         && !is_name(worker.as_str())
     {
         return bad(format!("no worker has this name: {}", one_line(worker.as_str())));
     }
-    if wanted.lifetime.is_some_and(|lifetime| !(1..=LIFETIME_MS_MAX).contains(&lifetime.as_ms())) {
+    if new_token.lifetime.is_some_and(|lifetime| !(1..=LIFETIME_MS_MAX).contains(&lifetime.as_ms())) {
         return Err(Failure::invalid_input(
             Code::BadToken.as_str(),
             "a token opens something for a millisecond to a hundred years",
@@ -491,11 +498,11 @@ fn check(wanted: &NewToken<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn fault(error: rusqlite::Error) -> Failure {
+fn storage_error(error: rusqlite::Error) -> Failure {
     Failure::failed("tokens_io", format!("the tokens cannot be read or written: {error}"))
 }
 
-fn bad(message: String) -> Failure {
+fn corrupt(message: String) -> Failure {
     Failure::failed("tokens_corrupt", format!("the tokens hold what is none: {message}"))
 }
 
@@ -525,7 +532,7 @@ mod tests {
         assert_eq!(tokens.lock().execute(plain, []).expect("writable"), 1);
         drop(tokens);
         let tokens = TokenStore::open(dir.path()).expect("they open");
-        let key = tokens.secret().bind(&Scope::Admin, "Quisquilius-1979").token();
+        let key = tokens.secret().bind(&Scope::Admin, "Quisquilius-1979").idempotency_key();
         let again = tokens.create_once(key.as_str(), &wanted(None), Timestamp(6)).expect("readable");
         assert_eq!(again, TokenCreation::Existing(token.id));
         for file in std::fs::read_dir(dir.path()).expect("a directory") {
@@ -534,8 +541,8 @@ mod tests {
         }
         drop(tokens);
         let tokens = TokenStore::open(dir.path()).expect("they open");
-        assert_eq!(tokens.secret().bind(&Scope::Admin, "Quisquilius-1979").token(), key);
-        assert_ne!(tokens.secret().bind(&Scope::Read, "Quisquilius-1979").token(), key);
+        assert_eq!(tokens.secret().bind(&Scope::Admin, "Quisquilius-1979").idempotency_key(), key);
+        assert_ne!(tokens.secret().bind(&Scope::Read, "Quisquilius-1979").idempotency_key(), key);
     }
 
     #[test]

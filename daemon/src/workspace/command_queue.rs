@@ -17,7 +17,7 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use tokio::task::unconstrained;
 
 /// Maximum number of lost answers not yet reported to the host; the oldest are dropped.
-const UNHEARD_MAX: usize = 64;
+const LOST_ANSWERS_MAX: usize = 64;
 
 /// Commands of one agent.
 pub(crate) struct CommandQueue {
@@ -34,7 +34,7 @@ pub(crate) struct CommandQueue {
 pub(crate) struct QueuedCommand {
     turns: Arc<CommandQueue>,
     number: u64,
-    heard: u64,
+    last_received: u64,
     coming: MaybeDone<BoxFuture<'static, OwnedMutexGuard<()>>>,
 }
 
@@ -42,9 +42,9 @@ pub(crate) struct QueuedCommand {
 pub(crate) struct RunningCommand {
     turns: Arc<CommandQueue>,
     number: u64,
-    heard: u64,
+    last_received: u64,
     is_answered: AtomicBool,
-    is_heard: AtomicBool,
+    is_received: AtomicBool,
     _held: OwnedMutexGuard<()>,
 }
 
@@ -60,11 +60,11 @@ impl CommandQueue {
     /// Queues a command behind all earlier ones, and records the answers received so far.
     pub(crate) fn queue(self: &Arc<Self>) -> QueuedCommand {
         let number = self.last_requested.fetch_add(1, Ordering::Relaxed) + 1;
-        let heard = self.last_received.load(Ordering::SeqCst);
+        let last_received = self.last_received.load(Ordering::SeqCst);
         let mut coming = maybe_done(unconstrained(Arc::clone(&self.queue).lock_owned()).boxed());
         // Polled once, so that the lock is granted in request order.
         let _ = (&mut coming).now_or_never();
-        QueuedCommand { turns: Arc::clone(self), number, heard, coming }
+        QueuedCommand { turns: Arc::clone(self), number, last_received, coming }
     }
 
     fn lost_answers(&self) -> MutexGuard<'_, BTreeSet<u64>> {
@@ -78,16 +78,27 @@ impl QueuedCommand {
     pub(crate) async fn turn(mut self) -> Option<Arc<RunningCommand>> {
         (&mut self.coming).await;
         let held = Pin::new(&mut self.coming).take_output()?;
-        let Self { turns, number, heard, .. } = self;
-        let (is_answered, is_heard) = (AtomicBool::new(false), AtomicBool::new(false));
-        Some(Arc::new(RunningCommand { turns, number, heard, is_answered, is_heard, _held: held }))
+        let Self { turns, number, last_received, .. } = self;
+        let (is_answered, is_received) = (AtomicBool::new(false), AtomicBool::new(false));
+        Some(Arc::new(RunningCommand {
+            turns,
+            number,
+            last_received,
+            is_answered,
+            is_received,
+            _held: held,
+        }))
     }
 }
 
 impl RunningCommand {
     /// Returns the order data for the host.
     pub(crate) fn order(&self) -> Order {
-        Order { number: self.number, heard: self.heard, unheard: self.turns.lost_answers().iter().copied().collect() }
+        Order {
+            number: self.number,
+            heard: self.last_received,
+            unheard: self.turns.lost_answers().iter().copied().collect(),
+        }
     }
 
     /// Marks the command as answered by the host.
@@ -97,7 +108,7 @@ impl RunningCommand {
 
     /// Marks the answer as received, just before it is written out.
     pub(crate) fn mark_received(&self) {
-        self.is_heard.store(true, Ordering::SeqCst);
+        self.is_received.store(true, Ordering::SeqCst);
         if self.is_answered.load(Ordering::SeqCst) {
             self.turns.last_received.store(self.number, Ordering::SeqCst);
         }
@@ -106,16 +117,16 @@ impl RunningCommand {
 
 impl Drop for RunningCommand {
     fn drop(&mut self) {
-        let (is_answered, is_heard) = (*self.is_answered.get_mut(), *self.is_heard.get_mut());
-        let mut unheard = self.turns.lost_answers();
+        let (is_answered, is_received) = (*self.is_answered.get_mut(), *self.is_received.get_mut());
+        let mut lost_answers = self.turns.lost_answers();
         if is_answered {
             // The host's answer acknowledges the lost answers reported with the command.
-            unheard.clear();
+            lost_answers.clear();
         }
-        if !(is_answered && is_heard) {
-            unheard.insert(self.number);
-            if unheard.len() > UNHEARD_MAX {
-                unheard.pop_first();
+        if !(is_answered && is_received) {
+            lost_answers.insert(self.number);
+            if lost_answers.len() > LOST_ANSWERS_MAX {
+                lost_answers.pop_first();
             }
         }
     }

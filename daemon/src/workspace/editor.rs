@@ -29,7 +29,7 @@ pub(crate) struct Editor {
     client: Arc<HostClient>,
     spec: Arc<WorkspaceSpec>,
     /// Turn of the current command, while the client waits for its result.
-    turn: Weak<RunningCommand>,
+    command: Weak<RunningCommand>,
 }
 
 impl Editor {
@@ -38,19 +38,19 @@ impl Editor {
         // Invalid settings are reported by the host, at the first command.
         let spec = host::blueprint(&client.settings().unwrap_or_default()).workspace;
         let spec = spec.expect("the blueprint has a workspace");
-        Self { client, spec: Arc::new(spec), turn: Weak::new() }
+        Self { client, spec: Arc::new(spec), command: Weak::new() }
     }
 
     /// Returns a copy for one command.
-    pub(crate) fn for_command(&self, turn: &Arc<RunningCommand>) -> Self {
-        Self { turn: Arc::downgrade(turn), ..self.clone() }
+    pub(crate) fn for_command(&self, command: &Arc<RunningCommand>) -> Self {
+        Self { command: Arc::downgrade(command), ..self.clone() }
     }
 
     /// Records the client's name from a message, if it has one.
     pub(crate) fn note_client_name(&self, message: &Value) {
         let params = &message["params"];
-        let said = [&params["clientInfo"]["name"], &params["_meta"][CLIENT]["name"]];
-        if let Some(client) = said.into_iter().find_map(Value::as_str) {
+        let names = [&params["clientInfo"]["name"], &params["_meta"][CLIENT]["name"]];
+        if let Some(client) = names.into_iter().find_map(Value::as_str) {
             // An error is reported again at the first command.
             drop(self.client.resolve_name(Some(client)));
         }
@@ -98,20 +98,20 @@ impl ServerHandler for Editor {
         request: CallToolRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, McpError> {
-        let given: Map<String, Value> = request.arguments.unwrap_or_default();
-        let told = match editor::arguments(&request.name, given) {
-            Some(arguments) => match self.turn.upgrade() {
-                Some(turn) => self.client.call(turn, arguments).await,
+        let raw_arguments: Map<String, Value> = request.arguments.unwrap_or_default();
+        let result = match editor::arguments(&request.name, raw_arguments) {
+            Some(arguments) => match self.command.upgrade() {
+                Some(command) => self.client.call(command, arguments).await,
                 None => return Err(McpError::internal_error("the request was cancelled", None)),
             },
             None if request.name == CHANGES => self.client.changes().await,
             None => return Err(no_such_tool(&request.name)),
         };
-        Ok(match told {
-            Ok(told) => editor::result(told),
-            Err(Failure::Error(told)) => {
-                CallToolResult::structured_error(json!({"code": told.code, "message": told.message, "help": told.help}))
-            }
+        Ok(match result {
+            Ok(result) => editor::result(result),
+            Err(Failure::Error(error)) => CallToolResult::structured_error(
+                json!({"code": error.code, "message": error.message, "help": error.help}),
+            ),
             Err(Failure::StdoutClosed) => CallToolResult::structured_error(json!({"code": "output_failed"})),
         }
         .into())

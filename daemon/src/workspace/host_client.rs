@@ -42,7 +42,7 @@ const RENEWED_EVERY: Duration = Duration::from_secs(10);
 
 /// Wait for a requested call, in seconds, and the maximum number of requests.
 const WAIT_SECONDS: u64 = 3;
-const ASKED_FOR_MAX: u32 = 4;
+const LEASE_REQUESTS_MAX: u32 = 4;
 
 /// Code for a path outside the directory.
 const OUTSIDE: &str = "bad_arguments";
@@ -69,7 +69,7 @@ const NAMELESS: &str = "agent";
 pub(crate) struct HostClient {
     open_dir: Mutex<OpenDir>,
     /// Requested name.
-    wanted: Option<String>,
+    requested_name: Option<String>,
     /// Idempotency key of its leases, for a retry after a lost response.
     key: String,
     /// Maximum characters of a result.
@@ -98,7 +98,7 @@ impl HostClient {
         }
         Ok(Self {
             open_dir: Mutex::new(OpenDir { place: Arc::new(place), name: None }),
-            wanted: name.map(str::to_owned),
+            requested_name: name.map(str::to_owned),
             key: new_key()?,
             room: room.and_then(|room| usize::try_from(room).ok()).unwrap_or(DEFAULT_CHARS),
             has_worked: AtomicBool::new(false),
@@ -109,22 +109,22 @@ impl HostClient {
 
     /// Sets the client's name, and returns the agent's name. Only the first call has an effect.
     pub(crate) fn resolve_name(&self, client: Option<&str>) -> Result<String, Failure> {
-        let mut here = self.open_dir()?;
-        if let Some((name, _)) = &here.name {
+        let mut dir = self.open_dir()?;
+        if let Some((name, _)) = &dir.name {
             return Ok(name.clone());
         }
         let client: String = author_name(client.unwrap_or_default()).chars().take(NAME_CHARS_MAX).collect();
         let client = if client.is_empty() { NAMELESS } else { &client };
-        let base = self.wanted.as_deref().unwrap_or(client);
-        let name = here.place.name(base, self.wanted.is_some())?;
-        Ok(here.name.insert(name).0.clone())
+        let base = self.requested_name.as_deref().unwrap_or(client);
+        let name = dir.place.name(base, self.requested_name.is_some())?;
+        Ok(dir.name.insert(name).0.clone())
     }
 
     /// Describes the directory and the agent's name, for the instructions.
     pub(crate) fn introduction(&self) -> String {
         let name = self.resolve_name(None).unwrap_or_default();
-        let root = self.open_dir().map(|here| here.place.directory().display().to_string()).unwrap_or_default();
-        let taken = self.wanted.as_ref().filter(|wanted| **wanted != name);
+        let root = self.open_dir().map(|dir| dir.place.directory().display().to_string()).unwrap_or_default();
+        let taken = self.requested_name.as_ref().filter(|wanted| **wanted != name);
         let taken = taken.map_or(String::new(), |wanted| format!(", as another agent is called {wanted} now"));
         format!(
             "The directory is {root}: files are named from there, like src/main.py, and {root}/src/main.py is understood as \
@@ -139,41 +139,41 @@ impl HostClient {
 
     /// Returns the open directory; opens it again if its `.patchboard` was deleted.
     fn open_dir(&self) -> Result<MutexGuard<'_, OpenDir>, Failure> {
-        let mut here = self.open_dir.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_called = here.name.as_ref().is_none_or(|(name, lock)| here.place.holds_name(name, lock));
-        if !is_called || !here.place.is_current() {
-            let place = HostDir::open(here.place.directory())?;
-            let name = here.name.as_ref().map(|(name, _)| place.name(name, true)).transpose()?;
-            *here = OpenDir { place: Arc::new(place), name };
+        let mut dir = self.open_dir.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_called = dir.name.as_ref().is_none_or(|(name, lock)| dir.place.holds_name(name, lock));
+        if !is_called || !dir.place.is_current() {
+            let place = HostDir::open(dir.place.directory())?;
+            let name = dir.name.as_ref().map(|(name, _)| place.name(name, true)).transpose()?;
+            *dir = OpenDir { place: Arc::new(place), name };
         }
-        Ok(here)
+        Ok(dir)
     }
 
     /// Runs a file command to completion, even if the caller leaves: later commands must follow it. An error is one
     /// that the agent cannot fix.
     pub(crate) async fn call(
         self: &Arc<Self>,
-        turn: Arc<RunningCommand>,
+        running: Arc<RunningCommand>,
         arguments: Value,
     ) -> Result<CommandResult, Failure> {
         let own = Arc::clone(self);
-        let called = tokio::spawn(async move { own.command(&turn, arguments).await });
+        let called = tokio::spawn(async move { own.command(&running, arguments).await });
         *self.under_way.lock().unwrap_or_else(PoisonError::into_inner) = Some(called.abort_handle());
         called.await.unwrap_or_else(|error| Err(Failure::failed("internal", error)))
     }
 
-    async fn command(&self, turn: &RunningCommand, mut arguments: Value) -> Result<CommandResult, Failure> {
+    async fn command(&self, running: &RunningCommand, mut arguments: Value) -> Result<CommandResult, Failure> {
         let name = self.resolve_name(None)?;
-        if let Err(told) = relative(&self.open_dir()?.place, &mut arguments) {
-            return Ok(told);
+        if let Err(result) = relative(&self.open_dir()?.place, &mut arguments) {
+            return Ok(result);
         }
         // Listing files does not read them.
         let is_work = arguments["command"] != "list";
         let is_edit = arguments["command"].as_str().is_some_and(is_edit);
-        let order = turn.order();
+        let order = running.order();
         let body = json!({"worker": WORKER, "name": name, "room": self.room, "order": order, "arguments": arguments});
         let answer = self.send_with_retry(&HostRequest::Command(body, is_edit)).await?;
-        turn.mark_answered();
+        running.mark_answered();
         self.has_worked.fetch_or(is_work, Ordering::Relaxed);
         Ok(match answer {
             Ok(answer) => {
@@ -193,23 +193,23 @@ impl HostClient {
     }
 
     /// Sends a request to the host, and to its successor if it is gone.
-    async fn send_with_retry(&self, asked: &HostRequest) -> Result<Result<Value, Value>, Failure> {
+    async fn send_with_retry(&self, request: &HostRequest) -> Result<Result<Value, Value>, Failure> {
         let until = Instant::now() + PATIENCE;
-        let (mut tried, mut pause) = (None, LOOK_MIN);
+        let (mut last_attempt, mut pause) = (None, LOOK_MIN);
         loop {
-            let sitting = self.acquire_session(until).await?;
-            let failure = match send_once(&sitting, asked, &mut tried).await {
+            let session = self.acquire_session(until).await?;
+            let failure = match send_once(&session, request, &mut last_attempt).await {
                 // The answer of a deposed host is ignored, except that an edit has been made.
-                Ok(answer) if asked.is_edit() || sitting.place.is_current() => return Ok(Ok(answer)),
-                Err(HostError::Rejected(problem)) if sitting.place.is_current() => return Ok(Err(problem)),
+                Ok(answer) if request.is_edit() || session.place.is_current() => return Ok(Ok(answer)),
+                Err(HostError::Rejected(problem)) if session.place.is_current() => return Ok(Err(problem)),
                 Err(HostError::Permanent(failure)) => return Err(failure),
                 Err(HostError::Interrupted(failure)) => failure,
                 Err(HostError::Replaced(failure)) => {
-                    self.drop_session(&sitting).await;
+                    self.drop_session(&session).await;
                     failure
                 }
                 Ok(_) | Err(HostError::Rejected(_)) => {
-                    self.drop_session(&sitting).await;
+                    self.drop_session(&session).await;
                     host_gone("what the directory has of the host was taken away")
                 }
             };
@@ -227,11 +227,11 @@ impl HostClient {
         let mut pause = LOOK_MIN;
         loop {
             let place = Arc::clone(&self.open_dir()?.place);
-            if let Some(sitting) = kept.as_ref().filter(|sitting| Arc::ptr_eq(&sitting.place, &place)) {
-                return Ok(Arc::clone(sitting));
+            if let Some(session) = kept.as_ref().filter(|sitting| Arc::ptr_eq(&sitting.place, &place)) {
+                return Ok(Arc::clone(session));
             }
             let failure = match self.lease(place).await {
-                Ok(sitting) => return Ok(Arc::clone(kept.insert(Arc::new(sitting)))),
+                Ok(session) => return Ok(Arc::clone(kept.insert(Arc::new(session)))),
                 Err(HostError::Replaced(failure) | HostError::Interrupted(failure)) => failure,
                 Err(HostError::Permanent(failure)) => return Err(failure),
                 Err(HostError::Rejected(problem)) => {
@@ -247,9 +247,9 @@ impl HostClient {
         }
     }
 
-    async fn drop_session(&self, sitting: &Arc<LeaseSession>) {
+    async fn drop_session(&self, session: &Arc<LeaseSession>) {
         let mut kept = self.session.lock().await;
-        if kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, sitting)) {
+        if kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, session)) {
             *kept = None;
         }
     }
@@ -258,19 +258,19 @@ impl HostClient {
     async fn lease(&self, place: Arc<HostDir>) -> Result<LeaseSession, HostError> {
         let Address { port, token, board, pid } = host(&place).await?;
         let client = Client::with_token(&format!("http://127.0.0.1:{port}"), token).map_err(HostError::Replaced)?;
-        let is_anew = self.has_worked.load(Ordering::Relaxed);
-        let mut sitting = LeaseSession { place, client, pid, board, lease: String::new(), is_anew };
-        let path = format!("/v1/boards/{}/leases", sitting.board);
-        for asked in 0..=ASKED_FOR_MAX {
-            let wait = if asked == 0 { 0 } else { WAIT_SECONDS };
+        let has_worked = self.has_worked.load(Ordering::Relaxed);
+        let mut session = LeaseSession { place, client, pid, board, lease: String::new(), has_worked };
+        let path = format!("/v1/boards/{}/leases", session.board);
+        for requests in 0..=LEASE_REQUESTS_MAX {
+            let wait = if requests == 0 { 0 } else { WAIT_SECONDS };
             let wanted = json!({"worker": WORKER, "seconds": LEASE_SECONDS, "wait": wait});
-            let leased = sitting.ask(&path, Some(&wanted), Some(&self.key)).await?;
+            let leased = session.ask(&path, Some(&wanted), Some(&self.key)).await?;
             if let Some(lease) = leased["lease"].as_str() {
-                sitting.lease = lease.to_owned();
-                return Ok(sitting);
+                session.lease = lease.to_owned();
+                return Ok(session);
             }
-            let signals = format!("/v1/boards/{}/signals", sitting.board);
-            sitting.ask(&signals, Some(&json!({"name": JOIN})), None).await?;
+            let signals = format!("/v1/boards/{}/signals", session.board);
+            session.ask(&signals, Some(&json!({"name": JOIN})), None).await?;
         }
         Err(HostError::Replaced(Failure::failed("no_seat", "there are as many agents at the directory as can be")))
     }
@@ -279,13 +279,13 @@ impl HostClient {
     pub(crate) async fn renew_lease(&self) {
         loop {
             sleep(RENEWED_EVERY).await;
-            let Some(sitting) = self.session.lock().await.clone() else { continue };
-            let path = format!("/v1/boards/{}/leases/{}/renew", sitting.board, sitting.lease);
+            let Some(session) = self.session.lock().await.clone() else { continue };
+            let path = format!("/v1/boards/{}/leases/{}/renew", session.board, session.lease);
             let wanted = json!({"worker": WORKER, "seconds": LEASE_SECONDS});
-            if let Err(HostError::Replaced(_)) = sitting.ask(&path, Some(&wanted), None).await {
-                self.drop_session(&sitting).await;
-                if let Err(Failure::Error(told)) = self.acquire_session(Instant::now() + PATIENCE).await {
-                    tracing::warn!(code = told.code, "nobody is the host of the directory: {}", told.message);
+            if let Err(HostError::Replaced(_)) = session.ask(&path, Some(&wanted), None).await {
+                self.drop_session(&session).await;
+                if let Err(Failure::Error(error)) = self.acquire_session(Instant::now() + PATIENCE).await {
+                    tracing::warn!(code = error.code, "nobody is the host of the directory: {}", error.message);
                 }
             }
         }
@@ -296,10 +296,10 @@ impl HostClient {
         if let Some(command) = self.under_way.lock().unwrap_or_else(PoisonError::into_inner).take() {
             command.abort();
         }
-        if let Some(sitting) = self.session.lock().await.take() {
-            let path = format!("/v1/boards/{}/leases/{}/answer", sitting.board, sitting.lease);
+        if let Some(session) = self.session.lock().await.take() {
+            let path = format!("/v1/boards/{}/leases/{}/answer", session.board, session.lease);
             let answer = json!({"worker": WORKER, "patch": []});
-            drop(timeout(LEAVE, sitting.ask(&path, Some(&answer), None)).await);
+            drop(timeout(LEAVE, session.ask(&path, Some(&answer), None)).await);
         }
     }
 }
@@ -310,8 +310,8 @@ async fn host(place: &Arc<HostDir>) -> Result<Address, HostError> {
     // Runs to completion even if the request is cancelled.
     let launched = tokio::spawn(async move { launch(&own).await }).await;
     match launched.unwrap_or_else(|error| Err(Failure::failed("internal", error))) {
-        Err(Failure::Error(told)) if told.exit == Exit::InvalidInput => {
-            return Err(HostError::Permanent(Failure::Error(told)));
+        Err(Failure::Error(error)) if error.exit == Exit::InvalidInput => {
+            return Err(HostError::Permanent(Failure::Error(error)));
         }
         Err(failure) => return Err(HostError::Replaced(failure)),
         Ok(()) => {}

@@ -17,14 +17,14 @@ const ANSWER: Duration = Duration::from_secs(60);
 
 /// Time without a response before the host's liveness is probed, and timeout of the probe. The probe needs no board, so
 /// a host that fails it is stopped or hung.
-const QUIET: Duration = Duration::from_secs(2);
-const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
+const PROBE_DELAY: Duration = Duration::from_secs(2);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Records searched for recent changes.
-const LOOKED_AT: u64 = 200;
+const RECENT_RECORDS: u64 = 200;
 
 /// Records searched for an edit made shortly before all agents moved to another host.
-const LOOKED_FOR: u64 = 1000;
+const SEARCHED_RECORDS: u64 = 1000;
 
 /// Answer to an edit after its original answer was lost.
 const MADE: &str = "The edit was made. What it made of the file was not heard: view the file before you go on.";
@@ -53,7 +53,7 @@ pub(super) struct LeaseSession {
     pub(super) board: String,
     pub(super) lease: String,
     /// True if the agent has worked under an earlier lease.
-    pub(super) is_anew: bool,
+    pub(super) has_worked: bool,
 }
 
 /// Request to the host.
@@ -94,32 +94,32 @@ pub(super) fn new_key() -> Result<String, Failure> {
 /// Sends a request, possibly as a retry. A command `tried` under another lease may have been applied without an answer,
 /// so the journal is searched for it. Under the same lease the idempotency key suffices.
 pub(super) async fn send_once(
-    sitting: &Arc<LeaseSession>,
-    asked: &HostRequest,
-    tried: &mut Option<(Arc<LeaseSession>, String)>,
+    session: &Arc<LeaseSession>,
+    request: &HostRequest,
+    last_attempt: &mut Option<(Arc<LeaseSession>, String)>,
 ) -> Result<Value, HostError> {
-    let key = match tried {
-        Some((then, key)) if (&then.board, &then.lease) == (&sitting.board, &sitting.lease) => key.clone(),
-        Some((_, key)) if matches!(asked, HostRequest::Command(..)) && sitting.has_committed(key).await? => {
+    let key = match last_attempt {
+        Some((then, key)) if (&then.board, &then.lease) == (&session.board, &session.lease) => key.clone(),
+        Some((_, key)) if matches!(request, HostRequest::Command(..)) && session.has_committed(key).await? => {
             return Ok(json!({"text": MADE, "data": null}));
         }
         Some(_) | None => new_key().map_err(HostError::Permanent)?,
     };
-    *tried = Some((Arc::clone(sitting), key.clone()));
-    sitting.answer(asked, &key).await
+    *last_attempt = Some((Arc::clone(session), key.clone()));
+    session.answer(request, &key).await
 }
 
 impl LeaseSession {
-    async fn answer(&self, asked: &HostRequest, key: &str) -> Result<Value, HostError> {
+    async fn answer(&self, request: &HostRequest, key: &str) -> Result<Value, HostError> {
         let board = format!("/v1/boards/{}", self.board);
-        match asked {
+        match request {
             HostRequest::Command(body, _) => {
                 let path = format!("{board}/leases/{}/files", self.lease);
                 let mut body = body.clone();
-                body["anew"] = self.is_anew.into();
+                body["anew"] = self.has_worked.into();
                 self.ask(&path, Some(&body), Some(key)).await
             }
-            HostRequest::LastCommits => self.commits_of_last(LOOKED_AT, None).await,
+            HostRequest::LastCommits => self.commits_of_last(RECENT_RECORDS, None).await,
         }
     }
 
@@ -134,7 +134,7 @@ impl LeaseSession {
 
     /// Returns true if an edit with a lost answer is committed. Searches recent records only.
     async fn has_committed(&self, key: &str) -> Result<bool, HostError> {
-        let page = self.commits_of_last(LOOKED_FOR, Some(key)).await?;
+        let page = self.commits_of_last(SEARCHED_RECORDS, Some(key)).await?;
         Ok(page["records"].as_array().is_some_and(|records| !records.is_empty()))
     }
 
@@ -144,7 +144,7 @@ impl LeaseSession {
         if let Some(key) = key.and_then(|key| HeaderValue::from_str(key).ok()) {
             headers.insert(HeaderName::from_static("idempotency-key"), key);
         }
-        let asked = async {
+        let exchange = async {
             let response = match body {
                 Some(body) => self.client.send(path, headers, body.to_string(), ANSWER).await?,
                 None => self.client.fetch(path, ANSWER).await?,
@@ -154,7 +154,7 @@ impl LeaseSession {
             Ok((status, bytes))
         };
         let (status, bytes) = tokio::select! {
-            answered = asked => answered.map_err(|_: Failure| self.no_answer())?,
+            answered = exchange => answered.map_err(|_: Failure| self.no_answer())?,
             missed = self.until_unresponsive() => return Err(missed),
         };
         let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();
@@ -173,8 +173,8 @@ impl LeaseSession {
     /// Resolves once the host is unresponsive or unreachable.
     async fn until_unresponsive(&self) -> HostError {
         loop {
-            sleep(QUIET).await;
-            match timeout(SIGN_OF_LIFE, self.client.fetch("/healthz", ANSWER)).await {
+            sleep(PROBE_DELAY).await;
+            match timeout(PROBE_TIMEOUT, self.client.fetch("/healthz", ANSWER)).await {
                 Ok(Ok(_)) => {}
                 // A stopped process still accepts connections.
                 Ok(Err(_)) => return self.no_answer(),

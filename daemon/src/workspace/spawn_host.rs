@@ -16,10 +16,10 @@ use crate::codes;
 use crate::failure::Failure;
 
 /// Timeout for the start of a host, crash recovery included.
-const BEGINS_WITHIN: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Maximum bytes of its start message.
-const SAID_BYTES_MAX: u64 = 16 << 10;
+const REPORT_BYTES_MAX: u64 = 16 << 10;
 
 /// Error codes of a host's start, in addition to those of all commands.
 const CODES: &[&str] = &["workspace_untrusted", "workspace_failed", "bad_directory", "bad_config", "already_served"];
@@ -36,31 +36,31 @@ pub(crate) async fn launch(place: &HostDir) -> Result<(), Failure> {
     let mut child = command.spawn().map_err(failed)?;
     // From here on, only the child holds the lock.
     drop(command);
-    let mut said = String::new();
+    let mut line = String::new();
     if let Some(stdout) = child.stdout.take() {
-        let mut lines = BufReader::new(stdout.take(SAID_BYTES_MAX));
+        let mut lines = BufReader::new(stdout.take(REPORT_BYTES_MAX));
         // After a timeout the host may still start; the lock shows if there is one.
-        drop(timeout(BEGINS_WITHIN, lines.read_line(&mut said)).await);
+        drop(timeout(START_TIMEOUT, lines.read_line(&mut line)).await);
     }
-    let said: Value = serde_json::from_str(&said).unwrap_or_default();
-    match said["code"].as_str() {
-        None if said.is_object() => Ok(()),
+    let report: Value = serde_json::from_str(&line).unwrap_or_default();
+    match report["code"].as_str() {
+        None if report.is_object() => Ok(()),
         None => Err(Failure::failed("no_host", "the host of the directory ended, or does not begin")
             .help("what it complains of is in .patchboard/host.log")),
-        Some(code) => Err(refused(code, &said)),
+        Some(code) => Err(start_failure(code, &report)),
     }
 }
 
 /// Converts the start message of a failed host.
-fn refused(code: &str, said: &Value) -> Failure {
+fn start_failure(code: &str, report: &Value) -> Failure {
     let all = codes::entries().map(|entry| entry.code).chain(CODES.iter().copied());
     let code = all.into_iter().find(|known| *known == code).unwrap_or("no_host");
-    let message = said["message"].as_str().unwrap_or("the host of the directory does not say why it cannot be one");
-    let failure = match said["is_refused"].as_bool() {
+    let message = report["message"].as_str().unwrap_or("the host of the directory does not say why it cannot be one");
+    let failure = match report["is_refused"].as_bool() {
         Some(true) => Failure::invalid_input(code, message),
         _ => Failure::failed(code, message),
     };
-    match said["help"].as_str() {
+    match report["help"].as_str() {
         Some(help) => failure.help(help),
         None => failure,
     }

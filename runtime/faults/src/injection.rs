@@ -241,7 +241,7 @@ impl<'a> FaultRun<'a> {
             FaultClass::AgentCrash | FaultClass::AgentHang => is_same && self.is_lasting,
             // A provider outage affects all workers.
             FaultClass::RateLimited | FaultClass::ProviderOutage => {
-                call.shown.worker_plan().worker.agent == AgentKind::Llm && self.faults < DEFERRALS_MAX
+                call.context.worker_plan().worker.agent == AgentKind::Llm && self.faults < DEFERRALS_MAX
             }
             _ => false,
         }
@@ -249,7 +249,7 @@ impl<'a> FaultRun<'a> {
 
     /// Builds the deliveries of a faulty call; none if the call offers no chance for the fault.
     fn faulty_deliveries(&mut self, call: &Call<'_>, ops: &[Value], document: &Value) -> Option<Vec<Delivery>> {
-        let interface = call.shown.worker_plan().interface;
+        let interface = call.context.worker_plan().interface;
         let worker = call.worker.as_str();
         let (scenario, class) = (self.scenario, self.class);
         let random = &mut self.random;
@@ -427,7 +427,7 @@ impl SimulationHooks for FaultRun<'_> {
     fn on_call(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {
         let document = board.state().root().to_value();
         let ops = self.scenario.answer(call.worker.as_str(), scenario::trigger_path(&call.prompt.user), &document);
-        let seat = call.shown.worker_plan();
+        let seat = call.context.worker_plan();
         self.calls += u32::from(seat.worker.agent == AgentKind::Llm);
         if self.should_fail(&call)
             && let Some(deliveries) = self.faulty_deliveries(&call, &ops, &document)

@@ -29,7 +29,7 @@ pub struct Call<'a> {
     /// The prompt for the agent.
     pub prompt: &'a Prompt,
     /// The values in the prompt.
-    pub shown: &'a CallContext,
+    pub context: &'a CallContext,
     /// Timeout of the call, in milliseconds.
     pub timeout_ms: u64,
     /// Number of earlier attempts of the worker, without those that were deferred.
@@ -370,7 +370,7 @@ impl SimulatedBoard {
                 } => {
                     let (invocation, attempt) = (*invocation, *attempt);
                     let (timeout_ms, occurrence) = (*timeout_ms, *occurrence);
-                    let call = Call { invocation, attempt, worker, prompt, shown, timeout_ms, occurrence };
+                    let call = Call { invocation, attempt, worker, prompt, context: shown, timeout_ms, occurrence };
                     deliveries.extend(others.on_call(call, board));
                 }
                 // A cancelled call may be answered nevertheless: the kernel must cope.

@@ -144,7 +144,7 @@ impl Bindings {
         };
         expand.iter_mut().map(ExpandRequest::pointer_mut).for_each(&mut fill);
         let mut known = BTreeSet::new();
-        expand.retain(|asked| known.insert(asked.clone()));
+        expand.retain(|request| known.insert(request.clone()));
         for op in patch.as_array_mut().into_iter().flatten() {
             for member in ["path", "from"] {
                 if let Some(Value::String(text)) = op.get_mut(member) {

@@ -42,10 +42,10 @@ impl CallContext {
     /// Creates the context of a view for a worker of the plan; `None` if there is no such worker. `may_expand` is true
     /// if the view offers to show more.
     pub fn new(plan: Arc<Plan>, worker: WorkerName, basis: Arc<ReadSet>, may_expand: bool) -> Option<Self> {
-        let seat = Arc::clone(plan.workers.get(&worker)?);
+        let worker_plan = Arc::clone(plan.workers.get(&worker)?);
         Some(Self {
             plan,
-            worker_plan: seat,
+            worker_plan,
             basis,
             may_expand,
             may_clarify: false,
@@ -59,8 +59,8 @@ impl CallContext {
 
     /// Sets the seat of the invocation.
     #[must_use]
-    pub(crate) fn with_worker_plan(self, seat: Arc<WorkerPlan>) -> Self {
-        Self { worker_plan: seat, ..self }
+    pub(crate) fn with_worker_plan(self, worker_plan: Arc<WorkerPlan>) -> Self {
+        Self { worker_plan, ..self }
     }
 
     /// Sets if the worker may ask a person a question.

@@ -395,8 +395,8 @@ impl Contract {
         let mut reading = ReadCheck::new(self, candidate.root(), &mut allowance);
         let (effect, mut targets) = (candidate.effect(op), Targets::default());
         targets.note(index, op, &effect, candidate);
-        let meets = OpContext { effect: &effect, candidate, schema, targets: &targets };
-        self.judge_effect(index, op, &meets, &mut reading, &mut allowance)
+        let context = OpContext { effect: &effect, candidate, schema, targets: &targets };
+        self.judge_effect(index, op, &context, &mut reading, &mut allowance)
     }
 
     /// Like [`Contract::judge`], for an operation with a known effect. `reading` holds the places that the worker may
@@ -405,48 +405,48 @@ impl Contract {
         &self,
         index: usize,
         op: &Op<'_>,
-        meets: &OpContext<'_>,
+        context: &OpContext<'_>,
         reading: &mut ReadCheck<'_>,
         allowance: &mut Allowance,
     ) -> Vec<Violation> {
-        let OpContext { effect, candidate, schema, targets } = *meets;
-        let asked = &mut ConditionInput { state: reading.state, targets, allowance };
-        let mut judge_read = |what: &str, path: &Pointer, asked: &mut ConditionInput<'_>| {
+        let OpContext { effect, candidate, schema, targets } = *context;
+        let input = &mut ConditionInput { state: reading.state, targets, allowance };
+        let mut judge_read = |what: &str, path: &Pointer, input: &mut ConditionInput<'_>| {
             // Earlier operations of the patch may have made the place readable, or changed its value. It must be
             // readable both before and after them.
             let is_read =
-                reading.before.may_read(path) && reading.now(candidate.root(), asked.allowance).may_read(path);
+                reading.before.may_read(path) && reading.now(candidate.root(), input.allowance).may_read(path);
             if is_read { Vec::new() } else { self.unread(what, path) }
         };
         let kind = effect.kind.unwrap_or(GrantOp::Add);
         let target = Target { path: op.path(), granted_at: &effect.granted_at, arrives: false, candidate };
         let mut violations = match *op {
-            Op::Test { path, .. } => judge_read("a `test` looks at", path, asked),
-            Op::Remove { .. } => self.judge_write(target, &[GrantOp::Remove], None, asked),
+            Op::Test { path, .. } => judge_read("a `test` looks at", path, input),
+            Op::Remove { .. } => self.judge_write(target, &[GrantOp::Remove], None, input),
             Op::Replace { value, .. } => {
-                self.judge_write(target, &[GrantOp::Replace], Some(WrittenValue::Own(value)), asked)
+                self.judge_write(target, &[GrantOp::Replace], Some(WrittenValue::Own(value)), input)
             }
-            Op::Add { value, .. } => self.judge_write(target, &[kind], Some(WrittenValue::Own(value)), asked),
+            Op::Add { value, .. } => self.judge_write(target, &[kind], Some(WrittenValue::Own(value)), input),
             Op::Move { from, .. } => {
                 let source = Target { path: from, granted_at: from, arrives: false, candidate };
-                let mut violations = self.judge_write(source, &[GrantOp::Remove], None, asked);
+                let mut violations = self.judge_write(source, &[GrantOp::Remove], None, input);
                 // A hidden value must not become visible by a move.
                 let hidden = match self.reaches_condition(from) {
-                    true => judge_read("a `move` takes", from, asked),
+                    true => judge_read("a `move` takes", from, input),
                     false => Vec::new(),
                 };
                 let written = candidate.get(from).filter(|_| hidden.is_empty()).map(WrittenValue::Found);
                 violations.extend(hidden);
                 let target = Target { arrives: true, ..target };
-                violations.extend(self.judge_write(target, &[GrantOp::Move, kind], written, asked));
+                violations.extend(self.judge_write(target, &[GrantOp::Move, kind], written, input));
                 violations
             }
             Op::Copy { from, .. } => {
-                let mut violations = judge_read("a `copy` takes", from, asked);
+                let mut violations = judge_read("a `copy` takes", from, input);
                 // A check of a hidden value against the grant would reveal it.
                 let may_tell = violations.is_empty() || !self.hides_something();
                 let written = candidate.get(from).filter(|_| may_tell).map(WrittenValue::Found);
-                violations.extend(self.judge_write(target, &[GrantOp::Copy, kind], written, asked));
+                violations.extend(self.judge_write(target, &[GrantOp::Copy, kind], written, input));
                 violations
             }
         };
@@ -460,11 +460,11 @@ impl Contract {
     pub(crate) fn approvals(
         &self,
         op: &Op<'_>,
-        meets: &OpContext<'_>,
+        context: &OpContext<'_>,
         reading: &ReadCheck<'_>,
         allowance: &mut Allowance,
     ) -> Vec<&Approval> {
-        let OpContext { effect, candidate, targets, .. } = *meets;
+        let OpContext { effect, candidate, targets, .. } = *context;
         if self.writes.iter().all(|write| write.approval.is_none()) {
             return Vec::new();
         }
@@ -479,13 +479,13 @@ impl Contract {
             Op::Copy { .. } => vec![at_path(vec![GrantOp::Copy, kind])],
         };
         let mut approvals = Vec::new();
-        let asked = &mut ConditionInput { state: reading.state, targets, allowance };
+        let input = &mut ConditionInput { state: reading.state, targets, allowance };
         for (path, granted_at, needed) in writes {
             let arrives = needed.contains(&GrantOp::Move);
             let target = Target { path, granted_at, arrives, candidate };
             let grants = self.writes.iter().filter(|write| target.is_matched_by(&write.pattern));
             let grants = grants.filter(|write| needed.iter().all(|op| write.ops.contains(op)));
-            let grants = grants.filter(|write| write.approval.is_some() && self.holds(write, target, asked));
+            let grants = grants.filter(|write| write.approval.is_some() && self.holds(write, target, input));
             approvals.extend(grants.filter_map(|write| write.approval.as_ref()));
         }
         approvals
@@ -525,7 +525,7 @@ impl Contract {
         target: Target<'_>,
         needed: &[GrantOp],
         written: Option<WrittenValue<'_>>,
-        asked: &mut ConditionInput<'_>,
+        input: &mut ConditionInput<'_>,
     ) -> Vec<Violation> {
         let path = target.path;
         let found = needed.last().expect("every write needs an operation").as_str();
@@ -542,12 +542,12 @@ impl Contract {
         }
         if with_ops.is_empty() {
             let granted = at_place().flat_map(|write| &write.ops).collect::<BTreeSet<_>>();
-            let message = format!("{} is not granted at `{path}`{}", verbs(needed), explained(target, needed));
+            let message = format!("{} is not granted at `{path}`{}", verbs(needed), effect_hint(target, needed));
             let violation = Violation::new(Code::OpNotGranted, path.as_str(), message);
             return vec![violation.with_expected(json!(granted)).with_found(found.into())];
         }
         let holding: Vec<&CompiledGrant> =
-            with_ops.iter().copied().filter(|write| self.holds(write, target, asked)).collect();
+            with_ops.iter().copied().filter(|write| self.holds(write, target, input)).collect();
         if holding.is_empty() {
             return vec![condition_not_met(path, &with_ops).with_found(found.into())];
         }
@@ -639,7 +639,7 @@ fn verbs(needed: &[GrantOp]) -> String {
 }
 
 /// Explains an operation that counts as a different one by its effect.
-fn explained(target: Target<'_>, needed: &[GrantOp]) -> String {
+fn effect_hint(target: Target<'_>, needed: &[GrantOp]) -> String {
     match needed.last() {
         Some(GrantOp::Replace) if target.candidate.get(target.path).is_some() => {
             " (there is something already; to put another value there is to replace it)".to_owned()

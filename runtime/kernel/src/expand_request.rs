@@ -45,8 +45,8 @@ pub enum RangeStart {
 impl ExpandRequest {
     /// Parses a request of a reply; `None` if it has another form.
     pub fn parse(value: &Value) -> Option<Self> {
-        let asked = <Self as Deserialize>::deserialize(value).ok()?;
-        Pointer::parse(asked.pointer()).is_ok().then_some(asked)
+        let request = <Self as Deserialize>::deserialize(value).ok()?;
+        Pointer::parse(request.pointer()).is_ok().then_some(request)
     }
 
     /// Returns the JSON Pointer of the place.

@@ -272,11 +272,11 @@ impl Drawing {
     fn contracts(&mut self, blueprint: &Blueprint) {
         let paths = PathSyntax::for_formats(blueprint.blueprint, FORMAT);
         for (name, worker) in &blueprint.workers {
-            let seat = Node::Worker(name.clone());
+            let worker_node = Node::Worker(name.clone());
             for read in &worker.reads {
                 let Some(place) = Place::read(&read.path, paths) else { continue };
                 self.read.insert(place.clone());
-                let (from, to, condition) = (Node::Place(place), seat.clone(), read.condition.clone());
+                let (from, to, condition) = (Node::Place(place), worker_node.clone(), read.condition.clone());
                 self.edge(Edge { kind: EdgeKind::Reads, from, to, condition, ops: Vec::new(), rule: None, on: None });
             }
             // Grants of one worker at one place become one edge.
@@ -292,17 +292,17 @@ impl Drawing {
                 // A place granted with and without a condition counts as unconditional.
                 let all: Option<Vec<String>> = conditions.into_iter().collect();
                 let condition = all.map(|all| all.join(" or "));
-                let (from, to, ops) = (seat.clone(), Node::Place(place), ops.into_iter().collect());
+                let (from, to, ops) = (worker_node.clone(), Node::Place(place), ops.into_iter().collect());
                 self.edge(Edge { kind: EdgeKind::Writes, from, to, condition, ops, rule: None, on: None });
             }
             let asked = worker.writes.iter().filter_map(|grant| grant.approval.as_ref()).chain(&worker.clarify);
             for asked in asked {
-                self.plain(EdgeKind::Asks, seat.clone(), Node::Worker(asked.by.clone()));
+                self.plain(EdgeKind::Asks, worker_node.clone(), Node::Worker(asked.by.clone()));
             }
             if let Some(files) = &worker.files {
-                self.plain(EdgeKind::Reads, Node::Files, seat.clone());
+                self.plain(EdgeKind::Reads, Node::Files, worker_node.clone());
                 if !files.edit.is_empty() {
-                    self.plain(EdgeKind::Writes, seat, Node::Files);
+                    self.plain(EdgeKind::Writes, worker_node, Node::Files);
                 }
             }
         }

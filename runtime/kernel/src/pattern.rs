@@ -123,7 +123,7 @@ impl<'p> Walk<'p> {
     }
 
     /// Returns the pattern tokens that may match next.
-    pub(crate) fn wanted(self) -> impl Iterator<Item = &'p PatternToken> {
+    pub(crate) fn next_tokens(self) -> impl Iterator<Item = &'p PatternToken> {
         let Self { pattern, positions } = self;
         pattern.tokens.iter().enumerate().filter(move |(at, _)| positions >> at & 1 == 1).map(|(_, token)| token)
     }

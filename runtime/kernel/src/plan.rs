@@ -98,14 +98,16 @@ impl Plan {
     /// Returns the plan for a board with this request. Boards with workers that may write to the request get a separate
     /// plan.
     pub(crate) fn for_request(self: Arc<Self>, request: &Node) -> Result<Arc<Self>, String> {
-        let may_change = |seat: &Arc<WorkerPlan>| seat.unrestricted.is_some() || seat.contract.may_change("request");
+        let may_change = |worker_plan: &Arc<WorkerPlan>| {
+            worker_plan.unrestricted.is_some() || worker_plan.contract.may_change("request")
+        };
         if self.journal_format < record::SINCE_ORIGINAL_REQUEST || !self.workers.values().any(may_change) {
             return Ok(self);
         }
         let mut own = Self::compile_for(Arc::clone(&self.blueprint), self.mode.clone(), self.journal_format)?;
         own.original_request = Some(request.clone());
-        for seat in own.workers.values_mut().filter_map(Arc::get_mut) {
-            seat.contract.set_request(request);
+        for worker_plan in own.workers.values_mut().filter_map(Arc::get_mut) {
+            worker_plan.contract.set_request(request);
         }
         Ok(Arc::new(own))
     }
@@ -124,8 +126,8 @@ impl Plan {
     /// A plain blackboard does not record it: there the reply itself is a patch without the kernel's additions.
     /// `is_asked` is false for unsolicited proposals, which are patches.
     pub(crate) fn converts_replies(&self, worker: &WorkerName, is_asked: bool) -> bool {
-        let seat = self.workers.get(worker).filter(|_| is_asked && self.mode != Mode::Plain {});
-        seat.is_some_and(|seat| seat.interface == Interface::Patch && seat.worker.format.is_some())
+        let worker_plan = self.workers.get(worker).filter(|_| is_asked && self.mode != Mode::Plain {});
+        worker_plan.is_some_and(|seat| seat.interface == Interface::Patch && seat.worker.format.is_some())
     }
 
     /// Compiles a blueprint for boards of a mode. [`crate::lint`] reports all errors, with positions.
@@ -173,12 +175,12 @@ impl Plan {
             request: Some(&request),
             signals: Some(&signals),
         };
-        let mut seats = BTreeMap::new();
+        let mut worker_plans = BTreeMap::new();
         for (name, worker) in &blueprint.workers {
             // A grant that requires approval must never be committed without a person.
-            for asked in worker.writes.iter().filter_map(|grant| grant.approval.as_ref()).chain(&worker.clarify) {
-                if blueprint.workers.get(&asked.by).is_none_or(|by| by.agent != AgentKind::Human) {
-                    return Err(format!("workers.{name}: {} is no human worker and can be asked nothing", asked.by));
+            for approval in worker.writes.iter().filter_map(|grant| grant.approval.as_ref()).chain(&worker.clarify) {
+                if blueprint.workers.get(&approval.by).is_none_or(|by| by.agent != AgentKind::Human) {
+                    return Err(format!("workers.{name}: {} is no human worker and can be asked nothing", approval.by));
                 }
             }
             if let Some(inner) = &worker.board
@@ -226,7 +228,7 @@ impl Plan {
             }
             let names = Arc::new(names);
             let stages = stages_of(&mode, is_ablated);
-            let seat = WorkerPlan {
+            let worker_plan = WorkerPlan {
                 name,
                 worker,
                 contract,
@@ -239,7 +241,7 @@ impl Plan {
                 journal_format: journal,
                 fixed,
             };
-            seats.insert(seat.name.clone(), Arc::new(seat));
+            worker_plans.insert(worker_plan.name.clone(), Arc::new(worker_plan));
         }
         let mut rules = Vec::with_capacity(blueprint.rules.len());
         for rule in &blueprint.rules {
@@ -248,7 +250,7 @@ impl Plan {
             if let Some(group) = rule.run.group().filter(|_| workers.is_empty()) {
                 return Err(wrong(format!("there is no group {group}")));
             }
-            if let Some(missing) = workers.iter().find(|worker| !seats.contains_key(*worker)) {
+            if let Some(missing) = workers.iter().find(|worker| !worker_plans.contains_key(*worker)) {
                 return Err(wrong(format!("there is no worker {missing}")));
             }
             let chosen = match &rule.run {
@@ -351,7 +353,7 @@ impl Plan {
             signals,
             backlog,
             exempt,
-            workers: seats,
+            workers: worker_plans,
             rules,
             invariants,
             done,
@@ -371,7 +373,7 @@ fn binds(rule: &blueprint::Rule, paths: PathSyntax) -> Result<BindingSource, Str
     }
     if let Some(path) = rule.trigger.template() {
         let template = paths.parse(path).map_err(|error| wrong(error.to_string()))?;
-        if let Some(name) = twice(&template) {
+        if let Some(name) = repeated_name(&template) {
             return Err(wrong(format!("`{{{name}}}` is in the path twice")));
         }
         return Ok(BindingSource::from_template(&template));
@@ -384,7 +386,7 @@ fn binds(rule: &blueprint::Rule, paths: PathSyntax) -> Result<BindingSource, Str
 }
 
 /// Returns a name that occurs twice in a template.
-pub(crate) fn twice(template: &Pattern) -> Option<&str> {
+pub(crate) fn repeated_name(template: &Pattern) -> Option<&str> {
     let mut known = BTreeSet::new();
     template.names().find(|name| !known.insert(*name))
 }

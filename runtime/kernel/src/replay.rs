@@ -103,7 +103,7 @@ pub fn replay(records: &[Record], to: Option<Seq>) -> Result<ReplayReport, Diver
                 format!("the journal ends inside a step: {} is missing", missing.kind),
             ));
         }
-        snapshots.consider(&board);
+        snapshots.record_digest(&board);
         let Some(next) = records.get(replayed) else { break };
         let is_erased = erased.is_some_and(|(from, to)| (from..=to).contains(&next.seq));
         let foreign = match is_erased {
@@ -120,7 +120,7 @@ pub fn replay(records: &[Record], to: Option<Seq>) -> Result<ReplayReport, Diver
         } else {
             for record in foreign {
                 board.fold(record).map_err(|error| divergence(record.seq, error.to_string()))?;
-                snapshots.consider(&board);
+                snapshots.record_digest(&board);
                 let skipped = if is_erased { &mut views_erased } else { &mut views_skipped };
                 *skipped += u64::from(record.kind == Kind::Invoked);
             }
@@ -297,7 +297,7 @@ impl Snapshots {
         Ok(Self(named))
     }
 
-    fn consider(&mut self, board: &Board) {
+    fn record_digest(&mut self, board: &Board) {
         if let Some(digest) = self.0.get_mut(&board.head().0) {
             *digest = Some(board.snapshot_digest());
         }
@@ -305,7 +305,7 @@ impl Snapshots {
 
     /// Returns the digest of the snapshot that includes all records up to this one; `None` if there can be no such
     /// snapshot.
-    fn of(&self, seq: Seq) -> Option<Digest> {
+    fn digest_at(&self, seq: Seq) -> Option<Digest> {
         self.0.get(&seq).copied().flatten()
     }
 }
@@ -496,7 +496,7 @@ fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input,
         Body::Jumped(jumped) => Input::ClockJump { ms: jumped.ms },
         Body::Signal(record::Signal { name, value, token }) => Input::Signal { name, value, key: token },
         Body::Snapshot(snapshot) => {
-            let digest = snapshots.of(snapshot.of).ok_or_else(|| {
+            let digest = snapshots.digest_at(snapshot.of).ok_or_else(|| {
                 divergence(record.seq, format!("it names a snapshot of the middle of a step, record {}", snapshot.of))
             })?;
             Input::Snapshot { of: snapshot.of, digest }

@@ -89,7 +89,7 @@ impl ReplySchema {
     ///
     /// Depends only on the values shown. Its cost is bounded by them and by the places it examines.
     pub fn for_call(shown: &CallContext) -> Option<Self> {
-        let branches = Branches::of(shown);
+        let branches = Branches::collect(shown);
         DETAIL_LEVELS.iter().enumerate().find_map(|(nth, &how)| {
             let schema = envelope(shown, &branches.found, how);
             let is_whole = nth <= 1 && !branches.is_cut;
@@ -114,21 +114,21 @@ struct Branches {
 }
 
 impl Branches {
-    fn of(shown: &CallContext) -> Self {
-        let document = KnownDocument::of(shown);
+    fn collect(shown: &CallContext) -> Self {
+        let document = KnownDocument::from_context(shown);
         let plan = shown.plan();
         let formats = plan.blueprint.state.assert_formats;
         let mut branches = Self { found: Vec::new(), is_cut: false };
-        let contract = &document.seat.contract;
+        let contract = &document.worker_plan.contract;
         for grant in contract.grants(&plan.schema) {
             let portable =
                 |schema: Option<&Value>| schema.map_or(json!({}), |schema| value::portable(schema, formats, 0));
             let own = grant.value.map(value_of);
-            let demands = Demands::of(&document, plan, grant.pattern);
-            let value = value::meet(portable(grant.fragment), portable(own.as_ref()));
+            let demands = Demands::collect(&document, plan, grant.pattern);
+            let value = value::intersect(portable(grant.fragment), portable(own.as_ref()));
             branches.add(&document, &grant, &value, &demands);
         }
-        if document.seat.worker.freshness == Freshness::None {
+        if document.worker_plan.worker.freshness == Freshness::None {
             let path = copy_sources::readable(&document, &|_| true);
             branches.push(Branch { op: "test", path, from: None, value: Some(json!({})) });
         }
@@ -137,7 +137,7 @@ impl Branches {
 
     /// Adds the branches of one grant; `value` is the schema of its values.
     fn add(&mut self, document: &KnownDocument<'_>, grant: &GrantInfo<'_>, value: &Value, demands: &Demands) {
-        let written_value = value::meet(value.clone(), demands.schema());
+        let written_value = value::intersect(value.clone(), demands.schema());
         let has = |op: GrantOp| grant.ops.contains(&op);
         let arrivals = [(GrantOp::Add, "add"), (GrantOp::Insert, "add"), (GrantOp::Replace, "replace")];
         // Places to which a value can be moved or copied. Elements are never replaced this way, because arrays insert.
@@ -158,7 +158,7 @@ impl Branches {
             return;
         }
         let fits_schema = copy_sources::fits(value, grant.value);
-        let fits = |node: &Node| demands.hold(node) && fits_schema(node);
+        let fits = |node: &Node| demands.allow(node) && fits_schema(node);
         if has(GrantOp::Copy) {
             let from = copy_sources::readable(document, &fits);
             self.push(Branch { op: "copy", path: arrives.clone(), from: Some(from), value: None });
@@ -258,7 +258,7 @@ fn operations(branches: &[Branch], contract: &Contract, how: DetailLevel) -> Vec
     let shares = how.places < PLACES_MAX;
     let mut kept: Vec<(Vec<&str>, Map<String, Value>)> = Vec::new();
     for branch in branches {
-        let members = beside_op(branch, contract, how);
+        let members = operation_members(branch, contract, how);
         let is_same = |ops: &[&str]| shares || ops.contains(&branch.op);
         match kept.iter_mut().find(|(ops, known)| *known == members && is_same(ops)) {
             Some((ops, _)) if ops.contains(&branch.op) => {}
@@ -275,7 +275,7 @@ fn operations(branches: &[Branch], contract: &Contract, how: DetailLevel) -> Vec
 }
 
 /// Returns the schemas of an operation's members besides `op`.
-fn beside_op(branch: &Branch, contract: &Contract, how: DetailLevel) -> Map<String, Value> {
+fn operation_members(branch: &Branch, contract: &Contract, how: DetailLevel) -> Map<String, Value> {
     let mut members = Map::new();
     members.insert("path".into(), listed(&branch.path, contract, how.places));
     if let Some(from) = &branch.from {

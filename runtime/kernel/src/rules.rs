@@ -91,17 +91,22 @@ pub enum Activation {
 }
 
 /// Returns the activations for an occasion, in the order of events and, for one event, of the blueprint's rules.
-pub fn activations(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &TriggerEvent<'_>) -> Vec<Activation> {
+pub fn activations(
+    plan: &Plan,
+    scheduler: &Scheduler,
+    state: &Node,
+    trigger_event: &TriggerEvent<'_>,
+) -> Vec<Activation> {
     let mut allowance = Allowance::new();
-    let mut wishes = ActivationCollector { activations: Vec::new(), plan, allowance: &mut allowance };
-    match occasion {
+    let mut collector = ActivationCollector { activations: Vec::new(), plan, allowance: &mut allowance };
+    match trigger_event {
         TriggerEvent::Start => {
             for rule in &plan.rules {
                 match &rule.trigger {
                     CompiledTrigger::Start => {
-                        evaluate_rule(rule, &TriggerContext::new(Trigger::Start), state, None, &mut wishes)
+                        evaluate_rule(rule, &TriggerContext::new(Trigger::Start), state, None, &mut collector)
                     }
-                    CompiledTrigger::Each(pattern) => evaluate_for_each(rule, pattern, state, &mut wishes),
+                    CompiledTrigger::Each(pattern) => evaluate_for_each(rule, pattern, state, &mut collector),
                     _ => {}
                 }
             }
@@ -113,7 +118,7 @@ pub fn activations(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &
                     let event = json!({"op": "signal", "name": name});
                     let bound = rule.binds.bind_signal(&Variable::from(*value));
                     let woken = TriggerContext { trigger, event, value: (*value).into(), bound };
-                    evaluate_rule(rule, &woken, state, None, &mut wishes);
+                    evaluate_rule(rule, &woken, state, None, &mut collector);
                 }
             }
         }
@@ -126,13 +131,13 @@ pub fn activations(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &
                     &TriggerContext { event, ..TriggerContext::new(Trigger::Every { due: *due }) },
                     state,
                     None,
-                    &mut wishes,
+                    &mut collector,
                 );
             }
         }
         TriggerEvent::Completed => {
             for rule in plan.rules.iter().filter(|rule| scheduler.may_fire_after(rule)) {
-                evaluate_rule(rule, &TriggerContext::new(Trigger::After), state, None, &mut wishes);
+                evaluate_rule(rule, &TriggerContext::new(Trigger::After), state, None, &mut collector);
             }
         }
         TriggerEvent::Rested(rested) => {
@@ -140,7 +145,7 @@ pub fn activations(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &
                 let is_join =
                     matches!(&rule.trigger, CompiledTrigger::Quiescence(rest) if rest.kind != QuiescenceKind::Each);
                 let trigger = if is_join { Trigger::After } else { Trigger::Idle };
-                evaluate_rule(rule, &TriggerContext::new(trigger), state, None, &mut wishes);
+                evaluate_rule(rule, &TriggerContext::new(trigger), state, None, &mut collector);
             }
         }
         TriggerEvent::Commit { events, patch, before, worker, version } => {
@@ -160,20 +165,20 @@ pub fn activations(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &
                     let trigger = Trigger::Event { op: event.op, path: event.path.to_string(), version: *version };
                     let bound = Ok(rule.binds.bind_captures(&captures));
                     let woken = TriggerContext { trigger, event: shown, value: event.value.into(), bound };
-                    evaluate_rule(rule, &woken, state, Some((before, patch)), &mut wishes);
+                    evaluate_rule(rule, &woken, state, Some((before, patch)), &mut collector);
                 }
             }
         }
     }
-    let lost = match wishes.activations.len() {
+    let lost = match collector.activations.len() {
         0 => false,
         1 => mutants::is_active(Mutant::SkipOnlyInvocation),
         _ => mutants::is_active(Mutant::SkipLastInvocation),
     };
-    if lost && matches!(wishes.activations.last(), Some(Activation::Invoke { .. })) {
-        wishes.activations.pop();
+    if lost && matches!(collector.activations.last(), Some(Activation::Invoke { .. })) {
+        collector.activations.pop();
     }
-    wishes.activations
+    collector.activations
 }
 
 /// Returns true if an undecided rule can be evaluated again for its trigger: an event or the start, since journal
@@ -194,11 +199,11 @@ pub(crate) fn reevaluate(
 ) -> Vec<Activation> {
     let rule = plan.rules.iter().find(|rule| rule.name == *name).filter(|rule| !is_place_removed(state, rule, trigger));
     let Some(rule) = rule else { return Vec::new() };
-    let mut wishes = ActivationCollector { activations: Vec::new(), plan, allowance };
+    let mut collector = ActivationCollector { activations: Vec::new(), plan, allowance };
     let (event, value) = condition_inputs(rule, state, trigger, None, by);
     let bound = Ok(rule.bindings(trigger, None));
-    evaluate_rule(rule, &TriggerContext { trigger: trigger.clone(), event, value, bound }, state, None, &mut wishes);
-    wishes.activations
+    evaluate_rule(rule, &TriggerContext { trigger: trigger.clone(), event, value, bound }, state, None, &mut collector);
+    collector.activations
 }
 
 /// Predicts if a rule would trigger this worker once its name is written to this place. Also true if no rule takes a
@@ -246,7 +251,7 @@ impl ActivationCollector<'_> {
         let trigger = can_be_asked.then(|| trigger.clone());
         let worker = worker.filter(|_| can_be_asked).cloned();
         let is_joined_on = self.plan.joined_on(&rule.name).next().is_some();
-        let is_said = |wish: &Activation| match wish {
+        let is_said = |activation: &Activation| match activation {
             Activation::Skip { rule: said, worker: whom, trigger: of, .. } => {
                 *said == rule.name && (!is_joined_on || (*of == trigger && *whom == worker))
             }
@@ -259,7 +264,7 @@ impl ActivationCollector<'_> {
 }
 
 /// Adds the activations of a rule for each matching place of the first document, which includes the request.
-fn evaluate_for_each(rule: &Rule, pattern: &Pattern, state: &Node, wishes: &mut ActivationCollector) {
+fn evaluate_for_each(rule: &Rule, pattern: &Pattern, state: &Node, collector: &mut ActivationCollector) {
     // Creation rejects documents with more instances.
     let instances = pattern.instances(state, INITIAL_PLACES_MAX);
     for Instance { place, part } in instances {
@@ -270,7 +275,7 @@ fn evaluate_for_each(rule: &Rule, pattern: &Pattern, state: &Node, wishes: &mut 
         let event = json!({"op": op, "path": place.as_str(), "captures": captures, "worker": null, "version": version});
         let bound = Ok(rule.binds.bind_captures(&captures));
         let trigger = Trigger::Event { op, path: place.to_string(), version };
-        evaluate_rule(rule, &TriggerContext { trigger, event, value: part.node.into(), bound }, state, None, wishes);
+        evaluate_rule(rule, &TriggerContext { trigger, event, value: part.node.into(), bound }, state, None, collector);
     }
 }
 
@@ -296,7 +301,7 @@ fn evaluate_rule(
     woken: &TriggerContext<'_>,
     state: &Node,
     commit: Option<(&Node, &Value)>,
-    wishes: &mut ActivationCollector,
+    collector: &mut ActivationCollector,
 ) {
     let TriggerContext { trigger, event, value, bound } = woken;
     let nothing = Bindings::default();
@@ -304,7 +309,7 @@ fn evaluate_rule(
         Ok(bound) => (bound, None),
         // A condition that does not use bindings is evaluated first.
         Err(message) if rule.when.as_ref().is_some_and(|when| !when.uses(BOUND)) => (&nothing, Some(message)),
-        Err(message) => return wishes.skip(rule, None, trigger, message.clone()),
+        Err(message) => return collector.skip(rule, None, trigger, message.clone()),
     };
     let whom = match &rule.selector {
         None => Ok(rule.workers.as_slice()),
@@ -312,12 +317,13 @@ fn evaluate_rule(
             let name = value.text_at(&chosen.at);
             let found = rule.workers.iter().find(|worker| name == Some(worker.as_str()));
             // The found value is omitted, because messages must not contain values.
-            let unknown =
-                || format!("{} is no name of a worker of the group {}", place(&chosen.at, trigger), chosen.group);
+            let unknown = || {
+                format!("{} is no name of a worker of the group {}", describe_place(&chosen.at, trigger), chosen.group)
+            };
             found.map(std::slice::from_ref).ok_or_else(unknown)
         }
     };
-    let plan = wishes.plan;
+    let plan = collector.plan;
     let mut variables = variables(plan, state, event, value.clone(), commit);
     variables.insert(BOUND, bound.to_value().into());
     // The condition is evaluated first, unless it uses `worker`.
@@ -325,17 +331,17 @@ fn evaluate_rule(
         Some(when) if when.uses(WORKER) => (None, Some(when)),
         when => (when.as_ref(), None),
     };
-    match for_all.map_or(Ok(true), |when| when.evaluate_within(&variables, wishes.allowance)) {
+    match for_all.map_or(Ok(true), |when| when.evaluate_within(&variables, collector.allowance)) {
         Ok(true) => {}
         Ok(false) => return,
-        Err(error) => return wishes.skip(rule, None, trigger, error.to_string()),
+        Err(error) => return collector.skip(rule, None, trigger, error.to_string()),
     }
     if let Some(message) = is_unbound {
-        return wishes.skip(rule, None, trigger, message.clone());
+        return collector.skip(rule, None, trigger, message.clone());
     }
     let workers = match whom {
         Ok(workers) => workers,
-        Err(message) => return wishes.skip(rule, None, trigger, message),
+        Err(message) => return collector.skip(rule, None, trigger, message),
     };
     let delay = match &rule.delay {
         None => 0,
@@ -343,8 +349,8 @@ fn evaluate_rule(
         Some(Delay { length: DelayMs::At(at), .. }) => match value.count_at(at).filter(|ms| *ms <= DELAY_MS_MAX) {
             Some(ms) => ms,
             None => {
-                let place = place(at, trigger);
-                return wishes.skip(
+                let place = describe_place(at, trigger);
+                return collector.skip(
                     rule,
                     None,
                     trigger,
@@ -355,10 +361,10 @@ fn evaluate_rule(
     };
     for worker in workers {
         variables.insert(WORKER, Value::from(worker.as_str()).into());
-        match for_each.map_or(Ok(true), |when| when.evaluate_within(&variables, wishes.allowance)) {
-            Ok(true) => wishes.invoke(rule, worker, trigger.clone(), delay),
+        match for_each.map_or(Ok(true), |when| when.evaluate_within(&variables, collector.allowance)) {
+            Ok(true) => collector.invoke(rule, worker, trigger.clone(), delay),
             Ok(false) => {}
-            Err(error) => wishes.skip(rule, Some(worker), trigger, error.to_string()),
+            Err(error) => collector.skip(rule, Some(worker), trigger, error.to_string()),
         }
     }
 }
@@ -453,7 +459,7 @@ pub(crate) fn is_place_removed(state: &Node, rule: &Rule, trigger: &Trigger) -> 
 }
 
 /// Describes, in a message, the place in the trigger where a rule looks for a value.
-fn place(at: &PointerBuf, trigger: &Trigger) -> String {
+fn describe_place(at: &PointerBuf, trigger: &Trigger) -> String {
     match trigger {
         Trigger::Event { op: EventOp::Remove, path, .. } => format!("what stood at {path}{at}"),
         Trigger::Event { path, .. } => format!("what stands at {path}{at}"),

@@ -176,16 +176,16 @@ impl Candidate {
             Op::Test { path, .. } => OpEffect::at(path, None),
             Op::Remove { path } => OpEffect::at(path, Some(GrantOp::Remove)),
             Op::Replace { path, .. } => OpEffect::at(path, Some(GrantOp::Replace)),
-            Op::Add { path, .. } | Op::Copy { path, .. } => self.arrival(path, None),
+            Op::Add { path, .. } | Op::Copy { path, .. } => self.write_effect(path, None),
             Op::Move { from, path } => {
                 let can_leave = !from.is_root() && self.get(from).is_some();
-                self.arrival(path, can_leave.then_some(from))
+                self.write_effect(path, can_leave.then_some(from))
             }
         }
     }
 
     /// Returns the effect of putting a value at `path` after the removal of `without`.
-    fn arrival<'a>(&self, path: &'a Pointer, without: Option<&Pointer>) -> OpEffect<'a> {
+    fn write_effect<'a>(&self, path: &'a Pointer, without: Option<&Pointer>) -> OpEffect<'a> {
         let Ok(place) = locate(&self.root, path, without) else {
             return OpEffect::at(path, Some(GrantOp::Add));
         };
@@ -279,14 +279,14 @@ impl Candidate {
                 admitted(path, node, bytes)
             }
             Op::Add { path, value } => {
-                let place = self.vacancy(path, None)?;
+                let place = self.writable_place(path, None)?;
                 let node = Node::from_value(value, &self.edit);
                 let bytes = place.bytes_after(before, node.bytes());
                 admitted(path, node, bytes)
             }
             Op::Copy { from, path } => {
                 let (_, value) = self.existing(from)?;
-                let place = self.vacancy(path, None)?;
+                let place = self.writable_place(path, None)?;
                 admitted(path, value.clone(), place.bytes_after(before, value.bytes()))
             }
             Op::Move { from, path } => {
@@ -299,7 +299,7 @@ impl Candidate {
                     let message = "a value cannot be moved into itself: with it, this place would be gone";
                     return Err(Violation::new(Code::PathNotFound, path.as_str(), message));
                 }
-                let place = self.vacancy(path, Some(from))?;
+                let place = self.writable_place(path, Some(from))?;
                 // A source inside the overwritten member disappears with it and must not be subtracted twice.
                 let goes_with_target = matches!(place.slot, Slot::Member { .. }) && from.starts_with(path);
                 let leaving = if goes_with_target && place.value.is_some() { 0 } else { source.bytes_with(value) };
@@ -341,7 +341,7 @@ impl Candidate {
     }
 
     /// Returns a place where a value can be put after the removal of `without`.
-    fn vacancy(&self, path: &Pointer, without: Option<&Pointer>) -> Result<Place<'_>, Violation> {
+    fn writable_place(&self, path: &Pointer, without: Option<&Pointer>) -> Result<Place<'_>, Violation> {
         locate(&self.root, path, without).map_err(|miss| miss.at(path))
     }
 

@@ -193,7 +193,7 @@ pub enum WorkflowError {
         /// Key of the node.
         node: String,
         /// Value of its `node_id`.
-        says: String,
+        node_id: String,
     },
     /// A node depends on itself.
     SelfDependency {
@@ -245,7 +245,7 @@ impl fmt::Display for WorkflowError {
         match self {
             Self::Size { nodes: 0 } => f.write_str("there is no node, so nothing can begin"),
             Self::Size { nodes } => write!(f, "there are {nodes} nodes; a workflow has at most {NODES_MAX}"),
-            Self::IdMismatch { node, says } => write!(f, "the node under `{node}` says that it is `{says}`"),
+            Self::IdMismatch { node, node_id: says } => write!(f, "the node under `{node}` says that it is `{says}`"),
             Self::SelfDependency { node } => write!(f, "`{node}` depends on itself"),
             Self::UnknownDependency { node, dependency } => {
                 write!(f, "`{node}` depends on `{dependency}`, and there is no such node")

@@ -58,9 +58,9 @@ impl WaitingCalls {
         let key = key(call);
         match self.0.get(&key) {
             // No limit leaves more than any limit.
-            Some(WaitReason::Gate(asked))
+            Some(WaitReason::Gate(waiting))
                 if board.unreserved_money(call).unwrap_or(u64::MAX)
-                    <= asked.money.map_or(u64::MAX, |money| money.left) =>
+                    <= waiting.money.map_or(u64::MAX, |money| money.left) =>
             {
                 return None;
             }
@@ -79,8 +79,8 @@ impl WaitingCalls {
     /// Removes a call after the gate's delayed admission. Returns the call if it could pay its model when submitted,
     /// but cannot with the money that is left now.
     pub(super) fn take(&mut self, board: &Board, admitted: CallKey, permit: &Permit) -> Option<WaitingCall> {
-        let Some(WaitReason::Gate(asked)) = self.0.remove(&admitted) else { return None };
-        asked.money.filter(|_| asked.affords(&permit.admission))?;
+        let Some(WaitReason::Gate(waiting)) = self.0.remove(&admitted) else { return None };
+        waiting.money.filter(|_| waiting.affords(&permit.admission))?;
         let call = board.awaiting_admission().into_iter().find(|call| key(call) == admitted)?;
         (!board.with_money(&call).affords(&permit.admission)).then_some(call)
     }
@@ -100,11 +100,11 @@ impl WaitingCalls {
         if let Some(named) = named {
             self.0.retain(|waiting, _| named.iter().any(|call| key(call) == *waiting));
         }
-        let made = |admitted: &CallKey| {
+        let is_started = |admitted: &CallKey| {
             let is_it = |effect: &Effect| matches!(effect, Effect::Call { invocation, attempt, .. } if (*invocation, *attempt) == *admitted);
             effects.iter().any(is_it)
         };
-        let unmade: Vec<CallKey> = permits.keys().filter(|admitted| !made(admitted)).copied().collect();
+        let unmade: Vec<CallKey> = permits.keys().filter(|admitted| !is_started(admitted)).copied().collect();
         permits.retain(|admitted, _| !unmade.contains(admitted));
         if !unmade.is_empty() {
             for call in board.awaiting_admission().iter().filter(|call| unmade.contains(&key(call))) {

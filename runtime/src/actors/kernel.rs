@@ -132,13 +132,13 @@ impl Actor for KernelActor {
         let mut turn = None;
         match message {
             Message::Begin { beginning, scheduler, breaker } => state.begin(beginning, scheduler, breaker).await?,
-            Message::SnapshotStored(taken) => state.taken(taken).await?,
-            Message::GarbageCollected(swept) => state.swept(swept),
-            Message::SnapshotPermit(given) => {
+            Message::SnapshotStored(stored) => state.on_snapshot_stored(stored).await?,
+            Message::GarbageCollected(collected) => state.on_garbage_collected(collected),
+            Message::SnapshotPermit(permit) => {
                 if let Some(running) = &mut state.running {
                     running.snapshotter.has_turn();
                 }
-                turn = Some(given);
+                turn = Some(permit);
             }
             Message::Admitted { key, permit } => state.admitted(key, permit).await?,
             Message::Decide { input, principal, caller: asker } => {
@@ -169,15 +169,9 @@ impl State {
         let policy = self.context.options.snapshots;
         match beginning {
             StartMode::Created(board, effects) => {
-                let (owner, keeping) = (Driver::new(*board), Snapshotter::new(policy));
+                let (driver, snapshotter) = (Driver::new(*board), Snapshotter::new(policy));
                 let (waiting, permits) = (WaitingCalls::default(), BTreeMap::new());
-                let running = self.running.insert(ActiveBoard {
-                    waiting,
-                    driver: owner,
-                    snapshotter: keeping,
-                    scheduler,
-                    breaker,
-                });
+                let running = self.running.insert(ActiveBoard { waiting, driver, snapshotter, scheduler, breaker });
                 running.dispatch_effects(effects, permits);
                 self.channel.mark_running();
                 self.ask_gate().await?;
@@ -186,17 +180,12 @@ impl State {
                 // Records that became durable just before a crash were not published. Subscribers notice the gap in
                 // sequence numbers, and read the missing records.
                 let recovered = recover(&self.context, self.channel.board()).await?;
-                let keeping = Snapshotter::from_recovered(policy, &recovered);
-                let owner = Driver::new(recovered.board);
-                let epoch = owner.board().epoch() + 1;
-                self.clock.start_after(owner.board().last_at());
-                self.running = Some(ActiveBoard {
-                    waiting: WaitingCalls::default(),
-                    driver: owner,
-                    snapshotter: keeping,
-                    scheduler,
-                    breaker,
-                });
+                let snapshotter = Snapshotter::from_recovered(policy, &recovered);
+                let driver = Driver::new(recovered.board);
+                let epoch = driver.board().epoch() + 1;
+                self.clock.start_after(driver.board().last_at());
+                self.running =
+                    Some(ActiveBoard { waiting: WaitingCalls::default(), driver, snapshotter, scheduler, breaker });
                 let writer = self.context.options.ids.writer();
                 if let Some(held) = self.channel.hold().filter(|_| !melts) {
                     self.decide_with(Input::Pause { key: None }, held.by.clone(), BTreeMap::new()).await?;
@@ -301,7 +290,7 @@ impl State {
         }
         let is_held = self.channel.hold().is_some();
         let is_tick = matches!(input, Input::Tick);
-        let answered = answered(&input);
+        let answered = attempt_key(&input);
         let agent = &self.context.options.agent;
         let (waiting, mut later) = (&mut running.waiting, Vec::new());
         let now = self.clock.now();
@@ -408,7 +397,7 @@ impl State {
                         .await
                 };
                 if waits {
-                    self.taken(work.await).await?;
+                    self.on_snapshot_stored(work.await).await?;
                 } else {
                     tokio::spawn(async move { drop(myself.cast(Message::SnapshotStored(work.await))) });
                 }
@@ -417,15 +406,15 @@ impl State {
         Ok(())
     }
 
-    async fn taken(&mut self, taken: Result<StoredSnapshot, JournalError>) -> Result<(), RuntimeError> {
+    async fn on_snapshot_stored(&mut self, taken: Result<StoredSnapshot, JournalError>) -> Result<(), RuntimeError> {
         let board = self.channel.board().clone();
         match taken {
-            Ok(taken) => {
-                let StoredSnapshot { of, digest, new } = taken;
+            Ok(stored) => {
+                let StoredSnapshot { of, digest, new } = stored;
                 let recorded = self.decide(Input::Snapshot { of, digest }).await?.recorded;
                 tracing::debug!(%board, %of, parts = new.count, bytes = new.bytes, recorded, "snapshot stored");
                 if let Some(running) = &mut self.running {
-                    if recorded { running.snapshotter.snapshot_recorded(&taken) } else { running.snapshotter.failed() }
+                    if recorded { running.snapshotter.snapshot_recorded(&stored) } else { running.snapshotter.failed() }
                 }
             }
             Err(error) => {
@@ -438,7 +427,7 @@ impl State {
         Ok(())
     }
 
-    fn swept(&mut self, swept: Result<GarbageCollection, JournalError>) {
+    fn on_garbage_collected(&mut self, swept: Result<GarbageCollection, JournalError>) {
         let board = self.channel.board();
         match &swept {
             Ok(GarbageCollection { kept, removed }) => tracing::debug!(%board, kept, removed, "old snapshots removed"),
@@ -497,7 +486,7 @@ fn log_step(durable: &observer::DurableStep<'_>) {
 }
 
 /// Returns the token of the attempt that an input answers.
-fn answered(input: &Input) -> Option<IdempotencyKey> {
+fn attempt_key(input: &Input) -> Option<IdempotencyKey> {
     match input {
         Input::Propose(Proposal { from: ProposalSource::Attempt { invocation, attempt }, .. })
         | Input::AgentFailed { invocation, attempt, .. }

@@ -474,7 +474,7 @@ fn lost(connection: &Connection, board: &BoardId, head: Head) -> Result<Option<R
     let found: Option<i64> = statement.query_row([board.as_str()], |row| row.get(0)).map_err(sql_error)?;
     // Commands find only listed boards.
     let found = found.filter(|_| is_listed).map(|seq| Seq(seq.unsigned_abs()));
-    if found.is_none() && erase::tombstones(connection)?.iter().any(|gone| gone.board == *board) {
+    if found.is_none() && erase::tombstones(connection)?.iter().any(|tombstone| tombstone.board == *board) {
         return Ok(None);
     }
     Ok(Some(RecordLoss { board: board.clone(), known: head.seq, found }))

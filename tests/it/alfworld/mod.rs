@@ -49,7 +49,7 @@ impl Seats {
 
 impl Agent for Seats {
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
-        let shown = call.shown.values().map(|(place, value)| (place.to_string(), value.to_value())).collect();
+        let shown = call.context.values().map(|(place, value)| (place.to_string(), value.to_value())).collect();
         let reply = match call.worker.as_str() {
             "environment" => self.episode.step(&shown),
             "planner" => plan(&shown),
@@ -134,7 +134,7 @@ async fn play_in(mode: Mode, seats: Seats) -> Played {
     let game = seats.episode.name.clone();
     let options = Options::new(Arc::new(seats));
     let runtime = Runtime::start(Arc::clone(&journal) as Arc<dyn Journal>, options).await.expect("it starts");
-    let founding = CreateOptions { mode, ..CreateOptions::default() };
+    let founding = CreateOptions { ablation: mode, ..CreateOptions::default() };
     let board =
         runtime.create_with(BLUEPRINT.clone(), json!({"game": game}), founding).await.expect("a board can be made");
     let ended = board.wait_for_end().await.expect("the board ends");

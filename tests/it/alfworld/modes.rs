@@ -10,7 +10,7 @@ use super::{Play, Played, Seats, act, episodes, hint, play_in, rejections};
 
 /// Converts a patch that adds and replaces members into the reply format of the worker.
 fn in_words(call: &Call, patch: Value) -> String {
-    let seat = call.shown.worker_plan();
+    let seat = call.context.worker_plan();
     let ops = patch.as_array().expect("a patch").iter().map(|op| {
         let path = op["path"].as_str().expect("a path");
         (path.to_owned(), op["value"].clone())

@@ -562,7 +562,7 @@ async fn in_mode(house: &House, mode: Mode) {
     let mut blueprint = notes(&[]);
     let seat = blueprint.workers.get_mut("writer").expect("a worker");
     (seat.agent, seat.script) = (AgentKind::Llm, Vec::new());
-    let founding = CreateOptions { mode, ..CreateOptions::default() };
+    let founding = CreateOptions { ablation: mode, ..CreateOptions::default() };
     house.play_as(seated(writer), blueprint, topic(), founding).await;
 }
 

@@ -188,6 +188,6 @@ pub(super) async fn workspace(house: &House) {
 fn session(blueprint: &Blueprint, workspace: &Arc<Workspace>, of: EditAttempt, name: &str) -> Session {
     let files = blueprint.workers["editor"].files.as_ref().expect("its files");
     let access = Access::compile(files).expect("patterns");
-    let author = EditAuthor { of, access, worker: "editor".to_owned(), name: Some(name.to_owned()) };
+    let author = EditAuthor { attempt: of, access, worker: "editor".to_owned(), name: Some(name.to_owned()) };
     Session::new(Arc::clone(workspace), author)
 }

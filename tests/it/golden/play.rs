@@ -263,6 +263,6 @@ pub(super) fn blueprints() -> PathBuf {
 
 /// Returns the value at a place as a call shows it; null if the place is vacant.
 pub(super) fn shown(call: &Call, place: &str) -> Value {
-    let node = Pointer::parse(place).ok().and_then(|place| call.shown.value_at(place).ok().flatten());
+    let node = Pointer::parse(place).ok().and_then(|place| call.context.value_at(place).ok().flatten());
     node.map_or(Value::Null, Node::to_value)
 }

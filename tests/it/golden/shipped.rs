@@ -105,7 +105,7 @@ fn room_seat(call: &Call) -> Own {
         }
         "feasibility" | "completeness" | "risk" => {
             let artifact =
-                call.shown.trigger_place().and_then(|place| place.split('/').nth(3)).expect("a ballot").to_owned();
+                call.context.trigger_place().and_then(|place| place.split('/').nth(3)).expect("a ballot").to_owned();
             let (score, confidence) = match (artifact.as_str(), worker) {
                 ("plan-1", _) => (5.0, 0.9),
                 ("plan-2", "risk") => (1.0, 0.9),

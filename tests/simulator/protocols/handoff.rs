@@ -198,27 +198,29 @@ fn outcome(play: &Play<'_>) -> Value {
 /// gives its drawn answer. A former owner keeps working on the piece and sometimes makes an extra request.
 fn seats(case: &Case, call: &Call) -> Value {
     let worker = call.worker.as_str();
-    let woken_at = call.shown.trigger_place().unwrap_or_default();
+    let woken_at = call.context.trigger_place().unwrap_or_default();
     let parts: Vec<&str> = woken_at.split('/').skip(1).collect();
-    let handoff = |id: &str| shown(&call.shown, &format!("/handoffs/{id}"));
+    let handoff = |id: &str| shown(&call.context, &format!("/handoffs/{id}"));
     match parts.as_slice() {
         // Start of the board.
         [] => {
-            let tasks = shown(&call.shown, "/tasks");
+            let tasks = shown(&call.context, "/tasks");
             let begun = tasks.as_object().expect("an object").iter().filter(|(_, work)| work["log"] == json!([]));
             json!(begun.flat_map(|(task, work)| goes_on(case, worker, task, work)).collect::<Vec<_>>())
         }
-        ["tasks", task, "owner"] => json!(goes_on(case, worker, task, &shown(&call.shown, &format!("/tasks/{task}")))),
+        ["tasks", task, "owner"] => {
+            json!(goes_on(case, worker, task, &shown(&call.context, &format!("/tasks/{task}"))))
+        }
         ["handoffs", id, "returned"] if id.ends_with(ALSO) => json!([]),
         ["handoffs", id, "returned"] => {
             let task = handoff(id)["task"].as_str().expect("a name").to_owned();
-            json!(goes_on(case, worker, &task, &shown(&call.shown, &format!("/tasks/{task}"))))
+            json!(goes_on(case, worker, &task, &shown(&call.context, &format!("/tasks/{task}"))))
         }
         ["handoffs", id, "to"] => answers(case, worker, id, &handoff(id)),
-        ["handoffs", id, "state"] if call.shown.triggered_by().is_some_and(|rule| rule.as_str() == "also") => {
+        ["handoffs", id, "state"] if call.context.triggered_by().is_some_and(|rule| rule.as_str() == "also") => {
             let handoff = handoff(id);
             let task = handoff["task"].as_str().expect("a name").to_owned();
-            json!(asks_also(case, worker, id, &handoff, &shown(&call.shown, &format!("/tasks/{task}"))))
+            json!(asks_also(case, worker, id, &handoff, &shown(&call.context, &format!("/tasks/{task}"))))
         }
         // The handoff is over, so the worker no longer owns the work.
         ["handoffs", id, "state"] if call.attempt == 1 => {

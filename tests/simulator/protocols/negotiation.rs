@@ -212,13 +212,13 @@ fn seats(course: &Course, call: &Call) -> Value {
     let worker = call.worker.as_str();
     let says = |event: Value| json!([{"op": "add", "path": "/negotiation/events/-", "value": event}]);
     if let Some(which) = EVALUATORS.iter().position(|name| *name == worker) {
-        let woken_at = call.shown.trigger_place().expect("it may read versions");
+        let woken_at = call.context.trigger_place().expect("it may read versions");
         let place: usize = woken_at.rsplit('/').next().and_then(|place| place.parse().ok()).expect("a version");
         #[expect(clippy::cast_precision_loss, reason = "hundredths are small")]
         let score = course.turns[place].scores[which] as f64 / 100.0;
         return says(json!({"kind": "evaluate", "ts": place, "from": worker, "score": score, "notes": "so"}));
     }
-    let list = |name: &str| shown(&call.shown, &format!("/negotiation/{name}")).as_array().expect("a list").clone();
+    let list = |name: &str| shown(&call.context, &format!("/negotiation/{name}")).as_array().expect("a list").clone();
     let rounds = list("rounds");
     let round = rounds.last().expect("a round wakes it");
     if round["turn"] != worker {

@@ -22,12 +22,12 @@ fn vote(critic: &str, artifact: &str) -> Value {
 
 fn seats(call: &Call) -> Value {
     if call.worker.as_str() == "author" {
-        let plans = shown(&call.shown, "/room/proposals").as_object().map_or(0, serde_json::Map::len);
+        let plans = shown(&call.context, "/room/proposals").as_object().map_or(0, serde_json::Map::len);
         let value = json!({"artifact_type": "PLAN", "artifact": ["Do it."], "artifact_content_type": "application/json",
             "producer": "author"});
         return json!([{"op": "add", "path": format!("/room/proposals/plan-{}", plans + 1), "value": value}]);
     }
-    let woken_at = call.shown.trigger_place().expect("a critic may read what wakes it");
+    let woken_at = call.context.trigger_place().expect("a critic may read what wakes it");
     let artifact = woken_at.split('/').nth(3).expect("a ballot").to_owned();
     json!([{"op": "add", "path": "/room/votes/-", "value": vote(call.worker.as_str(), &artifact)}])
 }

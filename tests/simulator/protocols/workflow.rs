@@ -104,12 +104,12 @@ fn protocol(nodes: &[Node], resumed: Option<usize>) -> Protocol {
     let source = source::resolve(source, &mut none).unwrap_or_else(|findings| panic!("{findings:?}"));
     let fails: Vec<bool> = nodes.iter().map(|node| node.fails).collect();
     let seats = move |call: &Call| {
-        let woken_at = call.shown.trigger_place().expect("it may read its input");
+        let woken_at = call.context.trigger_place().expect("it may read its input");
         let place: usize = woken_at.split('/').nth(3).and_then(|id| id[1..].parse().ok()).expect("a node");
         if fails[place] {
             return json!([]);
         }
-        let input = shown(&call.shown, woken_at);
+        let input = shown(&call.context, woken_at);
         let inputs = input.as_object().expect("an object").values().filter_map(Value::as_u64).sum();
         let path = woken_at.replace("/input", "/output");
         json!([{"op": "add", "path": path, "value": {"made": made(place, inputs)}}])

@@ -31,7 +31,8 @@ fn after(turn: &Turn, results: &[Value], seconds: i64, text: &str) -> Turn {
         .filter_map(|result| result.get("pending"))
         .map(|pending| serde_json::from_value(pending.clone()).expect("a question"))
         .collect();
-    let before = TurnContext { turn: Some(turn), asked: &asked, worked: &worked, now: Timestamp(seconds * 1000) };
+    let before =
+        TurnContext { turn: Some(turn), questions: &asked, departments: &worked, now: Timestamp(seconds * 1000) };
     Turn::next(text, before)
 }
 
@@ -45,7 +46,7 @@ fn result(offer: bool) -> Value {
 
 #[test]
 fn the_first_turn_is_the_first_message() {
-    let first = Turn::next("a", TurnContext { turn: None, asked: &[], worked: &[], now: Timestamp(0) });
+    let first = Turn::next("a", TurnContext { turn: None, questions: &[], departments: &[], now: Timestamp(0) });
     assert_eq!(first, Turn { n: 1, text: "a".into(), ..turn() });
 }
 

@@ -34,7 +34,7 @@ fn asked_to_do(board: &str, invocation: u64, of: (&str, u64), found: &Value) -> 
         board: board.into(),
         invocation: InvocationId(invocation),
         parent: Some(parent),
-        shown: Arc::new(shown),
+        context: Arc::new(shown),
         ..call
     }
 }

@@ -24,18 +24,18 @@ impl Disk {
     pub(in super::super) fn read_each(
         &self,
         paths: &[FilePath],
-        mut see: impl FnMut(&FilePath, Result<Option<Contents>, DiskError>) -> ControlFlow<()>,
+        mut visit: impl FnMut(&FilePath, Result<Option<Contents>, DiskError>) -> ControlFlow<()>,
     ) -> Result<usize, DiskError> {
-        let mut way = self.rules.way(&self.root)?;
+        let mut rules = self.rules.active_rules(&self.root)?;
         let mut levels: Vec<Level> = Vec::new();
         let mut last = "";
         for (at, path) in paths.iter().enumerate() {
             let is_above = |level: &Level| path.as_str().get(..=level.end) == last.get(..=level.end);
             while let Some(level) = levels.pop_if(|level| !is_above(level)) {
-                way.leave(level.mark);
+                rules.leave(level.mark);
             }
             last = path.as_str();
-            let is_served = self.follow(path, &mut way, &mut levels) && way.judge(path.as_str(), false).is_none();
+            let is_served = self.follow(path, &mut rules, &mut levels) && rules.judge(path.as_str(), false).is_none();
             let read = match is_served {
                 true => {
                     let parent = levels.last().map_or(&self.root, |level| &level.directory);
@@ -44,7 +44,7 @@ impl Disk {
                 // The full read reports the reason.
                 false => self.read(path),
             };
-            if see(path, read).is_break() {
+            if visit(path, read).is_break() {
                 return Ok(at + 1);
             }
         }
@@ -52,18 +52,18 @@ impl Disk {
     }
 
     /// Enters the directory of a file; `false` if it cannot be entered.
-    fn follow(&self, path: &FilePath, way: &mut ActiveRules<'_>, levels: &mut Vec<Level>) -> bool {
+    fn follow(&self, path: &FilePath, rules: &mut ActiveRules<'_>, levels: &mut Vec<Level>) -> bool {
         let from = levels.last().map_or(0, |level| level.end + 1);
         for (end, _) in path.as_str().match_indices('/').filter(|(end, _)| *end >= from) {
             let prefix = &path.as_str()[..end];
-            if levels.len() == super::DEPTH_MAX || way.judge(prefix, true).is_some() {
+            if levels.len() == super::DEPTH_MAX || rules.judge(prefix, true).is_some() {
                 return false;
             }
             let parent = levels.last().map_or(&self.root, |level| &level.directory);
             let Ok(Some(directory)) = self.enter(parent, prefix) else { return false };
-            let mark = way.mark();
-            if way.enter(&directory, prefix).is_err() {
-                way.leave(mark);
+            let mark = rules.mark();
+            if rules.enter(&directory, prefix).is_err() {
+                rules.leave(mark);
                 return false;
             }
             levels.push(Level { end, directory, mark });

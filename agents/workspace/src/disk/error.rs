@@ -195,7 +195,7 @@ impl DiskError {
 
     /// Returns whether the error may be transient, like a full disk. A permanent error must not block the other users
     /// of the directory.
-    pub(super) fn may_pass(&self) -> bool {
+    pub(super) fn is_transient(&self) -> bool {
         match self {
             Self::NotServed(_) => false,
             Self::Io { error, .. } => Errno::from_io_error(error).is_none_or(|error| {

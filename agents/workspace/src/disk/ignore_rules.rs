@@ -52,14 +52,14 @@ impl IgnoreRules {
     }
 
     /// Returns the rules in force at the root.
-    pub(super) fn way(&self, root: impl AsFd) -> Result<ActiveRules<'_>, DiskError> {
-        let mut way = ActiveRules { rules: self, levels: Vec::new() };
+    pub(super) fn active_rules(&self, root: impl AsFd) -> Result<ActiveRules<'_>, DiskError> {
+        let mut rules = ActiveRules { rules: self, levels: Vec::new() };
         let info = dir_fd::open_dir(&root, ".git").and_then(|git| dir_fd::open_dir(git, "info"));
         if let Ok(info) = info {
-            way.add(&info, "exclude", 0)?;
+            rules.add(&info, "exclude", 0)?;
         }
-        way.add(&root, ".gitignore", 0)?;
-        Ok(way)
+        rules.add(&root, ".gitignore", 0)?;
+        Ok(rules)
     }
 
     fn parse(&self, text: &[u8]) -> Arc<Gitignore> {

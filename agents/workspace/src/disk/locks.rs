@@ -193,9 +193,9 @@ impl Locks {
 impl Queue {
     /// Builds the timeout error, which names the entry at the head of the chain of waiters.
     fn why(&self, ticket: u64) -> LockError {
-        let of = |ticket| self.entries.iter().find(|entry| entry.ticket == ticket);
-        let mut at = of(ticket);
-        while let Some(before) = at.and_then(|entry| entry.after.first()).and_then(|before| of(*before)) {
+        let find = |ticket| self.entries.iter().find(|entry| entry.ticket == ticket);
+        let mut at = find(ticket);
+        while let Some(before) = at.and_then(|entry| entry.after.first()).and_then(|before| find(*before)) {
             at = Some(before);
         }
         let (by, held) = at.map_or_else(Default::default, |entry| (entry.by.clone(), entry.since.elapsed()));

@@ -83,7 +83,7 @@ impl Disk {
     pub fn settle(&self, staged: &StagedChange, is_wanted: bool) -> Result<StagedOutcome, DiskError> {
         let outcome = match self.finish(staged, is_wanted) {
             Ok(outcome) => outcome,
-            Err(error) if error.may_pass() => return Err(error),
+            Err(error) if error.is_transient() => return Err(error),
             Err(error) => {
                 self.set_aside(staged)?;
                 StagedOutcome::Failed(error)
@@ -117,7 +117,7 @@ impl Disk {
         }
         let mut put = None;
         if self.slot(&staged.old_slot())?.is_some() {
-            put = Some(as_put(self.look(plan, &staged.old_slot())?));
+            put = Some(as_put(self.displace_foreign(plan, &staged.old_slot())?));
         }
         match self.slot(&staged.new_slot())? {
             // The staged content: not yet in place, or in place already.
@@ -137,7 +137,7 @@ impl Disk {
                 }))
             }
             // The previous content, exchanged with the staged one.
-            Some(_) => self.look(plan, &staged.new_slot()).map(|look| StagedOutcome::Applied(as_put(look))),
+            Some(_) => self.displace_foreign(plan, &staged.new_slot()).map(|look| StagedOutcome::Applied(as_put(look))),
             None => Ok(StagedOutcome::Applied(put.unwrap_or(ApplyOutcome::Done))),
         }
     }

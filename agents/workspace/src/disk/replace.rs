@@ -149,7 +149,7 @@ impl Disk {
                 Some(_) => return Err(DiskError::not_served(path.as_str(), UnservedReason::NotRegular)),
             }
         }
-        if let Some(reason) = text.and_then(|text| self.refuses(text.as_bytes())) {
+        if let Some(reason) = text.and_then(|text| self.unserved_reason(text.as_bytes())) {
             return Err(DiskError::not_served(path.as_str(), reason));
         }
         let to = text.map(|text| sha256(text.as_bytes()));
@@ -273,7 +273,7 @@ impl Disk {
                 Err(Errno::NOENT) => continue,
                 Err(error) => return Err(fails(error)),
             }
-            let found = match self.look(&staged.plan, &slot)? {
+            let found = match self.displace_foreign(&staged.plan, &slot)? {
                 SlotContent::Expected => ApplyOutcome::Done,
                 SlotContent::Foreign(found) => ApplyOutcome::Displaced(found),
             };
@@ -322,7 +322,7 @@ impl Disk {
     }
 
     /// Examines the content taken out, and keeps it if it is not the expected one.
-    pub(super) fn look(&self, plan: &ChangeNote, slot: &str) -> Result<SlotContent, DiskError> {
+    pub(super) fn displace_foreign(&self, plan: &ChangeNote, slot: &str) -> Result<SlotContent, DiskError> {
         let found = self.examine(slot).map_err(|error| failed(&plan.path, error))?;
         if found.hash.is_some() && (found.hash == plan.from || found.hash == plan.to) {
             return Ok(SlotContent::Expected);
@@ -339,7 +339,7 @@ impl Disk {
         if u64::try_from(bytes.len()).is_ok_and(|read| read <= HASHED_BYTES_MAX) {
             found.hash = Some(sha256(&bytes));
         }
-        let refused = self.refuses(&bytes);
+        let refused = self.unserved_reason(&bytes);
         found.text = String::from_utf8(bytes).ok().filter(|_| refused.is_none());
         Ok(found)
     }

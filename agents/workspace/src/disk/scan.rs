@@ -57,7 +57,7 @@ pub(super) enum WalkEntry<'a> {
 
 /// State of a walk: the rules in force, the remaining names and the visitor.
 struct Walk<'a, 'r> {
-    way: ActiveRules<'r>,
+    rules: ActiveRules<'r>,
     names_left: usize,
     pass: &'a mut dyn FnMut(WalkEntry<'_>) -> Result<(), DiskError>,
 }
@@ -75,7 +75,7 @@ impl Disk {
     ///
     /// # Errors
     /// As [`Disk::scan`].
-    pub(in super::super) fn scan_with(&self, see: &mut dyn FnMut(&FilePath, &Contents)) -> Result<Scan, DiskError> {
+    pub(in super::super) fn scan_with(&self, visit: &mut dyn FnMut(&FilePath, &Contents)) -> Result<Scan, DiskError> {
         let mut scan = Scan::default();
         self.walk(&mut |passed| {
             let (name, reason) = match passed {
@@ -83,7 +83,7 @@ impl Disk {
                 WalkEntry::Omitted(name, reason) => (name, reason),
                 WalkEntry::File(path, parent) => match self.read_in(parent, path.as_str(), path.name()) {
                     Ok(Some(contents)) => {
-                        see(&path, &contents);
+                        visit(&path, &contents);
                         let lines = files::count(&contents.text);
                         let bytes = u64::try_from(contents.text.len()).expect("an address fits");
                         scan.files.insert(path, ScannedFile { hash: contents.hash, lines, bytes });
@@ -113,7 +113,7 @@ impl Disk {
     /// Walks the directory in the order of names.
     pub(super) fn walk(&self, pass: &mut dyn FnMut(WalkEntry<'_>) -> Result<(), DiskError>) -> Result<(), DiskError> {
         let names_left = self.max_files.saturating_mul(NAMES_PER_FILE);
-        let mut walk = Walk { way: self.rules.way(&self.root)?, names_left, pass };
+        let mut walk = Walk { rules: self.rules.active_rules(&self.root)?, names_left, pass };
         self.walk_below(&self.root, "", 0, &mut walk)
     }
 
@@ -149,7 +149,7 @@ impl Disk {
         let name = path.rsplit('/').next().unwrap_or(path);
         let Some(stat) = dir_fd::stat(at, name).map_err(|error| DiskError::io(path, error))? else { return Ok(Ok(())) };
         let kind = dir_fd::kind(&stat);
-        if let Some(reason) = walk.way.judge(path, kind == FileType::Directory) {
+        if let Some(reason) = walk.rules.judge(path, kind == FileType::Directory) {
             return Ok(Err(reason));
         }
         let Ok(file) = FilePath::parse(path) else { return Ok(Err(UnservedReason::Name)) };
@@ -158,11 +158,11 @@ impl Disk {
             FileType::Directory if depth == DEPTH_MAX => Ok(Err(UnservedReason::TooDeep)),
             FileType::Directory => match self.enter(at.as_fd(), path) {
                 Ok(Some(directory)) => {
-                    let mark = walk.way.mark();
-                    walk.way.enter(&directory, path)?;
+                    let mark = walk.rules.mark();
+                    walk.rules.enter(&directory, path)?;
                     (walk.pass)(WalkEntry::Directory(path))?;
                     self.walk_below(&directory, &format!("{path}/"), depth + 1, walk)?;
-                    walk.way.leave(mark);
+                    walk.rules.leave(mark);
                     Ok(Ok(()))
                 }
                 Ok(None) => Ok(Ok(())),

@@ -115,7 +115,7 @@ impl PendingChanges {
     }
 
     /// Reports the pending changes if the channel has room; `false` if the receiver is gone.
-    pub(super) fn tell(&mut self, sender: &mpsc::Sender<ChangeNotice>) -> bool {
+    pub(super) fn send(&mut self, sender: &mpsc::Sender<ChangeNotice>) -> bool {
         if self.are_none() {
             return true;
         }
@@ -136,15 +136,15 @@ impl PendingChanges {
 /// # Errors
 /// The operating system's watch limit is reached, or the directory cannot be watched.
 pub fn watch(disk: &Arc<Disk>) -> Result<Watch, DiskError> {
-    let (told, events) = sync_channel(EVENTS_MAX);
+    let (stop, events) = sync_channel(EVENTS_MAX);
     let (sender, noticed) = mpsc::channel(TOLD_MAX);
     let (overflow, is_over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let (tell, full) = (told.clone(), Arc::clone(&overflow));
+    let (event_sender, full) = (stop.clone(), Arc::clone(&overflow));
     let handler = move |event: notify::Result<Event>| {
         if event.as_ref().is_ok_and(is_reading) {
             return;
         }
-        if let Err(TrySendError::Full(_)) = tell.try_send(WatcherMessage::Event(event)) {
+        if let Err(TrySendError::Full(_)) = event_sender.try_send(WatcherMessage::Event(event)) {
             full.store(true, Ordering::Release);
         }
     };
@@ -166,7 +166,7 @@ pub fn watch(disk: &Arc<Disk>) -> Result<Watch, DiskError> {
         .name("workspace-watch".into())
         .spawn(run)
         .map_err(|error| DiskError::io("the directory cannot be watched", error))?;
-    Ok(Watch { noticed, stop: told, is_over })
+    Ok(Watch { noticed, stop, is_over })
 }
 
 impl Watcher {
@@ -202,7 +202,7 @@ impl Watcher {
                     return;
                 }
             }
-            if !self.news.tell(sender) {
+            if !self.news.send(sender) {
                 return;
             }
         }

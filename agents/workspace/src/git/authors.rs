@@ -26,7 +26,7 @@ pub(super) struct Histories {
 #[derive(Clone, Debug)]
 struct FileVersion {
     by: String,
-    how: VersionOrigin,
+    origin: VersionOrigin,
     /// Number of lines written.
     lines: u64,
     hash: Option<Digest>,
@@ -61,14 +61,14 @@ impl Histories {
             if let Body::Committed(committed) = record.body()?
                 && let Some(edit) = metrics::edit(&committed.by, committed.written.as_deref())
             {
-                self.take_up(&metrics::author_of(&committed.by, &edit), &edit);
+                self.apply_edit(&metrics::author_of(&committed.by, &edit), &edit);
             }
             self.last = Some(record.seq);
         }
         Ok(())
     }
 
-    fn take_up(&mut self, by: &str, edit: &Edit) {
+    fn apply_edit(&mut self, by: &str, edit: &Edit) {
         let how = match &edit.of {
             Some(_) => VersionOrigin::Edit,
             None if by == EXTERNAL => VersionOrigin::External,
@@ -90,7 +90,7 @@ impl Histories {
                 None => change.lines.into(),
             };
             let lines = if renamed == Some(&change.path) { 0 } else { written };
-            let made = FileVersion { by: by.to_owned(), how, lines, hash: change.hash };
+            let made = FileVersion { by: by.to_owned(), origin: how, lines, hash: change.hash };
             self.files.entry(change.path.clone()).or_default().push(made);
         }
     }
@@ -108,10 +108,10 @@ impl Histories {
         let made = self.files.get(path).map(Vec::as_slice).unwrap_or_default();
         let since = made.iter().rposition(|made| committed.is_some() && made.hash == committed).map_or(0, |at| at + 1);
         let since = &made[since..];
-        let how = since.iter().map(|made| made.how).max().unwrap_or(VersionOrigin::External);
+        let origin = since.iter().map(|made| made.origin).max().unwrap_or(VersionOrigin::External);
         let mut lines: BTreeMap<&str, (u64, usize)> = BTreeMap::new();
         for (index, made) in
-            since.iter().enumerate().filter(|(_, made)| made.how == how && how != VersionOrigin::External)
+            since.iter().enumerate().filter(|(_, made)| made.origin == origin && origin != VersionOrigin::External)
         {
             let (written, last) = lines.entry(&made.by).or_default();
             (*written, *last) = (*written + made.lines, index);
@@ -148,7 +148,7 @@ mod tests {
         if is_edit {
             edit["of"] = json!({"invocation": 1, "attempt": 1});
         }
-        histories.take_up(by, &serde_json::from_value(edit).expect("an edit"));
+        histories.apply_edit(by, &serde_json::from_value(edit).expect("an edit"));
     }
 
     fn of(first: &str, others: &[&str]) -> Authors {

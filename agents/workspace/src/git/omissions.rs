@@ -20,7 +20,7 @@ pub(super) enum OmissionReason {
 }
 
 impl OmissionReason {
-    const fn said(self) -> &'static str {
+    const fn message(self) -> &'static str {
         match self {
             Self::Converted => {
                 "as what git would commit is not what is there (a committed .gitattributes says `filter`, `ident` or \
@@ -51,19 +51,19 @@ impl Omissions {
     }
 
     /// Returns whether a file is included; notes it if it is left out.
-    pub(super) fn takes(&mut self, path: &FilePath, meant: &IncludeDecision) -> bool {
-        if let IncludeDecision::Omit(why) = meant {
+    pub(super) fn include(&mut self, path: &FilePath, decision: &IncludeDecision) -> bool {
+        if let IncludeDecision::Omit(why) = decision {
             self.note(path, *why);
         }
-        matches!(meant, IncludeDecision::Yes)
+        matches!(decision, IncludeDecision::Yes)
     }
 
     /// Describes the left-out files, in one sentence for each reason; empty if there are none.
-    pub fn said(&self) -> Vec<String> {
+    pub fn messages(&self) -> Vec<String> {
         let one = |(why, paths): (&OmissionReason, &BTreeSet<FilePath>)| {
             let (files, are) = (counted(paths.len(), "file"), is_or_are(paths.len()));
             let names = named(paths.iter().map(FilePath::as_str), NAMES_CHARS_MAX);
-            format!("{files} {are} left out, {}: {names}", why.said())
+            format!("{files} {are} left out, {}: {names}", why.message())
         };
         self.0.iter().map(one).collect()
     }

@@ -192,10 +192,10 @@ impl Repository {
         names: impl IntoIterator<Item = &'a str>,
     ) -> Result<BTreeSet<String>, GitError> {
         let source = format!("--source={tree}");
-        let asked = ["check-attr", &source, "-z", "--stdin"].into_iter().chain(CONVERTED);
-        let told = self.own(asked, &lines(names)).await?;
+        let arguments = ["check-attr", &source, "-z", "--stdin"].into_iter().chain(CONVERTED);
+        let output = self.own(arguments, &lines(names)).await?;
         // Groups of a name, an attribute and its value.
-        let mut parts = told.split('\0');
+        let mut parts = output.split('\0');
         let mut converted = BTreeSet::new();
         while let (Some(name), Some(_), Some(value)) = (parts.next(), parts.next(), parts.next()) {
             if !matches!(value, "unspecified" | "unset") {
@@ -216,8 +216,8 @@ impl Repository {
     /// [`GitError`].
     pub(crate) async fn keep(&self, count: usize) -> Result<Vec<String>, GitError> {
         let places: String = (0..count).map(|number| format!("{}\n", self.place(number).display())).collect();
-        let told = self.own(["hash-object", "-w", "--no-filters", "--stdin-paths"], places.as_bytes()).await?;
-        let names: Vec<String> = told.lines().map(str::to_owned).collect();
+        let output = self.own(["hash-object", "-w", "--no-filters", "--stdin-paths"], places.as_bytes()).await?;
+        let names: Vec<String> = output.lines().map(str::to_owned).collect();
         if names.len() == count { Ok(names) } else { Err(git_failed("not everything was kept".to_owned())) }
     }
 
@@ -230,8 +230,8 @@ impl Repository {
         // Deletions first, because a directory may have become a file, or a file a directory.
         let gone = gone.iter().map(|path| format!("0 {none}\t{path}\0"));
         let there = there.iter().map(|(path, entry)| format!("{} {}\t{path}\0", entry.mode, entry.object));
-        let told: String = gone.chain(there).collect();
-        self.own(["update-index", "-z", "--index-info"], told.as_bytes()).await?;
+        let input: String = gone.chain(there).collect();
+        self.own(["update-index", "-z", "--index-info"], input.as_bytes()).await?;
         self.tree().await
     }
 
@@ -239,7 +239,7 @@ impl Repository {
     ///
     /// # Errors
     /// [`GitError`].
-    pub(crate) async fn take_up(&self, changes: &[Change]) -> Result<String, GitError> {
+    pub(crate) async fn stage_changes(&self, changes: &[Change]) -> Result<String, GitError> {
         self.own(["update-index", "-z", "--index-info"], &entries(changes)).await?;
         self.tree().await
     }
@@ -249,8 +249,8 @@ impl Repository {
     /// # Errors
     /// [`GitError`].
     pub(crate) async fn update_user_index(&self, changes: &[Change]) -> Result<(), GitError> {
-        let told = ["update-index", "-z", "--index-info"];
-        self.succeed(Index::Users, told, &entries(changes), LIST_BYTES_MAX).await.map(drop)
+        let arguments = ["update-index", "-z", "--index-info"];
+        self.succeed(Index::Users, arguments, &entries(changes), LIST_BYTES_MAX).await.map(drop)
     }
 
     /// Returns the differences between two trees.
@@ -258,9 +258,9 @@ impl Repository {
     /// # Errors
     /// [`GitError`].
     pub(crate) async fn changes(&self, from: &str, to: &str) -> Result<Vec<Change>, GitError> {
-        let told = self.git(["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", from, to]).await?;
+        let output = self.git(["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", from, to]).await?;
         // `:MODE MODE HASH HASH STATUS` and the name, in turn.
-        let mut parts = told.split('\0');
+        let mut parts = output.split('\0');
         let mut changes = Vec::new();
         while let (Some(what), Some(name)) = (parts.next(), parts.next()) {
             let fields: Vec<&str> = what.split(' ').collect();
@@ -288,8 +288,8 @@ impl Repository {
     ///
     /// # Errors
     /// [`GitError`].
-    pub(crate) async fn content(&self, holds: &str) -> Result<Vec<u8>, GitError> {
-        Ok(self.succeed(Index::Own, ["cat-file", "blob", holds], b"", LIST_BYTES_MAX).await?.stdout)
+    pub(crate) async fn content(&self, object: &str) -> Result<Vec<u8>, GitError> {
+        Ok(self.succeed(Index::Own, ["cat-file", "blob", object], b"", LIST_BYTES_MAX).await?.stdout)
     }
 
     /// Returns the unified diff of two trees, for the given files or for all. Truncates it to `max` bytes, and returns
@@ -305,9 +305,10 @@ impl Repository {
         max: usize,
     ) -> Result<(String, u64), GitError> {
         // Attributes cannot hide a file from the diff.
-        let told = ["diff-tree", "-r", "-p", "--text", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames"];
-        let told = told.into_iter().chain([from, to, "--"]).chain(paths.iter().copied());
-        let answer = self.succeed(Index::Own, told, b"", max.min(LIST_BYTES_MAX)).await?;
+        let arguments =
+            ["diff-tree", "-r", "-p", "--text", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames"];
+        let arguments = arguments.into_iter().chain([from, to, "--"]).chain(paths.iter().copied());
+        let answer = self.succeed(Index::Own, arguments, b"", max.min(LIST_BYTES_MAX)).await?;
         Ok((String::from_utf8_lossy(&answer.stdout).into_owned(), answer.left_out))
     }
 
@@ -343,8 +344,9 @@ impl Repository {
     ///
     /// # Errors
     /// [`GitError`].
-    pub(crate) async fn is_ancestor(&self, commit: &str, of: &str) -> Result<bool, GitError> {
-        let answer = self.run(Index::Own, ["merge-base", "--is-ancestor", commit, of], b"", LIST_BYTES_MAX).await?;
+    pub(crate) async fn is_ancestor(&self, commit: &str, descendant: &str) -> Result<bool, GitError> {
+        let answer =
+            self.run(Index::Own, ["merge-base", "--is-ancestor", commit, descendant], b"", LIST_BYTES_MAX).await?;
         match answer.exit {
             Some(0) => Ok(true),
             Some(1) => Ok(false),
@@ -360,8 +362,8 @@ impl Repository {
     pub(crate) async fn merged(&self, one: &str, two: &str) -> Result<(String, Vec<String>), GitError> {
         let merge = ["merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", one, two];
         let answer = self.run(Index::Own, merge, b"", LIST_BYTES_MAX).await?;
-        let told = String::from_utf8_lossy(&answer.stdout).into_owned();
-        let mut parts = told.split('\0').map(str::trim).filter(|part| !part.is_empty());
+        let stdout = String::from_utf8_lossy(&answer.stdout).into_owned();
+        let mut parts = stdout.split('\0').map(str::trim).filter(|part| !part.is_empty());
         match (answer.exit, parts.next()) {
             (Some(0), Some(tree)) => Ok((tree.to_owned(), Vec::new())),
             (Some(1), Some(tree)) => Ok((tree.to_owned(), parts.map(str::to_owned).collect())),

@@ -63,7 +63,7 @@ impl Reviews {
 }
 
 fn key(who: &EditAuthor) -> (EditAttempt, String) {
-    (who.of, who.label().to_owned())
+    (who.attempt, who.label().to_owned())
 }
 
 /// Position of a change in a diff.

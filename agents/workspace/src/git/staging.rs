@@ -30,9 +30,9 @@ pub(super) struct ScannedFiles {
 struct File {
     hash: Digest,
     /// Blob name of the content.
-    holds: String,
+    object: String,
     /// Blob name of the content with LF line ends; `None` if it has no CRLF.
-    holds_in_lf: Option<String>,
+    object_in_lf: Option<String>,
     is_executable: bool,
 }
 
@@ -56,7 +56,10 @@ impl ScannedFiles {
         let Contents { text, hash, is_executable, .. } = contents;
         let holds = self.names.blob_name(text.as_bytes());
         let holds_in_lf = text.contains(CRLF).then(|| self.names.blob_name(in_lf(text).as_bytes()));
-        self.files.insert(path.clone(), File { hash: *hash, holds, holds_in_lf, is_executable: *is_executable });
+        self.files.insert(
+            path.clone(),
+            File { hash: *hash, object: holds, object_in_lf: holds_in_lf, is_executable: *is_executable },
+        );
     }
 }
 
@@ -71,7 +74,7 @@ pub(super) async fn stage(
     base: &str,
     disk: &Arc<Disk>,
     found: ScannedFiles,
-    meant: impl Fn(&FilePath, Option<Digest>) -> IncludeDecision,
+    decide: impl Fn(&FilePath, Option<Digest>) -> IncludeDecision,
 ) -> Result<(String, Omissions), GitError> {
     let mut omissions = Omissions::default();
     let (known, has_modes) = (repository.files(base).await?, repository.has_modes().await?);
@@ -81,41 +84,41 @@ pub(super) async fn stage(
     let mut missing: Vec<FilePath> = missing.filter(|path| !found.files.contains_key(path) && is_own(path)).collect();
     if !missing.is_empty() {
         let kept_away = repository.sparse_names().await?;
-        missing.retain(|path| !kept_away.contains(path.as_str()) && omissions.takes(path, &meant(path, None)));
+        missing.retain(|path| !kept_away.contains(path.as_str()) && omissions.include(path, &decide(path, None)));
     }
-    let mut wanted = Vec::new();
+    let mut to_stage = Vec::new();
     for (path, file) in found.files {
-        let meant = if is_own(&path) { meant(&path, Some(file.hash)) } else { IncludeDecision::No };
-        if matches!(meant, IncludeDecision::No) {
+        let decision = if is_own(&path) { decide(&path, Some(file.hash)) } else { IncludeDecision::No };
+        if matches!(decision, IncludeDecision::No) {
             continue;
         }
         let before = known.get(path.as_str());
         let was_executable = before.and_then(TreeEntry::is_executable);
         let is_executable = if has_modes { file.is_executable } else { was_executable == Some(true) };
         // As git does when line ends differ between the working tree and the commit.
-        let ends_in_lf = match (before, &file.holds_in_lf) {
+        let ends_in_lf = match (before, &file.object_in_lf) {
             (Some(before), Some(holds)) if before.object == *holds => true,
-            (Some(before), Some(_)) if was_executable.is_some() && before.object != file.holds => {
+            (Some(before), Some(_)) if was_executable.is_some() && before.object != file.object => {
                 !repository.content(&before.object).await?.windows(2).any(|two| two == CRLF.as_bytes())
             }
             _ => false,
         };
-        let holds = if ends_in_lf { file.holds_in_lf } else { None }.unwrap_or(file.holds);
-        let entry = TreeEntry::file(is_executable, holds);
-        if before != Some(&entry) && omissions.takes(&path, &meant) {
-            wanted.push(FileToStage { path, hash: file.hash, entry, ends_in_lf });
+        let object = if ends_in_lf { file.object_in_lf } else { None }.unwrap_or(file.object);
+        let entry = TreeEntry::file(is_executable, object);
+        if before != Some(&entry) && omissions.include(&path, &decision) {
+            to_stage.push(FileToStage { path, hash: file.hash, entry, ends_in_lf });
         }
     }
-    let converted = repository.converted(base, wanted.iter().map(|wanted| wanted.path.as_str())).await?;
-    wanted.retain(|FileToStage { path, .. }| {
-        let meant = if converted.contains(path.as_str()) {
+    let converted = repository.converted(base, to_stage.iter().map(|wanted| wanted.path.as_str())).await?;
+    to_stage.retain(|FileToStage { path, .. }| {
+        let decision = if converted.contains(path.as_str()) {
             IncludeDecision::Omit(OmissionReason::Converted)
         } else {
             IncludeDecision::Yes
         };
-        omissions.takes(path, &meant)
+        omissions.include(path, &decision)
     });
-    let places: Vec<_> = (0..wanted.len()).map(|number| repository.place(number)).collect();
+    let places: Vec<_> = (0..to_stage.len()).map(|number| repository.place(number)).collect();
     let disk = Arc::clone(disk);
     let taken = on_disk(move || {
         let (mut there, mut gone, mut changed, mut free) = (Vec::new(), Vec::new(), Vec::new(), places.iter());
@@ -127,7 +130,7 @@ pub(super) async fn stage(
                 Err(_) => {}
             }
         }
-        for FileToStage { path, hash, entry, ends_in_lf } in wanted {
+        for FileToStage { path, hash, entry, ends_in_lf } in to_stage {
             if let Ok(Some(Contents { text, .. })) = disk.read(&path).map(|read| read.filter(|now| now.hash == hash))
                 && let Some(place) = free.next()
             {
@@ -173,7 +176,7 @@ mod tests {
         meanwhile();
         let staged = stage(&repository, &base, &disk, found, |_, _| IncludeDecision::Yes).await;
         let (tree, omissions) = staged.expect("a tree");
-        (tree, omissions.said())
+        (tree, omissions.messages())
     }
 
     #[tokio::test]

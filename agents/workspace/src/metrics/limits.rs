@@ -17,7 +17,7 @@ pub fn ran_out(records: &[Record], blueprint: &Blueprint) -> bool {
             // The previous call was answered, and another one follows.
             let made = calls.entry((attempt.invocation, attempt.number)).or_insert(1);
             *made += 1;
-            let files = blueprint.workers.get(&by.worker).and_then(|seat| seat.files.as_ref());
+            let files = blueprint.workers.get(&by.worker).and_then(|worker| worker.files.as_ref());
             files.is_some_and(|files| *made >= files.iterations)
         }
         Body::Failed(failed) => matches!(

@@ -42,7 +42,9 @@ impl Reads {
         let sees = kept.iter().any(|part| part.version == entry.version);
         for part in stale.into_iter().filter(|part| !(part.is_absent && sees)) {
             match runs(entry, part.version) {
-                Some(runs) => kept.extend(made_up(part, &runs, &KnownLines { known: &fresh, shown: &shown }, entry)),
+                Some(runs) => {
+                    kept.extend(update_part(part, &runs, &KnownLines { known: &fresh, shown: &shown }, entry))
+                }
                 // If the edits since are unknown, only an agent that has seen the whole file has seen the change.
                 None if sees && cover(&fresh, (1, entry.lines)) => {}
                 None => kept.push(part),
@@ -51,7 +53,7 @@ impl Reads {
         known.seen = joined(kept);
         known.forget_texts();
         let after = known.bytes();
-        self.weigh(before, after);
+        self.adjust_bytes(before, after);
     }
 
     /// Replaces these reads of a file by the lines known now. Other reads of it stay.
@@ -156,7 +158,7 @@ impl KnownLines<'_> {
 
 /// Converts a stale read. Lines that still exist move to the file's current version; places with unknown new content
 /// stay at the version that was read.
-fn made_up(part: VersionRead, runs: &[LineRun], seeing: &KnownLines<'_>, entry: &FileEntry) -> Vec<VersionRead> {
+fn update_part(part: VersionRead, runs: &[LineRun], seeing: &KnownLines<'_>, entry: &FileEntry) -> Vec<VersionRead> {
     let behind = runs.last().map_or(0, |run| run.was.1);
     let (first, last) = part.lines.unwrap_or((0, behind));
     // Without the virtual lines at both edges of the file.

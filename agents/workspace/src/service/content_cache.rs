@@ -15,12 +15,12 @@ const COST: usize = 256;
 
 /// LRU cache of texts by file. It has its own lock, so that reads can fill it.
 pub(super) struct ContentCache {
-    kept: Mutex<Kept>,
+    kept: Mutex<CacheState>,
     bytes_max: usize,
 }
 
 #[derive(Default)]
-struct Kept {
+struct CacheState {
     texts: BTreeMap<FilePath, Text>,
     /// Files by last use, least recent first.
     used: BTreeMap<u64, FilePath>,
@@ -60,7 +60,7 @@ impl ContentCache {
     }
 
     /// Like [`ContentCache::keep`], but evicts nothing: for files that no agent has requested by name.
-    pub(super) fn keep_beside(&self, path: &FilePath, text: &str) {
+    pub(super) fn keep_if_room(&self, path: &FilePath, text: &str) {
         let mut kept = self.lock();
         let before = kept.texts.get(path);
         if before.is_some_and(|before| *before.text == *text) {
@@ -72,13 +72,13 @@ impl ContentCache {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, CacheState> {
         // No code under this lock panics halfway; at worst a text would be missing.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
+impl CacheState {
     fn insert(&mut self, path: &FilePath, text: Arc<str>) {
         self.clock += 1;
         self.bytes += cost(&text);
@@ -142,12 +142,12 @@ mod tests {
         let ten = "0123456789";
         texts.keep(&path("a"), Some(&ten.into()));
         for name in ["b", "c"] {
-            texts.keep_beside(&path(name), ten);
+            texts.keep_if_room(&path(name), ten);
         }
         assert!(is_known(&texts, "a", ten) && is_known(&texts, "b", ten) && !is_known(&texts, "c", ten));
-        texts.keep_beside(&path("b"), "9876543210");
+        texts.keep_if_room(&path("b"), "9876543210");
         assert!(is_known(&texts, "b", "9876543210"));
-        texts.keep_beside(&path("b"), "98765432100");
+        texts.keep_if_room(&path("b"), "98765432100");
         assert!(is_known(&texts, "b", "9876543210"), "it is left as it was");
         assert_eq!(texts.lock().bytes, 2 * (COST + 10));
     }

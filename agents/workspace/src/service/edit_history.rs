@@ -34,11 +34,11 @@ impl EditHistory {
                     }
                 }
             }
-            EditOutcome::Rejected(rejection) => self.refused(edit, rejection),
+            EditOutcome::Rejected(rejection) => self.note_rejection(edit, rejection),
         }
     }
 
-    fn refused(&mut self, edit: &Edit, rejection: &mut Rejection) {
+    fn note_rejection(&mut self, edit: &Edit, rejection: &mut Rejection) {
         let is_slow = |violation: &Violation| matches!(violation.code, Code::StaleTarget | Code::StaleRead);
         let is_slow = rejection.violations.iter().any(is_slow);
         for path in edit.changes.iter().map(|change| &change.path) {

@@ -123,11 +123,11 @@ pub enum EditOutcome {
 #[derive(Clone, Debug)]
 pub struct DecidedEdit {
     /// Outcome.
-    pub edited: EditOutcome,
+    pub outcome: EditOutcome,
     /// Files before the edit.
-    pub standing: Vec<CurrentFile>,
+    pub current: Vec<CurrentFile>,
     /// Requested changes.
-    pub wanted: Vec<ProposedChange>,
+    pub proposed: Vec<ProposedChange>,
 }
 
 /// Result of reporting external changes.

@@ -32,24 +32,24 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 const DISPLACED_MAX: u32 = 3;
 
 /// Maximum number of outcomes kept for authors that did not receive them; the oldest are dropped.
-const UNHEARD_MAX: usize = 32;
+const UNACKNOWLEDGED_MAX: usize = 32;
 
 /// State guarded by the exclusive lock.
 #[derive(Default)]
 pub(super) struct EditState {
-    pub(super) untaken: RejectedReports,
+    pub(super) rejected_reports: RejectedReports,
     /// Edits proposed to the board and not finished, in order.
-    begun: VecDeque<PendingEdit>,
+    pending: VecDeque<PendingEdit>,
     /// Outcomes that their authors did not receive, oldest first.
-    unheard: VecDeque<(IdempotencyKey, UnacknowledgedEdit, Result<EditOutcome, DiskError>)>,
+    unacknowledged: VecDeque<(IdempotencyKey, UnacknowledgedEdit, Result<EditOutcome, DiskError>)>,
 }
 
 /// Request of an edit with an unknown outcome; its author received an error and may ask again.
 pub(super) struct UnacknowledgedEdit {
     /// Digest of the request, to recognise an identical one.
-    pub(super) asked: Digest,
-    pub(super) standing: Vec<CurrentFile>,
-    pub(super) wanted: Vec<ProposedChange>,
+    pub(super) request_digest: Digest,
+    pub(super) current: Vec<CurrentFile>,
+    pub(super) proposed: Vec<ProposedChange>,
 }
 
 /// An edit between staging and the replacement of its files.
@@ -63,7 +63,7 @@ struct PendingEdit {
     /// The board's decision; `None` while unknown.
     verdict: Option<EditOutcome>,
     /// The request, if its author is gone.
-    unheard: Option<UnacknowledgedEdit>,
+    unacknowledged: Option<UnacknowledgedEdit>,
     /// Number of preceding edits in a chain of displacements.
     displaced: u32,
 }
@@ -71,7 +71,7 @@ struct PendingEdit {
 /// Exclusive access to the workspace.
 pub(super) struct WriteGuard {
     pub(super) workspace: Arc<Workspace>,
-    pub(super) notes: OwnedRwLockWriteGuard<EditState>,
+    pub(super) state: OwnedRwLockWriteGuard<EditState>,
 }
 
 impl WriteGuard {
@@ -94,14 +94,14 @@ impl WriteGuard {
         &mut self,
         edit: Edit,
         principal: Option<Principal>,
-        wanted: &[ProposedChange],
+        proposed: &[ProposedChange],
         rests_on: BTreeSet<FilePath>,
     ) -> Result<EditOutcome, WorkspaceError> {
-        let mut files = VecDeque::with_capacity(wanted.len());
-        for (wanted, change) in wanted.iter().zip(&edit.changes) {
-            let (path, from, text) = (wanted.path.clone(), change.from, wanted.after.clone());
+        let mut files = VecDeque::with_capacity(proposed.len());
+        for (proposed, change) in proposed.iter().zip(&edit.changes) {
+            let (path, from, text) = (proposed.path.clone(), change.from, proposed.after.clone());
             match self.workspace.on_disk(move |disk| disk.stage(&path, from, text.as_deref())).await {
-                Ok(staged) => files.push_back((staged, wanted.after.clone())),
+                Ok(staged) => files.push_back((staged, proposed.after.clone())),
                 Err(error) => {
                     self.discard(files).await;
                     return Err(error);
@@ -113,20 +113,20 @@ impl WriteGuard {
             self.discard(files).await;
             return Err(error);
         }
-        self.put_to_board(edit, principal, files).await
+        self.submit(edit, principal, files).await
     }
 
     /// Proposes an edit to the board, with its staged files.
     ///
     /// # Errors
     /// As [`WriteGuard::settle`], and if a committed change cannot be put in place.
-    pub(super) async fn put_to_board(
+    pub(super) async fn submit(
         &mut self,
         edit: Edit,
         principal: Option<Principal>,
         files: VecDeque<(StagedChange, Option<Arc<str>>)>,
     ) -> Result<EditOutcome, WorkspaceError> {
-        self.notes.begun.push_back(PendingEdit { principal, ..PendingEdit::new(edit, files, 0) });
+        self.state.pending.push_back(PendingEdit { principal, ..PendingEdit::new(edit, files, 0) });
         let decided = self.settle().await?;
         let decided = decided.ok_or_else(|| WorkspaceError::Broken("nothing was put to the board".to_owned()))?;
         Ok(decided?)
@@ -139,21 +139,24 @@ impl WriteGuard {
     /// The outcome of an edit is unknown, or the disk fails. The edits stay pending.
     pub(super) async fn settle(&mut self) -> Result<Option<Result<EditOutcome, DiskError>>, WorkspaceError> {
         let mut first = None;
-        while let Some(begun) = self.notes.begun.front_mut() {
-            let verdict = match &begun.verdict {
+        while let Some(pending) = self.state.pending.front_mut() {
+            let verdict = match &pending.verdict {
                 Some(verdict) => verdict.clone(),
-                None => begun.verdict.insert(ask(&self.workspace, &begun.edit, begun.principal.clone()).await?).clone(),
+                None => pending
+                    .verdict
+                    .insert(submit_edit(&self.workspace, &pending.edit, pending.principal.clone()).await?)
+                    .clone(),
             };
-            let displaced = begun.displaced;
+            let displaced = pending.displaced;
             let mut decided = Ok(verdict);
-            while let Some((staged, text)) = self.notes.begun.front().and_then(|begun| begun.files.front()).cloned() {
+            while let Some((staged, text)) = self.state.pending.front().and_then(|begun| begun.files.front()).cloned() {
                 let (path, hash) = (staged.path().clone(), staged.hash());
                 // The state is at least as new as the answer, and changes only under this lock. The answer may be about
                 // an edit that was superseded since.
                 let is_wanted = self.workspace.hash(&path) == hash;
                 let outcome = self.workspace.on_disk(move |disk| disk.settle(&staged, is_wanted)).await?;
-                if let Some(begun) = self.notes.begun.front_mut() {
-                    begun.files.pop_front();
+                if let Some(pending) = self.state.pending.front_mut() {
+                    pending.files.pop_front();
                 }
                 if is_wanted {
                     self.workspace.texts.keep(&path, text.as_ref());
@@ -162,11 +165,11 @@ impl WriteGuard {
                     decided = decided.and(Err(error));
                 }
             }
-            if let Some(PendingEdit { edit: Edit { token: Some(token), .. }, unheard, .. }) =
-                self.notes.begun.pop_front()
+            if let Some(PendingEdit { edit: Edit { token: Some(token), .. }, unacknowledged: unheard, .. }) =
+                self.state.pending.pop_front()
             {
                 match unheard {
-                    Some(unheard) => self.notes.keep(token, unheard, decided),
+                    Some(unheard) => self.state.keep(token, unheard, decided),
                     None => _ = first.get_or_insert(decided),
                 }
             }
@@ -181,19 +184,19 @@ impl WriteGuard {
     /// As [`WriteGuard::settle`]; the token belongs to another edit; the edit is not in place.
     pub(super) async fn take_outcome(
         &mut self,
-        token: &IdempotencyKey,
-        asked: Digest,
+        key: &IdempotencyKey,
+        request_digest: Digest,
     ) -> Result<Option<DecidedEdit>, WorkspaceError> {
         self.settle().await?;
-        let Some(at) = self.notes.unheard.iter().position(|(of, ..)| of == token) else { return Ok(None) };
-        if self.notes.unheard[at].1.asked != asked {
+        let Some(at) = self.state.unacknowledged.iter().position(|(of, ..)| of == key) else { return Ok(None) };
+        if self.state.unacknowledged[at].1.request_digest != request_digest {
             return Err(RuntimeError::IdempotencyConflict(self.workspace.board().id().clone()).into());
         }
-        let heard = self.notes.unheard.remove(at);
-        let made = |(_, UnacknowledgedEdit { standing, wanted, .. }, edited)| {
-            Ok(DecidedEdit { edited: edited?, standing, wanted })
+        let unacknowledged = self.state.unacknowledged.remove(at);
+        let made = |(_, UnacknowledgedEdit { current: standing, proposed: wanted, .. }, edited)| {
+            Ok(DecidedEdit { outcome: edited?, current: standing, proposed: wanted })
         };
-        heard.map(made).transpose()
+        unacknowledged.map(made).transpose()
     }
 
     /// Queues a correction where the disk differs from `hash`: content written externally during the replacement, or
@@ -209,12 +212,12 @@ impl WriteGuard {
         match outcome {
             disk::StagedOutcome::Applied(ApplyOutcome::Done | ApplyOutcome::Missing)
             | disk::StagedOutcome::Discarded => {}
-            disk::StagedOutcome::Failed(error) => return self.refused(path, hash, error, displaced).await,
+            disk::StagedOutcome::Failed(error) => return self.queue_actual_content(path, hash, error, displaced).await,
             // The external content is still in place.
             disk::StagedOutcome::Applied(ApplyOutcome::Kept(found)) => {
                 if let Some(text) = foreign(found) {
                     let edit = self.by_others(path, Some(&text));
-                    self.notes.begun.push_back(PendingEdit::new(edit, VecDeque::new(), displaced + 1));
+                    self.state.pending.push_back(PendingEdit::new(edit, VecDeque::new(), displaced + 1));
                 }
             }
             disk::StagedOutcome::Applied(ApplyOutcome::Displaced(found)) => {
@@ -227,7 +230,7 @@ impl WriteGuard {
                 match self.workspace.on_disk(move |disk| disk.stage(&at, hash, Some(&again))).await {
                     Ok(staged) => {
                         let files = VecDeque::from([(staged, Some(text))]);
-                        self.notes.begun.push_back(PendingEdit::new(edit, files, displaced + 1));
+                        self.state.pending.push_back(PendingEdit::new(edit, files, displaced + 1));
                     }
                     Err(error) => {
                         tracing::warn!(%path, %error, kept = found.kept, "what others wrote cannot be put back");
@@ -240,7 +243,7 @@ impl WriteGuard {
 
     /// Handles an obstacle to a committed change: queues a report of the actual content, and returns the error. Does
     /// neither if the file has the content `hash` already.
-    async fn refused(
+    async fn queue_actual_content(
         &mut self,
         path: &FilePath,
         hash: Option<Digest>,
@@ -258,7 +261,7 @@ impl WriteGuard {
                 return None;
             }
             let edit = self.by_others(path, there.as_ref().map(|there| there.text.as_str()));
-            self.notes.begun.push_back(PendingEdit::new(edit, VecDeque::new(), displaced + 1));
+            self.state.pending.push_back(PendingEdit::new(edit, VecDeque::new(), displaced + 1));
         }
         tracing::warn!(%path, %error, "what was committed cannot be in place; it is kept in .patchboard/displaced");
         Some(DiskError::NotInPlace { path: path.to_string(), why: error.to_string() })
@@ -284,23 +287,23 @@ impl WriteGuard {
 
 impl EditState {
     /// Returns whether an edit is pending under this token, or has an outcome that its author did not receive.
-    pub(super) fn has_begun(&self, token: &IdempotencyKey) -> bool {
-        self.begun.iter().any(|begun| begun.edit.token.as_ref() == Some(token))
-            || self.unheard.iter().any(|(of, ..)| of == token)
+    pub(super) fn is_pending(&self, key: &IdempotencyKey) -> bool {
+        self.pending.iter().any(|begun| begun.edit.token.as_ref() == Some(key))
+            || self.unacknowledged.iter().any(|(of, ..)| of == key)
     }
 
     /// Keeps the request of a pending edit, because its author leaves without the outcome.
     pub(super) fn leave(&mut self, token: &IdempotencyKey, unheard: UnacknowledgedEdit) {
-        if let Some(begun) = self.begun.iter_mut().find(|begun| begun.edit.token.as_ref() == Some(token)) {
-            begun.unheard = Some(unheard);
+        if let Some(pending) = self.pending.iter_mut().find(|begun| begun.edit.token.as_ref() == Some(token)) {
+            pending.unacknowledged = Some(unheard);
         }
     }
 
     fn keep(&mut self, token: IdempotencyKey, unheard: UnacknowledgedEdit, decided: Result<EditOutcome, DiskError>) {
-        if self.unheard.len() >= UNHEARD_MAX {
-            self.unheard.pop_front();
+        if self.unacknowledged.len() >= UNACKNOWLEDGED_MAX {
+            self.unacknowledged.pop_front();
         }
-        self.unheard.push_back((token, unheard, decided));
+        self.unacknowledged.push_back((token, unheard, decided));
     }
 }
 
@@ -308,12 +311,16 @@ impl PendingEdit {
     fn new(edit: Edit, files: VecDeque<(StagedChange, Option<Arc<str>>)>, displaced: u32) -> Self {
         let token = edit.token.clone().unwrap_or_else(|| IdempotencyKey::from(Uuid::now_v7().to_string()));
         let edit = Edit { token: Some(token), ..edit };
-        Self { edit, principal: None, files, verdict: None, unheard: None, displaced }
+        Self { edit, principal: None, files, verdict: None, unacknowledged: None, displaced }
     }
 }
 
 /// Proposes an edit to the board, repeatedly while it is unknown whether it was recorded.
-async fn ask(workspace: &Workspace, edit: &Edit, principal: Option<Principal>) -> Result<EditOutcome, WorkspaceError> {
+async fn submit_edit(
+    workspace: &Workspace,
+    edit: &Edit,
+    principal: Option<Principal>,
+) -> Result<EditOutcome, WorkspaceError> {
     let board =
         principal.map_or_else(|| workspace.board().clone(), |principal| workspace.board().with_principal(principal));
     let mut pause = PAUSE_MIN;
@@ -326,7 +333,7 @@ async fn ask(workspace: &Workspace, edit: &Edit, principal: Option<Principal>) -
             outcome => break outcome?,
         }
     };
-    let refused = |stage, code, message: &str| {
+    let rejected = |stage, code, message: &str| {
         EditOutcome::Rejected(Rejection::new(stage, vec![Violation::new(code, "", message)]))
     };
     // Only a new version has an intent to remember, and only a recent rejection has a reservation.
@@ -351,13 +358,13 @@ async fn ask(workspace: &Workspace, edit: &Edit, principal: Option<Principal>) -
             EditOutcome::Rejected(rejection)
         }
         Outcome::Duplicate(RememberedOutcome::Rejected { stage, code, .. }) => {
-            refused(stage, code, "it was refused; read again what it rests on")
+            rejected(stage, code, "it was refused; read again what it rests on")
         }
         // Answered, though not with an answer to an edit.
-        other => refused(Stage::Syntax, Code::NotAPatch, &format!("the board answered {other:?}")),
+        other => rejected(Stage::Syntax, Code::NotAPatch, &format!("the board answered {other:?}")),
     };
     if is_now {
-        workspace.memory().note(edit, &mut edited);
+        workspace.history().note(edit, &mut edited);
     }
     Ok(edited)
 }

@@ -30,12 +30,12 @@ const BYTES_AT_ONCE: usize = 4 * 1024 * 1024;
 const HALVED_MAX: usize = 32;
 
 /// Maximum number of rejected reports remembered: more than one scan can produce.
-const UNTAKEN_MAX: usize = 256;
+const REJECTED_REPORTS_MAX: usize = 256;
 
 /// Shortest and longest time before a rejected report is repeated at another board version. The time doubles with each
 /// rejection.
-const UNTAKEN_MIN: Duration = Duration::from_secs(1);
-const UNTAKEN_LONGEST: Duration = Duration::from_secs(60);
+const RETRY_PAUSE_MIN: Duration = Duration::from_secs(1);
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// Changes reported together.
 #[derive(Default)]
@@ -67,7 +67,7 @@ impl WriteGuard {
                 let scan = disk.scan_with(&mut |path, contents| {
                     see(&mut seen, path, contents);
                     if known.get(path).is_some_and(|entry| entry.hash == Some(contents.hash)) {
-                        workspace.texts.keep_beside(path, &contents.text);
+                        workspace.texts.keep_if_room(path, &contents.text);
                     }
                 });
                 Ok((scan?, known, seen))
@@ -81,9 +81,9 @@ impl WriteGuard {
     }
 
     /// Returns a file's current content and entry, after its external change was reported.
-    pub(super) async fn look(&mut self, path: &FilePath) -> Result<CurrentFile, WorkspaceError> {
+    pub(super) async fn read_current(&mut self, path: &FilePath) -> Result<CurrentFile, WorkspaceError> {
         self.report_changes([path.clone()]).await?.require_accepted()?;
-        match self.workspace.standing(path).await? {
+        match self.workspace.current_file(path).await? {
             Some(standing) => Ok(standing),
             None => Err(DiskError::Busy { path: path.to_string() }.into()),
         }
@@ -102,13 +102,13 @@ impl WriteGuard {
             let Some((change, text)) = self.changed_by_others(&state, path.clone()).await? else { continue };
             let bytes = bytes_of(change.hunks.as_deref()) + text.as_ref().map_or(0, |text| text.len());
             if batch.changes.len() == FILES_AT_ONCE || (batch.bytes + bytes > BYTES_AT_ONCE && batch.bytes > 0) {
-                self.tell(take(&mut batch), &mut by_others).await?;
+                self.report_batch(take(&mut batch), &mut by_others).await?;
             }
             batch.bytes += bytes;
             batch.changes.push(change);
             batch.texts.push((path, text));
         }
-        self.tell(batch, &mut by_others).await?;
+        self.report_batch(batch, &mut by_others).await?;
         Ok(by_others)
     }
 
@@ -139,25 +139,25 @@ impl WriteGuard {
 
     /// Reports a batch to the board, under the name of the running program that may have made each change, if any. A
     /// rejection does not hold back the other changes.
-    async fn tell(&mut self, batch: Batch, by_others: &mut ExternalChanges) -> Result<(), WorkspaceError> {
+    async fn report_batch(&mut self, batch: Batch, by_others: &mut ExternalChanges) -> Result<(), WorkspaceError> {
         by_others.found += batch.changes.len();
-        let mut told: BTreeMap<Attribution, Vec<FileChange>> = BTreeMap::new();
+        let mut by_attribution: BTreeMap<Attribution, Vec<FileChange>> = BTreeMap::new();
         for change in batch.changes {
-            told.entry(self.workspace.running.attribute(&change.path)).or_default().push(change);
+            by_attribution.entry(self.workspace.running.attribute(&change.path)).or_default().push(change);
         }
         let before = by_others.rejected.len();
-        for (teller, changes) in told {
-            self.tell_as(&teller, changes, by_others).await?;
+        for (teller, changes) in by_attribution {
+            self.report_as(&teller, changes, by_others).await?;
         }
-        let untaken: BTreeSet<&FilePath> = by_others.rejected[before..].iter().flat_map(|it| &it.paths).collect();
-        let taken = batch.texts.iter().filter(|(path, _)| !untaken.contains(path));
+        let rejected: BTreeSet<&FilePath> = by_others.rejected[before..].iter().flat_map(|it| &it.paths).collect();
+        let taken = batch.texts.iter().filter(|(path, _)| !rejected.contains(path));
         taken.for_each(|(path, text)| self.workspace.texts.keep(path, text.as_ref()));
         Ok(())
     }
 
     /// Reports all changes at once and splits a rejected report in half. Splitting ends at single files or at
     /// [`HALVED_MAX`]. A report already rejected with this content is not split either.
-    async fn tell_as(
+    async fn report_as(
         &mut self,
         (name, intent): &Attribution,
         changes: Vec<FileChange>,
@@ -168,16 +168,16 @@ impl WriteGuard {
             let paths = |changes: &[FileChange]| changes.iter().map(|change| change.path.clone()).collect();
             let what = RejectedReports::key(&changes);
             let version = self.workspace.board().status().version;
-            if let Some(rejection) = self.notes.untaken.of(&what, version) {
+            if let Some(rejection) = self.state.rejected_reports.get(&what, version) {
                 by_others.rejected.push(RejectedFiles { paths: paths(&changes), rejection });
                 continue;
             }
             let (name, intent) = (name.clone(), intent.clone());
             let edit = Edit { of: None, token: None, name, intent, reads: Vec::new(), changes: changes.clone() };
-            match self.put_to_board(edit, None, VecDeque::new()).await? {
-                EditOutcome::Committed(_) => self.notes.untaken.taken(&what),
+            match self.submit(edit, None, VecDeque::new()).await? {
+                EditOutcome::Committed(_) => self.state.rejected_reports.taken(&what),
                 EditOutcome::Rejected(rejection) => {
-                    self.notes.untaken.note(what, version, rejection.clone());
+                    self.state.rejected_reports.note(what, version, rejection.clone());
                     if changes.len() == 1 || by_others.halved >= HALVED_MAX {
                         by_others.rejected.push(RejectedFiles { paths: paths(&changes), rejection });
                     } else {
@@ -243,14 +243,14 @@ impl RejectedReports {
     }
 
     /// Returns the remembered rejection if the report must not be repeated yet.
-    fn of(&self, what: &Digest, version: Version) -> Option<Rejection> {
-        let refusal = self.0.get(what)?;
-        (refusal.version == version || Instant::now() < refusal.again).then(|| refusal.rejection.clone())
+    fn get(&self, what: &Digest, version: Version) -> Option<Rejection> {
+        let report = self.0.get(what)?;
+        (report.version == version || Instant::now() < report.again).then(|| report.rejection.clone())
     }
 
     fn note(&mut self, what: Digest, version: Version, rejection: Rejection) {
-        let pause = self.0.get(&what).map_or(UNTAKEN_MIN, |before| (before.pause * 2).min(UNTAKEN_LONGEST));
-        if self.0.len() >= UNTAKEN_MAX
+        let pause = self.0.get(&what).map_or(RETRY_PAUSE_MIN, |before| (before.pause * 2).min(RETRY_PAUSE_MAX));
+        if self.0.len() >= REJECTED_REPORTS_MAX
             && let Some(first) = self.0.iter().min_by_key(|(_, refusal)| refusal.again).map(|(what, _)| *what)
         {
             self.0.remove(&first);

@@ -18,7 +18,7 @@ pub struct SkippedFiles {
     /// Files that were changing during the read.
     pub busy: Vec<FilePath>,
     /// Files with content that the board rejects.
-    pub untaken: Vec<FilePath>,
+    pub rejected: Vec<FilePath>,
     /// Number of files not reached before the visitor stopped.
     pub rest: usize,
 }
@@ -30,13 +30,13 @@ impl Workspace {
     /// [`WorkspaceError`]; the file is not served.
     pub async fn read_current(self: &Arc<Self>, path: &FilePath) -> Result<CurrentFile, WorkspaceError> {
         {
-            let _shared = self.notes.read().await;
-            if let Some(standing) = self.standing(path).await? {
+            let _shared = self.edit_state.read().await;
+            if let Some(standing) = self.current_file(path).await? {
                 return Ok(standing);
             }
         }
         let path = path.clone();
-        self.exclusively(move |mut alone| async move { alone.look(&path).await }).await
+        self.exclusively(move |mut alone| async move { alone.read_current(&path).await }).await
     }
 
     /// Reads files in order, off the async threads, until `see` breaks. Files that are deleted or not served are
@@ -48,7 +48,7 @@ impl Workspace {
         self: &Arc<Self>,
         paths: Vec<FilePath>,
         mut so_far: S,
-        see: fn(&mut S, &FilePath, FileEntry, &Arc<str>) -> ControlFlow<()>,
+        visit: fn(&mut S, &FilePath, FileEntry, &Arc<str>) -> ControlFlow<()>,
     ) -> Result<(S, SkippedFiles), WorkspaceError> {
         let mut left = SkippedFiles::default();
         let mut paths = paths.into_iter();
@@ -60,17 +60,17 @@ impl Workspace {
             let mut from = 0;
             while from < next.len() {
                 let ReadProgress { so_far: seen, to, differs, is_enough } =
-                    self.look_through_known(next[from..].to_vec(), so_far, see).await?;
+                    self.look_through_known(next[from..].to_vec(), so_far, visit).await?;
                 (so_far, from) = (seen, from + to);
                 let mut flow = if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
                 if let Some(path) = differs {
                     match self.read_current(&path).await {
                         Ok(CurrentFile { entry: Some(entry), text: Some(text) }) => {
-                            flow = see(&mut so_far, &path, entry, &text);
+                            flow = visit(&mut so_far, &path, entry, &text);
                         }
                         Ok(_) | Err(WorkspaceError::Disk(DiskError::NotServed(_))) => {}
                         Err(WorkspaceError::Disk(DiskError::Busy { .. })) => left.busy.push(path),
-                        Err(WorkspaceError::Rejected(_)) => left.untaken.push(path),
+                        Err(WorkspaceError::Rejected(_)) => left.rejected.push(path),
                         Err(error) => return Err(error),
                     }
                 }
@@ -87,9 +87,9 @@ impl Workspace {
         self: &Arc<Self>,
         paths: Vec<FilePath>,
         mut so_far: S,
-        see: fn(&mut S, &FilePath, FileEntry, &Arc<str>) -> ControlFlow<()>,
+        visit: fn(&mut S, &FilePath, FileEntry, &Arc<str>) -> ControlFlow<()>,
     ) -> Result<ReadProgress<S>, WorkspaceError> {
-        let _shared = self.notes.read().await;
+        let _shared = self.edit_state.read().await;
         let (workspace, state) = (Arc::clone(self), self.state());
         let seen = self.on_disk(move |disk| {
             let (mut differs, mut failed, mut is_enough) = (None, None, false);
@@ -105,8 +105,8 @@ impl Workspace {
                 let entry = FileEntry::load(&state, path);
                 match (there, entry) {
                     (Some(there), Some(entry)) if entry.hash == Some(there.hash) => {
-                        workspace.texts.keep_beside(path, &there.text);
-                        let flow = see(&mut so_far, path, entry, &there.text.into());
+                        workspace.texts.keep_if_room(path, &there.text);
+                        let flow = visit(&mut so_far, path, entry, &there.text.into());
                         is_enough = flow.is_break();
                         flow
                     }
@@ -127,7 +127,7 @@ impl Workspace {
     }
 
     /// Reads a file if its content matches the board's entry.
-    pub(super) async fn standing(&self, path: &FilePath) -> Result<Option<CurrentFile>, WorkspaceError> {
+    pub(super) async fn current_file(&self, path: &FilePath) -> Result<Option<CurrentFile>, WorkspaceError> {
         let there = self.read(path).await?;
         let entry = FileEntry::load(&self.state(), path);
         let is_known = entry.as_ref().and_then(|entry| entry.hash) == there.as_ref().map(|there| there.hash);

@@ -52,12 +52,14 @@ impl Session {
     ) -> Result<CommandResult, CommandError> {
         self.editable(&path)?;
         let targets = vec![path.clone()];
-        let edit = self.begun(&basis, &targets)?;
+        let edit = self.new_edit(&basis, &targets)?;
         let maker = EditTransform::new(self, &basis);
         let make = move |standing: &[CurrentFile]| Ok(vec![maker.change(path, &command, &standing[0])?]);
-        let made =
-            self.workspace.edit::<CommandError>(edit, targets, self.asked(), self.principal.clone(), make).await?;
-        Ok(self.edit_result(made).await)
+        let decided = self
+            .workspace
+            .edit::<CommandError>(edit, targets, self.request_digest(), self.principal.clone(), make)
+            .await?;
+        Ok(self.edit_result(decided).await)
     }
 
     pub(super) async fn rename(
@@ -69,25 +71,27 @@ impl Session {
         self.editable(&from)?;
         self.editable(&to)?;
         let targets = vec![from.clone(), to.clone()];
-        let edit = self.begun(&basis, &targets)?;
+        let edit = self.new_edit(&basis, &targets)?;
         let maker = EditTransform::new(self, &basis);
         let make = move |standing: &[CurrentFile]| {
             let Some(text) = standing[0].text.clone() else {
                 return Err(CommandError::Session(SessionCode::NoSuchFile, format!("There is no file {from}.")));
             };
-            let gone = maker.change(from, &EditCommand::Delete, &standing[0])?;
+            let deleted = maker.change(from, &EditCommand::Delete, &standing[0])?;
             let hunks = vec![Hunk { at: 1, was: String::new(), now: text.to_string() }];
             let hunks = Some(hunks).filter(|_| !text.is_empty()).unwrap_or_default();
-            let made =
+            let created =
                 ProposedChange { path: to, before: None, after: Some(text), hunks: Some(hunks), signed: Vec::new() };
-            Ok(vec![gone, made])
+            Ok(vec![deleted, created])
         };
-        let made =
-            self.workspace.edit::<CommandError>(edit, targets, self.asked(), self.principal.clone(), make).await?;
-        Ok(self.edit_result(made).await)
+        let decided = self
+            .workspace
+            .edit::<CommandError>(edit, targets, self.request_digest(), self.principal.clone(), make)
+            .await?;
+        Ok(self.edit_result(decided).await)
     }
 
-    fn begun(&mut self, basis: &EditBasis, targets: &[FilePath]) -> Result<Edit, CommandError> {
+    fn new_edit(&mut self, basis: &EditBasis, targets: &[FilePath]) -> Result<Edit, CommandError> {
         let state = self.workspace.state();
         let granularity = self.workspace.spec().granularity;
         if let (Some(version), Some(path)) = (basis.version, targets.first())
@@ -108,7 +112,7 @@ impl Session {
             }
         };
         Ok(Edit {
-            of: Some(self.author.of),
+            of: Some(self.author.attempt),
             token: self.key.as_ref().map(|(token, _)| token.clone()),
             name: self.author.name.clone(),
             // The length is checked already; this makes the intent one line.
@@ -125,7 +129,7 @@ impl Session {
             (0, None) => Some(0),
             (0, Some(entry)) if !entry.exists() => Some(entry.version),
             // The file exists, but the author could know of it. The maker checks the expectation.
-            (0, Some(entry)) if self.is_no_news(path, entry) => None,
+            (0, Some(entry)) if self.could_know(path, entry) => None,
             _ => Some(version).filter(|_| !self.has_seen(path, version, entry)),
         };
         seen.into_iter().for_each(|version| self.basis.declare(path, version));
@@ -133,7 +137,7 @@ impl Session {
 
     /// Returns whether the author could know that a file exists: it wrote it, read of it, or the file existed when it
     /// began.
-    fn is_no_news(&self, path: &FilePath, entry: &FileEntry) -> bool {
+    fn could_know(&self, path: &FilePath, entry: &FileEntry) -> bool {
         let was_there = FileEntry::load(&self.began, path).is_some_and(|entry| entry.exists());
         entry.writer == self.author.label() || was_there || self.basis.knows(path)
     }
@@ -152,57 +156,57 @@ impl Session {
     }
 
     /// Digest of the request, if it has an idempotency key.
-    fn asked(&self) -> Option<Digest> {
+    fn request_digest(&self) -> Option<Digest> {
         self.key.as_ref().map(|(_, asked)| *asked)
     }
 
     /// Builds the answer to an edit for an author that receives it late, and may already have seen the result or later
     /// changes.
-    pub(super) async fn told_late(&mut self, made: DecidedEdit) -> CommandResult {
-        let paths: Vec<FilePath> = made.wanted.iter().map(|wanted| wanted.path.clone()).collect();
-        let told = self.edit_result(made).await;
+    pub(super) async fn late_result(&mut self, decided: DecidedEdit) -> CommandResult {
+        let paths: Vec<FilePath> = decided.proposed.iter().map(|wanted| wanted.path.clone()).collect();
+        let result = self.edit_result(decided).await;
         let state = self.workspace.state();
         for path in paths {
             if let Some(entry) = FileEntry::load(&state, &path) {
                 self.reads.catch_up(&path, &entry, self.workspace.spec().granularity);
             }
         }
-        told
+        result
     }
 
-    async fn edit_result(&mut self, made: DecidedEdit) -> CommandResult {
-        match &made.edited {
-            EditOutcome::Committed(versions) => self.tell_done(&made, versions),
-            EditOutcome::Rejected(rejection) => self.tell_refused(rejection, &made).await,
+    async fn edit_result(&mut self, decided: DecidedEdit) -> CommandResult {
+        match &decided.outcome {
+            EditOutcome::Committed(versions) => self.committed_result(&decided, versions),
+            EditOutcome::Rejected(rejection) => self.rejected_result(rejection, &decided).await,
         }
     }
 
-    fn wrote(&mut self, wrote: OwnEdit<'_>) {
-        wrote.note(&mut self.reads);
-        self.bases.wrote(wrote);
+    fn note_own_edit(&mut self, edit: OwnEdit<'_>) {
+        edit.note(&mut self.reads);
+        self.read_history.note_own_edit(edit);
     }
 
-    fn tell_done(&mut self, made: &DecidedEdit, versions: &[Option<u64>]) -> CommandResult {
+    fn committed_result(&mut self, decided: &DecidedEdit, versions: &[Option<u64>]) -> CommandResult {
         let mut text = String::new();
         let mut files = Vec::new();
         let room = self.room.min(SNIPPET_CHARS_MAX);
-        for ((wanted, before), version) in made.wanted.iter().zip(&made.standing).zip(versions) {
-            let path = &wanted.path;
+        for ((proposed, before), version) in decided.proposed.iter().zip(&decided.current).zip(versions) {
+            let path = &proposed.path;
             let Some(version) = *version else {
                 let _ = writeln!(text, "{path} was changed as you asked, and by others since: view it again.");
                 files.push(json!({"path": path, "view_again": true}));
                 continue;
             };
-            let Some(after) = &wanted.after else {
-                self.wrote(OwnEdit { path, before: before.entry.as_ref(), moves: &[], version, text: None });
+            let Some(after) = &proposed.after else {
+                self.note_own_edit(OwnEdit { path, before: before.entry.as_ref(), moves: &[], version, text: None });
                 let _ = writeln!(text, "{path} is gone.");
                 files.push(json!({"path": path, "version": version, "is_deleted": true}));
                 continue;
             };
-            let hunks = wanted.hunks.as_deref().unwrap_or_default();
+            let hunks = proposed.hunks.as_deref().unwrap_or_default();
             let moves: Vec<LineShift> = hunks.iter().map(LineShift::from).collect();
             let was = before.entry.as_ref();
-            self.wrote(OwnEdit { path, before: was, moves: &moves, version, text: Some(after) });
+            self.note_own_edit(OwnEdit { path, before: was, moves: &moves, version, text: Some(after) });
             let is_new = before.text.is_none();
             let _ = match is_new {
                 true => writeln!(text, "{path} was made; it has version {version}."),

@@ -55,7 +55,7 @@ impl Session {
 
     /// Counts the lines shown by an edit error as read.
     pub(super) fn note_lines_of(&mut self, shown: &ErrorWithLines) {
-        let ErrorWithLines { trouble, path, lines, standing } = shown;
+        let ErrorWithLines { error: trouble, path, lines, current: standing } = shown;
         if let (Some(entry), Some(text)) = (&standing.entry, &standing.text)
             && trouble.to_string().chars().count() <= self.room
         {
@@ -74,9 +74,9 @@ impl Session {
 
     /// Lists the files of a directory. A missing directory is an error, since an empty list would hide it.
     pub(super) async fn list_in(&self, path: &FilePath) -> Result<CommandResult, CommandError> {
-        let told = self.list(Some(path));
-        if told.data["files"] != json!([]) {
-            return Ok(told);
+        let result = self.list(Some(path));
+        if result.data["files"] != json!([]) {
+            return Ok(result);
         }
         let none =
             |what: &str| CommandError::Session(SessionCode::NoSuchFile, format!("There is no directory {path}{what}."));
@@ -84,7 +84,7 @@ impl Session {
             return Err(none(" with files that you may read"));
         }
         match self.workspace.read_current(path).await {
-            Err(WorkspaceError::Disk(error)) if error.reason() == Some(UnservedReason::NotRegular) => Ok(told),
+            Err(WorkspaceError::Disk(error)) if error.reason() == Some(UnservedReason::NotRegular) => Ok(result),
             Ok(_) => Err(none("")),
             Err(error) => Err(error.into()),
         }
@@ -117,7 +117,7 @@ impl Session {
         let paths: Vec<FilePath> = self.workspace.files().into_keys().filter(is_meant).collect();
         let so_far = (Search::new(&pattern, render::search_limits(self.room)), Vec::new());
         let looked = self.workspace.read_each(paths, so_far, |(search, seen), path, entry, text| {
-            let shown = search.look(path, text);
+            let shown = search.search_file(path, text);
             if !shown.is_empty() {
                 seen.push((path.clone(), entry, Arc::clone(text), shown));
             }
@@ -128,7 +128,7 @@ impl Session {
             self.note_shown(&path, &entry, &text, &shown, false);
         }
         left.busy.iter().for_each(|path| search.leave_out(path, "others are changing it; search again"));
-        left.untaken.iter().for_each(|path| search.leave_out(path, "the board does not allow what it holds"));
+        left.rejected.iter().for_each(|path| search.leave_out(path, "the board does not allow what it holds"));
         let found = search.found(left.rest);
         let data = json!({"matches": found.matches, "files": found.files, "content": found.text});
         Ok(CommandResult::success(found.text, data))

@@ -12,7 +12,7 @@ use patchboard_kernel::rejection::{Code, Rejection, Stage, Violation};
 use serde_json::json;
 
 use super::super::disk::DiskError;
-use super::super::reads::own;
+use super::super::reads::shift_own_lines;
 use super::super::service::{CurrentFile, DecidedEdit, WorkspaceError};
 use super::super::text::rejection_context::{self, ChangedFile, FileEdit, FilePart, RejectedEdit, RejectionContext};
 use super::{CommandResult, Session};
@@ -22,9 +22,9 @@ const NAMED_MAX: usize = 4;
 
 impl Session {
     /// Reports the rejection, even if the current content cannot be shown.
-    pub(super) async fn tell_refused(&mut self, rejection: &Rejection, made: &DecidedEdit) -> CommandResult {
-        let message = self.why(rejection);
-        match self.show_refused(rejection, &message, made).await {
+    pub(super) async fn rejected_result(&mut self, rejection: &Rejection, decided: &DecidedEdit) -> CommandResult {
+        let message = self.rejection_message(rejection);
+        match self.show_rejection(rejection, &message, decided).await {
             Ok(told) => told,
             Err(error) => {
                 let then =
@@ -35,13 +35,13 @@ impl Session {
         }
     }
 
-    async fn show_refused(
+    async fn show_rejection(
         &mut self,
         rejection: &Rejection,
         message: &str,
-        made: &DecidedEdit,
+        decided: &DecidedEdit,
     ) -> Result<CommandResult, WorkspaceError> {
-        let target = &made.wanted[0].path;
+        let target = &decided.proposed[0].path;
         let brief = |text: String| brief(rejection, text);
         if rejection.stage != Stage::Freshness {
             return Ok(brief(format!("The edit was refused: {message}")));
@@ -51,7 +51,7 @@ impl Session {
             let then = "Nothing was written. Try again then, and do something else until then if there is something";
             return Ok(brief(format!("The edit was refused (reserved): {message}.\n{then}.\n")));
         }
-        if rejection.code == Code::FileExists && made.wanted.len() > 1 {
+        if rejection.code == Code::FileExists && decided.proposed.len() > 1 {
             // The content under the other name is of no use here.
             return Ok(brief(format!("The edit was refused (file_exists): {message}.\nNothing was written.\n")));
         }
@@ -62,7 +62,7 @@ impl Session {
         // Shows the current content, which may be newer than the one that the edit met.
         let mut concerned: BTreeSet<FilePath> = self.basis.paths().cloned().collect();
         concerned.remove(target);
-        let now = self.looked(target).await?;
+        let now = self.current_file(target).await?;
         let state = self.workspace.state();
         let granularity = self.workspace.spec().granularity;
         let mut stale = Vec::new();
@@ -70,21 +70,21 @@ impl Session {
             let entry = FileEntry::load(&state, &path);
             let is_stale = |read: &FileRead| check_read(entry.as_ref(), read, granularity) == ReadState::Stale;
             if self.basis.for_file(&path).iter().any(is_stale) {
-                let standing = self.looked(&path).await?;
+                let standing = self.current_file(&path).await?;
                 stale.push((path, standing));
             }
         }
-        let mut all = KnownFile::of(self, target, &now, granularity);
+        let mut all = KnownFile::for_path(self, target, &now, granularity);
         let mut target = all.remove(0);
         let is_known = self.basis.knows(&target.path);
         if rejection.code == Code::UnseenTarget || rejection.code == Code::FileExists && !is_known {
             // Shows the lines of the change that the author had not read.
-            let lines = changed(made.wanted[0].hunks.as_deref().unwrap_or_default());
+            let lines = changed(decided.proposed[0].hunks.as_deref().unwrap_or_default());
             let unread = without(&lines, &target.fresh);
             (target.read_at, target.is_partly_read) = (None, is_known && !unread.is_empty());
             target.read = if unread.is_empty() { lines } else { unread };
         }
-        let others = stale.iter().flat_map(|(path, standing)| KnownFile::of(self, path, standing, granularity));
+        let others = stale.iter().flat_map(|(path, standing)| KnownFile::for_path(self, path, standing, granularity));
         let stale: Vec<KnownFile> = all.into_iter().chain(others).collect();
         let spec = self.workspace.spec();
         let presentation = match spec.presentation {
@@ -92,10 +92,11 @@ impl Session {
             Presentation::Diff => rejection_context::DetailLevel::Diff,
             Presentation::Brief => rejection_context::DetailLevel::Brief,
         };
-        let moved: Vec<ChangedFile<'_>> = stale.iter().map(KnownFile::moved).collect();
-        let refusal = RejectedEdit { code: rejection.code.as_str(), message, target: target.moved(), stale: &moved };
+        let moved: Vec<ChangedFile<'_>> = stale.iter().map(KnownFile::changed_file).collect();
+        let rejected =
+            RejectedEdit { code: rejection.code.as_str(), message, target: target.changed_file(), stale: &moved };
         let budget = usize::try_from(spec.payload).unwrap_or(rejection_context::BUDGET).min(self.room);
-        let payload = rejection_context::build_context(&refusal, presentation, budget);
+        let payload = rejection_context::build_context(&rejected, presentation, budget);
         self.count_as_read(&payload, &target, &stale);
         let data = serde_json::to_value(&payload).unwrap_or_default();
         Ok(CommandResult { text: payload.text, data, code: Some(rejection.code.as_str().to_owned()) })
@@ -103,7 +104,7 @@ impl Session {
 
     /// Joins the messages of a rejection. For a changed file it names all authors that changed lines which were read,
     /// latest first.
-    fn why(&self, rejection: &Rejection) -> String {
+    fn rejection_message(&self, rejection: &Rejection) -> String {
         let (state, granularity) = (self.workspace.state(), self.workspace.spec().granularity);
         let paths: BTreeMap<String, &FilePath> =
             self.basis.paths().map(|path| (path.place().as_str().to_owned(), path)).collect();
@@ -115,7 +116,7 @@ impl Session {
             let (Some(path), Some(entry), Some(newest)) = (path, entry, newest) else {
                 return violation.told().into_owned();
             };
-            let versions = changers(&entry, self.basis.for_file(path).iter(), granularity);
+            let versions = changing_versions(&entry, self.basis.for_file(path).iter(), granularity);
             match named(versions.iter().rev().filter_map(|version| Some(entry.edits.get(version)?.by.as_str()))) {
                 by if by.is_empty() => violation.told().into_owned(),
                 by => {
@@ -128,7 +129,7 @@ impl Session {
     }
 
     /// Returns the current state of a file. A file no longer served counts as deleted here.
-    async fn looked(&self, path: &FilePath) -> Result<CurrentFile, WorkspaceError> {
+    async fn current_file(&self, path: &FilePath) -> Result<CurrentFile, WorkspaceError> {
         match self.workspace.read_current(path).await {
             Err(WorkspaceError::Disk(DiskError::NotServed(_))) => {
                 Ok(CurrentFile { entry: FileEntry::load(&self.workspace.state(), path), text: None })
@@ -141,12 +142,12 @@ impl Session {
     /// reads of that file stay stale.
     fn count_as_read(&mut self, payload: &RejectionContext, target: &KnownFile, stale: &[KnownFile]) {
         let shown = stale.iter().enumerate().map(|(at, known)| (known, payload.stale.get(at)));
-        let told: Vec<(&KnownFile, Option<&FilePart>)> =
+        let files: Vec<(&KnownFile, Option<&FilePart>)> =
             std::iter::once((target, Some(&payload.target))).chain(shown).collect();
-        let paths: BTreeSet<&FilePath> = told.iter().map(|(known, _)| &known.path).collect();
+        let paths: BTreeSet<&FilePath> = files.iter().map(|(known, _)| &known.path).collect();
         for path in paths {
-            let of_file = || told.iter().filter(|(known, _)| known.path == *path);
-            let Some((KnownFile { standing, fresh, .. }, _)) = of_file().next() else { continue };
+            let of_file = || files.iter().filter(|(known, _)| known.path == *path);
+            let Some((KnownFile { current: standing, fresh, .. }, _)) = of_file().next() else { continue };
             let (version, text) = (standing.version(), standing.text.as_ref());
             let parts = || of_file().filter_map(|(_, part)| *part);
             let shown: Vec<LineRange> = parts().flat_map(|part| part.known.iter().copied()).collect();
@@ -175,12 +176,12 @@ fn brief(rejection: &Rejection, text: String) -> CommandResult {
 /// File named by a rejection, as read at one version.
 struct KnownFile {
     path: FilePath,
-    standing: CurrentFile,
+    current: CurrentFile,
     /// Version that was read.
     read_at: Option<u64>,
     before: Option<Arc<str>>,
     read: Vec<LineRange>,
-    movers: Vec<FileEdit>,
+    edits: Vec<FileEdit>,
     /// See [`ChangedFile::is_partly_read`].
     is_partly_read: bool,
     /// Current positions of the lines that were read and are unchanged.
@@ -189,7 +190,7 @@ struct KnownFile {
 
 impl KnownFile {
     /// Returns one entry for each version with stale reads, oldest first; without any, one for the latest read.
-    fn of(session: &Session, path: &FilePath, standing: &CurrentFile, granularity: Granularity) -> Vec<Self> {
+    fn for_path(session: &Session, path: &FilePath, standing: &CurrentFile, granularity: Granularity) -> Vec<Self> {
         let reads = session.basis.for_file(path);
         let entry = standing.entry.as_ref();
         let is_stale = |read: &&FileRead| check_read(entry, read, granularity) == ReadState::Stale;
@@ -210,18 +211,18 @@ impl KnownFile {
             let read = reads.iter().filter(|read| Some(read.version) == read_at);
             Self {
                 path: path.clone(),
-                standing: standing.clone(),
+                current: standing.clone(),
                 read_at,
                 before,
                 read: read.map(|read| read.lines.unwrap_or((1, lines_at))).collect(),
-                movers: entry.map_or_else(Vec::new, |entry| {
+                edits: entry.map_or_else(Vec::new, |entry| {
                     let of_version = reads.iter().filter(|read| Some(read.version) == read_at);
-                    let changers = changers(entry, of_version, granularity);
+                    let changers = changing_versions(entry, of_version, granularity);
                     let is_meant = |version: u64| match changers.is_empty() {
                         true => version > read_at.unwrap_or(0),
                         false => changers.contains(&version),
                     };
-                    movers(entry, &session.workspace.intents(path), is_meant)
+                    file_edits(entry, &session.workspace.intents(path), is_meant)
                 }),
                 is_partly_read: false,
                 fresh: fresh.clone(),
@@ -230,14 +231,14 @@ impl KnownFile {
         versions.into_iter().map(of_version).collect()
     }
 
-    fn moved(&self) -> ChangedFile<'_> {
+    fn changed_file(&self) -> ChangedFile<'_> {
         ChangedFile {
             path: &self.path,
             read_at: self.read_at,
-            version: self.standing.version(),
-            movers: &self.movers,
+            version: self.current.version(),
+            edits: &self.edits,
             before: self.before.as_deref(),
-            now: self.standing.text.as_deref(),
+            now: self.current.text.as_deref(),
             read: &self.read,
             is_partly_read: self.is_partly_read,
         }
@@ -245,7 +246,7 @@ impl KnownFile {
 }
 
 /// Lists the selected edits of a file.
-fn movers(entry: &FileEntry, intents: &BTreeMap<u64, String>, is_meant: impl Fn(u64) -> bool) -> Vec<FileEdit> {
+fn file_edits(entry: &FileEntry, intents: &BTreeMap<u64, String>, is_meant: impl Fn(u64) -> bool) -> Vec<FileEdit> {
     let newest = Some(&entry.intent).filter(|intent| !intent.is_empty());
     let mover = |(version, edit): (&u64, &PastEdit)| {
         let intent = intents.get(version).or(newest.filter(|_| *version == entry.version));
@@ -255,7 +256,7 @@ fn movers(entry: &FileEntry, intents: &BTreeMap<u64, String>, is_meant: impl Fn(
 }
 
 /// Returns the edits of a file that changed lines which were read, by the versions that they made.
-fn changers<'a>(
+fn changing_versions<'a>(
     entry: &FileEntry,
     reads: impl Iterator<Item = &'a FileRead>,
     granularity: Granularity,
@@ -267,7 +268,7 @@ fn changers<'a>(
         for (version, edit) in entry.edits.range(read.version.saturating_add(1)..) {
             let moves = edit.moves.as_ref().map(|moves| moves.iter().copied().map(LineShift::from).collect::<Vec<_>>());
             let is_same = lines.zip(moves.as_ref()).is_some_and(|(lines, moves)| shift_lines(lines, moves).is_some());
-            lines = lines.zip(moves).map(|(lines, moves)| own(lines, &moves));
+            lines = lines.zip(moves).map(|(lines, moves)| shift_own_lines(lines, &moves));
             if !is_same {
                 changers.insert(*version);
             }

@@ -67,7 +67,7 @@ pub struct RequestReads {
 }
 
 impl RequestReads {
-    fn of(reads: Reads, is_lost: bool) -> Self {
+    fn new(reads: Reads, is_lost: bool) -> Self {
         Self { reads: Arc::new(Mutex::new(reads)), is_lost }
     }
 
@@ -109,7 +109,7 @@ pub struct ReadHistory(Arc<Mutex<BTreeMap<u64, RequestReads>>>);
 impl ReadHistory {
     /// Creates the read sets of an agent without answers. `is_lost` is true if earlier reads were lost.
     pub(super) fn new(is_lost: bool) -> Self {
-        Self(Arc::new(Mutex::new(BTreeMap::from([(0, RequestReads::of(Reads::default(), is_lost))]))))
+        Self(Arc::new(Mutex::new(BTreeMap::from([(0, RequestReads::new(Reads::default(), is_lost))]))))
     }
 
     /// Returns the read set for a request made now.
@@ -120,41 +120,41 @@ impl ReadHistory {
     /// Returns the read set of an agent that has received this answer and none after it. Drops older ones that are not
     /// in use.
     pub fn after(&self, heard: u64) -> RequestReads {
-        let mut told = lock(&self.0);
-        let found = told.range(..=heard).next_back().or_else(|| told.first_key_value());
+        let mut history = lock(&self.0);
+        let found = history.range(..=heard).next_back().or_else(|| history.first_key_value());
         let (number, basis) =
-            found.map_or_else(|| (0, RequestReads::of(Reads::default(), true)), |(at, it)| (*at, it.clone()));
-        told.retain(|at, basis| *at >= number || basis.is_in_use());
+            found.map_or_else(|| (0, RequestReads::new(Reads::default(), true)), |(at, it)| (*at, it.clone()));
+        history.retain(|at, basis| *at >= number || basis.is_in_use());
         basis
     }
 
     /// Stores the read set after an answer. Returns the answer's number, which is `number` if the agent gave one. Only
     /// the newest read set and those in use keep the texts that rejections compare with.
     pub(super) fn record_answer(&self, number: Option<u64>, reads: &Reads) -> u64 {
-        let mut told = lock(&self.0);
-        if let Some((_, before)) = told.last_key_value().filter(|(_, before)| !before.is_in_use()) {
+        let mut history = lock(&self.0);
+        if let Some((_, before)) = history.last_key_value().filter(|(_, before)| !before.is_in_use()) {
             lock(&before.reads).drop_texts();
         }
-        let last = told.last_key_value().map_or(0, |(last, _)| *last);
+        let last = history.last_key_value().map_or(0, |(last, _)| *last);
         let number = number.map_or(last.saturating_add(1), |number| number.max(last));
-        told.insert(number, RequestReads::of(reads.clone(), false));
-        if told.len() > KEPT_MAX {
-            told.pop_first();
+        history.insert(number, RequestReads::new(reads.clone(), false));
+        if history.len() > KEPT_MAX {
+            history.pop_first();
         }
         number
     }
 
     /// Adds an edit of the agent to all read sets: requests made before it know of it as well.
-    pub(super) fn wrote(&self, wrote: OwnEdit<'_>) {
-        lock(&self.0).values().for_each(|basis| wrote.note(&mut lock(&basis.reads)));
+    pub(super) fn note_own_edit(&self, edit: OwnEdit<'_>) {
+        lock(&self.0).values().for_each(|basis| edit.note(&mut lock(&basis.reads)));
     }
 
     /// Removes an answer. If it was the last one, returns the read set without it.
     fn take_back(&self, number: u64) -> Option<RequestReads> {
-        let mut told = lock(&self.0);
-        let is_last = told.last_key_value().is_some_and(|(last, _)| *last == number);
-        if told.len() > 1 && told.remove(&number).is_some() && is_last {
-            return told.last_key_value().map(|(_, basis)| basis.clone());
+        let mut history = lock(&self.0);
+        let is_last = history.last_key_value().is_some_and(|(last, _)| *last == number);
+        if history.len() > 1 && history.remove(&number).is_some() && is_last {
+            return history.last_key_value().map(|(_, basis)| basis.clone());
         }
         None
     }
@@ -165,10 +165,10 @@ impl Session {
     pub fn revert_answers(&mut self, numbers: &[u64]) {
         for number in numbers {
             let of_it = self.answers.iter_mut().filter(|answered| answered.number == *number);
-            of_it.for_each(|answered| answered.is_taken_back = true);
-            if let Some(before) = self.bases.take_back(*number) {
-                self.is_anew |= before.is_lost;
-                self.reads.become_again(&lock(&before.reads));
+            of_it.for_each(|answered| answered.is_reverted = true);
+            if let Some(before) = self.read_history.take_back(*number) {
+                self.has_lost_reads |= before.is_lost;
+                self.reads.restore(&lock(&before.reads));
             }
         }
     }

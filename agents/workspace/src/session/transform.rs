@@ -57,7 +57,7 @@ impl EditTransform {
         command: &EditCommand,
         standing: &CurrentFile,
     ) -> Result<ProposedChange, CommandError> {
-        self.wanted(path.clone(), command, standing).map_err(|trouble| {
+        self.propose(path.clone(), command, standing).map_err(|trouble| {
             let lines = match &trouble {
                 CommandError::Edit(error) => error.shown.clone(),
                 CommandError::Lost(_, line) => vec![(*line, *line)],
@@ -65,14 +65,17 @@ impl EditTransform {
             };
             match lines.is_empty() {
                 true => trouble,
-                false => {
-                    CommandError::Shown(Box::new(ErrorWithLines { trouble, path, lines, standing: standing.clone() }))
-                }
+                false => CommandError::Shown(Box::new(ErrorWithLines {
+                    error: trouble,
+                    path,
+                    lines,
+                    current: standing.clone(),
+                })),
             }
         })
     }
 
-    fn wanted(
+    fn propose(
         &self,
         path: FilePath,
         command: &EditCommand,

@@ -177,27 +177,27 @@ impl Command {
     /// [`EditCode::BadArguments`], with what is wrong.
     pub fn parse(arguments: Value) -> Result<Self, EditError> {
         let wrong = |error: serde_json::Error| {
-            let said = error.to_string();
+            let message = error.to_string();
             // It lists all names that any command takes, other editors' too.
-            let said = match said.split_once(", expected") {
+            let message = match message.split_once(", expected") {
                 Some((which, _)) if which.starts_with("unknown field") => which,
-                _ => &said,
+                _ => &message,
             };
-            bad(one_line(said, 500))
+            bad(one_line(message, 500))
         };
         Self::from_arguments(serde_json::from_value(arguments).map_err(wrong)?)
     }
 
     fn from_arguments(mut arguments: Arguments) -> Result<Self, EditError> {
-        let given = &mut arguments;
-        let Some(name) = given.command else { return Err(bad("there is no `command`")) };
-        given.within_limits()?;
-        given.as_usual()?;
+        let args = &mut arguments;
+        let Some(name) = args.command else { return Err(bad("there is no `command`")) };
+        args.within_limits()?;
+        args.as_usual()?;
         let command = match name {
-            Name::View => match directory(given.path.take())? {
+            Name::View => match directory(args.path.take())? {
                 Some(path) => {
-                    let lines = given.view_range.take().map(|lines| range("view_range", &lines)).transpose()?;
-                    let columns = given.view_columns.take().map(|of| range("view_columns", &of)).transpose()?;
+                    let lines = args.view_range.take().map(|lines| range("view_range", &lines)).transpose()?;
+                    let columns = args.view_columns.take().map(|of| range("view_columns", &of)).transpose()?;
                     if columns.is_some() && lines.is_none_or(|(first, last)| last != Some(first)) {
                         return Err(bad("`view_columns` are those of one line, which `view_range` names, like [7, 7]"));
                     }
@@ -205,46 +205,46 @@ impl Command {
                 }
                 None => Self::List { path: None },
             },
-            Name::List => Self::List { path: directory(given.path.take())? },
+            Name::List => Self::List { path: directory(args.path.take())? },
             Name::Search => Self::Search {
-                path: directory(given.path.take())?,
-                pattern: wanted(given.pattern.take(), "search", "pattern")?,
-                is_regex: given.regex.take().unwrap_or(false),
+                path: directory(args.path.take())?,
+                pattern: required(args.pattern.take(), "search", "pattern")?,
+                is_regex: args.regex.take().unwrap_or(false),
             },
             Name::Create => {
-                let path = file(given.path.take(), "create")?;
-                let file_text = wanted(given.file_text.take(), "create", "file_text")?;
-                Self::Edit { path, edit: EditCommand::Create { file_text }, basis: given.basis() }
+                let path = file(args.path.take(), "create")?;
+                let file_text = required(args.file_text.take(), "create", "file_text")?;
+                Self::Edit { path, edit: EditCommand::Create { file_text }, basis: args.basis() }
             }
             Name::StrReplace => {
-                let path = file(given.path.take(), "str_replace")?;
-                let old_str = wanted(given.old_str.take(), "str_replace", "old_str")?;
-                let new_str = given.new_str.take().unwrap_or_default();
-                Self::Edit { path, edit: EditCommand::StrReplace { old_str, new_str }, basis: given.basis() }
+                let path = file(args.path.take(), "str_replace")?;
+                let old_str = required(args.old_str.take(), "str_replace", "old_str")?;
+                let new_str = args.new_str.take().unwrap_or_default();
+                Self::Edit { path, edit: EditCommand::StrReplace { old_str, new_str }, basis: args.basis() }
             }
             Name::Insert => {
-                let path = file(given.path.take(), "insert")?;
-                let insert_line = wanted(given.insert_line.take(), "insert", "insert_line")?;
+                let path = file(args.path.take(), "insert")?;
+                let insert_line = required(args.insert_line.take(), "insert", "insert_line")?;
                 // Editors differ in the name of it.
-                let text = match (given.insert_text.take(), given.new_str.take()) {
+                let text = match (args.insert_text.take(), args.new_str.take()) {
                     (Some(text), None) | (None, Some(text)) => Some(text),
                     (Some(_), Some(_)) => return Err(bad("`insert` takes `insert_text` or `new_str`, not both")),
                     (None, None) => None,
                 };
-                let insert_text = wanted(text, "insert", "insert_text")?;
-                Self::Edit { path, edit: EditCommand::Insert { insert_line, insert_text }, basis: given.basis() }
+                let insert_text = required(text, "insert", "insert_text")?;
+                Self::Edit { path, edit: EditCommand::Insert { insert_line, insert_text }, basis: args.basis() }
             }
             Name::Delete => {
-                let path = file(given.path.take(), "delete")?;
-                Self::Edit { path, edit: EditCommand::Delete, basis: given.basis() }
+                let path = file(args.path.take(), "delete")?;
+                Self::Edit { path, edit: EditCommand::Delete, basis: args.basis() }
             }
             Name::Rename => {
-                let path = file(given.path.take(), "rename")?;
-                let to = file(Some(wanted(given.new_path.take(), "rename", "new_path")?), "rename")?;
+                let path = file(args.path.take(), "rename")?;
+                let to = file(Some(required(args.new_path.take(), "rename", "new_path")?), "rename")?;
                 if path == to {
                     return Err(bad("`path` and `new_path` are the same"));
                 }
-                Self::Rename { path, to, basis: given.basis() }
+                Self::Rename { path, to, basis: args.basis() }
             }
         };
         match arguments.rest() {
@@ -323,12 +323,12 @@ fn bad(what: impl std::fmt::Display) -> EditError {
     EditError::new(EditCode::BadArguments, format!("The arguments cannot be used: {what}."))
 }
 
-fn wanted<T>(argument: Option<T>, command: &str, name: &str) -> Result<T, EditError> {
+fn required<T>(argument: Option<T>, command: &str, name: &str) -> Result<T, EditError> {
     argument.ok_or_else(|| bad(format!("`{command}` needs `{name}`")))
 }
 
 fn file(path: Option<String>, command: &str) -> Result<FilePath, EditError> {
-    let path = wanted(path, command, "path")?;
+    let path = required(path, command, "path")?;
     FilePath::parse(path.strip_prefix("./").unwrap_or(&path)).map_err(|error| bad(format!("`path`: {error}")))
 }
 

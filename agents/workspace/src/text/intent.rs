@@ -9,7 +9,7 @@ use patchboard_kernel::files::{LineRange, LineShift};
 
 use super::edit::{EditCommand, EditError, EditResult, apply};
 use super::hunks::{blocks, has_crlf, hunks, lines, number};
-use super::language::{CommentPositions, CommentStyle, Language, as_found};
+use super::language::{CommentPositions, CommentStyle, Language, refine_by_content};
 use super::scan::{LineStart, Scan, head, names_encoding, scan};
 use patchboard_kernel::text::one_line;
 
@@ -91,12 +91,12 @@ pub fn annotate(text: &str, blocks: &[LineRange], signature: &Signature<'_>) -> 
     let mut without = Vec::new();
     // Zero-based lines that get a comment above them, and lines to remove.
     let mut places = BTreeSet::new();
-    let mut gone = BTreeSet::new();
+    let mut removed = BTreeSet::new();
     for &block in blocks {
         match page.place(block) {
             Some((place, replaced)) => {
                 places.insert(place);
-                gone.extend(replaced);
+                removed.extend(replaced);
             }
             None => without.push(block),
         }
@@ -113,7 +113,7 @@ pub fn annotate(text: &str, blocks: &[LineRange], signature: &Signature<'_>) -> 
             written += 1;
             annotated.lines.push(number(written));
         }
-        if !gone.contains(&at) {
+        if !removed.contains(&at) {
             annotated.text.push_str(line);
             written += 1;
         }
@@ -276,7 +276,7 @@ struct CommentLayout<'a> {
 
 impl<'a> CommentLayout<'a> {
     fn new(text: &'a str, signature: &Signature<'_>) -> Self {
-        let language = as_found(signature.language, text);
+        let language = refine_by_content(signature.language, text);
         let own = author_name(signature.author);
         let lines = lines(text);
         let scan = scan(&language, text, &lines);

@@ -418,7 +418,7 @@ const MARKDOWN: Language = Language { places: CommentPositions::Paragraphs, head
 impl Language {
     /// Returns the language of a file by its name; `None` if it has no comments or no known safe position for one.
     pub fn for_path(path: &FilePath) -> Option<Self> {
-        named(path.name()).or_else(|| of_extension(&path.extension()?.to_ascii_lowercase()))
+        for_name(path.name()).or_else(|| for_extension(&path.extension()?.to_ascii_lowercase()))
     }
 
     /// Returns the syntax of its comments.
@@ -432,7 +432,7 @@ pub fn comment_style(path: &FilePath) -> Option<CommentStyle> {
     Language::for_path(path).map(|language| language.style)
 }
 
-fn named(name: &str) -> Option<Language> {
+fn for_name(name: &str) -> Option<Language> {
     Some(match name {
         "Makefile" | "makefile" | "GNUmakefile" => MAKE,
         "Dockerfile" | "Containerfile" => DOCKER,
@@ -449,7 +449,7 @@ fn named(name: &str) -> Option<Language> {
     })
 }
 
-fn of_extension(extension: &str) -> Option<Language> {
+fn for_extension(extension: &str) -> Option<Language> {
     Some(match extension {
         "py" | "pyi" | "pyw" | "bzl" | "star" | "gn" | "pyx" => PYTHON,
         "sh" | "bash" | "zsh" | "ksh" | "bats" => SHELL,
@@ -498,7 +498,7 @@ fn of_extension(extension: &str) -> Option<Language> {
 }
 
 /// Returns `JSX` for script text with elements, independent of the file name; otherwise the language itself.
-pub(super) fn as_found(language: Language, text: &str) -> Language {
+pub(super) fn refine_by_content(language: Language, text: &str) -> Language {
     let has_elements = language.lexis.dialect == Dialect::Script && (text.contains("</") || text.contains("/>"));
     if has_elements { JSX } else { language }
 }

@@ -59,7 +59,7 @@ pub struct ChangedFile<'a> {
     /// Current version.
     pub version: u64,
     /// Relevant edits since the read, oldest first.
-    pub movers: &'a [FileEdit],
+    pub edits: &'a [FileEdit],
     /// Content at the read; `None` if it is no longer known.
     pub before: Option<&'a str>,
     /// Current content; `None` if the file is deleted.
@@ -132,20 +132,20 @@ pub struct RejectionContext {
 }
 
 /// Renders the context of a rejected edit in at most `budget` characters, or [`BUDGET_MIN`] if that is more.
-pub fn build_context(refusal: &RejectedEdit<'_>, presentation: DetailLevel, budget: usize) -> RejectionContext {
-    let (code, message) = (one_line(refusal.code, 60), one_line(refusal.message, 400));
+pub fn build_context(rejected: &RejectedEdit<'_>, presentation: DetailLevel, budget: usize) -> RejectionContext {
+    let (code, message) = (one_line(rejected.code, 60), one_line(rejected.message, 400));
     let head = format!("The edit was refused ({code}): {message}\nNothing was written.\n");
     let mut left = budget.max(BUDGET_MIN).saturating_sub(chars(&head) + NOTE_CHARS);
-    let mut target = FileContextBuilder::new(&refusal.target);
+    let mut target = FileContextBuilder::new(&rejected.target);
     left = left.saturating_sub(target.entry_chars());
     let mut stale: Vec<FileContextBuilder<'_>> = Vec::new();
-    for moved in refusal.stale {
+    for moved in rejected.stale {
         let draft = FileContextBuilder::new(moved);
         let Some(rest) = left.checked_sub(draft.entry_chars()) else { break };
         left = rest;
         stale.push(draft);
     }
-    let stale_left_out = refusal.stale.len() - stale.len();
+    let stale_left_out = rejected.stale.len() - stale.len();
     if presentation != DetailLevel::Brief {
         target.add_diff(presentation, &mut left);
         target.add_content(presentation, &mut left);
@@ -219,7 +219,7 @@ impl<'a> FileContextBuilder<'a> {
     }
 
     fn entry(&self, role: &str) -> String {
-        let ChangedFile { path, read_at, version, movers, now, .. } = self.moved;
+        let ChangedFile { path, read_at, version, edits: movers, now, .. } = self.moved;
         let mut entry = format!("\n{role}: {path}, ");
         match (read_at, now) {
             (_, None) if !self.was_there() => write!(entry, "not there"),
@@ -341,13 +341,15 @@ impl<'a> FileContextBuilder<'a> {
             _ if count(now) == 0 => self.content.is_none() && !self.diff.as_ref().is_some_and(|diff| diff.is_whole),
             Some(moves) => !carried(moves, self.moved, count(now)).iter().all(is_known),
             // The relevant lines were not read before, and are shown now.
-            None if read_at.is_none() && !self.moved.read.is_empty() => !self.wanted(count(now)).iter().all(is_known),
+            None if read_at.is_none() && !self.moved.read.is_empty() => {
+                !self.read_lines(count(now)).iter().all(is_known)
+            }
             None => !is_known(&(1, count(now))),
         }
     }
 
     /// Returns the relevant lines of a file that was not read.
-    fn wanted(&self, total: u32) -> Vec<LineRange> {
+    fn read_lines(&self, total: u32) -> Vec<LineRange> {
         union(self.moved.read.iter().map(|(first, last)| ((*first).max(1), (*last).min(total))))
     }
 
@@ -383,7 +385,7 @@ impl<'a> FileContextBuilder<'a> {
             read_at: self.moved.read_at,
             version: self.moved.version,
             is_deleted: self.moved.now.is_none() && self.was_there(),
-            changed_by: self.moved.movers.to_vec(),
+            changed_by: self.moved.edits.to_vec(),
             diff: self.diff.as_ref().map(|diff| diff.text.clone()),
             content: self.content.as_ref().map(|content| content.text.clone()),
             shown: self.shown(),

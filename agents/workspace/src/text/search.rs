@@ -103,7 +103,7 @@ impl Search {
     }
 
     /// Searches one more text and returns its lines shown in full.
-    pub fn look(&mut self, path: &FilePath, text: &str) -> Vec<LineRange> {
+    pub fn search_file(&mut self, path: &FilePath, text: &str) -> Vec<LineRange> {
         self.bytes = self.bytes.saturating_sub(text.len());
         let found = &mut self.found;
         let mut shown: Vec<LineRange> = Vec::new();

@@ -89,7 +89,7 @@ pub struct LinePart {
     /// Columns shown, counted from 1; `None` if none fit.
     pub columns: Option<LineRange>,
     /// Length of the line in characters.
-    pub of: u32,
+    pub line_chars: u32,
 }
 
 /// Renders the columns `first` to `last` of a line, as far as they fit into `chars_max` characters; `None` if there is
@@ -105,15 +105,15 @@ pub fn line_part(text: &str, at: u32, (first, last): LineRange, chars_max: usize
     if (first, last) == (1, of) && of <= room {
         entry.push_str(line);
         entry.push('\n');
-        return Some(LinePart { text: entry, columns: Some((first, last)), of });
+        return Some(LinePart { text: entry, columns: Some((first, last)), line_chars: of });
     }
     let last = last.min((first - 1).saturating_add(room.saturating_sub(PART_NOTE_CHARS)));
     if last < first {
-        return Some(LinePart { text: String::new(), columns: None, of });
+        return Some(LinePart { text: String::new(), columns: None, line_chars: of });
     }
     entry.extend(line.chars().skip(first as usize - 1).take((last - first) as usize + 1));
     writeln!(entry, "\n[characters {first}-{last} of {of} of line {at}]").expect("a string takes everything");
-    Some(LinePart { text: entry, columns: Some((first, last)), of })
+    Some(LinePart { text: entry, columns: Some((first, last)), line_chars: of })
 }
 
 /// Characters reserved for the note about a part.

@@ -43,13 +43,13 @@ pub(crate) fn tools(author: &str, spec: &WorkspaceSpec) -> Vec<Tool> {
 }
 
 /// Converts an editor's answer into a tool result; a rejection adds its code and details as structured content.
-pub(crate) fn result(told: CommandResult) -> CallToolResult {
-    let text = vec![ContentBlock::text(told.text)];
-    if told.code.is_none() {
+pub(crate) fn result(answer: CommandResult) -> CallToolResult {
+    let text = vec![ContentBlock::text(answer.text)];
+    if answer.code.is_none() {
         return CallToolResult::success(text);
     }
     let mut result = CallToolResult::error(text);
-    result.structured_content = Some(told.data);
+    result.structured_content = Some(answer.data);
     result
 }
 

@@ -15,7 +15,7 @@ use crate::output::short;
 use crate::serve::problem::{Code, Problem};
 
 /// Maximum characters of a parameter error.
-const SAID_MAX: usize = 300;
+const REASON_CHARS_MAX: usize = 300;
 
 /// Returns the reason that a message is malformed, if it is.
 pub(super) fn wrong_message(message: &Value) -> Option<Problem> {
@@ -64,7 +64,7 @@ pub(super) fn wrong_params(message: &Value) -> Option<Value> {
 
 fn wrong<T: DeserializeOwned>(params: Value) -> Option<String> {
     // The error may quote the input, which may be large.
-    serde_json::from_value::<T>(params).err().map(|error| short(&error.to_string(), SAID_MAX))
+    serde_json::from_value::<T>(params).err().map(|error| short(&error.to_string(), REASON_CHARS_MAX))
 }
 
 /// Adds an explanation to a response that reports an unknown method; returns others unchanged.
@@ -80,9 +80,9 @@ pub(super) async fn explain_unknown_method(message: &Value, response: Response) 
     }
     let method = short(message["method"].as_str().unwrap_or_default(), NAME_MAX);
     let problem = Problem::from_code(Code::NoSuchMethod, format!("there is no method {method}"));
-    let told = error(&message["id"], ErrorCode::METHOD_NOT_FOUND, &problem);
+    let error_response = error(&message["id"], ErrorCode::METHOD_NOT_FOUND, &problem);
     parts.headers.remove(CONTENT_LENGTH);
-    Response::from_parts(parts, told.to_string().into())
+    Response::from_parts(parts, error_response.to_string().into())
 }
 
 /// Response, as far as its error code is needed.

@@ -9,13 +9,13 @@ use super::editor;
 use super::worker_server::WorkerServer;
 
 /// Returns the tools of a worker; of the patch tools, only those that it can use.
-pub(crate) fn for_worker(seat: &WorkerServer) -> Vec<Tool> {
+pub(crate) fn for_worker(server: &WorkerServer) -> Vec<Tool> {
     let mut tools = all();
-    if seat.is_at_files_only() {
+    if server.is_at_files_only() {
         tools.retain(|tool| matches!(&*tool.name, "read_view" | "explain_rejection"));
         tools.push(finish());
     }
-    tools.extend(seat.files.iter().flat_map(|spec| editor::tools(seat.worker.as_str(), spec)));
+    tools.extend(server.files.iter().flat_map(|spec| editor::tools(server.worker.as_str(), spec)));
     tools
 }
 

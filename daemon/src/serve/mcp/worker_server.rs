@@ -189,22 +189,28 @@ impl WorkerServer {
             let problem = Problem::from_code(Code::NoLease, "nobody asks you to do anything now");
             return Err(problem.help("call read_view with `wait`: files are open to who has been asked"));
         };
-        let of = EditAttempt { invocation: lease.call.invocation, attempt: lease.call.attempt };
-        let asked = SessionRequest {
+        let attempt = EditAttempt { invocation: lease.call.invocation, attempt: lease.call.attempt };
+        let request = SessionRequest {
             room: self.room,
             principal: Some(self.caller.principal()),
             ..SessionRequest::from(arguments)
         };
-        let wanted = files::LeasedFileCommand { worker: self.worker.clone(), of, name: None, is_anew: None, asked };
-        files::call(&self.daemon, &self.board, wanted).await.map(|(told, _)| told)
+        let command = files::LeasedFileCommand {
+            worker: self.worker.clone(),
+            of: attempt,
+            name: None,
+            is_anew: None,
+            asked: request,
+        };
+        files::call(&self.daemon, &self.board, command).await.map(|(result, _)| result)
     }
 
     /// Ends the call without a patch.
-    pub(crate) async fn finish(&self, said: Finish) -> ApiResult<Value> {
+    pub(crate) async fn finish(&self, arguments: Finish) -> ApiResult<Value> {
         let Some(lease) = self.daemon.leases.find_by_key(&self.board, &self.worker, &self.holder()) else {
             return Err(Problem::from_code(Code::NoLease, "nobody waits for you to finish"));
         };
-        let reply = match said.intent {
+        let reply = match arguments.intent {
             Some(intent) => json!({"patch": [], "intent": intent}),
             None => json!([]),
         };
@@ -216,13 +222,13 @@ impl WorkerServer {
     }
 
     /// Leases the oldest waiting call and returns its view. Without one, returns a preview of the worker's view.
-    pub(crate) async fn read_view(&self, wanted: ReadView) -> ApiResult<Value> {
-        let lasts = leases::seconds(Some(wanted.seconds.unwrap_or(SECONDS)))?;
-        if wanted.wait > WAIT_MAX {
+    pub(crate) async fn read_view(&self, arguments: ReadView) -> ApiResult<Value> {
+        let duration = leases::seconds(Some(arguments.seconds.unwrap_or(SECONDS)))?;
+        if arguments.wait > WAIT_MAX {
             return Err(Problem::from_code(Code::BadBody, format!("wait is at most {WAIT_MAX} seconds")));
         }
         if self.is_remote().await?
-            && let Some(view) = self.lease(lasts, Duration::from_secs(wanted.wait)).await?
+            && let Some(view) = self.lease(duration, Duration::from_secs(arguments.wait)).await?
         {
             return Ok(view);
         }
@@ -260,14 +266,14 @@ impl WorkerServer {
     }
 
     /// Requests an expanded view, and returns the view that follows.
-    pub(crate) async fn expand(&self, wanted: Expand) -> ApiResult<Value> {
-        if wanted.paths.is_empty() {
+    pub(crate) async fn expand(&self, arguments: Expand) -> ApiResult<Value> {
+        if arguments.paths.is_empty() {
             return Err(Problem::from_code(Code::BadBody, "paths names at least one place"));
         }
-        let Some(lease) = &wanted.lease else {
-            return self.preview(wanted.paths.iter().map(|asked| json!(asked)).collect()).await;
+        let Some(lease) = &arguments.lease else {
+            return self.preview(arguments.paths.iter().map(|asked| json!(asked)).collect()).await;
         };
-        let reply = json!({"expand": wanted.paths});
+        let reply = json!({"expand": arguments.paths});
         let outcome =
             leases::submit_reply(&self.daemon, &self.caller, &self.board, &self.worker, lease, reply, None).await?;
         let is_expanded = matches!(outcome, Outcome::Expanded { .. });
@@ -281,29 +287,29 @@ impl WorkerServer {
     }
 
     /// Asks a person a question. The answer arrives with a later call.
-    pub(crate) async fn clarify(&self, asked: Clarify) -> ApiResult<Value> {
-        let question = match asked.choices {
-            Some(choices) => json!({"question": asked.question, "choices": choices}),
-            None => json!({"question": asked.question}),
+    pub(crate) async fn clarify(&self, arguments: Clarify) -> ApiResult<Value> {
+        let question = match arguments.choices {
+            Some(choices) => json!({"question": arguments.question, "choices": choices}),
+            None => json!({"question": arguments.question}),
         };
         let reply = json!({ "clarify": question });
         let outcome =
-            leases::submit_reply(&self.daemon, &self.caller, &self.board, &self.worker, &asked.lease, reply, None)
+            leases::submit_reply(&self.daemon, &self.caller, &self.board, &self.worker, &arguments.lease, reply, None)
                 .await?;
         ProposalOutcome::read(outcome).map(|(_, outcome)| json!(outcome)).map_err(with_retry_help)
     }
 
     /// Returns the meanings of a code, and the worker's last rejection with it. Without a code, explains the code of
     /// the last rejection.
-    pub(crate) async fn explain_rejection(&self, wanted: ExplainRejection) -> ApiResult<Value> {
-        let (code, seq) = (wanted.code.clone(), wanted.seq);
+    pub(crate) async fn explain_rejection(&self, arguments: ExplainRejection) -> ApiResult<Value> {
+        let (code, seq) = (arguments.code.clone(), arguments.seq);
         let is_wanted = move |entry: &Map<String, Value>| {
             matches!(entry.get("kind").and_then(Value::as_str), Some("rejected" | "late"))
                 && seq.is_none_or(|seq| entry.get("seq") == Some(&json!(seq)))
                 && code.as_ref().is_none_or(|code| entry.get("code") == Some(&json!(code)))
         };
         let last = self.own_records(1, is_wanted).await?.pop();
-        let code = wanted.code.or_else(|| last.as_ref()?.get("code")?.as_str().map(str::to_owned));
+        let code = arguments.code.or_else(|| last.as_ref()?.get("code")?.as_str().map(str::to_owned));
         let Some(code) = code else {
             let nothing = "nothing of this worker was refused lately";
             return Err(Problem::from_code(Code::NoRejection, nothing).help("name a code to hear what it means"));
@@ -322,7 +328,7 @@ impl WorkerServer {
     pub(crate) async fn state(&self) -> ApiResult<Value> {
         let worker = self.worker.clone();
         self.query_board(move |board| {
-            let readable = seat_of(board, &worker)?.contract.readable(board.state().root());
+            let readable = worker_plan(board, &worker)?.contract.readable(board.state().root());
             let document = board.state().root().to_value();
             let mut places = BTreeSet::new();
             for pattern in readable.patterns() {
@@ -352,7 +358,7 @@ impl WorkerServer {
     async fn is_remote(&self) -> ApiResult<bool> {
         let worker = self.worker.clone();
         let is_remote = move |blueprint: &Blueprint| {
-            blueprint.workers.get(&worker).is_some_and(|seat| seat.agent == AgentKind::Remote)
+            blueprint.workers.get(&worker).is_some_and(|spec| spec.agent == AgentKind::Remote)
         };
         match self.daemon.running(&self.board) {
             Some(running) => Ok(is_remote(&running.status().blueprint)),
@@ -361,13 +367,13 @@ impl WorkerServer {
         }
     }
 
-    async fn lease(&self, lasts: Duration, patience: Duration) -> ApiResult<Option<Value>> {
-        let Some(lease) = self.current_lease(LeaseDuration::Exactly(lasts), patience).await? else { return Ok(None) };
+    async fn lease(&self, duration: Duration, timeout: Duration) -> ApiResult<Option<Value>> {
+        let Some(lease) = self.current_lease(LeaseDuration::Exactly(duration), timeout).await? else { return Ok(None) };
         let mut told = json!(LeasedCall::new(&lease, self.daemon.clock.now()));
-        if let Value::Object(told) = &mut told {
+        if let Value::Object(members) = &mut told {
             // The view's text has them.
-            told.remove("shown");
-            told.insert("asked".to_owned(), true.into());
+            members.remove("shown");
+            members.insert("asked".to_owned(), true.into());
         }
         Ok(Some(told))
     }
@@ -382,30 +388,30 @@ impl WorkerServer {
     }
 
     /// Returns the lease that the caller holds, or leases the oldest waiting call; its duration starts now.
-    async fn current_lease(&self, lasts: LeaseDuration, patience: Duration) -> ApiResult<Option<Lease>> {
-        let (LeaseDuration::Exactly(wanted) | LeaseDuration::AtLeast(wanted)) = lasts;
-        let taker = LeaseHolder { key: Some(self.holder()), api_token: self.caller.token() };
-        let leased = leases::acquire(&self.daemon, &self.board, &self.worker, wanted, patience, taker).await?;
+    async fn current_lease(&self, duration: LeaseDuration, timeout: Duration) -> ApiResult<Option<Lease>> {
+        let (LeaseDuration::Exactly(requested) | LeaseDuration::AtLeast(requested)) = duration;
+        let holder = LeaseHolder { key: Some(self.holder()), api_token: self.caller.token() };
+        let leased = leases::acquire(&self.daemon, &self.board, &self.worker, requested, timeout, holder).await?;
         let Some(lease) = leased else { return Ok(None) };
         // Renews a lease that the caller already held.
         let (invocation, attempt) = (lease.call.invocation, lease.call.attempt);
-        let wanted = match lasts {
-            LeaseDuration::Exactly(lasts) => lasts,
-            LeaseDuration::AtLeast(lasts) => lasts.max(lease.expires_in),
+        let extension = match duration {
+            LeaseDuration::Exactly(duration) => duration,
+            LeaseDuration::AtLeast(duration) => duration.max(lease.expires_in),
         };
         let token = self.caller.token();
-        let renewed = self.daemon.leases.renew(&self.board, &self.worker, invocation, attempt, wanted, token);
+        let renewed = self.daemon.leases.renew(&self.board, &self.worker, invocation, attempt, extension, token);
         Ok(Some(renewed.unwrap_or(lease)))
     }
 
     async fn preview(&self, expand: Vec<Value>) -> ApiResult<Value> {
         let worker = self.worker.clone();
         self.query_board(move |board| {
-            let seat = views::worker_with_bindings(board, worker.as_str(), &[])?;
-            let view = views::preview(board, &seat, &expand, None)?;
-            let shown = board.previewed_values(&seat, &view);
+            let plan = views::worker_with_bindings(board, worker.as_str(), &[])?;
+            let view = views::preview(board, &plan, &expand, None)?;
+            let shown = board.previewed_values(&plan, &view);
             let schema = shown.and_then(|shown| schema::reply_schema(&shown, SchemaLevel::Derived));
-            let prompt = Prompt::new(&seat.worker, &view);
+            let prompt = Prompt::new(&plan.worker, &view);
             Ok(json!({
                 "asked": false,
                 "board": board.id(),
@@ -442,7 +448,7 @@ impl WorkerServer {
             return Ok(entries);
         }
         let worker = self.worker.clone();
-        let told_now = move |board: &Board| {
+        let masked = move |board: &Board| {
             let mut entries = entries;
             // Earlier rejections show only what the worker may read now.
             for rejection in entries.iter_mut().filter_map(|entry| entry.get_mut("rejection")) {
@@ -450,7 +456,7 @@ impl WorkerServer {
             }
             Ok(entries)
         };
-        self.daemon.query_board(&self.board, None, told_now).await
+        self.daemon.query_board(&self.board, None, masked).await
     }
 }
 
@@ -484,21 +490,21 @@ fn read_own_records(
 
 /// Returns the visible members of a record that is the worker's own, or the board's end.
 pub(crate) fn own_entry(record: &Record, worker: &WorkerName) -> Result<Option<Map<String, Value>>, Failure> {
-    let mut told = history::record_json(record)?;
-    let author = told.get("by").and_then(|by| by.get("worker")).or_else(|| told.get("worker"));
+    let mut members = history::record_json(record)?;
+    let author = members.get("by").and_then(|by| by.get("worker")).or_else(|| members.get("worker"));
     let is_own = author.is_some_and(|author| author == worker.as_str()) || record.kind == Kind::Ended;
     // A trigger may come from paths that the worker cannot read, and a breaker counts the calls of others.
     let is_about_others = matches!(record.kind, Kind::Scheduled | Kind::Breaker | Kind::Budget | Kind::Skipped);
-    told.retain(|name, _| VISIBLE_MEMBERS.contains(&name.as_str()));
-    Ok((is_own && !is_about_others).then_some(told))
+    members.retain(|name, _| VISIBLE_MEMBERS.contains(&name.as_str()));
+    Ok((is_own && !is_about_others).then_some(members))
 }
 
-fn seat_of<'a>(board: &'a Board, worker: &WorkerName) -> Result<&'a patchboard_kernel::plan::WorkerPlan, Failure> {
+fn worker_plan<'a>(board: &'a Board, worker: &WorkerName) -> Result<&'a patchboard_kernel::plan::WorkerPlan, Failure> {
     board
         .plan()
         .workers
         .get(worker)
-        .map(|seat| &**seat)
+        .map(|plan| &**plan)
         .ok_or_else(|| Failure::invalid_input("no_such_worker", format!("the blueprint has no worker {worker}")))
 }
 

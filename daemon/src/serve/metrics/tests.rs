@@ -154,8 +154,8 @@ fn a_family_of_which_nothing_has_happened_is_there_with_its_kind() {
 #[test]
 fn what_somebody_else_writes_cannot_break_the_text() {
     let metrics = Metrics::new();
-    metrics.answered("/v1/boards/{board}", "GET", 200, 0.003);
-    metrics.answered("a\"b\\c\nd", "other", 404, 0.003);
+    metrics.count_request("/v1/boards/{board}", "GET", 200, 0.003);
+    metrics.count_request("a\"b\\c\nd", "other", 404, 0.003);
     let text = metrics.text(&GaugeValues::default());
     assert!(
         text.contains(r#"patchboard_http_requests_total{method="other",route="a\"b\\c\nd",status="404"} 1"#),

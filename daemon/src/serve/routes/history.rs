@@ -213,7 +213,7 @@ pub(crate) async fn journal(
     caller.require(&Permission::View(board.clone()))?;
     daemon.summary(&board)?;
     let kinds = kinds(paging.kind.as_deref())?;
-    let key = paging.key.map(|key| bind_key(&daemon, &caller, &key)).transpose()?.map(|key| key.token());
+    let key = paging.key.map(|key| bind_key(&daemon, &caller, &key)).transpose()?.map(|key| key.idempotency_key());
     let limit = page_size(paging.limit)?;
     if paging.after.is_some_and(|after| i64::try_from(after).is_err()) {
         return Err(Problem::from_code(Code::BadQuery, "no record has a number as large as after"));

@@ -63,23 +63,23 @@ impl Daemon {
         question: impl FnOnce(&Reader) -> Result<T, Failure> + Send + 'static,
     ) -> ApiResult<T> {
         let gone = || Problem::from(RuntimeError::Start("the daemon is stopping".to_owned()));
-        let payer = MeteredCaller::current();
-        let place = match &payer {
-            Some(payer) => payer.read().await,
+        let caller = MeteredCaller::current();
+        let place = match &caller {
+            Some(caller) => caller.read().await,
             None => Arc::clone(&self.reads).acquire_owned().await.ok(),
         };
         let place = place.ok_or_else(gone)?;
         let daemon = Arc::clone(self);
-        let asked = tokio::task::spawn_blocking(move || {
+        let result = tokio::task::spawn_blocking(move || {
             // Releases the permit when the read is done, even if the caller has left.
             let _place = place;
-            match payer {
-                Some(payer) => payer.run_charged(|| question(&daemon.reader)),
+            match caller {
+                Some(caller) => caller.run_charged(|| question(&daemon.reader)),
                 None => question(&daemon.reader),
             }
         })
         .await;
-        match asked {
+        match result {
             Ok(answer) => Ok(answer?),
             Err(error) => Err(Failure::failed("internal", format!("the question was not answered: {error}")).into()),
         }

@@ -74,8 +74,8 @@ impl ReplyFormat {
     }
 
     /// Returns the example reply for this occasion.
-    pub const fn example_for(self, occasion: ReplyPurpose) -> &'static str {
-        match occasion {
+    pub const fn example_for(self, purpose: ReplyPurpose) -> &'static str {
+        match purpose {
             ReplyPurpose::Own => self.example(),
             ReplyPurpose::Room => OUTPUT,
             ReplyPurpose::Ballot => ANSWER,

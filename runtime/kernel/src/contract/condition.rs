@@ -89,15 +89,15 @@ impl Contract {
     }
 
     /// Returns true if the condition of a grant that matches the target holds there, or if it has none.
-    pub(super) fn holds(&self, write: &CompiledGrant, target: Target<'_>, asked: &mut ConditionInput<'_>) -> bool {
+    pub(super) fn holds(&self, write: &CompiledGrant, target: Target<'_>, input: &mut ConditionInput<'_>) -> bool {
         let Some(condition) = &write.condition else { return true };
         let place = first_tokens(target.path, condition.depth);
         // Translates the place to the state before the patch, because the patch may have shifted elements.
-        let stood = asked.targets.original_place_for_op(&place, target.arrives);
-        let Some(there) = stood.and_then(|stood| asked.state.get(&stood)) else { return false };
-        let mut variables = self.variables(asked.state);
+        let stood = input.targets.original_place_for_op(&place, target.arrives);
+        let Some(there) = stood.and_then(|stood| input.state.get(&stood)) else { return false };
+        let mut variables = self.variables(input.state);
         variables.insert("self", there.into());
-        condition.expr.evaluate_within(&variables, asked.allowance) == Ok(true)
+        condition.expr.evaluate_within(&variables, input.allowance) == Ok(true)
     }
 }
 
@@ -105,14 +105,14 @@ impl Contract {
 /// alone.
 pub(super) fn condition_not_met(path: &Pointer, grants: &[&CompiledGrant]) -> Violation {
     let conditions = || grants.iter().filter_map(|write| Some((&write.pattern, &write.condition.as_ref()?.written)));
-    let told: Vec<String> = conditions()
+    let messages: Vec<String> = conditions()
         .map(|(pattern, condition)| {
             let WriteCondition { of, expr } = condition;
             format!("the grant on `{pattern}` holds only where this is true of `{of}`: {}", on_one_line(expr))
         })
         .collect();
     let expected = conditions().map(|(_, condition)| json!(condition)).collect();
-    Violation::new(Code::ConditionNotMet, path.as_str(), told.join("; ")).with_expected(Value::Array(expected))
+    Violation::new(Code::ConditionNotMet, path.as_str(), messages.join("; ")).with_expected(Value::Array(expected))
 }
 
 /// Collapses the white space of an expression, for use in a sentence.

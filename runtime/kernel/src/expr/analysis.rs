@@ -110,7 +110,7 @@ impl CompareOp {
     }
 
     /// Returns the test with exchanged operands.
-    pub(super) const fn turned(self) -> Self {
+    pub(super) const fn with_exchanged_operands(self) -> Self {
         match self {
             Self::Equal | Self::Among | Self::Unequal => self,
             Self::Less => Self::Greater,
@@ -315,7 +315,7 @@ impl Walk {
                     && let Some(test) = test_of(*binary)
                 {
                     self.compare(a, b, test);
-                    self.compare(b, a, test.turned());
+                    self.compare(b, a, test.with_exchanged_operands());
                 }
                 self.divide(node);
                 parts(node).into_iter().for_each(|part| self.visit(part, false, looks));

@@ -67,7 +67,7 @@ const REMAINDER: Operation = Operation {
 };
 
 impl Operation {
-    fn of<'a>(&self, a: &Val<'a>, b: &Val<'a>, dialect: Dialect) -> Result<Val<'a>, EvalAbort> {
+    fn apply<'a>(&self, a: &Val<'a>, b: &Val<'a>, dialect: Dialect) -> Result<Val<'a>, EvalAbort> {
         match dialect {
             Dialect::Strict => self.of_like(a, b),
             Dialect::Plain => self.of_any(a, b),
@@ -105,7 +105,7 @@ impl<'a> Val<'a> {
             }
             _ => {
                 let (Some(a), Some(b)) = (self.elements(), other.elements()) else {
-                    return SUM.of(self, other, dialect);
+                    return SUM.apply(self, other, dialect);
                 };
                 meter.spend(self.list_len().unwrap_or(0) + other.list_len().unwrap_or(0))?;
                 Ok(Self::List(Rc::new(a.chain(b).collect())))
@@ -115,25 +115,25 @@ impl<'a> Val<'a> {
 
     /// `self - other`.
     pub(super) fn subtract(&self, other: &Self, dialect: Dialect) -> Result<Self, EvalAbort> {
-        DIFFERENCE.of(self, other, dialect)
+        DIFFERENCE.apply(self, other, dialect)
     }
 
     /// `self * other`.
     pub(super) fn multiply(&self, other: &Self, dialect: Dialect) -> Result<Self, EvalAbort> {
-        PRODUCT.of(self, other, dialect)
+        PRODUCT.apply(self, other, dialect)
     }
 
     /// `self / other`; for two integers the quotient is truncated towards zero.
     pub(super) fn divide(&self, other: &Self, dialect: Dialect) -> Result<Self, EvalAbort> {
-        QUOTIENT.of(self, other, dialect)
+        QUOTIENT.apply(self, other, dialect)
     }
 
     /// `self / other` without truncation.
     pub(super) fn ratio(&self, other: &Self, dialect: Dialect) -> Result<Self, EvalAbort> {
         match (integer(self), integer(other)) {
             (Some(a), Some(b)) if b != 0 && a % b == 0 => narrowed(a.checked_div(b)),
-            (Some(_), Some(_)) => QUOTIENT.of(&self.rounded(), &other.rounded(), dialect),
-            _ => QUOTIENT.of(self, other, dialect),
+            (Some(_), Some(_)) => QUOTIENT.apply(&self.rounded(), &other.rounded(), dialect),
+            _ => QUOTIENT.apply(self, other, dialect),
         }
     }
 
@@ -141,7 +141,7 @@ impl<'a> Val<'a> {
     pub(super) fn remainder(&self, other: &Self, dialect: Dialect) -> Result<Self, EvalAbort> {
         match (self, dialect) {
             (Self::Double(_), Dialect::Strict) => Err(mismatch("%", self, other)),
-            _ => REMAINDER.of(self, other, dialect),
+            _ => REMAINDER.apply(self, other, dialect),
         }
     }
 
@@ -154,7 +154,7 @@ impl<'a> Val<'a> {
             if as_double(&element).is_none() {
                 return Err(misplaced("sum()", &element));
             }
-            sum = SUM.of(&sum, &element, dialect)?;
+            sum = SUM.apply(&sum, &element, dialect)?;
         }
         Ok(sum)
     }

@@ -79,7 +79,7 @@ impl Walk {
             Node::Not(of) => self.joined(of, !wanted, out, others),
             Node::Binary(binary, a, b) => {
                 let joined = test_of(*binary).and_then(|test| {
-                    [(a, b, test), (b, a, test.turned())].into_iter().find_map(|(of, with, test)| {
+                    [(a, b, test), (b, a, test.with_exchanged_operands())].into_iter().find_map(|(of, with, test)| {
                         let test = if wanted { test } else { test.negated() };
                         Some(Joined { operand: format!("{of:?}"), of: self.operand(of)?, test, with: constant(with)? })
                     })

@@ -118,8 +118,8 @@ impl<'a> Run<'a> {
             Node::Index(of, key) => self.index(of, key),
             Node::Not(node) => self.bool(node, "!").map(|value| Val::Bool(!value)),
             Node::Negate(node) => self.value(node)?.negate(self.dialect),
-            Node::And(a, b) => self.either(a, b, false),
-            Node::Or(a, b) => self.either(a, b, true),
+            Node::And(a, b) => self.logic(a, b, false),
+            Node::Or(a, b) => self.logic(a, b, true),
             Node::If(condition, a, b) => {
                 let holds = self.bool(condition, "?:")?;
                 self.value(if holds { a } else { b })
@@ -180,7 +180,7 @@ impl<'a> Run<'a> {
     }
 
     /// `a && b` or `a || b`: a `decisive` value on either side determines the result, even if the other side fails.
-    fn either(&mut self, a: &'a Node, b: &'a Node, decisive: bool) -> Result<Val<'a>, EvalAbort> {
+    fn logic(&mut self, a: &'a Node, b: &'a Node, decisive: bool) -> Result<Val<'a>, EvalAbort> {
         let operator = if decisive { "||" } else { "&&" };
         let left = match self.bool(a, operator) {
             Ok(value) if value == decisive => return Ok(Val::Bool(decisive)),
@@ -276,7 +276,7 @@ impl<'a> Run<'a> {
         if self.dialect == Dialect::Strict && range.map_len().is_some() {
             return Err(EvalAbort::error("a loop over a map has no order; loop over a list"));
         }
-        let items = Items::of(&range, of.is_pair);
+        let items = Items::try_new(&range, of.is_pair);
         let items = items.ok_or_else(|| EvalAbort::Error(format!("cannot loop over {}", range.type_name())))?;
         let depth = self.locals.len();
         let result = match of.fold {

@@ -146,19 +146,19 @@ impl<'t> Parser<'t> {
     }
 
     fn expression(&mut self) -> Parsed {
-        let condition = self.either()?;
+        let condition = self.disjunction()?;
         let Some(at) = self.take("?") else { return Ok(condition) };
-        let then = self.either()?;
+        let then = self.disjunction()?;
         self.demand(":")?;
         let other = self.expression()?;
         Ok(Part { at, term: Term::If(Box::new(condition), Box::new(then), Box::new(other)) })
     }
 
-    fn either(&mut self) -> Parsed {
-        self.logic("||", Self::both, Term::Or)
+    fn disjunction(&mut self) -> Parsed {
+        self.logic("||", Self::conjunction, Term::Or)
     }
 
-    fn both(&mut self) -> Parsed {
+    fn conjunction(&mut self) -> Parsed {
         self.logic("&&", Self::relation, Term::And)
     }
 

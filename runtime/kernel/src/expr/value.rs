@@ -153,7 +153,7 @@ enum Over<'a> {
 impl<'a> Items<'a> {
     /// Returns `None` for a value that is neither list nor map. With `is_pair`, items have keys; otherwise members are
     /// represented by their names.
-    pub(super) fn of(range: &Val<'a>, is_pair: bool) -> Option<Self> {
+    pub(super) fn try_new(range: &Val<'a>, is_pair: bool) -> Option<Self> {
         let over = match range {
             Val::Entries(entries) => {
                 let mut entries = entries.as_ref().clone();

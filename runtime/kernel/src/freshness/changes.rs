@@ -45,7 +45,7 @@ pub(super) enum Depth {
 ///
 /// `was_there` reports whether a place existed at that version, if known. `includes_place` also checks the place
 /// itself.
-pub(super) fn on_the_way(
+pub(super) fn on_path(
     root: &Node,
     place: &Pointer,
     read: Revision,
@@ -72,7 +72,7 @@ pub(super) fn on_the_way(
             return change(at, ChangeKind::Shifted);
         }
         let Some((child, stamp)) = node.slot(&decoded) else {
-            let lost = member_lost_since(node, &decoded, read);
+            let lost = member_removed_since(node, &decoded, read);
             // A place that was always absent cannot have been removed.
             return match was_there(here) {
                 Some(true) => change(lost.unwrap_or(node.modified_at()).max(floor), ChangeKind::Removed),
@@ -106,7 +106,9 @@ pub(super) fn of_place(
     let change = |at, what| Some(Change { place: place.to_buf(), at, kind: what });
     match node.slot(&token) {
         Some((_, stamp)) if stamp.created > read => change(stamp.changed, ChangeKind::New),
-        None if was_there(place) == Some(true) => change(member_lost_since(node, &token, read)?, ChangeKind::Removed),
+        None if was_there(place) == Some(true) => {
+            change(member_removed_since(node, &token, read)?, ChangeKind::Removed)
+        }
         _ => None,
     }
 }
@@ -140,7 +142,7 @@ impl Search {
             return;
         }
         let mut found = |at, what| self.found.push(Change { place: place.clone(), at, kind: what });
-        if let Some(at) = lost_since(node, self.read) {
+        if let Some(at) = removed_since(node, self.read) {
             return found(at, ChangeKind::Parts);
         }
         if self.depth == Depth::Everything
@@ -182,7 +184,7 @@ fn shifted(node: &Node, token: &str, read: Revision) -> Option<Revision> {
     array.shifted_since(token.parse().ok()?, read)
 }
 
-fn lost_since(node: &Node, read: Revision) -> Option<Revision> {
+fn removed_since(node: &Node, read: Revision) -> Option<Revision> {
     match node {
         Node::Array(array) => array.removed_since(read),
         Node::Object(object) => object.removed_since(read),
@@ -191,8 +193,8 @@ fn lost_since(node: &Node, read: Revision) -> Option<Revision> {
 }
 
 /// Returns the removal of a member that existed at version `read`; if that is no longer known, the last removal of any.
-fn member_lost_since(node: &Node, key: &str, read: Revision) -> Option<Revision> {
-    let lost = lost_since(node, read)?;
+fn member_removed_since(node: &Node, key: &str, read: Revision) -> Option<Revision> {
+    let lost = removed_since(node, read)?;
     Some(node.as_object().and_then(|object| object.member_removed_since(key, read)).unwrap_or(lost))
 }
 

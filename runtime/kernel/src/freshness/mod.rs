@@ -187,7 +187,7 @@ impl ConflictBuilder<'_> {
             // No concurrent change caused this: it could never have been applied, and the next stage reports why.
             return;
         }
-        let changes = match changes::on_the_way(self.root(), place, base, &was_there, action.needs_value()) {
+        let changes = match changes::on_path(self.root(), place, base, &was_there, action.needs_value()) {
             Some(change) => vec![change],
             None => match action {
                 // Values added inside meanwhile would be lost as well.
@@ -239,7 +239,7 @@ impl ConflictBuilder<'_> {
             .conflict
             .violations
             .iter()
-            .any(|told| told.code == Code::UnseenTarget && told.pointer == place.as_str());
+            .any(|known| known.code == Code::UnseenTarget && known.pointer == place.as_str());
         if !is_told && !self.is_full() && basis.is_unseen(place, was_readable) {
             let message = "you were not shown the whole of it, so you cannot write over it; change only what you see";
             let mut violation = Violation::new(Code::UnseenTarget, place.as_str(), message).with_op(target.op);
@@ -258,7 +258,7 @@ impl ConflictBuilder<'_> {
             if self.is_full() {
                 return;
             }
-            let changes = match changes::on_the_way(self.root(), read, base, &was_there, true) {
+            let changes = match changes::on_path(self.root(), read, base, &was_there, true) {
                 Some(change) => vec![change],
                 None => changes::at_and_below(self.root(), read, base, depth, VIOLATIONS_MAX),
             };
@@ -268,7 +268,7 @@ impl ConflictBuilder<'_> {
             if self.is_full() {
                 return;
             }
-            let change = changes::on_the_way(self.root(), collection, base, &was_there, true)
+            let change = changes::on_path(self.root(), collection, base, &was_there, true)
                 .or_else(|| changes::of_members(self.root(), collection, base));
             if let Some(change) = change {
                 self.stale(Code::StaleRead, change, None);

@@ -88,8 +88,9 @@ impl Reservations {
     /// Returns the latest expiry of the reservations that block an invocation; `None` if none does.
     pub(crate) fn until(&self, awaited: &[PointerBuf], own: InvocationId) -> Option<Timestamp> {
         let others = self.0.iter().filter(|(invocation, _)| **invocation != own);
-        let in_the_way = others
-            .filter(|(_, held)| held.places.iter().any(|place| awaited.iter().any(|awaited| hinders(place, awaited))));
+        let in_the_way = others.filter(|(_, held)| {
+            held.places.iter().any(|place| awaited.iter().any(|awaited| may_block(place, awaited)))
+        });
         in_the_way.map(|(_, held)| held.until).max()
     }
 
@@ -110,7 +111,7 @@ fn overlap(one: &Pointer, other: &Pointer) -> bool {
 
 /// Returns true if a reservation of `place` may have caused a rejection at `awaited`. The rejected operation is no
 /// longer known: it may have inserted or removed an element before `place`.
-fn hinders(place: &Pointer, awaited: &Pointer) -> bool {
+fn may_block(place: &Pointer, awaited: &Pointer) -> bool {
     overlap(place, awaited) || is_behind(place, awaited)
 }
 

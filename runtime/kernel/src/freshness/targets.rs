@@ -73,7 +73,7 @@ enum EarlierEffect {
 #[derive(Default)]
 pub(crate) struct Targets {
     targets: Vec<Target>,
-    own: Vec<EarlierEffect>,
+    effects: Vec<EarlierEffect>,
     /// Number of entries made by operations before the last one recorded.
     applied: usize,
 }
@@ -81,26 +81,26 @@ pub(crate) struct Targets {
 impl Targets {
     /// Records the effect of an operation before it is applied to the candidate.
     pub(crate) fn note(&mut self, index: usize, op: &Op<'_>, effect: &OpEffect<'_>, candidate: &Candidate) {
-        self.applied = self.own.len();
+        self.applied = self.effects.len();
         match *op {
             Op::Test { .. } => {}
-            Op::Remove { path } => self.leave(index, path, candidate),
+            Op::Remove { path } => self.record_removal(index, path, candidate),
             Op::Replace { path, .. } => {
                 self.add(index, path, TargetAction::Overwrites);
-                self.own.push(EarlierEffect::Overwrote(path.to_buf()));
+                self.effects.push(EarlierEffect::Overwrote(path.to_buf()));
             }
-            Op::Add { path, .. } => self.arrive(index, path, effect),
+            Op::Add { path, .. } => self.record_write(index, path, effect),
             Op::Copy { from, path } => {
                 self.add(index, from, TargetAction::Copies);
-                self.arrive(index, path, effect);
+                self.record_write(index, path, effect);
             }
             Op::Move { from, path } => {
                 // The effect refers to the document after the removal of `from`, so it is recorded after that.
-                let before = self.own.len();
-                self.leave(index, from, candidate);
-                self.arrive(index, path, effect);
+                let before = self.effects.len();
+                self.record_removal(index, from, candidate);
+                self.record_write(index, path, effect);
                 let (from, to) = (from.to_buf(), effect.lands_at.to_buf());
-                self.own.push(EarlierEffect::Moved { from, to, entries: self.own.len() - before });
+                self.effects.push(EarlierEffect::Moved { from, to, entries: self.effects.len() - before });
             }
         }
     }
@@ -108,14 +108,14 @@ impl Targets {
     /// Marks the last recorded operation as not applied. Its targets stay, but later operations see the document before
     /// it.
     pub(crate) fn not_applied(&mut self) {
-        self.own.truncate(self.applied);
+        self.effects.truncate(self.applied);
     }
 
     /// Returns the place before the patch of the value that the last recorded operation meets at `place`; `None` for
     /// elements that the patch inserted. An overwritten value keeps its place. `arrives`: `place` refers to the
     /// document after a `move` has removed its `from`.
     pub(crate) fn original_place_for_op(&self, place: &Pointer, arrives: bool) -> Option<PointerBuf> {
-        let before = self.own.iter().take(self.applied + usize::from(arrives));
+        let before = self.effects.iter().take(self.applied + usize::from(arrives));
         before.rev().try_fold(place.to_buf(), |place, own| own.before(place))
     }
 
@@ -123,8 +123,8 @@ impl Targets {
     /// inserted. An overwritten value keeps its place.
     pub(crate) fn original_place(&self, place: &Pointer) -> Option<PointerBuf> {
         let (mut place, mut below) = (place.to_buf(), PointerBuf::root());
-        let mut left = self.own.len();
-        while let Some(own) = left.checked_sub(1).and_then(|last| self.own.get(last)) {
+        let mut left = self.effects.len();
+        while let Some(own) = left.checked_sub(1).and_then(|last| self.effects.get(last)) {
             left -= 1;
             match own {
                 EarlierEffect::Moved { from, to, entries } if place.starts_with(to) => {
@@ -150,20 +150,20 @@ impl Targets {
         &self.targets
     }
 
-    fn leave(&mut self, index: usize, from: &Pointer, candidate: &Candidate) {
+    fn record_removal(&mut self, index: usize, from: &Pointer, candidate: &Candidate) {
         self.add(index, from, TargetAction::Removes);
         // A missing value cannot be removed, and shifts nothing.
         let array = from.parent().filter(|parent| candidate.get(parent).is_some_and(|node| node.as_array().is_some()));
         let array = array.filter(|_| candidate.get(from).is_some());
         let element = array.and_then(|array| Some((array.to_buf(), from.back()?.decoded().parse().ok()?)));
-        self.own.push(match element {
+        self.effects.push(match element {
             Some((array, element)) => EarlierEffect::Removed(array, element),
             None => EarlierEffect::Wrote(from.to_buf()),
         });
     }
 
     /// Records the arrival of a value. `path`: the place as named by the operation.
-    fn arrive(&mut self, index: usize, path: &Pointer, effect: &OpEffect<'_>) {
+    fn record_write(&mut self, index: usize, path: &Pointer, effect: &OpEffect<'_>) {
         let lands_at = &*effect.lands_at;
         let appends = effect.granted_at != effect.lands_at;
         match effect.kind {
@@ -173,20 +173,20 @@ impl Targets {
                     target.names_index = path == lands_at;
                     target.lands_at = made;
                 }
-                self.own.push(EarlierEffect::Wrote(lands_at.to_buf()));
+                self.effects.push(EarlierEffect::Wrote(lands_at.to_buf()));
             }
             Some(GrantOp::Insert) => {
                 self.add(index, lands_at, TargetAction::Inserts);
                 let element = || Some((lands_at.parent()?.to_buf(), lands_at.back()?.decoded().parse().ok()?));
-                self.own.extend(element().map(|(array, element)| EarlierEffect::Inserted(array, element)));
+                self.effects.extend(element().map(|(array, element)| EarlierEffect::Inserted(array, element)));
             }
             Some(GrantOp::Replace) => {
                 self.add(index, lands_at, TargetAction::Overwrites);
-                self.own.push(EarlierEffect::Wrote(lands_at.to_buf()));
+                self.effects.push(EarlierEffect::Wrote(lands_at.to_buf()));
             }
             _ => {
                 self.add(index, lands_at, TargetAction::Creates);
-                self.own.push(EarlierEffect::Wrote(lands_at.to_buf()));
+                self.effects.push(EarlierEffect::Wrote(lands_at.to_buf()));
             }
         }
     }
@@ -201,7 +201,7 @@ impl Targets {
     /// and an overwrite keeps it.
     fn before(&self, place: &Pointer, as_slot: bool) -> Option<PointerBuf> {
         let mut place = place.to_buf();
-        for own in self.own.iter().rev() {
+        for own in self.effects.iter().rev() {
             let is_made = match own {
                 EarlierEffect::Wrote(wrote) => place.starts_with(wrote),
                 EarlierEffect::Overwrote(wrote) => place.starts_with(wrote) && !(as_slot && place == *wrote),

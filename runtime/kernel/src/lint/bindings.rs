@@ -10,7 +10,7 @@ use crate::blueprint::{Action, Rule, Trigger};
 use crate::expr::LookupStep;
 use crate::id::WorkerName;
 use crate::pattern::{PathSyntax, Pattern, PatternToken, is_name};
-use crate::plan::{BOUND, request_part, twice};
+use crate::plan::{BOUND, repeated_name, request_part};
 use crate::schema::Location;
 use crate::source::child;
 
@@ -73,12 +73,12 @@ impl Linter<'_> {
                 {
                     continue;
                 }
-                for seat in
+                for grants in
                     blueprint.triggered_workers(&rule.run).into_iter().filter_map(|name| self.worker_grants.get(name))
                 {
-                    let reads = seat.reads.iter().map(|read| (&read.pointer, &read.pattern));
+                    let reads = grants.reads.iter().map(|read| (&read.pointer, &read.pattern));
                     for (pointer, pattern) in
-                        reads.chain(seat.writes.iter().map(|write| (&write.pointer, &write.pattern)))
+                        reads.chain(grants.writes.iter().map(|write| (&write.pointer, &write.pattern)))
                     {
                         let others = holders(pattern).into_iter();
                         let mut others = others.filter(|(other, holder)| *other == name && !holder.collides(&array));
@@ -117,15 +117,15 @@ impl Linter<'_> {
     /// Returns the names that an invocation of each worker must bind.
     pub(super) fn needed_names(&self) -> BTreeMap<WorkerName, BTreeSet<String>> {
         let mut needed: BTreeMap<WorkerName, BTreeSet<String>> = BTreeMap::new();
-        for (name, seat) in &self.worker_grants {
-            let written = seat.writes.iter().map(|write| &write.pattern);
-            let patterns = seat.reads.iter().map(|read| &read.pattern).chain(written);
+        for (name, grants) in &self.worker_grants {
+            let written = grants.writes.iter().map(|write| &write.pattern);
+            let patterns = grants.reads.iter().map(|read| &read.pattern).chain(written);
             let mut names: BTreeSet<String> = patterns.flat_map(|pattern| pattern.names().map(str::to_owned)).collect();
-            let places = seat.worker.board.iter().flat_map(|inner| inner.places());
+            let places = grants.worker.board.iter().flat_map(|inner| inner.places());
             for place in places.filter_map(|place| self.paths.parse(place).ok()) {
                 names.extend(place.names().map(str::to_owned));
             }
-            let of_worker = format!("{}/", seat.pointer);
+            let of_worker = format!("{}/", grants.pointer);
             for expression in self.expressions.iter().filter(|one| one.pointer.starts_with(&of_worker)) {
                 for look in expression.expr.lookups().iter().filter(|look| look.variable == BOUND) {
                     if let Some(LookupStep::Member(member)) = look.steps.first() {
@@ -142,7 +142,7 @@ impl Linter<'_> {
     fn binds(&mut self, rule: &Rule, at: &str) {
         if let Some(path) = rule.trigger.template()
             && let Ok(template) = self.paths.parse(path)
-            && let Some(name) = twice(&template)
+            && let Some(name) = repeated_name(&template)
         {
             let message = format!("`{{{name}}}` is in `{path}` twice, and can stand for one token only");
             self.report(
@@ -211,9 +211,9 @@ impl Linter<'_> {
                 found.push((format!("/rules/{at}/trigger/{}", rule.trigger.word()), path.to_owned()));
             }
         }
-        for seat in self.worker_grants.values() {
-            found.extend(seat.reads.iter().map(|read| (read.pointer.clone(), read.pattern.to_string())));
-            let writes = seat.writes.iter();
+        for grants in self.worker_grants.values() {
+            found.extend(grants.reads.iter().map(|read| (read.pointer.clone(), read.pattern.to_string())));
+            let writes = grants.writes.iter();
             found.extend(writes.map(|write| (format!("{}/path", write.pointer), write.pattern.to_string())));
         }
         if self.paths == PathSyntax::Named {

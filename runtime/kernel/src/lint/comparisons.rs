@@ -33,13 +33,15 @@ impl Linter<'_> {
                 continue;
             }
             let others = comparison.of.iter().filter(|of| !matches!(of, Operand::Constant(_)));
-            let told: Option<Vec<_>> = others.map(|of| self.never(of, &comparison, owner)).collect();
-            let first = told.into_iter().flatten().next();
+            let findings: Option<Vec<_>> = others.map(|of| self.never(of, &comparison, owner)).collect();
+            let first = findings.into_iter().flatten().next();
             found.extend(first.map(|((message, help), name)| ("never_equal", message, help, Some(name))));
         }
         for look in expression.expr.truths() {
-            let told = self.no_truth(&look, owner).map(|(message, help)| ("never_true", message, help));
-            found.extend(told.map(|(code, message, help)| (code, message, help, last_name(&look).map(str::to_owned))));
+            let finding = self.no_truth(&look, owner).map(|(message, help)| ("never_true", message, help));
+            found.extend(
+                finding.map(|(code, message, help)| (code, message, help, last_name(&look).map(str::to_owned))),
+            );
         }
         for member in expression.expr.members_of_numbers() {
             let message = format!("`{member}`: a number has no members");
@@ -90,8 +92,9 @@ impl Linter<'_> {
         Some(match of {
             Operand::Place(look) => (self.never_equal(look, comparison, owner)?, named(look)),
             Operand::Size(look) => {
-                let told = never_made("size", true, comparison).or_else(|| self.never_of_size(look, comparison, owner));
-                (told?, "size".to_owned())
+                let finding =
+                    never_made("size", true, comparison).or_else(|| self.never_of_size(look, comparison, owner));
+                (finding?, "size".to_owned())
             }
             Operand::FunctionResult { function, is_number } => {
                 (never_made(function, *is_number, comparison)?, (*function).to_owned())
@@ -109,7 +112,7 @@ impl Linter<'_> {
     ) -> Option<MessageAndHelp> {
         // The document holds more than its schema describes.
         let is_document = matches!(look.variable, "state" | "before") && look.steps.is_empty();
-        let (place, fragment) = self.said_of(look, owner).filter(|_| !is_document)?;
+        let (place, fragment) = self.lookup_schema(look, owner).filter(|_| !is_document)?;
         let (least, most) = Bounds::of_size(&fragment)?.beyond(comparison)?;
         let bounds = [least.map(|least| format!("at least {least}")), most.map(|most| format!("at most {most}"))];
         let bounds: Vec<String> = bounds.into_iter().flatten().collect();
@@ -148,7 +151,7 @@ impl Linter<'_> {
         if look.variable == "old" && look.steps.is_empty() && with.is_null() {
             return None;
         }
-        let (place, fragment) = self.said_of(look, owner)?;
+        let (place, fragment) = self.lookup_schema(look, owner)?;
         if is_order(*test) {
             let is_other = |of: &str| !may_be(&fragment, of);
             if (with.is_number() && is_other("number")) || (with.is_string() && is_other("string")) {
@@ -212,7 +215,7 @@ impl Linter<'_> {
             return true;
         }
         let all = |is: fn(&Value) -> bool| together.tests.iter().all(|(_, with)| is(with));
-        let said = |look: &Lookup| self.said_of(look, owner).map(|(_, said)| said);
+        let said = |look: &Lookup| self.lookup_schema(look, owner).map(|(_, said)| said);
         match &together.of {
             Operand::Place(look) => said(look).is_some_and(|said| match said.get("type").and_then(Value::as_str) {
                 Some("number" | "integer") => all(Value::is_number),
@@ -226,7 +229,7 @@ impl Linter<'_> {
 
     /// Returns the finding that a place never holds a boolean.
     fn no_truth(&self, look: &Lookup, owner: ExpressionOwner<'_>) -> Option<MessageAndHelp> {
-        let (place, fragment) = self.said_of(look, owner)?;
+        let (place, fragment) = self.lookup_schema(look, owner)?;
         let message = || format!("{place} is neither true nor false: the schema says {}", types(&fragment));
         let help = || "Compare it with something, or ask with `has(…)` whether it is there.".to_owned();
         (!may_be(&fragment, "boolean")).then(|| (message(), help()))
@@ -246,14 +249,14 @@ impl Linter<'_> {
     }
 
     fn is_whole(&self, look: &Lookup, owner: ExpressionOwner<'_>) -> bool {
-        self.said_of(look, owner).is_some_and(|(_, said)| said.get("type").is_some_and(|of| of == "integer"))
+        self.lookup_schema(look, owner).is_some_and(|(_, said)| said.get("type").is_some_and(|of| of == "integer"))
     }
 
     /// Returns a place as a message names it, and its schema; `None` if the schema is not found there.
-    pub(super) fn said_of(&self, look: &Lookup, owner: ExpressionOwner<'_>) -> Option<(String, Value)> {
+    pub(super) fn lookup_schema(&self, look: &Lookup, owner: ExpressionOwner<'_>) -> Option<(String, Value)> {
         let (place, fragment) = match (owner, look.variable) {
             (ExpressionOwner::Rule(rule), "value") if signal_of(rule).is_some() => {
-                self.brought(rule, &look.steps.iter().try_fold(String::new(), pushed)?)?
+                self.trigger_value_schema(rule, &look.steps.iter().try_fold(String::new(), pushed)?)?
             }
             _ => {
                 let place = place(look, owner, self.paths)?;

@@ -159,7 +159,7 @@ impl Linter<'_> {
             return false;
         }
         let value = Lookup { steps: Vec::new(), ..look.clone() };
-        let said = self.said_of(&value, owner).map(|(_, said)| said).unwrap_or_default();
+        let said = self.lookup_schema(&value, owner).map(|(_, said)| said).unwrap_or_default();
         // Asking a non-object for a member is an error, so the condition does not hold either.
         said.get("required").and_then(Value::as_array).is_some_and(|required| required.iter().any(|it| it == name))
             && (matches!(rule.trigger, Trigger::Each(_)) || self.is_written_at_once(&value, name, owner))

@@ -16,7 +16,7 @@ use crate::schema::{Location, Schema};
 use crate::source::child;
 use crate::{invariant, json};
 
-pub(super) const MEND_SCHEMA: &str =
+pub(super) const FIX_SCHEMA_HELP: &str =
     "Mend the schema; the dialect is JSON Schema 2020-12, and `$ref` stays inside its document.";
 
 /// Maximum listed violations of the initial state.
@@ -46,7 +46,7 @@ impl Linter<'_> {
         match compiled.and_then(|schema| self.values.count(&schema).map(|()| schema)) {
             Ok(schema) => Some(schema.into()),
             Err(error) => {
-                self.report("bad_schema", &format!("{pointer}{}", error.pointer), error.message, MEND_SCHEMA);
+                self.report("bad_schema", &format!("{pointer}{}", error.pointer), error.message, FIX_SCHEMA_HELP);
                 None
             }
         }

@@ -33,7 +33,7 @@ impl<'a> Linter<'a> {
         self.first_only();
         self.early_joins(&causes);
         self.unread_joins();
-        self.stale_storms(&causes);
+        self.stale_calls(&causes);
         self.idle_workers();
     }
 

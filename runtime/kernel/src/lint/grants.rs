@@ -16,8 +16,8 @@ impl Linter<'_> {
         let request = Pattern::parse("/request").ok();
         let needed = self.needed_names();
         let mut found = Vec::new();
-        for (name, seat) in &self.worker_grants {
-            for write in &seat.writes {
+        for (name, grants) in &self.worker_grants {
+            for write in &grants.writes {
                 let pointer = format!("{}/path", write.pointer);
                 let (path, tokens) = (&write.grant.path, write.pattern.tokens());
                 let is_any = |token: &PatternToken| matches!(token, PatternToken::Deep | PatternToken::Any);
@@ -48,7 +48,7 @@ impl Linter<'_> {
                     found.push(("writes_request", pointer, message, help.to_owned()));
                 }
             }
-            found.extend(self.rejected_replies(name.as_str(), seat, needed.get(*name)));
+            found.extend(self.rejected_replies(name.as_str(), grants, needed.get(*name)));
         }
         for (code, pointer, message, help) in found {
             self.report(code, &pointer, message, help);
@@ -106,14 +106,14 @@ fn undeclared_in(value: &Value, fragment: &Value, at: &str) -> Option<(String, S
         return None;
     }
     let declared = fragment.get("properties")?.as_object().filter(|declared| !declared.is_empty())?;
-    let told = |name: &String, at: String| (at, name.clone(), declared.keys().cloned().collect());
+    let undeclared = |name: &String, at: String| (at, name.clone(), declared.keys().cloned().collect());
     let properties = value.get("properties").and_then(Value::as_object).into_iter().flatten();
     for (name, member) in properties {
         let at = child(&format!("{at}/properties"), name);
         match declared.get(name) {
             // A forbidden name need not be declared.
             None if *member == Value::Bool(false) => {}
-            None => return Some(told(name, at)),
+            None => return Some(undeclared(name, at)),
             Some(below) => {
                 if let Some(found) = undeclared_in(member, below, &at) {
                     return Some(found);
@@ -124,13 +124,13 @@ fn undeclared_in(value: &Value, fragment: &Value, at: &str) -> Option<(String, S
     let required = value.get("required").and_then(Value::as_array).into_iter().flatten().enumerate();
     let mut names = required.filter_map(|(nth, name)| Some((nth, name.as_str()?)));
     let (nth, name) = names.find(|(_, name)| !declared.contains_key(*name))?;
-    Some(told(&name.to_owned(), format!("{at}/required/{nth}")))
+    Some(undeclared(&name.to_owned(), format!("{at}/required/{nth}")))
 }
 
 /// Returns the place in a `value` schema where the state schema rejects every allowed value, and a description of these
 /// values.
 fn misfit_in(value: &Value, fragment: &Value, at: &str) -> Option<(String, String)> {
-    let told = |what: String| Some((at.to_owned(), what));
+    let misfit = |what: String| Some((at.to_owned(), what));
     // Returns the values of `named` if the other schema allows none of them.
     let refused = |named: &Value, other: &Value| {
         let (values, schema) = (named_values(named)?, Schema::compile(other, false).ok()?);
@@ -138,19 +138,19 @@ fn misfit_in(value: &Value, fragment: &Value, at: &str) -> Option<(String, Strin
         (!values.iter().any(|value| schema.is_valid(value))).then(|| texts.join(" or "))
     };
     if named_values(value).is_some() {
-        return told(refused(value, fragment)?);
+        return misfit(refused(value, fragment)?);
     }
     if let (Some(allowed), Some(there)) = (types_of(value), types_of(fragment))
         && !allowed.iter().any(|of| there.iter().any(|other| is_of(of, other) || is_of(other, of)))
     {
-        return told(format!("a value of type {}", allowed.join(" or ")));
+        return misfit(format!("a value of type {}", allowed.join(" or ")));
     }
     if let Some(values) = refused(fragment, value) {
-        return told(format!("what is not {values}"));
+        return misfit(format!("what is not {values}"));
     }
     for (low, high) in [(value, fragment), (fragment, value)] {
         if let Some(what) = beyond(low, high) {
-            return told(what);
+            return misfit(what);
         }
     }
     // `allOf`, then `anyOf` and `oneOf`.
@@ -174,10 +174,10 @@ fn misfit_in(value: &Value, fragment: &Value, at: &str) -> Option<(String, Strin
     }
     if [value, fragment].iter().all(|schema| types_of(schema).is_none_or(|types| types == ["object"])) {
         if let Some(name) = required(value).find(|name| forbids(fragment, name)) {
-            return told(format!("what has `{name}`"));
+            return misfit(format!("what has `{name}`"));
         }
         if let Some(name) = required(fragment).find(|name| forbids(value, name)) {
-            return told(format!("what lacks `{name}`"));
+            return misfit(format!("what lacks `{name}`"));
         }
     }
     let has_elements =

@@ -40,7 +40,7 @@ pub fn check_with_request(
     blueprint: Blueprint,
     request: Value,
 ) -> Result<Vec<Diagnostic>, BoardError> {
-    let board = begun(blueprint, request)?;
+    let board = create_board(blueprint, request)?;
     let mut findings = budgets(source, &board, "");
     if board.ended().is_some_and(|ended| ended.cause == Cause::Done) && board.blueprint().rules.iter().any(begins) {
         let message = "with this request, `done` holds at the beginning: the board ends before any worker is woken";
@@ -55,7 +55,7 @@ pub fn check_with_request(
 }
 
 /// Starts a board in memory.
-fn begun(blueprint: Blueprint, request: Value) -> Result<Board, BoardError> {
+fn create_board(blueprint: Blueprint, request: Value) -> Result<Board, BoardError> {
     let genesis = NewBoard::new(BoardId::from("check"), blueprint, request, Timestamp::default());
     Board::create(genesis, &UncachedPlans).map(|(board, _)| board)
 }
@@ -110,7 +110,7 @@ fn inside(source: &Source, board: &Board, at: &str) -> Vec<Diagnostic> {
             let rehearsed = board.dry_run(worker, Some(queued), &Bindings::default());
             let request = rehearsed.and_then(|rehearsal| nested::request(inner, &rehearsal.context).ok());
             // A request that creates no board is rejected when the invocation runs.
-            let begun = request.and_then(|request| begun(blueprint.clone(), request).ok());
+            let begun = request.and_then(|request| create_board(blueprint.clone(), request).ok());
             let Some(begun) = begun else { continue };
             let mut found = budgets(source, &begun, &at);
             found.extend(shortages(source, &begun, &at, &format!("with what `{worker}` gives its board")));
@@ -125,7 +125,7 @@ fn inside(source: &Source, board: &Board, at: &str) -> Vec<Diagnostic> {
 }
 
 /// Returns the invocations that a board begins with.
-fn begun_with(board: &Board) -> impl Iterator<Item = &QueuedInvocation> {
+fn first_invocations(board: &Board) -> impl Iterator<Item = &QueuedInvocation> {
     let delayed = board.scheduler().delayed().iter().map(|delayed| &delayed.queued);
     let open = board.scheduler().open().values().map(|open| &open.queued);
     board.scheduler().queue().iter().chain(board.given_up()).chain(delayed).chain(open)
@@ -136,7 +136,7 @@ fn beyond_limits(source: &Source, board: &Board) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     let mut woken: BTreeMap<&WorkerName, u64> = BTreeMap::new();
     let mut begun = follow_ups::InvocationCounts::new();
-    for queued in begun_with(board) {
+    for queued in first_invocations(board) {
         *woken.entry(&queued.branch.worker).or_default() += 1;
         if let Some(rule) = &queued.branch.rule {
             *begun.entry((rule.clone(), queued.branch.worker.clone())).or_default() += 1;
@@ -184,7 +184,7 @@ fn nowhere(source: &Source, board: &Board) -> Vec<Diagnostic> {
         let below = request_part(place).and_then(|below| Pattern::parse(below).ok());
         below.is_none_or(|below| declares(&plan.request, &below))
     };
-    let woken: BTreeSet<RuleName> = begun_with(board).filter_map(|queued| queued.branch.rule.clone()).collect();
+    let woken: BTreeSet<RuleName> = first_invocations(board).filter_map(|queued| queued.branch.rule.clone()).collect();
     let mut findings = Vec::new();
     for (number, rule) in plan.blueprint.rules.iter().enumerate() {
         let Trigger::Each(path) = &rule.trigger else { continue };

@@ -22,7 +22,7 @@ pub(super) struct InitialDocument<'a> {
 }
 
 impl<'a> InitialDocument<'a> {
-    pub(super) fn of(document: &'a Value, effort: WorkBudget) -> Self {
+    pub(super) fn new(document: &'a Value, effort: WorkBudget) -> Self {
         Self { document, values: values(document), found: RefCell::default(), effort }
     }
 

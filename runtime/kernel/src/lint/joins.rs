@@ -99,15 +99,15 @@ impl<'a> Linter<'a> {
         for (number, rule) in blueprint.rules.iter().enumerate() {
             let (Trigger::After(awaited) | Trigger::Settled(awaited)) = &rule.trigger else { continue };
             // A worker without reads only marks the moment.
-            if self.woken_seats(rule).iter().any(|seat| seat.reads.is_empty() || seat.worker.files.is_some()) {
+            if self.triggered_grants(rule).iter().any(|seat| seat.reads.is_empty() || seat.worker.files.is_some()) {
                 continue;
             }
             for other in blueprint.rules.iter().filter(|other| awaited.contains(&other.name)) {
-                let seats = self.woken_seats(other);
-                let is_unread = |write: &Write<'_>| !self.is_mark(&write.pattern) && !self.is_looked_at(&write.pattern);
-                let written = seats.iter().flat_map(|seat| &seat.writes).next();
+                let grants = self.triggered_grants(other);
+                let is_unread = |write: &Write<'_>| !self.is_mark(&write.pattern) && !self.is_used(&write.pattern);
+                let written = grants.iter().flat_map(|seat| &seat.writes).next();
                 if let Some(written) = written
-                    && seats.iter().all(|seat| seat.worker.files.is_none() && seat.writes.iter().all(is_unread))
+                    && grants.iter().all(|seat| seat.worker.files.is_none() && seat.writes.iter().all(is_unread))
                 {
                     let message = format!(
                         "`{}` waits for `{}`, and nothing reads what that writes: `{}`",
@@ -124,7 +124,7 @@ impl<'a> Linter<'a> {
     }
 
     /// Returns true if a worker, a rule, a condition or the board's result uses data at a place.
-    fn is_looked_at(&self, place: &Pattern) -> bool {
+    fn is_used(&self, place: &Pattern) -> bool {
         let place = &place.under_any_binding();
         let meets = |other: &Pattern| {
             let other = other.under_any_binding();
@@ -149,18 +149,21 @@ impl<'a> Linter<'a> {
                 .any(|result| Pattern::parse(result.as_str()).is_ok_and(|result| meets(&result)))
     }
 
-    fn woken_seats(&self, rule: &Rule) -> Vec<&WorkerGrants<'a>> {
+    fn triggered_grants(&self, rule: &Rule) -> Vec<&WorkerGrants<'a>> {
         let woken = self.blueprint.triggered_workers(&rule.run);
         woken.into_iter().filter_map(|name| self.worker_grants.get(name)).collect()
     }
 
     /// Returns a place that one rule's worker reads and the other's writes.
     fn read_and_written(&self, rule: &Rule, other: &Rule) -> Option<(Pattern, String)> {
-        let mut writes = self.woken_seats(other).into_iter().flat_map(|seat| &seat.writes);
+        let mut writes = self.triggered_grants(other).into_iter().flat_map(|seat| &seat.writes);
         writes.find_map(|write| {
             let meets = |pattern: &Pattern| pattern.collides(&write.pattern) || pattern.lies_above(&write.pattern);
-            let read =
-                self.woken_seats(rule).into_iter().flat_map(|seat| &seat.reads).find(|read| meets(&read.pattern))?;
+            let read = self
+                .triggered_grants(rule)
+                .into_iter()
+                .flat_map(|seat| &seat.reads)
+                .find(|read| meets(&read.pattern))?;
             Some((read.pattern.clone(), write.grant.path.clone()))
         })
     }

@@ -16,15 +16,15 @@ static BLUEPRINT: LazyLock<MetaSchema> = LazyLock::new(|| {
     // Fragments, departments and a workflow are merged into a blueprint before it is checked.
     meta["required"] = json!(["blueprint", "name", "state", "workers"]);
     meta.as_object_mut().expect("the schema is an object").remove("allOf");
-    MetaSchema::of_value("the blueprint", meta)
+    MetaSchema::from_value("the blueprint", meta)
 });
 
-static DEPARTMENT: LazyLock<MetaSchema> = LazyLock::new(|| MetaSchema::of("the manifest", DEPARTMENT_SCHEMA));
+static DEPARTMENT: LazyLock<MetaSchema> = LazyLock::new(|| MetaSchema::parse("the manifest", DEPARTMENT_SCHEMA));
 
 /// The workflow part of the blueprint schema; workflows may be in files of their own.
 static WORKFLOW: LazyLock<MetaSchema> = LazyLock::new(|| {
     let definitions = BLUEPRINT.meta["$defs"].clone();
-    MetaSchema::of_value("the workflow", json!({"$ref": "#/$defs/workflow", "$defs": definitions}))
+    MetaSchema::from_value("the workflow", json!({"$ref": "#/$defs/workflow", "$defs": definitions}))
 });
 
 /// A published schema, and the noun for the documents it describes.
@@ -81,11 +81,11 @@ pub(super) fn check_numbers(source: &Source, findings: &mut Vec<Diagnostic>) {
 const NAMES: &str = "A name begins with a letter or digit and has letters, digits, dashes and underscores, at most 64.";
 
 impl MetaSchema {
-    fn of(noun: &'static str, schema: &str) -> Self {
-        Self::of_value(noun, serde_json::from_str(schema).expect("the schema is part of this crate and tested"))
+    fn parse(noun: &'static str, schema: &str) -> Self {
+        Self::from_value(noun, serde_json::from_str(schema).expect("the schema is part of this crate and tested"))
     }
 
-    fn of_value(noun: &'static str, meta: Value) -> Self {
+    fn from_value(noun: &'static str, meta: Value) -> Self {
         let validator = jsonschema::draft202012::new(&meta).expect("the schema is part of this crate and tested");
         Self { noun, meta, validator }
     }

@@ -162,7 +162,7 @@ pub struct Report {
 
 impl Report {
     /// Creates the report of a blueprint with one error.
-    fn of(error: Diagnostic) -> Self {
+    fn from_error(error: Diagnostic) -> Self {
         Self { blueprint: None, findings: vec![error], opaque: Vec::new() }
     }
 }
@@ -178,7 +178,7 @@ pub fn check(source: &Source) -> Report {
 pub fn check_at_most(source: &Source, steps: u64) -> Report {
     let effort = WorkBudget::with_max(steps);
     let report = check_within(source, 0, &mut { nested_boards::BOARDS_MAX }, &effort);
-    if effort.is_spent() { Report::of(too_costly(source, steps, &effort)) } else { report }
+    if effort.is_spent() { Report::from_error(too_costly(source, steps, &effort)) } else { report }
 }
 
 /// Builds the finding that a check takes too many steps, with the work that took most of them.
@@ -311,7 +311,7 @@ impl<'a> Linter<'a> {
             schema: None,
             request: None,
             signals: BTreeMap::new(),
-            initial: InitialDocument::of(&blueprint.state.initial, effort.clone()),
+            initial: InitialDocument::new(&blueprint.state.initial, effort.clone()),
             values: Values::new(&blueprint.state.schema).within(effort.clone()),
             effort,
             worker_grants: BTreeMap::new(),
@@ -390,13 +390,13 @@ impl<'a> Linter<'a> {
 }
 
 /// Maximum characters of a name to find a similar one for.
-const LIKENED_MAX: usize = 100;
+const COMPARED_CHARS_MAX: usize = 100;
 
 /// Returns the name among `known` that was probably meant.
 pub(crate) fn closest_name<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let length = |text: &str| text.chars().count();
     let (own, most) = (length(name), 1 + length(name) / 4);
-    let is_like = |other: &&str| own <= LIKENED_MAX && own.abs_diff(length(other)) <= most;
+    let is_like = |other: &&str| own <= COMPARED_CHARS_MAX && own.abs_diff(length(other)) <= most;
     let near = known.into_iter().filter(is_like).map(|other| (strsim::damerau_levenshtein(name, other), other));
     near.min().filter(|(distance, _)| *distance <= most).map(|(_, best)| best)
 }

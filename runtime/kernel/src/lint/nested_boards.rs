@@ -33,7 +33,7 @@ impl Linter<'_> {
         let blueprint = self.blueprint;
         for (name, inner) in &blueprint.boards {
             let at = child("/boards", name);
-            if nested(inner) >= DEPTH_MAX {
+            if nesting_depth(inner) >= DEPTH_MAX {
                 let message = format!("boards are nested more than {DEPTH_MAX} deep");
                 self.report("bad_board", &at, message, "Let fewer boards make boards of their own.");
                 self.point_at_key();
@@ -58,7 +58,7 @@ impl Linter<'_> {
         for (name, worker) in &blueprint.workers {
             let at = child("/workers", name.as_str());
             match (&worker.agent, &worker.board) {
-                (AgentKind::Board, Some(inner)) => self.border(name, inner, &format!("{at}/board")),
+                (AgentKind::Board, Some(inner)) => self.mappings(name, inner, &format!("{at}/board")),
                 (AgentKind::Board, None) => {
                     let help = "Write `board: {of: NAME, input: {…}, output: {…}}`, with NAME among `boards`.";
                     self.report("bad_board", &at, format!("`{name}` does not say which board it is"), help);
@@ -75,7 +75,7 @@ impl Linter<'_> {
     }
 
     /// Checks both sides of one border.
-    fn border(&mut self, name: &WorkerName, inner: &NestedBoardSpec, at: &str) {
+    fn mappings(&mut self, name: &WorkerName, inner: &NestedBoardSpec, at: &str) {
         let blueprint = self.blueprint;
         let Some(of) = blueprint.boards.get(&inner.of) else {
             let known = blueprint.boards.keys().map(String::as_str);
@@ -87,15 +87,15 @@ impl Linter<'_> {
         let failed = inner.failed.iter().map(|failed| (format!("{at}/failed/path"), failed.path.as_str()));
         let written: Vec<(String, &str)> = written.chain(failed).collect();
         for (pointer, path) in written {
-            let seat = self.worker_grants.get(name);
+            let grants = self.worker_grants.get(name);
             let adds = |op: &GrantOp| matches!(op, GrantOp::Add | GrantOp::Replace);
             let is_granted = match (self.paths, self.paths.parse(path), PointerBuf::parse(path)) {
-                (PathSyntax::Plain, Ok(place), _) => seat.is_some_and(|seat| {
+                (PathSyntax::Plain, Ok(place), _) => grants.is_some_and(|seat| {
                     let mut writes = seat.writes.iter().filter(|write| write.grant.ops.iter().any(adds));
                     writes.any(|write| write.pattern.overlaps(&place))
                 }),
                 // A name must be that of the grant.
-                (PathSyntax::Named, Ok(_), Ok(place)) => seat.is_some_and(|seat| {
+                (PathSyntax::Named, Ok(_), Ok(place)) => grants.is_some_and(|seat| {
                     let mut writes = seat.writes.iter().filter(|write| write.grant.ops.iter().any(adds));
                     writes.any(|write| write.pattern.with_literal_names().matches(&place))
                 }),
@@ -202,6 +202,6 @@ fn types(schema: &Value) -> Option<BTreeSet<&str>> {
 }
 
 /// Returns the nesting depth of a blueprint's boards.
-fn nested(blueprint: &Blueprint) -> usize {
-    blueprint.boards.values().map(|inner| 1 + nested(inner)).max().unwrap_or(0)
+fn nesting_depth(blueprint: &Blueprint) -> usize {
+    blueprint.boards.values().map(|inner| 1 + nesting_depth(inner)).max().unwrap_or(0)
 }

@@ -24,22 +24,22 @@ impl<'a> Linter<'a> {
         let blueprint = self.blueprint;
         for (name, worker) in &blueprint.workers {
             let pointer = child("/workers", name.as_str());
-            let mut seat = WorkerGrants { worker, pointer, reads: Vec::new(), writes: Vec::new() };
+            let mut grants = WorkerGrants { worker, pointer, reads: Vec::new(), writes: Vec::new() };
             for (index, grant) in worker.reads.iter().enumerate() {
                 let has_condition = grant.condition.is_some();
                 let below = if has_condition { "/path" } else { "" };
-                let pointer = format!("{}/reads/{index}{below}", seat.pointer);
+                let pointer = format!("{}/reads/{index}{below}", grants.pointer);
                 if let Some(pattern) = self.pattern(&pointer, &grant.path) {
-                    seat.reads.push(Read { pointer, pattern, has_condition });
+                    grants.reads.push(Read { pointer, pattern, has_condition });
                 }
             }
             for (index, grant) in worker.writes.iter().enumerate() {
-                let pointer = format!("{}/writes/{index}", seat.pointer);
+                let pointer = format!("{}/writes/{index}", grants.pointer);
                 if let Some(pattern) = self.pattern(&format!("{pointer}/path"), &grant.path) {
-                    seat.writes.push(Write { pointer, grant, pattern });
+                    grants.writes.push(Write { pointer, grant, pattern });
                 }
             }
-            self.worker_grants.insert(name, seat);
+            self.worker_grants.insert(name, grants);
         }
     }
 
@@ -59,10 +59,10 @@ impl<'a> Linter<'a> {
     /// Checks that every path names a place, that grants do not conflict, and that every view has room.
     pub(super) fn paths(&mut self) {
         self.places();
-        for (name, seat) in std::mem::take(&mut self.worker_grants) {
-            self.grants(&seat);
-            self.budget(name.as_str(), &seat);
-            self.worker_grants.insert(name, seat);
+        for (name, grants) in std::mem::take(&mut self.worker_grants) {
+            self.grants(&grants);
+            self.budget(name.as_str(), &grants);
+            self.worker_grants.insert(name, grants);
         }
         self.indices();
     }
@@ -70,9 +70,9 @@ impl<'a> Linter<'a> {
     fn places(&mut self) {
         let blueprint = self.blueprint;
         let mut places: Vec<(String, Pattern)> = Vec::new();
-        for seat in self.worker_grants.values() {
-            places.extend(seat.reads.iter().map(|read| (read.pointer.clone(), read.pattern.clone())));
-            let writes = seat.writes.iter().filter(|write| !write.pattern.tokens().is_empty());
+        for grants in self.worker_grants.values() {
+            places.extend(grants.reads.iter().map(|read| (read.pointer.clone(), read.pattern.clone())));
+            let writes = grants.writes.iter().filter(|write| !write.pattern.tokens().is_empty());
             places.extend(writes.map(|write| (format!("{}/path", write.pointer), write.pattern.clone())));
         }
         for (index, rule) in blueprint.rules.iter().enumerate() {
@@ -214,13 +214,13 @@ impl<'a> Linter<'a> {
     }
 
     /// Reports conditions on places that the worker may also read without a condition.
-    fn conditional_reads(&mut self, seat: &WorkerGrants<'_>) {
-        for read in seat.reads.iter().filter(|read| read.has_condition) {
+    fn conditional_reads(&mut self, grants: &WorkerGrants<'_>) {
+        for read in grants.reads.iter().filter(|read| read.has_condition) {
             let text = read.pattern.to_string();
             let is_whole = !read.pattern.tokens().contains(&PatternToken::Deep);
             // A wildcard is covered by a wildcard, and by any place above.
             let Some(place) = PointerBuf::parse(text.as_str()).ok().filter(|_| is_whole) else { continue };
-            let open = seat
+            let open = grants
                 .reads
                 .iter()
                 .find(|other| !other.has_condition && other.pattern.with_literal_names().covers(&place));
@@ -235,9 +235,9 @@ impl<'a> Linter<'a> {
         }
     }
 
-    fn grants(&mut self, seat: &WorkerGrants<'_>) {
-        self.conditional_reads(seat);
-        for (index, write) in seat.writes.iter().enumerate() {
+    fn grants(&mut self, grants: &WorkerGrants<'_>) {
+        self.conditional_reads(grants);
+        for (index, write) in grants.writes.iter().enumerate() {
             self.value_schema(write);
             self.condition_of(write);
             if write.pattern.tokens().is_empty() {
@@ -245,7 +245,7 @@ impl<'a> Linter<'a> {
                 let help = "Grant the members that the worker may write, for example /answer or /claims/-.";
                 self.report("whole_document", &format!("{}/path", write.pointer), message, help);
             }
-            for open in seat.writes.iter().filter(|open| opens(open, write)) {
+            for open in grants.writes.iter().filter(|open| bypasses_condition(open, write)) {
                 let message = format!(
                     "`{}` is written under a condition, and `{}` of the same worker lets it be written without",
                     write.grant.path, open.grant.path
@@ -253,7 +253,7 @@ impl<'a> Linter<'a> {
                 let help = "Take the other grant away, or the condition, or make the patterns exclude each other.";
                 self.report("overlapping_grants", &format!("{}/path", write.pointer), message, help);
             }
-            for other in &seat.writes[..index] {
+            for other in &grants.writes[..index] {
                 let writes_a_value = |write: &Write<'_>| write.grant.ops.iter().any(|op| *op != GrantOp::Remove);
                 let is_checked = write.grant.value.is_some() || other.grant.value.is_some();
                 if !is_checked || !writes_a_value(write) || !writes_a_value(other) {
@@ -268,7 +268,7 @@ impl<'a> Linter<'a> {
                 } else {
                     continue;
                 };
-                if is_of_what_was_made(write, other, self.paths) || is_of_what_was_made(other, write, self.paths) {
+                if creates_object_of(write, other, self.paths) || creates_object_of(other, write, self.paths) {
                     continue;
                 }
                 let message = format!(
@@ -301,28 +301,28 @@ impl<'a> Linter<'a> {
         }
         if let Err(error) = self.values.compile(value) {
             let pointer = format!("{}/value{}", write.pointer, error.pointer);
-            self.report("bad_schema", &pointer, error.message, super::document::MEND_SCHEMA);
+            self.report("bad_schema", &pointer, error.message, super::document::FIX_SCHEMA_HELP);
         }
     }
 
-    fn budget(&mut self, name: &str, seat: &WorkerGrants<'_>) {
+    fn budget(&mut self, name: &str, grants: &WorkerGrants<'_>) {
         let Some(schema) = &self.schema else { return };
         // A contract that does not compile has its own finding.
-        if Contract::compile_with(seat.worker, &self.values, &self.compiler()).is_err() {
+        if Contract::compile_with(grants.worker, &self.values, &self.compiler()).is_err() {
             return;
         }
-        let least = FixedParts::new(seat.worker, schema, Interface::Patch, self.paths).minimum();
-        let budget = seat.worker.view_budget();
+        let least = FixedParts::new(grants.worker, schema, Interface::Patch, self.paths).minimum();
+        let budget = grants.worker.view_budget();
         if least > budget {
-            let unit = match seat.worker.view.unit {
+            let unit = match grants.worker.view.unit {
                 Unit::Chars => "characters",
                 Unit::Tokens => "tokens",
             };
             let message = format!(
                 "the view of `{name}` must show its contract and schema, {least} {unit}, but its budget is {budget}"
             );
-            let given = format!("{}/view/budget", seat.pointer);
-            let pointer = if self.source.value().pointer(&given).is_some() { given } else { seat.pointer.clone() };
+            let given = format!("{}/view/budget", grants.pointer);
+            let pointer = if self.source.value().pointer(&given).is_some() { given } else { grants.pointer.clone() };
             self.report("budget_too_small", &pointer, message, format!("Set `view.budget` to {least} or more."));
         }
     }
@@ -435,7 +435,7 @@ pub(super) struct Missing {
 
 /// Returns true if a grant only creates the object of another grant's condition, which refers to the state before the
 /// patch. The first grant judges the creation, the second judges later changes.
-fn is_of_what_was_made(makes: &Write<'_>, changes: &Write<'_>, paths: PathSyntax) -> bool {
+fn creates_object_of(makes: &Write<'_>, changes: &Write<'_>, paths: PathSyntax) -> bool {
     let of = changes.grant.condition.as_ref().and_then(|condition| paths.parse(&condition.of).ok());
     makes.grant.ops.iter().all(|op| *op == GrantOp::Add)
         && makes.pattern.lies_above(&changes.pattern)
@@ -443,7 +443,7 @@ fn is_of_what_was_made(makes: &Write<'_>, changes: &Write<'_>, paths: PathSyntax
 }
 
 /// Returns true if a grant without a condition allows writes for which another grant has a condition.
-fn opens(open: &Write<'_>, write: &Write<'_>) -> bool {
+fn bypasses_condition(open: &Write<'_>, write: &Write<'_>) -> bool {
     if write.grant.condition.is_none() || open.grant.condition.is_some() {
         return false;
     }

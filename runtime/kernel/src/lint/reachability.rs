@@ -10,7 +10,7 @@ use crate::id::{RuleName, WorkerName};
 use crate::pattern::{Pattern, PatternToken};
 
 /// Rules that never fire, by number, with the reason.
-type Dead = BTreeMap<usize, String>;
+type NeverFiring = BTreeMap<usize, String>;
 
 impl Linter<'_> {
     /// Reports rules on an event that no worker can cause, and rules that wait for such a rule.
@@ -66,7 +66,7 @@ impl Linter<'_> {
     }
 
     /// Returns a rule that waits for one that never fires, or only for such rules.
-    fn waits_in_vain(&self, dead: &Dead) -> Option<(usize, String)> {
+    fn waits_in_vain(&self, dead: &NeverFiring) -> Option<(usize, String)> {
         let rules = &self.blueprint.rules;
         let is_dead = |name: &&RuleName| dead.keys().any(|other| rules[*other].name == **name);
         rules.iter().enumerate().filter(|(number, _)| !dead.contains_key(number)).find_map(|(number, rule)| {
@@ -85,7 +85,7 @@ impl Linter<'_> {
     }
 
     /// Returns a rule on an event, if all workers that can cause the event are triggered only after the rule has fired.
-    fn woken_by_itself(&self, dead: &Dead, causes: &Causes<'_>) -> Option<(usize, String)> {
+    fn woken_by_itself(&self, dead: &NeverFiring, causes: &Causes<'_>) -> Option<(usize, String)> {
         let blueprint = self.blueprint;
         let by_rules: BTreeSet<&WorkerName> =
             blueprint.rules.iter().flat_map(|rule| blueprint.triggered_workers(&rule.run)).collect();

@@ -16,13 +16,15 @@ impl<'a> Linter<'a> {
         let is_open = |rule: &&Rule| rule.when.is_none() && !matches!(rule.run, Run::Member { .. });
         for (number, rule) in blueprint.rules.iter().enumerate().filter(|(_, rule)| is_open(rule)) {
             for worker in blueprint.triggered_workers(&rule.run) {
-                let Some(seat) = self.worker_grants.get(worker).filter(|_| !self.is_limited(worker)) else { continue };
-                let is_itself = causes.get(worker).is_some_and(|caused| caused.contains_key(&number));
-                let told = match is_itself {
-                    true => self.after_itself(rule, worker, seat),
-                    false => self.after_the_first(rule, worker, seat),
+                let Some(grants) = self.worker_grants.get(worker).filter(|_| !self.is_limited(worker)) else {
+                    continue;
                 };
-                found.extend(told.map(|(message, help)| (format!("/rules/{number}/trigger"), message, help)));
+                let is_itself = causes.get(worker).is_some_and(|caused| caused.contains_key(&number));
+                let finding = match is_itself {
+                    true => self.after_itself(rule, worker, grants),
+                    false => self.after_the_first(rule, worker, grants),
+                };
+                found.extend(finding.map(|(message, help)| (format!("/rules/{number}/trigger"), message, help)));
             }
         }
         for (pointer, message, help) in found {

@@ -61,7 +61,7 @@ impl Linter<'_> {
     }
 
     /// Returns a place in the triggering value, as a message names it, and its schema.
-    pub(super) fn brought(&self, rule: &Rule, at: &str) -> Option<(String, Value)> {
+    pub(super) fn trigger_value_schema(&self, rule: &Rule, at: &str) -> Option<(String, Value)> {
         if let Some(signal) = signal_of(rule) {
             let schema = self.signals.get(signal)?;
             let sought = Pattern::parse(at).ok().filter(|sought| schema.is_described(sought))?;
@@ -78,7 +78,7 @@ impl Linter<'_> {
     fn unusable(&mut self, rule: &Rule, at: &str) {
         let mut found = Vec::new();
         if let Run::Member { group, at: from } = &rule.run
-            && let Some((place, said)) = self.brought(rule, from)
+            && let Some((place, said)) = self.trigger_value_schema(rule, from)
         {
             let is_member = |name: &Value| self.blueprint.group(group).iter().any(|member| *name == member.as_str());
             let names = said.get("enum").and_then(Value::as_array).map(Vec::as_slice);
@@ -93,7 +93,7 @@ impl Linter<'_> {
             }
         }
         if let Some(DelayLength::At(from)) = rule.delay.as_ref().map(|delay| &delay.length)
-            && let Some((place, said)) = self.brought(rule, from)
+            && let Some((place, said)) = self.trigger_value_schema(rule, from)
             && !may_be(&said, "number")
         {
             let message =

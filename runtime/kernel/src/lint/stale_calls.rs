@@ -26,7 +26,7 @@ const APART: &str = "Let each call write a place of its own, or set the worker's
 
 impl<'a> Linter<'a> {
     /// Warns of workers triggered for each of many elements, if their parallel calls make each other stale.
-    pub(super) fn stale_storms(&mut self, causes: &Causes<'a>) {
+    pub(super) fn stale_calls(&mut self, causes: &Causes<'a>) {
         let blueprint = self.blueprint;
         let mut found = Vec::new();
         for (number, rule) in blueprint.rules.iter().enumerate() {
@@ -38,8 +38,9 @@ impl<'a> Linter<'a> {
                 let is_made_by_others =
                     causes.iter().any(|(other, caused)| other != name && caused.contains_key(&number));
                 if each.is_given || is_made_by_others {
-                    let storm = self.is_side_by_side(seat).then(|| self.storm(rule, &each, name, seat)).flatten();
-                    let storm = storm.or_else(|| self.storm_of_one_element(rule, name, seat));
+                    let storm =
+                        self.is_side_by_side(seat).then(|| self.stale_reason(rule, &each, name, seat)).flatten();
+                    let storm = storm.or_else(|| self.same_element_reason(rule, name, seat));
                     found.extend(storm.map(|(why, help)| {
                         let message = format!(
                             "`{}` wakes `{name}` for each change at `{}`; {why}, so that calls side by side make each other stale",
@@ -97,7 +98,7 @@ impl<'a> Linter<'a> {
     }
 
     /// Returns the reason for which calls triggered by the same element make a call of a worker stale, and the help.
-    fn storm_of_one_element(
+    fn same_element_reason(
         &self,
         rule: &Rule,
         name: &WorkerName,
@@ -146,7 +147,7 @@ impl<'a> Linter<'a> {
     }
 
     /// Returns the reason for which calls of a worker become stale, and the help.
-    fn storm(
+    fn stale_reason(
         &self,
         rule: &Rule,
         each: &Each<'_>,

@@ -19,8 +19,8 @@ impl Linter<'_> {
             let definition = Definition { nodes: with.nodes, ..Definition::default() };
             if let Ok(order) = check(&definition) {
                 let place = |node: Option<&str>| node.map_or_else(|| at.clone(), |node| child(&at, node));
-                let told = order.warnings.iter();
-                found.extend(told.map(|one| (one.code(), place(one.node()), one.to_string(), one.help())));
+                let warnings = order.warnings.iter();
+                found.extend(warnings.map(|one| (one.code(), place(one.node()), one.to_string(), one.help())));
             }
         }
         for (code, pointer, message, help) in found {

@@ -70,8 +70,9 @@ impl Content {
         if is_json(ct) {
             let limits = Limits { bytes: PAYLOAD_BYTES_MAX, depth: DEPTH_MAX };
             let read = json::parse(&bytes, limits);
-            let told = |why| NegotiationError::new(NegotiationCode::BadJson, format!("the payload is no JSON: {why}"));
-            return read.map(Self::Json).map_err(told);
+            let bad_json =
+                |why| NegotiationError::new(NegotiationCode::BadJson, format!("the payload is no JSON: {why}"));
+            return read.map(Self::Json).map_err(bad_json);
         }
         Ok(match String::from_utf8(bytes) {
             Ok(text) => Self::Text(text),
@@ -237,11 +238,11 @@ fn violations(schema: &Schema, value: &Value) -> Vec<String> {
     if schema.is_valid(value) {
         return Vec::new();
     }
-    let told = |violation: crate::rejection::Violation| match violation.pointer.as_str() {
+    let describe = |violation: crate::rejection::Violation| match violation.pointer.as_str() {
         "" => violation.message,
         at => format!("{at}: {}", violation.message),
     };
-    let mut problems: Vec<String> = schema.violations(value, PROBLEMS_MAX).into_iter().map(told).collect();
+    let mut problems: Vec<String> = schema.violations(value, PROBLEMS_MAX).into_iter().map(describe).collect();
     if problems.is_empty() {
         problems.push("it does not satisfy the schema".to_owned());
     }

@@ -18,7 +18,7 @@ const NAME_CHARS_MAX: usize = 100;
 /// Maximum characters of an evaluator's notes.
 const NOTES_CHARS_MAX: usize = 240;
 /// Maximum characters of all evaluations together, without the sentence that counts the omitted ones.
-const HEARD_CHARS_MAX: usize = 800;
+const EVALUATIONS_CHARS_MAX: usize = 800;
 
 /// Returns the question to a person after a round. The question, the author and each evaluation take one line; the
 /// draft gets the remaining characters.
@@ -28,7 +28,7 @@ pub(super) fn question(
     rounds: &[RoundSummary],
     pause: PauseReason,
     version: Option<&Version>,
-    heard: &[RecordedEvaluation],
+    recorded: &[RecordedEvaluation],
 ) -> Question {
     let score = rounds.last().and_then(|round| round.score).unwrap_or_default();
     let what = match pause {
@@ -49,7 +49,7 @@ pub(super) fn question(
     if let Some(Version { from, ct, content, .. }) = version {
         let [from, ct] = [from, ct].map(|name| one_line(name, NAME_CHARS_MAX));
         text.push_str(&format!("\nThe draft is of {from} ({ct})."));
-        text.push_str(&evaluations(heard));
+        text.push_str(&evaluations(recorded));
         let left = QUESTION_CHARS_MAX.saturating_sub(text.chars().count());
         text.push_str(&draft(content.as_ref(), left));
     }
@@ -57,14 +57,14 @@ pub(super) fn question(
 }
 
 /// Formats the evaluations, one per line.
-fn evaluations(heard: &[RecordedEvaluation]) -> String {
+fn evaluations(recorded: &[RecordedEvaluation]) -> String {
     let mut lines = String::new();
-    for (at, RecordedEvaluation { from, score, notes }) in heard.iter().enumerate() {
+    for (at, RecordedEvaluation { from, score, notes }) in recorded.iter().enumerate() {
         let notes = one_line(notes, NOTES_CHARS_MAX);
         let notes = if notes.is_empty() { notes } else { format!("; notes: {notes}") };
         let line = format!("\n{}: score {}{notes}", one_line(from, NAME_CHARS_MAX), decimals(*score));
-        if lines.chars().count() + line.chars().count() > HEARD_CHARS_MAX {
-            return format!("{lines}\n{} more left out here.", heard.len() - at);
+        if lines.chars().count() + line.chars().count() > EVALUATIONS_CHARS_MAX {
+            return format!("{lines}\n{} more left out here.", recorded.len() - at);
         }
         lines.push_str(&line);
     }

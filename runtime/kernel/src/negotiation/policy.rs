@@ -145,73 +145,76 @@ pub struct Profile {
 /// | `hitl` | asking more often | the most often | `PauseBetweenRounds` |
 /// | `require_schema_valid`, `require_examples_pass` | required | required if any prefers it | `true` |
 /// | `llm_weight` | less | the least | 0 |
-pub fn effective_policy<'p>(profile: &Profile, wishes: impl IntoIterator<Item = &'p Preferences>) -> Policy {
-    let wishes: Vec<&Preferences> = wishes.into_iter().collect();
+pub fn effective_policy<'p>(profile: &Profile, preferences: impl IntoIterator<Item = &'p Preferences>) -> Policy {
+    let preferences: Vec<&Preferences> = preferences.into_iter().collect();
     let Profile { policy, strictest } = profile;
     let (scoring, bounds) = (policy.scoring, strictest.scoring);
     // No total budget means an unlimited one.
     let total = policy.total_token_budget.unwrap_or(u64::MAX);
-    let total =
-        lower(total, strictest.total_token_budget.unwrap_or(1), wished(&wishes, |wish| wish.total_token_budget));
+    let total = lower(
+        total,
+        strictest.total_token_budget.unwrap_or(1),
+        preferred_values(&preferences, |wish| wish.total_token_budget),
+    );
     Policy {
         max_rounds: lower(
             policy.max_rounds,
             strictest.max_rounds.unwrap_or(1),
-            wished(&wishes, |wish| wish.max_rounds),
+            preferred_values(&preferences, |wish| wish.max_rounds),
         ),
         score_threshold: higher(
             policy.score_threshold,
             strictest.score_threshold.unwrap_or(1.0),
-            wished(&wishes, |wish| wish.score_threshold),
+            preferred_values(&preferences, |wish| wish.score_threshold),
         ),
         diff_tolerance: higher(
             policy.diff_tolerance,
             strictest.diff_tolerance.unwrap_or(0.5),
-            wished(&wishes, |wish| wish.diff_tolerance),
+            preferred_values(&preferences, |wish| wish.diff_tolerance),
         ),
         round_timeout_ms: lower(
             policy.round_timeout_ms,
             strictest.round_timeout_ms.unwrap_or(1000),
-            wished(&wishes, |wish| wish.round_timeout_ms),
+            preferred_values(&preferences, |wish| wish.round_timeout_ms),
         ),
         token_budget_per_round: lower(
             policy.token_budget_per_round,
             strictest.token_budget_per_round.unwrap_or(1),
-            wished(&wishes, |wish| wish.token_budget_per_round),
+            preferred_values(&preferences, |wish| wish.token_budget_per_round),
         ),
         total_token_budget: (total < u64::MAX).then_some(total),
         oscillation_limit: lower(
             policy.oscillation_limit,
             strictest.oscillation_limit.unwrap_or(0),
-            wished(&wishes, |wish| wish.oscillation_limit),
+            preferred_values(&preferences, |wish| wish.oscillation_limit),
         ),
         hitl: higher(
             policy.hitl,
             strictest.hitl.unwrap_or(Hitl::PauseBetweenRounds),
-            wished(&wishes, |wish| wish.hitl),
+            preferred_values(&preferences, |wish| wish.hitl),
         ),
         scoring: Scoring {
             require_schema_valid: higher(
                 scoring.require_schema_valid,
                 bounds.require_schema_valid.unwrap_or(true),
-                wished(&wishes, |wish| wish.scoring.require_schema_valid),
+                preferred_values(&preferences, |wish| wish.scoring.require_schema_valid),
             ),
             require_examples_pass: higher(
                 scoring.require_examples_pass,
                 bounds.require_examples_pass.unwrap_or(true),
-                wished(&wishes, |wish| wish.scoring.require_examples_pass),
+                preferred_values(&preferences, |wish| wish.scoring.require_examples_pass),
             ),
             llm_weight: lower(
                 scoring.llm_weight,
                 bounds.llm_weight.unwrap_or(0.0),
-                wished(&wishes, |wish| wish.scoring.llm_weight),
+                preferred_values(&preferences, |wish| wish.scoring.llm_weight),
             ),
         },
     }
 }
 
-fn wished<T>(wishes: &[&Preferences], of: impl Fn(&Preferences) -> Option<T>) -> Vec<T> {
-    wishes.iter().filter_map(|wish| of(wish)).collect()
+fn preferred_values<T>(preferences: &[&Preferences], of: impl Fn(&Preferences) -> Option<T>) -> Vec<T> {
+    preferences.iter().filter_map(|wish| of(wish)).collect()
 }
 
 /// Returns the minimum, but not below the strictest bound. NaN compares as neither lower nor higher.

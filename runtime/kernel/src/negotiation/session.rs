@@ -38,7 +38,7 @@ const NOISE: f64 = 1e-9;
 pub fn advance(
     session: &Session,
     seats: &Participants,
-    asked: &OpenRequest,
+    request: &OpenRequest,
     woken: &AdvanceInput,
 ) -> Result<Advance, NegotiationError> {
     let setup = &session.setup;
@@ -52,25 +52,30 @@ pub fn advance(
     let mut work = SessionUpdate {
         session: session.clone(),
         checks,
-        seats,
+        participants: seats,
         now: woken.now,
         opened: None,
-        heard: Vec::new(),
+        evaluations: Vec::new(),
         added: Vec::new(),
     };
     let mut phase = work.judge();
-    if let (Phase::New, Some(topic)) = (phase, &asked.topic) {
-        let corr = asked.corr.clone().unwrap_or_default();
-        work.add_event(Event::Open { ts: json!(work.now), topic: topic.clone(), corr, profile: asked.profile.clone() });
+    if let (Phase::New, Some(topic)) = (phase, &request.topic) {
+        let corr = request.corr.clone().unwrap_or_default();
+        work.add_event(Event::Open {
+            ts: json!(work.now),
+            topic: topic.clone(),
+            corr,
+            profile: request.profile.clone(),
+        });
         phase = Phase::Opened;
     }
     if phase == Phase::Opened {
-        phase = work.set_policy(asked)?;
+        phase = work.set_policy(request)?;
     }
     let ask = match (phase, &work.session.policy) {
         (Phase::New | Phase::Opened, _) => None,
         (Phase::Ended, _) => {
-            work.withdrawn();
+            work.report_withdrawal();
             None
         }
         (Phase::Agreed | Phase::Drafted, Some(effective)) => {
@@ -96,11 +101,11 @@ struct Opened {
 struct SessionUpdate<'s> {
     session: Session,
     checks: Checks,
-    seats: &'s Participants,
+    participants: &'s Participants,
     now: Timestamp,
     opened: Option<Opened>,
     /// Evaluations of the last round.
-    heard: Vec<Evaluation>,
+    evaluations: Vec<Evaluation>,
     added: Vec<Addition>,
 }
 
@@ -196,12 +201,12 @@ impl SessionUpdate<'_> {
         let content = draft.content().map_err(plain)?;
         let scoring = self.session.policy.as_ref().map(|effective| effective.policy.scoring).unwrap_or_default();
         let checks = self.checks.run(&content, (scoring.require_schema_valid, scoring.require_examples_pass));
-        let told = |check: &Check| -> Vec<String> {
+        let describe = |check: &Check| -> Vec<String> {
             check.problems.iter().map(|problem| format!("{}: {problem}", check.name)).collect()
         };
         let failed: Vec<&Check> = checks.iter().filter(|check| check.required && !check.passed).collect();
         if !failed.is_empty() {
-            let problems = failed.into_iter().flat_map(told).take(PROBLEMS_MAX).collect();
+            let problems = failed.into_iter().flat_map(describe).take(PROBLEMS_MAX).collect();
             return Err((NegotiationCode::InvalidDraft, problems));
         }
         let before = self.session.versions.last().map(|version| (version.n, version.event));
@@ -232,17 +237,17 @@ impl SessionUpdate<'_> {
         if !(0.0..=1.0).contains(score) {
             return refused(NegotiationCode::BadScore, format!("the score is {score}; scores go from 0 to 1"));
         }
-        if !self.seats.evaluators.contains(from) {
+        if !self.participants.evaluators.contains(from) {
             return refused(NegotiationCode::NotEvaluator, format!("{from} is no evaluator"));
         }
         self.check_corr(evaluation.corr.as_deref())?;
         if self.version().is_none_or(|version| version.event > at) {
             return refused(NegotiationCode::NoDraft, "there is no draft in this round".to_owned());
         }
-        if self.heard.iter().any(|heard| heard.from == *from) {
+        if self.evaluations.iter().any(|heard| heard.from == *from) {
             return refused(NegotiationCode::Repeated, format!("{from} has evaluated this draft already"));
         }
-        self.heard.push(evaluation);
+        self.evaluations.push(evaluation);
         Ok(())
     }
 
@@ -257,7 +262,7 @@ impl SessionUpdate<'_> {
     }
 
     /// Derives the policy and begins the first round, or aborts if the requested profile is unknown.
-    fn set_policy(&mut self, asked: &OpenRequest) -> Result<Phase, NegotiationError> {
+    fn set_policy(&mut self, request: &OpenRequest) -> Result<Phase, NegotiationError> {
         let Some(opened) = self.opened.clone() else { return Ok(Phase::New) };
         let setup = &self.session.setup;
         let plain = Profile { policy: setup.policy, strictest: setup.strictest };
@@ -270,23 +275,23 @@ impl SessionUpdate<'_> {
             self.abort(&Policy::default(), &[], StopReason::UnknownProfile);
             return Ok(Phase::Ended);
         };
-        let policy = effective_policy(&profile, setup.preferences.values().chain(asked.preferences.values()));
+        let policy = effective_policy(&profile, setup.preferences.values().chain(request.preferences.values()));
         if let Some(problem) = policy.validation_errors().into_iter().next() {
             return Err(NegotiationError::new(NegotiationCode::BadSetup, format!("the policy: {problem}")));
         }
         let Opened { corr, profile, .. } = opened;
         let negotiation_id = corr.clone();
-        let told = EffectivePolicy { negotiation_id: negotiation_id.clone(), profile: profile.clone(), policy };
+        let effective = EffectivePolicy { negotiation_id: negotiation_id.clone(), profile: profile.clone(), policy };
         self.add_event(Event::Policy { ts, negotiation_id, profile, policy, corr: Some(corr) });
-        self.add(Addition::Policy(Box::new(told)));
-        let first = self.seats.parties.first().cloned().unwrap_or_default();
-        self.begin(first, policy.round_timeout_ms);
+        self.add(Addition::Policy(Box::new(effective)));
+        let first = self.participants.parties.first().cloned().unwrap_or_default();
+        self.begin_round(first, policy.round_timeout_ms);
         Ok(Phase::Agreed)
     }
 
-    fn begin(&mut self, turn: String, timeout_ms: u64) {
+    fn begin_round(&mut self, turn: String, timeout_ms: u64) {
         let (n, since) = (self.session.rounds.len() + 1, self.session.events.len());
-        self.heard.clear();
+        self.evaluations.clear();
         self.add(Addition::Round(RoundStart { n, turn, since, started_at: self.now, timeout_ms }));
     }
 
@@ -314,15 +319,15 @@ impl SessionUpdate<'_> {
                 }
                 RoundAction::Wait => {}
                 RoundAction::Continue => {
-                    self.goes_on(policy, &rounds);
+                    self.report_continue(policy, &rounds);
                     let author = self.version().map(|version| version.from.clone()).unwrap_or_default();
-                    self.begin(after(&self.seats.parties, &author), policy.round_timeout_ms);
+                    self.begin_round(next_party(&self.participants.parties, &author), policy.round_timeout_ms);
                 }
                 RoundAction::Pause(pause) => {
                     let topic = self.opened.as_ref().map(|opened| opened.topic.as_str()).unwrap_or_default();
                     let heard = self.judgement(round).map(|is| is.evaluations.as_slice()).unwrap_or_default();
                     let question = messages::question(topic, policy, &rounds, pause, self.version(), heard);
-                    let Some(word) = word(&question, round, woken) else { return Ok(Some(question)) };
+                    let Some(word) = human_answer(&question, round, woken) else { return Ok(Some(question)) };
                     self.add(Addition::Report(Report::Person(word)));
                     continue;
                 }
@@ -334,13 +339,13 @@ impl SessionUpdate<'_> {
     /// Reports the scores of the last round's version once all evaluators have answered.
     fn report(&mut self, policy: &Policy) {
         let round = self.session.rounds.len();
-        let is_heard = |name: &String| self.heard.iter().any(|heard| heard.from == *name);
+        let is_heard = |name: &String| self.evaluations.iter().any(|heard| heard.from == *name);
         let Some(version) = self.version() else { return };
-        if self.judgement(round).is_some() || !self.seats.evaluators.iter().all(is_heard) {
+        if self.judgement(round).is_some() || !self.participants.evaluators.iter().all(is_heard) {
             return;
         }
-        let (deterministic, confidence) = (deterministic(&version.checks), confidence(&self.heard));
-        let heard = |heard: &Evaluation| {
+        let (deterministic, confidence) = (deterministic(&version.checks), confidence(&self.evaluations));
+        let recorded = |heard: &Evaluation| {
             let Evaluation { from, score, notes, .. } = heard.clone();
             RecordedEvaluation { from, score, notes }
         };
@@ -348,7 +353,7 @@ impl SessionUpdate<'_> {
             round,
             checks: version.checks.clone(),
             deterministic,
-            evaluations: self.heard.iter().map(heard).collect(),
+            evaluations: self.evaluations.iter().map(recorded).collect(),
             confidence,
             score: blend(deterministic, confidence, policy.scoring.llm_weight),
             magnitude: self.magnitude(round),
@@ -364,7 +369,7 @@ impl SessionUpdate<'_> {
         })
     }
 
-    fn said(&self, round: usize) -> Option<HumanChoice> {
+    fn human_choice(&self, round: usize) -> Option<HumanChoice> {
         self.session.reports.iter().find_map(|report| match report {
             Report::Person(word) if word.round == round => Some(word.said),
             Report::Evaluation(_) | Report::Person(_) | Report::Decision(_) => None,
@@ -398,7 +403,7 @@ impl SessionUpdate<'_> {
                 magnitude: self.magnitude(begun.n),
                 tokens: judgement.map_or_else(|| self.tokens(begun.n), |judgement| judgement.tokens),
                 invalid_drafts: u32::try_from(invalid_drafts).unwrap_or(u32::MAX),
-                human_choice: self.said(begun.n),
+                human_choice: self.human_choice(begun.n),
             }
         };
         self.session.rounds.iter().map(round).collect()
@@ -412,7 +417,7 @@ impl SessionUpdate<'_> {
         let is_met = score >= policy.score_threshold - NOISE;
         let evaluations =
             self.judgement(rounds.len()).map(|judgement| judgement.evaluations.as_slice()).unwrap_or_default();
-        let agree = |heard: &RecordedEvaluation| heard.score >= policy.score_threshold - NOISE;
+        let agree = |evaluation: &RecordedEvaluation| evaluation.score >= policy.score_threshold - NOISE;
         let decided_by = match rounds.last().and_then(|round| round.human_choice) {
             Some(_) => DecidedBy::Hitl,
             None if !evaluations.is_empty() && evaluations.iter().all(agree) => DecidedBy::Consensus,
@@ -421,7 +426,7 @@ impl SessionUpdate<'_> {
         let stop_reason = if is_met { StopReason::ThresholdMet } else { StopReason::Hitl };
         let rationale = messages::why_accepted(&version, decided_by, score, policy);
         self.conclude(rounds, Outcome::Accepted, decided_by, Some(stop_reason), rationale);
-        let (ts, by, corr) = (json!(self.now), self.seats.by.clone(), self.corr());
+        let (ts, by, corr) = (json!(self.now), self.participants.by.clone(), self.corr());
         self.add_event(Event::Decide { ts, by, ct: draft.ct.clone(), result_b64: draft.to_base64()?, corr });
         Ok(())
     }
@@ -435,7 +440,7 @@ impl SessionUpdate<'_> {
     }
 
     /// Reports that another round follows.
-    fn goes_on(&mut self, policy: &Policy, rounds: &[RoundSummary]) {
+    fn report_continue(&mut self, policy: &Policy, rounds: &[RoundSummary]) {
         let decided_by = match rounds.last().and_then(|round| round.human_choice) {
             Some(_) => DecidedBy::Hitl,
             None => DecidedBy::Policy,
@@ -444,7 +449,7 @@ impl SessionUpdate<'_> {
     }
 
     /// Reports an `abort` by another sender, once.
-    fn withdrawn(&mut self) {
+    fn report_withdrawal(&mut self) {
         let is_end = |report: &Report| matches!(report, Report::Decision(one) if one.outcome != Outcome::Continue);
         if self.session.reports.iter().any(is_end) {
             return;
@@ -455,7 +460,7 @@ impl SessionUpdate<'_> {
             Some((from?, reason))
         });
         let Some((from, reason)) = said else { return };
-        let takes_part = self.seats.parties.contains(&from) || self.seats.evaluators.contains(&from);
+        let takes_part = self.participants.parties.contains(&from) || self.participants.evaluators.contains(&from);
         let decided_by = if takes_part { DecidedBy::Party } else { DecidedBy::Hitl };
         let rationale = messages::why_withdrawn(&from, &reason);
         self.conclude(&self.rounds(), Outcome::Aborted, decided_by, Some(StopReason::Withdrawn), rationale);
@@ -477,7 +482,7 @@ impl SessionUpdate<'_> {
 }
 
 /// Returns a person's answer to a question; `stop` if the question expired.
-fn word(question: &Question, round: usize, woken: &AdvanceInput) -> Option<HumanAnswer> {
+fn human_answer(question: &Question, round: usize, woken: &AdvanceInput) -> Option<HumanAnswer> {
     let answer = woken.answers.iter().find(|answer| answer.question == question.text);
     let said = answer.and_then(|answer| Some((answer.by.clone(), HumanChoice::parse(answer.text.trim())?)));
     match said {
@@ -488,7 +493,7 @@ fn word(question: &Question, round: usize, woken: &AdvanceInput) -> Option<Human
 }
 
 /// Returns the next party in turn order after `author`.
-fn after(parties: &[String], author: &str) -> String {
+fn next_party(parties: &[String], author: &str) -> String {
     let next = parties.iter().position(|party| party == author).map_or(0, |at| at + 1);
     parties.get(next).or(parties.first()).cloned().unwrap_or_default()
 }

@@ -66,7 +66,7 @@ fn authorization(judgement: &mut Judgement<'_>) -> Vec<Violation> {
     }
 }
 
-/// Replaces [`authorization`] for language models on the blackboards without checks.
+/// Replaces [`fn@authorization`] for language models on the blackboards without checks.
 fn no_authorization(judgement: &mut Judgement<'_>) -> Vec<Violation> {
     match judgement.subject {
         Subject::Reply(source) => authorization::judge(judgement, source, false),
@@ -109,7 +109,7 @@ fn application(judgement: &mut Judgement<'_>) -> Vec<Violation> {
     violations
 }
 
-/// Replaces [`application`] on a plain blackboard: adds the message about the writes.
+/// Replaces [`fn@application`] on a plain blackboard: adds the message about the writes.
 fn application_with_message(judgement: &mut Judgement<'_>) -> Vec<Violation> {
     if let (Subject::Reply(source), true) = (judgement.subject, judgement.inapplicable.is_empty()) {
         judgement.inapplicable = application::append_message(judgement, source.by.worker);

@@ -121,8 +121,8 @@ impl Plan {
             CompiledTrigger::Event { op, path } => {
                 let files = Pattern::parse(&format!("/{FILES}/**"));
                 let is_of_files = files.is_ok_and(|files| files.overlaps(path));
-                let seats = self.workers.values().filter(|seat| may_cause(seat, *op, path, is_of_files));
-                let workers: BTreeSet<&WorkerName> = seats.map(|seat| &seat.name).collect();
+                let writers = self.workers.values().filter(|seat| may_cause(seat, *op, path, is_of_files));
+                let workers: BTreeSet<&WorkerName> = writers.map(|seat| &seat.name).collect();
                 let runs = |rule: &Rule| rule.workers.iter().any(|worker| workers.contains(worker));
                 let rules = self.rules.iter().enumerate().filter(|(_, rule)| runs(rule)).map(|(at, _)| at);
                 let woken = self.blueprint.circuit.actions().filter_map(|(_, action)| match action {
@@ -179,10 +179,10 @@ struct Causes {
 }
 
 /// Returns true if the worker's writes or file edits may cause such a change.
-fn may_cause(seat: &WorkerPlan, op: Option<EventOp>, path: &Pattern, is_of_files: bool) -> bool {
+fn may_cause(worker_plan: &WorkerPlan, op: Option<EventOp>, path: &Pattern, is_of_files: bool) -> bool {
     // The declared contract counts, also in modes that do not enforce it.
-    let contract = &seat.contract;
-    let edits = is_of_files && seat.files.as_ref().is_some_and(|files| !files.spec().edit.is_empty());
+    let contract = &worker_plan.contract;
+    let edits = is_of_files && worker_plan.files.as_ref().is_some_and(|files| !files.spec().edit.is_empty());
     edits
         || contract
             .writes()

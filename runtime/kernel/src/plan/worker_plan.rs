@@ -164,7 +164,7 @@ impl Plan {
 
     /// Returns those bindings of an invocation that its worker uses.
     pub(crate) fn bound_of(&self, queued: &QueuedInvocation) -> Bindings {
-        match self.workers.get(&queued.branch.worker).filter(|seat| !seat.names.is_empty()) {
+        match self.workers.get(&queued.branch.worker).filter(|worker_plan| !worker_plan.names.is_empty()) {
             Some(seat) => {
                 self.bindings(&queued.branch, &queued.trigger, queued.value.as_deref()).restricted_to(&seat.names)
             }
@@ -174,10 +174,10 @@ impl Plan {
 
     /// Returns the seat of an invocation; none if there is no such worker.
     pub(crate) fn worker_plan_of(&self, queued: &QueuedInvocation) -> Option<Arc<WorkerPlan>> {
-        let seat = self.workers.get(&queued.branch.worker)?;
-        Some(match seat.names.is_empty() {
-            true => Arc::clone(seat),
-            false => seat.bind(&self.bindings(&queued.branch, &queued.trigger, queued.value.as_deref())),
+        let worker_plan = self.workers.get(&queued.branch.worker)?;
+        Some(match worker_plan.names.is_empty() {
+            true => Arc::clone(worker_plan),
+            false => worker_plan.bind(&self.bindings(&queued.branch, &queued.trigger, queued.value.as_deref())),
         })
     }
 }

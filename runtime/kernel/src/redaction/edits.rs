@@ -23,7 +23,7 @@ const LINE_CHARS_MIN: usize = 12;
 pub(super) struct Edits {
     erased: BTreeSet<Seq>,
     /// Edits of other files with the same lines, which are kept.
-    still: BTreeMap<Seq, FilePath>,
+    kept_files: BTreeMap<Seq, FilePath>,
     /// Lines that identify texts which quote an edit.
     lines: BTreeSet<String>,
 }
@@ -61,12 +61,12 @@ impl Edits {
             edit.changes.iter().any(|change| says(change) && is_named(&change.path, request))
         };
         let is_asked = |seq: &Seq, edit: &Edit| request.records.contains(seq) || is_at(edit);
-        let asked: BTreeSet<Seq> =
+        let requested: BTreeSet<Seq> =
             edits.iter().filter(|(seq, edit)| is_asked(seq, edit)).map(|(seq, _)| *seq).collect();
-        let all: BTreeSet<&str> = asked.iter().flat_map(|seq| lines_of(&edits[seq])).collect();
-        let names = FileAliases::of(edits.values());
-        let files = asked.iter().flat_map(|seq| names.files_of(&edits[seq])).collect::<BTreeSet<_>>();
-        let mut found = Self { erased: asked, ..Self::default() };
+        let all: BTreeSet<&str> = requested.iter().flat_map(|seq| lines_of(&edits[seq])).collect();
+        let names = FileAliases::from_edits(edits.values());
+        let files = requested.iter().flat_map(|seq| names.files_of(&edits[seq])).collect::<BTreeSet<_>>();
+        let mut found = Self { erased: requested, ..Self::default() };
         let mut common: BTreeSet<&str> = BTreeSet::new();
         for (seq, edit) in edits.iter().filter(|(seq, _)| !found.erased.contains(*seq)).collect::<Vec<_>>() {
             let is_same_file = names.files_of(edit).any(|file| files.contains(file));
@@ -76,7 +76,7 @@ impl Edits {
                 found.erased.extend((!shared.is_empty()).then_some(*seq));
             } else if shared.iter().any(is_long) {
                 common.extend(shared);
-                found.still.extend(edit.changes.first().map(|change| (*seq, change.path.clone())));
+                found.kept_files.extend(edit.changes.first().map(|change| (*seq, change.path.clone())));
             }
         }
         let telling = all.iter().filter(|line| line.chars().count() >= LINE_CHARS_MIN && !common.contains(*line));
@@ -91,7 +91,7 @@ impl Edits {
 
     /// Returns a file changed by an edit that is kept although it contains the same lines.
     pub(super) fn kept_file(&self, seq: Seq) -> Option<&FilePath> {
-        self.still.get(&seq)
+        self.kept_files.get(&seq)
     }
 
     /// Returns the lines that identify texts which quote a redacted edit.
@@ -127,7 +127,7 @@ fn lines_of(edit: &Edit) -> impl Iterator<Item = &str> {
 struct FileAliases<'a>(BTreeMap<&'a FilePath, &'a FilePath>);
 
 impl<'a> FileAliases<'a> {
-    fn of(edits: impl Iterator<Item = &'a Edit>) -> Self {
+    fn from_edits(edits: impl Iterator<Item = &'a Edit>) -> Self {
         let mut names = Self(BTreeMap::new());
         for edit in edits {
             let gone = edit.changes.iter().filter(|change| change.hash.is_none());

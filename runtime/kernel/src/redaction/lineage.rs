@@ -28,7 +28,7 @@ pub(super) struct Lineage {
     /// By write number.
     erased: Vec<bool>,
     /// By write number: true for the board's own data about files, which reveals nothing of their content.
-    own: Vec<bool>,
+    board_owned: Vec<bool>,
     /// By requested place: the numbers that were ever there, with the version of their first occurrence.
     seen: Vec<BTreeMap<u32, Version>>,
     /// By requested place: the names of members that were ever there, including the place's own name.
@@ -47,7 +47,7 @@ pub(super) struct Lineage {
     /// Names of the last document: those of kept values, and those of redacted ones.
     final_names: (BTreeSet<String>, BTreeSet<String>),
     /// By requested place: the version of its last write as a whole.
-    made: Vec<Version>,
+    last_writes: Vec<Version>,
 }
 
 /// The shadow document.
@@ -71,11 +71,11 @@ pub(super) struct TracedOp<'d> {
 
 impl Shadow {
     /// Returns the shape of a value with a number in place of each scalar.
-    fn of(&mut self, value: &Value) -> Value {
+    fn numbered(&mut self, value: &Value) -> Value {
         match value {
-            Value::Array(items) => items.iter().map(|item| self.of(item)).collect(),
+            Value::Array(items) => items.iter().map(|item| self.numbered(item)).collect(),
             Value::Object(members) => {
-                Value::Object(members.iter().map(|(name, member)| (name.clone(), self.of(member))).collect())
+                Value::Object(members.iter().map(|(name, member)| (name.clone(), self.numbered(member))).collect())
             }
             _ => {
                 let number = self.next;
@@ -90,7 +90,7 @@ impl Shadow {
 
     /// Starts with the first document.
     pub(super) fn begin(&mut self, document: &Value) {
-        self.document = self.of(document);
+        self.document = self.numbered(document);
     }
 
     /// Applies a patch. `each` receives every operation except tests, before it is applied.
@@ -102,7 +102,7 @@ impl Shadow {
                 PatchOperation::Test(_) => continue,
                 PatchOperation::Add(AddOperation { value, .. })
                 | PatchOperation::Replace(ReplaceOperation { value, .. }) => {
-                    *value = self.of(value);
+                    *value = self.numbered(value);
                     (None, Some(&*value))
                 }
                 PatchOperation::Move(op) => (Some(op.from.clone()), None),
@@ -198,7 +198,7 @@ impl Lineage {
         let places = request.places.len();
         let mut traces = Self {
             erased: Vec::new(),
-            own: Vec::new(),
+            board_owned: Vec::new(),
             seen: vec![BTreeMap::new(); places],
             names: vec![BTreeMap::new(); places],
             requested_names: BTreeSet::new(),
@@ -207,7 +207,7 @@ impl Lineage {
             kept_names: BTreeSet::new(),
             marked: BTreeSet::new(),
             final_names: Default::default(),
-            made: vec![Version(0); places],
+            last_writes: vec![Version(0); places],
         };
         let mut brought = Vec::new();
         let mut has_files = false;
@@ -236,12 +236,12 @@ impl Lineage {
                 Body::Committed(committed) => {
                     let (first, version) = (shadow.next, committed.version);
                     if committed.by.edit.is_some() {
-                        traces.own.resize(first as usize, false);
-                        traces.own.extend(edits::intents(&committed.patch).iter().map(|is_intent| !is_intent));
+                        traces.board_owned.resize(first as usize, false);
+                        traces.board_owned.extend(edits::intents(&committed.patch).iter().map(|is_intent| !is_intent));
                     }
                     let mut touched = BTreeSet::new();
                     let (made, names, all_names) =
-                        (&mut traces.made, &mut traces.requested_names, &mut traces.all_names);
+                        (&mut traces.last_writes, &mut traces.requested_names, &mut traces.all_names);
                     let brings_names = request.records.contains(&record.seq) && committed.by.edit.is_none();
                     shadow.patch(&committed.patch, &mut |done| {
                         let new = done.new_names();
@@ -272,20 +272,22 @@ impl Lineage {
             }
         }
         traces.erased = vec![false; shadow.next as usize];
-        traces.own.resize(shadow.next as usize, false);
+        traces.board_owned.resize(shadow.next as usize, false);
         // A board that can continue needs its current data about files.
-        let standing = match has_files && !is_over {
+        let current_intents = match has_files && !is_over {
             true => intents_of(&shadow.document),
             false => BTreeSet::new(),
         };
-        let is_kept = |own: &[bool], number: u32| own[number as usize] || standing.contains(&number);
-        for ((seen, made), place) in traces.seen.iter().zip(&traces.made).zip(&request.places) {
+        let is_kept = |own: &[bool], number: u32| own[number as usize] || current_intents.contains(&number);
+        for ((seen, made), place) in traces.seen.iter().zip(&traces.last_writes).zip(&request.places) {
             let is_exact = file_relation(place) == FileRelation::Detail;
-            for (number, version) in seen.iter().filter(|(number, _)| is_exact || !is_kept(&traces.own, **number)) {
+            for (number, version) in
+                seen.iter().filter(|(number, _)| is_exact || !is_kept(&traces.board_owned, **number))
+            {
                 traces.erased[*number as usize] |= !request.keep || version < made;
             }
         }
-        for number in brought.into_iter().filter(|number| !is_kept(&traces.own, *number)) {
+        for number in brought.into_iter().filter(|number| !is_kept(&traces.board_owned, *number)) {
             traces.erased[number as usize] = true;
         }
         if has_files {
@@ -293,7 +295,7 @@ impl Lineage {
             let of_files = request.places.iter().map(|place| place.first().is_some_and(|it| it.decoded() == FILES));
             traces.names.iter_mut().zip(of_files).filter(|(_, is)| *is).for_each(|(names, _)| names.clear());
         }
-        for (names, made) in traces.names.iter_mut().zip(&traces.made) {
+        for (names, made) in traces.names.iter_mut().zip(&traces.last_writes) {
             names.retain(|_, version| !request.keep || *version < *made);
         }
         traces.marked = std::mem::take(&mut shadow.marked);
@@ -452,7 +454,7 @@ impl Lineage {
                 more.push(number);
             }
         })?;
-        more.retain(|number| !self.own[*number as usize]);
+        more.retain(|number| !self.board_owned[*number as usize]);
         more.into_iter().for_each(|number| self.erased[number as usize] = true);
         Ok(())
     }

@@ -63,8 +63,8 @@ impl Request {
     fn fingerprint(&self, hasher: &Hasher) -> Digest {
         let Self { places, records, keep, everywhere, forget_salt, token: _ } = self;
         let places: Vec<&str> = places.iter().map(|place| place.as_str()).collect();
-        let asked = serde_json::json!([places, records, keep, everywhere, forget_salt]);
-        hasher.commitment(u64::MAX, "asked", &asked)
+        let fields = serde_json::json!([places, records, keep, everywhere, forget_salt]);
+        hasher.commitment(u64::MAX, "asked", &fields)
     }
 }
 

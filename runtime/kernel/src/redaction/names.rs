@@ -10,7 +10,7 @@ use crate::record::{Approval, Body, Expanded, Late, NoOp, Record, Rejected};
 
 /// Collects the names of a record at requested places and below, or everywhere if the record itself is requested.
 pub(super) fn proposed(record: &Record, body: &Body, request: &Request, names: &mut BTreeSet<String>) {
-    let mut found = NameCollector { request, is_asked: request.records.contains(&record.seq), names };
+    let mut found = NameCollector { request, is_requested: request.records.contains(&record.seq), names };
     match body {
         Body::NoOp(NoOp { patch, .. })
         | Body::Expanded(Expanded { patch, .. })
@@ -32,7 +32,7 @@ pub(super) fn patches(reply: &Value) -> impl Iterator<Item = &Value> {
 
 struct NameCollector<'a> {
     request: &'a Request,
-    is_asked: bool,
+    is_requested: bool,
     names: &'a mut BTreeSet<String>,
 }
 
@@ -60,7 +60,7 @@ impl NameCollector<'_> {
         let Ok(place) = Pointer::parse(place) else { return };
         let asked = self.request.places.iter().filter(|asked| place.starts_with(asked));
         let known = asked.map(|asked| asked.tokens().count()).min();
-        if let Some(known) = if self.is_asked { Some(0) } else { known } {
+        if let Some(known) = if self.is_requested { Some(0) } else { known } {
             self.names.extend(place.tokens().skip(known).map(|token| token.decoded().into_owned()));
         }
     }
@@ -68,7 +68,7 @@ impl NameCollector<'_> {
     fn in_value(&mut self, value: &Value, place: &mut PointerBuf) {
         match value {
             Value::Object(members) => {
-                let is_within = self.is_asked || self.request.places.iter().any(|asked| place.starts_with(asked));
+                let is_within = self.is_requested || self.request.places.iter().any(|asked| place.starts_with(asked));
                 for (name, member) in members {
                     if is_within {
                         self.names.insert(name.clone());

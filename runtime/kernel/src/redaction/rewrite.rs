@@ -49,14 +49,14 @@ pub(super) struct Rewriter<'a> {
     /// Records with redacted values that views may show.
     touched: BTreeSet<Seq>,
     /// The invocation behind each record with a question to a person.
-    asking: BTreeMap<Seq, InvocationId>,
+    questions: BTreeMap<Seq, InvocationId>,
     /// Invocations with a redacted question to a person, or a redacted answer.
     answered: BTreeSet<InvocationId>,
     /// Places that triggers of invocations bind.
     elements: BTreeMap<InvocationId, PointerBuf>,
     /// The format of the records.
     format: u32,
-    done: RewriteResult,
+    result: RewriteResult,
 }
 
 /// The rewritten records.
@@ -98,11 +98,11 @@ impl<'a> Rewriter<'a> {
             regions: request.places.iter().cloned().collect(),
             exposed: None,
             touched: BTreeSet::new(),
-            asking: BTreeMap::new(),
+            questions: BTreeMap::new(),
             answered: BTreeSet::new(),
             elements: BTreeMap::new(),
             format: 0,
-            done: RewriteResult::default(),
+            result: RewriteResult::default(),
         }
     }
 
@@ -181,7 +181,7 @@ impl<'a> Rewriter<'a> {
                 self.redact_source(&mut values, stored);
                 if let Body::Approval(approval) = &body {
                     let asking = approval.by.attempt.as_ref().map(|attempt| attempt.invocation);
-                    self.asking.extend(asking.map(|invocation| (record.seq, invocation)));
+                    self.questions.extend(asking.map(|invocation| (record.seq, invocation)));
                     if values != unchanged {
                         self.answered.extend(asking);
                     }
@@ -206,7 +206,7 @@ impl<'a> Rewriter<'a> {
             Body::Answer(answer) => {
                 self.texts(&mut values, is_asked);
                 if values != unchanged {
-                    self.answered.extend(self.asking.get(&answer.of));
+                    self.answered.extend(self.questions.get(&answer.of));
                 }
             }
             Body::Scheduled(scheduled) => {
@@ -269,9 +269,9 @@ impl<'a> Rewriter<'a> {
         }
         let is_changed = values != unchanged;
         if let Some(path) =
-            self.edits.kept_file(record.seq).filter(|_| !is_changed && self.done.remaining.len() < REPORTED_MAX)
+            self.edits.kept_file(record.seq).filter(|_| !is_changed && self.result.remaining.len() < REPORTED_MAX)
         {
-            self.done.remaining.push(RemainingCopy { seq: record.seq, place: path.place().to_string() });
+            self.result.remaining.push(RemainingCopy { seq: record.seq, place: path.place().to_string() });
         }
         if is_changed {
             self.touched.insert(record.seq);
@@ -281,8 +281,8 @@ impl<'a> Rewriter<'a> {
             let known = old.and_then(|old| old.reply);
             let reply = known.or_else(|| is_changed.then(|| reply_digest(self.hasher, self.format, &body)).flatten());
             let erasure = RedactionMarker { by: self.by, reply, region };
-            self.done.values += count_marks(&values).saturating_sub(count_marks(&unchanged));
-            self.done.records.push(record.with_redacted(values, &erasure));
+            self.result.values += count_marks(&values).saturating_sub(count_marks(&unchanged));
+            self.result.records.push(record.with_redacted(values, &erasure));
         }
         Ok(())
     }
@@ -294,18 +294,18 @@ impl<'a> Rewriter<'a> {
     }
 
     pub(super) fn finish(mut self) -> RewriteResult {
-        let mut standing = Vec::new();
+        let mut remaining = Vec::new();
         self.each_remaining_place(&mut |place| {
-            if standing.len() < REPORTED_MAX {
-                standing.push(place.to_string());
+            if remaining.len() < REPORTED_MAX {
+                remaining.push(place.to_string());
             }
-            standing.len() < REPORTED_MAX
+            remaining.len() < REPORTED_MAX
         });
-        self.done.remaining_places = standing;
-        self.done.is_same_document = self.before.digest() == self.after.digest();
-        self.done.remaining.sort();
-        self.done.remaining.dedup();
-        self.done
+        self.result.remaining_places = remaining;
+        self.result.is_same_document = self.before.digest() == self.after.digest();
+        self.result.remaining.sort();
+        self.result.remaining.dedup();
+        self.result
     }
 
     /// Redacts the document that the board began with.
@@ -455,8 +455,8 @@ impl<'a> Rewriter<'a> {
         let Some(rejection) = values.get_mut("rejection") else { return };
         for violation in rejection.get_mut("violations").and_then(Value::as_array_mut).into_iter().flatten() {
             for field in ["message", "expected", "found", "diff"] {
-                if let Some(told) = violation.get_mut(field).filter(|_| is_there) {
-                    *told = self.mark(told);
+                if let Some(value) = violation.get_mut(field).filter(|_| is_there) {
+                    *value = self.mark(value);
                 }
             }
             if let Some(Value::String(pointer)) = violation.get_mut("pointer") {
@@ -499,13 +499,13 @@ impl<'a> Rewriter<'a> {
 
     /// Marks a view or prompt for deletion as a whole.
     fn text(&mut self, hash: Digest, is_shown: bool, text: &mut dyn FnMut(Digest) -> Option<String>) {
-        if self.done.texts.contains(&hash) {
+        if self.result.texts.contains(&hash) {
             return;
         }
         if let Some(stored) = text(hash)
             && (is_shown || self.needles.occur_in(&stored))
         {
-            self.done.texts.insert(hash);
+            self.result.texts.insert(hash);
         }
     }
 
@@ -513,11 +513,11 @@ impl<'a> Rewriter<'a> {
     fn exposed(&mut self) -> &BTreeSet<WorkerName> {
         if self.exposed.is_none() {
             let mut exposed = BTreeSet::new();
-            let seats = &self.plan.workers;
+            let workers = &self.plan.workers;
             self.each_remaining_place(&mut |place| {
-                let readers = seats.iter().filter(|(_, seat)| seat.contract.could_read(place));
+                let readers = workers.iter().filter(|(_, worker_plan)| worker_plan.contract.could_read(place));
                 exposed.extend(readers.map(|(worker, _)| worker.clone()));
-                exposed.len() < seats.len()
+                exposed.len() < workers.len()
             });
             self.exposed = Some(exposed);
         }
@@ -527,20 +527,20 @@ impl<'a> Rewriter<'a> {
     /// Visits every place of the current document with a redacted value or name, until `each` returns false.
     fn each_remaining_place(&self, each: &mut dyn FnMut(&Pointer) -> bool) {
         let mut place = PointerBuf::new();
-        self.standing_below(&self.shadow.document, &mut place, each);
+        self.visit_remaining(&self.shadow.document, &mut place, each);
     }
 
-    fn standing_below(&self, numbers: &Value, place: &mut PointerBuf, each: &mut dyn FnMut(&Pointer) -> bool) -> bool {
+    fn visit_remaining(&self, numbers: &Value, place: &mut PointerBuf, each: &mut dyn FnMut(&Pointer) -> bool) -> bool {
         match numbers {
             Value::Array(items) => items.iter().enumerate().all(|(index, item)| {
                 place.push_back(index);
-                let goes_on = self.standing_below(item, place, each);
+                let goes_on = self.visit_remaining(item, place, each);
                 place.pop_back();
                 goes_on
             }),
             Value::Object(members) => members.iter().all(|(name, member)| {
                 place.push_back(name.as_str());
-                let goes_on = (!self.names.contains(name) || each(place)) && self.standing_below(member, place, each);
+                let goes_on = (!self.names.contains(name) || each(place)) && self.visit_remaining(member, place, each);
                 place.pop_back();
                 goes_on
             }),
@@ -609,9 +609,9 @@ impl<'a> Rewriter<'a> {
     }
 
     fn report_remaining(&mut self, seq: Seq, place: &Pointer) {
-        if self.done.remaining.len() < REPORTED_MAX {
+        if self.result.remaining.len() < REPORTED_MAX {
             let place = renamed(place.as_str(), self.names, self.hasher);
-            self.done.remaining.push(RemainingCopy { seq, place });
+            self.result.remaining.push(RemainingCopy { seq, place });
         }
     }
 

@@ -45,7 +45,7 @@ pub(super) fn fits<'a>(at_target: &Value, granted: Option<&'a Schema>) -> Box<dy
     let at_target = Schema::compile(&schema, false).ok();
     Box::new(move |node| {
         // Most values fail the type check, and converting a container costs its size.
-        if kinds.as_ref().is_some_and(|kinds| !kinds.iter().any(|kind| is(node, kind))) {
+        if kinds.as_ref().is_some_and(|kinds| !kinds.iter().any(|kind| has_type(node, kind))) {
             return false;
         }
         let value = node.to_value();
@@ -54,12 +54,12 @@ pub(super) fn fits<'a>(at_target: &Value, granted: Option<&'a Schema>) -> Box<dy
     })
 }
 
-fn is(node: &Node, kind: &str) -> bool {
+fn has_type(node: &Node, kind: &str) -> bool {
     match node {
         Node::Array(_) => kind == "array",
         Node::Object(_) => kind == "object",
         Node::Null | Node::Bool(_) | Node::Number(_) | Node::Short(_) | Node::Long(_) => {
-            value::is(&node.to_value(), kind)
+            value::has_type(&node.to_value(), kind)
         }
     }
 }
@@ -107,8 +107,8 @@ pub(super) fn readable(document: &KnownDocument<'_>, fits: &dyn Fn(&Node) -> boo
     found.general = if is_complete && shapes.len() <= SHAPES_MAX {
         shapes.into_iter().collect()
     } else {
-        let reads = document.seat.contract.declared_reads();
-        let contract = &document.seat.contract;
+        let reads = document.worker_plan.contract.declared_reads();
+        let contract = &document.worker_plan.contract;
         let reads = reads.map(|pattern| expression::of_pattern(contract.template(pattern), document.schema, None));
         reads.map(|read| expression::at_or_below(&read)).collect()
     };
@@ -121,7 +121,9 @@ pub(super) fn readable(document: &KnownDocument<'_>, fits: &dyn Fn(&Node) -> boo
 /// their place and their meaning are offered for each source.
 pub(super) fn moves(document: &KnownDocument<'_>, path: Places, fits: &dyn Fn(&Node) -> bool) -> Vec<Move> {
     let mut from = Places::default();
-    for grant in document.seat.contract.grants(document.schema).filter(|grant| grant.ops.contains(&GrantOp::Remove)) {
+    for grant in
+        document.worker_plan.contract.grants(document.schema).filter(|grant| grant.ops.contains(&GrantOp::Remove))
+    {
         from.join(document.places(grant.pattern, Need::Overwrite));
     }
     // Unreadable values are not examined: the result of the check would reveal them.

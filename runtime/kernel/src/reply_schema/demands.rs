@@ -17,10 +17,10 @@ use crate::tree::Node;
 const CHARS_MAX: usize = 3000;
 
 /// Demands on the values that a grant writes.
-pub(super) struct Demands(Vec<(Vec<LookupStep>, Held)>);
+pub(super) struct Demands(Vec<(Vec<LookupStep>, Constraint)>);
 
 /// Constraint on a part of a value.
-enum Held {
+enum Constraint {
     /// One of these.
     OneOf(Vec<Node>),
     /// A number below this.
@@ -29,17 +29,17 @@ enum Held {
 
 impl Demands {
     /// Collects the demands of the invariants on a grant's places, as far as the worker knows their operands.
-    pub(super) fn of(document: &KnownDocument<'_>, plan: &Plan, pattern: &Pattern) -> Self {
+    pub(super) fn collect(document: &KnownDocument<'_>, plan: &Plan, pattern: &Pattern) -> Self {
         let on_it = plan.invariants.iter().filter(|one| one.each.as_ref().is_some_and(|each| lands_in(pattern, each)));
         let mut demands = Self(Vec::new());
         let stays = |steps: &Vec<LookupStep>| !may_change(document, pattern, steps);
         for Demand { part, requirement: must } in on_it.flat_map(|invariant| invariant.expr.demands("self")) {
             let held = match must {
                 Requirement::BeOneOf(look) => {
-                    way(look).filter(stays).and_then(|steps| document.values(&steps)).map(Held::OneOf)
+                    document_path(look).filter(stays).and_then(|steps| document.values(&steps)).map(Constraint::OneOf)
                 }
                 Requirement::BeBelowSizeOf(look) => {
-                    way(look).filter(stays).and_then(|steps| document.count(&steps)).map(Held::Below)
+                    document_path(look).filter(stays).and_then(|steps| document.count(&steps)).map(Constraint::Below)
                 }
             };
             demands.0.extend(held.map(|held| (part, held)));
@@ -48,7 +48,7 @@ impl Demands {
     }
 
     /// Returns true if a value satisfies the demands.
-    pub(super) fn hold(&self, node: &Node) -> bool {
+    pub(super) fn allow(&self, node: &Node) -> bool {
         self.0.iter().all(|(part, held)| held.holds(node, part))
     }
 
@@ -58,25 +58,27 @@ impl Demands {
         for (nth, (part, held)) in self.0.iter().enumerate() {
             let schema = match held {
                 // Several lists for one part are merged into their intersection.
-                Held::OneOf(_) if self.0[..nth].iter().any(|(other, held)| other == part && held.is_list()) => continue,
-                Held::OneOf(list) => {
+                Constraint::OneOf(_) if self.0[..nth].iter().any(|(other, held)| other == part && held.is_list()) => {
+                    continue;
+                }
+                Constraint::OneOf(list) => {
                     let others = self.0[nth + 1..].iter().filter(|(other, _)| other == part);
-                    let others: Vec<&Held> = others.map(|(_, held)| held).filter(|held| held.is_list()).collect();
+                    let others: Vec<&Constraint> = others.map(|(_, held)| held).filter(|held| held.is_list()).collect();
                     listed(list.iter().filter(|node| others.iter().all(|held| held.holds(node, &[]))))
                 }
-                Held::Below(count) => json!({"exclusiveMaximum": count}),
+                Constraint::Below(count) => json!({"exclusiveMaximum": count}),
             };
             let wrapped = part.iter().rev().fold(schema, |below, step| match step {
                 LookupStep::Member(name) => json!({"properties": {name: below}}),
                 LookupStep::Any | LookupStep::Element => json!({"items": below}),
             });
-            whole = value::meet(whole, wrapped);
+            whole = value::intersect(whole, wrapped);
         }
         whole
     }
 }
 
-impl Held {
+impl Constraint {
     const fn is_list(&self) -> bool {
         matches!(self, Self::OneOf(_))
     }
@@ -113,7 +115,7 @@ fn listed<'n>(nodes: impl Iterator<Item = &'n Node>) -> Value {
 }
 
 /// Returns the path from the document's root to the place of a look, if it is in the current document.
-fn way(look: Lookup) -> Option<Vec<LookupStep>> {
+fn document_path(look: Lookup) -> Option<Vec<LookupStep>> {
     let mut steps = look.steps;
     match look.variable {
         "state" => {}
@@ -135,8 +137,8 @@ fn may_change(document: &KnownDocument<'_>, grant: &Pattern, way: &[LookupStep])
                 _ => true,
             })
     };
-    let has_others = document.seat.worker.patch.max_ops > 1;
-    touches(grant) || has_others && document.seat.contract.write_patterns().any(touches)
+    let has_others = document.worker_plan.worker.patch.max_ops > 1;
+    touches(grant) || has_others && document.worker_plan.contract.write_patterns().any(touches)
 }
 
 /// Returns true if every write by a grant on one pattern is an instance of the other.

@@ -25,11 +25,11 @@ pub(super) const PLACES_MAX: usize = 64;
 /// Maximum number of places that one search examines.
 const STEPS_MAX: usize = 4096;
 /// A name that no member has.
-const NOBODYS_NAME: &str = "\u{1}";
+const UNUSED_NAME: &str = "\u{1}";
 
 /// A worker's knowledge of a document.
 pub(super) struct KnownDocument<'a> {
-    pub(super) seat: &'a WorkerPlan,
+    pub(super) worker_plan: &'a WorkerPlan,
     /// Readable places of the document.
     readable: Readable<'a>,
     pub(super) schema: &'a Schema,
@@ -54,7 +54,7 @@ pub(super) struct KnownPlace<'a> {
     pub(super) place: PointerBuf,
     /// The value; `None` if it is absent or unknown.
     pub(super) node: Option<&'a Node>,
-    sight: Knowledge<'a>,
+    knowledge: Knowledge<'a>,
 }
 
 /// Extent of the knowledge of a place.
@@ -65,7 +65,7 @@ enum Knowledge<'a> {
     /// A part was shown, or may be read.
     Part(Option<&'a ShownParts>),
     /// Only the existence of a value is known.
-    There,
+    Exists,
     /// Nothing is known.
     Hidden,
 }
@@ -122,7 +122,7 @@ impl Places {
 }
 
 impl<'a> KnownDocument<'a> {
-    pub(super) fn of(shown: &'a CallContext) -> Self {
+    pub(super) fn from_context(shown: &'a CallContext) -> Self {
         let basis = &**shown.basis();
         let mut known = ShownParts::default();
         for place in &basis.members {
@@ -131,21 +131,21 @@ impl<'a> KnownDocument<'a> {
         for place in &basis.reads {
             known.at(place).whole = true;
         }
-        let (seat, root) = (shown.worker_plan(), basis.state.root());
-        let readable = seat.contract.readable(root);
-        Self { seat, readable, schema: &shown.plan().schema, root, shown: known, basis }
+        let (worker_plan, root) = (shown.worker_plan(), basis.state.root());
+        let readable = worker_plan.contract.readable(root);
+        Self { worker_plan, readable, schema: &shown.plan().schema, root, shown: known, basis }
     }
 
     fn whole(&self) -> KnownPlace<'_> {
         let sight = if self.shown.whole { Knowledge::Whole } else { Knowledge::Part(Some(&self.shown)) };
-        KnownPlace { place: PointerBuf::root(), node: Some(self.root), sight }
+        KnownPlace { place: PointerBuf::root(), node: Some(self.root), knowledge: sight }
     }
 
     /// Returns the places with a value that was shown in full.
     pub(super) fn read(&self) -> impl Iterator<Item = KnownPlace<'_>> {
         self.basis.reads.iter().filter_map(|place| {
             let node = self.basis.state.get(place)?;
-            Some(KnownPlace { place: place.clone(), node: Some(node), sight: Knowledge::Whole })
+            Some(KnownPlace { place: place.clone(), node: Some(node), knowledge: Knowledge::Whole })
         })
     }
 
@@ -160,27 +160,27 @@ impl<'a> KnownDocument<'a> {
 
     /// Returns true if every member or element there may be read.
     fn may_read_children(&self, place: &Pointer) -> bool {
-        self.may_read(&place.with_trailing_token(NOBODYS_NAME))
+        self.may_read(&place.with_trailing_token(UNUSED_NAME))
     }
 
     fn child<'s>(&'s self, at: &KnownPlace<'s>, name: &str) -> KnownPlace<'s> {
         let place = at.place.with_trailing_token(name);
-        let sight = match at.sight {
+        let sight = match at.knowledge {
             Knowledge::Whole => Knowledge::Whole,
-            Knowledge::There | Knowledge::Hidden => Knowledge::Hidden,
+            Knowledge::Exists | Knowledge::Hidden => Knowledge::Hidden,
             Knowledge::Part(known) => match known.and_then(|known| known.below.get(name)) {
                 Some(below) if below.whole => Knowledge::Whole,
                 Some(below) => Knowledge::Part(Some(below)),
                 None if self.may_read(&place) => Knowledge::Part(None),
-                None if known.is_some_and(|known| known.listed) => Knowledge::There,
+                None if known.is_some_and(|known| known.listed) => Knowledge::Exists,
                 None => Knowledge::Hidden,
             },
         };
         let node = match sight {
             Knowledge::Hidden => None,
-            Knowledge::Whole | Knowledge::Part(_) | Knowledge::There => at.node.and_then(|node| node.child(name)),
+            Knowledge::Whole | Knowledge::Part(_) | Knowledge::Exists => at.node.and_then(|node| node.child(name)),
         };
-        KnownPlace { place, node, sight }
+        KnownPlace { place, node, knowledge: sight }
     }
 
     /// Returns the names of the known children, and true if there are no others.
@@ -192,9 +192,9 @@ impl<'a> KnownDocument<'a> {
                 (0..node.as_array().map_or(0, |array| array.len()).min(max)).map(|index| index.to_string()).collect()
             }
         };
-        match at.sight {
+        match at.knowledge {
             Knowledge::Whole => (everything(), true),
-            Knowledge::There | Knowledge::Hidden => (Vec::new(), false),
+            Knowledge::Exists | Knowledge::Hidden => (Vec::new(), false),
             Knowledge::Part(known) => {
                 let all_readable = self.may_read_children(&at.place);
                 let is_listed = all_readable || known.is_some_and(|known| known.listed);
@@ -217,7 +217,7 @@ impl<'a> KnownDocument<'a> {
         // If all of them may be read, the number of containers on the way is no secret.
         let somewhere = PointerBuf::from_tokens(steps.iter().map(|step| match step {
             LookupStep::Member(name) => name,
-            LookupStep::Any | LookupStep::Element => NOBODYS_NAME,
+            LookupStep::Any | LookupStep::Element => UNUSED_NAME,
         }));
         let mut values = Vec::new();
         self.collect(&self.whole(), steps, self.may_read(&somewhere), &mut values)?;
@@ -234,7 +234,7 @@ impl<'a> KnownDocument<'a> {
         match steps.split_first() {
             _ if at.is_absent() => {}
             None if values.len() < STEPS_MAX => {
-                values.push(at.node.filter(|_| matches!(at.sight, Knowledge::Whole)).cloned()?);
+                values.push(at.node.filter(|_| matches!(at.knowledge, Knowledge::Whole)).cloned()?);
             }
             None => return None,
             Some((LookupStep::Member(name), rest)) => {
@@ -276,14 +276,14 @@ impl<'a> KnownDocument<'a> {
     pub(super) fn array_of<'p>(&self, place: &'p Pointer) -> Option<(&'p Pointer, Option<usize>)> {
         let (above, token) = place.split_back()?;
         let container = self.at(above);
-        if !container.is_in_sight() {
+        if !container.is_type_known() {
             return is_index(token.encoded()).then_some((above, None));
         }
         container.node.and_then(Node::as_array).map(|array| (above, Some(array.len())))
     }
 
     fn checks_freshness(&self) -> bool {
-        self.seat.worker.freshness != Freshness::None
+        self.worker_plan.worker.freshness != Freshness::None
     }
 
     /// Returns the places of a pattern where the operation is possible.
@@ -299,7 +299,8 @@ impl<'a> KnownDocument<'a> {
         let mut found = search.found;
         let mut seen = BTreeSet::new();
         found.exact.retain(|place| seen.insert(place.clone()));
-        found.general = vec![expression::of_pattern(self.seat.contract.template(pattern), self.schema, Some(need))];
+        found.general =
+            vec![expression::of_pattern(self.worker_plan.contract.template(pattern), self.schema, Some(need))];
         found
     }
 }
@@ -313,12 +314,12 @@ impl ShownParts {
 impl KnownPlace<'_> {
     /// Returns true if there is certainly no value.
     fn is_absent(&self) -> bool {
-        self.node.is_none() && !matches!(self.sight, Knowledge::Hidden)
+        self.node.is_none() && !matches!(self.knowledge, Knowledge::Hidden)
     }
 
     /// Returns true if the type of the value is known.
-    const fn is_in_sight(&self) -> bool {
-        matches!(self.sight, Knowledge::Whole | Knowledge::Part(_))
+    const fn is_type_known(&self) -> bool {
+        matches!(self.knowledge, Knowledge::Whole | Knowledge::Part(_))
     }
 }
 
@@ -348,14 +349,14 @@ impl<'a> Search<'a> {
             Need::Create => self.create(spot, walk),
             Need::Insert | Need::Overwrite => {
                 if let Some(container) = container.filter(|_| walk.is_end()) {
-                    self.take(container, spot);
+                    self.add_existing(container, spot);
                 }
             }
         }
         let goes_on = |token: &PatternToken| matches!(token, PatternToken::Any | PatternToken::Deep);
-        let names = if walk.wanted().any(goes_on) {
+        let names = if walk.next_tokens().any(goes_on) {
             let (names, is_complete) = match spot.node {
-                Some(node) if spot.is_in_sight() && !is_container(node) => (Vec::new(), true),
+                Some(node) if spot.is_type_known() && !is_container(node) => (Vec::new(), true),
                 _ => self.document.children(spot, self.need, STEPS_MAX),
             };
             self.found.is_open |= !is_complete;
@@ -365,7 +366,7 @@ impl<'a> Search<'a> {
                 PatternToken::Literal(name) => Some(name.clone()),
                 _ => None,
             };
-            walk.wanted().filter_map(literal).collect()
+            walk.next_tokens().filter_map(literal).collect()
         };
         for name in names {
             if let Some(walk) = walk.step(&name, false) {
@@ -375,10 +376,10 @@ impl<'a> Search<'a> {
     }
 
     /// Adds the place of an existing value.
-    fn take(&mut self, container: &KnownPlace<'a>, spot: &KnownPlace<'a>) {
+    fn add_existing(&mut self, container: &KnownPlace<'a>, spot: &KnownPlace<'a>) {
         let document = self.document;
         let fits = match self.need {
-            Need::Insert if container.is_in_sight() => container.node.is_some_and(|node| node.as_array().is_some()),
+            Need::Insert if container.is_type_known() => container.node.is_some_and(|node| node.as_array().is_some()),
             Need::Insert => spot.place.back().is_some_and(|token| is_index(token.encoded())),
             Need::Overwrite | Need::Create => {
                 !document.checks_freshness() || !document.basis.is_unseen(&spot.place, &document.readable)
@@ -393,9 +394,9 @@ impl<'a> Search<'a> {
     fn create(&mut self, container: &KnownPlace<'a>, walk: Walk<'_>) {
         let document = self.document;
         let ends = |name: &str, append: bool| walk.step(name, append).is_some_and(Walk::is_end);
-        let array = container.node.filter(|_| container.is_in_sight()).and_then(Node::as_array);
-        let is_object = container.is_in_sight() && container.node.is_some_and(|node| node.as_object().is_some());
-        if container.is_in_sight() && array.is_none() && !is_object {
+        let array = container.node.filter(|_| container.is_type_known()).and_then(Node::as_array);
+        let is_object = container.is_type_known() && container.node.is_some_and(|node| node.as_object().is_some());
+        if container.is_type_known() && array.is_none() && !is_object {
             return;
         }
         let mut offer = |name: &str| {
@@ -406,11 +407,11 @@ impl<'a> Search<'a> {
         };
         if !is_object
             && ends("-", true)
-            && (array.is_some() || walk.wanted().any(|token| *token == PatternToken::Append))
+            && (array.is_some() || walk.next_tokens().any(|token| *token == PatternToken::Append))
         {
             offer("-");
         }
-        for token in walk.wanted() {
+        for token in walk.next_tokens() {
             let PatternToken::Literal(name) = token else { continue };
             let is_gap = match array {
                 Some(array) => *name == array.len().to_string() && !ends("-", true),
@@ -420,7 +421,7 @@ impl<'a> Search<'a> {
                 offer(name);
             }
         }
-        if !is_object || !ends(NOBODYS_NAME, false) {
+        if !is_object || !ends(UNUSED_NAME, false) {
             return;
         }
         match document.schema.names_at(&container.place) {

@@ -387,7 +387,7 @@ fn grants_that_overlap_are_said_once() {
 #[test]
 fn values_are_joined_into_what_decoders_know() {
     let met = |one: Value, other: Value| {
-        let schema = value::meet(value::portable(&one, false, 0), value::portable(&other, false, 0));
+        let schema = value::intersect(value::portable(&one, false, 0), value::portable(&other, false, 0));
         value::finish(&schema, DETAIL_LEVELS[0].value)
     };
     for (one, other, expected) in [

@@ -1,6 +1,6 @@
 //! Value schemas, in the subset of JSON Schema that constrained decoders support.
 //!
-//! [`portable`] drops unsupported keywords, [`meet`] intersects two schemas without `allOf` where possible, and
+//! [`portable`] drops unsupported keywords, [`intersect`] intersects two schemas without `allOf` where possible, and
 //! [`finish`] writes the result in the form that decoders understand best. Each allows at least what its input allows;
 //! the kernel still checks what is lost.
 
@@ -70,7 +70,7 @@ pub(super) fn portable(schema: &Value, formats: bool, depth: usize) -> Value {
         };
         let value = match kept.remove(keyword) {
             // A constant and a list of values are intersected.
-            Some(other) if keyword == "enum" => both(&other, &value),
+            Some(other) if keyword == "enum" => intersection(&other, &value),
             _ => value,
         };
         kept.insert(keyword.to_owned(), value);
@@ -80,18 +80,18 @@ pub(super) fn portable(schema: &Value, formats: bool, depth: usize) -> Value {
     }
     let mut whole = Value::Object(kept);
     for part in members.get("allOf").into_iter().flat_map(all) {
-        whole = meet(whole, part);
+        whole = intersect(whole, part);
     }
     for choice in ["anyOf", "oneOf"] {
         if let Some(branches) = members.get(choice) {
-            whole = meet(whole, any(all(branches), Map::new()));
+            whole = intersect(whole, any_of(all(branches), Map::new()));
         }
     }
     whole
 }
 
 /// Returns a schema of the values that satisfy both.
-pub(super) fn meet(one: Value, other: Value) -> Value {
+pub(super) fn intersect(one: Value, other: Value) -> Value {
     let (Value::Object(one), Value::Object(other)) = (one, other) else { return json!(false) };
     if one.is_empty() || other.is_empty() {
         return Value::Object(if one.is_empty() { other } else { one });
@@ -101,7 +101,7 @@ pub(super) fn meet(one: Value, other: Value) -> Value {
         (mine, theirs) => {
             let count = |alternatives: Option<&Vec<Value>>| alternatives.map_or(1, Vec::len);
             if count(mine) * count(theirs) > ALTERNATIVES_MAX {
-                return beside(one, Value::Object(other));
+                return all_of(one, Value::Object(other));
             }
             let described: Map<String, Value> =
                 one.get("description").map(|text| ("description".to_owned(), text.clone())).into_iter().collect();
@@ -110,12 +110,12 @@ pub(super) fn meet(one: Value, other: Value) -> Value {
             };
             let theirs = branches(&other);
             let pairs = branches(&one).into_iter().flat_map(|mine| {
-                theirs.iter().map(move |theirs| meet(mine.clone(), theirs.clone())).collect::<Vec<_>>()
+                theirs.iter().map(move |theirs| intersect(mine.clone(), theirs.clone())).collect::<Vec<_>>()
             });
-            let multiplied = any(pairs.collect(), described);
+            let multiplied = any_of(pairs.collect(), described);
             match multiplied.to_string().len() <= MULTIPLIED_MAX {
                 true => multiplied,
-                false => beside(one, Value::Object(other)),
+                false => all_of(one, Value::Object(other)),
             }
         }
     }
@@ -128,7 +128,7 @@ fn alternatives(schema: &Map<String, Value>) -> Option<&Vec<Value>> {
 }
 
 /// Returns the union of several schemas.
-fn any(branches: Vec<Value>, described: Map<String, Value>) -> Value {
+fn any_of(branches: Vec<Value>, described: Map<String, Value>) -> Value {
     let mut distinct: Vec<Value> = Vec::new();
     for branch in branches.into_iter().filter(|branch| *branch != json!(false)) {
         if branch == json!({}) {
@@ -154,7 +154,7 @@ fn any(branches: Vec<Value>, described: Map<String, Value>) -> Value {
 }
 
 /// Combines two schemas with `allOf`, if they cannot be joined.
-fn beside(mut one: Map<String, Value>, other: Value) -> Value {
+fn all_of(mut one: Map<String, Value>, other: Value) -> Value {
     match one.entry("allOf").or_insert_with(|| json!([])) {
         Value::Array(parts) => parts.push(other),
         rest => *rest = json!([other]),
@@ -168,7 +168,7 @@ fn keywords(mut one: Map<String, Value>, mut other: Map<String, Value>) -> Value
     if one.contains_key("prefixItems") != other.contains_key("prefixItems")
         && (one.contains_key("items") || other.contains_key("items"))
     {
-        return beside(one, Value::Object(other));
+        return all_of(one, Value::Object(other));
     }
     let (mut joined, mut rest) = (Map::new(), Map::new());
     if let Some(properties) = properties(&mut one, &mut other) {
@@ -192,7 +192,7 @@ fn keywords(mut one: Map<String, Value>, mut other: Map<String, Value>) -> Value
                     several => json!(several),
                 }
             }
-            "enum" => both(&mine, &theirs),
+            "enum" => intersection(&mine, &theirs),
             "required" => {
                 let names = [&mine, &theirs].into_iter().filter_map(Value::as_array).flatten();
                 names.filter_map(Value::as_str).collect::<BTreeSet<_>>().into_iter().collect()
@@ -200,7 +200,7 @@ fn keywords(mut one: Map<String, Value>, mut other: Map<String, Value>) -> Value
             "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties" => larger(|b, a| b > a),
             "maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties" => larger(|b, a| b < a),
             "uniqueItems" => json!(mine == true || theirs == true),
-            "items" | "additionalProperties" => meet(mine, theirs),
+            "items" | "additionalProperties" => intersect(mine, theirs),
             "allOf" => mine.as_array().into_iter().chain(theirs.as_array()).flatten().cloned().collect(),
             _ if mine == theirs => mine,
             _ => {
@@ -213,7 +213,7 @@ fn keywords(mut one: Map<String, Value>, mut other: Map<String, Value>) -> Value
     joined.extend(one);
     if let Some(values) = joined.get("enum").and_then(Value::as_array) {
         let types = joined.get("type").map(types);
-        let fits = |value: &&Value| types.as_ref().is_none_or(|types| types.iter().any(|kind| is(value, kind)));
+        let fits = |value: &&Value| types.as_ref().is_none_or(|types| types.iter().any(|kind| has_type(value, kind)));
         let values: Vec<Value> = values.iter().filter(fits).cloned().collect();
         if values.is_empty() {
             return json!(false);
@@ -223,7 +223,7 @@ fn keywords(mut one: Map<String, Value>, mut other: Map<String, Value>) -> Value
     if !has_integers(&joined) {
         return json!(false);
     }
-    if rest.is_empty() { Value::Object(joined) } else { beside(joined, Value::Object(rest)) }
+    if rest.is_empty() { Value::Object(joined) } else { all_of(joined, Value::Object(rest)) }
 }
 
 /// Returns the number of values that satisfy a schema, if it can be counted.
@@ -269,16 +269,16 @@ fn properties(one: &mut Map<String, Value>, other: &mut Map<String, Value>) -> O
     let mut joined = Map::new();
     for (name, schema) in mine {
         let theirs = theirs.remove(&name).unwrap_or_else(|| their_rest.clone());
-        joined.insert(name, meet(schema, theirs));
+        joined.insert(name, intersect(schema, theirs));
     }
     for (name, schema) in theirs {
-        joined.insert(name, meet(schema, my_rest.clone()));
+        joined.insert(name, intersect(schema, my_rest.clone()));
     }
     Some(Value::Object(joined))
 }
 
 /// Returns the values that are in both lists.
-fn both(one: &Value, other: &Value) -> Value {
+fn intersection(one: &Value, other: &Value) -> Value {
     let has = |value: &&Value| other.as_array().is_some_and(|others| others.contains(value));
     one.as_array().into_iter().flatten().filter(has).cloned().collect()
 }
@@ -301,7 +301,7 @@ fn narrowed<'a>(kind: &'a str, allowed: &[&str]) -> Option<&'a str> {
 }
 
 /// Returns true if a value has this JSON Schema type.
-pub(super) fn is(value: &Value, kind: &str) -> bool {
+pub(super) fn has_type(value: &Value, kind: &str) -> bool {
     match value {
         Value::Null => kind == "null",
         Value::Bool(_) => kind == "boolean",

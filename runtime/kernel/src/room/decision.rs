@@ -110,20 +110,20 @@ pub fn decide(
     is_over: bool,
     policy: &Policy,
 ) -> Result<Option<Decision>, VoteError> {
-    let asked: BTreeSet<&str> = requested.iter().map(String::as_str).collect();
-    let mut heard = BTreeSet::new();
+    let critics: BTreeSet<&str> = requested.iter().map(String::as_str).collect();
+    let mut voted = BTreeSet::new();
     let (mut counted, mut foreign, mut repeated) = (Vec::new(), Vec::new(), Vec::new());
     for vote in votes {
-        match (asked.contains(vote.critic_id.as_str()), heard.contains(vote.critic_id.as_str())) {
+        match (critics.contains(vote.critic_id.as_str()), voted.contains(vote.critic_id.as_str())) {
             (false, _) => foreign.push(vote),
             (true, true) => repeated.push(vote),
             (true, false) => {
-                heard.insert(vote.critic_id.as_str());
+                voted.insert(vote.critic_id.as_str());
                 counted.push(vote);
             }
         }
     }
-    if !is_over && heard.len() < asked.len() {
+    if !is_over && voted.len() < critics.len() {
         return Ok(None);
     }
     let (abstained, counted): (Vec<&Vote>, Vec<&Vote>) = counted.into_iter().partition(|vote| vote.abstain);
@@ -176,7 +176,7 @@ pub fn decide(
         quorum_met: count.met,
         votes_received: count.received,
         votes_expected: count.expected,
-        unavailable_critics: requested.iter().filter(|critic| !heard.contains(critic.as_str())).cloned().collect(),
+        unavailable_critics: requested.iter().filter(|critic| !voted.contains(critic.as_str())).cloned().collect(),
         abstained: ids(abstained),
         foreign_votes: ids(foreign),
         repeated_votes: ids(repeated),

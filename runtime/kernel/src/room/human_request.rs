@@ -4,14 +4,14 @@
 //! fixed negations precedes it.
 
 /// Texts that are a request as a whole.
-const WHOLE: [&[&str]; 2] = [&["hitl"], &["human", "review"]];
+const WHOLE_REQUESTS: [&[&str]; 2] = [&["hitl"], &["human", "review"]];
 /// Ends of clauses.
 const ENDS: &[char] = &['.', ';', ':', ',', '!', '?', '\n', '(', ')', '/', '\u{2013}', '\u{2014}'];
 /// Words that negate the next word.
 const NEGATIONS: [&str; 10] =
     ["don't", "doesn't", "mustn't", "needn't", "never", "no", "not", "shouldn't", "without", "won't"];
 /// Prefixes of words that request a review.
-const ASKING: [&str; 13] = [
+const REQUEST_PREFIXES: [&str; 13] = [
     "ask",
     "demand",
     "flag",
@@ -29,7 +29,7 @@ const ASKING: [&str; 13] = [
 
 /// Returns true if a text requests a person, by a word that begins with `escalat` or a request for a human review. A
 /// negation right before it cancels the request.
-pub(super) fn asks(text: &str) -> bool {
+pub(super) fn requests_human(text: &str) -> bool {
     // A spaced hyphen begins a new clause, as in "I can't decide - please escalate".
     let text = text.to_lowercase().replace('\u{2019}', "'").replace(" - ", "\n");
     let of = |clause: &'_ str| -> Vec<String> {
@@ -39,16 +39,16 @@ pub(super) fn asks(text: &str) -> bool {
     let clauses: Vec<Vec<String>> = text.split(ENDS).map(of).collect();
     let all: Vec<&str> = clauses.iter().flatten().map(String::as_str).collect();
     let mut begins_at = 0;
-    WHOLE.contains(&all.as_slice())
+    WHOLE_REQUESTS.contains(&all.as_slice())
         || clauses.iter().any(|clause| {
             let (earlier, rest) = all.split_at(begins_at);
             begins_at += clause.len();
-            asks_in(earlier, &rest[..clause.len()])
+            clause_requests_human(earlier, &rest[..clause.len()])
         })
 }
 
 /// Returns true if a clause requests a person, given the words of earlier clauses.
-fn asks_in(earlier: &[&str], clause: &[&str]) -> bool {
+fn clause_requests_human(earlier: &[&str], clause: &[&str]) -> bool {
     (0..clause.len()).any(|at| {
         let (before, after) = clause.split_at(at);
         let is_escalation = after[0].starts_with("escalat");
@@ -57,18 +57,20 @@ fn asks_in(earlier: &[&str], clause: &[&str]) -> bool {
             [word, ..] => *word == "hitl",
             [] => false,
         };
-        match said_before(earlier, before) {
+        match preceding_modifier(earlier, before) {
             RequestModifier::No => false,
             RequestModifier::Must => is_escalation || is_review,
-            RequestModifier::Nothing => is_escalation || (is_review && (wants(before) || wants(&after[1..]))),
+            RequestModifier::Nothing => {
+                is_escalation || (is_review && (has_request_word(before) || has_request_word(&after[1..])))
+            }
         }
     })
 }
 
 /// Returns true if one of the words is a request and is not negated by the word before it.
-fn wants(words: &[&str]) -> bool {
+fn has_request_word(words: &[&str]) -> bool {
     words.iter().enumerate().any(|(at, word)| {
-        let is_asking = ASKING.iter().any(|asking| word.starts_with(asking));
+        let is_asking = REQUEST_PREFIXES.iter().any(|asking| word.starts_with(asking));
         let is_denied = at.checked_sub(1).is_some_and(|before| NEGATIONS.contains(&words[before]));
         is_asking && !is_denied
     })
@@ -84,7 +86,7 @@ enum RequestModifier {
 }
 
 /// Returns the effect of the last words before a request in its clause.
-fn said_before(earlier: &[&str], before: &[&str]) -> RequestModifier {
+fn preceding_modifier(earlier: &[&str], before: &[&str]) -> RequestModifier {
     let before = match before {
         [before @ .., "a" | "an" | "any" | "the"] => before,
         _ => before,

@@ -91,8 +91,8 @@ pub struct QuorumResult {
 /// Counts the votes of the `requested` critics. Each critic counts once; other voters do not count.
 pub fn quorum(requested: &[String], voters: &[String], quorum: Quorum) -> QuorumResult {
     let voters: BTreeSet<&String> = voters.iter().collect();
-    let asked: BTreeSet<&String> = requested.iter().collect();
-    let (received, expected) = (asked.intersection(&voters).count(), requested.len());
+    let critics: BTreeSet<&String> = requested.iter().collect();
+    let (received, expected) = (critics.intersection(&voters).count(), requested.len());
     let threshold = match quorum.rule {
         QuorumRule::MinimumFraction(share) => share_of(share, expected),
         QuorumRule::MinimumVotes(votes) => votes,
@@ -111,7 +111,7 @@ pub fn quorum(requested: &[String], voters: &[String], quorum: Quorum) -> Quorum
         OnFailure::FailWithAvailable => QuorumAction::DecidedWithAvailable,
         OnFailure::FailWithAbstain => QuorumAction::DecidedWithAbstains,
     };
-    let mut missing: BTreeSet<&String> = asked.difference(&voters).copied().collect();
+    let mut missing: BTreeSet<&String> = critics.difference(&voters).copied().collect();
     let injected = match action {
         QuorumAction::DecidedWithAbstains => {
             requested.iter().filter(|critic| missing.remove(critic)).cloned().collect()

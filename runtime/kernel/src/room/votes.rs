@@ -64,20 +64,20 @@ pub struct WireVote {
 impl TryFrom<WireVote> for Vote {
     type Error = VoteError;
 
-    fn try_from(told: WireVote) -> Result<Self, VoteError> {
-        let WireVote { critic_id, abstain, .. } = told;
+    fn try_from(wire: WireVote) -> Result<Self, VoteError> {
+        let WireVote { critic_id, abstain, .. } = wire;
         if critic_id.is_empty() {
             return Err(VoteError::EmptyCriticId);
         }
         let missing = |member| VoteError::Missing { critic_id: critic_id.clone(), member };
         let or_missing = |number: Option<f64>, member| number.or(abstain.then_some(0.0)).ok_or_else(|| missing(member));
         Ok(Self {
-            score: or_missing(told.score, "score")?,
-            confidence: or_missing(told.confidence, "confidence")?,
-            passed: told.passed.or(abstain.then_some(false)).ok_or_else(|| missing("passed"))?,
-            strengths: told.strengths,
-            weaknesses: told.weaknesses,
-            recommendations: told.recommendations,
+            score: or_missing(wire.score, "score")?,
+            confidence: or_missing(wire.confidence, "confidence")?,
+            passed: wire.passed.or(abstain.then_some(false)).ok_or_else(|| missing("passed"))?,
+            strengths: wire.strengths,
+            weaknesses: wire.weaknesses,
+            recommendations: wire.recommendations,
             abstain,
             critic_id,
         })
@@ -172,7 +172,7 @@ impl Vote {
     /// Returns true if a recommendation requests a person (W46), by a word that begins with `escalat` or a request for
     /// a human review. A negation right before it cancels the request: "no need to escalate" is none.
     pub fn requests_human(&self) -> bool {
-        self.recommendations.iter().any(|text| human_request::asks(text))
+        self.recommendations.iter().any(|text| human_request::requests_human(text))
     }
 }
 

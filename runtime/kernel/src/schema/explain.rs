@@ -90,7 +90,7 @@ impl<'s> Findings<'s> {
         self.found.is_empty()
     }
 
-    pub(super) fn done(self) -> Vec<Violation> {
+    pub(super) fn into_violations(self) -> Vec<Violation> {
         self.found
     }
 
@@ -162,7 +162,7 @@ pub(super) fn violations(schema: &Schema, instance: &Value, max: usize) -> Vec<V
         Outcome::Unknown => findings.endless(),
         Outcome::Invalid => {
             let meter = schema.weight.findings(bytes);
-            let errors = schema.validator.iter_errors(meter.of(instance));
+            let errors = schema.validator.iter_errors(meter.count(instance));
             if meter.is_spent() {
                 findings.unexplained("");
             } else {
@@ -170,7 +170,7 @@ pub(super) fn violations(schema: &Schema, instance: &Value, max: usize) -> Vec<V
             }
         }
     }
-    findings.done()
+    findings.into_violations()
 }
 
 /// Returns the value itself, or a description if it is long.

@@ -120,8 +120,8 @@ impl Verdict {
 
 /// Returns the legality of the places that a pattern matches.
 pub(super) fn locate(map: &SchemaMap, pattern: &Pattern) -> Location {
-    let wanted = pattern.tokens().iter().map(Wanted::from).collect::<Vec<_>>();
-    match claims(map, &wanted, Kinds::All) {
+    let wanted = pattern.tokens().iter().map(PathToken::from).collect::<Vec<_>>();
+    match claims(map, &wanted, WildcardSteps::All) {
         Ok(claims) => legal(map, &claims),
         Err(furthest) => illegal(map, pattern.prefix(furthest.tokens).to_string(), &furthest),
     }
@@ -130,8 +130,8 @@ pub(super) fn locate(map: &SchemaMap, pattern: &Pattern) -> Location {
 /// Returns the legality of one place.
 pub(super) fn locate_pointer(map: &SchemaMap, place: &Pointer) -> Location {
     let tokens = place.tokens().map(|token| token.decoded().into_owned()).collect::<Vec<_>>();
-    let wanted = tokens.iter().map(|token| Wanted::Exactly(token)).collect::<Vec<_>>();
-    match claims(map, &wanted, Kinds::All) {
+    let wanted = tokens.iter().map(|token| PathToken::Exactly(token)).collect::<Vec<_>>();
+    match claims(map, &wanted, WildcardSteps::All) {
         Ok(claims) => legal(map, &claims),
         Err(furthest) => {
             let prefix = jsonptr::PointerBuf::from_tokens(&tokens[..furthest.tokens]);
@@ -142,8 +142,8 @@ pub(super) fn locate_pointer(map: &SchemaMap, place: &Pointer) -> Location {
 
 /// Returns the claims about the legal places that a pattern matches; empty if there are none.
 pub(super) fn claims_of(map: &SchemaMap, pattern: &Pattern) -> BTreeSet<Claim> {
-    let wanted = pattern.tokens().iter().map(Wanted::from).collect::<Vec<_>>();
-    claims(map, &wanted, Kinds::All).unwrap_or_default()
+    let wanted = pattern.tokens().iter().map(PathToken::from).collect::<Vec<_>>();
+    claims(map, &wanted, WildcardSteps::All).unwrap_or_default()
 }
 
 /// Returns true if the schema permits arrays at the places that a pattern matches, or has no such places.
@@ -175,12 +175,13 @@ fn claims_number(map: &SchemaMap, claim: &Claim) -> bool {
 }
 
 /// Returns true if a subschema names `number` itself or by its parts; for alternatives, if one of them permits it.
-fn is_number(map: &SchemaMap, id: Id, asked: &mut BTreeSet<Id>) -> bool {
+fn is_number(map: &SchemaMap, id: Id, visited: &mut BTreeSet<Id>) -> bool {
     let node = map.node(id);
-    if !asked.insert(id) {
+    if !visited.insert(id) {
         return false;
     }
-    let mut ask = |id: Id| is_number(map, id, asked) && has_room(map, id, |node| node.fractions, &mut BTreeMap::new());
+    let mut ask =
+        |id: Id| is_number(map, id, visited) && has_room(map, id, |node| node.fractions, &mut BTreeMap::new());
     node.numbers
         || node.refs.iter().flatten().any(|&target| ask(target))
         || [Role::AllOf, Role::AnyOf, Role::OneOf].iter().any(|role| node.each(role).any(&mut ask))
@@ -189,8 +190,8 @@ fn is_number(map: &SchemaMap, id: Id, asked: &mut BTreeSet<Id>) -> bool {
 /// Returns the permitted member names of an object at a place; `None` if any name is permitted.
 pub(super) fn names_at(map: &SchemaMap, place: &Pointer) -> Option<Names> {
     let tokens = place.tokens().map(|token| token.decoded().into_owned()).collect::<Vec<_>>();
-    let wanted = tokens.iter().map(|token| Wanted::Exactly(token)).collect::<Vec<_>>();
-    let claims = claims(map, &wanted, Kinds::All).ok()?;
+    let wanted = tokens.iter().map(|token| PathToken::Exactly(token)).collect::<Vec<_>>();
+    let claims = claims(map, &wanted, WildcardSteps::All).ok()?;
     let mut names = Names::default();
     for claim in &claims {
         for step in steps(map, claim) {
@@ -221,7 +222,7 @@ fn legal(map: &SchemaMap, claims: &BTreeSet<Claim>) -> Location {
 
 /// Requirement on a path token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Wanted<'a> {
+enum PathToken<'a> {
     /// This token: a name, an index if valid as one, the append position if it is `-`.
     Exactly(&'a str),
     Any,
@@ -229,7 +230,7 @@ enum Wanted<'a> {
     Deep,
 }
 
-impl<'a> From<&'a PatternToken> for Wanted<'a> {
+impl<'a> From<&'a PatternToken> for PathToken<'a> {
     fn from(token: &'a PatternToken) -> Self {
         match token {
             PatternToken::Literal(name) => Self::Exactly(name),
@@ -242,25 +243,25 @@ impl<'a> From<&'a PatternToken> for Wanted<'a> {
 
 /// Steps represented by a wildcard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kinds {
+enum WildcardSteps {
     /// Members and elements, if both are possible.
     All,
     /// Only elements if an untyped schema describes only elements; only members likewise.
-    Meant,
+    Described,
 }
 
 /// Returns true if the schema describes all values at the places of a pattern, without ignored siblings of `$ref`. An
 /// untyped schema counts as describing the members or elements that it mentions.
 pub(super) fn is_described(map: &SchemaMap, pattern: &Pattern) -> bool {
-    let wanted = pattern.tokens().iter().map(Wanted::from).collect::<Vec<_>>();
-    let Ok(claims) = claims(map, &wanted, Kinds::Meant) else { return false };
+    let wanted = pattern.tokens().iter().map(PathToken::from).collect::<Vec<_>>();
+    let Ok(claims) = claims(map, &wanted, WildcardSteps::Described) else { return false };
     claims.iter().all(|claim| {
         *claim != Claim::Anything && !subschemas(map, claim).into_iter().any(|id| map.node(id).hides_siblings)
     })
 }
 
 /// Returns true if the subschemas of a claim describe only elements, false if only members; `None` for both or neither.
-fn speaks_of_elements(map: &SchemaMap, claim: &Claim) -> Option<bool> {
+fn describes_elements(map: &SchemaMap, claim: &Claim) -> Option<bool> {
     let (mut members, mut elements) = (false, false);
     for (role, _) in subschemas(map, claim).into_iter().flat_map(|id| &map.node(id).children) {
         match role {
@@ -279,7 +280,7 @@ fn speaks_of_elements(map: &SchemaMap, claim: &Claim) -> Option<bool> {
 }
 
 /// Returns the claims at the places that the tokens lead to.
-fn claims(map: &SchemaMap, wanted: &[Wanted<'_>], kinds: Kinds) -> Result<BTreeSet<Claim>, Furthest> {
+fn claims(map: &SchemaMap, wanted: &[PathToken<'_>], kinds: WildcardSteps) -> Result<BTreeSet<Claim>, Furthest> {
     let mut found = BTreeSet::new();
     let mut furthest = Furthest { tokens: 0, claims: BTreeSet::new() };
     let mut visited = BTreeSet::new();
@@ -315,7 +316,7 @@ fn claims(map: &SchemaMap, wanted: &[Wanted<'_>], kinds: Kinds) -> Result<BTreeS
             pending.push_back((to, depth + 1, descend(map, &claim, step)));
         };
         match *next {
-            Wanted::Exactly(token) => {
+            PathToken::Exactly(token) => {
                 go(tokens + 1, Step::Name(token));
                 if token == "-" {
                     go(tokens + 1, Step::Element);
@@ -324,14 +325,14 @@ fn claims(map: &SchemaMap, wanted: &[Wanted<'_>], kinds: Kinds) -> Result<BTreeS
                     go(tokens + 1, Step::Index(token.parse().unwrap_or(usize::MAX)));
                 }
             }
-            Wanted::Append => go(tokens + 1, Step::Element),
-            Wanted::Any => {
-                let meant = if kinds == Kinds::All { None } else { speaks_of_elements(map, &claim) };
+            PathToken::Append => go(tokens + 1, Step::Element),
+            PathToken::Any => {
+                let meant = if kinds == WildcardSteps::All { None } else { describes_elements(map, &claim) };
                 let is_element = |step: &Step<'_>| matches!(step, Step::Element | Step::Index(_));
                 let leads = |step: &Step<'_>| meant.is_none_or(|meant| is_element(step) == meant);
                 steps(map, &claim).into_iter().filter(leads).for_each(|step| go(tokens + 1, step));
             }
-            Wanted::Deep => {
+            PathToken::Deep => {
                 if depth < DEEP_MAX {
                     steps(map, &claim).into_iter().for_each(|step| go(tokens, step));
                 }

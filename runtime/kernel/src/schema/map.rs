@@ -165,7 +165,7 @@ pub(super) struct SchemaMap {
     /// Matchers for the patterns reachable from the root; filled by `with_matchers`.
     patterns: BTreeMap<String, Validator>,
     /// The first subschema with the name of another one: its pointer and the name.
-    twice: Option<(String, String)>,
+    duplicate: Option<(String, String)>,
     /// Cached results per subschema; true if no value satisfies it.
     impossible: Vec<OnceLock<bool>>,
     /// Budget for queries.
@@ -174,8 +174,8 @@ pub(super) struct SchemaMap {
 
 impl SchemaMap {
     /// Builds the map of a document that satisfies its meta-schema.
-    pub(super) fn of(document: &Value, draft: Draft) -> Self {
-        let mut survey = Survey::of(document, draft);
+    pub(super) fn new(document: &Value, draft: Draft) -> Self {
+        let mut survey = Survey::new(document, draft);
         let mut refs = Vec::new();
         // A reference target is a schema even where no keyword makes it one, and may have references itself.
         while refs.len() < survey.found.len() {
@@ -185,7 +185,7 @@ impl SchemaMap {
             }
             refs.push(targets);
         }
-        let Survey { found, at, twice, .. } = survey;
+        let Survey { found, at, duplicate, .. } = survey;
         let nodes = found
             .into_iter()
             .zip(refs)
@@ -216,7 +216,7 @@ impl SchemaMap {
             })
             .collect::<Vec<_>>();
         let impossible = nodes.iter().map(|_| OnceLock::new()).collect();
-        Self { nodes, at, patterns: BTreeMap::new(), twice, impossible, effort: WorkBudget::default() }
+        Self { nodes, at, patterns: BTreeMap::new(), duplicate, impossible, effort: WorkBudget::default() }
     }
 
     /// Sets the budget for queries.
@@ -305,7 +305,7 @@ impl SchemaMap {
     /// Returns a subschema with the anchor or identifier of another one: its JSON Pointer and the name. References to
     /// such a name are undefined (JSON Schema Core section 8.2).
     pub(super) const fn named_twice(&self) -> Option<&(String, String)> {
-        self.twice.as_ref()
+        self.duplicate.as_ref()
     }
 
     /// Returns the first reference out of the document: its JSON Pointer and its text.
@@ -339,7 +339,7 @@ struct Scope {
 
 /// A visited subschema, with JSON Pointers in place of the later numbers.
 #[derive(Debug)]
-struct Found {
+struct VisitedSchema {
     pointer: String,
     scope: Scope,
     children: Vec<(Role, String)>,
@@ -348,7 +348,7 @@ struct Found {
 /// A walk over the document that collects subschemas and the targets of references.
 #[derive(Debug)]
 struct Survey {
-    found: Vec<Found>,
+    found: Vec<VisitedSchema>,
     at: BTreeMap<String, Id>,
     /// Pointers by base URI.
     resources: BTreeMap<String, String>,
@@ -357,18 +357,18 @@ struct Survey {
     /// Pointers by dynamic anchor (`$dynamicAnchor`, and `$recursiveAnchor` under the empty name).
     dynamic: BTreeMap<String, Vec<String>>,
     /// The first subschema with the name of another one: its pointer and the name.
-    twice: Option<(String, String)>,
+    duplicate: Option<(String, String)>,
 }
 
 impl Survey {
-    fn of(document: &Value, draft: Draft) -> Self {
+    fn new(document: &Value, draft: Draft) -> Self {
         let mut survey = Self {
             found: Vec::new(),
             at: BTreeMap::new(),
             resources: BTreeMap::new(),
             anchors: BTreeMap::new(),
             dynamic: BTreeMap::new(),
-            twice: None,
+            duplicate: None,
         };
         let root = uri::from_str("").ok();
         if let Some(root) = &root {
@@ -412,7 +412,7 @@ impl Survey {
             };
             pending.extend(children.iter().rev().map(|(_, child)| (child.clone(), scope.clone())));
             self.at.insert(pointer.clone(), self.found.len());
-            self.found.push(Found { pointer, scope, children });
+            self.found.push(VisitedSchema { pointer, scope, children });
         }
     }
 
@@ -437,7 +437,7 @@ impl Survey {
                         let named =
                             self.resources.entry(base.as_str().to_owned()).or_insert_with(|| pointer.to_owned());
                         if named != pointer {
-                            self.twice.get_or_insert_with(|| (pointer.to_owned(), id.to_owned()));
+                            self.duplicate.get_or_insert_with(|| (pointer.to_owned(), id.to_owned()));
                         }
                     }
                 }
@@ -460,7 +460,7 @@ impl Survey {
         let Some(base) = &scope.base else { return };
         let key = (base.as_str().to_owned(), anchor.to_owned());
         if self.anchors.entry(key).or_insert_with(|| pointer.to_owned()) != pointer {
-            self.twice.get_or_insert_with(|| (pointer.to_owned(), format!("#{anchor}")));
+            self.duplicate.get_or_insert_with(|| (pointer.to_owned(), format!("#{anchor}")));
         }
     }
 

@@ -53,7 +53,7 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    pub(super) fn of(is_valid: bool, meter: &Meter) -> Self {
+    pub(super) fn from_verdict(is_valid: bool, meter: &Meter) -> Self {
         match (meter.is_spent(), is_valid) {
             (true, _) => Self::Unknown,
             (false, true) => Self::Valid,
@@ -127,7 +127,7 @@ impl Meter {
     }
 
     /// Wraps an instance, so that this meter counts its accesses.
-    pub(super) fn of<'a, J: Json>(&'a self, node: J::Node<'a>) -> Counted<'a, J> {
+    pub(super) fn count<'a, J: Json>(&'a self, node: J::Node<'a>) -> Counted<'a, J> {
         Counted { node, meter: Some(self) }
     }
 }
@@ -363,7 +363,7 @@ mod tests {
     fn a_text_is_not_shown_to_those_who_match_it_once_the_budget_is_used_up() {
         let text = Value::from("a".repeat(1_000));
         let meter = Weight { applied: 1, states: 8_000 }.change();
-        let matches = (0..10).filter(|_| meter.of::<SerdeJson>(&text).as_string().is_some()).count();
+        let matches = (0..10).filter(|_| meter.count::<SerdeJson>(&text).as_string().is_some()).count();
         assert_eq!((matches, meter.is_spent()), (3, true), "a million questions each, of four");
     }
 }

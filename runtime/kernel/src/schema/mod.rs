@@ -117,7 +117,7 @@ impl Schema {
         bounds::check_nesting(schema, DEPTH_MAX)?;
         let draft = draft(schema)?;
         check_meta_schema(schema, draft)?;
-        let map = SchemaMap::of(schema, draft).within(effort.clone());
+        let map = SchemaMap::new(schema, draft).within(effort.clone());
         // Validator and map could resolve such a name differently.
         if let Some((pointer, name)) = map.named_twice() {
             let message = format!("another subschema is called `{name}` already; give each a name of its own");
@@ -161,8 +161,8 @@ impl Schema {
     /// Validates an instance of `bytes` bytes.
     fn outcome(&self, instance: &Value, bytes: u64) -> Outcome {
         let meter = self.weight.verdict(bytes);
-        let is_valid = self.validator.is_valid(meter.of(instance));
-        Outcome::of(is_valid, &meter)
+        let is_valid = self.validator.is_valid(meter.count(instance));
+        Outcome::from_verdict(is_valid, &meter)
     }
 
     /// Returns the first `max` violations, each `schema_violation` with instance pointer, keyword (as `rule`),

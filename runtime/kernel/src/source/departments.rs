@@ -95,7 +95,7 @@ fn include(
         // A value that is not an object there is reported by the lint.
         if let Some(members) = object_at(&mut source.value, holder) {
             members.insert(manifest.name.clone(), value);
-            source.stands_at(&at, read.stands(""));
+            source.set_location(&at, read.location(""));
         }
     }
     // Parts that are derived from the blueprint get its source positions.
@@ -111,8 +111,8 @@ fn include(
         from_here.push((child(&format!("{at}/board/input"), need), promise(need)));
     }
     for (pointer, stands) in from_here {
-        let stands = source.stands(&stands);
-        source.stands_at(&pointer, stands);
+        let stands = source.location(&stands);
+        source.set_location(&pointer, stands);
     }
     Ok(())
 }

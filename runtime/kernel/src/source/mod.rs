@@ -157,13 +157,13 @@ impl Source {
     }
 
     /// Returns the position and file of a value, or of its nearest ancestor.
-    fn stands(&self, pointer: &str) -> Option<(Place, File)> {
+    fn location(&self, pointer: &str) -> Option<(Place, File)> {
         let (place, _) = self.place(pointer)?;
         Some((Place { written: None, ..place }, self.files.get(place.file)?.clone()))
     }
 
     /// Sets the position of a value that is generated, not written.
-    fn stands_at(&mut self, pointer: &str, stands: Option<(Place, File)>) {
+    fn set_location(&mut self, pointer: &str, stands: Option<(Place, File)>) {
         let Some((mut place, file)) = stands else { return };
         place.file = self.files.iter().position(|known| known.name == file.name).unwrap_or_else(|| {
             self.files.push(file);

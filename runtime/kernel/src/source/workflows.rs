@@ -174,14 +174,14 @@ fn include(source: &mut Source, read: &Source, definition: &Definition) -> Resul
             }),
         };
         let Some(put) = put else { continue };
-        source.stands_at(&put, read.stands(&of));
+        source.set_location(&put, read.location(&of));
         let every = format!("{of}/every");
         if read.value().pointer(&every).is_some() {
-            source.stands_at(&format!("{put}/trigger/every"), read.stands(&every));
+            source.set_location(&format!("{put}/trigger/every"), read.location(&every));
         }
         if put == "/workers/workflow" {
             for id in definition.nodes.keys() {
-                source.stands_at(&child(&format!("{put}/with/nodes"), id), read.stands(&child("/nodes", id)));
+                source.set_location(&child(&format!("{put}/with/nodes"), id), read.location(&child("/nodes", id)));
             }
         }
     }
@@ -202,7 +202,7 @@ fn include(source: &mut Source, read: &Source, definition: &Definition) -> Resul
             if !list.iter().any(is_said) {
                 list.push(value);
                 let at = format!("{within}/{}", list.len() - 1);
-                source.stands_at(&at, read.stands(&child("/nodes", &grant.node)));
+                source.set_location(&at, read.location(&child("/nodes", &grant.node)));
             }
         }
     }
@@ -213,7 +213,7 @@ fn include(source: &mut Source, read: &Source, definition: &Definition) -> Resul
             && !members.contains_key(name)
         {
             members.insert(name.to_owned(), value);
-            source.stands_at(&format!("{holder}/{name}"), read.stands(""));
+            source.set_location(&format!("{holder}/{name}"), read.location(""));
         }
     }
     Ok(())

@@ -53,7 +53,7 @@ pub(super) enum Top<'a> {
 
 impl Few {
     /// Returns `None` if elements with this sum are too many, too long, or not all scalars.
-    fn of(sum: &Sum, at: Revision) -> Option<Self> {
+    fn try_new(sum: &Sum, at: Revision) -> Option<Self> {
         let bytes = u32::try_from(sum.bytes).ok().filter(|bytes| *bytes <= FEW_BYTES_MAX)?;
         (sum.len() <= FAN_OUT && sum.depth == 0).then_some(Self { at, bytes })
     }
@@ -66,7 +66,7 @@ impl Array {
             return Self(Repr::Empty(at));
         }
         if items.len() <= FAN_OUT
-            && let Some(few) = Few::of(&Sum::of_all(&items), at)
+            && let Some(few) = Few::try_new(&Sum::from_nodes(&items), at)
         {
             return Self(Repr::Few(ThinArc::from_header_and_iter(few, items.into_iter())));
         }
@@ -113,7 +113,7 @@ impl Array {
     pub fn iter(&self) -> Elements<'_> {
         match self.top() {
             Top::Few(items, _) => Elements { leaf: items.iter(), above: Vec::new(), left: items.len() },
-            Top::Chunk(root) => Elements::of(root),
+            Top::Chunk(root) => Elements::new(root),
         }
     }
 
@@ -195,7 +195,7 @@ impl Array {
             && let Body::Leaf { items, stamps: Stamps::One(at) } = &root.body
             && (items.is_empty() || *at == members)
             && root.sum().modified_at == if items.is_empty() { 0 } else { *at }
-            && Few::of(&root.sum(), members).is_some()
+            && Few::try_new(&root.sum(), members).is_some()
         {
             return Some(Self::new(items.to_vec(), members));
         }
@@ -278,7 +278,7 @@ impl Tree {
             false => self.root.slots().skip(index).map(|(_, stamp)| stamp.created).min(),
         };
         let from = u32::try_from(index).unwrap_or(u32::MAX);
-        self.losses.note(Removal { from, member: 0, born: born.unwrap_or(0), at });
+        self.losses.note(Removal { from, member: 0, created: born.unwrap_or(0), at });
     }
 
     /// Rebuilds the tree from the leaf of `index` on. `edit` gets the elements from there, and the position of `index`
@@ -292,7 +292,7 @@ impl Tree {
         let mut rest = slots.into_iter().peekable();
         while rest.peek().is_some() {
             let (items, stamps): (Vec<_>, Vec<_>) = rest.by_ref().take(FAN_OUT).unzip();
-            leaves.push(Arc::new(Chunk::leaf(items.into(), Stamps::of(&stamps))));
+            leaves.push(Arc::new(Chunk::leaf(items.into(), Stamps::from_stamps(&stamps))));
         }
         self.root = Chunk::of_leaves(leaves);
     }
@@ -308,7 +308,7 @@ pub struct Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    fn of(root: &'a Chunk) -> Self {
+    fn new(root: &'a Chunk) -> Self {
         let (leaf, above) = match &root.body {
             Body::Leaf { items, .. } => (items.iter(), Vec::new()),
             Body::Inner(children) => ([].iter(), vec![children.iter()]),

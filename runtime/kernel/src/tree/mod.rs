@@ -106,19 +106,19 @@ struct Sum {
 }
 
 impl Sum {
-    fn of(node: &Node) -> Self {
+    fn from_node(node: &Node) -> Self {
         Self { len: 1, bytes: node.bytes(), modified_at: node.modified_at(), depth: node.depth() }
     }
 
     /// Sums elements, without the stamps of their places.
-    fn of_all(nodes: &[Node]) -> Self {
+    fn from_nodes(nodes: &[Node]) -> Self {
         let mut sum = Self::default();
         nodes.iter().for_each(|node| sum.add(node));
         sum
     }
 
     fn add(&mut self, node: &Node) {
-        self.join(&Self::of(node));
+        self.join(&Self::from_node(node));
     }
 
     const fn len(&self) -> usize {

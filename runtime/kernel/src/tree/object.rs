@@ -79,7 +79,7 @@ impl Object {
 
     /// Returns the members in key order.
     pub fn iter(&self) -> Members<'_> {
-        Members::of(self.root())
+        Members::new(self.root())
     }
 
     /// Returns the members from a key on, in key order; the key itself may be absent. Visits all parts of a large
@@ -185,7 +185,7 @@ impl Object {
     pub(super) fn remove(&mut self, key: &str, at: Revision) -> Node {
         let tree = self.tree();
         let (node, stamp) = tree.root.remove(key, None, 0);
-        tree.losses.note(Removal { from: 0, member: stamp::member(key), born: stamp.created, at });
+        tree.losses.note(Removal { from: 0, member: stamp::member(key), created: stamp.created, at });
         tree.members = at;
         node
     }

@@ -74,13 +74,13 @@ struct Candidate<'a> {
     ties: TieOrder,
     /// Remaining parts: neighbours that last changed with one version. Their order is known, so they are not sorted.
     run: Run,
-    /// See [`What::number`].
+    /// See [`PartSource::number`].
     number: u64,
-    what: What<'a>,
+    what: PartSource<'a>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What<'a> {
+enum PartSource<'a> {
     /// Elements that one version created.
     Few(&'a [Node], Revision),
     /// Items or children of an array's node, with the index of the node's first element.
@@ -119,7 +119,7 @@ impl Run {
     }
 }
 
-impl<'a> What<'a> {
+impl<'a> PartSource<'a> {
     /// Returns a number that orders most names: of the first or last remaining part, depending on `ties`. It is the
     /// index, or the eight key bytes after the common prefix of `shared` bytes, zero-padded. Keys with equal numbers
     /// are compared.
@@ -260,7 +260,7 @@ impl Node {
         let mut latest = LatestFirst { best, floor, ties, shared: 0 };
         match self {
             Self::Array(array) => match array.top() {
-                Top::Few(items, at) => latest.push_runs(What::Few(items, at), items.len(), at, |_| at),
+                Top::Few(items, at) => latest.push_runs(PartSource::Few(items, at), items.len(), at, |_| at),
                 Top::Chunk(root) => latest.enter_chunk(root, 0),
             },
             Self::Object(object) => {
@@ -284,18 +284,18 @@ impl<'a> LatestFirst<'a> {
         self.best.len()
     }
 
-    fn candidate(&self, changed: Revision, run: Run, what: What<'a>) -> Candidate<'a> {
+    fn candidate(&self, changed: Revision, run: Run, what: PartSource<'a>) -> Candidate<'a> {
         let number = what.number(run, self.ties, self.shared);
         Candidate { changed, ties: self.ties, run, number, what }
     }
 
-    fn push(&mut self, changed: Revision, run: Run, what: What<'a>) {
+    fn push(&mut self, changed: Revision, run: Run, what: PartSource<'a>) {
         let candidate = self.candidate(changed, run, what);
         self.best.push(candidate);
     }
 
     /// Adds a node's parts, unchanged after `touched`, as runs of parts with the same change.
-    fn push_runs(&mut self, what: What<'a>, len: usize, touched: Revision, changed: impl Fn(usize) -> Revision) {
+    fn push_runs(&mut self, what: PartSource<'a>, len: usize, touched: Revision, changed: impl Fn(usize) -> Revision) {
         if touched <= self.floor {
             if len > 0 {
                 self.push(self.floor, Run::new(0, len), what);
@@ -316,7 +316,7 @@ impl<'a> LatestFirst<'a> {
     }
 
     fn enter_chunk(&mut self, chunk: &'a Chunk, first: usize) {
-        let (what, touched) = (What::Elements(chunk, first), chunk.sum().modified_at);
+        let (what, touched) = (PartSource::Elements(chunk, first), chunk.sum().modified_at);
         match &chunk.body {
             chunk::Body::Leaf { items, stamps } => {
                 let changed = |index: usize| stamps.get(index).changed.max(items[index].modified_at());
@@ -332,14 +332,16 @@ impl<'a> LatestFirst<'a> {
         match &trie.body {
             trie::Body::Bucket { entries, stamps } => {
                 let changed = |index: usize| stamps.get(index).changed.max(entries[index].1.modified_at());
-                self.push_runs(What::Members(trie), entries.len(), trie.sum().modified_at, changed);
+                self.push_runs(PartSource::Members(trie), entries.len(), trie.sum().modified_at, changed);
             }
             trie::Body::Split(split) => {
                 for child in split.children.iter().flatten() {
                     match &child.body {
                         // All parts have the same age, so they are already a run.
                         trie::Body::Bucket { .. } if child.sum().modified_at <= self.floor => self.enter_trie(child),
-                        _ => self.push(child.sum().modified_at.max(self.floor), Run::new(0, 1), What::Trie(child)),
+                        _ => {
+                            self.push(child.sum().modified_at.max(self.floor), Run::new(0, 1), PartSource::Trie(child))
+                        }
                     }
                 }
             }
@@ -362,16 +364,16 @@ impl<'a> Iterator for LatestFirst<'a> {
                 (_, None) => {}
             }
             match what {
-                What::Trie(trie) => self.enter_trie(trie),
-                What::Few(items, at) => {
+                PartSource::Trie(trie) => self.enter_trie(trie),
+                PartSource::Few(items, at) => {
                     return Some((PathSegment::Index(index), &items[index], Stamp::new(at).under(self.floor)));
                 }
-                What::Members(trie) => {
+                PartSource::Members(trie) => {
                     let (entries, stamps) = entries(trie);
                     let ((key, node), stamps) = entries.get(index).zip(stamps)?;
                     return Some((PathSegment::Key(key), node, stamps.get(index).under(self.floor)));
                 }
-                What::Elements(chunk, first) => {
+                PartSource::Elements(chunk, first) => {
                     let first = start_of(chunk, first, index);
                     match &chunk.body {
                         chunk::Body::Inner(children) => self.enter_chunk(&children[index], first),

@@ -27,12 +27,12 @@ pub(crate) struct PartRef {
 }
 
 /// Collects the parts that a value names, in written order.
-pub(crate) fn of_value(value: &Value, names: &mut Vec<PartRef>) {
+pub(crate) fn collect_from_value(value: &Value, names: &mut Vec<PartRef>) {
     let Value::Array(fields) = value else { return };
     match (fields.first().and_then(Value::as_str), fields.as_slice()) {
         (Some("t"), [_, Value::String(hash)]) => name(PartKind::Text, hash, names),
-        (Some("a"), [_, _, _, node]) => of_node(PartKind::Chunk, node, names),
-        (Some("o"), [_, _, _, node]) => of_node(PartKind::Trie, node, names),
+        (Some("a"), [_, _, _, node]) => collect_from_node(PartKind::Chunk, node, names),
+        (Some("o"), [_, _, _, node]) => collect_from_node(PartKind::Trie, node, names),
         _ => {}
     }
 }
@@ -46,9 +46,9 @@ pub(crate) fn refs_in_text(text: &str) -> Option<Vec<Digest>> {
                 return None;
             }
             for tree in manifest.get("trees")?.as_array()? {
-                of_value(tree.get(2)?, &mut names);
+                collect_from_value(tree.get(2)?, &mut names);
             }
-            of_value(manifest.get("rest")?, &mut names);
+            collect_from_value(manifest.get("rest")?, &mut names);
         }
         Value::String(_) => {}
         node => {
@@ -57,20 +57,20 @@ pub(crate) fn refs_in_text(text: &str) -> Option<Vec<Digest>> {
                 "b" | "s" => PartKind::Trie,
                 _ => return None,
             };
-            of_part(kind, &node, &mut names);
+            collect_from_part(kind, &node, &mut names);
         }
     }
     Some(names.into_iter().map(|name| name.hash).collect())
 }
 
 /// Collects the parts that a part names.
-pub(crate) fn of_part(kind: PartKind, form: &Value, names: &mut Vec<PartRef>) {
+pub(crate) fn collect_from_part(kind: PartKind, form: &Value, names: &mut Vec<PartRef>) {
     if form.is_array() {
-        of_node(kind, form, names);
+        collect_from_node(kind, form, names);
     }
 }
 
-fn of_node(kind: PartKind, node: &Value, names: &mut Vec<PartRef>) {
+fn collect_from_node(kind: PartKind, node: &Value, names: &mut Vec<PartRef>) {
     let fields = match node {
         Value::String(hash) => return name(kind, hash, names),
         Value::Array(fields) => fields,
@@ -78,9 +78,9 @@ fn of_node(kind: PartKind, node: &Value, names: &mut Vec<PartRef>) {
     };
     let Some(Value::Array(below)) = fields.last() else { return };
     match fields.first().and_then(Value::as_str) {
-        Some("l") => below.iter().for_each(|value| of_value(value, names)),
-        Some("b") => below.iter().skip(1).step_by(2).for_each(|value| of_value(value, names)),
-        Some("i" | "s") => below.iter().for_each(|node| of_node(kind, node, names)),
+        Some("l") => below.iter().for_each(|value| collect_from_value(value, names)),
+        Some("b") => below.iter().skip(1).step_by(2).for_each(|value| collect_from_value(value, names)),
+        Some("i" | "s") => below.iter().for_each(|node| collect_from_node(kind, node, names)),
         _ => {}
     }
 }

@@ -92,7 +92,7 @@ impl<'f> Reader<'f> {
     /// Builds a value.
     pub(crate) fn value(&mut self, value: Value) -> Result<Node> {
         let mut names = Vec::new();
-        part_refs::of_value(&value, &mut names);
+        part_refs::collect_from_value(&value, &mut names);
         self.parts(names)?;
         (self.around, self.nested) = (0, 0);
         self.read(value)
@@ -112,7 +112,7 @@ impl<'f> Reader<'f> {
                 }
                 let form = serde_json::from_str(&self.text(name.hash)?).map_err(not_json)?;
                 let mut below = Vec::new();
-                part_refs::of_part(name.kind, &form, &mut below);
+                part_refs::collect_from_part(name.kind, &form, &mut below);
                 waiting.push(Waiting { name, form, others: std::mem::replace(&mut names, below) });
             } else if let Some(Waiting { name, form, others }) = waiting.pop() {
                 self.build(&name, form)?;
@@ -203,7 +203,7 @@ impl<'f> Reader<'f> {
     }
 
     fn chunk_of(&mut self, node: Value) -> Result<Chunk> {
-        let mut fields = Fields::of(node)?;
+        let mut fields = Fields::from_value(node)?;
         let tag = fields.tag()?;
         let touched = self.at(&mut fields)?;
         self.enter()?;
@@ -238,7 +238,7 @@ impl<'f> Reader<'f> {
     }
 
     fn trie_of(&mut self, node: Value) -> Result<(Trie, usize)> {
-        let mut fields = Fields::of(node)?;
+        let mut fields = Fields::from_value(node)?;
         let tag = fields.tag()?;
         let touched = self.at(&mut fields)?;
         self.enter()?;
@@ -311,7 +311,7 @@ impl<'f> Reader<'f> {
             let stamp = Stamp { created: self.number(&pair[0])?, changed: self.number(&pair[1])? };
             if stamp.created > stamp.changed { Err(misshapen("a stamp")) } else { Ok(stamp) }
         };
-        Ok(Stamps::of(&numbers.chunks_exact(2).map(stamp).collect::<Result<Vec<_>>>()?))
+        Ok(Stamps::from_stamps(&numbers.chunks_exact(2).map(stamp).collect::<Result<Vec<_>>>()?))
     }
 
     fn losses(&self, fields: &mut Fields) -> Result<Removals> {
@@ -325,7 +325,7 @@ impl<'f> Reader<'f> {
             let (Some(from), Some(member)) = (number(&loss[0]), number(&loss[1])) else {
                 return Err(misshapen("a loss"));
             };
-            Ok(Removal { from, member, born: self.number(&loss[2])?, at: self.number(&loss[3])? })
+            Ok(Removal { from, member, created: self.number(&loss[2])?, at: self.number(&loss[3])? })
         };
         if numbers.len() % 4 != 0 {
             return Err(misshapen("a list of losses"));
@@ -343,7 +343,7 @@ impl Fields {
         Self(items.into_iter())
     }
 
-    fn of(value: Value) -> Result<Self> {
+    fn from_value(value: Value) -> Result<Self> {
         match value {
             Value::Array(items) => Ok(Self::new(items)),
             _ => Err(SnapshotError::unreadable("a node that is no list")),

@@ -46,13 +46,13 @@ pub(super) enum Stamps {
     /// Every place is as this version created it.
     One(Revision),
     /// Each place is as its own version created it.
-    Made(ThinArc<(), Revision>),
+    Created(ThinArc<(), Revision>),
     /// Each place has its own stamp.
     Each(ThinArc<(), Stamp>),
 }
 
 impl Stamps {
-    pub(super) fn of(stamps: &[Stamp]) -> Self {
+    pub(super) fn from_stamps(stamps: &[Stamp]) -> Self {
         Self::collect(stamps.len(), |index| stamps[index])
     }
 
@@ -63,7 +63,7 @@ impl Stamps {
         } else if (0..len).all(|index| stamp(index) == first) {
             Self::One(first.created)
         } else {
-            Self::Made(ThinArc::from_header_and_iter((), (0..len).map(|index| stamp(index).created)))
+            Self::Created(ThinArc::from_header_and_iter((), (0..len).map(|index| stamp(index).created)))
         }
     }
 
@@ -71,14 +71,14 @@ impl Stamps {
     pub(super) const fn one(&self, len: usize) -> Option<Revision> {
         match self {
             Self::One(at) => Some(if len == 0 { 0 } else { *at }),
-            Self::Made(_) | Self::Each(_) => None,
+            Self::Created(_) | Self::Each(_) => None,
         }
     }
 
     pub(super) fn get(&self, index: usize) -> Stamp {
         match self {
             Self::One(at) => Stamp::new(*at),
-            Self::Made(born) => Stamp::new(born.slice[index]),
+            Self::Created(born) => Stamp::new(born.slice[index]),
             Self::Each(stamps) => stamps.slice[index],
         }
     }
@@ -125,7 +125,7 @@ pub(super) struct Removal {
     /// Hash of the member, from [`member`]; 0 for elements, and for merged losses.
     pub(super) member: u32,
     /// Creation of the oldest place affected.
-    pub(super) born: Revision,
+    pub(super) created: Revision,
     /// Version of the removal.
     pub(super) at: Revision,
 }
@@ -133,7 +133,7 @@ pub(super) struct Removal {
 impl Removal {
     /// Returns true if it affects all readers that an earlier loss affects.
     const fn covers(&self, earlier: &Self) -> bool {
-        earlier.from >= self.from && earlier.born >= self.born
+        earlier.from >= self.from && earlier.created >= self.created
     }
 }
 
@@ -165,7 +165,7 @@ impl Removals {
 
     pub(super) fn note(&mut self, loss: Removal) {
         // A place that was created and removed by one version was never visible.
-        if loss.born >= loss.at {
+        if loss.created >= loss.at {
             return;
         }
         let losses = self.0.get_or_insert_default();
@@ -183,7 +183,7 @@ impl Removals {
             *next = Removal {
                 from: next.from.min(oldest.from),
                 member: 0,
-                born: next.born.min(oldest.born),
+                created: next.created.min(oldest.created),
                 at: next.at.max(oldest.at),
             };
         }
@@ -191,7 +191,7 @@ impl Removals {
 
     /// Returns the last version that removed a place which existed at version `read`.
     pub(super) fn since(&self, read: Revision) -> Option<Revision> {
-        let concerned = self.each().iter().filter(|loss| loss.born <= read && read < loss.at);
+        let concerned = self.each().iter().filter(|loss| loss.created <= read && read < loss.at);
         concerned.map(|loss| loss.at).max()
     }
 

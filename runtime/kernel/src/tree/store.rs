@@ -107,7 +107,7 @@ impl<'t, 's, E> Writer<'t, 's, E> {
         if losses.is_empty() {
             self.raw("0,");
         } else {
-            let flat = losses.iter().flat_map(|loss| [loss.from, loss.member, loss.born, loss.at]);
+            let flat = losses.iter().flat_map(|loss| [loss.from, loss.member, loss.created, loss.at]);
             self.numbers(flat);
             self.raw(",");
         }

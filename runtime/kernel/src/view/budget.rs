@@ -62,7 +62,7 @@ pub(super) struct Bounds {
 
 impl Bounds {
     /// Returns the bounds for a budget of this many characters.
-    pub(super) const fn of(limit: usize) -> Self {
+    pub(super) const fn for_limit(limit: usize) -> Self {
         Self { misses: 16, laid_out: 64 + limit / 4, steps: 256 + limit / 4, summarised: SUMMARISED_MAX }
     }
 }
@@ -132,7 +132,7 @@ pub(super) fn choose(
     let steps = bounds.steps;
     let reads = &Reads::new(reads);
     let tallies: Vec<MatchCount<'_>> =
-        (0..reads.patterns.len()).map(|which| MatchCount::of(state, reads, which, steps)).collect();
+        (0..reads.patterns.len()).map(|which| MatchCount::count_matches(state, reads, which, steps)).collect();
     let is_explained = bounds.summarised > 0;
     if let Some(everything) = full::show(state, reads, &tallies, limit, steps, wanted.appendable, is_explained) {
         return everything;
@@ -141,17 +141,17 @@ pub(super) fn choose(
     let mut choice = Selector {
         state,
         reads,
-        wanted,
+        input: wanted,
         bounds,
         limit,
         left: limit,
         layout: Layout::new(reads.patterns),
         paid: Vec::new(),
-        why: Vec::new(),
-        because: OutcomeReason::Brief,
+        reasons: Vec::new(),
+        reason: OutcomeReason::Brief,
         may_begin: false,
-        begins_at: 0,
-        begun: BTreeMap::new(),
+        excerpt_start: 0,
+        excerpt_starts: BTreeMap::new(),
         is_first: false,
         pages: Vec::new(),
         lines: String::with_capacity(limit.min(LINES_BYTES)),
@@ -174,7 +174,7 @@ pub(super) fn choose(
 }
 
 /// The line that a node has paid for.
-enum Paid {
+enum PaidLine {
     /// A summary line of this many characters: what the node is, and which part of it is not shown.
     Summary(usize),
     /// The value itself: the range of its line in [`Selector::lines`].
@@ -186,23 +186,23 @@ enum Paid {
 struct Selector<'a, 'b> {
     state: &'a Node,
     reads: &'a Reads<'a>,
-    wanted: &'b SelectionInput<'b>,
+    input: &'b SelectionInput<'b>,
     bounds: Bounds,
     limit: usize,
     left: usize,
     layout: Layout<'a>,
     /// By node; `None` where no line is paid.
-    paid: Vec<Option<Paid>>,
+    paid: Vec<Option<PaidLine>>,
     /// By node: the reason for its fate, for nodes that were tried, if explanations are requested.
-    why: Vec<Option<OutcomeReason>>,
+    reasons: Vec<Option<OutcomeReason>>,
     /// The reason for the current attempts.
-    because: OutcomeReason,
+    reason: OutcomeReason,
     /// True if an excerpt of a text is acceptable.
     may_begin: bool,
     /// Number of characters before the excerpt.
-    begins_at: usize,
+    excerpt_start: usize,
     /// By node: number of characters before its excerpt.
-    begun: BTreeMap<usize, usize>,
+    excerpt_starts: BTreeMap<usize, usize>,
     /// True for places with priority: lines about their containers are paid for later.
     is_first: bool,
     /// Requested collections.
@@ -249,11 +249,11 @@ impl<'a> Selector<'a, '_> {
             let size = self.summary_max(node);
             if let Some((line, length)) = self.write(node, size.min(self.left)) {
                 self.left -= length;
-                self.pay(node, Paid::Value(line));
+                self.pay(node, PaidLine::Value(line));
                 self.note(node, OutcomeReason::Brief);
             } else if let Some(left) = self.left.checked_sub(size) {
                 self.left = left;
-                self.pay(node, Paid::Summary(size));
+                self.pay(node, PaidLine::Summary(size));
             }
         }
     }
@@ -271,7 +271,7 @@ impl<'a> Selector<'a, '_> {
 
     /// Returns the maximum characters that name the author of a change.
     const fn writer_max(&self) -> usize {
-        if self.wanted.writer.is_some() { summary::WRITER_MAX } else { 0 }
+        if self.input.writer.is_some() { summary::WRITER_MAX } else { 0 }
     }
 
     /// Returns the JSON Pointer of a value; for a pattern, its text.
@@ -281,11 +281,11 @@ impl<'a> Selector<'a, '_> {
         &self.label
     }
 
-    fn paid(&self, node: usize) -> Option<&Paid> {
+    fn paid(&self, node: usize) -> Option<&PaidLine> {
         self.paid.get(node).and_then(Option::as_ref)
     }
 
-    fn pay(&mut self, node: usize, paid: Paid) {
+    fn pay(&mut self, node: usize, paid: PaidLine) {
         if self.paid.len() <= node {
             self.paid.resize_with(node + 1, || None);
         }
@@ -297,10 +297,10 @@ impl<'a> Selector<'a, '_> {
         if self.bounds.summarised == 0 {
             return;
         }
-        if self.why.len() <= node {
-            self.why.resize(node + 1, None);
+        if self.reasons.len() <= node {
+            self.reasons.resize(node + 1, None);
         }
-        self.why[node] = Some(why);
+        self.reasons[node] = Some(why);
     }
 
     /// Returns true if no more nodes may be laid out.
@@ -312,34 +312,34 @@ impl<'a> Selector<'a, '_> {
     /// completely.
     fn take(&mut self, node: usize) -> bool {
         let released = match self.paid(node) {
-            Some(Paid::Value(_)) => return true,
-            Some(Paid::Beginning(_)) => return false,
-            Some(Paid::Summary(size)) => *size,
+            Some(PaidLine::Value(_)) => return true,
+            Some(PaidLine::Beginning(_)) => return false,
+            Some(PaidLine::Summary(size)) => *size,
             None => 0,
         };
-        let because = self.because;
+        let because = self.reason;
         self.note(node, OutcomeReason::TooLong);
         let is_unpaid = |above: &usize| self.layout.nodes[*above].kind != Kind::Place && self.paid(*above).is_none();
         let unpaid: Vec<usize> = self.layout.above(node).filter(is_unpaid).filter(|_| !self.is_first).collect();
         let unpaid: Vec<(usize, usize)> = unpaid.into_iter().map(|above| (above, self.summary_max(above))).collect();
         let summaries: usize = unpaid.iter().map(|(_, size)| size).sum();
         let Some(left) = (self.left + released).checked_sub(summaries) else { return false };
-        let whole = self.write(node, left).map(|(line, length)| (Paid::Value(line), length));
-        let begun = || self.begin(node, left).map(|(line, length)| (Paid::Beginning(line), length));
+        let whole = self.write(node, left).map(|(line, length)| (PaidLine::Value(line), length));
+        let begun = || self.write_excerpt(node, left).map(|(line, length)| (PaidLine::Beginning(line), length));
         let Some((paid, length)) = whole.or_else(begun) else { return false };
-        let is_whole = matches!(paid, Paid::Value(_));
+        let is_whole = matches!(paid, PaidLine::Value(_));
         if !is_whole {
-            self.begun.insert(node, self.begins_at);
+            self.excerpt_starts.insert(node, self.excerpt_start);
         }
         self.left = left - length;
-        unpaid.into_iter().for_each(|(above, size)| self.pay(above, Paid::Summary(size)));
+        unpaid.into_iter().for_each(|(above, size)| self.pay(above, PaidLine::Summary(size)));
         self.pay(node, paid);
         self.note(node, because);
         is_whole
     }
 
     /// Writes the excerpt of a text that fits, if excerpts are acceptable.
-    fn begin(&mut self, node: usize, limit: usize) -> Option<(Range<usize>, usize)> {
+    fn write_excerpt(&mut self, node: usize, limit: usize) -> Option<(Range<usize>, usize)> {
         if !self.may_begin {
             return None;
         }
@@ -349,10 +349,10 @@ impl<'a> Selector<'a, '_> {
         if room < BEGINNING_MIN {
             return None;
         }
-        let (at, _) = text.char_indices().nth(self.begins_at)?;
+        let (at, _) = text.char_indices().nth(self.excerpt_start)?;
         let (part, count) = text::beginning(&text[at..], room);
-        let (first, last) = (self.begins_at + 1, self.begins_at + count);
-        let which = match self.wanted.compiler >= RANGES {
+        let (first, last) = (self.excerpt_start + 1, self.excerpt_start + count);
+        let which = match self.input.compiler >= RANGES {
             true => format!("characters {first} to {last} of {}", text::chars(text)),
             false => format!("its first {count} characters, there are more"),
         };
@@ -371,7 +371,7 @@ impl<'a> Selector<'a, '_> {
             return None;
         }
         let start = self.lines.len();
-        let length = text::push_line(&mut self.lines, &self.label, value, limit, self.wanted.appendable)?;
+        let length = text::push_line(&mut self.lines, &self.label, value, limit, self.input.appendable)?;
         Some((start..self.lines.len(), length))
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn show<'a>(
     if tallies.iter().filter_map(MatchCount::container).any(is_hopeless) {
         return None;
     }
-    let mut whole = Whole { left: limit, text: String::new(), appendable, items: is_explained.then(Vec::new) };
+    let mut whole = FullText { left: limit, text: String::new(), appendable, items: is_explained.then(Vec::new) };
     let (mut shown, mut containers) = (Vec::new(), Vec::new());
     for (which, tally) in tallies.iter().enumerate() {
         let mut show = |place: &Found<'_>| {
@@ -45,7 +45,7 @@ pub(super) fn show<'a>(
         // All parts of a container are visited, because it is small enough.
         let steps = if tally.container().is_some() { usize::MAX } else { steps };
         let mut search = Search::new(state, reads, which, Order::Document, steps);
-        if tally.is_worn_out()
+        if tally.is_out_of_steps()
             || search.by_ref().skip(counted.len()).any(|place| show(&place).is_none())
             || search.is_cut()
         {
@@ -54,7 +54,7 @@ pub(super) fn show<'a>(
         containers.extend(search.containers());
     }
     shown.sort_unstable();
-    let Whole { text, items, .. } = whole;
+    let FullText { text, items, .. } = whole;
     Some(Selection { items: items.unwrap_or_default(), ..Selection::new(text, shown, Vec::new(), containers) })
 }
 
@@ -66,7 +66,7 @@ fn cannot_fit(value: &Node, limit: usize) -> bool {
     value.bytes() > (limit as u64).saturating_mul(4).saturating_add(SLACK)
 }
 
-struct Whole<'a> {
+struct FullText<'a> {
     left: usize,
     text: String,
     appendable: &'a dyn Fn(&str) -> bool,
@@ -74,7 +74,7 @@ struct Whole<'a> {
     items: Option<Vec<PlaceExplanation>>,
 }
 
-impl Whole<'_> {
+impl FullText<'_> {
     fn value(&mut self, value: &Node, label: &mut String, is_top: bool) -> Option<()> {
         if cannot_fit(value, self.left) {
             return None;

@@ -37,12 +37,12 @@ pub(super) enum Kind {
 
 /// Path to a node from its parent: one step, or below a pattern the steps from the root. Ordered like the document.
 #[derive(Clone, Debug)]
-pub(super) enum Way<'a> {
+pub(super) enum NodePath<'a> {
     Step(PathSegment<'a>),
     Steps(Box<[PathSegment<'a>]>),
 }
 
-impl<'a> Way<'a> {
+impl<'a> NodePath<'a> {
     pub(super) fn steps(&self) -> &[PathSegment<'a>] {
         match self {
             Self::Step(step) => std::slice::from_ref(step),
@@ -51,27 +51,27 @@ impl<'a> Way<'a> {
     }
 }
 
-impl<'a> Borrow<[PathSegment<'a>]> for Way<'a> {
+impl<'a> Borrow<[PathSegment<'a>]> for NodePath<'a> {
     fn borrow(&self) -> &[PathSegment<'a>] {
         self.steps()
     }
 }
 
-impl PartialEq for Way<'_> {
+impl PartialEq for NodePath<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.steps() == other.steps()
     }
 }
 
-impl Eq for Way<'_> {}
+impl Eq for NodePath<'_> {}
 
-impl PartialOrd for Way<'_> {
+impl PartialOrd for NodePath<'_> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Way<'_> {
+impl Ord for NodePath<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         self.steps().cmp(other.steps())
     }
@@ -80,7 +80,7 @@ impl Ord for Way<'_> {
 /// A node of the tree. It has no text of its own: most are laid out only to find that they do not fit.
 pub(super) struct Node<'a> {
     pub(super) kind: Kind,
-    way: Way<'a>,
+    way: NodePath<'a>,
     /// The value; absent for a pattern.
     pub(super) value: Option<&'a tree::Node>,
     /// Length of the JSON in characters, if counted.
@@ -89,7 +89,7 @@ pub(super) struct Node<'a> {
     pub(super) floor: Revision,
     pub(super) parent: Option<usize>,
     /// Children laid out so far, in document order.
-    pub(super) children: BTreeMap<Way<'a>, usize>,
+    pub(super) children: BTreeMap<NodePath<'a>, usize>,
 }
 
 /// The readable state, as far as it is laid out.
@@ -106,7 +106,7 @@ impl<'a> Layout<'a> {
         const NODES: usize = 64;
         let root = |pattern: &Pattern| Node {
             kind: if is_place(pattern) { Kind::Place } else { Kind::Pattern },
-            way: Way::Steps(Box::default()),
+            way: NodePath::Steps(Box::default()),
             value: None,
             length: None,
             floor: 0,
@@ -121,7 +121,7 @@ impl<'a> Layout<'a> {
     /// Lays out a place of the pattern `root`, if it is new; returns its node.
     pub(super) fn top(&mut self, root: usize, found: Found<'a>) -> usize {
         let Found { path, value, floor } = found;
-        self.below(root, Way::Steps(path.into()), value, floor)
+        self.below(root, NodePath::Steps(path.into()), value, floor)
     }
 
     /// Lays out a part of a value, if it is new; returns its node.
@@ -132,11 +132,11 @@ impl<'a> Layout<'a> {
         value: &'a tree::Node,
         floor: Revision,
     ) -> usize {
-        self.below(parent, Way::Step(step), value, floor)
+        self.below(parent, NodePath::Step(step), value, floor)
     }
 
-    fn below(&mut self, parent: usize, way: Way<'a>, value: &'a tree::Node, floor: Revision) -> usize {
-        let is_top = matches!(way, Way::Steps(_));
+    fn below(&mut self, parent: usize, way: NodePath<'a>, value: &'a tree::Node, floor: Revision) -> usize {
+        let is_top = matches!(way, NodePath::Steps(_));
         let node = self.nodes.len();
         match self.nodes[parent].children.entry(way.clone()) {
             Entry::Occupied(there) => return *there.get(),
@@ -172,11 +172,11 @@ impl<'a> Layout<'a> {
         let Node { parent, way, .. } = &self.nodes[node];
         match (parent, way) {
             (None, _) => out.push_str(&self.reads[node].to_string()),
-            (Some(parent), Way::Step(step)) => {
+            (Some(parent), NodePath::Step(step)) => {
                 self.push_label(out, *parent);
                 push_step(out, *step);
             }
-            (Some(_), Way::Steps(steps)) => push_steps(out, steps),
+            (Some(_), NodePath::Steps(steps)) => push_steps(out, steps),
         }
     }
 

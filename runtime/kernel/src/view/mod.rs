@@ -371,8 +371,8 @@ impl Parts<'_> {
     fn compile(&self) -> View {
         let trigger = self.trigger.get("path").and_then(Value::as_str).filter(|path| self.may_name(path));
         let mut woken = render::trigger(self.trigger, &|path| self.may_name(path));
-        let occasion = ReplyPurpose::for_place(trigger);
-        let reminder = self.fixed.reminders.iter().find(|(of, _)| *of == occasion).map(|(_, reminder)| reminder);
+        let purpose = ReplyPurpose::for_place(trigger);
+        let reminder = self.fixed.reminders.iter().find(|(of, _)| *of == purpose).map(|(_, reminder)| reminder);
         woken.push_str(reminder.unwrap_or(&self.fixed.reminder));
         let fixed = text::chars(render::SEE_HEADING)
             + text::chars(NOTHING)
@@ -524,7 +524,7 @@ impl Parts<'_> {
             let path = PointerBuf::parse(format!("{array}/-"));
             path.is_ok_and(|path| appends.iter().any(|pattern| pattern.matches(&path)))
         };
-        let mut bounds = Bounds::of(limit);
+        let mut bounds = Bounds::for_limit(limit);
         if !self.is_explained {
             bounds.summarised = 0;
         }

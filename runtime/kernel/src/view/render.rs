@@ -39,9 +39,9 @@ const TOKEN_MAX: usize = 256;
 /// Maximum characters of the reminder, including the line feed.
 const REMINDER_MAX: usize = 200;
 /// Maximum characters of one rejection.
-const REFUSAL_MAX: usize = 800;
+const REJECTION_MAX: usize = 800;
 /// Maximum characters of one rejection under a tight budget.
-const SHORT_REFUSAL_MAX: usize = 240;
+const SHORT_REJECTION_MAX: usize = 240;
 /// Maximum characters of a question and its answer.
 const ANSWER_MAX: usize = 1200;
 /// Maximum characters of a question and its answer under a tight budget.
@@ -192,11 +192,11 @@ pub(super) fn reminder(grants: &[WriteGrant], interface: Interface, has_tools: b
 /// age. With `once`, equal ones are merged into the newest, with their number.
 pub(super) fn feedback(refusals: &[Value], once: bool, limit: usize) -> String {
     let is_last = |(index, refusal): &(usize, &Value)| !once || !refusals[index + 1..].contains(refusal);
-    let told = refusals.iter().enumerate().filter(is_last).map(|(_, refusal)| refusal);
-    newest(REJECTIONS_HEADING, told.collect::<Vec<_>>().into_iter(), limit, |entry, left| {
+    let distinct = refusals.iter().enumerate().filter(is_last).map(|(_, refusal)| refusal);
+    newest(REJECTIONS_HEADING, distinct.collect::<Vec<_>>().into_iter(), limit, |entry, left| {
         let times = if once { refusals.iter().filter(|refusal| *refusal == entry).count() } else { 1 };
         // Under a tight budget, at least the reason of the rejection is kept.
-        [REFUSAL_MAX, SHORT_REFUSAL_MAX, left].map(|max| refusal(entry, times, max)).to_vec()
+        [REJECTION_MAX, SHORT_REJECTION_MAX, left].map(|max| format_rejection(entry, times, max)).to_vec()
     })
 }
 
@@ -241,7 +241,7 @@ fn answer(answer: &Value, limit: usize) -> String {
 }
 
 /// Renders one rejection: a line with stage and code, then violations and allowed operations while they fit.
-fn refusal(refusal: &Value, times: usize, limit: usize) -> String {
+fn format_rejection(refusal: &Value, times: usize, limit: usize) -> String {
     let field = |name: &str| refusal.get(name).and_then(Value::as_str).map(text::name);
     let name = match (field("stage"), field("code")) {
         (Some(stage), Some(code)) => format!("{stage}/{code}"),
@@ -263,7 +263,7 @@ fn refusal(refusal: &Value, times: usize, limit: usize) -> String {
     let violations = list("violations").map(violation);
     let allowed = list("allowed").map(allowed);
     for (number, line) in violations.chain(allowed).enumerate() {
-        let line = text::prose(&line, SHORT_REFUSAL_MAX);
+        let line = text::prose(&line, SHORT_REJECTION_MAX);
         let room = limit.saturating_sub(text::chars(&out) + 1);
         let fits = text::chars(&line) <= room;
         // The first violation is cut rather than left out: without it the cause is unknown.

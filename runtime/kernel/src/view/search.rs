@@ -295,7 +295,7 @@ pub(super) struct Members<'a> {
 impl<'a> Members<'a> {
     /// Returns `None` if the pattern has another form, the container is absent, or the parts of other patterns are not
     /// known.
-    pub(super) fn of(state: &'a Node, reads: &[Pattern], which: usize) -> Option<Self> {
+    pub(super) fn find(state: &'a Node, reads: &[Pattern], which: usize) -> Option<Self> {
         let this = &reads[which];
         let (PatternToken::Any, above) = this.tokens().split_last()? else { return None };
         let mut place = PointerBuf::new();

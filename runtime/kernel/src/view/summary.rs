@@ -38,7 +38,7 @@ enum End {
     /// More matches than are counted.
     Many,
     /// The search ran out of steps.
-    WornOut,
+    OutOfSteps,
 }
 
 /// The matches of a pattern, as far as known.
@@ -53,8 +53,8 @@ pub(super) struct MatchCount<'a> {
 }
 
 impl<'a> MatchCount<'a> {
-    pub(super) fn of(state: &'a Node, reads: &'a Reads<'a>, which: usize, steps: usize) -> Self {
-        if let Some(members) = Members::of(state, reads.patterns, which) {
+    pub(super) fn count_matches(state: &'a Node, reads: &'a Reads<'a>, which: usize, steps: usize) -> Self {
+        if let Some(members) = Members::find(state, reads.patterns, which) {
             let is_container = matches!(members.container, Node::Array(_) | Node::Object(_));
             let containers = is_container.then(|| members.label.clone()).into_iter().collect();
             return Self { members: Some(members), containers, ..Self::default() };
@@ -63,7 +63,7 @@ impl<'a> MatchCount<'a> {
         let found = search.by_ref().take(FOUND_MAX).collect();
         let end = match (search.next(), search.is_cut()) {
             (Some(_), _) => End::Many,
-            (None, true) => End::WornOut,
+            (None, true) => End::OutOfSteps,
             (None, false) => End::Whole,
         };
         let containers = if end == End::Whole { search.containers() } else { Vec::new() };
@@ -92,8 +92,8 @@ impl<'a> MatchCount<'a> {
     }
 
     /// Returns true if the search ran out of steps before the end.
-    pub(super) fn is_worn_out(&self) -> bool {
-        self.end == End::WornOut
+    pub(super) fn is_out_of_steps(&self) -> bool {
+        self.end == End::OutOfSteps
     }
 
     /// Returns the container, if the pattern covers exactly its parts.
@@ -172,7 +172,7 @@ enum Item<'a> {
 impl<'a> Hidden<'a> {
     /// Collects the hidden parts of a node. `is_shown` returns true for a node that is shown at least in part; at least
     /// `wanted` of the pointers are kept.
-    pub(super) fn of(
+    pub(super) fn collect(
         layout: &Layout<'a>,
         node: usize,
         tally: Option<&MatchCount<'a>>,

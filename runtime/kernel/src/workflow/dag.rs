@@ -54,11 +54,11 @@ pub(super) fn check(definition: &Definition) -> Result<ExecutionOrder<'_>, Vec<W
         stages[stage].push(*id);
     }
     let without = |lists: &Lists| -> Vec<&str> {
-        dag.numbers().filter(|node| lists.of(*node).is_empty()).map(|node| dag.ids.name(node)).collect()
+        dag.numbers().filter(|node| lists.get(*node).is_empty()).map(|node| dag.ids.name(node)).collect()
     };
     let mut warnings = dag.unreachable(definition, &order);
     warnings.extend(output_conflicts::outputs(&dag, definition, &order));
-    warnings.extend(dag.of_boards());
+    warnings.extend(dag.limit_warnings());
     Ok(ExecutionOrder {
         warnings,
         roots: without(&dag.needs),
@@ -74,14 +74,14 @@ impl<'d> Dag<'d> {
         if count == 0 || count > NODES_MAX {
             return Err(vec![WorkflowError::Size { nodes: count }]);
         }
-        let ids = Ids::of(definition.nodes.keys().map(String::as_str).collect());
+        let ids = Ids::new(definition.nodes.keys().map(String::as_str).collect());
         let mut needs = Lists { ends: Vec::with_capacity(count), all: Vec::new() };
         let mut problems = Vec::new();
         // Last node that named each node as a dependency.
         let mut named_by: Vec<Option<Number>> = vec![None; count];
         for (node, (id, said)) in (0..).zip(&definition.nodes) {
             if let Some(says) = said.node_id.as_ref().filter(|says| *says != id) {
-                problems.push(WorkflowError::IdMismatch { node: id.clone(), says: says.clone() });
+                problems.push(WorkflowError::IdMismatch { node: id.clone(), node_id: says.clone() });
             }
             for dependency in &said.dependencies {
                 match ids.find(dependency) {
@@ -104,9 +104,9 @@ impl<'d> Dag<'d> {
         if !problems.is_empty() {
             return Err(problems);
         }
-        let feeds = needs.turned();
+        let feeds = needs.inverted();
         // Inverting twice sorts each list.
-        Ok(Self { ids, needs: feeds.turned(), feeds })
+        Ok(Self { ids, needs: feeds.inverted(), feeds })
     }
 
     const fn count(&self) -> usize {
@@ -122,24 +122,24 @@ impl<'d> Dag<'d> {
     }
 
     /// Returns the dependents of a node.
-    pub(super) fn fed_by(&self, node: Number) -> &[Number] {
-        self.feeds.of(node)
+    pub(super) fn dependents(&self, node: Number) -> &[Number] {
+        self.feeds.get(node)
     }
 
     /// Returns the number of dependencies of each node.
-    fn waits(&self) -> Vec<usize> {
-        self.numbers().map(|node| self.needs.of(node).len()).collect()
+    fn dependency_counts(&self) -> Vec<usize> {
+        self.numbers().map(|node| self.needs.get(node).len()).collect()
     }
 
     /// Computes the stages with a first-in, first-out queue.
     pub(super) fn stages(&self) -> Stages {
-        let (mut left, mut stage_of, mut steps) = (self.waits(), vec![0; self.count()], 0);
+        let (mut left, mut stage_of, mut steps) = (self.dependency_counts(), vec![0; self.count()], 0);
         let mut ready: Vec<Number> = self.numbers().filter(|node| left[index(*node)] == 0).collect();
         let mut at = 0;
         while let Some(node) = ready.get(at).copied() {
             at += 1;
             steps += 1;
-            for next in self.feeds.of(node).iter().map(|next| index(*next)) {
+            for next in self.feeds.get(node).iter().map(|next| index(*next)) {
                 steps += 1;
                 left[next] -= 1;
                 if left[next] == 0 {
@@ -154,13 +154,13 @@ impl<'d> Dag<'d> {
 
     /// Returns all nodes of an acyclic workflow, always the smallest ready node first.
     fn order(&self) -> Vec<Number> {
-        let mut left = self.waits();
+        let mut left = self.dependency_counts();
         let mut ready: BinaryHeap<Reverse<Number>> =
             self.numbers().filter(|node| left[index(*node)] == 0).map(Reverse).collect();
         let mut order = Vec::with_capacity(self.count());
         while let Some(Reverse(node)) = ready.pop() {
             order.push(node);
-            for next in self.feeds.of(node) {
+            for next in self.feeds.get(node) {
                 let left = &mut left[index(*next)];
                 *left -= 1;
                 if *left == 0 {
@@ -179,7 +179,7 @@ impl<'d> Dag<'d> {
         }
         let mut found = Vec::new();
         for node in order {
-            let waits_for = self.needs.of(*node).iter().find(|needed| never[index(**needed)]);
+            let waits_for = self.needs.get(*node).iter().find(|needed| never[index(**needed)]);
             if never[index(*node)] || waits_for.is_some() {
                 // A node's own reason takes precedence.
                 let waits_for = waits_for.filter(|_| !never[index(*node)]).map(|needed| self.ids.name(*needed));
@@ -191,7 +191,7 @@ impl<'d> Dag<'d> {
     }
 
     /// Returns violations of the limits for blueprint workflows; at most twenty bad names.
-    fn of_boards(&self) -> Vec<Warning<'d>> {
+    fn limit_warnings(&self) -> Vec<Warning<'d>> {
         let nodes = self.count();
         let size = (nodes > RUNNING_NODES_MAX).then_some(Warning::TooLarge { nodes });
         let is_bad = |id: &&&str| !is_node_name(id);
@@ -212,7 +212,7 @@ impl<'d> Dag<'d> {
                 None => visited[index(node)] = Some(way.len()),
             }
             way.push(node);
-            let Some(before) = self.needs.of(node).iter().copied().find(waits) else { return Vec::new() };
+            let Some(before) = self.needs.get(node).iter().copied().find(waits) else { return Vec::new() };
             node = before;
         };
         let mut cycle = way.split_off(from);
@@ -232,7 +232,7 @@ struct Ids<'d> {
 }
 
 impl<'d> Ids<'d> {
-    fn of(sorted: Vec<&'d str>) -> Self {
+    fn new(sorted: Vec<&'d str>) -> Self {
         let numbers = sorted.iter().copied().zip(0..).collect();
         Self { sorted, numbers }
     }
@@ -254,14 +254,14 @@ struct Lists {
 }
 
 impl Lists {
-    fn of(&self, node: Number) -> &[Number] {
+    fn get(&self, node: Number) -> &[Number] {
         let node = index(node);
         let from = node.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.all[from..self.ends[node]]
     }
 
     /// Inverts the lists: for each node, the nodes with a list that contains it, sorted.
-    fn turned(&self) -> Self {
+    fn inverted(&self) -> Self {
         let count = self.ends.len();
         // Next write position of each list: first its beginning, finally its end.
         let mut ends = vec![0; count];
@@ -274,7 +274,7 @@ impl Lists {
         }
         let mut all = vec![0; self.all.len()];
         for node in 0..number(count) {
-            for of in self.of(node) {
+            for of in self.get(node) {
                 let at = &mut ends[index(*of)];
                 all[*at] = node;
                 *at += 1;

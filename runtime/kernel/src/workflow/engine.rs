@@ -82,20 +82,20 @@ pub struct TurnError {
 pub fn compute_turn(
     definition: &Definition,
     document: &tree::Node,
-    happened: WorkflowEvent<'_>,
+    event: WorkflowEvent<'_>,
 ) -> Result<Option<Turn>, TurnError> {
     let mut work = TurnBuilder::new(definition, document)?;
-    match happened {
+    match event {
         WorkflowEvent::Start { from_request: true } if is_object_with_members(&document["request"]["data"]) => {
             work.take_data(&document["request"]["data"])?;
         }
         WorkflowEvent::Start { .. } | WorkflowEvent::Progress => work.settle()?,
         WorkflowEvent::Triggered(node) => {
-            work.note(node)?;
+            work.record_trigger(node)?;
             work.settle()?;
         }
         WorkflowEvent::Abandoned(node) => {
-            work.give_up(node)?;
+            work.abandon(node)?;
             work.settle()?;
         }
         // Nodes to run again are settled in the next turn.
@@ -117,11 +117,11 @@ pub struct FailedNode {
 pub fn failed_nodes(document: &tree::Node) -> Vec<FailedNode> {
     let nodes = document["workflow"]["nodes"].as_object().into_iter().flat_map(tree::Object::iter);
     let failed = nodes.filter(|(_, node)| node["status"].as_str() == Some(Status::Failed.as_str()));
-    let told = |(id, node): (_, &tree::Node)| FailedNode {
+    let failed_node = |(id, node): (_, &tree::Node)| FailedNode {
         node: ToString::to_string(id),
         error: node["error"].as_str().unwrap_or_default().to_owned(),
     };
-    failed.map(told).collect()
+    failed.map(failed_node).collect()
 }
 
 fn is_object_with_members(value: &tree::Node) -> bool {
@@ -136,7 +136,7 @@ struct NodeState<'a> {
     /// True if its trigger has fired.
     is_triggered: bool,
     /// The node's entry in the document.
-    there: &'a tree::Node,
+    entry: &'a tree::Node,
     moved: bool,
 }
 
@@ -147,22 +147,22 @@ struct TurnBuilder<'a> {
     moves: Vec<NodeTransition>,
     patch: Vec<Value>,
     /// Copies of outputs into the data, applied after all inputs were taken from the old data.
-    given: Vec<Value>,
+    output_copies: Vec<Value>,
 }
 
 impl<'a> TurnBuilder<'a> {
     fn new(definition: &'a Definition, document: &'a tree::Node) -> Result<Self, TurnError> {
         let workflow = &document["workflow"];
-        let standing = |(id, node): (&'a String, &'a Node)| {
+        let state_of = |(id, node): (&'a String, &'a Node)| {
             let there = &workflow["nodes"][id.as_str()];
             let status = there["status"].as_str().and_then(Status::from_name);
             let message = || format!("the document does not say how far `{id}` is");
             let status = status.ok_or_else(|| TurnError { code: WorkflowCode::NoState, message: message() })?;
             let came = there.child("came").is_some();
-            Ok((id.as_str(), NodeState { id, node, status, is_triggered: came, there, moved: false }))
+            Ok((id.as_str(), NodeState { id, node, status, is_triggered: came, entry: there, moved: false }))
         };
-        let nodes = definition.nodes.iter().map(standing).collect::<Result<_, TurnError>>()?;
-        Ok(Self { nodes, data: &workflow["data"], moves: Vec::new(), patch: Vec::new(), given: Vec::new() })
+        let nodes = definition.nodes.iter().map(state_of).collect::<Result<_, TurnError>>()?;
+        Ok(Self { nodes, data: &workflow["data"], moves: Vec::new(), patch: Vec::new(), output_copies: Vec::new() })
     }
 
     fn known(&mut self, id: &str) -> Result<&mut NodeState<'a>, TurnError> {
@@ -174,18 +174,18 @@ impl<'a> TurnBuilder<'a> {
 
     /// Changes the status of a node; the change must be legal.
     fn advance(&mut self, id: &str, to: Status) -> Result<(), TurnError> {
-        let standing = self.known(id)?;
-        let from = standing.status;
-        standing.status = from.transition_to(to, id)?;
-        standing.moved = true;
+        let state = self.known(id)?;
+        let from = state.status;
+        state.status = from.transition_to(to, id)?;
+        state.moved = true;
         self.moves.push(NodeTransition { node: id.to_owned(), from, to });
-        self.patch.push(json!({"op": "replace", "path": of_node(id, "status"), "value": to}));
+        self.patch.push(json!({"op": "replace", "path": node_path(id, "status"), "value": to}));
         Ok(())
     }
 
     fn fail(&mut self, id: &str, error: &str) -> Result<(), TurnError> {
         self.advance(id, Status::Failed)?;
-        self.patch.push(json!({"op": "add", "path": of_node(id, "error"), "value": error}));
+        self.patch.push(json!({"op": "add", "path": node_path(id, "error"), "value": error}));
         Ok(())
     }
 
@@ -202,19 +202,19 @@ impl<'a> TurnBuilder<'a> {
     }
 
     /// Records that a node's trigger fired. The record persists, also if the dependencies are not completed yet.
-    fn note(&mut self, id: &str) -> Result<(), TurnError> {
-        let standing = self.known(id)?;
-        if !standing.is_triggered && matches!(standing.status, Status::Pending | Status::Ready) {
-            standing.is_triggered = true;
-            self.patch.push(json!({"op": "add", "path": of_node(id, "came"), "value": true}));
+    fn record_trigger(&mut self, id: &str) -> Result<(), TurnError> {
+        let state = self.known(id)?;
+        if !state.is_triggered && matches!(state.status, Status::Pending | Status::Ready) {
+            state.is_triggered = true;
+            self.patch.push(json!({"op": "add", "path": node_path(id, "came"), "value": true}));
         }
         Ok(())
     }
 
     /// Fails a running node without an output, because its worker has finished. Otherwise its outcome is known already.
-    fn give_up(&mut self, id: &str) -> Result<(), TurnError> {
-        let standing = self.known(id)?;
-        if standing.status == Status::Running && standing.there.child("output").is_none() {
+    fn abandon(&mut self, id: &str) -> Result<(), TurnError> {
+        let state = self.known(id)?;
+        if state.status == Status::Running && state.entry.child("output").is_none() {
             self.fail(id, "its worker came to no output")?;
         }
         Ok(())
@@ -236,17 +236,17 @@ impl<'a> TurnBuilder<'a> {
             }
         }
         for id in again {
-            let standing = self.known(id)?;
-            let (status, there) = (standing.status, standing.there);
+            let state = self.known(id)?;
+            let (status, there) = (state.status, state.entry);
             if id != from {
-                standing.is_triggered = false;
+                state.is_triggered = false;
             }
             if status != Status::Pending {
                 self.advance(id, Status::Pending)?;
             }
             let gone = ["input", "output", "error"].into_iter().chain((id != from).then_some("came"));
             for member in gone.filter(|member| there.child(member).is_some()) {
-                self.patch.push(json!({"op": "remove", "path": of_node(id, member)}));
+                self.patch.push(json!({"op": "remove", "path": node_path(id, member)}));
             }
         }
         Ok(())
@@ -257,15 +257,15 @@ impl<'a> TurnBuilder<'a> {
         let before: BTreeMap<&str, Status> = self.nodes.iter().map(|(id, at)| (*id, at.status)).collect();
         let ids: Vec<&str> = before.keys().copied().collect();
         for id in ids {
-            if self.patch.len() + self.given.len() >= OPS_MAX {
+            if self.patch.len() + self.output_copies.len() >= OPS_MAX {
                 break;
             }
-            let standing = self.known(id)?;
-            if standing.moved {
+            let state = self.known(id)?;
+            if state.moved {
                 continue;
             }
-            let (node, there) = (standing.node, standing.there);
-            match standing.possible(&before) {
+            let (node, there) = (state.node, state.entry);
+            match state.next_status(&before) {
                 None => {}
                 Some(Status::Ready) => match self.holds(node) {
                     Ok(true) => self.advance(id, Status::Ready)?,
@@ -291,7 +291,7 @@ impl<'a> TurnBuilder<'a> {
     /// Starts a node. Input entries that are missing in the data are omitted (W63).
     fn run(&mut self, id: &str, node: &Node) -> Result<(), TurnError> {
         self.advance(id, Status::Running)?;
-        let input = of_node(id, "input");
+        let input = node_path(id, "input");
         self.patch.push(json!({"op": "add", "path": input, "value": {}}));
         for (name, key) in node.input_mapping.iter().filter(|(_, key)| self.data.child(key).is_some()) {
             self.patch.push(copy(&child(DATA, key), &child(&input, name)));
@@ -303,7 +303,7 @@ impl<'a> TurnBuilder<'a> {
     fn complete(&mut self, id: &str, node: &Node, output: &tree::Node) -> Result<(), TurnError> {
         self.advance(id, Status::Completed)?;
         for (name, key) in node.output_mapping.iter().filter(|(name, _)| output.child(name).is_some()) {
-            self.given.push(copy(&child(&of_node(id, "output"), name), &child(DATA, key)));
+            self.output_copies.push(copy(&child(&node_path(id, "output"), name), &child(DATA, key)));
         }
         Ok(())
     }
@@ -311,7 +311,7 @@ impl<'a> TurnBuilder<'a> {
     /// Assembles the result of the turn.
     fn turn(mut self, document: &tree::Node) -> Option<Turn> {
         let now: BTreeMap<&str, Status> = self.nodes.iter().map(|(id, at)| (*id, at.status)).collect();
-        let more = self.nodes.values().any(|standing| standing.possible(&now).is_some());
+        let more = self.nodes.values().any(|standing| standing.next_status(&now).is_some());
         let is_under_way = |status: &Status| matches!(status, Status::Running | Status::Ready);
         let status = if more || now.values().any(is_under_way) {
             Status::Running
@@ -325,7 +325,7 @@ impl<'a> TurnBuilder<'a> {
         if self.patch.is_empty() && is_known {
             return None;
         }
-        self.patch.append(&mut self.given);
+        self.patch.append(&mut self.output_copies);
         if !is_known {
             self.patch.push(json!({"op": "replace", "path": "/workflow/status", "value": status}));
         }
@@ -338,7 +338,7 @@ impl<'a> TurnBuilder<'a> {
 
 impl NodeState<'_> {
     /// Returns the next status, given those of the others; `Ready` means that the condition must be evaluated.
-    fn possible(&self, others: &BTreeMap<&str, Status>) -> Option<Status> {
+    fn next_status(&self, others: &BTreeMap<&str, Status>) -> Option<Status> {
         let is = |id: &String, status: Status| others.get(id.as_str()) == Some(&status);
         let needed = &self.node.dependencies;
         match self.status {
@@ -349,7 +349,7 @@ impl NodeState<'_> {
                 let is_started = self.is_triggered || self.node.trigger_type == TriggerType::Dependency;
                 is_started.then_some(Status::Running)
             }
-            Status::Running => self.there.child("output").is_some().then_some(Status::Completed),
+            Status::Running => self.entry.child("output").is_some().then_some(Status::Completed),
             Status::Completed | Status::Failed | Status::Skipped => None,
         }
     }
@@ -359,7 +359,7 @@ impl NodeState<'_> {
 const DATA: &str = "/workflow/data";
 
 /// Returns the location of a node's member.
-fn of_node(id: &str, member: &str) -> String {
+fn node_path(id: &str, member: &str) -> String {
     format!("{}/{member}", child("/workflow/nodes", id))
 }
 

@@ -124,7 +124,7 @@ pub fn expand(definition: &Definition, from_request: bool) -> Expansion {
     };
     let ids: Vec<&String> = definition.nodes.keys().collect();
     let mut made = vec![
-        named("/workers", WORKER, seat(definition, from_request)),
+        named("/workers", WORKER, workflow_worker(definition, from_request)),
         named("/state/schema/properties", "workflow", schema(&ids)),
         named("/state/schema/$defs", NODE_DEFINITION, schema_of_node()),
         named(INITIAL, "workflow", initial(definition)),
@@ -210,7 +210,7 @@ fn moves() -> String {
 }
 
 /// Returns the workflow worker. It has exclusive write grants, and copies values without inspecting them.
-fn seat(definition: &Definition, from_request: bool) -> Value {
+fn workflow_worker(definition: &Definition, from_request: bool) -> Value {
     let grant = |path: &str, ops: &[&str]| json!({"path": path, "ops": ops});
     let mut reads = vec!["/workflow"];
     reads.extend(from_request.then_some("/request/data"));

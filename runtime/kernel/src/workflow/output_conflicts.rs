@@ -83,7 +83,7 @@ impl Paths<'_, '_> {
         self.search += 1;
         let mut next = vec![from];
         while let Some(node) = next.pop() {
-            for fed in self.dag.fed_by(node) {
+            for fed in self.dag.dependents(node) {
                 let Some(left) = self.steps.checked_sub(1) else { return Vec::new() };
                 self.steps = left;
                 if sought.len() == 1 && fed == last {

@@ -85,7 +85,7 @@ fn call(seq: u64, invocation: u64, attempt: u32) -> Message {
         model: None,
         view_hash: sha256(b""),
         prompt: Arc::new(Prompt { system: String::new(), user: String::new() }),
-        shown: Arc::new(shown),
+        context: Arc::new(shown),
         occurrence: 0,
         earlier_attempts: AttemptHistory::default(),
         timeout: Duration::from_secs(60),

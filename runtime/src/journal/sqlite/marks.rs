@@ -37,11 +37,11 @@ const CHECK_DIGITS: usize = 16;
 /// Marks of a data directory.
 pub(super) struct Marks {
     path: PathBuf,
-    open: Mutex<Option<Open>>,
+    open: Mutex<Option<OpenMarks>>,
 }
 
 /// The file, open for appending.
-struct Open {
+struct OpenMarks {
     file: File,
     identity: Option<Identity>,
     anew_above: u64,
@@ -96,7 +96,7 @@ impl Marks {
         let length = loop {
             let current = match open.take() {
                 Some(current) => current,
-                None => Open::at(&self.path)?,
+                None => OpenMarks::open(&self.path)?,
             };
             current.file.lock_shared()?;
             if current.identity == identity(&self.path) {
@@ -116,9 +116,9 @@ impl Marks {
     }
 
     /// Opens the current file under a lock; retries if it was replaced meanwhile.
-    fn locked(&self, lock: impl Fn(&File) -> io::Result<()>) -> io::Result<Open> {
+    fn locked(&self, lock: impl Fn(&File) -> io::Result<()>) -> io::Result<OpenMarks> {
         loop {
-            let open = Open::at(&self.path)?;
+            let open = OpenMarks::open(&self.path)?;
             lock(&open.file)?;
             if open.identity == identity(&self.path) {
                 return Ok(open);
@@ -140,8 +140,8 @@ impl Marks {
     }
 }
 
-impl Open {
-    fn at(path: &Path) -> io::Result<Self> {
+impl OpenMarks {
+    fn open(path: &Path) -> io::Result<Self> {
         private_files::ensure(path)?;
         let file = private_files::options().read(true).append(true).open(path)?;
         let metadata = file.metadata()?;
@@ -172,24 +172,24 @@ fn lines<'a>(heads: impl IntoIterator<Item = (&'a BoardId, Head)>) -> String {
     let usable = heads.into_iter().filter(|(board, _)| ids::is_usable(board));
     let line = |(board, head): (&BoardId, Head)| {
         let said = format!("{board} {} {}", head.seq, head.hash);
-        format!("\n{said} {}\n", check(&said))
+        format!("\n{said} {}\n", checksum(&said))
     };
     usable.map(line).collect()
 }
 
 /// Parses a line.
 fn mark(line: &[u8]) -> Option<(BoardId, Head)> {
-    let (said, checked) = std::str::from_utf8(line).ok()?.rsplit_once(' ')?;
-    if check(said) != checked {
+    let (content, checked) = std::str::from_utf8(line).ok()?.rsplit_once(' ')?;
+    if checksum(content) != checked {
         return None;
     }
-    let mut words = said.split(' ');
+    let mut words = content.split(' ');
     let (board, seq, hash) = (words.next()?, words.next()?, words.next()?);
     Some((board.into(), Head { seq: Seq(seq.parse().ok()?), hash: hash.parse().ok()? }))
 }
 
-fn check(said: &str) -> String {
-    let mut digits = sha256(said.as_bytes()).to_string();
+fn checksum(content: &str) -> String {
+    let mut digits = sha256(content.as_bytes()).to_string();
     digits.truncate(CHECK_DIGITS);
     digits
 }

@@ -95,28 +95,28 @@ fn many_changes_become_one_word_and_a_slow_listener_loses_none() {
     let file = |number: usize| name(&format!("f{number}"));
     let (sender, mut told) = mpsc::channel(2);
     let mut news = PendingChanges::default();
-    assert!(news.tell(&sender) && told.try_recv().is_err(), "there is nothing to tell");
+    assert!(news.send(&sender) && told.try_recv().is_err(), "there is nothing to tell");
     for number in 0..40 {
         news.note(file(number));
-        assert!(news.tell(&sender));
+        assert!(news.send(&sender));
     }
     let mut heard = Vec::new();
     while let Ok(word) = told.try_recv() {
         heard.push(word);
-        assert!(news.tell(&sender));
+        assert!(news.send(&sender));
     }
     let those = |numbers: std::ops::Range<usize>| ChangeNotice::Files(numbers.map(file).collect());
     assert_eq!(heard, [those(0..1), those(1..2), those(2..40)]);
     // Too many to name one by one.
     (0..1_001).for_each(|number| news.note(file(number)));
-    assert!(news.tell(&sender));
+    assert!(news.send(&sender));
     assert_eq!(told.try_recv(), Ok(ChangeNotice::All));
     news.note(file(0));
-    assert!(news.tell(&sender));
+    assert!(news.send(&sender));
     assert_eq!(told.try_recv(), Ok(those(0..1)), "and from then on they are told by name again");
     drop(told);
     news.note(file(0));
-    assert!(!news.tell(&sender), "nobody listens");
+    assert!(!news.send(&sender), "nobody listens");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

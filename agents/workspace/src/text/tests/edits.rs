@@ -194,7 +194,7 @@ fn searched(
         if search.is_over() {
             break;
         }
-        shown.push(search.look(path, text));
+        shown.push(search.search_file(path, text));
     }
     (search.found(texts.len() - shown.len()), shown)
 }

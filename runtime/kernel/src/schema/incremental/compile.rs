@@ -17,7 +17,7 @@ use super::sketch::{Sketch, sketch};
 use super::survey::{DOCUMENT, Survey, reference};
 
 /// URI of the document with the separately compiled keywords.
-const APART: &str = "patchboard:///apart";
+const SEPARATE_PARTS: &str = "patchboard:///apart";
 
 /// Maximum number of compiled subschemas, counted again for each part that contains them. Beyond it, the document is
 /// validated as a whole. A hundred mutually nested subschemas use a tenth of it.
@@ -56,7 +56,7 @@ pub(super) fn compile(
         .build(document)
         .map_err(|error| SchemaError::new("", format!("it cannot be compiled for trees: {}", error.masked())))?;
     let whole = Check { validator: whole, home: None };
-    let mut survey = Survey::of(document, map);
+    let mut survey = Survey::new(document, map);
     let mut sketches = sketch(&survey, map);
     let compiled = match is_light(&sketches, map, regexes) {
         true => build(document, settings, map, &sketches),
@@ -65,7 +65,7 @@ pub(super) fn compile(
     let mut places = match compiled {
         Some(places) => places,
         None => {
-            survey.give_up();
+            survey.mark_untraceable();
             sketches = sketch(&survey, map);
             let opaque = sketches.swap_remove(0).opaque.expect("nothing is followed now");
             vec![Place { id: 0, pointer: String::new(), whole: None, inside: Inside::Whole(opaque) }]
@@ -112,7 +112,8 @@ fn build(document: &Value, settings: Settings, map: &SchemaMap, sketches: &[Sket
         }
     }
     let apart = Value::Object(apart);
-    let registry = Registry::new().draft(settings.draft).add(DOCUMENT, document).ok()?.add(APART, &apart).ok()?;
+    let registry =
+        Registry::new().draft(settings.draft).add(DOCUMENT, document).ok()?.add(SEPARATE_PARTS, &apart).ok()?;
     let registry = registry.prepare().ok()?;
     let options = settings.options().with_registry(&registry);
     let compiler = Compiler { options, apart: &apart };
@@ -153,7 +154,7 @@ impl Compiler<'_> {
 
     fn parts(&self, number: PlaceId, sketch: &Sketch, sketches: &[Sketch], map: &SchemaMap) -> Option<Parts> {
         let pointer = &map.node(sketch.id).pointer;
-        let apart = |what| self.apart(number, what, pointer);
+        let apart = |what| self.separate_check(number, what, pointer);
         let names = match sketch.names {
             Some(names) => {
                 let names = map.node(sketches[names].id);
@@ -195,12 +196,12 @@ impl Compiler<'_> {
     /// Returns the separately compiled part of a place, if there is one; the outer `None` means that it cannot be
     /// compiled.
     #[expect(clippy::option_option, reason = "whether it is there, and whether it can be compiled")]
-    fn apart(&self, number: PlaceId, what: &str, pointer: &str) -> Option<Option<Check>> {
+    fn separate_check(&self, number: PlaceId, what: &str, pointer: &str) -> Option<Option<Check>> {
         let name = name(number, what);
         if self.apart.get(&name).is_none() {
             return Some(None);
         }
-        let validator = self.options.build(&json!({ "$ref": format!("{APART}#/{name}") })).ok()?;
+        let validator = self.options.build(&json!({ "$ref": format!("{SEPARATE_PARTS}#/{name}") })).ok()?;
         Some(Some(Check { validator, home: Some((format!("/{name}"), pointer.to_owned())) }))
     }
 }

@@ -64,7 +64,7 @@ struct Costing<'c> {
 }
 
 /// Subschemas that apply to a value.
-struct Looked<'l> {
+struct AppliedSchemas<'l> {
     /// Subschemas that a valid value satisfies unconditionally.
     sure: &'l [Id],
     /// Subschemas that are run on the whole value.
@@ -165,7 +165,13 @@ impl Costing<'_> {
             Inside::Nothing => {}
             Inside::Whole(opaque) => {
                 let run = [here.id];
-                let collection = grows(self.document, self.map, &Looked { sure, run: &run }, path, &mut self.visits);
+                let collection = unbounded_collection(
+                    self.document,
+                    self.map,
+                    &AppliedSchemas { sure, run: &run },
+                    path,
+                    &mut self.visits,
+                );
                 let at = format!("{}/{}", here.pointer, opaque.keyword());
                 let is_there = self.document.pointer(&at).is_some();
                 let at = if is_there { at } else { opaque.at(self.document).unwrap_or_else(|| here.pointer.clone()) };
@@ -207,7 +213,13 @@ impl Costing<'_> {
                         if is_long { Some(path.to_vec()) } else { None }
                     } else {
                         let run = [*part];
-                        grows(self.document, self.map, &Looked { sure, run: &run }, path, &mut self.visits)
+                        unbounded_collection(
+                            self.document,
+                            self.map,
+                            &AppliedSchemas { sure, run: &run },
+                            path,
+                            &mut self.visits,
+                        )
                     };
                     let keyword_at = self.map.node(*part).pointer.strip_prefix(here.pointer.as_str());
                     let keyword_at = keyword_at.and_then(|rest| rest.split('/').nth(1)).unwrap_or(keyword);
@@ -228,7 +240,7 @@ struct Parts<'m> {
 }
 
 impl<'m> Parts<'m> {
-    fn of(map: &'m SchemaMap, ids: &BTreeSet<Id>, visits: &mut usize) -> Self {
+    fn collect(map: &'m SchemaMap, ids: &BTreeSet<Id>, visits: &mut usize) -> Self {
         let mut parts = Self::default();
         for (role, part) in ids.iter().flat_map(|&id| &map.node(id).children) {
             *visits = visits.saturating_sub(1);
@@ -254,10 +266,10 @@ impl<'m> Parts<'m> {
 }
 
 /// Returns the path of the first unbounded collection that the subschemas traverse; `None` also if `visits` run out.
-fn grows(
+fn unbounded_collection(
     document: &Value,
     map: &SchemaMap,
-    looked: &Looked<'_>,
+    looked: &AppliedSchemas<'_>,
     path: &[String],
     visits: &mut usize,
 ) -> Option<Vec<String>> {
@@ -287,7 +299,7 @@ fn grows(
             return Some(path);
         }
         // All collections traversed here are small; continue with the parts.
-        let (mut certain, parts) = (Parts::of(map, &sure, visits), Parts::of(map, &run, visits));
+        let (mut certain, parts) = (Parts::collect(map, &sure, visits), Parts::collect(map, &run, visits));
         let mut go = |token: String, sure: BTreeSet<Id>, run: BTreeSet<Id>| {
             if !run.is_empty() {
                 pending.push_back((sure, run, [path.as_slice(), &[token]].concat()));

@@ -52,14 +52,14 @@ impl Incremental {
     pub(super) fn outcome(&self, root: &Node) -> Outcome {
         let meter = self.weight.verdict(root.bytes());
         let is_valid = self.whole(&mut Verdict(&meter), root);
-        Outcome::of(is_valid, &meter)
+        Outcome::from_verdict(is_valid, &meter)
     }
 
     /// Validates the changes of a tree since a version at which it was valid.
     pub(super) fn outcome_since(&self, root: &Node, version: Revision) -> Outcome {
         let meter = self.weight.change();
         let is_valid = self.walk(&mut Verdict(&meter), root, version);
-        match Outcome::of(is_valid, &meter) {
+        match Outcome::from_verdict(is_valid, &meter) {
             // A walk repeats shared parts for every path, while a validator of the whole document caches results.
             Outcome::Unknown => self.outcome(root),
             known => known,
@@ -103,7 +103,7 @@ impl Incremental {
                 }
             }
         }
-        findings.done()
+        findings.into_violations()
     }
 
     fn whole<J: Judge>(&self, judge: &mut J, root: &Node) -> bool {

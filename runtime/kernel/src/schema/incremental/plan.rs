@@ -110,5 +110,5 @@ impl Parts {
 pub(super) fn matches(matcher: &Validator<Metered<Tree>>, name: &Key) -> bool {
     let name = Node::Short(name.clone());
     let meter = Weight::default().verdict(name.bytes());
-    matcher.is_valid(meter.of(&name))
+    matcher.is_valid(meter.count(&name))
 }

@@ -24,7 +24,7 @@ pub(super) enum Opaque {
     /// A part of it has its own identifier.
     Identifier,
     /// The schema applies itself to the same value.
-    Circle,
+    Cycle,
     /// A part of it cannot be compiled on its own.
     Uncompiled,
 }
@@ -34,7 +34,7 @@ impl Opaque {
     pub(super) const fn keyword(&self) -> &'static str {
         match self {
             Self::Keyword(keyword) => keyword,
-            Self::Reference | Self::Circle | Self::Uncompiled => "$ref",
+            Self::Reference | Self::Cycle | Self::Uncompiled => "$ref",
             Self::Identifier => "$id",
         }
     }
@@ -82,30 +82,30 @@ pub(super) struct Survey<'s> {
     document: &'s Value,
     map: &'s SchemaMap,
     /// Reason for tracing no part of the document.
-    hopeless: Option<Opaque>,
+    untraceable: Option<Opaque>,
 }
 
 impl<'s> Survey<'s> {
-    pub(super) fn of(document: &'s Value, map: &'s SchemaMap) -> Self {
-        let survey = Self { document, map, hopeless: None };
-        let hopeless = survey.hopeless();
-        Self { hopeless, ..survey }
+    pub(super) fn new(document: &'s Value, map: &'s SchemaMap) -> Self {
+        let survey = Self { document, map, untraceable: None };
+        let untraceable = survey.find_untraceable();
+        Self { untraceable, ..survey }
     }
 
     /// Marks the whole document as not traceable.
-    pub(super) fn give_up(&mut self) {
-        self.hopeless = Some(Opaque::Uncompiled);
+    pub(super) fn mark_untraceable(&mut self) {
+        self.untraceable = Some(Opaque::Uncompiled);
     }
 
     /// Returns the reason that makes the whole document depend on the start of validation, if there is one.
-    fn hopeless(&self) -> Option<Opaque> {
+    fn find_untraceable(&self) -> Option<Opaque> {
         let is_dynamic = |id| self.map.node(id).refs.iter().any(|targets| targets.len() > 1);
         if (0..self.map.len()).any(is_dynamic) {
             return Some(Opaque::Keyword("$dynamicRef"));
         }
         // The meaning of a cycle depends on its entry point.
-        if has_circle(self.map) {
-            return Some(Opaque::Circle);
+        if has_cycle(self.map) {
+            return Some(Opaque::Cycle);
         }
         let (mut identified, mut dynamic, mut outward) = (false, false, false);
         let mut pending = vec![(self.document, true)];
@@ -136,17 +136,17 @@ impl<'s> Survey<'s> {
 
     /// Returns the reason for validating this subschema as a whole; `None` if it can be traced.
     pub(super) fn opaque(&self, id: Id) -> Option<Opaque> {
-        if let Some(hopeless) = &self.hopeless {
+        if let Some(hopeless) = &self.untraceable {
             return Some(hopeless.clone());
         }
         let node = self.map.node(id);
         let members = self.members(id);
-        let leads_elsewhere = |name: &&str| members.is_some_and(|members| leads_elsewhere(members, name));
+        let leads_elsewhere = |name: &&str| members.is_some_and(|members| is_external_reference(members, name));
         if node.outside || REFERENCES.iter().any(leads_elsewhere) {
             return Some(Opaque::Reference);
         }
         let parts = node.children.iter().filter(|(role, _)| *role != Role::Definition).map(|(_, part)| *part);
-        if parts.chain(node.refs.iter().flatten().copied()).any(|part| self.is_strange(part)) {
+        if parts.chain(node.refs.iter().flatten().copied()).any(|part| self.has_foreign_base(part)) {
             return Some(Opaque::Identifier);
         }
         let has = |role| node.one(&role).is_some();
@@ -157,7 +157,7 @@ impl<'s> Survey<'s> {
     }
 
     /// Returns true if an enclosing schema changes the base URI or dialect of this subschema.
-    fn is_strange(&self, id: Id) -> bool {
+    fn has_foreign_base(&self, id: Id) -> bool {
         let mut pointer = self.map.node(id).pointer.as_str();
         loop {
             let Some(end) = pointer.rfind('/') else { return false };
@@ -245,7 +245,7 @@ impl<'s> Survey<'s> {
 }
 
 /// Returns true if a reference is more than a fragment.
-fn leads_elsewhere(members: &Map<String, Value>, keyword: &str) -> bool {
+fn is_external_reference(members: &Map<String, Value>, keyword: &str) -> bool {
     members.get(keyword).and_then(Value::as_str).is_some_and(|reference| !reference.starts_with('#'))
 }
 
@@ -289,7 +289,7 @@ pub(super) fn reference(pointer: &str) -> String {
 }
 
 /// Returns true if a subschema leads back to itself on the same instance.
-fn has_circle(map: &SchemaMap) -> bool {
+fn has_cycle(map: &SchemaMap) -> bool {
     let mut graph = DiGraph::<(), (), usize>::default();
     for _ in 0..map.len() {
         graph.add_node(());

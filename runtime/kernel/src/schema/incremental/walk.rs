@@ -60,12 +60,12 @@ impl Judge for Verdict<'_> {
     }
 
     fn check(&mut self, check: &Check, node: &Node, _: &Path<'_>) -> bool {
-        check.validator.is_valid(self.0.of(node))
+        check.validator.is_valid(self.0.count(node))
     }
 
     fn names(&mut self, names: &Names, new: &[&Key], _: &Node, _: &Path<'_>) -> bool {
         let Some(one) = &names.one else { return true };
-        new.iter().all(|key| one.validator.is_valid(self.0.of(&Node::Short((*key).clone()))))
+        new.iter().all(|key| one.validator.is_valid(self.0.count(&Node::Short((*key).clone()))))
     }
 
     fn unexpected(&mut self, _: &Place, _: &[&Key], _: &Path<'_>) -> bool {
@@ -83,7 +83,7 @@ impl Listing<'_, '_> {
     fn note(&mut self, check: &Check, judged: &Node, shown: Option<&Node>, at: &Path<'_>) -> bool {
         let home = check.home.as_ref().map(|(known, real)| (known.as_str(), real.as_str()));
         // The path is written only for violations.
-        let mut errors = check.validator.iter_errors(self.meter.of(judged)).peekable();
+        let mut errors = check.validator.iter_errors(self.meter.count(judged)).peekable();
         if self.meter.is_spent() {
             self.findings.unexplained(&at.pointer());
             return false;

@@ -49,7 +49,7 @@ impl Clone for Chunk {
 
 impl Chunk {
     pub(super) fn leaf(items: Box<[Node]>, stamps: Stamps) -> Self {
-        let mut sum = Sum::of_all(&items);
+        let mut sum = Sum::from_nodes(&items);
         sum.modified_at = sum.modified_at.max(stamps.latest(items.len()));
         Self::new(sum, Body::Leaf { items, stamps })
     }
@@ -74,7 +74,7 @@ impl Chunk {
     }
 
     /// Clears the cached values because a descendant changes.
-    fn forget(&mut self) {
+    fn clear_cache(&mut self) {
         (self.digest, self.part) = Default::default();
     }
 
@@ -207,14 +207,14 @@ impl Chunk {
         at: Revision,
         change: &mut dyn FnMut(&mut Node, &mut Stamp),
     ) {
-        self.forget();
+        self.clear_cache();
         let (before, after) = match &mut self.body {
             Body::Leaf { items, stamps } => {
-                let before = Sum::of(&items[index]);
+                let before = Sum::from_node(&items[index]);
                 let mut stamp = stamps.get(index);
                 change(&mut items[index], &mut stamp);
                 stamps.set(index, items.len(), stamp);
-                (before, Sum::of(&items[index]))
+                (before, Sum::from_node(&items[index]))
             }
             Body::Inner(children) => {
                 let span = capacity(height - 1);
@@ -251,7 +251,7 @@ impl Chunk {
 
     /// Appends an element; there must be room.
     pub(super) fn push(&mut self, node: Node, height: u32, at: Revision) {
-        self.forget();
+        self.clear_cache();
         self.sum.add(&node);
         self.sum.modified_at = self.sum.modified_at.max(at);
         match &mut self.body {

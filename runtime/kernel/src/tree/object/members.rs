@@ -53,7 +53,7 @@ impl Ord for Part<'_> {
 
 impl<'a> Members<'a> {
     /// Returns the members of an empty object, or of one with this root.
-    pub(super) fn of(root: Option<&'a Trie>) -> Self {
+    pub(super) fn new(root: Option<&'a Trie>) -> Self {
         Self::starting_at(root, "")
     }
 

@@ -86,12 +86,12 @@ impl Trie {
     }
 
     /// Clears the cached values because a descendant changes.
-    fn forget(&mut self) {
+    fn clear_cache(&mut self) {
         (self.digest, self.part) = Default::default();
     }
 
     fn bucket(entries: Vec<Entry>) -> Self {
-        let stamps = Stamps::of(&entries.iter().map(|(_, _, stamp)| *stamp).collect::<Vec<_>>());
+        let stamps = Stamps::from_stamps(&entries.iter().map(|(_, _, stamp)| *stamp).collect::<Vec<_>>());
         Self::bucket_of(entries.into_iter().map(|(key, node, _)| (key, node)).collect(), stamps)
     }
 
@@ -236,15 +236,15 @@ impl Trie {
         at: Revision,
         change: &mut dyn FnMut(&mut Node, &mut Stamp),
     ) {
-        self.forget();
+        self.clear_cache();
         let (before, after) = match &mut self.body {
             Body::Bucket { entries, stamps } => {
                 let index = find(entries, key).expect("the member was found before");
                 let node = &mut entries[index].1;
-                let before = Sum::of(node);
+                let before = Sum::from_node(node);
                 let mut stamp = stamps.get(index);
                 change(node, &mut stamp);
-                let after = Sum::of(node);
+                let after = Sum::from_node(node);
                 stamps.set(index, entries.len(), stamp);
                 (before, after)
             }
@@ -286,7 +286,7 @@ impl Trie {
         at: Revision,
         hasher: &std::sync::Arc<Hasher>,
     ) {
-        self.forget();
+        self.clear_cache();
         self.sum.add(&node);
         self.sum.bytes += json::text_size(&key) + 1;
         self.sum.modified_at = self.sum.modified_at.max(at);
@@ -321,7 +321,7 @@ impl Trie {
     }
 
     pub(super) fn remove(&mut self, key: &str, route: Option<&[u8; 32]>, depth: usize) -> (Node, Stamp) {
-        self.forget();
+        self.clear_cache();
         let removed = match &mut self.body {
             Body::Bucket { entries, stamps } => {
                 let index = find(entries, key).expect("the member was found before");

@@ -48,20 +48,20 @@ impl<'a> Selector<'a, '_> {
     /// Takes the lines that fit, most wanted first.
     pub(super) fn take_by_rank(&mut self) {
         let (mut long, mut collections) = (Vec::new(), Vec::new());
-        self.because = OutcomeReason::ShortField;
+        self.reason = OutcomeReason::ShortField;
         for top in self.tops() {
             let root = self.layout.above(top).last().unwrap_or(top);
             self.take_fields(top, root, &mut long, &mut collections);
         }
-        self.because = OutcomeReason::ChangedLast;
+        self.reason = OutcomeReason::ChangedLast;
         for _ in 0..NEWEST {
             collections.iter_mut().for_each(|collection| self.advance(collection));
         }
-        self.because = OutcomeReason::LongField;
+        self.reason = OutcomeReason::LongField;
         for field in long {
             self.take(field);
         }
-        self.because = OutcomeReason::Room;
+        self.reason = OutcomeReason::Room;
         for of_one_root in collections.chunk_by_mut(|a, b| a.root == b.root) {
             while of_one_root.iter().any(|collection| !collection.is_over) {
                 of_one_root.iter_mut().for_each(|collection| self.advance(collection));

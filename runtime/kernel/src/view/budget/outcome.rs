@@ -7,7 +7,7 @@ use super::super::summary::{self, Hidden, MatchCount};
 use super::super::text;
 use super::super::truncated::{self, TruncatedPlace};
 use super::super::{NAMES, RANGES};
-use super::{Paid, Selection, Selector};
+use super::{PaidLine, Selection, Selector};
 use crate::tree::Node;
 
 impl Selector<'_, '_> {
@@ -31,7 +31,7 @@ impl Selector<'_, '_> {
         for line in self.loose_pages(&is_shown) {
             out.text.push_str(&line);
         }
-        let names = if self.wanted.compiler >= NAMES { out.unmentioned.as_slice() } else { &[] };
+        let names = if self.input.compiler >= NAMES { out.unmentioned.as_slice() } else { &[] };
         let room = self.limit.saturating_sub(text::chars(&out.text));
         let line = unmentioned(out.unmentioned.len(), names, room);
         out.text.extend(line);
@@ -83,7 +83,7 @@ impl Selector<'_, '_> {
         let hidden =
             if this.kind != Kind::Line && !whole && (any || this.kind == Kind::Pattern || self.paid(node).is_some()) {
                 let is_shown = |child: usize| marks.any[child] || marks.whole[child];
-                Some(Hidden::of(&self.layout, node, self.tallies.get(node), &is_shown, wanted))
+                Some(Hidden::collect(&self.layout, node, self.tallies.get(node), &is_shown, wanted))
             } else {
                 None
             };
@@ -96,15 +96,15 @@ impl Selector<'_, '_> {
             }
         }
         match self.paid(node) {
-            Some(Paid::Value(line)) => {
+            Some(PaidLine::Value(line)) => {
                 out.text.push_str(&self.lines[line.clone()]);
                 self.explain(node, PlaceOutcome::Shown, out);
             }
-            Some(Paid::Beginning(line)) => {
+            Some(PaidLine::Beginning(line)) => {
                 out.text.push_str(&self.lines[line.clone()]);
                 self.explain(node, PlaceOutcome::Begun, out);
             }
-            Some(Paid::Summary(_)) => {
+            Some(PaidLine::Summary(_)) => {
                 let is_shown = |child: usize| marks.any[child] || marks.whole[child];
                 let names = match self.page(node) {
                     Some(page) if !whole => {
@@ -116,7 +116,7 @@ impl Selector<'_, '_> {
                 let label = self.layout.label(node);
                 match (this.kind, this.value) {
                     (Kind::Array, Some(value)) => {
-                        let count = text::count_of_elements(&label, value.part_count(), self.wanted.appendable);
+                        let count = text::count_of_elements(&label, value.part_count(), self.input.appendable);
                         out.push(count, names, self.writer(node));
                         out.members.push(label);
                     }
@@ -141,7 +141,7 @@ impl Selector<'_, '_> {
                     _ => {}
                 }
             }
-            None if is_top && !whole && (!any || self.wanted.compiler >= RANGES) => {
+            None if is_top && !whole && (!any || self.input.compiler >= RANGES) => {
                 out.unmentioned.push(self.layout.label(node));
                 if !any {
                     self.explain(node, PlaceOutcome::LeftOut, out);
@@ -160,13 +160,13 @@ impl Selector<'_, '_> {
         let this = &self.layout.nodes[node];
         let container = this.value.or_else(|| self.tallies.get(node)?.container());
         let at = container.map_or(this.floor, |value| this.floor.max(value.modified_at()));
-        let writer = self.wanted.writer.and_then(|writer| writer(at));
+        let writer = self.input.writer.and_then(|writer| writer(at));
         writer.map(|writer| summary::of_writer(&writer)).unwrap_or_default()
     }
 
     /// Returns the reason for which a part of a collection is hidden; `node` is its node, if it has one.
     fn why_hidden(&self, node: Option<usize>) -> OutcomeReason {
-        node.and_then(|node| self.why.get(node).copied().flatten()).unwrap_or(OutcomeReason::NoRoom)
+        node.and_then(|node| self.reasons.get(node).copied().flatten()).unwrap_or(OutcomeReason::NoRoom)
     }
 
     /// Records the fate of a node and the reason, if explanations are requested.
@@ -184,7 +184,7 @@ impl Selector<'_, '_> {
         // Children follow their parents, so one pass from the end computes all marks.
         for node in (0..count).rev() {
             let this = &self.layout.nodes[node];
-            let is_shown = matches!(self.paid(node), Some(Paid::Value(_)));
+            let is_shown = matches!(self.paid(node), Some(PaidLine::Value(_)));
             let parts = match (this.kind, this.value) {
                 (Kind::Pattern, _) => self.tallies[node].count(),
                 (_, value) => Some(value.map_or(this.children.len(), Node::part_count)),

@@ -9,7 +9,7 @@ use super::super::summary;
 use super::super::text;
 use super::super::{DISTINCT, PAGES};
 use super::order::Collection;
-use super::{Paid, Selector};
+use super::{PaidLine, Selector};
 use crate::expand_request::{RangeStart, TRUNCATION_MARK};
 use crate::pattern::{Pattern, PatternToken};
 use crate::tree::{Node, PathSegment, Revision};
@@ -44,7 +44,7 @@ pub(in super::super) struct PriorityPlace<'a> {
 }
 
 /// Position of a place.
-struct Spot<'a> {
+struct LocatedPlace<'a> {
     /// The node that shows or contains it; `None` if only parts of it may be read.
     node: Option<usize>,
     /// Path from the root.
@@ -73,12 +73,12 @@ impl<'a> Selector<'a, '_> {
     /// Takes the places with priority if there was a request: the latest request, the trigger with the places it names,
     /// then earlier requests.
     pub(super) fn take_first(&mut self, asked: usize) {
-        let (asked, others) = self.wanted.first.split_at(asked);
-        let (newest, older) = asked.split_at(self.wanted.newest.min(asked.len()));
+        let (asked, others) = self.input.first.split_at(asked);
+        let (newest, older) = asked.split_at(self.input.newest.min(asked.len()));
         self.is_first = true;
         self.take_round(newest);
         for PriorityPlace { place, why, .. } in others {
-            self.because = *why;
+            self.reason = *why;
             self.take_at(place, None, &mut 0);
         }
         self.take_round(older);
@@ -90,7 +90,7 @@ impl<'a> Selector<'a, '_> {
     fn take_round(&mut self, round: &[PriorityPlace<'_>]) {
         let names_max = (self.limit / NAMES_SHARE / round.len().max(1)).max(summary::HIDDEN_MAX);
         round.iter().for_each(|first| self.lay_out_page(first, names_max));
-        self.because = OutcomeReason::Asked;
+        self.reason = OutcomeReason::Asked;
         for PriorityPlace { place, .. } in round.iter().filter(|first| first.from.is_none()) {
             self.take_at(place, None, &mut 0);
         }
@@ -113,7 +113,7 @@ impl<'a> Selector<'a, '_> {
     /// Returns true if a place is shown on one line.
     fn is_on_a_line(&mut self, first: &PriorityPlace<'_>) -> bool {
         let node = self.locate(&first.place).and_then(|spot| spot.node);
-        node.is_some_and(|node| matches!(self.paid(node), Some(Paid::Value(_))))
+        node.is_some_and(|node| matches!(self.paid(node), Some(PaidLine::Value(_))))
     }
 
     /// Returns the maximum number of characters that a line about a node still costs.
@@ -123,7 +123,7 @@ impl<'a> Selector<'a, '_> {
 
     /// Pays for lines about the containers of requested places, as far as there is room.
     pub(super) fn mention_asked(&mut self) {
-        let wanted = self.wanted;
+        let wanted = self.input;
         for first in wanted.first.iter().filter(|first| first.why == OutcomeReason::Asked) {
             let node = self.locate(&first.place).and_then(|spot| spot.node);
             let above: Vec<usize> = node.map(|node| self.layout.above(node).collect()).unwrap_or_default();
@@ -141,20 +141,20 @@ impl<'a> Selector<'a, '_> {
         let size = self.summary_max(node);
         let Some(left) = self.left.checked_sub(size) else { return false };
         self.left = left;
-        self.pay(node, Paid::Summary(size));
+        self.pay(node, PaidLine::Summary(size));
         true
     }
 
     /// Takes the places with priority in the order of compiler 4.
     pub(super) fn take_first_of_4(&mut self) {
-        let wanted = self.wanted;
+        let wanted = self.input;
         for PriorityPlace { place, why, .. } in wanted.first {
-            self.because = *why;
+            self.reason = *why;
             self.take_at(place, None, &mut 0);
         }
         self.may_begin = true;
         for PriorityPlace { place, why, .. } in wanted.first.iter().filter(|first| first.why == OutcomeReason::Asked) {
-            self.because = *why;
+            self.reason = *why;
             self.take_at(place, None, &mut 0);
         }
         self.may_begin = false;
@@ -163,7 +163,7 @@ impl<'a> Selector<'a, '_> {
     /// Adds a collection with named parts, and pays for the names.
     fn lay_out_page(&mut self, first: &PriorityPlace<'_>, most: usize) {
         let PriorityPlace { place, from, .. } = first;
-        let Some(Spot { node, path, value, .. }) = self.locate(place) else { return };
+        let Some(LocatedPlace { node, path, value, .. }) = self.locate(place) else { return };
         if !value.has_parts() || self.pages.iter().any(|page| page.place == *place) {
             return;
         }
@@ -181,7 +181,7 @@ impl<'a> Selector<'a, '_> {
         };
         if !has_names {
             // The line about it counts the hidden parts, before its parts take the room.
-            if let Some(node) = node.filter(|_| self.wanted.compiler >= PAGES) {
+            if let Some(node) = node.filter(|_| self.input.compiler >= PAGES) {
                 self.mention(node);
             }
             return;
@@ -230,12 +230,12 @@ impl<'a> Selector<'a, '_> {
     /// Takes a place, its container, or its parts, whichever has a line. `misses` counts consecutive lines that did not
     /// fit.
     fn take_at(&mut self, wanted: &Pointer, from: Option<&RangeStart>, misses: &mut usize) {
-        let Some(Spot { node, path, value, floor }) = self.locate(wanted) else { return };
+        let Some(LocatedPlace { node, path, value, floor }) = self.locate(wanted) else { return };
         match (node, from) {
             (Some(node), Some(from)) if self.layout.nodes[node].kind == Kind::Line => {
-                self.begins_at = from.characters().unwrap_or(0);
+                self.excerpt_start = from.characters().unwrap_or(0);
                 self.expand(node, misses);
-                self.begins_at = 0;
+                self.excerpt_start = 0;
             }
             (_, Some(from)) => {
                 let first = self.first_part(value, &path, Some(from));
@@ -293,14 +293,14 @@ impl<'a> Selector<'a, '_> {
 
     /// Returns true if a part of the latest request is shown or named, or if nothing was requested.
     pub(super) fn finds_room(&mut self, is_shown: &dyn Fn(&Self, usize) -> bool) -> bool {
-        let wanted = self.wanted;
+        let wanted = self.input;
         let newest = &wanted.first[..wanted.newest];
         newest.is_empty() || newest.iter().any(|first| self.finds_room_for(first, is_shown))
     }
 
     fn finds_room_for(&mut self, first: &PriorityPlace<'_>, is_shown: &dyn Fn(&Self, usize) -> bool) -> bool {
         let PriorityPlace { place, from, .. } = first;
-        let Some(Spot { node, path, value, .. }) = self.locate(place) else { return false };
+        let Some(LocatedPlace { node, path, value, .. }) = self.locate(place) else { return false };
         let names = self.pages.iter().find(|page| page.place == *place);
         let names = names.and_then(|page| self.names(page, &|node| is_shown(self, node)));
         if names.is_some_and(|names| !names.ends_with(NO_ROOM)) {
@@ -308,10 +308,10 @@ impl<'a> Selector<'a, '_> {
         }
         match (node, from) {
             (Some(node), from) if self.layout.nodes[node].kind == Kind::Line => match self.paid(node) {
-                Some(Paid::Beginning(_)) => {
-                    self.begun.get(&node).copied() == Some(from.and_then(RangeStart::characters).unwrap_or(0))
+                Some(PaidLine::Beginning(_)) => {
+                    self.excerpt_starts.get(&node).copied() == Some(from.and_then(RangeStart::characters).unwrap_or(0))
                 }
-                paid => matches!(paid, Some(Paid::Value(_))),
+                paid => matches!(paid, Some(PaidLine::Value(_))),
             },
             (Some(node), None) => self.shows_something(node),
             (None, None) => self.shows_below(&path),
@@ -329,7 +329,7 @@ impl<'a> Selector<'a, '_> {
     }
 
     fn shows_something(&self, node: usize) -> bool {
-        matches!(self.paid(node), Some(Paid::Value(_) | Paid::Beginning(_)))
+        matches!(self.paid(node), Some(PaidLine::Value(_) | PaidLine::Beginning(_)))
             || self.layout.nodes[node].children.values().any(|child| self.shows_something(*child))
     }
 
@@ -342,7 +342,7 @@ impl<'a> Selector<'a, '_> {
     }
 
     /// Lays out a place, or the node that shows it.
-    fn locate(&mut self, wanted: &Pointer) -> Option<Spot<'a>> {
+    fn locate(&mut self, wanted: &Pointer) -> Option<LocatedPlace<'a>> {
         let (mut value, mut floor, mut path) = (self.state, 0, Vec::new());
         let mut tokens = wanted.tokens();
         let mut place = PointerBuf::new();
@@ -358,7 +358,7 @@ impl<'a> Selector<'a, '_> {
                     path.push(step);
                     node = self.layout.child(node, step, value, floor);
                 }
-                return Some(Spot { node: Some(node), path, value, floor });
+                return Some(LocatedPlace { node: Some(node), path, value, floor });
             }
             let Some(token) = tokens.next() else { break };
             let token = token.decoded();
@@ -367,7 +367,7 @@ impl<'a> Selector<'a, '_> {
             path.push(step);
             place.push_back(token.as_ref());
         }
-        Some(Spot { node: None, path, value, floor })
+        Some(LocatedPlace { node: None, path, value, floor })
     }
 
     /// Splits a one-line value with priority that does not fit. Returns true if it did.
@@ -389,7 +389,7 @@ impl<'a> Selector<'a, '_> {
             Some(RangeStart::Number(number)) => {
                 return (usize::try_from(*number).unwrap_or(usize::MAX), number.to_string());
             }
-            Some(from) if self.wanted.compiler >= DISTINCT && value.as_array().is_none() => {
+            Some(from) if self.input.compiler >= DISTINCT && value.as_array().is_none() => {
                 return (0, from.name_in(value).into_owned());
             }
             Some(RangeStart::Name(name)) => name,
@@ -446,7 +446,7 @@ impl<'a> Selector<'a, '_> {
             }
             match step {
                 PathSegment::Key(name) => {
-                    let most = match self.wanted.compiler >= DISTINCT {
+                    let most = match self.input.compiler >= DISTINCT {
                         true => (common(previous, name.as_str()) + 1).max(NAME_MAX.min(chars / NAME_SHARE)),
                         false => NAME_MAX,
                     };

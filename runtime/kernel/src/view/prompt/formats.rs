@@ -93,8 +93,8 @@ fn notes(format: ReplyFormat, entries: &str) -> String {
 /// Returns the last line for each occasion: the work, then the form. Small models copy words that follow the form into
 /// it.
 pub(in crate::view) fn reminders(worker: &Worker, format: ReplyFormat) -> [(ReplyPurpose, String); 3] {
-    [ReplyPurpose::Own, ReplyPurpose::Room, ReplyPurpose::Ballot].map(|occasion| {
-        let work = match occasion {
+    [ReplyPurpose::Own, ReplyPurpose::Room, ReplyPurpose::Ballot].map(|purpose| {
+        let work = match purpose {
             ReplyPurpose::Own => match format {
                 ReplyFormat::Expert => "work with what the problem gives, step by step",
                 ReplyFormat::Decider => "work out the answer step by step",
@@ -108,12 +108,12 @@ pub(in crate::view) fn reminders(worker: &Worker, format: ReplyFormat) -> [(Repl
             ReplyPurpose::Room => "say there what you think",
             ReplyPurpose::Ballot => "work out your answer step by step",
         };
-        let form = format.example_for(occasion);
+        let form = format.example_for(purpose);
         let reminder = match (worker.files.is_some(), work) {
             (true, _) => format!("Now do your task with your tools. When it is done, answer with {form}.\n"),
             (false, "") => format!("Now answer with {form}.\n"),
             (false, work) => format!("Now {work}, and answer with {form}.\n"),
         };
-        (occasion, reminder)
+        (purpose, reminder)
     })
 }

@@ -47,8 +47,13 @@ const READS: [&[&str]; 10] = [
 fn visits(state: &Node, reads: &[&str], limit: usize) -> usize {
     let reads: Vec<Pattern> = reads.iter().map(|read| Pattern::parse(read).expect("the pattern reads")).collect();
     VISITS.with(|visits| visits.set(0));
-    let shown =
-        budget::choose(state, &reads, limit, Bounds::of(limit), &wanted(&|_| false, &first(Some("/claims/5/text"))));
+    let shown = budget::choose(
+        state,
+        &reads,
+        limit,
+        Bounds::for_limit(limit),
+        &wanted(&|_| false, &first(Some("/claims/5/text"))),
+    );
     assert!(text::chars(&shown.text) <= limit);
     assert!(shown.reads.len() + shown.members.len() <= limit / 5 + 256 && shown.summarised.len() <= 256);
     VISITS.with(std::cell::Cell::get)
@@ -62,7 +67,7 @@ fn a_view_looks_at_no_more_than_its_budget_holds() {
         for reads in READS {
             for limit in [200, 1000, 4000] {
                 let visited = visits(&state, reads, limit);
-                let bounds = Bounds::of(limit);
+                let bounds = Bounds::for_limit(limit);
                 // Values are laid out once to check whether all fit, and once by priority. Patterns are searched for
                 // existing values and for the latest changes. Names of hidden values are added last.
                 let most = 2 * bounds.laid_out + 3 * bounds.steps * reads.len() + 2 * summarised_places::SUMMARISED_MAX;

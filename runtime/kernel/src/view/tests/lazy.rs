@@ -105,7 +105,7 @@ proptest! {
         let mut state = Node::from_value(&state, &edit(0, 0));
         live(&mut state, &changes);
         let reads = compiled(&reads);
-        let shown = budget::choose(&state, &reads, limit, Bounds::of(limit), &wanted(&|_| false, &[]));
+        let shown = budget::choose(&state, &reads, limit, Bounds::for_limit(limit), &wanted(&|_| false, &[]));
         prop_assert!(text::chars(&shown.text) <= limit);
         let mut size = 0;
         for read in &shown.reads {
@@ -158,7 +158,7 @@ proptest! {
         let reads = compiled(&[reads.to_owned()]);
         let shown = [&whole, &grown].map(|state| {
             let first = first(Some("/people/p000"));
-            let shown = budget::choose(state, &reads, limit, Bounds::of(limit), &wanted(&|_| false, &first));
+            let shown = budget::choose(state, &reads, limit, Bounds::for_limit(limit), &wanted(&|_| false, &first));
             (shown.text, shown.reads, shown.members, shown.summarised)
         });
         prop_assert_eq!(&shown[0], &shown[1]);
