@@ -91,6 +91,7 @@ pub(crate) enum Command {
     Graph(graph::Arguments),
     Architect(architect::Arguments),
     Run(run::Arguments),
+    #[command(name = "pipe", alias = "kernel")]
     Kernel(kernel::Arguments),
     Room(room::Arguments),
     Workflow(workflow::Arguments),
@@ -113,9 +114,12 @@ pub(crate) enum Command {
     State(state::Arguments),
     View(view::Arguments),
     Why(why::Arguments),
+    #[command(name = "dry-run", alias = "step")]
     Step(step::Arguments),
     Cost(cost::Arguments),
+    #[command(name = "rejections", alias = "denials")]
     Denials(denials::Arguments),
+    #[command(name = "edit-stats", alias = "edits")]
     Edits(edits::Arguments),
     Replay(replay::Arguments),
     Verify(verify::Arguments),

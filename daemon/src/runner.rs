@@ -604,7 +604,7 @@ impl RunResult<'_> {
             return (String::new(), json_pretty(root));
         };
         let files_line =
-            format!("files    {}; see `patchboard edits {}`\n", grouped(files.part_count() as u64), self.board);
+            format!("files    {}; see `patchboard edit-stats {}`\n", grouped(files.part_count() as u64), self.board);
         let mut document = root.to_value();
         if let Value::Object(members) = &mut document {
             members.remove(FILES);

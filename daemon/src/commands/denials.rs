@@ -1,4 +1,4 @@
-//! `patchboard denials`: counts the rejections of a board.
+//! `patchboard rejections`: counts the rejections of a board.
 
 use std::path::Path;
 
@@ -19,8 +19,8 @@ use crate::reader::Reader;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  patchboard denials last
-  patchboard denials last --output json | jq 'map(select(.stage == \"authorization\"))'")]
+  patchboard rejections last
+  patchboard rejections last --output json | jq 'map(select(.stage == \"authorization\"))'")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     board: BoardArgument,

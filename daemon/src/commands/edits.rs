@@ -1,4 +1,4 @@
-//! `patchboard edits`: reports statistics on edits of boards' files, and the results of the work.
+//! `patchboard edit-stats`: reports statistics on edits of boards' files, and the results of the work.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -44,9 +44,9 @@ const OUTPUT_BYTES_MAX: u64 = 16 << 20;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  patchboard edits last
-  patchboard edits last --tests pytest.txt --dollars 1.25
-  patchboard edits 0199a 0199b --score 416/416 --score 180/185 --output json | jq '.score_w, .score'")]
+  patchboard edit-stats last
+  patchboard edit-stats last --tests pytest.txt --dollars 1.25
+  patchboard edit-stats 0199a 0199b --score 416/416 --score 180/185 --output json | jq '.score_w, .score'")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     board: BoardArgument,

@@ -1,4 +1,4 @@
-//! `patchboard kernel`: the pure kernel on standard input and output, without agents, rules, limits or a journal.
+//! `patchboard pipe`: the pure kernel on standard input and output, without agents, rules, limits or a journal.
 
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -52,8 +52,8 @@ const SHAPE: &str = r#"a line is one JSON object, {"worker": NAME, "patch": [...
 #[command(verbatim_doc_comment)]
 #[command(after_help = "\
 Examples:
-  echo '{\"worker\":\"w\",\"patch\":[{\"op\":\"add\",\"path\":\"/a\",\"value\":1}]}' | patchboard kernel blueprint.yaml
-  patchboard kernel blueprint.yaml --state now.json --print-state < proposals.jsonl")]
+  echo '{\"worker\":\"w\",\"patch\":[{\"op\":\"add\",\"path\":\"/a\",\"value\":1}]}' | patchboard pipe blueprint.yaml
+  patchboard pipe blueprint.yaml --state now.json --print-state < proposals.jsonl")]
 pub(crate) struct Arguments {
     /// The blueprint, in YAML or JSON
     #[arg(value_name = "BLUEPRINT")]

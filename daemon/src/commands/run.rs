@@ -223,7 +223,7 @@ async fn run_file(arguments: &Arguments, data_dir: &Path, config: Option<&Path>,
     }
     if blueprint.rules.is_empty() {
         let message = "the blueprint has no rules: nothing would ever wake a worker, and the run would never end";
-        let help = "add a rule, such as {name: begin, trigger: start, run: WORKER}; `patchboard kernel` needs none";
+        let help = "add a rule, such as {name: begin, trigger: start, run: WORKER}; `patchboard pipe` needs none";
         return Err(Failure::invalid_input("no_rules", message).help(help));
     }
     let request = given(&blueprint)?;

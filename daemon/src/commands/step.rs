@@ -1,4 +1,4 @@
-//! `patchboard step`: runs one worker again on an earlier state of the board, without side effects on it.
+//! `patchboard dry-run`: runs one worker again on an earlier state of the board, without side effects on it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -55,10 +55,10 @@ const REPLY_BYTES_MAX: u64 = 16 << 20;
 #[command(after_help = "\
 Examples:
   patchboard log last                                  which record was it?
-  patchboard step last --at 7 --worker extractor --cassette blueprints/evidence-review/cassette.jsonl
-  patchboard step last --at 7 --worker extractor --model-url http://127.0.0.1:8080/v1 --model qwen2.5
-  echo '[{\"op\":\"add\",\"path\":\"/answer\",\"value\":\"42\"}]' | patchboard step last --at 7 --worker writer --reply -
-  patchboard step last --at 7 --worker extractor --output json | jq '.outcome, .recorded.same'")]
+  patchboard dry-run last --at 7 --worker extractor --cassette blueprints/evidence-review/cassette.jsonl
+  patchboard dry-run last --at 7 --worker extractor --model-url http://127.0.0.1:8080/v1 --model qwen2.5
+  echo '[{\"op\":\"add\",\"path\":\"/answer\",\"value\":\"42\"}]' | patchboard dry-run last --at 7 --worker writer --reply -
+  patchboard dry-run last --at 7 --worker extractor --output json | jq '.outcome, .recorded.same'")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     board: BoardArgument,

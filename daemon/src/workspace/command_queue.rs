@@ -80,14 +80,7 @@ impl QueuedCommand {
         let held = Pin::new(&mut self.coming).take_output()?;
         let Self { turns, number, last_received, .. } = self;
         let (is_answered, is_received) = (AtomicBool::new(false), AtomicBool::new(false));
-        Some(Arc::new(RunningCommand {
-            turns,
-            number,
-            last_received,
-            is_answered,
-            is_received,
-            _held: held,
-        }))
+        Some(Arc::new(RunningCommand { turns, number, last_received, is_answered, is_received, _held: held }))
     }
 }
 

@@ -289,7 +289,7 @@ fn a_wrong_command_line_is_told_with_exit_2() {
 fn every_command_explains_itself_with_examples() {
     let sandbox = Sandbox::new();
     let commands = [
-        "check", "run", "kernel", "boards", "resume", "signal", "approve", "deny", "log", "state", "view", "why",
+        "check", "run", "pipe", "boards", "resume", "signal", "approve", "deny", "log", "state", "view", "why",
         "replay", "verify", "export",
     ];
     let overview = sandbox.run(&["--help"]).expect_exit(0).stdout;

@@ -10,8 +10,22 @@ use self::lines::{Line, of_help, of_pages, root};
 
 /// Commands that read and end.
 const READING: &[&str] = &[
-    "boards", "check", "cost", "denials", "export", "graph", "heads", "inbox", "log", "replay", "schema", "state",
-    "verify", "view", "why", "workflow",
+    "boards",
+    "check",
+    "cost",
+    "rejections",
+    "export",
+    "graph",
+    "heads",
+    "inbox",
+    "log",
+    "replay",
+    "schema",
+    "state",
+    "verify",
+    "view",
+    "why",
+    "workflow",
 ];
 
 /// Words of lines that concern another board, another file, a daemon, or a run without an end.

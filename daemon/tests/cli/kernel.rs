@@ -1,4 +1,4 @@
-//! `patchboard kernel`.
+//! `patchboard pipe`.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Stdio;

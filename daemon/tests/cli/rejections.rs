@@ -1,4 +1,4 @@
-//! `patchboard denials`: the counts of a board.
+//! `patchboard rejections`: the counts of a board.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::sandbox::Sandbox;
 fn what_was_refused_on_a_board_is_counted_by_worker_stage_and_code() {
     let sandbox = Sandbox::new();
     assert_eq!(sandbox.run(&["run", "notes.yaml", "--request", r#"{"topic":"x"}"#, "-q"]).code, 0);
-    let ran = sandbox.run(&["denials", "last", "--output", "json"]);
+    let ran = sandbox.run(&["rejections", "last", "--output", "json"]);
     let denials: Value = serde_json::from_str(&ran.stdout).expect("JSON");
     let rejected = sandbox.run(&["log", "last", "--rejected"]);
     let all: u64 = denials.as_array().expect("a list").iter().filter_map(|one| one["count"].as_u64()).sum();

@@ -1,4 +1,4 @@
-//! `patchboard step`: repeats one worker's call on an earlier state and keeps nothing.
+//! `patchboard dry-run`: repeats one worker's call on an earlier state and keeps nothing.
 
 use std::path::PathBuf;
 

@@ -240,7 +240,7 @@ fn a_manager_and_engineers_work_on_one_repository() {
     }
     // There may be many files, so the text output prints only their number.
     let told = sandbox.run(&["resume", "last"]).expect_exit(0).stdout;
-    assert!(told.contains("\nfiles    4; see `patchboard edits ") && !told.contains("calc/ops.py\":"), "{told}");
+    assert!(told.contains("\nfiles    4; see `patchboard edit-stats ") && !told.contains("calc/ops.py\":"), "{told}");
     let (result, _) = told.split_once("\n\nboard ").expect("a result, and what the board came to");
     let verdict: Value = serde_json::from_str(result).expect("JSON");
     assert!(verdict["notes"].is_string(), "what `done` is about comes first: {told}");

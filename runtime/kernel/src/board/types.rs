@@ -203,7 +203,7 @@ pub enum ProposalSource {
         /// Attempt number.
         attempt: u32,
     },
-    /// An unsolicited proposal: from an administrator or `patchboard kernel`.
+    /// An unsolicited proposal: from an administrator or `patchboard pipe`.
     Direct {
         /// Idempotency key.
         key: Option<IdempotencyKey>,
