@@ -5,8 +5,8 @@
 //! the original reply is kept beside it. Parsing is lenient, because models write the replies; the patch is strict,
 //! and the kernel judges it like any other reply.
 //!
-//! * `speech`: builds a patch from a reply, for every form and occasion;
-//! * `lenient`: parser for JSON as models write it;
+//! * `role_reply`: builds a patch from a reply, for every form and occasion;
+//! * `lenient_json`: parser for JSON as models write it;
 //! * `elements`: the elements of an array that a seat was shown;
 //! * [`reply_schema`]: JSON Schemas of model replies in these forms;
 //! * [`vote`]: the agent `builtin:vote`, which chooses among answers.

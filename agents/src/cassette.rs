@@ -149,7 +149,7 @@ enum StepKind {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
-    /// Began a batch: the uses up to the next `WentOn` were requested in parallel.
+    /// Began a batch: the uses up to the next `Checkpoint` were requested in parallel.
     #[serde(rename = "at_once")]
     BatchStart,
     /// Made another call of the model, or asked to.

@@ -3,8 +3,8 @@
 //! Each role is an agent of its own, `builtin:NAME`, that sees its seat's view and answers with a patch. Decisions are
 //! pure functions of plain values; the clock and the file of rows are in a thin shell.
 //!
-//! * `found`: the types that roles pass to each other;
-//! * `likeness`: similarity of two texts;
+//! * `types`: the types that roles pass to each other;
+//! * `similarity`: similarity of two texts;
 //! * [`semantic`]: similarity by embeddings, for words without a similar spelling;
 //! * `values`: turns a user's words into a value for a field;
 //! * [`resolve`]: finds the row that the user means, or the question to ask;
@@ -14,7 +14,7 @@
 //! * [`confirm`]: reports the result in a sentence;
 //! * [`inbox`]: takes users' messages one after the other;
 //! * [`declared_tests`]: a department's own tests;
-//! * `seats`: the roles as agents.
+//! * `roles`: the roles as agents.
 
 pub mod answers;
 pub mod confirm;

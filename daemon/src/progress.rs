@@ -133,7 +133,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Prints the records after `told_after`.
+    /// Prints the records after `print_after`.
     pub(crate) fn new(output: Output, print_after: Option<Seq>) -> Self {
         let moves = !output.quiet && std::io::stderr().is_terminal();
         let bar = moves.then(|| {

@@ -124,7 +124,7 @@ enum RunEnd {
 
 /// Prints the board's progress until it ends or the user interrupts, then its result on stdout.
 ///
-/// Records up to `told_after` are not printed as progress.
+/// Records up to `print_after` are not printed as progress.
 pub(crate) async fn run_to_completion(
     runtime: Runtime,
     board: BoardHandle,

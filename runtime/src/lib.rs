@@ -7,7 +7,7 @@
 //! # Layout
 //!
 //! * [`runtime`]: starts boards and hands out [`runtime::BoardHandle`]s; [`status`] and
-//!   [`subscription`] serve readers; `plans` shares the compiled blueprint among boards.
+//!   [`subscription`] serve readers; `plan_cache` shares the compiled blueprint among boards.
 //! * [`journal`]: the storage interface, its SQLite driver and the group commit above it; [`audit`] checks stored
 //!   boards.
 //! * [`redaction`]: erases values of a board from every file; [`archive`]: removes ended boards from the journal;

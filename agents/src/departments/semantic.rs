@@ -1,6 +1,6 @@
 //! Matches words by meaning if they resemble no value by their letters.
 //!
-//! Owns the choice of texts to embed and the similarity of their embeddings. `seats` requests the embeddings;
+//! Owns the choice of texts to embed and the similarity of their embeddings. `roles` requests the embeddings;
 //! [`super::resolve`] decides by the similarity.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -58,8 +58,8 @@ pub(super) struct Pace {
     rejection_received_at: Duration,
     /// Value of `refused_at` in the previous estimate.
     estimated_at: Option<Duration>,
-    /// Requests since then that were not rejected. [`Self::resume`] leaves those sent after `heard_at` to the next
-    /// estimate.
+    /// Requests since then that were not rejected. [`Self::resume`] leaves those sent after `rejection_received_at` to
+    /// the next estimate.
     taken_since: u32,
     /// Wait that the last rejection cost.
     wait: Duration,

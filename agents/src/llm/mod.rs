@@ -2,28 +2,28 @@
 //!
 //! Owns one attempt: its requests, and the classification of the outcome. A board's call is sent once: if the provider
 //! does not accept it, the failure carries a deferral, and the board waits. Other callers have no board that waits, so
-//! their requests are retried (`again`). Pauses grow with jitter. A pause that the server asks for is kept if it ends
-//! before the call's timeout; otherwise the attempt ends at once. The kernel decides about further attempts.
+//! their requests are retried (`send_with_retries`). Pauses grow with jitter. A pause that the server asks for is kept
+//! if it ends before the call's timeout; otherwise the attempt ends at once. The kernel decides about further attempts.
 //!
-//! A request that a server rejects is sent in plainer ways (`ladder`). Findings are remembered as long as the process
-//! lives (`known`).
+//! A request that a server rejects is sent in plainer ways (`downgrade`). Findings are remembered as long as the
+//! process lives (`server_profile`).
 //!
 //! A model with tools is called more than once in an attempt ([`Chat::run_tool_loop`]).
 //!
 //! * [`capabilities`]: probes the abilities of a model.
 //! * [`schema`]: reply schemas.
 //! * [`reply`]: parses answers.
-//! * `unwrap`: strips the text around the JSON of a reply.
-//! * `envelope`: decodes the bodies of answers.
-//! * `ladder`: plainer forms of a rejected request.
+//! * `reply_text`: strips the text around the JSON of a reply.
+//! * `http_body`: decodes the bodies of answers.
+//! * `downgrade`: plainer forms of a rejected request.
 //! * `exchange`: sends a request and its plainer forms, until one is answered.
-//! * `known`: findings about a server.
-//! * `broken_off`: conversations with tools that a deferral interrupted.
-//! * `refusals`: failure codes and deferrals of failed exchanges.
+//! * `server_profile`: findings about a server.
+//! * `interrupted`: conversations with tools that a deferral interrupted.
+//! * `failure_codes`: failure codes and deferrals of failed exchanges.
 //! * `stream`: assembles answers from events.
-//! * `reasons`: reads a provider's reason for a failure.
-//! * `trouble`: adapts an attempt after a reply that could not be judged.
-//! * `waits`: reads the pause that a provider asks for.
+//! * `provider_errors`: reads a provider's reason for a failure.
+//! * `reply_failures`: adapts an attempt after a reply that could not be judged.
+//! * `retry_after`: reads the pause that a provider asks for.
 //! * [`embeddings`]: client for an embeddings endpoint.
 //! * [`probe`]: checks that a server is reachable.
 //! * [`transport`]: requests, TLS, timeouts.

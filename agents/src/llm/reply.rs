@@ -1,6 +1,6 @@
 //! Parses the answers of chat endpoints, with tolerance for omissions and additions of vendors.
 //!
-//! Owns the places of the text, the finish reason and the token counts in an answer. `super::unwrap` strips the
+//! Owns the places of the text, the finish reason and the token counts in an answer. `super::reply_text` strips the
 //! wrapping around a text. The kernel parses the text strictly.
 
 use std::borrow::Cow;

@@ -1,11 +1,11 @@
 //! A workspace's directory on disk: served names, reads and replacement of files.
 //!
-//! Every access starts from the handle of the root, opened once, and resolves one name at a time (`handle`). Nothing
+//! Every access starts from the handle of the root, opened once, and resolves one name at a time (`dir_fd`). Nothing
 //! outside can be read or written, even if names change meanwhile. Symbolic links are not served: a file has exactly
 //! one name here, and its version is counted under that name.
 //!
-//! * `served`: rules for served names.
-//! * `scan`: all files, and the omitted names; `series`: bulk reads of sorted paths.
+//! * `ignore_rules`: rules for served names.
+//! * `scan`: all files, and the omitted names; `bulk_read`: bulk reads of sorted paths.
 //! * `replace`: writes new content durably (`stage`) and moves it in place later (`put`), so that callers can commit in
 //!   between. External writes made meanwhile are kept. `recover` completes or discards staged changes after a crash.
 //! * [`watch`]: early notice of external changes.

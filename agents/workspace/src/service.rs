@@ -6,9 +6,9 @@
 //! committed it.
 //!
 //! * `edits`: requests and results.
-//! * `alone`: commit of an edit and its replacement on disk.
+//! * `exclusive`: commit of an edit and its replacement on disk.
 //! * `external`: detection and report of external changes.
-//! * `looks`: reads; `texts`: content cache; `memory`: edit history beyond the state.
+//! * `read`: reads; `content_cache`: content cache; `edit_history`: edit history beyond the state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,8 @@
 //! Session of one agent in a workspace: its requests, results and read set.
 //!
 //! Everything shown joins the read set, against which the next edit is checked. Results therefore fit the agent's room,
-//! and must not be truncated afterwards. Submodules: `looks` (reads), `edits` (edits), `refusals` (rejection contexts)
-//! and `maker` (new contents).
+//! and must not be truncated afterwards. Submodules: `read` (reads), `edits` (edits), `rejections` (rejection contexts)
+//! and `transform` (new contents).
 
 mod edits;
 mod read;

@@ -3,7 +3,7 @@
 //!
 //! Each line of input is a message. It is forwarded to the daemon's endpoint, or answered in this process if there is
 //! no daemon; the response is written as lines. Both paths behave the same, because no decision is made here. Editor
-//! commands answered in this process are ordered by `workspace::turns`. Stdout carries nothing but messages.
+//! commands answered in this process are ordered by `workspace::command_queue`. Stdout carries nothing but messages.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,7 +1,7 @@
 //! Host of a directory: a daemon for all its editors, on the loopback address, with its token in a file of the owner.
 //! The host keeps one board open for as long as an editor is present.
 //!
-//! The host is a separate process, started by the first client that needs it (`workspace::launch`). It inherits the
+//! The host is a separate process, started by the first client that needs it (`workspace::spawn_host`). It inherits the
 //! lock of the directory as stdin, so that there is exactly one host at any moment.
 
 use std::fs::File;

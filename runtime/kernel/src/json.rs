@@ -392,7 +392,7 @@ fn reason_of(error: &serde_json::Error) -> String {
 /// Recursion is bounded by the parser at [`DEPTH_MAX`].
 #[derive(Clone, Copy)]
 struct Strict<'a> {
-    /// Receives a duplicate key for `whole`, because an error of the parser carries only text.
+    /// Receives a duplicate key for `full`, because an error of the parser carries only text.
     repeated: &'a Cell<Option<String>>,
 }
 

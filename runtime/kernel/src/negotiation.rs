@@ -6,12 +6,12 @@
 //! * `event`: messages and their order
 //! * `policy`: the policy to which the parties have agreed
 //! * `draft`: validity of a draft
-//! * `delta`: distance of two drafts
+//! * `diff`: distance of two drafts
 //! * `score`: value of a draft
-//! * `stop`: consequences of the rounds so far
+//! * `stop_rules`: consequences of the rounds so far
 //! * `report`: stored summary
 //! * `state`: current state of a negotiation
-//! * `session`: next events to add, worded in `words`
+//! * `session`: next events to add, worded in `messages`
 
 mod diff;
 mod draft;

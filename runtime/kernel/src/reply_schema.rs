@@ -4,7 +4,7 @@
 //! worker can know. The schema permits nothing by itself: every reply is judged by [`crate::pipeline`] as before. It
 //! reveals no more of the document than the worker may read.
 //!
-//! * `places` finds where a grant can be used, `origins` what can be copied and moved there
+//! * `places` finds where a grant can be used, `copy_sources` what can be copied and moved there
 //! * `demands` knows the demands of invariants on a value: to be in a list, to be an index of one
 //! * `value` joins the schemas of a value into one that decoders support
 //! * `expression` writes regular expressions for places that cannot be listed

@@ -1,6 +1,6 @@
 //! Matches rules against an event and returns the invocations they trigger (SPEC section 6).
 //!
-//! [`activations`] returns the activations for an occasion, `still_wants` checks one again after its delay, and
+//! [`activations`] returns the activations for an occasion, `still_matches` checks one again after its delay, and
 //! [`could_trigger`] predicts if a rule would trigger a worker. All functions here are pure: an activation becomes a
 //! `scheduled` record, and thereby an invocation in the queue ([`crate::scheduler`]).
 

@@ -31,7 +31,7 @@ fn report(line: &str) {
 /// Returns a file of the conformance data; prints a line and returns none if it is missing.
 fn shared(relative: &str) -> Option<PathBuf> {
     let root = std::env::var_os("PATCHBOARD_SHARED")
-        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared"), PathBuf::from);
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
     let file = root.join(relative);
     if !file.exists() {
         report(&format!("SKIPPED: no {relative} (set PATCHBOARD_SHARED to the directory of the conformance data)"));

@@ -4,7 +4,7 @@
 //! parsed and a step count during evaluation. Its meaning must be stable across runs and releases. `tests` compares
 //! both with the `cel` crate. Stages: `token` reads and bounds the text, `parse` builds the tree, `lower` resolves and
 //! bounds it, `eval` computes with `value`s, and `arithmetic` holds their arithmetic. `numbers` finds divisions that
-//! schemas declare as fractional, and `places` reports to the lint the places that an expression looks up.
+//! schemas declare as fractional, and `analysis` reports to the lint the places that an expression looks up.
 
 mod analysis;
 mod arithmetic;

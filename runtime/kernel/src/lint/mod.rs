@@ -1,14 +1,14 @@
 //! Checks a blueprint as a compiler checks source: every finding has a code, a place and a fix.
 //!
-//! [`check`] validates the source against the published meta-schema (`form`), reads the typed blueprint, then checks
-//! across fields:
+//! [`check`] validates the source against the published meta-schema (`meta_schema`), reads the typed blueprint, then
+//! checks across fields:
 //!
 //! * `names`, `document` (schemas, initial state, expressions), `paths` (patterns and grants), `bindings` (names in
 //!   paths);
 //! * `conditions` (places in expressions), `comparisons`, `keywords` (of schemas), `grants` (width and values),
 //!   `scripts` (fixed replies);
-//! * `workspace` (files), `inner` (nested boards), `flow`, `reach`, `joins`, `again` and `storms` (triggering),
-//!   `ending` (end of a board);
+//! * `workspace` (files), `nested_boards`, `flow`, `reachability`, `joins`, `retriggers` and `stale_calls`
+//!   (triggering), `ending` (end of a board);
 //! * `fields` (writers), `costs` and `invariants` (slow writes).
 //!
 //! A blueprint without an error can be used to create a board. Models and programs of the operator are not checked.

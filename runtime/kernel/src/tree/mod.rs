@@ -6,7 +6,7 @@
 //!
 //! * `array`, `object`: the two containers, with shapes that depend on their contents alone; `array::chunk` and
 //!   `object::trie` are their nodes;
-//! * `stamp`: creation and change of places; `since`: changes since a version; `latest`: latest changes;
+//! * `stamp`: creation and change of places; `changes_since`: changes since a version; `part_iter`: latest changes;
 //! * `edit`: changes at a path;
 //! * `digest`: the Merkle digest, with the format of [`crate::digest`]; `convert`: conversion to and from other forms;
 //! * `store`, `restore`: conversion to and from snapshot parts, with the format of [`crate::snapshot`].

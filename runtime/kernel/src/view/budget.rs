@@ -1,7 +1,7 @@
 //! Selects the lines of a view if not everything fits.
 //!
 //! Owns the arithmetic over the characters of lines: a line is taken if it fits together with the lines about its
-//! containers. `asked` takes the places with priority, `order` ranks the rest, and `outcome` renders the result with
+//! containers. `priority` takes the places with priority, `order` ranks the rest, and `outcome` renders the result with
 //! its reasons. The search is limited by [`Bounds`], so the cost depends on the budget and not on the state.
 
 mod order;

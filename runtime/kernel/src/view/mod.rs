@@ -5,10 +5,10 @@
 //! providers can cache it, then the state, the rejections and the trigger.
 //!
 //! * `search` finds the readable places, and `layout` splits them into lines;
-//! * `whole` shows everything if it fits, else `budget` selects the most wanted lines;
+//! * `full` shows everything if it fits, else `budget` selects the most wanted lines;
 //! * `summary`, `render` and `text` write them;
-//! * `dependencies` finds references to places outside the view, `summarised` keeps those only counted, and
-//!   `explained` the reasons;
+//! * `dependencies` finds references to places outside the view, `summarised_places` keeps those only counted, and
+//!   `explanation` the reasons;
 //! * `prompt` adds the instructions.
 //!
 //! Boards without patches show an object instead of lines, or `messages`.

@@ -1,8 +1,8 @@
 //! The prompt of a language model: instructions and the view.
 //!
 //! Owns the instructions and the worked example. Kept short for small local models with small contexts. The part that
-//! is constant for a worker comes first, so that providers can cache it. `modes` has the instructions of boards without
-//! patches, `formats` those of workers that reply without patches.
+//! is constant for a worker comes first, so that providers can cache it. `ablations` has the instructions of boards
+//! without patches, `formats` those of workers that reply without patches.
 
 mod ablations;
 pub(super) mod formats;

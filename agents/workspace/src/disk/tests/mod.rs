@@ -109,7 +109,7 @@ fn again(wrapper: &[&str], test: &str, child: &Path) -> Command {
         }
         None => Command::new(program),
     };
-    let test = format!("workspace::disk::tests::{test}");
+    let test = format!("disk::tests::{test}");
     command.args(["--exact", &test, "--nocapture"]).env(CHILD, child);
     command
 }

@@ -212,7 +212,7 @@ fn signed_yaml_reads_as_the_same() {
     }
     let mut found = Vec::new();
     files(written.path(), &[".yaml"], &mut found);
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     files(&root, &[".yaml", ".yml"], &mut found);
     compared(language("a.yaml"), &some(found), "python3", &["-c", YAML], 300);
 }
@@ -236,7 +236,7 @@ print(compared)
 fn signed_toml_reads_as_the_same() {
     let Some(_) = asked("python3", &["-c", "import tomllib"]) else { return };
     let mut found = Vec::new();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     files(&root, &[".toml", "Cargo.lock"], &mut found);
     compared(language("a.toml"), &some(found), "python3", &["-c", TOML], 8);
 }
@@ -280,7 +280,7 @@ fn signed_shell_scripts_parse_to_the_same() {
 #[test]
 fn signed_rust_has_the_same_tokens() {
     let mut found = Vec::new();
-    for part in ["src", "../runtime", "../daemon/src"] {
+    for part in ["src", "../src", "../../runtime", "../../daemon/src"] {
         files(&Path::new(env!("CARGO_MANIFEST_DIR")).join(part), &[".rs"], &mut found);
     }
     let mut draw = Draw(3);

@@ -350,7 +350,7 @@ impl Trie {
         self.sum.len -= 1;
         self.sum.bytes -= entry_bytes(key, &removed.0);
         // Recomputed from the remaining parts: the object records the removal itself, and counting it here would
-        // mislead `latest`.
+        // mislead `part_iter`.
         self.sum.modified_at = self.touched();
         if removed.0.depth() == self.sum.depth {
             self.sum.depth = self.depth();
