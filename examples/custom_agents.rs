@@ -10,8 +10,7 @@ use jsonptr::Pointer;
 use patchboard_agents::config::{Config, Environment};
 use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::lint;
-use patchboard_kernel::source::{self, Source};
+use patchboard_kernel::source::Source;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Reply};
 use patchboard_runtime::audit;
 use patchboard_runtime::journal::Journal;
@@ -67,8 +66,8 @@ pub fn blueprint(path: &Path) -> Result<Blueprint, Box<dyn Error>> {
     let source = source.map_err(|finding| finding.message)?;
     let mut fragments =
         |name: &str| std::fs::read_to_string(directory.join(name)).map_err(|error| format!("{name}: {error}"));
-    let source = source::resolve(source, &mut fragments).map_err(|findings| format!("{findings:?}"))?;
-    let report = lint::check(&source);
+    let source = patchboard_protocols::resolve(source, &mut fragments).map_err(|findings| format!("{findings:?}"))?;
+    let report = patchboard_protocols::check(&source);
     report.blueprint.ok_or_else(|| format!("{:?}", report.findings).into())
 }
 

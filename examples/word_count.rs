@@ -10,7 +10,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::lint;
 use patchboard_kernel::record::Kind;
 use patchboard_kernel::source::Source;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Failure, Reply};
@@ -66,7 +65,8 @@ impl Agent for Counting {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let report = lint::check(&Source::read("word_count.yaml", BLUEPRINT).map_err(|finding| finding.message)?);
+    let report =
+        patchboard_protocols::check(&Source::read("word_count.yaml", BLUEPRINT).map_err(|finding| finding.message)?);
     let blueprint = report.blueprint.ok_or_else(|| format!("{:?}", report.findings))?;
 
     let directory = tempfile::tempdir()?;

@@ -114,6 +114,6 @@ impl PlayedBoard {
 /// If it is rejected.
 pub fn blueprint(name: &str, text: &str) -> Blueprint {
     let source = patchboard_kernel::source::Source::read(name, text).expect("YAML");
-    let report = patchboard_kernel::lint::check(&source);
+    let report = patchboard_protocols::check(&source);
     report.blueprint.unwrap_or_else(|| panic!("{name}: {:#?}", report.findings))
 }

@@ -5,8 +5,10 @@
 
 use jsonptr::{Pointer, PointerBuf};
 use patchboard_kernel::blueprint::Worker;
-use patchboard_kernel::handoff::{Agents, Handoff, HandoffAction, HandoffState, TaskStatus, next_action, superseded};
 use patchboard_kernel::tree::Node;
+use patchboard_protocols::handoff::{
+    Agents, Handoff, HandoffAction, HandoffState, TaskStatus, next_action, superseded,
+};
 use patchboard_runtime::agent::{Call, CallResult};
 use serde::Deserialize;
 use serde_json::{Value, json};

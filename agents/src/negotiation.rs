@@ -1,12 +1,12 @@
 //! `builtin:negotiator`: adds the next steps of a negotiation to the document (`docs/negotiation.md`).
 //!
-//! [`patchboard_kernel::negotiation`] decides the steps. This file supplies the seat's configuration, the
+//! [`patchboard_protocols::negotiation`] decides the steps. This file supplies the seat's configuration, the
 //! participants, the time, and the answers of persons.
 
 use patchboard_kernel::blueprint::{Rule, Run, Trigger, Worker};
 use patchboard_kernel::id::GroupName;
-use patchboard_kernel::negotiation::{self, Addition, AdvanceInput, OpenRequest, Participants, Session, advance};
 use patchboard_kernel::scheduler::AnsweredQuestion;
+use patchboard_protocols::negotiation::{self, Addition, AdvanceInput, OpenRequest, Participants, Session, advance};
 use patchboard_runtime::agent::{Call, CallResult};
 use serde::Deserialize;
 

@@ -1,7 +1,7 @@
 //! `builtin:coordinator`: opens a ballot over a proposed artefact and decides it when due. Asks a person if the votes
 //! do not decide, and sends the artefact back if no person rules (`docs/rooms.md`).
 //!
-//! The kernel evaluates the votes ([`patchboard_kernel::room`]). The place of the triggering event selects the step.
+//! The kernel evaluates the votes ([`patchboard_protocols::room`]). The place of the triggering event selects the step.
 
 mod question;
 
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use jsonptr::Pointer;
 use patchboard_kernel::blueprint::Worker;
-use patchboard_kernel::room::{self, ArtifactType, Decision, Outcome, Policy, Vote};
+use patchboard_protocols::room::{self, ArtifactType, Decision, Outcome, Policy, Vote};
 use patchboard_runtime::agent::{Call, CallResult};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

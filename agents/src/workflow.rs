@@ -6,7 +6,7 @@
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::RuleName;
-use patchboard_kernel::workflow::{WorkflowArgs, WorkflowCode, engine};
+use patchboard_protocols::workflow::{WorkflowArgs, WorkflowCode, engine};
 use patchboard_runtime::agent::{Call, CallResult, Failure};
 
 use crate::builtin::role_io::{NoPatch, not_configured, role_config, told};

@@ -79,11 +79,12 @@ fn read_text(path: &Path, name: String, text: String) -> CheckedBlueprint {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut texts = BTreeMap::from([(String::new(), text.clone())]);
     let read = Source::read(&name, &text).map_err(|finding| vec![finding]);
-    let read = read.and_then(|source| source::resolve(source, &mut DirectoryFiles { directory, texts: &mut texts }));
+    let read = read
+        .and_then(|source| patchboard_protocols::resolve(source, &mut DirectoryFiles { directory, texts: &mut texts }));
     let (source, report) = match read {
         Err(findings) => (None, unparsed_report(findings)),
         Ok(source) => {
-            let report = lint::check(&source);
+            let report = patchboard_protocols::check(&source);
             (Some(source), report)
         }
     };

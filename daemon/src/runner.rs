@@ -16,7 +16,7 @@ use patchboard_kernel::record::{Cause, End, Ended, PauseCause, Principal};
 use patchboard_kernel::rejection::Code;
 use patchboard_kernel::state::State;
 use patchboard_kernel::tree::Node;
-use patchboard_kernel::workflow::engine::FailedNode;
+use patchboard_protocols::workflow::engine::{self, FailedNode};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{Head, JournalError};
@@ -166,6 +166,10 @@ pub(crate) async fn run_to_completion(
         totals: &progress.totals,
         account: status.account,
         unfinished: status.unfinished.as_deref().cloned().unwrap_or_default(),
+        failed_nodes: match ended {
+            Some(_) => engine::failed_nodes(&status.blueprint, status.state.root()),
+            None => Vec::new(),
+        },
         pause_cause: status.pause_cause,
         pending: &status.pending,
         resume_flags: &agents.resume_flags,
@@ -228,6 +232,8 @@ pub(crate) struct RunResult<'a> {
     pub(crate) account: Account,
     /// Work left undone, if the board has ended.
     pub(crate) unfinished: UnfinishedWork,
+    /// Failed nodes of its workflow, if the board has ended.
+    pub(crate) failed_nodes: Vec<FailedNode>,
     /// Reason for a pause by the kernel, if any.
     pub(crate) pause_cause: Option<PauseCause>,
     /// Pending questions to persons.
@@ -438,8 +444,8 @@ impl RunResult<'_> {
 
     /// Names a failed workflow node, and the command to resume from it.
     fn failed_nodes(&self) -> Option<String> {
-        let FailedNode { node, error } = self.unfinished.failed_nodes.first()?;
-        let more = and_more(self.unfinished.failed_nodes.len());
+        let FailedNode { node, error } = self.failed_nodes.first()?;
+        let more = and_more(self.failed_nodes.len());
         let again =
             self.resume_flags.resume_command(&format!("signal {} resume '{}'", self.board, json!({"node": node})));
         let error = short(error, 300);

@@ -13,7 +13,6 @@ use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::digest::{Hasher, Salt};
-use patchboard_kernel::lint;
 use patchboard_kernel::pipeline;
 use patchboard_kernel::plan::Plan;
 use patchboard_kernel::record::{Author, Body, Deferred, Record};
@@ -79,7 +78,7 @@ pub struct BoardRun {
 pub fn blueprint(path: &Path) -> Result<Blueprint, Box<dyn Error>> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let source = Source::read(&path.display().to_string(), &text).map_err(|finding| finding.message)?;
-    let report = lint::check(&source);
+    let report = patchboard_protocols::check(&source);
     report.blueprint.ok_or_else(|| format!("{}: {:?}", path.display(), report.findings).into())
 }
 

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use patchboard_kernel::workflow::{self, Definition, Node};
+use patchboard_protocols::workflow::{self, Definition, Node};
 use patchboard_tests::boards::Rng;
 use patchboard_tests::measure::{Goal, Laps, Row, Side, Stats, on_cpu, run};
 use petgraph::algo::toposort;

@@ -10,7 +10,7 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Board, NewBoard};
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::json::{self, Limits};
-use patchboard_kernel::lint::{self, CODES, Diagnostic, FINDINGS_MAX, Report, Severity};
+use patchboard_kernel::lint::{CODES, Diagnostic, FINDINGS_MAX, Report, Severity};
 use patchboard_kernel::plan::{Plan, UncachedPlans};
 use patchboard_kernel::source::{COPIED_BYTES_MAX, DEPTH_MAX, Position, Source, VALUES_MAX};
 use serde_json::{Value, json};
@@ -57,14 +57,14 @@ fn check(text: &str) {
             check_position(source.position_in(place.as_str(), offset).expect("as above"), text);
         }
     }
-    let report = lint::check(&source);
+    let report = patchboard_protocols::check(&source);
     check_report(&report, text);
     if source.beyond_json().next().is_some() {
         assert!(report.blueprint.is_none(), "a number that JSON does not have was accepted");
         return;
     }
     // Positions in a text do not affect the result.
-    let from_value = lint::check_value(source.value().clone());
+    let from_value = patchboard_protocols::check_value(source.value().clone());
     assert_eq!(from_value.blueprint, report.blueprint);
     if report.findings.len() < FINDINGS_MAX {
         assert_eq!(told(&from_value), told(&report));
@@ -127,7 +127,7 @@ fn told(report: &Report) -> BTreeSet<(&'static str, &str)> {
 
 fn check_accepted(blueprint: Blueprint) {
     let spelt_out = serde_json::to_value(&blueprint).expect("a blueprint can be written");
-    let again = lint::check_value(spelt_out.clone());
+    let again = patchboard_protocols::check_value(spelt_out.clone());
     let errors: Vec<_> = again.findings.iter().filter(|finding| finding.severity == Severity::Error).collect();
     assert_eq!(again.blueprint.as_ref(), Some(&blueprint), "with its defaults spelt out: {errors:?}");
     let printed = format!("{spelt_out:#}");
@@ -256,7 +256,7 @@ const WORDS: &[&str] = &[
 fn changed(bytes: &mut Bytes<'_>) -> Value {
     let mut value = good().clone();
     if bytes.is_empty() {
-        let report = lint::check_value(value.clone());
+        let report = patchboard_protocols::check_value(value.clone());
         assert!(report.blueprint.is_some(), "the blueprint that is changed is good: {:?}", report.findings);
     }
     for _ in 0..16 {

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use jsonschema::Validator;
-use patchboard_kernel::lint::{self, Diagnostic, META_SCHEMA};
-use patchboard_kernel::source::{FileLoader, Source, resolve};
+use patchboard_kernel::lint::{Diagnostic, META_SCHEMA};
+use patchboard_kernel::source::{FileLoader, Source};
 use serde_json::{Value, json};
 
 /// Number of generated blueprints.
@@ -68,9 +68,9 @@ fn checked(text: &str, mut folder: Folder) -> (bool, Vec<Diagnostic>) {
         Ok(source) => source,
         Err(finding) => return (false, vec![finding]),
     };
-    match resolve(source, &mut folder) {
+    match patchboard_protocols::resolve(source, &mut folder) {
         Ok(source) => {
-            let report = lint::check(&source);
+            let report = patchboard_protocols::check(&source);
             (report.blueprint.is_some(), report.findings)
         }
         Err(findings) => (false, findings),

@@ -7,7 +7,6 @@ use std::fs;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::Input;
 use patchboard_kernel::id::{Seq, Timestamp};
-use patchboard_kernel::lint;
 use patchboard_kernel::record::{Answer, Approval, Body, Cause, End, Kind, Trigger};
 use patchboard_kernel::source::Source;
 use patchboard_tests::scripted_model::{ModelCall, PlayedBoard, blueprint};
@@ -29,7 +28,7 @@ fn value(name: &str) -> Option<Value> {
 /// Returns codes and places of the findings of `check`.
 fn findings(text: &str) -> Vec<(&'static str, String)> {
     let source = Source::read("case", text).expect("YAML");
-    lint::check(&source).findings.into_iter().map(|finding| (finding.code, finding.pointer)).collect()
+    patchboard_protocols::check(&source).findings.into_iter().map(|finding| (finding.code, finding.pointer)).collect()
 }
 
 #[test]

@@ -12,13 +12,13 @@ use patchboard_agents::departments::declared_tests;
 use patchboard_kernel::breaker::{BreakerTransition, Reason};
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::handoff::HandoffCode;
 use patchboard_kernel::lint::{self, Severity};
-use patchboard_kernel::negotiation::{NegotiationCode, StopReason};
 use patchboard_kernel::record::{Cause, End, Kind, PauseCause, Resource};
 use patchboard_kernel::redaction::RedactionCode;
 use patchboard_kernel::rejection::{Code, Stage};
-use patchboard_kernel::workflow::{Status, WorkflowCode};
+use patchboard_protocols::handoff::HandoffCode;
+use patchboard_protocols::negotiation::{NegotiationCode, StopReason};
+use patchboard_protocols::workflow::{Status, WorkflowCode};
 use patchboard_workspace::disk::{self, DiskCode};
 use patchboard_workspace::git::GitCode;
 use patchboard_workspace::programs::ProgramCode;
@@ -110,12 +110,12 @@ fn page() -> String {
         "Workflows",
         "Why a workflow has no order (`patchboard workflow check`), or does not go on as it is asked to.",
     );
-    table(&mut page, "runtime/kernel/src/workflow.rs", "WorkflowCode", WorkflowCode::ALL, WorkflowCode::as_str);
+    table(&mut page, "runtime/protocols/src/workflow.rs", "WorkflowCode", WorkflowCode::ALL, WorkflowCode::as_str);
     section(&mut page, "Nodes", "How far a node of a workflow is.");
-    table(&mut page, "runtime/kernel/src/workflow/status.rs", "Status", Status::ALL, Status::as_str);
+    table(&mut page, "runtime/protocols/src/workflow/status.rs", "Status", Status::ALL, Status::as_str);
     section(&mut page, "Handoffs", "Why something is not done with a handoff.");
-    table(&mut page, "runtime/kernel/src/handoff.rs", "HandoffCode", HandoffCode::ALL, HandoffCode::as_str);
-    let negotiations = "runtime/kernel/src/negotiation.rs";
+    table(&mut page, "runtime/protocols/src/handoff.rs", "HandoffCode", HandoffCode::ALL, HandoffCode::as_str);
+    let negotiations = "runtime/protocols/src/negotiation.rs";
     section(&mut page, "Negotiations", "Why an event of a negotiation does not count, or why there is no negotiation.");
     table(&mut page, negotiations, "NegotiationCode", NegotiationCode::ALL, NegotiationCode::as_str);
     section(&mut page, "Ends of negotiations", "Why a negotiation ended: the `stop_reason` of its decision.");

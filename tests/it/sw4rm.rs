@@ -8,18 +8,17 @@ use std::sync::Arc;
 use patchboard_agents::config::{Config, Environment};
 use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_kernel::digest::{Hasher, Salt};
-use patchboard_kernel::handoff::{self, Context, Handoff, HandoffCode};
 use patchboard_kernel::idempotency;
-use patchboard_kernel::lint;
-use patchboard_kernel::negotiation::{self, Event, EventKind};
 use patchboard_kernel::record::{Body, Record};
-use patchboard_kernel::room::{
+use patchboard_kernel::source::Source;
+use patchboard_kernel::state::State;
+use patchboard_protocols::handoff::{self, Context, Handoff, HandoffCode};
+use patchboard_protocols::negotiation::{self, Event, EventKind};
+use patchboard_protocols::room::{
     self, Aggregation, ArtifactType, EscalationTrigger, Outcome, Policy, Quorum, Scores, Vote,
 };
-use patchboard_kernel::source::{self, Source};
-use patchboard_kernel::state::State;
-use patchboard_kernel::workflow::engine::{self, WorkflowEvent};
-use patchboard_kernel::workflow::{self, Definition, Status, TriggerType};
+use patchboard_protocols::workflow::engine::{self, WorkflowEvent};
+use patchboard_protocols::workflow::{self, Definition, Status, TriggerType};
 use patchboard_runtime::journal::Journal as _;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::runtime::{Options, Runtime};
@@ -395,8 +394,9 @@ async fn workflows_come_to_the_same_on_boards() {
         let workflow = json!({"nodes": vector["nodes"], "data": vector["initial_data"]});
         let blueprint = json!({"blueprint": 1, "name": "vector", "workers": workers, "workflow": workflow});
         let mut none = |_: &str| Err::<String, _>("there are no files".to_owned());
-        let source = source::resolve(Source::from_value("vector", blueprint), &mut none).expect("it is sound");
-        let report = lint::check(&source);
+        let source =
+            patchboard_protocols::resolve(Source::from_value("vector", blueprint), &mut none).expect("it is sound");
+        let report = patchboard_protocols::check(&source);
         assert_eq!(report.findings, [], "{}", vector["id"]);
 
         let directory = tempfile::tempdir().expect("a directory can be made");

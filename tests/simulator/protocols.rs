@@ -26,11 +26,10 @@ use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, IdempotencyKey, InvocationId, Seq, Timestamp, WorkerName};
-use patchboard_kernel::lint;
 use patchboard_kernel::record::{Answer, Record};
 use patchboard_kernel::replay;
 use patchboard_kernel::scheduler::OpenInvocation;
-use patchboard_kernel::source::{self, Source};
+use patchboard_kernel::source::Source;
 use patchboard_runtime::agent::{Agent as _, Call};
 use serde_json::Value;
 
@@ -103,7 +102,7 @@ fn shipped(name: &str, changes: &[(&str, &str)]) -> Source {
 /// Resolves the shipped fragments that a blueprint includes.
 fn with_fragments(source: Source) -> Source {
     let mut texts = shipped_text;
-    source::resolve(source, &mut texts).unwrap_or_else(|findings| panic!("{findings:?}"))
+    patchboard_protocols::resolve(source, &mut texts).unwrap_or_else(|findings| panic!("{findings:?}"))
 }
 
 fn shipped_text(name: &str) -> Result<String, String> {
@@ -113,7 +112,7 @@ fn shipped_text(name: &str) -> Result<String, String> {
 
 /// Compiles the source to a blueprint, with models in place of scripts.
 fn blueprint(source: &Source) -> Blueprint {
-    let report = lint::check(source);
+    let report = patchboard_protocols::check(source);
     let blueprint = report.blueprint.unwrap_or_else(|| panic!("{:?}", report.findings));
     let mut value = serde_json::to_value(&blueprint).expect("a blueprint is JSON");
     for worker in value["workers"].as_object_mut().into_iter().flat_map(serde_json::Map::values_mut) {

@@ -6,7 +6,7 @@
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, Duration, EventOp, GrantOp, Trigger, WriteGrant};
 use patchboard_kernel::board::{Board, BoardError, NewBoard};
 use patchboard_kernel::id::Timestamp;
-use patchboard_kernel::lint::{self, Diagnostic, Severity};
+use patchboard_kernel::lint::{Diagnostic, Severity};
 use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::rejection::{VIOLATIONS_MAX, Violation};
 use patchboard_kernel::schema::Schema;
@@ -96,7 +96,7 @@ pub(super) fn review(text: &str, brief: &DesignRequest, terms: &DesignLimits) ->
     let input = source.take_member("input");
     let mut findings = Vec::new();
     restrict(&source, &mut findings);
-    let report = lint::check(&source);
+    let report = patchboard_protocols::check(&source);
     let found = report.findings.clone();
     let Some(blueprint) = report.blueprint.filter(|_| findings.is_empty()) else {
         findings.extend(report.findings.into_iter().filter(|finding| finding.severity == Severity::Error));
@@ -134,7 +134,7 @@ pub(super) fn review(text: &str, brief: &DesignRequest, terms: &DesignLimits) ->
     );
     // Checks the text again as it will be read, so that findings name its lines and lowered limits are checked as well.
     let report = match Source::read("blueprint", &yaml) {
-        Ok(source) => lint::check(&source),
+        Ok(source) => patchboard_protocols::check(&source),
         Err(finding) => return refused(vec![finding]),
     };
     let Some(blueprint) = report.blueprint else { return refused(report.findings) };

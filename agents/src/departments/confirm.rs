@@ -1,9 +1,9 @@
 //! `builtin:confirm`: turns the outcome of a request into a result with one sentence. No other role writes sentences:
 //! crud passes on codes, resolve and resume the question for a field and the problem of a value.
 
-use patchboard_kernel::department::template::{self, Part};
-use patchboard_kernel::department::{Action, Department, PromiseKind};
 use patchboard_kernel::id::Timestamp;
+use patchboard_protocols::department::template::{self, Part};
+use patchboard_protocols::department::{Action, Department, PromiseKind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -176,7 +176,7 @@ fn sentence_of(action: &Action, outcome: &Outcome) -> String {
     let values = first.and_then(|row| row.values());
     let of = |values: Option<&Values>, field: &str| values.and_then(|values| values.get(field)).map(display_text);
     let slot = |name: &str| {
-        let found = match name.strip_prefix(patchboard_kernel::department::NEW_VALUE_PREFIX) {
+        let found = match name.strip_prefix(patchboard_protocols::department::NEW_VALUE_PREFIX) {
             Some(field) => of(values, field),
             // A slot that the row was found by shows the old value.
             None if is_only_set(name) => of(values, name),

@@ -2,9 +2,9 @@
 //!
 //! The real roles run on a database in memory; only the model's classification is given.
 
-use patchboard_kernel::department::{Department, Test, TestAnswer};
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::lint::Severity;
+use patchboard_protocols::department::{Department, Test, TestAnswer};
 use serde_json::{Map, Value};
 
 use super::answers::answer;
@@ -86,8 +86,8 @@ impl Case<'_> {
         let mut department = self.department.clone();
         for (index, row) in rows.iter().enumerate() {
             let sets = row.keys().cloned().collect();
-            let action = patchboard_kernel::department::Action {
-                does: patchboard_kernel::department::RowOperation::Insert,
+            let action = patchboard_protocols::department::Action {
+                does: patchboard_protocols::department::RowOperation::Insert,
                 description: String::new(),
                 finds: Vec::new(),
                 sets,

@@ -7,8 +7,8 @@
 
 use std::collections::BTreeSet;
 
-use patchboard_kernel::department::{Department, NO_ACTION};
 use patchboard_kernel::id::Timestamp;
+use patchboard_protocols::department::{Department, NO_ACTION};
 use serde_json::Value;
 
 use super::resolve::settle;

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use patchboard_kernel::department::{Action, Department, NEW_VALUE_PREFIX, RowOperation};
+use patchboard_protocols::department::{Action, Department, NEW_VALUE_PREFIX, RowOperation};
 use serde_json::Value;
 
 use super::semantic::SemanticScores;

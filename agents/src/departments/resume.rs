@@ -1,7 +1,7 @@
 //! `builtin:resume`: continues a request with a clear answer to its question.
 
-use patchboard_kernel::department::Department;
 use patchboard_kernel::id::Timestamp;
+use patchboard_protocols::department::Department;
 
 use super::answers::{ClearAnswer, answer};
 use super::resolve::{asked_field, settle};

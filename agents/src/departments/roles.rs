@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jsonptr::PointerBuf;
 use patchboard_kernel::blueprint::Worker;
-use patchboard_kernel::department::Department;
+use patchboard_protocols::department::Department;
 use patchboard_runtime::agent::{Call, CallResult, Failure};
 use serde::Deserialize;
 use serde_json::json;

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use patchboard_kernel::department::{Department, Field, FieldType};
+use patchboard_protocols::department::{Department, Field, FieldType};
 use serde_json::Value;
 
 use super::similarity::{MatchThresholds, thousandths, words};

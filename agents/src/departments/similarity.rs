@@ -122,7 +122,7 @@ pub(super) struct MatchThresholds {
 }
 
 impl MatchThresholds {
-    pub(super) fn new(thresholds: &patchboard_kernel::department::Thresholds) -> Self {
+    pub(super) fn new(thresholds: &patchboard_protocols::department::Thresholds) -> Self {
         Self { likeness: thousandths(thresholds.likeness), gap: thousandths(thresholds.gap) }
     }
 

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use patchboard_kernel::department::{Department, FieldType};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::Timestamp;
+use patchboard_protocols::department::{Department, FieldType};
 use patchboard_runtime::agent::Failure;
 use patchboard_runtime::private_files;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, types};

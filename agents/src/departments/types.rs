@@ -1,7 +1,7 @@
 //! Data that the roles of a department pass to each other: the values at `/resolved`, `/resumed`, `/outcome`,
 //! `/result`.
 
-use patchboard_kernel::department::Department;
+use patchboard_protocols::department::Department;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

@@ -1,7 +1,7 @@
 //! Converts user input to values of fields.
 
-use patchboard_kernel::department::{Field, FieldType};
 use patchboard_kernel::json;
+use patchboard_protocols::department::{Field, FieldType};
 use serde_json::Value;
 
 use super::similarity::{MatchThresholds, SAME, best_matches, display_text, text_similarity};

@@ -1,6 +1,6 @@
 //! Question to a person about an artefact: why the votes do not decide it, the critics' comments, and its content.
 
-use patchboard_kernel::room::{Decision, Vote};
+use patchboard_protocols::room::{Decision, Vote};
 use serde_json::Value;
 
 use patchboard_kernel::text::{counted, one_line};
@@ -105,7 +105,7 @@ fn excerpt(artifact: &Value, chars_max: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use patchboard_kernel::room::{Policy, Vote, decide};
+    use patchboard_protocols::room::{Policy, Vote, decide};
     use serde_json::{Value, json};
 
     use super::{Escalation, QUESTION_CHARS_MAX};

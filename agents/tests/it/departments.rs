@@ -18,9 +18,8 @@ use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, IdempotencyKey};
-use patchboard_kernel::lint;
 use patchboard_kernel::record::Body;
-use patchboard_kernel::source::{self, FileLoader, Source};
+use patchboard_kernel::source::{FileLoader, Source};
 use patchboard_runtime::agent::{Agent, Call, CallResult, Failure, Reply};
 use patchboard_runtime::journal::Journal as _;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
@@ -55,8 +54,8 @@ fn clipboard_with(workers: &str, boards: &str) -> Blueprint {
     let text = std::fs::read_to_string(directory.join("clipboard.yaml")).expect("it is shipped");
     let text = format!("{}{boards}", text.replacen("\nworkers:\n", &format!("\nworkers:\n{workers}"), 1));
     let source = Source::read("clipboard.yaml", &text).expect("it is YAML");
-    let source = source::resolve(source, &mut Shipped(directory)).expect("its departments are sound");
-    let report = lint::check(&source);
+    let source = patchboard_protocols::resolve(source, &mut Shipped(directory)).expect("its departments are sound");
+    let report = patchboard_protocols::check(&source);
     assert_eq!(report.findings, []);
     report.blueprint.expect("there is no error")
 }

@@ -13,7 +13,6 @@ use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::lint;
 use patchboard_kernel::record::{Body, End, Kind, LimitOverrides, Retried};
 use patchboard_runtime::agent::{AdmissionDecision, Agent, Call, CallResult, Failure, Permit, Reply};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
@@ -117,7 +116,7 @@ fn blueprint(change: impl Fn(&mut Value)) -> Blueprint {
         "boards": {"kitchen": kitchen},
     });
     change(&mut house);
-    let report = lint::check_value(house);
+    let report = patchboard_protocols::check_value(house);
     report.blueprint.unwrap_or_else(|| panic!("{:?}", report.findings))
 }
 

@@ -10,7 +10,6 @@ use patchboard_kernel::admission::WaitingCall;
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, Isolation};
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::lint;
 use patchboard_kernel::source::Source;
 use patchboard_runtime::agent::{AdmissionDecision, Agent as _, Call};
 use serde_json::{Value, json};
@@ -280,7 +279,7 @@ fn the_example_of_a_configuration_fills_the_seats_of_its_blueprint() {
     let config = Config::read(&root.join("evals/alfworld/patchboard.toml")).expect("a good file");
     assert!(root.join("evals/alfworld").join(&config.commands["environment"].program[1]).is_file());
     let text = std::fs::read_to_string(root.join("blueprints/alfworld.yaml")).expect("the blueprint can be read");
-    let report = lint::check(&Source::read("alfworld.yaml", &text).expect("it is YAML"));
+    let report = patchboard_protocols::check(&Source::read("alfworld.yaml", &text).expect("it is YAML"));
     let blueprint = report.blueprint.expect("a blueprint without errors");
     assert_eq!(AgentRegistry::new(config, &process_path(), InlinePrograms::Denied).check(&blueprint), []);
 }

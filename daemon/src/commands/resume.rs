@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
+use patchboard_protocols::workflow::engine;
 use serde_json::json;
 
 use crate::cli::BoardArgument;
@@ -65,6 +66,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
             totals: &totals,
             account: *recovered.ledger().board(),
             unfinished: recovered.unfinished_work(),
+            failed_nodes: engine::failed_nodes(recovered.blueprint(), recovered.state().root()),
             pause_cause: None,
             pending,
             resume_flags: &arguments.seats.resume_flags(data_dir, config),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use patchboard_kernel::workflow::{self, Definition};
+use patchboard_protocols::workflow::{self, Definition};
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure, Outcome};

@@ -1,6 +1,6 @@
 //! Handoffs of tasks.
 
-use patchboard_kernel::handoff::{Context, Handoff, HandoffRejection, Request};
+use patchboard_protocols::handoff::{Context, Handoff, HandoffRejection, Request};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use patchboard_kernel::tree::Node;
-use patchboard_kernel::workflow::{ExecutionOrder, Warning, WorkflowError};
+use patchboard_protocols::workflow::{ExecutionOrder, Warning, WorkflowError};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;

@@ -16,7 +16,6 @@ use patchboard_agents::config::{Config, Directory, Environment, WorkspaceConfig}
 use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::id::BoardId;
-use patchboard_kernel::lint;
 use patchboard_kernel::record::{End, Ended, Principal};
 use patchboard_kernel::source::Source;
 use patchboard_workspace::text::author::is_author_name;
@@ -64,7 +63,7 @@ struct Host {
 /// Returns the blueprint of a host's boards, with the operator's settings for the directory.
 pub(crate) fn blueprint(settings: &WorkspaceConfig) -> Blueprint {
     let source = Source::read("workspace.yaml", BLUEPRINT).expect("the blueprint can be read");
-    let mut blueprint = lint::check(&source).blueprint.expect("the blueprint is sound");
+    let mut blueprint = patchboard_protocols::check(&source).blueprint.expect("the blueprint is sound");
     blueprint.workspace = blueprint.workspace.map(|spec| settings.spec(spec));
     blueprint
 }

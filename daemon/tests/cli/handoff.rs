@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
-use patchboard_kernel::handoff::{HandoffState, check_transition};
+use patchboard_protocols::handoff::{HandoffState, check_transition};
 use serde_json::{Value, json};
 
 use crate::sandbox::{Sandbox, shipped};

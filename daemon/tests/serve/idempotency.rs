@@ -5,7 +5,6 @@ use std::sync::Arc;
 use patchboard_agents::script::Script;
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::id::BoardId;
-use patchboard_kernel::lint;
 use patchboard_kernel::source::Source;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::runtime::{CreateOptions, Options, Runtime};
@@ -225,7 +224,8 @@ async fn a_board_that_a_key_made_before_keys_had_a_secret_is_not_made_again() {
     let id = Builder::from_custom_bytes(*hash.first_chunk().expect("bytes")).into_uuid().to_string();
     let journal = SqliteJournal::open(&data).expect("a journal");
     let runtime = Runtime::start(Arc::new(journal), Options::new(Arc::new(Script))).await.expect("it starts");
-    let blueprint = lint::check(&Source::read("steps.yaml", STEPS).expect("YAML")).blueprint.expect("it is sound");
+    let blueprint =
+        patchboard_protocols::check(&Source::read("steps.yaml", STEPS).expect("YAML")).blueprint.expect("it is sound");
     let founding = CreateOptions { id: Some(BoardId::from(id.clone())), ..CreateOptions::default() };
     let board = runtime.create_with(blueprint, Value::Null, founding).await.expect("a board");
     board.wait_for_end().await.expect("it ends");

@@ -4,7 +4,6 @@
 //! [`crate::lint`] has the checks across fields. The journal stores this form: fragments are resolved and defaults are
 //! explicit.
 
-mod departments;
 mod format;
 mod group;
 mod limits;
@@ -15,7 +14,6 @@ mod result;
 mod rule;
 mod view;
 mod worker;
-mod workflow;
 mod workspace;
 
 use std::collections::BTreeMap;
@@ -25,7 +23,6 @@ use serde_json::{Map, Value};
 
 use crate::id::WorkerName;
 
-pub use departments::Departments;
 pub use format::{ReplyFormat, ReplyPurpose};
 pub use group::{GROUP_DEFINITION, definition_name};
 pub use limits::*;
@@ -35,7 +32,6 @@ pub use read::ReadGrant;
 pub use rule::*;
 pub use view::{CONTEXT_DEFAULT, Unit, ViewSpec};
 pub use worker::*;
-pub use workflow::WorkflowSpec;
 pub use workspace::{FileAccess, Granularity, Isolation, Presentation, WorkspaceSpec};
 
 /// Latest blueprint format; 1 is read as well.
@@ -105,10 +101,10 @@ pub struct Blueprint {
     pub boards: BTreeMap<String, Self>,
     /// Departments to include; absent once resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub departments: Option<Departments>,
+    pub departments: Option<Value>,
     /// Workflow of nodes that the workers execute; absent once resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workflow: Option<WorkflowSpec>,
+    pub workflow: Option<Value>,
     /// Fragments to include; empty once resolved.
     #[serde(default, rename = "use")]
     pub fragments: Vec<String>,

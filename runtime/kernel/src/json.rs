@@ -222,7 +222,7 @@ pub(crate) fn size_within(value: &Value, most: u64) -> Option<u64> {
 }
 
 /// Returns the length of a string as JSON, quotes and escapes included, in bytes.
-pub(crate) fn text_size(text: &str) -> u64 {
+pub fn text_size(text: &str) -> u64 {
     let escaped = |byte: u8| match byte {
         b'"' | b'\\' | b'\x08' | b'\t' | b'\n' | b'\x0c' | b'\r' => 1,
         0..=0x1f => 5,

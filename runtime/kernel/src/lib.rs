@@ -1,7 +1,8 @@
 //! Pure core of PatchBoard: permissions, history and next steps of a board.
 //!
 //! Makes every decision about a board. Uses no clock, thread, file, socket or randomness: time, salts and ids are
-//! arguments, and effects are returned as data. The shell around it is `patchboard-runtime`.
+//! arguments, and effects are returned as data. Does not know protocols, agents, HTTP or git. The shell around it is
+//! `patchboard-runtime`.
 //!
 //! # Layout
 //!
@@ -19,9 +20,7 @@
 //! * [`scheduler`], [`breaker`], [`ledger`], [`view`]: parts of a board; [`rules`]: invocations triggered by rules;
 //!   [`cron`]: schedules.
 //! * [`redaction`]: values to redact in records, and their placeholders.
-//! * [`department`]: manifests of departments.
-//! * [`room`]: votes and the decisions from them; [`negotiation`]: drafts in rounds, and their acceptance;
-//!   [`workflow`]: nodes in dependency order; [`handoff`]: transfer of work; [`idempotency`]: idempotency keys.
+//! * [`extension`]: the seam by which protocols extend blueprints; [`idempotency`]: idempotency keys.
 //! * [`rejection_counts`]: counts of rejections; [`mutants`]: bugs that tests switch on.
 //! * [`call_context`], [`reply_schema`]: structured access to a view's values, and the JSON Schema of a reply.
 
@@ -36,17 +35,16 @@ pub mod canonical;
 pub mod contract;
 pub mod cron;
 pub mod deferral;
-pub mod department;
 pub mod digest;
 pub mod driver;
 pub mod event;
 pub mod expand_request;
 pub mod expr;
+pub mod extension;
 pub mod failure;
 pub mod files;
 pub mod freshness;
 pub mod graph;
-pub mod handoff;
 pub mod id;
 pub mod idempotency;
 pub mod invariant;
@@ -55,7 +53,6 @@ pub mod ledger;
 pub mod lint;
 pub mod money;
 pub mod mutants;
-pub mod negotiation;
 pub mod nested;
 pub mod patch;
 pub mod pattern;
@@ -68,7 +65,6 @@ pub mod rejection;
 pub mod rejection_counts;
 pub mod replay;
 pub mod reply_schema;
-pub mod room;
 pub mod rules;
 pub mod scheduler;
 pub mod schema;
@@ -80,4 +76,3 @@ pub mod text;
 pub mod tree;
 pub mod view;
 mod work_budget;
-pub mod workflow;

@@ -200,7 +200,7 @@ impl Pattern {
 
     /// Returns the pattern that matches all places matched under any binding.
     #[must_use]
-    pub(crate) fn under_any_binding(&self) -> Self {
+    pub fn under_any_binding(&self) -> Self {
         let widen = |token: &PatternToken| match token {
             PatternToken::Bound(_) => PatternToken::Any,
             _ => token.clone(),

@@ -13,7 +13,6 @@ use std::sync::{Arc, LazyLock};
 
 use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::lint;
 use patchboard_kernel::record::{Body, Cause, End, Ended, Kind, Record};
 use patchboard_kernel::replay;
 use patchboard_kernel::source::Source;
@@ -113,7 +112,7 @@ impl Played {
 static BLUEPRINT: LazyLock<Blueprint> = LazyLock::new(|| {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../blueprints/alfworld.yaml");
     let text = fs::read_to_string(path).expect("the blueprint can be read");
-    let report = lint::check(&Source::read("alfworld.yaml", &text).expect("it is YAML"));
+    let report = patchboard_protocols::check(&Source::read("alfworld.yaml", &text).expect("it is YAML"));
     assert!(report.findings.is_empty(), "{:?}", report.findings);
     report.blueprint.expect("a blueprint without findings")
 });

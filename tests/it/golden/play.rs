@@ -19,7 +19,6 @@ use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::digest::{Salt, sha256};
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::lint;
 use patchboard_kernel::source::{self, Source};
 use patchboard_kernel::tree::Node;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Reply};
@@ -230,12 +229,12 @@ pub(super) fn shipped(name: &str) -> Blueprint {
 pub(super) fn source_of(name: &str) -> Source {
     let text = std::fs::read_to_string(blueprints().join(name)).expect("it is shipped");
     let source = Source::read(name, &text).expect("it can be read");
-    source::resolve(source, &mut Shipped).unwrap_or_else(|findings| panic!("{findings:?}"))
+    patchboard_protocols::resolve(source, &mut Shipped).unwrap_or_else(|findings| panic!("{findings:?}"))
 }
 
 /// Returns the blueprint of a source without errors.
 pub(super) fn accepted(source: &Source) -> Blueprint {
-    let report = lint::check(source);
+    let report = patchboard_protocols::check(source);
     report.blueprint.unwrap_or_else(|| panic!("{:?}", report.findings))
 }
 

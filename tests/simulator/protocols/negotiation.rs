@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use patchboard_faults::random::Random;
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::negotiation::{Draft, Event, EventKind, Phase, decode};
 use patchboard_kernel::record::Cause;
+use patchboard_protocols::negotiation::{Draft, Event, EventKind, Phase, decode};
 use patchboard_runtime::agent::Call;
 use serde_json::{Value, json};
 

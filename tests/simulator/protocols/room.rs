@@ -1,6 +1,6 @@
 //! The negotiation room: one decision for each artefact, based on the votes at that time.
 
-use patchboard_kernel::room::{self, Policy, Vote};
+use patchboard_protocols::room::{self, Policy, Vote};
 use patchboard_runtime::agent::Call;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use patchboard_faults::random::Random;
-use patchboard_kernel::source::{self, Source};
+use patchboard_kernel::source::Source;
 use patchboard_runtime::agent::Call;
 use serde_json::{Map, Value, json};
 
@@ -101,7 +101,7 @@ fn protocol(nodes: &[Node], resumed: Option<usize>) -> Protocol {
     });
     let source = Source::from_value("random.json", text);
     let mut none = |name: &str| Err(format!("{name} is not there"));
-    let source = source::resolve(source, &mut none).unwrap_or_else(|findings| panic!("{findings:?}"));
+    let source = patchboard_protocols::resolve(source, &mut none).unwrap_or_else(|findings| panic!("{findings:?}"));
     let fails: Vec<bool> = nodes.iter().map(|node| node.fails).collect();
     let seats = move |call: &Call| {
         let woken_at = call.context.trigger_place().expect("it may read its input");

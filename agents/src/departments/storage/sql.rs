@@ -1,6 +1,6 @@
 //! SQL statements, built from the fields of a department. Values are always parameters; names are always quoted.
 
-use patchboard_kernel::department::{Department, FieldType};
+use patchboard_protocols::department::{Department, FieldType};
 
 use super::Values;
 

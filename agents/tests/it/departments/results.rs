@@ -5,8 +5,8 @@ use std::time::Duration;
 use patchboard_agents::config::Config;
 use patchboard_agents::departments::crud::execute;
 use patchboard_agents::departments::storage::Storage;
-use patchboard_kernel::department::Department;
 use patchboard_kernel::id::Timestamp;
+use patchboard_protocols::department::Department;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 

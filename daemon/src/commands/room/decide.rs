@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use patchboard_kernel::room::{self, Policy, Vote};
+use patchboard_protocols::room::{self, Policy, Vote};
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure, Outcome};

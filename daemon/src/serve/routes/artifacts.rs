@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::IntoResponse;
-use patchboard_kernel::handoff::Context;
 use patchboard_kernel::id::WorkerName;
+use patchboard_protocols::handoff::Context;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;

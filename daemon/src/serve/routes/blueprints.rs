@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::lint::{self, FINDINGS_MAX, Report, Severity};
-use patchboard_kernel::source::{self, Source};
+use patchboard_kernel::source::Source;
 use patchboard_runtime::runtime::RuntimeError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -75,8 +75,8 @@ impl BlueprintInput {
         // Callers must not reach other files on this machine (SPEC section 11).
         let mut none = |_: &str| Err("a blueprint that is sent must be whole: it cannot name files".to_owned());
         let source = Source::read(NAME, &text).map_err(|finding| vec![finding]);
-        Ok(match source.and_then(|source| source::resolve(source, &mut none)) {
-            Ok(source) => ParsedBlueprint { report: lint::check(&source), source: Some(source) },
+        Ok(match source.and_then(|source| patchboard_protocols::resolve(source, &mut none)) {
+            Ok(source) => ParsedBlueprint { report: patchboard_protocols::check(&source), source: Some(source) },
             Err(findings) => {
                 ParsedBlueprint { source: None, report: Report { blueprint: None, findings, opaque: Vec::new() } }
             }

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use jsonptr::Token;
 use patchboard_kernel::id::{BoardId, WorkerName};
-use patchboard_kernel::room::{Vote, WireVote};
+use patchboard_protocols::room::{Vote, WireVote};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};

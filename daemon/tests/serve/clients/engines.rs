@@ -11,7 +11,6 @@ use patchboard_kernel::bindings::Bindings;
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::board::{Board, NewBoard};
 use patchboard_kernel::id::Timestamp;
-use patchboard_kernel::lint;
 use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::source::{self, Source};
 use serde_json::{Map, Value, json};
@@ -47,8 +46,9 @@ fn shipped() -> Vec<(String, Blueprint)> {
         .map(|path| {
             let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
             let source = Source::read(&name, &fs::read_to_string(&path).expect("UTF-8")).expect("it is YAML");
-            let source = source::resolve(source, &mut Shipped).unwrap_or_else(|findings| panic!("{findings:?}"));
-            let report = lint::check(&source);
+            let source =
+                patchboard_protocols::resolve(source, &mut Shipped).unwrap_or_else(|findings| panic!("{findings:?}"));
+            let report = patchboard_protocols::check(&source);
             (name, report.blueprint.unwrap_or_else(|| panic!("{:?}", report.findings)))
         })
         .collect();

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use patchboard_kernel::room::{self, Aggregation, Vote};
-use patchboard_kernel::workflow::{self, Definition, WorkflowError};
+use patchboard_protocols::room::{self, Aggregation, Vote};
+use patchboard_protocols::workflow::{self, Definition, WorkflowError};
 use serde_json::{Value, json};
 
 use super::Client;

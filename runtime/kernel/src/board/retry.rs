@@ -15,8 +15,6 @@ use crate::record::{Body, Cause, Resource, Retried, SINCE_FULL_RETRY, WorkerLimi
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::rules::{self, TriggerEvent};
 use crate::scheduler::QueuedInvocation;
-use crate::workflow::engine::FailedNode;
-use crate::workflow::{self, engine};
 
 /// Work that a board leaves undone at its end.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -33,15 +31,12 @@ pub struct UnfinishedWork {
     pub unfired: Vec<RuleName>,
     /// Joins of a board with nothing left to do, with false conditions and workers that were never triggered.
     pub unmet: Vec<RuleName>,
-    /// Failed nodes of the board's workflow.
-    pub failed_nodes: Vec<FailedNode>,
 }
 
 impl Board {
     /// Returns the work that the board leaves undone.
     pub fn unfinished_work(&self) -> UnfinishedWork {
         let beyond = self.given_up.iter().filter(|queued| queued.is_beyond_limit);
-        let has_workflow = self.blueprint().workers.values().any(|worker| worker.agent.is_builtin(workflow::ROLE));
         let is_done = self.ended.is_some_and(|ended| ended.cause == Cause::Done);
         let has_nothing_to_do = self.ended.is_some_and(|ended| ended.cause == Cause::NothingToDo);
         let joins = self.joins_to_fire().map(|(name, _)| name.clone());
@@ -52,7 +47,6 @@ impl Board {
             given_up: self.selected_by(&Retried::default()).len(),
             beyond_limit: beyond.map(|queued| queued.branch.worker.clone()).collect(),
             undecided: self.undecided().into_iter().cloned().collect(),
-            failed_nodes: if has_workflow { engine::failed_nodes(self.state.root()) } else { Vec::new() },
         }
     }
 

@@ -6,7 +6,7 @@ use jsonschema::error::ValidationErrorKind as Kind;
 use jsonschema::{ValidationError, Validator};
 use serde_json::{Value, json};
 
-use super::{DEPARTMENT_SCHEMA, Diagnostic, FINDINGS_MAX, META_SCHEMA, closest_name};
+use super::{Diagnostic, FINDINGS_MAX, META_SCHEMA, closest_name};
 use crate::blueprint::FORMAT;
 use crate::source::{Source, child};
 use crate::text::truncated;
@@ -16,19 +16,11 @@ static BLUEPRINT: LazyLock<MetaSchema> = LazyLock::new(|| {
     // Fragments, departments and a workflow are merged into a blueprint before it is checked.
     meta["required"] = json!(["blueprint", "name", "state", "workers"]);
     meta.as_object_mut().expect("the schema is an object").remove("allOf");
-    MetaSchema::from_value("the blueprint", meta)
-});
-
-static DEPARTMENT: LazyLock<MetaSchema> = LazyLock::new(|| MetaSchema::parse("the manifest", DEPARTMENT_SCHEMA));
-
-/// The workflow part of the blueprint schema; workflows may be in files of their own.
-static WORKFLOW: LazyLock<MetaSchema> = LazyLock::new(|| {
-    let definitions = BLUEPRINT.meta["$defs"].clone();
-    MetaSchema::from_value("the workflow", json!({"$ref": "#/$defs/workflow", "$defs": definitions}))
+    MetaSchema::new("the blueprint", meta)
 });
 
 /// A published schema, and the noun for the documents it describes.
-struct MetaSchema {
+pub struct MetaSchema {
     noun: &'static str,
     meta: Value,
     validator: Validator,
@@ -50,22 +42,6 @@ pub(super) fn check(source: &Source, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Validates the manifest of a department.
-pub(crate) fn check_department(source: &Source, findings: &mut Vec<Diagnostic>) {
-    for error in DEPARTMENT.validator.iter_errors(source.value()).take(FINDINGS_MAX) {
-        DEPARTMENT.explain(source, &error, findings);
-    }
-    check_numbers(source, findings);
-}
-
-/// Validates a workflow.
-pub(crate) fn check_workflow(source: &Source, findings: &mut Vec<Diagnostic>) {
-    for error in WORKFLOW.validator.iter_errors(source.value()).take(FINDINGS_MAX) {
-        WORKFLOW.explain(source, &error, findings);
-    }
-    check_numbers(source, findings);
-}
-
 /// Reports every number that JSON cannot represent, unless its place has another finding.
 pub(super) fn check_numbers(source: &Source, findings: &mut Vec<Diagnostic>) {
     for pointer in source.beyond_json() {
@@ -81,13 +57,21 @@ pub(super) fn check_numbers(source: &Source, findings: &mut Vec<Diagnostic>) {
 const NAMES: &str = "A name begins with a letter or digit and has letters, digits, dashes and underscores, at most 64.";
 
 impl MetaSchema {
-    fn parse(noun: &'static str, schema: &str) -> Self {
-        Self::from_value(noun, serde_json::from_str(schema).expect("the schema is part of this crate and tested"))
+    /// Compiles a schema of ours. `noun` names its documents in messages, as in `the blueprint`.
+    ///
+    /// # Panics
+    /// The schema is invalid: it is part of a crate and tested there.
+    pub fn new(noun: &'static str, meta: Value) -> Self {
+        let validator = jsonschema::draft202012::new(&meta).expect("the schema is part of a crate and tested");
+        Self { noun, meta, validator }
     }
 
-    fn from_value(noun: &'static str, meta: Value) -> Self {
-        let validator = jsonschema::draft202012::new(&meta).expect("the schema is part of this crate and tested");
-        Self { noun, meta, validator }
+    /// Reports every place where a source violates the schema, and every number that JSON cannot represent.
+    pub fn check(&self, source: &Source, findings: &mut Vec<Diagnostic>) {
+        for error in self.validator.iter_errors(source.value()).take(FINDINGS_MAX) {
+            self.explain(source, &error, findings);
+        }
+        check_numbers(source, findings);
     }
 
     fn explain(&self, source: &Source, error: &ValidationError<'_>, findings: &mut Vec<Diagnostic>) {

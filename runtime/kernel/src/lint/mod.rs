@@ -21,12 +21,12 @@ mod conditions;
 mod costs;
 mod document;
 mod ending;
+mod extended;
 mod fields;
 mod flow;
 mod follow_ups;
 mod format;
 mod grants;
-mod handoff;
 mod initial_board;
 mod initial_document;
 mod invariants;
@@ -42,7 +42,6 @@ mod retriggers;
 mod scripts;
 mod signal_values;
 mod stale_calls;
-mod workflow;
 mod workspace;
 
 use std::collections::BTreeMap;
@@ -52,14 +51,16 @@ use serde_json::Value;
 use cached_schema::CachedSchema;
 pub use codes::CODES;
 pub use costs::OpaquePlace;
+pub use extended::LintContext;
 pub use initial_board::{VIEW_CODES, check_with_request};
 use initial_document::InitialDocument;
-pub(crate) use meta_schema::{check_department, check_workflow};
+pub use meta_schema::MetaSchema;
 pub(crate) use nested_boards::{BOARDS_MAX, DEPTH_MAX, too_many};
 
 use crate::blueprint::{Blueprint, Worker, WriteGrant};
 use crate::contract::Values;
 use crate::expr::Expr;
+use crate::extension::Extension;
 use crate::id::WorkerName;
 use crate::pattern::{PathSyntax, Pattern};
 use crate::plan::ExpressionOwner;
@@ -69,9 +70,6 @@ use crate::work_budget::{WorkBudget, WorkKind};
 
 /// The meta-schema of blueprints, as published for editors.
 pub const META_SCHEMA: &str = include_str!("../../../../blueprints/blueprint.schema.json");
-
-/// The schema of the manifests of departments, as published for editors.
-pub const DEPARTMENT_SCHEMA: &str = include_str!("../../../../blueprints/department.schema.json");
 
 /// Maximum number of steps of a check.
 pub const STEPS_MAX: u64 = 100_000_000;
@@ -136,7 +134,8 @@ impl Diagnostic {
     }
 
     /// Prefixes the finding's pointer.
-    pub(crate) fn below(mut self, pointer: &str) -> Self {
+    #[must_use]
+    pub fn below(mut self, pointer: &str) -> Self {
         self.pointer.insert_str(0, pointer);
         self
     }
@@ -170,14 +169,14 @@ impl Report {
 /// Checks a source: meta-schema, types, and every rule of DESIGN section 5. Fragments must be resolved.
 ///
 /// Takes [`STEPS_MAX`] steps at most; see [`check_at_most`].
-pub fn check(source: &Source) -> Report {
-    check_at_most(source, STEPS_MAX)
+pub fn check(source: &Source, extensions: &[&dyn Extension]) -> Report {
+    check_at_most(source, extensions, STEPS_MAX)
 }
 
 /// Like [`check`], with another bound: a blueprint that takes more steps has only the finding `too_costly`.
-pub fn check_at_most(source: &Source, steps: u64) -> Report {
+pub fn check_at_most(source: &Source, extensions: &[&dyn Extension], steps: u64) -> Report {
     let effort = WorkBudget::with_max(steps);
-    let report = check_within(source, 0, &mut { nested_boards::BOARDS_MAX }, &effort);
+    let report = check_within(source, extensions, 0, &mut { nested_boards::BOARDS_MAX }, &effort);
     if effort.is_spent() { Report::from_error(too_costly(source, steps, &effort)) } else { report }
 }
 
@@ -199,7 +198,13 @@ fn too_costly(source: &Source, steps: u64, effort: &WorkBudget) -> Diagnostic {
 }
 
 /// Checks the blueprint at a nesting `depth`; `left` is the number of further nested boards allowed.
-fn check_within(source: &Source, depth: usize, left: &mut usize, effort: &WorkBudget) -> Report {
+fn check_within(
+    source: &Source,
+    extensions: &[&dyn Extension],
+    depth: usize,
+    left: &mut usize,
+    effort: &WorkBudget,
+) -> Report {
     let mut findings = Vec::new();
     meta_schema::check(source, &mut findings);
     if depth == 0 {
@@ -214,7 +219,7 @@ fn check_within(source: &Source, depth: usize, left: &mut usize, effort: &WorkBu
                 break;
             };
             *left = fewer;
-            let report = check_within(&inside, depth + 1, left, effort);
+            let report = check_within(&inside, extensions, depth + 1, left, effort);
             findings.extend(report.findings.into_iter().map(|finding| finding.below(&at)));
             opaque.extend(report.opaque);
         }
@@ -222,7 +227,7 @@ fn check_within(source: &Source, depth: usize, left: &mut usize, effort: &WorkBu
     if findings.iter().all(|finding| finding.severity == Severity::Warning) {
         match serde_json::from_value::<Blueprint>(source.value().clone()) {
             Ok(read) => {
-                let (found, places) = Linter::new(source, &effective(&read), effort.clone()).run();
+                let (found, places) = Linter::new(source, &effective(&read), effort.clone()).run(extensions);
                 findings.extend(found);
                 opaque.extend(places);
                 blueprint = Some(read);
@@ -249,8 +254,8 @@ fn effective(blueprint: &Blueprint) -> Blueprint {
 }
 
 /// Checks a blueprint given as a value without text, from a journal or a program.
-pub fn check_value(value: Value) -> Report {
-    check(&Source::from_value("blueprint", value))
+pub fn check_value(value: Value, extensions: &[&dyn Extension]) -> Report {
+    check(&Source::from_value("blueprint", value), extensions)
 }
 
 /// A check of a schema-valid blueprint: the data shared by the passes, and their findings.
@@ -321,7 +326,7 @@ impl<'a> Linter<'a> {
         }
     }
 
-    fn run(mut self) -> (Vec<Diagnostic>, Vec<OpaquePlace>) {
+    fn run(mut self, extensions: &[&dyn Extension]) -> (Vec<Diagnostic>, Vec<OpaquePlace>) {
         self.document();
         self.patterns();
         self.names();
@@ -342,8 +347,9 @@ impl<'a> Linter<'a> {
             self.conditions();
             self.flow();
             self.ending();
-            self.workflow();
-            self.handoff();
+            for extension in extensions {
+                extension.lint(&mut LintContext { linter: &mut self });
+            }
             self.fields();
             self.costs();
             self.shifts();
@@ -402,7 +408,7 @@ pub(crate) fn closest_name<'k>(name: &str, known: impl IntoIterator<Item = &'k s
 }
 
 /// Returns a help text with the name that was probably meant, else with the known names.
-pub(crate) fn suggest<'k>(name: &str, known: impl IntoIterator<Item = &'k str> + Clone, none: &str) -> String {
+pub fn suggest<'k>(name: &str, known: impl IntoIterator<Item = &'k str> + Clone, none: &str) -> String {
     if let Some(best) = closest_name(name, known.clone()) {
         return format!("Did you mean `{best}`?");
     }

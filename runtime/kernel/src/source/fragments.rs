@@ -1,5 +1,5 @@
-//! Includes fragments (`use:`), blueprints of nested boards (`boards:`) that are named by files, departments
-//! ([`super::departments`]) and workflows ([`super::workflows`]) into the blueprint that names them.
+//! Includes fragments (`use:`) and blueprints of nested boards (`boards:`) that are named by files into the blueprint
+//! that names them, and lets extensions expand their members ([`Extension::expand`]).
 //!
 //! A fragment adds workers, models, rules, invariants and schema definitions (`state.schema.$defs`). Only the including
 //! file defines the document, the end of the task and the limits. There are no overrides: a duplicate name is an error.
@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{File, Source, child, departments, workflows};
+use super::{File, Source, child};
+use crate::extension::Extension;
 use crate::lint::{BOARDS_MAX, DEPTH_MAX, Diagnostic, too_many};
 
 /// Loader for the files that a blueprint names. Must reject files outside the blueprint's own directory.
@@ -48,7 +49,7 @@ pub const FRAGMENT_DEPTH_MAX: usize = 8;
 /// Maximum number of fragments in one blueprint.
 pub const FRAGMENTS_MAX: usize = 32;
 
-/// Resolves the references of a blueprint: replaces `use`, file names in `boards`, `departments` and `workflow` by the
+/// Resolves the references of a blueprint: replaces `use`, file names in `boards` and the members of extensions by the
 /// contents that they name.
 ///
 /// Rules and invariants of fragments are placed after those of the including file, in the order of `use`. The result's
@@ -56,23 +57,28 @@ pub const FRAGMENTS_MAX: usize = 32;
 ///
 /// # Errors
 /// Returns the first of `fragment_unreadable`, a rejection by [`Source::read`], `bad_fragment`, `fragment_clash`,
-/// `fragment_cycle` and `fragment_limit`, or all findings of the departments or the workflow of one blueprint. Findings
-/// inside a fragment or a manifest name its file.
-pub fn resolve(mut source: Source, files: &mut dyn FileLoader) -> Result<Source, Vec<Diagnostic>> {
+/// `fragment_cycle` and `fragment_limit`, or all findings of an extension in one blueprint. Findings inside a fragment
+/// name its file.
+pub fn resolve(
+    mut source: Source,
+    files: &mut dyn FileLoader,
+    extensions: &[&dyn Extension],
+) -> Result<Source, Vec<Diagnostic>> {
     let stack = vec![source.name().to_owned()];
-    resolve_within(&mut source, files, &stack, &mut Inside { depth: 0, left: BOARDS_MAX })?;
+    resolve_within(&mut source, files, &stack, &mut Inside { depth: 0, left: BOARDS_MAX, extensions })?;
     Ok(source)
 }
 
 /// Nesting of the blueprint that is read.
-struct Inside {
+struct Inside<'e> {
     /// Number of enclosing blueprints.
     depth: usize,
     /// Number of further nested blueprints allowed.
     left: usize,
+    extensions: &'e [&'e dyn Extension],
 }
 
-impl Inside {
+impl Inside<'_> {
     /// Enters one more nested blueprint, at a pointer.
     fn enter(&mut self, source: &Source, at: &str) -> Result<(), Diagnostic> {
         self.left = self.left.checked_sub(1).ok_or_else(|| too_many(source, at))?;
@@ -86,7 +92,7 @@ fn resolve_within(
     source: &mut Source,
     files: &mut dyn FileLoader,
     stack: &[String],
-    inside: &mut Inside,
+    inside: &mut Inside<'_>,
 ) -> Result<(), Vec<Diagnostic>> {
     let one = |finding| vec![finding];
     // Findings in the source itself have no file name yet; the source may be a file that another names.
@@ -128,8 +134,7 @@ fn resolve_within(
         inside.depth -= 1;
         source.put(&at, board, 0);
     }
-    departments::resolve(source, files, file)?;
-    workflows::resolve(source, files, file)
+    inside.extensions.iter().try_for_each(|extension| extension.expand(source, files, file))
 }
 
 struct Inclusion<'a> {
@@ -346,7 +351,7 @@ impl Moves<'_> {
 }
 
 /// Returns the object at a pointer, and creates missing ones; `None` if another value is in the way.
-pub(super) fn object_at<'a>(root: &'a mut Value, pointer: &str) -> Option<&'a mut Map<String, Value>> {
+pub fn object_at<'a>(root: &'a mut Value, pointer: &str) -> Option<&'a mut Map<String, Value>> {
     let mut at = root.as_object_mut()?;
     for token in pointer.split('/').skip(1) {
         at = at.entry(token).or_insert_with(|| Value::Object(Map::new())).as_object_mut()?;

@@ -11,11 +11,9 @@
 //! are copied within a budget. A number that JSON cannot represent is kept as marked text, because in a budget it needs
 //! its own error message ([`Source::beyond_json`]).
 
-mod departments;
 mod fragments;
 #[cfg(test)]
 mod tests;
-mod workflows;
 mod yaml;
 
 use std::collections::BTreeMap;
@@ -23,8 +21,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub use departments::DEPARTMENTS_MAX;
-pub use fragments::{FRAGMENT_DEPTH_MAX, FRAGMENTS_MAX, FileLoader, resolve};
+pub use fragments::{FRAGMENT_DEPTH_MAX, FRAGMENTS_MAX, FileLoader, object_at, resolve};
 
 use crate::lint::Diagnostic;
 
@@ -81,6 +78,13 @@ struct Place {
     beyond_json: bool,
 }
 
+/// Position of a value and its file, for values that are generated from it.
+#[derive(Clone, Debug)]
+pub struct SourceLocation {
+    place: Place,
+    file: File,
+}
+
 impl Source {
     /// Parses YAML, which includes JSON; `name` identifies the file in findings.
     ///
@@ -113,6 +117,11 @@ impl Source {
         &self.value
     }
 
+    /// Returns the document, to add generated values; [`Source::set_location`] gives them positions.
+    pub fn value_mut(&mut self) -> &mut Value {
+        &mut self.value
+    }
+
     /// Returns the members of an object in the document as separate sources, each with its JSON Pointer. They keep
     /// their positions.
     pub(crate) fn within(&self, pointer: &str) -> Vec<(String, Self)> {
@@ -131,7 +140,7 @@ impl Source {
     }
 
     /// Returns a part of the document as a separate source with its positions; `None` if it is missing.
-    fn part(&self, pointer: &str) -> Option<Self> {
+    pub fn part(&self, pointer: &str) -> Option<Self> {
         let value = self.value.pointer(pointer)?.clone();
         let below =
             |place: &String| place.strip_prefix(pointer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -157,14 +166,14 @@ impl Source {
     }
 
     /// Returns the position and file of a value, or of its nearest ancestor.
-    fn location(&self, pointer: &str) -> Option<(Place, File)> {
+    pub fn location(&self, pointer: &str) -> Option<SourceLocation> {
         let (place, _) = self.place(pointer)?;
-        Some((Place { written: None, ..place }, self.files.get(place.file)?.clone()))
+        Some(SourceLocation { place: Place { written: None, ..place }, file: self.files.get(place.file)?.clone() })
     }
 
     /// Sets the position of a value that is generated, not written.
-    fn set_location(&mut self, pointer: &str, stands: Option<(Place, File)>) {
-        let Some((mut place, file)) = stands else { return };
+    pub fn set_location(&mut self, pointer: &str, location: Option<SourceLocation>) {
+        let Some(SourceLocation { mut place, file }) = location else { return };
         place.file = self.files.iter().position(|known| known.name == file.name).unwrap_or_else(|| {
             self.files.push(file);
             self.files.len() - 1
@@ -249,7 +258,7 @@ fn advance(start: Position, text: &str) -> Position {
 }
 
 /// Appends a token to a JSON Pointer (RFC 6901, section 3).
-pub(crate) fn push_token(pointer: &mut String, token: &str) {
+pub fn push_token(pointer: &mut String, token: &str) {
     pointer.push('/');
     for c in token.chars() {
         match c {
@@ -261,7 +270,7 @@ pub(crate) fn push_token(pointer: &mut String, token: &str) {
 }
 
 /// Returns `pointer` with one more token.
-pub(crate) fn child(pointer: &str, token: &str) -> String {
+pub fn child(pointer: &str, token: &str) -> String {
     let mut pointer = pointer.to_owned();
     push_token(&mut pointer, token);
     pointer

@@ -711,7 +711,7 @@ fn a_border_needs_the_names_of_its_places_bound() {
         blueprint["rules"][0]["trigger"] = trigger;
         blueprint["workers"].as_object_mut().expect("workers").remove("writer");
         blueprint["done"] = json!({"when": "false || state.topic == ''"});
-        let report = patchboard_kernel::lint::check_value(blueprint);
+        let report = patchboard_protocols::check_value(blueprint);
         let errors =
             report.findings.into_iter().filter(|finding| finding.severity == patchboard_kernel::lint::Severity::Error);
         errors.map(|finding| finding.code).collect::<Vec<_>>()

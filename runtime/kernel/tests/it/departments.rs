@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use jsonptr::PointerBuf;
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, Writers};
 use patchboard_kernel::contract::Contract;
-use patchboard_kernel::department::{Department, Manifest};
-use patchboard_kernel::lint::{self, DEPARTMENT_SCHEMA, Report};
+use patchboard_kernel::lint::Report;
 use patchboard_kernel::pattern::PathSyntax;
 use patchboard_kernel::plan::ExpressionCompiler;
-use patchboard_kernel::source::{self, DEPARTMENTS_MAX, FileLoader, Source};
+use patchboard_kernel::source::{FileLoader, Source};
+use patchboard_protocols::department::{DEPARTMENT_SCHEMA, DEPARTMENTS_MAX, Department, Manifest};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -64,8 +64,8 @@ fn checked(manifests: impl IntoIterator<Item = Value>) -> Report {
         .into_iter()
         .map(|manifest| (manifest["name"].as_str().expect("a manifest has a name").to_owned(), manifest));
     let source = Source::read("case.yaml", CASE).expect("it is YAML");
-    match source::resolve(source, &mut Folders(folders.collect())) {
-        Ok(source) => lint::check(&source),
+    match patchboard_protocols::resolve(source, &mut Folders(folders.collect())) {
+        Ok(source) => patchboard_protocols::check(&source),
         Err(findings) => Report { blueprint: None, findings, opaque: Vec::new() },
     }
 }
@@ -180,7 +180,7 @@ proptest! {
         }
         // The blueprint as stored in the journal passes the lint and is unchanged.
         let stored = serde_json::to_value(&blueprint).expect("a blueprint is JSON");
-        let again = lint::check_value(stored);
+        let again = patchboard_protocols::check_value(stored);
         prop_assert_eq!(again.findings, vec![]);
         prop_assert_eq!(again.blueprint, Some(blueprint));
     }

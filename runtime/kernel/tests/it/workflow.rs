@@ -6,10 +6,10 @@ use crate::played::Played;
 use patchboard_kernel::board::{Input, Outcome};
 use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::id::{RuleName, Timestamp};
-use patchboard_kernel::lint;
+use patchboard_kernel::lint::{self, Diagnostic};
 use patchboard_kernel::record::Kind;
-use patchboard_kernel::source::{self, Source};
-use patchboard_kernel::workflow::{WorkflowArgs, engine};
+use patchboard_kernel::source::Source;
+use patchboard_protocols::workflow::{WorkflowArgs, engine};
 use serde_json::{Value, json};
 
 const HOUR: i64 = 3_600_000;
@@ -26,8 +26,9 @@ impl Flow {
         let mut blueprint = json!({"blueprint": 1, "name": "flow"});
         blueprint.as_object_mut().expect("an object").extend(members.as_object().expect("an object").clone());
         let mut none = |_: &str| Err::<String, _>("there are no files".to_owned());
-        let source = source::resolve(Source::from_value("flow", blueprint), &mut none).expect("it is sound");
-        assert_eq!(lint::check(&source).findings, []);
+        let source =
+            patchboard_protocols::resolve(Source::from_value("flow", blueprint), &mut none).expect("it is sound");
+        assert_eq!(patchboard_protocols::check(&source).findings, []);
         let mut flow = Self { played: Played::asked(request, source.value().clone()), shown: Vec::new() };
         flow.settle();
         flow
@@ -221,8 +222,9 @@ fn a_workflow_comes_beside_what_the_blueprint_has_and_into_boards_inside() {
         "workflow": {"nodes": {"a": {}}},
     });
     let mut none = |_: &str| Err::<String, _>("there are no files".to_owned());
-    let source = source::resolve(Source::from_value("outside", blueprint), &mut none).expect("it is sound");
-    let report = lint::check(&source);
+    let source =
+        patchboard_protocols::resolve(Source::from_value("outside", blueprint), &mut none).expect("it is sound");
+    let report = patchboard_protocols::check(&source);
     let errors: Vec<_> = report.findings.iter().filter(|finding| finding.severity == lint::Severity::Error).collect();
     assert!(errors.is_empty(), "{errors:?}");
     let value = source.value();
@@ -232,4 +234,37 @@ fn a_workflow_comes_beside_what_the_blueprint_has_and_into_boards_inside() {
     assert_eq!(value["rules"][0]["name"], "own");
     assert_eq!(value["boards"]["inside"]["workers"]["workflow"]["agent"], "builtin:workflow");
     assert_eq!((value.get("workflow"), value["boards"]["inside"].get("workflow")), (None, None));
+}
+
+/// Resolves a blueprint with fragments from a list.
+fn resolved(text: &str, fragments: &[(&str, &str)]) -> Result<Source, Vec<Diagnostic>> {
+    let text_of = |name: &str| fragments.iter().find(|(known, _)| *known == name).map(|(_, text)| (*text).to_owned());
+    let mut load = |name: &str| text_of(name).ok_or_else(|| "no such file".to_owned());
+    patchboard_protocols::resolve(Source::read("b.yaml", text).expect("it is YAML"), &mut load)
+}
+
+#[test]
+fn a_workflow_in_a_fragment_becomes_what_it_is_in_a_blueprint() {
+    let flow = "workflow: {nodes: {first: {agent_id: w}, second: {agent_id: w, dependencies: [first]}}}";
+    let head = "blueprint: 1\nname: n\nstate: {schema: {}, initial: {}}\nworkers: {w: {agent: llm}}\n";
+    let own = resolved(&format!("{head}{flow}"), &[]).expect("it is sound");
+    let fragment = resolved(&format!("{head}use: [f]"), &[("f", flow)]).expect("it is sound");
+    let mut included = fragment.value().clone();
+    assert_eq!(included.as_object_mut().and_then(|members| members.remove("use")), Some(json!([])));
+    assert_eq!(&included, own.value());
+    assert!(included["workers"].get("workflow").is_some(), "{included}");
+    // This also works from a separate file.
+    let named = resolved(&format!("{head}use: [f]"), &[("f", "workflow: g"), ("g", &flow["workflow: ".len()..])]);
+    assert_eq!(named.expect("it is sound").value()["rules"], own.value()["rules"]);
+}
+
+#[test]
+fn a_finding_of_a_workflow_names_the_fragment_and_the_place() {
+    let flow = "rules: []\nworkflow:\n  nodes:\n    a: {dependencies: [b]}\n";
+    let findings = resolved("use: [x]", &[("x", flow)]).expect_err("it is rejected");
+    let [finding] = findings.try_into().expect("one finding");
+    let place = finding.position.map(|position| (position.line, position.column));
+    assert_eq!((finding.file.as_deref(), place), (Some("x"), Some((4, 24))));
+    assert_eq!(finding.code, "workflow_unknown_dependency");
+    assert_eq!(finding.message, "`a` depends on `b`, and there is no such node");
 }

@@ -40,7 +40,7 @@ fn blueprint(schemas: Map<String, Value>) -> Value {
 /// Returns the number of findings, including those for a started board; their content is irrelevant.
 fn checked(blueprint: &Value) -> usize {
     let source = Source::read("bomb", &blueprint.to_string()).expect("JSON");
-    let report = lint::check(&source);
+    let report = patchboard_protocols::check(&source);
     let begun = report.blueprint.map(|blueprint| lint::check_with_request(&source, blueprint, json!({"x": 1})));
     report.findings.len() + begun.and_then(Result::ok).map_or(0, |found| found.len())
 }
@@ -158,7 +158,7 @@ fn invariants_are_tried_on_the_initial_state_within_one_allowance() {
         blueprint["state"] = json!({"schema": {}, "initial": {"list": (0..1_000).collect::<Vec<_>>()}});
         blueprint["invariants"] = invariants.into();
         let source = Source::read("bomb", &blueprint.to_string()).expect("JSON");
-        let findings = lint::check(&source).findings.into_iter();
+        let findings = patchboard_protocols::check(&source).findings.into_iter();
         let wrong = findings.filter(|it| it.code == "invalid_initial_state" || it.code == "bad_value");
         wrong.map(|it| it.message).collect::<Vec<_>>()
     };
@@ -187,7 +187,7 @@ fn numbered(count: usize, of: &dyn Fn(usize) -> Value) -> Map<String, Value> {
 }
 
 fn code_of(source: &Source, steps: u64) -> Option<(&'static str, String)> {
-    let report = lint::check_at_most(source, steps);
+    let report = patchboard_protocols::check_at_most(source, steps);
     let error = report.findings.into_iter().find(|finding| finding.severity == lint::Severity::Error)?;
     Some((error.code, error.message))
 }
@@ -236,7 +236,7 @@ fn the_shipped_blueprints_take_a_small_part_of_the_steps() {
     for path in ["blueprints/clipboard.yaml", "blueprints/evidence-review.yaml", "examples/word_count.yaml"] {
         let text = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
         let source = Source::read(path, &std::fs::read_to_string(text).expect("it is there")).expect("it is YAML");
-        let report = lint::check_at_most(&source, STEPS_MAX / 200);
+        let report = patchboard_protocols::check_at_most(&source, STEPS_MAX / 200);
         assert!(report.findings.iter().all(|finding| finding.code != "too_costly"), "{path}: {:?}", report.findings);
     }
 }

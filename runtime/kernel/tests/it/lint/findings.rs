@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use patchboard_kernel::ablation::Mode;
-use patchboard_kernel::lint::{self, CODES, Diagnostic, FINDINGS_MAX, Severity};
+use patchboard_kernel::lint::{CODES, Diagnostic, FINDINGS_MAX, Severity};
 use patchboard_kernel::plan::Plan;
 use patchboard_kernel::source::Source;
 use proptest::prelude::*;
@@ -29,14 +29,14 @@ fn render(finding: &Diagnostic) -> String {
 
 #[test]
 fn the_sound_blueprint_has_no_finding_and_is_returned() {
-    let report = lint::check(&Source::read("b.yaml", SOUND).expect("it is YAML"));
+    let report = patchboard_protocols::check(&Source::read("b.yaml", SOUND).expect("it is YAML"));
     let rendered: String = report.findings.iter().map(render).collect();
     assert_eq!(rendered, "");
     let blueprint = report.blueprint.expect("there is no error");
     assert_eq!(blueprint.name, "review");
     // The blueprint as stored in the journal passes the lint as well.
     let stored = serde_json::to_value(&blueprint).expect("a blueprint is JSON");
-    let again = lint::check_value(stored);
+    let again = patchboard_protocols::check_value(stored);
     assert_eq!(again.findings, []);
     assert_eq!(again.blueprint, Some(blueprint));
 }
@@ -140,7 +140,7 @@ fn of_invariant(invariant: &str, others: &[(&str, &str)]) -> Vec<(&'static str, 
         assert_eq!(text.matches(from).count(), 1, "{from:?} is there once");
         text.replace(from, to)
     });
-    let findings = lint::check(&Source::read("b.yaml", &text).expect("it is YAML")).findings;
+    let findings = patchboard_protocols::check(&Source::read("b.yaml", &text).expect("it is YAML")).findings;
     findings.into_iter().map(|finding| (finding.code, finding.message)).collect()
 }
 
@@ -199,13 +199,13 @@ fn the_shipped_blueprints_have_no_finding_of_costs() {
     for path in ["blueprints/alfworld.yaml", "blueprints/evidence-review.yaml", "examples/word_count.yaml"] {
         let text = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
         let text = std::fs::read_to_string(text).expect("it is there");
-        let findings = lint::check(&Source::read(path, &text).expect("it is YAML")).findings;
+        let findings = patchboard_protocols::check(&Source::read(path, &text).expect("it is YAML")).findings;
         let rendered: String = findings.iter().map(render).collect();
         assert!(!rendered.contains("costly"), "{path}:\n{rendered}");
         // The invariants iterate over lists that the schema and the limits keep short.
         let longer =
             text.replace("limits: {commits: 60,", "limits: {commits: 600,").replace("\n        maxItems: 8\n", "\n");
-        let findings = lint::check(&Source::read(path, &longer).expect("it is YAML")).findings;
+        let findings = patchboard_protocols::check(&Source::read(path, &longer).expect("it is YAML")).findings;
         assert_eq!(findings.iter().any(|finding| finding.code == "costly_invariant"), longer != text, "{path}");
     }
 }
@@ -217,7 +217,7 @@ fn grants_under_conditions_meet_others_only_where_they_take_something_from_them(
     const STATUS: &str = "- {path: /claims/*/status}";
     let with = |grants: &str| -> Vec<&'static str> {
         let text = SOUND.replace(STATUS, grants);
-        let findings = lint::check(&Source::read("b.yaml", &text).expect("it is YAML")).findings;
+        let findings = patchboard_protocols::check(&Source::read("b.yaml", &text).expect("it is YAML")).findings;
         findings.into_iter().map(|finding| finding.code).collect()
     };
     let own = |path: &str| format!("{{path: {path}, where: {{of: /claims/*, expr: worker == self.text}}}}");
@@ -233,7 +233,7 @@ fn grants_under_conditions_meet_others_only_where_they_take_something_from_them(
             "- {path: /claims/-, ops: [add]}",
             &format!("- {{path: /claims/-, ops: [add]}}\n      - {of_other}"),
         );
-        let findings = lint::check(&Source::read("b.yaml", &text).expect("it is YAML")).findings;
+        let findings = patchboard_protocols::check(&Source::read("b.yaml", &text).expect("it is YAML")).findings;
         findings.iter().any(|finding| finding.code == "two_writers")
     };
     assert!(two("{path: /claims/*/status}") && !two(&own("/claims/*/status")));
@@ -249,13 +249,13 @@ fn what_an_expression_may_look_at_is_not_reported() {
         "state.claims[size(state.claims) - 1].text == \"\" && state[\"claims\"] == []",
     ] {
         let text = SOUND.replace("when: value.text != \"\"", &format!("when: '{expr}'"));
-        let report = lint::check(&Source::read("b.yaml", &text).expect("it is YAML"));
+        let report = patchboard_protocols::check(&Source::read("b.yaml", &text).expect("it is YAML"));
         assert_eq!(report.findings, [], "{expr}");
     }
     // Either operand of `||` may hold.
     for expr in ["event == null", "has(state.answer) || value == null", "!has(state.answer)"] {
         let text = SOUND.replace("trigger: start,", &format!("trigger: start, when: '{expr}',"));
-        let report = lint::check(&Source::read("b.yaml", &text).expect("it is YAML"));
+        let report = patchboard_protocols::check(&Source::read("b.yaml", &text).expect("it is YAML"));
         assert_eq!(report.findings, [], "{expr}");
     }
     assert_eq!(found(&[("trigger: start,", "trigger: manual, when: event.name == \"begin\" && value.x == 1,")]), []);
@@ -265,7 +265,7 @@ fn what_an_expression_may_look_at_is_not_reported() {
 fn an_error_keeps_the_blueprint_from_being_returned_and_a_warning_does_not() {
     for fixture in FIXTURES.iter().filter(|fixture| fixture.fragments.is_empty()) {
         let Ok(source) = Source::read("b.yaml", &fixture.text()) else { continue };
-        let report = lint::check(&source);
+        let report = patchboard_protocols::check(&source);
         let refused = report.findings.iter().any(|finding| finding.severity == Severity::Error);
         assert_eq!(report.blueprint.is_none(), refused, "{}", fixture.code);
         let severities: Vec<Severity> = report.findings.iter().map(|finding| finding.severity).collect();
@@ -276,7 +276,7 @@ fn an_error_keeps_the_blueprint_from_being_returned_and_a_warning_does_not() {
 #[test]
 fn a_value_without_text_is_checked_without_positions() {
     let source = Source::read("b.yaml", &SOUND.replace("run: extractor", "run: nobody")).expect("it is YAML");
-    let report = lint::check_value(source.value().clone());
+    let report = patchboard_protocols::check_value(source.value().clone());
     let codes: Vec<(&str, Option<_>, &str)> =
         report.findings.iter().map(|finding| (finding.code, finding.position, finding.pointer.as_str())).collect();
     assert_eq!(codes, [("undeclared_worker", None, "/rules/0/run")]);
@@ -289,10 +289,16 @@ fn a_report_lists_a_bounded_number_of_findings() {
     for number in 0..300 {
         let _ = writeln!(text, "  m{number}: {number}");
     }
-    assert_eq!(lint::check(&Source::read("b.yaml", &text).expect("it is YAML")).findings.len(), FINDINGS_MAX);
+    assert_eq!(
+        patchboard_protocols::check(&Source::read("b.yaml", &text).expect("it is YAML")).findings.len(),
+        FINDINGS_MAX
+    );
     let rules: String = (0..200).map(|n| format!("  - {{name: r{n}, trigger: manual, run: nobody}}\n")).collect();
     let text = SOUND.replace("invariants:\n", &format!("{rules}invariants:\n"));
-    assert_eq!(lint::check(&Source::read("b.yaml", &text).expect("it is YAML")).findings.len(), FINDINGS_MAX);
+    assert_eq!(
+        patchboard_protocols::check(&Source::read("b.yaml", &text).expect("it is YAML")).findings.len(),
+        FINDINGS_MAX
+    );
 }
 
 #[test]
@@ -383,7 +389,7 @@ proptest! {
         }
         let text = lines.join("\n");
         if let Ok(source) = Source::read("x", &text) {
-            let report = lint::check(&source);
+            let report = patchboard_protocols::check(&source);
             prop_assert!(report.findings.len() <= FINDINGS_MAX);
             prop_assert!(report.findings.iter().all(|finding| finding.position.is_some()), "{:?}", report.findings);
         }
@@ -398,7 +404,7 @@ fn regular_expressions_of_all_schemas_of_a_blueprint_count_together() {
             let pattern = format!(r"^\p{{L}}{{1,{}}}$", 190 + index);
             json!({"path": format!("/a{index}"), "ops": ["add"], "value": {"pattern": pattern}})
         });
-        lint::check_value(json!({
+        patchboard_protocols::check_value(json!({
             "blueprint": 1,
             "name": "letters",
             "state": {"schema": {"type": "object"}, "initial": {}},
@@ -453,7 +459,7 @@ rules:
 done: {{when: has(state.end)}}
 "#
     );
-    let report = lint::check(&Source::read("group", &text).expect("it is YAML"));
+    let report = patchboard_protocols::check(&Source::read("group", &text).expect("it is YAML"));
     report.findings.into_iter().map(|finding| (finding.code, finding.pointer)).collect()
 }
 
@@ -482,7 +488,7 @@ rules:
 done: {{when: "size(state.l) == 3"}}
 "#
         );
-        let report = lint::check(&Source::read("moves", &text).expect("it is YAML"));
+        let report = patchboard_protocols::check(&Source::read("moves", &text).expect("it is YAML"));
         report.findings.iter().any(|finding| finding.code == "index_grant")
     };
     assert!(!found("/**/s") && !found("/l/*/s"));
@@ -504,7 +510,7 @@ rules: [{{name: begin, trigger: start, run: w}}]
 done: {{when: "size(state.l) == 1"}}
 "#
         );
-        let report = lint::check(&Source::read("values", &text).expect("it is YAML"));
+        let report = patchboard_protocols::check(&Source::read("values", &text).expect("it is YAML"));
         assert!(report.blueprint.is_some(), "{:?}\n{text}", report.findings);
         report.findings.iter().any(|finding| finding.code == "value_never_fits")
     };

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use jsonschema::Validator;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::lint::META_SCHEMA;
+use patchboard_protocols::department::Departments;
+use patchboard_protocols::workflow::Definition;
 use serde_json::{Value, json};
 
 /// Returns a blueprint that uses every field in every form.
@@ -89,8 +91,17 @@ fn validator() -> Validator {
     jsonschema::draft202012::new(&meta()).expect("the meta-schema is a schema")
 }
 
+/// Reads a blueprint as the kernel does, and the members of extensions as these do.
 fn read(value: &Value) -> Option<Blueprint> {
-    serde_json::from_value(value.clone()).ok()
+    let blueprint: Blueprint = serde_json::from_value(value.clone()).ok()?;
+    if let Some(departments) = &blueprint.departments {
+        serde_json::from_value::<Departments>(departments.clone()).ok()?;
+    }
+    match &blueprint.workflow {
+        None | Some(Value::String(_)) => {}
+        Some(workflow) => drop(serde_json::from_value::<Definition>(workflow.clone()).ok()?),
+    }
+    Some(blueprint)
 }
 
 #[test]

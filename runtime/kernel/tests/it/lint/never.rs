@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// Returns the codes, places and messages of the findings about a part of a blueprint.
 fn found(blueprint: Value, at: &str) -> Vec<(String, String)> {
-    let findings = lint::check_value(blueprint).findings;
+    let findings = patchboard_protocols::check_value(blueprint).findings;
     let told = findings.into_iter().filter(|finding| finding.pointer.starts_with(at));
     told.map(|finding| (finding.code.to_owned(), finding.message)).collect()
 }
@@ -357,7 +357,7 @@ fn limited(documents: usize, limits: &[(&str, u64)], changes: &dyn Fn(&mut Value
     changes(&mut blueprint);
     let docs: serde_json::Map<_, _> = (0..documents).map(|number| (format!("d{number}"), json!("text"))).collect();
     let source = Source::read("b.json", &blueprint.to_string()).expect("it is JSON");
-    let blueprint = lint::check(&source).blueprint.expect("it is sound");
+    let blueprint = patchboard_protocols::check(&source).blueprint.expect("it is sound");
     let findings = lint::check_with_request(&source, blueprint, json!({"docs": docs})).expect("it makes a board");
     findings.into_iter().filter(|finding| finding.code == "limit_too_low").map(|finding| finding.message).collect()
 }
@@ -517,7 +517,7 @@ fn tickets(seat: Value, changes: Value) -> Value {
 }
 
 fn codes(blueprint: Value) -> Vec<&'static str> {
-    lint::check_value(blueprint).findings.into_iter().map(|finding| finding.code).collect()
+    patchboard_protocols::check_value(blueprint).findings.into_iter().map(|finding| finding.code).collect()
 }
 
 #[test]
@@ -685,7 +685,7 @@ fn a_fault_is_told_once_and_names_what_was_meant() {
     let help = |change: &dyn Fn(&mut Value)| {
         let mut blueprint = tickets(json!({}), json!({}));
         change(&mut blueprint);
-        let findings = lint::check_value(blueprint).findings;
+        let findings = patchboard_protocols::check_value(blueprint).findings;
         findings.first().map(|finding| (finding.code, finding.help.clone())).expect("a finding")
     };
     let misspelt = help(&|blueprint| blueprint["workers"]["sorter"]["reads"] = json!(["/request/tickets/{tt}"]));
@@ -721,7 +721,7 @@ fn a_schema_that_no_value_satisfies_is_found() {
     ] {
         let mut blueprint = tickets(json!({}), json!({}));
         blueprint["state"]["schema"]["properties"]["more"] = schema.clone();
-        let told_now: Vec<String> = lint::check_value(blueprint)
+        let told_now: Vec<String> = patchboard_protocols::check_value(blueprint)
             .findings
             .into_iter()
             .filter(|finding| finding.code == "impossible_schema")

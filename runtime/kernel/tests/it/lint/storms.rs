@@ -1,6 +1,5 @@
 //! Lint for storms: detects workers that are triggered per element and make each other stale, and no others.
 
-use patchboard_kernel::lint;
 use patchboard_kernel::source::Source;
 
 /// Returns true if the lint finds a storm for a worker `w` that is triggered by `trigger`.
@@ -31,7 +30,7 @@ rules:
 done: {{when: "state.total == 3"}}
 "#
     );
-    let report = lint::check(&Source::read("storm", &text).expect("it is YAML"));
+    let report = patchboard_protocols::check(&Source::read("storm", &text).expect("it is YAML"));
     assert!(report.blueprint.is_some(), "{:?}\n{text}", report.findings);
     report.findings.iter().any(|finding| finding.code == "stale_storm")
 }
@@ -99,7 +98,7 @@ rules:
 done: {{when: "size(state.notes) == 3"}}
 "#
     );
-    let report = lint::check(&Source::read("reviews", &text).expect("it is YAML"));
+    let report = patchboard_protocols::check(&Source::read("reviews", &text).expect("it is YAML"));
     assert!(report.blueprint.is_some(), "{:?}\n{text}", report.findings);
     report.findings.iter().any(|finding| finding.code == "stale_storm")
 }

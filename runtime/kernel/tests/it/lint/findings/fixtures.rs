@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use patchboard_kernel::lint::{self, Diagnostic};
-use patchboard_kernel::source::{self, FileLoader, Source};
+use patchboard_kernel::source::{FileLoader, Source};
 
 /// A blueprint without any finding.
 pub(super) const SOUND: &str = r##"blueprint: 1
@@ -1183,13 +1183,13 @@ impl Fixture {
                 return Ok(source);
             }
             let texts: BTreeMap<&str, &str> = self.fragments.iter().copied().collect();
-            source::resolve(source, &mut Texts(&texts))
+            patchboard_protocols::resolve(source, &mut Texts(&texts))
         });
         let source = match source {
             Ok(source) => source,
             Err(findings) => return findings,
         };
-        let report = lint::check(&source);
+        let report = patchboard_protocols::check(&source);
         match (self.request, report.blueprint) {
             (Some(request), Some(blueprint)) => {
                 let request = serde_json::from_str(request).expect("it is JSON");

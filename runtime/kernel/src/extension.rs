@@ -1,0 +1,30 @@
+//! Seam by which other crates extend blueprints: members that they expand, and findings that they add.
+//!
+//! Owns the interface only. The kernel knows no protocol; each is an [`Extension`] that the caller passes to
+//! [`crate::source::resolve`] and [`crate::lint::check`].
+
+use crate::lint::{Diagnostic, LintContext};
+use crate::source::{FileLoader, Source};
+
+/// Extension of blueprints.
+pub trait Extension: Sync {
+    /// Replaces the extension's member of a blueprint by workers, rules and boards. `file` is the file of the source,
+    /// if another names it.
+    ///
+    /// # Errors
+    /// Returns all findings about the member.
+    fn expand(
+        &self,
+        source: &mut Source,
+        files: &mut dyn FileLoader,
+        file: Option<&String>,
+    ) -> Result<(), Vec<Diagnostic>> {
+        let _ = (source, files, file);
+        Ok(())
+    }
+
+    /// Adds warnings about a resolved blueprint without errors.
+    fn lint(&self, context: &mut LintContext<'_, '_>) {
+        let _ = context;
+    }
+}

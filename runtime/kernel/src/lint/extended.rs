@@ -1,0 +1,63 @@
+//! View of a check for extensions: workers with their valid grants, and warnings.
+
+use super::{Linter, Severity};
+use crate::blueprint::{Worker, WriteGrant};
+use crate::pattern::Pattern;
+use crate::source::Source;
+
+/// Check of a blueprint without errors, for an extension.
+pub struct LintContext<'l, 'a> {
+    pub(super) linter: &'l mut Linter<'a>,
+}
+
+/// Write grant of a worker with a valid path.
+#[derive(Clone, Copy)]
+pub struct LintedWrite<'l> {
+    /// JSON Pointer of the grant in the blueprint.
+    pub pointer: &'l str,
+    /// The grant.
+    pub grant: &'l WriteGrant,
+    /// Its path.
+    pub pattern: &'l Pattern,
+}
+
+impl LintContext<'_, '_> {
+    /// Returns the source of the blueprint.
+    pub fn source(&self) -> &Source {
+        self.linter.source
+    }
+
+    /// Returns all workers with their names, in order of name.
+    pub fn workers(&self) -> impl Iterator<Item = (&str, &Worker)> {
+        self.linter.worker_grants.iter().map(|(name, grants)| (name.as_str(), grants.worker))
+    }
+
+    /// Returns the write grants of a worker.
+    pub fn writes(&self, worker: &str) -> impl Iterator<Item = LintedWrite<'_>> {
+        let grants = self.linter.worker_grants.iter().find(|(name, _)| name.as_str() == worker);
+        grants.into_iter().flat_map(|(_, grants)| &grants.writes).map(|write| LintedWrite {
+            pointer: &write.pointer,
+            grant: write.grant,
+            pattern: &write.pattern,
+        })
+    }
+
+    /// Parses a path of the blueprint; `None` if it is invalid.
+    pub fn parse(&self, path: &str) -> Option<Pattern> {
+        self.linter.paths.parse(path).ok()
+    }
+
+    /// Adds a warning about the value at a pointer.
+    pub fn warn(&mut self, code: &'static str, pointer: &str, message: String, help: String) {
+        self.linter.report(code, pointer, message, help);
+        if let Some(finding) = self.linter.findings.last_mut() {
+            finding.severity = Severity::Warning;
+        }
+    }
+
+    /// Adds a warning about the key at a pointer.
+    pub fn warn_at_key(&mut self, code: &'static str, pointer: &str, message: String, help: String) {
+        self.warn(code, pointer, message, help);
+        self.linter.point_at_key();
+    }
+}

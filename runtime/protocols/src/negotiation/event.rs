@@ -1,0 +1,215 @@
+//! The events of a negotiation, and their permitted order.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{NegotiationCode, NegotiationError, Policy};
+use patchboard_kernel::rejection::code_enum;
+
+/// Maximum number of events of a negotiation. The last two are reserved for its end.
+pub const EVENTS_MAX: usize = 128;
+
+/// An event of a negotiation (W4 to W10). Unknown members are ignored (W3); stored events are kept unchanged.
+///
+/// `ts` is the sender's time in any format, and has no effect. `corr` is copied from `open` to the replies (W2). A
+/// draft or an evaluation with another `corr` is rejected; one without is accepted.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Event {
+    /// Opens the negotiation.
+    Open {
+        /// Sender's time.
+        ts: Value,
+        /// Subject of the negotiation.
+        topic: String,
+        /// Correlation id of its messages.
+        corr: String,
+        /// The policy profile requested by the opener ([`Profile`](super::Profile)).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        profile: Option<String>,
+    },
+    /// Announces the effective policy.
+    Policy {
+        /// Sender's time.
+        ts: Value,
+        /// Id of the negotiation.
+        negotiation_id: String,
+        /// The profile that it was derived from, if one was requested.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        profile: Option<String>,
+        /// The effective policy.
+        policy: Policy,
+        /// As in `open`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        corr: Option<String>,
+    },
+    /// Proposes a draft.
+    Propose(Draft),
+    /// Proposes a draft in place of the current one.
+    Counter(Draft),
+    /// Evaluates the current draft.
+    Evaluate(Evaluation),
+    /// Accepts a draft.
+    Decide {
+        /// Sender's time.
+        ts: Value,
+        /// The deciding agent.
+        by: String,
+        /// The content type of the result.
+        ct: String,
+        /// The result: the bytes of the draft, in base64.
+        result_b64: String,
+        /// As in `open`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        corr: Option<String>,
+    },
+    /// Ends the negotiation without a result.
+    Abort {
+        /// Sender's time.
+        ts: Value,
+        /// Reason: the code of a [`StopReason`](super::StopReason) if the policy ended it.
+        reason: String,
+        /// The aborting party; absent: the deciding agent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<String>,
+        /// As in `open`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        corr: Option<String>,
+    },
+}
+
+/// A draft, as sent.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Draft {
+    /// Sender's time.
+    pub ts: Value,
+    /// Author.
+    pub from: String,
+    /// Content type.
+    pub ct: String,
+    /// Content in base64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_b64: Option<String>,
+    /// The content as a value instead of base64. A text means its own bytes unless `ct` is JSON; any other value means
+    /// its canonical JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Value>,
+    /// Tokens used for it, as reported by its author.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// As in `open`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corr: Option<String>,
+}
+
+/// An evaluation of the current draft.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Evaluation {
+    /// Sender's time.
+    pub ts: Value,
+    /// Evaluator.
+    pub from: String,
+    /// Score, from 0 to 1.
+    pub score: f64,
+    /// Reasons for the score.
+    #[serde(default)]
+    pub notes: String,
+    /// Tokens used for it, as reported by its author.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// As in `open`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corr: Option<String>,
+}
+
+code_enum! {
+    /// Kinds of events of a negotiation.
+    EventKind {
+        /// Opens the negotiation.
+        Open = "open",
+        /// Announces the effective policy.
+        Policy = "policy",
+        /// Proposes a draft.
+        Propose = "propose",
+        /// Proposes a draft in place of the current one.
+        Counter = "counter",
+        /// Evaluates the current draft.
+        Evaluate = "evaluate",
+        /// Accepts a draft.
+        Decide = "decide",
+        /// Ends the negotiation without a result.
+        Abort = "abort",
+    }
+}
+
+impl Event {
+    /// Parses an event.
+    ///
+    /// # Errors
+    /// [`NegotiationCode::BadEvent`].
+    pub fn parse(value: &Value) -> Result<Self, NegotiationError> {
+        serde_json::from_value(value.clone())
+            .map_err(|why| NegotiationError::new(NegotiationCode::BadEvent, format!("this is no event: {why}")))
+    }
+
+    /// Returns the event's kind.
+    pub const fn kind(&self) -> EventKind {
+        match self {
+            Self::Open { .. } => EventKind::Open,
+            Self::Policy { .. } => EventKind::Policy,
+            Self::Propose(_) => EventKind::Propose,
+            Self::Counter(_) => EventKind::Counter,
+            Self::Evaluate(_) => EventKind::Evaluate,
+            Self::Decide { .. } => EventKind::Decide,
+            Self::Abort { .. } => EventKind::Abort,
+        }
+    }
+}
+
+/// State of a negotiation with respect to the order of events.
+///
+/// | | open | policy | propose | counter | evaluate | decide | abort |
+/// |---|---|---|---|---|---|---|---|
+/// | new | opened | | | | | | |
+/// | opened | | agreed | | | | | ended |
+/// | agreed | | | drafted | | | | ended |
+/// | drafted | | | drafted | drafted | drafted | ended | ended |
+/// | ended | | | | | | | |
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// No event yet.
+    New,
+    /// Opened, without a policy.
+    Opened,
+    /// A policy is in effect.
+    Agreed,
+    /// A draft was proposed.
+    Drafted,
+    /// Decided or aborted.
+    Ended,
+}
+
+impl Phase {
+    /// Returns the phase after an event of this kind.
+    ///
+    /// # Errors
+    /// Returns the code of the rejection if the event is not allowed in this phase.
+    pub const fn after(self, kind: EventKind) -> Result<Self, NegotiationCode> {
+        match (self, kind) {
+            (Self::Ended, _) => Err(NegotiationCode::Ended),
+            (Self::New, EventKind::Open) => Ok(Self::Opened),
+            (Self::New, _) => Err(NegotiationCode::NotOpen),
+            (Self::Opened | Self::Agreed | Self::Drafted, EventKind::Open) => Err(NegotiationCode::AlreadyOpen),
+            (Self::Opened | Self::Agreed | Self::Drafted, EventKind::Abort) => Ok(Self::Ended),
+            (Self::Opened, EventKind::Policy) => Ok(Self::Agreed),
+            (Self::Opened, _) => Err(NegotiationCode::NoPolicy),
+            (Self::Agreed | Self::Drafted, EventKind::Policy) => Err(NegotiationCode::PolicyAlreadySet),
+            (Self::Agreed | Self::Drafted, EventKind::Propose) => Ok(Self::Drafted),
+            (Self::Agreed, EventKind::Counter | EventKind::Evaluate | EventKind::Decide) => {
+                Err(NegotiationCode::NoDraft)
+            }
+            (Self::Drafted, EventKind::Counter | EventKind::Evaluate) => Ok(Self::Drafted),
+            (Self::Drafted, EventKind::Decide) => Ok(Self::Ended),
+        }
+    }
+}
