@@ -15,13 +15,13 @@ use patchboard_kernel::lint::{Diagnostic, Severity};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::blueprint_file::plural;
 use crate::describe::grouped;
 use crate::diagnostics;
 use crate::failure::Failure;
 use crate::input;
 use crate::output::{Output, clean, json_pretty, one_line};
 use crate::worker_agents::{ModelArguments, quoted};
+use patchboard_kernel::text::counted;
 
 /// Maximum bytes of a document.
 const DOCUMENT_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -189,8 +189,8 @@ fn print_round(round: &Round, output: Output) {
     let verdict = match (&round.failure, errors, round.findings.len()) {
         (Some(failure), ..) => format!("no answer: {failure}"),
         (None, 0, 0) => "a blueprint without a finding".to_owned(),
-        (None, 0, warnings) => format!("a blueprint with {}: {}", plural(warnings, "warning"), codes(&round.findings)),
-        (None, errors, _) => format!("{}: {}", plural(errors, "error"), codes(&round.findings)),
+        (None, 0, warnings) => format!("a blueprint with {}: {}", counted(warnings, "warning"), codes(&round.findings)),
+        (None, errors, _) => format!("{}: {}", counted(errors, "error"), codes(&round.findings)),
     };
     output.note(&format!("the architect wrote {} tokens: {}", grouped(tokens), one_line(&verdict)));
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::lint::{self, Diagnostic, FINDINGS_MAX, OpaquePlace, Report, Severity};
 use patchboard_kernel::source::{self, Source};
+use patchboard_kernel::text::counted;
 use patchboard_runtime::runtime::RuntimeError;
 use serde_json::Value;
 
@@ -164,7 +165,7 @@ pub(crate) fn read_valid(
     let findings = reading.report.findings.iter().map(|finding| reading.json(finding)).collect();
     let errors = reading.count(Severity::Error);
     reading.report.blueprint.ok_or_else(|| {
-        Failure::invalid_input("blueprint_refused", format!("{} has {}", path.display(), plural(errors, "error")))
+        Failure::invalid_input("blueprint_refused", format!("{} has {}", path.display(), counted(errors, "error")))
             .help(format!("fix what `patchboard check {}` reports", path.display()))
             .detail("findings", Value::Array(findings))
     })
@@ -238,11 +239,6 @@ impl CheckedBlueprint {
             Some(fragment) => Path::new(&self.name).with_file_name("").join(fragment).display().to_string(),
         }
     }
-}
-
-/// Formats a count with its noun: `1 error`, `2 errors`.
-pub(crate) fn plural(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Returns a fragment's canonical path, if it lies below the blueprint's directory after following symbolic links.

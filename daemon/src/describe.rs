@@ -19,9 +19,9 @@ use patchboard_kernel::record::{
 use patchboard_kernel::rejection::Code;
 use serde_json::Value;
 
-use crate::blueprint_file::plural;
 use crate::output::{clean, one_line, short};
 use crate::reader::format_time;
+use patchboard_kernel::text::counted;
 
 pub(crate) use file_edits::{EditInfo, EditLine};
 pub(crate) use patchboard_kernel::view::grouped;
@@ -258,8 +258,8 @@ pub(crate) fn body_text(body: &Body) -> String {
         Body::Redacted(redacted) => {
             let (erased, records) = (redacted.erased, redacted.records.len());
             let salt = if redacted.salt { "; the salt is destroyed, and only the chain can be verified" } else { "" };
-            let values = plural(usize::try_from(erased).unwrap_or(usize::MAX), "value");
-            let records = plural(records, "record");
+            let values = counted(usize::try_from(erased).unwrap_or(usize::MAX), "value");
+            let records = counted(records, "record");
             format!("{} erased: {values} in {records}{salt}", listed(&redacted.targets))
         }
         Body::Signal(signal) => format!("{} {}", name(&signal.name), short(&signal.value.to_string(), TEXT_CHARS_MAX)),

@@ -13,8 +13,8 @@ use patchboard_kernel::id::Timestamp;
 use serde::Serialize;
 
 use self::observe::{BindResult, DaemonPresence, DataDir, JournalCheck, ProgramLookup};
-use crate::blueprint_file::plural;
 use crate::reader::{format_time, lost_help};
+use patchboard_kernel::text::counted;
 
 /// Checks, in the order in which they run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -251,7 +251,7 @@ pub(crate) fn journal(observed: &JournalCheck) -> Finding {
             let message = format!(
                 "{} of {} cannot be trusted: {}",
                 damaged_boards.len(),
-                plural(*boards, "board"),
+                counted(*boards, "board"),
                 descriptions.join("; ")
             );
             Finding::error(
@@ -261,7 +261,7 @@ pub(crate) fn journal(observed: &JournalCheck) -> Finding {
             )
         }
         JournalCheck::Read { took, boards, .. } => {
-            let boards = plural(*boards, "board");
+            let boards = counted(*boards, "board");
             let message = format!("it can be read, and nothing of {boards} was altered ({:.1} s)", took.as_secs_f64());
             Finding::ok(Check::Journal, message)
         }
@@ -275,7 +275,7 @@ const DAMAGED_MAX: usize = 8;
 pub(crate) fn boards(observed: &JournalCheck) -> Option<Finding> {
     let JournalCheck::Read { boards, running, interrupted, failed, .. } = observed else { return None };
     let message =
-        format!("{}: {running} running, {interrupted} interrupted, {failed} failed", plural(*boards, "board"));
+        format!("{}: {running} running, {interrupted} interrupted, {failed} failed", counted(*boards, "board"));
     Some(match (*failed, *interrupted) {
         (0, 0) => Finding::ok(Check::Boards, message),
         (0, _) => Finding::warning(
@@ -455,7 +455,7 @@ pub(crate) fn tokens(is_open: bool, is_loopback: bool, count: Result<usize, Stri
                 "make one with `patchboard token create --scope admin`",
             )
         }
-        (false, Ok(count)) => Finding::ok(check, format!("{} in force", plural(count, "token"))),
+        (false, Ok(count)) => Finding::ok(check, format!("{} in force", counted(count, "token"))),
     }
 }
 

@@ -3,6 +3,7 @@
 use patchboard_agents::departments::declared_tests;
 use patchboard_kernel::lint::{Diagnostic, Severity};
 use patchboard_kernel::source::Source;
+use patchboard_kernel::text::truncated;
 use patchboard_protocols::department::{Manifest, Test};
 use serde_json::Value;
 
@@ -53,6 +54,5 @@ fn place(at: &str) -> String {
 }
 
 fn short(value: &Value) -> String {
-    let text = value.to_string();
-    if text.chars().count() <= 200 { text } else { format!("{}…", text.chars().take(200).collect::<String>()) }
+    truncated(&value.to_string(), 200).into_owned()
 }

@@ -11,7 +11,7 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, Interval, interval_at};
 
-use crate::blueprint_file::plural;
+use patchboard_kernel::text::counted;
 
 /// Update interval of the line.
 const EVERY: Duration = Duration::from_secs(1);
@@ -95,7 +95,7 @@ fn line(models: &[ModelState]) -> String {
             None if outage.reason.needs_operator() => OPERATOR.to_owned(),
             None => "trying now".to_owned(),
         };
-        let waiting = plural(model.waiting, "call");
+        let waiting = counted(model.waiting, "call");
         let wait = if model.waiting == 1 { "waits" } else { "wait" };
         Some(format!("model {} {}: {next_try}, {waiting} {wait}", model.key.model(), state_text(outage.reason)))
     });

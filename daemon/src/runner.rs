@@ -24,7 +24,6 @@ use patchboard_runtime::runtime::{BoardHandle, Options, Runtime, RuntimeError};
 use patchboard_runtime::subscription::Subscription;
 use serde_json::{Map, Value, json};
 
-use crate::blueprint_file::plural;
 use crate::describe::{self, NestedShortage, UnshownInfo, grouped};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, clean, json_line, json_pretty, one_line, short};
@@ -34,6 +33,7 @@ use crate::queries::questions::QuestionInfo;
 use crate::reader::format_time;
 use crate::user;
 use crate::worker_agents::{ResumeFlags, WorkerAgents};
+use patchboard_kernel::text::counted;
 
 /// Checks, before any model call, that boards can be stored in a data directory.
 pub(crate) fn check_storage(data_dir: &Path) -> Result<(), Failure> {
@@ -426,7 +426,7 @@ impl RunResult<'_> {
     /// Describes the work that a done board did not wait for.
     fn abandoned_work(&self) -> Option<String> {
         let UnfinishedWork { cut_off, unfired, .. } = &self.unfinished;
-        let invocations = (*cut_off > 0).then(|| format!("though {} came to nothing", plural(*cut_off, "invocation")));
+        let invocations = (*cut_off > 0).then(|| format!("though {} came to nothing", counted(*cut_off, "invocation")));
         let joins: Vec<String> = unfired.iter().map(ToString::to_string).collect();
         let joins = (!joins.is_empty()).then(|| format!("before {} had fired", joins.join(" and ")));
         let missing = (!self.results.is_empty() && self.results().next().is_none()).then(|| {
@@ -553,7 +553,7 @@ impl RunResult<'_> {
             (Some(ended), _) => format!("{} ({})", ended.end, ended.cause),
             (None, _) if self.pause_cause.is_some() => format!("paused ({})", self.cause().unwrap_or_default()),
             (None, 0) => "paused".to_owned(),
-            (None, questions) => format!("waiting for {}", plural(questions, "answer")),
+            (None, questions) => format!("waiting for {}", counted(questions, "answer")),
         };
         let sign = if self.totals.is_estimated { "~" } else { "" };
         let Account { spent, prompt, completion, .. } = self.account;
@@ -563,7 +563,7 @@ impl RunResult<'_> {
             tokens => format!(", {} without an answer", grouped(tokens)),
         };
         let failed = self.totals.last_failure.as_ref().map(|(code, message)| {
-            let calls = plural(usize::try_from(self.totals.failed).unwrap_or(usize::MAX), "call");
+            let calls = counted(usize::try_from(self.totals.failed).unwrap_or(usize::MAX), "call");
             format!("failed   {calls}; last: {code}: {}\n", short(message, 200))
         });
         let failed = failed.unwrap_or_default();

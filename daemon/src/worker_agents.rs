@@ -23,7 +23,6 @@ use patchboard_workspace::boards::{ActivationGuard, Workspaces};
 use serde_json::json;
 
 use crate::architect::try_writing;
-use crate::blueprint_file::plural;
 use crate::cli::{DATA_DIR, DATA_DIR_ENV};
 use crate::config_tables;
 use crate::describe::NestedShortages;
@@ -32,6 +31,7 @@ use crate::outages::Outages;
 use crate::output::{Output, one_line};
 use crate::reader::{Reader, storage};
 use crate::trust::config_file;
+use patchboard_kernel::text::counted;
 
 /// Options that select a model.
 #[derive(Args, Debug, Clone)]
@@ -402,11 +402,11 @@ impl WorkerAgents {
     pub(crate) fn finish(&self, output: Output) -> Result<(), Failure> {
         if let Some((recorder, path)) = &self.recorder {
             let entries = recorder.finish().map_err(|error| cassette_failure(&error))?;
-            let entries = plural(usize::try_from(entries).unwrap_or(usize::MAX), "answer");
+            let entries = counted(usize::try_from(entries).unwrap_or(usize::MAX), "answer");
             output.note(&format!("recorded {entries} into {}", path.display()));
         }
         if let Some(left) = self.player.as_ref().map(|player| player.remaining()).filter(|left| *left > 0) {
-            output.note(&format!("{} of the recording were not asked for", plural(left, "answer")));
+            output.note(&format!("{} of the recording were not asked for", counted(left, "answer")));
         }
         Ok(())
     }

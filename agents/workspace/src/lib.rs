@@ -11,7 +11,7 @@
 //! * [`tools`]: its operations, for language models and for external processes.
 //! * [`metrics`]: edit statistics from the records of a board.
 //! * [`disk`]: the directory; [`directory`], [`program`]: the operator's settings of it, and of a program;
-//!   [`environment`] and [`process_group`]: what a program inherits, and how it is killed.
+//!   [`environment`] and [`process_group`]: variables that a program inherits, and its end with all it has started.
 //! * [`text`]: all pure functions of file contents.
 
 pub mod active_programs;

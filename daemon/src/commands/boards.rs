@@ -16,11 +16,11 @@ use patchboard_runtime::journal::{BoardSummary, Journal as _, JournalError};
 use patchboard_runtime::{audit, recovery};
 use serde_json::{Value, json};
 
-use crate::blueprint_file::plural;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::outages::awaited_model;
 use crate::output::{Output, short, table};
 use crate::reader::{format_time, storage};
+use patchboard_kernel::text::counted;
 
 /// List the boards of the data directory, oldest first
 ///
@@ -130,7 +130,7 @@ impl WaitState {
     fn text(&self) -> String {
         let questions = match self.questions {
             0 => None,
-            count => Some(plural(count, "question")),
+            count => Some(counted(count, "question")),
         };
         let provider = match (self.is_provider_away, self.provider()) {
             (true, Some(wait)) => Some(format!("resume ({}: {})", self.awaited(), wait.reason)),

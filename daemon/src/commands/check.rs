@@ -9,7 +9,7 @@ use patchboard_kernel::lint::{CODES, FINDINGS_MAX, Severity};
 use serde_json::{Value, json};
 
 use super::run::json_argument;
-use crate::blueprint_file::{self, plural};
+use crate::blueprint_file::{self};
 use crate::codes;
 use crate::config_tables;
 use crate::diagnostics::word;
@@ -17,6 +17,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::input;
 use crate::output::Output;
 use crate::trust::config_file;
+use patchboard_kernel::text::counted;
 
 /// Check blueprints: every finding with its line, a stable code and a fix
 ///
@@ -133,10 +134,10 @@ pub(crate) fn run(arguments: &Arguments, config: Option<&Path>, output: Output) 
         }
         output.json(&report)?;
     } else {
-        let counts = format!("{}, {}", plural(errors, "error"), plural(warnings, "warning"));
-        let mut files = plural(arguments.blueprints.len(), "blueprint");
+        let counts = format!("{}, {}", counted(errors, "error"), counted(warnings, "warning"));
+        let mut files = counted(arguments.blueprints.len(), "blueprint");
         if tests > 0 {
-            files = format!("{files}, {}", plural(tests, "test"));
+            files = format!("{files}, {}", counted(tests, "test"));
         }
         let verdict = if refused { "refused".red().bold().to_string() } else { "ok".green().bold().to_string() };
         output.line(&format!("{files}: {counts}: {verdict}"))?;

@@ -9,13 +9,13 @@ use patchboard_kernel::money::Money;
 use patchboard_kernel::record::{Body, Budget};
 use serde_json::json;
 
-use crate::blueprint_file::plural;
 use crate::cli::BoardArgument;
 use crate::describe::{self, grouped};
 use crate::failure::{Exit, Outcome};
 use crate::output::{Output, one_line, table};
 use crate::queries::cost::{CostReport, Details, ModelCost, PromptTokens, Retries, unanswered};
 use crate::reader::Reader;
+use patchboard_kernel::text::counted;
 
 /// Print the cost of a board: tokens by worker, tokens of retries, composition of prompts
 ///
@@ -104,7 +104,7 @@ fn lines(
     let currency = details.currency.as_deref().unwrap_or_default();
     if details.models.len() > 1 || details.currency.is_some() {
         lines.extend(details.models.iter().map(|(name, ModelCost { calls, tokens, money })| {
-            let calls = plural(usize::try_from(*calls).unwrap_or(usize::MAX), "call");
+            let calls = counted(usize::try_from(*calls).unwrap_or(usize::MAX), "call");
             let money = details.currency.as_ref().map(|_| format!(", {money} {currency}"));
             format!("model {}: {calls}, {} tokens{}", one_line(name), grouped(*tokens), money.unwrap_or_default())
         }));

@@ -15,7 +15,6 @@ use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{Journal as _, RecordLoss};
 use serde_json::json;
 
-use crate::blueprint_file::plural;
 use crate::client::{Client, DaemonArgument};
 use crate::doctor::observe::{self, JournalCheck};
 use crate::doctor::{self, Check, Finding, Severity};
@@ -29,6 +28,7 @@ use crate::serve::tokens::{Action, AuditedAction, TokenStore};
 use crate::trust::config_file;
 use crate::user;
 use crate::worker_agents::ModelArguments;
+use patchboard_kernel::text::counted;
 
 /// Timeout for a model server's response.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -260,5 +260,5 @@ fn print_findings(findings: &[Finding], worst: Severity, output: Output) -> Resu
     }
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
-    output.line(&format!("{}, {}", plural(errors, "error"), plural(warnings, "warning")))
+    output.line(&format!("{}, {}", counted(errors, "error"), counted(warnings, "warning")))
 }

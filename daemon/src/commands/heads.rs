@@ -10,11 +10,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::boards::{DAMAGED, check_none_lost, status_of};
-use crate::blueprint_file::plural;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::input;
 use crate::output::{Output, table};
 use crate::reader::{Reader, storage};
+use patchboard_kernel::text::counted;
 
 /// Maximum bytes of a file of heads.
 const BYTES_MAX: u64 = 64 << 20;
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
         if arguments.boards.is_empty() {
             check_none_lost(&reader.journal)?;
         }
-        let message = format!("{} of {} cannot be trusted", plural(damaged, "head"), boards.len());
+        let message = format!("{} of {} cannot be trusted", counted(damaged, "head"), boards.len());
         let help = "`patchboard verify BOARD` says more of a board that is called damaged";
         if damaged > 0 { Err(Failure::failed("bad_record", message).help(help)) } else { Ok(Exit::Done) }
     };

@@ -17,7 +17,6 @@ use patchboard_runtime::redaction;
 use serde_json::json;
 
 use super::run::json_argument;
-use crate::blueprint_file::plural;
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line};
@@ -28,6 +27,7 @@ use crate::queries::storage::boards_and_archived;
 use crate::reader::{Reader, storage};
 use crate::serve::instance_lock::open_exclusive;
 use crate::user;
+use patchboard_kernel::text::counted;
 
 /// Erase values of a board from every file: all values that a place ever had, or that a record brought
 ///
@@ -126,7 +126,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
         let erased = erased.map_err(|error| Failure::failed("cassette", error))?;
         cassettes.push(json!({"cassette": path, "views": erased.views, "answers": erased.answers}));
         if !output.is_json() {
-            let count = |number: usize, noun| plural(number, noun);
+            let count = |number: usize, noun| counted(number, noun);
             let (views, answers) = (count(erased.views, "view"), count(erased.answers, "answer"));
             output.line(&format!("{}: {views} and {answers} erased", one_line(&path.display().to_string())))?;
         }
@@ -167,7 +167,7 @@ fn hashes_of_views(reader: &Reader, board: &BoardId) -> Result<BTreeMap<Digest, 
 }
 
 fn print_redaction(done: &Redaction, output: Output) -> Result<(), Failure> {
-    let count = |number: u64, noun| plural(usize::try_from(number).unwrap_or(usize::MAX), noun);
+    let count = |number: u64, noun| counted(usize::try_from(number).unwrap_or(usize::MAX), noun);
     let (values, records) = (count(done.body.erased, "value"), count(done.body.records.len() as u64, "record"));
     let texts = count(done.body.texts.len() as u64, "text");
     output.line(&format!("erased: {values} in {records}, {texts}; record {} says so", done.head.seq))?;

@@ -7,11 +7,11 @@ use patchboard_kernel::id::Seq;
 use patchboard_kernel::replay;
 use serde_json::json;
 
-use crate::blueprint_file::plural;
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 use crate::reader::Reader;
+use patchboard_kernel::text::counted;
 
 /// Re-derive a run from its journal, and print the first record that differs
 ///
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
         }))?;
         return shown();
     }
-    let count = |number: u64, noun| plural(usize::try_from(number).unwrap_or(usize::MAX), noun);
+    let count = |number: u64, noun| counted(usize::try_from(number).unwrap_or(usize::MAX), noun);
     output.line(&format!(
         "replay OK: {}, {}, {} match",
         count(replayed.records, "record"),

@@ -13,11 +13,11 @@ use patchboard_runtime::journal::Journal;
 use serde_json::{Value, json};
 
 use super::heads::{self, SavedHead};
-use crate::blueprint_file::plural;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::input::STDIN;
 use crate::output::{Output, one_line};
 use crate::reader::{Reader, storage};
+use patchboard_kernel::text::counted;
 
 /// Check every record, value and text of a board against the hash chain, and print the head
 ///
@@ -162,7 +162,7 @@ fn verify_heads(heads: &[SavedHead], data_dir: &Path, output: Output) -> Outcome
         return Ok(Exit::Done);
     }
     let verb = if bad == 1 { "is" } else { "are" };
-    let message = format!("{bad} of {} {verb} not as noted", plural(heads.len(), "board"));
+    let message = format!("{bad} of {} {verb} not as noted", counted(heads.len(), "board"));
     Err(Failure::failed("head_differs", message).help("`patchboard verify BOARD` says more of one of them"))
 }
 
@@ -187,7 +187,7 @@ fn as_json(board: &BoardId, verified: &AuditReport) -> Value {
 }
 
 fn print(verified: &AuditReport, output: Output) -> Result<(), Failure> {
-    let count = |number: u64, noun| plural(usize::try_from(number).unwrap_or(usize::MAX), noun);
+    let count = |number: u64, noun| counted(usize::try_from(number).unwrap_or(usize::MAX), noun);
     output.line(&format!(
         "OK: hash chain intact: {}, {}, {}",
         count(verified.records, "record"),

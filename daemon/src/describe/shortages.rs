@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use utoipa::ToSchema;
 
 use super::name;
-use crate::blueprint_file::plural;
 use crate::output::one_line;
+use patchboard_kernel::text::counted;
 
 /// Calls with incomplete views: readable data did not fit.
 #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ impl ViewShortages {
             let worst = later.worst.sentences(&worker).next().unwrap_or_default();
             format!(
                 "{} of {worker} showed too little; the largest: {}",
-                plural(later.calls, "more call"),
+                counted(later.calls, "more call"),
                 one_line(&worst)
             )
         });

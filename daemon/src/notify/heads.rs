@@ -13,9 +13,9 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use super::dispatch::{outcome_of, wait};
 use super::feed::ChangeFeed;
 use super::receiver::Receiver;
-use crate::blueprint_file::plural;
 use crate::reader::{format_time, storage};
 use crate::serve::service::Daemon;
+use patchboard_kernel::text::counted;
 
 /// Maximum heads per message.
 const HEADS_MAX: usize = 500;
@@ -49,7 +49,7 @@ struct Message<'a> {
 fn message(heads: &[Head], at: Timestamp) -> (String, String) {
     let listed: Vec<String> = heads.iter().map(|head| format!("{} {} {}", head.board, head.seq, head.hash)).collect();
     let id = format!("heads:{}", sha256(listed.join("\n").as_bytes()));
-    let message = format!("Heads of {}.", plural(heads.len(), "board"));
+    let message = format!("Heads of {}.", counted(heads.len(), "board"));
     let body = Message { id: &id, kind: "heads", at: format_time(at), message, heads };
     let body = serde_json::to_string(&body).expect("a message is strings and numbers");
     (id, body)

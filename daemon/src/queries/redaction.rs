@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
 
-use crate::blueprint_file::plural;
 use crate::failure::Failure;
 use crate::output::one_line;
+use patchboard_kernel::text::counted;
 
 /// Report of a redaction.
 #[derive(Serialize, ToSchema)]
@@ -165,10 +165,10 @@ fn list(found: &TextMatches) -> String {
     let of = |(department, rows): (&String, &BTreeSet<i64>)| {
         let numbers: Vec<String> = rows.iter().take(ROWS_TOLD_MAX).map(ToString::to_string).collect();
         let more = if rows.len() > numbers.len() { " …" } else { "" };
-        format!("{} of the department {department} ({}{more})", plural(rows.len(), "row"), numbers.join(" "))
+        format!("{} of the department {department} ({}{more})", counted(rows.len(), "row"), numbers.join(" "))
     };
     let outcomes =
-        (found.outcomes > 0).then(|| format!("{} of calls of departments", plural(found.outcomes, "outcome")));
+        (found.outcomes > 0).then(|| format!("{} of calls of departments", counted(found.outcomes, "outcome")));
     found.rows.iter().map(of).chain(outcomes).collect::<Vec<_>>().join(", ")
 }
 

@@ -1,9 +1,10 @@
 //! View of a check for extensions: workers with their valid grants, and warnings.
+//!
+//! Owns what an extension may read of a check ([`crate::extension::Extension::lint`]). Defines no finding.
 
-use super::{Linter, Severity};
+use super::Linter;
 use crate::blueprint::{Worker, WriteGrant};
 use crate::pattern::Pattern;
-use crate::source::Source;
 
 /// Check of a blueprint without errors, for an extension.
 pub struct LintContext<'l, 'a> {
@@ -22,11 +23,6 @@ pub struct LintedWrite<'l> {
 }
 
 impl LintContext<'_, '_> {
-    /// Returns the source of the blueprint.
-    pub fn source(&self) -> &Source {
-        self.linter.source
-    }
-
     /// Returns all workers with their names, in order of name.
     pub fn workers(&self) -> impl Iterator<Item = (&str, &Worker)> {
         self.linter.worker_grants.iter().map(|(name, grants)| (name.as_str(), grants.worker))
@@ -47,12 +43,9 @@ impl LintContext<'_, '_> {
         self.linter.paths.parse(path).ok()
     }
 
-    /// Adds a warning about the value at a pointer.
+    /// Adds a warning about the value at a pointer; [`super::CODES`] has its code.
     pub fn warn(&mut self, code: &'static str, pointer: &str, message: String, help: String) {
         self.linter.report(code, pointer, message, help);
-        if let Some(finding) = self.linter.findings.last_mut() {
-            finding.severity = Severity::Warning;
-        }
     }
 
     /// Adds a warning about the key at a pointer.
