@@ -13,9 +13,9 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::source::Source;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Reply};
 use patchboard_runtime::audit;
-use patchboard_runtime::journal::Journal;
-use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::runtime::{Options, Runtime};
+use patchboard_storage::journal::Journal;
+use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::Value;
 
 /// Agent with a function for the program's own workers, which returns a patch or an envelope; the others are played as

@@ -14,9 +14,9 @@ use patchboard_kernel::record::Kind;
 use patchboard_kernel::source::Source;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Failure, Reply};
 use patchboard_runtime::audit;
-use patchboard_runtime::journal::Journal;
-use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::runtime::{Options, Runtime};
+use patchboard_storage::journal::Journal;
+use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::{Value, json};
 
 const BLUEPRINT: &str = include_str!("word_count.yaml");

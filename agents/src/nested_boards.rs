@@ -31,9 +31,9 @@ use patchboard_kernel::nested;
 use patchboard_kernel::record::{Cause, End, Ended, Parent};
 use patchboard_runtime::agent::{AdmissionDecision, Agent, Call, CallResult, Failure, Permit, Reply};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
-use patchboard_runtime::journal::JournalError;
 use patchboard_runtime::runtime::{BoardHandle, CreateOptions, Runtime, RuntimeError, WeakRuntime};
 use patchboard_runtime::status::BoardStatus;
+use patchboard_storage::journal::JournalError;
 use serde_json::Value;
 
 use self::accounts::{Accounts, ended_at};

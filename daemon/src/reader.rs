@@ -7,12 +7,12 @@ use patchboard_kernel::board::Board;
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
 use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::Record;
-use patchboard_runtime::ids::LAST;
-use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::journal::{BoardSummary, Journal, JournalError, RecordLoss};
 use patchboard_runtime::recovery;
 use patchboard_runtime::runtime::RuntimeError;
 use patchboard_runtime::verified_reader::VerifiedReader;
+use patchboard_storage::board_id::LAST;
+use patchboard_storage::journal::{BoardSummary, Journal, JournalError, RecordLoss};
+use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::json;
 
 use crate::doctor::DISK;

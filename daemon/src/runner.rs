@@ -18,10 +18,10 @@ use patchboard_kernel::state::State;
 use patchboard_kernel::tree::Node;
 use patchboard_protocols::workflow::engine::{self, FailedNode};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
-use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::journal::{Head, JournalError};
 use patchboard_runtime::runtime::{BoardHandle, Options, Runtime, RuntimeError};
 use patchboard_runtime::subscription::Subscription;
+use patchboard_storage::journal::{Head, JournalError};
+use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::{Map, Value, json};
 
 use crate::describe::{self, NestedShortage, UnshownInfo, grouped};

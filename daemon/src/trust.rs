@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use patchboard_agents::config;
 use patchboard_kernel::digest::{Digest, sha256};
-use patchboard_runtime::private_files;
+use patchboard_storage::private_files;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;

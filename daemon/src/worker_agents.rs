@@ -17,8 +17,8 @@ use patchboard_kernel::id::{BoardId, Timestamp, WorkerName};
 use patchboard_kernel::record::{Body, Record};
 use patchboard_runtime::agent::Agent;
 use patchboard_runtime::archive;
-use patchboard_runtime::journal::{BoardSummary, Journal as _};
 use patchboard_runtime::runtime::BoardHandle;
+use patchboard_storage::journal::{BoardSummary, Journal as _};
 use patchboard_workspace::boards::{ActivationGuard, Workspaces};
 use serde_json::json;
 

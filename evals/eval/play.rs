@@ -18,9 +18,9 @@ use patchboard_kernel::plan::Plan;
 use patchboard_kernel::record::{Author, Body, Deferred, Record};
 use patchboard_kernel::source::Source;
 use patchboard_kernel::state::State;
-use patchboard_runtime::journal::Journal;
-use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::runtime::{BoardHandle, CreateOptions, Options, Runtime};
+use patchboard_storage::journal::Journal;
+use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::Value;
 
 use super::results::Attempt;

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Reply};
-use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::runtime::{Options, Runtime};
+use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 

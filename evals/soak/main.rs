@@ -27,9 +27,9 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::replay;
 use patchboard_runtime::audit;
-use patchboard_runtime::journal::Journal;
-use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::runtime::{BoardHandle, Options, Runtime, RuntimeError};
+use patchboard_storage::journal::Journal;
+use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::Value;
 
 use crate::memory::Memory;

@@ -16,8 +16,9 @@ use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Body, Record};
 
 use crate::board_file::{BoardFile, BoardFileError, FORMAT, Line, named_texts};
-use crate::journal::{BoardSummary, Head, Journal, JournalError, Tombstone};
-use crate::{audit, private_files, recovery};
+use crate::{audit, recovery};
+use patchboard_storage::journal::{BoardSummary, Head, Journal, JournalError, Tombstone};
+use patchboard_storage::private_files;
 
 /// Directory of archives in a data directory.
 pub const DIRECTORY: &str = "archive";

@@ -11,8 +11,8 @@ use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Body, Kind, Record, RecordError, Redacted, Snapshot};
 use patchboard_kernel::snapshot::{self, SnapshotError};
 
-use crate::journal::{BoardSummary, DECIDES_END, Head, Journal, JournalError, KeptSnapshot};
 use crate::recovery;
+use patchboard_storage::journal::{BoardSummary, DECIDES_END, Head, Journal, JournalError, KeptSnapshot};
 
 /// Result of a verified journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -15,8 +15,8 @@ use patchboard_kernel::snapshot::SnapshotPart;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::ids;
-use crate::journal::{
+use patchboard_storage::board_id;
+use patchboard_storage::journal::{
     Batch, BoardSummary, BoxFuture, Claim, GarbageCollection, Head, Journal, JournalError, KeptSnapshot, NewParts,
 };
 
@@ -72,7 +72,7 @@ pub enum BoardFileError {
     #[error("{0}")]
     Damaged(String),
     /// The board id is invalid.
-    #[error("its board is called {0}, and an id has {rule}", rule = ids::RULE)]
+    #[error("its board is called {0}, and an id has {rule}", rule = board_id::RULE)]
     BadId(String),
 }
 
@@ -99,8 +99,8 @@ impl BoardFile {
             true => Self::exported(&first, &mut lines)?,
             false => Self::archived(&first, &mut lines)?,
         };
-        if !ids::is_usable(&carried.listed.id) {
-            return Err(BoardFileError::BadId(ids::shown(&carried.listed.id)));
+        if !board_id::is_usable(&carried.listed.id) {
+            return Err(BoardFileError::BadId(board_id::shown(&carried.listed.id)));
         }
         Ok(carried)
     }

@@ -8,8 +8,8 @@
 //!
 //! * [`runtime`]: starts boards and hands out [`runtime::BoardHandle`]s; [`status`] and
 //!   [`subscription`] serve readers; `plan_cache` shares the compiled blueprint among boards.
-//! * [`journal`]: the storage interface, its SQLite driver and the group commit above it; [`audit`] checks stored
-//!   boards.
+//! * `group_commit`: one commit to disk for many boards; [`audit`] checks stored boards. Storage itself is in
+//!   `patchboard-storage`.
 //! * [`redaction`]: erases values of a board from every file; [`archive`]: removes ended boards from the journal;
 //!   [`board_file`]: boards in files.
 //! * [`verified_reader`]: verified records; [`recovery`]: a board from its journal; [`snapshotter`]: schedule and
@@ -17,7 +17,7 @@
 //! * `actors`: the supervision tree. Actors execute; a branch that computes a decision belongs in the kernel.
 //! * [`agent`]: the interface of agents.
 //! * [`observer`]: notifications about boards, for metrics.
-//! * [`clock`], [`ids`]: time, names and randomness; [`private_files`]: files that only their owner reads.
+//! * [`clock`], [`ids`]: time, names and randomness.
 
 mod actors;
 pub mod agent;
@@ -27,11 +27,10 @@ mod board_channel;
 pub mod board_file;
 pub mod clock;
 pub mod cpu_time;
+mod group_commit;
 pub mod ids;
-pub mod journal;
 pub mod observer;
 mod plan_cache;
-pub mod private_files;
 pub mod recovery;
 pub mod redaction;
 pub mod runtime;

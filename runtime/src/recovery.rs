@@ -11,8 +11,8 @@ use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::replay;
 use patchboard_kernel::snapshot::SnapshotError;
 
-use crate::journal::{Journal, JournalError, KeptSnapshot};
 use crate::runtime::RuntimeError;
+use patchboard_storage::journal::{Journal, JournalError, KeptSnapshot};
 
 /// Records read at once.
 const PAGE: usize = 512;

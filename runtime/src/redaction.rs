@@ -16,9 +16,9 @@ use patchboard_kernel::rejection::Rejection;
 use patchboard_kernel::tree::Node;
 use serde_json::Value;
 
-use crate::journal::{Batch, Erasure, Head, Journal, JournalError};
 use crate::recovery;
 use crate::runtime::RuntimeError;
+use patchboard_storage::journal::{Batch, Erasure, Head, Journal, JournalError};
 
 /// Records read at once.
 const PAGE: usize = 1024;

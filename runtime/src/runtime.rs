@@ -29,15 +29,15 @@ use crate::actors::{Context, board, journal_writer};
 use crate::agent::{Agent, Failure};
 use crate::board_channel::{BoardChannel, Boards, DispatchHold, Lifecycle};
 use crate::clock::{Clock, SystemClock};
+use crate::group_commit::GroupCommit;
 use crate::ids::{Ids, SystemIds};
-use crate::journal::group::GroupCommit;
-use crate::journal::{Batch, Claim, Journal, JournalError};
 use crate::observer::{DurableStep, NoopObserver, Observer};
 use crate::plan_cache::PlanCache;
 use crate::recovery;
 use crate::snapshotter::{self, SnapshotPolicy};
 use crate::status::BoardStatus;
 use crate::subscription::{PAGE, Subscription};
+use patchboard_storage::journal::{Batch, Claim, Journal, JournalError};
 
 /// Tries of one request to resume a board that is closed meanwhile.
 const RESUME_TRIES_MAX: u32 = 8;

@@ -11,8 +11,8 @@ use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::Record;
 use patchboard_kernel::snapshot::SnapshotPart;
 
-use crate::journal::{GarbageCollection, Journal, JournalError, NewParts};
 use crate::recovery::{Recovered, size};
+use patchboard_storage::journal::{GarbageCollection, Journal, JournalError, NewParts};
 
 /// Conditions for a snapshot, so that recovering a board takes a bounded time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -14,7 +14,7 @@ use patchboard_kernel::record::Record;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::journal::{Journal, JournalError};
+use patchboard_storage::journal::{Journal, JournalError};
 
 /// Records read from the journal at once.
 pub(crate) const PAGE: usize = 256;

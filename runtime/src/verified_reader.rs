@@ -6,7 +6,7 @@ use patchboard_kernel::digest::{Digest, Hasher, Salt};
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::{Body, GENESIS, Record, RecordError};
 
-use crate::journal::{Journal, JournalError};
+use patchboard_storage::journal::{Journal, JournalError};
 
 /// Verifying reader of a board's records.
 pub struct VerifiedReader<'a> {

@@ -16,9 +16,9 @@ use patchboard_kernel::record::{Kind, Record};
 use patchboard_runtime::agent::{Agent, Call, CallResult, Reply};
 use patchboard_runtime::clock::VirtualClock;
 use patchboard_runtime::ids::Ids;
-use patchboard_runtime::journal::Journal;
-use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::runtime::{Options, Runtime};
+use patchboard_storage::journal::Journal;
+use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::{Value, json};
 
 const BEGIN: Timestamp = Timestamp(1_750_000_000_000);

@@ -19,9 +19,9 @@ use patchboard_protocols::room::{
 };
 use patchboard_protocols::workflow::engine::{self, WorkflowEvent};
 use patchboard_protocols::workflow::{self, Definition, Status, TriggerType};
-use patchboard_runtime::journal::Journal as _;
-use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::runtime::{Options, Runtime};
+use patchboard_storage::journal::Journal as _;
+use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::{Value, json};
 
 use crate::shared;

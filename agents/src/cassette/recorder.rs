@@ -12,7 +12,7 @@ use patchboard_kernel::admission::WaitingCall;
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::id::{BoardId, IdempotencyKey};
 use patchboard_runtime::agent::{AdmissionDecision, Agent, Call, CallResult, Failure};
-use patchboard_runtime::private_files;
+use patchboard_storage::private_files;
 use serde::Serialize;
 
 use super::{

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use patchboard_kernel::id::Timestamp;
 use patchboard_protocols::department::{Action, Department, RowOperation};
-use patchboard_runtime::private_files;
+use patchboard_storage::private_files;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params_from_iter, types};
 use serde_json::Value;
 

@@ -13,7 +13,7 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::Timestamp;
 use patchboard_protocols::department::{Department, FieldType};
 use patchboard_runtime::agent::Failure;
-use patchboard_runtime::private_files;
+use patchboard_storage::private_files;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, types};
 use serde_json::Value;
 use tempfile::TempDir;

@@ -18,9 +18,9 @@ use patchboard_kernel::record::{Body, Cause};
 use patchboard_kernel::replay;
 use patchboard_kernel::state::State;
 use patchboard_runtime::agent::{Agent as _, Call, Failure};
-use patchboard_runtime::journal::Journal as _;
-use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::runtime::{Options, Runtime};
+use patchboard_storage::journal::Journal as _;
+use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::{Value, json};
 
 use crate::support::{call, seat};

@@ -8,9 +8,9 @@ use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::record::{Body, Cause, End, Ended};
 use patchboard_kernel::source::Source;
-use patchboard_runtime::journal::Journal as _;
-use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::runtime::{Options, Runtime};
+use patchboard_storage::journal::Journal as _;
+use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::{Value, json};
 
 /// Model calls that an engineer has for a task, in each attempt.

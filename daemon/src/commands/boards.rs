@@ -11,9 +11,9 @@ use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Body, PauseCause, Record};
 use patchboard_kernel::scheduler::ProviderWait;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
-use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::journal::{BoardSummary, Journal as _, JournalError};
 use patchboard_runtime::{audit, recovery};
+use patchboard_storage::journal::{BoardSummary, Journal as _, JournalError};
+use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure, Outcome};

@@ -11,8 +11,8 @@ use patchboard_agents::config::Environment;
 use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_kernel::record::FORMAT;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
-use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::journal::{Journal as _, RecordLoss};
+use patchboard_storage::journal::{Journal as _, RecordLoss};
+use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::json;
 
 use crate::client::{Client, DaemonArgument};

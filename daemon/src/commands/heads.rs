@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{BoardId, Seq};
-use patchboard_runtime::journal::Journal as _;
+use patchboard_storage::journal::Journal as _;
 use serde::Deserialize;
 use serde_json::json;
 

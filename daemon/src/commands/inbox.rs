@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use patchboard_kernel::id::{BoardId, Timestamp};
-use patchboard_runtime::journal::Journal as _;
+use patchboard_storage::journal::Journal as _;
 use serde_json::{Value, json};
 
 use crate::client::{Client, DaemonArgument};

@@ -12,8 +12,8 @@ use patchboard_kernel::record::{Body, SINCE_SALTED_TEXTS};
 use patchboard_kernel::redaction::RemainingCopy;
 use patchboard_runtime::archive;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
-use patchboard_runtime::journal::{BoardSummary, Journal};
 use patchboard_runtime::redaction;
+use patchboard_storage::journal::{BoardSummary, Journal};
 use serde_json::json;
 
 use super::run::json_argument;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use patchboard_runtime::archive;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
-use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::journal::{Journal, JournalError};
+use patchboard_storage::journal::{Journal, JournalError};
+use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::json;
 
 use crate::cli::BoardArgument;

@@ -7,7 +7,7 @@ use patchboard_kernel::blueprint::Duration;
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::{canonical, idempotency};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
-use patchboard_runtime::journal::sqlite::SqliteJournal;
+use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure, Outcome};

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
-use patchboard_runtime::journal::{Journal as _, VacuumStats};
+use patchboard_storage::journal::{Journal as _, VacuumStats};
 use serde_json::json;
 
 use crate::failure::{Exit, Outcome};

@@ -9,7 +9,7 @@ use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::BoardId;
 use patchboard_runtime::audit::{self, AuditError, AuditReport};
 use patchboard_runtime::board_file::{BoardFile, BoardFileError};
-use patchboard_runtime::journal::Journal;
+use patchboard_storage::journal::Journal;
 use serde_json::{Value, json};
 
 use super::heads::{self, SavedHead};

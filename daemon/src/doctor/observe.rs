@@ -11,8 +11,8 @@ use patchboard_agents::config::Program;
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::record::End;
 use patchboard_runtime::audit::{self, AuditError};
-use patchboard_runtime::journal::sqlite::{FILE, SqliteJournal};
-use patchboard_runtime::journal::{BoardSummary, Journal as _, JournalError, RecordLoss};
+use patchboard_storage::journal::{BoardSummary, Journal as _, JournalError, RecordLoss};
+use patchboard_storage::sqlite::{FILE, SqliteJournal};
 
 use crate::commands::boards::is_claimed;
 use crate::serve::instance_lock::LOCK;

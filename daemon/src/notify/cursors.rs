@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::id::BoardId;
-use patchboard_runtime::journal::Journal as _;
-use patchboard_runtime::private_files;
+use patchboard_storage::journal::Journal as _;
+use patchboard_storage::private_files;
 use serde::{Deserialize, Serialize};
 
 use super::notice::Cursor;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::{Kind, Record};
-use patchboard_runtime::journal::Journal as _;
+use patchboard_storage::journal::Journal as _;
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 

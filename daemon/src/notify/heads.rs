@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
-use patchboard_runtime::journal::{BoardSummary, Journal as _};
+use patchboard_storage::journal::{BoardSummary, Journal as _};
 use serde::Serialize;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 

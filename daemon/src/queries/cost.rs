@@ -10,7 +10,7 @@ use patchboard_kernel::ledger::{Account, CallReservation, Usage};
 use patchboard_kernel::money::Money;
 use patchboard_kernel::record::{Architect, Author, Body, Budget, Continued, Invoked, Record};
 use patchboard_kernel::view::{Prompt, PromptParts};
-use patchboard_runtime::journal::{BoardSummary, Journal as _};
+use patchboard_storage::journal::{BoardSummary, Journal as _};
 use serde::Serialize;
 use utoipa::ToSchema;
 

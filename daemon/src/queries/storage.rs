@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_runtime::archive::{self, ArchiveError};
-use patchboard_runtime::journal::{BoardSummary, Journal, Tombstone, VacuumStats};
+use patchboard_storage::journal::{BoardSummary, Journal, Tombstone, VacuumStats};
 use serde::Serialize;
 use utoipa::ToSchema;
 

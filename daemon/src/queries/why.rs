@@ -7,7 +7,7 @@ use patchboard_kernel::record::{
 };
 use patchboard_kernel::rejection::Violation;
 use patchboard_kernel::tree::Node;
-use patchboard_runtime::journal::BoardSummary;
+use patchboard_storage::journal::BoardSummary;
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;

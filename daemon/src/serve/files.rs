@@ -106,8 +106,8 @@ fn status_of(code: &str) -> StatusCode {
 #[cfg(test)]
 mod tests {
     use patchboard_kernel::id::BoardId;
-    use patchboard_runtime::journal::JournalError;
     use patchboard_runtime::runtime::RuntimeError;
+    use patchboard_storage::journal::JournalError;
 
     use super::status_of;
 

@@ -3,8 +3,8 @@
 use std::fs::{File, TryLockError};
 use std::path::Path;
 
-use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::private_files;
+use patchboard_storage::private_files;
+use patchboard_storage::sqlite::SqliteJournal;
 
 use crate::failure::Failure;
 use crate::reader::{Reader, storage};

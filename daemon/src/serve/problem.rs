@@ -7,8 +7,8 @@ use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICAT
 use axum::response::{IntoResponse, Response};
 use patchboard_kernel::board::BoardError;
 use patchboard_kernel::rejection;
-use patchboard_runtime::journal::JournalError;
 use patchboard_runtime::runtime::RuntimeError;
+use patchboard_storage::journal::JournalError;
 use serde_json::{Map, Value, json};
 
 use super::request_ids::IdempotencyStatus;

@@ -15,7 +15,7 @@ use std::time::Duration as Time;
 
 use patchboard_kernel::blueprint::Duration;
 use patchboard_kernel::id::{BoardId, Timestamp};
-use patchboard_runtime::journal::BoardSummary;
+use patchboard_storage::journal::BoardSummary;
 use serde::Deserialize;
 use tokio::sync::watch;
 
@@ -125,7 +125,7 @@ mod tests {
     use patchboard_kernel::digest::Digest;
     use patchboard_kernel::id::{Seq, Version};
     use patchboard_kernel::record::End;
-    use patchboard_runtime::journal::Head;
+    use patchboard_storage::journal::Head;
 
     use super::*;
 

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use patchboard_kernel::id::BoardId;
-use patchboard_runtime::journal::JournalError;
 use patchboard_runtime::observer::{DurableStep, Observer};
 use patchboard_runtime::runtime::RuntimeError;
+use patchboard_storage::journal::JournalError;
 
 use super::service::Daemon;
 

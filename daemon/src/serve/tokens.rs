@@ -12,7 +12,7 @@ use patchboard_kernel::blueprint::Duration;
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::record::Principal;
-use patchboard_runtime::{ids, private_files};
+use patchboard_storage::{board_id, private_files};
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 use serde::Serialize;
 use tokio::sync::watch;
@@ -477,7 +477,7 @@ fn check(new_token: &NewToken<'_>) -> Result<(), Failure> {
         ));
     }
     if let Scope::Board(board) | Scope::Seat(board, _) | Scope::BoardAndPerson(board, _) = &new_token.scope
-        && !ids::is_usable(board)
+        && !board_id::is_usable(board)
     {
         return bad(format!("no board has this id: {}", one_line(board.as_str())));
     }

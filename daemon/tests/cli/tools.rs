@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use patchboard_kernel::board::Outcome;
 use patchboard_kernel::ledger::Usage;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Reply};
-use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::runtime::{BoardHandle, Options, Runtime};
+use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::{Value, json};
 
 use crate::sandbox::Sandbox;

@@ -14,9 +14,9 @@ use super::kernel::{self, KernelActor, StartMode};
 use super::{Context, breaker, scheduler, stop, worker};
 use crate::board_channel::BoardChannel;
 use crate::clock::BoardClock;
-use crate::journal::Claim;
 use crate::observer::RestartScope;
 use crate::runtime::{RestartPolicy, RuntimeError};
+use patchboard_storage::journal::Claim;
 
 pub(crate) enum Message {
     /// Creates the next generation of children.

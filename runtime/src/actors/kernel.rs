@@ -25,12 +25,12 @@ use crate::agent::{AdmissionDecision, Permit};
 use crate::board_channel::BoardChannel;
 use crate::clock::BoardClock;
 use crate::cpu_time;
-use crate::journal::{GarbageCollection, Journal, JournalError};
 use crate::observer;
 use crate::recovery::{self, Recovered};
 use crate::runtime::RuntimeError;
 use crate::snapshotter::{self, SnapshotTask, Snapshotter, StoredSnapshot};
 use crate::status::BoardStatus;
+use patchboard_storage::journal::{GarbageCollection, Journal, JournalError};
 
 pub(crate) enum Message {
     /// All actors of the generation are running.

@@ -41,7 +41,7 @@ use tokio::sync::Semaphore;
 
 use crate::agent::Permit;
 use crate::board_channel::BoardChannel;
-use crate::journal::group::GroupCommit;
+use crate::group_commit::GroupCommit;
 use crate::observer::Observer;
 use crate::plan_cache::PlanCache;
 use crate::runtime::{Options, RuntimeError};

@@ -273,10 +273,10 @@ mod tests {
 
     use super::*;
     use crate::agent::{Agent, Call, CallResult};
-    use crate::journal::group::GroupCommit;
-    use crate::journal::sqlite::SqliteJournal;
+    use crate::group_commit::GroupCommit;
     use crate::plan_cache::PlanCache;
     use crate::runtime::Options;
+    use patchboard_storage::sqlite::SqliteJournal;
 
     /// Agent that is never called.
     struct Idle;

@@ -5,8 +5,8 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::*;
-use crate::journal::sqlite::{FILE, SqliteJournal};
-use crate::journal::testing::Writer;
+use patchboard_storage::sqlite::{FILE, SqliteJournal};
+use patchboard_storage::testing::Writer;
 
 /// Returns a closed journal of eight records, 0 to 7; record 3 names the first view, record 6 the second.
 async fn stored() -> (TempDir, Writer) {

@@ -27,7 +27,7 @@ use super::*;
 use crate::agent::{Call, CallResult, Reply};
 use crate::audit;
 use crate::clock::VirtualClock;
-use crate::journal::sqlite::SqliteJournal;
+use patchboard_storage::sqlite::SqliteJournal;
 
 type Answering = Pin<Box<dyn Future<Output = CallResult> + Send>>;
 

@@ -6,10 +6,10 @@ use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::Record;
 use patchboard_kernel::snapshot::SnapshotPart;
-use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::journal::{
+use patchboard_storage::journal::{
     Batch, BoardSummary, BoxFuture, Claim, GarbageCollection, Head, Journal, JournalError, KeptSnapshot, NewParts,
 };
+use patchboard_storage::sqlite::SqliteJournal;
 
 /// The batches of one transaction: board, first record and number of records of each.
 pub(super) type Transaction = Vec<(BoardId, Seq, usize)>;

@@ -17,9 +17,9 @@ use patchboard_kernel::record::{Body, Cause, End, Ended, Kind, Record};
 use patchboard_kernel::replay;
 use patchboard_kernel::source::Source;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Reply};
-use patchboard_runtime::journal::Journal;
-use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::runtime::{CreateOptions, Options, Runtime};
+use patchboard_storage::journal::Journal;
+use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::{Value, json};
 
 use self::episode::{Episode, NOTHING};

@@ -13,10 +13,10 @@ use patchboard_kernel::record::{Answer, Principal, Retried, WorkerLimitOverrides
 use patchboard_kernel::redaction::Request;
 use patchboard_kernel::source::Source;
 use patchboard_runtime::agent::{Call, Reply};
-use patchboard_runtime::journal::Journal as _;
 use patchboard_runtime::redaction;
 use patchboard_runtime::runtime::CreateOptions;
 use patchboard_runtime::snapshotter::SnapshotPolicy;
+use patchboard_storage::journal::Journal as _;
 use serde_json::{Map, Value, json};
 
 use super::play::{House, Own, accepted, scripted, seated, until};

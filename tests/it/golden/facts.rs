@@ -7,9 +7,9 @@ use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Body, Ended, FORMAT, Kind, Record};
 use patchboard_kernel::snapshot::{LAYOUT, SnapshotError};
 use patchboard_kernel::{replay, view};
-use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::journal::{Head, Journal as _};
 use patchboard_runtime::{audit, recovery};
+use patchboard_storage::journal::{Head, Journal as _};
+use patchboard_storage::sqlite::SqliteJournal;
 use serde::{Deserialize, Serialize};
 
 /// Facts of a journal. All but the views that another compiler made and the snapshots of another layout stay the same.

@@ -24,10 +24,10 @@ use patchboard_kernel::tree::Node;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Reply};
 use patchboard_runtime::clock::{Clock, VirtualClock};
 use patchboard_runtime::ids::Ids;
-use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::runtime::{BoardHandle, CreateOptions, Options, Runtime, WeakRuntime};
 use patchboard_runtime::snapshotter::SnapshotPolicy;
 use patchboard_runtime::status::BoardStatus;
+use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::Value;
 use tempfile::TempDir;
 

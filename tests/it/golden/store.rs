@@ -15,8 +15,8 @@ use patchboard_kernel::id::BoardId;
 use patchboard_kernel::record::{Body, Kind, Record};
 use patchboard_kernel::snapshot::{self, SnapshotPart};
 use patchboard_runtime::archive;
-use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::journal::{Batch, Head, Journal as _};
+use patchboard_storage::journal::{Batch, Head, Journal as _};
+use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

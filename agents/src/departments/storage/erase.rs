@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use patchboard_kernel::redaction::Needles;
-use patchboard_runtime::private_files;
+use patchboard_storage::private_files;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, TransactionBehavior};
 use serde_json::Value;

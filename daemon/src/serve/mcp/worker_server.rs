@@ -14,7 +14,7 @@ use patchboard_kernel::files::EditAttempt;
 use patchboard_kernel::id::{BoardId, Seq, Version, WorkerName};
 use patchboard_kernel::record::{Kind, Record};
 use patchboard_kernel::view::Prompt;
-use patchboard_runtime::journal::Journal as _;
+use patchboard_storage::journal::Journal as _;
 use patchboard_workspace::session::{CommandResult, SessionRequest};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

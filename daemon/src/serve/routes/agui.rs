@@ -11,7 +11,7 @@ use futures_util::{Stream, stream};
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
 use patchboard_kernel::record::{Answer, Body as Said, Ended, Kind};
 use patchboard_kernel::state::State as Document;
-use patchboard_runtime::journal::Journal as _;
+use patchboard_storage::journal::Journal as _;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;

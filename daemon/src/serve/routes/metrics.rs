@@ -9,8 +9,8 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::record::End;
-use patchboard_runtime::journal::{BoardSummary, Journal as _};
 use patchboard_runtime::status::BoardStatus;
+use patchboard_storage::journal::{BoardSummary, Journal as _};
 
 use super::boards::status;
 use crate::reader::storage;

@@ -11,7 +11,7 @@ use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{BoardId, Seq, WorkerName};
 use patchboard_kernel::record::{Answer, Body as Said};
 use patchboard_kernel::rejection;
-use patchboard_runtime::journal::Journal as _;
+use patchboard_storage::journal::Journal as _;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::IntoResponse;
-use patchboard_runtime::journal::{BoardSummary, Journal as _};
+use patchboard_storage::journal::{BoardSummary, Journal as _};
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;

@@ -6,8 +6,8 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::Board;
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::{Body, Created};
-use patchboard_runtime::journal::Journal as _;
 use patchboard_runtime::runtime::RuntimeError;
+use patchboard_storage::journal::Journal as _;
 use serde_json::Value;
 
 use super::{Daemon, no_such_board};

@@ -7,7 +7,9 @@ use patchboard_kernel::record::Body;
 use patchboard_kernel::snapshot::SnapshotPart;
 
 use super::*;
-use crate::journal::{Batch, BoardSummary, BoxFuture, Claim, GarbageCollection, Head, KeptSnapshot, NewParts};
+use patchboard_storage::journal::{
+    Batch, BoardSummary, BoxFuture, Claim, GarbageCollection, Head, KeptSnapshot, NewParts,
+};
 
 const COMMITS: u64 = 10_000;
 

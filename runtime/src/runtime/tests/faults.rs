@@ -9,7 +9,9 @@ use patchboard_kernel::snapshot::SnapshotPart;
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::journal::{Batch, BoardSummary, BoxFuture, Claim, GarbageCollection, Head, KeptSnapshot, NewParts};
+use patchboard_storage::journal::{
+    Batch, BoardSummary, BoxFuture, Claim, GarbageCollection, Head, KeptSnapshot, NewParts,
+};
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_panics_is_a_failed_attempt_and_is_asked_again() {

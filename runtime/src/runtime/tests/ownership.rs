@@ -185,7 +185,7 @@ async fn a_board_with_a_bad_record_is_not_run() {
     let board = create(&first, five_steps()).await;
     board.wait_for_end().await.expect("ended");
     first.shutdown().await;
-    let shell = rusqlite::Connection::open(dir.path().join(crate::journal::sqlite::FILE)).expect("opened");
+    let shell = rusqlite::Connection::open(dir.path().join(patchboard_storage::sqlite::FILE)).expect("opened");
     shell.execute("UPDATE records SET header = replace(header, '1', '2') WHERE seq = 4", ()).expect("changed");
     let second = runtime(journal, counting()).await;
     match second.resume(board.id()).await.err() {

@@ -12,9 +12,9 @@ use rusqlite::Connection;
 use super::faults::Faulty;
 use super::*;
 use crate::audit::AuditError;
-use crate::journal::{Head, KeptSnapshot};
 use crate::recovery;
 use crate::snapshotter::{self, SnapshotPolicy};
+use patchboard_storage::journal::{Head, KeptSnapshot};
 
 /// Returns the blueprint of an externally driven board: a list of notes and a table.
 fn driven() -> Blueprint {
@@ -109,7 +109,7 @@ fn all_parts(board: &Board) -> (Vec<SnapshotPart>, EncodedSnapshot<'_>) {
 }
 
 fn shell(dir: &TempDir) -> Connection {
-    Connection::open(dir.path().join(crate::journal::sqlite::FILE)).expect("the file opens")
+    Connection::open(dir.path().join(patchboard_storage::sqlite::FILE)).expect("the file opens")
 }
 
 fn digests(journal: &dyn Journal, board: &BoardId) -> (Digest, Head) {
@@ -621,7 +621,7 @@ async fn figures() {
 /// Measures single appends to another board while `goes_on` holds, and at least 200 of them.
 fn append_latencies(journal: &SqliteJournal, goes_on: impl Fn() -> bool) -> String {
     let name = if goes_on() { "beside" } else { "idle" };
-    let mut writer = crate::journal::testing::Writer::new(name);
+    let mut writer = patchboard_storage::testing::Writer::new(name);
     let mut took = Vec::new();
     let mut batch = writer.created();
     while took.len() < 200 || (goes_on() && took.len() < 20_000) {

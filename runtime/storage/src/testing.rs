@@ -11,24 +11,28 @@ use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Version};
 use patchboard_kernel::record::{Body, Created, Epoch, FORMAT, GENESIS, Invoked, Record, Signal};
 use serde_json::json;
 
-use super::{Batch, Head};
+use crate::journal::{Batch, Head};
 
 /// Creates the records of one board, batch by batch.
 #[derive(Clone)]
-pub(crate) struct Writer {
-    pub(crate) board: BoardId,
-    pub(crate) epoch: u64,
-    pub(crate) head: Option<Head>,
+pub struct Writer {
+    /// Board.
+    pub board: BoardId,
+    /// Current epoch.
+    pub epoch: u64,
+    /// Last record.
+    pub head: Option<Head>,
     hasher: Hasher,
 }
 
 impl Writer {
-    pub(crate) fn new(board: &str) -> Self {
+    /// Creates the writer of a board without records.
+    pub fn new(board: &str) -> Self {
         Self { board: board.into(), epoch: 0, head: None, hasher: Hasher::new(&Salt([7; 32])) }
     }
 
     /// Returns the board's first batch.
-    pub(crate) fn created(&mut self) -> Batch {
+    pub fn created(&mut self) -> Batch {
         let created = Created {
             format: FORMAT,
             board: self.board.clone(),
@@ -46,18 +50,18 @@ impl Writer {
     }
 
     /// Returns one signal with `value`.
-    pub(crate) fn signal(&mut self, value: &str) -> Batch {
+    pub fn signal(&mut self, value: &str) -> Batch {
         self.batch(vec![Body::Signal(Signal { name: "s".to_owned(), value: json!(value), token: None })])
     }
 
     /// Takes the board over.
-    pub(crate) fn taken_over(&mut self, writer: &str) -> Batch {
+    pub fn taken_over(&mut self, writer: &str) -> Batch {
         self.epoch += 1;
         self.batch(vec![Body::Epoch(Epoch { epoch: self.epoch, writer: writer.to_owned(), format: None })])
     }
 
     /// Returns an attempt with this view, and a prompt around it.
-    pub(crate) fn invoked(&mut self, view: &str) -> Batch {
+    pub fn invoked(&mut self, view: &str) -> Batch {
         let prompt = format!(r#"{{"system":"","user":"{view}"}}"#);
         let invoked = Invoked {
             invocation: InvocationId(1),
@@ -86,7 +90,8 @@ impl Writer {
         batch
     }
 
-    pub(crate) fn batch(&mut self, bodies: Vec<Body>) -> Batch {
+    /// Returns a batch with these bodies.
+    pub fn batch(&mut self, bodies: Vec<Body>) -> Batch {
         let expected = self.head;
         let mut records = Vec::new();
         for body in bodies {

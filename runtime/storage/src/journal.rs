@@ -4,14 +4,10 @@
 //!
 //! Owns the rules for every driver. A batch is appended wholly or not at all, and only if the board's last record and
 //! epoch match the writer's expectation. So a process that has lost a board can no longer write to it. Taking a board
-//! over is itself an append. The SQLite driver is [`sqlite`]; `group` shares one commit among boards.
+//! over is itself an append. The SQLite driver is [`crate::sqlite`].
 
 pub mod error;
-pub(crate) mod group;
-pub mod sqlite;
 mod summary;
-#[cfg(test)]
-pub(crate) mod testing;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,8 +20,7 @@ use patchboard_kernel::record::Record;
 use patchboard_kernel::snapshot::SnapshotPart;
 
 pub use self::error::{JournalError, RecordLoss};
-pub use self::summary::BoardSummary;
-pub(crate) use summary::DECIDES_END;
+pub use self::summary::{BoardSummary, DECIDES_END};
 
 /// Boxed future that may borrow.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -6,7 +6,7 @@
 //!
 //! An append runs on the awaiting thread. It is one transaction and one sync of the write-ahead log. On a busy
 //! two-core machine that took 0.2 ms at best and 4 ms in the middle; passing it to another thread and back added 0.1
-//! to 0.6 ms. So the thread blocks for that long; where that would delay other boards, `group` appends on a blocking
+//! to 0.6 ms. So the thread blocks for that long; where that would delay other boards, the group commit of the runtime appends on a blocking
 //! thread. Only when another process holds the file, for an unknown time, is the append moved from here to a blocking
 //! thread.
 
@@ -35,11 +35,11 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use self::error_mapping::{integrity_error, io_error, read_error, recheck_corrupt, sql_error};
 use self::file_identity::WatchedFiles;
 use self::marks::{Heads, Marks};
-use super::{
+use crate::journal::{
     Batch, BoardSummary, BoxFuture, Claim, Erasure, GarbageCollection, Head, Journal, JournalError, KeptSnapshot,
     NewParts, RecordLoss, Tombstone, VacuumStats,
 };
-use crate::{ids, private_files};
+use crate::{board_id, private_files};
 
 /// Name of the file in the data directory.
 pub const FILE: &str = "patchboard.db";
@@ -365,7 +365,7 @@ impl Journal for SqliteJournal {
             return Err(JournalError::ReadOnly);
         }
         // The id becomes a file name.
-        if !ids::is_usable(board) {
+        if !board_id::is_usable(board) {
             return Err(JournalError::NotFound(format!("board {board}")));
         }
         let dir = self.files.data_dir.join("locks");

@@ -59,11 +59,11 @@ struct Header {
 }
 
 /// Records that end a board or continue an ended one: the last of them decides.
-pub(crate) const DECIDES_END: [Kind; 4] = [Kind::Committed, Kind::Signal, Kind::Retried, Kind::Ended];
+pub const DECIDES_END: [Kind; 4] = [Kind::Committed, Kind::Signal, Kind::Retried, Kind::Ended];
 
 impl BoardSummary {
     /// Returns the summary of a board without records.
-    pub(crate) fn empty(id: BoardId) -> Self {
+    pub fn empty(id: BoardId) -> Self {
         Self {
             id,
             name: String::new(),
@@ -81,7 +81,7 @@ impl BoardSummary {
     ///
     /// # Errors
     /// [`RecordError::Unreadable`] if the header lacks a required member.
-    pub(crate) fn apply(&mut self, record: &Record) -> Result<(), RecordError> {
+    pub fn apply(&mut self, record: &Record) -> Result<(), RecordError> {
         let lacks =
             |what: &str| RecordError::Unreadable(format!("the header of a {} record has no {what}", record.kind));
         let header =

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::*;
-use crate::journal::testing::Writer;
+use crate::testing::Writer;
 
 fn dir() -> TempDir {
     tempfile::tempdir().expect("a temporary directory")

@@ -20,7 +20,7 @@ use patchboard_kernel::id::{BoardId, Seq};
 use super::error_mapping::io_error;
 use super::file_identity::{Identity, identity, identity_of};
 use super::{Head, JournalError};
-use crate::{ids, private_files};
+use crate::{board_id, private_files};
 
 /// Name of the file in the data directory.
 const FILE: &str = "patchboard.marks";
@@ -169,7 +169,7 @@ fn read(mut file: &File) -> io::Result<Heads> {
 /// Formats marks as lines. Each also begins with a line end, because the last line may be torn.
 fn lines<'a>(heads: impl IntoIterator<Item = (&'a BoardId, Head)>) -> String {
     // An invalid board id may not fit into a line.
-    let usable = heads.into_iter().filter(|(board, _)| ids::is_usable(board));
+    let usable = heads.into_iter().filter(|(board, _)| board_id::is_usable(board));
     let line = |(board, head): (&BoardId, Head)| {
         let said = format!("{board} {} {}", head.seq, head.hash);
         format!("\n{said} {}\n", checksum(&said))

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use patchboard_kernel::id::BoardId;
 use tokio::sync::{OwnedMutexGuard, Semaphore, oneshot};
 
-use super::{Batch, Head, Journal, JournalError};
+use patchboard_storage::journal::{Batch, Head, Journal, JournalError};
 
 /// Limit of queued batches; further ones wait before they are queued.
 const QUEUE_MAX: usize = 1024;
@@ -187,8 +187,8 @@ impl GroupCommit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::sqlite::SqliteJournal;
-    use crate::journal::testing::Writer;
+    use patchboard_storage::sqlite::SqliteJournal;
+    use patchboard_storage::testing::Writer;
 
     #[tokio::test]
     async fn what_queues_while_one_writes_is_appended_together() {

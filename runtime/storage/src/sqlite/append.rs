@@ -8,7 +8,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::error_mapping::sql_error;
 use super::{load_summary, parts, to_sql_number};
-use crate::journal::summary::DECIDES_END;
+use crate::journal::DECIDES_END;
 use crate::journal::{Batch, BoardSummary, Head, JournalError};
 
 /// Stores the batches with one commit. The outer error applies to all of them.
