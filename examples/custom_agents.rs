@@ -15,7 +15,6 @@ use patchboard_runtime::agent::{Agent, Call, CallResult, Reply};
 use patchboard_runtime::audit;
 use patchboard_runtime::runtime::{Options, Runtime};
 use patchboard_storage::journal::Journal;
-use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::Value;
 
 /// Agent with a function for the program's own workers, which returns a patch or an envelope; the others are played as
@@ -82,7 +81,7 @@ pub async fn play(
 ) -> Result<BoardResult, Box<dyn Error>> {
     let blueprint = blueprint(path)?;
     let directory = tempfile::tempdir()?;
-    let journal = Arc::new(SqliteJournal::open(directory.path())?);
+    let journal = patchboard_storage::open(directory.path())?;
     let seats = AgentRegistry::new(Config::default(), &Environment::from_process(), InlinePrograms::Denied);
     let options = Options::new(Arc::new(CustomAgents { own, seats }));
     let runtime = Runtime::start(Arc::clone(&journal) as Arc<dyn Journal>, options).await?;

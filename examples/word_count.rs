@@ -15,8 +15,8 @@ use patchboard_kernel::source::Source;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Failure, Reply};
 use patchboard_runtime::audit;
 use patchboard_runtime::runtime::{Options, Runtime};
+use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::Journal;
-use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::{Value, json};
 
 const BLUEPRINT: &str = include_str!("word_count.yaml");
@@ -70,7 +70,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let blueprint = report.blueprint.ok_or_else(|| format!("{:?}", report.findings))?;
 
     let directory = tempfile::tempdir()?;
-    let journal = Arc::new(SqliteJournal::open(directory.path())?);
+    let journal = patchboard_storage::open(directory.path())?;
     let runtime = Runtime::start(Arc::clone(&journal) as Arc<dyn Journal>, Options::new(Arc::new(Counting))).await?;
 
     let request = json!({"text": "a board is not a chat\nit is a document\nwith a door"});
@@ -81,7 +81,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let verified = audit::verify(&*journal, board.id(), Some(snapshot.head.hash))?;
     println!("{} records verified", verified.records);
-    let records = journal.records(board.id(), None, usize::MAX)?;
+    let records = wait(journal.records(board.id(), None, usize::MAX))?;
     for record in records.iter().filter(|record| matches!(record.kind, Kind::Committed | Kind::Rejected)) {
         println!("{} {}", record.kind, record.payload);
     }

@@ -1,6 +1,7 @@
 //! Reads the journal of the data directory: finds boards by user input, and returns their records.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 use patchboard_kernel::board::Board;
@@ -10,9 +11,9 @@ use patchboard_kernel::record::Record;
 use patchboard_runtime::recovery;
 use patchboard_runtime::runtime::RuntimeError;
 use patchboard_runtime::verified_reader::VerifiedReader;
+use patchboard_storage::blocking::wait;
 use patchboard_storage::board_id::LAST;
 use patchboard_storage::journal::{BoardSummary, Journal, JournalError, RecordLoss};
-use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::json;
 
 use crate::doctor::DISK;
@@ -23,13 +24,13 @@ const PAGE: usize = 1024;
 
 /// A journal, opened for reading.
 pub(crate) struct Reader {
-    pub(crate) journal: SqliteJournal,
+    pub(crate) journal: Arc<dyn Journal>,
 }
 
 impl Reader {
     /// Opens the journal of a data directory; other processes may write to it concurrently.
     pub(crate) fn open(data_dir: &Path) -> Result<Self, Failure> {
-        let journal = SqliteJournal::open_read_only(data_dir).map_err(|error| match error {
+        let journal = patchboard_storage::open_read_only(data_dir).map_err(|error| match error {
             JournalError::NotFound(_) => {
                 Failure::invalid_input("no_journal", format!("there are no boards in {}", data_dir.display()))
                     .help("make one with `patchboard run`, or name another place with --data-dir")
@@ -41,18 +42,19 @@ impl Reader {
 
     /// Finds a board by its id, by a unique prefix of its id, or by the word `last`.
     pub(crate) fn find(&self, wanted: &str) -> Result<BoardSummary, Failure> {
-        find(&self.journal, wanted)
+        find(&*self.journal, wanted)
     }
 
     /// Returns a board right after the commit of a version, or in its current state. Starts from a snapshot if
     /// possible.
     pub(crate) fn board(&self, board: &BoardSummary, version: Option<u64>) -> Result<Board, Failure> {
         // A process that runs the board may have appended more since it was listed.
-        let now = self.journal.summary(&board.id).map_err(storage)?.map_or(board.version, |summary| summary.version);
+        let now =
+            wait(self.journal.summary(&board.id)).map_err(storage)?.map_or(board.version, |summary| summary.version);
         let recovered = match version {
-            None => recovery::recover(&self.journal, &board.id, &UncachedPlans),
+            None => recovery::recover(&*self.journal, &board.id, &UncachedPlans),
             Some(version) if version > now.0 => return Err(no_such_version(version, now.0)),
-            Some(version) => recovery::recover_at(&self.journal, &board.id, Version(version), &UncachedPlans),
+            Some(version) => recovery::recover_at(&*self.journal, &board.id, Version(version), &UncachedPlans),
         };
         recovered.map(|recovered| recovered.board).map_err(|error| match error {
             RuntimeError::Journal(error) => storage(error),
@@ -75,13 +77,13 @@ impl Reader {
 
     /// Reads the records of a board after a given one; each is verified.
     pub(crate) fn reading<'a>(&'a self, board: &'a BoardId, after: Option<Seq>) -> Result<VerifiedReader<'a>, Failure> {
-        VerifiedReader::new(&self.journal, board, after).map_err(storage)
+        VerifiedReader::new(&*self.journal, board, after).map_err(storage)
     }
 
     /// Returns the exit code of a command that printed a board's journal: an error if the journal ends inside a step.
     /// Otherwise a damaged board would pass for an intact one.
     pub(crate) fn exit_after_listing(&self, board: &BoardId) -> Outcome {
-        recovery::check_end(&self.journal, board).map(|()| Exit::Done).map_err(storage)
+        recovery::check_end(&*self.journal, board).map(|()| Exit::Done).map_err(storage)
     }
 
     /// Returns the blueprint name of the outermost board of a nested board, possibly its own; and the records of
@@ -91,7 +93,7 @@ impl Reader {
         board: &BoardSummary,
         until: Timestamp,
     ) -> Result<(String, Vec<Vec<Record>>), Failure> {
-        let boards = self.journal.boards().map_err(storage)?;
+        let boards = wait(self.journal.boards()).map_err(storage)?;
         let outermost = |of: &BoardSummary| {
             let around = BoardSummary::related(&boards, &of.id);
             boards.iter().find(|other| other.parent.is_none() && around.contains(&&other.id)).unwrap_or(of).clone()
@@ -109,7 +111,7 @@ impl Reader {
 
 /// Finds a board in a journal; see [`Reader::find`].
 pub(crate) fn find(journal: &dyn Journal, wanted: &str) -> Result<BoardSummary, Failure> {
-    let boards = journal.boards().map_err(storage)?;
+    let boards = wait(journal.boards()).map_err(storage)?;
     let matching: Vec<&BoardSummary> = match wanted {
         // The newest board that is not nested: a nested board is part of its parent's work.
         LAST => boards.iter().rfind(|board| board.parent.is_none()).into_iter().collect(),
@@ -121,13 +123,13 @@ pub(crate) fn find(journal: &dyn Journal, wanted: &str) -> Result<BoardSummary, 
     match matching.as_slice() {
         [board] => Ok((*board).clone()),
         [] => {
-            let lost = journal.record_losses().map_err(storage)?.into_iter();
+            let lost = wait(journal.record_losses()).map_err(storage)?.into_iter();
             let is_wanted =
                 |lost: &RecordLoss| wanted == LAST || (!wanted.is_empty() && lost.board.as_str().starts_with(wanted));
             if let Some(lost) = lost.filter(|lost| lost.found.is_none()).find(is_wanted) {
                 return Err(storage(JournalError::RecordsLost(lost)));
             }
-            let tombstones = journal.tombstones().map_err(storage)?;
+            let tombstones = wait(journal.tombstones()).map_err(storage)?;
             let tombstone =
                 tombstones.iter().find(|gone| !wanted.is_empty() && gone.board.as_str().starts_with(wanted));
             let help = match tombstone {

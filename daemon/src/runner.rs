@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 
 use jsonptr::PointerBuf;
 use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::blueprint::Done;
 use patchboard_kernel::board::{BoardError, PendingQuestion, UnfinishedWork};
+use patchboard_kernel::driver::Head;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::files::FILES;
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
@@ -20,8 +20,7 @@ use patchboard_protocols::workflow::engine::{self, FailedNode};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::runtime::{BoardHandle, Options, Runtime, RuntimeError};
 use patchboard_runtime::subscription::Subscription;
-use patchboard_storage::journal::{Head, JournalError};
-use patchboard_storage::sqlite::SqliteJournal;
+use patchboard_storage::journal::JournalError;
 use serde_json::{Map, Value, json};
 
 use crate::describe::{self, NestedShortage, UnshownInfo, grouped};
@@ -37,17 +36,17 @@ use patchboard_kernel::text::counted;
 
 /// Checks, before any model call, that boards can be stored in a data directory.
 pub(crate) fn check_storage(data_dir: &Path) -> Result<(), Failure> {
-    SqliteJournal::open(data_dir).map(drop).map_err(crate::reader::storage)
+    patchboard_storage::open(data_dir).map(drop).map_err(crate::reader::storage)
 }
 
 /// Starts a runtime on the journal of a data directory.
 pub(crate) async fn start(data_dir: &Path, agents: &WorkerAgents) -> Result<Runtime, Failure> {
-    let journal = SqliteJournal::open(data_dir).map_err(crate::reader::storage)?;
+    let journal = patchboard_storage::open(data_dir).map_err(crate::reader::storage)?;
     let mut options = Options::new(agents.agent.clone());
     // Runs of one recording must produce identical journals, including the positions of snapshot records.
     options.snapshots.waits = agents.is_played();
     options.observer = agents.nested_shortages.clone();
-    Runtime::start(Arc::new(journal), options).await.map_err(failure)
+    Runtime::start(journal, options).await.map_err(failure)
 }
 
 /// Starts a runtime and acquires a stored board in it.

@@ -18,7 +18,8 @@ use patchboard_kernel::record::{Body, Record};
 use patchboard_runtime::agent::Agent;
 use patchboard_runtime::archive;
 use patchboard_runtime::runtime::BoardHandle;
-use patchboard_storage::journal::{BoardSummary, Journal as _};
+use patchboard_storage::blocking::wait;
+use patchboard_storage::journal::BoardSummary;
 use patchboard_workspace::boards::{ActivationGuard, Workspaces};
 use serde_json::json;
 
@@ -380,7 +381,7 @@ impl WorkerAgents {
         let Some(player) = &self.player else { return Ok(()) };
         mark_answered(player, records);
         let reader = Reader::open(data_dir)?;
-        let boards = reader.journal.boards().map_err(storage)?;
+        let boards = wait(reader.journal.boards()).map_err(storage)?;
         for inside in BoardSummary::related(&boards, board) {
             mark_answered(player, &reader.records(inside)?);
         }

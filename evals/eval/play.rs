@@ -19,8 +19,8 @@ use patchboard_kernel::record::{Author, Body, Deferred, Record};
 use patchboard_kernel::source::Source;
 use patchboard_kernel::state::State;
 use patchboard_runtime::runtime::{BoardHandle, CreateOptions, Options, Runtime};
+use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::Journal;
-use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::Value;
 
 use super::results::Attempt;
@@ -117,7 +117,7 @@ impl Player {
         if let Some(problem) = seats.check(&blueprint).first() {
             return Err(problem.to_string().into());
         }
-        let journal = Arc::new(SqliteJournal::open(data)?);
+        let journal = patchboard_storage::open(data)?;
         let options = Options::new(Arc::new(seats));
         let runtime = Runtime::start(Arc::clone(&journal) as Arc<dyn Journal>, options).await?;
         let board = runtime.create_with(blueprint.clone(), request, founding).await?;
@@ -134,7 +134,7 @@ impl Player {
         };
         let seconds = begun.elapsed().as_secs_f64();
         let snapshot = board.status();
-        let records = journal.records(board.id(), None, usize::MAX)?;
+        let records = wait(journal.records(board.id(), None, usize::MAX))?;
         runtime.shutdown().await;
         let is_invalid = is_invalid(&blueprint, &snapshot.state)?;
         attempts.extend(self::attempts(&blueprint, &records));

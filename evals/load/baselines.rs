@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Reply};
 use patchboard_runtime::runtime::{Options, Runtime};
-use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -66,8 +65,8 @@ pub(crate) async fn commits(
     directory: &Path,
     lasts: Duration,
 ) -> Result<f64, Box<dyn Error>> {
-    let (journal, agent) = (SqliteJournal::open(directory)?, Arc::new(Counter::default()));
-    let runtime = Runtime::start(Arc::new(journal), Options::new(agent.clone())).await?;
+    let (journal, agent) = (patchboard_storage::open(directory)?, Arc::new(Counter::default()));
+    let runtime = Runtime::start(journal, Options::new(agent.clone())).await?;
     let begun = Instant::now();
     for _ in 0..boards {
         runtime.create(source.clone(), Value::Null, None).await?;

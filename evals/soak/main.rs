@@ -28,8 +28,8 @@ use patchboard_kernel::id::BoardId;
 use patchboard_kernel::replay;
 use patchboard_runtime::audit;
 use patchboard_runtime::runtime::{BoardHandle, Options, Runtime, RuntimeError};
+use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::Journal;
-use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::Value;
 
 use crate::memory::Memory;
@@ -100,10 +100,10 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
 }
 
 async fn soak(arguments: &Arguments, directory: &Path) -> Result<ExitCode, Box<dyn Error>> {
-    let journal = SqliteJournal::open(directory)?;
+    let journal = patchboard_storage::open(directory)?;
     let agent = Arc::new(faulty_agents::FaultyAgents::new(arguments.seed));
     let options = Options::new(Arc::clone(&agent) as Arc<dyn patchboard_runtime::agent::Agent>);
-    let runtime = Arc::new(Runtime::start(Arc::new(journal.clone()), options).await?);
+    let runtime = Arc::new(Runtime::start(Arc::clone(&journal), options).await?);
     agent.runs_in(&runtime);
     let (tally, begun) = (Arc::new(Tally::default()), Instant::now());
     let until = begun + Duration::from_secs(arguments.seconds.into());
@@ -115,7 +115,7 @@ async fn soak(arguments: &Arguments, directory: &Path) -> Result<ExitCode, Box<d
         seats.spawn(async move {
             while Instant::now() < until {
                 let number = numbers.fetch_add(1, Ordering::Relaxed);
-                one(&runtime, &journal, &tally, seed, number).await;
+                one(&runtime, Arc::clone(&journal), &tally, seed, number).await;
             }
         });
     }
@@ -157,7 +157,7 @@ async fn watch(seats: &mut tokio::task::JoinSet<()>, tally: &Tally, begun: Insta
 }
 
 /// Runs a board to its end and checks it.
-async fn one(runtime: &Arc<Runtime>, journal: &SqliteJournal, tally: &Tally, seed: u64, number: u64) {
+async fn one(runtime: &Arc<Runtime>, journal: Arc<dyn Journal>, tally: &Tally, seed: u64, number: u64) {
     let scenario = scenario::ALL[number as usize % scenario::ALL.len()];
     let mut random = Random::from_parts(seed, &[number]);
     let request = scenario.request(&mut random, None);
@@ -182,8 +182,7 @@ async fn one(runtime: &Arc<Runtime>, journal: &SqliteJournal, tally: &Tally, see
         }
     }
     runtime.close(&id).await;
-    let journal = journal.clone();
-    let checked = tokio::task::spawn_blocking(move || check(&journal, &id).map_err(|what| (id, what))).await;
+    let checked = tokio::task::spawn_blocking(move || check(&*journal, &id).map_err(|what| (id, what))).await;
     match checked {
         Ok(Ok(records)) => drop(tally.records.fetch_add(records, Ordering::Relaxed)),
         Ok(Err((id, what))) => tally.add_failure(&id, what),
@@ -216,9 +215,9 @@ fn judge(scenario: &dyn Scenario, board: &BoardHandle, request: &Value, tally: &
 }
 
 /// Verifies a board's journal and replays it. Returns the number of records.
-fn check(journal: &SqliteJournal, board: &BoardId) -> Result<u64, String> {
+fn check(journal: &dyn Journal, board: &BoardId) -> Result<u64, String> {
     audit::verify(journal, board, None).map_err(|fault| fault.to_string())?;
-    let records = journal.records(board, None, usize::MAX).map_err(|error| error.to_string())?;
+    let records = wait(journal.records(board, None, usize::MAX)).map_err(|error| error.to_string())?;
     replay::replay(&records, None).map_err(|difference| difference.to_string())?;
     Ok(records.len() as u64)
 }

@@ -6,8 +6,7 @@
 //! is deleted. A tombstone remains: id, last record, time.
 
 use std::collections::BTreeSet;
-use std::io::{self, BufReader, Write as _};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufRead};
 use std::sync::Arc;
 
 use patchboard_kernel::digest::{Hasher, Salt, sha256};
@@ -15,13 +14,13 @@ use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Body, Record};
 
-use crate::board_file::{BoardFile, BoardFileError, FORMAT, Line, named_texts};
+use crate::board_file::{BoardFile, BoardFileError, FORMAT, Line};
 use crate::{audit, recovery};
-use patchboard_storage::journal::{BoardSummary, Head, Journal, JournalError, Tombstone};
-use patchboard_storage::private_files;
-
-/// Directory of archives in a data directory.
-pub const DIRECTORY: &str = "archive";
+use patchboard_kernel::driver::Head;
+use patchboard_storage::archives::Archives;
+use patchboard_storage::blocking::wait;
+use patchboard_storage::journal::rules::named_texts;
+use patchboard_storage::journal::{BoardSummary, Journal, JournalError, Tombstone};
 
 /// Records read at once.
 const PAGE: usize = 1024;
@@ -88,28 +87,27 @@ impl ArchiveError {
     }
 }
 
-/// Extension of an archive that is being written.
-const UNFINISHED: &str = "unfinished";
-
-/// Returns the path of a board's archive in a directory.
-pub fn path_of(directory: &Path, board: &BoardId) -> PathBuf {
-    directory.join(format!("{board}.jsonl"))
+/// Returns an error of the storage of a board's archive.
+fn io_error(archives: &dyn Archives, board: &BoardId, source: io::Error) -> ArchiveError {
+    ArchiveError::Io { path: archives.place(board), source }
 }
 
-/// Moves an ended board from the journal into a file. The caller holds the claim on it. Blocks.
+/// Moves an ended board from the journal into an archive; returns the place of it. The caller holds the claim on the
+/// board. Blocks.
 ///
 /// # Errors
 /// [`ArchiveError`]; the board is unchanged then.
 pub fn archive(
     journal: &dyn Journal,
-    directory: &Path,
+    archives: &dyn Archives,
     board: &BoardId,
     now: Timestamp,
-) -> Result<PathBuf, ArchiveError> {
+) -> Result<String, ArchiveError> {
     let summary = ended(journal, board)?;
-    let path = stored(journal, directory, &summary)?;
-    journal.remove(board, summary.head, Some(&path.display().to_string()), now)?;
-    Ok(path)
+    store(journal, archives, &summary)?;
+    let place = archives.place(board);
+    wait(journal.remove(board, summary.head, Some(&place), now))?;
+    Ok(place)
 }
 
 /// Writes a board's archive and keeps the board in the journal. Unlike [`archive`], also works for a board that has
@@ -117,8 +115,8 @@ pub fn archive(
 ///
 /// # Errors
 /// [`ArchiveError`].
-pub fn save(journal: &dyn Journal, directory: &Path, board: &BoardId) -> Result<PathBuf, ArchiveError> {
-    stored(journal, directory, &load_summary(journal, board)?)
+pub fn save(journal: &dyn Journal, archives: &dyn Archives, board: &BoardId) -> Result<(), ArchiveError> {
+    store(journal, archives, &load_summary(journal, board)?)
 }
 
 /// Rewrites an existing archive of a board, so that redacted content leaves it, too. Returns false if there is none.
@@ -126,43 +124,32 @@ pub fn save(journal: &dyn Journal, directory: &Path, board: &BoardId) -> Result<
 ///
 /// # Errors
 /// [`ArchiveError`]; the archive is unchanged then.
-pub fn rewrite(journal: &dyn Journal, directory: &Path, board: &BoardId) -> Result<bool, ArchiveError> {
-    let path = path_of(directory, board);
-    // An unfinished file of a crash has the same content.
-    forget(&path.with_extension(UNFINISHED))?;
-    let exists = path.is_file();
-    if exists {
-        save(journal, directory, board)?;
-    }
-    Ok(exists)
-}
-
-/// Removes a file, if it is there.
-fn forget(path: &Path) -> Result<(), ArchiveError> {
-    match std::fs::remove_file(path) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => {
-            Err(ArchiveError::Io { path: path.display().to_string(), source })
+pub fn rewrite(journal: &dyn Journal, archives: &dyn Archives, board: &BoardId) -> Result<bool, ArchiveError> {
+    match wait(archives.open(board)) {
+        Ok(_) => save(journal, archives, board).map(|()| true),
+        // An unfinished archive of a crash has the redacted content, too.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            wait(archives.remove(board)).map_err(|error| io_error(archives, board, error))?;
+            Ok(false)
         }
-        _ => Ok(()),
+        Err(error) => Err(io_error(archives, board, error)),
     }
 }
 
-/// Deletes an ended board from the journal for good, and its archive from the directory. The caller holds the claim on
-/// it and must have the journal file rewritten afterwards. Blocks.
+/// Deletes an ended board from the journal for good, and its archive. The caller holds the claim on it and must have
+/// the journal rewritten afterwards. Blocks.
 ///
 /// # Errors
 /// [`ArchiveError`].
 pub fn delete(
     journal: &dyn Journal,
-    directory: &Path,
+    archives: &dyn Archives,
     board: &BoardId,
     now: Timestamp,
 ) -> Result<Tombstone, ArchiveError> {
     let summary = ended(journal, board)?;
-    journal.remove(board, summary.head, None, now)?;
-    let path = path_of(directory, board);
-    forget(&path.with_extension(UNFINISHED))?;
-    forget(&path)?;
+    wait(journal.remove(board, summary.head, None, now))?;
+    wait(archives.remove(board)).map_err(|error| io_error(archives, board, error))?;
     Ok(Tombstone { board: board.clone(), name: summary.name, head: summary.head, at: now, archive: None })
 }
 
@@ -170,10 +157,17 @@ pub fn delete(
 ///
 /// # Errors
 /// As [`read`] and [`append_restored`].
-pub async fn restore(journal: Arc<dyn Journal>, path: PathBuf) -> Result<BoardId, ArchiveError> {
+pub async fn restore(
+    journal: Arc<dyn Journal>,
+    archives: Arc<dyn Archives>,
+    board: BoardId,
+) -> Result<BoardId, ArchiveError> {
     let beside = Arc::clone(&journal);
-    let read = tokio::task::spawn_blocking(move || read_recoverable(&path, Some(&*beside))).await;
-    let carried = read.map_err(|error| JournalError::Io(format!("the archive was not read: {error}")))??;
+    let read = tokio::task::spawn_blocking(move || {
+        let source = wait(archives.open(&board)).map_err(|error| io_error(&*archives, &board, error))?;
+        read_recoverable(&archives.place(&board), source, Some(&*beside))
+    });
+    let carried = read.await.map_err(|error| JournalError::Io(format!("the archive was not read: {error}")))??;
     append_restored(&*journal, carried).await
 }
 
@@ -182,9 +176,14 @@ pub async fn restore(journal: Arc<dyn Journal>, path: PathBuf) -> Result<BoardId
 ///
 /// # Errors
 /// As [`read`].
-pub fn read_recoverable(path: &Path, journal: Option<&dyn Journal>) -> Result<BoardFile, ArchiveError> {
-    let carried = read(path, journal)?;
-    recovery::recover(&carried, carried.board(), &UncachedPlans).map_err(|error| damaged(path, error.to_string()))?;
+pub fn read_recoverable(
+    place: &str,
+    source: impl BufRead,
+    journal: Option<&dyn Journal>,
+) -> Result<BoardFile, ArchiveError> {
+    let carried = read(place, source, journal)?;
+    let recovered = recovery::recover(carried.journal(), carried.board(), &UncachedPlans);
+    recovered.map_err(|error| damaged(place, error.to_string()))?;
     Ok(carried)
 }
 
@@ -194,35 +193,35 @@ pub fn read_recoverable(path: &Path, journal: Option<&dyn Journal>) -> Result<Bo
 /// Storage; [`ArchiveError::Exists`]; [`ArchiveError::Outdated`] if it would lose records, and with them possibly a
 /// redaction.
 pub async fn append_restored(journal: &dyn Journal, carried: BoardFile) -> Result<BoardId, ArchiveError> {
-    if journal.summary(carried.board())?.is_some() {
+    if journal.summary(carried.board()).await?.is_some() {
         return Err(ArchiveError::Exists(carried.board().clone()));
     }
-    let tombstones = journal.tombstones()?;
+    let tombstones = journal.tombstones().await?;
     if let Some(Tombstone { board, head, .. }) = tombstones.into_iter().find(|it| it.board == *carried.board())
         && !carried.has(head)
     {
         return Err(ArchiveError::Outdated { board, head });
     }
-    let batch = carried.into_batch();
+    let batch = carried.into_batch()?;
     let board = batch.board.clone();
     journal.append(batch).await?;
     Ok(board)
 }
 
-/// Writes the archive of a board, reads it back from disk and compares its end with the journal's.
-fn stored(journal: &dyn Journal, directory: &Path, summary: &BoardSummary) -> Result<PathBuf, ArchiveError> {
-    let path = path_of(directory, &summary.id);
-    let text = written(journal, summary)?;
-    store(&path, &text).map_err(|source| ArchiveError::Io { path: path.display().to_string(), source })?;
-    let carried = read(&path, Some(journal))?;
-    if carried.last() != summary.head || *carried.board() != summary.id {
-        return Err(damaged(&path, "it does not hold the board's last record"));
+/// Writes the archive of a board, reads it back and compares its end with the journal's.
+fn store(journal: &dyn Journal, archives: &dyn Archives, summary: &BoardSummary) -> Result<(), ArchiveError> {
+    let (board, failed) = (&summary.id, |error| io_error(archives, &summary.id, error));
+    wait(archives.write(board, written(journal, summary)?)).map_err(failed)?;
+    let place = archives.place(board);
+    let carried = read(&place, wait(archives.open(board)).map_err(failed)?, Some(journal))?;
+    if carried.last() != summary.head || carried.board() != board {
+        return Err(damaged(&place, "it does not hold the board's last record"));
     }
-    Ok(path)
+    Ok(())
 }
 
 fn load_summary(journal: &dyn Journal, board: &BoardId) -> Result<BoardSummary, ArchiveError> {
-    Ok(journal.summary(board)?.ok_or_else(|| JournalError::NotFound(format!("board {board}")))?)
+    Ok(wait(journal.summary(board))?.ok_or_else(|| JournalError::NotFound(format!("board {board}")))?)
 }
 
 fn ended(journal: &dyn Journal, board: &BoardId) -> Result<BoardSummary, ArchiveError> {
@@ -243,7 +242,7 @@ fn written(journal: &dyn Journal, summary: &BoardSummary) -> Result<String, Arch
     add(&Line::Archive { format: FORMAT, board: id.clone(), epoch: *epoch, seq: *seq, hash: *hash });
     let (mut last, mut named) = (None, BTreeSet::new());
     loop {
-        let page = journal.records(id, last, PAGE)?;
+        let page = wait(journal.records(id, last, PAGE))?;
         let Some(end) = page.last() else { break };
         last = Some(end.seq);
         for record in page {
@@ -260,7 +259,7 @@ fn written(journal: &dyn Journal, summary: &BoardSummary) -> Result<String, Arch
     }
     for hash in named {
         // An erased text is named but absent.
-        if let Some(text) = journal.blob(hash)? {
+        if let Some(text) = wait(journal.blob(hash))? {
             add(&Line::Text { hash, text });
         }
     }
@@ -270,57 +269,40 @@ fn written(journal: &dyn Journal, summary: &BoardSummary) -> Result<String, Arch
     Ok(text)
 }
 
-/// Writes a file atomically: under its name it is complete or absent.
-fn store(path: &Path, text: &str) -> io::Result<()> {
-    let directory = path.parent().unwrap_or(Path::new("."));
-    private_files::make_directory(directory)?;
-    let unfinished = path.with_extension(UNFINISHED);
-    let mut file = private_files::create(&unfinished)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(&unfinished, path)?;
-    if cfg!(unix) {
-        std::fs::File::open(directory)?.sync_all()?;
-    }
-    Ok(())
+fn damaged(place: &str, what: impl Into<String>) -> ArchiveError {
+    ArchiveError::Damaged { path: place.to_owned(), what: what.into() }
 }
 
-fn damaged(path: &Path, what: impl Into<String>) -> ArchiveError {
-    ArchiveError::Damaged { path: path.display().to_string(), what: what.into() }
-}
-
-/// Reads an archive, and checks it as [`audit::verify`] checks a board of a journal. Missing texts may have been
-/// erased later, which `journal` records. Blocks.
+/// Reads an archive from `source`, and checks it as [`audit::verify`] checks a board of a journal. Missing texts may
+/// have been erased later, which `journal` records. `place` names the archive in errors. Blocks.
 ///
 /// # Errors
 /// [`ArchiveError`].
-pub fn read(path: &Path, journal: Option<&dyn Journal>) -> Result<BoardFile, ArchiveError> {
-    let name = path.display().to_string();
-    let file = std::fs::File::open(path).map_err(|source| ArchiveError::Io { path: name.clone(), source })?;
-    let mut carried = BoardFile::read(BufReader::new(file)).map_err(|error| match error {
-        BoardFileError::Io(source) => ArchiveError::Io { path: name, source },
-        BoardFileError::BadId(_) => ArchiveError::BadId { path: name, what: error.to_string() },
-        BoardFileError::Damaged(what) => ArchiveError::Damaged { path: name, what },
+pub fn read(place: &str, source: impl BufRead, journal: Option<&dyn Journal>) -> Result<BoardFile, ArchiveError> {
+    let path = || place.to_owned();
+    let carried = BoardFile::read(source).map_err(|error| match error {
+        BoardFileError::Io(source) => ArchiveError::Io { path: path(), source },
+        BoardFileError::BadId(_) => ArchiveError::BadId { path: path(), what: error.to_string() },
+        BoardFileError::Damaged(what) => ArchiveError::Damaged { path: path(), what },
     })?;
-    if !carried.is_archive() {
-        return Err(damaged(path, "it is an export, which has no texts"));
+    if !carried.journal().has_texts() {
+        return Err(damaged(place, "it is an export, which has no texts"));
     }
     if let Some(journal) = journal {
         carried.load_erased_texts(journal)?;
     }
-    audit::verify(&carried, carried.board(), None).map_err(|fault| damaged(path, fault.to_string()))?;
+    audit::verify(carried.journal(), carried.board(), None).map_err(|fault| damaged(place, fault.to_string()))?;
     Ok(carried)
 }
 
-/// Returns the archived boards of a journal, from the heads of their files in a directory; skips unreadable files.
-/// Blocks.
+/// Returns the archived boards of a journal, from the beginnings of their archives; skips unreadable ones. Blocks.
 ///
 /// # Errors
 /// Storage.
-pub fn archived_summaries(journal: &dyn Journal, directory: &Path) -> Result<Vec<BoardSummary>, JournalError> {
-    let paths = journal.tombstones()?.into_iter().map(|tombstone| path_of(directory, &tombstone.board));
-    let outline = |path: PathBuf| BoardFile::outline(BufReader::new(std::fs::File::open(path).ok()?)).ok();
-    Ok(paths.filter_map(outline).collect())
+pub fn archived_summaries(journal: &dyn Journal, archives: &dyn Archives) -> Result<Vec<BoardSummary>, JournalError> {
+    let boards = wait(journal.tombstones())?.into_iter().map(|tombstone| tombstone.board);
+    let outline = |board: BoardId| BoardFile::outline(wait(archives.open(&board)).ok()?).ok();
+    Ok(boards.filter_map(outline).collect())
 }
 
 /// Returns the hasher that names the texts of a journal with this first record; none if its salt is gone.

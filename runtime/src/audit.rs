@@ -12,7 +12,9 @@ use patchboard_kernel::record::{Body, Kind, Record, RecordError, Redacted, Snaps
 use patchboard_kernel::snapshot::{self, SnapshotError};
 
 use crate::recovery;
-use patchboard_storage::journal::{BoardSummary, DECIDES_END, Head, Journal, JournalError, KeptSnapshot};
+use patchboard_kernel::driver::Head;
+use patchboard_storage::blocking::wait;
+use patchboard_storage::journal::{BoardSummary, DECIDES_END, Journal, JournalError, KeptSnapshot};
 
 /// Result of a verified journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,10 +111,10 @@ const PAGE: usize = 256;
 /// Storage; [`JournalError::BadRecord`] if they differ.
 pub fn check_listed(journal: &dyn Journal, board: &BoardId) -> Result<(), JournalError> {
     loop {
-        let Some(listed) = journal.summary(board)? else { return Ok(()) };
+        let Some(listed) = wait(journal.summary(board))? else { return Ok(()) };
         let Some(what) = summary_difference(journal, &listed)? else { return Ok(()) };
         // A process that runs the board may have appended in between.
-        if journal.summary(board)?.as_ref() == Some(&listed) {
+        if wait(journal.summary(board))?.as_ref() == Some(&listed) {
             let why = format!("the list of boards has another {what} of board {board} than its records");
             return Err(JournalError::BadRecord { seq: listed.head.seq, why });
         }
@@ -122,7 +124,7 @@ pub fn check_listed(journal: &dyn Journal, board: &BoardId) -> Result<(), Journa
 /// Returns the field in which a summary differs from the last records of the board.
 fn summary_difference(journal: &dyn Journal, listed: &BoardSummary) -> Result<Option<String>, JournalError> {
     let after = |seq: u64| seq.checked_sub(1).map(Seq);
-    let tail = journal.records(&listed.id, after(listed.head.seq.0), 2)?;
+    let tail = wait(journal.records(&listed.id, after(listed.head.seq.0), 2))?;
     match tail.as_slice() {
         [last] if (last.seq, last.hash) == (listed.head.seq, listed.head.hash) => {}
         _ => return Ok(Some("head".to_owned())),
@@ -131,7 +133,7 @@ fn summary_difference(journal: &dyn Journal, listed: &BoardSummary) -> Result<Op
     let mut until = listed.head.seq.0.saturating_add(1);
     while until > 0 && (version.is_none() || ended.is_none()) {
         let from = until.saturating_sub(PAGE as u64);
-        let page = journal.records(&listed.id, after(from), usize::try_from(until - from).unwrap_or(PAGE))?;
+        let page = wait(journal.records(&listed.id, after(from), usize::try_from(until - from).unwrap_or(PAGE)))?;
         for record in page.iter().rev() {
             let mut alone = BoardSummary::empty(listed.id.clone());
             let unreadable = |error: RecordError| JournalError::BadRecord { seq: record.seq, why: error.to_string() };
@@ -162,16 +164,16 @@ pub fn verify(
     expected_head: Option<Digest>,
 ) -> Result<AuditReport, AuditError> {
     // Read first: a running board may append records meanwhile, but never removes any.
-    let listed = journal.summary(board)?;
+    let listed = wait(journal.summary(board))?;
     // Reported last: other faults matter more.
-    let (kept, unreadable) = match journal.snapshots(board) {
+    let (kept, unreadable) = match wait(journal.snapshots(board)) {
         Err(JournalError::Corrupt { what, .. }) => (Vec::new(), Some(what)),
         kept => (kept?, None),
     };
     let mut walk = Auditor::new(journal, board, expected_head, &kept);
     let mut limit = PAGE;
     loop {
-        let page = match journal.records(board, walk.last(), limit) {
+        let page = match wait(journal.records(board, walk.last(), limit)) {
             Ok(page) => page,
             // One by one, to find the first bad record and not the first bad page.
             Err(JournalError::Corrupt { .. } | JournalError::BadRecord { .. }) if limit > 1 => {
@@ -213,7 +215,7 @@ pub fn verify(
     for snapshot in &kept {
         unchecked += u64::from(walk.snapshot(*snapshot)? == SnapshotCheck::ByAnother);
     }
-    journal.check_storage()?;
+    wait(journal.check_storage())?;
     let head = walk.summary.head;
     // A step that was cut in the middle has a sound chain; deriving it shows the missing records.
     if let Err(JournalError::BadRecord { seq, why: reason }) = recovery::check_end(journal, board) {
@@ -419,7 +421,7 @@ impl<'a> Auditor<'a> {
     fn is_salt_erased(&self, first: &Record) -> Result<bool, AuditError> {
         let fault = |error: RecordError| self.record_error(error.to_string());
         let Some(erasure) = first.redaction_marker().map_err(fault)? else { return Ok(false) };
-        let record = self.journal.records(self.board, erasure.by.0.checked_sub(1).map(Seq), 1)?.pop();
+        let record = wait(self.journal.record(self.board, erasure.by))?;
         let body = record.and_then(|record| record.body().ok());
         Ok(matches!(body, Some(Body::Redacted(redacted)) if redacted.salt))
     }
@@ -437,7 +439,7 @@ impl<'a> Auditor<'a> {
         let (mut noted_wrong, mut unread) = (None, None);
         let mut fetch = |hash| {
             let read = || {
-                let text = self.journal.part(self.board, hash)?;
+                let text = wait(self.journal.part(self.board, hash))?;
                 let is_noted = text.as_deref().map_or(Ok(true), |text| self.has_right_refs(hash, text))?;
                 Ok((text, is_noted))
             };
@@ -467,7 +469,7 @@ impl<'a> Auditor<'a> {
         };
         self.wrong_refs = self.wrong_refs.or(noted_wrong);
         // A running board may have dropped the snapshot meanwhile.
-        if restored.is_err() && !self.journal.snapshots(self.board)?.contains(&kept) {
+        if restored.is_err() && !wait(self.journal.snapshots(self.board))?.contains(&kept) {
             return Ok(SnapshotCheck::Sound);
         }
         restored
@@ -475,7 +477,7 @@ impl<'a> Auditor<'a> {
 
     /// Returns true if the stored references of a part are right; no hash covers them.
     fn has_right_refs(&self, hash: Digest, text: &str) -> Result<bool, JournalError> {
-        match self.journal.cached_refs(self.board, hash) {
+        match wait(self.journal.cached_refs(self.board, hash)) {
             Ok(Some(noted)) => Ok(snapshot::part_refs(text).is_none_or(|names| names == noted)),
             Ok(None) => Ok(true),
             Err(JournalError::Corrupt { .. }) => Ok(false),
@@ -485,11 +487,10 @@ impl<'a> Auditor<'a> {
 
     /// Returns true if a text was erased and the responsible record confirms it.
     fn is_erased(&self, hash: Digest) -> Result<bool, AuditError> {
-        let Some((board, seq)) = self.journal.erased_text(hash)? else { return Ok(false) };
-        let record = self.journal.records(&board, seq.0.checked_sub(1).map(Seq), 1)?.pop();
-        let Some(record) = record.filter(|record| record.seq == seq) else {
+        let Some((board, seq)) = wait(self.journal.erased_text(hash))? else { return Ok(false) };
+        let Some(record) = wait(self.journal.record(&board, seq))? else {
             // The other board was deleted since.
-            return Ok(self.journal.summary(&board)?.is_none());
+            return Ok(wait(self.journal.summary(&board))?.is_none());
         };
         let body = record.body().ok();
         Ok(matches!(body, Some(Body::Redacted(redacted)) if redacted.texts.contains(&hash)))
@@ -509,7 +510,7 @@ impl<'a> Auditor<'a> {
             self.texts.insert(hash);
             return Ok(());
         }
-        match self.journal.blob(hash) {
+        match wait(self.journal.blob(hash)) {
             Ok(Some(text)) if self.names(&text, hash) => {
                 self.texts.insert(hash);
                 Ok(())

@@ -2,7 +2,7 @@
 //!
 //! Such a file is untrusted. Reading it checks the format; [`crate::audit`] checks the rest, as in a data directory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, Read as _};
 use std::sync::Arc;
 
@@ -10,15 +10,16 @@ use patchboard_kernel::board::Blob;
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::id::{BoardId, Seq, Timestamp};
 use patchboard_kernel::json::{self, Limits};
-use patchboard_kernel::record::{Body, Kind, Record};
-use patchboard_kernel::snapshot::SnapshotPart;
+use patchboard_kernel::record::{Kind, Record};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use patchboard_kernel::driver::{Batch, Head};
+use patchboard_storage::blocking::wait;
 use patchboard_storage::board_id;
-use patchboard_storage::journal::{
-    Batch, BoardSummary, BoxFuture, Claim, GarbageCollection, Head, Journal, JournalError, KeptSnapshot, NewParts,
-};
+use patchboard_storage::journal::rules::named_texts;
+use patchboard_storage::journal::{BoardSummary, Journal, JournalError};
+use patchboard_storage::memory::MemoryJournal;
 
 /// Version of the archive format.
 pub(crate) const FORMAT: u32 = 1;
@@ -76,15 +77,11 @@ pub enum BoardFileError {
     BadId(String),
 }
 
-/// A board in a file, as a read-only journal.
+/// A board in a file, with a read-only journal.
 pub struct BoardFile {
     /// Summary from the file's head, or derived from the records if it has none.
     listed: BoardSummary,
-    records: Vec<Record>,
-    /// Texts; none if the file has no texts.
-    texts: Option<BTreeMap<Digest, Arc<str>>>,
-    /// Texts that are missing because a board erased them.
-    erased: BTreeMap<Digest, (BoardId, Seq)>,
+    journal: MemoryJournal,
 }
 
 impl BoardFile {
@@ -151,7 +148,7 @@ impl BoardFile {
             return Err(damaged("it goes on after its end".to_owned()));
         }
         let listed = BoardSummary { epoch, head, ..summary(board, &records) };
-        Ok(Self { listed, records, texts: Some(texts), erased: BTreeMap::new() })
+        Ok(Self { journal: MemoryJournal::read_only(listed.clone(), records, Some(texts)), listed })
     }
 
     fn exported(first: &str, lines: &mut Lines<impl BufRead>) -> Result<Self, BoardFileError> {
@@ -166,7 +163,8 @@ impl BoardFile {
             line = lines.next()?;
         }
         let board = board.ok_or_else(|| BoardFileError::Damaged("no record names its board".to_owned()))?;
-        Ok(Self { listed: summary(board, &records), records, texts: None, erased: BTreeMap::new() })
+        let listed = summary(board, &records);
+        Ok(Self { journal: MemoryJournal::read_only(listed.clone(), records, None), listed })
     }
 
     /// Returns the board's id.
@@ -179,21 +177,21 @@ impl BoardFile {
         self.listed.head
     }
 
-    /// Returns true for an archive, which has texts, too.
-    pub const fn is_archive(&self) -> bool {
-        self.texts.is_some()
+    /// Returns the journal of the board.
+    pub const fn journal(&self) -> &MemoryJournal {
+        &self.journal
     }
 
-    /// Looks up in a journal which missing texts were erased.
+    /// Looks up in a journal which missing texts were erased. Blocks.
     ///
     /// # Errors
     /// Storage.
-    pub fn load_erased_texts(&mut self, journal: &dyn Journal) -> Result<(), JournalError> {
-        let Some(texts) = &self.texts else { return Ok(()) };
-        let named = self.records.iter().filter_map(|record| record.body().ok()).flat_map(|body| named_texts(&body));
-        for hash in named.filter(|hash| !texts.contains_key(hash)) {
-            if let Some(by) = journal.erased_text(hash)? {
-                self.erased.insert(hash, by);
+    pub fn load_erased_texts(&self, journal: &dyn Journal) -> Result<(), JournalError> {
+        for hash in self.named_texts()? {
+            if wait(self.journal.blob(hash))?.is_none()
+                && let Some(by) = wait(journal.erased_text(hash))?
+            {
+                self.journal.note_erased(hash, by);
             }
         }
         Ok(())
@@ -201,23 +199,32 @@ impl BoardFile {
 
     /// Returns true if this is one of the records.
     pub(crate) fn has(&self, head: Head) -> bool {
-        self.records.iter().any(|record| record.seq == head.seq && record.hash == head.hash)
+        matches!(wait(self.journal.record(&self.listed.id, head.seq)), Ok(Some(record)) if record.hash == head.hash)
     }
 
     /// Converts the board into a batch, to append where no board has its id.
-    pub(crate) fn into_batch(self) -> Batch {
-        let Self { listed: BoardSummary { id: board, epoch, .. }, records, texts, .. } = self;
-        let blobs = texts.unwrap_or_default().into_iter().map(|(hash, text)| Blob { hash, text });
-        Batch { board, epoch, expected: None, records, blobs: blobs.collect() }
+    ///
+    /// # Errors
+    /// Storage.
+    pub(crate) fn into_batch(self) -> Result<Batch, JournalError> {
+        let mut blobs = Vec::new();
+        for hash in self.named_texts()? {
+            blobs.extend(wait(self.journal.blob(hash))?.map(|text| Blob { hash, text: text.into() }));
+        }
+        let BoardSummary { id: board, epoch, .. } = self.listed;
+        Ok(Batch {
+            records: wait(self.journal.records(&board, None, usize::MAX))?,
+            board,
+            epoch,
+            expected: None,
+            blobs,
+        })
     }
-}
 
-/// Returns the texts that a record names.
-pub(crate) fn named_texts(body: &Body) -> Vec<Digest> {
-    match body {
-        Body::Invoked(invoked) => vec![invoked.view, invoked.prompt],
-        Body::Created(created) => created.architect.iter().flat_map(|architect| architect.prompts.clone()).collect(),
-        _ => Vec::new(),
+    /// Returns the texts that the records name.
+    fn named_texts(&self) -> Result<BTreeSet<Digest>, JournalError> {
+        let records = wait(self.journal.records(&self.listed.id, None, usize::MAX))?;
+        Ok(records.iter().filter_map(|record| record.body().ok()).flat_map(|body| named_texts(&body)).collect())
     }
 }
 
@@ -262,66 +269,5 @@ impl<R: BufRead> Lines<R> {
 
     fn damaged(&self, what: String) -> BoardFileError {
         BoardFileError::Damaged(format!("line {}: {what}", self.number))
-    }
-}
-
-impl Journal for BoardFile {
-    fn append_all(&self, batches: Vec<Batch>) -> BoxFuture<'_, Vec<Result<Head, JournalError>>> {
-        Box::pin(async move { vec![Err(JournalError::ReadOnly); batches.len()] })
-    }
-
-    fn head(&self, board: &BoardId) -> Result<Option<Head>, JournalError> {
-        Ok(self.summary(board)?.map(|summary| summary.head))
-    }
-
-    fn records(&self, board: &BoardId, after: Option<Seq>, limit: usize) -> Result<Vec<Record>, JournalError> {
-        let from =
-            after.map_or(0, |after| usize::try_from(after.0).map_or(usize::MAX, |after| after.saturating_add(1)));
-        let records = if *board == self.listed.id { self.records.get(from..).unwrap_or_default() } else { &[] };
-        Ok(records.iter().take(limit).cloned().collect())
-    }
-
-    fn blob(&self, hash: Digest) -> Result<Option<String>, JournalError> {
-        Ok(self.texts.as_ref().and_then(|texts| texts.get(&hash)).map(|text| text.to_string()))
-    }
-
-    fn has_texts(&self) -> bool {
-        self.is_archive()
-    }
-
-    fn erased_text(&self, hash: Digest) -> Result<Option<(BoardId, Seq)>, JournalError> {
-        Ok(self.erased.get(&hash).cloned())
-    }
-
-    fn snapshots(&self, _: &BoardId) -> Result<Vec<KeptSnapshot>, JournalError> {
-        Ok(Vec::new())
-    }
-
-    fn part(&self, _: &BoardId, _: Digest) -> Result<Option<String>, JournalError> {
-        Ok(None)
-    }
-
-    fn store_parts(&self, _: &BoardId, _: u64, _: &[SnapshotPart]) -> Result<NewParts, JournalError> {
-        Err(JournalError::ReadOnly)
-    }
-
-    fn collect_garbage(&self, _: &BoardId, _: u64, _: usize, _: &[Seq]) -> Result<GarbageCollection, JournalError> {
-        Err(JournalError::ReadOnly)
-    }
-
-    fn summary(&self, board: &BoardId) -> Result<Option<BoardSummary>, JournalError> {
-        Ok((*board == self.listed.id).then(|| self.listed.clone()))
-    }
-
-    fn boards(&self) -> Result<Vec<BoardSummary>, JournalError> {
-        Ok(vec![self.listed.clone()])
-    }
-
-    fn claim(&self, _: &BoardId, _: bool) -> Result<Claim, JournalError> {
-        Err(JournalError::ReadOnly)
-    }
-
-    fn check_storage(&self) -> Result<(), JournalError> {
-        Ok(())
     }
 }

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use patchboard_kernel::id::BoardId;
 use tokio::sync::{OwnedMutexGuard, Semaphore, oneshot};
 
-use patchboard_storage::journal::{Batch, Head, Journal, JournalError};
+use patchboard_kernel::driver::{Batch, Head};
+use patchboard_storage::journal::{Journal, JournalError};
 
 /// Limit of queued batches; further ones wait before they are queued.
 const QUEUE_MAX: usize = 1024;
@@ -186,6 +187,8 @@ impl GroupCommit {
 
 #[cfg(test)]
 mod tests {
+    use patchboard_storage::blocking::wait;
+
     use super::*;
     use patchboard_storage::sqlite::SqliteJournal;
     use patchboard_storage::testing::Writer;
@@ -208,7 +211,7 @@ mod tests {
         while group.queue().len() < 10 {
             tokio::task::yield_now().await;
         }
-        assert!(journal.boards().expect("read").is_empty());
+        assert!(wait(journal.boards()).expect("read").is_empty());
         let (batches, answers) = group.take_group();
         assert_eq!(batches.len(), 10, "one commit takes all");
         for (batch, answer) in batches.into_iter().zip(answers) {
@@ -218,7 +221,7 @@ mod tests {
         while let Some(append) = appends.join_next().await {
             append.expect("no panic").expect("appended");
         }
-        assert_eq!(journal.boards().expect("read").len(), 10);
+        assert_eq!(wait(journal.boards()).expect("read").len(), 10);
     }
 
     #[tokio::test]
@@ -267,7 +270,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         group.flush(turn).await;
-        let listed: Vec<_> = journal.boards().expect("read").into_iter().map(|board| board.id).collect();
+        let listed: Vec<_> = wait(journal.boards()).expect("read").into_iter().map(|board| board.id).collect();
         assert_eq!(listed, ["b2".into()]);
     }
 

@@ -12,6 +12,7 @@ use patchboard_kernel::replay;
 use patchboard_kernel::snapshot::SnapshotError;
 
 use crate::runtime::RuntimeError;
+use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::{Journal, JournalError, KeptSnapshot};
 
 /// Records read at once.
@@ -51,7 +52,7 @@ pub fn check_end(journal: &dyn Journal, board: &BoardId) -> Result<(), JournalEr
     match recover(journal, board, &UncachedPlans) {
         Err(RuntimeError::Board(BoardError::BadRecord { seq, message })) => {
             // Read afterwards: a process that runs the board may have appended meanwhile.
-            let head = journal.head(board)?;
+            let head = wait(journal.head(board))?;
             let is_after = head.is_some_and(|head| seq > head.seq);
             if is_after { Err(JournalError::BadRecord { seq, why: message }) } else { Ok(()) }
         }
@@ -80,7 +81,8 @@ fn recover_until(
     plans: &dyn PlanSource,
 ) -> Result<Recovered, RuntimeError> {
     let bad = |message: String| RuntimeError::Board(BoardError::BadRecord { seq: Seq(0), message });
-    let first = journal.records(id, None, 1)?.pop().ok_or_else(|| bad("the journal of the board is empty".into()))?;
+    let first =
+        wait(journal.records(id, None, 1))?.pop().ok_or_else(|| bad("the journal of the board is empty".into()))?;
     let mut unusable = Vec::new();
     let until = match version {
         Some(version) => RecoveryTarget::Version(version),
@@ -128,11 +130,11 @@ enum RecoveryTarget {
 
 /// Returns the last records of a journal, from the last certain beginning of a step.
 fn last_step(journal: &dyn Journal, id: &BoardId) -> Result<Vec<Record>, JournalError> {
-    let Some(head) = journal.head(id)? else { return Ok(Vec::new()) };
+    let Some(head) = wait(journal.head(id))? else { return Ok(Vec::new()) };
     let mut records = TAIL;
     loop {
         let after = head.seq.0.checked_sub(records).map(Seq);
-        let mut tail = journal.records(id, after, usize::MAX)?;
+        let mut tail = wait(journal.records(id, after, usize::MAX))?;
         match replay::last_step(&tail) {
             Some(begin) => return Ok(tail.split_off(begin)),
             None if after.is_none() => return Ok(tail),
@@ -154,7 +156,7 @@ fn check_last_step(before: Option<Board>, records: &[Record]) -> Result<(), Boar
 
 /// Returns the kept snapshots; none if the list is damaged, which the next sweep repairs.
 fn listed(journal: &dyn Journal, id: &BoardId) -> Result<Vec<KeptSnapshot>, JournalError> {
-    match journal.snapshots(id) {
+    match wait(journal.snapshots(id)) {
         Err(JournalError::Corrupt { what, .. }) => {
             tracing::warn!(board = %id, what, "cannot be read; recovering without snapshots");
             Ok(Vec::new())
@@ -200,13 +202,13 @@ fn from_snapshot(
 ) -> Result<Option<Recovered>, SnapshotRecoveryError> {
     let unreadable = |what: &str| SnapshotError::Unreadable(what.to_owned());
     // The list of snapshots is not covered by the chain; the record is.
-    let named = record(journal, id, snapshot.record)?.and_then(|record| record.body().ok());
+    let named = wait(journal.record(id, snapshot.record))?.and_then(|record| record.body().ok());
     if !matches!(named, Some(Body::Snapshot(named)) if (named.of, named.digest) == (snapshot.of, snapshot.digest)) {
         return Err(unreadable("no record names it").into());
     }
     let mut unread = None;
     let mut fetch = |hash| {
-        journal.part(id, hash).map_err(|error| {
+        wait(journal.part(id, hash)).map_err(|error| {
             let why = SnapshotError::Storage(error.to_string());
             unread = Some(error);
             why
@@ -221,17 +223,12 @@ fn from_snapshot(
     if matches!(until, RecoveryTarget::Version(version) if board.version() >= *version) {
         return Ok(None);
     }
-    let last = record(journal, id, snapshot.of)?;
+    let last = wait(journal.record(id, snapshot.of))?;
     if last.is_none_or(|last| (last.seq, last.hash) != board.head()) {
         return Err(unreadable("its last record is not the one in the journal").into());
     }
     let recovered = fold(journal, id, board, until).map_err(SnapshotRecoveryError::Records)?;
     Ok(Some(Recovered { from: Some(snapshot.of), ..recovered }))
-}
-
-fn record(journal: &dyn Journal, id: &BoardId, seq: Seq) -> Result<Option<Record>, JournalError> {
-    let before = seq.0.checked_sub(1).map(Seq);
-    Ok(journal.records(id, before, 1)?.pop().filter(|record| record.seq == seq))
 }
 
 /// Folds the records after the board's head, page by page.
@@ -243,7 +240,7 @@ fn fold(
 ) -> Result<Recovered, RuntimeError> {
     let (mut records, mut bytes) = (0, 0);
     'wanted: loop {
-        let page = journal.records(id, Some(board.head().0), PAGE)?;
+        let page = wait(journal.records(id, Some(board.head().0), PAGE))?;
         if page.is_empty() {
             break;
         }

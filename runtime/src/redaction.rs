@@ -18,7 +18,9 @@ use serde_json::Value;
 
 use crate::recovery;
 use crate::runtime::RuntimeError;
-use patchboard_storage::journal::{Batch, Erasure, Head, Journal, JournalError};
+use patchboard_kernel::driver::{Batch, Head};
+use patchboard_storage::blocking::wait;
+use patchboard_storage::journal::{Erasure, Journal, JournalError, NewPayload};
 
 /// Records read at once.
 const PAGE: usize = 1024;
@@ -141,7 +143,7 @@ fn erase<B: Default>(
     }
     if let Some((seq, body)) = redaction::find_earlier(&records, request)? {
         let hash = records.iter().find(|record| record.seq == seq).map_or(GENESIS, |record| record.hash);
-        let unscrubbed = journal.purge_erased_bytes().err();
+        let unscrubbed = wait(journal.purge_erased_bytes()).err();
         let (head, still, beside) = (Head { seq, hash }, Vec::new(), B::default());
         return Ok(Redaction {
             head,
@@ -154,14 +156,17 @@ fn erase<B: Default>(
         });
     }
     let mut driver = Driver::new(recovery::recover(journal, id, &UncachedPlans)?.board);
-    let mut text = |hash| journal.blob(hash).ok().flatten();
+    let mut text = |hash| wait(journal.blob(hash)).ok().flatten();
     let planned = redaction::plan(driver.board(), &records, &mut text, request)?;
     let beside = beside(&planned.needles)?;
     let append = driver.decide_as(now, Input::Redact(planned.body.clone()), principal, &mut |_, _| None).append;
     let append = append.ok_or_else(|| JournalError::Io("the redaction was not recorded".to_owned()))?;
     let texts = planned.body.texts.clone();
-    let head = journal.erase(&Erasure { batch: append.into(), records: planned.records, texts })?;
-    let unscrubbed = journal.purge_erased_bytes().err();
+    let replaced =
+        |record: Record| NewPayload { of: Head { seq: record.seq, hash: record.hash }, payload: record.payload };
+    let payloads = planned.records.into_iter().map(replaced).collect();
+    let head = wait(journal.erase(Erasure { batch: append, payloads, texts }))?;
+    let unscrubbed = wait(journal.purge_erased_bytes()).err();
     let still = planned.remaining;
     Ok(Redaction {
         head,
@@ -211,7 +216,7 @@ fn replace(
 fn records(journal: &dyn Journal, id: &BoardId) -> Result<Vec<Record>, JournalError> {
     let mut records: Vec<Record> = Vec::new();
     loop {
-        let page = journal.records(id, records.last().map(|record| record.seq), PAGE)?;
+        let page = wait(journal.records(id, records.last().map(|record| record.seq), PAGE))?;
         if page.is_empty() {
             return Ok(records);
         }

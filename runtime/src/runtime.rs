@@ -37,7 +37,9 @@ use crate::recovery;
 use crate::snapshotter::{self, SnapshotPolicy};
 use crate::status::BoardStatus;
 use crate::subscription::{PAGE, Subscription};
-use patchboard_storage::journal::{Batch, Claim, Journal, JournalError};
+use patchboard_kernel::driver::Batch;
+use patchboard_storage::blocking::wait;
+use patchboard_storage::journal::{Claim, Journal, JournalError};
 
 /// Tries of one request to resume a board that is closed meanwhile.
 const RESUME_TRIES_MAX: u32 = 8;
@@ -335,7 +337,7 @@ impl Runtime {
             NewBoard { mode, architect, parent, salt, principal, ..NewBoard::new(id.clone(), blueprint, request, at) };
         let (board, step) = Board::create(genesis, &self.running.context.plans)?;
         let opening = self.reserve(&id, None)?;
-        let claim = self.running.context.journal.journal().claim(&id, false)?;
+        let claim = self.running.context.journal.journal().claim(&id, false).await?;
         let batch = Batch {
             board: id.clone(),
             epoch: board.epoch(),
@@ -392,9 +394,9 @@ impl Runtime {
             None => {}
         }
         let journal = self.running.context.journal.journal();
-        let blueprint = Arc::new(blueprint_of(&**journal, board)?);
+        let blueprint = Arc::new(blueprint_of(&**journal, board).await?);
         let opening = self.reserve(board, held)?;
-        let claim = journal.claim(board, force)?;
+        let claim = journal.claim(board, force).await?;
         self.open(opening, blueprint, StartMode::Recover, claim).await
     }
 
@@ -478,9 +480,9 @@ impl Runtime {
         let (context, id) = (Arc::clone(&self.running.context), outer.clone());
         let read = tokio::task::spawn_blocking(move || {
             let journal = &**context.journal.journal();
-            let boards = journal.boards()?.into_iter().filter(|summary| summary.parent.as_ref() == Some(&id));
+            let boards = wait(journal.boards())?.into_iter().filter(|summary| summary.parent.as_ref() == Some(&id));
             let inside = boards.filter_map(|summary| {
-                let first = journal.records(&summary.id, None, 1).ok()?.pop()?;
+                let first = wait(journal.records(&summary.id, None, 1)).ok()?.pop()?;
                 let Ok(Body::Created(created)) = first.body() else { return None };
                 created.parent.filter(|parent| invocations.contains(&parent.invocation))?;
                 let recovered = recovery::recover(journal, &summary.id, &context.plans);
@@ -579,8 +581,8 @@ impl Drop for RuntimeInner {
 }
 
 /// Reads the blueprint from a board's first record.
-fn blueprint_of(journal: &dyn Journal, board: &BoardId) -> Result<Blueprint, RuntimeError> {
-    let first = journal.records(board, None, 1)?;
+async fn blueprint_of(journal: &dyn Journal, board: &BoardId) -> Result<Blueprint, RuntimeError> {
+    let first = journal.records(board, None, 1).await?;
     let Some(first) = first.first() else { return Err(JournalError::NotFound(format!("board {board}")).into()) };
     let bad = |message: String| BoardError::BadRecord { seq: first.seq, message };
     match first.body().map_err(|error| bad(error.to_string()))? {
@@ -643,7 +645,7 @@ impl BoardHandle {
         let read = tokio::task::spawn_blocking(move || {
             let (mut folded, mut last) = (initial, after);
             while last.is_none_or(|last| last < head) {
-                let page = journal.records(&board, last, PAGE)?;
+                let page = wait(journal.records(&board, last, PAGE))?;
                 let Some(end) = page.last() else { break };
                 last = Some(end.seq);
                 page.iter().filter(|record| record.seq <= head).for_each(|record| fold(&mut folded, record));

@@ -12,6 +12,7 @@ use patchboard_kernel::record::Record;
 use patchboard_kernel::snapshot::SnapshotPart;
 
 use crate::recovery::{Recovered, size};
+use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::{GarbageCollection, Journal, JournalError, NewParts};
 
 /// Conditions for a snapshot, so that recovering a board takes a bounded time.
@@ -236,10 +237,9 @@ fn take_parts(
         if stop.load(Ordering::Relaxed) {
             return Err(JournalError::Fenced { board: id.clone(), reason: "it is gone from this process".to_owned() });
         }
-        let NewParts { count, bytes } = journal.store_parts(id, epoch, waiting)?;
+        let NewParts { count, bytes } = wait(journal.store_parts(id, epoch, std::mem::take(waiting)))?;
         new.count += count;
         new.bytes += bytes;
-        waiting.clear();
         Ok(())
     };
     let stored = board.store(anew, &mut |part| {
@@ -267,5 +267,5 @@ pub(crate) fn collect_garbage(
     epoch: u64,
     unusable: &[Seq],
 ) -> Result<GarbageCollection, JournalError> {
-    journal.collect_garbage(board, epoch, KEPT_SNAPSHOTS, unusable)
+    wait(journal.collect_garbage(board, epoch, KEPT_SNAPSHOTS, unusable))
 }

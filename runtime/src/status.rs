@@ -14,7 +14,7 @@ use patchboard_kernel::scheduler::ProviderWait;
 use patchboard_kernel::state::State;
 use patchboard_kernel::view::Shortage;
 
-use patchboard_storage::journal::Head;
+use patchboard_kernel::driver::Head;
 
 /// A board after a durable step. Never rolled back.
 #[derive(Clone)]

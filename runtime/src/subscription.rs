@@ -66,7 +66,7 @@ impl Subscription {
             if unread > 0 {
                 let limit = usize::try_from(unread).map_or(PAGE, |unread| unread.min(PAGE));
                 let last = self.next.checked_sub(1).map(Seq);
-                match self.journal.records(&self.board, last, limit) {
+                match self.journal.records(&self.board, last, limit).await {
                     Ok(page) => {
                         if page.len() < limit {
                             // End of the journal: further records arrive live.

@@ -6,6 +6,7 @@ use patchboard_kernel::digest::{Digest, Hasher, Salt};
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::{Body, GENESIS, Record, RecordError};
 
+use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::{Journal, JournalError};
 
 /// Verifying reader of a board's records.
@@ -27,9 +28,9 @@ impl<'a> VerifiedReader<'a> {
         let hash = match after {
             None => GENESIS,
             // Past the end there is no hash to check.
-            Some(after) => record(journal, board, after)?.map_or(GENESIS, |record| record.hash),
+            Some(after) => wait(journal.record(board, after))?.map_or(GENESIS, |record| record.hash),
         };
-        let hasher = match record(journal, board, Seq(0))? {
+        let hasher = match wait(journal.record(board, Seq(0)))? {
             Some(first) => hasher(journal, board, &first)?,
             None => None,
         };
@@ -41,7 +42,7 @@ impl<'a> VerifiedReader<'a> {
     /// # Errors
     /// Storage; [`JournalError::BadRecord`].
     pub fn next(&mut self, limit: usize) -> Result<Vec<Record>, JournalError> {
-        let records = self.journal.records(self.board, self.last, limit)?;
+        let records = wait(self.journal.records(self.board, self.last, limit))?;
         for record in &records {
             record.check_chain(self.hash).map_err(|error| bad(record.seq, &error))?;
             if let Some(hasher) = &self.hasher {
@@ -53,16 +54,11 @@ impl<'a> VerifiedReader<'a> {
     }
 }
 
-fn record(journal: &dyn Journal, board: &BoardId, seq: Seq) -> Result<Option<Record>, JournalError> {
-    let before = seq.0.checked_sub(1).map(Seq);
-    Ok(journal.records(board, before, 1)?.pop().filter(|record| record.seq == seq))
-}
-
 /// Returns the hasher of a board's commitments, unless its salt is erased.
 fn hasher(journal: &dyn Journal, board: &BoardId, first: &Record) -> Result<Option<Hasher>, JournalError> {
     let unreadable = |error: RecordError| bad(first.seq, &error);
     if let Some(erasure) = first.redaction_marker().map_err(unreadable)? {
-        let body = record(journal, board, erasure.by)?.and_then(|record| record.body().ok());
+        let body = wait(journal.record(board, erasure.by))?.and_then(|record| record.body().ok());
         if matches!(body, Some(Body::Redacted(redacted)) if redacted.salt) {
             return Ok(None);
         }

@@ -14,6 +14,7 @@ use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::Record;
 use patchboard_runtime::runtime::{BoardHandle, Options, Runtime};
+use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::Journal;
 use patchboard_storage::sqlite::{FILE, SqliteJournal};
 use patchboard_tests::boards::{self, Across, Work, Writer};
@@ -166,8 +167,12 @@ async fn one_client(bench: &mut Bench, size: &'static str, bytes: usize) {
 
 /// Returns about how many bytes the file held before the first commit: the record with the blueprint.
 fn first_record_bytes(journal: &SqliteJournal) -> usize {
-    let boards = journal.boards().expect("read");
-    boards.iter().flat_map(|board| journal.records(&board.id, None, 1).expect("read")).map(|first| length(&first)).sum()
+    let boards = wait(journal.boards()).expect("read");
+    boards
+        .iter()
+        .flat_map(|board| wait(journal.records(&board.id, None, 1)).expect("read"))
+        .map(|first| length(&first))
+        .sum()
 }
 
 /// Measures the commits per second of many clients, each on its own board, against raw appends and inserts.
@@ -267,7 +272,7 @@ async fn work(clients: &mut Vec<Client>, time: Duration) -> (Duration, Vec<Durat
 fn load(journal: &SqliteJournal, transactions: &[Transaction]) -> Vec<Vec<(BoardId, Record)>> {
     let read = |(board, first, count): &(BoardId, Seq, usize)| -> Vec<(BoardId, Record)> {
         let after = first.0.checked_sub(1).map(Seq);
-        let records = journal.records(board, after, *count).expect("read");
+        let records = wait(journal.records(board, after, *count)).expect("read");
         records.into_iter().map(|record| (board.clone(), record)).collect()
     };
     transactions.iter().map(|transaction| transaction.iter().flat_map(read).collect()).collect()

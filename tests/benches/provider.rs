@@ -13,6 +13,7 @@ use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::record::Kind;
 use patchboard_runtime::runtime::{BoardHandle, Options, Runtime};
+use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::Journal as _;
 use patchboard_storage::sqlite::SqliteJournal;
 use patchboard_tests::measure::{Bench, Goal, Row, run};
@@ -278,7 +279,7 @@ impl Place {
 
     /// Counts the records of rejected requests of a board: all of its calls except the script's and the last one.
     fn not_taken(&self, board: &BoardHandle) -> usize {
-        let records = self.journal.records(board.id(), None, 1024).expect("its records can be read");
+        let records = wait(self.journal.records(board.id(), None, 1024)).expect("its records can be read");
         let of_call = records.iter().filter(|record| matches!(record.kind, Kind::Invoked | Kind::Deferred));
         of_call.count().saturating_sub(2)
     }

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use patchboard_kernel::board::{Board, Step};
 use patchboard_kernel::digest::Digest;
+use patchboard_kernel::driver::{Batch, Head};
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::record::Record;
 use patchboard_kernel::replay;
 use patchboard_runtime::runtime::{Options, Runtime};
-use patchboard_storage::journal::{Batch, Head, Journal};
+use patchboard_storage::journal::Journal;
 use patchboard_storage::sqlite::SqliteJournal;
 use patchboard_tests::boards::{self, Across, Work};
 use patchboard_tests::measure::{Bench, Row, Stats, on_cpu, run};

@@ -17,6 +17,7 @@ use patchboard_runtime::agent::{Agent, Call, CallResult, Reply};
 use patchboard_runtime::clock::VirtualClock;
 use patchboard_runtime::ids::Ids;
 use patchboard_runtime::runtime::{Options, Runtime};
+use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::Journal;
 use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::{Value, json};
@@ -105,7 +106,7 @@ async fn run(scenario: &'static dyn Scenario, request: Value) -> Vec<Record> {
     *seats.runtime.lock().expect("nothing panics") = Some(Arc::clone(&runtime));
     let board = runtime.create(scenario.blueprint().clone(), request, Some(Salt::ZERO)).await.expect("a board");
     board.wait_for_end().await.expect("it ends");
-    let records = journal.records(board.id(), None, usize::MAX).expect("read");
+    let records = wait(journal.records(board.id(), None, usize::MAX)).expect("read");
     *seats.runtime.lock().expect("nothing panics") = None;
     Arc::into_inner(runtime).expect("nobody else has it").shutdown().await;
     records

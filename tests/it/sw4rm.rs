@@ -20,6 +20,7 @@ use patchboard_protocols::room::{
 use patchboard_protocols::workflow::engine::{self, WorkflowEvent};
 use patchboard_protocols::workflow::{self, Definition, Status, TriggerType};
 use patchboard_runtime::runtime::{Options, Runtime};
+use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::Journal as _;
 use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::{Value, json};
@@ -409,7 +410,7 @@ async fn workflows_come_to_the_same_on_boards() {
         let board = runtime.create(blueprint, json!({}), None).await.expect("a board can be made");
         board.wait_for_end().await.expect("it ends, or stands still");
         let document = board.status().state.root().to_value();
-        let records = journal.records(board.id(), None, usize::MAX).expect("they can be read");
+        let records = wait(journal.records(board.id(), None, usize::MAX)).expect("they can be read");
         runtime.shutdown().await;
         let called = |record: &Record| match record.body().expect("it can be read") {
             Body::Invoked(invoked) if invoked.worker.as_str() != "workflow" => Some(invoked.worker.to_string()),

@@ -3,7 +3,7 @@
 use patchboard_faults::simulation::{Call, GateDecision};
 use patchboard_kernel::admission::WaitingCall;
 use patchboard_kernel::board::{Board, Input, Step};
-use patchboard_kernel::driver::Append;
+use patchboard_kernel::driver::Batch;
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::record::Record;
 
@@ -30,7 +30,7 @@ impl Checks {
         Self { seed, journal: Journal::new(seed), of_board: None }
     }
 
-    pub(super) fn wrote(&mut self, append: &Append) {
+    pub(super) fn wrote(&mut self, append: &Batch) {
         self.journal.wrote(append);
     }
 

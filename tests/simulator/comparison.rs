@@ -19,7 +19,7 @@ use patchboard_kernel::admission::WaitingCall;
 use patchboard_kernel::blueprint::AgentKind;
 use patchboard_kernel::board::{Board, Input, NewBoard, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::digest::{Digest, Salt};
-use patchboard_kernel::driver::Append;
+use patchboard_kernel::driver::Batch;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
 use patchboard_kernel::ledger::Usage;
@@ -383,13 +383,13 @@ impl SimulationHooks for Steady {
         vec![Delivery { after_ms, input: self.answer(invocation, attempt, is_model) }]
     }
 
-    fn append_outcome(&mut self, _: &Append) -> AppendOutcome {
+    fn append_outcome(&mut self, _: &Batch) -> AppendOutcome {
         let fate = self.disk.append();
         // A slow disk must not let calls time out.
         AppendOutcome { after_ms: fate.after_ms.min(1_000), ..fate }
     }
 
-    fn on_durable(&mut self, append: &Append) {
+    fn on_durable(&mut self, append: &Batch) {
         self.journal.wrote(append);
     }
 

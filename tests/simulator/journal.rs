@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use patchboard_kernel::board::{Board, Effect, Outcome, RememberedOutcome, Step};
 use patchboard_kernel::digest::{Digest, sha256};
-use patchboard_kernel::driver::Append;
+use patchboard_kernel::driver::{Batch, Head};
 use patchboard_kernel::id::{InvocationId, Seq};
 use patchboard_kernel::record::{Body, Ended, Kind, Record};
 
@@ -42,7 +42,7 @@ impl Journal {
     }
 
     /// Checks an append: directly after the durable records, and by the present owner.
-    pub(super) fn wrote(&mut self, append: &Append) {
+    pub(super) fn wrote(&mut self, append: &Batch) {
         let seed = self.seed;
         assert_eq!(append.expected, self.head(), "SEED={seed}: records follow on others than those that are durable");
         assert!(!append.records.is_empty(), "SEED={seed}: nothing is appended");
@@ -74,9 +74,9 @@ impl Journal {
     }
 
     /// Returns the last durable record.
-    fn head(&self) -> Option<(Seq, Digest)> {
-        let (_, hash) = self.durable.last()?;
-        Some((Seq(self.durable.len() as u64 - 1), *hash))
+    fn head(&self) -> Option<Head> {
+        let (_, hash) = *self.durable.last()?;
+        Some(Head { seq: Seq(self.durable.len() as u64 - 1), hash })
     }
 
     /// Checks that everything a step releases is durable.
@@ -120,7 +120,8 @@ impl Journal {
     /// ones.
     pub(super) fn recovered(&self, board: &Board, records: &[Record]) {
         let seed = self.seed;
-        assert_eq!(Some(board.head()), self.head(), "SEED={seed}: recovery ends at another record than the last");
+        let (seq, hash) = board.head();
+        assert_eq!(Some(Head { seq, hash }), self.head(), "SEED={seed}: recovery ends at another record than the last");
         let kept = records.iter().map(|record| (record.kind, record.hash));
         assert!(kept.eq(self.durable.iter().copied()), "SEED={seed}: other records than were written");
         self.published.iter().for_each(|(seq, hash)| self.is_durable(*seq, *hash));

@@ -9,7 +9,7 @@ use std::sync::Once;
 use patchboard_faults::simulation::{AppendOutcome, Call, Delivery, GateDecision, SimulatedBoard, SimulationHooks};
 use patchboard_kernel::admission::WaitingCall;
 use patchboard_kernel::board::{Board, Input, Step};
-use patchboard_kernel::driver::Append;
+use patchboard_kernel::driver::Batch;
 use patchboard_kernel::id::Timestamp;
 
 use super::checks::Checks;
@@ -180,11 +180,11 @@ impl SimulationHooks for Replay {
         Vec::new()
     }
 
-    fn append_outcome(&mut self, _: &Append) -> AppendOutcome {
+    fn append_outcome(&mut self, _: &Batch) -> AppendOutcome {
         self.fate
     }
 
-    fn on_durable(&mut self, append: &Append) {
+    fn on_durable(&mut self, append: &Batch) {
         self.checks.wrote(append);
     }
 

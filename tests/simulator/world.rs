@@ -13,7 +13,7 @@ use patchboard_kernel::board::{
 };
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::digest::{Digest, Salt};
-use patchboard_kernel::driver::Append;
+use patchboard_kernel::driver::Batch;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, IdempotencyKey, InvocationId, Seq, Timestamp, WorkerName};
 use patchboard_kernel::ledger::Usage;
@@ -526,7 +526,7 @@ impl SimulationHooks for Workers {
         }
     }
 
-    fn append_outcome(&mut self, _: &Append) -> AppendOutcome {
+    fn append_outcome(&mut self, _: &Batch) -> AppendOutcome {
         let fate = self.disk.append();
         if let Some(Event::Given(_, _, given)) = self.history.borrow_mut().last_mut() {
             *given = fate;
@@ -537,7 +537,7 @@ impl SimulationHooks for Workers {
         fate
     }
 
-    fn on_durable(&mut self, append: &Append) {
+    fn on_durable(&mut self, append: &Batch) {
         if self.trace {
             for record in &append.records {
                 eprintln!("  {} {}", record.header, record.payload);

@@ -2,14 +2,10 @@
 
 use std::path::Path;
 
-use patchboard_kernel::digest::Digest;
-use patchboard_kernel::id::{BoardId, Seq};
-use patchboard_kernel::record::Record;
-use patchboard_kernel::snapshot::SnapshotPart;
-use patchboard_storage::journal::{
-    Batch, BoardSummary, BoxFuture, Claim, GarbageCollection, Head, Journal, JournalError, KeptSnapshot, NewParts,
-};
+use patchboard_kernel::driver::{Batch, Head};
+use patchboard_storage::journal::{BoxFuture, Journal, JournalError};
 use patchboard_storage::sqlite::SqliteJournal;
+use patchboard_storage::testing::Around;
 use tokio::sync::watch;
 
 use super::PATIENCE;
@@ -56,7 +52,11 @@ impl Failing {
     }
 }
 
-impl Journal for Failing {
+impl Around for Failing {
+    fn inner(&self) -> &dyn Journal {
+        &self.inner
+    }
+
     fn append_all(&self, batches: Vec<Batch>) -> BoxFuture<'_, Vec<Result<Head, JournalError>>> {
         Box::pin(async move {
             let fault = *self.fault.borrow();
@@ -70,47 +70,5 @@ impl Journal for Failing {
             }
             lost
         })
-    }
-    fn head(&self, board: &BoardId) -> Result<Option<Head>, JournalError> {
-        self.inner.head(board)
-    }
-    fn records(&self, board: &BoardId, after: Option<Seq>, limit: usize) -> Result<Vec<Record>, JournalError> {
-        self.inner.records(board, after, limit)
-    }
-    fn blob(&self, hash: Digest) -> Result<Option<String>, JournalError> {
-        self.inner.blob(hash)
-    }
-    fn snapshots(&self, board: &BoardId) -> Result<Vec<KeptSnapshot>, JournalError> {
-        self.inner.snapshots(board)
-    }
-    fn part(&self, board: &BoardId, hash: Digest) -> Result<Option<String>, JournalError> {
-        self.inner.part(board, hash)
-    }
-    fn cached_refs(&self, board: &BoardId, hash: Digest) -> Result<Option<Vec<Digest>>, JournalError> {
-        self.inner.cached_refs(board, hash)
-    }
-    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[SnapshotPart]) -> Result<NewParts, JournalError> {
-        self.inner.store_parts(board, epoch, parts)
-    }
-    fn collect_garbage(
-        &self,
-        board: &BoardId,
-        epoch: u64,
-        keep: usize,
-        unusable: &[Seq],
-    ) -> Result<GarbageCollection, JournalError> {
-        self.inner.collect_garbage(board, epoch, keep, unusable)
-    }
-    fn summary(&self, board: &BoardId) -> Result<Option<BoardSummary>, JournalError> {
-        self.inner.summary(board)
-    }
-    fn boards(&self) -> Result<Vec<BoardSummary>, JournalError> {
-        self.inner.boards()
-    }
-    fn claim(&self, board: &BoardId, force: bool) -> Result<Claim, JournalError> {
-        self.inner.claim(board, force)
-    }
-    fn check_storage(&self) -> Result<(), JournalError> {
-        self.inner.check_storage()
     }
 }

@@ -17,6 +17,7 @@ use patchboard_kernel::id::BoardId;
 use patchboard_kernel::record::Record;
 use patchboard_runtime::agent::{Agent, Call, CallResult};
 use patchboard_runtime::runtime::{BoardHandle, Options, RestartPolicy, Runtime};
+use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::Journal as _;
 use patchboard_storage::sqlite::SqliteJournal;
 use patchboard_workspace::disk::{Disk, DiskOptions};
@@ -167,7 +168,7 @@ impl Workshop {
     /// If they cannot be read.
     pub fn records(&self) -> Vec<Record> {
         let journal = SqliteJournal::open(self.data.path()).expect("a journal");
-        journal.records(self.board.id(), None, usize::MAX).expect("records")
+        wait(journal.records(self.board.id(), None, usize::MAX)).expect("records")
     }
 }
 

@@ -22,6 +22,7 @@ use patchboard_kernel::replay;
 use patchboard_kernel::state::State;
 use patchboard_runtime::agent::{Agent, Call, Reply};
 use patchboard_runtime::runtime::{Options, Runtime};
+use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::Journal as _;
 use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::{Value, json};
@@ -100,7 +101,7 @@ async fn played(agent: Arc<dyn Agent>) -> Vec<Record> {
     let board = runtime.create(blueprint(), json!({}), None).await.expect("a board");
     let ended =
         tokio::time::timeout(Duration::from_secs(60), board.wait_for_end()).await.expect("in time").expect("it ends");
-    let records = journal.records(board.id(), None, 10_000).expect("records");
+    let records = wait(journal.records(board.id(), None, 10_000)).expect("records");
     assert_eq!(ended.cause, Cause::Done, "{records:#?}");
     records
 }

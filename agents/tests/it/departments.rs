@@ -22,6 +22,7 @@ use patchboard_kernel::record::Body;
 use patchboard_kernel::source::{FileLoader, Source};
 use patchboard_runtime::agent::{Agent, Call, CallResult, Failure, Reply};
 use patchboard_runtime::runtime::{BoardHandle, Options, Runtime, WeakRuntime};
+use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::Journal as _;
 use patchboard_storage::sqlite::SqliteJournal;
 use proptest::prelude::*;
@@ -261,7 +262,7 @@ impl Conversation {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let journal = SqliteJournal::open_read_only(self.data.path()).expect("a journal");
-        let records = journal.records(self.board.id(), None, 10_000).expect("records");
+        let records = wait(journal.records(self.board.id(), None, 10_000)).expect("records");
         let last: Vec<String> = records.iter().rev().take(5).map(|record| format!("{record:.300?}")).collect();
         panic!("no reply to {words:.60?}: {last:#?}");
     }
@@ -278,7 +279,7 @@ impl Conversation {
     /// Returns all replies in order.
     fn replies(&self) -> Vec<String> {
         let journal = SqliteJournal::open_read_only(self.data.path()).expect("a journal");
-        let records = journal.records(self.board.id(), None, 10_000).expect("records");
+        let records = wait(journal.records(self.board.id(), None, 10_000)).expect("records");
         let replies = records.iter().filter_map(|record| match record.body() {
             Ok(Body::Committed(commit)) if commit.patch[0]["path"] == "/replies/-" => {
                 Some(commit.patch[0]["value"]["text"].as_str().expect("a text").to_owned())
@@ -292,11 +293,13 @@ impl Conversation {
     fn shown(&self, is_inside: bool) -> Vec<(String, String)> {
         let journal = SqliteJournal::open_read_only(self.data.path()).expect("a journal");
         let mut shown = Vec::new();
-        for board in journal.boards().expect("boards").into_iter().filter(|board| board.parent.is_some() == is_inside) {
-            for record in journal.records(&board.id, None, 1000).expect("records") {
+        for board in
+            wait(journal.boards()).expect("boards").into_iter().filter(|board| board.parent.is_some() == is_inside)
+        {
+            for record in wait(journal.records(&board.id, None, 1000)).expect("records") {
                 let Ok(Body::Invoked(invoked)) = record.body() else { continue };
                 for hash in [invoked.view, invoked.prompt] {
-                    let text = journal.blob(hash).expect("it is stored").expect("it is there");
+                    let text = wait(journal.blob(hash)).expect("it is stored").expect("it is there");
                     shown.push((invoked.worker.to_string(), text));
                 }
             }

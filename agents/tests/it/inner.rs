@@ -17,6 +17,7 @@ use patchboard_kernel::record::{Body, End, Kind, LimitOverrides, Retried};
 use patchboard_runtime::agent::{AdmissionDecision, Agent, Call, CallResult, Failure, Permit, Reply};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::runtime::{BoardHandle, Options, Runtime};
+use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::{BoardSummary, Journal as _};
 use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::{Value, json};
@@ -177,7 +178,7 @@ impl House {
 
     /// Returns the nested boards, the oldest first.
     fn inside(&self) -> Vec<BoardSummary> {
-        let boards = self.journal().boards().expect("boards");
+        let boards = wait(self.journal().boards()).expect("boards");
         boards.into_iter().filter(|board| board.parent.is_some()).collect()
     }
 
@@ -192,7 +193,7 @@ impl House {
     }
 
     fn kinds(&self, board: &BoardId) -> Vec<Kind> {
-        let records = self.journal().records(board, None, 1000).expect("records");
+        let records = wait(self.journal().records(board, None, 1000)).expect("records");
         records.iter().map(|record| record.kind).collect()
     }
 }
@@ -235,7 +236,7 @@ async fn what_is_declared_crosses_the_border_and_nothing_else() {
     let inside = house.inside();
     let [kitchen] = inside.as_slice() else { panic!("one board inside: {inside:?}") };
     assert_eq!((kitchen.parent.as_ref(), kitchen.ended), (Some(board.id()), Some(End::Done)));
-    let first = house.journal().records(&kitchen.id, None, 1).expect("records");
+    let first = wait(house.journal().records(&kitchen.id, None, 1)).expect("records");
     let Ok(Body::Created(created)) = first[0].body() else { panic!("it was created") };
     assert_eq!(created.request, json!({"order": "soup"}), "the note is not declared");
     // The worker is charged the nested board's cost.
@@ -328,7 +329,7 @@ async fn what_the_outer_document_does_not_allow_is_refused_and_not_dropped() {
     let board = house.create(blueprint(|_| {})).await;
     assert_eq!(end(&board).await, End::Quiescent);
     assert_eq!(served(&board), Value::Null);
-    let records = house.journal().records(board.id(), None, 1000).expect("records");
+    let records = wait(house.journal().records(board.id(), None, 1000)).expect("records");
     let refused: Vec<_> = records.iter().filter(|record| record.kind == Kind::Rejected).collect();
     assert_eq!(refused.len(), 3, "as often as there are attempts");
     assert!(refused[0].payload.contains("recipe"), "{}", refused[0].payload);
@@ -364,7 +365,9 @@ async fn what_was_made_of_an_old_input_is_not_taken_for_a_new_one() {
     let orders: Vec<Value> = house
         .inside()
         .iter()
-        .map(|kitchen| house.journal().records(&kitchen.id, None, 1).expect("records")[0].body().expect("a record"))
+        .map(|kitchen| {
+            wait(house.journal().records(&kitchen.id, None, 1)).expect("records")[0].body().expect("a record")
+        })
         .map(|body| if let Body::Created(created) = body { created.request["order"].clone() } else { Value::Null })
         .collect();
     assert_eq!(orders, [json!("soup"), json!("stew")]);
@@ -434,7 +437,7 @@ async fn what_does_not_fit_into_the_view_does_not_go_in() {
     let request = json!({"wish": "soup ".repeat(400), "note": "a note"});
     let board = house.runtime.create(board, request, None).await.expect("a board");
     assert_eq!(end(&board).await, End::Quiescent);
-    let records = house.journal().records(board.id(), None, 1000).expect("records");
+    let records = wait(house.journal().records(board.id(), None, 1000)).expect("records");
     let failed = records.iter().find(|record| record.kind == Kind::Failed).expect("it failed");
     assert!(
         failed.payload.contains("input order: the view has no room for all of /request/wish"),
@@ -586,7 +589,7 @@ async fn a_board_inside_that_was_retried_with_a_higher_limit_is_taken_by_a_retry
         let mut board = house.create(limited()).await;
         assert_eq!(end(&board).await, End::Quiescent);
         let inside = house.inside().remove(0).id;
-        let log = house.journal().records(board.id(), None, 1000).expect("records");
+        let log = wait(house.journal().records(board.id(), None, 1000)).expect("records");
         let said = log.iter().find_map(|record| match record.body() {
             Ok(Body::Failed(failed)) => Some(failed.message.to_string()),
             _ => None,

@@ -19,6 +19,7 @@ use patchboard_kernel::replay;
 use patchboard_kernel::state::State;
 use patchboard_runtime::agent::{Agent as _, Call, Failure};
 use patchboard_runtime::runtime::{Options, Runtime};
+use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::Journal as _;
 use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::{Value, json};
@@ -236,7 +237,7 @@ async fn what_is_said_is_taken_down_and_taken_up_in_order() {
         board.signal("go", Value::Null, None).await.expect("it is heard");
     }
     let ended = tokio::time::timeout(Duration::from_secs(60), board.wait_for_end()).await.expect("in time");
-    let records = journal.records(board.id(), None, 10_000).expect("records");
+    let records = wait(journal.records(board.id(), None, 10_000)).expect("records");
     assert_eq!(ended.expect("it ends").cause, Cause::Done, "{records:#?}");
     let bodies: Vec<Body> = records.iter().map(|record| record.body().expect("readable")).collect();
     assert!(bodies.iter().any(|body| matches!(body, Body::Expanded(_))), "the view was too small for all");

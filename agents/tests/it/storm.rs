@@ -9,6 +9,7 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::record::{Body, Cause, End, Ended};
 use patchboard_kernel::source::Source;
 use patchboard_runtime::runtime::{Options, Runtime};
+use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::Journal as _;
 use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::{Value, json};
@@ -75,7 +76,7 @@ async fn an_engineer_who_uses_up_its_iterations_has_failed_and_its_task_is_given
     let lasts: Vec<usize> = (0..asked.len()).filter(|at| asked[*at].get("tools").is_none()).collect();
     assert_eq!(lasts, [1, 2, 3, 4].map(|attempts| attempts * ITERATIONS - 1));
     assert_eq!(asked.len(), 4 * ITERATIONS);
-    let records = journal.records(board.id(), None, usize::MAX).expect("records");
+    let records = wait(journal.records(board.id(), None, usize::MAX)).expect("records");
     let refused = records.iter().filter_map(|record| match record.body().expect("readable") {
         Body::Rejected(rejected) => {
             Some((rejected.by.worker.to_string(), rejected.code.to_string(), rejected.is_final))

@@ -1,6 +1,5 @@
 //! `patchboard boards`: lists the boards of the data directory.
 
-use std::fs::{File, TryLockError};
 use std::path::Path;
 
 use clap::Args;
@@ -12,8 +11,8 @@ use patchboard_kernel::record::{Body, PauseCause, Record};
 use patchboard_kernel::scheduler::ProviderWait;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::{audit, recovery};
-use patchboard_storage::journal::{BoardSummary, Journal as _, JournalError};
-use patchboard_storage::sqlite::SqliteJournal;
+use patchboard_storage::blocking::wait;
+use patchboard_storage::journal::{BoardSummary, Journal, JournalError};
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure, Outcome};
@@ -37,17 +36,17 @@ pub(crate) struct Arguments {}
 
 pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     let (mut boards, mut gone) = (Vec::new(), Ok(()));
-    match SqliteJournal::open_read_only(data_dir) {
+    match patchboard_storage::open_read_only(data_dir) {
         Ok(journal) => {
-            for board in journal.boards().map_err(storage)? {
+            for board in wait(journal.boards()).map_err(storage)? {
                 let waits =
-                    if board.ended.is_none() { WaitState::read(&journal, &board) } else { WaitState::default() };
-                let is_damaged = is_damaged(&journal, &board);
-                let status = if is_damaged { DAMAGED } else { status(data_dir, &board, &waits) };
-                let mode = if is_damaged { Mode::default() } else { mode(&journal, &board)? };
+                    if board.ended.is_none() { WaitState::read(&*journal, &board) } else { WaitState::default() };
+                let is_damaged = is_damaged(&*journal, &board);
+                let status = if is_damaged { DAMAGED } else { status(&*journal, &board, &waits) };
+                let mode = if is_damaged { Mode::default() } else { mode(&*journal, &board)? };
                 boards.push((board, status, mode, waits));
             }
-            gone = check_none_lost(&journal);
+            gone = check_none_lost(&*journal);
         }
         Err(JournalError::NotFound(_)) => {}
         Err(error) => return Err(storage(error)),
@@ -102,7 +101,7 @@ struct WaitState {
 impl WaitState {
     /// Recovers a board to find what it waits for. Empty for a board that cannot be recovered; `verify` reports the
     /// reason.
-    fn read(journal: &SqliteJournal, board: &BoardSummary) -> Self {
+    fn read(journal: &dyn Journal, board: &BoardSummary) -> Self {
         let Ok(recovered) = recovery::recover(journal, &board.id, &UncachedPlans) else { return Self::default() };
         let board = recovered.board;
         let waiting = if board.scheduler().is_calling() { Vec::new() } else { board.awaiting_admission() };
@@ -165,14 +164,14 @@ impl WaitState {
 pub(crate) const DAMAGED: &str = "damaged";
 
 /// Returns true if a board has lost records, or the list of boards differs from them.
-fn is_damaged(journal: &SqliteJournal, board: &BoardSummary) -> bool {
-    matches!(journal.records(&board.id, None, 1), Err(JournalError::RecordsLost(_)))
+fn is_damaged(journal: &dyn Journal, board: &BoardSummary) -> bool {
+    matches!(wait(journal.records(&board.id, None, 1)), Err(JournalError::RecordsLost(_)))
         || audit::check_listed(journal, &board.id).is_err()
 }
 
 /// Returns an error that names a board which the journal has lost as a whole, if there is one.
-pub(crate) fn check_none_lost(journal: &SqliteJournal) -> Result<(), Failure> {
-    let lost = journal.record_losses().map_err(storage)?;
+pub(crate) fn check_none_lost(journal: &dyn Journal) -> Result<(), Failure> {
+    let lost = wait(journal.record_losses()).map_err(storage)?;
     match lost.into_iter().find(|lost| lost.found.is_none()) {
         Some(lost) => Err(storage(JournalError::RecordsLost(lost))),
         None => Ok(()),
@@ -180,35 +179,28 @@ pub(crate) fn check_none_lost(journal: &SqliteJournal) -> Result<(), Failure> {
 }
 
 /// Returns the status of a board, from its records.
-pub(crate) fn status_of(journal: &SqliteJournal, data_dir: &Path, board: &BoardSummary) -> &'static str {
+pub(crate) fn status_of(journal: &dyn Journal, board: &BoardSummary) -> &'static str {
     if is_damaged(journal, board) {
         return DAMAGED;
     }
     let waits = if board.ended.is_none() { WaitState::read(journal, board) } else { WaitState::default() };
-    status(data_dir, board, &waits)
+    status(journal, board, &waits)
 }
 
 /// Returns how the board ended; else `paused`; `running`, if a process has claimed it; or `interrupted`, if its process
 /// died.
-fn status(data_dir: &Path, board: &BoardSummary, waits: &WaitState) -> &'static str {
+fn status(journal: &dyn Journal, board: &BoardSummary, waits: &WaitState) -> &'static str {
     match board.ended {
         Some(end) => end.as_str(),
         None if waits.is_paused => "paused",
-        None if is_claimed(data_dir, board) => "running",
+        None if wait(journal.is_claimed(&board.id)) => "running",
         None => "interrupted",
     }
 }
 
-/// Returns true if a living process holds the board's lock file (see `Journal::claim`). Probes with a shared lock that
-/// is released at once, without claiming. A lock file that cannot be opened counts as free.
-pub(crate) fn is_claimed(data_dir: &Path, board: &BoardSummary) -> bool {
-    let Ok(file) = File::open(data_dir.join("locks").join(board.id.as_str())) else { return false };
-    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
-}
-
 /// Returns the board's mode from its first record; the default mode if that cannot be read.
-fn mode(journal: &SqliteJournal, board: &BoardSummary) -> Result<Mode, Failure> {
-    let records = journal.records(&board.id, None, 1).map_err(storage)?;
+fn mode(journal: &dyn Journal, board: &BoardSummary) -> Result<Mode, Failure> {
+    let records = wait(journal.records(&board.id, None, 1)).map_err(storage)?;
     match records.first().map(Record::body) {
         Some(Ok(Body::Created(created))) => Ok(created.mode),
         _ => Ok(Mode::default()),

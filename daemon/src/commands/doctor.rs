@@ -11,8 +11,8 @@ use patchboard_agents::config::Environment;
 use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_kernel::record::FORMAT;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
-use patchboard_storage::journal::{Journal as _, RecordLoss};
-use patchboard_storage::sqlite::SqliteJournal;
+use patchboard_storage::blocking::wait;
+use patchboard_storage::journal::RecordLoss;
 use serde_json::json;
 
 use crate::client::{Client, DaemonArgument};
@@ -139,12 +139,12 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
 
 /// Accepts the loss of records of these boards; all of them or none.
 fn accept_loss(boards: &[String], data_dir: &Path, output: Output) -> Outcome {
-    if SqliteJournal::losses_without_database(data_dir).map_err(storage_failure)?.is_empty() {
+    if patchboard_storage::losses_without_journal(data_dir).map_err(storage_failure)?.is_empty() {
         drop(Reader::open(data_dir)?);
     }
     let _alone = lock_instance(data_dir)?;
-    let journal = SqliteJournal::open(data_dir).map_err(storage_failure)?;
-    let lost = journal.record_losses().map_err(storage_failure)?;
+    let journal = patchboard_storage::open(data_dir).map_err(storage_failure)?;
+    let lost = wait(journal.record_losses()).map_err(storage_failure)?;
     let accepted = boards.iter().map(|board| {
         lost.iter().find(|lost| lost.board.as_str() == board).ok_or_else(|| {
             Failure::invalid_input("nothing_lost", format!("nothing that is known of is lost of a board {board}"))
@@ -155,7 +155,7 @@ fn accept_loss(boards: &[String], data_dir: &Path, output: Output) -> Outcome {
     for lost in accepted.collect::<Result<Vec<_>, _>>()? {
         let RecordLoss { board, known, found } = lost;
         let intended = AuditedAction { action: Action::LossAccepted, subject: Some(board.as_str()), by: Some(&by) };
-        tokens.audited(&intended, SystemClock.now(), || journal.accept_loss(board).map_err(storage_failure))?;
+        tokens.audited(&intended, SystemClock.now(), || wait(journal.accept_loss(board)).map_err(storage_failure))?;
         if output.is_json() {
             output.json(&json!({"board": board, "known": known, "found": found}))?;
         } else {

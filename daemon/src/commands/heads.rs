@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{BoardId, Seq};
-use patchboard_storage::journal::Journal as _;
+use patchboard_storage::blocking::wait;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -46,14 +46,14 @@ pub(crate) struct SavedHead {
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     let reader = Reader::open(data_dir)?;
     let boards = match arguments.boards.as_slice() {
-        [] => reader.journal.boards().map_err(storage)?,
+        [] => wait(reader.journal.boards()).map_err(storage)?,
         named => named.iter().map(|wanted| reader.find(wanted)).collect::<Result<_, _>>()?,
     };
-    let statuses: Vec<&str> = boards.iter().map(|board| status_of(&reader.journal, data_dir, board)).collect();
+    let statuses: Vec<&str> = boards.iter().map(|board| status_of(&*reader.journal, board)).collect();
     let damaged = statuses.iter().filter(|status| **status == DAMAGED).count();
     let sound = || {
         if arguments.boards.is_empty() {
-            check_none_lost(&reader.journal)?;
+            check_none_lost(&*reader.journal)?;
         }
         let message = format!("{} of {} cannot be trusted", counted(damaged, "head"), boards.len());
         let help = "`patchboard verify BOARD` says more of a board that is called damaged";

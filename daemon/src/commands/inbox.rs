@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use patchboard_kernel::id::{BoardId, Timestamp};
-use patchboard_storage::journal::Journal as _;
+use patchboard_storage::blocking::wait;
 use serde_json::{Value, json};
 
 use crate::client::{Client, DaemonArgument};
@@ -67,7 +67,7 @@ type UnreadableBoards = Vec<(BoardId, Failure)>;
 fn list_local(data_dir: &Path) -> Result<(Vec<Value>, UnreadableBoards), Failure> {
     let reader = Reader::open(data_dir)?;
     let (mut questions, mut unread) = (Vec::new(), Vec::new());
-    for summary in reader.journal.boards().map_err(storage)?.iter().filter(|board| board.ended.is_none()) {
+    for summary in wait(reader.journal.boards()).map_err(storage)?.iter().filter(|board| board.ended.is_none()) {
         let board = match reader.board(summary, None) {
             Ok(board) => board,
             Err(failure) => {

@@ -13,7 +13,8 @@ use patchboard_kernel::redaction::RemainingCopy;
 use patchboard_runtime::archive;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::redaction;
-use patchboard_storage::journal::{BoardSummary, Journal};
+use patchboard_storage::blocking::wait;
+use patchboard_storage::journal::BoardSummary;
 use serde_json::json;
 
 use super::run::json_argument;
@@ -108,16 +109,15 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
     let mut done = None;
     if has_targets {
         let (journal, _alone) = open_exclusive(data_dir, "POST /v1/boards/{board}/redactions")?;
-        let _claim = journal.claim(&board, false).map_err(storage)?;
+        let _claim = wait(journal.claim(&board, false)).map_err(storage)?;
         let now = SystemClock.now();
-        let journal: Arc<dyn Journal> = Arc::new(journal);
         let by = Some(user::principal());
         let beside = search_departments(data_dir, arguments.departments);
         let redacted =
             redaction::redact(Arc::clone(&journal), board.clone(), request, replacement, by, now, beside).await;
         done = Some(redacted.map_err(failure)?);
-        let archives = data_dir.join(archive::DIRECTORY);
-        archive::rewrite(&*journal, &archives, &board).map_err(|error| archived(&error))?;
+        let archives = patchboard_storage::archives(data_dir);
+        archive::rewrite(&*journal, &*archives, &board).map_err(|error| archived(&error))?;
     }
     let mut cassettes = Vec::new();
     for path in &arguments.cassette {
@@ -131,7 +131,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
             output.line(&format!("{}: {views} and {answers} erased", one_line(&path.display().to_string())))?;
         }
     }
-    let boards = boards_and_archived(&Reader::open(data_dir)?.journal, data_dir)?;
+    let boards = boards_and_archived(&*Reader::open(data_dir)?.journal, data_dir)?;
     let related = BoardSummary::related(&boards, &board);
     if output.is_json() {
         let mut told = match &done {
@@ -158,7 +158,7 @@ fn hashes_of_views(reader: &Reader, board: &BoardId) -> Result<BTreeMap<Digest, 
     let mut hashes = BTreeMap::new();
     for record in reader.records(board)? {
         if let Ok(Body::Invoked(invoked)) = record.body()
-            && let Some(text) = reader.journal.blob(invoked.view).map_err(storage)?
+            && let Some(text) = wait(reader.journal.blob(invoked.view)).map_err(storage)?
         {
             hashes.insert(invoked.view, sha256(text.as_bytes()));
         }

@@ -1,12 +1,17 @@
 //! `patchboard archive`, `restore` and `delete`: move ended boards out of the live journal and back, or delete them.
 
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
 
 use clap::Args;
-use patchboard_runtime::archive;
+use patchboard_kernel::id::BoardId;
+use patchboard_runtime::archive::{self, ArchiveError};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
-use patchboard_storage::journal::{Journal, JournalError};
-use patchboard_storage::sqlite::SqliteJournal;
+use patchboard_storage::archives::Source;
+use patchboard_storage::blocking::wait;
+use patchboard_storage::board_id;
+use patchboard_storage::journal::JournalError;
 use serde_json::json;
 
 use crate::cli::BoardArgument;
@@ -69,7 +74,7 @@ impl Archive {
     pub(crate) fn run(&self, data_dir: &Path, output: Output) -> Outcome {
         let reading = Reader::open(data_dir)?;
         if self.boards.is_empty() {
-            let tombstones = reading.journal.tombstones().map_err(storage)?;
+            let tombstones = wait(reading.journal.tombstones()).map_err(storage)?;
             if output.is_json() {
                 tombstones.iter().try_for_each(|tombstone| output.json(&json!(TombstoneInfo::from(tombstone))))?;
                 return Ok(Exit::Done);
@@ -85,17 +90,17 @@ impl Archive {
         let (journal, _alone) = open_exclusive(data_dir, "POST /v1/boards/{board}/archive")?;
         let tokens = TokenStore::open(data_dir)?;
         for board in found? {
-            let _claim = journal.claim(&board.id, false).map_err(storage)?;
-            let directory = data_dir.join(archive::DIRECTORY);
+            let _claim = wait(journal.claim(&board.id, false)).map_err(storage)?;
+            let archives = patchboard_storage::archives(data_dir);
             let (now, by) = (SystemClock.now(), user::principal());
             let intended =
                 AuditedAction { action: Action::BoardArchived, subject: Some(board.id.as_str()), by: Some(&by) };
             let path = tokens
-                .audited(&intended, now, || archive::archive(&journal, &directory, &board.id, now).map_err(failure))?;
+                .audited(&intended, now, || archive::archive(&*journal, &*archives, &board.id, now).map_err(failure))?;
             if output.is_json() {
                 output.json(&json!(ArchiveReport { board: board.id, archive: path }))?;
             } else {
-                output.line(&format!("board {} is in {}", board.id, one_line(&path.display().to_string())))?;
+                output.line(&format!("board {} is in {}", board.id, one_line(&path)))?;
             }
         }
         Ok(Exit::Done)
@@ -104,21 +109,28 @@ impl Archive {
 
 impl Restore {
     pub(crate) async fn run(&self, data_dir: &Path, output: Output) -> Outcome {
-        let known = archive::path_of(&data_dir.join(archive::DIRECTORY), &self.wanted.as_str().into());
-        let path = if known.is_file() { known } else { PathBuf::from(&self.wanted) };
-        let beside = match SqliteJournal::open_read_only(data_dir) {
+        // An id names an archive of the data directory, anything else a file.
+        let (archives, id) = (patchboard_storage::archives(data_dir), BoardId::from(self.wanted.as_str()));
+        let (place, source): (String, Source) = match board_id::is_usable(&id).then(|| wait(archives.open(&id))) {
+            Some(Ok(source)) => (archives.place(&id), source),
+            _ => {
+                let opened = File::open(&self.wanted);
+                let failed = |source| failure(ArchiveError::Io { path: self.wanted.clone(), source });
+                (self.wanted.clone(), Box::new(BufReader::new(opened.map_err(failed)?)))
+            }
+        };
+        let beside = match patchboard_storage::open_read_only(data_dir) {
             // Boards can be restored even if the database is gone.
             Err(JournalError::NotFound(_) | JournalError::RecordsLost(_)) => None,
             opened => Some(opened.map_err(storage)?),
         };
-        let carried = archive::read_recoverable(&path, beside.as_ref().map(|journal| journal as &dyn Journal))
-            .map_err(failure)?;
+        let carried = archive::read_recoverable(&place, source, beside.as_deref()).map_err(failure)?;
         // Nothing is created or opened for writing before this.
         let (journal, _alone) = open_or_create_exclusive(data_dir, "POST /v1/boards/{board}/restore")?;
         let (tokens, by, id) = (TokenStore::open(data_dir)?, user::principal(), carried.board().clone());
         let intended = AuditedAction { action: Action::BoardRestored, subject: Some(id.as_str()), by: Some(&by) };
         let begun = tokens.begin(&intended, SystemClock.now())?;
-        let board = archive::append_restored(&journal, carried).await.map_err(failure)?;
+        let board = archive::append_restored(&*journal, carried).await.map_err(failure)?;
         tokens.finish(begun);
         if output.is_json() {
             output.json(&json!(RestoreReport { board }))?;
@@ -140,13 +152,13 @@ impl Delete {
             .help("pass --yes to confirm; `patchboard archive` moves it to a file instead"));
         }
         let (journal, _alone) = open_exclusive(data_dir, "DELETE /v1/boards/{board}")?;
-        let _claim = journal.claim(&board.id, false).map_err(storage)?;
-        let directory = data_dir.join(archive::DIRECTORY);
+        let _claim = wait(journal.claim(&board.id, false)).map_err(storage)?;
+        let archives = patchboard_storage::archives(data_dir);
         let (now, by) = (SystemClock.now(), user::principal());
         let intended = AuditedAction { action: Action::BoardDeleted, subject: Some(board.id.as_str()), by: Some(&by) };
         let tombstone = TokenStore::open(data_dir)?
-            .audited(&intended, now, || archive::delete(&journal, &directory, &board.id, now).map_err(failure))?;
-        journal.vacuum().map_err(storage)?;
+            .audited(&intended, now, || archive::delete(&*journal, &*archives, &board.id, now).map_err(failure))?;
+        wait(journal.vacuum()).map_err(storage)?;
         if output.is_json() {
             output.json(&json!(TombstoneInfo::from(&tombstone)))?;
         } else {

@@ -7,7 +7,6 @@ use patchboard_kernel::blueprint::Duration;
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::{canonical, idempotency};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
-use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure, Outcome};
@@ -130,7 +129,7 @@ fn print_key(of: &KeyArguments, output: Output) -> Outcome {
 
 fn administer(command: &Command, data_dir: &Path, output: Output) -> Outcome {
     // Creates the data directory, inaccessible to other users.
-    SqliteJournal::open(data_dir).map_err(storage)?;
+    patchboard_storage::open(data_dir).map_err(storage)?;
     let tokens = TokenStore::open(data_dir)?;
     match command {
         Command::Create { scope, name, expires } => {

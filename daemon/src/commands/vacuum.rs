@@ -4,7 +4,8 @@ use std::path::Path;
 
 use clap::Args;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
-use patchboard_storage::journal::{Journal as _, VacuumStats};
+use patchboard_storage::blocking::wait;
+use patchboard_storage::journal::VacuumStats;
 use serde_json::json;
 
 use crate::failure::{Exit, Outcome};
@@ -31,8 +32,8 @@ pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     output.note("writing the file anew");
     let by = user::principal();
     let intended = AuditedAction { action: Action::JournalVacuumed, subject: None, by: Some(&by) };
-    let vacuumed =
-        TokenStore::open(data_dir)?.audited(&intended, SystemClock.now(), || journal.vacuum().map_err(storage))?;
+    let vacuumed = TokenStore::open(data_dir)?
+        .audited(&intended, SystemClock.now(), || wait(journal.vacuum()).map_err(storage))?;
     if output.is_json() {
         output.json(&json!(VacuumReport::from(vacuumed)))?;
     } else {

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, stdin};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use patchboard_kernel::digest::Digest;
@@ -61,14 +62,14 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
         return verify_heads(&heads::read(heads)?, data_dir, output);
     }
     let wanted = arguments.wanted.as_deref().unwrap_or_default();
-    let (journal, board): (Box<dyn Journal>, BoardId) = if is_file(wanted) {
+    let (journal, board): (Arc<dyn Journal>, BoardId) = if is_file(wanted) {
         let carried = read_file(wanted).map_err(|failure| failure.print_as_result(&(), output))?;
         let board = carried.board().clone();
-        (Box::new(carried), board)
+        (Arc::new(carried.journal().clone()), board)
     } else {
         let reader = Reader::open(data_dir)?;
         let board = reader.find(wanted)?.id;
-        (Box::new(reader.journal), board)
+        (reader.journal, board)
     };
     let verified = verified(&*journal, &board, arguments.head).map_err(|failure| {
         let failure = if is_file(wanted) { failure.help(FILE_DIFFERS_HELP) } else { failure };
@@ -135,7 +136,7 @@ fn verify_heads(heads: &[SavedHead], data_dir: &Path, output: Output) -> Outcome
     let mut bad = 0;
     for head in heads {
         let still = reader.find(head.board.as_str()).and_then(|summary| {
-            let verified = audit::verify(&reader.journal, &summary.id, Some(head.hash)).map_err(fault_to_failure)?;
+            let verified = audit::verify(&*reader.journal, &summary.id, Some(head.hash)).map_err(fault_to_failure)?;
             match verified.expected_at {
                 Some(at) if at == head.seq && summary.id == head.board => Ok(verified),
                 _ => Err(Failure::failed("head_differs", format!("the noted head is not record {}", head.seq))),

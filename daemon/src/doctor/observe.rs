@@ -11,10 +11,9 @@ use patchboard_agents::config::Program;
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::record::End;
 use patchboard_runtime::audit::{self, AuditError};
-use patchboard_storage::journal::{BoardSummary, Journal as _, JournalError, RecordLoss};
-use patchboard_storage::sqlite::{FILE, SqliteJournal};
+use patchboard_storage::blocking::wait;
+use patchboard_storage::journal::{BoardSummary, Journal, JournalError, RecordLoss};
 
-use crate::commands::boards::is_claimed;
 use crate::serve::instance_lock::LOCK;
 
 /// Interval of progress reports while boards are verified.
@@ -142,8 +141,8 @@ pub(crate) fn free_bytes(path: &Path) -> Result<u64, String> {
 
 /// Reads a journal's whole file and verifies every board. Passes progress to `tell`: boards verified, and all boards.
 pub(crate) fn journal(data_dir: &Path, report_progress: &dyn Fn(usize, usize)) -> JournalCheck {
-    if !data_dir.join(FILE).exists() {
-        return match SqliteJournal::losses_without_database(data_dir) {
+    if !patchboard_storage::has_journal(data_dir) {
+        return match patchboard_storage::losses_without_journal(data_dir) {
             Ok(lost) if lost.is_empty() => JournalCheck::None,
             Ok(lost) => JournalCheck::Lost(lost),
             Err(error) => JournalCheck::Broken { code: error.code(), message: error.to_string() },
@@ -151,16 +150,16 @@ pub(crate) fn journal(data_dir: &Path, report_progress: &dyn Fn(usize, usize)) -
     }
     let began = Instant::now();
     let check = || -> Result<JournalCheck, JournalError> {
-        let journal = SqliteJournal::open_read_only(data_dir)?;
-        journal.check_storage()?;
-        let lost = journal.record_losses()?;
+        let journal = patchboard_storage::open_read_only(data_dir)?;
+        wait(journal.check_storage())?;
+        let lost = wait(journal.record_losses())?;
         if !lost.is_empty() {
             return Ok(JournalCheck::Lost(lost));
         }
-        let boards = journal.boards()?;
-        let damaged_boards = find_damaged_boards(&journal, &boards, report_progress)?;
+        let boards = wait(journal.boards())?;
+        let damaged_boards = find_damaged_boards(&*journal, &boards, report_progress)?;
         let unfinished = || boards.iter().filter(|board| board.ended.is_none());
-        let running = unfinished().filter(|board| is_claimed(data_dir, board)).count();
+        let running = unfinished().filter(|board| wait(journal.is_claimed(&board.id))).count();
         Ok(JournalCheck::Read {
             took: began.elapsed(),
             boards: boards.len(),
@@ -176,7 +175,7 @@ pub(crate) fn journal(data_dir: &Path, report_progress: &dyn Fn(usize, usize)) -
 
 /// Verifies boards; skips boards that are deleted meanwhile.
 fn find_damaged_boards(
-    journal: &SqliteJournal,
+    journal: &dyn Journal,
     boards: &[BoardSummary],
     report_progress: &dyn Fn(usize, usize),
 ) -> Result<Vec<(BoardId, AuditError)>, JournalError> {

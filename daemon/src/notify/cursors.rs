@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::id::BoardId;
-use patchboard_storage::journal::Journal as _;
+use patchboard_storage::blocking::wait;
 use patchboard_storage::private_files;
 use serde::{Deserialize, Serialize};
 
@@ -64,7 +64,7 @@ impl Cursors {
             return Ok(());
         }
         private_files::make_directory(&self.directory).map_err(fault)?;
-        for summary in reader.journal.boards().map_err(storage)? {
+        for summary in wait(reader.journal.boards()).map_err(storage)? {
             if self.load(&summary.id).is_some() {
                 continue;
             }
@@ -78,7 +78,9 @@ impl Cursors {
             }
             self.save(&summary.id, &Cursor::after_record(summary.head.seq, questions)).map_err(fault)?;
         }
-        for archived in reader.journal.tombstones().map_err(storage)?.iter().filter(|board| board.archive.is_some()) {
+        for archived in
+            wait(reader.journal.tombstones()).map_err(storage)?.iter().filter(|board| board.archive.is_some())
+        {
             self.save(&archived.board, &Cursor::after_record(archived.head.seq, Vec::new())).map_err(fault)?;
         }
         self.write(INITIALIZED, b"").map_err(fault)
@@ -89,7 +91,7 @@ impl Cursors {
     /// # Errors
     /// A storage error.
     pub(crate) fn sweep(&self, reader: &Reader) -> Result<(), Failure> {
-        let tombstones = reader.journal.tombstones().map_err(storage)?;
+        let tombstones = wait(reader.journal.tombstones()).map_err(storage)?;
         for board in tombstones.iter().filter(|board| board.archive.is_none()) {
             // Most deleted boards have no cursor.
             let _ = fs::remove_file(self.directory.join(name(&board.board)));

@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::{Kind, Record};
-use patchboard_storage::journal::Journal as _;
+use patchboard_storage::blocking::wait;
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
@@ -313,7 +313,7 @@ impl Dispatcher {
 
     /// Compares all boards with their cursors.
     async fn sweep(&self, boards: &mut Boards) {
-        let summaries = match self.daemon.query(|reader| reader.journal.boards().map_err(storage)).await {
+        let summaries = match self.daemon.query(|reader| wait(reader.journal.boards()).map_err(storage)).await {
             Ok(summaries) => summaries,
             Err(problem) => return tracing::warn!(code = problem.code, "boards cannot be listed for notices"),
         };
@@ -376,7 +376,7 @@ impl Dispatcher {
     async fn load(&self, board: &BoardId) -> ApiResult<Option<Tracked>> {
         let (board, cursors) = (board.clone(), self.cursors.clone());
         let loaded = self.daemon.query(move |reader| {
-            let summary = reader.journal.summary(&board).map_err(storage)?;
+            let summary = wait(reader.journal.summary(&board)).map_err(storage)?;
             Ok(summary.map(|summary| Tracked::new(summary.name, cursors.load(&board))))
         });
         loaded.await
@@ -424,7 +424,8 @@ impl Dispatcher {
 
     async fn records(&self, board: &BoardId, after: Option<Seq>, limit: usize) -> Result<Vec<Record>, Interruption> {
         let board = board.clone();
-        let records = self.daemon.query(move |reader| reader.journal.records(&board, after, limit).map_err(storage));
+        let records =
+            self.daemon.query(move |reader| wait(reader.journal.records(&board, after, limit)).map_err(storage));
         records.await.map_err(Interruption::Unreadable)
     }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
-use patchboard_storage::journal::{BoardSummary, Journal as _};
+use patchboard_storage::blocking::wait;
+use patchboard_storage::journal::BoardSummary;
 use serde::Serialize;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
@@ -72,7 +73,7 @@ impl HeadSender {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let boards = match self.daemon.query(|reader| reader.journal.boards().map_err(storage)).await {
+            let boards = match self.daemon.query(|reader| wait(reader.journal.boards()).map_err(storage)).await {
                 Ok(boards) => boards,
                 Err(problem) => {
                     tracing::warn!(code = problem.code, "boards cannot be listed for their heads");

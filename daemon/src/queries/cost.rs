@@ -10,7 +10,8 @@ use patchboard_kernel::ledger::{Account, CallReservation, Usage};
 use patchboard_kernel::money::Money;
 use patchboard_kernel::record::{Architect, Author, Body, Budget, Continued, Invoked, Record};
 use patchboard_kernel::view::{Prompt, PromptParts};
-use patchboard_storage::journal::{BoardSummary, Journal as _};
+use patchboard_storage::blocking::wait;
+use patchboard_storage::journal::BoardSummary;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -401,7 +402,7 @@ impl Details {
         let parts = match known.get(&call.view) {
             Some(parts) => *parts,
             None => {
-                let text = |hash| reader.journal.blob(hash).map_err(storage);
+                let text = |hash| wait(reader.journal.blob(hash)).map_err(storage);
                 let (stored, view) = (text(call.prompt)?, text(call.view)?);
                 let read = stored.and_then(|stored| Prompt::from_stored(call.format, stored, view.unwrap_or_default()));
                 let parts = read.map_or_else(PromptParts::default, |prompt| prompt.parts());

@@ -1,9 +1,10 @@
 //! Storage: archives, tombstones and vacuums.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_runtime::archive::{self, ArchiveError};
+use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::{BoardSummary, Journal, Tombstone, VacuumStats};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -37,8 +38,7 @@ pub(crate) struct ArchiveReport {
     #[schema(value_type = String)]
     pub(crate) board: BoardId,
     /// Path of the archive file.
-    #[schema(value_type = String)]
-    pub(crate) archive: PathBuf,
+    pub(crate) archive: String,
 }
 
 /// Report of the restoration of a board.
@@ -90,8 +90,8 @@ pub(crate) struct ArchiveList {
 
 /// Returns the boards of a journal, and those of its archives.
 pub(crate) fn boards_and_archived(journal: &dyn Journal, data_dir: &Path) -> Result<Vec<BoardSummary>, Failure> {
-    let mut boards = journal.boards().map_err(storage)?;
-    boards.extend(archive::archived_summaries(journal, &data_dir.join(archive::DIRECTORY)).map_err(storage)?);
+    let mut boards = wait(journal.boards()).map_err(storage)?;
+    boards.extend(archive::archived_summaries(journal, &*patchboard_storage::archives(data_dir)).map_err(storage)?);
     Ok(boards)
 }
 

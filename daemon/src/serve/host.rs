@@ -202,7 +202,7 @@ async fn daemon(data: &Path, config: &Config, settings: &Settings, token: &str) 
 
 /// Opens the newest board that can continue, or creates one.
 async fn board(daemon: &Arc<Daemon>, place: &HostDir, blueprint: &Blueprint) -> Result<BoardId, Failure> {
-    let boards = daemon.boards().map_err(problem_to_failure)?;
+    let boards = daemon.boards().await.map_err(problem_to_failure)?;
     for summary in boards.iter().rev().filter(|board| matches!(board.ended, None | Some(End::Quiescent))) {
         let is_ours = daemon.blueprint(&summary.id).await.is_ok_and(|known| blueprint.is_that_of(&known));
         if is_ours {

@@ -2,9 +2,10 @@
 
 use std::fs::{File, TryLockError};
 use std::path::Path;
+use std::sync::Arc;
 
+use patchboard_storage::journal::Journal;
 use patchboard_storage::private_files;
-use patchboard_storage::sqlite::SqliteJournal;
 
 use crate::failure::Failure;
 use crate::reader::{Reader, storage};
@@ -34,15 +35,15 @@ pub(crate) fn lock_instance(data_dir: &Path) -> Result<File, Failure> {
 
 /// Opens and locks an existing data directory for a command that rewrites its file. Fails while a daemon runs there,
 /// because its boards would block without a diagnosis. `instead`: the equivalent request to the daemon.
-pub(crate) fn open_exclusive(data_dir: &Path, instead: &str) -> Result<(SqliteJournal, File), Failure> {
+pub(crate) fn open_exclusive(data_dir: &Path, instead: &str) -> Result<(Arc<dyn Journal>, File), Failure> {
     // Fails if there is no journal, so that none is created.
     drop(Reader::open(data_dir)?);
     open_or_create_exclusive(data_dir, instead)
 }
 
 /// Like [`open_exclusive`], but creates the data directory if it is missing.
-pub(crate) fn open_or_create_exclusive(data_dir: &Path, instead: &str) -> Result<(SqliteJournal, File), Failure> {
-    let journal = SqliteJournal::open(data_dir).map_err(storage)?;
+pub(crate) fn open_or_create_exclusive(data_dir: &Path, instead: &str) -> Result<(Arc<dyn Journal>, File), Failure> {
+    let journal = patchboard_storage::open(data_dir).map_err(storage)?;
     let lock = lock_instance(data_dir).map_err(|failure| failure.help(format!("ask the daemon: {instead}")))?;
     Ok((journal, lock))
 }

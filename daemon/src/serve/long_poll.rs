@@ -35,7 +35,8 @@ pub(crate) async fn wait_for<T: Send + 'static>(
 ) -> ApiResult<Option<T>> {
     let until = Instant::now() + timeout;
     // Subscribes before the first look, so that no record in between is missed.
-    let mut follow = RecordFollower::new(Arc::clone(daemon), board.clone(), Some(daemon.summary(board)?.head.seq));
+    let mut follow =
+        RecordFollower::new(Arc::clone(daemon), board.clone(), Some(daemon.summary(board).await?.head.seq));
     loop {
         if let Some(found) = now(daemon, board, look.clone()).await? {
             return Ok(Some(found));

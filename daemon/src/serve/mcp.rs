@@ -230,7 +230,7 @@ impl ServerHandler for WorkerServer {
     async fn listen(&self, context: SubscriptionContext) -> Result<(), McpError> {
         let of_problem = |problem| problem_to_error(&problem);
         let _place = self.daemon.limits.stream(self.caller.rate_key).map_err(of_problem)?;
-        let head = self.daemon.summary(&self.board).map_err(of_problem)?.head.seq;
+        let head = self.daemon.summary(&self.board).await.map_err(of_problem)?.head.seq;
         let mut follow = RecordFollower::new(Arc::clone(&self.daemon), self.board.clone(), Some(head));
         loop {
             let record = tokio::select! {

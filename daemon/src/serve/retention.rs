@@ -96,7 +96,7 @@ pub(crate) async fn run_retention(daemon: Arc<Daemon>, mut tables: watch::Receiv
 }
 
 async fn pass(daemon: &Arc<Daemon>, retention: &Retention) {
-    let due = match daemon.boards() {
+    let due = match daemon.boards().await {
         Ok(boards) => retention.due(&boards, daemon.clock.now()),
         Err(problem) => {
             tracing::error!(code = problem.code, "the boards cannot be listed");
@@ -123,9 +123,9 @@ async fn pass(daemon: &Arc<Daemon>, retention: &Retention) {
 #[cfg(test)]
 mod tests {
     use patchboard_kernel::digest::Digest;
+    use patchboard_kernel::driver::Head;
     use patchboard_kernel::id::{Seq, Version};
     use patchboard_kernel::record::End;
-    use patchboard_storage::journal::Head;
 
     use super::*;
 

@@ -28,8 +28,9 @@ use patchboard_runtime::clock::{Clock, SystemClock};
 use patchboard_runtime::redaction::redact;
 use patchboard_runtime::runtime::{BoardHandle, CreateOptions, Options, RequestEffect, Runtime, RuntimeError};
 use patchboard_runtime::subscription::Subscription;
-use patchboard_storage::journal::{BoardSummary, Journal as _, JournalError, Tombstone, VacuumStats};
-use patchboard_storage::sqlite::SqliteJournal;
+use patchboard_storage::archives::Archives;
+use patchboard_storage::blocking::wait;
+use patchboard_storage::journal::{BoardSummary, Journal, JournalError, Tombstone, VacuumStats};
 use patchboard_workspace::boards::{ActivationGuard, Workspaces};
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
@@ -129,14 +130,14 @@ impl Daemon {
         let registry = registry.with_leases(leases.clone()).with_storage(Storage::in_dir(data_dir));
         let workspaces = Arc::clone(registry.workspaces());
         let registry = Arc::new(ReloadableRegistry::new(registry));
-        let journal = SqliteJournal::open(data_dir).map_err(storage)?;
+        let journal = patchboard_storage::open(data_dir).map_err(storage)?;
         let lock = lock_instance(data_dir)?;
         let metrics = Arc::new(Metrics::new());
         let mut options = Options::new(Arc::new(NestedBoards::new(registry.clone())));
         let observer = Counting::new(Arc::clone(&metrics));
         let disk = Arc::new(StorageHealth::default());
         options.observer = Arc::new(WithFeeds { observer, feeds: feeds.clone(), disk: Arc::clone(&disk) });
-        let runtime = Runtime::start(Arc::new(journal.clone()), options).await.map_err(failure)?;
+        let runtime = Runtime::start(Arc::clone(&journal), options).await.map_err(failure)?;
         Ok(Self {
             runtime,
             reader: Reader { journal },
@@ -201,7 +202,7 @@ impl Daemon {
     /// Resumes every board that has not ended. A nested board is resumed by the call of its parent. If its parent has
     /// ended, it is cancelled, unless the parent can be retried and an operator has retried the nested board.
     pub(crate) async fn recover(self: &Arc<Self>) -> Result<Recovered, Failure> {
-        let boards = self.reader.journal.boards().map_err(storage)?;
+        let boards = self.reader.journal.boards().await.map_err(storage)?;
         let open: BTreeSet<BoardId> =
             boards.iter().filter(|board| board.ended.is_none()).map(|board| board.id.clone()).collect();
         let is_orphan = |board: &BoardSummary| board.parent.as_ref().is_some_and(|parent| !open.contains(parent));
@@ -264,22 +265,30 @@ impl Daemon {
     }
 
     /// Lists all boards, the oldest first.
-    pub(crate) fn boards(&self) -> ApiResult<Vec<BoardSummary>> {
-        Ok(self.reader.journal.boards()?)
+    pub(crate) async fn boards(&self) -> ApiResult<Vec<BoardSummary>> {
+        Ok(self.reader.journal.boards().await?)
     }
 
     /// Returns the list entry of a board. Checks it against the last records of a board that does not run here.
-    pub(crate) fn summary(&self, board: &BoardId) -> ApiResult<BoardSummary> {
-        let summary = self.reader.journal.summary(board)?.ok_or_else(|| no_such_board(board))?;
-        if self.running(board).is_none() {
-            audit::check_listed(&self.reader.journal, board)?;
-        }
+    pub(crate) async fn summary(&self, board: &BoardId) -> ApiResult<BoardSummary> {
+        let summary = self.reader.journal.summary(board).await?.ok_or_else(|| no_such_board(board))?;
+        self.check_listed(board).await?;
         Ok(summary)
     }
 
+    /// Checks the list entry of a board that does not run here against its records.
+    async fn check_listed(&self, board: &BoardId) -> Result<(), JournalError> {
+        if self.running(board).is_some() {
+            return Ok(());
+        }
+        let (journal, board) = (Arc::clone(&self.reader.journal), board.clone());
+        let checked = tokio::task::spawn_blocking(move || audit::check_listed(&*journal, &board)).await;
+        checked.unwrap_or_else(|error| Err(JournalError::Io(error.to_string())))
+    }
+
     /// Returns true if the list entry of a board contradicts its records.
-    pub(crate) fn is_damaged(&self, board: &BoardId) -> bool {
-        self.running(board).is_none() && audit::check_listed(&self.reader.journal, board).is_err()
+    pub(crate) async fn is_damaged(&self, board: &BoardId) -> bool {
+        self.check_listed(board).await.is_err()
     }
 
     /// Returns a board that is running.
@@ -323,7 +332,7 @@ impl Daemon {
             if let Some(running) = self.runtime.board(board) {
                 return Ok(running);
             }
-            self.summary(board)?;
+            self.summary(board).await?;
             self.activate(board).await
         };
         self.with_board_lock(board, opened).await
@@ -361,8 +370,8 @@ impl Daemon {
     }
 
     /// Tests whether the storage accepts writes.
-    pub(crate) fn try_to_write(&self) -> Result<(), JournalError> {
-        self.reader.journal.check_writable()
+    pub(crate) async fn try_to_write(&self) -> Result<(), JournalError> {
+        self.reader.journal.check_writable().await
     }
 
     /// Records a failure of the storage, if the result is one.
@@ -387,20 +396,24 @@ impl Daemon {
 
     /// Closes a board and runs `work` on it to completion, even if the caller leaves. `may` decides whether to close it
     /// at all. Reopens the board afterwards, unless it has ended.
-    async fn while_closed<T: Send + 'static, F: Future<Output = ApiResult<T>> + Send>(
+    async fn while_closed<T: Send + 'static, M, F>(
         self: &Arc<Self>,
         board: &BoardId,
-        may: impl FnOnce(&Self) -> ApiResult<()> + Send + 'static,
+        may: impl FnOnce(Arc<Self>) -> M + Send + 'static,
         work: impl FnOnce(Arc<Self>) -> F + Send + 'static,
-    ) -> ApiResult<T> {
+    ) -> ApiResult<T>
+    where
+        M: Future<Output = ApiResult<()>> + Send,
+        F: Future<Output = ApiResult<T>> + Send,
+    {
         let (daemon, board) = (Arc::clone(self), board.clone());
         let done = tokio::spawn(async move {
             let work = async {
-                may(&daemon)?;
+                may(Arc::clone(&daemon)).await?;
                 daemon.runtime.close(&board).await;
                 let done = work(Arc::clone(&daemon)).await;
                 // The board may have been resumed just before the close, or by `work`.
-                if daemon.reader.journal.summary(&board)?.is_some_and(|board| board.ended.is_none()) {
+                if daemon.reader.journal.summary(&board).await?.is_some_and(|board| board.ended.is_none()) {
                     daemon.activate(&board).await?;
                 }
                 done
@@ -411,15 +424,15 @@ impl Daemon {
     }
 
     /// Returns true if a board has ended for good.
-    pub(crate) fn is_over(&self, board: &BoardId) -> ApiResult<bool> {
-        let summary = self.summary(board)?;
+    pub(crate) async fn is_over(&self, board: &BoardId) -> ApiResult<bool> {
+        let summary = self.summary(board).await?;
         match summary.ended {
             None | Some(End::Quiescent) => Ok(false),
             Some(End::Done | End::Failed | End::Cancelled) => Ok(true),
             // Depends on the cause of the stop. Only ownership records can follow the end.
             Some(End::Stopped) => {
                 let after = summary.head.seq.0.checked_sub(LAST_RECORDS).map(Seq);
-                let last = self.reader.journal.records(board, after, LAST_RECORDS as usize)?;
+                let last = self.reader.journal.records(board, after, LAST_RECORDS as usize).await?;
                 let bodies = last.iter().rev().filter_map(|record| record.body().ok());
                 let ended = bodies.filter_map(|body| if let Body::Ended(ended) = body { Some(ended) } else { None });
                 Ok(ended.take(1).any(Ended::is_final))
@@ -439,9 +452,9 @@ impl Daemon {
         done
     }
 
-    /// Returns the directory of archives.
-    fn archives(&self) -> PathBuf {
-        self.data_dir.join(archive::DIRECTORY)
+    /// Returns the archives.
+    fn archives(&self) -> Arc<dyn Archives> {
+        patchboard_storage::archives(&self.data_dir)
     }
 
     /// Redacts values of a board. A running board is closed meanwhile, and resumes afterwards.
@@ -454,18 +467,18 @@ impl Daemon {
         principal: Principal,
     ) -> ApiResult<Redaction> {
         let (id, asked) = (board.clone(), board.clone());
-        let may = move |daemon: &Self| daemon.summary(&asked).map(drop);
+        let may = async move |daemon: Arc<Self>| daemon.summary(&asked).await.map(drop);
         let work = async move |daemon: Arc<Self>| {
-            let journal = daemon.reader.journal.clone();
-            let _claim = journal.claim(&id, false)?;
+            let journal = Arc::clone(&daemon.reader.journal);
+            let _claim = journal.claim(&id, false).await?;
             let now = daemon.clock.now();
             let principal = Some(principal);
-            let (beside, shared) = (search_departments(&daemon.data_dir, rows), Arc::new(journal.clone()));
+            let (beside, shared) = (search_departments(&daemon.data_dir, rows), Arc::clone(&journal));
             let redacted = redact(shared, id.clone(), request, replacement, principal, now, beside).await;
             let redacted = redacted.map_err(redaction::failure)?;
-            let directory = daemon.archives();
+            let archives = daemon.archives();
             let renewed = daemon.query(move |_| {
-                archive::rewrite(&journal, &directory, &id).map_err(|error| redaction::archived(&error))
+                archive::rewrite(&*journal, &*archives, &id).map_err(|error| redaction::archived(&error))
             });
             renewed.await?;
             Ok(redacted)
@@ -476,20 +489,20 @@ impl Daemon {
     /// Lists the boards of the journal and of the archives.
     pub(crate) async fn boards_and_archived(self: &Arc<Self>) -> ApiResult<Vec<BoardSummary>> {
         let data_dir = self.data_dir.clone();
-        self.query(move |reader| boards_and_archived(&reader.journal, &data_dir)).await
+        self.query(move |reader| boards_and_archived(&*reader.journal, &data_dir)).await
     }
 
     /// Moves an ended board from the journal into an archive file.
-    pub(crate) async fn archive(self: &Arc<Self>, board: &BoardId, by: Option<Principal>) -> ApiResult<PathBuf> {
-        let (id, now, directory) = (board.clone(), self.clock.now(), self.archives());
-        let take = move |journal: &SqliteJournal| archive::archive(journal, &directory, &id, now);
+    pub(crate) async fn archive(self: &Arc<Self>, board: &BoardId, by: Option<Principal>) -> ApiResult<String> {
+        let (id, now, archives) = (board.clone(), self.clock.now(), self.archives());
+        let take = move |journal: &dyn Journal| archive::archive(journal, &*archives, &id, now);
         self.remove_board(board, (Action::BoardArchived, by), take).await
     }
 
     /// Deletes an ended board from the journal permanently; its bytes are destroyed by the next vacuum.
     pub(crate) async fn delete(self: &Arc<Self>, board: &BoardId, by: Option<Principal>) -> ApiResult<Tombstone> {
-        let (id, now, directory) = (board.clone(), self.clock.now(), self.archives());
-        let take = move |journal: &SqliteJournal| archive::delete(journal, &directory, &id, now);
+        let (id, now, archives) = (board.clone(), self.clock.now(), self.archives());
+        let take = move |journal: &dyn Journal| archive::delete(journal, &*archives, &id, now);
         self.remove_board(board, (Action::BoardDeleted, by), take).await
     }
 
@@ -497,20 +510,20 @@ impl Daemon {
         self: &Arc<Self>,
         board: &BoardId,
         (action, by): (Action, Option<Principal>),
-        take: impl FnOnce(&SqliteJournal) -> Result<T, ArchiveError> + Send + 'static,
+        take: impl FnOnce(&dyn Journal) -> Result<T, ArchiveError> + Send + 'static,
     ) -> ApiResult<T> {
         let (id, asked) = (board.clone(), board.clone());
         // A board that has not ended is not closed.
-        let may = move |daemon: &Self| match daemon.summary(&asked)?.ended {
+        let may = async move |daemon: Arc<Self>| match daemon.summary(&asked).await?.ended {
             Some(_) => Ok(()),
             None => Err(stored::failure(ArchiveError::NotEnded(asked)).into()),
         };
         let work = async move |daemon: Arc<Self>| {
-            let _claim = daemon.reader.journal.claim(&id, false)?;
+            let _claim = daemon.reader.journal.claim(&id, false).await?;
             let (tokens, now) = (daemon.tokens.clone(), daemon.clock.now());
             let recorded = move |reader: &Reader| {
                 let intended = AuditedAction { action, subject: Some(id.as_str()), by: by.as_ref() };
-                tokens.audited(&intended, now, || take(&reader.journal).map_err(stored::failure))
+                tokens.audited(&intended, now, || take(&*reader.journal).map_err(stored::failure))
             };
             daemon.query(recorded).await
         };
@@ -520,12 +533,12 @@ impl Daemon {
     /// Restores a board from its archive.
     pub(crate) async fn restore(&self, board: &BoardId, by: &Principal) -> ApiResult<()> {
         let restored = async {
-            let known = self.reader.journal.tombstones()?.into_iter().find(|tombstone| tombstone.board == *board);
-            let path = known.and_then(|tombstone| tombstone.archive).ok_or_else(|| no_such_board(board))?;
-            let journal = Arc::new(self.reader.journal.clone());
+            let known = self.reader.journal.tombstones().await?.into_iter().find(|tombstone| tombstone.board == *board);
+            known.and_then(|tombstone| tombstone.archive).ok_or_else(|| no_such_board(board))?;
+            let journal = Arc::clone(&self.reader.journal);
             let intended = AuditedAction { action: Action::BoardRestored, subject: Some(board.as_str()), by: Some(by) };
             let entry = self.tokens.begin(&intended, self.clock.now())?;
-            archive::restore(journal, path.into()).await.map_err(stored::failure)?;
+            archive::restore(journal, self.archives(), board.clone()).await.map_err(stored::failure)?;
             self.tokens.finish(entry);
             Ok(())
         };
@@ -543,7 +556,7 @@ impl Daemon {
 
     /// Vacuums the journal. Boards wait meanwhile, readers do not.
     pub(crate) async fn vacuum(self: &Arc<Self>) -> ApiResult<VacuumStats> {
-        self.query(|reader| reader.journal.vacuum().map_err(storage)).await
+        self.query(|reader| wait(reader.journal.vacuum()).map_err(storage)).await
     }
 
     /// Evicts boards that have ended or stalled, and were idle for the given time. They are reopened on demand.
@@ -557,7 +570,7 @@ impl Daemon {
             let resting = quiet.update(ended, after, self.clock.steady_ms());
             for board in boards.into_iter().filter(|board| resting.contains_key(board.id())) {
                 let (asked, last) = (board.clone(), resting[board.id()]);
-                let may = move |_: &Self| match ended_with(&asked) == Some(last) {
+                let may = async move |_| match ended_with(&asked) == Some(last) {
                     true => Ok(()),
                     false => Err(no_such_board(asked.id())),
                 };
@@ -612,8 +625,8 @@ impl Daemon {
     /// Logs, once, boards that are listed as ended against their records; no other code path opens them.
     pub(crate) async fn log_damaged_boards(self: &Arc<Self>) {
         let looked = self.query(|reader| {
-            for board in reader.journal.boards().map_err(storage)?.iter().filter(|board| board.ended.is_some()) {
-                if let Err(error) = audit::check_listed(&reader.journal, &board.id) {
+            for board in wait(reader.journal.boards()).map_err(storage)?.iter().filter(|board| board.ended.is_some()) {
+                if let Err(error) = audit::check_listed(&*reader.journal, &board.id) {
                     tracing::error!(board = %board.id, %error, "the board is damaged");
                 }
             }
@@ -640,7 +653,7 @@ impl Daemon {
     }
 
     /// Checks that all boards are recovered and the journal is usable.
-    pub(crate) fn ready(&self) -> ApiResult<()> {
+    pub(crate) async fn ready(&self) -> ApiResult<()> {
         if !self.is_ready.load(Ordering::Acquire) {
             let detail = "boards are still being taken up";
             return Err(Problem::from_code(Code::NotReady, detail));
@@ -648,7 +661,7 @@ impl Daemon {
         if let Some(why) = self.disk.write_error() {
             return Err(Problem::from_code(Code::NotReady, format!("boards cannot be written: {why}")));
         }
-        self.reader.journal.summary(&BoardId::from("")).map(drop).map_err(Problem::from)
+        self.reader.journal.summary(&BoardId::from("")).await.map(drop).map_err(Problem::from)
     }
 
     /// Creates a board, and returns true if it is new. If the key has created a board from the same input, returns that
@@ -674,15 +687,15 @@ impl Daemon {
             attach(activation, &board);
             return Ok((board.id().clone(), true));
         };
-        let is_legacy =
-            self.reader.journal.summary(&board_ids.legacy_id)?.is_some() || self.is_gone(&board_ids.legacy_id)?;
+        let is_legacy = self.reader.journal.summary(&board_ids.legacy_id).await?.is_some()
+            || self.is_gone(&board_ids.legacy_id).await?;
         let id = if is_legacy { board_ids.legacy_id } else { board_ids.id };
         let making = async {
-            if self.reader.journal.summary(&id)?.is_some() {
+            if self.reader.journal.summary(&id).await?.is_some() {
                 return self.check_same_input(&id, &blueprint, &request).await.map(|()| false);
             }
             // The key's board is archived or deleted: it is not created twice.
-            if self.is_gone(&id)? {
+            if self.is_gone(&id).await? {
                 return Err(RuntimeError::IdempotencyConflict(id.clone()).into());
             }
             let options =
@@ -697,8 +710,8 @@ impl Daemon {
     }
 
     /// Returns true if a board was archived or deleted.
-    fn is_gone(&self, board: &BoardId) -> ApiResult<bool> {
-        Ok(self.reader.journal.tombstones()?.iter().any(|tombstone| tombstone.board == *board))
+    async fn is_gone(&self, board: &BoardId) -> ApiResult<bool> {
+        Ok(self.reader.journal.tombstones().await?.iter().any(|tombstone| tombstone.board == *board))
     }
 
     /// Subscribes to the records of a board after one, in order. For a board that is not open, yields the stored ones.

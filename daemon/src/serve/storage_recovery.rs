@@ -97,7 +97,7 @@ impl Daemon {
                     }
                 },
                 // With no board waiting, only a probe write can detect the recovery.
-                None if self.disk.write_error().is_some() => match self.try_to_write() {
+                None if self.disk.write_error().is_some() => match self.try_to_write().await {
                     Ok(()) => {
                         self.disk.locked().why = None;
                         TRY_MIN

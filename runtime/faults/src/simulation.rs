@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use patchboard_kernel::admission::{Admission, WaitingCall};
 use patchboard_kernel::board::{Board, BoardError, Effect, Input, NewBoard, Outcome, Step};
 use patchboard_kernel::call_context::CallContext;
-use patchboard_kernel::driver::{Append, Driver};
+use patchboard_kernel::driver::{Batch, Driver};
 use patchboard_kernel::id::{InvocationId, Seq, Timestamp, WorkerName};
 use patchboard_kernel::plan::PlanSource;
 use patchboard_kernel::record::Record;
@@ -89,12 +89,12 @@ pub trait SimulationHooks {
     fn before_input(&mut self, _at: Timestamp, _input: &Input) {}
 
     /// Decides the outcome of an append.
-    fn append_outcome(&mut self, _append: &Append) -> AppendOutcome {
+    fn append_outcome(&mut self, _append: &Batch) -> AppendOutcome {
         AppendOutcome::IMMEDIATE
     }
 
     /// Observes records when they are durable.
-    fn on_durable(&mut self, _append: &Append) {}
+    fn on_durable(&mut self, _append: &Batch) {}
 
     /// Observes every durable step, with its time and the board right after it. The first step has no input.
     fn on_step(&mut self, _at: Timestamp, _input: Option<&Input>, _step: &Step, _board: &Board) {}
@@ -126,7 +126,7 @@ struct PendingAppend {
     /// Time of the step.
     at: Timestamp,
     input: Input,
-    append: Append,
+    append: Batch,
     fate: AppendOutcome,
 }
 
@@ -145,7 +145,7 @@ impl SimulatedBoard {
         let (mut waiting, mut later) = (BTreeSet::new(), Vec::new());
         board.admit(now, &mut step, &mut |_, call| passage(call, now, &mut waiting, &mut later, others));
         let (id, epoch) = (board.id().clone(), board.epoch());
-        let append = Append { board: id, epoch, expected: None, records: step.records.clone(), blobs: Vec::new() };
+        let append = Batch { board: id, epoch, expected: None, records: step.records.clone(), blobs: Vec::new() };
         let mut world = Self {
             owner: Driver::new(board),
             now,
@@ -350,7 +350,7 @@ impl SimulatedBoard {
         }
     }
 
-    fn write(&mut self, append: &Append, others: &mut impl SimulationHooks) {
+    fn write(&mut self, append: &Batch, others: &mut impl SimulationHooks) {
         self.records.extend(append.records.iter().cloned());
         others.on_durable(append);
     }

@@ -22,23 +22,32 @@ pub struct Driver {
 #[derive(Debug, Default)]
 pub struct Ready {
     /// Records to append. The step's output is released by [`Driver::complete_append`].
-    pub append: Option<Append>,
+    pub append: Option<Batch>,
     /// Output to release at once: a step without records needs no append.
     pub released: Option<Step>,
 }
 
-/// Records to append together, with their position.
+/// The last record of a board.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Head {
+    /// Number of the record.
+    pub seq: Seq,
+    /// Hash of the record, which covers all records before it.
+    pub hash: Digest,
+}
+
+/// Records to append together, with the texts they name.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Append {
-    /// Board of the records.
+pub struct Batch {
+    /// Board to append to.
     pub board: BoardId,
-    /// Epoch of its owner.
+    /// Epoch of the writer: the board's own, or a higher one that an `epoch` record in this batch claims.
     pub epoch: u64,
-    /// Number and hash of the preceding record; `None` if the board must not exist yet.
-    pub expected: Option<(Seq, Digest)>,
-    /// Records in order; not empty.
+    /// Last record of the board that the writer knows; `None` requires that the board does not exist.
+    pub expected: Option<Head>,
+    /// Records to append, in order; not empty, and numbered from the one after `expected`.
     pub records: Vec<Record>,
-    /// Texts to which the records refer by hash.
+    /// Texts that the records name by hash. Stored ones are left unchanged.
     pub blobs: Vec<Blob>,
 }
 
@@ -87,16 +96,16 @@ impl Driver {
         gate: &mut AdmissionGate<'_>,
     ) -> Ready {
         assert!(self.in_flight.is_none(), "a board takes no input while it is ahead of its journal");
-        let expected = Some(self.board.head());
+        let (seq, hash) = self.board.head();
         let mut step = self.board.step_as(at, input, principal);
         self.board.admit(at, &mut step, gate);
         if step.records.is_empty() {
             return Ready { append: None, released: Some(step) };
         }
-        let append = Append {
+        let append = Batch {
             board: self.board.id().clone(),
             epoch: self.board.epoch(),
-            expected,
+            expected: Some(Head { seq, hash }),
             records: step.records.clone(),
             blobs: std::mem::take(&mut step.blobs),
         };

@@ -173,7 +173,7 @@ impl State {
             }
             Message::Reopen(kept) => {
                 // The previous supervisor has released its claim with the rest of its state.
-                match self.context.journal.journal().claim(kept.channel.board(), false) {
+                match self.context.journal.journal().claim(kept.channel.board(), false).await {
                     Ok(claim) => {
                         let arguments = board::Arguments {
                             context: Arc::clone(&self.context),

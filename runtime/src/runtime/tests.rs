@@ -27,6 +27,7 @@ use super::*;
 use crate::agent::{Call, CallResult, Reply};
 use crate::audit;
 use crate::clock::VirtualClock;
+use patchboard_storage::blocking::wait;
 use patchboard_storage::sqlite::SqliteJournal;
 
 type Answering = Pin<Box<dyn Future<Output = CallResult> + Send>>;
@@ -130,7 +131,7 @@ async fn create(runtime: &Runtime, blueprint: Blueprint) -> BoardHandle {
 }
 
 fn records(journal: &dyn Journal, board: &BoardId) -> Vec<Record> {
-    journal.records(board, None, usize::MAX).expect("read")
+    wait(journal.records(board, None, usize::MAX)).expect("read")
 }
 
 fn count(records: &[Record], kind: Kind) -> usize {

@@ -7,14 +7,15 @@
 //! over is itself an append. The SQLite driver is [`crate::sqlite`].
 
 pub mod error;
+pub mod rules;
 mod summary;
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::pin::Pin;
+use std::sync::Arc;
 
-use patchboard_kernel::board::Blob;
 use patchboard_kernel::digest::Digest;
-use patchboard_kernel::driver::Append;
+use patchboard_kernel::driver::{Batch, Head};
 use patchboard_kernel::id::{BoardId, Seq, Timestamp};
 use patchboard_kernel::record::Record;
 use patchboard_kernel::snapshot::SnapshotPart;
@@ -22,39 +23,17 @@ use patchboard_kernel::snapshot::SnapshotPart;
 pub use self::error::{JournalError, RecordLoss};
 pub use self::summary::{BoardSummary, DECIDES_END};
 
+/// Entries of a list read at once.
+const LIST_PAGE: usize = 4096;
+
 /// Boxed future that may borrow.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// The last record of a board.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Head {
-    /// Number of the record.
-    pub seq: Seq,
-    /// Hash of the record, which covers all records before it.
-    pub hash: Digest,
-}
+/// Answer of a storage operation.
+pub type Answer<'a, T> = BoxFuture<'a, Result<T, JournalError>>;
 
-/// Records to append together, with the texts they name.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Batch {
-    /// Board to append to.
-    pub board: BoardId,
-    /// Epoch of the writer: the board's own, or a higher one that an `epoch` record in this batch claims.
-    pub epoch: u64,
-    /// Last record of the board that the writer knows; `None` requires that the board does not exist.
-    pub expected: Option<Head>,
-    /// Records to append, in order; not empty, and numbered from the one after `expected`.
-    pub records: Vec<Record>,
-    /// Texts that the records name by hash. Stored ones are left unchanged.
-    pub blobs: Vec<Blob>,
-}
-
-impl From<Append> for Batch {
-    fn from(append: Append) -> Self {
-        let Append { board, epoch, expected, records, blobs } = append;
-        Self { board, epoch, expected: expected.map(|(seq, hash)| Head { seq, hash }), records, blobs }
-    }
-}
+/// Place in a list that is read in pages: time and board of the last entry read.
+pub type ListCursor = (Timestamp, BoardId);
 
 /// A stored snapshot that a record of the board names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,15 +64,24 @@ pub struct GarbageCollection {
     pub removed: u64,
 }
 
-/// Redaction to apply: the erased content of a board, with its record.
+/// Redaction to apply: the erased content of a board, with its record. Headers and hashes stay as they are.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Erasure {
     /// The `redacted` record.
     pub batch: Batch,
-    /// Records before it, with their new payloads.
-    pub records: Vec<Record>,
+    /// New payloads of records before it.
+    pub payloads: Vec<NewPayload>,
     /// Hashes of the views and prompts to erase.
     pub texts: Vec<Digest>,
+}
+
+/// Payload that replaces the one of a stored record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NewPayload {
+    /// Record that keeps its header and hash.
+    pub of: Head,
+    /// Its payload from now on.
+    pub payload: String,
 }
 
 /// Remains of a board that was removed from the journal.
@@ -142,41 +130,34 @@ impl Claim {
 }
 
 /// Store of journals. Reads never wait for writes.
+///
+/// A record has an immutable part, its header and hash, and a payload that a redaction may replace; texts may be erased
+/// as well. Long lists are read in pages.
 pub trait Journal: Send + Sync + 'static {
     /// Appends batches of any boards with one commit to disk. Each succeeds or fails on its own, wholly or not at all;
-    /// `Ok` means durable. Returns one result per batch, in the same order.
+    /// `Ok` means durable. Returns one result per batch, in the same order: [`JournalError::Fenced`] if the board is
+    /// not in the expected state. After any other error the batch may have been stored, so read the head before
+    /// anything else.
     fn append_all(&self, batches: Vec<Batch>) -> BoxFuture<'_, Vec<Result<Head, JournalError>>>;
-
-    /// Appends one batch.
-    ///
-    /// # Errors
-    /// [`JournalError::Fenced`] if the board is not in the expected state. After any other error the batch may have
-    /// been stored, so read the head before anything else.
-    fn append(&self, batch: Batch) -> BoxFuture<'_, Result<Head, JournalError>> {
-        Box::pin(async move {
-            let missing = || JournalError::Io("the journal gave no answer".to_owned());
-            self.append_all(vec![batch]).await.pop().unwrap_or_else(|| Err(missing()))
-        })
-    }
-
-    /// Returns the board's last record; `None` if there is no such board.
-    ///
-    /// # Errors
-    /// Storage.
-    fn head(&self, board: &BoardId) -> Result<Option<Head>, JournalError>;
 
     /// Returns at most `limit` records after `after` (`None`: from the first), in order. Empty at the end, and for a
     /// board that does not exist.
     ///
     /// # Errors
     /// Storage; [`JournalError::Corrupt`] with the record's number if a row is no record.
-    fn records(&self, board: &BoardId, after: Option<Seq>, limit: usize) -> Result<Vec<Record>, JournalError>;
+    fn records<'a>(&'a self, board: &'a BoardId, after: Option<Seq>, limit: usize) -> Answer<'a, Vec<Record>>;
+
+    /// Waits until the board has a record after `after` (`None`: any record), appended by any process.
+    ///
+    /// # Errors
+    /// Storage.
+    fn appended<'a>(&'a self, board: &'a BoardId, after: Option<Seq>) -> Answer<'a, ()>;
 
     /// Returns a stored text by its hash, without checking the hash.
     ///
     /// # Errors
     /// Storage; [`JournalError::Corrupt`] if it is not text.
-    fn blob(&self, hash: Digest) -> Result<Option<String>, JournalError>;
+    fn blob(&self, hash: Digest) -> Answer<'_, Option<String>>;
 
     /// Returns true if the store has texts: an export has none.
     fn has_texts(&self) -> bool {
@@ -188,134 +169,218 @@ pub trait Journal: Send + Sync + 'static {
     ///
     /// # Errors
     /// Storage; [`JournalError::Corrupt`] if the list cannot be read. The next sweep removes unreadable entries.
-    fn snapshots(&self, board: &BoardId) -> Result<Vec<KeptSnapshot>, JournalError>;
+    fn snapshots<'a>(&'a self, board: &'a BoardId) -> Answer<'a, Vec<KeptSnapshot>>;
 
     /// Returns a part of a board's snapshots by its hash, without checking the hash.
     ///
     /// # Errors
     /// Storage; [`JournalError::Corrupt`] if it is not text.
-    fn part(&self, board: &BoardId, hash: Digest) -> Result<Option<String>, JournalError>;
+    fn part<'a>(&'a self, board: &'a BoardId, hash: Digest) -> Answer<'a, Option<String>>;
 
     /// Returns the cached references of a part of a board's snapshots, in order; `None` if none are cached.
     ///
     /// # Errors
     /// Storage; [`JournalError::Corrupt`] if the cache cannot be read.
-    fn cached_refs(&self, _board: &BoardId, _hash: Digest) -> Result<Option<Vec<Digest>>, JournalError> {
-        Ok(None)
+    fn cached_refs<'a>(&'a self, _board: &'a BoardId, _hash: Digest) -> Answer<'a, Option<Vec<Digest>>> {
+        Box::pin(ready(Ok(None)))
     }
 
     /// Stores parts, all or none; they are durable with the next append. Stored ones are left unchanged. Returns count
-    /// and bytes of the new ones. Blocks, and delays appends during the write: pass few at a time.
+    /// and bytes of the new ones. Delays appends during the write: pass few at a time.
     ///
     /// # Errors
     /// [`JournalError::Fenced`] if the board is in another epoch; [`JournalError::MissingPart`] if a part references
     /// one that is not stored; storage.
-    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[SnapshotPart]) -> Result<NewParts, JournalError>;
+    fn store_parts<'a>(&'a self, board: &'a BoardId, epoch: u64, parts: Vec<SnapshotPart>) -> Answer<'a, NewParts>;
 
     /// Drops all snapshots of a board but the newest `keep`, dropping those in `unusable` first, and removes parts
     /// without references. References are read from the parts; wrong cached ones are repaired. Must not run while
-    /// parts of a snapshot are being stored. Blocks.
+    /// parts of a snapshot are being stored.
     ///
     /// # Errors
     /// [`JournalError::Fenced`]; storage.
-    fn collect_garbage(
-        &self,
-        board: &BoardId,
+    fn collect_garbage<'a>(
+        &'a self,
+        board: &'a BoardId,
         epoch: u64,
         keep: usize,
-        unusable: &[Seq],
-    ) -> Result<GarbageCollection, JournalError>;
+        unusable: &'a [Seq],
+    ) -> Answer<'a, GarbageCollection>;
 
     /// Redacts values of a board: its `redacted` record, the payloads, the texts and the board's snapshots in one
     /// transaction. The old bytes may remain in the files until [`Journal::purge_erased_bytes`] is done; that it is
-    /// pending is stored. Blocks.
+    /// pending is stored.
     ///
     /// # Errors
     /// As an append; [`JournalError::BadBatch`] if a record does not exist.
-    fn erase(&self, erasure: &Erasure) -> Result<Head, JournalError> {
-        let what = "this journal erases nothing".to_owned();
-        Err(JournalError::BadBatch { board: erasure.batch.board.clone(), what })
-    }
+    fn erase(&self, erasure: Erasure) -> Answer<'_, Head>;
 
     /// Returns the `redacted` record that erased a text, with its board; none if the text was not erased.
     ///
     /// # Errors
     /// Storage.
-    fn erased_text(&self, _hash: Digest) -> Result<Option<(BoardId, Seq)>, JournalError> {
-        Ok(None)
-    }
+    fn erased_text(&self, hash: Digest) -> Answer<'_, Option<(BoardId, Seq)>>;
 
-    /// Rewrites the file if it may still contain erased bytes. Appends wait meanwhile. Blocks.
+    /// Rewrites the file if it may still contain erased bytes. Appends wait meanwhile.
     ///
     /// # Errors
     /// Storage; [`JournalError::Locked`] if a reader keeps the log in use. The rewrite is still pending then.
-    fn purge_erased_bytes(&self) -> Result<(), JournalError> {
-        Ok(())
-    }
+    fn purge_erased_bytes(&self) -> Answer<'_, ()>;
 
     /// Removes views and prompts that no record names, rewrites the file and frees its unused space. Appends wait
-    /// meanwhile. Blocks.
+    /// meanwhile.
     ///
     /// # Errors
     /// As [`Journal::purge_erased_bytes`].
-    fn vacuum(&self) -> Result<VacuumStats, JournalError> {
-        Ok(VacuumStats::default())
-    }
+    fn vacuum(&self) -> Answer<'_, VacuumStats>;
 
     /// Removes a board from the journal, and leaves a tombstone. The next [`Journal::vacuum`] removes its texts, if no
-    /// other board names them, and its bytes. Blocks.
+    /// other board names them, and its bytes.
     ///
     /// # Errors
     /// [`JournalError::Fenced`] if `head` is not its last record; storage.
-    fn remove(&self, board: &BoardId, _head: Head, _archive: Option<&str>, _at: Timestamp) -> Result<(), JournalError> {
-        Err(JournalError::BadBatch { board: board.clone(), what: "this journal removes nothing".to_owned() })
-    }
+    fn remove<'a>(&'a self, board: &'a BoardId, head: Head, archive: Option<&'a str>, at: Timestamp) -> Answer<'a, ()>;
 
-    /// Returns the boards that were removed and not restored, in order of removal.
+    /// Returns at most `limit` boards that were removed and not restored, in order of removal, after `after`.
     ///
     /// # Errors
     /// Storage.
-    fn tombstones(&self) -> Result<Vec<Tombstone>, JournalError> {
-        Ok(Vec::new())
-    }
+    fn tombstone_page(&self, after: Option<ListCursor>, limit: usize) -> Answer<'_, Vec<Tombstone>>;
 
     /// Returns the boards with lost acknowledged records. They cannot be read.
     ///
     /// # Errors
     /// Storage.
-    fn record_losses(&self) -> Result<Vec<RecordLoss>, JournalError> {
-        Ok(Vec::new())
-    }
+    fn record_losses(&self) -> Answer<'_, Vec<RecordLoss>>;
 
-    /// Accepts the loss of a board's records, so that it can be read and resumed from the remaining ones. Blocks.
+    /// Accepts the loss of a board's records, so that it can be read and resumed from the remaining ones.
     ///
     /// # Errors
     /// Storage.
-    fn accept_loss(&self, _board: &BoardId) -> Result<(), JournalError> {
-        Ok(())
-    }
+    fn accept_loss<'a>(&'a self, board: &'a BoardId) -> Answer<'a, ()>;
 
-    /// Returns a board's summary without reading its journal.
+    /// Returns a board's summary without reading its journal; `None` if there is no such board.
     ///
     /// # Errors
     /// Storage.
-    fn summary(&self, board: &BoardId) -> Result<Option<BoardSummary>, JournalError>;
+    fn summary<'a>(&'a self, board: &'a BoardId) -> Answer<'a, Option<BoardSummary>>;
 
-    /// Returns all boards, the oldest first.
+    /// Returns at most `limit` boards in order of creation, after `after`.
     ///
     /// # Errors
     /// Storage.
-    fn boards(&self) -> Result<Vec<BoardSummary>, JournalError>;
+    fn board_page(&self, after: Option<ListCursor>, limit: usize) -> Answer<'_, Vec<BoardSummary>>;
 
     /// Claims the right to run a board. `force` overrides another holder.
     ///
     /// # Errors
     /// [`JournalError::Owned`] if another process holds it; storage.
-    fn claim(&self, board: &BoardId, force: bool) -> Result<Claim, JournalError>;
+    fn claim<'a>(&'a self, board: &'a BoardId, force: bool) -> Answer<'a, Claim>;
+
+    /// Returns true if a living process has claimed the board.
+    fn is_claimed<'a>(&'a self, board: &'a BoardId) -> BoxFuture<'a, bool>;
+
+    /// Tests if the journal accepts writes, by writing a value it already holds.
+    ///
+    /// # Errors
+    /// Those of an append.
+    fn check_writable(&self) -> Answer<'_, ()>;
 
     /// Runs the storage's own integrity check.
     ///
     /// # Errors
     /// [`JournalError::Corrupt`]; storage.
-    fn check_storage(&self) -> Result<(), JournalError>;
+    fn check_storage(&self) -> Answer<'_, ()>;
+
+    /// Appends one batch.
+    ///
+    /// # Errors
+    /// As [`Journal::append_all`].
+    fn append(&self, batch: Batch) -> Answer<'_, Head> {
+        let appended = self.append_all(vec![batch]);
+        let missing = || JournalError::Io("the journal gave no answer".to_owned());
+        Box::pin(async move { appended.await.pop().unwrap_or_else(|| Err(missing())) })
+    }
+
+    /// Returns the record with this number; `None` if the board has none.
+    ///
+    /// # Errors
+    /// As [`Journal::records`].
+    fn record<'a>(&'a self, board: &'a BoardId, seq: Seq) -> Answer<'a, Option<Record>> {
+        let found = self.records(board, seq.0.checked_sub(1).map(Seq), 1);
+        Box::pin(async move { Ok(found.await?.pop().filter(|record| record.seq == seq)) })
+    }
+
+    /// Returns the board's last record; `None` if there is no such board.
+    ///
+    /// # Errors
+    /// Storage.
+    fn head<'a>(&'a self, board: &'a BoardId) -> Answer<'a, Option<Head>> {
+        let summary = self.summary(board);
+        Box::pin(async move { Ok(summary.await?.map(|summary| summary.head)) })
+    }
+
+    /// Returns all boards, the oldest first.
+    ///
+    /// # Errors
+    /// Storage.
+    fn boards(&self) -> Answer<'_, Vec<BoardSummary>> {
+        let place = |board: &BoardSummary| (board.created_at, board.id.clone());
+        Box::pin(all(place, |after| self.board_page(after, LIST_PAGE)))
+    }
+
+    /// Returns all boards that were removed and not restored, in order of removal.
+    ///
+    /// # Errors
+    /// Storage.
+    fn tombstones(&self) -> Answer<'_, Vec<Tombstone>> {
+        let place = |tombstone: &Tombstone| (tombstone.at, tombstone.board.clone());
+        Box::pin(all(place, |after| self.tombstone_page(after, LIST_PAGE)))
+    }
+}
+
+/// Reads a list page by page.
+async fn all<'a, T: Send>(
+    place: impl Fn(&T) -> ListCursor + Send,
+    read: impl Fn(Option<ListCursor>) -> Answer<'a, Vec<T>> + Send,
+) -> Result<Vec<T>, JournalError> {
+    let mut entries: Vec<T> = Vec::new();
+    loop {
+        let page = read(entries.last().map(&place)).await?;
+        let is_last = page.len() < LIST_PAGE;
+        entries.extend(page);
+        if is_last {
+            return Ok(entries);
+        }
+    }
+}
+
+/// Reader of a board that waits for further records.
+pub struct Follower {
+    journal: Arc<dyn Journal>,
+    board: BoardId,
+    after: Option<Seq>,
+}
+
+impl Follower {
+    /// Follows a board after the record `after`; `None` starts with the first.
+    pub const fn new(journal: Arc<dyn Journal>, board: BoardId, after: Option<Seq>) -> Self {
+        Self { journal, board, after }
+    }
+
+    /// Returns the next records, at least one and at most `limit`; waits for the first. Cancelling the wait loses
+    /// nothing.
+    ///
+    /// # Errors
+    /// As [`Journal::records`]; the next call retries.
+    pub async fn next(&mut self, limit: usize) -> Result<Vec<Record>, JournalError> {
+        loop {
+            let page = self.journal.records(&self.board, self.after, limit).await?;
+            if let Some(last) = page.last() {
+                self.after = Some(last.seq);
+                return Ok(page);
+            }
+            self.journal.appended(&self.board, self.after).await?;
+        }
+    }
 }

@@ -3,15 +3,61 @@
 //! Owns the rules that every driver keeps: fenced and atomic appends, records in pages, erasure of values. A driver
 //! knows one kind of storage; nothing outside of it does. Does not know how a board decides, nor actors or HTTP.
 //!
+//! [`open`] chooses the driver.
+//!
 //! * [`journal`]: the interface of boards: records, texts, snapshots, tombstones.
-//! * [`sqlite`]: the driver for a data directory on local disk.
+//! * [`archives`]: the interface of archives, with its drivers.
+//! * [`sqlite`]: the driver for a data directory on local disk; [`memory`]: the one in memory.
 //! * [`blocking`]: storage for code that runs on a thread of its own.
 //! * [`private_files`]: files that only their owner reads; [`board_id`]: the rule of board ids.
 
+pub mod archives;
 pub mod blocking;
 pub mod board_id;
 pub mod journal;
+pub mod memory;
 pub mod private_files;
 pub mod sqlite;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use archives::{Archives, DirectoryArchives};
+use journal::{Journal, JournalError, RecordLoss};
+use sqlite::SqliteJournal;
+
+/// Opens the journal of a data directory, creating both if they are missing.
+///
+/// # Errors
+/// As [`SqliteJournal::open`].
+pub fn open(data_dir: &Path) -> Result<Arc<dyn Journal>, JournalError> {
+    Ok(Arc::new(SqliteJournal::open(data_dir)?))
+}
+
+/// Opens an existing journal for reading, even while another process writes to it.
+///
+/// # Errors
+/// As [`SqliteJournal::open_read_only`].
+pub fn open_read_only(data_dir: &Path) -> Result<Arc<dyn Journal>, JournalError> {
+    Ok(Arc::new(SqliteJournal::open_read_only(data_dir)?))
+}
+
+/// Returns the archives of a data directory.
+pub fn archives(data_dir: &Path) -> Arc<dyn Archives> {
+    Arc::new(DirectoryArchives::new(data_dir))
+}
+
+/// Returns true if a data directory has a journal.
+pub fn has_journal(data_dir: &Path) -> bool {
+    data_dir.join(sqlite::FILE).exists()
+}
+
+/// Returns the boards of a journal that is gone from a data directory; none if it is there, or never was.
+///
+/// # Errors
+/// Storage.
+pub fn losses_without_journal(data_dir: &Path) -> Result<Vec<RecordLoss>, JournalError> {
+    SqliteJournal::losses_without_database(data_dir)
+}

@@ -27,17 +27,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use patchboard_kernel::digest::Digest;
+use patchboard_kernel::driver::{Batch, Head};
 use patchboard_kernel::id::{BoardId, Seq, Timestamp};
 use patchboard_kernel::record::{Kind, Record};
 use patchboard_kernel::snapshot::SnapshotPart;
 use rusqlite::{Connection, OptionalExtension, Row};
+use tokio::sync::watch;
 
 use self::error_mapping::{integrity_error, io_error, read_error, recheck_corrupt, sql_error};
 use self::file_identity::WatchedFiles;
 use self::marks::{Heads, Marks};
+use crate::blocking;
 use crate::journal::{
-    Batch, BoardSummary, BoxFuture, Claim, Erasure, GarbageCollection, Head, Journal, JournalError, KeptSnapshot,
-    NewParts, RecordLoss, Tombstone, VacuumStats,
+    Answer, BoardSummary, BoxFuture, Claim, Erasure, GarbageCollection, Journal, JournalError, KeptSnapshot,
+    ListCursor, NewParts, RecordLoss, Tombstone, VacuumStats,
 };
 use crate::{board_id, private_files};
 
@@ -49,6 +52,9 @@ pub const DATA_DIR: &str = ".patchboard";
 
 /// Timeout for another process that holds the file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Pause before looking again for records of other processes.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// A journal in one SQLite file. Cheap to clone.
 #[derive(Clone)]
@@ -70,6 +76,8 @@ struct Files {
     parts: Mutex<Option<parts::Writer>>,
     /// True while the file is being rewritten, which may take long.
     is_rewriting: AtomicBool,
+    /// Notified of every append of this process.
+    appends: watch::Sender<()>,
 }
 
 impl SqliteJournal {
@@ -107,13 +115,14 @@ impl SqliteJournal {
             reader: Mutex::new(reader),
             parts: Mutex::default(),
             is_rewriting: AtomicBool::new(false),
+            appends: watch::Sender::new(()),
         };
         // Left over by a process that died during a redaction. Boards run even without the space for it.
         if let Err(error) = files.scrub() {
             tracing::warn!(%error, "what was erased may still be found in the file; `patchboard vacuum` mends it");
         }
         let journal = Self { files: Arc::new(files) };
-        for lost in journal.record_losses()? {
+        for lost in journal.files.record_losses()? {
             tracing::error!(board = %lost.board, "{lost}; the board cannot go on: `patchboard doctor` says what to do");
         }
         Ok(journal)
@@ -154,6 +163,7 @@ impl SqliteJournal {
             reader: Mutex::new(reader),
             parts: Mutex::default(),
             is_rewriting: AtomicBool::new(false),
+            appends: watch::Sender::new(()),
         };
         Ok(Self { files: Arc::new(files) })
     }
@@ -170,21 +180,6 @@ impl SqliteJournal {
         }
         let heads = Marks::new(data_dir).read()?.into_iter();
         Ok(heads.map(|(board, head)| RecordLoss { board, known: head.seq, found: None }).collect())
-    }
-
-    /// Reads from the file, and judges errors.
-    fn with_files<T>(&self, read: impl FnOnce(&Files) -> Result<T, JournalError>) -> Result<T, JournalError> {
-        read(&self.files).map_err(|error| recheck_corrupt(&self.files.data_dir.join(FILE), error))
-    }
-
-    /// Tests if the journal accepts writes, by writing a value it already holds.
-    ///
-    /// # Errors
-    /// Those of an append.
-    pub fn check_writable(&self) -> Result<(), JournalError> {
-        let Some(writer) = &self.files.writer else { return Err(JournalError::ReadOnly) };
-        self.files.place.check()?;
-        format::write_the_same(&unpoisoned(writer))
     }
 }
 
@@ -210,6 +205,7 @@ impl Files {
             batches.iter().zip(&appended).filter_map(|(batch, head)| Some((&batch.board, *head.as_ref().ok()?)));
         self.marks.note(heads)?;
         self.place.check()?;
+        self.appends.send_replace(());
         Ok(appended)
     }
 
@@ -245,6 +241,63 @@ impl Files {
     fn read(&self) -> MutexGuard<'_, Connection> {
         unpoisoned(&self.reader)
     }
+
+    fn record_losses(&self) -> Result<Vec<RecordLoss>, JournalError> {
+        let heads = self.marks.read()?;
+        let connection = self.read();
+        let found = heads.iter().map(|(board, head)| lost(&connection, board, *head));
+        found.filter_map(Result::transpose).collect()
+    }
+
+    /// Returns the path of a board's lock.
+    fn lock_path(&self, board: &BoardId) -> PathBuf {
+        self.data_dir.join("locks").join(board.as_str())
+    }
+
+    fn claim(&self, board: &BoardId, force: bool) -> Result<Claim, JournalError> {
+        if self.writer.is_none() {
+            return Err(JournalError::ReadOnly);
+        }
+        // The id becomes a file name.
+        if !board_id::is_usable(board) {
+            return Err(JournalError::NotFound(format!("board {board}")));
+        }
+        let path = self.lock_path(board);
+        let dir = path.parent().unwrap_or(&self.data_dir);
+        private_files::make_directory(dir).map_err(|error| io_error(dir, &error))?;
+        let file = lock_file(&path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Claim::with_guard(file)),
+            Err(TryLockError::WouldBlock) if force => Ok(Claim::unguarded()),
+            Err(TryLockError::WouldBlock) => Err(JournalError::Owned { board: board.clone() }),
+            Err(TryLockError::Error(error)) => Err(io_error(&path, &error)),
+        }
+    }
+
+    /// Probes a board's lock with a shared one that is released at once. A lock that cannot be opened counts as free.
+    fn is_claimed(&self, board: &BoardId) -> bool {
+        let file = board_id::is_usable(board).then(|| File::open(self.lock_path(board)));
+        matches!(file, Some(Ok(file)) if matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    }
+}
+
+impl SqliteJournal {
+    /// Runs a read or write that blocks: here, if the thread may block, else on a thread for it.
+    fn run<'a, T: Send + 'static>(
+        &'a self,
+        work: impl FnOnce(&Files) -> Result<T, JournalError> + Send + 'static,
+    ) -> Answer<'a, T> {
+        let files = Arc::clone(&self.files);
+        blocking::run(move || work(&files), |error| Err(JournalError::Io(error)))
+    }
+
+    /// Reads from the file, and judges errors.
+    fn read<'a, T: Send + 'static>(
+        &'a self,
+        read: impl FnOnce(&Files) -> Result<T, JournalError> + Send + 'static,
+    ) -> Answer<'a, T> {
+        self.run(|files| read(files).map_err(|error| recheck_corrupt(&files.data_dir.join(FILE), error)))
+    }
 }
 
 impl Journal for SqliteJournal {
@@ -256,132 +309,141 @@ impl Journal for SqliteJournal {
                     return at_once;
                 }
             }
-            if tokio::runtime::Handle::try_current().is_err() {
-                return self.files.append(&batches, LOCK_TIMEOUT);
-            }
             let files = Arc::clone(&self.files);
             let count = batches.len();
-            let patiently = tokio::task::spawn_blocking(move || files.append(&batches, LOCK_TIMEOUT)).await;
-            patiently.unwrap_or_else(|error| vec![Err(JournalError::Io(error.to_string())); count])
+            let failed = move |error| vec![Err(JournalError::Io(error)); count];
+            blocking::run(move || files.append(&batches, LOCK_TIMEOUT), failed).await
         })
     }
 
-    fn head(&self, board: &BoardId) -> Result<Option<Head>, JournalError> {
-        Ok(self.summary(board)?.map(|summary| summary.head))
-    }
-
-    fn records(&self, board: &BoardId, after: Option<Seq>, limit: usize) -> Result<Vec<Record>, JournalError> {
-        self.with_files(|files| {
+    fn records<'a>(&'a self, board: &'a BoardId, after: Option<Seq>, limit: usize) -> Answer<'a, Vec<Record>> {
+        let board = board.clone();
+        self.read(move |files| {
             let connection = files.read();
             // Reads records and head in one transaction.
             let moment = connection.unchecked_transaction().map_err(sql_error)?;
-            files.check_acknowledged(&moment, board)?;
-            let records = load_records(&moment, board, after, limit)?;
+            files.check_acknowledged(&moment, &board)?;
+            let records = load_records(&moment, &board, after, limit)?;
             if records.len() < limit {
-                is_whole(records.last().map(|record| record.seq).or(after), last_listed(&moment, board)?)?;
+                is_whole(records.last().map(|record| record.seq).or(after), last_listed(&moment, &board)?)?;
             }
             Ok(records)
         })
     }
 
-    fn blob(&self, hash: Digest) -> Result<Option<String>, JournalError> {
-        self.with_files(|files| load_text(&files.read(), hash))
-    }
-
-    fn snapshots(&self, board: &BoardId) -> Result<Vec<KeptSnapshot>, JournalError> {
-        self.with_files(|files| parts::kept(&files.read(), board))
-    }
-
-    fn part(&self, board: &BoardId, hash: Digest) -> Result<Option<String>, JournalError> {
-        self.with_files(|files| parts::text(&files.read(), board, hash))
-    }
-
-    fn cached_refs(&self, board: &BoardId, hash: Digest) -> Result<Option<Vec<Digest>>, JournalError> {
-        self.with_files(|files| parts::noted(&files.read(), board, hash))
-    }
-
-    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[SnapshotPart]) -> Result<NewParts, JournalError> {
-        self.files.with_parts(|writer, turn| writer.store(turn, board, epoch, parts))
-    }
-
-    fn collect_garbage(
-        &self,
-        board: &BoardId,
-        epoch: u64,
-        keep: usize,
-        unusable: &[Seq],
-    ) -> Result<GarbageCollection, JournalError> {
-        self.files.with_parts(|writer, turn| writer.sweep(turn, board, epoch, keep, unusable))
-    }
-
-    fn erase(&self, erasure: &Erasure) -> Result<Head, JournalError> {
-        self.files.erase(erasure)
-    }
-
-    fn erased_text(&self, hash: Digest) -> Result<Option<(BoardId, Seq)>, JournalError> {
-        self.with_files(|files| erase::erased_text(&files.read(), hash))
-    }
-
-    fn purge_erased_bytes(&self) -> Result<(), JournalError> {
-        self.files.scrub()
-    }
-
-    fn vacuum(&self) -> Result<VacuumStats, JournalError> {
-        self.files.vacuum()
-    }
-
-    fn remove(&self, board: &BoardId, head: Head, archive: Option<&str>, at: Timestamp) -> Result<(), JournalError> {
-        self.files.remove(board, head, archive, at)
-    }
-
-    fn tombstones(&self) -> Result<Vec<Tombstone>, JournalError> {
-        self.with_files(|files| erase::tombstones(&files.read()))
-    }
-
-    fn record_losses(&self) -> Result<Vec<RecordLoss>, JournalError> {
-        self.with_files(|files| {
-            let heads = files.marks.read()?;
-            let connection = files.read();
-            let found = heads.iter().map(|(board, head)| lost(&connection, board, *head));
-            found.filter_map(Result::transpose).collect()
+    fn appended<'a>(&'a self, board: &'a BoardId, after: Option<Seq>) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let mut appends = self.files.appends.subscribe();
+            while self.head(board).await?.is_none_or(|head| after.is_some_and(|after| head.seq <= after)) {
+                // Appends of other processes are noticed by looking again.
+                drop(tokio::time::timeout(LOOK_AGAIN, appends.changed()).await);
+            }
+            Ok(())
         })
     }
 
-    fn accept_loss(&self, board: &BoardId) -> Result<(), JournalError> {
-        self.files.writer.as_ref().ok_or(JournalError::ReadOnly)?;
-        self.files.marks.forget(board)
+    fn blob(&self, hash: Digest) -> Answer<'_, Option<String>> {
+        self.read(move |files| load_text(&files.read(), hash))
     }
 
-    fn summary(&self, board: &BoardId) -> Result<Option<BoardSummary>, JournalError> {
-        self.with_files(|files| load_summary(&files.read(), board))
+    fn snapshots<'a>(&'a self, board: &'a BoardId) -> Answer<'a, Vec<KeptSnapshot>> {
+        let board = board.clone();
+        self.read(move |files| parts::kept(&files.read(), &board))
     }
 
-    fn boards(&self) -> Result<Vec<BoardSummary>, JournalError> {
-        self.with_files(|files| load_summaries(&files.read()))
+    fn part<'a>(&'a self, board: &'a BoardId, hash: Digest) -> Answer<'a, Option<String>> {
+        let board = board.clone();
+        self.read(move |files| parts::text(&files.read(), &board, hash))
     }
 
-    fn claim(&self, board: &BoardId, force: bool) -> Result<Claim, JournalError> {
-        if self.files.writer.is_none() {
-            return Err(JournalError::ReadOnly);
-        }
-        // The id becomes a file name.
-        if !board_id::is_usable(board) {
-            return Err(JournalError::NotFound(format!("board {board}")));
-        }
-        let dir = self.files.data_dir.join("locks");
-        private_files::make_directory(&dir).map_err(|error| io_error(&dir, &error))?;
-        let path = dir.join(board.as_str());
-        let file = lock_file(&path)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Claim::with_guard(file)),
-            Err(TryLockError::WouldBlock) if force => Ok(Claim::unguarded()),
-            Err(TryLockError::WouldBlock) => Err(JournalError::Owned { board: board.clone() }),
-            Err(TryLockError::Error(error)) => Err(io_error(&path, &error)),
-        }
+    fn cached_refs<'a>(&'a self, board: &'a BoardId, hash: Digest) -> Answer<'a, Option<Vec<Digest>>> {
+        let board = board.clone();
+        self.read(move |files| parts::noted(&files.read(), &board, hash))
     }
 
-    fn check_storage(&self) -> Result<(), JournalError> {
-        self.with_files(|files| {
+    fn store_parts<'a>(&'a self, board: &'a BoardId, epoch: u64, parts: Vec<SnapshotPart>) -> Answer<'a, NewParts> {
+        let board = board.clone();
+        self.run(move |files| files.with_parts(|writer, turn| writer.store(turn, &board, epoch, &parts)))
+    }
+
+    fn collect_garbage<'a>(
+        &'a self,
+        board: &'a BoardId,
+        epoch: u64,
+        keep: usize,
+        unusable: &'a [Seq],
+    ) -> Answer<'a, GarbageCollection> {
+        let (board, unusable) = (board.clone(), unusable.to_vec());
+        self.run(move |files| files.with_parts(|writer, turn| writer.sweep(turn, &board, epoch, keep, &unusable)))
+    }
+
+    fn erase(&self, erasure: Erasure) -> Answer<'_, Head> {
+        self.run(move |files| files.erase(&erasure))
+    }
+
+    fn erased_text(&self, hash: Digest) -> Answer<'_, Option<(BoardId, Seq)>> {
+        self.read(move |files| erase::erased_text(&files.read(), hash))
+    }
+
+    fn purge_erased_bytes(&self) -> Answer<'_, ()> {
+        self.run(Files::scrub)
+    }
+
+    fn vacuum(&self) -> Answer<'_, VacuumStats> {
+        self.run(Files::vacuum)
+    }
+
+    fn remove<'a>(&'a self, board: &'a BoardId, head: Head, archive: Option<&'a str>, at: Timestamp) -> Answer<'a, ()> {
+        let (board, archive) = (board.clone(), archive.map(str::to_owned));
+        self.run(move |files| files.remove(&board, head, archive.as_deref(), at))
+    }
+
+    fn tombstone_page(&self, after: Option<ListCursor>, limit: usize) -> Answer<'_, Vec<Tombstone>> {
+        self.read(move |files| erase::tombstones(&files.read(), after.as_ref(), limit))
+    }
+
+    fn record_losses(&self) -> Answer<'_, Vec<RecordLoss>> {
+        self.read(Files::record_losses)
+    }
+
+    fn accept_loss<'a>(&'a self, board: &'a BoardId) -> Answer<'a, ()> {
+        let board = board.clone();
+        self.run(move |files| {
+            files.writer.as_ref().ok_or(JournalError::ReadOnly)?;
+            files.marks.forget(&board)
+        })
+    }
+
+    fn summary<'a>(&'a self, board: &'a BoardId) -> Answer<'a, Option<BoardSummary>> {
+        let board = board.clone();
+        self.read(move |files| load_summary(&files.read(), &board))
+    }
+
+    fn board_page(&self, after: Option<ListCursor>, limit: usize) -> Answer<'_, Vec<BoardSummary>> {
+        self.read(move |files| load_summaries(&files.read(), after.as_ref(), limit))
+    }
+
+    fn claim<'a>(&'a self, board: &'a BoardId, force: bool) -> Answer<'a, Claim> {
+        let board = board.clone();
+        self.run(move |files| files.claim(&board, force))
+    }
+
+    fn is_claimed<'a>(&'a self, board: &'a BoardId) -> BoxFuture<'a, bool> {
+        let board = board.clone();
+        let files = Arc::clone(&self.files);
+        blocking::run(move || files.is_claimed(&board), |_| false)
+    }
+
+    fn check_writable(&self) -> Answer<'_, ()> {
+        self.run(|files| {
+            let Some(writer) = &files.writer else { return Err(JournalError::ReadOnly) };
+            files.place.check()?;
+            format::write_the_same(&unpoisoned(writer))
+        })
+    }
+
+    fn check_storage(&self) -> Answer<'_, ()> {
+        self.read(|files| {
             let connection = files.read();
             let found: String =
                 connection.query_row("PRAGMA integrity_check(1)", (), |row| row.get(0)).map_err(sql_error)?;
@@ -402,10 +464,18 @@ fn load_summary(connection: &Connection, board: &BoardId) -> Result<Option<Board
     rows.next().map_err(sql_error)?.map(summary).transpose()
 }
 
-fn load_summaries(connection: &Connection) -> Result<Vec<BoardSummary>, JournalError> {
-    let sql = format!("SELECT {SUMMARY_COLUMNS} FROM boards ORDER BY created_at, board");
+/// Returns at most `limit` boards after `after`, in order of creation.
+fn load_summaries(
+    connection: &Connection,
+    after: Option<&ListCursor>,
+    limit: usize,
+) -> Result<Vec<BoardSummary>, JournalError> {
+    let sql = format!(
+        "SELECT {SUMMARY_COLUMNS} FROM boards WHERE ?1 IS NULL OR (created_at, board) > (?1, ?2) \
+         ORDER BY created_at, board LIMIT ?3"
+    );
     let mut statement = connection.prepare_cached(&sql).map_err(sql_error)?;
-    let mut rows = statement.query(()).map_err(sql_error)?;
+    let mut rows = statement.query(page_of(after, limit)).map_err(sql_error)?;
     let mut boards = Vec::new();
     while let Some(row) = rows.next().map_err(sql_error)? {
         boards.push(summary(row)?);
@@ -419,6 +489,12 @@ fn load_text(connection: &Connection, hash: Digest) -> Result<Option<String>, Jo
         statement.query_row([hash.to_string()], |row| row.get(0)).optional().map_err(sql_error)?;
     let not_text = |_| JournalError::Corrupt { seq: None, what: format!("the stored text {hash} is not UTF-8") };
     bytes.map(String::from_utf8).transpose().map_err(not_text)
+}
+
+/// Returns the parameters of a statement that reads a page of a list: time, board, limit.
+fn page_of(after: Option<&ListCursor>, limit: usize) -> (Option<i64>, Option<&str>, i64) {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    (after.map(|(at, _)| at.0), after.map(|(_, board)| board.as_str()), limit)
 }
 
 /// Returns at most `limit` records without a gap.
@@ -474,7 +550,7 @@ fn lost(connection: &Connection, board: &BoardId, head: Head) -> Result<Option<R
     let found: Option<i64> = statement.query_row([board.as_str()], |row| row.get(0)).map_err(sql_error)?;
     // Commands find only listed boards.
     let found = found.filter(|_| is_listed).map(|seq| Seq(seq.unsigned_abs()));
-    if found.is_none() && erase::tombstones(connection)?.iter().any(|tombstone| tombstone.board == *board) {
+    if found.is_none() && erase::has_tombstone(connection, board)? {
         return Ok(None);
     }
     Ok(Some(RecordLoss { board: board.clone(), known: head.seq, found }))

@@ -1,4 +1,4 @@
-//! Journals of synthetic records, for tests of storage. The records are sealed as the kernel seals them.
+//! Journals for tests: synthetic records, sealed as the kernel seals them, and journals that fail.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,12 +6,17 @@ use std::sync::Arc;
 use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::blueprint::Unit;
 use patchboard_kernel::board::Blob;
-use patchboard_kernel::digest::{Hasher, Salt, sha256};
+use patchboard_kernel::digest::{Digest, Hasher, Salt, sha256};
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Version};
 use patchboard_kernel::record::{Body, Created, Epoch, FORMAT, GENESIS, Invoked, Record, Signal};
 use serde_json::json;
 
-use crate::journal::{Batch, Head};
+use crate::journal::{
+    Answer, BoardSummary, BoxFuture, Claim, Erasure, GarbageCollection, Journal, JournalError, KeptSnapshot,
+    ListCursor, NewParts, RecordLoss, Tombstone, VacuumStats,
+};
+use patchboard_kernel::driver::{Batch, Head};
+use patchboard_kernel::snapshot::SnapshotPart;
 
 /// Creates the records of one board, batch by batch.
 #[derive(Clone)]
@@ -103,5 +108,108 @@ impl Writer {
             records.push(record);
         }
         Batch { board: self.board.clone(), epoch: self.epoch, expected, records, blobs: Vec::new() }
+    }
+}
+
+/// Journal around another, for tests: replaces what a driver does in some operations.
+pub trait Around: Send + Sync + 'static {
+    /// Returns the journal that does the rest.
+    fn inner(&self) -> &dyn Journal;
+    /// See [`Journal::append_all`].
+    fn append_all(&self, batches: Vec<Batch>) -> BoxFuture<'_, Vec<Result<Head, JournalError>>> {
+        self.inner().append_all(batches)
+    }
+    /// See [`Journal::records`].
+    fn records<'a>(&'a self, board: &'a BoardId, after: Option<Seq>, limit: usize) -> Answer<'a, Vec<Record>> {
+        self.inner().records(board, after, limit)
+    }
+    /// See [`Journal::part`].
+    fn part<'a>(&'a self, board: &'a BoardId, hash: Digest) -> Answer<'a, Option<String>> {
+        self.inner().part(board, hash)
+    }
+    /// See [`Journal::store_parts`].
+    fn store_parts<'a>(&'a self, board: &'a BoardId, epoch: u64, parts: Vec<SnapshotPart>) -> Answer<'a, NewParts> {
+        self.inner().store_parts(board, epoch, parts)
+    }
+}
+
+impl<T: Around> Journal for T {
+    fn append_all(&self, batches: Vec<Batch>) -> BoxFuture<'_, Vec<Result<Head, JournalError>>> {
+        Around::append_all(self, batches)
+    }
+    fn records<'a>(&'a self, board: &'a BoardId, after: Option<Seq>, limit: usize) -> Answer<'a, Vec<Record>> {
+        Around::records(self, board, after, limit)
+    }
+    fn appended<'a>(&'a self, board: &'a BoardId, after: Option<Seq>) -> Answer<'a, ()> {
+        self.inner().appended(board, after)
+    }
+    fn blob(&self, hash: Digest) -> Answer<'_, Option<String>> {
+        self.inner().blob(hash)
+    }
+    fn has_texts(&self) -> bool {
+        self.inner().has_texts()
+    }
+    fn snapshots<'a>(&'a self, board: &'a BoardId) -> Answer<'a, Vec<KeptSnapshot>> {
+        self.inner().snapshots(board)
+    }
+    fn part<'a>(&'a self, board: &'a BoardId, hash: Digest) -> Answer<'a, Option<String>> {
+        Around::part(self, board, hash)
+    }
+    fn cached_refs<'a>(&'a self, board: &'a BoardId, hash: Digest) -> Answer<'a, Option<Vec<Digest>>> {
+        self.inner().cached_refs(board, hash)
+    }
+    fn store_parts<'a>(&'a self, board: &'a BoardId, epoch: u64, parts: Vec<SnapshotPart>) -> Answer<'a, NewParts> {
+        Around::store_parts(self, board, epoch, parts)
+    }
+    fn collect_garbage<'a>(
+        &'a self,
+        board: &'a BoardId,
+        epoch: u64,
+        keep: usize,
+        unusable: &'a [Seq],
+    ) -> Answer<'a, GarbageCollection> {
+        self.inner().collect_garbage(board, epoch, keep, unusable)
+    }
+    fn erase(&self, erasure: Erasure) -> Answer<'_, Head> {
+        self.inner().erase(erasure)
+    }
+    fn erased_text(&self, hash: Digest) -> Answer<'_, Option<(BoardId, Seq)>> {
+        self.inner().erased_text(hash)
+    }
+    fn purge_erased_bytes(&self) -> Answer<'_, ()> {
+        self.inner().purge_erased_bytes()
+    }
+    fn vacuum(&self) -> Answer<'_, VacuumStats> {
+        self.inner().vacuum()
+    }
+    fn remove<'a>(&'a self, board: &'a BoardId, head: Head, archive: Option<&'a str>, at: Timestamp) -> Answer<'a, ()> {
+        self.inner().remove(board, head, archive, at)
+    }
+    fn tombstone_page(&self, after: Option<ListCursor>, limit: usize) -> Answer<'_, Vec<Tombstone>> {
+        self.inner().tombstone_page(after, limit)
+    }
+    fn record_losses(&self) -> Answer<'_, Vec<RecordLoss>> {
+        self.inner().record_losses()
+    }
+    fn accept_loss<'a>(&'a self, board: &'a BoardId) -> Answer<'a, ()> {
+        self.inner().accept_loss(board)
+    }
+    fn summary<'a>(&'a self, board: &'a BoardId) -> Answer<'a, Option<BoardSummary>> {
+        self.inner().summary(board)
+    }
+    fn board_page(&self, after: Option<ListCursor>, limit: usize) -> Answer<'_, Vec<BoardSummary>> {
+        self.inner().board_page(after, limit)
+    }
+    fn claim<'a>(&'a self, board: &'a BoardId, force: bool) -> Answer<'a, Claim> {
+        self.inner().claim(board, force)
+    }
+    fn is_claimed<'a>(&'a self, board: &'a BoardId) -> BoxFuture<'a, bool> {
+        self.inner().is_claimed(board)
+    }
+    fn check_writable(&self) -> Answer<'_, ()> {
+        self.inner().check_writable()
+    }
+    fn check_storage(&self) -> Answer<'_, ()> {
+        self.inner().check_storage()
     }
 }

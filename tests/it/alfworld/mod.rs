@@ -18,6 +18,7 @@ use patchboard_kernel::replay;
 use patchboard_kernel::source::Source;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Reply};
 use patchboard_runtime::runtime::{CreateOptions, Options, Runtime};
+use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::Journal;
 use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::{Value, json};
@@ -138,7 +139,7 @@ async fn play_in(mode: Mode, seats: Seats) -> Played {
         runtime.create_with(BLUEPRINT.clone(), json!({"game": game}), founding).await.expect("a board can be made");
     let ended = board.wait_for_end().await.expect("the board ends");
     let state = board.status().state.root().to_value();
-    let records = journal.records(board.id(), None, usize::MAX).expect("records can be read");
+    let records = wait(journal.records(board.id(), None, usize::MAX)).expect("records can be read");
     runtime.shutdown().await;
     if let Err(difference) = replay::replay(&records, None) {
         panic!("{difference}");

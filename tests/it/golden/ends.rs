@@ -16,6 +16,7 @@ use patchboard_runtime::agent::{Call, Reply};
 use patchboard_runtime::redaction;
 use patchboard_runtime::runtime::CreateOptions;
 use patchboard_runtime::snapshotter::SnapshotPolicy;
+use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::Journal as _;
 use serde_json::{Map, Value, json};
 
@@ -444,7 +445,7 @@ async fn erase(house: &House, board: &str, place: &str, replacement: Option<Valu
         Request { places: vec![place], records: Vec::new(), keep: false, everywhere: true, forget_salt, token: None };
     let journal = Arc::new(house.journal.clone());
     let board = BoardId::from(board);
-    let _claim = journal.claim(&board, true).expect("claimed");
+    let _claim = wait(journal.claim(&board, true)).expect("claimed");
     redaction::redact(journal, board, request, replacement, None, house.now(), |_| Ok(())).await.expect("erased");
 }
 
@@ -492,7 +493,7 @@ pub(super) async fn snapshots(house: &House) {
         id = Some(board.id().clone());
         runtime.shutdown().await;
     }
-    assert!(!house.journal.snapshots(&id.expect("a board")).expect("read").is_empty(), "snapshots are kept");
+    assert!(!wait(house.journal.snapshots(&id.expect("a board"))).expect("read").is_empty(), "snapshots are kept");
 }
 
 /// Lets a model write a blueprint, at its second attempt, and plays the board of it; done.

@@ -2,13 +2,15 @@
 
 use patchboard_kernel::board::Board;
 use patchboard_kernel::digest::{Digest, sha256};
+use patchboard_kernel::driver::Head;
 use patchboard_kernel::id::{BoardId, Seq, Version};
 use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Body, Ended, FORMAT, Kind, Record};
 use patchboard_kernel::snapshot::{LAYOUT, SnapshotError};
 use patchboard_kernel::{replay, view};
 use patchboard_runtime::{audit, recovery};
-use patchboard_storage::journal::{Head, Journal as _};
+use patchboard_storage::blocking::wait;
+use patchboard_storage::journal::Journal as _;
 use patchboard_storage::sqlite::SqliteJournal;
 use serde::{Deserialize, Serialize};
 
@@ -73,7 +75,7 @@ impl Facts {
     /// # Errors
     /// The first step that fails, and the reason.
     pub(super) fn of(journal: &SqliteJournal, board: &BoardId) -> Result<Self, String> {
-        let records = journal.records(board, None, usize::MAX).map_err(|error| error.to_string())?;
+        let records = wait(journal.records(board, None, usize::MAX)).map_err(|error| error.to_string())?;
         let first = records.first().ok_or("there is no record")?;
         let Ok(Body::Created(created)) = first.body() else { return Err("the first record is not `created`".into()) };
         let folded = Board::recover(&records).map_err(|error| format!("recover: {error}"))?;
@@ -81,9 +83,10 @@ impl Facts {
         let recovered =
             recovery::recover(journal, board, &UncachedPlans).map_err(|error| format!("recover: {error}"))?;
         same_board("recovery from the journal", &recovered.board, &folded)?;
-        let kept = journal.snapshots(board).map_err(|error| error.to_string())?;
+        let kept = wait(journal.snapshots(board)).map_err(|error| error.to_string())?;
         for snapshot in &kept {
-            let mut fetch = |hash| journal.part(board, hash).map_err(|error| SnapshotError::Storage(error.to_string()));
+            let mut fetch =
+                |hash| wait(journal.part(board, hash)).map_err(|error| SnapshotError::Storage(error.to_string()));
             match Board::restore(first, snapshot.digest, &mut fetch, &UncachedPlans) {
                 Ok(mut restored) => {
                     for record in records.iter().filter(|record| record.seq > snapshot.of) {

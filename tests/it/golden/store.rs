@@ -6,16 +6,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use patchboard_kernel::board::Blob;
 use patchboard_kernel::digest::Digest;
+use patchboard_kernel::driver::{Batch, Head};
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::record::{Body, Kind, Record};
 use patchboard_kernel::snapshot::{self, SnapshotPart};
 use patchboard_runtime::archive;
-use patchboard_storage::journal::{Batch, Head, Journal as _};
+use patchboard_storage::archives::{Archives as _, MemoryArchives};
+use patchboard_storage::blocking::wait;
+use patchboard_storage::journal::Journal as _;
 use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -71,14 +75,16 @@ fn part(line: Value) -> SnapshotPart {
 /// Writes every board of a journal: the first without a parent as `name`, its nested boards as `name-1` and so on.
 pub(super) fn write(journal: &SqliteJournal, name: &str, directory: &Path) -> BTreeMap<String, Facts> {
     let mut written = BTreeMap::new();
-    let boards = journal.boards().expect("boards");
+    let boards = wait(journal.boards()).expect("boards");
     let (inside, outside): (Vec<_>, Vec<_>) = boards.iter().partition(|board| board.parent.is_some());
     assert_eq!(outside.len(), 1, "{name}: one board beside those inside it");
     let named = outside.into_iter().map(|board| (name.to_owned(), board));
     let named = named.chain(inside.into_iter().enumerate().map(|(at, board)| (format!("{name}-{}", at + 1), board)));
     for (name, board) in named {
-        let path = archive::save(journal, directory, &board.id).expect("an archive");
-        fs::rename(path, directory.join(format!("{name}.jsonl"))).expect("renamed");
+        let archives = MemoryArchives::default();
+        archive::save(journal, &archives, &board.id).expect("an archive");
+        let mut file = fs::File::create(directory.join(format!("{name}.jsonl"))).expect("a file");
+        std::io::copy(&mut wait(archives.open(&board.id)).expect("it is there"), &mut file).expect("written");
         let parts = stored_parts(journal, &board.id);
         if !parts.is_empty() {
             let lines = parts.iter().map(|part| format!("{}\n", json!({"hash": part.hash, "text": &*part.text})));
@@ -101,7 +107,7 @@ fn stored_parts(journal: &SqliteJournal, board: &BoardId) -> Vec<SnapshotPart> {
         if !seen.insert(hash) {
             return;
         }
-        let text = journal.part(board, hash).expect("read").expect("a kept snapshot has its parts");
+        let text = wait(journal.part(board, hash)).expect("read").expect("a kept snapshot has its parts");
         let names = snapshot::part_refs(&text).expect("the present layout");
         for name in &names {
             visit(journal, board, *name, seen, parts);
@@ -109,7 +115,7 @@ fn stored_parts(journal: &SqliteJournal, board: &BoardId) -> Vec<SnapshotPart> {
         parts.push(SnapshotPart { hash, text: text.into(), names });
     }
     let (mut seen, mut parts) = (BTreeSet::new(), Vec::new());
-    for kept in journal.snapshots(board).expect("snapshots") {
+    for kept in wait(journal.snapshots(board)).expect("snapshots") {
         visit(journal, board, kept.digest, &mut seen, &mut parts);
     }
     parts
@@ -122,19 +128,21 @@ impl Golden {
     /// The reason why it cannot be restored.
     pub(super) async fn restored(&self) -> Result<(TempDir, SqliteJournal, BoardId), String> {
         let (data, journal) = empty();
-        let board = archive::restore(Arc::new(journal.clone()), self.archive.clone()).await;
+        let source = BufReader::new(fs::File::open(&self.archive).map_err(|error| error.to_string())?);
+        let carried = archive::read_recoverable(&self.archive.display().to_string(), source, Some(&journal));
+        let board = archive::append_restored(&journal, carried.map_err(|error| error.to_string())?).await;
         let board = board.map_err(|error| error.to_string())?;
         if self.parts.is_empty() {
             return Ok((data, journal, board));
         }
         // A snapshot is kept only if its parts are stored before the record that names it is appended.
-        let records = journal.records(&board, None, usize::MAX).map_err(|error| error.to_string())?;
+        let records = wait(journal.records(&board, None, usize::MAX)).map_err(|error| error.to_string())?;
         let named =
             records.iter().position(|record| record.kind == Kind::Snapshot).ok_or("no record names a snapshot")?;
         let (before, after) = records.split_at(named);
         let (data_again, again) = empty();
         append(&again, &board, before, texts(&journal, before)).await?;
-        again.store_parts(&board, epoch(before), &self.parts).map_err(|error| error.to_string())?;
+        wait(again.store_parts(&board, epoch(before), self.parts.clone())).map_err(|error| error.to_string())?;
         append(&again, &board, after, texts(&journal, after)).await?;
         Ok((data_again, again, board))
     }
@@ -148,8 +156,8 @@ fn empty() -> (TempDir, SqliteJournal) {
 
 /// Appends records in the latest epoch that they claim.
 async fn append(journal: &SqliteJournal, board: &BoardId, records: &[Record], blobs: Vec<Blob>) -> Result<(), String> {
-    let expected = journal.head(board).map_err(|error| error.to_string())?;
-    let earlier = journal.records(board, None, usize::MAX).map_err(|error| error.to_string())?;
+    let expected = wait(journal.head(board)).map_err(|error| error.to_string())?;
+    let earlier = wait(journal.records(board, None, usize::MAX)).map_err(|error| error.to_string())?;
     let epoch = epoch(earlier.iter().chain(records));
     let batch = Batch { board: board.clone(), epoch, expected, records: records.to_vec(), blobs };
     journal.append(batch).await.map(|_: Head| ()).map_err(|error| error.to_string())
@@ -175,7 +183,7 @@ fn texts(journal: &SqliteJournal, records: &[Record]) -> Vec<Blob> {
         }
     }
     let stored = |hash: Digest| {
-        let text = journal.blob(hash).ok().flatten()?;
+        let text = wait(journal.blob(hash)).ok().flatten()?;
         Some(Blob { hash, text: text.into() })
     };
     named.into_iter().filter_map(stored).collect()

@@ -14,7 +14,7 @@ use patchboard_kernel::files::EditAttempt;
 use patchboard_kernel::id::{BoardId, Seq, Version, WorkerName};
 use patchboard_kernel::record::{Kind, Record};
 use patchboard_kernel::view::Prompt;
-use patchboard_storage::journal::Journal as _;
+use patchboard_storage::blocking::wait;
 use patchboard_workspace::session::{CommandResult, SessionRequest};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -439,7 +439,7 @@ impl WorkerServer {
         is_wanted: impl Fn(&Map<String, Value>) -> bool + Send + 'static,
     ) -> ApiResult<Vec<Map<String, Value>>> {
         let (board, worker) = (self.board.clone(), self.worker.clone());
-        let head = self.daemon.summary(&board)?.head.seq;
+        let head = self.daemon.summary(&board).await?.head.seq;
         let entries =
             self.daemon.query(move |reader| read_own_records(reader, &board, &worker, head, most, is_wanted)).await?;
         let blueprint = self.daemon.blueprint(&self.board).await?;
@@ -474,7 +474,7 @@ fn read_own_records(
         let begin = end.saturating_sub(PAGE_RECORDS).max(oldest);
         let after = begin.checked_sub(1).map(Seq);
         let count = usize::try_from(end - begin).unwrap_or(usize::MAX);
-        let records = reader.journal.records(board, after, count).map_err(storage)?;
+        let records = wait(reader.journal.records(board, after, count)).map_err(storage)?;
         for record in records.iter().rev() {
             if let Some(entry) = own_entry(record, worker)?
                 && is_wanted(&entry)

@@ -11,7 +11,7 @@ use futures_util::{Stream, stream};
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
 use patchboard_kernel::record::{Answer, Body as Said, Ended, Kind};
 use patchboard_kernel::state::State as Document;
-use patchboard_storage::journal::Journal as _;
+use patchboard_storage::blocking::wait;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -118,7 +118,7 @@ pub(crate) async fn run(
 ) -> ApiResult<Sse<impl Stream<Item = Result<sse::Event, Infallible>> + use<>>> {
     caller.require(&Permission::View(board.clone()))?;
     let last = last_event(&headers)?;
-    daemon.summary(&board)?;
+    daemon.summary(&board).await?;
     let place = daemon.limits.stream(caller.rate_key)?;
     for entry in input.resume {
         answer(&daemon, &caller, &board, entry).await?;
@@ -168,7 +168,7 @@ async fn begin(
         let mut recent = daemon
             .query(move |reader| {
                 let most = usize::try_from(BEHIND_MAX).unwrap_or(usize::MAX).saturating_add(1);
-                reader.journal.records(&id, before, most).map_err(storage)
+                wait(reader.journal.records(&id, before, most)).map_err(storage)
             })
             .await?;
         recent.retain(|record| record.seq <= head);
@@ -195,7 +195,7 @@ impl CurrentBoard {
         if let Some(live) = daemon.running(board).map(|board| board.status()) {
             return Ok(Self { document: live.state.clone(), head: live.head.seq, at: live.at, ended: live.ended });
         }
-        let summary = daemon.summary(board)?;
+        let summary = daemon.summary(board).await?;
         let at = summary.updated_at;
         let asked = daemon.query_board(board, None, move |board| {
             Ok(Self { document: board.state().clone(), head: board.head().0, at, ended: board.ended() })
@@ -261,7 +261,7 @@ impl EventStream {
             if let Some(event) = self.ready.pop_front() {
                 return event;
             }
-            self.rest();
+            self.rest().await;
             if !self.ready.is_empty() {
                 continue;
             }
@@ -281,7 +281,7 @@ impl EventStream {
                     continue;
                 }
                 None => {
-                    self.rest();
+                    self.rest().await;
                     if self.ready.is_empty() {
                         let detail = "the stream was interrupted: run the board again to go on";
                         self.ready.extend(self.reader.fail("interrupted", detail.to_owned()));
@@ -316,10 +316,10 @@ impl EventStream {
     }
 
     /// Ends the run if the board is at rest and all its records are encoded.
-    fn rest(&mut self) {
+    async fn rest(&mut self) {
         let Some(live) = self.daemon.running(&self.board).map(|board| board.status()) else {
             // Not open: the board has ended, or is about to resume.
-            if let Ok(summary) = self.daemon.summary(&self.board)
+            if let Ok(summary) = self.daemon.summary(&self.board).await
                 && summary.ended.is_some()
                 && summary.head.seq <= self.last
                 && let Some(ended) = self.ended

@@ -136,7 +136,7 @@ impl ProviderInfo {
 }
 
 impl BoardInfo {
-    pub(crate) fn from_summary(daemon: &Daemon, summary: &BoardSummary) -> Self {
+    pub(crate) async fn from_summary(daemon: &Daemon, summary: &BoardSummary) -> Self {
         let snapshot = daemon.running(&summary.id).map(|board| board.status());
         let mut info = Self {
             board: summary.id.to_string(),
@@ -152,7 +152,7 @@ impl BoardInfo {
             live: None,
             unshown: Vec::new(),
         };
-        if daemon.is_damaged(&summary.id) {
+        if daemon.is_damaged(&summary.id).await {
             info.status = "damaged";
         } else if let Some(snapshot) = &snapshot {
             info.live(daemon, snapshot);
@@ -230,17 +230,22 @@ pub(crate) async fn list(
 ) -> ApiResult<Json<BoardPage>> {
     caller.require(&Permission::Authenticated)?;
     let limit = page_size(listing.limit)?;
-    let boards = daemon.boards()?;
+    let boards = daemon.boards().await?;
     let seen: Vec<&BoardSummary> =
         boards.iter().filter(|board| caller.scope.allows(&Permission::View(board.id.clone()))).collect();
     // An id that the caller may not see is treated like an unknown one.
     let from = listing.after.and_then(|after| seen.iter().position(|board| board.id.as_str() == after));
     let seen = seen.into_iter().skip(from.map_or(0, |position| position + 1));
-    let infos = seen.map(|board| BoardInfo::from_summary(&daemon, board));
-    let mut page: Vec<BoardInfo> = infos
-        .filter(|info| listing.status.as_ref().is_none_or(|status| info.status == status))
-        .take(limit + 1)
-        .collect();
+    let mut page: Vec<BoardInfo> = Vec::new();
+    for board in seen {
+        let info = BoardInfo::from_summary(&daemon, board).await;
+        if listing.status.as_ref().is_none_or(|status| info.status == status) {
+            page.push(info);
+        }
+        if page.len() > limit {
+            break;
+        }
+    }
     let has_more = page.len() > limit;
     page.truncate(limit);
     let next = page.last().filter(|_| has_more).map(|last| last.board.clone());
@@ -282,7 +287,7 @@ pub(crate) async fn create(
         blueprint.draw_by(seed);
     }
     let (board, is_new) = daemon.create(blueprint, founding.request, key.board_ids(), caller.principal()).await?;
-    let info = BoardInfo::from_summary(&daemon, &daemon.summary(&board)?);
+    let info = BoardInfo::from_summary(&daemon, &daemon.summary(&board).await?).await;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     let location = [(LOCATION, format!("/v1/boards/{board}"))];
     Ok((status, location, replayed(!is_new), Json(info)))
@@ -302,7 +307,7 @@ pub(crate) async fn show(
     BoardPath(board): BoardPath,
 ) -> ApiResult<Json<BoardInfo>> {
     caller.require(&Permission::View(board.clone()))?;
-    let mut info = BoardInfo::from_summary(&daemon, &daemon.summary(&board)?);
+    let mut info = BoardInfo::from_summary(&daemon, &daemon.summary(&board).await?).await;
     if info.live.is_none() {
         let unshown = daemon.query_board(&board, None, |board| Ok(UnshownInfo::of(board.shortages()))).await;
         // Ignores an unreadable journal here; the journal routes report it.
@@ -323,7 +328,7 @@ pub(crate) async fn pause(
 ) -> ApiResult<impl IntoResponse> {
     caller.require(&Permission::Operate(board.clone()))?;
     let heard = daemon.open_for(&board, &caller).await?.pause(key.token()).await?;
-    control_response(&daemon, &board, heard)
+    control_response(&daemon, &board, heard).await
 }
 
 /// Resume dispatch
@@ -339,7 +344,7 @@ pub(crate) async fn resume(
     caller.require(&Permission::Operate(board.clone()))?;
     let heard = daemon.open_for(&board, &caller).await?.resume(key.token()).await?;
     daemon.try_models_again();
-    control_response(&daemon, &board, heard)
+    control_response(&daemon, &board, heard).await
 }
 
 /// Work to retry, and raised limits.
@@ -429,7 +434,7 @@ pub(crate) async fn retry(
         token: key.token(),
     };
     let heard = daemon.retry(&board, &caller, retried).await?;
-    control_response(&daemon, &board, heard)
+    control_response(&daemon, &board, heard).await
 }
 
 /// End a board permanently
@@ -445,12 +450,16 @@ pub(crate) async fn cancel(
 ) -> ApiResult<impl IntoResponse> {
     caller.require(&Permission::Operate(board.clone()))?;
     let heard = daemon.open_for(&board, &caller).await?.cancel().await?;
-    control_response(&daemon, &board, heard)
+    control_response(&daemon, &board, heard).await
 }
 
-fn control_response(daemon: &Daemon, board: &BoardId, heard: RequestEffect) -> ApiResult<impl IntoResponse + use<>> {
+async fn control_response(
+    daemon: &Daemon,
+    board: &BoardId,
+    heard: RequestEffect,
+) -> ApiResult<impl IntoResponse + use<>> {
     Ok((
         replayed(heard == RequestEffect::AlreadyApplied),
-        Json(BoardInfo::from_summary(daemon, &daemon.summary(board)?)),
+        Json(BoardInfo::from_summary(daemon, &daemon.summary(board).await?).await),
     ))
 }

@@ -211,7 +211,7 @@ pub(crate) async fn journal(
     StrictQuery(paging): StrictQuery<Paging>,
 ) -> ApiResult<Json<RecordPage>> {
     caller.require(&Permission::View(board.clone()))?;
-    daemon.summary(&board)?;
+    daemon.summary(&board).await?;
     let kinds = kinds(paging.kind.as_deref())?;
     let key = paging.key.map(|key| bind_key(&daemon, &caller, &key)).transpose()?.map(|key| key.idempotency_key());
     let limit = page_size(paging.limit)?;
@@ -301,7 +301,7 @@ pub(crate) async fn events(
 ) -> ApiResult<Sse<impl Stream<Item = Result<Event, Infallible>> + use<>>> {
     caller.require(&Permission::View(board.clone()))?;
     let last = last_event(&headers)?;
-    daemon.summary(&board)?;
+    daemon.summary(&board).await?;
     let place = daemon.limits.stream(caller.rate_key)?;
     let follow = RecordFollower::new(daemon, board, last);
     Ok(Sse::new(follow.into_stream(place)).keep_alive(KeepAlive::new().interval(HEARTBEAT)))
@@ -364,7 +364,7 @@ impl RecordFollower {
             if let Err(error) = self.check_end().await {
                 return Some(Err(error));
             }
-            if self.is_over() {
+            if self.is_over().await {
                 return None;
             }
             // The board is at rest: checks again whenever any board is opened.
@@ -380,14 +380,14 @@ impl RecordFollower {
         }
         let board = self.board.clone();
         // A stopping daemon ends the stream anyway.
-        let checked = self.daemon.query(move |reader| Ok(recovery::check_end(&reader.journal, &board))).await;
+        let checked = self.daemon.query(move |reader| Ok(recovery::check_end(&*reader.journal, &board))).await;
         self.is_checked = true;
         checked.unwrap_or(Ok(()))
     }
 
     /// Returns true if the board has ended for good; false if that cannot be read.
-    fn is_over(&self) -> bool {
-        self.daemon.is_over(&self.board).unwrap_or(false)
+    async fn is_over(&self) -> bool {
+        self.daemon.is_over(&self.board).await.unwrap_or(false)
     }
 
     fn into_stream(self, place: StreamPermit) -> impl Stream<Item = Result<Event, Infallible>> {
@@ -448,7 +448,7 @@ pub(crate) async fn why(
     StrictQuery(place): StrictQuery<PlaceQuery>,
 ) -> ApiResult<SortedJson<ProvenanceReport>> {
     caller.require(&Permission::View(board.clone()))?;
-    let summary = daemon.summary(&board)?;
+    let summary = daemon.summary(&board).await?;
     let report = daemon.query(move |reader| explain(reader, &summary, &place.pointer, |write| write.report()));
     Ok(SortedJson(report.await?))
 }
@@ -462,7 +462,7 @@ pub(crate) async fn cost(
     BoardPath(board): BoardPath,
 ) -> ApiResult<SortedJson<CostReport>> {
     caller.require(&Permission::View(board.clone()))?;
-    let summary = daemon.summary(&board)?;
+    let summary = daemon.summary(&board).await?;
     Ok(SortedJson(daemon.query(move |reader| CostReport::read(reader, &summary)).await?))
 }
 
@@ -475,7 +475,7 @@ pub(crate) async fn denials(
     BoardPath(board): BoardPath,
 ) -> ApiResult<SortedJson<RejectionReport>> {
     caller.require(&Permission::View(board.clone()))?;
-    daemon.summary(&board)?;
+    daemon.summary(&board).await?;
     let id = board.clone();
     let is_running = daemon.running(&board).is_some();
     let denials = daemon.query(move |reader| {

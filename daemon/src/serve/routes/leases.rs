@@ -145,7 +145,7 @@ pub(crate) async fn list(
     BoardPath(board): BoardPath,
 ) -> ApiResult<SortedJson<LeaseList>> {
     caller.require(&Permission::View(board.clone()))?;
-    daemon.summary(&board)?;
+    daemon.summary(&board).await?;
     let now = daemon.clock.now();
     let calls = daemon.leases.open_calls(&board);
     Ok(SortedJson(LeaseList { calls: calls.iter().map(|call| OpenCallInfo::new(call, now)).collect() }))
@@ -210,10 +210,10 @@ pub(crate) async fn acquire(
 async fn is_active(daemon: &Arc<Daemon>, board: &BoardId, until: Instant) -> ApiResult<bool> {
     let Some(mut takings_up) = daemon.activations() else { return Ok(false) };
     loop {
-        if daemon.running(board).is_some() || daemon.summary(board)?.ended.is_none() {
+        if daemon.running(board).is_some() || daemon.summary(board).await?.ended.is_none() {
             return Ok(true);
         }
-        if daemon.is_over(board)? {
+        if daemon.is_over(board).await? {
             return Err(RuntimeError::BoardEnded(board.clone()).into());
         }
         match timeout_at(until, takings_up.changed()).await {

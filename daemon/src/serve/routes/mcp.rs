@@ -77,7 +77,7 @@ async fn speak(
     StrictJson(Message(message)): StrictJson<Message>,
 ) -> ApiResult<Response> {
     people::may_act_as(&daemon, caller, &board, &worker).await?;
-    daemon.summary(&board)?;
+    daemon.summary(&board).await?;
     let room = headers.get(mcp::ROOM).map(|room| room.to_str().ok().and_then(|room| room.parse().ok()).unwrap_or(0));
     let seat = WorkerServer::find(
         daemon,

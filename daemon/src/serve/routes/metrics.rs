@@ -10,7 +10,8 @@ use axum::response::IntoResponse;
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::record::End;
 use patchboard_runtime::status::BoardStatus;
-use patchboard_storage::journal::{BoardSummary, Journal as _};
+use patchboard_storage::blocking::wait;
+use patchboard_storage::journal::BoardSummary;
 
 use super::boards::status;
 use crate::reader::storage;
@@ -25,7 +26,7 @@ use crate::serve::service::Daemon;
     responses((status = 200, description = "Metrics in the Prometheus text format", body = String, content_type = "text/plain")))]
 pub(crate) async fn show(State(daemon): State<Arc<Daemon>>, caller: Caller) -> ApiResult<impl IntoResponse> {
     caller.require(&Permission::ViewAll)?;
-    let boards = daemon.query(|reader| reader.journal.boards().map_err(storage)).await?;
+    let boards = daemon.query(|reader| wait(reader.journal.boards()).map_err(storage)).await?;
     let running: BTreeMap<BoardId, Arc<BoardStatus>> =
         daemon.running_boards().map(|board| (board.id().clone(), board.status())).collect();
     let now = daemon.clock.now();

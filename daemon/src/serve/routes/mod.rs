@@ -194,7 +194,7 @@ pub(crate) async fn alive() -> SortedJson<ProbeReport> {
 /// Readiness probe: boards recovered and journal usable. Lists the unavailable models, with the number of waiting
 /// calls.
 pub(crate) async fn ready(State(daemon): State<Arc<Daemon>>) -> Result<SortedJson<ProbeReport>, Problem> {
-    daemon.ready()?;
+    daemon.ready().await?;
     let away = daemon.models().into_iter().filter_map(|model| {
         let outage = model.outage?;
         let next_try_s = outage.next_try.map(|next_try| next_try.as_secs_f64().ceil());

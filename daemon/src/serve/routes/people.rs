@@ -11,7 +11,7 @@ use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{BoardId, Seq, WorkerName};
 use patchboard_kernel::record::{Answer, Body as Said};
 use patchboard_kernel::rejection;
-use patchboard_storage::journal::Journal as _;
+use patchboard_storage::blocking::wait;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -169,7 +169,7 @@ async fn earlier_outcome(daemon: &Arc<Daemon>, board: &BoardId, answer: Answer) 
         .query(move |reader| {
             let mut after = Some(answer.of);
             loop {
-                let records = reader.journal.records(&board, after, 1000).map_err(storage)?;
+                let records = wait(reader.journal.records(&board, after, 1000)).map_err(storage)?;
                 let Some(last) = records.last() else { return Ok(None) };
                 after = Some(last.seq);
                 for record in &records {
@@ -178,7 +178,7 @@ async fn earlier_outcome(daemon: &Arc<Daemon>, board: &BoardId, answer: Answer) 
                             return Ok(Some(ProposalOutcome::new("answered", record.seq)));
                         }
                         // The record after the answer is its outcome.
-                        let next = reader.journal.records(&board, Some(record.seq), 1).map_err(storage)?;
+                        let next = wait(reader.journal.records(&board, Some(record.seq), 1)).map_err(storage)?;
                         let came = next.first();
                         return Ok(came.map(|came| ProposalOutcome::new(came.kind.as_str(), came.seq)));
                     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::IntoResponse;
-use patchboard_storage::journal::{BoardSummary, Journal as _};
+use patchboard_storage::blocking::wait;
+use patchboard_storage::journal::BoardSummary;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -158,6 +159,6 @@ pub(crate) async fn delete(
     responses((status = 200, description = "Archived and deleted boards", body = ArchiveList)))]
 pub(crate) async fn archived(State(daemon): State<Arc<Daemon>>, caller: Caller) -> ApiResult<SortedJson<ArchiveList>> {
     caller.require(&Permission::ViewAll)?;
-    let tombstones = daemon.query(|reader| reader.journal.tombstones().map_err(storage)).await?;
+    let tombstones = daemon.query(|reader| wait(reader.journal.tombstones()).map_err(storage)).await?;
     Ok(SortedJson(ArchiveList { boards: tombstones.iter().map(TombstoneInfo::from).collect() }))
 }

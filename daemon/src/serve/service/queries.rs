@@ -7,12 +7,11 @@ use patchboard_kernel::board::Board;
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::{Body, Created};
 use patchboard_runtime::runtime::RuntimeError;
-use patchboard_storage::journal::Journal as _;
 use serde_json::Value;
 
 use super::{Daemon, no_such_board};
 use crate::failure::Failure;
-use crate::reader::{Reader, storage};
+use crate::reader::Reader;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::processor_quota::MeteredCaller;
 
@@ -53,7 +52,7 @@ impl Daemon {
     /// Returns the body of a record; `None` if the record does not exist or is unreadable.
     pub(crate) async fn body(self: &Arc<Self>, board: &BoardId, seq: Seq) -> ApiResult<Option<Body>> {
         let (board, before) = (board.clone(), seq.0.checked_sub(1).map(Seq));
-        let found = self.query(move |reader| reader.journal.records(&board, before, 1).map_err(storage)).await?;
+        let found = self.reader.journal.records(&board, before, 1).await?;
         Ok(found.first().filter(|record| record.seq == seq).and_then(|record| record.body().ok()))
     }
 
@@ -92,7 +91,7 @@ impl Daemon {
         version: Option<u64>,
         question: impl FnOnce(&Board) -> Result<T, Failure> + Send + 'static,
     ) -> ApiResult<T> {
-        let summary = self.summary(board)?;
+        let summary = self.summary(board).await?;
         self.query(move |reader| question(&reader.board(&summary, version)?)).await
     }
 }

@@ -8,7 +8,7 @@ use patchboard_kernel::admission::Admission;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Board, Effect, Input, NewBoard};
 use patchboard_kernel::digest::Salt;
-use patchboard_kernel::driver::{Driver, Ready};
+use patchboard_kernel::driver::{Driver, Head, Ready};
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::Kind;
@@ -37,13 +37,13 @@ fn go() -> Input {
 #[test]
 fn what_a_step_made_is_let_out_when_its_records_are_durable() {
     let mut owner = owner();
-    let head = owner.board().head();
+    let (seq, hash) = owner.board().head();
     let Ready { append: Some(append), released: None } =
         owner.decide_with(NOW, go(), &mut |_, _| Some(Admission::default()))
     else {
         panic!("it is recorded")
     };
-    assert_eq!((append.expected, append.epoch), (Some(head), 0));
+    assert_eq!((append.expected, append.epoch), (Some(Head { seq, hash }), 0));
     assert!(append.records.iter().any(|record| record.kind == Kind::Invoked));
     let step = owner.complete_append::<()>(Ok(())).expect("it was appended");
     assert_eq!(step.records, append.records);

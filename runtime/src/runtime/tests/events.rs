@@ -1,70 +1,11 @@
 //! Every subscriber of a board receives every record, at any rate.
 
-use std::sync::Mutex;
-
-use patchboard_kernel::digest::Digest;
 use patchboard_kernel::record::Body;
-use patchboard_kernel::snapshot::SnapshotPart;
 
 use super::*;
-use patchboard_storage::journal::{
-    Batch, BoardSummary, BoxFuture, Claim, GarbageCollection, Head, KeptSnapshot, NewParts,
-};
+use patchboard_storage::memory::MemoryJournal;
 
 const COMMITS: u64 = 10_000;
-
-/// In-memory journal of one board, because thousands of syncs would only measure the disk.
-#[derive(Clone, Default)]
-struct Remembered(Arc<Mutex<Vec<Record>>>);
-
-impl Journal for Remembered {
-    fn append_all(&self, batches: Vec<Batch>) -> BoxFuture<'_, Vec<Result<Head, JournalError>>> {
-        let append = |batch: Batch| {
-            let last = batch.records.last().expect("a batch is not empty");
-            let head = Head { seq: last.seq, hash: last.hash };
-            self.0.lock().expect("not poisoned").extend(batch.records);
-            Ok(head)
-        };
-        let appended = batches.into_iter().map(append).collect();
-        Box::pin(async move { appended })
-    }
-    fn head(&self, _: &BoardId) -> Result<Option<Head>, JournalError> {
-        let records = self.0.lock().expect("not poisoned");
-        Ok(records.last().map(|last| Head { seq: last.seq, hash: last.hash }))
-    }
-    fn records(&self, _: &BoardId, after: Option<Seq>, limit: usize) -> Result<Vec<Record>, JournalError> {
-        let first = after.map_or(0, |after| usize::try_from(after.0 + 1).expect("tests write few records"));
-        let records = self.0.lock().expect("not poisoned");
-        Ok(records.iter().skip(first).take(limit).cloned().collect())
-    }
-    fn blob(&self, _: Digest) -> Result<Option<String>, JournalError> {
-        Ok(None)
-    }
-    fn snapshots(&self, _: &BoardId) -> Result<Vec<KeptSnapshot>, JournalError> {
-        Ok(Vec::new())
-    }
-    fn part(&self, _: &BoardId, _: Digest) -> Result<Option<String>, JournalError> {
-        Ok(None)
-    }
-    fn store_parts(&self, _: &BoardId, _: u64, _: &[SnapshotPart]) -> Result<NewParts, JournalError> {
-        Err(JournalError::Io("this journal keeps no snapshots".to_owned()))
-    }
-    fn collect_garbage(&self, _: &BoardId, _: u64, _: usize, _: &[Seq]) -> Result<GarbageCollection, JournalError> {
-        Err(JournalError::Io("this journal keeps no snapshots".to_owned()))
-    }
-    fn summary(&self, _: &BoardId) -> Result<Option<BoardSummary>, JournalError> {
-        Ok(None)
-    }
-    fn boards(&self) -> Result<Vec<BoardSummary>, JournalError> {
-        Ok(Vec::new())
-    }
-    fn claim(&self, _: &BoardId, _: bool) -> Result<Claim, JournalError> {
-        Ok(Claim::unguarded())
-    }
-    fn check_storage(&self) -> Result<(), JournalError> {
-        Ok(())
-    }
-}
 
 /// Returns a blueprint in which only direct proposals replace a number.
 fn counter() -> Blueprint {
@@ -96,7 +37,7 @@ async fn versions(mut subscription: Subscription) -> Vec<u64> {
 async fn ten_thousand_commits_in_a_burst_reach_every_subscriber() {
     // A short stream, so that subscribers certainly fall behind.
     let options = Options { subscription_buffer: 64, ..Options::new(agent(|_| never())) };
-    let runtime = Runtime::start(Arc::new(Remembered::default()), options).await.expect("started");
+    let runtime = Runtime::start(Arc::new(MemoryJournal::default()), options).await.expect("started");
     let board = create(&runtime, counter()).await;
     let mut listeners = tokio::task::JoinSet::new();
     for _ in 0..8 {

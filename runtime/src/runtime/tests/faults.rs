@@ -9,9 +9,9 @@ use patchboard_kernel::snapshot::SnapshotPart;
 use tokio::sync::Semaphore;
 
 use super::*;
-use patchboard_storage::journal::{
-    Batch, BoardSummary, BoxFuture, Claim, GarbageCollection, Head, KeptSnapshot, NewParts,
-};
+use patchboard_kernel::driver::{Batch, Head};
+use patchboard_storage::journal::{Answer, BoxFuture, NewParts};
+use patchboard_storage::testing::Around;
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_panics_is_a_failed_attempt_and_is_asked_again() {
@@ -203,7 +203,11 @@ impl Faulty {
     }
 }
 
-impl Journal for Faulty {
+impl Around for Faulty {
+    fn inner(&self) -> &dyn Journal {
+        &self.inner
+    }
+
     fn append_all(&self, batches: Vec<Batch>) -> BoxFuture<'_, Vec<Result<Head, JournalError>>> {
         Box::pin(async move {
             let _passing = self.gate.acquire().await.expect("never closed");
@@ -224,56 +228,28 @@ impl Journal for Faulty {
             appended
         })
     }
-    fn head(&self, board: &BoardId) -> Result<Option<Head>, JournalError> {
-        self.inner.head(board)
+
+    fn records<'a>(&'a self, board: &'a BoardId, after: Option<Seq>, limit: usize) -> Answer<'a, Vec<Record>> {
+        Box::pin(async move {
+            let records = self.inner.records(board, after, limit).await?;
+            self.read.fetch_add(records.len(), Ordering::SeqCst);
+            Ok(records)
+        })
     }
-    fn records(&self, board: &BoardId, after: Option<Seq>, limit: usize) -> Result<Vec<Record>, JournalError> {
-        let records = self.inner.records(board, after, limit)?;
-        self.read.fetch_add(records.len(), Ordering::SeqCst);
-        Ok(records)
-    }
-    fn blob(&self, hash: Digest) -> Result<Option<String>, JournalError> {
-        self.inner.blob(hash)
-    }
-    fn snapshots(&self, board: &BoardId) -> Result<Vec<KeptSnapshot>, JournalError> {
-        self.inner.snapshots(board)
-    }
-    fn part(&self, board: &BoardId, hash: Digest) -> Result<Option<String>, JournalError> {
+
+    fn part<'a>(&'a self, board: &'a BoardId, hash: Digest) -> Answer<'a, Option<String>> {
         if self.are_parts_unread.load(Ordering::SeqCst) {
-            return Err(JournalError::Unreadable("disk I/O error".to_owned()));
+            return Box::pin(async { Err(JournalError::Unreadable("disk I/O error".to_owned())) });
         }
         self.inner.part(board, hash)
     }
-    fn cached_refs(&self, board: &BoardId, hash: Digest) -> Result<Option<Vec<Digest>>, JournalError> {
-        self.inner.cached_refs(board, hash)
-    }
-    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[SnapshotPart]) -> Result<NewParts, JournalError> {
+
+    fn store_parts<'a>(&'a self, board: &'a BoardId, epoch: u64, parts: Vec<SnapshotPart>) -> Answer<'a, NewParts> {
         let left = self.lost_stores.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         if left.is_ok() {
-            return Err(JournalError::DiskFull);
+            return Box::pin(async { Err(JournalError::DiskFull) });
         }
         self.inner.store_parts(board, epoch, parts)
-    }
-    fn collect_garbage(
-        &self,
-        board: &BoardId,
-        epoch: u64,
-        keep: usize,
-        unusable: &[Seq],
-    ) -> Result<GarbageCollection, JournalError> {
-        self.inner.collect_garbage(board, epoch, keep, unusable)
-    }
-    fn summary(&self, board: &BoardId) -> Result<Option<BoardSummary>, JournalError> {
-        self.inner.summary(board)
-    }
-    fn boards(&self) -> Result<Vec<BoardSummary>, JournalError> {
-        self.inner.boards()
-    }
-    fn claim(&self, board: &BoardId, force: bool) -> Result<Claim, JournalError> {
-        self.inner.claim(board, force)
-    }
-    fn check_storage(&self) -> Result<(), JournalError> {
-        self.inner.check_storage()
     }
 }
 

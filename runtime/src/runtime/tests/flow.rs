@@ -1,6 +1,7 @@
 //! Boards without faults.
 
 use super::*;
+use patchboard_storage::blocking::wait;
 
 #[tokio::test(start_paused = true)]
 async fn a_board_runs_until_it_is_done() {
@@ -12,8 +13,8 @@ async fn a_board_runs_until_it_is_done() {
     let snapshot = board.status();
     assert_eq!(snapshot.state.root()["steps"], json!([1, 1, 1, 1, 1]));
     assert_eq!((snapshot.version, snapshot.open, snapshot.queued), (Version(5), 0, 0));
-    assert_eq!(Ok(Some(snapshot.head)), journal.head(board.id()));
-    let listed = journal.summary(board.id()).expect("read").expect("listed");
+    assert_eq!(Ok(Some(snapshot.head)), wait(journal.head(board.id())));
+    let listed = wait(journal.summary(board.id())).expect("read").expect("listed");
     assert_eq!((listed.version, listed.ended), (Version(5), Some(End::Done)));
     assert_sound(&journal, board.id());
     runtime.shutdown().await;
@@ -42,12 +43,13 @@ async fn an_agent_is_told_all_about_the_call() {
         seat.view.budget = Some(seat.view_budget());
         assert_eq!(*call.worker_config(), seat, "with the budget of its view");
         let journal = sqlite(dir.path());
-        let bodies = journal.records(board.id(), None, 100).expect("read").into_iter().filter_map(|it| it.body().ok());
+        let bodies =
+            wait(journal.records(board.id(), None, 100)).expect("read").into_iter().filter_map(|it| it.body().ok());
         let mut names =
             bodies.filter_map(|body| if let Body::Invoked(invoked) = body { Some(invoked.view) } else { None });
-        let view = journal.blob(names.nth(number as usize).expect("it was recorded")).expect("read");
+        let view = wait(journal.blob(names.nth(number as usize).expect("it was recorded"))).expect("read");
         assert!(view.is_some_and(|view| sha256(view.as_bytes()) == call.view_hash), "the view is stored");
-        assert!(journal.blob(call.view_hash).expect("read").is_none(), "not under a name that can be guessed");
+        assert!(wait(journal.blob(call.view_hash)).expect("read").is_none(), "not under a name that can be guessed");
     }
 }
 
@@ -156,7 +158,7 @@ async fn a_signal_wakes_a_quiescent_board_and_an_ended_one_says_so() {
     for version in 1..=5 {
         assert_eq!(board.wait_for_end().await.expect("ended").end, End::Quiescent);
         assert!(!over.is_finished(), "a board that stands still is not over");
-        assert_eq!(journal.summary(board.id()).expect("read").expect("listed").ended, Some(End::Quiescent));
+        assert_eq!(wait(journal.summary(board.id())).expect("read").expect("listed").ended, Some(End::Quiescent));
         let mut records = board.subscribe(Some(board.status().head.seq));
         board.signal("kick", Value::Null, None).await.expect("woken");
         until(&mut records, Kind::Ended).await;

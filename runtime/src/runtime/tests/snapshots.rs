@@ -14,7 +14,9 @@ use super::*;
 use crate::audit::AuditError;
 use crate::recovery;
 use crate::snapshotter::{self, SnapshotPolicy};
-use patchboard_storage::journal::{Head, KeptSnapshot};
+use patchboard_kernel::driver::Head;
+use patchboard_storage::blocking::wait;
+use patchboard_storage::journal::KeptSnapshot;
 
 /// Returns the blueprint of an externally driven board: a list of notes and a table.
 fn driven() -> Blueprint {
@@ -94,7 +96,7 @@ async fn long_board(journal: &SqliteJournal, policy: SnapshotPolicy, commits: us
     if !batch.records.is_empty() {
         journal.append(batch).await.expect("appended");
     }
-    journal.collect_garbage(&id, 0, 2, &[]).expect("swept");
+    wait(journal.collect_garbage(&id, 0, 2, &[])).expect("swept");
     id
 }
 
@@ -123,7 +125,7 @@ fn sound(journal: &dyn Journal, board: &BoardId) -> Vec<KeptSnapshot> {
     let records = assert_sound(journal, board);
     let whole = Board::recover(&records).expect("the records are enough");
     assert_eq!(digests(journal, board).0, whole.snapshot_digest(), "a snapshot makes another board");
-    journal.snapshots(board).expect("read")
+    wait(journal.snapshots(board)).expect("read")
 }
 
 #[tokio::test]
@@ -200,10 +202,10 @@ async fn old_snapshots_and_their_parts_do_not_pile_up() {
     runtime.shutdown().await;
     let after = parts();
     assert!(after < 3 * before, "{before} parts became {after}");
-    let swept = journal.collect_garbage(&id, epoch, 2, &[]).expect("swept");
+    let swept = wait(journal.collect_garbage(&id, epoch, 2, &[])).expect("swept");
     assert_eq!((swept.kept, sound(&journal, &id).len()), (parts(), 2));
     // A sweep leaves texts of views and prompts alone.
-    assert_eq!(journal.collect_garbage(&id, epoch, 0, &[]).expect("swept").kept, 0);
+    assert_eq!(wait(journal.collect_garbage(&id, epoch, 0, &[])).expect("swept").kept, 0);
     assert_eq!(parts(), 0);
     sound(&journal, &id);
 }
@@ -254,7 +256,7 @@ async fn a_snapshot_that_the_disk_does_not_give_is_neither_called_damaged_nor_gi
     let stored = sqlite(dir.path());
     let id = long_board(&stored, every(100), 250).await;
     let journal = Faulty::new(stored);
-    let newest = journal.snapshots(&id).expect("listed")[0];
+    let newest = wait(journal.snapshots(&id)).expect("listed")[0];
     journal.are_parts_unread.store(true, Ordering::SeqCst);
     let recovered = recovery::recover(&journal, &id, &UncachedPlans).expect("the records are enough");
     assert_eq!((recovered.from, recovered.unusable), (None, Vec::new()));
@@ -280,7 +282,7 @@ async fn a_snapshot_of_an_older_layout_is_passed_over_and_not_called_damaged() {
     assert_ne!(text.as_str(), &*manifest.text);
     *manifest = SnapshotPart { hash: sha256(text.as_bytes()), text: text.into(), names: manifest.names.clone() };
     let digest = manifest.hash;
-    journal.store_parts(&id, board.epoch(), &parts).expect("stored");
+    wait(journal.store_parts(&id, board.epoch(), parts.clone())).expect("stored");
     let (of, hash) = board.head();
     let body = Body::Snapshot(record::Snapshot { of, layout: older, digest });
     let at = Timestamp(1_700_000_000_001);
@@ -290,7 +292,7 @@ async fn a_snapshot_of_an_older_layout_is_passed_over_and_not_called_damaged() {
         Batch { board: id.clone(), epoch: board.epoch(), expected, records: vec![named.clone()], blobs: Vec::new() };
     journal.append(batch).await.expect("appended");
 
-    let kept = journal.snapshots(&id).expect("read");
+    let kept = wait(journal.snapshots(&id)).expect("read");
     assert_eq!(kept, [KeptSnapshot { of, record: named.seq, digest }]);
     let recovered = recovery::recover(&journal, &id, &UncachedPlans).expect("recovered");
     assert_eq!((recovered.from, recovered.unusable), (None, Vec::new()));
@@ -358,16 +360,16 @@ async fn what_is_noted_of_parts_removes_none_that_is_needed() {
         }
         let recovered = recovery::recover(&journal, &id, &UncachedPlans).expect("recovered");
         assert_eq!((recovered.from, recovered.unusable), (Some(kept[0].of), Vec::new()), "{names}: it is believed");
-        let swept = journal.collect_garbage(&id, 0, 2, &[]).expect("swept");
+        let swept = wait(journal.collect_garbage(&id, 0, 2, &[])).expect("swept");
         assert_eq!((swept.kept, swept.removed, parts()), (before, 0, before), "{names}");
         assert_eq!(sound(&journal, &id), kept, "{names}: the sweep has mended it");
     }
     // An altered text may name any part: the stored names still count, and only its own snapshot is given up.
     let sql = "UPDATE parts SET bytes = CAST('[]' AS BLOB) WHERE hash = ?1";
     assert_eq!(shell(&dir).execute(sql, [kept[1].digest.to_string()]).expect("altered"), 1);
-    assert_eq!(journal.collect_garbage(&id, 0, 2, &[]).expect("swept").removed, 0);
+    assert_eq!(wait(journal.collect_garbage(&id, 0, 2, &[])).expect("swept").removed, 0);
     assert_eq!(audit::verify(&journal, &id, None).expect_err("it is found").code(), "bad_snapshot");
-    assert!(journal.collect_garbage(&id, 0, 2, &[kept[1].of]).expect("swept").removed > 0);
+    assert!(wait(journal.collect_garbage(&id, 0, 2, &[kept[1].of])).expect("swept").removed > 0);
     assert_eq!(sound(&journal, &id), kept[..1]);
 }
 
@@ -378,7 +380,7 @@ async fn a_text_that_looks_like_the_hash_of_a_part_keeps_none_for_ever() {
     let id = long_board(&journal, every(100), 250).await;
     let mut board = recovery::recover(&journal, &id, &UncachedPlans).expect("recovered").board;
     let dead = SnapshotPart { hash: patchboard_kernel::digest::sha256(b"1"), text: "1".into(), names: Vec::new() };
-    journal.store_parts(&id, 0, std::slice::from_ref(&dead)).expect("stored");
+    wait(journal.store_parts(&id, 0, vec![dead.clone()])).expect("stored");
     // The hash is in the document and in a kept snapshot, yet no part's names are wrong.
     let patch = json!([{"op": "add", "path": "/steps/-", "value": dead.hash.to_string()}]);
     let from = ProposalSource::Direct { key: None, base: None };
@@ -391,9 +393,9 @@ async fn a_text_that_looks_like_the_hash_of_a_part_keeps_none_for_ever() {
     let expected = Some(Head { seq, hash });
     let batch = Batch { board: id.clone(), epoch: 0, expected, records, blobs: Vec::new() };
     journal.append(batch).await.expect("appended");
-    let is_there = || journal.part(&id, dead.hash).expect("read").is_some();
+    let is_there = || wait(journal.part(&id, dead.hash)).expect("read").is_some();
     assert!(is_there());
-    journal.collect_garbage(&id, 0, 2, &[]).expect("swept");
+    wait(journal.collect_garbage(&id, 0, 2, &[])).expect("swept");
     assert_eq!(sound(&journal, &id)[0].of, taken.of);
     assert!(!is_there(), "what looks like a name is told from one");
 }
@@ -430,7 +432,7 @@ async fn a_snapshot_that_cannot_be_stored_is_tried_again_and_stops_nothing() {
     for number in 0..60 {
         commit(&board, number).await;
     }
-    assert!(journal.snapshots(board.id()).expect("read").is_empty());
+    assert!(wait(journal.snapshots(board.id())).expect("read").is_empty());
     for number in 60..120 {
         commit(&board, number).await;
     }
@@ -451,8 +453,8 @@ async fn what_a_process_that_died_in_the_middle_of_a_snapshot_left_is_harmless()
     let (all, _) = all_parts(&board);
     assert!(all.len() > 10, "{}", all.len());
     for stored in 0..all.len() {
-        journal.store_parts(&id, board.epoch(), &all[stored..=stored]).expect("stored");
-        assert!(journal.snapshots(&id).expect("read").is_empty(), "not recorded, so not there");
+        wait(journal.store_parts(&id, board.epoch(), all[stored..=stored].to_vec())).expect("stored");
+        assert!(wait(journal.snapshots(&id)).expect("read").is_empty(), "not recorded, so not there");
         assert_eq!(digests(&journal, &id).0, board.snapshot_digest());
     }
     let runtime = kept_by(journal.clone(), every(100)).await;
@@ -463,8 +465,9 @@ async fn what_a_process_that_died_in_the_middle_of_a_snapshot_left_is_harmless()
     let epoch = resumed.status().epoch;
     runtime.shutdown().await;
     assert!(!sound(&journal, &id).is_empty());
-    let left = |journal: &SqliteJournal| all.iter().filter(|part| journal.part(&id, part.hash) != Ok(None)).count();
-    let swept = journal.collect_garbage(&id, epoch, 2, &[]).expect("swept");
+    let left =
+        |journal: &SqliteJournal| all.iter().filter(|part| wait(journal.part(&id, part.hash)) != Ok(None)).count();
+    let swept = wait(journal.collect_garbage(&id, epoch, 2, &[])).expect("swept");
     assert!(left(&journal) < all.len() && swept.kept > 0, "what was left is gone");
     sound(&journal, &id);
 }
@@ -480,7 +483,7 @@ async fn a_process_that_lost_the_board_stores_no_parts_and_sweeps_none() {
     let go_on = AtomicBool::new(false);
     let taken = snapshotter::store_snapshot(&journal, &board, &go_on).expect_err("it is of an earlier epoch");
     assert_eq!(taken.code(), "journal_fenced");
-    let swept = journal.collect_garbage(&id, board.epoch(), 0, &[]).expect_err("it is of an earlier epoch");
+    let swept = wait(journal.collect_garbage(&id, board.epoch(), 0, &[])).expect_err("it is of an earlier epoch");
     assert_eq!(swept.code(), "journal_fenced");
     let board = recovery::recover(&journal, &id, &UncachedPlans).expect("recovered").board;
     let gone = AtomicBool::new(true);
@@ -499,7 +502,7 @@ async fn a_part_is_stored_only_after_those_it_names() {
     let board = recovery::recover(&journal, &id, &UncachedPlans).expect("recovered").board;
     let (mut all, stored) = all_parts(&board);
     let manifest = all.pop().expect("a manifest");
-    let refused = journal.store_parts(&id, board.epoch(), &[manifest]).expect_err("its parts are missing");
+    let refused = wait(journal.store_parts(&id, board.epoch(), vec![manifest])).expect_err("its parts are missing");
     assert_eq!(refused.code(), "missing_part");
     // A board that believes its parts are stored finds them missing and stores them again.
     stored.confirm();
@@ -593,7 +596,7 @@ async fn figures() {
         assert_eq!(picture.snapshot_digest(), last.digest);
         eprintln!("  digest of all, storing nothing: {:.1?}", begun.elapsed());
         let begun = std::time::Instant::now();
-        let mut fetch = |hash| Ok(journal.part(&id, hash).expect("read"));
+        let mut fetch = |hash| Ok(wait(journal.part(&id, hash)).expect("read"));
         let restored = Board::restore(&first_record, last.digest, &mut fetch, &UncachedPlans).expect("restored");
         eprintln!("  restored: {:.1?}", begun.elapsed());
         assert_eq!(restored.state().digest(), board.state().digest());
@@ -602,7 +605,7 @@ async fn figures() {
         let beside = std::thread::spawn({
             let (journal, board, storing) = (journal.clone(), restored.clone(), Arc::clone(&storing));
             move || {
-                journal.collect_garbage(board.id(), board.epoch(), 0, &[]).expect("swept");
+                wait(journal.collect_garbage(board.id(), board.epoch(), 0, &[])).expect("swept");
                 // The sweep removed its parts, so all of them are stored again.
                 snapshotter::store_snapshot(&journal, &board, &AtomicBool::new(false)).expect("stored");
                 storing.store(false, Ordering::SeqCst);
@@ -613,7 +616,7 @@ async fn figures() {
         eprintln!("  appends with nothing beside them: {idle}");
         eprintln!("  appends beside a sweep and a whole snapshot: {busy}");
         let begun = std::time::Instant::now();
-        let swept = journal.collect_garbage(&id, board.epoch(), 0, &[]).expect("swept");
+        let swept = wait(journal.collect_garbage(&id, board.epoch(), 0, &[])).expect("swept");
         eprintln!("  swept: {swept:?}, {:.1?}", begun.elapsed());
     }
 }

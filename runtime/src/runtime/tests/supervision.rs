@@ -1,5 +1,6 @@
 //! A panic in each actor, at each kind of message: the board reaches an equal state, and another board is not affected.
 
+use patchboard_storage::blocking::wait;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -218,7 +219,7 @@ async fn a_board_that_is_closed_while_its_supervisor_is_being_replaced_is_not_op
         let ended = tokio::time::timeout(Duration::from_secs(60), board.wait_for_end()).await;
         assert_eq!(ended.expect("who waits for it is told").expect_err("closed").code(), "board_closed");
         assert_eq!(reached.lock().expect("not poisoned")[&("board", "restart")], 2, "it was opened again");
-        let free = journal.claim(board.id(), false).map(drop);
+        let free = wait(journal.claim(board.id(), false)).map(drop);
         assert_eq!(free, Ok(()), "nobody holds it");
     }
 }

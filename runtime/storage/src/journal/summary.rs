@@ -6,7 +6,7 @@ use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
 use patchboard_kernel::record::{End, GENESIS, Kind, Parent, Record, RecordError};
 use serde::Deserialize;
 
-use super::Head;
+use patchboard_kernel::driver::Head;
 
 /// Summary of a board, a function of its records.
 #[derive(Clone, PartialEq, Eq, Debug)]

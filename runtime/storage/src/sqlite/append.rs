@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use patchboard_kernel::record::{End, GENESIS, Kind, Record};
+use patchboard_kernel::record::{End, Kind, Record};
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::error_mapping::sql_error;
 use super::{load_summary, parts, to_sql_number};
-use crate::journal::DECIDES_END;
-use crate::journal::{Batch, BoardSummary, Head, JournalError};
+use crate::journal::{BoardSummary, DECIDES_END, JournalError, rules};
+use patchboard_kernel::driver::{Batch, Head};
 
 /// Stores the batches with one commit. The outer error applies to all of them.
 pub(super) fn append_group(
@@ -73,7 +73,7 @@ fn append_each(
 }
 
 pub(super) fn append_batch(connection: &Connection, batch: &Batch) -> Result<Head, JournalError> {
-    check_form(batch)?;
+    rules::check_form(batch)?;
     let head = match advance(connection, batch)? {
         Some(head) => head,
         None => summarise(connection, batch)?,
@@ -98,7 +98,7 @@ pub(super) fn append_batch(connection: &Connection, batch: &Batch) -> Result<Hea
 fn advance(connection: &Connection, batch: &Batch) -> Result<Option<Head>, JournalError> {
     let has = |kinds: &[Kind]| batch.records.iter().any(|record| kinds.contains(&record.kind));
     let Some(expected) = batch.expected.filter(|_| !has(&[Kind::Created, Kind::Epoch])) else { return Ok(None) };
-    let after = summary_after(batch, BoardSummary::empty(batch.board.clone()))?;
+    let after = rules::applied(batch, BoardSummary::empty(batch.board.clone()))?;
     let version = has(&[Kind::Committed]).then_some(to_sql_number(after.version.0)).transpose()?;
     let decides_end = has(&DECIDES_END);
     let mut statement = connection
@@ -126,62 +126,9 @@ fn advance(connection: &Connection, batch: &Batch) -> Result<Option<Head>, Journ
 
 /// Stores a board's summary as of the end of the batch, if its state matches the batch.
 fn summarise(connection: &Connection, batch: &Batch) -> Result<Head, JournalError> {
-    let stored = load_summary(connection, &batch.board)?;
-    check_expectation(batch, stored.as_ref())?;
-    let summary = summary_after(batch, stored.unwrap_or_else(|| BoardSummary::empty(batch.board.clone())))?;
-    if summary.epoch != batch.epoch {
-        return Err(bad_batch(batch, format!("it leaves epoch {}, its writer has {}", summary.epoch, batch.epoch)));
-    }
+    let summary = rules::summary_after(batch, load_summary(connection, &batch.board)?)?;
     store_summary(connection, &summary)?;
     Ok(summary.head)
-}
-
-fn summary_after(batch: &Batch, mut summary: BoardSummary) -> Result<BoardSummary, JournalError> {
-    for record in &batch.records {
-        summary.apply(record).map_err(|error| bad_batch(batch, error.to_string()))?;
-    }
-    Ok(summary)
-}
-
-/// Rejects batches that are invalid in any state: otherwise only a recovery of the board would notice.
-fn check_form(batch: &Batch) -> Result<(), JournalError> {
-    if batch.records.is_empty() {
-        return Err(bad_batch(batch, "it is empty"));
-    }
-    let mut seq = batch.expected.map(|head| head.seq.next()).unwrap_or_default();
-    let mut previous = batch.expected.map_or(GENESIS, |head| head.hash);
-    for record in &batch.records {
-        if record.seq != seq {
-            return Err(bad_batch(batch, format!("record {} comes where {seq} must", record.seq)));
-        }
-        if (record.kind == Kind::Created) != (seq.0 == 0) {
-            return Err(bad_batch(batch, format!("record {seq} is {}", record.kind)));
-        }
-        record.check_chain(previous).map_err(|error| bad_batch(batch, format!("record {seq}: {error}")))?;
-        seq = seq.next();
-        previous = record.hash;
-    }
-    Ok(())
-}
-
-/// Checks the fence: a process that took the board over has appended to it, so its head differs from the old owner's.
-fn check_expectation(batch: &Batch, stored: Option<&BoardSummary>) -> Result<(), JournalError> {
-    let fenced = |reason: String| JournalError::Fenced { board: batch.board.clone(), reason };
-    let (expected, stored) = match (batch.expected, stored) {
-        (None, None) => return Ok(()),
-        (None, Some(_)) => return Err(fenced("it exists already".to_owned())),
-        (Some(_), None) => return Err(fenced("it does not exist".to_owned())),
-        (Some(expected), Some(stored)) => (expected, stored),
-    };
-    if stored.head != expected {
-        return Err(fenced(format!("its last record is {}, not {}", stored.head.seq, expected.seq)));
-    }
-    let claims = batch.records.iter().any(|record| record.kind == Kind::Epoch);
-    let is_owner = if claims { batch.epoch > stored.epoch } else { batch.epoch == stored.epoch };
-    if !is_owner {
-        return Err(fenced(format!("it is in epoch {}, the writer in {}", stored.epoch, batch.epoch)));
-    }
-    Ok(())
 }
 
 fn insert_record(connection: &Connection, batch: &Batch, record: &Record) -> Result<(), JournalError> {
@@ -229,8 +176,4 @@ fn store_summary(connection: &Connection, summary: &BoardSummary) -> Result<(), 
 /// Returns the end with this code.
 pub(super) fn end_of_code(code: &str) -> Result<End, String> {
     End::ALL.iter().copied().find(|end| end.as_str() == code).ok_or_else(|| format!("no board ends {code:?}"))
-}
-
-pub(super) fn bad_batch(batch: &Batch, what: impl Into<String>) -> JournalError {
-    JournalError::BadBatch { board: batch.board.clone(), what: what.into() }
 }

@@ -9,13 +9,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use patchboard_kernel::digest::Digest;
+use patchboard_kernel::driver::Head;
 use patchboard_kernel::id::{BoardId, Seq, Timestamp};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 use super::append::append_batch;
 use super::error_mapping::sql_error;
-use super::{FILE, Files, LOCK_TIMEOUT, format, to_sql_number, unpoisoned};
-use crate::journal::{Erasure, Head, JournalError, Tombstone, VacuumStats};
+use super::{FILE, Files, LOCK_TIMEOUT, format, page_of, to_sql_number, unpoisoned};
+use crate::journal::{Erasure, JournalError, ListCursor, NewPayload, Tombstone, VacuumStats};
 use crate::private_files;
 
 /// Pause before the next try to truncate the log while a reader uses it.
@@ -39,16 +40,16 @@ impl Files {
         connection.pragma_update(None, "secure_delete", true).map_err(sql_error)?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql_error)?;
         let head = append_batch(&transaction, &erasure.batch)?;
-        for record in &erasure.records {
+        for NewPayload { of, payload } in &erasure.payloads {
             let changed = transaction
                 .prepare_cached("UPDATE records SET payload = ?4 WHERE board = ?1 AND seq = ?2 AND hash = ?3")
                 .and_then(|mut update| {
-                    let seq = i64::try_from(record.seq.0).unwrap_or(i64::MAX);
-                    update.execute((board.as_str(), seq, record.hash.to_string(), &record.payload))
+                    let seq = i64::try_from(of.seq.0).unwrap_or(i64::MAX);
+                    update.execute((board.as_str(), seq, of.hash.to_string(), payload))
                 })
                 .map_err(sql_error)?;
             if changed != 1 {
-                return Err(missing(format!("record {} is not the one whose values are erased", record.seq)));
+                return Err(missing(format!("record {} is not the one whose values are erased", of.seq)));
             }
         }
         for hash in &erasure.texts {
@@ -170,15 +171,29 @@ pub(super) fn erased_text(connection: &Connection, hash: Digest) -> Result<Optio
     Ok(row.map(|(board, seq)| (board.into(), Seq(seq.unsigned_abs()))))
 }
 
-/// See [`crate::journal::Journal::tombstones`].
-pub(super) fn tombstones(connection: &Connection) -> Result<Vec<Tombstone>, JournalError> {
+/// Returns true if a board was removed.
+pub(super) fn has_tombstone(connection: &Connection, board: &BoardId) -> Result<bool, JournalError> {
+    if !format::has_erasures(connection)? {
+        return Ok(false);
+    }
+    let mut statement = connection.prepare_cached("SELECT 1 FROM tombstones WHERE board = ?1").map_err(sql_error)?;
+    statement.exists([board.as_str()]).map_err(sql_error)
+}
+
+/// See [`crate::journal::Journal::tombstone_page`].
+pub(super) fn tombstones(
+    connection: &Connection,
+    after: Option<&ListCursor>,
+    limit: usize,
+) -> Result<Vec<Tombstone>, JournalError> {
     if !format::has_erasures(connection)? {
         return Ok(Vec::new());
     }
     let sql = "SELECT board, name, last_seq, last_hash, at, archive FROM tombstones \
-               WHERE board NOT IN (SELECT board FROM boards) ORDER BY at, board";
+               WHERE board NOT IN (SELECT board FROM boards) AND (?1 IS NULL OR (at, board) > (?1, ?2)) \
+               ORDER BY at, board LIMIT ?3";
     let mut statement = connection.prepare_cached(sql).map_err(sql_error)?;
-    let mut rows = statement.query(()).map_err(sql_error)?;
+    let mut rows = statement.query(page_of(after, limit)).map_err(sql_error)?;
     let mut tombstones = Vec::new();
     while let Some(row) = rows.next().map_err(sql_error)? {
         let text = |column: usize| row.get::<_, String>(column).map_err(sql_error);

@@ -15,11 +15,12 @@ use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::snapshot::{self, SnapshotPart};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior};
 
-use super::append::bad_batch;
 use super::error_mapping::sql_error;
 use super::format;
 use super::{load_summary, to_sql_number, unpoisoned};
-use crate::journal::{Batch, GarbageCollection, JournalError, KeptSnapshot, NewParts};
+use crate::journal::rules::bad_batch;
+use crate::journal::{GarbageCollection, JournalError, KeptSnapshot, NewParts};
+use patchboard_kernel::driver::Batch;
 
 /// Bytes of parts to write before the log is folded into the file.
 const FOLD_BYTES: u64 = 1 << 20;

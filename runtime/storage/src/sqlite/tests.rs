@@ -1,5 +1,6 @@
 //! Guarantees of an append, and checks at opening.
 
+use crate::blocking::wait;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -34,12 +35,12 @@ async fn what_was_appended_is_there_after_reopening() {
     drop(journal);
 
     let journal = open(&dir);
-    let records = journal.records(&"b".into(), None, 10).expect("read");
+    let records = wait(journal.records(&"b".into(), None, 10)).expect("read");
     assert_eq!(records, batches.iter().flat_map(|batch| batch.records.clone()).collect::<Vec<_>>());
-    assert_eq!(journal.head(&"b".into()), Ok(writer.head));
+    assert_eq!(wait(journal.head(&"b".into())), Ok(writer.head));
     let blob = &batches[2].blobs[0];
-    assert_eq!(journal.blob(blob.hash), Ok(Some(blob.text.to_string())));
-    let boards = journal.boards().expect("listed");
+    assert_eq!(wait(journal.blob(blob.hash)), Ok(Some(blob.text.to_string())));
+    let boards = wait(journal.boards()).expect("listed");
     assert_eq!(
         (boards.len(), boards[0].name.as_str(), boards[0].created_at),
         (1, "test", Timestamp(1_700_000_000_000))
@@ -63,7 +64,7 @@ async fn what_wakes_a_board_that_stood_still_takes_its_end_from_the_list() {
             (vec![wakes], None),
         ] {
             journal.append(writer.batch(bodies)).await.expect("appended");
-            let summary = journal.summary(&"b".into()).expect("read").expect("listed");
+            let summary = wait(journal.summary(&"b".into())).expect("read").expect("listed");
             assert_eq!((summary.ended, Some(summary.head)), (end, writer.head));
         }
     }
@@ -79,12 +80,12 @@ async fn records_come_in_pages() {
         journal.append(writer.signal(text)).await.expect("appended");
     }
     let seqs = |after, limit| -> Vec<u64> {
-        journal.records(&"b".into(), after, limit).expect("read").iter().map(|record| record.seq.0).collect()
+        wait(journal.records(&"b".into(), after, limit)).expect("read").iter().map(|record| record.seq.0).collect()
     };
     assert_eq!(seqs(None, 3), [0, 1, 2]);
     assert_eq!(seqs(Some(Seq(2)), 3), [3]);
     assert!(seqs(Some(Seq(3)), 3).is_empty());
-    assert_eq!(journal.records(&"none".into(), None, 3), Ok(Vec::new()));
+    assert_eq!(wait(journal.records(&"none".into(), None, 3)), Ok(Vec::new()));
 }
 
 #[tokio::test]
@@ -100,7 +101,7 @@ async fn a_writer_whose_board_was_taken_over_is_fenced() {
 
     let fenced = journal.append(old.signal("from the old owner")).await;
     assert_eq!(fenced.expect_err("refused").code(), "journal_fenced");
-    assert_eq!(journal.head(&"b".into()), Ok(new.head));
+    assert_eq!(wait(journal.head(&"b".into())), Ok(new.head));
     other_process.append(new.signal("from the new owner")).await.expect("the new owner goes on");
 }
 
@@ -153,7 +154,7 @@ async fn of_32_appends_with_one_expectation_exactly_one_wins() {
         }
         assert_eq!(winners.len(), 1, "round {round}");
         writer = winners.remove(0).1;
-        assert_eq!(journals[0].head(&"b".into()), Ok(writer.head));
+        assert_eq!(wait(journals[0].head(&"b".into())), Ok(writer.head));
     }
 }
 
@@ -172,7 +173,7 @@ async fn in_a_group_every_batch_stands_for_itself() {
     }
     let answers = journal.append_all(batches).await;
     for (board, answer) in answers.iter().enumerate() {
-        let head = journal.head(&writers[board].board).expect("read");
+        let head = wait(journal.head(&writers[board].board)).expect("read");
         if board % 2 == 0 {
             assert_eq!((answer.clone().ok(), head), (writers[board].head, writers[board].head));
         } else {
@@ -212,8 +213,8 @@ async fn reading_goes_on_while_another_process_writes() {
 
     let reader = SqliteJournal::open_read_only(dir.path()).expect("opened");
     for journal in [&journal, &reader] {
-        assert_eq!(journal.records(&"b".into(), None, 9).expect("read").len(), 1);
-        assert_eq!(journal.boards().expect("read")[0].name, "test");
+        assert_eq!(wait(journal.records(&"b".into(), None, 9)).expect("read").len(), 1);
+        assert_eq!(wait(journal.boards()).expect("read")[0].name, "test");
     }
 }
 
@@ -247,7 +248,7 @@ async fn a_full_disk_loses_nothing_that_was_acknowledged() {
     limit(1);
     let large = "x".repeat(1 << 20);
     assert_eq!(journal.append(writer.signal(&large)).await, Err(JournalError::DiskFull));
-    assert_eq!(journal.head(&"b".into()), Ok(before.head));
+    assert_eq!(wait(journal.head(&"b".into())), Ok(before.head));
     limit(1 << 20);
     writer = before;
     journal.append(writer.signal(&large)).await.expect("there is room again");
@@ -284,23 +285,19 @@ async fn a_file_of_format_1_is_read_and_brought_up_to_date_by_a_writer() {
                DROP TABLE tombstones; PRAGMA user_version = 1";
     shell(dir.path()).execute_batch(sql).expect("made as format 1 was");
     let reader = SqliteJournal::open_read_only(dir.path()).expect("opened");
-    assert_eq!(reader.head(&"b".into()), Ok(writer.head));
-    assert_eq!(reader.snapshots(&"b".into()), Ok(Vec::new()));
-    assert_eq!(reader.part(&"b".into(), Digest([1; 32])), Ok(None));
-    assert_eq!((reader.erased_text(Digest([1; 32])), reader.tombstones()), (Ok(None), Ok(Vec::new())));
+    assert_eq!(wait(reader.head(&"b".into())), Ok(writer.head));
+    assert_eq!(wait(reader.snapshots(&"b".into())), Ok(Vec::new()));
+    assert_eq!(wait(reader.part(&"b".into(), Digest([1; 32]))), Ok(None));
+    assert_eq!((wait(reader.erased_text(Digest([1; 32]))), wait(reader.tombstones())), (Ok(None), Ok(Vec::new())));
     drop(reader);
     let journal = open(&dir);
-    assert_eq!(journal.head(&"b".into()), Ok(writer.head));
+    assert_eq!(wait(journal.head(&"b".into())), Ok(writer.head));
     journal.append(writer.signal("still there")).await.expect("appended");
     let text: std::sync::Arc<str> = "[]".into();
     let part = SnapshotPart { hash: patchboard_kernel::digest::sha256(text.as_bytes()), text, names: Vec::new() };
-    assert_eq!(journal.store_parts(&"b".into(), 0, std::slice::from_ref(&part)), Ok(NewParts { count: 1, bytes: 2 }));
-    assert_eq!(
-        journal.store_parts(&"b".into(), 0, std::slice::from_ref(&part)),
-        Ok(NewParts::default()),
-        "it is there"
-    );
-    assert_eq!(journal.part(&"b".into(), part.hash), Ok(Some("[]".to_owned())));
+    assert_eq!(wait(journal.store_parts(&"b".into(), 0, vec![part.clone()])), Ok(NewParts { count: 1, bytes: 2 }));
+    assert_eq!(wait(journal.store_parts(&"b".into(), 0, vec![part.clone()])), Ok(NewParts::default()), "it is there");
+    assert_eq!(wait(journal.part(&"b".into(), part.hash)), Ok(Some("[]".to_owned())));
     let version: i64 = shell(dir.path()).query_row("PRAGMA user_version", (), |row| row.get(0)).expect("read");
     assert_eq!(version, 3);
 }
@@ -315,7 +312,7 @@ async fn a_journal_opened_for_reading_is_not_written_to() {
     drop(open(&dir));
     let journal = SqliteJournal::open_read_only(dir.path()).expect("opened");
     assert_eq!(journal.append(Writer::new("b").created()).await, Err(JournalError::ReadOnly));
-    assert_eq!(journal.claim(&"b".into(), true).err(), Some(JournalError::ReadOnly));
+    assert_eq!(wait(journal.claim(&"b".into(), true)).err(), Some(JournalError::ReadOnly));
 }
 
 #[test]
@@ -323,12 +320,12 @@ fn a_board_is_claimed_by_one_at_a_time() {
     let dir = dir();
     let (mine, theirs) = (open(&dir), open(&dir));
     let board = BoardId::from("b");
-    let claim = mine.claim(&board, false).expect("free");
-    assert_eq!(theirs.claim(&board, false).err(), Some(JournalError::Owned { board: board.clone() }));
-    assert!(theirs.claim(&board, true).is_ok());
-    assert!(theirs.claim(&"other".into(), false).is_ok());
+    let claim = wait(mine.claim(&board, false)).expect("free");
+    assert_eq!(wait(theirs.claim(&board, false)).err(), Some(JournalError::Owned { board: board.clone() }));
+    assert!(wait(theirs.claim(&board, true)).is_ok());
+    assert!(wait(theirs.claim(&"other".into(), false)).is_ok());
     drop(claim);
-    assert!(theirs.claim(&board, false).is_ok());
+    assert!(wait(theirs.claim(&board, false)).is_ok());
 }
 
 #[test]
@@ -336,7 +333,11 @@ fn a_boards_name_leads_to_no_other_directory() {
     let dir = dir();
     let journal = open(&dir);
     for name in ["../x", "/tmp/x", "a/b", "", ".", &"x".repeat(200)] {
-        assert_eq!(journal.claim(&name.into(), false).err().map(|error| error.code()), Some("not_found"), "{name}");
+        assert_eq!(
+            wait(journal.claim(&name.into(), false)).err().map(|error| error.code()),
+            Some("not_found"),
+            "{name}"
+        );
     }
 }
 
@@ -348,7 +349,7 @@ async fn journals_are_shared_between_threads() {
     journal.append(writer.created()).await.expect("appended");
     let read = tokio::task::spawn_blocking({
         let journal = Arc::clone(&journal);
-        move || journal.head(&"b".into())
+        move || wait(journal.head(&"b".into()))
     });
     assert_eq!(read.await.expect("no panic"), Ok(writer.head));
 }
@@ -378,7 +379,7 @@ async fn a_journal_is_readable_where_nothing_can_be_written() {
     // SQLite follows no links, so it cannot create the shared-memory file, as on a read-only medium.
     std::os::unix::fs::symlink("elsewhere", dir.path().join(format!("{FILE}-shm"))).expect("in the way");
     let journal = SqliteJournal::open_read_only(dir.path()).expect("opened");
-    assert_eq!(journal.head(&"b".into()), Ok(writer.head));
+    assert_eq!(wait(journal.head(&"b".into())), Ok(writer.head));
 }
 
 #[cfg(unix)]
@@ -446,22 +447,22 @@ async fn what_was_acknowledged_and_is_not_there_is_lost_until_that_is_accepted()
     let reader = SqliteJournal::open_read_only(dir.path()).expect("opened");
     let journal = open(&dir);
     for journal in [&reader, &journal] {
-        assert_eq!(journal.record_losses(), Ok(vec![lost.clone()]));
-        assert_eq!(journal.records(&"b1".into(), None, 1), Err(JournalError::RecordsLost(lost.clone())));
-        assert_eq!(journal.records(&"b2".into(), None, 9).map(|records| records.len()), Ok(2));
+        assert_eq!(wait(journal.record_losses()), Ok(vec![lost.clone()]));
+        assert_eq!(wait(journal.records(&"b1".into(), None, 1)), Err(JournalError::RecordsLost(lost.clone())));
+        assert_eq!(wait(journal.records(&"b2".into(), None, 9)).map(|records| records.len()), Ok(2));
     }
-    assert_eq!(reader.accept_loss(&"b1".into()), Err(JournalError::ReadOnly));
-    journal.accept_loss(&"b1".into()).expect("accepted");
+    assert_eq!(wait(reader.accept_loss(&"b1".into())), Err(JournalError::ReadOnly));
+    wait(journal.accept_loss(&"b1".into())).expect("accepted");
     // Also for journals that are already open.
     for journal in [&reader, &journal] {
-        assert_eq!(journal.record_losses(), Ok(Vec::new()));
-        assert_eq!(journal.records(&"b1".into(), None, 9).map(|records| records.len()), Ok(2));
+        assert_eq!(wait(journal.record_losses()), Ok(Vec::new()));
+        assert_eq!(wait(journal.records(&"b1".into(), None, 9)).map(|records| records.len()), Ok(2));
     }
     lossy = kept;
     journal.append(lossy.signal("other")).await.expect("it goes on");
     drop((journal, reader));
-    assert_eq!(open(&dir).record_losses(), Ok(Vec::new()));
-    assert_eq!(open(&dir).records(&"b1".into(), None, 9).map(|records| records.len()), Ok(3));
+    assert_eq!(wait(open(&dir).record_losses()), Ok(Vec::new()));
+    assert_eq!(wait(open(&dir).records(&"b1".into(), None, 9)).map(|records| records.len()), Ok(3));
 }
 
 #[tokio::test]
@@ -485,9 +486,9 @@ async fn other_records_in_the_place_of_lost_ones_and_a_board_that_is_gone_are_no
     drop(journal);
     std::fs::write(&marks, &noted).expect("written");
     let found = |found| Ok(vec![RecordLoss { board: "b".into(), known: Seq(1), found }]);
-    assert_eq!(open(&dir).record_losses(), found(Some(Seq(2))));
+    assert_eq!(wait(open(&dir).record_losses()), found(Some(Seq(2))));
     shell(dir.path()).execute_batch("DELETE FROM records; DELETE FROM boards").expect("deleted");
-    assert_eq!(open(&dir).record_losses(), found(None));
+    assert_eq!(wait(open(&dir).record_losses()), found(None));
 }
 
 #[tokio::test]
@@ -499,14 +500,14 @@ async fn a_board_that_was_taken_out_is_not_lost() {
     let noted = std::fs::read(dir.path().join("patchboard.marks")).expect("there are marks");
     // This reader has read the marks before.
     let reader = SqliteJournal::open_read_only(dir.path()).expect("opened");
-    journal.remove(&"b".into(), writer.head.expect("a head"), None, Timestamp(1)).expect("removed");
-    assert_eq!(reader.records(&"b".into(), None, 9), Ok(Vec::new()));
+    wait(journal.remove(&"b".into(), writer.head.expect("a head"), None, Timestamp(1))).expect("removed");
+    assert_eq!(wait(reader.records(&"b".into(), None, 9)), Ok(Vec::new()));
     let text = std::fs::read_to_string(dir.path().join("patchboard.marks")).expect("there are marks");
     assert!(!text.contains("b 0 "), "{text}");
     // Also holds if the process died before the mark was removed.
     std::fs::write(dir.path().join("patchboard.marks"), noted).expect("written");
-    assert_eq!(open(&dir).record_losses(), Ok(Vec::new()));
-    assert_eq!(open(&dir).records(&"b".into(), None, 9), Ok(Vec::new()));
+    assert_eq!(wait(open(&dir).record_losses()), Ok(Vec::new()));
+    assert_eq!(wait(open(&dir).records(&"b".into(), None, 9)), Ok(Vec::new()));
     let log = std::fs::metadata(dir.path().join(format!("{FILE}-wal"))).map_or(0, |log| log.len());
     assert_eq!(log, 0, "what the log alone has can be lost");
 }
@@ -518,6 +519,6 @@ async fn an_erasure_leaves_a_mark_as_every_commit_does() {
     let journal = open(&dir);
     journal.append(writer.created()).await.expect("appended");
     let batch = writer.signal("in the place of a redaction");
-    let head = journal.erase(&Erasure { batch, records: Vec::new(), texts: Vec::new() }).expect("erased");
+    let head = wait(journal.erase(Erasure { batch, payloads: Vec::new(), texts: Vec::new() })).expect("erased");
     assert_eq!(Marks::new(dir.path()).read(), Ok(Heads::from([("b".into(), head)])));
 }

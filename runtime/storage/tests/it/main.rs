@@ -1,0 +1,8 @@
+//! Conformance of the storage drivers: each test runs for every driver.
+
+mod drivers;
+mod erasure;
+mod journal;
+mod process;
+mod snapshots;
+mod writers;
