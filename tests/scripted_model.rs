@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use patchboard_kernel::admission;
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
-use patchboard_kernel::board::{Board, Effect, Input, NewBoard, Proposal, ProposalSource, ReplyBody, Step};
+use patchboard_kernel::board::{self, Board, Input, NewBoard, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp, WorkerName};
 use patchboard_kernel::plan::UncachedPlans;
@@ -84,11 +84,9 @@ impl PlayedBoard {
         self.board.admit(Timestamp(at), &mut step, &mut admission::admit_all);
         self.longest_step = self.longest_step.max(step.records.len());
         self.records.extend(step.records);
-        for effect in step.effects {
-            if let Effect::Call { invocation, attempt, occurrence, worker, prompt, context: shown, .. } = effect {
-                let asked = ModelCall { worker, prompt, shown };
-                calls.push_back(Call { invocation, attempt, occurrence, asked });
-            }
+        for board::Call { invocation, attempt, occurrence, worker, prompt, context: shown, .. } in step.effects.calls {
+            let asked = ModelCall { worker, prompt, shown };
+            calls.push_back(Call { invocation, attempt, occurrence, asked });
         }
     }
 

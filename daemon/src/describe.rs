@@ -45,7 +45,7 @@ const OPS_MAX: usize = 4;
 /// Describes a record, or reports that it cannot be read.
 pub(crate) fn sentence(record: &Record) -> String {
     match record.body() {
-        Ok(body) => body_text(&body),
+        Ok(body) => body_text(body),
         Err(error) => format!("cannot be read: {}", one_line(&error.to_string())),
     }
 }
@@ -75,13 +75,13 @@ pub(crate) fn caller_name(caller: &Principal) -> String {
 pub(crate) fn rejected_reply(record: &Record) -> Option<String> {
     let (reply, raw) = match record.body().ok()? {
         Body::Rejected(rejected) if rejected.by.edit.is_none() => {
-            let Rejected { reply, written, raw, .. } = *rejected;
-            (written.unwrap_or(reply), raw)
+            let Rejected { reply, written, raw, .. } = &**rejected;
+            (written.as_ref().unwrap_or(reply), raw)
         }
-        Body::Late(late) => (late.reply, late.raw),
+        Body::Late(late) => (&late.reply, &late.raw),
         _ => return None,
     };
-    Some(short(&raw.unwrap_or(reply), REPLY_CHARS_MAX))
+    Some(short(raw.as_ref().unwrap_or(reply), REPLY_CHARS_MAX))
 }
 
 /// Lists the selected models with their workers.

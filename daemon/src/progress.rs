@@ -52,7 +52,7 @@ impl Totals {
     pub(crate) fn from_records(records: &[Record]) -> Self {
         let mut totals = Self::default();
         for body in records.iter().filter_map(|record| record.body().ok()) {
-            drop(totals.count(&body));
+            drop(totals.count(body));
         }
         totals
     }
@@ -160,10 +160,10 @@ impl Progress {
     pub(crate) fn record(&mut self, record: &Record) {
         self.last = Some(record.seq);
         let Ok(body) = record.body() else { return };
-        let hidden = self.totals.count(&body);
-        self.follow_work(&body);
+        let hidden = self.totals.count(body);
+        self.follow_work(body);
         if self.print_after.is_none_or(|after| record.seq > after) && is_printed(body.kind()) {
-            self.print(&format!("{} {}", mark(body.kind()), describe::body_text(&body)));
+            self.print(&format!("{} {}", mark(body.kind()), describe::body_text(body)));
             self.print_shortages(&hidden);
         }
         if let Some(bar) = &self.bar {

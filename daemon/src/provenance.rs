@@ -192,7 +192,7 @@ mod tests {
                     written: None,
                     raw: None,
                 };
-                Record::seal(GENESIS, Seq(1), Timestamp(0), &Body::Committed(committed), &hasher)
+                Record::seal(GENESIS, Seq(1), Timestamp(0), Body::Committed(committed), &hasher)
             })
             .collect();
         let found = last_writer(&State::new(initial, &hasher), &records, pointer).expect("the patches apply");

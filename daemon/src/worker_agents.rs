@@ -429,7 +429,7 @@ fn mark_answered(player: &Player, records: &[Record]) {
     let hasher = records.first().and_then(archive::hasher_of);
     let names = hasher.map(|hasher| player.names(&hasher)).unwrap_or_default();
     for body in records.iter().filter_map(|record| record.body().ok()) {
-        let by = match &body {
+        let by = match body {
             Body::Failed(failed) if failed.code == FailureCode::Lost => continue,
             body => body.author(),
         };

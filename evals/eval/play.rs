@@ -214,16 +214,16 @@ fn attempts(blueprint: &Blueprint, records: &[Record]) -> Vec<Attempt> {
     let is_llm = |by: &Author| blueprint.workers.get(&by.worker).is_some_and(|worker| worker.agent == AgentKind::Llm);
     let attempt = |record: &Record| {
         let (by, outcome, code) = match record.body().ok()? {
-            Body::Committed(body) => (body.by, "committed", None),
-            Body::NoOp(body) => (body.by, if body.pass.is_some() { "passed" } else { "no_op" }, None),
-            Body::Expanded(body) => (body.by, "expanded", None),
-            Body::Approval(body) => (body.by, "awaiting_approval", None),
-            Body::Rejected(body) => (body.by, "rejected", Some(format!("{}/{}", body.stage, body.code))),
-            Body::Failed(body) => (body.by, "failed", Some(body.code.to_string())),
-            Body::Deferred(body) => (body.by, "deferred", Some(body.reason.to_string())),
+            Body::Committed(body) => (&body.by, "committed", None),
+            Body::NoOp(body) => (&body.by, if body.pass.is_some() { "passed" } else { "no_op" }, None),
+            Body::Expanded(body) => (&body.by, "expanded", None),
+            Body::Approval(body) => (&body.by, "awaiting_approval", None),
+            Body::Rejected(body) => (&body.by, "rejected", Some(format!("{}/{}", body.stage, body.code))),
+            Body::Failed(body) => (&body.by, "failed", Some(body.code.to_string())),
+            Body::Deferred(body) => (&body.by, "deferred", Some(body.reason.to_string())),
             _ => return None,
         };
-        let number = by.attempt.as_ref().filter(|_| is_llm(&by))?.number;
+        let number = by.attempt.as_ref().filter(|_| is_llm(by))?.number;
         let usage = by.usage.unwrap_or_default();
         let (prompt, completion, cached) = (usage.prompt, usage.completion, usage.cached);
         Some(Attempt {

@@ -3,65 +3,53 @@
 use std::any::Any;
 use std::fmt;
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use patchboard_kernel::admission::{Admission, WaitingCall};
-use patchboard_kernel::blueprint::Worker;
-use patchboard_kernel::board::ReplyBody;
-use patchboard_kernel::call_context::CallContext;
+use patchboard_kernel::board::{self, ReplyBody};
 use patchboard_kernel::deferral::{Deferral, DeferralReason};
-use patchboard_kernel::digest::Digest;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{BoardId, IdempotencyKey, InvocationId, Seq, WorkerName};
+use patchboard_kernel::id::{BoardId, IdempotencyKey};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::record::Parent;
-use patchboard_kernel::scheduler::AttemptHistory;
-use patchboard_kernel::view::Prompt;
 
 use crate::runtime::WeakRuntime;
 
 /// One attempt of one invocation, durable in the journal before its agent is called.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Board of the call.
-    pub board: BoardId,
-    /// Invocation of the outer board that this board serves, if it is nested.
-    pub parent: Option<Parent>,
-    /// The invocation.
-    pub invocation: InvocationId,
-    /// Number of the `scheduled` record, which names a retried invocation.
-    pub cause: Seq,
-    /// Number of the attempt, from 1.
-    pub attempt: u32,
-    /// Idempotency token of the attempt.
-    pub idempotency_key: IdempotencyKey,
-    /// The worker.
-    pub worker: WorkerName,
-    /// Operator's name of the model, for `llm`: the blueprint's `models` entry that the seat names.
-    pub model: Option<String>,
-    /// Hash of the view; key of cassettes.
-    pub view_hash: Digest,
-    /// Prompt: the view as text.
-    pub prompt: Arc<Prompt>,
-    /// The view as values.
-    pub context: Arc<CallContext>,
-    /// Number of the worker's earlier attempts on this board, except those lost with a process or never delivered.
-    /// Selects a script's reply, and shows if a program can have state to lose.
-    pub occurrence: u32,
-    /// Earlier attempts of the invocation.
-    pub earlier_attempts: AttemptHistory,
-    /// Timeout of the call.
+    /// The call as the board has decided it.
+    pub decided: board::Call,
+    /// Timeout of the agent.
     pub timeout: Duration,
     /// Permit of a language model's call.
     pub permit: Option<Permit>,
 }
 
+/// Longest time that is withheld from a call's timeout, in milliseconds.
+const SPARE_MAX_MS: u64 = 500;
+
 impl Call {
-    /// Returns the worker's seat in the blueprint.
-    pub fn worker_config(&self) -> &Worker {
-        &self.context.worker_plan().worker
+    /// Creates the call of an agent, with the permit of the gate, if there is one.
+    pub fn new(decided: board::Call, permit: Option<Permit>) -> Self {
+        let permit = decided.admitted.as_ref().map(|admission| {
+            // The kernel reserves a larger reply limit only if a budget suffices for it.
+            Permit { admission: admission.clone(), ..permit.unwrap_or_else(Permit::ungated) }
+        });
+        // An agent that waits for a provider still reports within the board's timeout that no byte arrived.
+        let spare_ms = if permit.is_some() { (decided.timeout_ms / 20).min(SPARE_MAX_MS) } else { 0 };
+        let timeout = Duration::from_millis(decided.timeout_ms - spare_ms);
+        Self { decided, timeout, permit }
+    }
+}
+
+impl Deref for Call {
+    type Target = board::Call;
+
+    fn deref(&self) -> &board::Call {
+        &self.decided
     }
 }
 

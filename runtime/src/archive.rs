@@ -247,13 +247,13 @@ fn written(journal: &dyn Journal, summary: &BoardSummary) -> Result<String, Arch
         last = Some(end.seq);
         for record in page {
             match record.body() {
-                Ok(body) => named.extend(named_texts(&body)),
+                Ok(body) => named.extend(named_texts(body)),
                 Err(error) => {
                     let what = error.to_string();
                     return Err(JournalError::Corrupt { seq: Some(record.seq), what }.into());
                 }
             }
-            let Record { seq, kind, at, header, payload, hash } = record;
+            let Record { seq, kind, at, header, payload, hash, .. } = record;
             add(&Line::Record { seq, kind, at, header, payload, hash });
         }
     }

@@ -336,7 +336,7 @@ impl<'a> Auditor<'a> {
         }
         let body = record.body().map_err(fault)?;
         if self.hasher.is_none() {
-            let Body::Created(created) = &body else { return Err(self.record_error("a journal begins with created")) };
+            let Body::Created(created) = body else { return Err(self.record_error("a journal begins with created")) };
             let hasher = Hasher::new(&created.salt);
             record.check_values(&hasher).map_err(fault)?;
             if created.board != *self.board {
@@ -422,8 +422,7 @@ impl<'a> Auditor<'a> {
         let fault = |error: RecordError| self.record_error(error.to_string());
         let Some(erasure) = first.redaction_marker().map_err(fault)? else { return Ok(false) };
         let record = wait(self.journal.record(self.board, erasure.by))?;
-        let body = record.and_then(|record| record.body().ok());
-        Ok(matches!(body, Some(Body::Redacted(redacted)) if redacted.salt))
+        Ok(matches!(record.as_ref().map(Record::body), Some(Ok(Body::Redacted(redacted))) if redacted.salt))
     }
 
     /// Checks a kept snapshot: every part, and that it restores the board of the records.

@@ -13,8 +13,7 @@ use patchboard_kernel::record::{Ended, Principal, Record};
 use ractor::{ActorRef, MessagingErr};
 use tokio::sync::{Semaphore, broadcast, oneshot, watch};
 
-use crate::actors::board;
-use crate::actors::kernel::{InputResult, Message, WaitingCaller};
+use crate::actors::messages::{BoardMessage, InputResult, KernelMessage, WaitingCaller};
 use crate::cpu_time;
 use crate::runtime::{Options, RuntimeError};
 use crate::status::BoardStatus;
@@ -72,7 +71,7 @@ pub(crate) struct BoardChannel {
     lifecycle: watch::Sender<Lifecycle>,
     kernel: watch::Sender<KernelAddr>,
     admission: Arc<Semaphore>,
-    supervisor: watch::Sender<Option<ActorRef<board::Message>>>,
+    supervisor: watch::Sender<Option<ActorRef<BoardMessage>>>,
     /// A caller has requested to close it.
     is_closing: AtomicBool,
     /// Set while the board makes no calls, even across a restart of its actors.
@@ -110,7 +109,7 @@ pub(crate) enum Lifecycle {
 enum KernelAddr {
     /// The actors are being replaced.
     Restarting,
-    Available(ActorRef<Message>),
+    Available(ActorRef<KernelMessage>),
     /// Closed for good.
     Closed(RuntimeError),
 }
@@ -140,7 +139,7 @@ impl BoardChannel {
     }
 
     /// Returns the board's supervisor, waiting while it is being started or replaced; none if the board is gone.
-    pub(crate) async fn supervisor(&self) -> Option<ActorRef<board::Message>> {
+    pub(crate) async fn supervisor(&self) -> Option<ActorRef<BoardMessage>> {
         let mut watched = self.supervisor.subscribe();
         tokio::select! {
             biased;
@@ -151,7 +150,7 @@ impl BoardChannel {
 
     // Methods for the board's actors.
 
-    pub(crate) fn set_supervisor(&self, supervisor: ActorRef<board::Message>) {
+    pub(crate) fn set_supervisor(&self, supervisor: ActorRef<BoardMessage>) {
         self.supervisor.send_replace(Some(supervisor));
     }
 
@@ -200,7 +199,7 @@ impl BoardChannel {
         self.hold.store(None);
     }
 
-    pub(crate) fn set_kernel(&self, kernel: ActorRef<Message>) {
+    pub(crate) fn set_kernel(&self, kernel: ActorRef<KernelMessage>) {
         self.kernel.send_replace(KernelAddr::Available(kernel));
     }
 
@@ -271,7 +270,8 @@ impl BoardChannel {
         let closed = || RuntimeError::Closed(self.board.clone());
         let place = Arc::clone(&self.admission).acquire_owned().await.map_err(|_| closed())?;
         let (answer, answered) = oneshot::channel();
-        let mut message = Message::Decide { input, principal, caller: Some(WaitingCaller { answer, _place: place }) };
+        let mut message =
+            KernelMessage::Decide { input, principal, caller: Some(WaitingCaller { answer, _place: place }) };
         let mut door = self.kernel.subscribe();
         loop {
             let open =

@@ -116,7 +116,7 @@ impl BoardFile {
             (
                 Line::Archive { format: FORMAT, board, .. },
                 Line::Record { seq, kind: kind @ Kind::Created, at, header, payload, hash },
-            ) => Ok(summary(board, &[Record { seq, kind, at, header, payload, hash }])),
+            ) => Ok(summary(board, &[Record::new(seq, kind, at, header, payload, hash)])),
             _ => Err(BoardFileError::Damaged("its beginning is missing".to_owned())),
         }
     }
@@ -136,7 +136,7 @@ impl BoardFile {
             match lines.read(&line)? {
                 Line::Archive { .. } => return Err(damaged("it begins twice".to_owned())),
                 Line::Record { seq, kind, at, header, payload, hash } => {
-                    records.push(Record { seq, kind, at, header, payload, hash });
+                    records.push(Record::new(seq, kind, at, header, payload, hash));
                 }
                 Line::Text { hash, text } => drop(texts.insert(hash, Arc::from(text))),
                 Line::End(hash) if sha256(text.as_bytes()) == hash => break,
@@ -159,7 +159,7 @@ impl BoardFile {
             let columns: Columns = lines.read(&header)?;
             board = board.or(columns.board);
             let payload = Value::Object(payload).to_string();
-            records.push(Record { seq: columns.seq, kind: columns.kind, at: columns.at, header, payload, hash });
+            records.push(Record::new(columns.seq, columns.kind, columns.at, header, payload, hash));
             line = lines.next()?;
         }
         let board = board.ok_or_else(|| BoardFileError::Damaged("no record names its board".to_owned()))?;
@@ -224,7 +224,7 @@ impl BoardFile {
     /// Returns the texts that the records name.
     fn named_texts(&self) -> Result<BTreeSet<Digest>, JournalError> {
         let records = wait(self.journal.records(&self.listed.id, None, usize::MAX))?;
-        Ok(records.iter().filter_map(|record| record.body().ok()).flat_map(|body| named_texts(&body)).collect())
+        Ok(records.iter().filter_map(|record| record.body().ok()).flat_map(named_texts).collect())
     }
 }
 

@@ -202,8 +202,9 @@ fn from_snapshot(
 ) -> Result<Option<Recovered>, SnapshotRecoveryError> {
     let unreadable = |what: &str| SnapshotError::Unreadable(what.to_owned());
     // The list of snapshots is not covered by the chain; the record is.
-    let named = wait(journal.record(id, snapshot.record))?.and_then(|record| record.body().ok());
-    if !matches!(named, Some(Body::Snapshot(named)) if (named.of, named.digest) == (snapshot.of, snapshot.digest)) {
+    let named = wait(journal.record(id, snapshot.record))?;
+    if !matches!(named.as_ref().map(Record::body), Some(Ok(Body::Snapshot(named))) if (named.of, named.digest) == (snapshot.of, snapshot.digest))
+    {
         return Err(unreadable("no record names it").into());
     }
     let mut unread = None;

@@ -21,11 +21,11 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinError;
 
+use crate::actors::Context;
 use crate::actors::board::Arguments;
 use crate::actors::failpoints::Failpoints;
-use crate::actors::kernel::{InputResult, StartMode};
+use crate::actors::messages::{BoardMessage, InputResult, RootMessage, StartMode, WriterMessage};
 use crate::actors::root::{self, Root, WriterSlot};
-use crate::actors::{Context, board, journal_writer};
 use crate::agent::{Agent, Failure};
 use crate::board_channel::{BoardChannel, Boards, DispatchHold, Lifecycle};
 use crate::clock::{Clock, SystemClock};
@@ -245,7 +245,7 @@ pub struct Runtime {
 struct RuntimeInner {
     context: Arc<Context>,
     boards: Arc<Boards>,
-    root: ActorRef<root::Message>,
+    root: ActorRef<RootMessage>,
 }
 
 /// Weak handle of a runtime, for agents that run boards themselves.
@@ -273,7 +273,7 @@ impl Runtime {
             move || {
                 if let Some(writer) = &*writer.load() {
                     // A writer that has ended is replaced, and its successor begins with the queue.
-                    drop(writer.cast(journal_writer::Message::Flush));
+                    drop(writer.cast(WriterMessage::Flush));
                 }
             }
         };
@@ -440,7 +440,7 @@ impl Runtime {
     ) -> Result<BoardHandle, RuntimeError> {
         let (context, published) = (Arc::clone(&self.running.context), Arc::clone(&opening.channel));
         let arguments = Arguments { context, channel: Arc::clone(&published), blueprint, beginning, claim };
-        if self.running.root.cast(root::Message::Open(Box::new(arguments))).is_err() {
+        if self.running.root.cast(RootMessage::Open(Box::new(arguments))).is_err() {
             return Err(RuntimeError::Closed(published.board().clone()));
         }
         opening.is_handed_over = true;
@@ -484,7 +484,7 @@ impl Runtime {
             let inside = boards.filter_map(|summary| {
                 let first = wait(journal.records(&summary.id, None, 1)).ok()?.pop()?;
                 let Ok(Body::Created(created)) = first.body() else { return None };
-                created.parent.filter(|parent| invocations.contains(&parent.invocation))?;
+                created.parent.as_ref().filter(|parent| invocations.contains(&parent.invocation))?;
                 let recovered = recovery::recover(journal, &summary.id, &context.plans);
                 let recovered =
                     recovered.inspect_err(|error| tracing::warn!(board = %summary.id, %error, "not counted"));
@@ -538,7 +538,7 @@ impl Runtime {
         published.request_close();
         if let Some(supervisor) = published.supervisor().await {
             let (done, closed) = oneshot::channel();
-            if supervisor.cast(board::Message::Close(done)).is_ok() {
+            if supervisor.cast(BoardMessage::Close(done)).is_ok() {
                 // Without an answer it has ended on its own.
                 drop(closed.await);
             }
@@ -586,7 +586,7 @@ async fn blueprint_of(journal: &dyn Journal, board: &BoardId) -> Result<Blueprin
     let Some(first) = first.first() else { return Err(JournalError::NotFound(format!("board {board}")).into()) };
     let bad = |message: String| BoardError::BadRecord { seq: first.seq, message };
     match first.body().map_err(|error| bad(error.to_string()))? {
-        Body::Created(created) => serde_json::from_value(created.blueprint)
+        Body::Created(created) => serde_json::from_value(created.blueprint.clone())
             .map_err(|error| bad(format!("this version cannot read its blueprint: {error}")).into()),
         other => Err(bad(format!("a journal begins with created, not {}", other.kind())).into()),
     }

@@ -58,8 +58,8 @@ impl<'a> VerifiedReader<'a> {
 fn hasher(journal: &dyn Journal, board: &BoardId, first: &Record) -> Result<Option<Hasher>, JournalError> {
     let unreadable = |error: RecordError| bad(first.seq, &error);
     if let Some(erasure) = first.redaction_marker().map_err(unreadable)? {
-        let body = wait(journal.record(board, erasure.by))?.and_then(|record| record.body().ok());
-        if matches!(body, Some(Body::Redacted(redacted)) if redacted.salt) {
+        let by = wait(journal.record(board, erasure.by))?;
+        if matches!(by.as_ref().map(Record::body), Some(Ok(Body::Redacted(redacted))) if redacted.salt) {
             return Ok(None);
         }
     }

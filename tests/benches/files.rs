@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use patchboard_kernel::board::{Board, Effect, Input, Outcome};
+use patchboard_kernel::board::{Board, Input, Outcome};
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::files::{EDITS_MAX, Edit, EditAttempt, FileChange, FilePath, FileRead, Hunk};
 use patchboard_kernel::id::Timestamp;
@@ -71,12 +71,8 @@ impl Shop {
             "rules": [{"name": "a", "trigger": "start", "run": "ada"}],
         });
         let (mut board, step) = boards::of(blueprint);
-        let engineer = step.effects.iter().find_map(|effect| match effect {
-            Effect::Call { invocation, attempt, .. } => {
-                Some(EditAttempt { invocation: *invocation, attempt: *attempt })
-            }
-            _ => None,
-        });
+        let engineer = step.effects.calls.first();
+        let engineer = engineer.map(|call| EditAttempt { invocation: call.invocation, attempt: call.attempt });
         let mut texts: BTreeMap<usize, Vec<String>> =
             (0..FILES).map(|file| (file, (1..=LINES).map(|line| format!("{file} {line}\n")).collect())).collect();
         let mut change = |version: u64, change: &mut dyn FnMut(usize, &mut Vec<String>) -> FileChange| {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use patchboard_kernel::admission;
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::board::{Board, Effect, Input, NewBoard, Proposal, ProposalSource, ReplyBody};
+use patchboard_kernel::board::{Board, Input, NewBoard, Proposal, ProposalSource, ReplyBody};
 use patchboard_kernel::canonical;
 use patchboard_kernel::digest::{Digest, Hasher, Salt, sha256};
 use patchboard_kernel::failure::FailureCode;
@@ -59,24 +59,30 @@ fn check_record(data: &[u8]) {
     let seq = Seq(columns.get("seq").and_then(Value::as_u64).unwrap_or(3));
     let at = Timestamp(columns.get("at").and_then(Value::as_i64).unwrap_or(5));
     let hash = chained(GENESIS, header);
-    let record = Record { seq, kind, at, header: header.to_owned(), payload: payload.to_owned(), hash };
+    let record = Record::new(seq, kind, at, header.to_owned(), payload.to_owned(), hash);
     read_all(&record);
     assert_eq!(record.check_chain(Digest([1; 32])), Err(RecordError::Hash));
     let body = record.body();
     if let Ok(body) = &body {
         assert!(is_kind_known && body.kind() == kind, "{body:?}");
-        let sealed = Record::seal(GENESIS, Seq(1), Timestamp(2), body, &hasher());
+        let sealed = Record::seal(GENESIS, Seq(1), Timestamp(2), (*body).clone(), &hasher());
         sealed.check_chain(GENESIS).expect("it was just sealed");
         sealed.check_values(&hasher()).expect("it was just sealed");
         // Numbers that a header cannot hold exactly never come from a sealed record: such bodies may be rejected.
-        if let Ok(again) = sealed.body() {
-            let twice = Record::seal(GENESIS, Seq(1), Timestamp(2), &again, &hasher());
+        if let Ok(again) = reread(&sealed).body() {
+            let twice = Record::seal(GENESIS, Seq(1), Timestamp(2), again.clone(), &hasher());
             assert_eq!(twice.header, sealed.header, "{body:?}");
         }
     }
     let records = [record];
     let _ = replay::replay(&records, None);
     let _ = Board::recover(&records);
+}
+
+/// Returns the record with nothing but its stored parts.
+fn reread(record: &Record) -> Record {
+    let Record { seq, kind, at, header, payload, hash, .. } = record.clone();
+    Record::new(seq, kind, at, header, payload, hash)
 }
 
 /// Runs everything that reads a single record; none of it may panic.
@@ -90,6 +96,7 @@ fn read_all(record: &Record) {
 
 /// Checks records that a board has made.
 fn check_sound(records: &[Record]) {
+    let records: &[Record] = &records.iter().map(reread).collect::<Vec<_>>();
     verify(records).expect("what was recorded is sound");
     let replayed = replay::replay(records, None).unwrap_or_else(|difference| panic!("{difference}"));
     let recovered = Board::recover(records).unwrap_or_else(|error| panic!("{error}"));
@@ -205,6 +212,7 @@ fn chain_anew(records: &mut [Record]) {
             record.payload = Value::Object(payload).to_string();
         }
         record.hash = chained(previous, &record.header);
+        *record = reread(record);
         previous = record.hash;
     }
 }
@@ -307,6 +315,8 @@ fn damage(records: &mut Vec<Record>, bytes: &mut Bytes<'_>) {
         12 => rewrite(&mut record.header, bytes, WORDS),
         _ => rewrite(&mut record.payload, bytes, WORDS),
     }
+    // Drops what was parsed from the record as it was.
+    records.iter_mut().for_each(|record| *record = reread(record));
 }
 
 /// Replaces or removes a character, or inserts a space before it, which may have no effect.
@@ -445,12 +455,7 @@ pub(crate) fn play(bytes: &mut Bytes<'_>) -> Vec<Record> {
     let mut calls: Vec<(InvocationId, u32, WorkerName)> = Vec::new();
     loop {
         records.append(&mut step.records);
-        for effect in step.effects {
-            match effect {
-                Effect::Call { invocation, attempt, worker, .. } => calls.push((invocation, attempt, worker)),
-                Effect::RequestAdmission(_) | Effect::Cancel { .. } | Effect::WakeAt(_) | Effect::Ended(_) => {}
-            }
-        }
+        calls.extend(step.effects.calls.into_iter().map(|call| (call.invocation, call.attempt, call.worker)));
         if bytes.is_empty() || records.len() > RECORDS_MAX {
             return records;
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use patchboard_kernel::blueprint::Granularity;
-use patchboard_kernel::board::{Board, Effect, Input, Outcome, Step};
+use patchboard_kernel::board::{Board, Input, Outcome, Step};
 use patchboard_kernel::files::{Edit, EditAttempt, FileChange, FilePath, FileRead, Hunk};
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::record::{Body, Kind, Record};
@@ -107,10 +107,9 @@ impl Shop {
         });
         let (board, step) = boards::of(blueprint);
         let mut calls: BTreeMap<String, EditAttempt> = BTreeMap::new();
-        for effect in &step.effects {
-            if let Effect::Call { invocation, attempt, worker, .. } = effect {
-                calls.insert(worker.to_string(), EditAttempt { invocation: *invocation, attempt: *attempt });
-            }
+        for call in &step.effects.calls {
+            let of = EditAttempt { invocation: call.invocation, attempt: call.attempt };
+            calls.insert(call.worker.to_string(), of);
         }
         let engineers = names.iter().map(|name| calls[name]).collect();
         let oracle = Oracle::new(granularity, files_max);
@@ -323,7 +322,7 @@ fn check_told(rejection: &Rejection, stale: &BTreeMap<String, u64>, oracle: &Ora
 
 fn check_reservation(step: &Step, author: Option<u64>, kept: Option<&Kept>) -> Result<(), Doubt> {
     let records = step.records.iter().filter(|record| record.kind == Kind::Reserved);
-    let bodies: Vec<Body> = records.filter_map(|record| record.body().ok()).collect();
+    let bodies: Vec<&Body> = records.filter_map(|record| record.body().ok()).collect();
     match (bodies.as_slice(), kept) {
         ([], None) => Ok(()),
         ([Body::Reserved(said)], Some(kept)) => {

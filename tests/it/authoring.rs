@@ -368,7 +368,7 @@ fn each_of_two_writers_waits_for_its_own_approval() {
         .records
         .iter()
         .filter_map(|record| match record.body().expect("a body") {
-            Body::Approval(approval) => Some((record.seq, approval)),
+            Body::Approval(approval) => Some((record.seq, approval.clone())),
             _ => None,
         })
         .collect();

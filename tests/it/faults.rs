@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use patchboard_faults::random::Random;
 use patchboard_faults::scenario::{self, Scenario};
-use patchboard_faults::simulation::{self, Delivery, SimulatedBoard, SimulationHooks};
-use patchboard_kernel::board::{Board, Input, NewBoard, Proposal, ProposalSource, ReplyBody};
+use patchboard_faults::simulation::{Delivery, SimulatedBoard, SimulationHooks};
+use patchboard_kernel::board::{self, Board, Input, NewBoard, Proposal, ProposalSource, ReplyBody};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
 use patchboard_kernel::plan::UncachedPlans;
@@ -42,7 +42,7 @@ fn after_ms(invocation: InvocationId, attempt: u32) -> u64 {
 struct Played<'a>(&'a dyn Scenario);
 
 impl SimulationHooks for Played<'_> {
-    fn on_call(&mut self, call: simulation::Call<'_>, board: &Board) -> Vec<Delivery> {
+    fn on_call(&mut self, call: &board::Call, board: &Board) -> Vec<Delivery> {
         let document = board.state().root().to_value();
         let text = answer(self.0, call.worker.as_str(), &call.prompt.user, call.occurrence, &document);
         let from = ProposalSource::Attempt { invocation: call.invocation, attempt: call.attempt };

@@ -1,8 +1,8 @@
 //! All checks of a board, independent of the source of its inputs. They see a step once it is durable.
 
-use patchboard_faults::simulation::{Call, GateDecision};
+use patchboard_faults::simulation::GateDecision;
 use patchboard_kernel::admission::WaitingCall;
-use patchboard_kernel::board::{Board, Input, Step};
+use patchboard_kernel::board::{Board, Call, Input, Step};
 use patchboard_kernel::driver::Batch;
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::record::Record;
@@ -60,8 +60,8 @@ impl Checks {
         }
     }
 
-    pub(super) fn called(&self, call: &Call<'_>, board: &Board) {
-        self.invariants().seen(call.worker, &call.prompt.user, &board.plan().mode);
+    pub(super) fn called(&self, call: &Call, board: &Board) {
+        self.invariants().seen(&call.worker, &call.prompt.user, &board.plan().mode);
     }
 
     /// Checks a board that was recovered from all durable records.

@@ -14,10 +14,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use patchboard_faults::random::Random;
-use patchboard_faults::simulation::{AppendOutcome, Call, Delivery, GateDecision, SimulatedBoard, SimulationHooks};
+use patchboard_faults::simulation::{AppendOutcome, Delivery, GateDecision, SimulatedBoard, SimulationHooks};
 use patchboard_kernel::admission::WaitingCall;
 use patchboard_kernel::blueprint::AgentKind;
-use patchboard_kernel::board::{Board, Input, NewBoard, Proposal, ProposalSource, ReplyBody, Step};
+use patchboard_kernel::board::{Board, Call, Input, NewBoard, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::digest::{Digest, Salt};
 use patchboard_kernel::driver::Batch;
 use patchboard_kernel::failure::FailureCode;
@@ -222,7 +222,7 @@ fn tasks(seed: u64) -> [u64; 2] {
 }
 
 fn bodies(records: &[Record]) -> impl Iterator<Item = Body> {
-    records.iter().map(|record| record.body().expect("a record can be read"))
+    records.iter().map(|record| record.body().expect("a record can be read").clone())
 }
 
 /// Derives the outcome from the journal, and compares its tokens with the ledger.
@@ -367,7 +367,7 @@ impl SimulationHooks for Steady {
         passage
     }
 
-    fn on_call(&mut self, call: Call<'_>, _: &Board) -> Vec<Delivery> {
+    fn on_call(&mut self, call: &Call, _: &Board) -> Vec<Delivery> {
         let (invocation, attempt) = (call.invocation, call.attempt);
         let after_ms = self.random.below(3_000);
         let is_model = call.context.worker_plan().worker.agent == AgentKind::Llm;

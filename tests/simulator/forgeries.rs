@@ -54,7 +54,7 @@ fn a_decision_that_was_changed_and_chained_anew_is_named() {
         for kind in Kind::ALL {
             // The last record of its kind, so that many records precede it.
             let Some(place) = records.iter().rposition(|record| record.kind == *kind) else { continue };
-            let mut body = records[place].body().expect("it can be read");
+            let mut body = records[place].body().expect("it can be read").clone();
             if !forge(&mut body) {
                 continue;
             }
@@ -128,8 +128,8 @@ fn chain_anew(records: &[Record], place: usize, body: &Body) -> Vec<Record> {
     let mut previous = GENESIS;
     let mut history = Vec::with_capacity(records.len());
     for (index, record) in records.iter().enumerate() {
-        let body = if index == place { body.clone() } else { record.body().expect("it can be read") };
-        let record = Record::seal(previous, record.seq, record.at, &body, &hasher);
+        let body = if index == place { body } else { record.body().expect("it can be read") };
+        let record = Record::seal(previous, record.seq, record.at, body.clone(), &hasher);
         record.check_chain(previous).expect("it was just chained");
         record.check_values(&hasher).expect("it was just committed to");
         previous = record.hash;
@@ -143,7 +143,7 @@ fn a_request_that_was_changed_and_chained_anew_is_named() {
     let mut world = Simulation::new(1, false, Default::default());
     world.run();
     let records = world.records();
-    let mut body = records[0].body().expect("it can be read");
+    let mut body = records[0].body().expect("it can be read").clone();
     let Body::Created(created) = &mut body else { panic!("a journal begins with created") };
     created.request = json!({"goal": "another"});
     let difference = replay::replay(&chain_anew(records, 0, &body), None).err().expect("it does not follow");

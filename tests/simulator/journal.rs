@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use patchboard_kernel::board::{Board, Effect, Outcome, RememberedOutcome, Step};
+use patchboard_kernel::board::{Board, Outcome, RememberedOutcome, Step};
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::driver::{Batch, Head};
 use patchboard_kernel::id::{InvocationId, Seq};
@@ -59,6 +59,9 @@ impl Journal {
         chained.extend_from_slice(record.header.as_bytes());
         assert_eq!(record.hash, sha256(&chained), "SEED={seed}: record {} is besides the chain", record.seq);
         self.durable.push((record.kind, record.hash));
+        let Record { seq, kind, at, header, payload, hash, .. } = record.clone();
+        let read = Record::new(seq, kind, at, header, payload, hash);
+        assert_eq!(read.body(), record.body(), "SEED={seed}: record {seq} is read otherwise than it was made");
         match record.body().unwrap_or_else(|error| panic!("SEED={seed}: {error}")) {
             Body::Epoch(epoch) => {
                 assert!(epoch.epoch > self.epoch, "SEED={seed}: epoch {} comes again", epoch.epoch);
@@ -68,7 +71,7 @@ impl Journal {
                 let attempt = (invoked.invocation, invoked.attempt);
                 assert!(self.attempts.insert(attempt), "SEED={seed}: attempt {attempt:?} is recorded twice");
             }
-            Body::Ended(ended) => self.ended = Some(ended),
+            Body::Ended(ended) => self.ended = Some(*ended),
             _ => {}
         }
     }
@@ -95,18 +98,13 @@ impl Journal {
             };
             self.told.insert(seq, kind);
         }
-        for effect in &released.effects {
-            match effect {
-                Effect::Call { invocation, attempt, .. } => {
-                    let call = (*invocation, *attempt);
-                    assert!(self.attempts.contains(&call), "SEED={seed}: a call that is not durable, {call:?}");
-                    assert!(self.calls.insert(call), "SEED={seed}: a call that is made twice, {call:?}");
-                }
-                Effect::Ended(ended) => {
-                    assert_eq!(self.ended, Some(*ended), "SEED={seed}: an end that is not durable");
-                }
-                Effect::RequestAdmission(_) | Effect::Cancel { .. } | Effect::WakeAt(_) => {}
-            }
+        for call in &released.effects.calls {
+            let call = (call.invocation, call.attempt);
+            assert!(self.attempts.contains(&call), "SEED={seed}: a call that is not durable, {call:?}");
+            assert!(self.calls.insert(call), "SEED={seed}: a call that is made twice, {call:?}");
+        }
+        if released.effects.ended.is_some() {
+            assert_eq!(self.ended, released.effects.ended, "SEED={seed}: an end that is not durable");
         }
     }
 

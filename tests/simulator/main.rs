@@ -177,7 +177,7 @@ fn check(seed: u64, trace: bool, seen: &Mutex<Seen>) -> Result<(), String> {
         }
         match record.body() {
             Ok(Body::Scheduled(scheduled)) => {
-                scheduled.rule.into_iter().for_each(|rule| *seen.rules.entry(rule).or_default() += 1);
+                scheduled.rule.iter().cloned().for_each(|rule| *seen.rules.entry(rule).or_default() += 1);
             }
             Ok(Body::Breaker(moved)) => *seen.moves.entry((moved.reason, moved.change)).or_default() += 1,
             Ok(Body::Ended(ended)) => *seen.ends.entry(ended.cause).or_default() += 1,

@@ -196,9 +196,9 @@ impl Model {
         for record in &step.records {
             let body = record.body().unwrap_or_else(|error| panic!("SEED={}: {error}", self.seed));
             assert!(ended.is_none(), "SEED={}: a record after the end of a step", self.seed);
-            self.happened(record, &body, input, step, board);
+            self.happened(record, body, input, step, board);
             if let Body::Ended(end) = body {
-                ended = Some(end);
+                ended = Some(*end);
             }
         }
         // Notes, such as late answers and snapshots, do not change the pending work.

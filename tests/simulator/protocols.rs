@@ -12,7 +12,6 @@ mod workflow;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use patchboard_agents::config::{Config, Environment};
 use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
@@ -20,12 +19,12 @@ use patchboard_faults::random::Random;
 use patchboard_kernel::admission::{self, Admission, WaitingCall};
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::board::{
-    Board, Effect, Input, NewBoard, Proposal, ProposalSource, ReplyBody, RequestDeferral, Step,
+    Board, Cancellation, Effects, Input, NewBoard, Proposal, ProposalSource, ReplyBody, RequestDeferral, Step,
 };
 use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::digest::Salt;
-use patchboard_kernel::id::{BoardId, IdempotencyKey, InvocationId, Seq, Timestamp, WorkerName};
+use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, WorkerName};
 use patchboard_kernel::record::{Answer, Record};
 use patchboard_kernel::replay;
 use patchboard_kernel::scheduler::OpenInvocation;
@@ -163,44 +162,12 @@ fn waited(now: Timestamp) -> impl FnMut(&Board, &WaitingCall) -> Option<Admissio
 impl Play<'_> {
     fn take(&mut self, step: Step) {
         self.records.extend(step.records);
-        for effect in step.effects {
-            match effect {
-                Effect::Call {
-                    invocation,
-                    cause,
-                    attempt,
-                    worker,
-                    view,
-                    prompt,
-                    context: shown,
-                    parent,
-                    timeout_ms,
-                    occurrence,
-                    history: past,
-                    ..
-                } => {
-                    let call = Call {
-                        board: BoardId::from("protocol"),
-                        parent,
-                        invocation,
-                        cause,
-                        attempt,
-                        idempotency_key: IdempotencyKey::for_attempt(invocation, attempt),
-                        worker,
-                        model: None,
-                        view_hash: view,
-                        prompt,
-                        context: shown,
-                        occurrence,
-                        earlier_attempts: *past,
-                        timeout: Duration::from_millis(timeout_ms),
-                        permit: None,
-                    };
-                    self.calls.insert((invocation, attempt), call);
-                }
-                Effect::Cancel { invocation, .. } => self.calls.retain(|(calling, _), _| *calling != invocation),
-                Effect::RequestAdmission(_) | Effect::WakeAt(_) | Effect::Ended(_) => {}
-            }
+        let Effects { calls, cancellations, .. } = step.effects;
+        for call in calls {
+            self.calls.insert((call.invocation, call.attempt), Call::new(call, None));
+        }
+        for Cancellation { invocation, attempt, .. } in cancellations {
+            self.calls.remove(&(invocation, attempt));
         }
     }
 

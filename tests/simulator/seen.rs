@@ -63,7 +63,7 @@ impl Interruptions {
                 Ok(Body::Paused(steered)) => {
                     self.pauses += u64::from(steered.cause == Some(PauseCause::ProviderUnavailable));
                 }
-                Ok(Body::Retried(retried)) => self.retries.add(&retried),
+                Ok(Body::Retried(retried)) => self.retries.add(retried),
                 Ok(Body::Scheduled(scheduled)) => self.queued_again += u64::from(scheduled.retries.is_some()),
                 _ => {}
             }

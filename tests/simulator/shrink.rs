@@ -6,9 +6,9 @@ use std::panic::{self, AssertUnwindSafe};
 use std::rc::Rc;
 use std::sync::Once;
 
-use patchboard_faults::simulation::{AppendOutcome, Call, Delivery, GateDecision, SimulatedBoard, SimulationHooks};
+use patchboard_faults::simulation::{AppendOutcome, Delivery, GateDecision, SimulatedBoard, SimulationHooks};
 use patchboard_kernel::admission::WaitingCall;
-use patchboard_kernel::board::{Board, Input, Step};
+use patchboard_kernel::board::{Board, Call, Input, Step};
 use patchboard_kernel::driver::Batch;
 use patchboard_kernel::id::Timestamp;
 
@@ -175,8 +175,8 @@ impl SimulationHooks for Replay {
         passage
     }
 
-    fn on_call(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {
-        self.checks.called(&call, board);
+    fn on_call(&mut self, call: &Call, board: &Board) -> Vec<Delivery> {
+        self.checks.called(call, board);
         Vec::new()
     }
 

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use patchboard_faults::random::Random;
-use patchboard_faults::simulation::{AppendOutcome, Call, Delivery, GateDecision, SimulatedBoard, SimulationHooks};
+use patchboard_faults::simulation::{AppendOutcome, Delivery, GateDecision, SimulatedBoard, SimulationHooks};
 use patchboard_kernel::ablation::{Component, Interface, Mode};
 use patchboard_kernel::admission::{Admission, WaitingCall};
 use patchboard_kernel::blueprint::{Action, AgentKind, Backlog, Blueprint, Streak};
 use patchboard_kernel::board::{
-    Board, Input, NewBoard, Outcome, Proposal, ProposalSource, ReplyBody, RequestDeferral, Step,
+    Board, Call, Input, NewBoard, Outcome, Proposal, ProposalSource, ReplyBody, RequestDeferral, Step,
 };
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::digest::{Digest, Salt};
@@ -556,9 +556,9 @@ impl SimulationHooks for Workers {
     }
 
     /// Decides how a call will be answered: well, wrongly, late, twice or never.
-    fn on_call(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {
-        self.checks.called(&call, board);
-        let (invocation, attempt, worker) = (call.invocation, call.attempt, call.worker);
+    fn on_call(&mut self, call: &Call, board: &Board) -> Vec<Delivery> {
+        self.checks.called(call, board);
+        let (invocation, attempt, worker) = (call.invocation, call.attempt, &call.worker);
         if self.errs(6) {
             return Vec::new();
         }

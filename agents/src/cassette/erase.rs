@@ -120,7 +120,7 @@ impl RedactedViews {
         for record in records {
             // An unreadable record was not redacted.
             let Ok(body) = record.body() else { continue };
-            let by = match &body {
+            let by = match body {
                 Body::Invoked(invoked) => {
                     views.insert((invoked.invocation, invoked.attempt), invoked.view);
                     continue;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jsonptr::PointerBuf;
 use patchboard_kernel::blueprint::Worker;
+use patchboard_kernel::board;
 use patchboard_protocols::department::Department;
 use patchboard_runtime::agent::{Call, CallResult, Failure};
 use serde::Deserialize;
@@ -189,7 +190,7 @@ fn read_resolution(call: &Call) -> Result<Option<Resolution>, NoPatch> {
 /// Returns the key under which a call is executed once. A nested board may be created again after a failed one;
 /// invocations with the same number then do the same work for the outer invocation.
 fn key(call: &Call) -> String {
-    let Call { board, invocation, parent, .. } = call;
+    let board::Call { board, invocation, parent, .. } = &call.decided;
     match parent {
         Some(outer) => format!("{}:{}:{invocation}", outer.board, outer.invocation),
         None => format!("{board}:{invocation}"),

@@ -49,14 +49,14 @@ impl Account {
                 | Kind::Failed
         );
         let Some(Ok(body)) = is_of_call.then(|| record.body()) else { return };
-        if matches!(&body, Body::Invoked(invoked) if invoked.invocation == invocation) {
+        if matches!(body, Body::Invoked(invoked) if invoked.invocation == invocation) {
             self.since.get_or_insert(record.at);
         }
         let is_own = |invocation| self.series.contains(&invocation);
         let by = body.author().filter(|by| by.attempt.as_ref().is_some_and(|attempt| is_own(attempt.invocation)));
         let Some(by) = by else { return };
         self.recorded.add(by.usage.unwrap_or_default());
-        let is_open = match &body {
+        let is_open = match body {
             Body::Deferred(_) => true,
             Body::Failed(failed) => matches!(failed.code, FailureCode::Timeout | FailureCode::Lost),
             _ => false,
@@ -163,16 +163,16 @@ impl NestedBoards {
 /// The journal cannot be read.
 async fn series(outer: &BoardHandle, call: &Call) -> Result<Vec<InvocationId>, RuntimeError> {
     let scheduled = outer.subscribe(call.cause.0.checked_sub(1).map(Seq)).next().await.transpose()?;
-    let scheduled = scheduled.and_then(|record| record.body().ok());
     let mut series = vec![call.invocation];
-    if !matches!(scheduled, Some(Body::Scheduled(Scheduled { retries: Some(_), .. }))) {
+    let scheduled = scheduled.as_ref().map(|record| record.body());
+    if !matches!(scheduled, Some(Ok(Body::Scheduled(Scheduled { retries: Some(_), .. })))) {
         return Ok(series);
     }
     let note = |retried: &mut BTreeMap<InvocationId, InvocationId>, record: &Record| {
         if record.kind == Kind::Scheduled
             && let Ok(Body::Scheduled(Scheduled { invocation, retries: Some(retries), .. })) = record.body()
         {
-            retried.insert(invocation, retries);
+            retried.insert(*invocation, *retries);
         }
     };
     let mut retried = outer.read(None, BTreeMap::new(), note).await?;

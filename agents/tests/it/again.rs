@@ -23,8 +23,9 @@ fn after(past: AttemptHistory) -> Call {
     let fields = json!({"agent": "llm", "writes": [{"path": "/a"}], "limits": {"reply_tokens": 100},
         "files": {"iterations": 3}});
     let number = u32::try_from(past.failures.len()).expect("few attempts");
-    let call = call("w", seat(fields), "What is shown.", number);
-    Call { attempt: number + 1, earlier_attempts: past, permit: Some(Permit::ungated()), ..call }
+    let mut call = call("w", seat(fields), "What is shown.", number);
+    (call.decided.attempt, call.decided.earlier_attempts) = (number + 1, past);
+    Call { permit: Some(Permit::ungated()), ..call }
 }
 
 fn empty() -> ScriptedResponse {

@@ -109,8 +109,8 @@ async fn played(agent: Arc<dyn Agent>) -> Vec<Record> {
 /// Returns each reply, its converted form and its pass.
 fn heard(records: &[Record]) -> Vec<(String, Option<String>, Option<String>)> {
     let of = |record: &Record| match record.body().expect("readable") {
-        Body::Committed(it) => Some((it.by.worker.to_string(), it.written, None)),
-        Body::NoOp(it) => Some((it.by.worker.to_string(), it.written, it.pass)),
+        Body::Committed(it) => Some((it.by.worker.to_string(), it.written.clone(), None)),
+        Body::NoOp(it) => Some((it.by.worker.to_string(), it.written.clone(), it.pass.clone())),
         Body::Rejected(it) => panic!("{it:?}"),
         _ => None,
     };
@@ -180,7 +180,9 @@ fn asked(fields: Value, document: &Value, reads: &[&str], woken_at: Option<&str>
     let basis = ReadSet { state, reads, members: Vec::new() };
     let shown = CallContext::new(plan, "w".into(), Arc::new(basis), false).expect("the worker is there");
     let shown = shown.with_place(woken_at);
-    Call { context: Arc::new(shown), ..call("w", fields, "x", 0) }
+    let mut call = call("w", fields, "x", 0);
+    call.decided.context = Arc::new(shown);
+    call
 }
 
 #[tokio::test]

@@ -65,7 +65,7 @@ async fn what_a_program_does_is_named() {
 #[tokio::test]
 async fn a_large_request_and_a_talkative_program_do_not_block_each_other() {
     let mut call = command_call();
-    call.prompt =
+    call.decided.prompt =
         std::sync::Arc::new(patchboard_kernel::view::Prompt { system: String::new(), user: "x".repeat(1 << 20) });
     let script = "head -c 300000 /dev/zero | tr '\\0' 'e' >&2; head -c 200000 >/dev/null; cat >/dev/null; echo '[]'";
     assert_eq!(ask(&sh(script), &call).await.expect("a reply").text, "[]");

@@ -366,7 +366,7 @@ async fn what_was_made_of_an_old_input_is_not_taken_for_a_new_one() {
         .inside()
         .iter()
         .map(|kitchen| {
-            wait(house.journal().records(&kitchen.id, None, 1)).expect("records")[0].body().expect("a record")
+            wait(house.journal().records(&kitchen.id, None, 1)).expect("records")[0].body().expect("a record").clone()
         })
         .map(|body| if let Body::Created(created) = body { created.request["order"].clone() } else { Value::Null })
         .collect();

@@ -31,7 +31,7 @@ async fn a_real_model_answers_in_the_form_it_is_held_to() {
     let fields = json!({"agent": "llm", "limits": {"reply_tokens": 200}, "patch": {"max_ops": 2},
         "writes": [{"path": "/capitals/*", "ops": ["add"]}]});
     let mut call = call("geographer", seat(fields), "", 0);
-    call.prompt = Prompt {
+    call.decided.prompt = Prompt {
         system: "You change a JSON document with JSON Patch (RFC 6902). Answer with the patch only.".into(),
         user: "The document is {\"capitals\": {}}. Add the capital of France at /capitals/France.".into(),
     }
@@ -81,7 +81,7 @@ async fn a_real_model_uses_a_tool_and_replies_with_what_it_gave() {
     let fields = json!({"agent": "llm", "limits": {"reply_tokens": 300}, "patch": {"max_ops": 2},
         "writes": [{"path": "/capitals/*", "ops": ["add"]}], "files": {"iterations": 5}});
     let mut call = call("geographer", seat(fields), "", 0);
-    call.prompt = Prompt {
+    call.decided.prompt = Prompt {
         // Plain enough for a small model, which may call the tool in its text.
         system: "You have tools. Call one tool at a time: the next message has its result.".into(),
         user:

@@ -380,7 +380,7 @@ async fn a_server_that_refuses_a_derived_form_gets_the_generic_one_from_that_sea
     let endpoint = Endpoint::new(vec![refusal.clone(), refusal.clone(), refusal, ok("[]")]);
     let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
     let mut other = llm_call();
-    other.worker = "other".into();
+    other.decided.worker = "other".into();
     for call in [llm_call(), llm_call(), other] {
         chat.call(&call).await.expect("a reply");
     }
@@ -425,7 +425,7 @@ async fn one_seats_form_is_no_other_seats_and_a_fault_counts_twice() {
         let endpoint = Endpoint::new(acts);
         let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
         let mut other = llm_call();
-        other.worker = "other".into();
+        other.decided.worker = "other".into();
         let mut asked = Vec::new();
         for mut call in [llm_call(), llm_call(), llm_call(), other] {
             call.permit = Some(Permit::ungated());
@@ -503,8 +503,8 @@ async fn after_an_empty_reply_less_reasoning_is_asked_for_and_what_is_refused_of
     let chat = Chat::new(&model, &Variables::new()).expect("a client");
     let failed = chat.call(&llm_call()).await.expect_err("it is empty").code;
     assert_eq!(failed, FailureCode::Empty);
-    let call =
-        Call { earlier_attempts: AttemptHistory { failures: vec![failed], ..AttemptHistory::default() }, ..llm_call() };
+    let mut call = llm_call();
+    call.decided.earlier_attempts = AttemptHistory { failures: vec![failed], ..AttemptHistory::default() };
     assert_eq!(chat.call(&call).await.expect("a reply").text, "[]");
     let sent = endpoint.bodies();
     assert_eq!((&sent[1]["reasoning_effort"], &sent[2]["top_p"]), (&json!("low"), &json!(0.9)));

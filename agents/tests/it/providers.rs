@@ -129,8 +129,8 @@ async fn play(url: String, name: String, expected: Expected, files: Option<PathB
     let (mut outcome, mut past) = (None, AttemptHistory::default());
     for attempt in 1..=writer(files.is_some()).limits.attempts {
         let mut call = call("writer", writer(files.is_some()), "What is shown.", 0);
-        call.context = Arc::new(shown(files.is_some()));
-        (call.attempt, call.earlier_attempts) = (attempt, past.clone());
+        call.decided.context = Arc::new(shown(files.is_some()));
+        (call.decided.attempt, call.decided.earlier_attempts) = (attempt, past.clone());
         call.permit = Some(Permit::ungated());
         call.timeout = Duration::from_millis(timeout);
         let mut answer = ask(&chat, &call, files.as_deref()).await;

@@ -66,7 +66,9 @@ fn asked(fields: Value, document: &Value, reads: &[&str], may_expand: bool) -> C
     let reads = reads.iter().map(|place| PointerBuf::parse(*place).expect("a pointer")).collect();
     let basis = ReadSet { state, reads, members: Vec::new() };
     let shown = CallContext::new(plan, "w".into(), Arc::new(basis), may_expand).expect("the worker is there");
-    Call { context: Arc::new(shown), ..call("w", fields, "x", 0) }
+    let mut call = call("w", fields, "x", 0);
+    call.decided.context = Arc::new(shown);
+    call
 }
 
 async fn answered(seats: &AgentRegistry, call: &Call) -> Result<Value, Failure> {
@@ -86,7 +88,7 @@ pub(crate) async fn put(seats: &AgentRegistry, name: &str, document: &Value, at:
 /// Returns the outcome of a resolved request, carried out on a board of this name.
 pub(crate) async fn carried_out(seats: &AgentRegistry, board: &str, found: &Value) -> Value {
     let mut call = asked(role("crud"), &json!({"resolved": found}), &["/resolved"], false);
-    call.board = board.into();
+    call.decided.board = board.into();
     answered(seats, &call).await.expect("a reply")["patch"][0]["value"].clone()
 }
 
@@ -140,7 +142,7 @@ async fn a_request_goes_from_role_to_role() {
         let resolved = put(&seats, "resolve", &json!({"classified": classified}), "/resolved").await;
         // Each board has its own invocation; here all calls share one, so the board's name differs.
         let mut call = asked(role("crud"), &json!({"resolved": resolved}), &["/resolved"], false);
-        call.board = list.into();
+        call.decided.board = list.into();
         let first = answered(&seats, &call).await.expect("a reply");
         assert_eq!(first["patch"][0]["value"]["status"], "done");
         assert_eq!(answered(&seats, &call).await.expect("a reply"), first, "it is done once");
@@ -239,7 +241,7 @@ async fn what_is_said_is_taken_down_and_taken_up_in_order() {
     let ended = tokio::time::timeout(Duration::from_secs(60), board.wait_for_end()).await.expect("in time");
     let records = wait(journal.records(board.id(), None, 10_000)).expect("records");
     assert_eq!(ended.expect("it ends").cause, Cause::Done, "{records:#?}");
-    let bodies: Vec<Body> = records.iter().map(|record| record.body().expect("readable")).collect();
+    let bodies: Vec<&Body> = records.iter().map(|record| record.body().expect("readable")).collect();
     assert!(bodies.iter().any(|body| matches!(body, Body::Expanded(_))), "the view was too small for all");
     assert!(!bodies.iter().any(|body| matches!(body, Body::Rejected(_) | Body::Failed(_))), "{bodies:#?}");
     let state = replay::replay(&records, None).expect("it follows").board.state().root().to_value();

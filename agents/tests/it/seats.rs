@@ -42,7 +42,7 @@ async fn each_kind_of_seat_is_filled_with_what_the_operator_has_named() {
         (json!({"agent": "script", "script": [[5]]}), "[5]"),
     ] {
         let mut call = call("w", seat(fields.clone()), "x", 0);
-        call.model = Some("big".into());
+        call.decided.model = Some("big".into());
         assert_eq!(seats.call(&call).await.expect("a reply").text, expected, "{fields}");
     }
     assert!(endpoint.requests()[0].0.contains("authorization: bearer hush"));
@@ -71,7 +71,7 @@ async fn a_seat_that_cannot_be_filled_says_what_to_configure_before_and_at_the_c
         assert!(problems[0].to_string().contains(words), "{words:?} is not in {}", problems[0]);
 
         let mut call = call("w", seat(fields), "x", 0);
-        call.model = models["default"].as_str().map(str::to_owned);
+        call.decided.model = models["default"].as_str().map(str::to_owned);
         let failure = seats.call(&call).await.expect_err("cannot be filled");
         assert_eq!(failure.code, FailureCode::NotConfigured);
         assert!(failure.message.contains(words), "{words:?} is not in {failure}");
@@ -131,7 +131,7 @@ async fn a_model_stands_in_for_itself_with_the_key_of_another_account() {
     for (model, is_answered) in [("default", false), ("second", true)] {
         let AdmissionDecision::Now(permit) = seats.admit(&call.board, &asked) else { panic!("{model} is asked") };
         assert_eq!(permit.admission.model.as_deref(), Some(model));
-        call.model = Some(model.to_owned());
+        call.decided.model = Some(model.to_owned());
         call.permit = Some(permit);
         let answer = seats.call(&call).await;
         assert_eq!(answer.is_ok(), is_answered, "{answer:?}");

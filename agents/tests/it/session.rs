@@ -21,6 +21,11 @@ fn session(restart: &str, occurrence: u32) -> Call {
     call("w", seat(json!({"agent": "command", "restart": restart, "patch": {"max_bytes": 500}})), "x", occurrence)
 }
 
+fn on_board(board: &str, mut call: Call) -> Call {
+    call.decided.board = BoardId::from(board);
+    call
+}
+
 fn runner() -> ProgramRunner {
     ProgramRunner::new(&Environment::from_process())
 }
@@ -41,9 +46,9 @@ async fn one_process_serves_all_calls_of_a_worker_on_a_board_and_no_other() {
     assert_eq!(second[2], request.to_string().len() as u64, "a session's requests are those of any program");
 
     let mut elsewhere = session("fail", 0);
-    elsewhere.board = BoardId::from("other");
+    elsewhere.decided.board = BoardId::from("other");
     let mut colleague = session("fail", 0);
-    colleague.worker = "v".into();
+    colleague.decided.worker = "v".into();
     for (call, whose) in [(elsewhere, "another board's"), (colleague, "another worker's")] {
         let third = numbers(&runner, COUNTER, &call).await;
         assert!(third[0] != first[0] && third[1] == 1, "{whose} process is the same");
@@ -205,7 +210,7 @@ async fn idle_processes_old_ones_and_too_many_have_limits() {
         assert_eq!(second[1], 1, "a fresh one");
     }
     let runner = runner().with_limits(limits(60_000, 60_000));
-    let on = |board: &str| Call { board: BoardId::from(board), ..session("fresh", 0) };
+    let on = |board: &str| on_board(board, session("fresh", 0));
     for board in ["a", "b"] {
         assert_eq!(numbers(&runner, COUNTER, &on(board)).await[1], 1);
     }
@@ -231,10 +236,10 @@ async fn large_requests_and_much_on_standard_error_do_not_block() {
     for occurrence in 0..3 {
         let mut call = session("fail", occurrence);
         let user = "x".repeat(300_000);
-        call.prompt = Arc::new(patchboard_kernel::view::Prompt { system: String::new(), user });
+        call.decided.prompt = Arc::new(patchboard_kernel::view::Prompt { system: String::new(), user });
         assert!(numbers(&runner, script, &call).await[0] > 300_000);
     }
-    let (program, call) = (sh("echo '[]'; sleep 60"), Call { board: BoardId::from("c"), ..session("fail", 0) });
+    let (program, call) = (sh("echo '[]'; sleep 60"), on_board("c", session("fail", 0)));
     let reply = runner.answer(&program, &call).await.expect("answered without reading");
     assert_eq!(serde_json::from_str::<Value>(&reply.text).expect("JSON"), json!([]));
 }

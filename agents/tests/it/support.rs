@@ -8,6 +8,7 @@ use jsonptr::PointerBuf;
 use patchboard_agents::config::Program;
 use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::blueprint::Worker;
+use patchboard_kernel::board;
 use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::digest::{Hasher, Salt, sha256};
 use patchboard_kernel::freshness::ReadSet;
@@ -27,7 +28,7 @@ pub(crate) fn seat(fields: Value) -> Worker {
 /// Returns the n-th call of a worker, with `shown` as its view.
 pub(crate) fn call(worker: &str, seat: Worker, shown: &str, occurrence: u32) -> Call {
     let invocation = InvocationId(u64::from(occurrence) + 1);
-    Call {
+    let decided = board::Call {
         board: BoardId::from("b"),
         parent: None,
         invocation,
@@ -41,9 +42,10 @@ pub(crate) fn call(worker: &str, seat: Worker, shown: &str, occurrence: u32) -> 
         view_hash: sha256(shown.as_bytes()),
         prompt: Arc::new(Prompt { system: "You are a test.".into(), user: shown.into() }),
         context: Arc::new(values(worker, &seat)),
-        timeout: Duration::from_secs(10),
-        permit: None,
-    }
+        timeout_ms: 10_000,
+        admitted: None,
+    };
+    Call::new(decided, None)
 }
 
 /// Returns the view of a small board for a worker with this seat.

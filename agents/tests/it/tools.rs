@@ -568,7 +568,8 @@ async fn a_conversation_that_a_provider_breaks_off_goes_on_where_it_was() {
     assert_eq!(echoes, 2, "nor done again");
     // Another prompt has no earlier messages.
     chat.run_tool_loop(&gated, &mut bench).await.expect_err("it is not taken");
-    let other = Call { prompt: call("w", seat(json!({"agent": "llm"})), "Another.", 0).prompt, ..gated };
+    let mut other = gated;
+    other.decided.prompt = call("w", seat(json!({"agent": "llm"})), "Another.", 0).decided.prompt;
     chat.run_tool_loop(&other, &mut bench).await.expect("a reply");
     assert_eq!(endpoint.bodies()[7]["messages"].as_array().map(Vec::len), Some(2));
 }

@@ -275,7 +275,7 @@ mod tests {
         let hasher = Hasher::new(&Salt([7; 32]));
         let (mut records, mut last) = (Vec::new(), Digest([0; 32]));
         for (seq, body) in bodies.into_iter().enumerate() {
-            let record = Record::seal(last, Seq(seq as u64), Timestamp(0), &body, &hasher);
+            let record = Record::seal(last, Seq(seq as u64), Timestamp(0), body, &hasher);
             last = record.hash;
             records.push(record);
         }

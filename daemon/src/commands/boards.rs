@@ -202,7 +202,7 @@ fn status(journal: &dyn Journal, board: &BoardSummary, waits: &WaitState) -> &'s
 fn mode(journal: &dyn Journal, board: &BoardSummary) -> Result<Mode, Failure> {
     let records = wait(journal.records(&board.id, None, 1)).map_err(storage)?;
     match records.first().map(Record::body) {
-        Some(Ok(Body::Created(created))) => Ok(created.mode),
+        Some(Ok(Body::Created(created))) => Ok(created.mode.clone()),
         _ => Ok(Mode::default()),
     }
 }

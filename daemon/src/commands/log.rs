@@ -94,7 +94,7 @@ fn is_selected(arguments: &Arguments, kind: Kind) -> bool {
 /// Prints the parts that a call's view had no room for, once per worker.
 fn show_hidden(record: &Record, hiding: &mut ViewShortages, output: Output) -> Result<(), Failure> {
     let body = record.body().ok().filter(|_| record.kind == Kind::Invoked && !output.is_json());
-    for sentence in body.map(|body| hiding.note(&body)).unwrap_or_default() {
+    for sentence in body.map(|body| hiding.note(body)).unwrap_or_default() {
         output.line(&format!("{:>30} {sentence}", "not shown".yellow()))?;
     }
     Ok(())
@@ -102,10 +102,9 @@ fn show_hidden(record: &Record, hiding: &mut ViewShortages, output: Output) -> R
 
 fn show(record: &Record, output: Output) -> Result<(), Failure> {
     if output.is_json() {
-        let mut merged = record::merge_fields(record).map_err(|error| {
+        let merged = record::merge_fields(record).map_err(|error| {
             Failure::failed("bad_record", format!("record {}: {error}", record.seq)).detail("seq", record.seq.0.into())
         })?;
-        merged.insert("hash".into(), record.hash.to_string().into());
         return output.json(&merged);
     }
     let kind = record.kind.as_str();

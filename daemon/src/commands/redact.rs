@@ -8,7 +8,7 @@ use clap::Args;
 use patchboard_agents::cassette;
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::id::BoardId;
-use patchboard_kernel::record::{Body, SINCE_SALTED_TEXTS};
+use patchboard_kernel::record::{Body, Record, SINCE_SALTED_TEXTS};
 use patchboard_kernel::redaction::RemainingCopy;
 use patchboard_runtime::archive;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
@@ -96,7 +96,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
     let first = Reader::open(data_dir)?.records(&board)?.into_iter().next();
     let hasher = first.as_ref().and_then(archive::hasher_of);
     let is_salted =
-        matches!(first.map(|first| first.body()), Some(Ok(Body::Created(it))) if it.format >= SINCE_SALTED_TEXTS);
+        matches!(first.as_ref().map(Record::body), Some(Ok(Body::Created(it))) if it.format >= SINCE_SALTED_TEXTS);
     if hasher.is_none() && is_salted && !arguments.cassette.is_empty() {
         let message =
             "the salt of the board is gone, so that it cannot be known which views of a recording are its own";

@@ -1,13 +1,12 @@
 //! `patchboard dry-run`: runs one worker again on an earlier state of the board, without side effects on it.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::Args;
 use patchboard_agents::blackboard;
 use patchboard_kernel::bindings::Bindings;
 use patchboard_kernel::blueprint::AgentKind;
-use patchboard_kernel::board::{Board, DryRun};
+use patchboard_kernel::board::{self, Board, DryRun};
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::event::Change;
 use patchboard_kernel::expand_request::ExpandRequest;
@@ -159,7 +158,7 @@ impl DryRunPoint {
     fn find(records: &[Record], at: usize, worker: &WorkerName) -> Result<Self, Failure> {
         let body = |index: usize| records[index].body().map_err(bad_board);
         let here = body(at)?;
-        let attempt = match &here {
+        let attempt = match here {
             Body::Invoked(invoked) if invoked.worker == *worker => Some((invoked.invocation, invoked.attempt)),
             other => other.author().filter(|by| by.worker == *worker).and_then(attempt),
         };
@@ -168,7 +167,7 @@ impl DryRunPoint {
         for index in (0..=at).rev() {
             match (body(index)?, attempt) {
                 (Body::Invoked(found), Some(wanted)) if (found.invocation, found.attempt) == wanted => {
-                    (shown_at, invocation, invoked) = (Some(index), Some(found.invocation), Some(found));
+                    (shown_at, invocation, invoked) = (Some(index), Some(found.invocation), Some(found.clone()));
                     break;
                 }
                 (Body::Scheduled(found), None) if found.worker == *worker && index < at => {
@@ -206,7 +205,7 @@ impl DryRunPoint {
         let rehearsal = &self.dry_run;
         let attempt = self.invoked.as_ref().map_or(1, |invoked| invoked.attempt);
         let invocation = self.queued.as_ref().map(|queued| queued.invocation).unwrap_or_default();
-        Call {
+        let decided = board::Call {
             board: self.board.id().clone(),
             parent: self.board.parent().cloned(),
             invocation,
@@ -220,9 +219,10 @@ impl DryRunPoint {
             context: rehearsal.context.clone(),
             occurrence: rehearsal.occurrence,
             earlier_attempts: rehearsal.past.clone(),
-            timeout: Duration::from_millis(rehearsal.timeout_ms),
-            permit: None,
-        }
+            timeout_ms: rehearsal.timeout_ms,
+            admitted: None,
+        };
+        Call::new(decided, None)
     }
 }
 
@@ -518,29 +518,29 @@ impl RecordedOutcome {
             Ok(Body::Committed(it)) => {
                 let is_agreed = it.by.approval.is_some() && now.kind() == "approval";
                 let same = (is_kind || is_agreed) && is_patch(&it.patch, &it.expand);
-                (Some(it.patch), same)
+                (Some(it.patch.clone()), same)
             }
             Ok(Body::NoOp(it)) => {
                 let passes = matches!(&now.outcome, OutcomeKind::NoOp { pass, .. } if *pass == it.pass);
                 let same = is_kind && passes && is_patch(&it.patch, &[]);
-                (Some(it.patch), same)
+                (Some(it.patch.clone()), same)
             }
             Ok(Body::Expanded(it)) => {
                 let same = is_kind && is_patch(&it.patch, &it.expand);
-                (Some(it.patch), same)
+                (Some(it.patch.clone()), same)
             }
             Ok(Body::Approval(it)) => {
-                let question = it.clarify.map(|clarify| clarify.question);
+                let question = it.clarify.as_ref().map(|clarify| clarify.question.clone());
                 let asked = match &now.outcome {
                     OutcomeKind::NoOp { question, .. } => question.clone(),
                     OutcomeKind::Committed { .. } | OutcomeKind::Rejected(_) | OutcomeKind::Failed(_) => None,
                 };
                 let same = is_kind && asked == question && is_patch(&it.patch, &it.expand);
-                (Some(it.patch), same)
+                (Some(it.patch.clone()), same)
             }
             Ok(Body::Rejected(it)) => {
                 let same = matches!(&now.outcome, OutcomeKind::Rejected(ours) if *ours == it.rejection);
-                recorded.rejection = Some(it.rejection);
+                recorded.rejection = Some(it.rejection.clone());
                 (None, same)
             }
             Ok(Body::Failed(it)) => {

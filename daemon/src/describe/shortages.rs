@@ -136,7 +136,7 @@ impl Observer for NestedShortages {
         let kinds = [Kind::Created, Kind::Invoked];
         for record in step.records.iter().filter(|record| kinds.contains(&record.kind)) {
             if let Ok(body) = record.body() {
-                self.note(step.board, &body);
+                self.note(step.board, body);
             }
         }
     }

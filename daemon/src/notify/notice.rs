@@ -219,12 +219,12 @@ impl Cursor {
         }
     }
 
-    fn take(&mut self, body: Body, record: &Record, context: &Context<'_>, notices: &mut Vec<Notice>) {
+    fn take(&mut self, body: &Body, record: &Record, context: &Context<'_>, notices: &mut Vec<Notice>) {
         let about = context.about(record.seq, record.at);
         match body {
             Body::Approval(approval) => {
                 self.end_wait(approval.by.attempt.as_ref().map(|attempt| attempt.invocation), &about, notices);
-                notices.push(question_notice(&approval, &about));
+                notices.push(question_notice(approval, &about));
             }
             Body::Deferred(deferred) => self.deferred(deferred, record),
             Body::Paused(paused) if paused.cause == Some(PauseCause::ProviderUnavailable) => {
@@ -267,14 +267,14 @@ impl Cursor {
                 let stopped: Vec<InvocationId> = stopped.map(|(invocation, _)| *invocation).collect();
                 stopped.into_iter().for_each(|invocation| self.end_wait(Some(invocation), &about, notices));
             }
-            Body::Committed(it) => self.end_wait(it.by.attempt.map(|it| it.invocation), &about, notices),
-            Body::NoOp(it) => self.end_wait(it.by.attempt.map(|it| it.invocation), &about, notices),
-            Body::Expanded(it) => self.end_wait(it.by.attempt.map(|it| it.invocation), &about, notices),
-            Body::Continued(it) => self.end_wait(it.by.attempt.map(|it| it.invocation), &about, notices),
+            Body::Committed(it) => self.end_wait(it.by.attempt.as_ref().map(|it| it.invocation), &about, notices),
+            Body::NoOp(it) => self.end_wait(it.by.attempt.as_ref().map(|it| it.invocation), &about, notices),
+            Body::Expanded(it) => self.end_wait(it.by.attempt.as_ref().map(|it| it.invocation), &about, notices),
+            Body::Continued(it) => self.end_wait(it.by.attempt.as_ref().map(|it| it.invocation), &about, notices),
             Body::Ended(ended) => {
                 self.waits.clear();
                 self.resolve(&about, "The board ended and waits for no provider any more.", notices);
-                notices.extend(end_notice(ended, &about));
+                notices.extend(end_notice(*ended, &about));
             }
             _ => {}
         }
@@ -286,7 +286,7 @@ impl Cursor {
     /// The record cannot be read.
     pub(crate) fn question(record: &Record, context: &Context<'_>) -> Result<Option<Notice>, RecordError> {
         match record.body()? {
-            Body::Approval(approval) => Ok(Some(question_notice(&approval, &context.about(record.seq, record.at)))),
+            Body::Approval(approval) => Ok(Some(question_notice(approval, &context.about(record.seq, record.at)))),
             _ => Ok(None),
         }
     }
@@ -328,13 +328,12 @@ impl Cursor {
         Some(context.about(after, now).notice(Topic::Provider, message))
     }
 
-    fn deferred(&mut self, deferred: Deferred, record: &Record) {
+    fn deferred(&mut self, deferred: &Deferred, record: &Record) {
         let Some(attempt) = &deferred.by.attempt else { return };
         if let Some(wait) = self.waits.get_mut(&attempt.invocation) {
-            (wait.model, wait.reason) = (deferred.model, deferred.reason);
+            (wait.model, wait.reason) = (deferred.model.clone(), deferred.reason);
         } else if self.waits.len() < WAITS_MAX {
-            let Deferred { reason, model, .. } = deferred;
-            let worker = deferred.by.worker;
+            let (worker, model, reason) = (deferred.by.worker.clone(), deferred.model.clone(), deferred.reason);
             self.waits.insert(attempt.invocation, Wait { worker, model, reason, since: record.at, seq: record.seq });
         }
     }

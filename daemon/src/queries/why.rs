@@ -307,20 +307,21 @@ pub(crate) struct Provenance<'a> {
     /// Pointer of the place right after the commit.
     pub(crate) then: &'a str,
     /// Record that queued the invocation, if a call made the commit.
-    pub(crate) scheduled: Option<(&'a Record, Scheduled)>,
+    pub(crate) scheduled: Option<(&'a Record, &'a Scheduled)>,
     /// Record of the call's attempt.
-    pub(crate) invoked: Option<(&'a Record, Invoked)>,
+    pub(crate) invoked: Option<(&'a Record, &'a Invoked)>,
     /// Earlier rejections of the invocation.
-    pub(crate) rejected: Vec<(&'a Record, Rejected)>,
+    pub(crate) rejected: Vec<(&'a Record, &'a Rejected)>,
     /// Person's answer, if approval was required.
-    pub(crate) agreed: Option<(&'a Record, record::Answer)>,
+    pub(crate) agreed: Option<(&'a Record, &'a record::Answer)>,
 }
 
 impl<'a> Provenance<'a> {
     /// Returns `None` if the record cannot be read.
     fn new(records: &'a [Record], writer: &'a Writer) -> Option<Self> {
         let record = &records[writer.record];
-        let Ok(Body::Committed(mut committed)) = record.body() else { return None };
+        let Ok(Body::Committed(committed)) = record.body() else { return None };
+        let mut committed = committed.clone();
         let ops = writer.ops.iter().filter_map(|op| committed.patch.get(*op).cloned()).collect();
         let (mut scheduled, mut invoked, mut rejected) = (None, None, Vec::new());
         let mut agreed = None;
@@ -339,7 +340,7 @@ impl<'a> Provenance<'a> {
             for earlier in &records[..writer.record] {
                 match earlier.body() {
                     Ok(Body::Scheduled(body)) if body.invocation == invocation => scheduled = Some((earlier, body)),
-                    Ok(Body::Invoked(body)) if is_attempt(&body, attempt) => invoked = Some((earlier, body)),
+                    Ok(Body::Invoked(body)) if is_attempt(body, attempt) => invoked = Some((earlier, body)),
                     // Earlier calls of the attempt; not counted for a single edit.
                     Ok(Body::Continued(body))
                         if committed.by.edit.is_none() && body.by.attempt.as_ref() == Some(attempt) =>
@@ -347,8 +348,8 @@ impl<'a> Provenance<'a> {
                         let usage = committed.by.usage.get_or_insert_default();
                         usage.add(body.by.usage.unwrap_or_default());
                     }
-                    Ok(Body::Rejected(body)) if invocation_of(&body) == Some(invocation) => {
-                        rejected.push((earlier, *body));
+                    Ok(Body::Rejected(body)) if invocation_of(body) == Some(invocation) => {
+                        rejected.push((earlier, &**body));
                     }
                     _ => {}
                 }
@@ -401,7 +402,7 @@ impl<'a> Provenance<'a> {
     }
 }
 
-fn rejection((record, rejected): &(&Record, Rejected)) -> RejectionInfo {
+fn rejection((record, rejected): &(&Record, &Rejected)) -> RejectionInfo {
     RejectionInfo {
         seq: record.seq,
         attempt: attempt_of(&rejected.by).map(|attempt| attempt.number),

@@ -156,14 +156,13 @@ impl EventEncoder {
         // An unreadable body yields no events; its effect on the document shows in the next version.
         let Ok(body) = record.body() else { return RecordEvents::default() };
         let mut record_events = RecordEvents::default();
-        if is_custom(&body)
-            && let Ok(mut value) = record::merge_fields(record)
+        if is_custom(body)
+            && let Ok(value) = record::merge_fields(record)
         {
-            value.insert("hash".into(), record.hash.to_string().into());
             let name = format!("{PREFIX}{}", record.kind);
             record_events.events.push(Event::new(EventBody::Custom { name, value: value.into() }));
         }
-        match &body {
+        match body {
             Body::Scheduled(scheduled) => drop(self.queued.insert(scheduled.invocation, scheduled.rule.clone())),
             Body::Skipped(Skipped { invocation: Some(invocation), .. }) => drop(self.queued.remove(invocation)),
             Body::Invoked(invoked) => {
@@ -180,7 +179,7 @@ impl EventEncoder {
             }
             _ => {}
         }
-        for invocation in self.closed_by(&body) {
+        for invocation in self.closed_by(body) {
             self.queued.remove(&invocation);
             self.asking.retain(|_, asking| *asking != invocation);
             if let Some(step) = self.steps.remove(&invocation) {
@@ -188,7 +187,7 @@ impl EventEncoder {
             }
         }
         let mut version = None;
-        if let Body::Committed(committed) = &body {
+        if let Body::Committed(committed) = body {
             version = Some(committed.version);
             match self.apply_commit(committed) {
                 Some(event_body) => record_events.events.push(Event::new(event_body)),

@@ -434,7 +434,7 @@ impl Daemon {
                 let after = summary.head.seq.0.checked_sub(LAST_RECORDS).map(Seq);
                 let last = self.reader.journal.records(board, after, LAST_RECORDS as usize).await?;
                 let bodies = last.iter().rev().filter_map(|record| record.body().ok());
-                let ended = bodies.filter_map(|body| if let Body::Ended(ended) = body { Some(ended) } else { None });
+                let ended = bodies.filter_map(|body| if let Body::Ended(ended) = body { Some(*ended) } else { None });
                 Ok(ended.take(1).any(Ended::is_final))
             }
         }

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use patchboard_kernel::admission::{Admission, WaitingCall};
 use patchboard_kernel::blueprint::AgentKind;
-use patchboard_kernel::board::{Board, Input, NewBoard, Proposal, ProposalSource, ReplyBody, RequestDeferral, Step};
+use patchboard_kernel::board::{
+    Board, Call, Input, NewBoard, Proposal, ProposalSource, ReplyBody, RequestDeferral, Step,
+};
 use patchboard_kernel::deferral::{DeferralReason, PATIENCE_MS};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::failure::FailureCode;
@@ -19,7 +21,7 @@ use crate::class::FaultClass;
 use crate::corpus::Corpus;
 use crate::random::Random;
 use crate::scenario::{self, Scenario};
-use crate::simulation::{Call, Delivery, GateDecision, SimulatedBoard, SimulationHooks};
+use crate::simulation::{Delivery, GateDecision, SimulatedBoard, SimulationHooks};
 use crate::system::System;
 use crate::verdict::{Facts, Verdict};
 use crate::{corruption, instructions, reply_format};
@@ -223,7 +225,7 @@ impl<'a> FaultRun<'a> {
     }
 
     /// Returns true if this call must fail.
-    fn should_fail(&mut self, call: &Call<'_>) -> bool {
+    fn should_fail(&mut self, call: &Call) -> bool {
         if self.faults == 0 {
             let is_it = call.worker.as_str() == self.hit.worker;
             let nth = self.of_worker;
@@ -248,7 +250,7 @@ impl<'a> FaultRun<'a> {
     }
 
     /// Builds the deliveries of a faulty call; none if the call offers no chance for the fault.
-    fn faulty_deliveries(&mut self, call: &Call<'_>, ops: &[Value], document: &Value) -> Option<Vec<Delivery>> {
+    fn faulty_deliveries(&mut self, call: &Call, ops: &[Value], document: &Value) -> Option<Vec<Delivery>> {
         let interface = call.context.worker_plan().interface;
         let worker = call.worker.as_str();
         let (scenario, class) = (self.scenario, self.class);
@@ -392,7 +394,7 @@ fn beginning(text: &str) -> String {
     json!(begins.trim_end()).to_string().trim_matches('"').to_owned()
 }
 
-fn reply(call: &Call<'_>, text: String, after_ms: u64) -> Delivery {
+fn reply(call: &Call, text: String, after_ms: u64) -> Delivery {
     let (invocation, attempt, worker) = (call.invocation, call.attempt, call.worker.clone());
     let tokens = |chars: usize| (chars as u64).div_ceil(4);
     let prompt = tokens(call.prompt.system.len() + call.prompt.user.len());
@@ -404,12 +406,12 @@ fn reply(call: &Call<'_>, text: String, after_ms: u64) -> Delivery {
     }
 }
 
-fn fail(call: &Call<'_>, after_ms: u64, code: FailureCode, message: &str) -> Delivery {
+fn fail(call: &Call, after_ms: u64, code: FailureCode, message: &str) -> Delivery {
     let (invocation, attempt, message) = (call.invocation, call.attempt, message.to_owned());
     Delivery { after_ms, input: Input::AgentFailed { invocation, attempt, code, message, usage: None } }
 }
 
-fn defer(call: &Call<'_>, after_ms: u64, reason: DeferralReason, wait_ms: u64) -> Delivery {
+fn defer(call: &Call, after_ms: u64, reason: DeferralReason, wait_ms: u64) -> Delivery {
     let (invocation, attempt) = (call.invocation, call.attempt);
     let message = "not now".to_owned();
     let not_taken = RequestDeferral { reason, wait_ms, patience_ms: PATIENCE_MS, is_served_elsewhere: false, message };
@@ -424,13 +426,13 @@ impl SimulationHooks for FaultRun<'_> {
         }
     }
 
-    fn on_call(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {
+    fn on_call(&mut self, call: &Call, board: &Board) -> Vec<Delivery> {
         let document = board.state().root().to_value();
         let ops = self.scenario.answer(call.worker.as_str(), scenario::trigger_path(&call.prompt.user), &document);
         let seat = call.context.worker_plan();
         self.calls += u32::from(seat.worker.agent == AgentKind::Llm);
-        if self.should_fail(&call)
-            && let Some(deliveries) = self.faulty_deliveries(&call, &ops, &document)
+        if self.should_fail(call)
+            && let Some(deliveries) = self.faulty_deliveries(call, &ops, &document)
         {
             return deliveries;
         }
@@ -444,7 +446,7 @@ impl SimulationHooks for FaultRun<'_> {
             FaultClass::Cycle if self.has_company => self.scenario.split_off_later(call.worker.as_str(), &mut ops),
             _ => Vec::new(),
         };
-        let mut deliveries = vec![reply(&call, reply_format::reply(seat.interface, &ops), after_ms)];
+        let mut deliveries = vec![reply(call, reply_format::reply(seat.interface, &ops), after_ms)];
         for (nth, op) in (1..).zip(later) {
             let from = ProposalSource::Direct { key: None, base: None };
             let reply = ReplyBody::Text(reply_format::reply(seat.interface, &[op]));

@@ -9,32 +9,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use patchboard_kernel::admission::{Admission, WaitingCall};
-use patchboard_kernel::board::{Board, BoardError, Effect, Input, NewBoard, Outcome, Step};
-use patchboard_kernel::call_context::CallContext;
+use patchboard_kernel::board::{Board, BoardError, Call, Effects, Input, NewBoard, Outcome, Step};
 use patchboard_kernel::driver::{Batch, Driver};
-use patchboard_kernel::id::{InvocationId, Seq, Timestamp, WorkerName};
+use patchboard_kernel::id::{InvocationId, Seq, Timestamp};
 use patchboard_kernel::plan::PlanSource;
 use patchboard_kernel::record::Record;
-use patchboard_kernel::view::Prompt;
-
-/// A call of a worker's agent.
-#[derive(Clone, Copy)]
-pub struct Call<'a> {
-    /// The invocation.
-    pub invocation: InvocationId,
-    /// Attempt number, from 1.
-    pub attempt: u32,
-    /// The worker to call.
-    pub worker: &'a WorkerName,
-    /// The prompt for the agent.
-    pub prompt: &'a Prompt,
-    /// The values in the prompt.
-    pub context: &'a CallContext,
-    /// Timeout of the call, in milliseconds.
-    pub timeout_ms: u64,
-    /// Number of earlier attempts of the worker, without those that were deferred.
-    pub occurrence: u32,
-}
 
 /// An input that reaches the board later.
 #[derive(Clone, Debug)]
@@ -78,7 +57,7 @@ pub trait SimulationHooks {
     }
 
     /// Plays a call: returns no reply, one, or several.
-    fn on_call(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery>;
+    fn on_call(&mut self, call: &Call, board: &Board) -> Vec<Delivery>;
 
     /// Returns the persons' answers to the question of this record.
     fn answer_question(&mut self, _seq: Seq, _board: &Board) -> Vec<Delivery> {
@@ -363,27 +342,19 @@ impl SimulatedBoard {
         if let Some(Outcome::AwaitingApproval { seq }) = step.outcome {
             deliveries.extend(others.answer_question(seq, board));
         }
-        for effect in &step.effects {
-            match effect {
-                Effect::Call {
-                    invocation, attempt, worker, prompt, context: shown, timeout_ms, occurrence, ..
-                } => {
-                    let (invocation, attempt) = (*invocation, *attempt);
-                    let (timeout_ms, occurrence) = (*timeout_ms, *occurrence);
-                    let call = Call { invocation, attempt, worker, prompt, context: shown, timeout_ms, occurrence };
-                    deliveries.extend(others.on_call(call, board));
-                }
-                // A cancelled call may be answered nevertheless: the kernel must cope.
-                Effect::Cancel { .. } => {}
-                Effect::WakeAt(at) => self.alarm = Some(*at),
-                Effect::Ended(_) => self.alarm = None,
-                Effect::RequestAdmission(named) => {
-                    let is_named =
-                        |key: &(InvocationId, u32)| named.iter().any(|call| (call.invocation, call.attempt) == *key);
-                    self.waiting.retain(is_named);
-                }
-            }
+        // A cancelled call may be answered nevertheless: the kernel must cope.
+        let Effects { calls, cancellations: _, awaiting_admission, wake_at, ended } = &step.effects;
+        for call in calls {
+            deliveries.extend(others.on_call(call, board));
         }
+        if let Some(named) = awaiting_admission {
+            let is_named = |key: &(InvocationId, u32)| named.iter().any(|call| (call.invocation, call.attempt) == *key);
+            self.waiting.retain(is_named);
+        }
+        if ended.is_some() {
+            self.alarm = None;
+        }
+        self.alarm = wake_at.or(self.alarm);
         deliveries.into_iter().for_each(|delivery| self.send(delivery));
     }
 }

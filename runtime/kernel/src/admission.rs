@@ -1,7 +1,7 @@
 //! Admission of calls: the waiting calls, and the model to which a call was admitted.
 //!
 //! A call of a language model is dispatched in two steps. The board names the calls that may be made
-//! ([`Effect::RequestAdmission`](crate::board::Effect::RequestAdmission)) and records nothing. When the shell's gate
+//! ([`Effects::awaiting_admission`](crate::board::Effects::awaiting_admission)) and records nothing. When the shell's gate
 //! admits one ([`Input::Admit`](crate::board::Input::Admit)), the board compiles the view of its current state and
 //! records `invoked`. A waiting call thus occupies no slot, holds no reservation and uses no time of its own. The call
 //! of an inner board is made at once; it needs admission only after a deferral, when that board waits for its provider.

@@ -5,7 +5,7 @@
 //! of the simulator apply to both.
 
 use crate::admission::AdmissionGate;
-use crate::board::{Blob, Board, Input, Step};
+use crate::board::{Blob, Board, Effects, Input, Step};
 use crate::digest::Digest;
 use crate::id::{BoardId, Seq, Timestamp};
 use crate::mutants::{self, Mutant};
@@ -129,7 +129,7 @@ impl Driver {
 
 /// Returns output released before its records are durable: `None`, unless such a bug is planted.
 fn release_early(step: &mut Step) -> Option<Step> {
-    if mutants::is_active(Mutant::EarlyEffects) && !step.effects.is_empty() {
+    if mutants::is_active(Mutant::EarlyEffects) && step.effects != Effects::default() {
         return Some(Step { effects: std::mem::take(&mut step.effects), ..Step::default() });
     }
     if mutants::is_active(Mutant::EarlyOutcome) && step.outcome.is_some() {

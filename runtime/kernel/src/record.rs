@@ -13,6 +13,7 @@ mod principal;
 mod tests;
 
 use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -89,7 +90,7 @@ pub const REDACTED_MEMBER: &str = "$redacted";
 /// Hash to which the first record is chained.
 pub const GENESIS: Digest = Digest([0; 32]);
 
-/// Entry of a board's journal, as stored.
+/// Entry of a board's journal, as stored. A changed one is made by [`Record::new`], which drops the derived forms.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
     /// Gapless sequence number.
@@ -104,7 +105,25 @@ pub struct Record {
     pub payload: String,
     /// Hash that chains the header to all records before it.
     pub hash: Digest,
+    derived: Derived,
 }
+
+/// Forms of a record that follow from its stored parts, made on first use. They have no part in comparisons.
+#[derive(Clone, Debug, Default)]
+struct Derived {
+    /// Contents as sealed, or as parsed.
+    body: OnceLock<Result<Arc<Body>, RecordError>>,
+    /// See [`Record::merged_text`].
+    merged: OnceLock<Result<Arc<str>, RecordError>>,
+}
+
+impl PartialEq for Derived {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Derived {}
 
 /// Reason why a stored record cannot be trusted or read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -145,8 +164,13 @@ pub struct RedactionMarker {
 }
 
 impl Record {
+    /// Creates a record from its stored parts, without checking them.
+    pub fn new(seq: Seq, kind: Kind, at: Timestamp, header: String, payload: String, hash: Digest) -> Self {
+        Self { seq, kind, at, header, payload, hash, derived: Derived::default() }
+    }
+
     /// Seals a body as the record `seq`, after the record with the hash `previous`.
-    pub fn seal(previous: Digest, seq: Seq, at: Timestamp, body: &Body, hasher: &Hasher) -> Self {
+    pub fn seal(previous: Digest, seq: Seq, at: Timestamp, body: impl Into<Arc<Body>>, hasher: &Hasher) -> Self {
         Self::seal_as(None, previous, seq, at, body, hasher)
     }
 
@@ -156,10 +180,12 @@ impl Record {
         previous: Digest,
         seq: Seq,
         at: Timestamp,
-        body: &Body,
+        body: impl Into<Arc<Body>>,
         hasher: &Hasher,
     ) -> Self {
-        let Value::Object(mut header) = serde_json::to_value(body).expect("bodies have string keys and finite numbers")
+        let body = body.into();
+        let Value::Object(mut header) =
+            serde_json::to_value(&*body).expect("bodies have string keys and finite numbers")
         else {
             unreachable!("a body is an object")
         };
@@ -180,7 +206,9 @@ impl Record {
         }
         let header = canonical::to_string(&Value::Object(header));
         let hash = chain(previous, &header);
-        Self { seq, kind: body.kind(), at, header, payload: compact(values), hash }
+        let (kind, payload) = (body.kind(), compact(values));
+        let derived = Derived { body: OnceLock::from(Ok(body)), ..Derived::default() };
+        Self { seq, kind, at, header, payload, hash, derived }
     }
 
     /// Checks the chain and the columns beside the header; needs no salt.
@@ -268,7 +296,7 @@ impl Record {
     /// Returns the record with new values, some of them erased.
     pub(crate) fn with_redacted(&self, mut values: Map<String, Value>, erasure: &RedactionMarker) -> Self {
         values.insert(REDACTED_MEMBER.to_owned(), serde_json::to_value(erasure).expect("an erasure is JSON"));
-        Self { payload: compact(values), ..self.clone() }
+        Self::new(self.seq, self.kind, self.at, self.header.clone(), compact(values), self.hash)
     }
 
     /// Returns its values, by the names of their fields.
@@ -281,11 +309,16 @@ impl Record {
         Ok(values)
     }
 
-    /// Parses the contents of the record.
+    /// Returns the contents of the record, and parses them if that was not done before.
     ///
     /// # Errors
     /// Returns [`RecordError::NewerFormat`] or [`RecordError::Unreadable`].
-    pub fn body(&self) -> Result<Body, RecordError> {
+    pub fn body(&self) -> Result<&Body, RecordError> {
+        let body = self.derived.body.get_or_init(|| self.parse_body().map(Arc::new));
+        body.as_deref().map_err(Clone::clone)
+    }
+
+    fn parse_body(&self) -> Result<Body, RecordError> {
         let mut fields = object(&self.header)?;
         for beside in ["seq", "at", "values"] {
             fields.remove(beside);
@@ -310,6 +343,15 @@ impl Record {
         read.map_err(|error| RecordError::Unreadable(error.to_string()))
     }
 
+    /// Returns the merged fields ([`merge_fields`]) as JSON, written once for all readers of the record.
+    ///
+    /// # Errors
+    /// [`RecordError::Unreadable`].
+    pub fn merged_text(&self) -> Result<&str, RecordError> {
+        let merge = || merge_fields(self).map(|fields| Value::Object(fields).to_string().into());
+        self.derived.merged.get_or_init(merge).as_deref().map_err(Clone::clone)
+    }
+
     /// Returns the record as one JSON object, for export: the exact header and hash, and the payload.
     pub fn to_json(&self) -> Value {
         let payload = serde_json::from_str(&self.payload).unwrap_or_else(|_| Value::String(self.payload.clone()));
@@ -325,7 +367,7 @@ struct Columns {
     at: Option<Value>,
 }
 
-/// Merges header and payload of a record for people and scripts.
+/// Merges header, payload and hash of a record for people and scripts.
 ///
 /// # Errors
 /// [`RecordError::Unreadable`].
@@ -333,6 +375,7 @@ pub fn merge_fields(record: &Record) -> Result<Map<String, Value>, RecordError> 
     let mut fields = object(&record.header)?;
     fields.remove("values");
     fields.extend(object(&record.payload)?);
+    fields.insert("hash".into(), record.hash.to_string().into());
     Ok(fields)
 }
 

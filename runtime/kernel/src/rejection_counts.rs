@@ -41,7 +41,7 @@ impl RejectionCounts {
             return;
         }
         if let Ok(Body::Rejected(rejected)) = record.body() {
-            *self.0.entry((rejected.by.worker, rejected.stage, rejected.code)).or_default() += 1;
+            *self.0.entry((rejected.by.worker.clone(), rejected.stage, rejected.code)).or_default() += 1;
         }
     }
 

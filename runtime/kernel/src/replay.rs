@@ -398,7 +398,7 @@ const fn is_step_start_kind(kind: Kind) -> bool {
 fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input, Divergence> {
     let plan: &Plan = board.plan();
     let body = record.body().map_err(|error| divergence(record.seq, error.to_string()))?;
-    Ok(match body {
+    Ok(match body.clone() {
         Body::Committed(record::Committed { by: Author { edit: Some(_), .. }, written, .. }) => {
             edit(record, &written.unwrap_or_default())?
         }

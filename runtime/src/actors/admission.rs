@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use patchboard_kernel::admission::WaitingCall;
-use patchboard_kernel::board::{Board, CallLimits, Effect};
+use patchboard_kernel::board::{Board, CallLimits, Effects};
 use patchboard_kernel::ledger::Account;
 
 use super::CallKey;
@@ -92,18 +92,12 @@ impl WaitingCalls {
 
     /// Removes the calls that a step no longer names. Admitted calls that the step did not make return their permits;
     /// those that still wait for admission wait for a budget.
-    pub(super) fn stepped(&mut self, board: &Board, effects: &[Effect], permits: &mut BTreeMap<CallKey, Permit>) {
-        let named = effects.iter().rev().find_map(|effect| match effect {
-            Effect::RequestAdmission(named) => Some(named),
-            _ => None,
-        });
-        if let Some(named) = named {
+    pub(super) fn stepped(&mut self, board: &Board, effects: &Effects, permits: &mut BTreeMap<CallKey, Permit>) {
+        if let Some(named) = &effects.awaiting_admission {
             self.0.retain(|waiting, _| named.iter().any(|call| key(call) == *waiting));
         }
-        let is_started = |admitted: &CallKey| {
-            let is_it = |effect: &Effect| matches!(effect, Effect::Call { invocation, attempt, .. } if (*invocation, *attempt) == *admitted);
-            effects.iter().any(is_it)
-        };
+        let is_started =
+            |admitted: &CallKey| effects.calls.iter().any(|call| (call.invocation, call.attempt) == *admitted);
         let unmade: Vec<CallKey> = permits.keys().filter(|admitted| !is_started(admitted)).copied().collect();
         permits.retain(|admitted, _| !unmade.contains(admitted));
         if !unmade.is_empty() {

@@ -6,33 +6,17 @@ use std::time::Duration;
 
 use patchboard_kernel::blueprint::Blueprint;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::failpoints::Failpoints;
-use super::kernel::{self, KernelActor, StartMode};
+use super::kernel::KernelActor;
+use super::messages::{BoardMessage, KernelMessage, StartMode};
 use super::{Context, breaker, scheduler, stop, worker};
 use crate::board_channel::BoardChannel;
 use crate::clock::BoardClock;
 use crate::observer::RestartScope;
 use crate::runtime::{RestartPolicy, RuntimeError};
 use patchboard_storage::journal::Claim;
-
-pub(crate) enum Message {
-    /// Creates the next generation of children.
-    Restart(StartMode),
-    /// Lets the kernel decide the inputs it has received, then ends.
-    Close(oneshot::Sender<()>),
-}
-
-impl Message {
-    const fn kind(&self) -> &'static str {
-        match self {
-            Self::Restart(_) => "restart",
-            Self::Close(_) => "close",
-        }
-    }
-}
 
 pub(crate) struct Arguments {
     pub(crate) context: Arc<Context>,
@@ -57,20 +41,24 @@ pub(crate) struct State {
 
 /// Children that were created together.
 struct Generation {
-    kernel: ActorRef<kernel::Message>,
+    kernel: ActorRef<KernelMessage>,
     others: Vec<ActorCell>,
 }
 
 pub(crate) struct BoardSupervisor;
 
 impl Actor for BoardSupervisor {
-    type Msg = Message;
+    type Msg = BoardMessage;
     type State = State;
     type Arguments = Arguments;
 
-    async fn pre_start(&self, myself: ActorRef<Message>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(
+        &self,
+        myself: ActorRef<BoardMessage>,
+        arguments: Arguments,
+    ) -> Result<State, ActorProcessingErr> {
         let Arguments { context, channel: published, blueprint, beginning, claim } = arguments;
-        myself.cast(Message::Restart(beginning))?;
+        myself.cast(BoardMessage::Restart(beginning))?;
         let failures = Failures::new(context.options.restarts);
         Ok(State {
             context,
@@ -85,18 +73,18 @@ impl Actor for BoardSupervisor {
 
     async fn handle(
         &self,
-        myself: ActorRef<Message>,
-        message: Message,
+        myself: ActorRef<BoardMessage>,
+        message: BoardMessage,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         state.probe().hit("board", message.kind());
         match message {
-            Message::Restart(beginning) => {
+            BoardMessage::Restart(beginning) => {
                 let generation = Generation::start(&myself.get_cell(), state, beginning).await?;
                 state.channel.set_kernel(generation.kernel.clone());
                 state.generation = Some(generation);
             }
-            Message::Close(done) => {
+            BoardMessage::Close(done) => {
                 state.channel.clear_kernel();
                 if let Some(generation) = state.generation.take() {
                     generation.drain().await;
@@ -113,7 +101,7 @@ impl Actor for BoardSupervisor {
 
     async fn handle_supervisor_evt(
         &self,
-        myself: ActorRef<Message>,
+        myself: ActorRef<BoardMessage>,
         event: SupervisionEvent,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
@@ -136,7 +124,7 @@ impl State {
         self.context.options.failpoints.for_board(self.channel.board())
     }
 
-    async fn child_failed(&mut self, myself: &ActorRef<Message>, error: ActorProcessingErr) {
+    async fn child_failed(&mut self, myself: &ActorRef<BoardMessage>, error: ActorProcessingErr) {
         self.channel.clear_kernel();
         if let Some(generation) = self.generation.take() {
             generation.stop().await;
@@ -154,12 +142,12 @@ impl State {
         if let Some(pause) = pause {
             tracing::warn!(%board, reason, pause_ms = pause.as_millis(), "the board's actors failed and are restarted");
             self.context.observe(|observer| observer.on_restart(RestartScope::Board));
-            let restart = move || Message::Restart(StartMode::Recover);
+            let restart = move || BoardMessage::Restart(StartMode::Recover);
             drop(myself.send_after(pause, restart));
         } else if is_crash && !self.is_melting {
             tracing::error!(%board, reason, "the board's actors failed too often; the board ends");
             self.is_melting = true;
-            drop(myself.cast(Message::Restart(StartMode::MeltDown)));
+            drop(myself.cast(BoardMessage::Restart(StartMode::MeltDown)));
         } else {
             tracing::error!(%board, reason, "the board is given up");
             drop(self.claim.take());
@@ -231,21 +219,13 @@ impl Generation {
             let (worker, _) = Actor::spawn_linked(None, worker::WorkerActor, arguments, link()).await?;
             workers.insert(name.clone(), worker);
         }
-        let arguments = breaker::Arguments { workers: workers.clone(), probe: probe() };
-        let (breaker, _) = Actor::spawn_linked(None, breaker::BreakerActor, arguments, link()).await?;
         let mut others: Vec<_> = workers.values().map(ActorRef::get_cell).collect();
-        let arguments = scheduler::Arguments {
-            board: state.channel.board().clone(),
-            blueprint: &state.blueprint,
-            clock,
-            kernel: kernel.clone(),
-            workers,
-            probe: probe(),
-        };
-        let arguments = scheduler::State::new(arguments);
+        let arguments = scheduler::Arguments { clock, kernel: kernel.clone(), workers, probe: probe() };
         let (scheduler, _) = Actor::spawn_linked(None, scheduler::SchedulerActor, arguments, link()).await?;
+        let arguments = breaker::Arguments { scheduler: scheduler.clone(), probe: probe() };
+        let (breaker, _) = Actor::spawn_linked(None, breaker::BreakerActor, arguments, link()).await?;
         others.extend([scheduler.get_cell(), breaker.get_cell()]);
-        kernel.cast(kernel::Message::Begin { beginning, scheduler, breaker })?;
+        kernel.cast(KernelMessage::Begin { beginning, scheduler, breaker })?;
         Ok(Self { kernel, others })
     }
 

@@ -1,51 +1,41 @@
 //! Cancels the calls that the board no longer needs: those of stopped branches, expired ones, all at the end.
+//!
+//! The cancellations follow the calls through the scheduler, the only sender of a worker.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use patchboard_kernel::board::Effect;
-use patchboard_kernel::id::WorkerName;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use super::failpoints::Failpoints;
-use super::{StepEffects, worker};
-
-pub(crate) enum Message {
-    /// A step is durable.
-    Durable(Arc<StepEffects>),
-}
+use super::messages::{BreakerMessage, SchedulerMessage};
 
 pub(crate) struct Arguments {
-    pub(crate) workers: BTreeMap<WorkerName, ActorRef<worker::Message>>,
+    pub(crate) scheduler: ActorRef<SchedulerMessage>,
     pub(crate) probe: Failpoints,
 }
 
 pub(crate) struct BreakerActor;
 
 impl Actor for BreakerActor {
-    type Msg = Message;
+    type Msg = BreakerMessage;
     type State = Arguments;
     type Arguments = Arguments;
 
-    async fn pre_start(&self, _: ActorRef<Message>, arguments: Arguments) -> Result<Self::State, ActorProcessingErr> {
+    async fn pre_start(
+        &self,
+        _: ActorRef<BreakerMessage>,
+        arguments: Arguments,
+    ) -> Result<Self::State, ActorProcessingErr> {
         Ok(arguments)
     }
 
     async fn handle(
         &self,
-        _: ActorRef<Message>,
-        message: Message,
+        _: ActorRef<BreakerMessage>,
+        message: BreakerMessage,
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         state.probe.hit("breaker", "durable");
-        let Message::Durable(durable) = message;
-        for (order, effect) in durable.ordered() {
-            if let Effect::Cancel { invocation, worker } = effect
-                && let Some(worker) = state.workers.get(worker)
-            {
-                drop(worker.cast(worker::Message::Cancel(order, *invocation)));
-            }
-        }
+        let BreakerMessage::Durable(cancellations) = message;
+        drop(state.scheduler.cast(SchedulerMessage::Cancel(cancellations)));
         Ok(())
     }
 }

@@ -9,38 +9,38 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::runtime::Handle;
 
 use super::Context;
-
-pub(crate) enum Message {
-    /// Records are queued.
-    Flush,
-}
+use super::messages::WriterMessage;
 
 pub(crate) struct JournalWriter;
 
 impl Actor for JournalWriter {
-    type Msg = Message;
+    type Msg = WriterMessage;
     type State = Arc<Context>;
     type Arguments = Arc<Context>;
 
-    async fn pre_start(&self, _: ActorRef<Message>, context: Arc<Context>) -> Result<Arc<Context>, ActorProcessingErr> {
+    async fn pre_start(
+        &self,
+        _: ActorRef<WriterMessage>,
+        context: Arc<Context>,
+    ) -> Result<Arc<Context>, ActorProcessingErr> {
         Ok(context)
     }
 
     async fn handle(
         &self,
-        _: ActorRef<Message>,
-        message: Message,
+        _: ActorRef<WriterMessage>,
+        message: WriterMessage,
         context: &mut Arc<Context>,
     ) -> Result<(), ActorProcessingErr> {
         context.options.failpoints.hit("journal_writer", "flush");
         match message {
             // Most messages find their records appended by the transaction after the current one.
-            Message::Flush if context.journal.has_queued() => {
+            WriterMessage::Flush if context.journal.has_queued() => {
                 let turn = context.journal.turn().await;
                 let (context, threads) = (Arc::clone(context), Handle::current());
                 tokio::task::spawn_blocking(move || threads.block_on(context.journal.flush(turn))).await?;
             }
-            Message::Flush => {}
+            WriterMessage::Flush => {}
         }
         Ok(())
     }

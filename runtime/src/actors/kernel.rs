@@ -8,20 +8,21 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use patchboard_kernel::admission::WaitingCall;
-use patchboard_kernel::board::{Board, Effect, Input, Outcome, Proposal, ProposalSource};
+use patchboard_kernel::board::{Effects, Input, Outcome, Proposal, ProposalSource};
 use patchboard_kernel::driver::Driver;
 use patchboard_kernel::id::{BoardId, IdempotencyKey};
 use patchboard_kernel::record::{Body, Ended, Epoch, Kind, Principal};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::admission::{self, WaitingCalls};
 use super::failpoints::Failpoints;
-use super::{CallKey, Context, StepEffects, breaker, scheduler};
-use crate::agent::{AdmissionDecision, Permit};
+use super::messages::{BreakerMessage, InputResult, KernelMessage, SchedulerMessage, StartMode};
+use super::{CallKey, Context};
+use crate::agent::{AdmissionDecision, Call, Permit};
 use crate::board_channel::BoardChannel;
 use crate::clock::BoardClock;
 use crate::cpu_time;
@@ -31,64 +32,6 @@ use crate::runtime::RuntimeError;
 use crate::snapshotter::{self, SnapshotTask, Snapshotter, StoredSnapshot};
 use crate::status::BoardStatus;
 use patchboard_storage::journal::{GarbageCollection, Journal, JournalError};
-
-pub(crate) enum Message {
-    /// All actors of the generation are running.
-    Begin { beginning: StartMode, scheduler: ActorRef<scheduler::Message>, breaker: ActorRef<breaker::Message> },
-    /// Input for the board.
-    Decide {
-        input: Input,
-        /// Principal of an external caller.
-        principal: Option<Principal>,
-        caller: Option<WaitingCaller>,
-    },
-    /// The gate admits a waiting call, or the operator's patience is over.
-    Admitted { key: CallKey, permit: Option<Permit> },
-    /// This board may store or collect snapshots now.
-    SnapshotPermit(OwnedSemaphorePermit),
-    /// A snapshot is stored, or storing failed.
-    SnapshotStored(Result<StoredSnapshot, JournalError>),
-    /// Unused parts of earlier snapshots are removed, or removing failed.
-    GarbageCollected(Result<GarbageCollection, JournalError>),
-}
-
-impl Message {
-    const fn kind(&self) -> &'static str {
-        match self {
-            Self::Begin { .. } => "begin",
-            Self::Decide { .. } => "decide",
-            Self::Admitted { .. } => "admitted",
-            Self::SnapshotPermit(_) => "turn",
-            Self::SnapshotStored(_) => "taken",
-            Self::GarbageCollected(_) => "swept",
-        }
-    }
-}
-
-/// Origin of the board.
-pub(crate) enum StartMode {
-    /// Just created and durable, with its first effects.
-    Created(Box<Board>, Vec<Effect>),
-    /// Recovered from the journal.
-    Recover,
-    /// Recovered from the journal, only to end it.
-    MeltDown,
-}
-
-/// External caller that waits for the result of an input.
-pub(crate) struct WaitingCaller {
-    /// Receives the decision, with its processor time.
-    pub(crate) answer: oneshot::Sender<(Result<InputResult, RuntimeError>, Duration)>,
-    /// The request's place in the queue.
-    pub(crate) _place: OwnedSemaphorePermit,
-}
-
-/// Result of an input, now durable.
-pub(crate) struct InputResult {
-    pub(crate) outcome: Option<Outcome>,
-    /// The step has records.
-    pub(crate) recorded: bool,
-}
 
 pub(crate) struct State {
     probe: Failpoints,
@@ -102,20 +45,20 @@ struct ActiveBoard {
     waiting: WaitingCalls,
     driver: Driver,
     snapshotter: Snapshotter,
-    scheduler: ActorRef<scheduler::Message>,
-    breaker: ActorRef<breaker::Message>,
+    scheduler: ActorRef<SchedulerMessage>,
+    breaker: ActorRef<BreakerMessage>,
 }
 
 pub(crate) struct KernelActor;
 
 impl Actor for KernelActor {
-    type Msg = Message;
+    type Msg = KernelMessage;
     type State = State;
     type Arguments = (Arc<Context>, Arc<BoardChannel>, Arc<BoardClock>);
 
     async fn pre_start(
         &self,
-        _: ActorRef<Message>,
+        _: ActorRef<KernelMessage>,
         (context, published, clock): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
         let probe = context.options.failpoints.for_board(published.board());
@@ -124,24 +67,26 @@ impl Actor for KernelActor {
 
     async fn handle(
         &self,
-        myself: ActorRef<Message>,
-        message: Message,
+        myself: ActorRef<KernelMessage>,
+        message: KernelMessage,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         state.probe.hit("kernel", message.kind());
         let mut turn = None;
         match message {
-            Message::Begin { beginning, scheduler, breaker } => state.begin(beginning, scheduler, breaker).await?,
-            Message::SnapshotStored(stored) => state.on_snapshot_stored(stored).await?,
-            Message::GarbageCollected(collected) => state.on_garbage_collected(collected),
-            Message::SnapshotPermit(permit) => {
+            KernelMessage::Begin { beginning, scheduler, breaker } => {
+                state.begin(beginning, scheduler, breaker).await?
+            }
+            KernelMessage::SnapshotStored(stored) => state.on_snapshot_stored(stored).await?,
+            KernelMessage::GarbageCollected(collected) => state.on_garbage_collected(collected),
+            KernelMessage::SnapshotPermit(permit) => {
                 if let Some(running) = &mut state.running {
                     running.snapshotter.has_turn();
                 }
                 turn = Some(permit);
             }
-            Message::Admitted { key, permit } => state.admitted(key, permit).await?,
-            Message::Decide { input, principal, caller: asker } => {
+            KernelMessage::Admitted { key, permit } => state.admitted(key, permit).await?,
+            KernelMessage::Decide { input, principal, caller: asker } => {
                 let (decided, used) = cpu_time::measure(state.decide_with(input, principal, BTreeMap::new())).await;
                 let failure = decided.as_ref().err().cloned();
                 if let Some(asker) = asker {
@@ -162,8 +107,8 @@ impl State {
     async fn begin(
         &mut self,
         beginning: StartMode,
-        scheduler: ActorRef<scheduler::Message>,
-        breaker: ActorRef<breaker::Message>,
+        scheduler: ActorRef<SchedulerMessage>,
+        breaker: ActorRef<BreakerMessage>,
     ) -> Result<(), RuntimeError> {
         let melts = matches!(beginning, StartMode::MeltDown);
         let policy = self.context.options.snapshots;
@@ -220,7 +165,7 @@ impl State {
         match running.waiting.ask(&*self.context.options.agent, running.driver.board(), call) {
             Some(AdmissionDecision::Now(permit)) => self.admit(key, permit).await?,
             Some(AdmissionDecision::Later(admitting)) => {
-                drop(running.scheduler.cast(scheduler::Message::Wait(vec![(key, admitting)])));
+                drop(running.scheduler.cast(SchedulerMessage::Wait(vec![(key, admitting)])));
             }
             None => {}
         }
@@ -338,20 +283,16 @@ impl State {
             self.context.options.agent.on_settled(board.id(), &token);
         }
         // A clock that was set back makes an alarm fire early; it is armed once more.
-        let has_alarm = step.effects.iter().any(|effect| matches!(effect, Effect::WakeAt(_)));
-        if is_tick
-            && !has_alarm
-            && let Some(at) = board.wake_at()
-        {
-            step.effects.push(Effect::WakeAt(at));
+        if is_tick {
+            step.effects.wake_at = step.effects.wake_at.or_else(|| board.wake_at());
         }
         if is_held {
             // A recorded call is made when the board is resumed, as after a crash.
-            step.effects.retain(|effect| !matches!(effect, Effect::Call { .. }));
+            step.effects.calls.clear();
         }
         running.waiting.stepped(board, &step.effects, &mut permits);
         if !later.is_empty() {
-            drop(running.scheduler.cast(scheduler::Message::Wait(later)));
+            drop(running.scheduler.cast(SchedulerMessage::Wait(later)));
         }
         running.dispatch_effects(step.effects, permits);
         Ok(InputResult { outcome: step.outcome, recorded })
@@ -363,7 +304,7 @@ impl State {
     /// Starts the due snapshot task in this board's turn: nothing is copied before.
     async fn start_snapshot_task(
         &mut self,
-        myself: &ActorRef<Message>,
+        myself: &ActorRef<KernelMessage>,
         turn: Option<OwnedSemaphorePermit>,
     ) -> Result<(), RuntimeError> {
         let Some(running) = &mut self.running else { return Ok(()) };
@@ -386,7 +327,7 @@ impl State {
                     let swept = run_blocking(&context, turn, move |journal| {
                         snapshotter::collect_garbage(journal, &id, epoch, &unusable)
                     });
-                    drop(myself.cast(Message::GarbageCollected(swept.await)));
+                    drop(myself.cast(KernelMessage::GarbageCollected(swept.await)));
                 });
             }
             SnapshotTask::Snapshot => {
@@ -399,7 +340,7 @@ impl State {
                 if waits {
                     self.on_snapshot_stored(work.await).await?;
                 } else {
-                    tokio::spawn(async move { drop(myself.cast(Message::SnapshotStored(work.await))) });
+                    tokio::spawn(async move { drop(myself.cast(KernelMessage::SnapshotStored(work.await))) });
                 }
             }
         }
@@ -444,7 +385,7 @@ impl ActiveBoard {
     async fn snapshot_permit(
         &mut self,
         turns: &Arc<Semaphore>,
-        myself: &ActorRef<Message>,
+        myself: &ActorRef<KernelMessage>,
     ) -> Option<OwnedSemaphorePermit> {
         let turns = Arc::clone(turns);
         if self.snapshotter.policy().waits {
@@ -455,7 +396,7 @@ impl ActiveBoard {
             let myself = myself.clone();
             tokio::spawn(async move {
                 if let Ok(turn) = turns.acquire_owned().await {
-                    drop(myself.cast(Message::SnapshotPermit(turn)));
+                    drop(myself.cast(KernelMessage::SnapshotPermit(turn)));
                 }
             });
         }
@@ -463,13 +404,20 @@ impl ActiveBoard {
     }
 
     /// Passes effects on to the other actors. If one of them has ended, its supervisor already knows.
-    fn dispatch_effects(&self, effects: Vec<Effect>, permits: BTreeMap<CallKey, Permit>) {
-        if effects.is_empty() {
-            return;
+    fn dispatch_effects(&self, effects: Effects, mut permits: BTreeMap<CallKey, Permit>) {
+        let Effects { calls, cancellations, awaiting_admission, wake_at, ended } = effects;
+        if !calls.is_empty() || awaiting_admission.is_some() || wake_at.is_some() || ended.is_some() {
+            let calls = calls.into_iter().map(|call| {
+                let permit = permits.remove(&(call.invocation, call.attempt));
+                Call::new(call, permit)
+            });
+            let calls = calls.collect();
+            drop(self.scheduler.cast(SchedulerMessage::Durable { calls, awaiting_admission, wake_at, ended }));
         }
-        let durable = Arc::new(StepEffects { seq: self.driver.board().head().0, effects, permits });
-        drop(self.breaker.cast(breaker::Message::Durable(Arc::clone(&durable))));
-        drop(self.scheduler.cast(scheduler::Message::Durable(durable)));
+        // Sent last, so that a cancellation follows its call.
+        if !cancellations.is_empty() {
+            drop(self.breaker.cast(BreakerMessage::Durable(cancellations)));
+        }
     }
 }
 

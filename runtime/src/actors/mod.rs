@@ -5,14 +5,17 @@
 //! ├── journal_writer      appends what several boards have queued, with one commit
 //! └── board               one per board; restarts its children together; a meltdown ends the board, nothing else
 //!     ├── kernel          owns the Board; one input at a time; append, publish, hand on, answer
-//!     ├── scheduler       delivers calls to the workers; arms the alarm that comes back as a tick
-//!     ├── breaker         withdraws calls of stopped branches
+//!     ├── scheduler       delivers calls and cancellations to the workers; arms the alarm that comes back as a tick
+//!     ├── breaker         cancels the calls that the board no longer needs
 //!     └── worker          one per worker; runs its agent's calls as tasks
 //! ```
 //!
 //! Actors execute the decisions of the kernel crate. They send and never wait for answers of each other, so there are
 //! no waiting cycles; only callers outside the tree wait for answers. Actors have no names, because ractor's registry
 //! is shared by the whole process.
+//!
+//! **A worker has one sender.** The kernel hands a step's calls to the scheduler, then its cancellations to the breaker,
+//! which passes them to the scheduler. So a call reaches its worker before its cancellation.
 //!
 //! **All children of a board restart together.** The memory of each, open calls included, is lost with it. The journal
 //! is the only durable state, and taking the board over from it settles all open calls. Because each generation gets
@@ -24,22 +27,20 @@ pub(crate) mod breaker;
 pub(crate) mod failpoints;
 pub(crate) mod journal_writer;
 pub(crate) mod kernel;
+pub(crate) mod messages;
 pub(crate) mod root;
 pub(crate) mod scheduler;
 pub(crate) mod worker;
 
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use patchboard_kernel::board::Effect;
-use patchboard_kernel::id::{BoardId, InvocationId, Seq};
+use patchboard_kernel::id::{BoardId, InvocationId};
 use ractor::ActorCell;
 use tokio::sync::Semaphore;
 
-use crate::agent::Permit;
 use crate::board_channel::BoardChannel;
 use crate::group_commit::GroupCommit;
 use crate::observer::Observer;
@@ -87,32 +88,8 @@ fn panic_text(panicked: &(dyn Any + Send)) -> String {
     format!("a panic: {}", text.unwrap_or("without a text"))
 }
 
-/// Effects of a durable step.
-pub(crate) struct StepEffects {
-    /// Last record of the board.
-    pub(crate) seq: Seq,
-    pub(crate) effects: Vec<Effect>,
-    /// Permits of its calls.
-    pub(crate) permits: BTreeMap<CallKey, Permit>,
-}
-
 /// Key of an attempt of an invocation.
 pub(crate) type CallKey = (InvocationId, u32);
-
-impl StepEffects {
-    /// Returns the effects, each with its position among all effects of the board.
-    pub(crate) fn ordered(&self) -> impl Iterator<Item = (EffectOrder, &Effect)> {
-        self.effects.iter().enumerate().map(|(index, effect)| (EffectOrder { seq: self.seq, index }, effect))
-    }
-}
-
-/// Position of an effect among all effects of a board. Calls and cancellations reach a worker from two senders, so
-/// their order of arrival means nothing.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct EffectOrder {
-    pub(crate) seq: Seq,
-    pub(crate) index: usize,
-}
 
 /// Time for a stopped actor to finish its current message before it is killed.
 const STOPPING: Duration = Duration::from_secs(10);

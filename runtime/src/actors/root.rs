@@ -14,50 +14,22 @@ use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, Supervisio
 use tokio::time::Instant;
 
 use super::board::Failures;
-use super::journal_writer::{self, JournalWriter};
-use super::kernel::StartMode;
+use super::journal_writer::JournalWriter;
+use super::messages::{RootMessage, StartMode, WriterMessage};
 use super::{Context, board, panic_text};
 use crate::board_channel::{BoardChannel, Boards};
 use crate::observer::RestartScope;
 use crate::runtime::RuntimeError;
 
-pub(crate) enum Message {
-    /// Starts the actors of a board. Its later state is published.
-    Open(Box<board::Arguments>),
-    /// Restarts a board after its supervisor has failed.
-    Reopen(Box<SupervisedBoard>),
-    /// Replaces a journal writer that has failed.
-    ReplaceWriter,
-}
-
-impl Message {
-    const fn kind(&self) -> &'static str {
-        match self {
-            Self::Open(_) => "open",
-            Self::Reopen(_) => "reopen",
-            Self::ReplaceWriter => "replace_writer",
-        }
-    }
-
-    /// Returns the board of the message, if it has one.
-    fn channel(&self) -> Option<Arc<BoardChannel>> {
-        match self {
-            Self::Open(arguments) => Some(Arc::clone(&arguments.channel)),
-            Self::Reopen(kept) => Some(Arc::clone(&kept.channel)),
-            Self::ReplaceWriter => None,
-        }
-    }
-}
-
 /// State of a board outside its supervisor.
 pub(crate) struct SupervisedBoard {
-    channel: Arc<BoardChannel>,
+    pub(super) channel: Arc<BoardChannel>,
     blueprint: Arc<Blueprint>,
     failures: Failures,
 }
 
 /// Address of the journal writer; empty while it is being replaced.
-pub(crate) type WriterSlot = Arc<arc_swap::ArcSwapOption<ActorRef<journal_writer::Message>>>;
+pub(crate) type WriterSlot = Arc<arc_swap::ArcSwapOption<ActorRef<WriterMessage>>>;
 
 pub(crate) struct Arguments {
     pub(crate) context: Arc<Context>,
@@ -81,11 +53,15 @@ const WRITER_PAUSE_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct Root;
 
 impl Actor for Root {
-    type Msg = Message;
+    type Msg = RootMessage;
     type State = State;
     type Arguments = Arguments;
 
-    async fn pre_start(&self, myself: ActorRef<Message>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(
+        &self,
+        myself: ActorRef<RootMessage>,
+        arguments: Arguments,
+    ) -> Result<State, ActorProcessingErr> {
         let Arguments { context, boards, writer } = arguments;
         let writer_failures = Failures::new(context.options.restarts);
         let state =
@@ -96,12 +72,12 @@ impl Actor for Root {
 
     async fn handle(
         &self,
-        myself: ActorRef<Message>,
-        message: Message,
+        myself: ActorRef<RootMessage>,
+        message: RootMessage,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         let published = message.channel();
-        if matches!(message, Message::ReplaceWriter) {
+        if matches!(message, RootMessage::ReplaceWriter) {
             state.is_writer_due = false;
         }
         // The root's failure would end all boards: a message costs at most its own board.
@@ -116,7 +92,7 @@ impl Actor for Root {
 
     async fn handle_supervisor_evt(
         &self,
-        myself: ActorRef<Message>,
+        myself: ActorRef<RootMessage>,
         event: SupervisionEvent,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
@@ -155,23 +131,23 @@ impl State {
         let (writer, _) = Actor::spawn_linked(None, JournalWriter, Arc::clone(&self.context), myself).await?;
         self.writer.store(Some(Arc::new(writer.clone())));
         // Flushes records queued while there was no writer.
-        Ok(writer.cast(journal_writer::Message::Flush)?)
+        Ok(writer.cast(WriterMessage::Flush)?)
     }
 
-    async fn take(&mut self, myself: &ActorRef<Message>, message: Message) {
+    async fn take(&mut self, myself: &ActorRef<RootMessage>, message: RootMessage) {
         self.context.options.failpoints.hit("root", message.kind());
         match message {
-            Message::Open(arguments) => {
+            RootMessage::Open(arguments) => {
                 let (published, blueprint) = (Arc::clone(&arguments.channel), Arc::clone(&arguments.blueprint));
                 let failures = Failures::new(self.context.options.restarts);
                 self.open(myself, SupervisedBoard { channel: published, blueprint, failures }, *arguments).await;
             }
             // A caller has asked for its end while it had no supervisor.
-            Message::Reopen(kept) if kept.channel.is_closing() || kept.channel.is_closed() => {
+            RootMessage::Reopen(kept) if kept.channel.is_closing() || kept.channel.is_closed() => {
                 let closed = RuntimeError::Closed(kept.channel.board().clone());
                 self.board_gone(&kept.channel, closed);
             }
-            Message::Reopen(kept) => {
+            RootMessage::Reopen(kept) => {
                 // The previous supervisor has released its claim with the rest of its state.
                 match self.context.journal.journal().claim(kept.channel.board(), false).await {
                     Ok(claim) => {
@@ -187,7 +163,7 @@ impl State {
                     Err(error) => self.supervisor_failed(myself, *kept, &error.to_string()),
                 }
             }
-            Message::ReplaceWriter => {
+            RootMessage::ReplaceWriter => {
                 if let Err(error) = self.start_writer(myself.get_cell()).await {
                     self.writer_failed(myself, &error.to_string());
                 }
@@ -195,7 +171,7 @@ impl State {
         }
     }
 
-    fn child_ended(&mut self, myself: &ActorRef<Message>, child: ActorId, orderly: bool, reason: &str) {
+    fn child_ended(&mut self, myself: &ActorRef<RootMessage>, child: ActorId, orderly: bool, reason: &str) {
         self.context.options.failpoints.hit("root", "child_ended");
         if let Some(kept) = self.supervisors.remove(&child) {
             match orderly {
@@ -210,7 +186,7 @@ impl State {
         }
     }
 
-    async fn open(&mut self, myself: &ActorRef<Message>, kept: SupervisedBoard, arguments: board::Arguments) {
+    async fn open(&mut self, myself: &ActorRef<RootMessage>, kept: SupervisedBoard, arguments: board::Arguments) {
         let spawned = Actor::spawn_linked(None, board::BoardSupervisor, arguments, myself.get_cell()).await;
         match spawned {
             Ok((supervisor, _)) => {
@@ -223,7 +199,7 @@ impl State {
 
     /// Replaces a board's supervisor, which has failed because of a bug, unless that happens too often or the board is
     /// over anyway.
-    fn supervisor_failed(&self, myself: &ActorRef<Message>, mut kept: SupervisedBoard, reason: &str) {
+    fn supervisor_failed(&self, myself: &ActorRef<RootMessage>, mut kept: SupervisedBoard, reason: &str) {
         let board = kept.channel.board().clone();
         let is_over = kept.channel.is_closed() || kept.channel.is_closing();
         let pause = if is_over { None } else { kept.failures.next_restart(Instant::now()) };
@@ -232,12 +208,12 @@ impl State {
         self.context.observe(|observer| observer.on_restart(RestartScope::Supervisor));
         kept.channel.clear_kernel();
         kept.channel.clear_supervisor();
-        drop(myself.send_after(pause, move || Message::Reopen(Box::new(kept))));
+        drop(myself.send_after(pause, move || RootMessage::Reopen(Box::new(kept))));
     }
 
     /// Replaces the journal writer, which has failed because of a bug. Its successor begins with the queue. If that
     /// happens too often, the queued appends fail instead, so that no board waits forever.
-    fn writer_failed(&mut self, myself: &ActorRef<Message>, reason: &str) {
+    fn writer_failed(&mut self, myself: &ActorRef<RootMessage>, reason: &str) {
         tracing::error!(reason, "the journal writer failed and is replaced");
         if self.is_writer_due {
             return;
@@ -248,7 +224,7 @@ impl State {
             self.context.journal.fail_queued(reason);
             WRITER_PAUSE_MAX
         });
-        drop(myself.send_after(pause.min(WRITER_PAUSE_MAX), || Message::ReplaceWriter));
+        drop(myself.send_after(pause.min(WRITER_PAUSE_MAX), || RootMessage::ReplaceWriter));
     }
 
     /// Reports the end of a board's supervisor, which gives the reason itself unless it failed.
@@ -291,15 +267,20 @@ mod tests {
     struct Asked(Arc<AtomicUsize>);
 
     impl Actor for Asked {
-        type Msg = Message;
+        type Msg = RootMessage;
         type State = ();
         type Arguments = ();
 
-        async fn pre_start(&self, _: ActorRef<Message>, (): ()) -> Result<(), ActorProcessingErr> {
+        async fn pre_start(&self, _: ActorRef<RootMessage>, (): ()) -> Result<(), ActorProcessingErr> {
             Ok(())
         }
 
-        async fn handle(&self, _: ActorRef<Message>, message: Message, (): &mut ()) -> Result<(), ActorProcessingErr> {
+        async fn handle(
+            &self,
+            _: ActorRef<RootMessage>,
+            message: RootMessage,
+            (): &mut (),
+        ) -> Result<(), ActorProcessingErr> {
             self.0.fetch_add(usize::from(message.kind() == "replace_writer"), Ordering::SeqCst);
             Ok(())
         }

@@ -15,32 +15,14 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
+use super::CallKey;
 use super::failpoints::Failpoints;
-use super::{EffectOrder, kernel};
+use super::messages::{KernelMessage, WorkerMessage};
 use crate::agent::{Agent, Call, CallResult, Failure};
-
-pub(crate) enum Message {
-    /// Call the agent.
-    Call(EffectOrder, Box<Call>),
-    /// Cancels the invocation's call, if it was made before this.
-    Cancel(EffectOrder, InvocationId),
-    /// A call has ended.
-    Answered(EffectOrder, Box<Call>, CallResult),
-}
-
-impl Message {
-    const fn kind(&self) -> &'static str {
-        match self {
-            Self::Call(..) => "call",
-            Self::Cancel(..) => "withdraw",
-            Self::Answered(..) => "answered",
-        }
-    }
-}
 
 pub(crate) struct Arguments {
     pub(crate) agent: Arc<dyn Agent>,
-    pub(crate) kernel: ActorRef<kernel::Message>,
+    pub(crate) kernel: ActorRef<KernelMessage>,
     pub(crate) calls_max: usize,
     pub(crate) probe: Failpoints,
 }
@@ -48,15 +30,13 @@ pub(crate) struct Arguments {
 pub(crate) struct State {
     probe: Failpoints,
     agent: Arc<dyn Agent>,
-    kernel: ActorRef<kernel::Message>,
+    kernel: ActorRef<KernelMessage>,
     places: Arc<Semaphore>,
     running: BTreeMap<InvocationId, RunningCall>,
-    /// Cancellations that arrived before their call.
-    cancelled_before_start: BTreeMap<InvocationId, EffectOrder>,
 }
 
 struct RunningCall {
-    order: EffectOrder,
+    attempt: u32,
     _task: Task,
 }
 
@@ -72,57 +52,49 @@ impl Drop for Task {
 pub(crate) struct WorkerActor;
 
 impl Actor for WorkerActor {
-    type Msg = Message;
+    type Msg = WorkerMessage;
     type State = State;
     type Arguments = Arguments;
 
-    async fn pre_start(&self, _: ActorRef<Message>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(&self, _: ActorRef<WorkerMessage>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
         let Arguments { agent, kernel, calls_max, probe } = arguments;
         let places = Arc::new(Semaphore::new(calls_max.max(1)));
-        Ok(State { probe, agent, kernel, places, running: BTreeMap::new(), cancelled_before_start: BTreeMap::new() })
+        Ok(State { probe, agent, kernel, places, running: BTreeMap::new() })
     }
 
     async fn handle(
         &self,
-        myself: ActorRef<Message>,
-        message: Message,
+        myself: ActorRef<WorkerMessage>,
+        message: WorkerMessage,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         state.probe.hit("worker", message.kind());
         match message {
-            Message::Call(order, call) => state.call(&myself, order, call),
-            Message::Cancel(order, invocation) => state.cancel(order, invocation),
-            Message::Answered(order, call, answer) => state.answered(order, &call, answer),
+            WorkerMessage::Call(call) => state.call(&myself, call),
+            WorkerMessage::Cancel(call) => state.cancel(call),
+            WorkerMessage::Answered(call, answer) => state.answered(&call, answer),
         }
         Ok(())
     }
 }
 
 impl State {
-    fn call(&mut self, myself: &ActorRef<Message>, order: EffectOrder, call: Box<Call>) {
-        let withdrawn =
-            self.cancelled_before_start.remove(&call.invocation).is_some_and(|withdrawal| withdrawal > order);
-        // Calls arrive in order, so an earlier cancellation has met its call already.
-        self.cancelled_before_start.retain(|_, withdrawal| *withdrawal > order);
-        if withdrawn {
-            return;
-        }
-        let invocation = call.invocation;
-        let task = run(Arc::clone(&self.agent), Arc::clone(&self.places), myself.clone(), order, call);
+    fn call(&mut self, myself: &ActorRef<WorkerMessage>, call: Arc<Call>) {
+        let (invocation, attempt) = (call.invocation, call.attempt);
+        let task = run(Arc::clone(&self.agent), Arc::clone(&self.places), myself.clone(), call);
         // An earlier attempt that is still running is over for the board; its task is aborted here.
-        self.running.insert(invocation, RunningCall { order, _task: task });
+        self.running.insert(invocation, RunningCall { attempt, _task: task });
     }
 
-    fn cancel(&mut self, order: EffectOrder, invocation: InvocationId) {
-        match self.running.get(&invocation) {
-            Some(running) if running.order < order => drop(self.running.remove(&invocation)),
-            Some(_) => {}
-            None => drop(self.cancelled_before_start.insert(invocation, order)),
+    /// Aborts a call, unless it has ended or a later attempt has taken its place.
+    fn cancel(&mut self, (invocation, attempt): CallKey) {
+        if self.running.get(&invocation).is_some_and(|running| running.attempt <= attempt) {
+            self.running.remove(&invocation);
         }
     }
 
-    fn answered(&mut self, order: EffectOrder, call: &Call, answer: CallResult) {
-        if self.running.get(&call.invocation).is_none_or(|running| running.order != order) {
+    fn answered(&mut self, call: &Call, answer: CallResult) {
+        if self.running.get(&call.invocation).is_none_or(|running| running.attempt != call.attempt) {
             // Cancelled in the meantime.
             return;
         }
@@ -150,20 +122,14 @@ impl State {
             }
         };
         // If the kernel has ended, the supervisor restarts all children.
-        drop(self.kernel.cast(kernel::Message::Decide { input, principal: None, caller: None }));
+        drop(self.kernel.cast(KernelMessage::Decide { input, principal: None, caller: None }));
     }
 }
 
 /// Runs a call as a task and reports its end. A panic of the agent becomes a failure.
-fn run(
-    agent: Arc<dyn Agent>,
-    places: Arc<Semaphore>,
-    myself: ActorRef<Message>,
-    order: EffectOrder,
-    call: Box<Call>,
-) -> Task {
+fn run(agent: Arc<dyn Agent>, places: Arc<Semaphore>, myself: ActorRef<WorkerMessage>, call: Arc<Call>) -> Task {
     let watched = tokio::spawn(async move {
-        let called = call.clone();
+        let called = Arc::clone(&call);
         let task = tokio::spawn(async move {
             let _place = places.acquire().await;
             agent.call(&called).await
@@ -173,7 +139,7 @@ fn run(
             let message = if error.is_panic() { "the agent panicked" } else { "the agent's task was ended" };
             Err(Failure { code: FailureCode::Crashed, message: message.to_owned(), usage: None, deferral: None })
         });
-        drop(myself.cast(Message::Answered(order, call, answer)));
+        drop(myself.cast(WorkerMessage::Answered(call, answer)));
     });
     Task(watched.abort_handle())
 }

@@ -56,11 +56,19 @@ struct Stored {
 
 struct StoredBoard {
     summary: BoardSummary,
-    /// Records without their payloads.
-    records: Vec<Record>,
+    records: Vec<Fixed>,
     payloads: Vec<String>,
     snapshots: BTreeMap<Seq, KeptSnapshot>,
     parts: BTreeMap<Digest, SnapshotPart>,
+}
+
+/// Immutable part of a record.
+struct Fixed {
+    seq: Seq,
+    kind: Kind,
+    at: Timestamp,
+    header: String,
+    hash: Digest,
 }
 
 impl StoredBoard {
@@ -70,16 +78,20 @@ impl StoredBoard {
     }
 
     fn extend(&mut self, records: Vec<Record>) {
-        for mut record in records {
-            self.payloads.push(std::mem::take(&mut record.payload));
-            self.records.push(record);
+        for record in records {
+            let Record { seq, kind, at, header, payload, hash, .. } = record;
+            self.payloads.push(payload);
+            self.records.push(Fixed { seq, kind, at, header, hash });
         }
     }
 
     /// Returns the records from this index on.
     fn records(&self, from: usize) -> impl Iterator<Item = Record> {
         let pairs = self.records.iter().zip(&self.payloads).skip(from);
-        pairs.map(|(record, payload)| Record { payload: payload.clone(), ..record.clone() })
+        pairs.map(|(fixed, payload)| {
+            let Fixed { seq, kind, at, header, hash } = fixed;
+            Record::new(*seq, *kind, *at, header.clone(), payload.clone(), *hash)
+        })
     }
 
     fn has(&self, head: Head) -> bool {
@@ -190,8 +202,8 @@ impl Stored {
     /// Removes texts that no record names; returns their number.
     fn remove_unnamed_texts(&mut self) -> u64 {
         let records = self.boards.values().flat_map(|board| board.records(0));
-        let bodies = records.filter_map(|record| record.body().ok());
-        let named: BTreeSet<Digest> = bodies.flat_map(|body| named_texts(&body)).collect();
+        let named: BTreeSet<Digest> =
+            records.flat_map(|record| record.body().map(named_texts).unwrap_or_default()).collect();
         let before = self.texts.len();
         self.texts.retain(|hash, _| named.contains(hash));
         (before - self.texts.len()) as u64

@@ -611,7 +611,7 @@ fn record(row: &Row<'_>) -> Result<Record, JournalError> {
     let kind = Kind::ALL.iter().copied().find(|known| known.as_str() == kind).ok_or_else(|| wrong("unknown kind"))?;
     let at: i64 = row.get(2).map_err(|error| read_error(Some(seq), &error))?;
     let hash = text(5)?.parse().map_err(|_| wrong("its hash is malformed"))?;
-    Ok(Record { seq, kind, at: Timestamp(at), header: text(3)?, payload: text(4)?, hash })
+    Ok(Record::new(seq, kind, Timestamp(at), text(3)?, text(4)?, hash))
 }
 
 fn to_sql_number(number: u64) -> Result<i64, JournalError> {

@@ -103,7 +103,7 @@ impl Writer {
             let seq = self.head.map(|head| head.seq.next()).unwrap_or_default();
             let previous = self.head.map_or(GENESIS, |head| head.hash);
             let at = Timestamp(1_700_000_000_000 + i64::try_from(seq.0).expect("tests write few records"));
-            let record = Record::seal(previous, seq, at, &body, &self.hasher);
+            let record = Record::seal(previous, seq, at, body, &self.hasher);
             self.head = Some(Head { seq, hash: record.hash });
             records.push(record);
         }

@@ -5,6 +5,7 @@
 //! [`in_kernel`]**: authorization, freshness and validation have no function of their own. They are the remainder of
 //! `step` when the timed stages are subtracted.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use patchboard_kernel::blueprint::PatchLimits;
@@ -122,8 +123,8 @@ fn in_kernel<'a>(schema: &Value, document: Value, mut writer: Writer) -> Side<'a
         assert!(matches!(made.outcome, Some(Outcome::Committed { .. })), "{:?}", made.outcome);
         assert_eq!(board.state().digest(), candidate.digest(), "both ways make the same state");
         let record = made.records.first().expect("a commit is recorded");
-        let body = record.body().expect("it was just written");
-        let (_, time) = on_cpu(|| Record::seal(GENESIS, record.seq, record.at, &body, &hasher));
+        let body = Arc::new(record.body().expect("it was just written").clone());
+        let (_, time) = on_cpu(|| Record::seal(GENESIS, record.seq, record.at, Arc::clone(&body), &hasher));
         laps.note(seal, time);
         let ((), time) = on_cpu(|| made.records.iter().for_each(|record| follower.fold(record).expect("it follows")));
         laps.note(fold, time);

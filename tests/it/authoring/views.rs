@@ -31,7 +31,7 @@ fn a_path_of_a_grant_that_is_copied_word_for_word_is_answered_with_the_indices()
     let Some(text) = case("feedback2.yaml") else { return };
     let played = PlayedBoard::of(blueprint("feedback2.yaml", &text), json!({}), |_| json!([]));
     let rejections = played.records.iter().filter_map(|record| match record.body().expect("a body") {
-        Body::Rejected(rejected) => Some(rejected.rejection),
+        Body::Rejected(rejected) => Some(rejected.rejection.clone()),
         _ => None,
     });
     let told = |rejection: Rejection| (rejection.code, rejection.violations[0].message.clone());

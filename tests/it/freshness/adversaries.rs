@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use json_patch::PatchOperation as Op;
 use patchboard_kernel::blueprint::{Blueprint, Freshness};
-use patchboard_kernel::board::{Board, Effect, Input, NewBoard, Proposal, ProposalSource, ReplyBody, Step};
+use patchboard_kernel::board::{Board, Call, Input, NewBoard, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp, WorkerName};
 use patchboard_kernel::plan::UncachedPlans;
@@ -142,13 +142,11 @@ impl Duel {
             }
         }
         self.records.extend(step.records);
-        for effect in step.effects {
-            if let Effect::Call { invocation, attempt, worker, .. } = effect {
-                self.attempts += 1;
-                let value = self.board.state().root()[worker.as_str()].to_value().as_u64().expect("it counts") + 1;
-                let patch = json!([{"op": "replace", "path": format!("/{worker}"), "value": value}]);
-                self.pending.push(Pending { invocation, attempt, worker, patch });
-            }
+        for Call { invocation, attempt, worker, .. } in step.effects.calls {
+            self.attempts += 1;
+            let value = self.board.state().root()[worker.as_str()].to_value().as_u64().expect("it counts") + 1;
+            let patch = json!([{"op": "replace", "path": format!("/{worker}"), "value": value}]);
+            self.pending.push(Pending { invocation, attempt, worker, patch });
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::board::{Board, Effect, Input, NewBoard, Outcome, Proposal, ProposalSource, ReplyBody, Step};
+use patchboard_kernel::board::{Board, Input, NewBoard, Outcome, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
 use patchboard_kernel::plan::UncachedPlans;
@@ -69,10 +69,8 @@ impl Case {
     fn step(&mut self, input: Input) -> Step {
         self.now = self.now.plus_ms(1);
         let step = self.board.step_ungated(self.now, input);
-        for effect in &step.effects {
-            if let Effect::Call { invocation, attempt, worker, .. } = effect {
-                self.calls.insert(worker.to_string(), (*invocation, *attempt));
-            }
+        for call in &step.effects.calls {
+            self.calls.insert(call.worker.to_string(), (call.invocation, call.attempt));
         }
         step
     }

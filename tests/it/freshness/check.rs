@@ -355,7 +355,7 @@ fn check_diff(oracle: &Oracle, diff: &Value, base: &Value, decision: &Decision<'
 fn check_reservation(oracle: &Oracle, decision: &Decision<'_>, is_final: bool, is_stale: bool) {
     let (invocation, _) = decision.question.asked.expect("only invocations are kept places for");
     let records = decision.step.records.iter().filter(|record| record.kind == Kind::Reserved);
-    let bodies: Vec<Body> = records.map(|record| record.body().expect("it was just made")).collect();
+    let bodies: Vec<&Body> = records.map(|record| record.body().expect("it was just made")).collect();
     let [Body::Reserved(reserved)] = bodies.as_slice() else {
         assert!(bodies.is_empty(), "{}: more than one reservation", told(oracle, decision));
         let others = oracle.held_at(decision.question.at).filter(|(other, _)| *other != invocation);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use patchboard_kernel::blueprint::{Blueprint, Freshness};
-use patchboard_kernel::board::{Board, Effect, Input, NewBoard, Outcome, Proposal, ProposalSource, ReplyBody, Step};
+use patchboard_kernel::board::{Board, Call, Input, NewBoard, Outcome, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
 use patchboard_kernel::plan::UncachedPlans;
@@ -292,26 +292,21 @@ impl Driver {
                 eprintln!("  {} {}", record.header, record.payload);
             }
             let body = record.body().expect("it was just made");
-            self.checked.record(&self.oracle, record, &body, self.seed, &mut self.figures);
-            self.oracle.hear(record, &body);
+            self.checked.record(&self.oracle, record, body, self.seed, &mut self.figures);
+            self.oracle.hear(record, body);
             if matches!(body, Body::Committed(_)) {
                 let document = self.oracle.history.now();
                 assert_eq!(self.board.state().root(), document, "SEED={}: another document", self.seed);
             }
         }
         self.records.extend(step.records);
-        for effect in step.effects {
-            match effect {
-                Effect::Call { invocation, attempt, worker, .. } => {
-                    let worker = worker.to_string();
-                    let seat = Seat::named(&worker);
-                    let document = self.oracle.history.now();
-                    let patch = patches::patch(&mut self.random, document, &|place| seat.may_read(place));
-                    self.pending.push(Pending { invocation, attempt, worker, patch, is_late: false });
-                }
-                Effect::RequestAdmission(_) | Effect::Cancel { .. } | Effect::Ended(_) => {}
-                Effect::WakeAt(at) => self.alarm = Some(at),
-            }
+        for Call { invocation, attempt, worker, .. } in step.effects.calls {
+            let worker = worker.to_string();
+            let seat = Seat::named(&worker);
+            let document = self.oracle.history.now();
+            let patch = patches::patch(&mut self.random, document, &|place| seat.may_read(place));
+            self.pending.push(Pending { invocation, attempt, worker, patch, is_late: false });
         }
+        self.alarm = step.effects.wake_at.or(self.alarm);
     }
 }

@@ -108,7 +108,7 @@ impl Facts {
         let export: String = records.iter().map(|record| format!("{}\n", record.to_json())).collect();
         Ok(Self {
             board: board.clone(),
-            blueprint: created.name,
+            blueprint: created.name.clone(),
             format: created.format,
             seq,
             hash,

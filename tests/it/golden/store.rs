@@ -178,7 +178,9 @@ fn texts(journal: &SqliteJournal, records: &[Record]) -> Vec<Blob> {
     for record in records {
         match record.body() {
             Ok(Body::Invoked(invoked)) => named.extend([invoked.view, invoked.prompt]),
-            Ok(Body::Created(created)) => named.extend(created.architect.into_iter().flat_map(|it| it.prompts)),
+            Ok(Body::Created(created)) => {
+                named.extend(created.architect.iter().flat_map(|it| it.prompts.iter().copied()))
+            }
             _ => {}
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use patchboard_kernel::board::{Effect, Step};
+use patchboard_kernel::board::Step;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, Seq, Timestamp, WorkerName};
 use patchboard_kernel::record::{Author, Invoked, Rejected, Reserved};
@@ -110,11 +110,7 @@ impl Calls {
 
     /// Limits the held calls to those that a step names, if it names any.
     pub(super) fn named(&mut self, step: &Step) {
-        let named = step.effects.iter().rev().find_map(|effect| match effect {
-            Effect::RequestAdmission(named) => Some(named),
-            _ => None,
-        });
-        if let Some(named) = named {
+        if let Some(named) = &step.effects.awaiting_admission {
             let is_named = |key: &(InvocationId, u32)| named.iter().any(|call| (call.invocation, call.attempt) == *key);
             self.held.retain(is_named);
         }

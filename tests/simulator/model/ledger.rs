@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use patchboard_kernel::board::{Board, Effect, Input, Proposal, ProposalSource, ReplyBody, Step};
+use patchboard_kernel::board::{self, Board, Input, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::InvocationId;
 use patchboard_kernel::ledger;
@@ -160,13 +160,9 @@ impl Ledger {
     /// Checks that the budget covers a call, and reserves its tokens.
     pub(super) fn called(&mut self, invoked: &Invoked, branch: &Branch, step: &Step) {
         let seed = self.seed;
-        let prompt = step.effects.iter().find_map(|effect| match effect {
-            Effect::Call { invocation, attempt, prompt, .. } => {
-                ((*invocation, *attempt) == (invoked.invocation, invoked.attempt)).then_some(prompt)
-            }
-            _ => None,
-        });
-        let prompt = prompt.unwrap_or_else(|| panic!("SEED={seed}: a call that is recorded, and not made"));
+        let is_it = |call: &&board::Call| (call.invocation, call.attempt) == (invoked.invocation, invoked.attempt);
+        let call = step.effects.calls.iter().find(is_it);
+        let prompt = &call.unwrap_or_else(|| panic!("SEED={seed}: a call that is recorded, and not made")).prompt;
         let prompt = (prompt.system.chars().count() as u64 + prompt.user.chars().count() as u64).div_ceil(4);
         let needed = self.reply_tokens.get(&branch.1).map_or(0, |reply| prompt + reply);
         let is_due = if self.is_usual { invoked.reserved == needed } else { invoked.reserved >= needed };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use patchboard_kernel::board::{Effect, Input, RequestDeferral, Step};
+use patchboard_kernel::board::{Input, RequestDeferral, Step};
 use patchboard_kernel::deferral::DeferralReason as Reason;
 use patchboard_kernel::id::{InvocationId, Timestamp};
 use patchboard_kernel::record::{Author, Deferred, PauseCause, PauseRequest};
@@ -107,11 +107,8 @@ impl Provider {
         assert_ne!(pause, Pause::Must, "SEED={seed}: patience is over, and the board is not paused");
         self.since.retain(|invocation, _| is_open(*invocation));
         self.patience.retain(|invocation, _| is_open(*invocation));
-        let alarm = step.effects.iter().rev().find_map(|effect| match effect {
-            Effect::WakeAt(at) => Some(*at),
-            _ => None,
-        });
-        let is_decided = step.effects.iter().any(|effect| matches!(effect, Effect::RequestAdmission(_)));
+        let alarm = step.effects.wake_at;
+        let is_decided = step.effects.awaiting_admission.is_some();
         if let (Some(patience), true, true) = (self.patience.values().min(), runs, is_decided) {
             let is_set = alarm.is_some_and(|alarm| alarm <= *patience);
             assert!(is_set, "SEED={seed}: no alarm at the end of patience, {patience:?}: {alarm:?}");

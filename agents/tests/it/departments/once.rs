@@ -29,14 +29,12 @@ fn asked_to_do(board: &str, invocation: u64, of: (&str, u64), found: &Value) -> 
     let basis = ReadSet { state, reads: vec![PointerBuf::from_tokens(["resolved"])], members: Vec::new() };
     let shown = CallContext::new(plan, "crud".into(), Arc::new(basis), false).expect("the worker is there");
     let parent = Parent { board: of.0.into(), invocation: InvocationId(of.1) };
-    let call = support::call("crud", fields, "x", 0);
-    Call {
-        board: board.into(),
-        invocation: InvocationId(invocation),
-        parent: Some(parent),
-        context: Arc::new(shown),
-        ..call
-    }
+    let mut call = support::call("crud", fields, "x", 0);
+    call.decided.board = board.into();
+    call.decided.invocation = InvocationId(invocation);
+    call.decided.parent = Some(parent);
+    call.decided.context = Arc::new(shown);
+    call
 }
 
 #[tokio::test]

@@ -12,8 +12,8 @@ pub fn ran_out(records: &[Record], blueprint: &Blueprint) -> bool {
     let mut calls: BTreeMap<_, u32> = BTreeMap::new();
     records.iter().filter_map(|record| record.body().ok()).any(|body| match body {
         Body::Continued(continued) => {
-            let by = continued.by;
-            let Some(attempt) = by.attempt else { return false };
+            let by = &continued.by;
+            let Some(attempt) = &by.attempt else { return false };
             // The previous call was answered, and another one follows.
             let made = calls.entry((attempt.invocation, attempt.number)).or_insert(1);
             *made += 1;

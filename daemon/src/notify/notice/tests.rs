@@ -50,7 +50,7 @@ fn records(bodies: &[(i64, Value)]) -> Vec<Record> {
     let hasher = Hasher::new(&Salt([0; 32]));
     let seal = |(seq, (second, body)): (u64, &(i64, Value))| {
         let body: Body = serde_json::from_value(body.clone()).unwrap_or_else(|error| panic!("{error}: {body}"));
-        Record::seal(Digest([0; 32]), Seq(seq), Timestamp(second * 1000), &body, &hasher)
+        Record::seal(Digest([0; 32]), Seq(seq), Timestamp(second * 1000), body, &hasher)
     };
     (1..).zip(bodies).map(seal).collect()
 }
@@ -237,7 +237,8 @@ fn a_cursor_is_bounded_and_a_record_that_cannot_be_read_is_passed() {
         cursor.step(&record, &context);
     }
     assert!(cursor.waits.len() <= WAITS_MAX && serde_json::to_string(&cursor).expect("JSON").len() < 64 * 1024);
-    let broken = Record { seq: Seq(9000), header: "{".into(), ..records(&[(0, paused())]).remove(0) };
+    let Record { kind, at, payload, hash, .. } = records(&[(0, paused())]).remove(0);
+    let broken = Record::new(Seq(9000), kind, at, "{".into(), payload, hash);
     let (notices, unreadable) = cursor.step(&broken, &context);
     assert!(notices.is_empty() && unreadable.is_some());
     assert_eq!(cursor.after, Some(Seq(9000)));

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use patchboard_faults::random::Random;
-use patchboard_faults::simulation::{Call, Delivery, SimulatedBoard, SimulationHooks};
-use patchboard_kernel::board::{Board, Input, NewBoard, Proposal, ProposalSource, ReplyBody, Step};
+use patchboard_faults::simulation::{Delivery, SimulatedBoard, SimulationHooks};
+use patchboard_kernel::board::{Board, Call, Input, NewBoard, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
 use patchboard_kernel::plan::UncachedPlans;
@@ -29,7 +29,7 @@ struct Anybody {
 }
 
 impl SimulationHooks for Anybody {
-    fn on_call(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {
+    fn on_call(&mut self, call: &Call, board: &Board) -> Vec<Delivery> {
         let patch = patch(&mut self.random, &json!(board.state().root()));
         let from = ProposalSource::Attempt { invocation: call.invocation, attempt: call.attempt };
         vec![Delivery { after_ms: self.random.below(900), input: propose(from, &patch) }]

@@ -1,6 +1,4 @@
 //! Counts the outcomes of boards from the records, as these become durable.
-//!
-//! Only the counted members of the header are parsed: a few hundred bytes, for a patch of any size.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,11 +8,10 @@ use patchboard_kernel::admission::Admission;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::record::{Attempt, Kind, Record};
+use patchboard_kernel::record::{Attempt, Body, Kind, Record};
 use patchboard_runtime::observer::{DurableStep, Observer, RestartScope};
 use patchboard_runtime::runtime::RuntimeError;
 use prometheus::IntCounter;
-use serde::Deserialize;
 
 use super::Metrics;
 
@@ -60,39 +57,6 @@ impl TokenPurpose {
     }
 }
 
-/// Counted members of a header; others are skipped.
-#[derive(Deserialize)]
-struct Header<'a> {
-    by: Option<By>,
-    #[serde(borrow)]
-    stage: Option<&'a str>,
-    #[serde(borrow)]
-    code: Option<&'a str>,
-    invocation: Option<InvocationId>,
-    attempt: Option<u32>,
-    usage: Option<Usage>,
-    admitted: Option<Admission>,
-    architect: Option<Architect>,
-    #[serde(borrow)]
-    change: Option<&'a str>,
-    #[serde(borrow)]
-    reason: Option<&'a str>,
-    #[serde(borrow)]
-    end: Option<&'a str>,
-}
-
-#[derive(Deserialize)]
-struct By {
-    attempt: Option<Attempt>,
-    usage: Option<Usage>,
-}
-
-#[derive(Deserialize)]
-struct Architect {
-    usage: Usage,
-    admitted: Option<Admission>,
-}
-
 impl Counting {
     pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
         let records = Kind::ALL.iter().map(|kind| metrics.records.with_label_values(&[kind.as_str()])).collect();
@@ -101,84 +65,53 @@ impl Counting {
 
     fn count(&self, board: &BoardId, record: &Record) {
         self.records[record.kind as usize].inc();
-        match record.kind {
-            Kind::Created
-            | Kind::Invoked
-            | Kind::Continued
-            | Kind::Committed
-            | Kind::NoOp
-            | Kind::Expanded
-            | Kind::Rejected
-            | Kind::Failed
-            | Kind::Deferred
-            | Kind::Late
-            | Kind::Approval
-            | Kind::Breaker
-            | Kind::Ended => {}
-            Kind::Epoch
-            | Kind::Scheduled
-            | Kind::Reserved
-            | Kind::Skipped
-            | Kind::Answer
-            | Kind::Budget
-            | Kind::Paused
-            | Kind::Resumed
-            | Kind::Retried
-            | Kind::Tick
-            | Kind::Jumped
-            | Kind::Signal
-            | Kind::Snapshot
-            | Kind::Redacted => return,
-        }
-        let Ok(header) = serde_json::from_str::<Header<'_>>(&record.header) else {
+        let Ok(body) = record.body() else {
             tracing::debug!(%board, seq = %record.seq, kind = %record.kind, "a record could not be counted in full");
             return;
         };
         let metrics = &self.metrics;
-        let code = header.code.unwrap_or_default();
-        match record.kind {
-            Kind::Invoked => return self.start_attempt(board, header, record.at),
-            Kind::Committed => metrics.commits.inc(),
-            Kind::NoOp => metrics.no_ops.inc(),
-            Kind::Rejected => metrics.rejections.with_label_values(&[header.stage.unwrap_or_default(), code]).inc(),
-            Kind::Failed => metrics.failures.with_label_values(&[code]).inc(),
-            Kind::Deferred => metrics.deferrals.with_label_values(&[header.reason.unwrap_or_default()]).inc(),
-            Kind::Late => {
-                metrics.late.with_label_values(&[code]).inc();
-                return self.count_tokens(TokenPurpose::Late, header.usage);
+        match body {
+            Body::Created(created) => {
+                if let Some(architect) = &created.architect {
+                    self.charge(&architect.admitted.clone().unwrap_or_default(), architect.usage);
+                    self.count_tokens(TokenPurpose::Architect, Some(architect.usage));
+                }
             }
-            Kind::Breaker => {
-                let (change, reason) = (header.change.unwrap_or_default(), header.reason.unwrap_or_default());
-                return metrics.breaker_moves.with_label_values(&[change, reason]).inc();
+            Body::Invoked(invoked) => {
+                let admitted = invoked.admitted.clone().unwrap_or_default();
+                let begun = OpenAttempt { attempt: invoked.attempt, at: record.at, admitted };
+                self.open_attempts.entry(board.clone()).or_default().insert(invoked.invocation, begun);
             }
-            Kind::Ended => {
+            Body::Committed(_) => metrics.commits.inc(),
+            Body::NoOp(_) => metrics.no_ops.inc(),
+            Body::Rejected(rejected) => {
+                metrics.rejections.with_label_values(&[rejected.stage.as_str(), rejected.code.as_str()]).inc();
+            }
+            Body::Failed(failed) => metrics.failures.with_label_values(&[failed.code.as_str()]).inc(),
+            Body::Deferred(deferred) => metrics.deferrals.with_label_values(&[deferred.reason.as_str()]).inc(),
+            Body::Late(late) => {
+                metrics.late.with_label_values(&[late.code.as_str()]).inc();
+                self.count_tokens(TokenPurpose::Late, late.usage);
+            }
+            Body::Breaker(moved) => {
+                metrics.breaker_moves.with_label_values(&[moved.change.as_str(), moved.reason.as_str()]).inc();
+            }
+            Body::Ended(ended) => {
                 // The end of a board closes all its attempts.
                 self.open_attempts.remove(board);
-                return metrics.boards_ended.with_label_values(&[header.end.unwrap_or_default()]).inc();
-            }
-            Kind::Created => {
-                let Some(Architect { usage, admitted }) = header.architect else { return };
-                self.charge(&admitted.unwrap_or_default(), usage);
-                return self.count_tokens(TokenPurpose::Architect, Some(usage));
+                metrics.boards_ended.with_label_values(&[ended.end.as_str()]).inc();
             }
             _ => {}
         }
-        let Some(by) = header.by else { return };
-        if let Some(attempt) = by.attempt {
-            self.count_cost(board, &attempt, by.usage);
-            if record.kind != Kind::Continued {
-                self.end_attempt(board, &attempt, record, code == FailureCode::Lost.as_str());
-            }
-            let component = if attempt.number > 1 { TokenPurpose::Retry } else { TokenPurpose::Worker };
-            self.count_tokens(component, by.usage);
+        let by = if let Body::Continued(continued) = body { Some(&continued.by) } else { body.author() };
+        let Some((by, attempt)) = by.and_then(|by| Some((by, by.attempt.as_ref()?))) else { return };
+        self.count_cost(board, attempt, by.usage);
+        if record.kind != Kind::Continued {
+            let is_lost = matches!(body, Body::Failed(failed) if failed.code == FailureCode::Lost);
+            self.end_attempt(board, attempt, record, is_lost);
         }
-    }
-
-    fn start_attempt(&self, board: &BoardId, header: Header<'_>, at: Timestamp) {
-        if let (Some(invocation), Some(attempt)) = (header.invocation, header.attempt) {
-            let begun = OpenAttempt { attempt, at, admitted: header.admitted.unwrap_or_default() };
-            self.open_attempts.entry(board.clone()).or_default().insert(invocation, begun);
-        }
+        let component = if attempt.number > 1 { TokenPurpose::Retry } else { TokenPurpose::Worker };
+        self.count_tokens(component, by.usage);
     }
 
     /// Counts the cost of an answered call, at the price of its admission.

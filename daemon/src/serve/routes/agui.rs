@@ -270,7 +270,7 @@ impl EventStream {
                     self.last = record.seq;
                     if record.kind == Kind::Ended {
                         self.ended = record.body().ok().and_then(|body| match body {
-                            Said::Ended(ended) => Some(ended),
+                            Said::Ended(ended) => Some(*ended),
                             _ => None,
                         });
                     }

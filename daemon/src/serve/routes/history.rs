@@ -15,7 +15,7 @@ use futures_util::stream;
 use patchboard_kernel::board::Board;
 use patchboard_kernel::id::{BoardId, IdempotencyKey, Seq, WorkerName};
 use patchboard_kernel::plan::WorkerPlan;
-use patchboard_kernel::record::{self, Kind, Record};
+use patchboard_kernel::record::{self, Kind, Record, RecordError};
 use patchboard_kernel::view::OutcomeReason;
 use patchboard_runtime::recovery;
 use patchboard_runtime::runtime::BoardHandle;
@@ -278,11 +278,11 @@ fn has_token(record: &Map<String, Value>, token: &IdempotencyKey) -> bool {
 
 /// Returns a record with its values and hash.
 pub(crate) fn record_json(record: &Record) -> Result<Map<String, Value>, Failure> {
-    let mut merged = record::merge_fields(record).map_err(|error| {
-        Failure::failed("bad_record", format!("record {}: {error}", record.seq)).detail("seq", record.seq.0.into())
-    })?;
-    merged.insert("hash".into(), record.hash.to_string().into());
-    Ok(merged)
+    record::merge_fields(record).map_err(|error| bad_record(record, &error))
+}
+
+fn bad_record(record: &Record, error: &RecordError) -> Failure {
+    Failure::failed("bad_record", format!("record {}: {error}", record.seq)).detail("seq", record.seq.0.into())
 }
 
 /// Stream the records of a board as they become durable, as server-sent events
@@ -421,11 +421,11 @@ async fn until_closed(takings_up: &mut watch::Receiver<u64>) {
 }
 
 fn event(record: &Record) -> Event {
-    let data = match record_json(record) {
-        Ok(told) => Value::Object(told).to_string(),
-        Err(failure) => Problem::from(failure).json().to_string(),
-    };
-    Event::default().id(record.seq.to_string()).event(record.kind.as_str()).data(data)
+    let event = Event::default().id(record.seq.to_string()).event(record.kind.as_str());
+    match record.merged_text() {
+        Ok(text) => event.data(text),
+        Err(error) => event.data(Problem::from(bad_record(record, &error)).json().to_string()),
+    }
 }
 
 /// Selection of a place.

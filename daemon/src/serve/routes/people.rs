@@ -173,7 +173,7 @@ async fn earlier_outcome(daemon: &Arc<Daemon>, board: &BoardId, answer: Answer) 
                 let Some(last) = records.last() else { return Ok(None) };
                 after = Some(last.seq);
                 for record in &records {
-                    if matches!(record.body(), Ok(Said::Answer(said)) if said == answer) {
+                    if matches!(record.body(), Ok(Said::Answer(said)) if *said == answer) {
                         if answer.text.is_some() {
                             return Ok(Some(ProposalOutcome::new("answered", record.seq)));
                         }

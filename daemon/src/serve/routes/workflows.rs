@@ -156,7 +156,8 @@ fn resume_rejection(board: &Board, node: &str) -> Option<Option<TurnError>> {
 async fn was_sent(daemon: &Arc<Daemon>, board: &BoardId, token: Option<IdempotencyKey>) -> ApiResult<bool> {
     let Some(token) = token else { return Ok(false) };
     let board = board.clone();
-    let is_it = move |body: Recorded| matches!(body, Recorded::Signal(signal) if signal.token.as_ref() == Some(&token));
+    let is_it =
+        move |body: &Recorded| matches!(body, Recorded::Signal(signal) if signal.token.as_ref() == Some(&token));
     let look =
         move |reader: &Reader| Ok(reader.records(&board)?.iter().filter_map(|record| record.body().ok()).any(is_it));
     daemon.query(look).await

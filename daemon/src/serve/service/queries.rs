@@ -53,7 +53,7 @@ impl Daemon {
     pub(crate) async fn body(self: &Arc<Self>, board: &BoardId, seq: Seq) -> ApiResult<Option<Body>> {
         let (board, before) = (board.clone(), seq.0.checked_sub(1).map(Seq));
         let found = self.reader.journal.records(&board, before, 1).await?;
-        Ok(found.first().filter(|record| record.seq == seq).and_then(|record| record.body().ok()))
+        Ok(found.first().filter(|record| record.seq == seq).and_then(|record| record.body().ok().cloned()))
     }
 
     /// Reads the journal on a blocking thread, with bounded concurrency.

@@ -2,8 +2,8 @@
 
 use patchboard_faults::random::Random;
 use patchboard_faults::scenario::{self, Scenario};
-use patchboard_faults::simulation::{Call, Delivery, SimulatedBoard, SimulationHooks};
-use patchboard_kernel::board::{Board, Input, NewBoard, Proposal, ProposalSource, ReplyBody, Step};
+use patchboard_faults::simulation::{Delivery, SimulatedBoard, SimulationHooks};
+use patchboard_kernel::board::{Board, Call, Input, NewBoard, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::plan::UncachedPlans;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ struct Workers<'a> {
 }
 
 impl SimulationHooks for Workers<'_> {
-    fn on_call(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {
+    fn on_call(&mut self, call: &Call, board: &Board) -> Vec<Delivery> {
         let woken = scenario::trigger_path(&call.prompt.user);
         let ops = self.scenario.answer(call.worker.as_str(), woken, &board.state().root().to_value());
         let (invocation, attempt, worker) = (call.invocation, call.attempt, call.worker.clone());

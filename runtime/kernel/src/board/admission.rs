@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Board, Effect, Input, Step};
+use super::{Board, Input, Step};
 use crate::admission::{self, AdmissionGate, MoneyLeft, WaitingCall};
 use crate::blueprint::AgentKind;
 use crate::breaker::Branch;
@@ -121,15 +121,11 @@ impl Board {
     }
 
     /// Asks a gate once for each call that a step names, and adds the results to the step. An admission is an input
-    /// like any other. If its call is no longer wanted by then, the step has no [`Effect::Call`] for it.
+    /// like any other. If its call is no longer wanted by then, the step does not make it.
     pub fn admit(&mut self, at: Timestamp, step: &mut Step, gate: &mut AdmissionGate<'_>) {
         let mut asked = BTreeSet::new();
         loop {
-            let named = step.effects.iter().rev().find_map(|effect| match effect {
-                Effect::RequestAdmission(waiting) => Some(waiting),
-                _ => None,
-            });
-            let admitted = named.into_iter().flatten().find_map(|waiting| {
+            let admitted = step.effects.awaiting_admission.iter().flatten().find_map(|waiting| {
                 let is_new = asked.insert((waiting.invocation, waiting.attempt));
                 let admission = is_new.then(|| gate(self, waiting)).flatten()?;
                 Some(Input::Admit { invocation: waiting.invocation, attempt: waiting.attempt, admission })

@@ -76,7 +76,7 @@ impl Board {
         };
         let parent = created.parent.clone();
         let body = Body::Created(Box::new(created));
-        let record = Record::seal_as(founder.as_ref(), crate::record::GENESIS, Seq(0), at, &body, &hasher);
+        let record = Record::seal_as(founder.as_ref(), crate::record::GENESIS, Seq(0), at, body, &hasher);
         let mut made = Self {
             parent,
             creator: founder,
@@ -123,8 +123,8 @@ impl Board {
             self.opaque_until = self.opaque_until.max(erasure.by);
             beside = ApplyContext { reply: erasure.reply, region: erasure.region, ..beside };
         }
-        self.apply(record.seq, record.at, &body, beside).map_err(bad)?;
-        self.count_journal_bytes(record, &body);
+        self.apply(record.seq, record.at, body, beside).map_err(bad)?;
+        self.count_journal_bytes(record, body);
         self.head = (record.seq, record.hash);
         Ok(())
     }
@@ -151,8 +151,8 @@ impl Board {
         let opaque_until = erasure.map_or(Seq(0), |erasure| erasure.by);
         let format = created.format;
         let founder = record.principal().map_err(|error| bad(error.to_string()))?;
-        let board = Self::new(format, created.board, plan, hasher, state, record, created.architect.as_ref());
-        Ok(Self { parent: created.parent, creator: founder, opaque_until, is_exact, ..board })
+        let board = Self::new(format, created.board.clone(), plan, hasher, state, record, created.architect.as_ref());
+        Ok(Self { parent: created.parent.clone(), creator: founder, opaque_until, is_exact, ..board })
     }
 
     fn new(

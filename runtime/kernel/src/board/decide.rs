@@ -13,9 +13,10 @@ mod provider;
 mod retry;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::apply::ApplyContext;
-use super::{Board, Input, Outcome, Step};
+use super::{Board, Cancellation, Input, Outcome, Step};
 use crate::failure::FailureCode;
 use crate::id::{InvocationId, RuleName, Seq, Timestamp, Version};
 use crate::ledger::Usage;
@@ -200,6 +201,14 @@ impl StepBuilder<'_> {
         self.board.ended.is_some_and(Ended::is_final)
     }
 
+    /// Cancels the call of an open invocation.
+    fn cancel(&mut self, invocation: InvocationId) {
+        if let Some(open) = self.board.scheduler.open().get(&invocation) {
+            let worker = open.queued.branch.worker.clone();
+            self.step.effects.cancellations.push(Cancellation { invocation, attempt: open.attempt, worker });
+        }
+    }
+
     fn push(&mut self, body: Body) -> Seq {
         self.push_applied(body, None)
     }
@@ -208,7 +217,9 @@ impl StepBuilder<'_> {
     fn push_applied(&mut self, body: Body, made: Option<AppliedPatch>) -> Seq {
         let (last, hash) = self.board.head;
         let principal = self.principal.take();
-        let record = Record::seal_as(principal.as_ref(), hash, last.next(), self.at, &body, &self.board.hasher);
+        let body = Arc::new(body);
+        let sealed = Arc::clone(&body);
+        let record = Record::seal_as(principal.as_ref(), hash, last.next(), self.at, sealed, &self.board.hasher);
         let applied = self.board.apply(
             record.seq,
             self.at,

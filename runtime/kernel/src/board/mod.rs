@@ -4,7 +4,7 @@
 //! applies each before it decides the next; recovery applies the same records without deciding. So the journal alone is
 //! enough to rebuild a board, by construction.
 //!
-//! * `types.rs`: inputs, and the results of a step;
+//! * `types.rs`: inputs, and the results of a step; `effects.rs`: its effects;
 //! * `creation.rs`: a new board, or one from its records;
 //! * `decide.rs`: from an input to records;
 //! * `feedback.rs`: rejections in later views;
@@ -21,6 +21,7 @@ mod creation;
 mod decide;
 mod dedup;
 mod dry_run;
+mod effects;
 mod feedback;
 mod limits;
 mod preview;
@@ -56,11 +57,12 @@ pub use crate::pipeline::ReplyBody;
 pub(crate) use apply::reply_digest;
 pub(crate) use creation::initial;
 pub use dry_run::DryRun;
+pub use effects::{Call, Cancellation, Effects};
 pub use limits::{CallLimits, EffectiveLimits};
 pub use retry::UnfinishedWork;
 pub use snapshot::EncodedSnapshot;
 pub use types::{
-    Blob, BoardError, Effect, Input, NewBoard, Outcome, PendingQuestion, Proposal, ProposalSource, RememberedOutcome,
+    Blob, BoardError, Input, NewBoard, Outcome, PendingQuestion, Proposal, ProposalSource, RememberedOutcome,
     RequestDeferral, Step,
 };
 pub use undecided::UndecidedRule;

@@ -484,5 +484,5 @@ fn identity(created: &Record, plans: &dyn PlanSource) -> Result<Identity, BoardE
     let request = Node::from_value(&body.request, &Edit { revision: 0, hasher: Arc::clone(&hasher) });
     let plan = plan.for_request(&request).map_err(bad)?;
     let founder = created.principal().map_err(|error| bad(error.to_string()))?;
-    Ok(Identity { id: body.board, parent: body.parent, creator: founder, plan, hasher })
+    Ok(Identity { id: body.board.clone(), parent: body.parent.clone(), creator: founder, plan, hasher })
 }

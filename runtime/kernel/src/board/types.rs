@@ -6,9 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ablation::Mode;
-use crate::admission::{Admission, WaitingCall};
+use crate::admission::Admission;
 use crate::blueprint::Blueprint;
-use crate::call_context::CallContext;
 use crate::digest::{Digest, Salt};
 use crate::expand_request::ExpandRequest;
 use crate::failure::FailureCode;
@@ -16,12 +15,11 @@ use crate::files::Edit;
 use crate::id::{BoardId, IdempotencyKey, InvocationId, Seq, Timestamp, Version, WorkerName};
 use crate::ledger::Usage;
 use crate::pipeline::{ClarifyQuestion, ReplyBody};
-use crate::record::{Answer, Architect, Author, Ended, FORMAT, Parent, Principal, Record, Redacted, Retried};
+use crate::record::{Answer, Architect, Author, FORMAT, Parent, Principal, Record, Redacted, Retried};
 use crate::rejection::{Code, Rejection, Stage, Violation};
-use crate::scheduler::AttemptHistory;
 
+use super::Effects;
 pub use super::decide::RequestDeferral;
-use crate::view::Prompt;
 
 /// Arguments for creating a board.
 #[derive(Clone, Debug)]
@@ -357,7 +355,7 @@ pub struct Step {
     /// Texts that the records name by hash, stored with them.
     pub blobs: Vec<Blob>,
     /// Effects to run once the records are durable.
-    pub effects: Vec<Effect>,
+    pub effects: Effects,
     /// Outcome of the proposal or request, if the input was one.
     pub outcome: Option<Outcome>,
 }
@@ -366,13 +364,7 @@ impl Step {
     /// Adds a step that follows immediately, so that both become durable together.
     pub(super) fn add(&mut self, next: Self) {
         let Self { records, blobs, effects, outcome: _ } = next;
-        let replaces = |before: &Effect| match before {
-            Effect::RequestAdmission(_) => effects.iter().any(|effect| matches!(effect, Effect::RequestAdmission(_))),
-            Effect::WakeAt(_) => effects.iter().any(|effect| matches!(effect, Effect::WakeAt(_))),
-            Effect::Call { .. } | Effect::Cancel { .. } | Effect::Ended(_) => false,
-        };
-        self.effects.retain(|effect| !replaces(effect));
-        self.effects.extend(effects);
+        self.effects.add(effects);
         self.records.extend(records);
         self.blobs.extend(blobs);
     }
@@ -385,51 +377,6 @@ pub struct Blob {
     pub hash: Digest,
     /// The text.
     pub text: Arc<str>,
-}
-
-/// An action to run once a step is durable.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Effect {
-    /// Call the worker's agent.
-    Call {
-        /// The invocation.
-        invocation: InvocationId,
-        /// Number of the `scheduled` record.
-        cause: Seq,
-        /// Attempt number.
-        attempt: u32,
-        /// The worker to call.
-        worker: WorkerName,
-        /// Hash of the view.
-        view: Digest,
-        /// The view.
-        prompt: Arc<Prompt>,
-        /// Structured access to the values of the view.
-        context: Arc<CallContext>,
-        /// The invocation of another board that this nested board runs, if any.
-        parent: Option<Parent>,
-        /// Timeout in milliseconds.
-        timeout_ms: u64,
-        /// Earlier attempts of the worker on this board, without those that reached no agent.
-        occurrence: u32,
-        /// Result of the admission, if the call needed one.
-        admitted: Option<Admission>,
-        /// Attempts of the invocation before this one.
-        history: Box<AttemptHistory>,
-    },
-    /// Ask the gate to admit exactly these calls; calls named earlier and missing here are no longer wanted.
-    RequestAdmission(Vec<WaitingCall>),
-    /// Cancel a call under way; its answer will be rejected.
-    Cancel {
-        /// The invocation.
-        invocation: InvocationId,
-        /// The worker.
-        worker: WorkerName,
-    },
-    /// Send [`Input::Tick`] at this time, instead of at any time requested earlier.
-    WakeAt(Timestamp),
-    /// The board has ended; a signal may restart a quiescent one.
-    Ended(Ended),
 }
 
 /// Error of creating or recovering a board.

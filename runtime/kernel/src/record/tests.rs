@@ -74,8 +74,11 @@ fn every_kind_of_record_says_what_its_body_says() {
     let kinds: std::collections::BTreeSet<_> = bodies.iter().map(|body| body.kind().as_str()).collect();
     assert_eq!(kinds.len(), Kind::ALL.len(), "one of every kind: {kinds:?}");
     for body in bodies {
-        let record = Record::seal(GENESIS, Seq(9), Timestamp(7), &body, &hasher);
-        assert_eq!(record.body().expect("it was just written"), body);
+        let record = Record::seal(GENESIS, Seq(9), Timestamp(7), body.clone(), &hasher);
+        assert_eq!(record.body(), Ok(&body));
+        let Record { seq, kind, at, header, payload, hash, .. } = record.clone();
+        let read = Record::new(seq, kind, at, header, payload, hash);
+        assert_eq!(read.body().expect("it was just written"), &body);
         record.check_chain(GENESIS).expect("it was just written");
         record.check_values(&hasher).expect("it was just written");
     }
@@ -86,7 +89,7 @@ fn what_people_wrote_is_in_the_payload_only() {
     let hasher = Hasher::new(&Salt::ZERO);
     let mut with_values = 0;
     for body in bodies() {
-        let record = Record::seal(GENESIS, Seq(9), Timestamp(7), &body, &hasher);
+        let record = Record::seal(GENESIS, Seq(9), Timestamp(7), body, &hasher);
         assert!(!record.header.contains(SECRET), "{}", record.header);
         let payload: Map<String, Value> = serde_json::from_str(&record.payload).expect("it is JSON");
         let header: Map<String, Value> = serde_json::from_str(&record.header).expect("it is JSON");

@@ -103,12 +103,12 @@ impl Edits {
 /// Returns the edit of a record, if it has one that is not redacted.
 fn edit_of(record: &Record) -> Result<Option<Edit>, String> {
     let written = match record.body().map_err(|error| error.to_string())? {
-        Body::Committed(committed) if committed.by.edit.is_some() => committed.written,
-        Body::NoOp(no_op) if no_op.by.edit.is_some() => no_op.written,
-        Body::Rejected(rejected) if rejected.by.edit.is_some() => Some(rejected.reply),
+        Body::Committed(committed) if committed.by.edit.is_some() => committed.written.as_deref(),
+        Body::NoOp(no_op) if no_op.by.edit.is_some() => no_op.written.as_deref(),
+        Body::Rejected(rejected) if rejected.by.edit.is_some() => Some(rejected.reply.as_str()),
         _ => None,
     };
-    Ok(written.and_then(|written| serde_json::from_str(&written).ok()))
+    Ok(written.and_then(|written| serde_json::from_str(written).ok()))
 }
 
 fn is_named(path: &FilePath, request: &Request) -> bool {

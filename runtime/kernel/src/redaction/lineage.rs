@@ -218,11 +218,11 @@ impl Lineage {
         }
         for record in records {
             let body = record.body().map_err(|error| error.to_string())?;
-            names::proposed(record, &body, request, &mut traces.requested_names);
+            names::proposed(record, body, request, &mut traces.requested_names);
             match body {
                 Body::Created(created) => {
                     let blueprint: Blueprint =
-                        serde_json::from_value(created.blueprint).map_err(|error| error.to_string())?;
+                        serde_json::from_value(created.blueprint.clone()).map_err(|error| error.to_string())?;
                     has_files = blueprint.workspace.is_some();
                     shadow.begin(&initial(&blueprint, &created.request));
                     each_number(&shadow.document, &mut |_| {}, &mut |name| {
@@ -409,7 +409,8 @@ impl Lineage {
         for record in records {
             match record.body().map_err(|error| error.to_string())? {
                 Body::Created(created) => {
-                    let blueprint = serde_json::from_value(created.blueprint).map_err(|error| error.to_string())?;
+                    let blueprint = serde_json::from_value(created.blueprint.clone());
+                    let blueprint = blueprint.map_err(|error| error.to_string())?;
                     count(&initial(&blueprint, &created.request));
                 }
                 Body::Committed(committed) => {

@@ -171,7 +171,7 @@ pub fn find_earlier(records: &[Record], request: &Request) -> Result<Option<(Seq
         let message = format!("the token was used before, for the redaction of record {seq}");
         return Err(RedactionError::new(RedactionCode::RedactionConflict, message));
     }
-    Ok(Some((seq, redacted)))
+    Ok(Some((seq, redacted.clone())))
 }
 
 /// Plans the redaction of a board from all its records. `text` returns a stored view or prompt by its hash.

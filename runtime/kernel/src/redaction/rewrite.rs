@@ -118,7 +118,7 @@ impl<'a> Rewriter<'a> {
         let unchanged = values.clone();
         let is_asked = self.request.records.contains(&record.seq);
         let mut region = old.as_ref().and_then(|old| old.region);
-        match &body {
+        match body {
             Body::Created(created) => {
                 self.format = created.format;
                 let blueprint = serde_json::from_value(created.blueprint.clone()).map_err(|error| error.to_string())?;

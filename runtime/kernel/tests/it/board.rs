@@ -323,11 +323,11 @@ fn a_record_of_a_worker_that_does_not_exist_is_refused() {
         "workers": {"w": appender(json!({}))},
         "rules": [{"name": "begin", "trigger": "start", "run": "w"}],
     }));
-    let mut body = played.records[1].body().expect("it can be read");
+    let mut body = played.records[1].body().expect("it can be read").clone();
     let Body::Scheduled(scheduled) = &mut body else { panic!("the second record schedules") };
     scheduled.worker = "ghost".into();
     let first = played.records[0].clone();
-    let forged = Record::seal(first.hash, played.records[1].seq, Timestamp(0), &body, &Hasher::new(&Salt::ZERO));
+    let forged = Record::seal(first.hash, played.records[1].seq, Timestamp(0), body, &Hasher::new(&Salt::ZERO));
     let error = Board::recover(&[first, forged]).err().expect("there is no such worker");
     assert!(error.to_string().contains("ghost"), "{error}");
 }
@@ -335,11 +335,11 @@ fn a_record_of_a_worker_that_does_not_exist_is_refused() {
 #[test]
 fn a_board_of_the_first_format_is_read_but_not_decided_again() {
     let played = Played::new(json!({"workers": {"w": appender(json!({}))}}));
-    let mut body = played.records[0].body().expect("it can be read");
+    let mut body = played.records[0].body().expect("it can be read").clone();
     let Body::Created(created) = &mut body else { panic!("the first record creates") };
     created.format = 1;
     let hasher = Hasher::new(&Salt::ZERO);
-    let records = [Record::seal(GENESIS, played.records[0].seq, Timestamp(0), &body, &hasher)];
+    let records = [Record::seal(GENESIS, played.records[0].seq, Timestamp(0), body, &hasher)];
     let recovered = Board::recover(&records).expect("an older format is read");
     assert_eq!(recovered.state().digest(), played.board.state().digest());
     let why = replay::unsupported_reason(&records[0]).expect("its rules are others");

@@ -309,10 +309,10 @@ fn a_board_of_an_earlier_format_keeps_its_views_after_a_takeover() {
         "workers": {"w": {"agent": "llm", "reads": ["/long"], "writes": [{"path": "/note"}], "view": {"budget": 900}}},
         "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "w"}, {"name": "yearly", "trigger": {"every": "0 0 1 1 *"}, "run": "w"}],
     }));
-    let mut body = played.records[0].body().expect("it can be read");
+    let mut body = played.records[0].body().expect("it can be read").clone();
     let Body::Created(created) = &mut body else { panic!("the first record creates") };
     created.format = 12;
-    let first = Record::seal(GENESIS, played.records[0].seq, Timestamp(0), &body, &Hasher::new(&Salt::ZERO));
+    let first = Record::seal(GENESIS, played.records[0].seq, Timestamp(0), body, &Hasher::new(&Salt::ZERO));
     played.board = Board::recover(std::slice::from_ref(&first)).expect("an earlier format is read");
     played.records = vec![first];
     played.give(Input::take_over(1, "next".into()));

@@ -136,10 +136,10 @@ fn a_board_of_an_earlier_format_keeps_its_arithmetic() {
     let initial = json!({"price": 5.5, "count": 7, "claims": {}, "rows": []});
     for (format, expected) in [(13, false), (14, true)] {
         let mut played = board(initial.clone(), invariants.clone());
-        let mut body = played.records[0].body().expect("it can be read");
+        let mut body = played.records[0].body().expect("it can be read").clone();
         let Body::Created(created) = &mut body else { panic!("the first record creates") };
         created.format = format;
-        let first = Record::seal(GENESIS, played.records[0].seq, Timestamp(0), &body, &Hasher::new(&Salt::ZERO));
+        let first = Record::seal(GENESIS, played.records[0].seq, Timestamp(0), body, &Hasher::new(&Salt::ZERO));
         played.board = Board::recover(std::slice::from_ref(&first)).expect("it is read");
         played.records = vec![first];
         assert_eq!(is_committed(&mut played, put("/price", json!(5))), expected, "format {format}");

@@ -1,7 +1,7 @@
 //! Feedback: a worker is shown all its own rejections, and those of others at its writable places, without values.
 
 use crate::played::Played;
-use patchboard_kernel::board::{Effect, Input, Outcome};
+use patchboard_kernel::board::{Input, Outcome};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::record::Body;
 use patchboard_kernel::rejection::{Code, Stage};
@@ -78,12 +78,8 @@ fn an_attempt_knows_failures_since_the_last_reply_that_was_judged_and_views_that
         "workers": {"scribe": {"agent": "llm", "writes": [{"path": "/notes/-", "ops": ["add"]}], "limits": {"attempts": 6}}},
         "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "scribe"}],
     }));
-    let past = |step: &patchboard_kernel::board::Step| {
-        step.effects.iter().find_map(|effect| match effect {
-            Effect::Call { history: past, .. } => Some(past.clone()),
-            _ => None,
-        })
-    };
+    let past =
+        |step: &patchboard_kernel::board::Step| step.effects.calls.first().map(|call| call.earlier_attempts.clone());
     played.signal();
     let mut told = Vec::new();
     for code in [Some(FailureCode::Empty), Some(FailureCode::Protocol), None, Some(FailureCode::Truncated)] {
@@ -102,7 +98,7 @@ fn an_attempt_knows_failures_since_the_last_reply_that_was_judged_and_views_that
         let open = &played.board.scheduler().open()[&invocation];
         told.push((open.past.failures.clone(), open.past.rejected_views.len()));
         if let Some(called) = past(&step) {
-            assert_eq!(*called, open.past);
+            assert_eq!(called, open.past);
         }
     }
     use FailureCode::{Empty, Protocol, Truncated};

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::admission::Admission;
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::board::{Board, Effect, Input, NewBoard};
+use patchboard_kernel::board::{Board, Input, NewBoard};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::driver::{Driver, Head, Ready};
 use patchboard_kernel::id::{BoardId, Timestamp};
@@ -47,7 +47,7 @@ fn what_a_step_made_is_let_out_when_its_records_are_durable() {
     assert!(append.records.iter().any(|record| record.kind == Kind::Invoked));
     let step = owner.complete_append::<()>(Ok(())).expect("it was appended");
     assert_eq!(step.records, append.records);
-    assert!(step.effects.iter().any(|effect| matches!(effect, Effect::Call { .. })));
+    assert!(!step.effects.calls.is_empty());
     assert!(owner.in_flight().is_none());
 }
 

@@ -1,7 +1,7 @@
 //! Calls that wait for their provider, and retries by operators.
 
 use patchboard_kernel::admission::Admission;
-use patchboard_kernel::board::{Effect, Input, Outcome, Proposal, ProposalSource, ReplyBody, RequestDeferral, Step};
+use patchboard_kernel::board::{Input, Outcome, Proposal, ProposalSource, ReplyBody, RequestDeferral, Step};
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, Timestamp};
@@ -70,13 +70,8 @@ pub(crate) fn retry(played: &mut Played, retried: Retried) -> Result<(), Code> {
 
 /// Returns the calls that a step reports as waiting for admission.
 fn awaiting(step: &Step) -> Vec<(u64, u32)> {
-    let named = step.effects.iter().rev().find_map(|effect| match effect {
-        Effect::RequestAdmission(waiting) => {
-            Some(waiting.iter().map(|call| (call.invocation.0, call.attempt)).collect())
-        }
-        _ => None,
-    });
-    named.unwrap_or_default()
+    let named = step.effects.awaiting_admission.iter().flatten();
+    named.map(|call| (call.invocation.0, call.attempt)).collect()
 }
 
 #[test]
@@ -406,7 +401,7 @@ fn a_conversation_that_is_taken_up_again_ends_no_series_of_deferrals() {
     closed(&mut played, 2_000, Input::Continue { invocation, attempt, usage, reserve: 100 });
     let step = defer(&mut played, 4_000, not_taken(DeferralReason::Overloaded, 500));
     let deferred = step.records.iter().find_map(|record| match record.body().expect("a body") {
-        Body::Deferred(deferred) => Some((deferred.patience, deferred.model)),
+        Body::Deferred(deferred) => Some((deferred.patience, deferred.model.clone())),
         _ => None,
     });
     assert_eq!(deferred, Some((Timestamp(1_000).plus_ms(24 * HOUR), Some("elsewhere".to_owned()))));
@@ -424,10 +419,7 @@ fn a_reply_has_no_larger_room_than_the_budget_allows() {
     for (room, attempt, expected) in [(Some(400), 1, Some(400)), (Some(9_000), 2, None)] {
         let admission = Admission { reply_tokens: room, ..Admission::default() };
         let step = closed(&mut played, 10, Input::Admit { invocation: InvocationId(1), attempt, admission });
-        let admitted = step.effects.iter().find_map(|effect| match effect {
-            Effect::Call { admitted, .. } => admitted.clone(),
-            _ => None,
-        });
+        let admitted = step.effects.calls.iter().find_map(|call| call.admitted.clone());
         assert_eq!(admitted.map(|admission| admission.reply_tokens), Some(expected), "{room:?}");
         let usage = Some(Usage { prompt: 10, completion: 10, ..Usage::default() });
         let (invocation, attempt, _) = played.calls.remove(0);

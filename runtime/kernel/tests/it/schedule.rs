@@ -1,7 +1,7 @@
 //! Scheduled rules: recorded before they act, caught up once, and without a clock in the kernel.
 
 use crate::played::Played;
-use patchboard_kernel::board::{Effect, Input, Outcome, Step};
+use patchboard_kernel::board::{Input, Outcome, Step};
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::record::{Body, Cause, Kind, Trigger};
 use serde_json::{Value, json};
@@ -23,10 +23,7 @@ fn minutely(limits: Value, more: Value) -> Played {
 
 /// Returns the wake-up time that a step requests.
 fn alarm(step: &Step) -> Option<i64> {
-    step.effects.iter().rev().find_map(|effect| match effect {
-        Effect::WakeAt(at) => Some(at.0),
-        _ => None,
-    })
+    step.effects.wake_at.map(|at| at.0)
 }
 
 fn tick_at(played: &mut Played, now: i64) -> Step {

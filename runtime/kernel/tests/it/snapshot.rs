@@ -326,12 +326,12 @@ fn a_board_of_format_1_has_snapshots_like_any_other() {
     let mut previous = GENESIS;
     let mut earlier = Vec::new();
     for record in &records {
-        let mut body = record.body().expect("readable");
+        let mut body = record.body().expect("readable").clone();
         if let Body::Created(created) = &mut body {
             assert_eq!(created.format, FORMAT);
             created.format = 1;
         }
-        let record = Record::seal(previous, record.seq, record.at, &body, &hasher);
+        let record = Record::seal(previous, record.seq, record.at, body, &hasher);
         previous = record.hash;
         earlier.push(record);
     }

@@ -66,7 +66,7 @@ fn a_reply_that_is_refused_for_its_length_is_kept_as_an_excerpt_and_known_again(
         );
         assert!(size(&record) < KEPT_MAX, "{}", size(&record));
         assert!(rejected.reply.starts_with(&reply[..1000]) && rejected.reply.ends_with(&reply[reply.len() - 1000..]));
-        assert!(!rejected.elided.expect("it is").fingerprint.to_string().is_empty());
+        assert!(!rejected.elided.as_ref().expect("it is").fingerprint.to_string().is_empty());
         let again = played.give(direct(reply.clone(), Some(&reply[..1])));
         assert!(
             matches!(again.outcome, Some(Outcome::Duplicate(RememberedOutcome::Rejected { .. }))),

@@ -1,13 +1,14 @@
-//! Calls and withdrawals come from two senders, so they may arrive in any order.
+//! From the calls and cancellations of the kernel to the answers of the agent.
 
 use std::pin::Pin;
 use std::time::Duration;
 
 use patchboard_kernel::ablation::Mode;
+use patchboard_kernel::board::{self, Cancellation};
 use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::digest::{Hasher, Salt, sha256};
 use patchboard_kernel::freshness::ReadSet;
-use patchboard_kernel::id::{IdempotencyKey, Seq};
+use patchboard_kernel::id::{IdempotencyKey, InvocationId, Seq};
 use patchboard_kernel::plan::{PlanSource as _, UncachedPlans};
 use patchboard_kernel::scheduler::AttemptHistory;
 use patchboard_kernel::state;
@@ -16,19 +17,23 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::*;
+use crate::actors::breaker::{self, BreakerActor};
+use crate::actors::messages::{BreakerMessage, SchedulerMessage};
+use crate::actors::scheduler::{self, SchedulerActor};
 use crate::agent::Reply;
+use crate::clock::{BoardClock, SystemClock};
 
 /// Actor in place of the kernel's, which forwards the answered invocations.
 struct Ear;
 
 impl Actor for Ear {
-    type Msg = kernel::Message;
+    type Msg = KernelMessage;
     type State = mpsc::UnboundedSender<(InvocationId, u32)>;
     type Arguments = mpsc::UnboundedSender<(InvocationId, u32)>;
 
     async fn pre_start(
         &self,
-        _: ActorRef<kernel::Message>,
+        _: ActorRef<KernelMessage>,
         heard: Self::State,
     ) -> Result<Self::State, ActorProcessingErr> {
         Ok(heard)
@@ -36,11 +41,11 @@ impl Actor for Ear {
 
     async fn handle(
         &self,
-        _: ActorRef<kernel::Message>,
-        message: kernel::Message,
+        _: ActorRef<KernelMessage>,
+        message: KernelMessage,
         heard: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
-        if let kernel::Message::Decide { input: Input::Propose(proposal), .. } = message
+        if let KernelMessage::Decide { input: Input::Propose(proposal), .. } = message
             && let ProposalSource::Attempt { invocation, attempt } = proposal.from
         {
             heard.send((invocation, attempt))?;
@@ -61,11 +66,7 @@ impl Agent for Slow {
     }
 }
 
-fn order(seq: u64) -> EffectOrder {
-    EffectOrder { seq: Seq(seq), index: 0 }
-}
-
-fn call(seq: u64, invocation: u64, attempt: u32) -> Message {
+fn call(invocation: u64, attempt: u32) -> Call {
     let blueprint =
         json!({"blueprint": 1, "name": "b", "state": {"schema": true}, "workers": {"w": {"agent": "script"}}});
     let plan =
@@ -74,7 +75,7 @@ fn call(seq: u64, invocation: u64, attempt: u32) -> Message {
     let basis = ReadSet { state, reads: Vec::new(), members: Vec::new() };
     let shown = CallContext::new(plan, "w".into(), Arc::new(basis), false).expect("the worker is there");
     let invocation = InvocationId(invocation);
-    let call = Call {
+    let decided = board::Call {
         board: "b".into(),
         parent: None,
         invocation,
@@ -88,62 +89,102 @@ fn call(seq: u64, invocation: u64, attempt: u32) -> Message {
         context: Arc::new(shown),
         occurrence: 0,
         earlier_attempts: AttemptHistory::default(),
-        timeout: Duration::from_secs(60),
-        permit: None,
+        timeout_ms: 60_000,
+        admitted: None,
     };
-    Message::Call(order(seq), Box::new(call))
+    Call::new(decided, None)
 }
 
-fn withdraw(seq: u64, invocation: u64) -> Message {
-    Message::Cancel(order(seq), InvocationId(invocation))
+/// Effect of a step.
+enum Made {
+    Calls(Vec<Call>),
+    Cancels(u64, u32),
 }
 
-/// Returns the calls that are answered after these messages and enough time.
-async fn answered(messages: Vec<Message>) -> Vec<(u64, u32)> {
-    let (heard, mut answers) = mpsc::unbounded_channel();
-    let (kernel, _) = Actor::spawn(None, Ear, heard).await.expect("spawned");
-    let arguments =
-        Arguments { agent: Arc::new(Slow), kernel: kernel.clone(), calls_max: 2, probe: Failpoints::default() };
-    let (worker, _) = Actor::spawn(None, WorkerActor, arguments).await.expect("spawned");
-    for message in messages {
-        worker.cast(message).expect("sent");
+/// Starts the actors between the kernel and the agent, and a receiver of the answers in place of the kernel.
+struct Actors {
+    scheduler: ActorRef<SchedulerMessage>,
+    breaker: ActorRef<BreakerMessage>,
+    answers: mpsc::UnboundedReceiver<(InvocationId, u32)>,
+}
+
+impl Actors {
+    async fn start() -> Self {
+        let (heard, answers) = mpsc::unbounded_channel();
+        let (kernel, _) = Actor::spawn(None, Ear, heard).await.expect("spawned");
+        let probe = Failpoints::default();
+        let arguments = Arguments { agent: Arc::new(Slow), kernel: kernel.clone(), calls_max: 2, probe: probe.clone() };
+        let (worker, _) = Actor::spawn(None, WorkerActor, arguments).await.expect("spawned");
+        let clock = Arc::new(BoardClock::new(Arc::new(SystemClock)));
+        let workers = BTreeMap::from([("w".into(), worker)]);
+        let arguments = scheduler::Arguments { clock, kernel, workers, probe: probe.clone() };
+        let (scheduler, _) = Actor::spawn(None, SchedulerActor, arguments).await.expect("spawned");
+        let arguments = breaker::Arguments { scheduler: scheduler.clone(), probe };
+        let (breaker, _) = Actor::spawn(None, BreakerActor, arguments).await.expect("spawned");
+        Self { scheduler, breaker, answers }
+    }
+
+    fn make(&self, calls: Vec<Call>) {
+        let durable = SchedulerMessage::Durable { calls, awaiting_admission: None, wake_at: None, ended: None };
+        self.scheduler.cast(durable).expect("sent");
+    }
+
+    fn cancel(&self, invocation: u64, attempt: u32) {
+        let cancellation = Cancellation { invocation: InvocationId(invocation), attempt, worker: "w".into() };
+        self.breaker.cast(BreakerMessage::Durable(vec![cancellation])).expect("sent");
+    }
+}
+
+/// Returns the calls that are answered after these effects and enough time.
+async fn answered(effects: Vec<Made>) -> Vec<(u64, u32)> {
+    let mut actors = Actors::start().await;
+    for effect in effects {
+        match effect {
+            Made::Calls(calls) => actors.make(calls),
+            Made::Cancels(invocation, attempt) => actors.cancel(invocation, attempt),
+        }
     }
     tokio::time::sleep(Duration::from_secs(60)).await;
-    worker.stop_and_wait(None, None).await.expect("stopped");
-    kernel.drain_and_wait(None).await.expect("drained");
     let mut all = Vec::new();
-    while let Ok((invocation, attempt)) = answers.try_recv() {
+    while let Ok((invocation, attempt)) = actors.answers.try_recv() {
         all.push((invocation.0, attempt));
     }
     all
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_withdrawn_call_is_not_answered_whichever_came_first() {
-    assert_eq!(answered(vec![call(1, 1, 1), call(2, 2, 1)]).await, [(1, 1), (2, 1)]);
-    assert_eq!(answered(vec![call(1, 1, 1), call(2, 2, 1), withdraw(3, 1)]).await, [(2, 1)]);
-    assert_eq!(answered(vec![withdraw(3, 1), call(1, 1, 1), call(2, 2, 1)]).await, [(2, 1)]);
+async fn a_cancelled_call_is_not_answered() {
+    let both = || Made::Calls(vec![call(1, 1), call(2, 1)]);
+    assert_eq!(answered(vec![both()]).await, [(1, 1), (2, 1)]);
+    assert_eq!(answered(vec![both(), Made::Cancels(1, 1)]).await, [(2, 1)]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_withdrawal_does_not_concern_a_later_attempt() {
-    assert_eq!(answered(vec![call(1, 1, 1), withdraw(2, 1), call(3, 1, 2)]).await, [(1, 2)]);
-    assert_eq!(answered(vec![call(1, 1, 1), call(3, 1, 2), withdraw(2, 1)]).await, [(1, 2)]);
-    assert_eq!(answered(vec![withdraw(2, 1), call(1, 1, 1), call(3, 1, 2)]).await, [(1, 2)]);
+async fn a_cancellation_does_not_concern_a_later_attempt() {
+    let attempt = |attempt| Made::Calls(vec![call(1, attempt)]);
+    assert_eq!(answered(vec![attempt(1), Made::Cancels(1, 1), attempt(2)]).await, [(1, 2)]);
+    assert_eq!(answered(vec![attempt(1), attempt(2), Made::Cancels(1, 1)]).await, [(1, 2)]);
+    assert_eq!(answered(vec![attempt(1), attempt(2), Made::Cancels(1, 2)]).await, []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_cancellation_overtakes_its_call() {
+    let mut actors = Actors::start().await;
+    for invocation in 1..=500 {
+        actors.make(vec![call(invocation, 1)]);
+        actors.cancel(invocation, 1);
+    }
+    actors.make(vec![call(501, 1)]);
+    assert_eq!(actors.answers.recv().await, Some((InvocationId(501), 1)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_more_calls_run_at_once_than_may() {
     let start = tokio::time::Instant::now();
-    let (heard, mut answers) = mpsc::unbounded_channel();
-    let (kernel, _) = Actor::spawn(None, Ear, heard).await.expect("spawned");
-    let arguments = Arguments { agent: Arc::new(Slow), kernel, calls_max: 2, probe: Failpoints::default() };
-    let (worker, _) = Actor::spawn(None, WorkerActor, arguments).await.expect("spawned");
-    for number in 1..=6 {
-        worker.cast(call(number, number, 1)).expect("sent");
-    }
+    let mut actors = Actors::start().await;
+    actors.make((1..=6).map(|number| call(number, 1)).collect());
     for _ in 0..6 {
-        answers.recv().await.expect("answered");
+        actors.answers.recv().await.expect("answered");
     }
     assert_eq!(start.elapsed().as_secs(), 3);
 }

@@ -167,7 +167,7 @@ async fn the_gate_is_asked_again_where_the_admitted_model_has_become_too_dear() 
     assert_eq!(board.wait_for_end().await.expect("ended").end, End::Done);
     let records = assert_sound(&journal, board.id());
     let models = records.iter().filter(|record| record.kind == Kind::Invoked).map(|record| match record.body() {
-        Ok(Body::Invoked(invoked)) => invoked.admitted.and_then(|admitted| admitted.model),
+        Ok(Body::Invoked(invoked)) => invoked.admitted.clone().and_then(|admitted| admitted.model),
         _ => None,
     });
     assert_eq!(models.collect::<Vec<_>>(), [Some("dear".to_owned()), Some("cheap".to_owned())]);

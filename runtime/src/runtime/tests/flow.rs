@@ -43,8 +43,10 @@ async fn an_agent_is_told_all_about_the_call() {
         seat.view.budget = Some(seat.view_budget());
         assert_eq!(*call.worker_config(), seat, "with the budget of its view");
         let journal = sqlite(dir.path());
-        let bodies =
-            wait(journal.records(board.id(), None, 100)).expect("read").into_iter().filter_map(|it| it.body().ok());
+        let bodies = wait(journal.records(board.id(), None, 100))
+            .expect("read")
+            .into_iter()
+            .filter_map(|it| it.body().ok().cloned());
         let mut names =
             bodies.filter_map(|body| if let Body::Invoked(invoked) = body { Some(invoked.view) } else { None });
         let view = wait(journal.blob(names.nth(number as usize).expect("it was recorded"))).expect("read");

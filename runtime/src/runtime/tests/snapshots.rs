@@ -286,7 +286,7 @@ async fn a_snapshot_of_an_older_layout_is_passed_over_and_not_called_damaged() {
     let (of, hash) = board.head();
     let body = Body::Snapshot(record::Snapshot { of, layout: older, digest });
     let at = Timestamp(1_700_000_000_001);
-    let named = Record::seal(hash, of.next(), at, &body, &Hasher::new(&Salt([3; 32])));
+    let named = Record::seal(hash, of.next(), at, body, &Hasher::new(&Salt([3; 32])));
     let expected = Some(Head { seq: of, hash });
     let batch =
         Batch { board: id.clone(), epoch: board.epoch(), expected, records: vec![named.clone()], blobs: Vec::new() };

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
+use patchboard_kernel::blueprint;
 use patchboard_kernel::breaker::BreakerTransition;
 use patchboard_kernel::record::{Body, Cause};
 use tokio::sync::Semaphore;
@@ -313,11 +314,18 @@ async fn beside(
     let probe = probe(&Reached::default(), move |board, site, _| {
         board.is_some_and(|board| board.as_str() == "board-1") && strike(site)
     });
+    // Each step of the other board cancels a call first.
+    let agent = agent(|call| match (call.board.as_str(), call.attempt) {
+        ("board-1", 1) => never(),
+        _ => replies(STEP),
+    });
     // A separate thread takes snapshots, in an order that no clock determines.
-    let options = Options { snapshots: SnapshotPolicy::default(), ..quiet(probe, counting()) };
+    let options = Options { snapshots: SnapshotPolicy::default(), ..quiet(probe, agent) };
     let runtime = Runtime::start(Arc::new(journal.clone()), options).await.expect("started");
     let good = create(&runtime, steps(20)).await;
-    let bad = runtime.create(steps(20), Value::Null, Some(Salt([3; 32]))).await;
+    let mut slow = steps(20);
+    slow.workers.get_mut("walker").expect("a worker").limits.timeout = blueprint::Duration::from_secs(1);
+    let bad = runtime.create(slow, Value::Null, Some(Salt([3; 32]))).await;
     assert_eq!(good.wait_for_end().await.expect("ended").end, End::Done);
     let ended = match bad {
         Ok(bad) => bad.wait_for_end().await,

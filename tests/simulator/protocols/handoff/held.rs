@@ -38,15 +38,17 @@ impl<'c> Held<'c> {
         for record in &play.records[1..] {
             board.fold(record).expect("it follows");
             match record.body().expect("it can be read") {
-                Body::Answer(answer) => held.said.extend(answer.text),
-                Body::Approval(approval) => held.questions.extend(approval.clarify.map(|clarify| clarify.question)),
+                Body::Answer(answer) => held.said.extend(answer.text.clone()),
+                Body::Approval(approval) => {
+                    held.questions.extend(approval.clarify.iter().map(|clarify| clarify.question.clone()))
+                }
                 Body::Rejected(rejected) if rejected.code == Code::ConditionNotMet => {
                     let writes = format!("{} after", rejected.by.worker);
                     held.refused += u64::from(rejected.reply.contains(&writes));
                 }
                 Body::Committed(committed) => {
                     let after = board.state().root().to_value();
-                    held.commit(&committed, &before, &after);
+                    held.commit(committed, &before, &after);
                     before = after;
                 }
                 _ => {}

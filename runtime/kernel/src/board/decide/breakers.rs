@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::StepBuilder;
 use crate::blueprint::Action;
-use crate::board::Effect;
 use crate::breaker::{Branch, BreakerTransition, DueTransition, Reason};
 use crate::record::{Body, Breaker, Cause, End, Ended, Trigger};
 
@@ -29,7 +28,7 @@ impl StepBuilder<'_> {
         let DueTransition { reason, action, change } = due;
         if change == BreakerTransition::Opened && reason != Reason::Budget {
             for invocation in self.board.open_of(branch) {
-                self.step.effects.push(Effect::Cancel { invocation, worker: branch.worker.clone() });
+                self.cancel(invocation);
             }
         }
         let (rule, worker) = (branch.rule.clone(), branch.worker.clone());

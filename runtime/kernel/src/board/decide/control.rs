@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::{StepBuilder, author};
 use crate::blueprint::{AgentKind, Restart};
+use crate::board::Outcome;
 use crate::board::apply::{dedup_key_of_request, request_digest};
 use crate::board::dedup::DedupResult;
-use crate::board::{Effect, Outcome};
 use crate::digest::Digest;
 use crate::failure::FailureCode;
 use crate::files::FILES;
@@ -77,7 +77,7 @@ impl StepBuilder<'_> {
             let by = author(open, None);
             let seconds = self.board.plan.workers[&branch.worker].worker.limits.timeout;
             let message = format!("no answer within {seconds}");
-            self.step.effects.push(Effect::Cancel { invocation, worker: branch.worker.clone() });
+            self.cancel(invocation);
             self.push(Body::Failed(Failed { by, code: FailureCode::Timeout, is_final, needed: None, message }));
             self.move_breakers(Some(&branch));
         }

@@ -8,12 +8,12 @@ use crate::admission::Admission;
 use crate::blueprint::{Action, AgentKind, EventOp, Freshness, Unit};
 use crate::board::apply::{GIVEN_UP_MAX, KEPT_VALUE_MAX, call_reservation};
 use crate::board::dry_run::CompiledCall;
-use crate::board::{Blob, Effect, UndecidedRule};
+use crate::board::{Blob, Call, UndecidedRule};
 use crate::breaker::{Branch, BreakerTransition, Reason};
 use crate::call_context::CallContext;
 use crate::expand_request::ExpandRequest;
 use crate::expr::Allowance;
-use crate::id::{InvocationId, RuleName, Timestamp};
+use crate::id::{IdempotencyKey, InvocationId, RuleName, Timestamp};
 use crate::invariant;
 use crate::json::size;
 use crate::ledger::{BudgetExceeded, cap_tokens};
@@ -255,16 +255,12 @@ impl StepBuilder<'_> {
             self.dispatch_all();
         }
         if let Some(ended) = self.ending.or_else(|| self.quiescent_end()) {
-            for (invocation, open) in self.board.scheduler.open().clone() {
-                let worker = open.queued.branch.worker;
-                self.step.effects.push(Effect::Cancel { invocation, worker });
-            }
+            let open: Vec<InvocationId> = self.board.scheduler.open().keys().copied().collect();
+            open.into_iter().for_each(|invocation| self.cancel(invocation));
             self.push(Body::Ended(ended));
-            self.step.effects.push(Effect::Ended(ended));
+            self.step.effects.ended = Some(ended);
         }
-        if let Some(at) = self.board.wake_at() {
-            self.step.effects.push(Effect::WakeAt(at));
-        }
+        self.step.effects.wake_at = self.board.wake_at();
         self.request_admissions();
     }
 
@@ -493,7 +489,7 @@ impl StepBuilder<'_> {
         self.step.blobs.push(Blob { hash: invoked.prompt, text: stored.into() });
         self.push(Body::Invoked(invoked));
         let open = &self.board.scheduler.open()[&queued.invocation];
-        let (basis, past) = (Arc::clone(&open.basis), Box::new(open.past.clone()));
+        let (basis, earlier_attempts) = (Arc::clone(&open.basis), open.past.clone());
         let may_clarify = worker.clarify.is_some() && expansions_left > 0;
         let shown = CallContext::new(Arc::clone(&self.board.plan), branch.worker.clone(), basis, view.may_expand);
         let shown = shown.map(|shown| {
@@ -502,19 +498,24 @@ impl StepBuilder<'_> {
             let shown = shown.with_rule(branch.rule.clone());
             shown.with_signal(queued.value.clone()).with_answers(queued.expansion.answers.clone())
         });
-        self.step.effects.push(Effect::Call {
+        let model = admitted.as_ref().and_then(|admission| admission.model.as_deref());
+        let model = model.or_else(|| self.board.plan.blueprint.model_of(&branch.worker));
+        self.step.effects.calls.push(Call {
+            board: self.board.id.clone(),
+            parent: self.board.parent.clone(),
             invocation: queued.invocation,
             cause: queued.cause,
             attempt,
+            idempotency_key: IdempotencyKey::for_attempt(queued.invocation, attempt),
+            model: model.map(str::to_owned),
             worker: branch.worker,
-            view: hash,
+            view_hash: hash,
             prompt: Arc::new(prompt),
             context: Arc::new(shown.expect("a seat was invoked")),
-            parent: self.board.parent.clone(),
-            timeout_ms,
             occurrence,
+            earlier_attempts,
+            timeout_ms,
             admitted,
-            history: past,
         });
         true
     }

@@ -2,7 +2,6 @@
 
 use super::{StepBuilder, author};
 use crate::admission::Admission;
-use crate::board::Effect;
 use crate::deferral::DeferralReason;
 use crate::id::InvocationId;
 use crate::ledger::Usage;
@@ -89,7 +88,7 @@ impl StepBuilder<'_> {
     /// Publishes the calls that wait for admission; replaces the previous list.
     pub(super) fn request_admissions(&mut self) {
         if self.board.has_gated_calls() {
-            self.step.effects.push(Effect::RequestAdmission(self.board.awaiting_admission()));
+            self.step.effects.awaiting_admission = Some(self.board.awaiting_admission());
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::admission;
 use patchboard_kernel::bindings::Bindings;
-use patchboard_kernel::board::{Board, Effect, Input, NewBoard, Outcome, Proposal, ProposalSource, ReplyBody, Step};
+use patchboard_kernel::board::{Board, Call, Input, NewBoard, Outcome, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
 use patchboard_kernel::ledger::Usage;
@@ -69,12 +69,10 @@ impl Played {
 
     pub(crate) fn keep(&mut self, step: &Step) {
         self.records.extend(step.records.iter().cloned());
-        for effect in &step.effects {
-            if let Effect::Call { invocation, attempt, worker, prompt, context: shown, .. } = effect {
-                self.shown = Some(Arc::clone(prompt));
-                self.prompts.push((worker.to_string(), Arc::clone(prompt), Arc::clone(shown)));
-                self.calls.push((*invocation, *attempt, worker.to_string()));
-            }
+        for Call { invocation, attempt, worker, prompt, context: shown, .. } in &step.effects.calls {
+            self.shown = Some(Arc::clone(prompt));
+            self.prompts.push((worker.to_string(), Arc::clone(prompt), Arc::clone(shown)));
+            self.calls.push((*invocation, *attempt, worker.to_string()));
         }
     }
 
@@ -138,7 +136,7 @@ impl Played {
 
     /// Returns the bodies of the records.
     pub(crate) fn bodies(&self) -> impl Iterator<Item = Body> {
-        self.records.iter().map(|record| record.body().expect("readable"))
+        self.records.iter().map(|record| record.body().expect("readable").clone())
     }
 
     pub(crate) fn count(&self, kind: Kind) -> usize {

@@ -1,0 +1,175 @@
+//! Messages of all actors, with sender, receiver and answer.
+//!
+//! A message has no answer unless it holds a channel for one. A receiver that has ended drops its messages: its
+//! supervisor restarts the actors of the board from the journal.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use patchboard_kernel::admission::WaitingCall;
+use patchboard_kernel::board::{Board, Cancellation, Effects, Input, Outcome};
+use patchboard_kernel::id::Timestamp;
+use patchboard_kernel::record::{Ended, Principal};
+use ractor::ActorRef;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use super::root::SupervisedBoard;
+use super::{CallKey, board};
+use crate::agent::{Call, CallResult, Permit, PermitFuture};
+use crate::board_channel::BoardChannel;
+use crate::runtime::RuntimeError;
+use crate::snapshotter::StoredSnapshot;
+use patchboard_storage::journal::{GarbageCollection, JournalError};
+
+/// Message to the root.
+pub(crate) enum RootMessage {
+    /// From the runtime: starts the actors of a board. Its later state is published.
+    Open(Box<board::Arguments>),
+    /// From the root itself, after a pause: restarts a board after its supervisor has failed.
+    Reopen(Box<SupervisedBoard>),
+    /// From the root itself, after a pause: replaces a journal writer that has failed.
+    ReplaceWriter,
+}
+
+impl RootMessage {
+    pub(super) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Open(_) => "open",
+            Self::Reopen(_) => "reopen",
+            Self::ReplaceWriter => "replace_writer",
+        }
+    }
+
+    /// Returns the board of the message, if it has one.
+    pub(super) fn channel(&self) -> Option<Arc<BoardChannel>> {
+        match self {
+            Self::Open(arguments) => Some(Arc::clone(&arguments.channel)),
+            Self::Reopen(kept) => Some(Arc::clone(&kept.channel)),
+            Self::ReplaceWriter => None,
+        }
+    }
+}
+
+/// Message to the journal writer.
+pub(crate) enum WriterMessage {
+    /// From the group commit, and from the root to a new writer: records are queued.
+    Flush,
+}
+
+/// Message to a board's supervisor.
+pub(crate) enum BoardMessage {
+    /// From the supervisor itself, after a pause if actors have failed: creates the next generation of children.
+    Restart(StartMode),
+    /// From the runtime: lets the kernel decide the inputs it has received, then ends. Answers once it has ended.
+    Close(oneshot::Sender<()>),
+}
+
+impl BoardMessage {
+    pub(super) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Restart(_) => "restart",
+            Self::Close(_) => "close",
+        }
+    }
+}
+
+/// Origin of the board.
+pub(crate) enum StartMode {
+    /// Just created and durable, with its first effects.
+    Created(Box<Board>, Effects),
+    /// Recovered from the journal.
+    Recover,
+    /// Recovered from the journal, only to end it.
+    MeltDown,
+}
+
+/// Message to the kernel actor.
+pub(crate) enum KernelMessage {
+    /// From the supervisor: all actors of the generation are running.
+    Begin { beginning: StartMode, scheduler: ActorRef<SchedulerMessage>, breaker: ActorRef<BreakerMessage> },
+    /// From callers, workers, and the scheduler's alarm: input for the board. Answers the caller, if there is one.
+    Decide {
+        input: Input,
+        /// Principal of an external caller.
+        principal: Option<Principal>,
+        caller: Option<WaitingCaller>,
+    },
+    /// From the scheduler: the gate admits a waiting call, or the operator's patience is over.
+    Admitted { key: CallKey, permit: Option<Permit> },
+    /// From a task of the kernel: this board may store or collect snapshots now.
+    SnapshotPermit(OwnedSemaphorePermit),
+    /// From a task of the kernel: a snapshot is stored, or storing failed.
+    SnapshotStored(Result<StoredSnapshot, JournalError>),
+    /// From a task of the kernel: unused parts of earlier snapshots are removed, or removing failed.
+    GarbageCollected(Result<GarbageCollection, JournalError>),
+}
+
+impl KernelMessage {
+    pub(super) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Begin { .. } => "begin",
+            Self::Decide { .. } => "decide",
+            Self::Admitted { .. } => "admitted",
+            Self::SnapshotPermit(_) => "turn",
+            Self::SnapshotStored(_) => "taken",
+            Self::GarbageCollected(_) => "swept",
+        }
+    }
+}
+
+/// External caller that waits for the result of an input.
+pub(crate) struct WaitingCaller {
+    /// Receives the decision, with its processor time.
+    pub(crate) answer: oneshot::Sender<(Result<InputResult, RuntimeError>, Duration)>,
+    /// The request's place in the queue.
+    pub(crate) _place: OwnedSemaphorePermit,
+}
+
+/// Result of an input, now durable.
+pub(crate) struct InputResult {
+    pub(crate) outcome: Option<Outcome>,
+    /// The step has records.
+    pub(crate) recorded: bool,
+}
+
+/// Message to the scheduler.
+pub(crate) enum SchedulerMessage {
+    /// From the kernel: calls that the gate does not admit at once. Each admission is passed to the kernel.
+    Wait(Vec<(CallKey, PermitFuture)>),
+    /// From the kernel, before the cancellations of the step: a durable step makes calls, names those that wait for
+    /// admission, or moves the alarm.
+    Durable {
+        calls: Vec<Call>,
+        awaiting_admission: Option<Vec<WaitingCall>>,
+        wake_at: Option<Timestamp>,
+        ended: Option<Ended>,
+    },
+    /// From the circuit breaker: cancels calls. They were delivered before.
+    Cancel(Vec<Cancellation>),
+}
+
+/// Message to the circuit breaker.
+pub(crate) enum BreakerMessage {
+    /// From the kernel: a durable step cancels calls.
+    Durable(Vec<Cancellation>),
+}
+
+/// Message to a worker.
+pub(crate) enum WorkerMessage {
+    /// From the scheduler: call the agent. The answer is passed to the kernel as an input.
+    Call(Arc<Call>),
+    /// From the scheduler, after the call: cancels it, unless it has ended.
+    Cancel(CallKey),
+    /// From a task of the worker: a call has ended.
+    Answered(Arc<Call>, CallResult),
+}
+
+impl WorkerMessage {
+    pub(super) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Call(..) => "call",
+            Self::Cancel(..) => "withdraw",
+            Self::Answered(..) => "answered",
+        }
+    }
+}
