@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 
 use self::review::AcceptedDraft;
 use crate::config::Architect;
-use crate::llm::{Chat, PromptRequest};
+use patchboard_llm::{Chat, PromptRequest};
 
 pub mod prompt;
 pub mod reply_schema;

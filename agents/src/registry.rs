@@ -3,8 +3,6 @@
 //! Owns the choice by the seat's kind and the operator's configuration, and the messages about missing configuration.
 //! [`AgentRegistry::check`] reports them before a run; a call fails with the code `not_configured`.
 
-pub(crate) mod admission;
-
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -18,22 +16,21 @@ use patchboard_kernel::blueprint::{AgentKind, Blueprint, Restart, Worker};
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, Timestamp, WorkerName};
+use patchboard_llm::capabilities::{Capabilities, CapabilityProbeError, probe_capabilities};
+use patchboard_llm::embeddings::Embedder;
+use patchboard_llm::gate::Gate;
+use patchboard_llm::probe::{ProbeResult, probe};
+use patchboard_llm::{Chat, InterruptedConversations, Variables, admission, telemetry};
 use patchboard_runtime::agent::{AdmissionDecision, Agent, Call, CallResult, Failure};
 use patchboard_runtime::clock::{Clock, SystemClock};
 use tracing::Instrument as _;
 
-use crate::builtin::{self, RoleContext};
 use crate::command::ProgramRunner;
 use crate::config::{ARCHITECT_MODEL, Config, DEFAULT_MODEL, Embeddings, Environment, Model, Program, operator_models};
-use crate::departments::storage::Storage;
-use crate::gate::Gate;
 use crate::lease::Leases;
-use crate::llm::capabilities::{Capabilities, CapabilityProbeError, probe_capabilities};
-use crate::llm::embeddings::Embedder;
-use crate::llm::probe::{ProbeResult, probe};
-use crate::llm::{Chat, InterruptedConversations, Variables};
 use crate::script::{self, Script};
-use crate::{blackboard, telemetry};
+use patchboard_roles::departments::storage::Storage;
+use patchboard_roles::{RoleContext, blackboard};
 use patchboard_runtime::tools::{Toolbox, Tools};
 use patchboard_workspace::boards::Workspaces;
 use patchboard_workspace::tools::WorkspaceTools;
@@ -254,8 +251,8 @@ impl AgentRegistry {
             AgentKind::Remote => Some(NO_LEASES.to_owned()),
             // The seats of its board are checked separately.
             AgentKind::Board => None,
-            AgentKind::Builtin(name) => match builtin::find(name) {
-                Some(builtin) => (builtin.config_error)(worker),
+            AgentKind::Builtin(name) => match patchboard_roles::find(name) {
+                Some(builtin) => builtin.config_error(worker),
                 None => Some(unavailable(&worker.agent)),
             },
         };
@@ -397,7 +394,7 @@ impl AgentRegistry {
                 Some(leases) => Box::pin(leases.call(call)),
                 None => not_configured(NO_LEASES.to_owned()),
             },
-            kind @ AgentKind::Builtin(name) => match builtin::find(name) {
+            kind @ AgentKind::Builtin(name) => match patchboard_roles::find(name) {
                 Some(builtin) => Box::pin(builtin.call(call, &self.means)),
                 None => not_configured(unavailable(kind)),
             },
@@ -418,7 +415,8 @@ impl Agent for AgentRegistry {
     }
 
     fn admit(&self, board: &BoardId, waiting: &WaitingCall) -> AdmissionDecision {
-        self.ask_gate(board, waiting)
+        let chain = self.config.chain(waiting.model.as_deref());
+        admission::ask_gate(&self.gate, &self.means.clock, &chain, board, waiting)
     }
 
     fn deferral_reason(&self, board: &BoardId) -> Option<DeferralReason> {
@@ -489,9 +487,8 @@ const fn uses_tools(kind: &AgentKind) -> bool {
 const NO_LEASES: &str = "processes outside reach a remote seat through `patchboard serve` only: run the board there";
 
 fn unavailable(kind: &AgentKind) -> String {
-    let builtins = AgentKind::BUILTINS.map(|name| format!("builtin:{name}")).join(", ");
+    let (workers, builtins) = (AgentKind::worker_names(), AgentKind::builtin_names());
     format!(
-        "this version cannot fill a seat of kind {kind}; it can fill llm, command, script, remote, board, {builtins}, and ask \
-         a human to agree"
+        "this version cannot fill a seat of kind {kind}; it can fill {workers}, {builtins}, and ask a human to agree"
     )
 }

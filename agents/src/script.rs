@@ -27,8 +27,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tracing::Instrument as _;
 
-use crate::telemetry;
 use patchboard_kernel::text::one_line;
+use patchboard_llm::telemetry;
 use patchboard_runtime::tools::{ROOM_MAX, ToolOutput, Tools};
 
 /// Retries of a step, at most.

@@ -18,7 +18,6 @@ use crate::failure::Failure;
 use crate::input::{self, STDIN};
 use crate::manifest_checks;
 use crate::output::Output;
-use crate::runner;
 
 /// Finding code for a blueprint that cannot be read.
 const UNREADABLE: &str = "blueprint_unreadable";
@@ -199,7 +198,7 @@ impl CheckedBlueprint {
         let mut blueprint = blueprint.clone();
         blueprint.fit_views(context);
         let found = lint::check_with_request(source, blueprint, request.clone());
-        self.report.findings.extend(found.map_err(|error| runner::failure(RuntimeError::Board(error)))?);
+        self.report.findings.extend(found.map_err(RuntimeError::Board)?);
         self.report.findings.truncate(FINDINGS_MAX);
         Ok(self)
     }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use clap::Args;
-use patchboard_agents::llm::transport::install_tls_provider;
+use patchboard_llm::transport::install_tls_provider;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Client as Http, Method, RequestBuilder, Response, StatusCode, Url, redirect};
 use serde_json::Value;
@@ -13,6 +13,7 @@ use crate::codes;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 use crate::worker_agents::quoted;
+pub(crate) use patchboard_server::serve::path;
 
 /// Timeouts for the connection and for the whole response.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -175,13 +176,6 @@ fn url_without_secrets(base: &str) -> String {
     url.set_query(None);
     url.set_fragment(None);
     url.as_str().trim_end_matches('/').to_owned()
-}
-
-/// Joins segments to a path and percent-encodes them.
-pub(crate) fn path(segments: &[&str]) -> String {
-    let mut url = Url::parse("http://daemon").expect("it is an address");
-    url.path_segments_mut().expect("it has a path").clear().extend(segments);
-    url.path().to_owned()
 }
 
 /// Converts a problem document to a command-line failure.

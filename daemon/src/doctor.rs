@@ -7,9 +7,9 @@ pub(crate) mod observe;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use patchboard_agents::llm::capabilities::{Capabilities, CapabilityProbeError};
-use patchboard_agents::llm::probe::{ModelList, ProbeResult};
 use patchboard_kernel::id::Timestamp;
+use patchboard_llm::capabilities::{Capabilities, CapabilityProbeError};
+use patchboard_llm::probe::{ModelList, ProbeResult};
 use serde::Serialize;
 
 use self::observe::{BindResult, DaemonPresence, DataDir, JournalCheck, ProgramLookup};
@@ -161,10 +161,6 @@ const CLOCK_MIN: i64 = 1_735_689_600_000;
 /// Tolerance for a clock behind the newest record, or jumping during the check.
 const CLOCK_SLACK: Duration = Duration::from_secs(2);
 
-/// Help text for a disk that cannot be read.
-pub(crate) const DISK: &str = "the system's log (`dmesg`) says more of the disk; once it can be read, or was copied to another one, `patchboard doctor` and \
-    `patchboard verify BOARD` say whether the journal is whole";
-
 pub(crate) fn data_dir(observed: &DataDir) -> Finding {
     let check = Check::DataDir;
     let choose = "choose a directory of your own with --data-dir or PATCHBOARD_DATA_DIR";
@@ -228,7 +224,7 @@ pub(crate) fn journal(observed: &JournalCheck) -> Finding {
                 "journal_newer" => "use the patchboard that wrote it, or a newer one",
                 "not_a_journal" => "name the directory of a journal with --data-dir",
                 "journal_locked" => "end the program that has it, or wait and ask again",
-                "disk_unreadable" => DISK,
+                "disk_unreadable" => crate::reader::DISK,
                 "journal_io" | "journal_read_only" => "fix what the message names; the journal shows no damage",
                 _ => {
                     "restore the data directory from a backup; `patchboard verify BOARD` says what is sound of a board"

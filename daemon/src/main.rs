@@ -3,42 +3,29 @@
 //! Owns arguments, the format of progress and results, and the exit codes. Makes no decisions about boards: the kernel
 //! does, and the runtime runs it. Each command is a file of [`commands`].
 //!
-//! * [`cli`]: arguments; [`failure`], [`output`], [`logging`]: results.
-//! * [`blueprint_file`], [`diagnostics`], [`codes`]: blueprints on disk, and their findings.
-//! * [`architect`]: blueprints written by a model.
+//! * [`cli`]: arguments; [`output`], [`logging`]: results.
+//! * [`blueprint_file`]: blueprints on disk; [`architect`]: blueprints written by a model.
 //! * [`worker_agents`], [`runner`], [`progress`]: running boards.
-//! * [`serve`]: the daemon; [`notify`]: its notices to operators; [`doctor`]: checks of an installation.
+//! * [`doctor`]: checks of an installation.
 //! * [`workspace`]: agents at one directory without a daemon.
-//! * [`queries`]: the answers about a board that commands print and routes return.
-//! * [`reader`], [`describe`], [`provenance`]: reading a board's history.
+//!
+//! The daemon, and the answers that it shares with commands, are in [`patchboard_server`].
 
 mod architect;
 mod blueprint_file;
 mod cli;
 mod client;
-mod codes;
 mod commands;
-mod config_tables;
-mod describe;
-mod diagnostics;
 mod doctor;
-mod failure;
 mod input;
 mod logging;
 mod manifest_checks;
-mod notify;
 #[cfg(feature = "otlp")]
 mod otlp;
-mod outages;
 mod output;
 mod progress;
-mod provenance;
-mod queries;
-mod reader;
 mod runner;
-mod serve;
 mod templates;
-mod trust;
 mod user;
 mod worker_agents;
 mod workspace;
@@ -49,6 +36,9 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use clap::error::ErrorKind;
+use patchboard_server::{
+    codes, config_tables, describe, diagnostics, failure, notify, outages, queries, reader, serve, trust,
+};
 
 use cli::{Cli, Command, CommonOptions};
 use failure::{Exit, Failure, Outcome};
@@ -97,7 +87,7 @@ fn dispatch(command: &Command, shared: &CommonOptions, output: Output) -> Outcom
         Command::Deny(arguments) => block_on(arguments.run(data_dir, config, output)),
         Command::Answer(arguments) => block_on(arguments.run(data_dir, config, output)),
         Command::Inbox(arguments) => block_on(arguments.run(data_dir, output)),
-        Command::Serve(arguments) => block_on(serve::run(arguments, data_dir, config, output)),
+        Command::Serve(arguments) => block_on(commands::serve::run(arguments, data_dir, config, output)),
         Command::Doctor(arguments) => block_on(commands::doctor::run(arguments, data_dir, config, output)),
         Command::Mcp(arguments) => block_on(commands::mcp::run(arguments, config)),
         Command::Notify(arguments) => block_on(commands::notify::run(arguments, config, output)),

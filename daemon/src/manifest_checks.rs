@@ -1,10 +1,10 @@
 //! Runs the tests of departments: compares the tests of a manifest with the results of its roles.
 
-use patchboard_agents::departments::declared_tests;
 use patchboard_kernel::lint::{Diagnostic, Severity};
 use patchboard_kernel::source::Source;
 use patchboard_kernel::text::truncated;
 use patchboard_protocols::department::{Manifest, Test};
+use patchboard_roles::departments::declared_tests;
 use serde_json::Value;
 
 /// Runs the tests of a manifest. Returns their number and a finding for each mismatch; other texts have no tests.

@@ -13,7 +13,7 @@ use opentelemetry_http::{Bytes, HttpClient, HttpError};
 use opentelemetry_otlp::{SpanExporter, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SdkTracerProvider;
-use patchboard_agents::llm::install_tls_provider;
+use patchboard_llm::install_tls_provider;
 use reqwest::redirect;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tracing::Subscriber;
@@ -69,7 +69,8 @@ pub(crate) fn start() -> Result<Option<Exporter>, String> {
 impl Exporter {
     /// Returns the layer that exports the spans of agents and models, independent of the log level.
     pub(crate) fn layer<S: Subscriber + for<'span> LookupSpan<'span>>(&self) -> impl Layer<S> + use<S> {
-        let ours = Targets::new().with_target("patchboard_agents", LevelFilter::INFO);
+        let ours =
+            Targets::new().with_targets(["patchboard_agents", "patchboard_llm"].map(|name| (name, LevelFilter::INFO)));
         tracing_opentelemetry::layer().with_tracer(self.provider.tracer(SERVICE)).with_filter(ours)
     }
 }

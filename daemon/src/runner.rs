@@ -6,21 +6,20 @@ use std::path::Path;
 use jsonptr::PointerBuf;
 use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::blueprint::Done;
-use patchboard_kernel::board::{BoardError, PendingQuestion, UnfinishedWork};
+use patchboard_kernel::board::{PendingQuestion, UnfinishedWork};
 use patchboard_kernel::driver::Head;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::files::FILES;
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
 use patchboard_kernel::ledger::Account;
 use patchboard_kernel::record::{Cause, End, Ended, PauseCause, Principal};
-use patchboard_kernel::rejection::Code;
 use patchboard_kernel::state::State;
 use patchboard_kernel::tree::Node;
 use patchboard_protocols::workflow::engine::{self, FailedNode};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
-use patchboard_runtime::runtime::{BoardHandle, Options, Runtime, RuntimeError};
+use patchboard_runtime::runtime::{BoardHandle, Options, Runtime};
 use patchboard_runtime::subscription::Subscription;
-use patchboard_storage::journal::JournalError;
+use patchboard_server::interrupts::{Interrupt, Interrupts};
 use serde_json::{Map, Value, json};
 
 use crate::describe::{self, NestedShortage, UnshownInfo, grouped};
@@ -46,7 +45,7 @@ pub(crate) async fn start(data_dir: &Path, agents: &WorkerAgents) -> Result<Runt
     // Runs of one recording must produce identical journals, including the positions of snapshot records.
     options.snapshots.waits = agents.is_played();
     options.observer = agents.nested_shortages.clone();
-    Runtime::start(journal, options).await.map_err(failure)
+    Runtime::start(journal, options).await.map_err(Failure::from)
 }
 
 /// Starts a runtime and acquires a stored board in it.
@@ -69,7 +68,7 @@ pub(crate) async fn acquire_board(
         }
         Err(error) => {
             runtime.shutdown().await;
-            Err(failure(error))
+            Err(error.into())
         }
     }
 }
@@ -241,16 +240,6 @@ pub(crate) struct RunResult<'a> {
     pub(crate) resume_flags: &'a ResumeFlags,
 }
 
-/// Returns the option of `retry` that raises the limit which stopped a board; empty for other causes or several limits.
-pub(crate) const fn retry_option(cause: Cause) -> &'static str {
-    match cause {
-        Cause::Commits => " --commits N",
-        Cause::Edits => " --edits N",
-        Cause::Wall => " --wall TIME",
-        _ => "",
-    }
-}
-
 fn and_more(all: usize) -> String {
     if all > 1 { format!(" and {} more", all - 1) } else { String::new() }
 }
@@ -262,44 +251,6 @@ const fn exit_of(end: End) -> Exit {
         End::Quiescent => Exit::Quiescent,
         End::Stopped => Exit::Stopped,
         End::Failed | End::Cancelled => Exit::Failed,
-    }
-}
-
-/// Converts a runtime error to a command-line failure.
-pub(crate) fn failure(error: RuntimeError) -> Failure {
-    match &error {
-        RuntimeError::Board(BoardError::BadRequest(violations)) => {
-            // A state schema with closed properties that omits the request.
-            let has_no_room = violations.iter().any(|violation| {
-                violation.pointer.is_empty() && violation.message.contains("`request`")
-            });
-            let help = match has_no_room {
-                true => "add `request: true` to `properties` of the state schema, or leave --request out",
-                false => "give --request what `request` and the state schema of the blueprint demand",
-            };
-            Failure::invalid_input(error.code(), &error).help(help).detail("violations", json!(violations))
-        }
-        RuntimeError::BadSignal { violations, .. } => Failure::invalid_input(error.code(), &error)
-            .help("give the signal a value that `signals` of the blueprint allows")
-            .detail("violations", json!(violations)),
-        RuntimeError::CannotRetry { .. } => Failure::invalid_input(error.code(), &error)
-            .help(
-                "`patchboard log BOARD` shows what was given up; --tokens, --wall, --commits, --edits, --money and --journal raise limits of \
-                 the board, --worker W with --worker-tokens and --worker-money those of a worker",
-            ),
-        RuntimeError::SignalRejected { code: Code::BacklogFull, .. } => {
-            Failure::invalid_input(error.code(), &error).help("say it again when something of what waits is done")
-        }
-        RuntimeError::SignalRejected { .. } => Failure::invalid_input(error.code(), &error),
-        RuntimeError::Board(BoardError::BadBlueprint(_)) => Failure::invalid_input(error.code(), &error),
-        RuntimeError::Journal(JournalError::Owned { .. }) => Failure::failed(error.code(), &error).help(
-            "pause its run with Ctrl-C first; if a daemon runs it, name that with --url (`resume`, `retry`, `approve`, \
-             `deny`, `answer`)",
-        ),
-        RuntimeError::Journal(JournalError::Fenced { .. }) => Failure::failed(error.code(), &error)
-            .help("nothing acknowledged is lost; `patchboard log BOARD` shows what the other process does"),
-        RuntimeError::Journal(JournalError::NotFound(_)) => Failure::invalid_input(error.code(), &error),
-        _ => Failure::failed(error.code(), &error),
     }
 }
 
@@ -338,7 +289,7 @@ async fn follow(
                 if pausing {
                     return Ok(RunEnd::Paused);
                 }
-                board.pause(None).await.map_err(failure)?;
+                board.pause(None).await?;
                 // Without a terminal there can be no second interrupt.
                 if interrupt == Interrupt::HangUp {
                     return Ok(RunEnd::Paused);
@@ -358,9 +309,9 @@ async fn follow(
                 }
                 Some(Err(error)) => return Err(crate::reader::storage(error)),
                 // The runtime closed the board; `ended` has the reason.
-                None => return (&mut ended).await.map(RunEnd::Ended).map_err(failure),
+                None => return (&mut ended).await.map(RunEnd::Ended).map_err(Failure::from),
             },
-            end = &mut ended => return end.map(RunEnd::Ended).map_err(failure),
+            end = &mut ended => return end.map(RunEnd::Ended).map_err(Failure::from),
         }
     }
 }
@@ -467,7 +418,7 @@ impl RunResult<'_> {
             _ => ("to queue again what was given up", ""),
         };
         let command = |options: &str| self.resume_flags.resume_command(&format!("retry {}{options}", self.board));
-        let retry = format!("{what}: {}{advice}", command(retry_option(cause)));
+        let retry = format!("{what}: {}{advice}", command(describe::retry_option(cause)));
         let UnfinishedWork { given_up, beyond_limit, undecided, .. } = &self.unfinished;
         let mut notes = Vec::new();
         if let (Cause::GaveUp, Some(first)) = (cause, undecided.first()) {
@@ -666,69 +617,4 @@ fn affected_values<'a>(patch: &'a Value, state: &'a State) -> impl Iterator<Item
 fn indented(text: &str, seq: Seq) -> String {
     let lines: Vec<String> = text.lines().map(|line| format!("  {line}")).collect();
     format!("  record {seq}:\n{}", lines.join("\n"))
-}
-
-/// Signal that stops a run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Interrupt {
-    /// User's request to stop.
-    Stop,
-    /// Terminal closed.
-    HangUp,
-}
-
-/// Listener for the signals that stop a run: Ctrl-C, terminate, or hang-up of the terminal.
-///
-/// Listens from its creation on: a new listener for each wait would miss signals in between.
-pub(crate) struct Interrupts {
-    #[cfg(unix)]
-    interrupt: tokio::signal::unix::Signal,
-    #[cfg(unix)]
-    terminate: tokio::signal::unix::Signal,
-    #[cfg(unix)]
-    hangup: tokio::signal::unix::Signal,
-    #[cfg(windows)]
-    interrupt: tokio::signal::windows::CtrlC,
-}
-
-impl Interrupts {
-    #[cfg(unix)]
-    pub(crate) fn new() -> Result<Self, Failure> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let listen = |kind| signal(kind).map_err(|error| signal_error(&error));
-        Ok(Self {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-            hangup: listen(SignalKind::hangup())?,
-        })
-    }
-
-    #[cfg(windows)]
-    pub(crate) fn new() -> Result<Self, Failure> {
-        Ok(Self { interrupt: tokio::signal::windows::ctrl_c().map_err(|error| signal_error(&error))? })
-    }
-
-    #[cfg(unix)]
-    pub(crate) async fn next(&mut self) -> Interrupt {
-        tokio::select! {
-            _ = self.interrupt.recv() => Interrupt::Stop,
-            _ = self.terminate.recv() => Interrupt::Stop,
-            _ = self.hangup.recv() => Interrupt::HangUp,
-        }
-    }
-
-    #[cfg(windows)]
-    pub(crate) async fn next(&mut self) -> Interrupt {
-        self.interrupt.recv().await;
-        Interrupt::Stop
-    }
-
-    /// Waits for a signal that stops a daemon, which has no terminal.
-    pub(crate) async fn stop(&mut self) {
-        while self.next().await != Interrupt::Stop {}
-    }
-}
-
-fn signal_error(error: &std::io::Error) -> Failure {
-    Failure::failed("signals", format!("signals cannot be listened to: {error}"))
 }

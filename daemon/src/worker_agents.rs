@@ -5,16 +5,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::{ArgGroup, Args};
 use patchboard_agents::cassette::{CassetteError, Player, Recorder, ToolRecorder};
-use patchboard_agents::config::{Config, Directory, Environment, Flags};
-use patchboard_agents::departments::storage::Storage;
-use patchboard_agents::gate::Gate;
 use patchboard_agents::nested_boards::NestedBoards;
-use patchboard_agents::registry::{AgentRegistry, InlinePrograms, WorkerConfigError};
+use patchboard_agents::registry::{InlinePrograms, WorkerConfigError};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, Timestamp, WorkerName};
 use patchboard_kernel::record::{Body, Record};
+use patchboard_llm::gate::Gate;
+use patchboard_roles::departments::storage::Storage;
 use patchboard_runtime::agent::Agent;
 use patchboard_runtime::archive;
 use patchboard_runtime::runtime::BoardHandle;
@@ -25,32 +24,14 @@ use serde_json::json;
 
 use crate::architect::try_writing;
 use crate::cli::{DATA_DIR, DATA_DIR_ENV};
-use crate::config_tables;
 use crate::describe::NestedShortages;
 use crate::failure::Failure;
 use crate::outages::Outages;
 use crate::output::{Output, one_line};
 use crate::reader::{Reader, storage};
-use crate::trust::config_file;
 use patchboard_kernel::text::counted;
-
-/// Options that select a model.
-#[derive(Args, Debug, Clone)]
-#[command(next_help_heading = "Agents")]
-pub(crate) struct ModelArguments {
-    /// Address of an OpenAI-compatible server, up to /v1; OPENAI_API_KEY is not sent there unless --api-key-env says so
-    #[arg(long, value_name = "URL")]
-    model_url: Option<String>,
-    /// Model name on the server
-    #[arg(long, value_name = "NAME")]
-    model: Option<String>,
-    /// Environment variable with the server's key; without it no key is sent to a --model-url, not even OPENAI_API_KEY
-    #[arg(long, value_name = "VAR")]
-    api_key_env: Option<String>,
-    /// Sampling temperature, 0 to 2 [default: as configured, or 0]
-    #[arg(long, value_name = "NUMBER")]
-    temperature: Option<f64>,
-}
+use patchboard_server::model_arguments::flag;
+pub(crate) use patchboard_server::model_arguments::{ModelArguments, quoted};
 
 /// Options that select agents.
 #[derive(Args, Debug, Clone)]
@@ -106,55 +87,6 @@ pub(crate) struct WorkerAgents {
     pub(crate) nested_shortages: Arc<NestedShortages>,
     /// Flags for commands that resume a board.
     pub(crate) resume_flags: ResumeFlags,
-}
-
-impl ModelArguments {
-    /// Creates the agents from the operator's configuration, the flags and the environment.
-    pub(crate) fn build_registry(
-        &self,
-        config: Option<&Path>,
-        inline: InlinePrograms,
-    ) -> Result<AgentRegistry, Failure> {
-        self.build_registry_with(config, inline, &[])
-    }
-
-    /// Like [`ModelArguments::build_registry`], with directories of the command line.
-    fn build_registry_with(
-        &self,
-        config: Option<&Path>,
-        inline: InlinePrograms,
-        workspaces: &[(String, PathBuf)],
-    ) -> Result<AgentRegistry, Failure> {
-        let bad_config = |error: &dyn std::fmt::Display| Failure::invalid_input("bad_config", error);
-        let read = match config_file(config)? {
-            Some(path) => {
-                let read = Config::read(path).map_err(|error| bad_config(&error))?;
-                config_tables::check(path)?;
-                read
-            }
-            None => Config::default(),
-        };
-        let flags = Flags {
-            model_url: self.model_url.clone(),
-            model: self.model.clone(),
-            api_key_env: self.api_key_env.clone(),
-            temperature: self.temperature,
-        };
-        let environment = Environment::from_process();
-        let mut config = read.with_flags(&flags, &environment).map_err(|error| bad_config(&error))?;
-        config.workspaces.extend(workspaces.iter().map(|(name, dir)| (name.clone(), Directory::new(dir.clone()))));
-        Ok(AgentRegistry::new(config, &environment, inline))
-    }
-
-    /// Returns the flags that a later command needs for the model; each begins with a space.
-    pub(crate) fn to_flags(&self) -> String {
-        let mut words = String::new();
-        flag(&mut words, "--model-url", self.model_url.as_deref());
-        flag(&mut words, "--model", self.model.as_deref());
-        flag(&mut words, "--api-key-env", self.api_key_env.as_deref());
-        flag(&mut words, "--temperature", self.temperature.map(|number| number.to_string()).as_deref());
-        words
-    }
 }
 
 /// State of a recording that has been played in part.
@@ -264,8 +196,7 @@ impl WorkerAgentArguments {
         if !problems.is_empty() {
             return Err(not_configured(&problems));
         }
-        // An address given by a flag gets only the key of a flag, none of the configuration or of `OPENAI_API_KEY`.
-        let sends_no_key = models.model_url.is_some() && models.api_key_env.is_none();
+        let sends_no_key = models.sends_no_key();
         let workspaces = Arc::clone(registry.workspaces());
         let notes = ToolRecorder::default();
         let registry = match &self.record {
@@ -463,22 +394,5 @@ fn cassette_failure(error: &CassetteError) -> Failure {
         }
         CassetteError::Io { .. } => Failure::failed("cassette_io", error),
         _ => Failure::invalid_input("bad_cassette", error).help("record a new one with --record"),
-    }
-}
-
-/// Adds a flag with its value, if there is one.
-fn flag(words: &mut String, name: &str, value: Option<&str>) {
-    if let Some(value) = value {
-        words.push_str(&format!(" {name} {}", quoted(value)));
-    }
-}
-
-/// Quotes a word for a shell, if necessary.
-pub(crate) fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }

@@ -18,6 +18,6 @@ mod changes;
 pub(crate) mod command_queue;
 pub(crate) mod editor;
 pub(crate) mod host_client;
-pub(crate) mod host_dir;
+pub(crate) use patchboard_server::host_dir;
 mod lease_session;
 mod spawn_host;

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use patchboard_agents::architect::{self, DesignError, DesignRequest, Round};
 use patchboard_agents::config::{Config, Environment, Model, Program};
-use patchboard_agents::llm::install_tls_provider;
 use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
@@ -18,6 +17,7 @@ use patchboard_kernel::plan::Plan;
 use patchboard_kernel::record::{Author, Body, Deferred, Record};
 use patchboard_kernel::source::Source;
 use patchboard_kernel::state::State;
+use patchboard_llm::install_tls_provider;
 use patchboard_runtime::runtime::{BoardHandle, CreateOptions, Options, Runtime};
 use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::Journal;

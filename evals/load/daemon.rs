@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use patchboard_agents::llm::transport::install_tls_provider;
+use patchboard_llm::transport::install_tls_provider;
 use reqwest::{Client, StatusCode};
 use serde_json::Value;
 

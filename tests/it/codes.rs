@@ -8,7 +8,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use patchboard_agents::architect;
-use patchboard_agents::departments::declared_tests;
 use patchboard_kernel::breaker::{BreakerTransition, Reason};
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
@@ -19,6 +18,7 @@ use patchboard_kernel::rejection::{Code, Stage};
 use patchboard_protocols::handoff::HandoffCode;
 use patchboard_protocols::negotiation::{NegotiationCode, StopReason};
 use patchboard_protocols::workflow::{Status, WorkflowCode};
+use patchboard_roles::departments::declared_tests;
 use patchboard_workspace::disk::{self, DiskCode};
 use patchboard_workspace::git::GitCode;
 use patchboard_workspace::programs::ProgramCode;
@@ -126,7 +126,7 @@ fn page() -> String {
         "Why the daemon answers a request with an error, beside the codes above and those of commands.",
     );
     page.push_str("| code | meaning |\n|---|---|\n");
-    for (code, meaning) in meanings("daemon/src/serve/problem.rs", "Code") {
+    for (code, meaning) in meanings("daemon/server/src/serve/problem.rs", "Code") {
         writeln!(page, "| `{code}` | {} |", cell(&meaning)).expect("a string takes everything");
     }
     page

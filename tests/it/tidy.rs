@@ -13,7 +13,23 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "patchboard-daemon",
         &[
+            "patchboard-server",
             "patchboard-agents",
+            "patchboard-roles",
+            "patchboard-llm",
+            "patchboard-workspace",
+            "patchboard-runtime",
+            "patchboard-storage",
+            "patchboard-protocols",
+            "patchboard-kernel",
+        ],
+    ),
+    (
+        "patchboard-server",
+        &[
+            "patchboard-agents",
+            "patchboard-roles",
+            "patchboard-llm",
             "patchboard-workspace",
             "patchboard-runtime",
             "patchboard-storage",
@@ -23,6 +39,22 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "patchboard-agents",
+        &[
+            "patchboard-roles",
+            "patchboard-llm",
+            "patchboard-workspace",
+            "patchboard-runtime",
+            "patchboard-storage",
+            "patchboard-protocols",
+            "patchboard-kernel",
+        ],
+    ),
+    (
+        "patchboard-roles",
+        &["patchboard-llm", "patchboard-runtime", "patchboard-storage", "patchboard-protocols", "patchboard-kernel"],
+    ),
+    (
+        "patchboard-llm",
         &[
             "patchboard-workspace",
             "patchboard-runtime",

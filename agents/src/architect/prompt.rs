@@ -12,8 +12,8 @@ use patchboard_kernel::view::Prompt;
 use serde_json::{Value, json};
 
 use super::{DesignLimits, DesignRequest, Round, reply_schema};
-use crate::key_order::OrderedJson;
 use patchboard_kernel::text::one_line;
+use patchboard_llm::key_order::OrderedJson;
 
 /// Example blueprint, as shipped.
 const EXAMPLE: &str = include_str!("../../../blueprints/evidence-review.yaml");

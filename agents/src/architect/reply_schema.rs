@@ -206,7 +206,7 @@ mod tests {
 
     use super::*;
     use crate::architect::prompt;
-    use crate::key_order::OrderedJson;
+    use patchboard_llm::key_order::OrderedJson;
 
     #[test]
     fn the_examples_of_the_prompt_fit_it_and_what_architects_may_not_do_does_not() {

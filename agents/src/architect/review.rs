@@ -15,9 +15,9 @@ use patchboard_runtime::agent::Failure;
 use serde_json::{Value, json};
 
 use super::{Caps, Design, DesignLimits, DesignRequest, Round, reply_schema, with_documents};
-use crate::key_order::OrderedJson;
-use crate::llm::reply::unfence;
 use patchboard_kernel::text::one_line;
+use patchboard_llm::key_order::OrderedJson;
+use patchboard_llm::reply::unfence;
 
 /// Findings in addition to the lint's: code, severity, meaning.
 pub const CODES: &[(&str, Severity, &str)] = &[

@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use super::sequencer::Sequencer;
 use super::{CassetteError, Entry, FORMAT, Header, Key, Occurrences, Step, StepKind};
-use crate::blackboard;
+use patchboard_roles::blackboard;
 use patchboard_runtime::tools::Toolbox;
 
 /// Idle time after which a run is taken to wait for an answer that will never be requested.

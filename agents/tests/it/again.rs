@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use patchboard_agents::config::Model;
-use patchboard_agents::llm::{Chat, Variables};
 use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::scheduler::AttemptHistory;
+use patchboard_llm::{Chat, Variables};
 use patchboard_runtime::agent::{Agent as _, Call, Permit};
 use serde_json::{Value, json};
 

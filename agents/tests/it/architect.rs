@@ -6,12 +6,12 @@ use patchboard_agents::architect::{
     Caps, Design, DesignError, DesignLimits, DesignRequest, Document, Round, RoundsUsage, design,
 };
 use patchboard_agents::config::Model;
-use patchboard_agents::llm::{Chat, PromptRequest, Variables};
 use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::source::Source;
 use patchboard_kernel::view::Prompt;
+use patchboard_llm::{Chat, PromptRequest, Variables};
 use patchboard_runtime::agent::{CallResult, Failure, Reply};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -94,7 +94,7 @@ fn codes(rounds: &[Round]) -> Vec<Vec<&str>> {
 #[tokio::test]
 async fn a_good_answer_is_taken_at_once_and_written_for_people() {
     let fenced = format!("Here it is:\n```json\n{}\n```\nDone.", notes());
-    let yaml = patchboard_agents::key_order::OrderedJson::new(&notes(), &[]).yaml();
+    let yaml = patchboard_llm::key_order::OrderedJson::new(&notes(), &[]).yaml();
     for text in [notes().to_string(), fenced, yaml] {
         let (made, prompts) = ask(&brief(), &DesignLimits::default(), &[ok(text)]).await;
         let design = made.expect("a blueprint");

@@ -5,10 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jsonptr::PointerBuf;
-use patchboard_agents::blackboard::{self, reply_schema, vote};
 use patchboard_agents::cassette::{Player, Recorder};
 use patchboard_agents::config::{Config, Environment};
-use patchboard_agents::llm::schema::{self, SchemaLevel};
 use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::blueprint::{Blueprint, ReplyFormat, ReplyPurpose};
@@ -20,6 +18,9 @@ use patchboard_kernel::plan::{PlanSource as _, UncachedPlans};
 use patchboard_kernel::record::{Body, Cause, Record};
 use patchboard_kernel::replay;
 use patchboard_kernel::state::State;
+use patchboard_llm::schema::{self, SchemaLevel};
+use patchboard_protocols::blackboard::reply_schema;
+use patchboard_roles::blackboard::{self, vote};
 use patchboard_runtime::agent::{Agent, Call, Reply};
 use patchboard_runtime::runtime::{Options, Runtime};
 use patchboard_storage::blocking::wait;
@@ -286,11 +287,11 @@ fn a_form_allows_what_is_read_and_nothing_else() {
             let silent = json!({"board": {"public": []}});
             let [silent, alone] = [(&silent, &["/board"][..]), (&spoken, &[])].map(|(document, reads)| {
                 let call = asked(fields.clone(), document, reads, woken_at);
-                jsonschema::draft202012::new(&reply_schema::for_view(&call.context, *format)).expect("a schema")
+                jsonschema::draft202012::new(&reply_schema(&call.context, *format)).expect("a schema")
             });
             let call = asked(fields, &spoken, &["/board"], woken_at);
             let (level, schema) = schema::reply_schema(&call.context, SchemaLevel::Derived).expect("a form");
-            assert_eq!((level, &schema), (SchemaLevel::Derived, &reply_schema::for_view(&call.context, *format)));
+            assert_eq!((level, &schema), (SchemaLevel::Derived, &reply_schema(&call.context, *format)));
             assert_eq!(
                 schema::reply_schema(&call.context, SchemaLevel::Generic),
                 Some((SchemaLevel::Generic, json!({"type": "object"})))
@@ -326,7 +327,7 @@ fn in_a_room_whoever_talks_may_pass_and_whoever_concludes_may_not() {
         for (turn, may_pass) in [(0, true), (1, false)] {
             let fields = json!({"agent": "llm", "format": format, "pass": true});
             let call = asked(fields, &document, &["/board"], Some(&format!("/board/rooms/a~1b/agenda/{turn}")));
-            let form = jsonschema::draft202012::new(&reply_schema::for_view(&call.context, *format)).expect("a schema");
+            let form = jsonschema::draft202012::new(&reply_schema(&call.context, *format)).expect("a schema");
             assert!(form.is_valid(&json!({"output": "It is 7."})), "{format}");
             assert_eq!(form.is_valid(&json!({"pass": "no"})), may_pass, "{format}");
         }
@@ -363,7 +364,7 @@ fn those_can_be_chosen_whom_a_rule_would_wake() {
         let state = State::new(&document, &Hasher::new(&Salt::ZERO));
         let basis = ReadSet { state, reads: vec![PointerBuf::from_tokens(["board"])], members: Vec::new() };
         let shown = CallContext::new(plan, "w".into(), Arc::new(basis), false).expect("the worker is there");
-        let form = reply_schema::for_view(&shown, ReplyFormat::Control);
+        let form = reply_schema(&shown, ReplyFormat::Control);
         let expected = if chosen.is_empty() { Value::Null } else { json!(chosen) };
         assert_eq!(form["properties"]["chosen agents"]["items"]["enum"], expected, "{rules:?}");
     }

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use jsonptr::PointerBuf;
 use patchboard_agents::config::{Config, Environment};
-use patchboard_agents::departments::storage::Storage;
 use patchboard_agents::nested_boards::NestedBoards;
 use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
@@ -20,6 +19,7 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, IdempotencyKey};
 use patchboard_kernel::record::Body;
 use patchboard_kernel::source::{FileLoader, Source};
+use patchboard_roles::departments::storage::Storage;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Failure, Reply};
 use patchboard_runtime::runtime::{BoardHandle, Options, Runtime, WeakRuntime};
 use patchboard_storage::blocking::wait;

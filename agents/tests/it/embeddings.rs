@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use patchboard_agents::config::{Config, Embeddings, Environment, Model, Setting};
-use patchboard_agents::departments::storage::Storage;
-use patchboard_agents::gate::ModelKey;
 use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use patchboard_kernel::deferral::DeferralReason;
+use patchboard_llm::gate::ModelKey;
+use patchboard_roles::departments::storage::Storage;
 use serde_json::{Value, json};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use patchboard_agents::config::{Environment, Model};
-use patchboard_agents::llm::{Chat, Variables};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::view::Prompt;
+use patchboard_llm::{Chat, Variables};
 use patchboard_runtime::agent::{Agent as _, Failure};
 use patchboard_runtime::tools::{BoxFuture, ToolDefinition, ToolOutput, Tools};
 use serde_json::{Value, json};

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use patchboard_agents::config::{Model, Streaming, Structured};
-use patchboard_agents::llm::{Chat, Variables};
 use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::scheduler::AttemptHistory;
+use patchboard_llm::{Chat, Variables};
 use patchboard_runtime::agent::{Agent as _, Call, CallResult, Permit};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use patchboard_agents::config::{Api, Model, Streaming};
-use patchboard_agents::llm::{Chat, Variables};
 use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
+use patchboard_llm::{Chat, Variables};
 use patchboard_runtime::agent::{Agent as _, Call, Permit};
 use serde_json::{Value, json};
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use jsonptr::PointerBuf;
 use patchboard_agents::config::Model;
-use patchboard_agents::llm::{Chat, Variables};
 use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::call_context::CallContext;
@@ -21,6 +20,7 @@ use patchboard_kernel::plan::{PlanSource as _, UncachedPlans};
 use patchboard_kernel::rejection::{Code, Rejection};
 use patchboard_kernel::scheduler::AttemptHistory;
 use patchboard_kernel::state::State;
+use patchboard_llm::{Chat, Variables};
 use patchboard_runtime::agent::{Agent as _, Call, CallResult, Failure, Permit};
 use patchboard_runtime::tools::{BoxFuture, ToolDefinition, ToolOutput, Tools};
 use serde_json::{Value, json};

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use jsonptr::PointerBuf;
 use patchboard_agents::config::{Config, Environment};
-use patchboard_agents::departments::storage::Storage;
 use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
@@ -17,6 +16,7 @@ use patchboard_kernel::plan::{PlanSource as _, UncachedPlans};
 use patchboard_kernel::record::{Body, Cause};
 use patchboard_kernel::replay;
 use patchboard_kernel::state::State;
+use patchboard_roles::departments::storage::Storage;
 use patchboard_runtime::agent::{Agent as _, Call, Failure};
 use patchboard_runtime::runtime::{Options, Runtime};
 use patchboard_storage::blocking::wait;

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use patchboard_agents::config::{Config, Environment, Model};
-use patchboard_agents::llm::{Chat, Variables};
 use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
+use patchboard_llm::{Chat, Variables};
 use patchboard_runtime::agent::{Agent as _, Call, CallResult, Failure, Permit};
 use patchboard_runtime::tools::{BoxFuture, ToolDefinition, ToolOutput, Toolbox, Tools, cut};
 use serde_json::{Value, json};

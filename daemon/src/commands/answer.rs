@@ -8,6 +8,7 @@ use patchboard_kernel::id::Seq;
 use patchboard_kernel::record::Answer;
 use patchboard_kernel::rejection::Rejection;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
+use patchboard_runtime::runtime::RuntimeError;
 use serde_json::{Value, json};
 
 use super::inbox::{list_remote, question_with_command};
@@ -213,13 +214,13 @@ async fn answer(
         if !asked.no_run && board.status().paused {
             board.resume(None).await?;
         }
-        Ok(outcome)
+        Ok::<_, RuntimeError>(outcome)
     };
     let outcome = match given.await {
         Ok(outcome) => outcome,
         Err(error) => {
             runtime.shutdown().await;
-            return Err(runner::failure(error));
+            return Err(error.into());
         }
     };
     if let Decided::RejectedUnrecorded(rejection) = outcome {

@@ -25,6 +25,7 @@ pub(crate) mod retry;
 pub(crate) mod room;
 pub(crate) mod run;
 pub(crate) mod schema;
+pub(crate) mod serve;
 pub(crate) mod signal;
 pub(crate) mod state;
 pub(crate) mod step;

@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     let reader = Reader::open(data_dir)?;
     let summary = reader.find(&arguments.board.board)?;
-    let records = reader.records(&summary.id).map_err(|error| error.print_as_result(&summary.id, output))?;
+    let records = reader.records(&summary.id).map_err(|error| output.result_of_failure(error, &summary.id))?;
     if let (Some(to), Some(last)) = (arguments.to, records.last().map(|record| record.seq.0))
         && to > last
     {
@@ -50,10 +50,10 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
             .help("`patchboard verify BOARD` says whether anything was altered; the board can be read and resumed"));
     }
     let replayed = replay::replay(&records, arguments.to.map(Seq)).map_err(|difference| {
-        Failure::failed("replay_differs", &difference)
+        let failure = Failure::failed("replay_differs", &difference)
             .help("`patchboard verify BOARD` says whether the journal was altered")
-            .detail("seq", difference.seq.0.into())
-            .print_as_result(&summary.id, output)
+            .detail("seq", difference.seq.0.into());
+        output.result_of_failure(failure, &summary.id)
     })?;
     let (seq, hash) = replayed.board.head();
     // Without `to`, replay has checked the end of the journal as well.

@@ -80,7 +80,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let how = if arguments.force_takeover { AcquireMode::ForceResume } else { AcquireMode::Resume };
     let (runtime, board) = runner::acquire_board(data_dir, &seating, &summary.id, how).await?;
     if board.status().paused {
-        board.resume(None).await.map_err(runner::failure)?;
+        board.resume(None).await?;
     }
     output.note(&format!("board {}", summary.id));
     runner::run_to_completion(runtime, board, Some(summary.head.seq), &seating, output).await

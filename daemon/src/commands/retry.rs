@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use crate::cli::BoardArgument;
 use crate::client::DaemonArgument;
 use crate::failure::Outcome;
-use crate::input::parse_size;
 use crate::output::Output;
 use crate::reader::Reader;
 use crate::runner::{self, AcquireMode};
 use crate::worker_agents::WorkerAgentArguments;
+use patchboard_server::sizes::parse_size;
 
 /// Queue failed invocations of a board again, and run it to completion
 ///
@@ -142,7 +142,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let retried = arguments.what.retried();
     // A rejected retry leaves no trace. A running board may change before it is acquired, so it is judged then.
     let refused = if recovered.ended().is_some() { recovered.judge_retry(&retried) } else { Ok(()) };
-    refused.map_err(|refused| runner::failure(RuntimeError::cannot_retry(&summary.id, refused)))?;
+    refused.map_err(|refused| RuntimeError::cannot_retry(&summary.id, refused))?;
     let seating = arguments.seats.assign_agents(&blueprint, data_dir, config)?;
     seating.skip_answered(&records, data_dir, &summary.id)?;
     let how = if arguments.no_run { AcquireMode::Paused } else { AcquireMode::Resume };
@@ -154,14 +154,14 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     }
     if let Err(error) = board.retry(retried).await {
         runtime.shutdown().await;
-        return Err(runner::failure(error));
+        return Err(error.into());
     }
     let (runtime, board) = match needs_directory {
         true => runner::attach_directory(runtime, board, &seating).await?,
         false => (runtime, board),
     };
     if arguments.no_run {
-        let paused = board.pause(None).await.map_err(runner::failure);
+        let paused = board.pause(None).await;
         runtime.shutdown().await;
         paused?;
         let resume = seating.resume_flags.resume_command(&format!("resume {}", summary.id));

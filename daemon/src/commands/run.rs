@@ -272,7 +272,7 @@ async fn start(
         Ok(board) => principal.map_or(board.clone(), |user| board.with_principal(user)),
         Err(error) => {
             runtime.shutdown().await;
-            return Err(runner::failure(error));
+            return Err(error.into());
         }
     };
     output.note(&format!("board {}", board.id()));

@@ -6,6 +6,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::run::json_argument;
+use patchboard_runtime::runtime::RuntimeError;
+
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line, short};
@@ -74,11 +76,11 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         if !arguments.no_run && board.status().paused {
             board.resume(None).await?;
         }
-        Ok(())
+        Ok::<_, RuntimeError>(())
     };
     if let Err(error) = sent.await {
         runtime.shutdown().await;
-        return Err(runner::failure(error));
+        return Err(error.into());
     }
     if arguments.no_run {
         let head = board.status().head;

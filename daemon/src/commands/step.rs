@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use patchboard_agents::blackboard;
 use patchboard_kernel::bindings::Bindings;
 use patchboard_kernel::blueprint::AgentKind;
 use patchboard_kernel::board::{self, Board, DryRun};
@@ -17,6 +16,7 @@ use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Author, Body, Invoked, Record};
 use patchboard_kernel::rejection::Rejection;
 use patchboard_kernel::scheduler::QueuedInvocation;
+use patchboard_roles::blackboard;
 use patchboard_runtime::agent::{self, Call, Reply};
 use serde_json::{Value, json};
 
@@ -290,8 +290,7 @@ async fn ask(
     let is_nobody_here = match &seat.agent {
         AgentKind::Human | AgentKind::Remote => !agents.is_played(),
         // A nested board would have its own journal records; recordings hold only the calls inside it.
-        AgentKind::Board => true,
-        AgentKind::Llm | AgentKind::Command | AgentKind::Script | AgentKind::Builtin(_) => false,
+        kind => *kind == AgentKind::Board,
     };
     if is_nobody_here {
         let message = format!("worker {worker} has the agent {}, which cannot be asked from here", seat.agent);

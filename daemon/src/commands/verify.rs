@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     }
     let wanted = arguments.wanted.as_deref().unwrap_or_default();
     let (journal, board): (Arc<dyn Journal>, BoardId) = if is_file(wanted) {
-        let carried = read_file(wanted).map_err(|failure| failure.print_as_result(&(), output))?;
+        let carried = read_file(wanted).map_err(|failure| output.result_of_failure(failure, &()))?;
         let board = carried.board().clone();
         (Arc::new(carried.journal().clone()), board)
     } else {
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     };
     let verified = verified(&*journal, &board, arguments.head).map_err(|failure| {
         let failure = if is_file(wanted) { failure.help(FILE_DIFFERS_HELP) } else { failure };
-        failure.print_as_result(&board, output)
+        output.result_of_failure(failure, &board)
     })?;
     if output.is_json() {
         output.json(&as_json(&board, &verified))?;

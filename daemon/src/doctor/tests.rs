@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use patchboard_agents::llm::probe::{ModelList, ProbeResult};
 use patchboard_kernel::id::Timestamp;
+use patchboard_llm::probe::{ModelList, ProbeResult};
 
 use super::observe::{BindResult, DaemonPresence, DataDir, JournalCheck, ProgramLookup};
 use super::{

@@ -1,4 +1,4 @@
-//! Protocols on boards: rooms, negotiations, handoffs, workflows and departments.
+//! Protocols on boards: rooms, negotiations, handoffs, workflows, departments and blackboards.
 //!
 //! Owns their documents, rules and decisions as pure functions, and the blueprint members that they expand
 //! ([`EXTENSIONS`]). Does not know boards, clocks or agents: the roles that play them are in `patchboard-agents`.
@@ -8,7 +8,9 @@
 //! * [`handoff`]: transfer of work.
 //! * [`workflow`]: nodes in dependency order.
 //! * [`department`]: manifests of departments.
+//! * [`blackboard`]: schemas of the replies of its roles.
 
+pub mod blackboard;
 pub mod department;
 pub mod handoff;
 pub mod negotiation;

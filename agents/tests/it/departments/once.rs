@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use jsonptr::PointerBuf;
 use patchboard_agents::config::{Config, Environment};
-use patchboard_agents::departments::storage::Storage;
 use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::call_context::CallContext;
@@ -14,6 +13,7 @@ use patchboard_kernel::id::InvocationId;
 use patchboard_kernel::plan::{PlanSource as _, UncachedPlans};
 use patchboard_kernel::record::Parent;
 use patchboard_kernel::state::State;
+use patchboard_roles::departments::storage::Storage;
 use patchboard_runtime::agent::{Agent as _, Call};
 use serde_json::{Value, json};
 

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use patchboard_agents::config::Config;
-use patchboard_agents::departments::crud::execute;
-use patchboard_agents::departments::storage::Storage;
 use patchboard_kernel::id::Timestamp;
 use patchboard_protocols::department::Department;
+use patchboard_roles::departments::crud::execute;
+use patchboard_roles::departments::storage::Storage;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 

@@ -6,13 +6,13 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use patchboard_agents::llm::schema;
 use patchboard_kernel::bindings::Bindings;
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::board::{Board, NewBoard};
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::source::{self, Source};
+use patchboard_llm::schema;
 use serde_json::{Map, Value, json};
 
 use super::Client;

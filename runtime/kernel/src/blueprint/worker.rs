@@ -109,6 +109,9 @@ pub enum AgentKind {
 }
 
 impl AgentKind {
+    /// Kinds with a name of their own: all but the builtin roles.
+    pub const NAMED: [Self; 6] = [Self::Llm, Self::Command, Self::Script, Self::Human, Self::Remote, Self::Board];
+
     /// Coordination roles that this version provides.
     pub const BUILTINS: [&str; 11] = [
         "begin",
@@ -130,6 +133,17 @@ impl AgentKind {
             Self::Llm | Self::Command | Self::Script | Self::Human | Self::Remote | Self::Board => true,
             Self::Builtin(name) => Self::BUILTINS.contains(&name.as_str()),
         }
+    }
+
+    /// Returns the names of the kinds that work without a person, builtin roles excluded, for messages.
+    pub fn worker_names() -> String {
+        let working = Self::NAMED.iter().filter(|kind| **kind != Self::Human);
+        working.map(Self::to_string).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Returns the names of the builtin roles, for messages.
+    pub fn builtin_names() -> String {
+        Self::BUILTINS.map(|name| format!("builtin:{name}")).join(", ")
     }
 
     /// Returns true for this coordination role.
@@ -161,18 +175,12 @@ impl Serialize for AgentKind {
 impl<'de> Deserialize<'de> for AgentKind {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Ok(match text.as_str() {
-            "llm" => Self::Llm,
-            "command" => Self::Command,
-            "human" => Self::Human,
-            "remote" => Self::Remote,
-            "script" => Self::Script,
-            "board" => Self::Board,
-            other => match other.strip_prefix("builtin:") {
-                Some(name) if !name.is_empty() => Self::Builtin(name.to_owned()),
-                _ => return Err(D::Error::custom(format!("no such kind of agent: {other}"))),
-            },
-        })
+        let builtin = text.strip_prefix("builtin:").filter(|name| !name.is_empty());
+        let kind = match builtin {
+            Some(name) => Some(Self::Builtin(name.to_owned())),
+            None => Self::NAMED.into_iter().find(|kind| kind.to_string() == text),
+        };
+        kind.ok_or_else(|| D::Error::custom(format!("no such kind of agent: {text}")))
     }
 }
 

@@ -7,7 +7,7 @@ use jsonschema::{ValidationError, Validator};
 use serde_json::{Value, json};
 
 use super::{Diagnostic, FINDINGS_MAX, META_SCHEMA, closest_name};
-use crate::blueprint::FORMAT;
+use crate::blueprint::{AgentKind, FORMAT};
 use crate::source::{Source, child};
 use crate::text::truncated;
 
@@ -136,7 +136,8 @@ impl MetaSchema {
                 find("bad_value", format!("{name} cannot be {}", short(found)), one_of(found, &options));
             }
             Kind::OneOfNotValid { .. } | Kind::OneOfMultipleValid { .. } => {
-                let agents = ["llm", "command", "script", "human", "remote", "board"];
+                let agents = AgentKind::NAMED.map(|kind| kind.to_string());
+                let agents = agents.each_ref().map(String::as_str);
                 let help = if pointer.ends_with("/agent") { one_of(found, &agents) } else { self.describe(error) };
                 find("bad_value", format!("{name} cannot be {}", short(found)), help);
             }

@@ -58,8 +58,8 @@ impl Linter<'_> {
             let at = child("/workers", name.as_str());
             if !worker.agent.is_available() {
                 let message = format!("this version cannot seat `{}` agents", worker.agent);
-                let builtins = AgentKind::BUILTINS.map(|name| format!("builtin:{name}")).join(", ");
-                let help = format!("It seats llm, command, script, remote, board, human and {builtins}.");
+                let (workers, builtins) = (AgentKind::worker_names(), AgentKind::builtin_names());
+                let help = format!("It seats {workers}, human and {builtins}.");
                 self.report("unavailable_agent", &format!("{at}/agent"), message, help);
             } else if worker.agent == AgentKind::Human && self.is_woken(name) {
                 let message = "this version can ask a person to agree, not to work";

@@ -1,0 +1,28 @@
+//! Settings of a model and of an embeddings endpoint, as tables of `patchboard.toml`.
+
+mod embeddings;
+mod model;
+mod setting;
+
+use patchboard_kernel::blueprint::Duration;
+use serde::de::Error as _;
+use serde::{Deserialize as _, Deserializer};
+
+pub use embeddings::Embeddings;
+pub use model::{Api, Model, Streaming, Structured, check_temperature, check_url};
+pub use setting::{Setting, Variable, check_name, redacted};
+
+/// Upper bound of a time in milliseconds: 366 days.
+const SPAN_MAX_MS: u64 = 366 * 24 * 60 * 60 * 1000;
+
+/// Reads a time above zero, up to 366 days.
+///
+/// # Errors
+/// The value is no such time.
+pub fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let value = Duration::deserialize(deserializer)?;
+    match (1..=SPAN_MAX_MS).contains(&value.as_ms()) {
+        true => Ok(value),
+        false => Err(D::Error::custom("a time lies above zero, and within 366 days")),
+    }
+}

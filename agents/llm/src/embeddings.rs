@@ -1,0 +1,314 @@
+//! Client for an OpenAI-compatible embeddings endpoint.
+//!
+//! Owns the requests and the parsing of answers; callers judge similarities. Requests are retried like those of a chat
+//! ([`super`]), within the time of the whole call. Each request passes the gate: its bulkhead is that of the models
+//! with the same address and name. A failure message omits the server's text, which may repeat the request.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use patchboard_kernel::deferral::DeferralReason;
+use patchboard_kernel::digest::sha256;
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::id::BoardId;
+use patchboard_runtime::agent::Failure;
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout_at};
+use tracing::Instrument as _;
+
+use super::credentials::Variables;
+use super::failure_codes::{code_of, deferral_of};
+use super::reply::estimate;
+use super::transport::{self, Endpoint, HttpFailure};
+use crate::config::{Embeddings, Model};
+use crate::gate::{self, Gate, Permit, ProviderRejection};
+use crate::telemetry;
+
+/// Texts per request, at most: common servers accept this many.
+const BATCH: usize = 32;
+
+/// Dimensions of an embedding, at most.
+const DIMENSIONS_MAX: usize = 8192;
+
+/// Embedding vector: finite, and of length one.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Embedding(Vec<f64>);
+
+impl Embedding {
+    /// Normalizes a vector; returns none if it is zero, too long or not finite.
+    pub fn new(numbers: Vec<f64>) -> Option<Self> {
+        let most =
+            numbers.iter().try_fold(0.0_f64, |most, number| number.is_finite().then(|| most.max(number.abs())))?;
+        if most == 0.0 || numbers.len() > DIMENSIONS_MAX {
+            return None;
+        }
+        // Divides by the largest number first, so that no square overflows or underflows.
+        let scaled: Vec<f64> = numbers.into_iter().map(|number| number / most).collect();
+        let length = scaled.iter().map(|number| number * number).sum::<f64>().sqrt();
+        Some(Self(scaled.into_iter().map(|number| number / length).collect()))
+    }
+
+    /// Returns the cosine similarity, from -1 to 1, or 0 for different dimensions.
+    pub fn cosine(&self, other: &Self) -> f64 {
+        if self.0.len() != other.0.len() {
+            return 0.0;
+        }
+        let product: f64 = self.0.iter().zip(&other.0).map(|(one, other)| one * other).sum();
+        product.clamp(-1.0, 1.0)
+    }
+}
+
+/// Client of the operator's endpoint.
+pub struct Embedder {
+    /// Settings of the endpoint.
+    pub config: Embeddings,
+    server: Model,
+    variables: Arc<Variables>,
+    gate: Gate,
+    bulkhead: Arc<gate::Endpoint>,
+    connection: OnceLock<Result<Connection, String>>,
+}
+
+/// HTTP connection, created at first use: reading the system's certificates takes a while.
+struct Connection {
+    http: reqwest::Client,
+    endpoint: Endpoint,
+}
+
+impl Embedder {
+    /// Builds the client of an endpoint behind a gate. Makes no request yet.
+    pub fn new(config: Embeddings, variables: Arc<Variables>, gate: Gate, bulkhead: gate::Endpoint) -> Self {
+        let (server, bulkhead) = (config.server(), Arc::new(bulkhead));
+        Self { server, config, variables, gate, bulkhead, connection: OnceLock::new() }
+    }
+
+    /// Returns the embeddings of these texts, in this order, all of the same dimensions.
+    ///
+    /// # Errors
+    /// The cause, without text from the server.
+    pub async fn embed(&self, board: &BoardId, texts: &[&str], patience: Duration) -> Result<Vec<Embedding>, Failure> {
+        let span = telemetry::embeddings(&self.server);
+        let patience = patience.min(Duration::from_millis(self.config.timeout.as_ms()));
+        let deadline = Instant::now() + patience;
+        let asking = self.ask(board, texts, deadline).instrument(span.clone());
+        let embedded = timeout_at(deadline, asking).await.unwrap_or_else(|_| {
+            Err(Failure::new(FailureCode::Timeout, format!("no answer within {} s", patience.as_secs_f64())))
+        });
+        telemetry::record_outcome(&span, embedded.as_ref().map(|_| None));
+        embedded
+    }
+
+    async fn ask(&self, board: &BoardId, texts: &[&str], deadline: Instant) -> Result<Vec<Embedding>, Failure> {
+        let connection = self.connection.get_or_init(|| self.connect()).as_ref();
+        let connection = connection.map_err(|why| Failure::new(FailureCode::NotConfigured, why.as_str()))?;
+        let mut all: Vec<Embedding> = Vec::with_capacity(texts.len());
+        for batch in texts.chunks(BATCH) {
+            let answer =
+                self.send_with_retries(connection, board, batch, deadline).await.map_err(|error| named(&error))?;
+            let read = read(&answer, batch.len()).map_err(|why| Failure::new(FailureCode::Protocol, why))?;
+            all.extend(read);
+        }
+        match all.windows(2).all(|two| two[0].0.len() == two[1].0.len()) {
+            true => Ok(all),
+            false => Err(Failure::new(FailureCode::Protocol, "the embeddings have different dimensions")),
+        }
+    }
+
+    fn connect(&self) -> Result<Connection, String> {
+        let endpoint = Endpoint::new(&self.server, &self.variables)?;
+        Ok(Connection { http: transport::client(&self.server.url)?, endpoint })
+    }
+
+    async fn send_with_retries(
+        &self,
+        connection: &Connection,
+        board: &BoardId,
+        texts: &[&str],
+        deadline: Instant,
+    ) -> Result<Value, HttpFailure> {
+        let body = json!({"model": self.server.model, "input": texts}).to_string().into_bytes();
+        let request = gate::Request {
+            board: board.clone(),
+            endpoint: Arc::clone(&self.bulkhead),
+            fallbacks: Vec::new(),
+            tokens: estimate(texts.iter().map(|text| text.chars().count()).sum()),
+            prompt: sha256(&body),
+        };
+        let send = || async {
+            let permit = self.admitted(request.clone(), deadline).await?;
+            let answer = connection.send(body.clone(), deadline).await;
+            report(&permit, answer.as_ref().err());
+            answer
+        };
+        super::retry_request(self.server.max_tries, deadline, |_| true, send).await
+    }
+
+    /// Waits for admission as long as the deadline allows.
+    async fn admitted(&self, request: gate::Request, deadline: Instant) -> Result<Permit, HttpFailure> {
+        let waiting = match self.gate.admit(request) {
+            gate::AdmitResult::Now(permit) => return Ok(permit),
+            gate::AdmitResult::Later(waiting) => waiting,
+        };
+        let left = deadline.saturating_duration_since(Instant::now());
+        let model = self.gate.state().into_iter().find(|model| model.key == self.bulkhead.key);
+        let next_try = model.and_then(|model| model.outage?.next_try);
+        if next_try.is_some_and(|next_try| next_try >= left) {
+            return Err(HttpFailure::NotAdmitted);
+        }
+        timeout_at(deadline, waiting).await.map_err(|_| HttpFailure::NotAdmitted)
+    }
+}
+
+impl Connection {
+    async fn send(&self, body: Vec<u8>, deadline: Instant) -> Result<Value, HttpFailure> {
+        self.endpoint.post(&self.http, "/embeddings", body, deadline, &|| {}).await.map(|answered| answered.value)
+    }
+}
+
+/// Reports the outcome of a request to the gate.
+fn report(permit: &Permit, failure: Option<&HttpFailure>) {
+    match failure.and_then(deferral_of) {
+        None => permit.report_answer(),
+        // Waiting cannot fix the cause, and a request with less time than a model's call proves no outage by its
+        // timeout.
+        Some(deferral) if deferral.reason.needs_operator() || deferral.reason == DeferralReason::NoAnswer => {}
+        // The request has failed, independent of the verdict.
+        Some(deferral) => drop(permit.report_rejection(ProviderRejection::new(deferral, deferral.is_ambiguous))),
+    }
+}
+
+/// Names the failure of an exchange, without the server's text.
+fn named(error: &HttpFailure) -> Failure {
+    let why = match error {
+        HttpFailure::Key(_) => "there is no key to send".to_owned(),
+        HttpFailure::NotAdmitted | HttpFailure::Limited { .. } => error.to_string(),
+        HttpFailure::Connect(_) => "no connection was made".to_owned(),
+        HttpFailure::ConnectionLost { .. } => "the connection broke".to_owned(),
+        HttpFailure::NoAnswer { .. } => "no answer in time".to_owned(),
+        HttpFailure::Status { status, .. } => format!("the server answered with status {status}"),
+        HttpFailure::InvalidBody(_) | HttpFailure::NotAnApi { .. } => {
+            "the answer has no JSON, or is too long".to_owned()
+        }
+    };
+    Failure::new(code_of(error), why)
+}
+
+/// Reads the embeddings of an answer, which must have `count`.
+fn read(answer: &Value, count: usize) -> Result<Vec<Embedding>, &'static str> {
+    let data = answer["data"].as_array().ok_or("the answer has no embeddings")?;
+    if data.len() != count {
+        return Err("the answer has another number of embeddings than there are texts");
+    }
+    let mut found: Vec<Option<Embedding>> = vec![None; count];
+    for (position, item) in data.iter().enumerate() {
+        let at = item.get("index").map_or(Some(position), |index| usize::try_from(index.as_u64()?).ok());
+        let place = at.and_then(|at| found.get_mut(at)).filter(|place| place.is_none());
+        let place = place.ok_or("the answer does not say which embedding is of which text")?;
+        let numbers = item["embedding"].as_array().filter(|numbers| numbers.len() <= DIMENSIONS_MAX);
+        let numbers = numbers.and_then(|numbers| numbers.iter().map(Value::as_f64).collect());
+        *place = Some(numbers.and_then(Embedding::new).ok_or("an embedding is no direction")?);
+    }
+    Ok(found.into_iter().flatten().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn embedding(numbers: &[f64]) -> Embedding {
+        Embedding::new(numbers.to_vec()).expect("a direction")
+    }
+
+    #[test]
+    fn what_has_no_direction_is_no_embedding() {
+        for numbers in
+            [vec![], vec![0.0, -0.0], vec![1.0, f64::NAN], vec![f64::INFINITY], vec![1.0; DIMENSIONS_MAX + 1]]
+        {
+            assert_eq!(Embedding::new(numbers), None);
+        }
+        for numbers in [[f64::MAX, f64::MAX], [5e-324, 5e-324], [1.0, 1.0]] {
+            let cosine = embedding(&numbers).cosine(&embedding(&[1.0, 1.0]));
+            assert!(cosine > 0.999, "{numbers:?}: {cosine}");
+        }
+        assert_eq!(embedding(&[1.0]).cosine(&embedding(&[1.0, 0.0])), 0.0);
+        assert_eq!(embedding(&[3.0, 0.0]).cosine(&embedding(&[-2.0, 0.0])), -1.0);
+    }
+
+    #[test]
+    fn an_answer_is_read_by_its_indices_or_in_its_order() {
+        let (east, north) = (embedding(&[2.0, 0.0]), embedding(&[0.0, 1.0]));
+        let item = |index: Value, numbers: Value| json!({"object": "embedding", "index": index, "embedding": numbers});
+        let of = |data: Value| read(&json!({"object": "list", "data": data, "usage": {"prompt_tokens": 2}}), 2);
+        let (first, second) = (item(json!(0), json!([1, 0])), item(json!(1), json!([0.0, 0.5])));
+        assert_eq!(of(json!([second, first])), Ok(vec![east.clone(), north.clone()]));
+        assert_eq!(of(json!([{"embedding": [1, 0]}, {"embedding": [0, 1]}])), Ok(vec![east, north]));
+        for data in [
+            json!(null),
+            json!([]),
+            json!([first]),
+            json!([first, second, second]),
+            json!([first, first]),
+            json!([first, item(json!(2), json!([1, 0]))]),
+            json!([first, item(json!(-1), json!([1, 0]))]),
+            json!([first, item(json!(1), json!([]))]),
+            json!([first, item(json!(1), json!([0, 0]))]),
+            json!([first, item(json!(1), json!([1, null]))]),
+            json!([first, item(json!(1), json!([1, "2"]))]),
+            json!([first, item(json!(1), json!([[1, 2]]))]),
+            json!([first, item(json!(1), json!("AACAPw=="))]),
+            json!([first, item(json!(1), json!(vec![1; DIMENSIONS_MAX + 1]))]),
+            json!([first, 1]),
+        ] {
+            assert!(of(data.clone()).is_err(), "{data}");
+        }
+    }
+
+    fn json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<f64>().prop_map(Value::from),
+            (-2_i64..3).prop_map(Value::from),
+            "[a-z]{0,3}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 4, |inner| {
+            let member = prop_oneof![Just("data"), Just("embedding"), Just("index")].prop_map(str::to_owned);
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                proptest::collection::btree_map(member, inner, 0..4)
+                    .prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_cosine_is_the_same_both_ways_and_at_any_length(
+            one in proptest::collection::vec(-1e6..1e6, 3),
+            other in proptest::collection::vec(-1e6..1e6, 3),
+            factor in 1e-3..1e3,
+        ) {
+            let longer = Embedding::new(one.iter().map(|number| number * factor).collect());
+            let (Some(one), Some(other), Some(longer)) = (Embedding::new(one), Embedding::new(other), longer) else {
+                return Ok(());
+            };
+            prop_assert!((one.cosine(&one) - 1.0).abs() < 1e-9);
+            prop_assert_eq!(one.cosine(&other), other.cosine(&one));
+            prop_assert!((-1.0..=1.0).contains(&one.cosine(&other)));
+            prop_assert!((one.cosine(&other) - longer.cosine(&other)).abs() < 1e-9);
+        }
+
+        #[test]
+        fn whatever_is_answered_is_read_or_refused(
+            data in proptest::option::of(proptest::collection::vec(json(), 0..4)),
+            other in json(),
+            count in 0_usize..4,
+        ) {
+            let answer = data.map_or(other, |data| json!({"data": data}));
+            if let Ok(read) = read(&answer, count) {
+                prop_assert_eq!(read.len(), count);
+            }
+        }
+    }
+}

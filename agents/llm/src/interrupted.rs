@@ -1,0 +1,85 @@
+//! Keeps conversations with tools after a deferral of their last request. The next attempt of the invocation continues
+//! them, as the turns so far are paid for.
+//!
+//! Lives as long as the process. An attempt with another prompt, after a change of the board, starts a new
+//! conversation.
+
+use std::collections::BTreeSet;
+
+use patchboard_kernel::digest::{Digest, sha256};
+use patchboard_kernel::id::{BoardId, InvocationId};
+use patchboard_runtime::agent::Call;
+
+use super::request::Message;
+use super::server_profile::Bounded;
+use crate::gate::ModelKey;
+use patchboard_runtime::tools::Memory;
+
+/// Kept conversations, at most.
+const KEPT_MAX: usize = 256;
+
+/// Characters of a kept conversation, at most.
+const CHARS_MAX: usize = 1_000_000;
+
+/// Invocation that the conversation belongs to.
+type Key = (BoardId, InvocationId);
+
+/// A conversation after its prompt.
+pub(super) struct ConversationTail {
+    pub(super) messages: Vec<Message<'static>>,
+    /// Ids of all tool calls.
+    pub(super) ids: BTreeSet<String>,
+    /// Number of generated ids.
+    pub(super) generated_ids: usize,
+    /// Remaining calls of the model.
+    pub(super) left: u32,
+    /// Memory of the tools.
+    pub(super) memory: Memory,
+}
+
+impl ConversationTail {
+    /// Removes provider-specific members, for another model.
+    fn in_general(mut self) -> Self {
+        self.messages.iter_mut().for_each(Message::generalize);
+        self
+    }
+}
+
+/// A conversation, with its model and the digest of its prompt.
+struct InterruptedConversation {
+    prompt: Digest,
+    model: ModelKey,
+    rest: ConversationTail,
+}
+
+/// Conversations by invocation. Models of one process share them, as a fallback may continue one.
+pub struct InterruptedConversations(Bounded<Key, InterruptedConversation>);
+
+impl Default for InterruptedConversations {
+    fn default() -> Self {
+        Self(Bounded::new(KEPT_MAX))
+    }
+}
+
+impl InterruptedConversations {
+    pub(super) fn keep(&mut self, call: &Call, prompt: &[Message<'_>], model: ModelKey, rest: ConversationTail) {
+        let chars: usize = rest.messages.iter().map(Message::chars).sum();
+        if chars <= CHARS_MAX {
+            self.0.insert(key(call), InterruptedConversation { prompt: digest(prompt), model, rest });
+        }
+    }
+
+    /// Takes the conversation of a call, if it began with this prompt.
+    pub(super) fn take(&mut self, call: &Call, prompt: &[Message<'_>], model: &ModelKey) -> Option<ConversationTail> {
+        let kept = self.0.remove(&key(call)).filter(|kept| kept.prompt == digest(prompt))?;
+        Some(if kept.model == *model { kept.rest } else { kept.rest.in_general() })
+    }
+}
+
+fn key(call: &Call) -> Key {
+    (call.board.clone(), call.invocation)
+}
+
+fn digest(prompt: &[Message<'_>]) -> Digest {
+    sha256(&serde_json::to_vec(prompt).unwrap_or_default())
+}

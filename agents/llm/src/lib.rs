@@ -1,0 +1,594 @@
+//! Client for OpenAI-compatible chat endpoints, and for the APIs of OpenAI and Anthropic.
+//!
+//! Owns one attempt of a call: its requests, and the classification of the outcome. A board's call is sent once: if the provider
+//! does not accept it, the failure carries a deferral, and the board waits. Other callers have no board that waits, so
+//! their requests are retried (`send_with_retries`). Pauses grow with jitter. A pause that the server asks for is kept
+//! if it ends before the call's timeout; otherwise the attempt ends at once. The kernel decides about further attempts.
+//!
+//! A request that a server rejects is sent in plainer ways (`downgrade`). Findings are remembered as long as the
+//! process lives (`server_profile`).
+//!
+//! A model with tools is called more than once in an attempt ([`Chat::run_tool_loop`]).
+//!
+//! * [`config`]: settings of a model and of an embeddings endpoint.
+//! * [`gate`]: admission of calls to models, one bulkhead per endpoint and model.
+//! * [`admission`]: requests of boards to the gate, and the deferrals from its answers.
+//! * [`capabilities`]: probes the abilities of a model.
+//! * [`schema`]: reply schemas.
+//! * [`reply`]: parses answers.
+//! * `reply_text`: strips the text around the JSON of a reply.
+//! * `http_body`: decodes the bodies of answers.
+//! * `downgrade`: plainer forms of a rejected request.
+//! * `exchange`: sends a request and its plainer forms, until one is answered.
+//! * `server_profile`: findings about a server.
+//! * `interrupted`: conversations with tools that a deferral interrupted.
+//! * `failure_codes`: failure codes and deferrals of failed exchanges.
+//! * `stream`: assembles answers from events.
+//! * `provider_errors`: reads a provider's reason for a failure.
+//! * `reply_failures`: adapts an attempt after a reply that could not be judged.
+//! * `retry_after`: reads the pause that a provider asks for.
+//! * [`embeddings`]: client for an embeddings endpoint.
+//! * [`probe`]: checks that a server is reachable.
+//! * [`telemetry`]: spans of calls.
+//! * [`key_order`]: JSON text with a given order of members.
+//! * [`transport`]: requests, TLS, timeouts.
+
+use std::borrow::Cow;
+use std::future::Future;
+use std::num::NonZeroU32;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use backon::{ExponentialBuilder, Retryable as _};
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::view::Prompt;
+use patchboard_runtime::agent::{Agent, Call, CallResult, Failure, Permit};
+use serde_json::Value;
+use tokio::time::Instant;
+use tracing::{Instrument as _, Span};
+
+use self::downgrade::{Limit, OmittedMembers, OutputMode, RequestShape, Stream, Temperature, ToolForms};
+use self::failure_codes::{code_of, deferral_of, is_transient};
+pub use self::interrupted::InterruptedConversations;
+use self::reply::{Completion, FinishReason};
+use self::reply_failures::ReplyFailures;
+use self::request::{Attempt, Message, Request, RequestSource, StreamOptions, Tool};
+use self::schema::SchemaLevel;
+use self::server_profile::{SchemaPlacement, ServerProfile};
+use self::tool_loop::estimate_usage;
+use self::transport::{HttpAnswer, HttpFailure, OnReplyStart, Received};
+use crate::config::{Api, Model, Streaming};
+use crate::key_order::OrderedJson;
+use patchboard_kernel::text::one_line;
+use patchboard_runtime::tools::ToolDefinition;
+
+pub mod admission;
+mod api;
+pub mod capabilities;
+pub mod config;
+mod credentials;
+mod downgrade;
+pub mod embeddings;
+mod exchange;
+mod failure_codes;
+pub mod gate;
+mod http_body;
+mod inline_tool_calls;
+mod interrupted;
+pub mod key_order;
+mod keys;
+mod markers;
+pub mod probe;
+mod provider_errors;
+pub mod reply;
+mod reply_failures;
+mod reply_text;
+mod request;
+mod retry_after;
+pub mod schema;
+mod server_profile;
+mod stream;
+pub mod telemetry;
+mod tool_loop;
+pub mod transport;
+
+pub use self::credentials::Variables;
+pub use self::transport::install_tls_provider;
+
+/// First pause between retries, before jitter; each further one is twice as long, up to [`PAUSE_MAX`].
+const PAUSE_MIN: Duration = Duration::from_millis(500);
+
+/// Longest pause between retries, before jitter.
+const PAUSE_MAX: Duration = Duration::from_secs(8);
+
+/// Characters of a provider's message that are kept.
+const MESSAGE_MAX: usize = 300;
+
+/// Characters of a rejected reply that its failure shows.
+const REFUSED_MAX: usize = 200;
+
+/// Reasoning effort after reasoning has left no room for a reply. Lower and unknown efforts stay.
+const LESS: &str = "low";
+
+/// Efforts above [`LESS`].
+const MORE: [&str; 4] = ["medium", "high", "xhigh", "max"];
+
+/// Replaces a temperature of 0 where it must be positive.
+const POSITIVE: f64 = 0.01;
+
+/// A model behind a chat endpoint.
+pub struct Chat {
+    http: reqwest::Client,
+    endpoint: transport::Endpoint,
+    model: Model,
+    server_profile: Mutex<ServerProfile>,
+    interrupted: Arc<Mutex<InterruptedConversations>>,
+}
+
+/// A prompt to complete outside of a board.
+#[derive(Clone, Copy, Debug)]
+pub struct PromptRequest<'a> {
+    /// Name of the caller; findings about its schema are remembered by it.
+    pub caller: &'a str,
+    /// The prompt.
+    pub prompt: &'a Prompt,
+    /// JSON Schema of the reply. If the server rejects it, the schema of any object is sent, then none.
+    pub schema: &'a Value,
+    /// Order of the members in the text of the schema.
+    pub order: &'a [&'a str],
+    /// Token limit of the reply.
+    pub reply_tokens: u32,
+    /// Timeout, retries included.
+    pub timeout: Duration,
+    /// Waits for an unavailable provider until the timeout, beyond `max_tries`.
+    pub wait_for_provider: bool,
+}
+
+/// A model's reply.
+struct ModelReply {
+    completion: Completion,
+    /// The model could reply by a tool call.
+    takes_answers: bool,
+}
+
+impl Chat {
+    /// Creates the agent of a model; makes no request yet.
+    ///
+    /// # Errors
+    /// A variable is not set, or a header or the machine's certificates are invalid. The message omits values that may
+    /// be secret.
+    pub fn new(model: &Model, variables: &Variables) -> Result<Self, String> {
+        let endpoint = transport::Endpoint::new(model, variables)?;
+        let http = transport::client(&model.url)?;
+        Ok(Self { http, endpoint, model: model.clone(), server_profile: Mutex::default(), interrupted: Arc::default() })
+    }
+
+    /// Shares interrupted conversations with other models.
+    #[must_use]
+    pub fn with_interrupted(self, broken_off: &Arc<Mutex<InterruptedConversations>>) -> Self {
+        Self { interrupted: Arc::clone(broken_off), ..self }
+    }
+
+    /// Completes a prompt, with the retries and the leniency of a worker's call.
+    ///
+    /// # Errors
+    /// As a worker's call fails. If the cost of a failed call is unknown, its usage is the charge of a board: the
+    /// estimated prompt and the whole reply limit.
+    pub async fn complete(&self, prompt_request: &PromptRequest<'_>) -> CallResult {
+        let answer = self.in_time(RequestSource::Prompt(prompt_request)).await;
+        answer.map_err(|failure| {
+            let is_free = matches!(
+                failure.code,
+                FailureCode::Unreachable | FailureCode::NotConfigured | FailureCode::Refused | FailureCode::RateLimited
+            );
+            let charged = || {
+                let prompt =
+                    reply::estimate(RequestSource::Prompt(prompt_request).messages().iter().map(Message::chars).sum());
+                Usage {
+                    prompt,
+                    completion: u64::from(prompt_request.reply_tokens),
+                    cached: 0,
+                    estimated: true,
+                    money: 0,
+                }
+            };
+            Failure { usage: failure.usage.or_else(|| (!is_free).then(charged)), ..failure }
+        })
+    }
+
+    async fn in_time(&self, task: RequestSource<'_>) -> CallResult {
+        let deadline = Instant::now() + task.timeout();
+        pause(task, deadline).await;
+        let ModelReply { completion, .. } = self.ask(task, &task.messages(), &[], deadline).await?;
+        Ok(completion.into_reply())
+    }
+
+    /// Makes one call of the model.
+    async fn ask(
+        &self,
+        task: RequestSource<'_>,
+        messages: &[Message<'_>],
+        offered: &[ToolDefinition],
+        deadline: Instant,
+    ) -> Result<ModelReply, Failure> {
+        let span = telemetry::chat(&self.model, task.reply_tokens());
+        let asking = self.ask_with_downgrades(task, messages, offered, deadline).instrument(span.clone());
+        let reply = tokio::time::timeout_at(deadline, asking).await.unwrap_or_else(|_| Err(out_of_time(task)));
+        telemetry::record_outcome(&span, reply.as_ref().map(|said| said.completion.usage));
+        reply
+    }
+
+    /// Makes one call of the model, without the parts that the server rejects.
+    async fn ask_with_downgrades(
+        &self,
+        task: RequestSource<'_>,
+        messages: &[Message<'_>],
+        offered: &[ToolDefinition],
+        deadline: Instant,
+    ) -> Result<ModelReply, Failure> {
+        let exchanged = self.exchange(task, messages, offered, deadline).await.map_err(|failure| {
+            match !offered.is_empty() && failure_codes::is_tools_rejection(&failure) {
+                true => self.no_tools(&failure.to_string()),
+                false => self.name(task, &failure),
+            }
+        })?;
+        let (answer, has_tools) = (&exchanged.answer.value, exchanged.has_tools);
+        if let Some(why) = &exchanged.tools_refused {
+            let usage =
+                self.read(task, messages, answer, false).map_or_else(|f| f.usage, |completion| completion.usage);
+            return Err(Failure { usage, ..self.no_tools(why) });
+        }
+        telemetry::record_response(&Span::current(), answer);
+        let completion = self.read(task, messages, answer, has_tools)?;
+        self.record_finding(task, SchemaPlacement::for_tools(offered), &exchanged);
+        Ok(ModelReply { completion, takes_answers: exchanged.takes_answers })
+    }
+
+    /// Builds the failure of a server that accepts no tools.
+    fn no_tools(&self, why: &str) -> Failure {
+        let why = self.masked(why);
+        Failure::new(FailureCode::Refused, format!("the server takes no tools, which the seat's files need: {why}"))
+    }
+
+    fn interrupted(&self) -> MutexGuard<'_, InterruptedConversations> {
+        // No panic can leave it half changed.
+        self.interrupted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn server_profile(&self) -> MutexGuard<'_, ServerProfile> {
+        // A panic of its holder cannot leave it inconsistent.
+        self.server_profile.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Builds the task of a call, adapted to the outcomes of earlier attempts.
+    fn attempt<'a>(&self, call: &'a Call) -> RequestSource<'a> {
+        let trouble = ReplyFailures::from_past(&call.earlier_attempts, call.view_hash);
+        let tokens = call.worker_config().limits.reply_tokens;
+        let reply_tokens = match &call.permit {
+            Some(Permit { admission, guard: Some(_) }) => {
+                admission.reply_tokens.map_or(tokens, |reserved| u32::try_from(reserved).unwrap_or(u32::MAX))
+            }
+            _ => trouble.map_or(tokens, |trouble| trouble.reply_tokens(tokens, &self.model)),
+        };
+        RequestSource::Call(Attempt { call, failures: trouble, reply_tokens })
+    }
+
+    fn request<'a>(
+        &'a self,
+        task: RequestSource<'a>,
+        messages: &'a [Message<'a>],
+        offered: &'a [ToolDefinition],
+        shape: RequestShape,
+    ) -> Request<'a> {
+        let most = self.model.max_reply_tokens.map_or(u32::MAX, NonZeroU32::get);
+        let limit = Some(task.reply_tokens().min(shape.cap.unwrap_or(u32::MAX)).min(most));
+        let configured = self.model.temperature;
+        let temperature = match shape.temperature {
+            Temperature::Given => Some(configured),
+            Temperature::Positive => Some(if configured > 0.0 { configured } else { POSITIVE }),
+            Temperature::None => None,
+        };
+        let stream = match self.model.stream {
+            Streaming::Auto | Streaming::Always => shape.stream,
+            Streaming::Never => Stream::Off,
+        };
+        let left_out = shape.left_out;
+        let effort = self.model.reasoning_effort.as_deref();
+        let effort =
+            effort.map(|effort| if task.reduces_reasoning() && MORE.contains(&effort) { LESS } else { effort });
+        let mut request = Request {
+            model: &self.model.model,
+            messages: request::arranged(messages, shape),
+            // The plainest request omits every optional member.
+            stream: (stream != Stream::Off || shape.left_out != OmittedMembers::ALL).then_some(stream != Stream::Off),
+            stream_options: (stream == Stream::WithUsage).then(StreamOptions::default),
+            temperature,
+            max_tokens: limit.filter(|_| shape.limit == Limit::MaxTokens),
+            max_completion_tokens: limit.filter(|_| shape.limit == Limit::MaxCompletionTokens),
+            seed: self.model.seed.filter(|_| !left_out.seed),
+            top_p: self.model.top_p.filter(|_| !left_out.top_p),
+            stop: if left_out.stop { &[] } else { &self.model.stop },
+            reasoning_effort: effort.filter(|_| !left_out.effort),
+            extra: Cow::Borrowed(&self.model.extra_body),
+            tools: offered.iter().map(|tool| Tool::from_definition(tool, shape.tool_forms)).collect(),
+            response_format: None,
+            has_form: false,
+            has_include: !left_out.include,
+        };
+        let level = match shape.form {
+            OutputMode::Derived | OutputMode::Strict | OutputMode::Plain => SchemaLevel::Derived,
+            OutputMode::Generic | OutputMode::Object => SchemaLevel::Generic,
+            OutputMode::None => SchemaLevel::None,
+        };
+        if let Some((_, mut schema)) = task.form(level) {
+            match shape.form {
+                OutputMode::Object => request.require_json_object(),
+                rung => {
+                    match rung {
+                        OutputMode::Plain => schema::plain(schema.value.to_mut()),
+                        OutputMode::Strict => schema::close(schema.value.to_mut(), task.takes_null()),
+                        _ => {}
+                    }
+                    if shape.tool_forms == ToolForms::Plain && !offered.is_empty() {
+                        schema::open(schema.value.to_mut());
+                    }
+                    request.has_form = request.require_schema(schema, offered, rung == OutputMode::Strict);
+                }
+            }
+        }
+        request.drop_overridden_members();
+        request
+    }
+
+    /// Serializes a request, in the protocol of the endpoint.
+    fn body(&self, request: &Request<'_>) -> Result<Vec<u8>, serde_json::Error> {
+        match self.model.api {
+            Api::Chat => serde_json::to_vec(request),
+            api @ (Api::Responses | Api::Anthropic) => {
+                let body = serde_json::to_value(request)?;
+                let body = api::encode(api, body, request.has_include, &self.model.extra_body);
+                serde_json::to_vec(&OrderedJson::new(&body, request.order()))
+            }
+        }
+    }
+
+    /// Sends a request. Calls `begun` at the first part of a streamed reply.
+    async fn send(&self, body: Vec<u8>, deadline: Instant, begun: OnReplyStart<'_>) -> Result<HttpAnswer, HttpFailure> {
+        let api = self.model.api;
+        let answered = self.endpoint.post(&self.http, api::path(api), body, deadline, begun).await?;
+        Ok(HttpAnswer { value: api::decode(api, answered.value), ..answered })
+    }
+
+    fn read(
+        &self,
+        task: RequestSource<'_>,
+        messages: &[Message<'_>],
+        answer: &Value,
+        has_tools: bool,
+    ) -> Result<Completion, Failure> {
+        let Some(mut completion) = Completion::read(answer, has_tools) else {
+            let why = format!("the answer holds no choice: {answer}");
+            return Err(Failure::new(FailureCode::Protocol, self.masked(&why)));
+        };
+        let is_counted = |usage: &Usage| usage.prompt > 0 || usage.completion > 0;
+        let mut usage = completion.usage.filter(is_counted).unwrap_or_else(|| estimate_usage(messages, &completion));
+        if usage.completion == 0 {
+            usage.completion = estimate_usage(messages, &completion).completion;
+            usage.estimated |= usage.completion > 0;
+        }
+        completion.usage = Some(usage);
+        let fail = |code, message: &str| {
+            Err(Failure { code, message: self.masked(message), usage: Some(usage), deferral: None })
+        };
+        let limit = task.reply_tokens();
+        completion.strip_wrapping(task.is_json());
+        let arguments = completion.calls.iter_mut().map(|call| &mut call.arguments);
+        for text in [&mut completion.text, &mut completion.raw].into_iter().chain(arguments) {
+            if let Some(masked) = self.endpoint.without_keys(text) {
+                *text = masked;
+            }
+        }
+        match &completion.end {
+            FinishReason::Length if !completion.is_whole(task.is_json()) => {
+                let advice = match task {
+                    RequestSource::Call(_) => {
+                        ": raise limits.reply_tokens of the worker, or max_reply_tokens of the model"
+                    }
+                    RequestSource::Prompt(_) => "",
+                };
+                fail(FailureCode::Truncated, &format!("the reply was cut off at {limit} tokens{advice}"))
+            }
+            FinishReason::Other(why) if completion.is_cut_off(task.is_json()) => {
+                fail(FailureCode::Truncated, &format!("the reply ended before its end ({why})"))
+            }
+            FinishReason::Refused(why) => match one_line(&completion.text, REFUSED_MAX) {
+                text if text.is_empty() => fail(FailureCode::Refused, &format!("the model refused: {why}")),
+                text => fail(FailureCode::Refused, &format!("the model refused: {why}: {text}")),
+            },
+            FinishReason::Stopped | FinishReason::Length | FinishReason::Other(_) => {
+                // An object without members is no patch.
+                let is_blank = completion.text.is_empty() || task.is_patch() && completion.text == "{}";
+                match is_blank && completion.calls.is_empty() {
+                    true => match &completion.end {
+                        FinishReason::Other(why) => {
+                            fail(FailureCode::Empty, &format!("the model wrote nothing ({why})"))
+                        }
+                        _ if !completion.text.is_empty() => fail(FailureCode::Empty, "the model wrote nothing but {}"),
+                        _ => fail(FailureCode::Empty, "the model wrote nothing"),
+                    },
+                    false => Ok(completion),
+                }
+            }
+        }
+    }
+
+    /// Names the failure of an exchange.
+    fn name(&self, task: RequestSource<'_>, error: &HttpFailure) -> Failure {
+        let deferral = task.is_deferred().then(|| deferral_of(error)).flatten();
+        if let HttpFailure::NoAnswer { received } = error {
+            let mut failure = out_of_time(task);
+            failure.message.push_str(match received {
+                Received::Nothing => "",
+                Received::KeepAlives => "; it kept the connection alive, and sent nothing else",
+                Received::Part => "; a part of it had come",
+            });
+            if let RequestSource::Call(_) = task {
+                failure.message.push_str(": if the model is only slow, raise limits.timeout of the worker");
+            }
+            return Failure { deferral, ..failure };
+        }
+        // Precedes the provider's text, which may be long.
+        let message = match (error, advice(error)) {
+            (HttpFailure::Status { status, body, .. }, Some(advice)) => {
+                provider_errors::status_text(*status, &format!(" ({advice})"), body)
+            }
+            (HttpFailure::NotAnApi { why, said }, Some(advice)) => {
+                provider_errors::format_failure(why, &format!(" ({advice})"), said)
+            }
+            _ => error.to_string(),
+        };
+        Failure { deferral, ..Failure::new(code_of(error), self.masked(&message)) }
+    }
+
+    /// Returns one line of bounded length, with secrets masked.
+    fn masked(&self, text: &str) -> String {
+        one_line(&mask_keys(&self.endpoint.mask(text)), MESSAGE_MAX)
+    }
+}
+
+impl Agent for Chat {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
+        Box::pin(self.in_time(self.attempt(call)))
+    }
+}
+
+/// Returns advice for the operator or the author of a failed request.
+fn advice(error: &HttpFailure) -> Option<Cow<'static, str>> {
+    const ADDRESS: &str = "does the url of the model end as the provider says, most often with /v1?";
+    let HttpFailure::Status { status, body, wait, .. } = error else {
+        return matches!(error, HttpFailure::NotAnApi { .. }).then_some(ADDRESS.into());
+    };
+    let is_final = deferral_of(error).is_none();
+    let words = match status {
+        404 | 405 if !provider_errors::names_model(body) => ADDRESS,
+        401 => "check the key of the model: api_key_env or api_key_command in patchboard.toml",
+        402 => "add credit at the provider",
+        403 | 451 if !is_final => "ask the provider for access to this model, or use another key or region",
+        413 => "make view.budget of the worker smaller",
+        400 | 422 if is_final && provider_errors::is_context_exceeded(body) => {
+            "make view.budget or limits.reply_tokens of the worker smaller, or use a model with a larger context"
+        }
+        400 if is_final => "`patchboard doctor --models` shows what the model takes",
+        _ => {
+            return wait
+                .map(|wait| format!("asks to wait {} s", (wait.as_secs_f64() * 1000.0).round() / 1000.0).into());
+        }
+    };
+    Some(words.into())
+}
+
+/// Sends a request until it is answered, fails for good, or may not be repeated.
+async fn retry_request<T, F: Future<Output = Result<T, HttpFailure>>>(
+    tries: u32,
+    deadline: Instant,
+    may: impl Fn(&HttpFailure) -> bool,
+    send: impl FnMut() -> F,
+) -> Result<T, HttpFailure> {
+    let pauses = ExponentialBuilder::new()
+        .with_min_delay(PAUSE_MIN)
+        .with_max_delay(PAUSE_MAX)
+        .with_max_times(usize::try_from(tries).unwrap_or(usize::MAX).saturating_sub(1))
+        .with_jitter();
+    send.retry(pauses)
+        .sleep(tokio::time::sleep)
+        .when(|failure| is_transient(failure) && may(failure))
+        .adjust(|failure, pause| wait(failure, pause?, deadline.saturating_duration_since(Instant::now())))
+        .notify(|failure, pause| {
+            let seconds = pause.as_secs_f64();
+            // An operator may be waiting at the terminal.
+            match seconds > 2.0 {
+                true => tracing::warn!("{failure}: asking again in {seconds:.1} s"),
+                false => tracing::info!("{failure}: asking again in {seconds:.1} s"),
+            }
+        })
+        .await
+}
+
+/// Returns the pause before a retry; `None` if there is no time for one.
+fn wait(failure: &HttpFailure, pause: Duration, left: Duration) -> Option<Duration> {
+    let asked = match failure {
+        HttpFailure::Status { wait, .. } => *wait,
+        _ => None,
+    };
+    let wait = asked.unwrap_or(pause);
+    (wait < left).then_some(wait)
+}
+
+/// Waits before a further attempt, if the trouble of the last one asks for it.
+async fn pause(task: RequestSource<'_>, deadline: Instant) {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let wait = task.failures().map(ReplyFailures::pause).unwrap_or_default().min(left / 4);
+    if !wait.is_zero() {
+        tokio::time::sleep(wait).await;
+    }
+}
+
+fn out_of_time(task: RequestSource<'_>) -> Failure {
+    let limit = task.timeout().as_secs_f64();
+    Failure::new(FailureCode::Timeout, format!("no answer from the model within {limit} s"))
+}
+
+/// Masks words that look like keys, because providers repeat (parts of) other keys than ours in their messages.
+fn mask_keys(text: &str) -> String {
+    let is_key_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '*' | '.');
+    let mut masked = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find("sk-") {
+        let (before, key) = rest.split_at(start);
+        let end = key.find(|c| !is_key_char(c)).unwrap_or(key.len());
+        masked.push_str(before);
+        // `task-list` has no key.
+        let inside_word = before.chars().next_back().is_some_and(|c| c.is_ascii_alphanumeric());
+        masked.push_str(if inside_word { &key[..end] } else { "sk-***" });
+        rest = &key[end..];
+    }
+    masked + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::transport::FailureCause;
+    use super::*;
+
+    #[test]
+    fn keys_in_foreign_messages_are_hidden_and_words_are_not() {
+        for (text, expected) in [
+            ("Incorrect API key provided: sk-abc***xyz. You", "Incorrect API key provided: sk-*** You"),
+            ("sk-1 and sk-2", "sk-*** and sk-***"),
+            ("the task-list of ask-me", "the task-list of ask-me"),
+            ("sk-", "sk-***"),
+            ("", ""),
+        ] {
+            assert_eq!(mask_keys(text), expected);
+        }
+    }
+
+    #[test]
+    fn a_wait_never_passes_the_end_of_the_call() {
+        let secs = Duration::from_secs;
+        let asked = |wait| HttpFailure::Status { status: 429, wait, body: String::new(), cause: FailureCause::Unknown };
+        for (failure, left, expected) in [
+            (asked(Some(secs(20))), secs(60), Some(secs(20))),
+            (asked(Some(secs(61))), secs(60), None),
+            (asked(Some(secs(5))), secs(5), None),
+            (asked(Some(secs(5))), secs(6), Some(secs(5))),
+            (asked(None), secs(60), Some(secs(1))),
+            (asked(None), secs(1), None),
+            (HttpFailure::Connect("refused".into()), secs(60), Some(secs(1))),
+        ] {
+            assert_eq!(wait(&failure, secs(1), left), expected, "{failure:?} with {left:?} left");
+        }
+    }
+}

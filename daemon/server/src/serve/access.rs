@@ -1,0 +1,226 @@
+//! Authorization: scopes of API tokens, and the permission that each request needs.
+
+use std::fmt;
+use std::str::FromStr;
+
+use patchboard_kernel::id::{BoardId, WorkerName};
+
+/// Scope of a token.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// All permissions, token management included.
+    Admin,
+    /// Read all boards; change nothing.
+    Read,
+    /// Read and operate one board, and act as any of its workers except persons.
+    Board(BoardId),
+    /// Act as one worker of one board: read its view, reply to its calls, propose in its name.
+    Seat(BoardId, WorkerName),
+    /// Answer the approvals and questions addressed to one person, on every board.
+    Person(WorkerName),
+    /// Read all boards, and answer what is addressed to one person.
+    ReadAndPerson(WorkerName),
+    /// Permissions of `Board` for one board, and answer what is addressed to one person on every board.
+    BoardAndPerson(BoardId, WorkerName),
+}
+
+/// Permission that a request needs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Permission {
+    /// Administer the daemon: tokens, new boards.
+    Administer,
+    /// Read all boards.
+    ViewAll,
+    /// Read one board.
+    View(BoardId),
+    /// Operate one board.
+    Operate(BoardId),
+    /// Operate one board, or act as one of its workers.
+    OperateOrActAs(BoardId),
+    /// Read a worker's view of a board.
+    ViewAs(BoardId, WorkerName),
+    /// Act as a worker of a board.
+    ActAs(BoardId, WorkerName),
+    /// Act as a person, that is a human worker of a board.
+    ActAsPerson(BoardId, WorkerName),
+    /// Hold any valid token.
+    Authenticated,
+}
+
+impl Scope {
+    /// Returns the two parts of a combined scope.
+    fn parts(&self) -> Option<[Self; 2]> {
+        match self {
+            Self::ReadAndPerson(person) => Some([Self::Read, Self::Person(person.clone())]),
+            Self::BoardAndPerson(board, person) => Some([Self::Board(board.clone()), Self::Person(person.clone())]),
+            _ => None,
+        }
+    }
+
+    /// Returns true if the scope grants a permission. No scope implies a person: only a token for that person grants
+    /// [`Permission::ActAsPerson`].
+    pub(crate) fn allows(&self, need: &Permission) -> bool {
+        if let Some(parts) = self.parts() {
+            return parts.iter().any(|part| part.allows(need));
+        }
+        match (self, need) {
+            (Self::Seat(mine, me), Permission::ActAsPerson(board, person)) => mine == board && me == person,
+            (Self::Person(me), Permission::ActAsPerson(_, person)) => me == person,
+            (_, Permission::ActAsPerson(..)) => false,
+            (Self::Admin, _) | (_, Permission::Authenticated) | (Self::Person(_), Permission::OperateOrActAs(_)) => {
+                true
+            }
+            (Self::Read, Permission::ViewAll | Permission::View(_) | Permission::ViewAs(..)) => true,
+            (
+                Self::Board(mine),
+                Permission::View(board) | Permission::Operate(board) | Permission::OperateOrActAs(board),
+            ) => mine == board,
+            (Self::Seat(mine, _), Permission::OperateOrActAs(board)) => mine == board,
+            (Self::Board(mine), Permission::ViewAs(board, _) | Permission::ActAs(board, _)) => mine == board,
+            (Self::Seat(mine, me), Permission::ViewAs(board, worker) | Permission::ActAs(board, worker)) => {
+                mine == board && me == worker
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns the person that the holder is on any board.
+    pub(crate) const fn person(&self) -> Option<&WorkerName> {
+        match self {
+            Self::Person(person) | Self::ReadAndPerson(person) | Self::BoardAndPerson(_, person) => Some(person),
+            Self::Admin | Self::Read | Self::Board(_) | Self::Seat(..) => None,
+        }
+    }
+
+    /// Returns true if the holder may learn that a board exists.
+    pub(crate) fn may_know(&self, board: &BoardId) -> bool {
+        match self {
+            Self::Admin | Self::Read | Self::ReadAndPerson(_) => true,
+            Self::Board(mine) | Self::Seat(mine, _) | Self::BoardAndPerson(mine, _) => mine == board,
+            Self::Person(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Admin => f.write_str("admin"),
+            Self::Read => f.write_str("read"),
+            Self::Board(board) => write!(f, "board:{board}"),
+            Self::Seat(board, worker) => write!(f, "seat:{board}/{worker}"),
+            Self::Person(person) => write!(f, "person:{person}"),
+            Self::ReadAndPerson(person) => write!(f, "read+person:{person}"),
+            Self::BoardAndPerson(board, person) => write!(f, "board:{board}+person:{person}"),
+        }
+    }
+}
+
+impl FromStr for Scope {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let board = |id: &str| match id.is_empty() || id.len() > 128 || id.contains('/') {
+            true => Err(format!("{text} names no board")),
+            false => Ok(BoardId::from(id)),
+        };
+        let person = |name: &str| match name {
+            "" => Err(format!("{text} names nobody: write person:NAME, as a blueprint names its human worker")),
+            name => Ok(WorkerName::from(name)),
+        };
+        if let Some(name) = text.strip_prefix("person:") {
+            return person(name).map(Self::Person);
+        }
+        match text.split_once("+person:") {
+            Some(("read", name)) => return person(name).map(Self::ReadAndPerson),
+            Some((of, name)) if let Some(id) = of.strip_prefix("board:") => {
+                return Ok(Self::BoardAndPerson(board(id)?, person(name)?));
+            }
+            _ => {}
+        }
+        match (text, text.strip_prefix("board:"), text.strip_prefix("seat:")) {
+            ("admin", ..) => Ok(Self::Admin),
+            ("read", ..) => Ok(Self::Read),
+            (_, Some(id), _) => Ok(Self::Board(board(id)?)),
+            (_, _, Some(seat)) => match seat.split_once('/') {
+                Some((id, worker)) if !worker.is_empty() => Ok(Self::Seat(board(id)?, WorkerName::from(worker))),
+                _ => Err(format!("{text} names no worker: write seat:BOARD/WORKER")),
+            },
+            _ => Err(format!(
+                "{text} is no scope: admin, read, board:BOARD, seat:BOARD/WORKER or person:NAME, or one of read and board:BOARD with \
+                 +person:NAME"
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Permission, Scope};
+
+    #[test]
+    fn a_scope_allows_what_it_says_and_nothing_else() {
+        let needs = [
+            Permission::Authenticated,
+            Permission::Administer,
+            Permission::ViewAll,
+            Permission::View("b1".into()),
+            Permission::Operate("b1".into()),
+            Permission::ViewAs("b1".into(), "w".into()),
+            Permission::ActAs("b1".into(), "w".into()),
+            Permission::ActAs("b1".into(), "v".into()),
+            Permission::View("b2".into()),
+            Permission::Operate("b2".into()),
+            Permission::ActAs("b2".into(), "w".into()),
+            Permission::OperateOrActAs("b1".into()),
+            Permission::OperateOrActAs("b2".into()),
+            Permission::ActAsPerson("b1".into(), "w".into()),
+            Permission::ActAsPerson("b2".into(), "w".into()),
+            Permission::ActAsPerson("b1".into(), "v".into()),
+        ];
+        for (scope, allowed) in [
+            ("admin", "yyyyyyyyyyyyy---"),
+            ("read", "y-yy-y--y-------"),
+            ("board:b1", "y--yyyyy---y----"),
+            ("seat:b1/w", "y----yy----y-y--"),
+            ("person:w", "y----------yyyy-"),
+            ("read+person:w", "y-yy-y--y--yyyy-"),
+            ("board:b1+person:w", "y--yyyyy---yyyy-"),
+        ] {
+            let scope: Scope = scope.parse().expect("a scope");
+            let said: String = needs.iter().map(|need| if scope.allows(need) { 'y' } else { '-' }).collect();
+            assert_eq!(said, allowed, "{scope}");
+        }
+    }
+
+    #[test]
+    fn a_scope_is_read_as_it_is_written() {
+        for text in [
+            "admin",
+            "read",
+            "board:0199",
+            "seat:0199/planner",
+            "person:boss",
+            "read+person:boss",
+            "board:0199+person:a+b",
+        ] {
+            assert_eq!(text.parse::<Scope>().map(|scope| scope.to_string()), Ok(text.to_owned()));
+        }
+        for text in [
+            "",
+            "root",
+            "board:",
+            "board:a/b",
+            "seat:a",
+            "seat:/w",
+            "seat:a/",
+            "person:",
+            "read+person:",
+            "admin+person:a",
+            "board:+person:a",
+            "read+read",
+        ] {
+            assert!(text.parse::<Scope>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,600 @@
+//! Shared by all routes: authentication, origin checks, and strict parsing of requests.
+
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::{Body as AnswerBody, Bytes, HttpBody as _};
+use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Path, Query, RawPathParams, Request, State};
+use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, ORIGIN};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use futures_util::StreamExt as _;
+use patchboard_kernel::digest::sha256;
+use patchboard_kernel::id::{BoardId, IdempotencyKey, WorkerName};
+use patchboard_kernel::json::{self, Limits};
+use patchboard_kernel::record::Principal;
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tower::{Layer as _, ServiceExt as _};
+use tower_http::cors::{AllowHeaders, AllowMethods, AllowOrigin, CorsLayer, ExposeHeaders};
+
+use super::access::{Permission, Scope};
+use super::connections::ConnectionSlot;
+use super::idempotency_keys::{KeyBoardIds, ScopedKey};
+use super::limits::{MemoryPermit, Peer, RateKey};
+use super::problem::{ApiResult, Code, Problem};
+use super::processor_quota::{MeteredCaller, MeteredConnection};
+use super::service::{Daemon, no_such_board};
+use super::tokens::Holder;
+
+/// Maximum bytes of a request body.
+pub(crate) const BODY_BYTES_MAX: usize = 8 << 20;
+
+/// Maximum bytes drained of a rejected body.
+const DRAINED_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
+
+/// Maximum time of a drain.
+const DRAIN_TIME: Duration = Duration::from_secs(2);
+
+/// Maximum bytes of a body that holds names, numbers and short texts.
+const SMALL_BODY_BYTES_MAX: usize = 64 << 10;
+
+/// Response headers exposed to cross-origin pages.
+const EXPOSED_HEADERS: [&str; 6] =
+    ["correlation-id", "message-id", "in-reply-to", "idempotency-status", "idempotency-replayed", "retry-after"];
+
+/// Lifetime of a preflight result in the browser.
+const PREFLIGHT_TIME: Duration = Duration::from_secs(600);
+
+/// Maximum nesting of a body: a board's document may be 64 deep, and a patch in an MCP call adds the rest.
+const BODY_DEPTH_MAX: usize = 72;
+
+/// Maximum characters of an `Idempotency-Key`.
+const KEY_MAX: usize = 128;
+
+/// Form of an `Idempotency-Key`, for error messages.
+pub const KEY_FORM: &str = "1 to 128 printable ASCII characters, without spaces";
+
+/// Returns true if a text is a valid `Idempotency-Key`.
+pub fn is_key(text: &str) -> bool {
+    (1..=KEY_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// Host and origin policy.
+#[derive(Clone, Debug)]
+pub(crate) struct OriginPolicy {
+    /// Host names of the daemon, without ports.
+    pub(crate) hosts: Vec<String>,
+    /// Allowed origins of browser pages.
+    pub(crate) origins: Vec<String>,
+}
+
+/// Authenticated caller.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    /// Scope of the caller.
+    pub(crate) scope: Scope,
+    /// Rate-limit key.
+    pub(crate) rate_key: RateKey,
+    /// Holder of the caller's token, if the token is stored.
+    pub(crate) holder: Option<Arc<Holder>>,
+}
+
+impl Caller {
+    /// Returns the caller as records name it.
+    pub(crate) fn principal(&self) -> Principal {
+        match (&self.holder, self.rate_key) {
+            (Some(holder), _) => {
+                // The records name one level; the list of tokens has the rest of the chain.
+                let made_by = holder.made_by.clone().map(|maker| match maker {
+                    Principal::Token { id, name, person, .. } => Principal::Token { id, name, person, made_by: None },
+                    maker => maker,
+                });
+                let (person, made_by) = (holder.scope.person().cloned(), made_by.map(Box::new));
+                Principal::Token { id: holder.id, name: holder.name.clone(), person, made_by }
+            }
+            (None, RateKey::Address(address)) => Principal::Address { address: address.to_string() },
+            (None, RateKey::Token(_)) => Principal::Host,
+        }
+    }
+
+    /// Returns the number of the caller's token, if that is stored.
+    pub(crate) fn token(&self) -> Option<i64> {
+        self.holder.as_ref().map(|holder| holder.id)
+    }
+
+    /// Checks a permission. A caller that may not know of a board gets the error for a missing one.
+    pub(crate) fn require(&self, need: &Permission) -> ApiResult<()> {
+        let is_known = self.holder.is_some();
+        if self.scope.allows(need)
+            || (!is_known && matches!(need, Permission::ActAsPerson(..)) && self.scope == Scope::Admin)
+        {
+            return Ok(());
+        }
+        if let Permission::ActAsPerson(board, person) = need
+            && self.scope.allows(&Permission::OperateOrActAs(board.clone()))
+        {
+            let detail = format!("{person} is a person, and a token of scope {} is not {person}'s", self.scope);
+            let help = format!("use a token of {person}: `patchboard token create --scope person:{person}` makes one");
+            return Err(Problem::from_code(Code::NotThePerson, detail).help(help));
+        }
+        if let Permission::View(board)
+        | Permission::Operate(board)
+        | Permission::OperateOrActAs(board)
+        | Permission::ViewAs(board, _)
+        | Permission::ActAs(board, _)
+        | Permission::ActAsPerson(board, _) = need
+            && !self.scope.may_know(board)
+        {
+            return Err(no_such_board(board));
+        }
+        let detail = format!("a token of scope {} does not allow this", self.scope);
+        Err(Problem::from_code(Code::Forbidden, detail).help("ask the operator for another token"))
+    }
+}
+
+impl FromRequestParts<Arc<Daemon>> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<Daemon>) -> ApiResult<Self> {
+        parts.extensions.get::<Self>().cloned().ok_or_else(unauthorized)
+    }
+}
+
+/// State of [`check_origin`].
+#[derive(Clone)]
+pub(crate) struct OriginGuard {
+    policy: watch::Receiver<OriginPolicy>,
+    /// CORS for the origins that the operator has listed.
+    pages: CorsLayer,
+}
+
+impl OriginGuard {
+    pub(crate) fn new(policy: watch::Receiver<OriginPolicy>) -> Self {
+        let named = policy.clone();
+        let is_named = move |origin: &HeaderValue, _: &Parts| {
+            let origin = origin.to_str().unwrap_or_default();
+            named.borrow().origins.iter().any(|known| known == origin)
+        };
+        let pages = CorsLayer::new()
+            .allow_origin(AllowOrigin::predicate(is_named))
+            .allow_methods(AllowMethods::mirror_request())
+            .allow_headers(AllowHeaders::mirror_request())
+            .expose_headers(ExposeHeaders::list(EXPOSED_HEADERS.map(HeaderName::from_static)))
+            .max_age(PREFLIGHT_TIME);
+        Self { policy, pages }
+    }
+}
+
+/// Middleware: rejects a request for another host name or from a foreign page. A browser would send it with the rights
+/// of its user.
+pub(crate) async fn check_origin(State(guard): State<OriginGuard>, request: Request, next: Next) -> Response {
+    let entered = check_host_and_origin(&guard.policy.borrow(), request.headers(), request.uri());
+    match entered {
+        Ok(()) if request.headers().contains_key(ORIGIN) => {
+            guard.pages.layer(next).oneshot(request).await.unwrap_or_else(|never| match never {})
+        }
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+fn check_host_and_origin(policy: &OriginPolicy, headers: &HeaderMap, uri: &Uri) -> ApiResult<()> {
+    let named = headers.get(HOST).and_then(|host| host.to_str().ok()).or_else(|| uri.authority().map(|it| it.as_str()));
+    let host = named.map(without_port).unwrap_or_default();
+    if !policy.hosts.iter().any(|known| known.eq_ignore_ascii_case(host)) {
+        let problem = Problem::from_code(Code::UnknownHost, "this daemon has another name");
+        return Err(problem.help("the operator names further hosts under [serve] hosts in patchboard.toml"));
+    }
+    let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
+    let origin = origin.to_str().unwrap_or_default();
+    let is_own = origin.split_once("://").is_some_and(|(_, authority)| Some(authority) == named);
+    if is_own || policy.origins.iter().any(|known| known == origin) {
+        return Ok(());
+    }
+    let problem = Problem::from_code(Code::UnknownOrigin, "pages of this origin may not call");
+    Err(problem.help("the operator names origins under [serve] origins in patchboard.toml"))
+}
+
+/// Returns the host of an authority: `::1` for `[::1]:80`.
+fn without_port(authority: &str) -> &str {
+    match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    }
+}
+
+/// Returns the host names of an address.
+pub(crate) fn names_of(address: SocketAddr) -> Vec<String> {
+    let mut names = vec![address.ip().to_string()];
+    if address.ip().is_loopback() || address.ip().is_unspecified() {
+        names.extend(["localhost", "127.0.0.1", "::1"].map(str::to_owned));
+    }
+    names
+}
+
+/// Middleware: authenticates the caller and applies its rate limit.
+pub(crate) async fn authenticate(
+    State(daemon): State<Arc<Daemon>>,
+    Extension(peer): Extension<Peer>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let changes = daemon.tokens.changes();
+    let address_caller = MeteredCaller::new(Arc::clone(daemon.limits.shares()), RateKey::Address(peer.address()));
+    let caller = address_caller.run_charged_unless(
+        |caller| matches!(caller, Ok(Caller { scope: Scope::Admin, .. })),
+        || {
+            caller_of(&daemon, request.headers(), peer)
+                .and_then(|caller| daemon.limits.request(caller.rate_key).map(|()| caller))
+        },
+    );
+    let is_administrator = matches!(caller, Ok(Caller { scope: Scope::Admin, .. }));
+    if let Some(line) = request.extensions().get::<Arc<MeteredConnection>>() {
+        line.set_administrator(is_administrator);
+    }
+    match caller {
+        Ok(caller) => {
+            let metered_caller = MeteredCaller::new(Arc::clone(daemon.limits.shares()), caller.rate_key);
+            if let (Some(connection), RateKey::Token(_)) =
+                (request.extensions().get::<ConnectionSlot>(), caller.rate_key)
+            {
+                connection.mark_authenticated();
+            }
+            let place = BodyMemory::default();
+            let holder = caller.holder.clone();
+            request.extensions_mut().insert(caller);
+            request.extensions_mut().insert(place.clone());
+            let streaming = (!is_administrator).then(|| metered_caller.clone());
+            let handling = async move {
+                let response = next.run(request).await;
+                match streaming {
+                    Some(payer) => response.map(|body| payer.paced_body(body)),
+                    None => response,
+                }
+            };
+            let guarded = async {
+                match holder {
+                    Some(holder) => while_token_valid(daemon, holder, changes, handling).await,
+                    None => handling.await,
+                }
+            };
+            let response = if is_administrator { guarded.await } else { metered_caller.run_paced(guarded).await };
+            drop(place);
+            response
+        }
+        Err(problem) => {
+            address_caller.wait_turn().await;
+            problem.into_response()
+        }
+    }
+}
+
+/// Runs a request while its token is valid; revocation or expiry ends the response.
+async fn while_token_valid(
+    daemon: Arc<Daemon>,
+    holder: Arc<Holder>,
+    changes: watch::Receiver<u64>,
+    handling: impl Future<Output = Response>,
+) -> Response {
+    let ended = async move { daemon.ended(&holder, changes).await };
+    let mut ended = Box::pin(ended);
+    let response = tokio::select! {
+        biased;
+        () = &mut ended => return unauthorized().into_response(),
+        response = handling => response,
+    };
+    // A body of known size is already complete.
+    match response.body().size_hint().exact() {
+        Some(_) => response,
+        None => response.map(|body| AnswerBody::from_stream(body.into_data_stream().take_until(ended))),
+    }
+}
+
+fn caller_of(daemon: &Daemon, headers: &HeaderMap, peer: Peer) -> ApiResult<Caller> {
+    let from = peer.address();
+    let authorization = headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
+    let Some(authorization) = authorization else {
+        let caller = Caller { scope: Scope::Admin, rate_key: RateKey::Address(from), holder: None };
+        return if daemon.is_open { Ok(caller) } else { Err(unauthorized()) };
+    };
+    let (kind, token) = authorization.split_once(' ').unwrap_or_default();
+    let token = token.trim();
+    let known = if kind.eq_ignore_ascii_case("bearer") { daemon.holder(token)? } else { None };
+    let Some((scope, holder)) = known else {
+        // Valid tokens are checked first: failures from an address do not block its token holders.
+        return Err(daemon.limits.failed(from).err().unwrap_or_else(unauthorized));
+    };
+    Ok(Caller { scope, rate_key: RateKey::Token(sha256(token.as_bytes())), holder: holder.map(Arc::new) })
+}
+
+/// Middleware: request timeout. Does not apply to a stream once its response head is sent.
+pub(crate) async fn limit_time(State(daemon): State<Arc<Daemon>>, request: Request, next: Next) -> Response {
+    let limit = daemon.limits.request_time();
+    match tokio::time::timeout(limit, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => Problem::from_code(Code::TimedOut, format!("a request may take {} s", limit.as_secs()))
+            .help("what it asked for may have happened: repeat it with the same Idempotency-Key")
+            .into_response(),
+    }
+}
+
+fn unauthorized() -> Problem {
+    Problem::from_code(Code::Unauthorized, "this needs a token that is valid")
+        .help("send it as `Authorization: Bearer TOKEN`; `patchboard token create` makes one")
+}
+
+/// Permission required before the body is read. The handler checks the rest, by the contents of the body.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RoutePermission {
+    /// Administer the daemon.
+    Administer,
+    /// Read all boards.
+    ViewAll,
+    /// Read the board in the path.
+    View,
+    /// Operate the board in the path.
+    Operate,
+    /// Operate the board in the path, or act as one of its workers.
+    OperateOrActAs,
+    /// Act as the worker in the path; without one, any valid token.
+    ActAs,
+}
+
+impl RoutePermission {
+    fn need(self, params: &RawPathParams) -> Permission {
+        let param = |name: &str| params.iter().find(|(param, _)| *param == name).map(|(_, value)| value);
+        let board = || BoardId::from(param("board").unwrap_or_default());
+        match (self, param("worker")) {
+            (Self::Administer, _) => Permission::Administer,
+            (Self::ViewAll, _) => Permission::ViewAll,
+            (Self::View, _) => Permission::View(board()),
+            (Self::Operate, _) => Permission::Operate(board()),
+            (Self::OperateOrActAs, _) => Permission::OperateOrActAs(board()),
+            (Self::ActAs, Some(worker)) => Permission::ActAs(board(), WorkerName::from(worker)),
+            (Self::ActAs, None) => Permission::Authenticated,
+        }
+    }
+}
+
+/// Request body of a route, with its permission and size limit.
+pub(crate) trait RequestBody: DeserializeOwned {
+    /// Permission checked before the body is read.
+    const PERMISSION: RoutePermission;
+    /// Maximum bytes, at most [`BODY_BYTES_MAX`].
+    const BYTES_MAX: usize = SMALL_BODY_BYTES_MAX;
+    /// True if the body may be an array; otherwise it must be an object.
+    const ALLOWS_ARRAY: bool = false;
+}
+
+/// JSON body, parsed strictly: no duplicate names, no number that would lose precision. It is read once the caller is
+/// authorised and the daemon has memory for it.
+pub(crate) struct StrictJson<T>(pub(crate) T);
+
+impl<T: RequestBody> FromRequest<Arc<Daemon>> for StrictJson<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, daemon: &Arc<Daemon>) -> ApiResult<Self> {
+        let (mut parts, body) = request.into_parts();
+        let (text, caller) = match admit_body::<T>(&mut parts, daemon).await {
+            Ok(admitted) => admitted,
+            Err(problem) => {
+                drain(body, DRAINED_BYTES_MAX, DRAIN_TIME).await;
+                return Err(problem);
+            }
+        };
+        let place = parts.extensions.get::<BodyMemory>().cloned().unwrap_or_default();
+        let mut request = Request::from_parts(parts, body);
+        DefaultBodyLimit::max(T::BYTES_MAX).apply(&mut request);
+        let bytes = Bytes::from_request(request, daemon).await.map_err(|rejection| match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => too_large(T::BYTES_MAX),
+            _ => Problem::from_code(Code::BadBody, "the body could not be read"),
+        })?;
+        daemon.limits.body(caller.rate_key, bytes.len())?;
+        place.hold(text, daemon.limits.try_memory(caller.rate_key, json::footprint(&bytes))?);
+        let limits = Limits { bytes: BODY_BYTES_MAX, depth: BODY_DEPTH_MAX };
+        let value = json::parse(&bytes, limits).map_err(|error| {
+            let code = error.code.as_str();
+            Problem::new(StatusCode::BAD_REQUEST, code, error.message).detail("offset", error.offset.into())
+        })?;
+        let bad = |why: &dyn Display| {
+            Problem::from_code(Code::BadBody, format!("the body is not what is wanted here: {why}"))
+        };
+        // Serde would read the members of a struct from an array, by position.
+        if value.is_array() && !T::ALLOWS_ARRAY {
+            return Err(bad(&"an object is wanted, and no list"));
+        }
+        serde_json::from_value(value).map(Self).map_err(|error| bad(&error))
+    }
+}
+
+/// Checks a request before its body is read. Returns the memory for the text of the body.
+async fn admit_body<T: RequestBody>(parts: &mut Parts, daemon: &Arc<Daemon>) -> ApiResult<(MemoryPermit, Caller)> {
+    let caller = Caller::from_request_parts(parts, daemon).await?;
+    let params = RawPathParams::from_request_parts(parts, daemon).await;
+    let params = params.map_err(|_| Problem::from_code(Code::BadPath, "the path cannot be read"))?;
+    caller.require(&T::PERMISSION.need(&params))?;
+    let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = header(CONTENT_TYPE).split(';').next().unwrap_or_default().trim();
+    if !essence.eq_ignore_ascii_case("application/json") {
+        let problem = Problem::from_code(Code::NotJson, "the body must be JSON");
+        return Err(problem.help("send it with `Content-Type: application/json`"));
+    }
+    let bytes = header(CONTENT_LENGTH).parse().unwrap_or(T::BYTES_MAX);
+    if bytes > T::BYTES_MAX {
+        return Err(too_large(T::BYTES_MAX));
+    }
+    Ok((daemon.limits.memory(caller.rate_key, bytes).await?, caller))
+}
+
+/// Reads and discards a body, up to a number of bytes and a time. A client that is still sending would see no response.
+pub(crate) async fn drain(body: AnswerBody, bytes_max: usize, time: Duration) {
+    let mut chunks = body.into_data_stream();
+    let read = async {
+        let mut left = bytes_max;
+        while let Some(Ok(chunk)) = chunks.next().await
+            && let Some(rest) = left.checked_sub(chunk.len())
+        {
+            left = rest;
+        }
+    };
+    // The rest is dropped with the connection.
+    let _ = tokio::time::timeout(time, read).await;
+}
+
+fn too_large(bytes_max: usize) -> Problem {
+    Problem::from_code(Code::BodyTooLarge, format!("the body of this request may have {bytes_max} bytes"))
+}
+
+/// Memory of a request body, held until the request is answered.
+#[derive(Clone, Default)]
+pub(crate) struct BodyMemory(Arc<Mutex<Option<(MemoryPermit, MemoryPermit)>>>);
+
+impl BodyMemory {
+    fn hold(&self, text: MemoryPermit, value: MemoryPermit) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((text, value));
+    }
+}
+
+/// Board id of a path, in full.
+pub(crate) struct BoardPath(pub(crate) BoardId);
+
+impl<S: Send + Sync> FromRequestParts<S> for BoardPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> ApiResult<Self> {
+        /// Path segment shared by all these routes.
+        #[derive(serde::Deserialize)]
+        struct Named {
+            board: String,
+        }
+        let named = Path::<Named>::from_request_parts(parts, state).await;
+        let named = named.map_err(|_| Problem::from_code(Code::BadPath, "the path names no board"))?;
+        Ok(Self(BoardId::from(named.0.board)))
+    }
+}
+
+/// Further path segments.
+pub(crate) struct StrictPath<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for StrictPath<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> ApiResult<Self> {
+        let read = Path::<T>::from_request_parts(parts, state).await;
+        read.map(|Path(read)| Self(read)).map_err(|error| Problem::from_code(Code::BadPath, error.body_text()))
+    }
+}
+
+/// Query string.
+pub(crate) struct StrictQuery<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for StrictQuery<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> ApiResult<Self> {
+        let read = Query::<T>::from_request_parts(parts, state).await;
+        read.map(|Query(read)| Self(read)).map_err(|error| Problem::from_code(Code::BadQuery, error.body_text()))
+    }
+}
+
+/// Default page size.
+const PAGE: usize = 100;
+
+/// Maximum page size.
+const PAGE_MAX: usize = 1000;
+
+/// Returns the page size: the given one, checked, or the default.
+pub(crate) fn page_size(requested: Option<usize>) -> ApiResult<usize> {
+    match requested.unwrap_or(PAGE) {
+        size @ 1..=PAGE_MAX => Ok(size),
+        _ => Err(Problem::from_code(Code::BadQuery, format!("limit is 1 to {PAGE_MAX}"))),
+    }
+}
+
+/// The `Idempotency-Key` of a request, if any: a retry gets the first response.
+pub(crate) struct IdempotencyHeader(Option<ScopedKey>);
+
+impl FromRequestParts<Arc<Daemon>> for IdempotencyHeader {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, daemon: &Arc<Daemon>) -> ApiResult<Self> {
+        let Some(key) = parts.headers.get("idempotency-key").cloned() else { return Ok(Self(None)) };
+        let caller = Caller::from_request_parts(parts, daemon).await?;
+        bind_key(daemon, &caller, key.to_str().unwrap_or_default()).map(|key| Self(Some(key)))
+    }
+}
+
+/// Validates a key and binds it to the caller's scope.
+pub(crate) fn bind_key(daemon: &Daemon, caller: &Caller, key: &str) -> ApiResult<ScopedKey> {
+    if !is_key(key) {
+        return Err(Problem::from_code(Code::BadKey, format!("an Idempotency-Key has {KEY_FORM}")));
+    }
+    Ok(daemon.tokens.secret().bind(&caller.scope, key))
+}
+
+impl IdempotencyHeader {
+    /// Returns the dedup token of the request.
+    pub(crate) fn token(&self) -> Option<IdempotencyKey> {
+        self.0.as_ref().map(ScopedKey::idempotency_key)
+    }
+
+    /// Returns the ids of the boards that a request with this key may have created.
+    pub(crate) fn board_ids(&self) -> Option<KeyBoardIds> {
+        self.0.as_ref().map(ScopedKey::board_ids)
+    }
+}
+
+/// Joins segments to a path and percent-encodes them.
+pub fn path(segments: &[&str]) -> String {
+    let mut url = reqwest::Url::parse("http://daemon").expect("it is an address");
+    url.path_segments_mut().expect("it has a path").clear().extend(segments);
+    url.path().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{HeaderMap, HeaderValue, Uri};
+
+    use super::{OriginPolicy, check_host_and_origin, without_port};
+
+    #[test]
+    fn only_requests_by_a_known_name_and_of_a_known_page_come_in() {
+        let door = OriginPolicy {
+            hosts: vec!["localhost".into(), "::1".into()],
+            origins: vec!["https://board.example".into()],
+        };
+        for (host, origin, code) in [
+            ("localhost:7733", None, None),
+            ("LOCALHOST", None, None),
+            ("[::1]:7733", None, None),
+            ("localhost:7733", Some("http://localhost:7733"), None),
+            ("localhost:7733", Some("https://board.example"), None),
+            ("evil.example", None, Some("unknown_host")),
+            ("", None, Some("unknown_host")),
+            ("localhost:7733", Some("http://localhost:8000"), Some("unknown_origin")),
+            ("localhost:7733", Some("https://evil.example"), Some("unknown_origin")),
+            ("localhost:7733", Some("null"), Some("unknown_origin")),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert("host", HeaderValue::from_str(host).expect("a header"));
+            if let Some(origin) = origin {
+                headers.insert("origin", HeaderValue::from_static(origin));
+            }
+            let entered = check_host_and_origin(&door, &headers, &Uri::from_static("/v1/boards"));
+            assert_eq!(entered.err().map(|problem| problem.code), code, "{host} {origin:?}");
+        }
+    }
+
+    #[test]
+    fn a_port_is_no_part_of_a_name() {
+        for (authority, host) in [("a", "a"), ("a:1", "a"), ("[::1]:1", "::1"), ("[::1]", "::1"), ("", "")] {
+            assert_eq!(without_port(authority), host);
+        }
+    }
+}

@@ -1,0 +1,488 @@
+//! Limits per caller: requests, streams, memory, failures to authenticate.
+//!
+//! [`RateLimiter`] decides on plain data, with the time as an argument; [`Limits`] holds the current counts. Memory is
+//! bounded for any number of callers: at capacity, the caller with the lowest recent usage is evicted.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use patchboard_kernel::digest::Digest;
+use serde::Deserialize;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::problem::{ApiResult, Code, Problem};
+use super::processor_quota::ProcessorQuota;
+use crate::sizes;
+
+/// Maximum number of callers with a recorded usage.
+pub(crate) const CALLERS_MAX: usize = 10_000;
+
+/// The table `[serve.limits]`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct LimitSettings {
+    /// Open connections, idle ones included.
+    pub(crate) connections: usize,
+    /// Open streams per caller.
+    pub(crate) streams: usize,
+    /// Sustained requests per second of one caller...
+    pub(crate) requests_per_second: u32,
+    /// ...and the burst after a pause.
+    pub(crate) requests_burst: u32,
+    /// Failures to authenticate per minute and address; also the burst after a pause.
+    pub(crate) failures_per_minute: u32,
+    /// Request timeout in seconds; does not apply to streams.
+    pub(crate) request_seconds: u64,
+    /// Maximum bytes of a request head, as a number or like `16KiB`.
+    #[serde(deserialize_with = "sizes::deserialize_size")]
+    pub(crate) head_bytes: usize,
+    /// Mebibytes of memory for the bodies of all requests under way; one caller may use half.
+    pub(crate) body_memory_mib: u32,
+    /// Mebibytes of bodies per minute and caller; also the burst after a pause.
+    pub(crate) body_mib_per_minute: u32,
+    /// Percent of the machine's processor time for all callers that are not administrators, together.
+    pub(crate) processor_percent: u32,
+}
+
+impl Default for LimitSettings {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            streams: 32,
+            requests_per_second: 1000,
+            requests_burst: 2000,
+            failures_per_minute: 60,
+            request_seconds: 90,
+            head_bytes: 16 * 1024,
+            body_memory_mib: 256,
+            body_mib_per_minute: 512,
+            processor_percent: 20,
+        }
+    }
+}
+
+/// Minimum of `head_bytes`: the server's read buffer.
+const HEAD_BYTES_MIN: usize = 8192;
+
+impl LimitSettings {
+    /// Returns the error in the settings, if any.
+    pub(crate) fn validation_error(&self) -> Option<String> {
+        let counts = [
+            ("connections", self.connections as u64),
+            ("streams", self.streams as u64),
+            ("requests_per_second", self.requests_per_second.into()),
+            ("requests_burst", self.requests_burst.into()),
+            ("failures_per_minute", self.failures_per_minute.into()),
+            ("request_seconds", self.request_seconds),
+            ("body_memory_mib", self.body_memory_mib.into()),
+            ("body_mib_per_minute", self.body_mib_per_minute.into()),
+            ("processor_percent", self.processor_percent.into()),
+        ];
+        if let Some((name, _)) = counts.iter().find(|(_, count)| *count == 0) {
+            return Some(format!("{name} is 0: nobody could call"));
+        }
+        if self.processor_percent > 100 {
+            return Some("processor_percent is at most 100".to_owned());
+        }
+        (self.head_bytes < HEAD_BYTES_MIN).then(|| format!("head_bytes is at least {HEAD_BYTES_MIN}"))
+    }
+
+    fn requests(&self) -> Rate {
+        Rate { interval: Duration::from_secs(1) / self.requests_per_second, burst: self.requests_burst }
+    }
+
+    fn failures(&self) -> Rate {
+        Rate { interval: Duration::from_secs(60) / self.failures_per_minute, burst: self.failures_per_minute }
+    }
+
+    /// Counts kibibytes.
+    fn bodies(&self) -> Rate {
+        let burst = self.body_mib_per_minute.saturating_mul(1024);
+        Rate { interval: Duration::from_secs(60) / burst, burst }
+    }
+}
+
+/// Rate-limit key: the subject of a count.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum RateKey {
+    /// Holder of a token, by its hash.
+    Token(Digest),
+    /// All callers from an address.
+    Address(IpAddr),
+}
+
+/// Peer address of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Peer(pub(crate) SocketAddr);
+
+impl Peer {
+    /// Returns the rate-limited address. For IPv6 that is the /64 network, as a host can use any address in it.
+    pub(crate) fn address(self) -> IpAddr {
+        match self.0.ip().to_canonical() {
+            IpAddr::V4(address) => address.into(),
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        }
+    }
+}
+
+/// Leak interval and capacity of a bucket.
+#[derive(Clone, Copy)]
+struct Rate {
+    interval: Duration,
+    burst: u32,
+}
+
+/// Leaky bucket per key, with `burst` as its capacity and one drop leaking every `drip`. Implements the generic cell
+/// rate algorithm: the only state per key is the time at which its bucket is empty.
+struct RateLimiter<K> {
+    rate: Rate,
+    empty_at: HashMap<K, Duration>,
+    keys_max: usize,
+}
+
+impl<K: Copy + Eq + Hash> RateLimiter<K> {
+    fn new(rate: Rate, keys_max: usize) -> Self {
+        Self { rate, empty_at: HashMap::new(), keys_max }
+    }
+
+    /// Returns the time until another drop fits; `None` if it fits now.
+    fn time_until_free(&self, key: &K, now: Duration) -> Option<Duration> {
+        let empty_at = *self.empty_at.get(key)?;
+        let room_at = (empty_at + self.rate.interval).saturating_sub(self.rate.interval * self.rate.burst);
+        (room_at > now).then(|| room_at - now)
+    }
+
+    /// Adds a drop if it fits; otherwise returns the time until it does.
+    fn add(&mut self, key: K, now: Duration) -> Result<(), Duration> {
+        self.add_many(key, now, 1)
+    }
+
+    /// Adds `drops` if the first of them fits.
+    fn add_many(&mut self, key: K, now: Duration, drops: u32) -> Result<(), Duration> {
+        if let Some(wait) = self.time_until_free(&key, now) {
+            return Err(wait);
+        }
+        if !self.empty_at.contains_key(&key) && self.empty_at.len() >= self.keys_max {
+            self.forget(now);
+        }
+        let empty_at = self.empty_at.entry(key).or_default();
+        *empty_at = (*empty_at).max(now) + self.rate.interval * drops;
+        Ok(())
+    }
+
+    /// Makes room for another key: evicts the empty buckets, or else the one that is empty first.
+    fn forget(&mut self, now: Duration) {
+        self.empty_at.retain(|_, empty_at| *empty_at > now);
+        if self.empty_at.len() >= self.keys_max
+            && let Some(first) = self.empty_at.iter().min_by_key(|(_, empty_at)| **empty_at).map(|(key, _)| *key)
+        {
+            self.empty_at.remove(&first);
+        }
+    }
+}
+
+/// Current counts of all limits.
+pub(crate) struct Limits {
+    since: Instant,
+    settings: RwLock<LimitSettings>,
+    requests: Mutex<RateLimiter<RateKey>>,
+    failures: Mutex<RateLimiter<IpAddr>>,
+    /// Kibibytes of bodies.
+    bodies: Mutex<RateLimiter<RateKey>>,
+    streams: Arc<Mutex<HashMap<RateKey, usize>>>,
+    /// Kibibytes of memory for bodies.
+    memory: Arc<Semaphore>,
+    memory_of: Arc<Mutex<HashMap<RateKey, usize>>>,
+    shares: Arc<ProcessorQuota>,
+}
+
+impl Limits {
+    pub(crate) fn new(settings: LimitSettings) -> Self {
+        Self {
+            since: Instant::now(),
+            settings: RwLock::new(settings),
+            requests: Mutex::new(RateLimiter::new(settings.requests(), CALLERS_MAX)),
+            failures: Mutex::new(RateLimiter::new(settings.failures(), CALLERS_MAX)),
+            bodies: Mutex::new(RateLimiter::new(settings.bodies(), CALLERS_MAX)),
+            streams: Arc::default(),
+            memory: Arc::new(Semaphore::new(settings.body_memory_mib as usize * KIBIBYTES)),
+            memory_of: Arc::default(),
+            shares: Arc::new(ProcessorQuota::new(settings.processor_percent)),
+        }
+    }
+
+    /// Replaces the limits and keeps the counts. The numbers of connections and of memory permits are fixed at
+    /// start-up.
+    pub(crate) fn replace(&self, settings: LimitSettings) {
+        let mut now = self.settings.write().unwrap_or_else(PoisonError::into_inner);
+        *now = LimitSettings { body_memory_mib: now.body_memory_mib, ..settings };
+        locked(&self.requests).rate = settings.requests();
+        locked(&self.failures).rate = settings.failures();
+        locked(&self.bodies).rate = settings.bodies();
+        self.shares.replace(settings.processor_percent);
+    }
+
+    /// Returns the processor-time accounts.
+    pub(crate) const fn shares(&self) -> &Arc<ProcessorQuota> {
+        &self.shares
+    }
+
+    fn settings(&self) -> LimitSettings {
+        *self.settings.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reserves memory for the text of a body; waits while other requests hold it.
+    pub(crate) async fn memory(&self, by: RateKey, bytes: usize) -> ApiResult<MemoryPermit> {
+        // Counted before the wait, so that one caller's requests cannot queue ahead of those of others.
+        let counted = self.counted_memory(by, bytes)?;
+        let place = Arc::clone(&self.memory).acquire_many_owned(counted.permits()).await;
+        let place = place.map_err(|_| Problem::from_code(Code::Internal, "the daemon is stopping"))?;
+        Ok(MemoryPermit { _place: place, _counted: counted })
+    }
+
+    /// Reserves memory for the parsed value of a body. Fails instead of waiting: requests that hold memory for their
+    /// text and wait for more would deadlock.
+    pub(crate) fn try_memory(&self, by: RateKey, bytes: usize) -> ApiResult<MemoryPermit> {
+        let counted = self.counted_memory(by, bytes)?;
+        let place = Arc::clone(&self.memory).try_acquire_many_owned(counted.permits());
+        let place = place.map_err(|_| {
+            let detail = "other requests have the memory that this body would take";
+            Problem::from_code(Code::TooManyRequests, detail).retry_after(Duration::from_secs(1))
+        })?;
+        Ok(MemoryPermit { _place: place, _counted: counted })
+    }
+
+    fn counted_memory(&self, by: RateKey, bytes: usize) -> ApiResult<CountedMemory> {
+        let own = (self.settings().body_memory_mib as usize * KIBIBYTES).div_ceil(2);
+        let kibibytes = bytes.div_ceil(KIBIBYTES).max(1);
+        if kibibytes > own {
+            let (wanted, own) = (kibibytes / KIBIBYTES, own / KIBIBYTES);
+            let detail = format!("the body would take {wanted} MiB of memory, and may take {own}");
+            return Err(Problem::from_code(Code::BodyTooLarge, detail).help("send fewer values at once"));
+        }
+        CountedMemory::new(&self.memory_of, by, kibibytes, own).ok_or_else(|| {
+            let detail = format!("bodies of one caller may take {} MiB of memory at once", own / KIBIBYTES);
+            Problem::from_code(Code::TooManyRequests, detail).retry_after(Duration::from_secs(1))
+        })
+    }
+
+    /// Returns the request timeout.
+    pub(crate) fn request_time(&self) -> Duration {
+        Duration::from_secs(self.settings().request_seconds)
+    }
+
+    /// Counts a request.
+    pub(crate) fn request(&self, by: RateKey) -> ApiResult<()> {
+        locked(&self.requests).add(by, self.since.elapsed()).map_err(|wait| {
+            let most = self.settings().requests_per_second;
+            Problem::from_code(Code::TooManyRequests, format!("one caller may make {most} requests a second"))
+                .retry_after(wait)
+        })
+    }
+
+    /// Counts the bytes of a body that was read.
+    pub(crate) fn body(&self, by: RateKey, bytes: usize) -> ApiResult<()> {
+        let kibibytes = u32::try_from(bytes.div_ceil(KIBIBYTES)).unwrap_or(u32::MAX);
+        locked(&self.bodies).add_many(by, self.since.elapsed(), kibibytes).map_err(|wait| {
+            let most = self.settings().body_mib_per_minute;
+            Problem::from_code(Code::TooManyRequests, format!("one caller may send {most} MiB of bodies a minute"))
+                .retry_after(wait)
+        })
+    }
+
+    /// Counts a failure to authenticate. Rejects an address with too many of them.
+    pub(crate) fn failed(&self, from: IpAddr) -> ApiResult<()> {
+        locked(&self.failures).add(from, self.since.elapsed()).map_err(|wait| {
+            let detail = "too many tokens that are not valid came from this address";
+            Problem::from_code(Code::TooManyFailures, detail).retry_after(wait)
+        })
+    }
+
+    /// Opens a stream; the place is released when dropped.
+    pub(crate) fn stream(&self, by: RateKey) -> ApiResult<StreamPermit> {
+        let most = self.settings().streams;
+        let mut streams = locked(&self.streams);
+        let open = streams.entry(by).or_default();
+        if *open >= most {
+            let detail = format!("one caller may have {most} streams open");
+            return Err(Problem::from_code(Code::TooManyStreams, detail).help("close one that nobody reads"));
+        }
+        *open += 1;
+        Ok(StreamPermit { by, streams: Arc::clone(&self.streams) })
+    }
+}
+
+/// Place of an open stream.
+pub(crate) struct StreamPermit {
+    by: RateKey,
+    streams: Arc<Mutex<HashMap<RateKey, usize>>>,
+}
+
+impl Drop for StreamPermit {
+    fn drop(&mut self) {
+        let mut streams = locked(&self.streams);
+        if let Some(open) = streams.get_mut(&self.by) {
+            *open -= 1;
+            if *open == 0 {
+                streams.remove(&self.by);
+            }
+        }
+    }
+}
+
+const KIBIBYTES: usize = 1024;
+
+/// Memory of a body, released when dropped.
+pub(crate) struct MemoryPermit {
+    _place: OwnedSemaphorePermit,
+    _counted: CountedMemory,
+}
+
+/// Kibibytes counted for a caller.
+struct CountedMemory {
+    by: RateKey,
+    kibibytes: usize,
+    all: Arc<Mutex<HashMap<RateKey, usize>>>,
+}
+
+impl CountedMemory {
+    /// Counts kibibytes; `None` if the caller would exceed `own`.
+    fn new(all: &Arc<Mutex<HashMap<RateKey, usize>>>, by: RateKey, kibibytes: usize, own: usize) -> Option<Self> {
+        let mut counts = locked(all);
+        let count = counts.get(&by).copied().unwrap_or_default() + kibibytes;
+        if count > own {
+            return None;
+        }
+        counts.insert(by, count);
+        Some(Self { by, kibibytes, all: Arc::clone(all) })
+    }
+}
+
+impl CountedMemory {
+    fn permits(&self) -> u32 {
+        u32::try_from(self.kibibytes).unwrap_or(u32::MAX)
+    }
+}
+
+impl Drop for CountedMemory {
+    fn drop(&mut self) {
+        let mut counts = locked(&self.all);
+        if let Some(count) = counts.get_mut(&self.by) {
+            *count -= self.kibibytes;
+            if *count == 0 {
+                counts.remove(&self.by);
+            }
+        }
+    }
+}
+
+fn locked<T>(counts: &Mutex<T>) -> MutexGuard<'_, T> {
+    // After a panic between two updates a count is off by one.
+    counts.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use patchboard_faults::random::Random;
+
+    use super::{LimitSettings, Limits, Peer, Rate, RateKey, RateLimiter};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn nobody_gets_more_than_the_burst_and_the_rate() {
+        // Compared with a log of all admitted requests.
+        for seed in 0..20 {
+            let mut random = Random::new(seed);
+            let (rate, burst) = (1 + random.below(5), 1 + random.below(8));
+            let drip = SECOND / u32::try_from(rate).expect("few");
+            let mut buckets = RateLimiter::new(Rate { interval: drip, burst: u32::try_from(burst).expect("few") }, 4);
+            let mut let_through: BTreeMap<u64, Vec<Duration>> = BTreeMap::new();
+            let mut now = Duration::ZERO;
+            for _ in 0..500 {
+                now += Duration::from_millis(random.below(200));
+                let key = random.below(3);
+                match buckets.add(key, now) {
+                    Ok(()) => let_through.entry(key).or_default().push(now),
+                    Err(wait) => {
+                        assert!(wait > Duration::ZERO && wait <= drip, "{wait:?}");
+                        assert!(buckets.time_until_free(&key, now + wait).is_none(), "the wait is long enough");
+                    }
+                }
+            }
+            for times in let_through.values() {
+                for (first, from) in times.iter().enumerate() {
+                    for (last, to) in times.iter().enumerate().skip(first) {
+                        let most = burst as f64 + (*to - *from).as_secs_f64() / drip.as_secs_f64() + 1e-6;
+                        assert!((last - first + 1) as f64 <= most, "seed {seed}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn whoever_calls_memory_is_bounded() {
+        let mut buckets = RateLimiter::new(Rate { interval: SECOND, burst: 3 }, 100);
+        for key in 0..10_000 {
+            assert_eq!(buckets.add(key, Duration::from_millis(key)), Ok(()));
+            assert!(buckets.empty_at.len() <= 100);
+        }
+        // The caller with the most use is not evicted.
+        let now = SECOND * 20;
+        for _ in 0..3 {
+            assert_eq!(buckets.add(77_777, now), Ok(()));
+        }
+        for key in 20_000..20_500 {
+            assert_eq!(buckets.add(key, now), Ok(()));
+        }
+        assert!(buckets.add(77_777, now).is_err());
+    }
+
+    #[test]
+    fn a_stream_leaves_its_place_when_it_ends() {
+        let limits = Limits::new(LimitSettings { streams: 2, ..LimitSettings::default() });
+        let (one, other) = ("10.0.0.1".parse().expect("an address"), "10.0.0.2".parse().expect("an address"));
+        let first = limits.stream(RateKey::Address(one)).expect("a place");
+        let second = limits.stream(RateKey::Address(one)).expect("another");
+        assert!(limits.stream(RateKey::Address(one)).is_err());
+        assert!(limits.stream(RateKey::Address(other)).is_ok());
+        drop(first);
+        let third = limits.stream(RateKey::Address(one)).expect("a place");
+        drop((second, third));
+        assert!(limits.streams.lock().expect("no panic").is_empty());
+    }
+
+    #[test]
+    fn bodies_of_one_caller_have_a_rate() {
+        let limits = Limits::new(LimitSettings { body_mib_per_minute: 1, ..LimitSettings::default() });
+        let (one, other) = ("10.0.0.1".parse().expect("an address"), "10.0.0.2".parse().expect("an address"));
+        for _ in 0..4 {
+            assert!(limits.body(RateKey::Address(one), 256 << 10).is_ok());
+        }
+        assert!(limits.body(RateKey::Address(one), 1).is_err());
+        assert!(limits.body(RateKey::Address(other), 8 << 20).is_ok(), "a body is read as a whole");
+        assert!(limits.body(RateKey::Address(other), 1).is_err());
+    }
+
+    #[test]
+    fn addresses_of_one_network_of_version_6_are_one() {
+        let address = |text: &str| Peer(text.parse().expect("an address")).address().to_string();
+        assert_eq!(address("[2001:db8:1:2:3:4:5:6]:80"), "2001:db8:1:2::");
+        assert_eq!(address("[::ffff:10.0.0.1]:80"), "10.0.0.1");
+        assert_eq!(address("10.0.0.1:80"), "10.0.0.1");
+    }
+
+    #[test]
+    fn settings_under_which_nobody_could_call_are_none() {
+        assert_eq!(LimitSettings::default().validation_error(), None);
+        assert!(LimitSettings { streams: 0, ..LimitSettings::default() }.validation_error().is_some());
+        assert!(LimitSettings { head_bytes: 100, ..LimitSettings::default() }.validation_error().is_some());
+    }
+}

@@ -1,0 +1,514 @@
+//! Operations of a worker over MCP. Each returns a document, or a problem with its code.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jsonptr::Pointer;
+use patchboard_agents::lease::{Lease, LeaseHolder};
+use patchboard_kernel::blueprint::{AgentKind, Blueprint, WorkspaceSpec};
+use patchboard_kernel::board::{Board, Outcome, Proposal, ProposalSource, ReplyBody};
+use patchboard_kernel::expand_request;
+use patchboard_kernel::files::EditAttempt;
+use patchboard_kernel::id::{BoardId, Seq, Version, WorkerName};
+use patchboard_kernel::record::{Kind, Record};
+use patchboard_kernel::view::Prompt;
+use patchboard_llm::schema::{self, SchemaLevel};
+use patchboard_storage::blocking::wait;
+use patchboard_workspace::session::{CommandResult, SessionRequest};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::codes;
+use crate::failure::Failure;
+use crate::queries::leases::LeasedCall;
+use crate::queries::view as views;
+use crate::reader::{Reader, storage};
+use crate::serve::files;
+use crate::serve::http::Caller;
+use crate::serve::limits::RateKey;
+use crate::serve::long_poll::WAIT_MAX;
+use crate::serve::problem::{ApiResult, Code, Problem};
+use crate::serve::routes::history;
+use crate::serve::routes::leases;
+use crate::serve::routes::proposals::ProposalOutcome;
+use crate::serve::service::Daemon;
+use crate::text::short;
+
+/// Default duration of a lease, in seconds; allows for the thinking time of models.
+const SECONDS: u64 = 300;
+
+/// Maximum wait for the follow-up call after `expand`. The kernel schedules it at once.
+const FOLLOW_UP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Maximum number of values in the state resource; later patterns are cut first.
+const PLACES_MAX: usize = 10_000;
+
+/// Maximum characters of a name that an error quotes.
+pub(super) const NAME_MAX: usize = 80;
+
+/// Maximum entries of the log.
+const LOG_MAX: usize = 100;
+
+/// Records searched for the log, from the newest, and records per read.
+const SEARCHED_RECORDS_MAX: u64 = 10_000;
+const PAGE_RECORDS: u64 = 500;
+
+/// Record members that the record's own worker may read: nothing written by others, nor the raw reply.
+const VISIBLE_MEMBERS: &[&str] = &[
+    "seq",
+    "at",
+    "kind",
+    "invocation",
+    "attempt",
+    "by",
+    "base",
+    "version",
+    "stage",
+    "code",
+    "final",
+    "rejection",
+    "patch",
+    "pass",
+    "intent",
+    "expand",
+    "message",
+    "approver",
+    "expires",
+    "clarify",
+    "end",
+];
+
+/// A worker of a board, as used by a caller.
+#[derive(Clone)]
+pub(crate) struct WorkerServer {
+    /// Daemon that runs the board.
+    pub(crate) daemon: Arc<Daemon>,
+    /// Board.
+    pub(crate) board: BoardId,
+    /// Worker.
+    pub(crate) worker: WorkerName,
+    /// Caller. Requests with the same token share one lease.
+    pub(crate) caller: Caller,
+    /// Workspace settings, if the worker edits files.
+    pub(crate) files: Option<WorkspaceSpec>,
+    /// True if the worker may propose patches, or ask a person.
+    pub(crate) proposes: bool,
+    /// Maximum characters of an editor result.
+    pub(crate) room: usize,
+}
+
+/// Requested duration of a lease, counted from now.
+#[derive(Clone, Copy)]
+enum LeaseDuration {
+    Exactly(Duration),
+    AtLeast(Duration),
+}
+
+/// Arguments of `read_view`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReadView {
+    #[serde(default)]
+    wait: u64,
+    seconds: Option<u64>,
+}
+
+/// Arguments of `propose_patch`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProposePatch {
+    patch: Option<Value>,
+    pass: Option<String>,
+    reply: Option<Value>,
+    intent: Option<String>,
+    lease: Option<String>,
+    base: Option<u64>,
+}
+
+/// Arguments of `expand`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Expand {
+    paths: Vec<expand_request::ExpandRequest>,
+    lease: Option<String>,
+}
+
+/// Arguments of `clarify`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Clarify {
+    question: String,
+    choices: Option<Vec<String>>,
+    lease: String,
+}
+
+/// Arguments of `finish`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Finish {
+    intent: Option<String>,
+}
+
+/// Arguments of `explain_rejection`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExplainRejection {
+    code: Option<String>,
+    seq: Option<u64>,
+}
+
+impl WorkerServer {
+    /// Looks up a worker in the blueprint of a board.
+    pub(crate) async fn find(
+        daemon: Arc<Daemon>,
+        board: BoardId,
+        worker: WorkerName,
+        caller: Caller,
+        room: usize,
+    ) -> ApiResult<Self> {
+        let blueprint = daemon.blueprint(&board).await?;
+        let own = blueprint.workers.get(&worker);
+        // Only remote workers edit files over MCP; agents in the daemon have their own tools.
+        let is_editor = own.is_some_and(|own| own.files.is_some() && own.agent == AgentKind::Remote);
+        let files = blueprint.workspace.clone().filter(|_| is_editor);
+        let proposes = own.is_none_or(|own| !own.writes.is_empty() || own.clarify.is_some());
+        Ok(Self { daemon, board, worker, caller, files, proposes, room })
+    }
+
+    /// Returns true if file commands are all that the worker can do.
+    pub(crate) const fn is_at_files_only(&self) -> bool {
+        self.files.is_some() && !self.proposes
+    }
+
+    /// Runs a file command under the caller's lease, or under a new lease of the waiting call.
+    pub(crate) async fn files(&self, arguments: Value) -> ApiResult<CommandResult> {
+        let Some(lease) =
+            self.current_lease(LeaseDuration::AtLeast(Duration::from_secs(SECONDS)), Duration::ZERO).await?
+        else {
+            let problem = Problem::from_code(Code::NoLease, "nobody asks you to do anything now");
+            return Err(problem.help("call read_view with `wait`: files are open to who has been asked"));
+        };
+        let attempt = EditAttempt { invocation: lease.call.invocation, attempt: lease.call.attempt };
+        let request = SessionRequest {
+            room: self.room,
+            principal: Some(self.caller.principal()),
+            ..SessionRequest::from(arguments)
+        };
+        let command = files::LeasedFileCommand {
+            worker: self.worker.clone(),
+            of: attempt,
+            name: None,
+            is_anew: None,
+            asked: request,
+        };
+        files::call(&self.daemon, &self.board, command).await.map(|(result, _)| result)
+    }
+
+    /// Ends the call without a patch.
+    pub(crate) async fn finish(&self, arguments: Finish) -> ApiResult<Value> {
+        let Some(lease) = self.daemon.leases.find_by_key(&self.board, &self.worker, &self.holder()) else {
+            return Err(Problem::from_code(Code::NoLease, "nobody waits for you to finish"));
+        };
+        let reply = match arguments.intent {
+            Some(intent) => json!({"patch": [], "intent": intent}),
+            None => json!([]),
+        };
+        let lease = &lease.call.idempotency_key;
+        let outcome =
+            leases::submit_reply(&self.daemon, &self.caller, &self.board, &self.worker, lease.as_str(), reply, None)
+                .await?;
+        ProposalOutcome::read(outcome).map(|(_, outcome)| json!(outcome))
+    }
+
+    /// Leases the oldest waiting call and returns its view. Without one, returns a preview of the worker's view.
+    pub(crate) async fn read_view(&self, arguments: ReadView) -> ApiResult<Value> {
+        let duration = leases::seconds(Some(arguments.seconds.unwrap_or(SECONDS)))?;
+        if arguments.wait > WAIT_MAX {
+            return Err(Problem::from_code(Code::BadBody, format!("wait is at most {WAIT_MAX} seconds")));
+        }
+        if self.is_remote().await?
+            && let Some(view) = self.lease(duration, Duration::from_secs(arguments.wait)).await?
+        {
+            return Ok(view);
+        }
+        self.preview(Vec::new()).await
+    }
+
+    /// Replies to a leased call, or proposes an unsolicited patch.
+    pub(crate) async fn propose_patch(&self, proposed: ProposePatch) -> ApiResult<Value> {
+        let reply = match (proposed.patch, proposed.pass, proposed.reply, proposed.intent) {
+            (Some(patch), None, None, Some(intent)) => json!({"patch": patch, "intent": intent}),
+            (Some(patch), None, None, None) => patch,
+            (None, Some(pass), None, None) => json!({"pass": pass}),
+            (None, None, Some(reply), None) => reply,
+            _ => {
+                let detail = "give one of patch, pass and reply; only a patch has an intent";
+                return Err(Problem::from_code(Code::BadBody, detail));
+            }
+        };
+        let outcome = match (&proposed.lease, proposed.base) {
+            (Some(lease), None) => {
+                leases::submit_reply(&self.daemon, &self.caller, &self.board, &self.worker, lease, reply, None).await?
+            }
+            (None, Some(base)) => {
+                let from = ProposalSource::Direct { key: None, base: Some(Version(base)) };
+                let worker = self.worker.clone();
+                let proposal = Proposal { from, worker, reply: ReplyBody::Json(reply), usage: None, raw: None };
+                self.daemon.open_for(&self.board, &self.caller).await?.propose(proposal).await?
+            }
+            _ => {
+                let detail = "a proposal names what it rests on: lease or base, as read_view gave it, and not both";
+                return Err(Problem::from_code(Code::BadBody, detail));
+            }
+        };
+        ProposalOutcome::read(outcome).map(|(_, outcome)| json!(outcome)).map_err(with_retry_help)
+    }
+
+    /// Requests an expanded view, and returns the view that follows.
+    pub(crate) async fn expand(&self, arguments: Expand) -> ApiResult<Value> {
+        if arguments.paths.is_empty() {
+            return Err(Problem::from_code(Code::BadBody, "paths names at least one place"));
+        }
+        let Some(lease) = &arguments.lease else {
+            return self.preview(arguments.paths.iter().map(|asked| json!(asked)).collect()).await;
+        };
+        let reply = json!({"expand": arguments.paths});
+        let outcome =
+            leases::submit_reply(&self.daemon, &self.caller, &self.board, &self.worker, lease, reply, None).await?;
+        let is_expanded = matches!(outcome, Outcome::Expanded { .. });
+        let (_, told) = ProposalOutcome::read(outcome).map_err(with_retry_help)?;
+        if is_expanded && let Some(view) = self.lease(Duration::from_secs(SECONDS), FOLLOW_UP_TIMEOUT).await? {
+            return Ok(view);
+        }
+        // The request is a replay, or the follow-up call is still queued.
+        let detail = format!("what was asked for is not there yet ({:?})", told.outcome);
+        Err(Problem::from_code(Code::NotReady, detail).help("call read_view: it leases the call that shows it"))
+    }
+
+    /// Asks a person a question. The answer arrives with a later call.
+    pub(crate) async fn clarify(&self, arguments: Clarify) -> ApiResult<Value> {
+        let question = match arguments.choices {
+            Some(choices) => json!({"question": arguments.question, "choices": choices}),
+            None => json!({"question": arguments.question}),
+        };
+        let reply = json!({ "clarify": question });
+        let outcome =
+            leases::submit_reply(&self.daemon, &self.caller, &self.board, &self.worker, &arguments.lease, reply, None)
+                .await?;
+        ProposalOutcome::read(outcome).map(|(_, outcome)| json!(outcome)).map_err(with_retry_help)
+    }
+
+    /// Returns the meanings of a code, and the worker's last rejection with it. Without a code, explains the code of
+    /// the last rejection.
+    pub(crate) async fn explain_rejection(&self, arguments: ExplainRejection) -> ApiResult<Value> {
+        let (code, seq) = (arguments.code.clone(), arguments.seq);
+        let is_wanted = move |entry: &Map<String, Value>| {
+            matches!(entry.get("kind").and_then(Value::as_str), Some("rejected" | "late"))
+                && seq.is_none_or(|seq| entry.get("seq") == Some(&json!(seq)))
+                && code.as_ref().is_none_or(|code| entry.get("code") == Some(&json!(code)))
+        };
+        let last = self.own_records(1, is_wanted).await?.pop();
+        let code = arguments.code.or_else(|| last.as_ref()?.get("code")?.as_str().map(str::to_owned));
+        let Some(code) = code else {
+            let nothing = "nothing of this worker was refused lately";
+            return Err(Problem::from_code(Code::NoRejection, nothing).help("name a code to hear what it means"));
+        };
+        let meanings: Vec<Value> = codes::entries()
+            .filter(|entry| entry.code == code)
+            .map(|entry| json!({"section": entry.section, "meaning": entry.meaning}))
+            .collect();
+        if meanings.is_empty() {
+            return Err(Problem::from_code(Code::NoMeaning, format!("there is no code {}", short(&code, NAME_MAX))));
+        }
+        Ok(json!({"code": code, "meanings": meanings, "rejection": last}))
+    }
+
+    /// Returns the part of the document that the worker may read.
+    pub(crate) async fn state(&self) -> ApiResult<Value> {
+        let worker = self.worker.clone();
+        self.query_board(move |board| {
+            let readable = worker_plan(board, &worker)?.contract.readable(board.state().root());
+            let document = board.state().root().to_value();
+            let mut places = BTreeSet::new();
+            for pattern in readable.patterns() {
+                let left = (PLACES_MAX + 1).saturating_sub(places.len());
+                places.extend(pattern.instances_of_value(&document, left));
+            }
+            let is_whole = places.len() <= PLACES_MAX;
+            // A value includes its descendants.
+            let is_below = |place: &Pointer| {
+                std::iter::successors(place.parent(), |above| above.parent()).any(|above| places.contains(above))
+            };
+            let shown = places.iter().filter(|place| !is_below(place)).take(PLACES_MAX);
+            let values: BTreeMap<String, &Value> =
+                shown.filter_map(|place| Some((place.to_string(), document.pointer(place.as_str())?))).collect();
+            let version = board.version();
+            Ok(json!({"board": board.id(), "worker": worker, "version": version, "values": values, "whole": is_whole}))
+        })
+        .await
+    }
+
+    /// Returns the worker's own records, the newest first.
+    pub(crate) async fn log(&self) -> ApiResult<Value> {
+        let entries = self.own_records(LOG_MAX, |_| true).await?;
+        Ok(json!({"board": self.board, "worker": self.worker, "entries": entries}))
+    }
+
+    async fn is_remote(&self) -> ApiResult<bool> {
+        let worker = self.worker.clone();
+        let is_remote = move |blueprint: &Blueprint| {
+            blueprint.workers.get(&worker).is_some_and(|spec| spec.agent == AgentKind::Remote)
+        };
+        match self.daemon.running(&self.board) {
+            Some(running) => Ok(is_remote(&running.status().blueprint)),
+            // Does not open a board only to look at it.
+            None => self.daemon.query_board(&self.board, None, move |board| Ok(is_remote(board.blueprint()))).await,
+        }
+    }
+
+    async fn lease(&self, duration: Duration, timeout: Duration) -> ApiResult<Option<Value>> {
+        let Some(lease) = self.current_lease(LeaseDuration::Exactly(duration), timeout).await? else { return Ok(None) };
+        let mut told = json!(LeasedCall::new(&lease, self.daemon.clock.now()));
+        if let Value::Object(members) = &mut told {
+            // The view's text has them.
+            members.remove("shown");
+            members.insert("asked".to_owned(), true.into());
+        }
+        Ok(Some(told))
+    }
+
+    /// Returns the key of the caller's lease.
+    fn holder(&self) -> String {
+        match self.caller.rate_key {
+            RateKey::Token(hash) => format!("mcp/{hash}"),
+            // All callers without a token share one key.
+            RateKey::Address(_) => "mcp/".to_owned(),
+        }
+    }
+
+    /// Returns the lease that the caller holds, or leases the oldest waiting call; its duration starts now.
+    async fn current_lease(&self, duration: LeaseDuration, timeout: Duration) -> ApiResult<Option<Lease>> {
+        let (LeaseDuration::Exactly(requested) | LeaseDuration::AtLeast(requested)) = duration;
+        let holder = LeaseHolder { key: Some(self.holder()), api_token: self.caller.token() };
+        let leased = leases::acquire(&self.daemon, &self.board, &self.worker, requested, timeout, holder).await?;
+        let Some(lease) = leased else { return Ok(None) };
+        // Renews a lease that the caller already held.
+        let (invocation, attempt) = (lease.call.invocation, lease.call.attempt);
+        let extension = match duration {
+            LeaseDuration::Exactly(duration) => duration,
+            LeaseDuration::AtLeast(duration) => duration.max(lease.expires_in),
+        };
+        let token = self.caller.token();
+        let renewed = self.daemon.leases.renew(&self.board, &self.worker, invocation, attempt, extension, token);
+        Ok(Some(renewed.unwrap_or(lease)))
+    }
+
+    async fn preview(&self, expand: Vec<Value>) -> ApiResult<Value> {
+        let worker = self.worker.clone();
+        self.query_board(move |board| {
+            let plan = views::worker_with_bindings(board, worker.as_str(), &[])?;
+            let view = views::preview(board, &plan, &expand, None)?;
+            let shown = board.previewed_values(&plan, &view);
+            let schema = shown.and_then(|shown| schema::reply_schema(&shown, SchemaLevel::Derived));
+            let prompt = Prompt::new(&plan.worker, &view);
+            Ok(json!({
+                "asked": false,
+                "board": board.id(),
+                "worker": worker,
+                "base": board.version(),
+                "system": prompt.system,
+                "view": prompt.user,
+                "schema": schema.map(|(_, schema)| schema),
+            }))
+        })
+        .await
+    }
+
+    async fn query_board(
+        &self,
+        question: impl FnOnce(&Board) -> Result<Value, Failure> + Send + 'static,
+    ) -> ApiResult<Value> {
+        self.daemon.query_board(&self.board, None, question).await
+    }
+
+    /// Returns the newest of the worker's own records that satisfy a predicate, the newest first.
+    async fn own_records(
+        &self,
+        most: usize,
+        is_wanted: impl Fn(&Map<String, Value>) -> bool + Send + 'static,
+    ) -> ApiResult<Vec<Map<String, Value>>> {
+        let (board, worker) = (self.board.clone(), self.worker.clone());
+        let head = self.daemon.summary(&board).await?.head.seq;
+        let entries =
+            self.daemon.query(move |reader| read_own_records(reader, &board, &worker, head, most, is_wanted)).await?;
+        let blueprint = self.daemon.blueprint(&self.board).await?;
+        let own = blueprint.workers.get(&self.worker);
+        if own.is_none_or(|own| own.reads.iter().all(|read| read.condition.is_none())) {
+            return Ok(entries);
+        }
+        let worker = self.worker.clone();
+        let masked = move |board: &Board| {
+            let mut entries = entries;
+            // Earlier rejections show only what the worker may read now.
+            for rejection in entries.iter_mut().filter_map(|entry| entry.get_mut("rejection")) {
+                board.mask_rejection(&worker, rejection);
+            }
+            Ok(entries)
+        };
+        self.daemon.query_board(&self.board, None, masked).await
+    }
+}
+
+fn read_own_records(
+    reader: &Reader,
+    board: &BoardId,
+    worker: &WorkerName,
+    head: Seq,
+    most: usize,
+    is_wanted: impl Fn(&Map<String, Value>) -> bool,
+) -> Result<Vec<Map<String, Value>>, Failure> {
+    let (mut found, mut end) = (Vec::new(), head.0 + 1);
+    let oldest = end.saturating_sub(SEARCHED_RECORDS_MAX);
+    while end > oldest && found.len() < most {
+        let begin = end.saturating_sub(PAGE_RECORDS).max(oldest);
+        let after = begin.checked_sub(1).map(Seq);
+        let count = usize::try_from(end - begin).unwrap_or(usize::MAX);
+        let records = wait(reader.journal.records(board, after, count)).map_err(storage)?;
+        for record in records.iter().rev() {
+            if let Some(entry) = own_entry(record, worker)?
+                && is_wanted(&entry)
+                && found.len() < most
+            {
+                found.push(entry);
+            }
+        }
+        end = begin;
+    }
+    Ok(found)
+}
+
+/// Returns the visible members of a record that is the worker's own, or the board's end.
+pub(crate) fn own_entry(record: &Record, worker: &WorkerName) -> Result<Option<Map<String, Value>>, Failure> {
+    let mut members = history::record_json(record)?;
+    let author = members.get("by").and_then(|by| by.get("worker")).or_else(|| members.get("worker"));
+    let is_own = author.is_some_and(|author| author == worker.as_str()) || record.kind == Kind::Ended;
+    // A trigger may come from paths that the worker cannot read, and a breaker counts the calls of others.
+    let is_about_others = matches!(record.kind, Kind::Scheduled | Kind::Breaker | Kind::Budget | Kind::Skipped);
+    members.retain(|name, _| VISIBLE_MEMBERS.contains(&name.as_str()));
+    Ok((is_own && !is_about_others).then_some(members))
+}
+
+fn worker_plan<'a>(board: &'a Board, worker: &WorkerName) -> Result<&'a patchboard_kernel::plan::WorkerPlan, Failure> {
+    board
+        .plan()
+        .workers
+        .get(worker)
+        .map(|plan| &**plan)
+        .ok_or_else(|| Failure::invalid_input("no_such_worker", format!("the blueprint has no worker {worker}")))
+}
+
+/// Adds the help text for a rejection.
+fn with_retry_help(problem: Problem) -> Problem {
+    problem.help("nothing was applied: call read_view, which shows what was refused, and propose again")
+}

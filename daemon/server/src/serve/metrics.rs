@@ -1,0 +1,373 @@
+//! Prometheus metrics: the families and their exposition.
+//!
+//! Labels have few values, all defined by this program: codes, kinds, route templates. Unbounded values chosen by
+//! others, like ids of boards and names of workers, are never labels. [`counting`] updates the counters as records
+//! become durable; the gauges ([`GaugeValues`]) are computed for each scrape. `docs/operations.md` lists the families,
+//! and a test compares the two.
+
+mod counting;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use patchboard_kernel::deferral::DeferralReason;
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::record::{End, Kind};
+use patchboard_llm::gate::ModelState;
+use patchboard_runtime::observer::RestartScope;
+use prometheus::core::Collector;
+use prometheus::{
+    CounterVec, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, TextEncoder,
+};
+
+pub(crate) use self::counting::Counting;
+
+/// Media type of the exposition.
+pub(crate) const MEDIA_TYPE: &str = prometheus::TEXT_FORMAT;
+
+/// Bounds in seconds: a disk sync takes 0.2 ms at best, and up to a second under load.
+const COMMIT_BUCKETS: [f64; 12] = [0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0];
+
+/// Bounds in seconds: a script replies at once, a model on a small machine within minutes.
+const INVOCATION_BUCKETS: [f64; 14] =
+    [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0];
+
+/// Bounds in seconds.
+const REQUEST_BUCKETS: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 5.0, 20.0];
+
+/// Counters and histograms of a daemon.
+pub(crate) struct Metrics {
+    commits: IntCounter,
+    rejections: IntCounterVec,
+    no_ops: IntCounter,
+    failures: IntCounterVec,
+    deferrals: IntCounterVec,
+    late: IntCounterVec,
+    duplicates: IntCounter,
+    records: IntCounterVec,
+    commit_seconds: Histogram,
+    invocation_seconds: HistogramVec,
+    tokens: IntCounterVec,
+    money: CounterVec,
+    breaker_moves: IntCounterVec,
+    boards_ended: IntCounterVec,
+    restarts: IntCounterVec,
+    notices: IntCounterVec,
+    requests: IntCounterVec,
+    request_seconds: HistogramVec,
+    started_at: f64,
+}
+
+/// Values of the gauges at one moment.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct GaugeValues {
+    /// Boards by status.
+    pub(crate) boards: Vec<(&'static str, usize)>,
+    /// Queued invocations of running boards.
+    pub(crate) queued: usize,
+    /// Invocations under way on running boards, without those that wait for people.
+    pub(crate) running: usize,
+    /// Proposals of running boards that wait for people.
+    pub(crate) pending: usize,
+    /// Steps queued for the journal writer.
+    pub(crate) journal_queue: usize,
+    /// Branches of running boards with an open breaker.
+    pub(crate) open_branches: usize,
+    /// Branches with a half-open breaker, which get one attempt.
+    pub(crate) half_open_branches: usize,
+    /// Recently used models.
+    pub(crate) models: Vec<ModelState>,
+    /// Age of the oldest undelivered notice, by receiver.
+    pub(crate) undelivered: Vec<(&'static str, Duration)>,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let this = Self {
+            commits: counter("patchboard_commits_total", "Proposals that were committed."),
+            rejections: counters(
+                "patchboard_rejections_total",
+                "Proposals that were refused, by stage of the pipeline and code of the first violation.",
+                &["stage", "code"],
+            ),
+            no_ops: counter("patchboard_no_ops_total", "Proposals that changed nothing."),
+            failures: counters(
+                "patchboard_failures_total",
+                "Attempts of invocations that ended without a proposal, by code.",
+                &["code"],
+            ),
+            deferrals: counters(
+                "patchboard_deferrals_total",
+                "Attempts whose request the provider did not take, by reason.",
+                &["reason"],
+            ),
+            late: counters(
+                "patchboard_late_total",
+                "Proposals that came when nobody waited for them any more, by code.",
+                &["code"],
+            ),
+            duplicates: counter(
+                "patchboard_duplicates_total",
+                "Proposals and requests that had come before and got the first answer again.",
+            ),
+            records: counters(
+                "patchboard_records_total",
+                "Records that were appended to journals, by kind.",
+                &["kind"],
+            ),
+            commit_seconds: Histogram::with_opts(
+                HistogramOpts::new(
+                    "patchboard_commit_duration_seconds",
+                    "Time of a commit, from when the kernel takes the proposal up until it is durable.",
+                )
+                .buckets(COMMIT_BUCKETS.to_vec()),
+            )
+            .expect("a name and bounds that rise"),
+            invocation_seconds: histograms(
+                "patchboard_invocation_duration_seconds",
+                "Recorded time of attempts of invocations that were answered, by what came of them.",
+                &["outcome"],
+                &INVOCATION_BUCKETS,
+            ),
+            tokens: counters(
+                "patchboard_tokens_total",
+                "Tokens of models as providers counted them, or as estimated: of prompts and completions, by what they were \
+                 for.",
+                &["component", "kind"],
+            ),
+            money: CounterVec::new(
+                Opts::new(
+                    "patchboard_money_total",
+                    "Money of calls that were answered, in units of the currency, by the operator's name of the model.",
+                ),
+                &["model", "currency"],
+            )
+            .expect(WELL_NAMED),
+            breaker_moves: counters(
+                "patchboard_breaker_moves_total",
+                "Moves of breakers, by what happened to the branch and why.",
+                &["change", "reason"],
+            ),
+            boards_ended: counters("patchboard_boards_ended_total", "Ends of boards, by how they ended.", &["end"]),
+            restarts: counters(
+                "patchboard_restarts_total",
+                "Restarts of actors that had failed, by actor.",
+                &["actor"],
+            ),
+            notices: counters(
+                "patchboard_notify_deliveries_total",
+                "Deliveries of notices that were tried, by receiver and outcome: delivered, failed, or refused.",
+                &["receiver", "outcome"],
+            ),
+            requests: counters(
+                "patchboard_http_requests_total",
+                "HTTP requests that were answered, by template of the route, method and status.",
+                &["route", "method", "status"],
+            ),
+            request_seconds: histograms(
+                "patchboard_http_request_duration_seconds",
+                "Time until a request's answer begins, by template of the route and method.",
+                &["route", "method"],
+                &REQUEST_BUCKETS,
+            ),
+            started_at,
+        };
+        this.init_series();
+        this
+    }
+
+    /// Initialises the series of labels with a known set of values to 0, so that a rate includes the first event.
+    fn init_series(&self) {
+        FailureCode::ALL.iter().for_each(|code| drop(self.failures.with_label_values(&[code.as_str()])));
+        DeferralReason::ALL.iter().for_each(|reason| drop(self.deferrals.with_label_values(&[reason.as_str()])));
+        Kind::ALL.iter().for_each(|kind| drop(self.records.with_label_values(&[kind.as_str()])));
+        End::ALL.iter().for_each(|end| drop(self.boards_ended.with_label_values(&[end.as_str()])));
+        RestartScope::ALL.iter().for_each(|what| drop(self.restarts.with_label_values(&[what.as_str()])));
+        for component in counting::TokenPurpose::ALL {
+            for kind in ["prompt", "completion"] {
+                drop(self.tokens.with_label_values(&[component.as_str(), kind]));
+            }
+        }
+    }
+
+    /// Counts an attempted delivery of a notice.
+    pub(crate) fn count_delivery(&self, receiver: &str, outcome: &str) {
+        self.notices.with_label_values(&[receiver, outcome]).inc();
+    }
+
+    /// Counts an answered request. `route` is a template, `method` one of a fixed set.
+    pub(crate) fn count_request(&self, route: &str, method: &str, status: u16, seconds: f64) {
+        self.requests.with_label_values(&[route, method, &status.to_string()]).inc();
+        self.request_seconds.with_label_values(&[route, method]).observe(seconds);
+    }
+
+    /// Returns all families in the exposition format.
+    pub(crate) fn text(&self, picture: &GaugeValues) -> String {
+        let mut text = String::new();
+        for family in self.families(picture) {
+            for collected in family.collect() {
+                if collected.get_metric().is_empty() {
+                    // Families without series are listed too.
+                    let kind = format!("{:?}", collected.get_field_type()).to_lowercase();
+                    let (name, help) = (collected.name(), collected.help());
+                    text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+                } else {
+                    let written = TextEncoder::new().encode_utf8(&[collected], &mut text);
+                    written.expect("it has a name and series, and a text takes everything");
+                }
+            }
+        }
+        text
+    }
+
+    fn families(&self, picture: &GaugeValues) -> Vec<Box<dyn Collector + '_>> {
+        let mut families: Vec<Box<dyn Collector>> = vec![
+            Box::new(self.commits.clone()),
+            Box::new(self.rejections.clone()),
+            Box::new(self.no_ops.clone()),
+            Box::new(self.failures.clone()),
+            Box::new(self.deferrals.clone()),
+            Box::new(self.late.clone()),
+            Box::new(self.duplicates.clone()),
+            Box::new(self.records.clone()),
+            Box::new(self.commit_seconds.clone()),
+            Box::new(self.invocation_seconds.clone()),
+            Box::new(self.tokens.clone()),
+            Box::new(self.money.clone()),
+            Box::new(self.breaker_moves.clone()),
+            Box::new(self.boards_ended.clone()),
+            Box::new(self.restarts.clone()),
+            Box::new(self.notices.clone()),
+            Box::new(self.requests.clone()),
+            Box::new(self.request_seconds.clone()),
+        ];
+        families.extend(picture.families());
+        let build = gauges("patchboard_build_info", "The version that runs, as a label; the value is 1.", &["version"]);
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1.0);
+        let started = gauge("process_start_time_seconds", "When the process started, in seconds since 1970.");
+        started.set(self.started_at);
+        families.push(Box::new(build));
+        families.push(Box::new(started));
+        families
+    }
+}
+
+impl GaugeValues {
+    /// Builds new collectors for each scrape, so that concurrent scrapes do not mix their values.
+    fn families(&self) -> Vec<Box<dyn Collector>> {
+        #[expect(clippy::cast_precision_loss, reason = "nobody has 2^53 boards")]
+        let number = |count: usize| count as f64;
+        let boards = gauges(
+            "patchboard_boards",
+            "Boards in the data directory, by status: running, paused, waiting, interrupted, or how they ended.",
+            &["status"],
+        );
+        for (status, count) in &self.boards {
+            boards.with_label_values(&[status]).set(number(*count));
+        }
+        let invocations = gauges(
+            "patchboard_invocations",
+            "Invocations on boards that run, by state: queued, running, or pending (waiting for a person).",
+            &["state"],
+        );
+        for (state, count) in [("queued", self.queued), ("running", self.running), ("pending", self.pending)] {
+            invocations.with_label_values(&[state]).set(number(count));
+        }
+        let queue = gauge("patchboard_journal_queue", "Steps of boards that wait for the journal writer.");
+        queue.set(number(self.journal_queue));
+        let branches = gauges(
+            "patchboard_breaker_branches",
+            "Branches of boards that run whose breaker is not closed, by its state: open or half_open.",
+            &["state"],
+        );
+        for (state, count) in [("open", self.open_branches), ("half_open", self.half_open_branches)] {
+            branches.with_label_values(&[state]).set(number(count));
+        }
+        let available = gauges(
+            "patchboard_model_available",
+            "Whether a model that was used lately takes requests: 1, or 0 while it is away.",
+            &["model", "server"],
+        );
+        let of_model = ["model", "server"];
+        let waiting = gauges("patchboard_model_waiting_calls", "Calls that wait for a model.", &of_model);
+        for ((model, server), (is_available, calls)) in by_server(&self.models) {
+            let label = [model, server.as_str()];
+            available.with_label_values(&label).set(if is_available { 1.0 } else { 0.0 });
+            waiting.with_label_values(&label).set(number(calls));
+        }
+        let undelivered = gauges(
+            "patchboard_notify_oldest_undelivered_seconds",
+            "Age of the oldest notice that is not delivered, by receiver; 0 if all are.",
+            &["receiver"],
+        );
+        for (receiver, age) in &self.undelivered {
+            undelivered.with_label_values(&[receiver]).set(age.as_secs_f64());
+        }
+        vec![
+            Box::new(boards),
+            Box::new(invocations),
+            Box::new(queue),
+            Box::new(branches),
+            Box::new(available),
+            Box::new(waiting),
+            Box::new(undelivered),
+        ]
+    }
+}
+
+/// Returns availability and number of waiting calls, by model name and server. Endpoints of one server are merged.
+fn by_server(models: &[ModelState]) -> BTreeMap<(&str, String), (bool, usize)> {
+    let mut all = BTreeMap::new();
+    for state in models {
+        let url = reqwest::Url::parse(state.key.url()).ok();
+        let host = url.as_ref().and_then(|url| Some((url.host_str()?, url.port())));
+        let server = host.map_or_else(String::new, |(host, port)| match port {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        });
+        let (is_available, waiting) = all.entry((state.key.model(), server)).or_insert((true, 0));
+        *is_available &= state.outage.is_none();
+        *waiting += state.waiting;
+    }
+    all
+}
+
+/// Returns name, kind, labels and help of each family.
+#[cfg(test)]
+fn described() -> Vec<(String, String, Vec<String>, String)> {
+    let metrics = Metrics::new();
+    let families = metrics.families(&GaugeValues::default());
+    let described = families.iter().map(|family| {
+        let desc = family.desc()[0];
+        let kind = family.collect().first().map(|collected| format!("{:?}", collected.get_field_type()));
+        let kind = kind.unwrap_or_default().to_lowercase();
+        (desc.fq_name.clone(), kind, desc.variable_labels.clone(), desc.help.clone())
+    });
+    described.collect()
+}
+
+const WELL_NAMED: &str = "a name that Prometheus takes";
+
+fn counter(name: &str, help: &str) -> IntCounter {
+    IntCounter::new(name, help).expect(WELL_NAMED)
+}
+
+fn counters(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+    IntCounterVec::new(Opts::new(name, help), labels).expect(WELL_NAMED)
+}
+
+fn gauge(name: &str, help: &str) -> Gauge {
+    Gauge::new(name, help).expect(WELL_NAMED)
+}
+
+fn gauges(name: &str, help: &str, labels: &[&str]) -> GaugeVec {
+    GaugeVec::new(Opts::new(name, help), labels).expect(WELL_NAMED)
+}
+
+fn histograms(name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> HistogramVec {
+    HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels).expect(WELL_NAMED)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,389 @@
+//! `patchboard serve`: runs many boards, and serves them to people, programs and other agents.
+//!
+//! Owns the daemon's side: addresses, tokens, limits, and the translation between requests and the runtime. Makes no
+//! decision about a board.
+//!
+//! * [`service`]: running boards and boards at rest, independent of the transport.
+//! * [`agui`]: AG-UI events of a board; [`mcp`]: the MCP server of a worker.
+//! * [`files`]: file access to a board's directory, for HTTP and MCP.
+//! * `tls`: TLS, a feature.
+//! * [`retention`]: retention of ended boards; [`reload`]: configuration reload.
+//! * [`instance_lock`]: instance lock of a data directory; [`host`]: a daemon for the agents that share one directory.
+//! * [`http`], [`problem`], [`routes`]: the API; [`idempotency_keys`]: idempotency keys; [`access`], [`tokens`]:
+//!   authorization; [`limits`], [`processor_quota`]: limits.
+//! * [`metrics`], [`access_log`]: metrics and request log.
+
+pub mod access;
+mod access_log;
+pub mod agui;
+mod connections;
+mod files;
+pub mod host;
+mod http;
+mod idempotency_keys;
+pub mod instance_lock;
+mod limits;
+mod long_poll;
+pub mod mcp;
+mod metrics;
+pub(crate) mod problem;
+pub(crate) mod processor_quota;
+mod reload;
+mod request_ids;
+pub(crate) mod retention;
+mod routes;
+pub(crate) mod service;
+pub mod settings;
+mod sorted_json;
+pub mod storage_recovery;
+#[cfg(feature = "tls")]
+mod tls;
+pub mod tokens;
+mod unread_body;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::pin::pin;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use clap::Args;
+use futures_util::{StreamExt as _, stream};
+use http_body::Body as _;
+use patchboard_agents::config::Environment;
+use patchboard_agents::registry::InlinePrograms;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use tower_http::catch_panic::CatchPanicLayer;
+
+use self::connections::{ConnectionAcceptor, Connections};
+use self::http::{BODY_BYTES_MAX, OriginGuard, OriginPolicy, authenticate, check_origin, limit_time};
+pub use self::http::{KEY_FORM, is_key, path};
+use self::problem::{Code, Problem};
+use self::reload::Reload;
+use self::retention::Retention;
+use self::service::Daemon;
+use self::settings::{Flags, Settings};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::interrupts::{Interrupt, Interrupts};
+use crate::model_arguments::ModelArguments;
+use crate::notify::Notifier;
+use crate::notify::feed::ChangeFeed;
+use crate::notify::settings::Settings as NotifySettings;
+use crate::trust::config_file;
+
+/// Time limit for requests under way at shutdown.
+const DRAIN: Duration = Duration::from_secs(20);
+
+/// Timeout for the head of a request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Run boards as a daemon, reached over HTTP
+///
+/// Resumes every board of the data directory that has not ended. SIGTERM or Ctrl-C shuts the daemon down: committed
+/// steps are durable, and calls under way are repeated after the next start. SIGHUP reloads the configuration.
+///
+/// On a loopback address callers need no token and have all permissions, unless tokens are required. On any other
+/// address the daemon starts only if there are tokens (`patchboard token create`). Settings come from the table `serve`
+/// of patchboard.toml, the environment, and flags, in rising precedence.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard serve
+  patchboard serve --listen 127.0.0.1:8080 --data-dir /var/lib/patchboard
+  curl -s localhost:7733/v1/openapi.json | jq '.paths | keys'
+  curl -s localhost:7733/v1/boards -H 'Content-Type: application/json' -d @board.json")]
+pub struct Arguments {
+    #[command(flatten)]
+    flags: Flags,
+    #[command(flatten)]
+    models: ModelArguments,
+}
+
+/// Runs a daemon until it is stopped. Calls `announce` once requests are accepted, with scheme and address.
+///
+/// # Errors
+/// The configuration is invalid, the data directory cannot be used, or the address cannot be listened on.
+pub async fn run(
+    arguments: &Arguments,
+    data_dir: &Path,
+    config: Option<&Path>,
+    announce: impl FnOnce(&str, SocketAddr) -> Result<(), Failure>,
+) -> Outcome {
+    let registry = arguments.models.build_registry(config, InlinePrograms::Denied)?;
+    let settings = Settings::read(registry.config().serve.clone(), &arguments.flags)?;
+    let retention = Retention::read(registry.config().retention.clone())?;
+    let notify = config_file(config)?
+        .map(|file| NotifySettings::read(file, &Environment::from_process()))
+        .transpose()?
+        .flatten();
+    let receivers = notify.iter().flat_map(|notify| &notify.receivers);
+    let feeds = receivers.map(|receiver| Arc::new(ChangeFeed::new(receiver.kind()))).collect();
+    let mut interrupts = Interrupts::new()?;
+    let is_open = settings.is_open();
+    let daemon = Arc::new(Daemon::start(data_dir, registry, is_open, settings.limits, feeds).await?);
+    if !is_open && daemon.tokens.is_empty(daemon.clock.now())? {
+        return Err(Failure::invalid_input(
+            "no_tokens",
+            format!("{} is reached by tokens, and there are none", settings.listen),
+        )
+        .help("make one with `patchboard token create --scope admin`, or listen on 127.0.0.1"));
+    }
+    let notifier = Notifier::begin(&daemon, notify, data_dir).await?;
+    let RunningServer { scheme, address, origin_policy, handle, serving, _threads } = listen(&daemon, &settings)?;
+    let reload = Reload {
+        arguments,
+        config,
+        initial_registry: daemon.registry.current(),
+        address,
+        origin_policy,
+        rest_after: watch::Sender::new(settings.rest_after),
+        retention: watch::Sender::new(retention),
+        settings,
+    };
+    // Printed before the recovery: health checks are answered, and a request waits only for its own board.
+    announce(scheme, address)?;
+    let recovering = async {
+        let recovered = daemon.recover().await?;
+        if recovered.boards + recovered.failed > 0 {
+            tracing::info!(boards = recovered.boards, failed = recovered.failed, "boards are taken up");
+        }
+        tokio::join!(
+            retention::run_retention(Arc::clone(&daemon), reload.retention.subscribe()),
+            daemon.evict_idle_boards(reload.rest_after.subscribe()),
+            daemon.log_outages(),
+            daemon.tokens.watch(),
+            daemon.expire_leases(),
+            daemon.log_damaged_boards(),
+            daemon.resume_interrupted_boards(),
+            notifier.run()
+        );
+        Ok::<_, Failure>(())
+    };
+    let mut recovering = pin!(recovering);
+    loop {
+        tokio::select! {
+            failed = &mut recovering => {
+                failed?;
+                break;
+            }
+            interrupt = interrupts.next() => match interrupt {
+                Interrupt::Stop => break,
+                Interrupt::HangUp => reload.reload(&daemon),
+            },
+        }
+    }
+    tracing::info!("shutting down: interrupt again to force");
+    daemon.begin_shutdown();
+    handle.graceful_shutdown(Some(DRAIN));
+    let stopping = async {
+        // Requests under way keep their boards until they are answered.
+        let served = serving.await;
+        daemon.stop().await;
+        served
+    };
+    tokio::select! {
+        served = stopping => match served {
+            Ok(Err(error)) => Err(unreachable_address(address, &error)),
+            _ => Ok(Exit::Done),
+        },
+        // Durable steps are safe.
+        () = interrupts.stop() => Ok(Exit::Done),
+    }
+}
+
+/// Threads that read requests and send responses.
+const SERVING_THREADS: usize = 2;
+
+/// Threads for network I/O. Requests are handled on the threads of the boards, so that a health check never waits for a
+/// board.
+struct IoThreads(Option<Runtime>);
+
+impl IoThreads {
+    fn new() -> io::Result<Self> {
+        let mut threads = Builder::new_multi_thread();
+        threads.worker_threads(SERVING_THREADS).thread_name("serving").enable_all();
+        Ok(Self(Some(threads.build()?)))
+    }
+
+    fn spawn<F: Future<Output: Send> + Send + 'static>(&self, serving: F) -> JoinHandle<F::Output> {
+        self.0.as_ref().expect("they are there until they are dropped").spawn(serving)
+    }
+}
+
+impl Drop for IoThreads {
+    fn drop(&mut self) {
+        if let Some(threads) = self.0.take() {
+            threads.shutdown_background();
+        }
+    }
+}
+
+/// Middleware: handles a request on the board threads. Cancels it if the client disconnects.
+async fn on_board_threads(State(threads): State<Handle>, request: Request, next: Next) -> Response {
+    let mut tasks = JoinSet::new();
+    tasks.spawn_on(next.run(request), &threads);
+    match tasks.join_next().await {
+        Some(Ok(response)) => response.map(|body| stream_on(&threads, body)),
+        Some(Err(_)) | None => internal_error(),
+    }
+}
+
+/// Response parts produced ahead of the one being sent.
+const PARTS_AHEAD: usize = 1;
+
+/// Produces the rest of a streamed response on these threads too, at the pace of the reader.
+fn stream_on(threads: &Handle, body: Body) -> Body {
+    if body.size_hint().exact().is_some() {
+        return body;
+    }
+    let (parts, to_send) = mpsc::channel(PARTS_AHEAD);
+    let mut body = body.into_data_stream();
+    threads.spawn(async move {
+        loop {
+            let part = tokio::select! {
+                part = body.next() => part,
+                () = parts.closed() => None,
+            };
+            let Some(part) = part else { break };
+            if parts.send(part).await.is_err() {
+                break;
+            }
+        }
+    });
+    Body::from_stream(stream::unfold(to_send, |mut to_send| async move { Some((to_send.recv().await?, to_send)) }))
+}
+
+/// Daemon with an open listener.
+struct RunningServer {
+    scheme: &'static str,
+    address: SocketAddr,
+    origin_policy: watch::Sender<OriginPolicy>,
+    handle: axum_server::Handle<SocketAddr>,
+    serving: JoinHandle<io::Result<()>>,
+    _threads: IoThreads,
+}
+
+/// Binds the address of the settings and starts to serve.
+fn listen(daemon: &Arc<Daemon>, settings: &Settings) -> Result<RunningServer, Failure> {
+    let unreachable = |error: io::Error| unreachable_address(settings.listen, &error);
+    let listener = std::net::TcpListener::bind(settings.listen).map_err(unreachable)?;
+    let address = listener.local_addr().map_err(unreachable)?;
+    let threads = IoThreads::new().map_err(unreachable)?;
+    let handle = axum_server::Handle::new();
+    let mut server = axum_server::from_tcp(listener)
+        .map_err(unreachable)?
+        .handle(handle.clone())
+        .first_request_timeout(HEAD_TIMEOUT)
+        // One request at a time per connection, so that the connection limit bounds the requests under way.
+        .http1_only();
+    server.http_builder().http1().header_read_timeout(HEAD_TIMEOUT).max_buf_size(settings.limits.head_bytes);
+    let origin_policy = watch::Sender::new(settings.origin_policy(address));
+    let app = app(Arc::clone(daemon), origin_policy.subscribe());
+    let connections = Connections::new(settings.limits.connections);
+    let admission = ConnectionAcceptor { connections, shares: Arc::clone(daemon.limits.shares()) };
+    let make = app.into_make_service();
+    #[cfg(feature = "tls")]
+    let (scheme, serving) = match &settings.tls {
+        Some(files) => {
+            let config = files.read()?;
+            files.clone().follow(config.clone()).map_err(|error| unreachable_address(address, &error))?;
+            let acceptor = axum_server::tls_rustls::RustlsAcceptor::new(config).acceptor(admission);
+            ("https", threads.spawn(server.acceptor(acceptor).serve(make)))
+        }
+        None => ("http", threads.spawn(server.acceptor(admission).serve(make))),
+    };
+    #[cfg(not(feature = "tls"))]
+    let (scheme, serving) = ("http", threads.spawn(server.acceptor(admission).serve(make)));
+    Ok(RunningServer { scheme, address, origin_policy, handle, serving, _threads: threads })
+}
+
+fn unreachable_address(address: SocketAddr, error: &io::Error) -> Failure {
+    Failure::failed("listen_failed", format!("{address} cannot be listened on: {error}"))
+        .help("name another address with --listen, or end the process that has this one")
+}
+
+/// Builds the router.
+fn app(daemon: Arc<Daemon>, origin_policy: watch::Receiver<OriginPolicy>) -> Router {
+    let (api, description) = routes::all();
+    let description = Arc::new(LazyLock::new(move || {
+        Bytes::from(serde_json::to_vec(&description).expect("a description has string keys"))
+    }));
+    let api = api
+        .route(
+            "/v1/openapi.json",
+            get(move || async move { ([(CONTENT_TYPE, "application/json")], Bytes::clone(&description)) }),
+        )
+        .layer(from_fn_with_state(Arc::clone(&daemon), authenticate))
+        .route("/readyz", get(routes::ready))
+        .layer(from_fn_with_state(Handle::current(), on_board_threads));
+    Router::new()
+        .route("/healthz", get(routes::alive))
+        .merge(api)
+        .fallback(no_such_route)
+        .method_not_allowed_fallback(no_such_method)
+        .with_state(Arc::clone(&daemon))
+        .layer(from_fn_with_state(Arc::clone(&daemon), limit_time))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(from_fn_with_state(OriginGuard::new(origin_policy), check_origin))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn(request_ids::identify))
+        .layer(from_fn(unread_body::drain_unread))
+        // Outermost, so that rejected requests are counted too.
+        .layer(from_fn_with_state(Arc::clone(&daemon.metrics), access_log::log_request))
+        .layer(from_fn(connections::mark_busy))
+}
+
+async fn no_such_route() -> Problem {
+    Problem::from_code(Code::NoSuchRoute, "nothing is served under this path")
+        .help("GET /v1/openapi.json lists what is")
+}
+
+async fn no_such_method() -> Problem {
+    Problem::from_code(Code::NoSuchMethod, "this path takes other methods")
+}
+
+/// Answers a request after a panic of its handler; other requests are unaffected.
+fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
+    internal_error()
+}
+
+fn internal_error() -> Response {
+    Problem::from_code(Code::Internal, "the request was interrupted by a fault").into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::thread;
+
+    use axum::body::Body;
+    use futures_util::{StreamExt as _, stream};
+    use tokio::runtime::Builder;
+
+    use super::stream_on;
+
+    #[test]
+    fn a_stream_is_made_on_the_threads_of_boards() {
+        let name = || thread::current().name().unwrap_or_default().to_owned();
+        let threads = |name: &str| {
+            Builder::new_multi_thread().worker_threads(1).thread_name(name).build().expect("threads can be started")
+        };
+        let (boards, serving) = (threads("boards"), threads("serving"));
+        let parts = stream::iter(0..3).map(move |_| Ok::<_, Infallible>(name()));
+        let body = stream_on(boards.handle(), Body::from_stream(parts));
+        let read = serving.block_on(axum::body::to_bytes(body, 1000)).expect("it is read");
+        assert_eq!(read, "boardsboardsboards");
+        let whole = stream_on(boards.handle(), Body::from("whole"));
+        assert_eq!(serving.block_on(axum::body::to_bytes(whole, 1000)).expect("it is read"), "whole");
+    }
+}
