@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn who_answers_alone_has_a_sound_blueprint() {
         let text = json!(single().expect("a blueprint")).to_string();
-        let source = patchboard_kernel::source::Source::read("single.json", &text).expect("JSON");
+        let source = patchboard_lint::source::Source::read("single.json", &text).expect("JSON");
         let report = patchboard_protocols::check(&source);
         assert!(report.blueprint.is_some() && report.findings.is_empty(), "{:?}", report.findings);
     }

@@ -10,7 +10,7 @@ use jsonptr::Pointer;
 use patchboard_agents::config::{Config, Environment};
 use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::source::Source;
+use patchboard_lint::source::Source;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Reply};
 use patchboard_runtime::audit;
 use patchboard_runtime::runtime::{Options, Runtime};

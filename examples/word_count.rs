@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::record::Kind;
-use patchboard_kernel::source::Source;
+use patchboard_lint::source::Source;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Failure, Reply};
 use patchboard_runtime::audit;
 use patchboard_runtime::runtime::{Options, Runtime};

@@ -111,7 +111,7 @@ impl PlayedBoard {
 /// # Panics
 /// If it is rejected.
 pub fn blueprint(name: &str, text: &str) -> Blueprint {
-    let source = patchboard_kernel::source::Source::read(name, text).expect("YAML");
+    let source = patchboard_lint::source::Source::read(name, text).expect("YAML");
     let report = patchboard_protocols::check(&source);
     report.blueprint.unwrap_or_else(|| panic!("{name}: {:#?}", report.findings))
 }

@@ -21,6 +21,7 @@ use patchboard_llm::embeddings::Embedder;
 use patchboard_llm::gate::Gate;
 use patchboard_llm::probe::{ProbeResult, probe};
 use patchboard_llm::{Chat, InterruptedConversations, Variables, admission, telemetry};
+use patchboard_protocols::Role;
 use patchboard_runtime::agent::{AdmissionDecision, Agent, Call, CallResult, Failure};
 use patchboard_runtime::clock::{Clock, SystemClock};
 use tracing::Instrument as _;
@@ -252,7 +253,7 @@ impl AgentRegistry {
             // The seats of its board are checked separately.
             AgentKind::Board => None,
             AgentKind::Builtin(name) => match patchboard_roles::find(name) {
-                Some(builtin) => builtin.config_error(worker),
+                Some(role) => patchboard_roles::config_error(role, worker),
                 None => Some(unavailable(&worker.agent)),
             },
         };
@@ -395,7 +396,7 @@ impl AgentRegistry {
                 None => not_configured(NO_LEASES.to_owned()),
             },
             kind @ AgentKind::Builtin(name) => match patchboard_roles::find(name) {
-                Some(builtin) => Box::pin(builtin.call(call, &self.means)),
+                Some(role) => Box::pin(patchboard_roles::answer(role, call, &self.means)),
                 None => not_configured(unavailable(kind)),
             },
             kind @ (AgentKind::Human | AgentKind::Board) => not_configured(unavailable(kind)),
@@ -487,7 +488,8 @@ const fn uses_tools(kind: &AgentKind) -> bool {
 const NO_LEASES: &str = "processes outside reach a remote seat through `patchboard serve` only: run the board there";
 
 fn unavailable(kind: &AgentKind) -> String {
-    let (workers, builtins) = (AgentKind::worker_names(), AgentKind::builtin_names());
+    let workers = AgentKind::worker_names();
+    let builtins = Role::ALL.iter().map(|role| format!("builtin:{role}")).collect::<Vec<_>>().join(", ");
     format!(
         "this version cannot fill a seat of kind {kind}; it can fill {workers}, {builtins}, and ask a human to agree"
     )

@@ -11,7 +11,7 @@ use patchboard_agents::architect::{
 };
 use patchboard_agents::registry::InlinePrograms;
 use patchboard_kernel::admission::Admission;
-use patchboard_kernel::lint::{Diagnostic, Severity};
+use patchboard_lint::{Diagnostic, Severity};
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::lint::{self, Diagnostic, FINDINGS_MAX, OpaquePlace, Report, Severity};
-use patchboard_kernel::source::{self, Source};
 use patchboard_kernel::text::counted;
+use patchboard_lint::source::{self, Source};
+use patchboard_lint::{Diagnostic, FINDINGS_MAX, OpaquePlace, Report, Severity};
 use patchboard_runtime::runtime::RuntimeError;
 use serde_json::Value;
 
@@ -145,9 +145,10 @@ pub(crate) fn read_valid(
     {
         // Creating the board reports an invalid request.
         let request = make_request(blueprint).ok();
-        let found = request.and_then(|request| lint::check_with_request(source, blueprint.clone(), request).ok());
+        let found =
+            request.and_then(|request| patchboard_lint::check_with_request(source, blueprint.clone(), request).ok());
         let found = found.unwrap_or_default();
-        let is_relevant = |finding: &Diagnostic| !lint::VIEW_CODES.contains(&finding.code);
+        let is_relevant = |finding: &Diagnostic| !patchboard_lint::VIEW_CODES.contains(&finding.code);
         reading.report.findings.extend(found.into_iter().filter(is_relevant));
     }
     if !output.is_json() {
@@ -197,7 +198,7 @@ impl CheckedBlueprint {
         let (Some(blueprint), Some(source)) = (&self.report.blueprint, &self.source) else { return Ok(self) };
         let mut blueprint = blueprint.clone();
         blueprint.fit_views(context);
-        let found = lint::check_with_request(source, blueprint, request.clone());
+        let found = patchboard_lint::check_with_request(source, blueprint, request.clone());
         self.report.findings.extend(found.map_err(RuntimeError::Board)?);
         self.report.findings.truncate(FINDINGS_MAX);
         Ok(self)

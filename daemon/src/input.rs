@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use patchboard_kernel::json::{self, Limits};
-use patchboard_kernel::source::Source;
+use patchboard_lint::source::Source;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error};
 use serde_json::{Map, Value};
 

@@ -1,8 +1,8 @@
 //! Runs the tests of departments: compares the tests of a manifest with the results of its roles.
 
-use patchboard_kernel::lint::{Diagnostic, Severity};
-use patchboard_kernel::source::Source;
 use patchboard_kernel::text::truncated;
+use patchboard_lint::source::Source;
+use patchboard_lint::{Diagnostic, Severity};
 use patchboard_protocols::department::{Manifest, Test};
 use patchboard_roles::departments::declared_tests;
 use serde_json::Value;

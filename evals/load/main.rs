@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::source::Source;
+use patchboard_lint::source::Source;
 use tokio::task::JoinSet;
 
 use crate::daemon::Daemon;

@@ -10,9 +10,9 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Board, NewBoard};
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::json::{self, Limits};
-use patchboard_kernel::lint::{CODES, Diagnostic, FINDINGS_MAX, Report, Severity};
 use patchboard_kernel::plan::{Plan, UncachedPlans};
-use patchboard_kernel::source::{COPIED_BYTES_MAX, DEPTH_MAX, Position, Source, VALUES_MAX};
+use patchboard_lint::source::{COPIED_BYTES_MAX, DEPTH_MAX, Position, Source, VALUES_MAX};
+use patchboard_lint::{Diagnostic, FINDINGS_MAX, Report, Severity};
 use serde_json::{Value, json};
 
 use crate::bytes::Bytes;
@@ -86,7 +86,7 @@ fn check_report(report: &Report, text: &str) {
 
 fn check_finding(finding: &Diagnostic, text: &str) {
     assert!(
-        CODES.iter().any(|(code, severity, _)| (*code, *severity) == (finding.code, finding.severity)),
+        patchboard_protocols::codes().any(|(code, severity, _)| (*code, *severity) == (finding.code, finding.severity)),
         "{finding:?}"
     );
     assert!(Pointer::parse(&finding.pointer).is_ok(), "{finding:?}");

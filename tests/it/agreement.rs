@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use jsonschema::Validator;
-use patchboard_kernel::lint::{Diagnostic, META_SCHEMA};
-use patchboard_kernel::source::{FileLoader, Source};
+use patchboard_lint::source::{FileLoader, Source};
+use patchboard_lint::{Diagnostic, META_SCHEMA};
 use serde_json::{Value, json};
 
 /// Number of generated blueprints.

@@ -8,7 +8,7 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::Input;
 use patchboard_kernel::id::{Seq, Timestamp};
 use patchboard_kernel::record::{Answer, Approval, Body, Cause, End, Kind, Trigger};
-use patchboard_kernel::source::Source;
+use patchboard_lint::source::Source;
 use patchboard_tests::scripted_model::{ModelCall, PlayedBoard, blueprint};
 use patchboard_tests::{documents, elements, shared};
 use serde_json::{Value, json};

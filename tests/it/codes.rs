@@ -11,10 +11,10 @@ use patchboard_agents::architect;
 use patchboard_kernel::breaker::{BreakerTransition, Reason};
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::lint::{self, Severity};
 use patchboard_kernel::record::{Cause, End, Kind, PauseCause, Resource};
 use patchboard_kernel::redaction::RedactionCode;
 use patchboard_kernel::rejection::{Code, Stage};
+use patchboard_lint::{FindingCode, Severity};
 use patchboard_protocols::handoff::HandoffCode;
 use patchboard_protocols::negotiation::{NegotiationCode, StopReason};
 use patchboard_protocols::workflow::{Status, WorkflowCode};
@@ -92,19 +92,19 @@ fn page() -> String {
     section(&mut page, "Resources", "What a budget counts.");
     table(&mut page, "runtime/kernel/src/record/body/board.rs", "Resource", Resource::ALL, Resource::as_str);
     section(&mut page, "Findings", "What `patchboard check` finds in a blueprint; an error refuses it.");
-    findings(&mut page, lint::CODES);
+    findings(&mut page, patchboard_protocols::codes());
     section(
         &mut page,
         "Findings of the architect",
         "What is found in a blueprint that a model wrote, beside the findings above.",
     );
-    findings(&mut page, architect::CODES);
+    findings(&mut page, architect::CODES.iter());
     section(
         &mut page,
         "Findings of the tests of departments",
         "What `patchboard check` finds when it runs the tests of a manifest.",
     );
-    findings(&mut page, declared_tests::CODES);
+    findings(&mut page, declared_tests::CODES.iter());
     section(
         &mut page,
         "Workflows",
@@ -132,7 +132,7 @@ fn page() -> String {
     page
 }
 
-fn findings(page: &mut String, codes: &[(&str, Severity, &str)]) {
+fn findings(page: &mut String, codes: impl Iterator<Item = &'static FindingCode>) {
     page.push_str("| code | severity | meaning |\n|---|---|---|\n");
     for (code, severity, meaning) in codes {
         let severity = match severity {

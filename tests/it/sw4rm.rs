@@ -10,8 +10,8 @@ use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::idempotency;
 use patchboard_kernel::record::{Body, Record};
-use patchboard_kernel::source::Source;
 use patchboard_kernel::state::State;
+use patchboard_lint::source::Source;
 use patchboard_protocols::handoff::{self, Context, Handoff, HandoffCode};
 use patchboard_protocols::negotiation::{self, Event, EventKind};
 use patchboard_protocols::room::{

@@ -28,7 +28,7 @@ use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, WorkerName};
 use patchboard_kernel::record::{Answer, Record};
 use patchboard_kernel::replay;
 use patchboard_kernel::scheduler::OpenInvocation;
-use patchboard_kernel::source::Source;
+use patchboard_lint::source::Source;
 use patchboard_runtime::agent::{Agent as _, Call};
 use serde_json::Value;
 

@@ -159,7 +159,7 @@ fn scalar(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use patchboard_kernel::source::Source;
+    use patchboard_lint::source::Source;
     use proptest::prelude::*;
     use serde_json::json;
 

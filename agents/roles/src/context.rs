@@ -1,11 +1,10 @@
 //! Resources of roles in addition to their views.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use patchboard_kernel::failure::FailureCode;
 use patchboard_llm::embeddings::Embedder;
-use patchboard_runtime::agent::{CallResult, Failure};
+use patchboard_runtime::agent::Failure;
 use patchboard_runtime::clock::Clock;
 
 use crate::departments::storage::Storage;
@@ -19,9 +18,6 @@ pub struct RoleContext {
     /// Embeddings client, if the operator configured one.
     pub embedder: Option<Arc<Embedder>>,
 }
-
-/// Future of an answer.
-pub(crate) type AnswerFuture<'a> = Pin<Box<dyn Future<Output = CallResult> + Send + 'a>>;
 
 /// Runs work that may block on a thread for blocking work.
 ///

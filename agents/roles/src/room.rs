@@ -14,7 +14,6 @@ use patchboard_runtime::agent::{Call, CallResult};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::context::RoleContext;
 use crate::role_io::{NoPatch, is_place, not_configured, put, read, read_document, role_config, told, value_at};
 use question::Escalation;
 
@@ -72,7 +71,7 @@ pub(crate) fn config_error(worker: &Worker) -> Option<String> {
 }
 
 /// Answers a call of `builtin:coordinator`.
-pub(crate) fn answer(call: &Call, _context: &RoleContext) -> CallResult {
+pub(crate) fn answer(call: &Call) -> CallResult {
     told(call, || {
         let with = CoordinatorConfig::from_worker(call.worker_config()).map_err(not_configured)?;
         let room = Room { call, with };

@@ -6,9 +6,9 @@
 
 use std::fmt::Write as _;
 
-use patchboard_kernel::lint::{Diagnostic, Severity};
-use patchboard_kernel::source::Source;
 use patchboard_kernel::view::Prompt;
+use patchboard_lint::source::Source;
+use patchboard_lint::{Diagnostic, Severity};
 use serde_json::{Value, json};
 
 use super::{DesignLimits, DesignRequest, Round, reply_schema};

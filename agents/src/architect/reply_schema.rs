@@ -5,7 +5,7 @@
 //! only the few keywords that constrained decoders support, and is small enough for a server with a short context. It
 //! is weaker than the lint: a valid answer may still be rejected.
 
-use patchboard_kernel::lint::META_SCHEMA;
+use patchboard_lint::META_SCHEMA;
 use serde_json::{Map, Value, json};
 
 use super::DesignLimits;

@@ -6,11 +6,11 @@
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, Duration, EventOp, GrantOp, Trigger, WriteGrant};
 use patchboard_kernel::board::{Board, BoardError, NewBoard};
 use patchboard_kernel::id::Timestamp;
-use patchboard_kernel::lint::{Diagnostic, Severity};
 use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::rejection::{VIOLATIONS_MAX, Violation};
 use patchboard_kernel::schema::Schema;
-use patchboard_kernel::source::Source;
+use patchboard_lint::source::Source;
+use patchboard_lint::{Diagnostic, FindingCode, Severity};
 use patchboard_runtime::agent::Failure;
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ use patchboard_llm::key_order::OrderedJson;
 use patchboard_llm::reply::unfence;
 
 /// Findings in addition to the lint's: code, severity, meaning.
-pub const CODES: &[(&str, Severity, &str)] = &[
+pub const CODES: &[FindingCode] = &[
     (
         "not_for_architects",
         Severity::Error,

@@ -18,7 +18,7 @@ use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, IdempotencyKey};
 use patchboard_kernel::record::Body;
-use patchboard_kernel::source::{FileLoader, Source};
+use patchboard_lint::source::{FileLoader, Source};
 use patchboard_roles::departments::storage::Storage;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Failure, Reply};
 use patchboard_runtime::runtime::{BoardHandle, Options, Runtime, WeakRuntime};

@@ -7,7 +7,7 @@ use jsonptr::PointerBuf;
 use patchboard_agents::config::{Config, Environment};
 use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_kernel::ablation::Mode;
-use patchboard_kernel::blueprint::{AgentKind, Blueprint};
+use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::failure::FailureCode;
@@ -93,9 +93,9 @@ pub(crate) async fn carried_out(seats: &AgentRegistry, board: &str, found: &Valu
 }
 
 #[tokio::test]
-async fn every_role_that_the_kernel_knows_can_be_seated() {
+async fn every_role_of_the_protocols_can_be_seated() {
     let seats = seats(Storage::in_memory());
-    for name in AgentKind::BUILTINS {
+    for name in patchboard_protocols::Role::ALL.iter().map(|role| role.as_str()) {
         let mut fields = role(name);
         fields["pass"] = json!(true);
         let document = json!({"classified": {"action": "add"}, "request": {"text": "x", "pending": {

@@ -10,7 +10,7 @@ use patchboard_kernel::admission::WaitingCall;
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, Isolation};
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::source::Source;
+use patchboard_lint::source::Source;
 use patchboard_runtime::agent::{AdmissionDecision, Agent as _, Call};
 use serde_json::{Value, json};
 

@@ -7,7 +7,7 @@ use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::record::{Body, Cause, End, Ended};
-use patchboard_kernel::source::Source;
+use patchboard_lint::source::Source;
 use patchboard_runtime::runtime::{Options, Runtime};
 use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::Journal as _;

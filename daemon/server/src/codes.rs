@@ -30,7 +30,6 @@ pub fn entries() -> impl Iterator<Item = Entry> {
 
 #[cfg(test)]
 mod tests {
-    use patchboard_kernel::lint;
     use patchboard_kernel::rejection::Code;
 
     use super::entries;
@@ -38,7 +37,7 @@ mod tests {
     #[test]
     fn every_code_of_a_finding_or_a_refusal_can_be_explained() {
         let refusals = Code::ALL.iter().map(|code| code.as_str());
-        let findings = lint::CODES.iter().map(|(code, ..)| *code);
+        let findings = patchboard_protocols::codes().map(|(code, ..)| *code);
         for code in refusals.chain(findings) {
             let entry = entries().find(|entry| entry.code == code);
             assert!(entry.is_some_and(|entry| !entry.meaning.is_empty()), "{code} is not explained");

@@ -1,8 +1,8 @@
 //! Formats findings about a blueprint as a compiler does: code, place, the source line, and a fix.
 
 use owo_colors::OwoColorize as _;
-use patchboard_kernel::lint::{Diagnostic, OpaquePlace, Severity};
 use patchboard_kernel::schema::SMALL_COLLECTION_MAX;
+use patchboard_lint::{Diagnostic, OpaquePlace, Severity};
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -167,8 +167,8 @@ fn excerpt(line: &str, column: usize) -> (String, usize) {
 
 #[cfg(test)]
 mod tests {
-    use patchboard_kernel::lint::{Diagnostic, Severity};
-    use patchboard_kernel::source::Position;
+    use patchboard_lint::source::Position;
+    use patchboard_lint::{Diagnostic, Severity};
 
     fn finding(line: u32, column: u32) -> Diagnostic {
         Diagnostic {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use owo_colors::OwoColorize as _;
 use patchboard_agents::config::Config;
-use patchboard_kernel::lint::{CODES, FINDINGS_MAX, Severity};
+use patchboard_lint::{FINDINGS_MAX, Severity};
 use serde_json::{Value, json};
 
 use super::run::json_argument;
@@ -155,7 +155,7 @@ fn whole(paths: &[PathBuf], output: Output) -> Outcome {
 }
 
 fn list(output: Output) -> Outcome {
-    for (code, severity, meaning) in CODES {
+    for (code, severity, meaning) in patchboard_protocols::codes() {
         if output.is_json() {
             output.json(&json!({"code": code, "severity": word(*severity), "meaning": meaning}))?;
         } else {

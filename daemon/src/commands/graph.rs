@@ -6,7 +6,7 @@ mod mermaid;
 use std::path::PathBuf;
 
 use clap::Args;
-use patchboard_kernel::graph::{DataFlow, Edge, EdgeKind, Graph, Node};
+use patchboard_lint::graph::{DataFlow, Edge, EdgeKind, Graph, Node};
 use serde_json::json;
 
 use crate::blueprint_file;

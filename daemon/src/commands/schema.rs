@@ -1,7 +1,7 @@
 //! `patchboard schema`: prints the published JSON Schemas.
 
 use clap::{Args, ValueEnum};
-use patchboard_kernel::lint::META_SCHEMA;
+use patchboard_lint::META_SCHEMA;
 use patchboard_protocols::department::DEPARTMENT_SCHEMA;
 
 use crate::failure::{Exit, Outcome};

@@ -1,7 +1,7 @@
 //! The shipped blackboard, run from scripts in the roles' own wording: rounds, rooms, the cleaner, the vote, and agents
 //! added as files.
 
-use patchboard_kernel::source::Source;
+use patchboard_lint::source::Source;
 use serde_json::{Value, json};
 
 use crate::sandbox::Sandbox;

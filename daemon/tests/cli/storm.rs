@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use patchboard_kernel::source::Source;
+use patchboard_lint::source::Source;
 use serde_json::{Value, json};
 
 use crate::sandbox::Sandbox;

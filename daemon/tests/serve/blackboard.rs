@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use patchboard_kernel::source::Source;
+use patchboard_lint::source::Source;
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use patchboard_agents::script::Script;
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::id::BoardId;
-use patchboard_kernel::source::Source;
+use patchboard_lint::source::Source;
 use patchboard_runtime::runtime::{CreateOptions, Options, Runtime};
 use patchboard_storage::sqlite::SqliteJournal;
 use reqwest::Method;

@@ -353,7 +353,7 @@ async fn a_negotiation_is_held_by_processes_outside_to_its_decision() {
 async fn an_artifact_is_appended_once_and_in_its_own_name() {
     let daemon = Daemon::new();
     let fragment = include_str!("../../../blueprints/fragments/artifacts.yaml");
-    let definitions = patchboard_kernel::source::Source::read("artifacts.yaml", fragment).expect("it can be read");
+    let definitions = patchboard_lint::source::Source::read("artifacts.yaml", fragment).expect("it can be read");
     let definitions = definitions.value()["state"]["schema"]["$defs"].clone();
     let keeper = json!({"agent": "remote", "writes": [
         {"path": "/artifacts/-", "ops": ["add"], "value": {"properties": {"by": {"const": "keeper"}}}}]});

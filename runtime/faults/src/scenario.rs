@@ -9,8 +9,7 @@ mod household;
 mod stockroom;
 
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, Worker};
-use patchboard_kernel::lint;
-use patchboard_kernel::source::Source;
+use patchboard_lint::source::Source;
 use serde_json::{Value, json};
 
 use crate::class::FaultClass;
@@ -111,7 +110,7 @@ pub static ALL: &[&dyn Scenario] = &[&evidence::Evidence, &household::Household,
 /// Loads a shipped blueprint.
 fn shipped(name: &str, text: &str) -> Blueprint {
     let source = Source::read(name, text).expect("a shipped blueprint can be read");
-    lint::check(&source, &[]).blueprint.expect("a shipped blueprint is sound")
+    patchboard_lint::check(&source, &[]).blueprint.expect("a shipped blueprint is sound")
 }
 
 fn add(path: impl Into<String>, value: impl Into<Value>) -> Value {

@@ -33,7 +33,7 @@ pub enum BindingSource {
 
 impl BindingSource {
     /// Reads the names of a trigger's path template.
-    pub(crate) fn from_template(template: &Pattern) -> Self {
+    pub fn from_template(template: &Pattern) -> Self {
         let name = |token: &PatternToken| match token {
             PatternToken::Bound(name) => Some(Some(name.clone())),
             PatternToken::Any | PatternToken::Deep => Some(None),

@@ -1,7 +1,7 @@
 //! Contract of a board, as data: workers, read and write grants, triggers, invariants.
 //!
-//! Defines the shape and the defaults (SPEC section 12). [`crate::source`] reads YAML or JSON with source positions;
-//! [`crate::lint`] has the checks across fields. The journal stores this form: fragments are resolved and defaults are
+//! Defines the shape and the defaults (SPEC section 12). `patchboard-lint` reads YAML or JSON with source
+//! positions, and has the checks across fields. The journal stores this form: fragments are resolved and defaults are
 //! explicit.
 
 mod format;

@@ -46,12 +46,13 @@ use crate::schema::{Location, Schema, nearest};
 use crate::state::{Candidate, OpEffect};
 use crate::tree::Node;
 
+pub(crate) use condition::on_one_line;
+pub use condition::prefix_depth;
 use condition::{Condition, ConditionInput, condition_not_met};
-pub(crate) use condition::{on_one_line, prefix_depth};
 pub(crate) use readable::ReadCheck;
 pub use readable::{PLACES_MAX, Readable};
 use value_grant::{ValueGrant, WrittenValue, value_not_granted};
-pub(crate) use values::Values;
+pub use values::Values;
 
 /// Limit of grants shown in a rejection.
 const ALLOWED_MAX: usize = 8;
@@ -148,7 +149,7 @@ impl Contract {
     }
 
     /// Like [`Contract::compile`], with value schemas shared by the grants of a blueprint.
-    pub(crate) fn compile_with(
+    pub fn compile_with(
         worker: &Worker,
         values: &Values<'_>,
         expressions: &ExpressionCompiler<'_>,

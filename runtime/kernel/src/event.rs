@@ -76,7 +76,7 @@ fn children(before: Option<&Node>, after: Option<&Node>) -> Vec<String> {
 
 /// Returns the events that a write grant with these operations may cause at the places of another pattern. A place
 /// below the write has events for added and removed values; a place above it has none.
-pub(crate) fn possible_events(written: &Pattern, ops: &[GrantOp], place: &Pattern) -> impl Iterator<Item = EventOp> {
+pub fn possible_events(written: &Pattern, ops: &[GrantOp], place: &Pattern) -> impl Iterator<Item = EventOp> {
     let (is_there, is_above) = (written.collides(place), written.lies_above(place));
     let of_op = move |op: &GrantOp| {
         let there: &[EventOp] = match op {

@@ -1,7 +1,7 @@
 //! Pure core of PatchBoard: permissions, history and next steps of a board.
 //!
 //! Makes every decision about a board. Uses no clock, thread, file, socket or randomness: time, salts and ids are
-//! arguments, and effects are returned as data. Does not know protocols, agents, HTTP or git. The shell around it is
+//! arguments, and effects are returned as data. Does not know YAML, lint, protocols, agents, HTTP or git. The shell around it is
 //! `patchboard-runtime`.
 //!
 //! # Layout
@@ -9,8 +9,7 @@
 //! * [`board`]: [`board::Board::step`], the only way to change a board; [`driver`] holds the output of a step until it
 //!   is durable; [`replay`] derives a run again.
 //! * [`pipeline`]: the seven stages of judging a proposal; [`rejection`]: the result of a failed stage.
-//! * [`blueprint`]: the contract of a board, read from YAML or JSON; [`lint`]: its static checks; [`graph`]: its data
-//!   flow.
+//! * [`blueprint`]: the contract of a board; [`plan`]: its compiled form. `patchboard-lint` reads and checks it.
 //! * [`contract`], [`freshness`], [`schema`], [`expr`], [`invariant`]: write grants, conflicts with concurrent commits,
 //!   validity of documents, conditions on them.
 //! * [`files`]: a directory of files beside the document, and the edits allowed to each worker by its read set.
@@ -20,7 +19,7 @@
 //! * [`scheduler`], [`breaker`], [`ledger`], [`view`]: parts of a board; [`rules`]: invocations triggered by rules;
 //!   [`cron`]: schedules.
 //! * [`redaction`]: values to redact in records, and their placeholders.
-//! * [`extension`]: the seam by which protocols extend blueprints; [`idempotency`]: idempotency keys.
+//! * [`idempotency`]: idempotency keys; [`work_budget`]: a bound on the work of a check.
 //! * [`rejection_counts`]: counts of rejections; [`mutants`]: bugs that tests switch on.
 //! * [`call_context`], [`reply_schema`]: structured access to a view's values, and the JSON Schema of a reply.
 
@@ -40,17 +39,14 @@ pub mod driver;
 pub mod event;
 pub mod expand_request;
 pub mod expr;
-pub mod extension;
 pub mod failure;
 pub mod files;
 pub mod freshness;
-pub mod graph;
 pub mod id;
 pub mod idempotency;
 pub mod invariant;
 pub mod json;
 pub mod ledger;
-pub mod lint;
 pub mod money;
 pub mod mutants;
 pub mod nested;
@@ -70,9 +66,8 @@ pub mod scheduler;
 pub mod schema;
 pub mod signal_payload;
 pub mod snapshot;
-pub mod source;
 pub mod state;
 pub mod text;
 pub mod tree;
 pub mod view;
-mod work_budget;
+pub mod work_budget;

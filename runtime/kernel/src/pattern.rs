@@ -68,7 +68,7 @@ impl PathSyntax {
 }
 
 /// Returns true for a name that is an identifier of expressions, too.
-pub(crate) fn is_name(name: &str) -> bool {
+pub fn is_name(name: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
     name.len() <= NAME_BYTES_MAX
         && name.starts_with(is_letter)
@@ -176,7 +176,7 @@ impl Pattern {
     }
 
     /// Returns true if it has only literal tokens.
-    pub(crate) fn is_place(&self) -> bool {
+    pub fn is_place(&self) -> bool {
         self.tokens.iter().all(|token| matches!(token, PatternToken::Literal(_)))
     }
 
@@ -210,7 +210,7 @@ impl Pattern {
 
     /// Turns each name into a literal token in braces.
     #[must_use]
-    pub(crate) fn with_literal_names(&self) -> Self {
+    pub fn with_literal_names(&self) -> Self {
         let literal = |token: &PatternToken| match token {
             PatternToken::Bound(name) => PatternToken::Literal(format!("{{{name}}}")),
             _ => token.clone(),
@@ -224,7 +224,7 @@ impl Pattern {
     }
 
     /// Returns the pattern of the first `tokens` tokens.
-    pub(crate) fn prefix(&self, tokens: usize) -> Self {
+    pub fn prefix(&self, tokens: usize) -> Self {
         Self { tokens: self.tokens[..tokens].to_vec() }
     }
 
@@ -412,7 +412,7 @@ impl Pattern {
     }
 
     /// Estimates the steps of comparing it with another pattern; with `**`, all of both is compared.
-    pub(crate) fn steps(&self) -> u64 {
+    pub fn steps(&self) -> u64 {
         let tokens = self.tokens.len() as u64 + 1;
         if self.tokens.contains(&PatternToken::Deep) { 10 * tokens } else { 1 }
     }
@@ -471,7 +471,7 @@ impl fmt::Display for Pattern {
 }
 
 /// Returns true if a token is an array index as defined by RFC 6901: digits without leading zeros.
-pub(crate) fn is_index(token: &str) -> bool {
+pub fn is_index(token: &str) -> bool {
     token == "0" || (!token.starts_with('0') && !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_digit()))
 }
 

@@ -28,13 +28,13 @@ use crate::tree::Node;
 use crate::view::FixedParts;
 
 pub use expressions::{ExpressionCompiler, ExpressionOwner};
-pub(crate) use expressions::{place, pushed, request_part};
+pub use expressions::{place, push_token, pushed, request_part};
 pub use quiescence::{QuiescenceKind, QuiescenceWait};
 pub use rule::{CompiledTrigger, Delay, DelayMs, Invariant, MemberSelector, Rule};
 pub use worker_plan::WorkerPlan;
 
 /// Variable that holds the bindings of path templates.
-pub(crate) const BOUND: &str = "bound";
+pub const BOUND: &str = "bound";
 
 /// A compiled blueprint.
 pub struct Plan {
@@ -130,7 +130,7 @@ impl Plan {
         worker_plan.is_some_and(|seat| seat.interface == Interface::Patch && seat.worker.format.is_some())
     }
 
-    /// Compiles a blueprint for boards of a mode. [`crate::lint`] reports all errors, with positions.
+    /// Compiles a blueprint for boards of a mode. `patchboard-lint` reports all errors, with positions.
     ///
     /// # Errors
     /// Returns the first error, as a human-readable message.
@@ -386,7 +386,7 @@ fn binds(rule: &blueprint::Rule, paths: PathSyntax) -> Result<BindingSource, Str
 }
 
 /// Returns a name that occurs twice in a template.
-pub(crate) fn repeated_name(template: &Pattern) -> Option<&str> {
+pub fn repeated_name(template: &Pattern) -> Option<&str> {
     let mut known = BTreeSet::new();
     template.names().find(|name| !known.insert(*name))
 }

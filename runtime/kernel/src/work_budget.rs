@@ -1,4 +1,4 @@
-//! Bounds the work of one check of a blueprint ([`crate::lint`]).
+//! Bounds the work of one check of a blueprint (`patchboard-lint`).
 //!
 //! A step is a comparison of two paths, or equivalent work of another kind. Steps are counted instead of time, so that
 //! a check has equal findings on every machine. Once the steps are used up, every question gets a cheap answer, and the
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Kinds of work that take steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum WorkKind {
+pub enum WorkKind {
     /// Compiling schemas.
     Schemas,
     /// Finding the parts of a schema for the places of a path.
@@ -20,7 +20,7 @@ pub(crate) enum WorkKind {
 
 /// Step budget of one check, shared by all its parts. By default there is no bound, and no step is counted.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct WorkBudget(Option<Arc<WorkCounters>>);
+pub struct WorkBudget(Option<Arc<WorkCounters>>);
 
 #[derive(Debug)]
 struct WorkCounters {
@@ -31,24 +31,24 @@ struct WorkCounters {
 
 impl WorkBudget {
     /// Creates a budget of `max` steps.
-    pub(crate) fn with_max(max: u64) -> Self {
+    pub fn with_max(max: u64) -> Self {
         Self(Some(Arc::new(WorkCounters { max, used: AtomicU64::new(0), by_work: Default::default() })))
     }
 
     /// Takes steps; returns false if the budget is exceeded.
-    pub(crate) fn spend(&self, work: WorkKind, steps: u64) -> bool {
+    pub fn spend(&self, work: WorkKind, steps: u64) -> bool {
         let Some(all) = &self.0 else { return true };
         all.by_work[work as usize].fetch_add(steps, Ordering::Relaxed);
         all.used.fetch_add(steps, Ordering::Relaxed) + steps <= all.max
     }
 
     /// Returns true if the budget is exceeded.
-    pub(crate) fn is_spent(&self) -> bool {
+    pub fn is_spent(&self) -> bool {
         !self.spend(WorkKind::Grants, 0)
     }
 
     /// Returns the steps taken for each kind of work.
-    pub(crate) fn used(&self) -> [(WorkKind, u64); 3] {
+    pub fn used(&self) -> [(WorkKind, u64); 3] {
         [WorkKind::Schemas, WorkKind::Places, WorkKind::Grants].map(|work| {
             let taken = self.0.as_ref().map(|all| all.by_work[work as usize].load(Ordering::Relaxed));
             (work, taken.unwrap_or(0))

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use patchboard_kernel::extension::Extension;
-use patchboard_kernel::lint::Diagnostic;
 use patchboard_kernel::rejection::code_enum;
-use patchboard_kernel::source::{FileLoader, Source};
+use patchboard_lint::extension::Extension;
+use patchboard_lint::source::{FileLoader, Source};
+use patchboard_lint::{Diagnostic, FindingCode, Severity};
 
 mod declaration;
 mod expansion;
@@ -36,6 +36,13 @@ impl Extension for DepartmentFolders {
         file: Option<&String>,
     ) -> Result<(), Vec<Diagnostic>> {
         include::resolve(source, files, file)
+    }
+
+    fn codes(&self) -> &'static [FindingCode] {
+        &[
+            ("unmet_need", Severity::Error, "A department needs what the blueprint does not promise."),
+            ("bad_department", Severity::Error, "What a department's manifest says does not fit together."),
+        ]
     }
 }
 

@@ -12,9 +12,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use patchboard_kernel::extension::Extension;
-use patchboard_kernel::lint::LintContext;
 use patchboard_kernel::rejection::code_enum;
+use patchboard_lint::extension::Extension;
+use patchboard_lint::{FindingCode, LintContext, Severity};
 
 pub use request::{
     CAPABILITIES_MAX, CONTENT_BYTES_MAX, Context, NAME_CHARS_MAX, REASON_CHARS_MAX, Request, TIMEOUT_MS_MAX,
@@ -25,6 +25,10 @@ pub use route::{Agents, HandoffAction, TaskStatus, next_action, pending, route, 
 pub struct Handoffs;
 
 impl Extension for Handoffs {
+    fn codes(&self) -> &'static [FindingCode] {
+        &[("handoff_unguarded", Severity::Warning, "Who has handed a piece of work over may go on writing to it.")]
+    }
+
     fn lint(&self, context: &mut LintContext<'_, '_>) {
         lint::check(context);
     }

@@ -18,10 +18,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use patchboard_kernel::extension::Extension;
-use patchboard_kernel::lint::{Diagnostic, LintContext};
 use patchboard_kernel::rejection::code_enum;
-use patchboard_kernel::source::{FileLoader, Source};
+use patchboard_lint::extension::Extension;
+use patchboard_lint::source::{FileLoader, Source};
+use patchboard_lint::{Diagnostic, FindingCode, LintContext};
 
 pub use expansion::{Expansion, GeneratedPart, NodeGrants, REQUEST_DATA_SCHEMA, RESUME_SIGNAL, WorkflowArgs, expand};
 pub use status::Status;
@@ -40,13 +40,15 @@ impl Extension for Workflows {
         include::resolve(source, files, file)
     }
 
+    fn codes(&self) -> &'static [FindingCode] {
+        lint::CODES
+    }
+
     fn lint(&self, context: &mut LintContext<'_, '_>) {
         lint::check(context);
     }
 }
 
-/// Coordination role of the seat that decides the next steps of a workflow.
-pub const ROLE: &str = "workflow";
 /// Maximum nodes of a workflow.
 pub const NODES_MAX: usize = 1_000_000;
 /// Maximum nodes of a blueprint's workflow: each takes up to three of its 256 rules, and a grant of a worker.

@@ -15,7 +15,7 @@ use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::record::{Body, Cause, End, Ended, Kind, Record};
 use patchboard_kernel::replay;
-use patchboard_kernel::source::Source;
+use patchboard_lint::source::Source;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Reply};
 use patchboard_runtime::runtime::{CreateOptions, Options, Runtime};
 use patchboard_storage::blocking::wait;

@@ -11,7 +11,7 @@ use patchboard_kernel::id::BoardId;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::{Answer, Principal, Retried, WorkerLimitOverrides};
 use patchboard_kernel::redaction::Request;
-use patchboard_kernel::source::Source;
+use patchboard_lint::source::Source;
 use patchboard_runtime::agent::{Call, Reply};
 use patchboard_runtime::redaction;
 use patchboard_runtime::runtime::CreateOptions;

@@ -13,7 +13,7 @@ use patchboard_kernel::id::BoardId;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::money::Price;
 use patchboard_kernel::record::{LimitOverrides, Retried};
-use patchboard_kernel::source::Source;
+use patchboard_lint::source::Source;
 use patchboard_runtime::agent::{AdmissionDecision, Agent, Call, CallResult, Failure, Permit, Reply};
 use serde_json::Value;
 

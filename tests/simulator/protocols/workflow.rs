@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use patchboard_faults::random::Random;
-use patchboard_kernel::source::Source;
+use patchboard_lint::source::Source;
 use patchboard_runtime::agent::Call;
 use serde_json::{Map, Value, json};
 

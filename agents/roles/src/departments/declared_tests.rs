@@ -3,7 +3,7 @@
 //! The real roles run on a database in memory; only the model's classification is given.
 
 use patchboard_kernel::id::Timestamp;
-use patchboard_kernel::lint::Severity;
+use patchboard_lint::{FindingCode, Severity};
 use patchboard_protocols::department::{Department, Test, TestAnswer};
 use serde_json::{Map, Value};
 
@@ -20,8 +20,7 @@ use super::types::{Resolution, Status, Values};
 pub const FAILED: &str = "failed_test";
 
 /// Findings of tests: code, severity, meaning.
-pub const CODES: &[(&str, Severity, &str)] =
-    &[(FAILED, Severity::Error, "A test of a department does not come out as it says.")];
+pub const CODES: &[FindingCode] = &[(FAILED, Severity::Error, "A test of a department does not come out as it says.")];
 
 /// Greatest size of an outcome's rows in bytes.
 pub(super) const RESULT_BYTES_MAX: usize = 32 * 1024;

@@ -15,7 +15,7 @@ use super::pending_question::{self, Classification};
 use super::semantic::{UnmatchedWords, unmatched_words};
 use super::types::{OpenQuestion, Outcome, Resolution, Row, Status, Values};
 use super::{confirm, crud, resolve, resume};
-use crate::context::{AnswerFuture, RoleContext, run_blocking};
+use crate::context::{RoleContext, run_blocking};
 use crate::role_io::{NoPatch, is_place, not_configured, put, read, read_required, role_config, told, value_at};
 
 /// Configuration (`with`) of a role inside a department.
@@ -98,17 +98,15 @@ fn worker_department(call: &Call) -> Result<Department, NoPatch> {
 }
 
 /// Answers a call of `builtin:resolve`.
-pub(crate) fn resolve<'a>(call: &'a Call, context: &'a Arc<RoleContext>) -> AnswerFuture<'a> {
-    Box::pin(async move {
-        let (own_call, own_means) = (call.clone(), Arc::clone(context));
-        let looked = run_blocking(move || match_literally(&own_call, &own_means)).await?;
-        let resolved = match looked {
-            Ok(LiteralMatch { resolved, unclear: None }) => Ok(resolved),
-            Ok(LiteralMatch { resolved, unclear: Some(unclear) }) => Ok(ask(call, context, resolved, unclear).await?),
-            Err(stop) => Err(stop),
-        };
-        told(call, || put("/resolved", &resolved?))
-    })
+pub(crate) async fn resolve(call: &Call, context: &Arc<RoleContext>) -> CallResult {
+    let (own_call, own_means) = (call.clone(), Arc::clone(context));
+    let looked = run_blocking(move || match_literally(&own_call, &own_means)).await?;
+    let resolved = match looked {
+        Ok(LiteralMatch { resolved, unclear: None }) => Ok(resolved),
+        Ok(LiteralMatch { resolved, unclear: Some(unclear) }) => Ok(ask(call, context, resolved, unclear).await?),
+        Err(stop) => Err(stop),
+    };
+    told(call, || put("/resolved", &resolved?))
 }
 
 /// Result of matching by letters.
@@ -232,7 +230,7 @@ pub(crate) fn confirm(call: &Call, context: &RoleContext) -> CallResult {
 }
 
 /// Answers a call of `builtin:perceive`. Without a signal, the message is read from the request.
-pub(crate) fn perceive(call: &Call, _context: &RoleContext) -> CallResult {
+pub(crate) fn perceive(call: &Call) -> CallResult {
     told(call, || {
         let into = into(call.worker_config()).map_err(not_configured)?;
         let message = match call.context.signal() {

@@ -17,7 +17,7 @@ use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::record::{End, Ended, Principal};
-use patchboard_kernel::source::Source;
+use patchboard_lint::source::Source;
 use patchboard_workspace::text::author::is_author_name;
 use serde_json::json;
 use tokio::time::timeout;

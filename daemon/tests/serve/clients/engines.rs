@@ -11,7 +11,7 @@ use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::board::{Board, NewBoard};
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::plan::UncachedPlans;
-use patchboard_kernel::source::{self, Source};
+use patchboard_lint::source::{self, Source};
 use patchboard_llm::schema;
 use serde_json::{Map, Value, json};
 

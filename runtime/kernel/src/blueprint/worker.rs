@@ -112,38 +112,10 @@ impl AgentKind {
     /// Kinds with a name of their own: all but the builtin roles.
     pub const NAMED: [Self; 6] = [Self::Llm, Self::Command, Self::Script, Self::Human, Self::Remote, Self::Board];
 
-    /// Coordination roles that this version provides.
-    pub const BUILTINS: [&str; 11] = [
-        "begin",
-        "confirm",
-        "coordinator",
-        "crud",
-        "handoff",
-        "negotiator",
-        "perceive",
-        "resolve",
-        "resume",
-        "vote",
-        "workflow",
-    ];
-
-    /// Returns true if this version provides this kind of agent. A person can answer and approve, but not yet work.
-    pub fn is_available(&self) -> bool {
-        match self {
-            Self::Llm | Self::Command | Self::Script | Self::Human | Self::Remote | Self::Board => true,
-            Self::Builtin(name) => Self::BUILTINS.contains(&name.as_str()),
-        }
-    }
-
     /// Returns the names of the kinds that work without a person, builtin roles excluded, for messages.
     pub fn worker_names() -> String {
         let working = Self::NAMED.iter().filter(|kind| **kind != Self::Human);
         working.map(Self::to_string).collect::<Vec<_>>().join(", ")
-    }
-
-    /// Returns the names of the builtin roles, for messages.
-    pub fn builtin_names() -> String {
-        Self::BUILTINS.map(|name| format!("builtin:{name}")).join(", ")
     }
 
     /// Returns true for this coordination role.

@@ -39,7 +39,7 @@ pub(super) struct ConditionInput<'a> {
 ///
 /// # Errors
 /// A message for people if the pattern breaks one of these rules.
-pub(crate) fn prefix_depth(of: &Pattern, path: &Pattern) -> Result<usize, String> {
+pub fn prefix_depth(of: &Pattern, path: &Pattern) -> Result<usize, String> {
     let (of_tokens, depth) = (of.tokens(), of.tokens().len());
     if depth == 0 || !path.tokens().starts_with(of_tokens) {
         return Err(format!("`{of}` is no beginning of `{path}`, token for token"));

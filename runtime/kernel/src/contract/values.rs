@@ -14,7 +14,7 @@ use crate::work_budget::{WorkBudget, WorkKind};
 const BYTES_OF_STEP: u64 = 64;
 
 /// Compiles the value schemas of the grants of one blueprint.
-pub(crate) struct Values<'s> {
+pub struct Values<'s> {
     /// The state schema, with definitions that value schemas may refer to.
     state: &'s Value,
     /// Compiled schemas by their text in the blueprint, as compact JSON.
@@ -25,12 +25,13 @@ pub(crate) struct Values<'s> {
 }
 
 impl<'s> Values<'s> {
-    pub(crate) fn new(state: &'s Value) -> Self {
+    /// Creates an empty cache for a state schema.
+    pub fn new(state: &'s Value) -> Self {
         Self { state, compiled: RefCell::default(), regex_bytes: Cell::new(0), effort: WorkBudget::default() }
     }
 
     /// Charges compilation to the effort of a check.
-    pub(crate) fn within(self, effort: WorkBudget) -> Self {
+    pub fn within(self, effort: WorkBudget) -> Self {
         Self { effort, ..self }
     }
 
@@ -38,14 +39,14 @@ impl<'s> Values<'s> {
     ///
     /// # Errors
     /// Returns an error if all together exceed the limit for a blueprint.
-    pub(crate) fn count(&self, schema: &Schema) -> Result<(), SchemaError> {
+    pub fn count(&self, schema: &Schema) -> Result<(), SchemaError> {
         let all = self.regex_bytes.get() + schema.regex_bytes();
         self.regex_bytes.set(all);
         if self.is_full() { Err(SchemaError::new("", regexes_too_large())) } else { Ok(()) }
     }
 
     /// Returns true if the regular expressions exceed the limit for a blueprint.
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.regex_bytes.get() > REGEX_BYTES_MAX
     }
 
@@ -53,7 +54,7 @@ impl<'s> Values<'s> {
     ///
     /// # Errors
     /// As [`Schema::compile`] and [`Self::count`].
-    pub(crate) fn compile(&self, written: &Value) -> Result<Arc<Schema>, SchemaError> {
+    pub fn compile(&self, written: &Value) -> Result<Arc<Schema>, SchemaError> {
         let text = written.to_string();
         self.effort.spend(WorkKind::Schemas, text.len() as u64 / BYTES_OF_STEP);
         if let Some(known) = self.compiled.borrow().get(&text) {

@@ -10,7 +10,7 @@ use super::lower::{Binary, Conversion, Fold, Loop, Node};
 
 /// A step from a value into it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum LookupStep {
+pub enum LookupStep {
     /// The member of this name.
     Member(String),
     /// Any member or element: a computed index, or the values of a loop with key and value.
@@ -21,20 +21,23 @@ pub(crate) enum LookupStep {
 
 /// A place that an expression looks up.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Lookup {
-    pub(crate) variable: &'static str,
+pub struct Lookup {
+    /// Variable that the place begins at.
+    pub variable: &'static str,
     /// Steps from the variable to the place.
-    pub(crate) steps: Vec<LookupStep>,
+    pub steps: Vec<LookupStep>,
     /// True if a loop iterates over it.
-    pub(crate) is_range: bool,
+    pub is_range: bool,
     /// True if that loop has variables for key and value.
-    pub(crate) is_pair: bool,
+    pub is_pair: bool,
     /// True if the whole collection may be scanned: by a loop, or by `in` if it is a list.
-    pub(crate) is_searched: bool,
+    pub is_searched: bool,
 }
 
 impl Lookup {
-    pub(crate) fn then(mut self, step: LookupStep) -> Self {
+    /// Appends a step.
+    #[must_use]
+    pub fn then(mut self, step: LookupStep) -> Self {
         self.steps.push(step);
         self
     }
@@ -42,7 +45,7 @@ impl Lookup {
 
 /// Static knowledge of a place that an expression looks up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Existence {
+pub enum Existence {
     /// Each lookup is an error.
     Never,
     /// The place always has a value.
@@ -53,20 +56,25 @@ pub(crate) enum Existence {
 
 /// Operand that an expression compares with a constant.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Operand {
+pub enum Operand {
     /// Value at a place.
     Place(Lookup),
     /// Size of the value at a place.
     Size(Lookup),
     /// Result of a function: a number, or else a text.
-    FunctionResult { function: &'static str, is_number: bool },
+    FunctionResult {
+        /// Name of the function.
+        function: &'static str,
+        /// True for a number.
+        is_number: bool,
+    },
     /// A constant.
     Constant(Value),
 }
 
 /// Kind of comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum CompareOp {
+pub enum CompareOp {
     /// `==`, or `in` with an operand that is not a list of constants.
     Equal,
     /// `in` with a list of constants.
@@ -85,7 +93,7 @@ pub(crate) enum CompareOp {
 
 impl CompareOp {
     /// Returns the operator as it is written.
-    pub(crate) const fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Equal => "==",
             Self::Among => "in",
@@ -123,30 +131,32 @@ impl CompareOp {
 
 /// A comparison with a constant of the expression.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Comparison {
+pub struct Comparison {
     /// Possible operands: each branch of a conditional, or the single operand.
-    pub(crate) of: Vec<Operand>,
-    pub(crate) with: Value,
-    pub(crate) test: CompareOp,
+    pub of: Vec<Operand>,
+    /// The constant.
+    pub with: Value,
+    /// Operator, with the operand on its left.
+    pub test: CompareOp,
 }
 
 impl Expr {
     /// Returns the comparisons of places with constants, in source order.
-    pub(crate) fn comparisons(&self) -> Vec<Comparison> {
+    pub fn comparisons(&self) -> Vec<Comparison> {
         let mut walk = Walk::default();
         walk.visit(&self.node, false, &mut Vec::new());
         walk.compared
     }
 
     /// Returns the places that are used as truth values.
-    pub(crate) fn truths(&self) -> Vec<Lookup> {
+    pub fn truths(&self) -> Vec<Lookup> {
         let mut looks = Vec::new();
         Walk::default().truths(&self.node, &mut looks);
         looks
     }
 
     /// Returns the place that guards the rest of the expression: `!has(x) || …`, `has(x) && …`, `has(x) ? … : true`.
-    pub(crate) fn guard(&self) -> Option<Lookup> {
+    pub fn guard(&self) -> Option<Lookup> {
         let guard = match &self.node {
             Node::Or(guard, _) => match guard.as_ref() {
                 Node::Not(guard) => guard,
@@ -160,7 +170,7 @@ impl Expr {
     }
 
     /// Returns selections from numbers, as they are written: `a.T-1.b` subtracts `1.b` from `a.T`.
-    pub(crate) fn members_of_numbers(&self) -> Vec<String> {
+    pub fn members_of_numbers(&self) -> Vec<String> {
         let (mut found, mut pending) = (Vec::new(), vec![&self.node]);
         while let Some(node) = pending.pop() {
             if let Node::Member(of, name) | Node::Has(of, name) = node {
@@ -176,7 +186,7 @@ impl Expr {
     }
 
     /// Returns constants used as truth values that are not booleans, as they are written.
-    pub(crate) fn constant_truths(&self) -> Vec<String> {
+    pub fn constant_truths(&self) -> Vec<String> {
         let mut found = Vec::new();
         constant_truths(&self.node, &mut found);
         found
@@ -184,21 +194,21 @@ impl Expr {
 
     /// Returns the divisions for which truncation may matter, each as the places of its operands. Their divisor is not
     /// constant, or their result is compared with a fraction. A division truncates if all its places hold integers.
-    pub(crate) fn divisions(&self) -> Vec<Vec<Lookup>> {
+    pub fn divisions(&self) -> Vec<Vec<Lookup>> {
         let mut walk = Walk::default();
         walk.visit(&self.node, false, &mut Vec::new());
         walk.divisions
     }
 
     /// Returns the places that it looks up, including `has`, in source order, possibly with duplicates.
-    pub(crate) fn lookups(&self) -> Vec<Lookup> {
+    pub fn lookups(&self) -> Vec<Lookup> {
         let mut looks = Vec::new();
         Walk::default().visit(&self.node, false, &mut looks);
         looks
     }
 
     /// Returns true if the expression can hold with this knowledge of places, as far as its logic shows.
-    pub(crate) fn may_hold(&self, known: &dyn Fn(&Lookup) -> Existence) -> bool {
+    pub fn may_hold(&self, known: &dyn Fn(&Lookup) -> Existence) -> bool {
         Walk::default().outcomes(&self.node, known).holds
     }
 }

@@ -9,19 +9,20 @@ use super::analysis::{CompareOp, Operand, Walk, constant, parts, test_of};
 use super::lower::{Conversion, Node};
 
 /// Smallest number that may be the result of rounding.
-pub(crate) const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+pub const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// Maximum number of comparisons of one operand that are analysed together.
 const TOGETHER_MAX: usize = 16;
 
 /// Comparisons that never all hold, or at least one of them always holds.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct DecidedComparisons {
-    pub(crate) of: Operand,
+pub struct DecidedComparisons {
+    /// The operand.
+    pub of: Operand,
     /// The comparisons, with the operand on the left.
-    pub(crate) tests: Vec<(CompareOp, Value)>,
+    pub tests: Vec<(CompareOp, Value)>,
     /// True if at least one always holds: they are joined by `||`.
-    pub(crate) always: bool,
+    pub always: bool,
 }
 
 /// A comparison of an operand with a constant.
@@ -35,7 +36,7 @@ struct Joined {
 
 impl Expr {
     /// Returns contradictory comparisons joined by `&&`, and exhaustive ones joined by `||`.
-    pub(crate) fn decided_comparisons(&self) -> Vec<DecidedComparisons> {
+    pub fn decided_comparisons(&self) -> Vec<DecidedComparisons> {
         let mut found = Vec::new();
         Walk::default().together(&self.node, &mut found);
         found

@@ -25,8 +25,8 @@ use std::collections::BTreeMap;
 use jsonptr::Pointer;
 use serde_json::Value;
 
-pub(crate) use analysis::{CompareOp, Comparison, Existence, Lookup, LookupStep, Operand};
-pub(crate) use contradictions::{DecidedComparisons, EXACT_MAX};
+pub use analysis::{CompareOp, Comparison, Existence, Lookup, LookupStep, Operand};
+pub use contradictions::{DecidedComparisons, EXACT_MAX};
 pub(crate) use demands::{Demand, Requirement};
 use eval::{EvalAbort, Meter, STEPS_MAX};
 use lower::Node;
@@ -170,7 +170,7 @@ impl Allowance {
     }
 
     /// Returns true if earlier evaluations may leave too few steps for the next one.
-    pub(crate) const fn is_used_up(&self) -> bool {
+    pub const fn is_used_up(&self) -> bool {
         self.0.left() < STEPS_MAX
     }
 }

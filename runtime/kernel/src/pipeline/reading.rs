@@ -101,7 +101,7 @@ fn word_violations(read: Result<Unwrapped, Vec<Violation>>, format: ReplyFormat)
 }
 
 /// Parses a reply and its operations as far as possible without a board; returns the first violation on rejection.
-pub(crate) fn read_reply(body: &ReplyBody, worker: &Worker) -> Result<Reply, Violation> {
+pub fn read_reply(body: &ReplyBody, worker: &Worker) -> Result<Reply, Violation> {
     let may = ReplyRights { pass: worker.pass, ask_for_parts: true };
     let read = || {
         let reply = reply::read(body, &worker.patch, may)?.reply;

@@ -8,7 +8,6 @@ use crate::expr::{CompileError, Dialect, Expr, Lookup, LookupStep};
 use crate::pattern::{PathSyntax, Pattern};
 use crate::record::FORMAT;
 use crate::schema::Schema;
-use crate::source::push_token;
 
 /// Variables of a rule's condition (SPEC section 6).
 const CONDITION_VARIABLES: &[&str] = &["request", "state", "event", "value", "before", "patch", "worker", BOUND];
@@ -95,7 +94,7 @@ impl<'a> ExpressionCompiler<'a> {
 }
 
 /// Returns the document places that an expression looks up; `None` for other variables, or if no pattern can name them.
-pub(crate) fn place(look: &Lookup, owner: ExpressionOwner<'_>, paths: PathSyntax) -> Option<Pattern> {
+pub fn place(look: &Lookup, owner: ExpressionOwner<'_>, paths: PathSyntax) -> Option<Pattern> {
     let start = match (look.variable, owner) {
         ("state" | "before", _) => String::new(),
         ("request", _) => "/request".to_owned(),
@@ -112,7 +111,8 @@ pub(crate) fn place(look: &Lookup, owner: ExpressionOwner<'_>, paths: PathSyntax
     paths.parse(&path).ok()
 }
 
-pub(crate) fn pushed(mut path: String, step: &LookupStep) -> Option<String> {
+/// Appends a step to a pattern; `None` if no pattern can name it.
+pub fn pushed(mut path: String, step: &LookupStep) -> Option<String> {
     match step {
         // No pattern can name a member with such a name.
         LookupStep::Member(name) if matches!(name.as_str(), "*" | "**" | "-") => return None,
@@ -123,7 +123,19 @@ pub(crate) fn pushed(mut path: String, step: &LookupStep) -> Option<String> {
 }
 
 /// Returns the part of a path inside the request.
-pub(crate) fn request_part(path: &str) -> Option<&str> {
+pub fn request_part(path: &str) -> Option<&str> {
     let below = path.strip_prefix("/request")?;
     (below.is_empty() || below.starts_with('/')).then_some(below)
+}
+
+/// Appends a token to a JSON Pointer (RFC 6901, section 3).
+pub fn push_token(pointer: &mut String, token: &str) {
+    pointer.push('/');
+    for c in token.chars() {
+        match c {
+            '~' => pointer.push_str("~0"),
+            '/' => pointer.push_str("~1"),
+            c => pointer.push(c),
+        }
+    }
 }

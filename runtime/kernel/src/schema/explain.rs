@@ -319,7 +319,7 @@ fn unexpected_names(unexpected: &[String], known: &BTreeSet<String>) -> String {
 }
 
 /// Returns the most similar known name, if any is similar enough.
-pub(crate) fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let length = wrong.chars().count();
     let is_comparable = |name: &&str| {
         let other = name.chars().count();

@@ -34,7 +34,7 @@ use map::SchemaMap;
 use meter::{Metered, Outcome, Weight};
 use regexes::Regexes;
 
-pub(crate) use explain::nearest;
+pub use explain::nearest;
 pub use explain::shorten;
 pub use incremental::{Cost, SMALL_COLLECTION_MAX};
 pub(crate) use locate::Names;
@@ -105,11 +105,7 @@ impl Schema {
     }
 
     /// Like [`Self::compile`], within a check's effort, which also covers later queries of the schema.
-    pub(crate) fn compile_within(
-        schema: &Value,
-        assert_formats: bool,
-        effort: &WorkBudget,
-    ) -> Result<Self, SchemaError> {
+    pub fn compile_within(schema: &Value, assert_formats: bool, effort: &WorkBudget) -> Result<Self, SchemaError> {
         if !effort.spend(WorkKind::Schemas, COMPILE_STEPS + json::size(schema)) {
             return Err(SchemaError::new("", "there are too many schemas, or too large ones, to look at all"));
         }
@@ -181,18 +177,18 @@ impl Schema {
     }
 
     /// Returns true if the schema permits an array at some of the places that a pattern matches, or has no such places.
-    pub(crate) fn may_be_array(&self, pattern: &Pattern) -> bool {
+    pub fn may_be_array(&self, pattern: &Pattern) -> bool {
         locate::may_be_array(&self.map, pattern)
     }
 
     /// Returns true if the schema permits an object at some of the places that a pattern matches, or has no such
     /// places.
-    pub(crate) fn may_be_object(&self, pattern: &Pattern) -> bool {
+    pub fn may_be_object(&self, pattern: &Pattern) -> bool {
         locate::may_be_object(&self.map, pattern)
     }
 
     /// Returns true if the schema describes all values at the places of a pattern.
-    pub(crate) fn is_described(&self, pattern: &Pattern) -> bool {
+    pub fn is_described(&self, pattern: &Pattern) -> bool {
         locate::is_described(&self.map, pattern)
     }
 

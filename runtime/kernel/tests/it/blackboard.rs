@@ -8,7 +8,7 @@ use patchboard_kernel::board::Outcome;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::{Body, Cause, End, Kind, Scheduled};
 use patchboard_kernel::reply_schema::ReplySchema;
-use patchboard_kernel::source::Source;
+use patchboard_lint::source::Source;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -712,8 +712,7 @@ fn a_border_needs_the_names_of_its_places_bound() {
         blueprint["workers"].as_object_mut().expect("workers").remove("writer");
         blueprint["done"] = json!({"when": "false || state.topic == ''"});
         let report = patchboard_protocols::check_value(blueprint);
-        let errors =
-            report.findings.into_iter().filter(|finding| finding.severity == patchboard_kernel::lint::Severity::Error);
+        let errors = report.findings.into_iter().filter(|finding| finding.severity == patchboard_lint::Severity::Error);
         errors.map(|finding| finding.code).collect::<Vec<_>>()
     };
     let each = || json!({"start": "/notes/{note}"});

@@ -17,7 +17,6 @@ mod files;
 mod groups;
 mod idle;
 mod joins;
-mod lint;
 mod made;
 mod models;
 mod modes;

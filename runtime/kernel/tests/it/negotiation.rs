@@ -1,7 +1,7 @@
 //! Order of negotiation events on a board: the fragment's invariants agree with the kernel's table.
 
 use patchboard_kernel::expr::{Expr, Variable, Variables};
-use patchboard_kernel::source::Source;
+use patchboard_lint::source::Source;
 use patchboard_protocols::negotiation::{EVENTS_MAX, EventKind, Phase};
 use serde_json::{Value, json};
 

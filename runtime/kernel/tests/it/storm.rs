@@ -4,7 +4,7 @@ use crate::played::Played;
 use patchboard_kernel::board::{Input, Outcome};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::record::End;
-use patchboard_kernel::source::Source;
+use patchboard_lint::source::Source;
 use serde_json::{Value, json};
 
 /// Maximum number of functions of a task, and of tasks in a patch.

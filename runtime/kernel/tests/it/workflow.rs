@@ -6,9 +6,9 @@ use crate::played::Played;
 use patchboard_kernel::board::{Input, Outcome};
 use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::id::{RuleName, Timestamp};
-use patchboard_kernel::lint::{self, Diagnostic};
 use patchboard_kernel::record::Kind;
-use patchboard_kernel::source::Source;
+use patchboard_lint::Diagnostic;
+use patchboard_lint::source::Source;
 use patchboard_protocols::workflow::{WorkflowArgs, engine};
 use serde_json::{Value, json};
 
@@ -225,7 +225,8 @@ fn a_workflow_comes_beside_what_the_blueprint_has_and_into_boards_inside() {
     let source =
         patchboard_protocols::resolve(Source::from_value("outside", blueprint), &mut none).expect("it is sound");
     let report = patchboard_protocols::check(&source);
-    let errors: Vec<_> = report.findings.iter().filter(|finding| finding.severity == lint::Severity::Error).collect();
+    let errors: Vec<_> =
+        report.findings.iter().filter(|finding| finding.severity == patchboard_lint::Severity::Error).collect();
     assert!(errors.is_empty(), "{errors:?}");
     let value = source.value();
     assert_eq!(value["state"]["initial"]["kept"], "x");

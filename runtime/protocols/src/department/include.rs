@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 use crate::department::{
     Departments, Expansion, Manifest, NO_ACTION, NO_DEPARTMENT, OPEN_QUESTION, PENDING, ROLE_BYTES_MAX, expand, role,
 };
-use patchboard_kernel::lint::{Diagnostic, MetaSchema, suggest};
-use patchboard_kernel::source::{FileLoader, Source, child, object_at};
+use patchboard_lint::source::{FileLoader, Source, child, object_at};
+use patchboard_lint::{Diagnostic, MetaSchema, suggest};
 
 /// Maximum departments of one blueprint: each takes one of its 64 seats, and others are needed to trigger them.
 pub const DEPARTMENTS_MAX: usize = 48;

@@ -1,10 +1,10 @@
 //! Checks grants that outlive a handoff (W54). The rules of the handoff itself are in the parent.
 
 use patchboard_kernel::blueprint::{GrantOp, Worker};
-use patchboard_kernel::lint::LintContext;
+use patchboard_lint::LintContext;
 
-/// The built-in role that transfers work.
-const ROLE: &str = "handoff";
+use crate::Role;
+
 /// Default path of pieces of work, unless the role's `with` sets another (docs/handoff.md).
 const TASKS: &str = "/tasks";
 /// The group of workers that process them.
@@ -14,7 +14,7 @@ const AGENTS: &str = "agents";
 /// handoff. A grant without a condition on the piece is not revoked by a transfer of its `owner`.
 pub(super) fn check(context: &mut LintContext<'_, '_>) {
     let mut found = Vec::new();
-    for (_, role) in context.workers().filter(|(_, worker)| worker.agent.is_builtin(ROLE)) {
+    for (_, role) in context.workers().filter(|(_, worker)| worker.agent.is_builtin(Role::Handoff.as_str())) {
         let with = role.with.as_ref();
         let tasks = with.and_then(|with| with.get("tasks")?.as_str()).unwrap_or(TASKS);
         let piece = format!("{tasks}/*");
@@ -39,6 +39,6 @@ pub(super) fn check(context: &mut LintContext<'_, '_>) {
     for (pointer, name, piece) in found {
         let message = format!("`{name}` may go on writing to a piece of work that it has handed over");
         let help = format!("Add a condition: `where: {{of: {piece}, expr: self.owner == worker}}`.");
-        context.warn("handoff_unguarded", &pointer, message, help);
+        context.report("handoff_unguarded", &pointer, message, help);
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::Content;
 use patchboard_kernel::json;
-use patchboard_kernel::source::push_token;
+use patchboard_kernel::plan::push_token;
 
 /// Maximum number of changed places that are listed.
 pub const PATHS_MAX: usize = 256;

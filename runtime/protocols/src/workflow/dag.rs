@@ -3,12 +3,15 @@
 //! Ids are found by hash. The cycle check and the stages visit each node and dependency once (Kahn's algorithm, W68).
 //! The order, smallest ready node first, costs a further logarithmic factor.
 //!
-//! Memory latency dominates for large workflows, so nodes are numbers, and all their lists share one vector.
+//! Memory latency dominates for large workflows, so nodes are numbers, and all their lists share one vector ([`Csr`]).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 #[expect(clippy::disallowed_types, reason = "it is asked and never walked, so nothing depends on its order")]
 use std::collections::HashMap;
+
+use petgraph::Directed;
+use petgraph::csr::Csr;
 
 use super::{
     Definition, ExecutionOrder, NODES_MAX, Node, PROBLEMS_MAX, RUNNING_NODES_MAX, Warning, WorkflowError, is_node_name,
@@ -18,12 +21,15 @@ use super::{
 /// Number of a node: the rank of its id. There are at most [`NODES_MAX`].
 pub(super) type Number = u32;
 
+/// Lists of numbers of all nodes, each sorted and without duplicates.
+type Lists = Csr<(), (), Directed, Number>;
+
 /// Dependency graph with numbered nodes, in id order.
 pub(super) struct Dag<'d> {
     ids: Ids<'d>,
-    /// Dependencies of each node, sorted and without duplicates.
+    /// Dependencies of each node.
     needs: Lists,
-    /// Dependents of each node, sorted.
+    /// Dependents of each node.
     feeds: Lists,
 }
 
@@ -47,14 +53,14 @@ pub(super) fn check(definition: &Definition) -> Result<ExecutionOrder<'_>, Vec<W
     if left.iter().any(|left| *left > 0) {
         return Err(vec![WorkflowError::Cycle { nodes: dag.cycle(&left) }]);
     }
-    debug_assert_eq!(steps, dag.count() + dag.needs.all.len(), "each node and dependency is taken once");
+    debug_assert_eq!(steps, dag.count() + dag.needs.edge_count(), "each node and dependency is taken once");
     let order = dag.order();
     let mut stages = vec![Vec::new(); stage_of.iter().max().map_or(0, |last| last + 1)];
     for (stage, id) in stage_of.into_iter().zip(&dag.ids.sorted) {
         stages[stage].push(*id);
     }
     let without = |lists: &Lists| -> Vec<&str> {
-        dag.numbers().filter(|node| lists.get(*node).is_empty()).map(|node| dag.ids.name(node)).collect()
+        dag.numbers().filter(|node| lists.neighbors_slice(*node).is_empty()).map(|node| dag.ids.name(node)).collect()
     };
     let mut warnings = dag.unreachable(definition, &order);
     warnings.extend(output_conflicts::outputs(&dag, definition, &order));
@@ -75,10 +81,8 @@ impl<'d> Dag<'d> {
             return Err(vec![WorkflowError::Size { nodes: count }]);
         }
         let ids = Ids::new(definition.nodes.keys().map(String::as_str).collect());
-        let mut needs = Lists { ends: Vec::with_capacity(count), all: Vec::new() };
+        let mut needs = Vec::new();
         let mut problems = Vec::new();
-        // Last node that named each node as a dependency.
-        let mut named_by: Vec<Option<Number>> = vec![None; count];
         for (node, (id, said)) in (0..).zip(&definition.nodes) {
             if let Some(says) = said.node_id.as_ref().filter(|says| *says != id) {
                 problems.push(WorkflowError::IdMismatch { node: id.clone(), node_id: says.clone() });
@@ -90,23 +94,19 @@ impl<'d> Dag<'d> {
                         problems.push(WorkflowError::UnknownDependency { node, dependency });
                     }
                     Some(_) if dependency == id => problems.push(WorkflowError::SelfDependency { node: id.clone() }),
-                    // A dependency named twice counts once.
-                    Some(needed) if named_by[index(needed)].replace(node) == Some(node) => {}
-                    Some(needed) => needs.all.push(needed),
+                    Some(needed) => needs.push((node, needed)),
                 }
             }
             if problems.len() >= PROBLEMS_MAX {
                 problems.truncate(PROBLEMS_MAX);
                 return Err(problems);
             }
-            needs.ends.push(needs.all.len());
         }
         if !problems.is_empty() {
             return Err(problems);
         }
-        let feeds = needs.inverted();
-        // Inverting twice sorts each list.
-        Ok(Self { ids, needs: feeds.inverted(), feeds })
+        let feeds = needs.iter().map(|(node, needed)| (*needed, *node)).collect();
+        Ok(Self { ids, feeds: lists(count, feeds), needs: lists(count, needs) })
     }
 
     const fn count(&self) -> usize {
@@ -123,12 +123,12 @@ impl<'d> Dag<'d> {
 
     /// Returns the dependents of a node.
     pub(super) fn dependents(&self, node: Number) -> &[Number] {
-        self.feeds.get(node)
+        self.feeds.neighbors_slice(node)
     }
 
     /// Returns the number of dependencies of each node.
     fn dependency_counts(&self) -> Vec<usize> {
-        self.numbers().map(|node| self.needs.get(node).len()).collect()
+        self.numbers().map(|node| self.needs.neighbors_slice(node).len()).collect()
     }
 
     /// Computes the stages with a first-in, first-out queue.
@@ -139,7 +139,7 @@ impl<'d> Dag<'d> {
         while let Some(node) = ready.get(at).copied() {
             at += 1;
             steps += 1;
-            for next in self.feeds.get(node).iter().map(|next| index(*next)) {
+            for next in self.feeds.neighbors_slice(node).iter().map(|next| index(*next)) {
                 steps += 1;
                 left[next] -= 1;
                 if left[next] == 0 {
@@ -160,7 +160,7 @@ impl<'d> Dag<'d> {
         let mut order = Vec::with_capacity(self.count());
         while let Some(Reverse(node)) = ready.pop() {
             order.push(node);
-            for next in self.feeds.get(node) {
+            for next in self.feeds.neighbors_slice(node) {
                 let left = &mut left[index(*next)];
                 *left -= 1;
                 if *left == 0 {
@@ -179,7 +179,7 @@ impl<'d> Dag<'d> {
         }
         let mut found = Vec::new();
         for node in order {
-            let waits_for = self.needs.get(*node).iter().find(|needed| never[index(**needed)]);
+            let waits_for = self.needs.neighbors_slice(*node).iter().find(|needed| never[index(**needed)]);
             if never[index(*node)] || waits_for.is_some() {
                 // A node's own reason takes precedence.
                 let waits_for = waits_for.filter(|_| !never[index(*node)]).map(|needed| self.ids.name(*needed));
@@ -212,7 +212,7 @@ impl<'d> Dag<'d> {
                 None => visited[index(node)] = Some(way.len()),
             }
             way.push(node);
-            let Some(before) = self.needs.get(node).iter().copied().find(waits) else { return Vec::new() };
+            let Some(before) = self.needs.neighbors_slice(node).iter().copied().find(waits) else { return Vec::new() };
             node = before;
         };
         let mut cycle = way.split_off(from);
@@ -246,42 +246,16 @@ impl<'d> Ids<'d> {
     }
 }
 
-/// Lists of all nodes, concatenated.
-struct Lists {
-    /// End of each list, where the next one begins.
-    ends: Vec<usize>,
-    all: Vec<Number>,
-}
-
-impl Lists {
-    fn get(&self, node: Number) -> &[Number] {
-        let node = index(node);
-        let from = node.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.all[from..self.ends[node]]
+/// Makes the lists of all nodes from pairs of a node and an entry of its list; a pair counts once.
+fn lists(nodes: usize, mut pairs: Vec<(Number, Number)>) -> Lists {
+    pairs.sort_unstable();
+    pairs.dedup();
+    let mut lists = Lists::from_sorted_edges(&pairs).unwrap_or_default();
+    debug_assert_eq!(lists.edge_count(), pairs.len(), "the pairs are sorted");
+    while lists.node_count() < nodes {
+        lists.add_node(());
     }
-
-    /// Inverts the lists: for each node, the nodes with a list that contains it, sorted.
-    fn inverted(&self) -> Self {
-        let count = self.ends.len();
-        // Next write position of each list: first its beginning, finally its end.
-        let mut ends = vec![0; count];
-        for node in &self.all {
-            ends[index(*node)] += 1;
-        }
-        let mut from = 0;
-        for end in &mut ends {
-            from += std::mem::replace(end, from);
-        }
-        let mut all = vec![0; self.all.len()];
-        for node in 0..number(count) {
-            for of in self.get(node) {
-                let at = &mut ends[index(*of)];
-                all[*at] = node;
-                *at += 1;
-            }
-        }
-        Self { ends, all }
-    }
+    lists
 }
 
 pub(super) const fn index(node: Number) -> usize {

@@ -8,11 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::{Definition, Node, ROLE, Status, TriggerType, WorkflowCode};
+use super::{Definition, Node, Status, TriggerType, WorkflowCode};
+use crate::Role;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::expr::{Expr, Variable, Variables};
-use patchboard_kernel::source::child;
 use patchboard_kernel::tree;
+use patchboard_lint::source::child;
 
 /// Variables of a node's condition.
 pub const WHEN_VARIABLES: &[&str] = &["data"];
@@ -116,7 +117,7 @@ pub struct FailedNode {
 
 /// Returns the failed nodes of a board's workflow, sorted by id; none if it has no workflow.
 pub fn failed_nodes(blueprint: &Blueprint, document: &tree::Node) -> Vec<FailedNode> {
-    if !blueprint.workers.values().any(|worker| worker.agent.is_builtin(ROLE)) {
+    if !blueprint.workers.values().any(|worker| worker.agent.is_builtin(Role::Workflow.as_str())) {
         return Vec::new();
     }
     let nodes = document["workflow"]["nodes"].as_object().into_iter().flat_map(tree::Object::iter);

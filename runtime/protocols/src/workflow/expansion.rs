@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::engine::{DATA_MAX, WorkflowEvent};
 use super::{Definition, Node, Status, TriggerType};
-use patchboard_kernel::source::child;
+use patchboard_lint::source::child;
 
 /// Name of the workflow worker, and of the rule that starts it.
 const WORKER: &str = "workflow";

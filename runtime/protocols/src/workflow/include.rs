@@ -11,8 +11,8 @@ use crate::workflow::{
     TriggerType, Warning, WorkflowError, expand, is_node_name,
 };
 use patchboard_kernel::expr::{CompileError, Expr};
-use patchboard_kernel::lint::{Diagnostic, META_SCHEMA, MetaSchema, suggest};
-use patchboard_kernel::source::{FileLoader, Source, child, object_at};
+use patchboard_lint::source::{FileLoader, Source, child, object_at};
+use patchboard_lint::{Diagnostic, META_SCHEMA, MetaSchema, suggest};
 
 /// Workflow part of the blueprint schema; workflows may be in files of their own.
 static SCHEMA: LazyLock<MetaSchema> = LazyLock::new(|| {

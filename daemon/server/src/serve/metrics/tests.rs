@@ -11,7 +11,7 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, Timestamp};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::plan::UncachedPlans;
-use patchboard_kernel::source::Source;
+use patchboard_lint::source::Source;
 use patchboard_llm::gate::{ModelKey, ModelState, Outage};
 use patchboard_runtime::observer::{DurableStep, Observer as _, RestartScope};
 use serde_json::{Value, json};

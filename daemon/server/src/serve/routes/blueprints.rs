@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::lint::{self, FINDINGS_MAX, Report, Severity};
-use patchboard_kernel::source::Source;
+use patchboard_lint::source::Source;
+use patchboard_lint::{FINDINGS_MAX, Report, Severity};
 use patchboard_runtime::runtime::RuntimeError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -123,7 +123,7 @@ fn check_input(daemon: &Daemon, to_check: CheckBlueprintRequest) -> ApiResult<Bl
     if let (Some(request), Some(source), Some(blueprint)) = (to_check.request, &source, &report.blueprint) {
         let mut blueprint = blueprint.clone();
         daemon.fit_views(&mut blueprint);
-        let found = lint::check_with_request(source, blueprint, request).map_err(RuntimeError::Board)?;
+        let found = patchboard_lint::check_with_request(source, blueprint, request).map_err(RuntimeError::Board)?;
         report.findings.extend(found);
         report.findings.truncate(FINDINGS_MAX);
     }

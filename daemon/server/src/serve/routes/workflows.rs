@@ -9,6 +9,7 @@ use patchboard_kernel::board::Board;
 use patchboard_kernel::id::{BoardId, IdempotencyKey};
 use patchboard_kernel::record::Body as Recorded;
 use patchboard_kernel::tree::Node;
+use patchboard_protocols::Role;
 use patchboard_protocols::workflow::engine::{self, TurnError, WorkflowEvent};
 use patchboard_protocols::workflow::{self, Definition, WorkflowArgs, WorkflowCode};
 use serde::Deserialize;
@@ -147,7 +148,7 @@ pub(crate) async fn resume(
 
 /// Returns the reason that the workflow cannot resume from a node now, if any; `None` if the board has no workflow.
 fn resume_rejection(board: &Board, node: &str) -> Option<Option<TurnError>> {
-    let seat = board.blueprint().workers.values().find(|seat| seat.agent.is_builtin(workflow::ROLE))?;
+    let seat = board.blueprint().workers.values().find(|seat| seat.agent.is_builtin(Role::Workflow.as_str()))?;
     let with: WorkflowArgs = serde_json::from_value(seat.with.clone()?.into()).ok()?;
     Some(engine::compute_turn(&with.definition(), board.state().root(), WorkflowEvent::Resume(node)).err())
 }

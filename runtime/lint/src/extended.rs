@@ -1,0 +1,60 @@
+//! View of a check for extensions: workers with their valid grants, and warnings.
+//!
+//! Owns what an extension may read of a check ([`crate::extension::Extension::lint`]). Defines no finding.
+
+use super::codes::{FindingCode, severity};
+use super::{Diagnostic, Linter};
+use patchboard_kernel::blueprint::{Worker, WriteGrant};
+use patchboard_kernel::pattern::Pattern;
+
+/// Check of a blueprint without errors, for an extension.
+pub struct LintContext<'l, 'a> {
+    pub(super) linter: &'l mut Linter<'a>,
+    /// Codes of the extension.
+    pub(super) codes: &'static [FindingCode],
+}
+
+/// Write grant of a worker with a valid path.
+#[derive(Clone, Copy)]
+pub struct LintedWrite<'l> {
+    /// JSON Pointer of the grant in the blueprint.
+    pub pointer: &'l str,
+    /// The grant.
+    pub grant: &'l WriteGrant,
+    /// Its path.
+    pub pattern: &'l Pattern,
+}
+
+impl LintContext<'_, '_> {
+    /// Returns all workers with their names, in order of name.
+    pub fn workers(&self) -> impl Iterator<Item = (&str, &Worker)> {
+        self.linter.worker_grants.iter().map(|(name, grants)| (name.as_str(), grants.worker))
+    }
+
+    /// Returns the write grants of a worker.
+    pub fn writes(&self, worker: &str) -> impl Iterator<Item = LintedWrite<'_>> {
+        let grants = self.linter.worker_grants.iter().find(|(name, _)| name.as_str() == worker);
+        grants.into_iter().flat_map(|(_, grants)| &grants.writes).map(|write| LintedWrite {
+            pointer: &write.pointer,
+            grant: write.grant,
+            pattern: &write.pattern,
+        })
+    }
+
+    /// Parses a path of the blueprint; `None` if it is invalid.
+    pub fn parse(&self, path: &str) -> Option<Pattern> {
+        self.linter.paths.parse(path).ok()
+    }
+
+    /// Adds a finding about the value at a pointer, with a code of [`crate::extension::Extension::codes`].
+    pub fn report(&mut self, code: &'static str, pointer: &str, message: String, help: String) {
+        let finding = Diagnostic::at(self.linter.source, code, pointer, message, help);
+        self.linter.push(Diagnostic { severity: severity(code, self.codes), ..finding });
+    }
+
+    /// Adds a finding about the key at a pointer.
+    pub fn report_at_key(&mut self, code: &'static str, pointer: &str, message: String, help: String) {
+        self.report(code, pointer, message, help);
+        self.linter.point_at_key();
+    }
+}

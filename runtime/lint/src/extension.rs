@@ -1,0 +1,40 @@
+//! Seam by which other crates extend blueprints: members that they expand, roles and findings that they add.
+//!
+//! Owns the interface only. Lint knows no protocol; each is an [`Extension`] that the caller passes to
+//! [`crate::source::resolve`] and [`crate::check`].
+
+use crate::source::{FileLoader, Source};
+use crate::{Diagnostic, FindingCode, LintContext};
+
+/// Extension of blueprints.
+pub trait Extension: Sync {
+    /// Replaces the extension's member of a blueprint by workers, rules and boards. `file` is the file of the source,
+    /// if another names it.
+    ///
+    /// # Errors
+    /// Returns all findings about the member.
+    fn expand(
+        &self,
+        source: &mut Source,
+        files: &mut dyn FileLoader,
+        file: Option<&String>,
+    ) -> Result<(), Vec<Diagnostic>> {
+        let _ = (source, files, file);
+        Ok(())
+    }
+
+    /// Returns the coordination roles, `builtin:NAME`, that workers may have.
+    fn roles(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    /// Returns the codes of its findings.
+    fn codes(&self) -> &'static [FindingCode] {
+        &[]
+    }
+
+    /// Adds warnings about a resolved blueprint without errors.
+    fn lint(&self, context: &mut LintContext<'_, '_>) {
+        let _ = context;
+    }
+}

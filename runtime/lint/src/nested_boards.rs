@@ -1,0 +1,207 @@
+//! Nested boards: checks that their blueprints are valid, and that both sides declare every value that crosses the
+//! border.
+
+use std::collections::BTreeSet;
+
+use jsonptr::PointerBuf;
+use serde_json::Value;
+
+use super::paths::declares;
+use super::{Diagnostic, Linter, suggest};
+use crate::source::{Source, child};
+use patchboard_kernel::blueprint::{AgentKind, Blueprint, GrantOp, NestedBoardSpec};
+use patchboard_kernel::id::WorkerName;
+use patchboard_kernel::pattern::{PathSyntax, Pattern};
+use patchboard_kernel::schema::{Location, Schema};
+
+/// Maximum nesting depth of boards.
+pub(crate) const DEPTH_MAX: usize = 3;
+
+/// Maximum number of nested boards in one blueprint, at all depths.
+pub(crate) const BOARDS_MAX: usize = 64;
+
+/// Builds the finding that a blueprint has too many nested boards, at the first excess one.
+pub(crate) fn too_many(source: &Source, at: &str) -> Diagnostic {
+    let message = format!("more than {BOARDS_MAX} boards inside of one");
+    Diagnostic::at(source, "bad_board", at, message, "Put what some of them do into one.")
+}
+
+impl Linter<'_> {
+    /// Checks the seats of `board` agents, and the limits on nested blueprints. A separate check covers the inside of
+    /// each.
+    pub(super) fn inner(&mut self) {
+        let blueprint = self.blueprint;
+        for (name, inner) in &blueprint.boards {
+            let at = child("/boards", name);
+            if nesting_depth(inner) >= DEPTH_MAX {
+                let message = format!("boards are nested more than {DEPTH_MAX} deep");
+                self.report("bad_board", &at, message, "Let fewer boards make boards of their own.");
+                self.point_at_key();
+            }
+            if inner.workspace.is_some() {
+                let help = "Let the outer board's workers do what has to do with files.";
+                self.report("bad_board", &format!("{at}/workspace"), "a board inside a board has no files", help);
+                self.point_at_key();
+            }
+            if inner.done.is_none() {
+                let message = format!("`{name}` is never done, so nothing can come out of it");
+                self.report("bad_board", &at, message, "Add `done: {when: …}`.");
+                self.point_at_key();
+            }
+            if !blueprint.workers.values().any(|worker| worker.board.as_ref().is_some_and(|used| used.of == *name)) {
+                let message = format!("no worker is the board `{name}`");
+                let help = format!("Add a worker with `agent: board` and `board: {{of: {name}, …}}`, or remove it.");
+                self.report("unused_board", &at, message, help);
+                self.point_at_key();
+            }
+        }
+        for (name, worker) in &blueprint.workers {
+            let at = child("/workers", name.as_str());
+            match (&worker.agent, &worker.board) {
+                (AgentKind::Board, Some(inner)) => self.mappings(name, inner, &format!("{at}/board")),
+                (AgentKind::Board, None) => {
+                    let help = "Write `board: {of: NAME, input: {…}, output: {…}}`, with NAME among `boards`.";
+                    self.report("bad_board", &at, format!("`{name}` does not say which board it is"), help);
+                    self.point_at_key();
+                }
+                (agent, Some(_)) => {
+                    let message = format!("`{agent}` agents are no boards");
+                    self.report("bad_board", &format!("{at}/board"), message, "Remove it, or make the agent board.");
+                    self.point_at_key();
+                }
+                (_, None) => {}
+            }
+        }
+    }
+
+    /// Checks both sides of one border.
+    fn mappings(&mut self, name: &WorkerName, inner: &NestedBoardSpec, at: &str) {
+        let blueprint = self.blueprint;
+        let Some(of) = blueprint.boards.get(&inner.of) else {
+            let known = blueprint.boards.keys().map(String::as_str);
+            let help = suggest(&inner.of, known, "Add it under `boards`.");
+            return self.report("bad_board", &format!("{at}/of"), format!("`boards` has no `{}`", inner.of), help);
+        };
+        self.input(name, inner, of, at);
+        let written = inner.output.keys().map(|path| (child(&format!("{at}/output"), path), path.as_str()));
+        let failed = inner.failed.iter().map(|failed| (format!("{at}/failed/path"), failed.path.as_str()));
+        let written: Vec<(String, &str)> = written.chain(failed).collect();
+        for (pointer, path) in written {
+            let grants = self.worker_grants.get(name);
+            let adds = |op: &GrantOp| matches!(op, GrantOp::Add | GrantOp::Replace);
+            let is_granted = match (self.paths, self.paths.parse(path), PointerBuf::parse(path)) {
+                (PathSyntax::Plain, Ok(place), _) => grants.is_some_and(|seat| {
+                    let mut writes = seat.writes.iter().filter(|write| write.grant.ops.iter().any(adds));
+                    writes.any(|write| write.pattern.overlaps(&place))
+                }),
+                // A name must be that of the grant.
+                (PathSyntax::Named, Ok(_), Ok(place)) => grants.is_some_and(|seat| {
+                    let mut writes = seat.writes.iter().filter(|write| write.grant.ops.iter().any(adds));
+                    writes.any(|write| write.pattern.with_literal_names().matches(&place))
+                }),
+                _ => false,
+            };
+            if !is_granted {
+                let message = format!("`{name}` may not write `{path}`");
+                self.report("bad_board", &pointer, message, "Grant it under `writes`, or write elsewhere.");
+            }
+        }
+        let Ok(schema) = Schema::compile_within(&of.state.schema, of.state.assert_formats, &self.effort) else {
+            return;
+        };
+        for (path, from) in &inner.output {
+            let pointer = child(&format!("{at}/output"), path);
+            let is_declared = Pattern::parse(from).is_ok_and(|place| declares(&schema, &place));
+            if !is_declared || !from.starts_with('/') {
+                let message = format!("the schema of `{}` says nothing of `{from}`", inner.of);
+                self.report("undeclared_key", &pointer, message, "Name a place that it declares, or declare it.");
+            }
+        }
+    }
+
+    /// Checks the input: declared by the nested board, readable by the worker.
+    fn input(&mut self, name: &WorkerName, inner: &NestedBoardSpec, of: &Blueprint, at: &str) {
+        let declared = of.request.get("properties").and_then(Value::as_object);
+        if of.request.get("additionalProperties") != Some(&Value::Bool(false)) {
+            let message = format!("`{}` takes a request with any members, so none of them is declared", inner.of);
+            let help = "Give its `request` `type: object`, `properties` and `additionalProperties: false`.";
+            self.report("undeclared_key", &format!("{at}/of"), message, help);
+        }
+        for (member, from) in &inner.input {
+            let pointer = child(&format!("{at}/input"), member);
+            if declared.is_none_or(|declared| !declared.contains_key(member)) {
+                let known = declared.into_iter().flat_map(|declared| declared.keys().map(String::as_str));
+                let known: Vec<&str> = known.collect();
+                let help = suggest(member, known.iter().copied(), "Declare it in its `request`.");
+                let message = format!("the request of `{}` has no `{member}`", inner.of);
+                self.report("undeclared_key", &pointer, message, help);
+                self.point_at_key();
+            }
+            let (Ok(pattern), Ok(place)) = (self.paths.parse(from), PointerBuf::parse(from.as_str())) else {
+                let help = "Write a JSON Pointer like /turn/text.";
+                self.report("bad_pattern", &pointer, format!("`{from}` is no place"), help);
+                continue;
+            };
+            if let Some(missing) = self.missing(&pattern) {
+                let message = format!("`{from}` is no place of the document: {}", missing.why);
+                self.report("unknown_path", &pointer, message, missing.help);
+                continue;
+            }
+            let taken = declared.and_then(|declared| types(declared.get(member)?));
+            if let (Some(taken), Some(given)) = (taken, self.types_at(&pattern)) {
+                let is_taken = |kind: &str| taken.contains(kind) || (kind == "integer" && taken.contains("number"));
+                if let Some(other) = given.iter().find(|kind| !is_taken(kind.as_str())) {
+                    let taken = taken.iter().copied().collect::<Vec<_>>().join(" or ");
+                    let message = format!(
+                        "`{from}` may be {other}, and the request of `{}` takes {taken} as `{member}`",
+                        inner.of
+                    );
+                    let help = "Let both declare the same `type`, or take the member from another place.";
+                    self.report("mismatched_type", &pointer, message, help);
+                }
+            }
+            let reads = self.worker_grants.get(name).into_iter().flat_map(|seat| &seat.reads);
+            if !reads.into_iter().any(|read| read.pattern.with_literal_names().covers(&place)) {
+                let message = format!("`{name}` may not read `{from}`");
+                self.report("bad_board", &pointer, message, "Add it to `reads`.");
+            }
+        }
+        let required = of.request.get("required").and_then(Value::as_array);
+        for member in required.into_iter().flatten().filter_map(Value::as_str) {
+            if !inner.input.contains_key(member) {
+                let message = format!("the request of `{}` needs `{member}`", inner.of);
+                let help = format!("Add `{member}` to `input`, with the place it is taken from.");
+                self.report("undeclared_key", &format!("{at}/input"), message, help);
+            }
+        }
+    }
+}
+
+impl Linter<'_> {
+    /// Returns the declared types of a place of the document; `None` if they are not declared.
+    fn types_at(&self, place: &Pattern) -> Option<BTreeSet<String>> {
+        let (schema, sought, _) = self.schema_of(place)?;
+        let Location::Legal(fragments) = schema.locate(&sought) else { return None };
+        // A mere reference declares nothing itself; different declarations are ambiguous.
+        let fragments = fragments.iter().filter_map(|fragment| schema.document().pointer(fragment));
+        let said: Option<BTreeSet<BTreeSet<&str>>> =
+            fragments.filter(|fragment| fragment.get("$ref").is_none()).map(types).collect();
+        let mut said = said?.into_iter();
+        let (one, other) = (said.next()?, said.next());
+        other.is_none().then(|| one.into_iter().map(str::to_owned).collect())
+    }
+}
+
+/// Returns the types that a schema declares; `None` if it declares none.
+fn types(schema: &Value) -> Option<BTreeSet<&str>> {
+    match schema.get("type")? {
+        Value::String(kind) => Some(BTreeSet::from([kind.as_str()])),
+        Value::Array(kinds) => Some(kinds.iter().filter_map(Value::as_str).collect()),
+        _ => None,
+    }
+}
+
+/// Returns the nesting depth of a blueprint's boards.
+fn nesting_depth(blueprint: &Blueprint) -> usize {
+    blueprint.boards.values().map(|inner| 1 + nesting_depth(inner)).max().unwrap_or(0)
+}
