@@ -138,8 +138,6 @@ impl AgentRegistry {
             let bulkhead = admission::bulkhead(&embeddings.server(), models);
             Arc::new(Embedder::new(embeddings, Arc::clone(&variables), self.gate.clone(), bulkhead))
         });
-        let RoleContext { storage, clock, .. } = &*self.means;
-        let role_context = RoleContext { storage: Arc::clone(storage), clock: Arc::clone(clock), embedder };
         Self {
             inline: self.inline,
             variables,
@@ -150,7 +148,7 @@ impl AgentRegistry {
             leases: self.leases.clone(),
             toolbox: Arc::new(WorkspaceTools::new(Arc::clone(&self.workspaces), config.commands.clone())),
             workspaces: Arc::clone(&self.workspaces),
-            means: Arc::new(role_context),
+            means: Arc::new(RoleContext { embedder, ..(*self.means).clone() }),
             gate: self.gate.clone(),
             config,
         }
@@ -165,8 +163,8 @@ impl AgentRegistry {
     /// Sets the storage of departments; without one their calls fail.
     #[must_use]
     pub fn with_storage(self, storage: Storage) -> Self {
-        let (clock, embedder) = (Arc::clone(&self.means.clock), self.means.embedder.clone());
-        Self { means: Arc::new(RoleContext { storage: Arc::new(storage), clock, embedder }), ..self }
+        let means = RoleContext { storage: Arc::new(storage), ..(*self.means).clone() };
+        Self { means: Arc::new(means), ..self }
     }
 
     /// Fixes the clock of this project's own roles at a moment. Departments get a copy of their storage in this
@@ -174,8 +172,8 @@ impl AgentRegistry {
     #[must_use]
     pub fn with_fixed_time(self, moment: Timestamp, data_dir: &Path) -> Self {
         let storage = Arc::new(Storage::copy_before(data_dir, moment));
-        let (clock, embedder) = (Arc::new(FixedClock(moment)), self.means.embedder.clone());
-        Self { means: Arc::new(RoleContext { storage, clock, embedder }), ..self }
+        let means = RoleContext { storage, clock: Arc::new(FixedClock(moment)), ..(*self.means).clone() };
+        Self { means: Arc::new(means), ..self }
     }
 
     /// Returns the gate in front of the models.

@@ -44,10 +44,9 @@ impl Level {
             // client.
             (false, _, 0) => "warn,rmcp=error,patchboard_runtime::actors::board=off",
             (true, true, _) => "warn,rmcp=error",
-            (false, _, 1) | (true, _, 0) => {
-                "warn,rmcp=error,patchboard=info,patchboard_runtime=info,patchboard_agents=info"
-            }
-            _ => "info,rmcp=error,patchboard=debug,patchboard_runtime=debug,patchboard_agents=debug",
+            // `patchboard` is a prefix of all our crates' names.
+            (false, _, 1) | (true, _, 0) => "warn,rmcp=error,patchboard=info",
+            _ => "info,rmcp=error,patchboard=debug",
         }
     }
 }

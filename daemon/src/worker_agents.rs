@@ -171,24 +171,23 @@ impl WorkerAgentArguments {
         config: Option<&Path>,
     ) -> Result<WorkerAgents, Failure> {
         let models = &self.agents.models;
-        let again = self.resume_flags(data_dir, config);
+        let assigned = |agent: Arc<dyn Agent>, workspaces: &Arc<Workspaces>| WorkerAgents {
+            agent: Arc::new(NestedBoards::new(agent)),
+            workspaces: Arc::clone(workspaces),
+            attach_guard: Mutex::new(Some(workspaces.begin_activation())),
+            salt: None,
+            sends_no_key: models.sends_no_key(),
+            gate: None,
+            player: None,
+            recorder: None,
+            nested_shortages: Arc::default(),
+            resume_flags: self.resume_flags(data_dir, config),
+        };
         if let Some(path) = &self.agents.cassette {
             let registry = models.build_registry_with(config, InlinePrograms::Denied, &self.workspace)?;
             let player = Arc::new(player(path, &blueprint.name)?.with_toolbox(registry.toolbox()));
-            let agent: Arc<dyn Agent> = Arc::new(NestedBoards::new(player.clone()));
-            let workspaces = Arc::clone(registry.workspaces());
-            return Ok(WorkerAgents {
-                agent,
-                attach_guard: Mutex::new(Some(workspaces.begin_activation())),
-                workspaces,
-                salt: Some(player.salt()),
-                sends_no_key: false,
-                gate: None,
-                player: Some(player),
-                recorder: None,
-                nested_shortages: Arc::default(),
-                resume_flags: again,
-            });
+            let agents = assigned(player.clone(), registry.workspaces());
+            return Ok(WorkerAgents { salt: Some(player.salt()), player: Some(player), ..agents });
         }
         let registry = models.build_registry_with(config, self.agents.inline(), &self.workspace)?;
         let registry = registry.with_storage(Storage::in_dir(data_dir));
@@ -196,51 +195,21 @@ impl WorkerAgentArguments {
         if !problems.is_empty() {
             return Err(not_configured(&problems));
         }
-        let sends_no_key = models.sends_no_key();
-        let workspaces = Arc::clone(registry.workspaces());
-        let notes = ToolRecorder::default();
-        let registry = match &self.record {
-            Some(_) => {
-                let noted = notes.wrap(registry.toolbox());
-                registry.with_toolbox(noted)
-            }
-            None => registry,
-        };
-        let gate = registry.gate().clone();
-        let agent: Arc<dyn Agent> = Arc::new(registry);
-        let attach_guard = Mutex::new(Some(workspaces.begin_activation()));
+        let (gate, workspaces) = (Some(registry.gate().clone()), Arc::clone(registry.workspaces()));
         let Some(path) = &self.record else {
-            return Ok(WorkerAgents {
-                agent: Arc::new(NestedBoards::new(agent)),
-                workspaces,
-                attach_guard,
-                salt: None,
-                sends_no_key,
-                gate: Some(gate),
-                player: None,
-                recorder: None,
-                nested_shortages: Arc::default(),
-                resume_flags: again,
-            });
+            return Ok(WorkerAgents { gate, ..assigned(Arc::new(registry), &workspaces) });
         };
+        let notes = ToolRecorder::default();
+        let noted = notes.wrap(registry.toolbox());
+        let agent: Arc<dyn Agent> = Arc::new(registry.with_toolbox(noted));
         let made = match (self.force, self.append && path.exists()) {
             (true, _) => Recorder::replace(path, &blueprint.name, agent),
             (false, true) => Recorder::append(path, &player(path, &blueprint.name)?, agent),
             (false, false) => Recorder::create(path, &blueprint.name, agent),
         };
         let recorder = Arc::new(made.map_err(|error| cassette_failure(&error))?.with_tool_recorder(notes));
-        Ok(WorkerAgents {
-            agent: Arc::new(NestedBoards::new(recorder.clone())),
-            workspaces,
-            attach_guard,
-            salt: None,
-            sends_no_key,
-            gate: Some(gate),
-            player: None,
-            recorder: Some((recorder, path.clone())),
-            nested_shortages: Arc::default(),
-            resume_flags: again,
-        })
+        let agents = assigned(recorder.clone(), &workspaces);
+        Ok(WorkerAgents { gate, recorder: Some((recorder, path.clone())), ..agents })
     }
 
     /// Returns the flags for a later command that resumes a board.

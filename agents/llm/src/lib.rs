@@ -17,6 +17,7 @@
 //! * [`schema`]: reply schemas.
 //! * [`reply`]: parses answers.
 //! * `reply_text`: strips the text around the JSON of a reply.
+//! * `chat_request`: builds a request, without the parts that the server rejects.
 //! * `http_body`: decodes the bodies of answers.
 //! * `downgrade`: plainer forms of a rejected request.
 //! * `exchange`: sends a request and its plainer forms, until one is answered.
@@ -35,7 +36,6 @@
 
 use std::borrow::Cow;
 use std::future::Future;
-use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -49,24 +49,22 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
-use self::downgrade::{Limit, OmittedMembers, OutputMode, RequestShape, Stream, Temperature, ToolForms};
 use self::failure_codes::{code_of, deferral_of, is_transient};
 pub use self::interrupted::InterruptedConversations;
 use self::reply::{Completion, FinishReason};
 use self::reply_failures::ReplyFailures;
-use self::request::{Attempt, Message, Request, RequestSource, StreamOptions, Tool};
-use self::schema::SchemaLevel;
+use self::request::{Attempt, Message, RequestSource};
 use self::server_profile::{SchemaPlacement, ServerProfile};
 use self::tool_loop::estimate_usage;
 use self::transport::{HttpAnswer, HttpFailure, OnReplyStart, Received};
-use crate::config::{Api, Model, Streaming};
-use crate::key_order::OrderedJson;
+use crate::config::Model;
 use patchboard_kernel::text::one_line;
 use patchboard_runtime::tools::ToolDefinition;
 
 pub mod admission;
 mod api;
 pub mod capabilities;
+mod chat_request;
 pub mod config;
 mod credentials;
 mod downgrade;
@@ -108,15 +106,6 @@ const MESSAGE_MAX: usize = 300;
 
 /// Characters of a rejected reply that its failure shows.
 const REFUSED_MAX: usize = 200;
-
-/// Reasoning effort after reasoning has left no room for a reply. Lower and unknown efforts stay.
-const LESS: &str = "low";
-
-/// Efforts above [`LESS`].
-const MORE: [&str; 4] = ["medium", "high", "xhigh", "max"];
-
-/// Replaces a temperature of 0 where it must be positive.
-const POSITIVE: f64 = 0.01;
 
 /// A model behind a chat endpoint.
 pub struct Chat {
@@ -273,85 +262,6 @@ impl Chat {
             _ => trouble.map_or(tokens, |trouble| trouble.reply_tokens(tokens, &self.model)),
         };
         RequestSource::Call(Attempt { call, failures: trouble, reply_tokens })
-    }
-
-    fn request<'a>(
-        &'a self,
-        task: RequestSource<'a>,
-        messages: &'a [Message<'a>],
-        offered: &'a [ToolDefinition],
-        shape: RequestShape,
-    ) -> Request<'a> {
-        let most = self.model.max_reply_tokens.map_or(u32::MAX, NonZeroU32::get);
-        let limit = Some(task.reply_tokens().min(shape.cap.unwrap_or(u32::MAX)).min(most));
-        let configured = self.model.temperature;
-        let temperature = match shape.temperature {
-            Temperature::Given => Some(configured),
-            Temperature::Positive => Some(if configured > 0.0 { configured } else { POSITIVE }),
-            Temperature::None => None,
-        };
-        let stream = match self.model.stream {
-            Streaming::Auto | Streaming::Always => shape.stream,
-            Streaming::Never => Stream::Off,
-        };
-        let left_out = shape.left_out;
-        let effort = self.model.reasoning_effort.as_deref();
-        let effort =
-            effort.map(|effort| if task.reduces_reasoning() && MORE.contains(&effort) { LESS } else { effort });
-        let mut request = Request {
-            model: &self.model.model,
-            messages: request::arranged(messages, shape),
-            // The plainest request omits every optional member.
-            stream: (stream != Stream::Off || shape.left_out != OmittedMembers::ALL).then_some(stream != Stream::Off),
-            stream_options: (stream == Stream::WithUsage).then(StreamOptions::default),
-            temperature,
-            max_tokens: limit.filter(|_| shape.limit == Limit::MaxTokens),
-            max_completion_tokens: limit.filter(|_| shape.limit == Limit::MaxCompletionTokens),
-            seed: self.model.seed.filter(|_| !left_out.seed),
-            top_p: self.model.top_p.filter(|_| !left_out.top_p),
-            stop: if left_out.stop { &[] } else { &self.model.stop },
-            reasoning_effort: effort.filter(|_| !left_out.effort),
-            extra: Cow::Borrowed(&self.model.extra_body),
-            tools: offered.iter().map(|tool| Tool::from_definition(tool, shape.tool_forms)).collect(),
-            response_format: None,
-            has_form: false,
-            has_include: !left_out.include,
-        };
-        let level = match shape.form {
-            OutputMode::Derived | OutputMode::Strict | OutputMode::Plain => SchemaLevel::Derived,
-            OutputMode::Generic | OutputMode::Object => SchemaLevel::Generic,
-            OutputMode::None => SchemaLevel::None,
-        };
-        if let Some((_, mut schema)) = task.form(level) {
-            match shape.form {
-                OutputMode::Object => request.require_json_object(),
-                rung => {
-                    match rung {
-                        OutputMode::Plain => schema::plain(schema.value.to_mut()),
-                        OutputMode::Strict => schema::close(schema.value.to_mut(), task.takes_null()),
-                        _ => {}
-                    }
-                    if shape.tool_forms == ToolForms::Plain && !offered.is_empty() {
-                        schema::open(schema.value.to_mut());
-                    }
-                    request.has_form = request.require_schema(schema, offered, rung == OutputMode::Strict);
-                }
-            }
-        }
-        request.drop_overridden_members();
-        request
-    }
-
-    /// Serializes a request, in the protocol of the endpoint.
-    fn body(&self, request: &Request<'_>) -> Result<Vec<u8>, serde_json::Error> {
-        match self.model.api {
-            Api::Chat => serde_json::to_vec(request),
-            api @ (Api::Responses | Api::Anthropic) => {
-                let body = serde_json::to_value(request)?;
-                let body = api::encode(api, body, request.has_include, &self.model.extra_body);
-                serde_json::to_vec(&OrderedJson::new(&body, request.order()))
-            }
-        }
     }
 
     /// Sends a request. Calls `begun` at the first part of a streamed reply.

@@ -10,6 +10,7 @@ use patchboard_runtime::clock::Clock;
 use crate::departments::storage::Storage;
 
 /// Resources of a role in addition to its view.
+#[derive(Clone)]
 pub struct RoleContext {
     /// Storage of departments.
     pub storage: Arc<Storage>,
