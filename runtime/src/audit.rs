@@ -350,14 +350,14 @@ impl<'a> Auditor<'a> {
             }
             self.state = created.state;
         }
-        if let Body::Invoked(invoked) = &body {
+        if let Body::Invoked(invoked) = body {
             self.text("view", invoked.view)?;
             self.text("prompt", invoked.prompt)?;
         }
-        if let Body::Committed(committed) = &body {
+        if let Body::Committed(committed) = body {
             self.state = committed.state;
         }
-        if let Body::Snapshot(snapshot) = &body {
+        if let Body::Snapshot(snapshot) = body {
             if snapshot.of >= record.seq {
                 return Err(
                     self.record_error(format!("its snapshot includes record {}, which comes later", snapshot.of))
@@ -366,7 +366,7 @@ impl<'a> Auditor<'a> {
             self.named.insert(record.seq, *snapshot);
         }
         self.note_erasure(record)?;
-        if let Body::Redacted(redacted) = &body {
+        if let Body::Redacted(redacted) = body {
             self.redacted(record.seq, redacted)?;
         }
         if let Some(moment) = self.states_at.get_mut(&record.seq) {

@@ -301,7 +301,7 @@ impl Details {
         let mut uncounted: BTreeMap<InvocationId, u32> = BTreeMap::new();
         let mut format = 0;
         for body in records.iter().filter_map(|record| record.body().ok()) {
-            match &body {
+            match body {
                 Body::Created(created) => {
                     format = created.format;
                     details.architect.clone_from(&created.architect);

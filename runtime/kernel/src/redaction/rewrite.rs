@@ -179,7 +179,7 @@ impl<'a> Rewriter<'a> {
                 }
                 self.redact_surroundings(&mut values, is_asked);
                 self.redact_source(&mut values, stored);
-                if let Body::Approval(approval) = &body {
+                if let Body::Approval(approval) = body {
                     let asking = approval.by.attempt.as_ref().map(|attempt| attempt.invocation);
                     self.questions.extend(asking.map(|invocation| (record.seq, invocation)));
                     if values != unchanged {
@@ -279,7 +279,7 @@ impl<'a> Rewriter<'a> {
         let had = old.as_ref().and_then(|old| old.region);
         if is_changed || region != had {
             let known = old.and_then(|old| old.reply);
-            let reply = known.or_else(|| is_changed.then(|| reply_digest(self.hasher, self.format, &body)).flatten());
+            let reply = known.or_else(|| is_changed.then(|| reply_digest(self.hasher, self.format, body)).flatten());
             let erasure = RedactionMarker { by: self.by, reply, region };
             self.result.values += count_marks(&values).saturating_sub(count_marks(&unchanged));
             self.result.records.push(record.with_redacted(values, &erasure));
