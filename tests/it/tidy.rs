@@ -115,6 +115,14 @@ fn arrows_between_crates_point_to_the_kernel_and_never_back() {
 }
 
 #[test]
+fn storage_alone_is_built_on_a_database() {
+    let packages = packages();
+    let users = packages.iter().filter(|(_, dependencies)| dependencies.contains("rusqlite"));
+    let users: Vec<&str> = users.map(|(name, _)| name.as_str()).collect();
+    assert_eq!(users, ["patchboard-storage"], "all others have what is durable behind its interface (ARCHITECTURE.md)");
+}
+
+#[test]
 fn bugs_that_are_put_in_on_purpose_are_in_two_test_programs_alone() {
     let metadata = metadata();
     let mut askers = Vec::new();

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
+use patchboard_storage::blocking::wait;
 
 use crate::describe;
 use crate::failure::{Exit, Outcome};
@@ -37,7 +38,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     } else {
         let log = TokenStore::open(data_dir)?;
         loop {
-            let page = log.audit_log(after, PAGE)?;
+            let page = wait(log.audit_log(after, PAGE))?;
             let Some(last) = page.last() else { break };
             after = last.id;
             entries.extend(page);

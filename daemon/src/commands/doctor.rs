@@ -214,7 +214,7 @@ fn serving(settings: &Settings, data_dir: &Path) -> Vec<Finding> {
     let count = match TokenStore::exist(data_dir) {
         false => Ok(0),
         true => TokenStore::open(data_dir)
-            .and_then(|tokens| tokens.list())
+            .and_then(|tokens| wait(tokens.list()))
             .map(|all| all.iter().filter(|token| token.is_valid(SystemClock.now())).count())
             .map_err(|failure| match failure {
                 Failure::Error(told) => told.message,

@@ -129,9 +129,9 @@ impl Restore {
         let (journal, _alone) = open_or_create_exclusive(data_dir, "POST /v1/boards/{board}/restore")?;
         let (tokens, by, id) = (TokenStore::open(data_dir)?, user::principal(), carried.board().clone());
         let intended = AuditedAction { action: Action::BoardRestored, subject: Some(id.as_str()), by: Some(&by) };
-        let begun = tokens.begin(&intended, SystemClock.now())?;
+        let begun = tokens.begin(&intended, SystemClock.now()).await?;
         let board = archive::append_restored(&*journal, carried).await.map_err(failure)?;
-        tokens.finish(begun);
+        tokens.finish(begun).await;
         if output.is_json() {
             output.json(&json!(RestoreReport { board }))?;
         } else {

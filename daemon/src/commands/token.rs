@@ -7,6 +7,7 @@ use patchboard_kernel::blueprint::Duration;
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::{canonical, idempotency};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
+use patchboard_storage::blocking::wait;
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure, Outcome};
@@ -134,7 +135,7 @@ fn administer(command: &Command, data_dir: &Path, output: Output) -> Outcome {
     match command {
         Command::Create { scope, name, expires } => {
             let wanted = NewToken { name, scope: scope.clone(), lifetime: *expires, by: user::principal() };
-            let (token, text) = tokens.create(&wanted, SystemClock.now())?;
+            let (token, text) = wait(tokens.create(&wanted, SystemClock.now()))?;
             if output.is_json() {
                 let mut made = json!(token);
                 made["token"] = text.into();
@@ -146,7 +147,7 @@ fn administer(command: &Command, data_dir: &Path, output: Output) -> Outcome {
             }
         }
         Command::List => {
-            let all = tokens.list()?;
+            let all = wait(tokens.list())?;
             if output.is_json() {
                 for token in &all {
                     output.json(token)?;
@@ -172,13 +173,13 @@ fn administer(command: &Command, data_dir: &Path, output: Output) -> Outcome {
             output.line(&table(["TOKEN", "NAME", "SCOPE", "CREATED", "EXPIRES", "REVOKED", "MADE BY"], rows))?;
         }
         Command::Revoke { id } => {
-            if !tokens.revoke(*id, &user::principal(), SystemClock.now())? {
+            if !wait(tokens.revoke(*id, &user::principal(), SystemClock.now()))? {
                 return Err(no_such(format!("no token {id} opens anything")));
             }
             output.note(&format!("token {id} opens nothing any more"));
         }
         Command::Delete { id } => {
-            if !tokens.delete(*id, &user::principal(), SystemClock.now())? {
+            if !wait(tokens.delete(*id, &user::principal(), SystemClock.now()))? {
                 return Err(no_such(format!("there is no token {id}")));
             }
             output.note(&format!("token {id} opens nothing any more, and is forgotten"));

@@ -246,7 +246,8 @@ fn departments() {
     assert_eq!(held(), [""; 0].map(PathBuf::from));
     assert_eq!(erased, [json!({"rows": {"notes": [1]}, "outcomes": 1, "erased": true})]);
     let connection = rusqlite::Connection::open(file).expect("it can be opened");
-    let kept = "SELECT count(*) FROM department_notes WHERE item IS NULL AND deleted = 1";
+    let kept = "SELECT count(*) FROM documents WHERE collection IN ('rows/notes', 'history/notes') \
+                AND value ->> '$.deleted' AND value ->> '$.values' = '{}'";
     assert_eq!(connection.query_row(kept, [], |row| row.get::<_, i64>(0)), Ok(1));
 }
 

@@ -8,12 +8,14 @@
 //! * [`journal`]: the interface of boards: records, texts, snapshots, tombstones.
 //! * [`archives`]: the interface of archives, with its drivers.
 //! * [`sqlite`]: the driver for a data directory on local disk; [`memory`]: the one in memory.
+//! * [`documents`]: the interface of small JSON documents: API tokens, rows of departments.
 //! * [`blocking`]: storage for code that runs on a thread of its own.
 //! * [`private_files`]: files that only their owner reads; [`board_id`]: the rule of board ids.
 
 pub mod archives;
 pub mod blocking;
 pub mod board_id;
+pub mod documents;
 pub mod journal;
 pub mod memory;
 pub mod private_files;

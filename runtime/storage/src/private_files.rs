@@ -67,7 +67,7 @@ pub fn make_directory(path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// Storage.
-pub fn connect(path: &Path, patience: Duration) -> rusqlite::Result<Connection> {
+pub(crate) fn connect(path: &Path, patience: Duration) -> rusqlite::Result<Connection> {
     // SQLite gives the log and its index the permissions of the file.
     ensure(path).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
     let connection = Connection::open(path)?;
@@ -79,7 +79,7 @@ pub fn connect(path: &Path, patience: Duration) -> rusqlite::Result<Connection> 
 ///
 /// # Errors
 /// Storage, or a timeout.
-pub fn enable_wal(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
+pub(crate) fn enable_wal(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
     let since = Instant::now();
     loop {
         // SQLite does not apply its busy timeout here.
@@ -98,7 +98,7 @@ pub fn enable_wal(connection: &Connection, patience: Duration) -> rusqlite::Resu
 ///
 /// # Errors
 /// Storage.
-pub fn truncate_wal(connection: &Connection) -> rusqlite::Result<bool> {
+pub(crate) fn truncate_wal(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get::<_, i64>(0)).map(|busy| busy == 0)
 }
 

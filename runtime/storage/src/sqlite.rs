@@ -11,6 +11,7 @@
 //! thread.
 
 mod append;
+mod documents;
 mod erase;
 mod error_mapping;
 mod file_identity;
@@ -34,6 +35,7 @@ use patchboard_kernel::snapshot::SnapshotPart;
 use rusqlite::{Connection, OptionalExtension, Row};
 use tokio::sync::watch;
 
+pub use self::documents::SqliteDocuments;
 use self::error_mapping::{integrity_error, io_error, read_error, recheck_corrupt, sql_error};
 use self::file_identity::WatchedFiles;
 use self::marks::{Heads, Marks};

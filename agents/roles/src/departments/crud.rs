@@ -5,18 +5,16 @@
 //! as a code with values, and changes nothing. A call is executed once: its outcome is stored by its key in the same
 //! transaction.
 
-use std::time::Duration;
-
 use patchboard_kernel::id::Timestamp;
 use patchboard_protocols::department::{Action, Department, RowOperation};
-use patchboard_storage::private_files;
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params_from_iter, types};
-use serde_json::Value;
+use patchboard_storage::blocking::wait;
+use patchboard_storage::documents::{Change, DocumentError, Documents, transact};
+use serde_json::{Value, json};
 
 use super::similarity::display_text;
 use super::similarity::words;
-use super::storage::{FILE, PATIENCE, ROWS_MAX, Storage, StorageError, current, current_row, sql, to_sql};
-use super::types::{ChangeError, Outcome, OutcomeStatus, Resolution, Row, RowChange, Status, Values};
+use super::storage::{CallOutcome, OUTCOMES, ROWS_MAX, State, Storage, StorageError, Table, parsed};
+use super::types::{ChangeError, Outcome, OutcomeStatus, Resolution, RowChange, Status, Values};
 use super::values::{is_given, stored};
 
 /// Greatest number of rows in an outcome.
@@ -38,45 +36,62 @@ pub fn execute(
         Ok(recognised) => recognised,
         Err(why) => return Ok(nothing(resolved).with_error(why)),
     };
-    storage.with_table(department, |connection| {
+    storage.with_documents(|documents| {
         if recognised.action.does == RowOperation::Select {
-            return select(connection, department, resolved, bytes_max);
+            let table = wait(Table::of(documents, department, false))?;
+            return Ok(select(&table, resolved, bytes_max));
         }
-        let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let known: Option<(String, String)> =
-            transaction.query_row(sql::OUTCOME, [key], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-        if let Some((of, outcome)) = known {
-            let outcome = serde_json::from_str(&outcome).ok().filter(|_| of == department.name);
-            return outcome.ok_or_else(|| StorageError::NotConfigured(format!("the outcome of {key} cannot be read")));
+        let call = WriteCall { documents, department, recognised: &recognised, resolved, key, now };
+        match wait(call.run(None)) {
+            Err(StorageError::Documents(DocumentError::Unverified { .. })) => {
+                wait(call.run(Some(ChangeError::Unverified)))
+            }
+            done => done,
         }
-        let savepoint = transaction.savepoint()?;
-        let change = Change { connection: &savepoint, department, recognised: &recognised, key, now };
-        let outcome = match change.make() {
-            Ok(changed) => {
-                savepoint.commit()?;
-                let rows = vec![changed];
-                Outcome { rows, count: 1, verified: true, ..nothing(resolved) }.into_done()
-            }
-            Err(ChangeFailure::Change(why)) => {
-                drop(savepoint);
-                nothing(resolved).with_error(why)
-            }
-            Err(ChangeFailure::Storage(fault)) => return Err(fault),
-        };
-        put_outcome(&transaction, department, key, now, &outcome)?;
-        transaction.commit()?;
-        settle(connection);
-        Ok(outcome)
     })
 }
 
-/// Empties the write-ahead log. A flipped bit in it would revert every later commit, and no hash of rows would reveal
-/// it.
-fn settle(connection: &Connection) {
-    // If another process reads, or the disk fails, the commit is still valid; the next change empties the log.
-    let settled = connection.busy_timeout(Duration::ZERO).and_then(|()| private_files::truncate_wal(connection));
-    if let Err(error) = settled.and_then(|_| connection.busy_timeout(PATIENCE)) {
-        tracing::warn!(%error, "the log of {FILE} is not empty");
+/// Call that may change rows.
+struct WriteCall<'a> {
+    documents: &'a dyn Documents,
+    department: &'a Department,
+    recognised: &'a Recognised<'a>,
+    resolved: &'a Resolution,
+    key: &'a str,
+    now: Timestamp,
+}
+
+impl WriteCall<'_> {
+    /// Makes the change, unless it has `failed`, and stores its outcome; returns the stored outcome of a repeated call.
+    async fn run(&self, failed: Option<ChangeError>) -> Result<Outcome, StorageError> {
+        transact(self.documents, || self.decide(failed.clone())).await
+    }
+
+    async fn decide(&self, failed: Option<ChangeError>) -> Result<(Outcome, Vec<Change>), StorageError> {
+        let Self { documents, department, recognised, resolved, key, now } = *self;
+        let table = Table::of(documents, department, false).await?;
+        if let Some(known) = documents.get(OUTCOMES, key).await? {
+            let known: CallOutcome = parsed(known)?;
+            let outcome = serde_json::from_value(known.outcome).ok().filter(|_| known.department == department.name);
+            let outcome =
+                outcome.ok_or_else(|| StorageError::NotConfigured(format!("the outcome of {key} cannot be read")))?;
+            return Ok((outcome, Vec::new()));
+        }
+        let made = match failed {
+            Some(why) => Err(why),
+            None => RowWrite { table: &table, department, recognised, key, now }.make(),
+        };
+        let (outcome, mut changes) = match made {
+            Ok((changed, mut changes)) => {
+                changes.push(table.put_header(changed.id));
+                (Outcome { rows: vec![changed], count: 1, verified: true, ..nothing(resolved) }.into_done(), changes)
+            }
+            Err(why) => (nothing(resolved).with_error(why), vec![table.put_header(0)]),
+        };
+        let department = department.name.clone();
+        let stored = CallOutcome { department, recorded: now.0, outcome: json!(outcome) };
+        changes.push(Change::put(OUTCOMES, key, json!(stored)).expecting(None));
+        Ok((outcome, changes))
     }
 }
 
@@ -88,18 +103,6 @@ impl Outcome {
     fn with_error(self, wrong: ChangeError) -> Self {
         Self { wrong: Some(wrong), ..self }
     }
-}
-
-fn put_outcome(
-    transaction: &Transaction<'_>,
-    department: &Department,
-    key: &str,
-    now: Timestamp,
-    outcome: &Outcome,
-) -> Result<(), StorageError> {
-    let text = serde_json::to_string(outcome).map_err(|why| StorageError::NotConfigured(why.to_string()))?;
-    transaction.execute(sql::PUT_OUTCOME, (key, &department.name, now.0, text))?;
-    Ok(())
 }
 
 /// Builds the outcome of a request that changed nothing.
@@ -162,145 +165,94 @@ fn recognise<'a>(department: &'a Department, resolved: &Resolution) -> Result<Re
 }
 
 /// Returns the current values of the found rows, within the limits; rows that are gone are left out.
-fn select(
-    connection: &Connection,
-    department: &Department,
-    resolved: &Resolution,
-    bytes_max: usize,
-) -> Result<Outcome, StorageError> {
+fn select(table: &Table, resolved: &Resolution, bytes_max: usize) -> Outcome {
     let (mut rows, mut count, mut bytes) = (Vec::new(), 0, 0);
-    for id in &resolved.ids {
-        let Some(row) = current_row(connection, department, *id)? else { continue };
+    for State { id, values, .. } in resolved.ids.iter().filter_map(|id| table.rows.get(id)) {
         count += 1;
-        bytes += Value::Object(row.values.clone()).to_string().len() + 32;
+        bytes += Value::Object(values.clone()).to_string().len() + 32;
         if rows.len() < SHOWN_MAX && bytes <= bytes_max {
-            rows.push(RowChange { id: row.id, before: None, after: Some(row.values) });
+            rows.push(RowChange { id: *id, before: None, after: Some(values.clone()) });
         }
     }
-    Ok(Outcome { rows, count, verified: true, ..nothing(resolved) }.into_done())
+    Outcome { rows, count, verified: true, ..nothing(resolved) }.into_done()
 }
 
-/// Reason that a change was not made.
-enum ChangeFailure {
-    /// Error that a user can cause.
-    Change(ChangeError),
-    Storage(StorageError),
-}
-
-impl<E: Into<StorageError>> From<E> for ChangeFailure {
-    fn from(fault: E) -> Self {
-        Self::Storage(fault.into())
-    }
-}
-
-struct Change<'a> {
-    connection: &'a Connection,
+/// Write of one row, decided on the rows as read.
+struct RowWrite<'a> {
+    table: &'a Table,
     department: &'a Department,
     recognised: &'a Recognised<'a>,
     key: &'a str,
     now: Timestamp,
 }
 
-impl Change<'_> {
-    /// Runs the phases that need the rows. On an error the caller rolls back their changes.
-    fn make(&self) -> Result<RowChange, ChangeFailure> {
-        match &self.recognised.row {
-            None => self.insert(),
-            Some((id, expected)) => {
-                let before = current_row(self.connection, self.department, *id)?;
-                let is_as_found = |row: &Row| expected.iter().all(|(name, value)| row.values.get(name) == Some(value));
-                let Some(before) = before.filter(is_as_found) else {
-                    return Err(ChangeFailure::Change(ChangeError::Stale));
-                };
-                match self.recognised.action.does {
-                    RowOperation::Delete => self.delete(before),
-                    RowOperation::Insert | RowOperation::Select | RowOperation::Update => self.update(before),
-                }
-            }
+impl RowWrite<'_> {
+    /// Returns the changes of the phases that need the rows.
+    fn make(&self) -> Result<(RowChange, Vec<Change>), ChangeError> {
+        let Some((id, expected)) = &self.recognised.row else { return self.insert() };
+        let is_as_found = |row: &&State| expected.iter().all(|(name, value)| row.values.get(name) == Some(value));
+        let before = self.table.rows.get(id).filter(is_as_found).ok_or(ChangeError::Stale)?;
+        match self.recognised.action.does {
+            RowOperation::Delete => Ok(self.delete(before)),
+            RowOperation::Insert | RowOperation::Select | RowOperation::Update => self.update(before),
         }
     }
 
-    fn insert(&self) -> Result<RowChange, ChangeFailure> {
-        let rows = current(self.connection, self.department)?;
-        if rows.len() >= ROWS_MAX {
-            return Err(ChangeFailure::Change(ChangeError::Full));
+    fn insert(&self) -> Result<(RowChange, Vec<Change>), ChangeError> {
+        if self.table.rows.len() >= ROWS_MAX {
+            return Err(ChangeError::Full);
         }
-        let after = self.recognised.sets.clone();
-        self.check_unique(&rows, None, &after)?;
-        let id = self.connection.query_row(&sql::next_id(self.department), (), |row| row.get(0))?;
-        self.begin(id, 1, self.now.0, false, &after)?;
-        self.verify(id, Some((&after, 1)))?;
-        Ok(RowChange { id, before: None, after: Some(after) })
+        let values = self.recognised.sets.clone();
+        self.check_unique(None, &values)?;
+        let id = self.table.next_id();
+        let change = RowChange { id, before: None, after: Some(values.clone()) };
+        Ok((change, vec![self.begun(id, 1, self.now.0, values).put(&self.department.name)]))
     }
 
-    fn update(&self, before: Row) -> Result<RowChange, ChangeFailure> {
-        let mut after = before.values.clone();
-        after.extend(self.recognised.sets.clone());
-        let rows = current(self.connection, self.department)?;
-        self.check_unique(&rows, Some(before.id), &after)?;
-        let now = self.end(before.id)?;
-        self.begin(before.id, before.version + 1, now, false, &after)?;
-        self.verify(before.id, Some((&after, before.version + 1)))?;
-        Ok(RowChange { id: before.id, before: Some(before.values), after: Some(after) })
+    fn update(&self, before: &State) -> Result<(RowChange, Vec<Change>), ChangeError> {
+        let mut values = before.values.clone();
+        values.extend(self.recognised.sets.clone());
+        self.check_unique(Some(before.id), &values)?;
+        let (now, mut changes) = self.end(before);
+        changes.push(self.begun(before.id, before.version + 1, now, values.clone()).put(&self.department.name));
+        Ok((RowChange { id: before.id, before: Some(before.values.clone()), after: Some(values) }, changes))
     }
 
-    fn delete(&self, before: Row) -> Result<RowChange, ChangeFailure> {
-        let now = self.end(before.id)?;
-        self.begin(before.id, before.version + 1, now, true, &before.values)?;
-        self.verify(before.id, None)?;
-        Ok(RowChange { id: before.id, before: Some(before.values), after: None })
+    fn delete(&self, before: &State) -> (RowChange, Vec<Change>) {
+        let (now, mut changes) = self.end(before);
+        let end = self.begun(before.id, before.version + 1, now, before.values.clone());
+        changes.push(State { deleted: true, ..end }.put(&self.department.name));
+        changes.push(before.remove(&self.department.name));
+        (RowChange { id: before.id, before: Some(before.values.clone()), after: None }, changes)
     }
 
     /// Checks that no other row has the same identity.
-    fn check_unique(&self, rows: &[Row], own: Option<i64>, values: &Values) -> Result<(), ChangeFailure> {
+    fn check_unique(&self, own: Option<i64>, values: &Values) -> Result<(), ChangeError> {
         let identity = &self.department.storage.identity;
         let has = |values: &Values, name: &String| values.get(name).map(|value| words(&display_text(value)));
-        let is_same = |row: &Row| identity.iter().all(|name| has(&row.values, name) == has(values, name));
-        let is_taken = !identity.is_empty() && rows.iter().any(|row| Some(row.id) != own && is_same(row));
+        let is_same = |row: &State| identity.iter().all(|name| has(&row.values, name) == has(values, name));
+        let is_taken = !identity.is_empty() && self.table.rows.values().any(|row| Some(row.id) != own && is_same(row));
         if is_taken {
             let value = |name: &String| Some((name.clone(), values.get(name)?.clone()));
-            return Err(ChangeFailure::Change(ChangeError::Taken {
-                values: identity.iter().filter_map(value).collect(),
-            }));
+            return Err(ChangeError::Taken { values: identity.iter().filter_map(value).collect() });
         }
         Ok(())
     }
 
-    /// Ends the current state of a row. Returns the time of its end, which always advances, even if the clock does not.
-    fn end(&self, id: i64) -> Result<i64, ChangeFailure> {
-        let (valid, recorded): (i64, i64) =
-            self.connection.query_row(&sql::since(self.department), [id], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let now = self.now.0.max(valid.saturating_add(1)).max(recorded.saturating_add(1));
-        self.connection.execute(&sql::supersede(self.department), (id, now))?;
-        self.connection.execute(&sql::close(self.department), (id, now))?;
-        Ok(now)
+    /// Ends the current state of a row: what was known until now, and what is known of it from now on. Returns the time
+    /// of its end, which always advances, even if the clock does not.
+    fn end(&self, before: &State) -> (i64, Vec<Change>) {
+        let State { valid_from, recorded_from, .. } = *before;
+        let now = self.now.0.max(valid_from.saturating_add(1)).max(recorded_from.saturating_add(1));
+        let superseded = State { recorded_to: Some(now), ..before.clone() };
+        let closed = State { valid_to: Some(now), recorded_from: now, ..before.clone() };
+        (now, [superseded, closed].map(|state| state.put(&self.department.name)).into())
     }
 
-    fn begin(&self, id: i64, version: i64, now: i64, is_deleted: bool, values: &Values) -> Result<(), ChangeFailure> {
-        let fixed = [
-            types::Value::Integer(id),
-            types::Value::Integer(version),
-            types::Value::Integer(now),
-            types::Value::Integer(is_deleted.into()),
-            types::Value::Text(self.key.to_owned()),
-        ];
-        let fields = self.department.storage.fields.keys().map(|name| to_sql(values.get(name)));
-        self.connection.execute(&sql::begin(self.department), params_from_iter(fixed.into_iter().chain(fields)))?;
-        Ok(())
-    }
-
-    /// Runs the last phase: compares the stored row with the intended one.
-    fn verify(&self, id: i64, expected: Option<(&Values, i64)>) -> Result<(), ChangeFailure> {
-        let found = current_row(self.connection, self.department, id)?;
-        let is_right = match (&found, expected) {
-            (None, None) => true,
-            (Some(row), Some((values, version))) => row.values == *values && row.version == version,
-            _ => false,
-        };
-        if is_right {
-            return Ok(());
-        }
-        Err(ChangeFailure::Change(ChangeError::Unverified))
+    /// Returns a current state of a row.
+    fn begun(&self, id: i64, version: i64, now: i64, values: Values) -> State {
+        let (valid_from, recorded_from, key) = (now, now, self.key.to_owned());
+        State { id, version, valid_from, valid_to: None, recorded_from, recorded_to: None, deleted: false, key, values }
     }
 }
 

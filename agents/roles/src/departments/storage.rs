@@ -1,28 +1,31 @@
-//! Bitemporal storage of the rows of all departments, in one SQLite file.
+//! Bitemporal storage of the rows of all departments, as documents.
 //!
-//! Each department has its own table, made from its fields. Every state of a row is kept with two periods: its validity
-//! (`valid_from`, `valid_to`) and its knowledge (`recorded_from`, `recorded_to`). A current state has no end of either
-//! and is not `deleted`. Outcomes are stored by the key of the call, so that a repeated call gets the same outcome.
-//! `sql` has the statements; [`super::crud`] decides when to write.
+//! `rows/NAME` has the current state of each row of a department by its number, `history/NAME` every earlier one. A
+//! state has two periods: its validity (`valid_from`, `valid_to`) and its knowledge (`recorded_from`, `recorded_to`).
+//! `departments` has a header of each department, which every change rewrites, so no two decide on the same rows.
+//! `outcomes` has the outcome of each call by its key, so a repeated call gets the same one. [`super::crud`] decides
+//! when to write.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::Timestamp;
-use patchboard_protocols::department::{Department, FieldType};
+use patchboard_protocols::department::Department;
 use patchboard_runtime::agent::Failure;
+use patchboard_storage::blocking::wait;
+use patchboard_storage::documents::{Change, Document, DocumentError, Documents, all, number_key};
+use patchboard_storage::memory::MemoryDocuments;
 use patchboard_storage::private_files;
-use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, types};
-use serde_json::Value;
-use tempfile::TempDir;
+use patchboard_storage::sqlite::SqliteDocuments;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::types::{Row, Values};
-use super::values::number_of;
 
 pub mod erase;
-pub(super) mod sql;
 #[cfg(test)]
 mod tests;
 
@@ -32,18 +35,22 @@ pub const FILE: &str = "departments.sqlite";
 /// Greatest number of current rows in one department.
 pub const ROWS_MAX: usize = 10_000;
 
-/// Time limit to wait for another process that writes.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// Collection of the departments' headers.
+const HEADERS: &str = "departments";
+/// Collection of the outcomes of calls.
+pub(super) const OUTCOMES: &str = "outcomes";
+/// Prefix of the collections with current states.
+const ROWS: &str = "rows";
+/// Prefix of the collections with earlier states.
+const HISTORY: &str = "history";
 
-/// Application id of the file: "PBDP".
-const APPLICATION_ID: i64 = 0x5042_4450;
-/// Format version of the file.
-const USER_VERSION: i64 = 1;
+/// Attempts to read a department while others change it.
+const ATTEMPTS: usize = 100;
 
 /// Storage of departments. The file is created at first use.
 pub struct Storage {
     place: StorageLocation,
-    open: Mutex<Option<Open>>,
+    open: Mutex<Option<Arc<dyn Documents>>>,
 }
 
 enum StorageLocation {
@@ -51,15 +58,8 @@ enum StorageLocation {
     Nowhere,
     Memory,
     Directory(PathBuf),
-    /// Temporary copy of the file in this directory, as it was before this moment.
+    /// Copy of the file in this directory, as it was before this moment.
     Copy(PathBuf, Timestamp),
-}
-
-/// Open database.
-struct Open {
-    connection: Connection,
-    /// Temporary directory of a copy, removed on drop.
-    _copy: Option<TempDir>,
 }
 
 /// Error of reading or writing rows.
@@ -70,7 +70,7 @@ pub enum StorageError {
     NotConfigured(String),
     /// Error of the file, or of the disk under it.
     #[error("what departments keep cannot be read or written: {0}")]
-    Sql(#[from] rusqlite::Error),
+    Documents(DocumentError),
     /// Another process reads, so the log cannot be emptied.
     #[error("another process uses {FILE}, so that its log cannot be emptied: stop it, and repeat this")]
     Busy,
@@ -79,14 +79,194 @@ pub enum StorageError {
     Io(#[from] std::io::Error),
 }
 
+impl From<DocumentError> for StorageError {
+    fn from(error: DocumentError) -> Self {
+        match error {
+            DocumentError::Foreign(_) => {
+                Self::NotConfigured(format!("{FILE} of the data directory is no file of departments"))
+            }
+            DocumentError::Newer { found, .. } => {
+                Self::NotConfigured(format!("{FILE} was written by a newer version of this program: format {found}"))
+            }
+            error => Self::Documents(error),
+        }
+    }
+}
+
 impl From<StorageError> for Failure {
     fn from(fault: StorageError) -> Self {
         let code = match fault {
             StorageError::NotConfigured(_) => FailureCode::NotConfigured,
-            StorageError::Sql(_) | StorageError::Io(_) | StorageError::Busy => FailureCode::Crashed,
+            StorageError::Documents(_) | StorageError::Io(_) | StorageError::Busy => FailureCode::Crashed,
         };
         Failure::new(code, fault.to_string())
     }
+}
+
+/// State of a row, with its periods.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct State {
+    /// Number of the row.
+    pub(super) id: i64,
+    /// Number of writes of the row.
+    pub(super) version: i64,
+    pub(super) valid_from: i64,
+    pub(super) valid_to: Option<i64>,
+    pub(super) recorded_from: i64,
+    pub(super) recorded_to: Option<i64>,
+    /// True if the row ended; its values stay.
+    pub(super) deleted: bool,
+    /// Key of the call that wrote the state.
+    pub(super) key: String,
+    pub(super) values: Values,
+}
+
+impl State {
+    const fn is_current(&self) -> bool {
+        self.valid_to.is_none() && self.recorded_to.is_none() && !self.deleted
+    }
+
+    /// Returns true if the row existed at `valid`, as far as that was known at `recorded`.
+    fn is_at(&self, valid: Timestamp, recorded: Timestamp) -> bool {
+        let is_within = |from: i64, to: Option<i64>, at: i64| from <= at && to.is_none_or(|to| at < to);
+        !self.deleted
+            && is_within(self.valid_from, self.valid_to, valid.0)
+            && is_within(self.recorded_from, self.recorded_to, recorded.0)
+    }
+
+    /// Returns the change that stores the state of a row of a department.
+    pub(super) fn put(&self, department: &str) -> Change {
+        let Self { id, version, recorded_from, .. } = self;
+        match self.is_current() {
+            true => Change::put(format!("{ROWS}/{department}"), number_key(*id), json!(self)),
+            false => {
+                let key = format!("{}/{version}/{recorded_from}", number_key(*id));
+                Change::put(format!("{HISTORY}/{department}"), key, json!(self))
+            }
+        }
+    }
+
+    /// Returns the change that removes the current state of a row.
+    pub(super) fn remove(&self, department: &str) -> Change {
+        Change::remove(format!("{ROWS}/{department}"), number_key(self.id))
+    }
+
+    fn into_row(self) -> Row {
+        Row { id: self.id, version: self.version, values: self.values }
+    }
+}
+
+/// Header of a department.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    /// Types of the fields, by name.
+    fields: Values,
+    /// Greatest row number; numbers are not reused.
+    last_id: i64,
+}
+
+/// Outcome of a call.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CallOutcome {
+    pub(super) department: String,
+    /// Time of the call.
+    pub(super) recorded: i64,
+    pub(super) outcome: Value,
+}
+
+/// Rows of a department as read, at one revision of its header.
+pub(super) struct Table {
+    name: String,
+    header: Header,
+    /// Revision of the header; `None` if the department has no rows yet.
+    revision: Option<u64>,
+    /// Current states by row number.
+    pub(super) rows: BTreeMap<i64, State>,
+    /// Earlier states, if they were read.
+    history: Vec<State>,
+}
+
+impl Table {
+    /// Reads a department, again if it is changed meanwhile.
+    async fn read(documents: &dyn Documents, name: &str, has_history: bool) -> Result<Self, StorageError> {
+        for _ in 0..ATTEMPTS {
+            let header = documents.get(HEADERS, name).await?;
+            let rows = all(documents, &format!("{ROWS}/{name}")).await?;
+            let history = if has_history { all(documents, &format!("{HISTORY}/{name}")).await? } else { Vec::new() };
+            let revision = header.as_ref().map(|header| header.revision);
+            if documents.get(HEADERS, name).await?.map(|header| header.revision) != revision {
+                continue;
+            }
+            let states = |documents: Vec<Document>| documents.into_iter().map(parsed::<State>);
+            return Ok(Self {
+                name: name.to_owned(),
+                header: header.map(parsed).transpose()?.unwrap_or_default(),
+                revision,
+                rows: states(rows).map(|state| state.map(|state| (state.id, state))).collect::<Result<_, _>>()?,
+                history: states(history).collect::<Result<_, _>>()?,
+            });
+        }
+        Err(DocumentError::Locked.into())
+    }
+
+    /// Reads the rows of a department whose manifest fits them.
+    pub(super) async fn of(
+        documents: &dyn Documents,
+        department: &Department,
+        has_history: bool,
+    ) -> Result<Self, StorageError> {
+        let mut table = Self::read(documents, &department.name, has_history).await?;
+        check_fields(department, &table.header.fields)?;
+        let fields = department.storage.fields.iter();
+        table.header.fields = fields.map(|(name, field)| (name.clone(), field.kind.as_str().into())).collect();
+        Ok(table)
+    }
+
+    /// Returns the number of the next new row.
+    pub(super) const fn next_id(&self) -> i64 {
+        self.header.last_id + 1
+    }
+
+    /// Returns all states that were read.
+    pub(super) fn states(&self) -> impl Iterator<Item = &State> {
+        self.rows.values().chain(&self.history)
+    }
+
+    /// Returns the change of the header that goes with changes of rows. It fails if the department was changed since.
+    pub(super) fn put_header(&self, last_id: i64) -> Change {
+        let header = Header { last_id: self.header.last_id.max(last_id), ..self.header.clone() };
+        Change::put(HEADERS, &self.name, json!(header)).expecting(self.revision)
+    }
+}
+
+/// Reads the content of a document.
+pub(super) fn parsed<T: DeserializeOwned>(document: Document) -> Result<T, StorageError> {
+    let Document { key, value, .. } = document;
+    serde_json::from_value(value)
+        .map_err(|why| StorageError::NotConfigured(format!("{FILE} is damaged at {key}: {why}")))
+}
+
+/// Checks that a department has all fields of its rows, with their types. The message describes the fix.
+fn check_fields(department: &Department, there: &Values) -> Result<(), StorageError> {
+    for (name, kind) in there {
+        let kind = kind.as_str().unwrap_or_default();
+        let wrong = match department.storage.fields.get(name) {
+            None => format!("has no field {name} any more, and its rows have"),
+            Some(field) if field.kind.as_str() != kind => {
+                format!("says that {name} is of type {}, and in its rows it is {kind}", field.kind)
+            }
+            Some(_) => continue,
+        };
+        return Err(StorageError::NotConfigured(format!(
+            "the manifest of the department {} {wrong}: write the field as it was ({name}: {{type: {kind}}}), no action has \
+             to use it; or give the department another name, so that it begins without rows",
+            department.name
+        )));
+    }
+    Ok(())
 }
 
 impl Storage {
@@ -111,15 +291,16 @@ impl Storage {
         Self { place: StorageLocation::Copy(data_dir.to_owned(), moment), open: Mutex::new(None) }
     }
 
-    /// Returns all current rows of a department, in the order of their creation.
+    /// Returns all current rows of a department, in the order of their creation. Blocks.
     ///
     /// # Errors
     /// See [`StorageError`].
     pub fn rows(&self, department: &Department) -> Result<Vec<Row>, StorageError> {
-        self.with_table(department, |connection| current(connection, department))
+        let table = self.with_documents(|documents| wait(Table::of(documents, department, false)))?;
+        Ok(table.rows.into_values().map(State::into_row).collect())
     }
 
-    /// Returns the rows as they were at `valid`, as far as that was known at `recorded`.
+    /// Returns the rows as they were at `valid`, as far as that was known at `recorded`. Blocks.
     ///
     /// # Errors
     /// See [`StorageError`].
@@ -129,181 +310,70 @@ impl Storage {
         valid: Timestamp,
         recorded: Timestamp,
     ) -> Result<Vec<Row>, StorageError> {
-        self.with_table(department, |connection| {
-            let mut statement = connection.prepare(&sql::as_of(department))?;
-            let rows = statement.query_and_then((valid.0, recorded.0), |row| read(row, department))?;
-            rows.collect()
-        })
+        let table = self.with_documents(|documents| wait(Table::of(documents, department, true)))?;
+        let mut then: Vec<&State> = table.states().filter(|state| state.is_at(valid, recorded)).collect();
+        then.sort_by_key(|state| state.id);
+        Ok(then.into_iter().cloned().map(State::into_row).collect())
     }
 
-    /// Runs `work` on the table of a department, which is created or checked first.
-    pub(super) fn with_table<T>(
+    /// Runs `work` on the documents of all departments, which are opened first. Calls of this process wait for each
+    /// other.
+    pub(super) fn with_documents<T>(
         &self,
-        department: &Department,
-        work: impl FnOnce(&mut Connection) -> Result<T, StorageError>,
+        work: impl FnOnce(&dyn Documents) -> Result<T, StorageError>,
     ) -> Result<T, StorageError> {
-        // An interrupted statement is rolled back, so a panic leaves no partial change.
+        // A batch of changes is atomic, so a panic leaves no partial change.
         let mut slot = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let Open { connection, .. } = match &mut *slot {
+        let documents = match &mut *slot {
             Some(open) => open,
             empty => empty.insert(self.opened()?),
         };
-        migrate_table(connection, department)?;
-        work(connection)
+        work(&**documents)
     }
 
-    fn opened(&self) -> Result<Open, StorageError> {
+    fn opened(&self) -> Result<Arc<dyn Documents>, StorageError> {
         match &self.place {
             StorageLocation::Nowhere => {
                 let why = "departments keep their rows in the data directory, and there is none here";
                 Err(StorageError::NotConfigured(why.to_owned()))
             }
-            StorageLocation::Memory => Ok(Open { connection: set_up(Connection::open_in_memory()?)?, _copy: None }),
+            StorageLocation::Memory => Ok(Arc::new(MemoryDocuments::default())),
             StorageLocation::Directory(dir) => {
                 private_files::make_directory(dir)?;
-                Ok(Open { connection: set_up(private_files::connect(&dir.join(FILE), PATIENCE)?)?, _copy: None })
+                Ok(Arc::new(SqliteDocuments::open(&dir.join(FILE))?))
             }
             StorageLocation::Copy(dir, moment) => {
-                let (file, copy) = (dir.join(FILE), tempfile::tempdir()?);
-                let to = copy.path().join(FILE);
-                if file.is_file() {
-                    let original = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-                    original.busy_timeout(PATIENCE)?;
-                    original.execute("VACUUM INTO ?1", [to.to_string_lossy()])?;
-                }
-                let mut connection = set_up(Connection::open(to)?)?;
-                forget_since(&mut connection, *moment)?;
-                Ok(Open { connection, _copy: Some(copy) })
+                let file = dir.join(FILE);
+                Ok(Arc::new(match file.is_file() {
+                    true => wait(copy_before(&*SqliteDocuments::open_read_only(&file)?, *moment))?,
+                    false => MemoryDocuments::default(),
+                }))
             }
         }
     }
 }
 
-/// Prepares a database, and initialises it if it is new.
-fn set_up(mut connection: Connection) -> Result<Connection, StorageError> {
-    // A file of another program stays unchanged.
-    format_of(&connection)?;
-    // With a write-ahead log, readers and a writer do not block each other. A database in memory has none.
-    private_files::enable_wal(&connection, PATIENCE)?;
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    if format_of(&transaction)? < USER_VERSION {
-        transaction.execute_batch(sql::TABLES)?;
-        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-        transaction.pragma_update(None, "user_version", USER_VERSION)?;
+/// Copies what was recorded before a moment. States only ever gain an end, so nothing else has changed since.
+async fn copy_before(documents: &dyn Documents, moment: Timestamp) -> Result<MemoryDocuments, StorageError> {
+    let mut copied = Vec::new();
+    for header in all(documents, HEADERS).await? {
+        let mut table = Table::read(documents, &header.key, true).await?;
+        (table.header.last_id, table.revision) = (0, None);
+        let known = table.states().filter(|state| state.recorded_from < moment.0).cloned();
+        for mut state in known.collect::<Vec<_>>() {
+            state.recorded_to = state.recorded_to.filter(|end| *end < moment.0);
+            table.header.last_id = table.header.last_id.max(state.id);
+            copied.push(state.put(&table.name));
+        }
+        copied.push(table.put_header(0));
     }
-    transaction.commit()?;
-    Ok(connection)
-}
-
-/// Returns the format version of a file, 0 if it is empty.
-fn format_of(connection: &Connection) -> Result<i64, StorageError> {
-    let id: i64 = connection.query_row("PRAGMA application_id", (), |row| row.get(0))?;
-    let version: i64 = connection.query_row("PRAGMA user_version", (), |row| row.get(0))?;
-    if id != 0 && id != APPLICATION_ID {
-        return Err(StorageError::NotConfigured(format!("{FILE} of the data directory is no file of departments")));
-    }
-    if version > USER_VERSION {
-        let why = format!("{FILE} was written by a newer version of this program: format {version}");
-        return Err(StorageError::NotConfigured(why));
-    }
-    Ok(version)
-}
-
-/// Reverts what was recorded at a moment or later. States only ever gain an end, so nothing else has changed.
-fn forget_since(connection: &mut Connection, moment: Timestamp) -> Result<(), StorageError> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    for department in departments(&transaction)? {
-        let [states, ends] = sql::forget_since(&department);
-        transaction.execute(&states, [moment.0])?;
-        transaction.execute(&ends, [moment.0])?;
-    }
-    transaction.execute(sql::FORGET_OUTCOMES, [moment.0])?;
-    transaction.commit()?;
-    Ok(())
-}
-
-/// Returns the names of all departments with a table.
-fn departments(connection: &Connection) -> Result<Vec<String>, StorageError> {
-    let mut statement = connection.prepare(sql::DEPARTMENTS)?;
-    let names = statement.query_map((), |row| row.get(0))?;
-    Ok(names.collect::<Result<_, _>>()?)
-}
-
-/// Creates the table of a department, or adds missing columns.
-fn migrate_table(connection: &mut Connection, department: &Department) -> Result<(), StorageError> {
-    let fields = sql::fields(department);
-    if fields_there(connection, &department.name)?.as_ref() == Some(&fields) {
-        return Ok(());
-    }
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    match fields_there(&transaction, &department.name)? {
-        None => transaction.execute_batch(&sql::create(department))?,
-        Some(there) => {
-            let steps = sql::alter(department, &there).map_err(StorageError::NotConfigured)?;
-            transaction.execute_batch(&steps)?;
+    for document in all(documents, OUTCOMES).await? {
+        let Document { key, value, .. } = document.clone();
+        if parsed::<CallOutcome>(document)?.recorded < moment.0 {
+            copied.push(Change::put(OUTCOMES, key, value));
         }
     }
-    transaction.execute(sql::PUT_FIELDS, (&department.name, Value::Object(fields).to_string()))?;
-    transaction.commit()?;
-    Ok(())
-}
-
-/// Returns the recorded fields of a table.
-fn fields_there(connection: &Connection, department: &str) -> Result<Option<Values>, StorageError> {
-    let fields: Option<String> = connection.query_row(sql::FIELDS, [department], |row| row.get(0)).optional()?;
-    let read = |text: String| {
-        serde_json::from_str(&text).map_err(|why| {
-            StorageError::NotConfigured(format!("{FILE} is damaged at the department {department}: {why}"))
-        })
-    };
-    fields.map(read).transpose()
-}
-
-/// Returns all current rows.
-pub(super) fn current(connection: &Connection, department: &Department) -> Result<Vec<Row>, StorageError> {
-    let mut statement = connection.prepare(&sql::current(department))?;
-    let limit = i64::try_from(ROWS_MAX).unwrap_or(i64::MAX);
-    let rows = statement.query_and_then([limit], |row| read(row, department))?;
-    rows.collect()
-}
-
-/// Returns the current row of this number.
-pub(super) fn current_row(
-    connection: &Connection,
-    department: &Department,
-    id: i64,
-) -> Result<Option<Row>, StorageError> {
-    let mut statement = connection.prepare(&sql::current_row(department))?;
-    let mut rows = statement.query_and_then([id], |row| read(row, department))?;
-    rows.next().transpose()
-}
-
-/// Reads number, version and fields, in the order of the statements.
-fn read(row: &rusqlite::Row<'_>, department: &Department) -> Result<Row, StorageError> {
-    let mut values = Values::new();
-    for (index, (name, field)) in department.storage.fields.iter().enumerate() {
-        let value = match (row.get(index + 2)?, field.kind) {
-            (types::Value::Null | types::Value::Blob(_), _) => continue,
-            (types::Value::Integer(number), FieldType::Boolean) => (number != 0).into(),
-            (types::Value::Integer(number), _) => number.into(),
-            (types::Value::Real(number), _) => number_of(number),
-            (types::Value::Text(text), _) => text.into(),
-        };
-        values.insert(name.clone(), value);
-    }
-    Ok(Row { id: row.get(0)?, version: row.get(1)?, values })
-}
-
-/// Converts a value to a statement parameter.
-pub(super) fn to_sql(value: Option<&Value>) -> types::Value {
-    match value {
-        None | Some(Value::Null) => types::Value::Null,
-        Some(Value::Bool(is_so)) => types::Value::Integer((*is_so).into()),
-        Some(Value::Number(number)) => match number.as_i64() {
-            Some(whole) => types::Value::Integer(whole),
-            None => number.as_f64().map_or(types::Value::Null, types::Value::Real),
-        },
-        Some(Value::String(text)) => types::Value::Text(text.clone()),
-        Some(other) => types::Value::Text(other.to_string()),
-    }
+    Ok(MemoryDocuments::of(
+        copied.into_iter().filter_map(|Change { collection, key, value, .. }| Some((collection, key, value?))),
+    ))
 }

@@ -1,8 +1,10 @@
 //! Shared by all routes: authentication, origin checks, and strict parsing of requests.
 
 use std::fmt::Display;
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::Extension;
@@ -227,13 +229,15 @@ pub(crate) async fn authenticate(
 ) -> Response {
     let changes = daemon.tokens.changes();
     let address_caller = MeteredCaller::new(Arc::clone(daemon.limits.shares()), RateKey::Address(peer.address()));
-    let caller = address_caller.run_charged_unless(
-        |caller| matches!(caller, Ok(Caller { scope: Scope::Admin, .. })),
-        || {
-            caller_of(&daemon, request.headers(), peer)
-                .and_then(|caller| daemon.limits.request(caller.rate_key).map(|()| caller))
-        },
-    );
+    let headers = request.headers();
+    let mut admitted = Box::pin(async {
+        let caller = caller_of(&daemon, headers, peer).await?;
+        daemon.limits.request(caller.rate_key).map(|()| caller)
+    });
+    let is_free = |polled: &_| matches!(polled, Poll::Ready(Ok(Caller { scope: Scope::Admin, .. })));
+    let polled = poll_fn(|context| address_caller.run_charged_unless(is_free, || admitted.as_mut().poll(context)));
+    let caller = polled.await;
+    drop(admitted);
     let is_administrator = matches!(caller, Ok(Caller { scope: Scope::Admin, .. }));
     if let Some(line) = request.extensions().get::<Arc<MeteredConnection>>() {
         line.set_administrator(is_administrator);
@@ -296,7 +300,7 @@ async fn while_token_valid(
     }
 }
 
-fn caller_of(daemon: &Daemon, headers: &HeaderMap, peer: Peer) -> ApiResult<Caller> {
+async fn caller_of(daemon: &Daemon, headers: &HeaderMap, peer: Peer) -> ApiResult<Caller> {
     let from = peer.address();
     let authorization = headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
     let Some(authorization) = authorization else {
@@ -305,7 +309,7 @@ fn caller_of(daemon: &Daemon, headers: &HeaderMap, peer: Peer) -> ApiResult<Call
     };
     let (kind, token) = authorization.split_once(' ').unwrap_or_default();
     let token = token.trim();
-    let known = if kind.eq_ignore_ascii_case("bearer") { daemon.holder(token)? } else { None };
+    let known = if kind.eq_ignore_ascii_case("bearer") { daemon.holder(token).await? } else { None };
     let Some((scope, holder)) = known else {
         // Valid tokens are checked first: failures from an address do not block its token holders.
         return Err(daemon.limits.failed(from).err().unwrap_or_else(unauthorized));

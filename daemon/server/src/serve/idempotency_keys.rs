@@ -12,7 +12,7 @@ use super::access::Scope;
 pub(super) const SECRET_BYTES: usize = 32;
 
 /// Prefix of a fingerprint in records.
-pub(super) const FINGERPRINT_PREFIX: &str = "key:";
+const FINGERPRINT_PREFIX: &str = "key:";
 
 /// Hex digits of a fingerprint in records: 128 bits.
 const DIGITS: usize = 32;

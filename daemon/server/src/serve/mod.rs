@@ -131,7 +131,7 @@ pub async fn run(
     let mut interrupts = Interrupts::new()?;
     let is_open = settings.is_open();
     let daemon = Arc::new(Daemon::start(data_dir, registry, is_open, settings.limits, feeds).await?);
-    if !is_open && daemon.tokens.is_empty(daemon.clock.now())? {
+    if !is_open && daemon.tokens.is_empty(daemon.clock.now()).await? {
         return Err(Failure::invalid_input(
             "no_tokens",
             format!("{} is reached by tokens, and there are none", settings.listen),

@@ -166,11 +166,11 @@ impl Daemon {
     }
 
     /// Returns the scope of a token, and its holder if the token is stored; `None` if it is invalid.
-    pub(crate) fn holder(&self, token: &str) -> Result<Option<(Scope, Option<Holder>)>, Failure> {
+    pub(crate) async fn holder(&self, token: &str) -> Result<Option<(Scope, Option<Holder>)>, Failure> {
         if self.own == Some(sha256(token.as_bytes())) {
             return Ok(Some((Scope::Admin, None)));
         }
-        let holder = self.tokens.holder(token, self.clock.now())?;
+        let holder = self.tokens.holder(token, self.clock.now()).await?;
         Ok(holder.map(|holder| (holder.scope.clone(), Some(holder))))
     }
 
@@ -192,7 +192,7 @@ impl Daemon {
                 () = over => {}
             }
             // On a read error the request continues; new requests fail at their own check.
-            if !self.tokens.is_valid(holder.id, self.clock.now()).unwrap_or(true) {
+            if !self.tokens.is_valid(holder.id, self.clock.now()).await.unwrap_or(true) {
                 return;
             }
         }
@@ -536,9 +536,9 @@ impl Daemon {
             known.and_then(|tombstone| tombstone.archive).ok_or_else(|| no_such_board(board))?;
             let journal = Arc::clone(&self.reader.journal);
             let intended = AuditedAction { action: Action::BoardRestored, subject: Some(board.as_str()), by: Some(by) };
-            let entry = self.tokens.begin(&intended, self.clock.now())?;
+            let entry = self.tokens.begin(&intended, self.clock.now()).await?;
             archive::restore(journal, self.archives(), board.clone()).await.map_err(stored::failure)?;
-            self.tokens.finish(entry);
+            self.tokens.finish(entry).await;
             Ok(())
         };
         self.with_board_lock(board, restored).await
@@ -547,9 +547,9 @@ impl Daemon {
     /// Vacuums the journal on behalf of a caller.
     pub(crate) async fn vacuum_by(self: &Arc<Self>, by: &Principal) -> ApiResult<VacuumStats> {
         let intended = AuditedAction { action: Action::JournalVacuumed, subject: None, by: Some(by) };
-        let entry = self.tokens.begin(&intended, self.clock.now())?;
+        let entry = self.tokens.begin(&intended, self.clock.now()).await?;
         let vacuumed = self.vacuum().await?;
-        self.tokens.finish(entry);
+        self.tokens.finish(entry).await;
         Ok(vacuumed)
     }
 
@@ -643,7 +643,7 @@ impl Daemon {
             let now = self.clock.now();
             for token in self.leases.holder_tokens() {
                 // On a read error the token is checked again later.
-                if !self.tokens.is_valid(token, now).unwrap_or(true) {
+                if !self.tokens.is_valid(token, now).await.unwrap_or(true) {
                     self.leases.expire_for_token(token);
                 }
             }

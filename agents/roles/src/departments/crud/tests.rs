@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::super::declared_tests::tests::{changed, notes};
+use super::super::types::Row;
 use super::*;
 
 fn resolved(action: &str, ids: &[i64], slots: Value) -> Resolution {
@@ -102,10 +103,13 @@ fn numbers_are_the_same_however_they_are_written() {
 
 #[test]
 fn what_was_written_otherwise_is_undone() {
-    let storage = Storage::in_memory();
-    let meddle = "CREATE TRIGGER meddle AFTER INSERT ON department_notes WHEN NEW.item = 'tea'
-        BEGIN UPDATE department_notes SET item = 'coffee' WHERE seq = NEW.seq; END";
-    storage.with_table(&notes(), |connection| Ok(connection.execute_batch(meddle)?)).expect("a trigger");
+    let dir = tempfile::tempdir().expect("a directory");
+    let storage = Storage::in_dir(dir.path());
+    assert_eq!(rows(&storage), [] as [Value; 0]);
+    let meddle = "CREATE TRIGGER meddle AFTER INSERT ON documents WHEN NEW.value ->> '$.values.item' = 'tea'
+        BEGIN UPDATE documents SET value = json_set(value, '$.values.item', 'coffee') WHERE key = NEW.key; END";
+    let connection = rusqlite::Connection::open(dir.path().join("departments.sqlite")).expect("a file");
+    connection.execute_batch(meddle).expect("a trigger");
     let outcome = done(&storage, "b:1", &resolved("add", &[], tea()));
     assert_eq!((outcome.status, outcome.verified), (OutcomeStatus::Error, false));
     assert_eq!(outcome.wrong, Some(ChangeError::Unverified));
@@ -216,11 +220,8 @@ proptest! {
             let same: std::collections::BTreeSet<String> =
                 after.iter().map(|row| format!("{} {}", row.values["list"], row.values["item"]).to_lowercase()).collect();
             prop_assert_eq!(same.len(), after.len());
-            let written = storage.with_table(&notes, |connection| {
-                let latest = "SELECT COALESCE(MAX(recorded_from), 0) FROM department_notes";
-                Ok(connection.query_row(latest, (), |row| row.get::<_, i64>(0))?)
-            });
-            states.push((written.expect("a time"), after));
+            let table = storage.with_documents(|documents| wait(Table::of(documents, &notes, true))).expect("states");
+            states.push((table.states().map(|state| state.recorded_from).max().unwrap_or_default(), after));
         }
         // Among changes with equal times, the last one counts. If the clock went back, a row's own time still advances.
         let forever = Timestamp(i64::MAX - 1);

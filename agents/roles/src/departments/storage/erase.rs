@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use patchboard_kernel::redaction::Needles;
-use patchboard_storage::private_files;
-use rusqlite::types::ValueRef;
-use rusqlite::{Connection, TransactionBehavior};
-use serde_json::Value;
+use patchboard_storage::blocking::wait;
+use patchboard_storage::documents::{CHANGES_MAX, Change, DocumentError, Documents, PAGE_MAX, all, transact};
+use patchboard_storage::sqlite::SqliteDocuments;
+use serde_json::{Value, json};
 
-use super::{FILE, PATIENCE, StorageError, departments, fields_there, format_of, sql};
-use crate::departments::types::Outcome;
+use super::{CallOutcome, FILE, HEADERS, OUTCOMES, State, StorageError, Table, parsed};
+use crate::departments::types::{Outcome, Values};
 
 /// Placeholder for an erased value of an outcome.
 const ERASED: &str = "$redacted";
@@ -31,94 +31,126 @@ impl TextMatches {
     }
 }
 
-/// Searches rows and outcomes of the departments of a data directory for texts.
+/// Searches rows and outcomes of the departments of a data directory for texts. Blocks.
 ///
 /// # Errors
 /// See [`StorageError`].
 pub fn find(data_dir: &Path, texts: &Needles) -> Result<TextMatches, StorageError> {
-    let Some(mut connection) = open(data_dir)? else { return Ok(TextMatches::default()) };
-    let reading = connection.transaction()?;
-    Ok(TextMatches { rows: rows(&reading, texts)?, outcomes: outcomes(&reading, texts)?.len() })
+    let path = data_dir.join(FILE);
+    if !path.try_exists()? {
+        return Ok(TextMatches::default());
+    }
+    wait(Search { documents: &*SqliteDocuments::open_read_only(&path)?, texts, is_erasing: false }.run())
 }
 
 /// Ends each row that contains one of the texts, and empties all its states; its number is not reused. In stored
 /// outcomes, a placeholder replaces each value with such a text. Then rewrites the file and empties its log, even if
-/// nothing was found, because an earlier attempt may have been interrupted.
+/// nothing was found, because an earlier attempt may have been interrupted. Blocks.
 ///
 /// # Errors
 /// See [`StorageError`]. The file may then still contain erased bytes; a retry removes them.
 pub fn erase(data_dir: &Path, texts: &Needles) -> Result<TextMatches, StorageError> {
-    let Some(mut connection) = open(data_dir)? else { return Ok(TextMatches::default()) };
-    connection.pragma_update(None, "secure_delete", true)?;
-    let writing = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let rows = rows(&writing, texts)?;
-    for (department, ids) in &rows {
-        let fields = fields_there(&writing, department)?.unwrap_or_default();
-        let mut empty = writing.prepare(&sql::empty(department, &fields))?;
-        for id in ids {
-            empty.execute([id])?;
-        }
-    }
-    let outcomes = outcomes(&writing, texts)?;
-    for (key, outcome) in &outcomes {
-        writing.execute(sql::SET_OUTCOME, (key, outcome))?;
-    }
-    writing.commit()?;
-    connection.execute_batch("VACUUM")?;
-    if !private_files::truncate_wal(&connection)? {
-        return Err(StorageError::Busy);
-    }
-    Ok(TextMatches { rows, outcomes: outcomes.len() })
-}
-
-/// Opens the file, if it exists and has tables.
-fn open(data_dir: &Path) -> Result<Option<Connection>, StorageError> {
     let path = data_dir.join(FILE);
     if !path.try_exists()? {
-        return Ok(None);
+        return Ok(TextMatches::default());
     }
-    let connection = private_files::connect(&path, PATIENCE)?;
-    Ok((format_of(&connection)? > 0).then_some(connection))
+    let documents = SqliteDocuments::open(&path)?;
+    let found = wait(Search { documents: &documents, texts, is_erasing: true }.run())?;
+    match wait(documents.purge_erased_bytes()) {
+        Err(DocumentError::Locked) => Err(StorageError::Busy),
+        purged => Ok(purged.map(|()| found)?),
+    }
 }
 
-/// Returns the numbers of rows that contain one of the texts.
-fn rows(connection: &Connection, texts: &Needles) -> Result<BTreeMap<String, BTreeSet<i64>>, StorageError> {
-    let mut found: BTreeMap<String, BTreeSet<i64>> = BTreeMap::new();
-    for department in departments(connection)? {
-        let fields = fields_there(connection, &department)?.unwrap_or_default();
-        let mut statement = connection.prepare(&sql::all(&department, &fields))?;
-        let mut rows = statement.query(())?;
-        while let Some(row) = rows.next()? {
-            for column in 1..=fields.len() {
-                if matches!(row.get_ref(column)?, ValueRef::Text(text) if texts.occur_in(&String::from_utf8_lossy(text)))
-                {
-                    found.entry(department.clone()).or_default().insert(row.get(0)?);
-                }
+/// Search for texts in all departments.
+struct Search<'a> {
+    documents: &'a dyn Documents,
+    texts: &'a Needles,
+    /// True if what is found is erased.
+    is_erasing: bool,
+}
+
+impl Search<'_> {
+    async fn run(&self) -> Result<TextMatches, StorageError> {
+        let mut found = TextMatches::default();
+        for header in all(self.documents, HEADERS).await? {
+            let rows = self.rows(&header.key).await?;
+            if !rows.is_empty() {
+                found.rows.insert(header.key, rows);
+            }
+        }
+        let mut after = None;
+        loop {
+            let (count, last) = transact(self.documents, || self.outcomes(after.clone())).await?;
+            found.outcomes += count;
+            if last.is_none() {
+                return Ok(found);
+            }
+            after = last;
+        }
+    }
+
+    /// Returns the numbers of a department's rows that contain one of the texts.
+    async fn rows(&self, department: &str) -> Result<BTreeSet<i64>, StorageError> {
+        let mut found = BTreeSet::new();
+        loop {
+            let (ids, is_all) = transact(self.documents, || self.rows_batch(department)).await?;
+            found.extend(ids);
+            if is_all {
+                return Ok(found);
             }
         }
     }
-    Ok(found)
-}
 
-/// Returns the outcomes that contain one of the texts, by key, with placeholders in place of such values.
-fn outcomes(connection: &Connection, texts: &Needles) -> Result<Vec<(String, String)>, StorageError> {
-    let mut statement = connection.prepare(sql::OUTCOMES)?;
-    let mut rows = statement.query(())?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        let (key, text): (String, String) = (row.get(0)?, row.get(1)?);
-        if texts.occur_in(&text) {
+    /// Returns numbers of rows, and whether none are left after the changes.
+    async fn rows_batch(&self, department: &str) -> Result<((BTreeSet<i64>, bool), Vec<Change>), StorageError> {
+        let table = Table::read(self.documents, department, true).await?;
+        let has_text = |value: &Value| value.as_str().is_some_and(|text| self.texts.occur_in(text));
+        let is_match = |state: &&State| state.values.values().any(has_text);
+        let ids: BTreeSet<i64> = table.states().filter(is_match).map(|state| state.id).collect();
+        if !self.is_erasing || ids.is_empty() {
+            return Ok(((ids, true), Vec::new()));
+        }
+        let mut states: Vec<&State> = table.states().filter(|state| ids.contains(&state.id)).collect();
+        // The states with a text are the last ones, so an interrupted erasure finds the row again.
+        states.sort_by_key(is_match);
+        let mut changes = Vec::new();
+        for state in states.into_iter().filter(|state| !state.deleted || !state.values.is_empty()) {
+            changes.push(State { deleted: true, values: Values::new(), ..state.clone() }.put(department));
+            if state.is_current() {
+                changes.push(state.remove(department));
+            }
+        }
+        let is_all = changes.len() < CHANGES_MAX;
+        changes.truncate(CHANGES_MAX - 1);
+        changes.push(table.put_header(0));
+        Ok(((ids, is_all), changes))
+    }
+
+    /// Returns the number of outcomes with one of the texts in the page after a key, and the last key of the page.
+    /// Placeholders replace their values.
+    async fn outcomes(&self, after: Option<String>) -> Result<((usize, Option<String>), Vec<Change>), StorageError> {
+        let page = self.documents.page(OUTCOMES, after.as_deref(), PAGE_MAX.min(CHANGES_MAX)).await?;
+        let last = page.last().map(|last| last.key.clone());
+        let mut changes = Vec::new();
+        for document in page {
+            let (key, revision) = (document.key.clone(), document.revision);
+            let call: CallOutcome = parsed(document)?;
+            if !self.texts.occur_in(&call.outcome.to_string()) {
+                continue;
+            }
             let unreadable = |why| StorageError::NotConfigured(format!("the outcome of {key} cannot be read: {why}"));
-            let outcome: Outcome = serde_json::from_str(&text).map_err(unreadable)?;
+            let outcome: Outcome = serde_json::from_value(call.outcome.clone()).map_err(unreadable)?;
             let mut marked = outcome.clone();
-            marked.each_value(&mut |value| mark(value, texts));
+            marked.each_value(&mut |value| mark(value, self.texts));
             // Only a status or a field name may have matched.
             if marked != outcome {
-                found.push((key.clone(), serde_json::to_string(&marked).map_err(unreadable)?));
+                let call = CallOutcome { outcome: json!(marked), ..call };
+                changes.push(Change::put(OUTCOMES, key, json!(call)).expecting(Some(revision)));
             }
         }
+        Ok(((changes.len(), last), if self.is_erasing { changes } else { Vec::new() }))
     }
-    Ok(found)
 }
 
 /// Replaces each text that contains one of these, and each object with such a member name, by a placeholder.

@@ -174,7 +174,7 @@ fn a_file_that_is_not_ours_is_left_alone() {
     let path = dir.path().join(FILE);
     for (pragma, said) in [("application_id = 7", "no file of departments"), ("user_version = 99", "newer version")] {
         let _ = std::fs::remove_file(&path);
-        let foreign = Connection::open(&path).expect("a file");
+        let foreign = rusqlite::Connection::open(&path).expect("a file");
         foreign.execute_batch(&format!("PRAGMA {pragma}; CREATE TABLE t (x)")).expect("a table");
         drop(foreign);
         let before = std::fs::read(&path).expect("bytes");
@@ -183,7 +183,7 @@ fn a_file_that_is_not_ours_is_left_alone() {
         assert_eq!(std::fs::read(&path).expect("bytes"), before);
     }
     std::fs::write(&path, "no database at all, but long enough to be looked at as one".repeat(20)).expect("written");
-    assert!(matches!(Storage::in_dir(dir.path()).rows(&notes()), Err(StorageError::Sql(_))));
+    assert!(matches!(Storage::in_dir(dir.path()).rows(&notes()), Err(StorageError::Documents(_))));
 }
 
 #[test]
@@ -209,4 +209,70 @@ fn several_that_write_at_once_all_write_and_each_row_is_there_once() {
     let found = items(&storages[0], &notes());
     let different: std::collections::BTreeSet<String> = found.iter().map(Value::to_string).collect();
     assert_eq!((found.len(), different.len()), (75, 75));
+}
+
+/// Returns the rows as JSON: number, version and values.
+fn listed(rows: Vec<Row>) -> Value {
+    rows.into_iter().map(|row| json!([row.id, row.version, row.values])).collect()
+}
+
+#[test]
+fn a_file_with_tables_of_its_own_for_each_department_is_read_copied_and_continued() {
+    let data = "runtime/storage/tests/data/departments.sql";
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().find(|root| root.join(data).is_file());
+    let dump = std::fs::read_to_string(root.expect("the repository").join(data)).expect("a dump");
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = rusqlite::Connection::open(dir.path().join(FILE)).expect("a file");
+    file.execute_batch(&dump).expect("tables");
+    drop(file);
+    let notes = changed(|of| {
+        of["storage"]["fields"]["price"] = json!({"type": "number"});
+        of["storage"]["fields"]["bought"] = json!({"type": "boolean"});
+        of["storage"]["fields"]["pieces"] = json!({"type": "integer"});
+    });
+    let copy = Storage::copy_before(dir.path(), Timestamp(55));
+    let before = listed(copy.rows(&notes).expect("rows"));
+    let texts = Needles::new(["Rome".to_owned()].into(), "");
+    let found = erase::find(dir.path(), &texts).expect("it is read");
+    assert_eq!(found, erase::TextMatches { rows: [("places".to_owned(), [1].into())].into(), outcomes: 1 });
+    let storage = Storage::in_dir(dir.path());
+    let tea = json!({"item": "tea", "list": "household"});
+    let oil = json!({"bought": true, "item": "\"oil\" 'ö'", "list": "office", "pieces": 12, "price": 2});
+    let salt = json!({"bought": false, "item": "salt", "list": "office", "pieces": -3, "price": 0.25});
+    assert_eq!(listed(storage.rows(&notes).expect("rows")), json!([[1, 2, tea], [3, 1, oil], [4, 1, salt]]));
+    let at = |at| listed(storage.rows_as_of(&notes, Timestamp(at), Timestamp(at)).expect("rows"));
+    let [first, milk] = ["tea", "milk"].map(|item| json!({"item": item, "list": "office"}));
+    assert_eq!((at(4), at(5)), (json!([]), json!([[1, 1, first], [2, 1, milk]])));
+    assert_eq!((at(20), at(30)), (json!([[1, 2, tea], [2, 1, milk]]), json!([[1, 2, tea]])));
+    assert_eq!((at(55), before), (json!([[1, 2, tea], [3, 1, oil]]), json!([[1, 2, tea], [3, 1, oil]])));
+    // A call of before gets its outcome, and a new row a new number.
+    assert_eq!(add(&storage, &notes, "b1:5", "anything").expect("known"), OutcomeStatus::Error);
+    assert_eq!(add(&storage, &notes, "b1:8", "milk").expect("written"), OutcomeStatus::Done);
+    assert_eq!(storage.rows(&notes).expect("rows").last().map(|row| row.id), Some(5));
+    assert_eq!(erase::erase(dir.path(), &texts).expect("erased"), found);
+}
+
+#[test]
+fn a_row_with_more_states_than_one_batch_changes_is_erased() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let storage = Storage::in_dir(dir.path());
+    add(&storage, &notes(), "b:1", "Zaphod").expect("written");
+    let table = storage.with_documents(|documents| wait(Table::of(documents, &notes(), true))).expect("states");
+    let state = &table.rows[&1];
+    for part in 0..2 {
+        let states = (0..900).map(|number| {
+            let (recorded_from, item) = (10 + part * 900 + number, if number % 2 == 0 { "tea" } else { "Zaphod" });
+            let values = json!({"list": "office", "item": item}).as_object().cloned().expect("values");
+            State { recorded_from, recorded_to: Some(recorded_from + 1), values, ..state.clone() }.put("notes")
+        });
+        let states = states.collect();
+        storage.with_documents(|documents| Ok(wait(documents.change(states))?)).expect("written");
+    }
+    let texts = Needles::new(["Zaphod".to_owned()].into(), "");
+    assert_eq!(erase::erase(dir.path(), &texts).expect("erased").rows["notes"], [1].into());
+    let table = storage.with_documents(|documents| wait(Table::of(documents, &notes(), true))).expect("states");
+    assert_eq!((table.rows.len(), table.history.len()), (0, 1801));
+    assert!(table.states().all(|state| state.deleted && state.values.is_empty()));
+    assert_eq!(add(&storage, &notes(), "b:2", "tea").expect("written"), OutcomeStatus::Done);
+    assert_eq!(storage.rows(&notes()).expect("rows")[0].id, 2);
 }

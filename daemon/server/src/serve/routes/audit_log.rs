@@ -46,7 +46,6 @@ pub(crate) async fn list(
     StrictQuery(listing): StrictQuery<Listing>,
 ) -> ApiResult<SortedJson<AuditLogPage>> {
     caller.require(&Permission::Administer)?;
-    let (limit, tokens) = (page_size(listing.limit)?, daemon.tokens.clone());
-    let entries = daemon.query(move |_| tokens.audit_log(listing.after, limit)).await?;
+    let entries = daemon.tokens.audit_log(listing.after, page_size(listing.limit)?).await?;
     Ok(SortedJson(AuditLogPage { entries }))
 }

@@ -64,7 +64,7 @@ pub(crate) struct CreatedToken {
     responses((status = 200, description = "The tokens", body = TokenList)))]
 pub(crate) async fn list(State(daemon): State<Arc<Daemon>>, caller: Caller) -> ApiResult<SortedJson<TokenList>> {
     caller.require(&Permission::Administer)?;
-    Ok(SortedJson(TokenList { tokens: daemon.tokens.list()? }))
+    Ok(SortedJson(TokenList { tokens: daemon.tokens.list().await? }))
 }
 
 /// Create a token; its text is shown once
@@ -85,9 +85,9 @@ pub(crate) async fn create(
     let now = daemon.clock.now();
     let of = tokens::NewToken { name: &wanted.name, scope, lifetime: wanted.expires, by: caller.principal() };
     let made = match key.token() {
-        Some(key) => daemon.tokens.create_once(key.as_str(), &of, now)?,
+        Some(key) => daemon.tokens.create_once(key.as_str(), &of, now).await?,
         None => {
-            let (token, text) = daemon.tokens.create(&of, now)?;
+            let (token, text) = daemon.tokens.create(&of, now).await?;
             TokenCreation::New(Box::new(token), text)
         }
     };
@@ -127,8 +127,8 @@ pub(crate) async fn revoke(
     caller.require(&Permission::Administer)?;
     let (by, now) = (caller.principal(), daemon.clock.now());
     let is_ended = match ending.forget {
-        true => daemon.tokens.delete(id, &by, now)?,
-        false => daemon.tokens.revoke(id, &by, now)?,
+        true => daemon.tokens.delete(id, &by, now).await?,
+        false => daemon.tokens.revoke(id, &by, now).await?,
     };
     if is_ended {
         return Ok(StatusCode::NO_CONTENT);

@@ -2,24 +2,20 @@
 
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::record::Principal;
-use rusqlite::{Connection, Row, params};
-use serde::Serialize;
+use patchboard_storage::documents::{Change, Documents, number_key};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use utoipa::ToSchema;
 
+use super::stored::parsed;
+use crate::failure::Failure;
 use crate::queries::parts::PrincipalInfo;
 
 /// Maximum number of entries; the oldest are dropped.
 const ENTRIES_MAX: i64 = 100_000;
 
-/// Table in the file of the tokens.
-pub(super) const TABLE: &str = "CREATE TABLE IF NOT EXISTS audit_log (
-       id INTEGER PRIMARY KEY AUTOINCREMENT,
-       at INTEGER NOT NULL,
-       action TEXT NOT NULL,
-       subject TEXT,
-       principal TEXT,
-       done INTEGER NOT NULL
-     ) STRICT;";
+/// Collection of the entries, by number.
+const ENTRIES: &str = "audit";
 
 /// Audited action.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +39,7 @@ pub enum Action {
 }
 
 impl Action {
-    const fn as_str(self) -> &'static str {
+    pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::TokenCreated => "token_created",
             Self::TokenRevoked => "token_revoked",
@@ -58,7 +54,7 @@ impl Action {
 }
 
 /// Entry of the audit log.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AuditEntry {
     /// Number.
     pub id: i64,
@@ -77,50 +73,25 @@ pub struct AuditEntry {
     pub done: bool,
 }
 
-/// Adds an entry for an action that is done or about to run; returns its number.
-pub(super) fn add(
-    connection: &Connection,
-    at: Timestamp,
-    action: Action,
-    subject: Option<&str>,
-    principal: Option<&Principal>,
-    is_done: bool,
-) -> rusqlite::Result<i64> {
-    connection.execute(
-        "INSERT INTO audit_log (at, action, subject, principal, done) VALUES (?1, ?2, ?3, ?4, ?5)",
-        params![at.0, action.as_str(), subject, principal.map(text), is_done],
-    )?;
-    let id = connection.last_insert_rowid();
-    connection.execute("DELETE FROM audit_log WHERE id <= ?1", [id - ENTRIES_MAX])?;
-    Ok(id)
+/// Returns the changes that add an entry, and drop the oldest one beyond the limit.
+pub(super) fn added(entry: &AuditEntry) -> Vec<Change> {
+    let mut changes = vec![Change::put(ENTRIES, number_key(entry.id), json!(entry)).expecting(None)];
+    if entry.id > ENTRIES_MAX {
+        changes.push(Change::remove(ENTRIES, number_key(entry.id - ENTRIES_MAX)));
+    }
+    changes
 }
 
 /// Marks an action as done.
-pub(super) fn finish(connection: &Connection, id: i64) -> rusqlite::Result<()> {
-    connection.execute("UPDATE audit_log SET done = 1 WHERE id = ?1", [id]).map(drop)
+pub(super) async fn finish(documents: &dyn Documents, id: i64) -> Result<(), Failure> {
+    let Some(found) = documents.get(ENTRIES, &number_key(id)).await? else { return Ok(()) };
+    let entry = AuditEntry { done: true, ..parsed(found)? };
+    documents.change(vec![Change::put(ENTRIES, number_key(id), json!(entry))]).await?;
+    Ok(())
 }
 
 /// Lists the entries after a number, the oldest first.
-pub(super) fn list(connection: &Connection, after: i64, limit: usize) -> rusqlite::Result<Vec<AuditEntry>> {
-    let sql = "SELECT id, at, action, subject, principal, done FROM audit_log WHERE id > ?1 ORDER BY id LIMIT ?2";
-    let mut entries = connection.prepare_cached(sql)?;
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    entries
-        .query_map([after, limit], |row| {
-            let (id, at, action, subject) = (row.get(0)?, Timestamp(row.get(1)?), row.get(2)?, row.get(3)?);
-            Ok(AuditEntry { id, at, action, subject, principal: principal(row, 4)?, done: row.get(5)? })
-        })?
-        .collect()
-}
-
-/// Serialises a caller for a column.
-pub(super) fn text(principal: &Principal) -> String {
-    serde_json::to_string(principal).expect("names and numbers are JSON")
-}
-
-/// Reads a caller from a nullable column.
-pub(super) fn principal(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Principal>> {
-    let text: Option<String> = row.get(column)?;
-    let read = text.map(|text| serde_json::from_str(&text)).transpose();
-    read.map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, error.into()))
+pub(super) async fn list(documents: &dyn Documents, after: i64, limit: usize) -> Result<Vec<AuditEntry>, Failure> {
+    let after = number_key(after.max(0));
+    documents.page(ENTRIES, Some(&after), limit).await?.into_iter().map(parsed).collect()
 }
