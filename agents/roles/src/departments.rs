@@ -10,7 +10,7 @@
 //! * [`resolve`]: finds the row that the user means, or the question to ask;
 //! * [`answers`]: recognises the answer to that question; [`resume`]: continues with it;
 //! * [`pending_question`]: continues with words that needed an embedding first;
-//! * [`storage`]: the rows with their history, in one SQLite file; only `crud` writes to it;
+//! * [`storage`]: the rows with their history, in one file; only `crud` writes to it;
 //! * [`confirm`]: reports the result in a sentence;
 //! * [`inbox`]: takes users' messages one after the other;
 //! * [`declared_tests`]: a department's own tests;

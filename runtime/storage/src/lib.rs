@@ -27,8 +27,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use archives::{Archives, DirectoryArchives};
+use documents::{DocumentError, Documents};
 use journal::{Journal, JournalError, RecordLoss};
-use sqlite::SqliteJournal;
+use sqlite::{SqliteDocuments, SqliteJournal};
 
 /// Opens the journal of a data directory, creating both if they are missing.
 ///
@@ -44,6 +45,27 @@ pub fn open(data_dir: &Path) -> Result<Arc<dyn Journal>, JournalError> {
 /// As [`SqliteJournal::open_read_only`].
 pub fn open_read_only(data_dir: &Path) -> Result<Arc<dyn Journal>, JournalError> {
     Ok(Arc::new(SqliteJournal::open_read_only(data_dir)?))
+}
+
+/// Opens a store of documents of a data directory, creating it if it is missing.
+///
+/// # Errors
+/// As [`SqliteDocuments::open`].
+pub fn open_documents(data_dir: &Path, name: &str) -> Result<Arc<dyn Documents>, DocumentError> {
+    Ok(Arc::new(SqliteDocuments::open(&data_dir.join(name))?))
+}
+
+/// Opens a store of documents for reading; `None` if there is none.
+///
+/// # Errors
+/// As [`SqliteDocuments::open_read_only`].
+pub fn open_documents_read_only(data_dir: &Path, name: &str) -> Result<Option<Arc<dyn Documents>>, DocumentError> {
+    has_documents(data_dir, name).then(|| SqliteDocuments::open_read_only(&data_dir.join(name))).transpose()
+}
+
+/// Returns true if a data directory has a store of documents with this name.
+pub fn has_documents(data_dir: &Path, name: &str) -> bool {
+    data_dir.join(name).is_file()
 }
 
 /// Returns the archives of a data directory.

@@ -18,7 +18,6 @@ use patchboard_storage::blocking::wait;
 use patchboard_storage::documents::{Change, Document, DocumentError, Documents, all, number_key};
 use patchboard_storage::memory::MemoryDocuments;
 use patchboard_storage::private_files;
-use patchboard_storage::sqlite::SqliteDocuments;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -340,13 +339,12 @@ impl Storage {
             StorageLocation::Memory => Ok(Arc::new(MemoryDocuments::default())),
             StorageLocation::Directory(dir) => {
                 private_files::make_directory(dir)?;
-                Ok(Arc::new(SqliteDocuments::open(&dir.join(FILE))?))
+                Ok(patchboard_storage::open_documents(dir, FILE)?)
             }
             StorageLocation::Copy(dir, moment) => {
-                let file = dir.join(FILE);
-                Ok(Arc::new(match file.is_file() {
-                    true => wait(copy_before(&*SqliteDocuments::open_read_only(&file)?, *moment))?,
-                    false => MemoryDocuments::default(),
+                Ok(Arc::new(match patchboard_storage::open_documents_read_only(dir, FILE)? {
+                    Some(original) => wait(copy_before(&*original, *moment))?,
+                    None => MemoryDocuments::default(),
                 }))
             }
         }

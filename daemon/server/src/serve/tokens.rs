@@ -15,7 +15,6 @@ use patchboard_kernel::record::Principal;
 use patchboard_storage::blocking::wait;
 use patchboard_storage::board_id;
 use patchboard_storage::documents::{Change, DocumentError, Documents, all, number_key, transact};
-use patchboard_storage::sqlite::SqliteDocuments;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 use tokio::sync::watch;
@@ -155,7 +154,7 @@ fn parse<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Scope, D::Error> 
 impl TokenStore {
     /// Opens the tokens of an existing data directory. Blocks.
     pub fn open(data_dir: &Path) -> Result<Self, Failure> {
-        let documents = Arc::new(SqliteDocuments::open(&data_dir.join(FILE))?);
+        let documents = patchboard_storage::open_documents(data_dir, FILE)?;
         let secret = wait(secret(&*documents))?;
         wait(fingerprint_keys(&*documents, &secret))?;
         Ok(Self { documents, secret, changes: watch::Sender::new(0) })
@@ -168,7 +167,7 @@ impl TokenStore {
 
     /// Returns true if a data directory has, or had, tokens.
     pub fn exist(data_dir: &Path) -> bool {
-        data_dir.join(FILE).exists()
+        patchboard_storage::has_documents(data_dir, FILE)
     }
 
     /// Creates a token. Only the returned value holds its text.

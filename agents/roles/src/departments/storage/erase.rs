@@ -6,7 +6,6 @@ use std::path::Path;
 use patchboard_kernel::redaction::Needles;
 use patchboard_storage::blocking::wait;
 use patchboard_storage::documents::{CHANGES_MAX, Change, DocumentError, Documents, PAGE_MAX, all, transact};
-use patchboard_storage::sqlite::SqliteDocuments;
 use serde_json::{Value, json};
 
 use super::{CallOutcome, FILE, HEADERS, OUTCOMES, State, StorageError, Table, parsed};
@@ -36,11 +35,10 @@ impl TextMatches {
 /// # Errors
 /// See [`StorageError`].
 pub fn find(data_dir: &Path, texts: &Needles) -> Result<TextMatches, StorageError> {
-    let path = data_dir.join(FILE);
-    if !path.try_exists()? {
-        return Ok(TextMatches::default());
+    match patchboard_storage::open_documents_read_only(data_dir, FILE)? {
+        Some(documents) => wait(Search { documents: &*documents, texts, is_erasing: false }.run()),
+        None => Ok(TextMatches::default()),
     }
-    wait(Search { documents: &*SqliteDocuments::open_read_only(&path)?, texts, is_erasing: false }.run())
 }
 
 /// Ends each row that contains one of the texts, and empties all its states; its number is not reused. In stored
@@ -50,12 +48,11 @@ pub fn find(data_dir: &Path, texts: &Needles) -> Result<TextMatches, StorageErro
 /// # Errors
 /// See [`StorageError`]. The file may then still contain erased bytes; a retry removes them.
 pub fn erase(data_dir: &Path, texts: &Needles) -> Result<TextMatches, StorageError> {
-    let path = data_dir.join(FILE);
-    if !path.try_exists()? {
+    if !patchboard_storage::has_documents(data_dir, FILE) {
         return Ok(TextMatches::default());
     }
-    let documents = SqliteDocuments::open(&path)?;
-    let found = wait(Search { documents: &documents, texts, is_erasing: true }.run())?;
+    let documents = patchboard_storage::open_documents(data_dir, FILE)?;
+    let found = wait(Search { documents: &*documents, texts, is_erasing: true }.run())?;
     match wait(documents.purge_erased_bytes()) {
         Err(DocumentError::Locked) => Err(StorageError::Busy),
         purged => Ok(purged.map(|()| found)?),
