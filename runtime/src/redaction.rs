@@ -206,7 +206,7 @@ fn replace(
     let amend = Input::Amend { path: place.to_string(), value };
     let decided = driver.decide_as(now, amend, principal, &mut |_, _| None);
     match (decided.append, decided.released.and_then(|step| step.outcome)) {
-        (Some(append), _) => Ok(Some((append.into(), driver.board().version()))),
+        (Some(append), _) => Ok(Some((append, driver.board().version()))),
         (None, Some(Outcome::RejectedUnrecorded(rejection))) => Err(RedactError::Replacement(rejection)),
         (None, _) => Err(JournalError::Io("the replacement was not recorded".to_owned()).into()),
     }

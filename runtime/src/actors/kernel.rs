@@ -259,7 +259,7 @@ impl State {
         let recorded = decided.append.is_some();
         let mut step = match decided.append {
             Some(append) => {
-                let appended = self.context.journal.append(append.into()).await;
+                let appended = self.context.journal.append(append).await;
                 running.driver.complete_append(appended.map(drop))?
             }
             None => decided.released.unwrap_or_default(),
