@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    answer, architect, audit_log, boards, check, cost, denials, doctor, edits, export, graph, heads, inbox, init,
-    kernel, log, mcp, notify, redact, replay, resume, retry, room, run, schema, signal, state, step, storage, token,
+    answer, architect, audit_log, boards, check, cost, doctor, edits, export, graph, heads, inbox, init, kernel, log,
+    mcp, notify, redact, rejections, replay, resume, retry, room, run, schema, signal, state, step, storage, token,
     trust, vacuum, verify, view, why, workflow,
 };
 use crate::logging::LogFormat;
@@ -118,7 +118,7 @@ pub(crate) enum Command {
     Step(step::Arguments),
     Cost(cost::Arguments),
     #[command(name = "rejections", alias = "denials")]
-    Denials(denials::Arguments),
+    Rejections(rejections::Arguments),
     #[command(name = "edit-stats", alias = "edits")]
     Edits(edits::Arguments),
     Replay(replay::Arguments),

@@ -97,7 +97,7 @@ fn dispatch(command: &Command, shared: &CommonOptions, output: Output) -> Outcom
         Command::State(arguments) => commands::state::run(arguments, data_dir, output),
         Command::View(arguments) => commands::view::run(arguments, data_dir, output),
         Command::Cost(arguments) => commands::cost::run(arguments, data_dir, output),
-        Command::Denials(arguments) => commands::denials::run(arguments, data_dir, output),
+        Command::Rejections(arguments) => commands::rejections::run(arguments, data_dir, output),
         Command::Edits(arguments) => commands::edits::run(arguments, data_dir, output),
         Command::Why(arguments) => commands::why::run(arguments, data_dir, output),
         Command::Step(arguments) => block_on(commands::step::run(arguments, data_dir, config, output)),

@@ -335,12 +335,12 @@ async fn an_endless_answer_is_not_read_to_its_end() {
 #[tokio::test]
 async fn a_server_that_hangs_costs_no_more_than_the_calls_time() {
     let (answer, endpoint, took) =
-        ask(vec![ScriptedResponse::Hang], |_, call| call.timeout = Duration::from_millis(300)).await;
+        ask(vec![ScriptedResponse::Hang], |_, call| call.timeout = Duration::from_secs(2)).await;
     let failure = answer.expect_err("no answer");
     assert_eq!(failure.code, FailureCode::Timeout);
-    assert!(failure.message.contains("0.3 s"), "{failure}");
+    assert!(failure.message.contains("2 s"), "{failure}");
     assert_eq!(endpoint.requests().len(), 1);
-    assert!(took < Duration::from_secs(3), "took {took:?}");
+    assert!(took < Duration::from_secs(10), "took {took:?}");
 }
 
 #[tokio::test]

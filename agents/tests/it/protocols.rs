@@ -168,7 +168,7 @@ async fn a_server_that_was_silent_is_asked_for_a_stream() {
         let model = Model { api, ..Model::new(endpoint.url.clone(), "m") };
         let chat = Chat::new(&model, &Variables::new()).expect("a client");
         let mut call = deferrable();
-        call.timeout = Duration::from_millis(300);
+        call.timeout = Duration::from_secs(2);
         let deferral = chat.call(&call).await.expect_err("no byte came").deferral.expect("it waits");
         assert_eq!(deferral.reason, DeferralReason::NoAnswer);
         call.timeout = Duration::from_secs(20);

@@ -76,7 +76,7 @@ const MATRIX: &[(&str, &str, &str, &str)] = &[
     ("POST", "/v1/boards/{board}/agui", r#"{"threadId":"t","runId":"r","messages":[]}"#, SEE),
     ("GET", "/v1/boards/{board}/why", "", SEE),
     ("GET", "/v1/boards/{board}/cost", "", SEE),
-    ("GET", "/v1/boards/{board}/denials", "", SEE),
+    ("GET", "/v1/boards/{board}/rejections", "", SEE),
     ("POST", "/v1/boards/{board}/proposals", r#"{"worker":"walker","patch":[]}"#, SIT),
     ("POST", "/v1/boards/{board}/signals", r#"{"name":"more"}"#, ACT),
     ("GET", "/v1/boards/{board}/leases", "", SEE),

@@ -110,7 +110,7 @@ async fn a_journal_that_is_cut_inside_a_step_is_shown_and_called_cut() {
         let problem = answer.expect_problem(500, "bad_record");
         assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains("ends inside a step")), "{problem}");
     };
-    for read in ["state", "cost", "denials", "why?pointer=/steps", "views/walker", "agui"] {
+    for read in ["state", "cost", "rejections", "denials", "why?pointer=/steps", "views/walker", "agui"] {
         refuses(daemon.get(&format!("{path}/{read}")).await);
     }
     // The stream sends the existing records and then reports the missing ones.

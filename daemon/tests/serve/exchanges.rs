@@ -232,7 +232,7 @@ async fn boards() {
     api.get("/v1/boards/{board}/why?pointer=/steps/0", &[board]).await.expect_status(200);
     api.get("/v1/boards/{board}/why?pointer=/nothing", &[board]).await.expect_status(404);
     api.get("/v1/boards/{board}/cost", &[board]).await.expect_status(200);
-    api.get("/v1/boards/{board}/denials", &[board]).await.expect_status(200);
+    api.get("/v1/boards/{board}/rejections", &[board]).await.expect_status(200);
     api.post("/v1/boards/{board}/pause", &[board], &json!({})).await.expect_status(200);
     api.post("/v1/boards/{board}/resume", &[board], &json!({})).await.expect_status(200);
     api.post("/v1/boards/{board}/retry", &[board], &json!({})).await;

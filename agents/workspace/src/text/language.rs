@@ -134,7 +134,7 @@ const PYTHON: Language = Language {
 
 const SHELL: Language = Language {
     lexis: Lexis {
-        quotes: &[quote("$'", "'", true, true), WIDE, VERBATIM_SINGLE],
+        quotes: &[quote("$'", "'", true, true), WIDE, VERBATIM_SINGLE, quote("`", "`", true, true)],
         continues: true,
         heredocs: true,
         dialect: Dialect::Words,

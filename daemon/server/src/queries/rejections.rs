@@ -15,7 +15,7 @@ pub struct RejectionReport {
     #[schema(value_type = String)]
     pub(crate) board: BoardId,
     /// Counts, by worker, stage and code.
-    pub denials: Vec<RejectionCountInfo>,
+    pub rejections: Vec<RejectionCountInfo>,
 }
 
 /// Number of a worker's proposals rejected at a stage for one reason.
@@ -44,6 +44,6 @@ impl RejectionReport {
     /// Counts the rejections in the journal of a board.
     pub fn read(reader: &Reader, board: &BoardId) -> Result<Self, Failure> {
         let counts = RejectionCounts::from_records(&reader.records(board)?);
-        Ok(Self { board: board.clone(), denials: counts.iter().map(RejectionCountInfo::from).collect() })
+        Ok(Self { board: board.clone(), rejections: counts.iter().map(RejectionCountInfo::from).collect() })
     }
 }

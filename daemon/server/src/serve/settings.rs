@@ -80,7 +80,7 @@ impl Settings {
         }
         #[cfg(not(feature = "tls"))]
         if table.tls.is_some() {
-            return Err(Failure::refused("no_tls", "[serve] tls is set, and this binary was built without TLS")
+            return Err(Failure::invalid_input("no_tls", "[serve] tls is set, and this binary was built without TLS")
                 .help("build it with `--features tls`, or put a proxy before it that speaks TLS"));
         }
         let default = LISTEN.parse().expect("an address and a port");

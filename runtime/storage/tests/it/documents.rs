@@ -12,25 +12,14 @@ use patchboard_storage::blocking::wait;
 use patchboard_storage::documents::{
     CHANGES_MAX, Change, Document, DocumentError, Documents, NAME_BYTES_MAX, PAGE_MAX, VALUE_BYTES_MAX, all, transact,
 };
-use patchboard_storage::memory::MemoryDocuments;
 use patchboard_storage::sqlite::SqliteDocuments;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-type Store = Arc<dyn Documents>;
+use crate::drivers::{Store, on_each};
 
 fn open(path: &Path) -> Store {
     Arc::new(SqliteDocuments::open(path).expect("it opens"))
-}
-
-/// Runs a test on two handles of a new store of each driver, as two processes have them.
-fn on_each(test: impl Fn(&str, [Store; 2])) {
-    let memory = MemoryDocuments::default();
-    test("memory", [Arc::new(memory.clone()), Arc::new(memory)]);
-    let dir = TempDir::new().expect("a directory");
-    let path = dir.path().join("documents.db");
-    test("sqlite", [open(&path), open(&path)]);
 }
 
 fn value(store: &Store, key: &str) -> Option<Value> {

@@ -3,14 +3,25 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use patchboard_storage::archives::{Archives, MemoryArchives};
+use patchboard_storage::documents::Documents;
 use patchboard_storage::journal::{Journal, JournalError};
-use patchboard_storage::memory::MemoryJournal;
+use patchboard_storage::memory::{MemoryDocuments, MemoryJournal};
 use tempfile::TempDir;
+
+/// Store of documents.
+pub(crate) type Store = Arc<dyn Documents>;
 
 /// A driver, with storage of its own.
 pub(crate) trait Driver: Default + Send + Sync + 'static {
-    /// Opens the storage; each handle behaves as one of another process.
+    /// Opens the journal; each handle behaves as one of another process.
     fn open(&self) -> Arc<dyn Journal>;
+
+    /// Opens a store of documents; each handle behaves as one of another process.
+    fn documents(&self) -> Store;
+
+    /// Returns the archives.
+    fn archives(&self) -> Arc<dyn Archives>;
 
     /// Returns the directory of its files; none if the storage ends with the process.
     fn directory(&self) -> Option<&Path> {
@@ -31,11 +42,23 @@ pub(crate) struct Torn {
 }
 
 #[derive(Default)]
-pub(crate) struct Memory(MemoryJournal);
+pub(crate) struct Memory {
+    journal: MemoryJournal,
+    documents: MemoryDocuments,
+    archives: MemoryArchives,
+}
 
 impl Driver for Memory {
     fn open(&self) -> Arc<dyn Journal> {
-        Arc::new(self.0.clone())
+        Arc::new(self.journal.clone())
+    }
+
+    fn documents(&self) -> Store {
+        Arc::new(self.documents.clone())
+    }
+
+    fn archives(&self) -> Arc<dyn Archives> {
+        Arc::new(self.archives.clone())
     }
 }
 
@@ -50,6 +73,14 @@ impl Default for Sqlite {
 impl Driver for Sqlite {
     fn open(&self) -> Arc<dyn Journal> {
         patchboard_storage::open(self.0.path()).expect("opened")
+    }
+
+    fn documents(&self) -> Store {
+        patchboard_storage::open_documents(self.0.path(), "documents.db").expect("opened")
+    }
+
+    fn archives(&self) -> Arc<dyn Archives> {
+        patchboard_storage::archives(self.0.path())
     }
 
     fn directory(&self) -> Option<&Path> {
@@ -70,6 +101,13 @@ impl Driver for Sqlite {
         let opened = patchboard_storage::open(copy.path());
         Some(opened.map(|journal| Torn { journal, _directory: copy }))
     }
+}
+
+/// Runs a test on two handles of a new store of documents of every driver, as two processes have them.
+pub(crate) fn on_each(test: impl Fn(&str, [Store; 2])) {
+    let (memory, sqlite) = (Memory::default(), Sqlite::default());
+    test("memory", [memory.documents(), memory.documents()]);
+    test("sqlite", [sqlite.documents(), sqlite.documents()]);
 }
 
 /// Runs tests for every driver.

@@ -1,5 +1,6 @@
 //! Conformance of the storage drivers: each test runs for every driver.
 
+mod archives;
 mod documents;
 mod drivers;
 mod erasure;

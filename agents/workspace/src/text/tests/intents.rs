@@ -77,6 +77,7 @@ fn a_comment_stands_right_above_its_block_or_where_it_surely_is_one() {
         ("a.sh", "¶cat <<EOF\ntext§\nEOF\n"),
         ("a.sh", "cat <<EOF\ntext\nEOF\n¶echo§\n"),
         ("a.sh", "¶cat <<EOF\n  EOF\ntext§\nEOF\n"),
+        ("a.sh", "¶x=`\n  echo a§\n`\n"),
         ("Makefile", "¶all:\n\tcc§\n"),
         ("a.yaml", "¶a: |\n  text§\nb: 1\n"),
         ("a.yaml", "a: |\n  text\n¶b: 1§\n"),

@@ -22,7 +22,7 @@ use patchboard_runtime::runtime::BoardHandle;
 use patchboard_runtime::subscription::Subscription;
 use patchboard_storage::journal::JournalError;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 use utoipa::{IntoParams, ToSchema};
@@ -467,9 +467,9 @@ pub(crate) async fn cost(
 }
 
 /// Count the rejections on a board by worker, stage and code
-#[utoipa::path(get, operation_id = "countRejections", path = "/v1/boards/{board}/denials", tag = "history", params(("board" = String, Path)),
+#[utoipa::path(get, operation_id = "countRejections", path = "/v1/boards/{board}/rejections", tag = "history", params(("board" = String, Path)),
     responses((status = 200, description = "The counts", body = RejectionReport)))]
-pub(crate) async fn denials(
+pub(crate) async fn rejections(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
@@ -478,12 +478,22 @@ pub(crate) async fn denials(
     daemon.summary(&board).await?;
     let id = board.clone();
     let is_running = daemon.running(&board).is_some();
-    let denials = daemon.query(move |reader| {
-        let denials = RejectionReport::read(reader, &id)?;
+    let rejections = daemon.query(move |reader| {
+        let rejections = RejectionReport::read(reader, &id)?;
         if !is_running {
             reader.exit_after_listing(&id)?;
         }
-        Ok(denials)
+        Ok(rejections)
     });
-    Ok(SortedJson(denials.await?))
+    Ok(SortedJson(rejections.await?))
+}
+
+/// Answers under the earlier name of [`rejections`], with the earlier name of its member.
+pub(crate) async fn denials(
+    daemon: State<Arc<Daemon>>,
+    caller: Caller,
+    board: BoardPath,
+) -> ApiResult<SortedJson<Value>> {
+    let SortedJson(RejectionReport { board, rejections }) = self::rejections(daemon, caller, board).await?;
+    Ok(SortedJson(json!({"board": board, "denials": rejections})))
 }

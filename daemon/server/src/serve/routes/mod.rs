@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
+use axum::routing::get;
 use patchboard_kernel::deferral::DeferralReason;
 use serde::Serialize;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
@@ -127,7 +128,8 @@ fn routes() -> OpenApiRouter<Arc<Daemon>> {
         .routes(routes!(agui::follow, agui::run))
         .routes(routes!(history::why))
         .routes(routes!(history::cost))
-        .routes(routes!(history::denials))
+        .routes(routes!(history::rejections))
+        .route("/v1/boards/{board}/denials", get(history::denials))
         .routes(routes!(proposals::propose))
         .routes(routes!(proposals::signal))
         .routes(routes!(leases::list, leases::lease))

@@ -29,12 +29,12 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     let reader = Reader::open(data_dir)?;
     let summary = reader.find(&arguments.board.board)?;
-    let RejectionReport { denials, .. } = RejectionReport::read(&reader, &summary.id)?;
+    let RejectionReport { rejections, .. } = RejectionReport::read(&reader, &summary.id)?;
     if output.is_json() {
-        output.json(&json!(denials))?;
+        output.json(&json!(rejections))?;
         return reader.exit_after_listing(&summary.id);
     }
-    let rows: Vec<_> = denials.into_iter().map(row).collect();
+    let rows: Vec<_> = rejections.into_iter().map(row).collect();
     if rows.is_empty() {
         output.note("nothing was refused");
         return reader.exit_after_listing(&summary.id);
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
 }
 
 /// Returns the cells of a line.
-pub(crate) fn row(denial: RejectionCountInfo) -> [String; 4] {
-    let RejectionCountInfo { worker, stage, code, count } = denial;
+pub(crate) fn row(counted: RejectionCountInfo) -> [String; 4] {
+    let RejectionCountInfo { worker, stage, code, count } = counted;
     [worker.to_string(), stage.to_string(), code.to_string(), count.to_string()]
 }
