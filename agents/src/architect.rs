@@ -9,7 +9,7 @@
 //! * [`review`]: findings about a draft; caps.
 
 use patchboard_kernel::admission::Admission;
-use patchboard_kernel::blueprint::{Blueprint, BoardLimits, Duration};
+use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use self::review::AcceptedDraft;
-use crate::config::Architect;
+use crate::config::{Architect, DesignLimits, REPAIRS_MAX};
 use patchboard_llm::{Chat, PromptRequest};
 
 pub mod prompt;
@@ -29,9 +29,6 @@ pub mod reply_schema;
 pub mod review;
 
 pub use self::review::CODES;
-
-/// Upper bound of [`DesignLimits::repairs`].
-pub const REPAIRS_MAX: u32 = 10;
 
 /// Request for a design.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -77,55 +74,6 @@ pub struct Document {
     pub title: String,
     /// Content.
     pub text: String,
-}
-
-/// Limits of an architect and of the boards it designs.
-#[derive(Clone, PartialEq, Debug)]
-pub struct DesignLimits {
-    /// Rounds in which findings go back to the model, at most [`REPAIRS_MAX`].
-    pub repairs: u32,
-    /// Upper bounds for the limits of its boards.
-    pub caps: Caps,
-}
-
-impl Default for DesignLimits {
-    fn default() -> Self {
-        Self { repairs: 3, caps: Caps::default() }
-    }
-}
-
-/// Upper bounds for a board of a model-written blueprint. Larger limits are lowered to these.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Caps {
-    /// Commits.
-    pub commits: u64,
-    /// Tokens, including the architect's own.
-    pub tokens: u64,
-    /// Running time: the time with at least one call running.
-    pub wall: Duration,
-    /// Bytes of state.
-    pub state_bytes: u64,
-    /// Concurrent calls.
-    pub concurrency: u32,
-}
-
-impl Default for Caps {
-    /// Returns the limits of a blueprint without a `limits` section (SPEC section 12).
-    fn default() -> Self {
-        let BoardLimits {
-            commits,
-            tokens,
-            wall,
-            state_bytes,
-            depth: _,
-            edits: _,
-            money: _,
-            patience: _,
-            journal: _,
-            dedup: _,
-        } = BoardLimits::default();
-        Self { commits, tokens, wall, state_bytes, concurrency: 4 }
-    }
 }
 
 /// One call of the model and its result.

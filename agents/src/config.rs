@@ -43,6 +43,7 @@
 //! cwd = "tools"
 //! ```
 
+mod architect;
 mod directory;
 mod toml_error;
 
@@ -50,10 +51,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use patchboard_kernel::blueprint::{Blueprint, Duration, Worker};
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
+use patchboard_kernel::blueprint::{Blueprint, Worker};
+use serde::Deserialize;
 
+pub use architect::{Architect, Caps, DesignLimits, REPAIRS_MAX};
 pub use directory::WorkspaceConfig;
 pub use patchboard_llm::config::{
     Api, Embeddings, Model, Setting, Streaming, Structured, Variable, check_name, redacted,
@@ -63,10 +64,7 @@ pub use patchboard_workspace::environment::Environment;
 pub use patchboard_workspace::program::Program;
 pub use toml_error::toml_error;
 
-use patchboard_llm::config::{check_temperature, check_url, span};
-use patchboard_workspace::directory::positive;
-
-use crate::architect::{Caps, DesignLimits, REPAIRS_MAX};
+use patchboard_llm::config::{check_temperature, check_url};
 
 /// Name of the architect's model in `models`, if the operator configured one.
 pub const ARCHITECT_MODEL: &str = "architect";
@@ -111,54 +109,6 @@ pub struct Config {
     /// Model named by flags; it serves every name that `models` does not define.
     #[serde(skip)]
     pub any_model: Option<Model>,
-}
-
-/// Limits of an architect and of its boards: the table `[architect]`. Its model is `[models.architect]`, or else the
-/// default.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Architect {
-    /// Rounds in which findings go back to the model, 0 to 10.
-    #[serde(deserialize_with = "repairs")]
-    pub repairs: u32,
-    /// Token limit of one answer.
-    #[serde(deserialize_with = "positive")]
-    pub reply_tokens: u32,
-    /// Timeout of one answer.
-    #[serde(deserialize_with = "span")]
-    pub timeout: Duration,
-    /// Upper bound for the commits of a board.
-    #[serde(deserialize_with = "positive")]
-    pub commits: u64,
-    /// Upper bound for the tokens of a board, including the architect's own.
-    #[serde(deserialize_with = "positive")]
-    pub tokens: u64,
-    /// Upper bound for the running time of a board.
-    #[serde(deserialize_with = "span")]
-    pub wall: Duration,
-}
-
-impl Default for Architect {
-    fn default() -> Self {
-        let DesignLimits { repairs, caps } = DesignLimits::default();
-        Self {
-            repairs,
-            // Leaves room for the prompt, the last draft and its findings in a context of 8,192 tokens.
-            reply_tokens: 2500,
-            timeout: Duration::from_secs(600),
-            commits: caps.commits,
-            tokens: caps.tokens,
-            wall: caps.wall,
-        }
-    }
-}
-
-impl Architect {
-    /// Converts the settings to terms.
-    pub fn terms(&self) -> DesignLimits {
-        let caps = Caps { commits: self.commits, tokens: self.tokens, wall: self.wall, ..Caps::default() };
-        DesignLimits { repairs: self.repairs, caps }
-    }
 }
 
 /// Command-line flags about models.
@@ -389,15 +339,6 @@ pub fn operator_models<'b>(blueprint: &'b Blueprint, worker: &'b Worker) -> Resu
         (_, Some(choice)) => Ok(choice.models()),
         (DEFAULT_MODEL, None) => Ok(&[]),
         (name, None) => Err(name),
-    }
-}
-
-fn repairs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
-    let value = u32::deserialize(deserializer)?;
-    if value <= REPAIRS_MAX {
-        Ok(value)
-    } else {
-        Err(D::Error::custom(format!("repairs lies between 0 and {REPAIRS_MAX}")))
     }
 }
 

@@ -1,14 +1,14 @@
 //! Has an architect write a blueprint: reads documents, shows progress and findings, and asks a person to approve the
 //! result.
 
-use std::fs::OpenOptions;
 use std::io::{BufRead, IsTerminal as _, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use patchboard_agents::architect::{
-    self, Design, DesignError, DesignLimits, DesignRequest, Document, Round, RoundsUsage, design, prompt,
+    self, Design, DesignError, DesignRequest, Document, Round, RoundsUsage, design, prompt,
 };
+use patchboard_agents::config::DesignLimits;
 use patchboard_agents::registry::InlinePrograms;
 use patchboard_kernel::admission::Admission;
 use patchboard_lint::{Diagnostic, Severity};
@@ -19,7 +19,7 @@ use crate::describe::grouped;
 use crate::diagnostics;
 use crate::failure::Failure;
 use crate::input;
-use crate::output::{Output, clean, json_pretty, one_line};
+use crate::output::{Output, clean, json_pretty, one_line, try_writing};
 use crate::worker_agents::{ModelArguments, quoted};
 use patchboard_kernel::text::counted;
 
@@ -352,18 +352,6 @@ fn check_writable(path: &Path, is_forced: bool) -> Result<(), Failure> {
         Failure::invalid_input("output_failed", format!("{} cannot be written: {error}", path.display()))
             .help("name a file that can be written with -o")
     })
-}
-
-/// Checks that a file can be written by opening it; an existing file is not changed.
-pub(crate) fn try_writing(path: &Path) -> std::io::Result<()> {
-    match std::fs::metadata(path) {
-        Ok(_) => OpenOptions::new().append(true).open(path).map(drop),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            drop(OpenOptions::new().write(true).create_new(true).open(path)?);
-            std::fs::remove_file(path)
-        }
-        Err(error) => Err(error),
-    }
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {

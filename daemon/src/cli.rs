@@ -1,18 +1,15 @@
-//! Command line: the commands and the options they share.
+//! Command line: the commands.
 //!
 //! Each command keeps its own arguments and its work in a file of [`crate::commands`].
 
-use std::path::PathBuf;
+use clap::{Parser, Subcommand};
 
-use clap::{ArgAction, Args, Parser, Subcommand};
-
+use crate::arguments::CommonOptions;
 use crate::commands::{
     answer, architect, audit_log, boards, check, cost, doctor, edits, export, graph, heads, inbox, init, kernel, log,
     mcp, notify, redact, rejections, replay, resume, retry, room, run, schema, signal, state, step, storage, token,
     trust, vacuum, verify, view, why, workflow,
 };
-use crate::logging::LogFormat;
-use crate::output::Format;
 use crate::serve;
 
 /// Agents that work on one shared, typed document instead of talking to each other.
@@ -48,38 +45,6 @@ pub(crate) struct Cli {
     /// Selected command.
     #[command(subcommand)]
     pub(crate) command: Command,
-}
-
-/// Default data directory.
-pub(crate) const DATA_DIR: &str = ".patchboard";
-
-/// Environment variable that overrides [`DATA_DIR`].
-pub(crate) const DATA_DIR_ENV: &str = "PATCHBOARD_DATA_DIR";
-
-/// Options of every command.
-#[derive(Args, Debug)]
-pub(crate) struct CommonOptions {
-    /// Data directory; boards are kept in its file patchboard.db
-    #[arg(long, global = true, value_name = "DIR", env = DATA_DIR_ENV, default_value = DATA_DIR)]
-    #[arg(help_heading = "Common options")]
-    pub(crate) data_dir: PathBuf,
-    /// Operator configuration: models and programs [default: ./patchboard.toml, if you have approved it with `trust`]
-    #[arg(long, global = true, value_name = "FILE", env = "PATCHBOARD_CONFIG", help_heading = "Common options")]
-    pub(crate) config: Option<PathBuf>,
-    /// Output format: human-readable text, or JSON (one value per line for streams)
-    #[arg(long, global = true, value_name = "FORMAT", default_value = "text", help_heading = "Common options")]
-    pub(crate) output: Format,
-    /// Suppress progress output on stderr; errors are still printed
-    #[arg(long, short, global = true, help_heading = "Common options")]
-    pub(crate) quiet: bool,
-    /// Log more on stderr: -v events, -vv also views and calls; `serve` logs events by default (RUST_LOG overrides
-    /// this, if set)
-    #[arg(long, short, global = true, action = ArgAction::Count, help_heading = "Common options")]
-    pub(crate) verbose: u8,
-    /// Log format on stderr: human-readable text, or JSON (one object per line)
-    #[arg(long, global = true, value_name = "FORMAT", env = "PATCHBOARD_LOG_FORMAT", default_value = "text")]
-    #[arg(help_heading = "Common options")]
-    pub(crate) log_format: LogFormat,
 }
 
 /// Commands.
@@ -130,14 +95,6 @@ pub(crate) enum Command {
     Archive(storage::Archive),
     Restore(storage::Restore),
     Delete(storage::Delete),
-}
-
-/// Argument that selects a board.
-#[derive(Args, Debug, Clone)]
-pub(crate) struct BoardArgument {
-    /// The board: its id, a unique prefix of the id, or `last`
-    #[arg(value_name = "BOARD")]
-    pub(crate) board: String,
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::codes;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 use crate::worker_agents::quoted;
-pub(crate) use patchboard_server::serve::path;
+pub(crate) use patchboard_server::text::path;
 
 /// Timeouts for the connection and for the whole response.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -12,6 +12,7 @@
 //! The daemon, and the answers that it shares with commands, are in [`patchboard_server`].
 
 mod architect;
+mod arguments;
 mod blueprint_file;
 mod cli;
 mod client;
@@ -24,6 +25,7 @@ mod manifest_checks;
 mod otlp;
 mod output;
 mod progress;
+mod questions;
 mod runner;
 mod templates;
 mod user;
@@ -40,7 +42,8 @@ use patchboard_server::{
     codes, config_tables, describe, diagnostics, failure, notify, outages, queries, reader, serve, trust,
 };
 
-use cli::{Cli, Command, CommonOptions};
+use arguments::CommonOptions;
+use cli::{Cli, Command};
 use failure::{Exit, Failure, Outcome};
 use logging::{Level, LogFormat};
 use output::{Format, Output, clean, is_printable};

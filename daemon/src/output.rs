@@ -1,6 +1,8 @@
 //! Writes results to stdout, progress and errors to stderr, without characters that control a terminal.
 
+use std::fs::OpenOptions;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::path::Path;
 
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
@@ -112,4 +114,16 @@ pub(crate) fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<I
     table.set_header(header).add_rows(rows);
     let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
     lines.join("\n")
+}
+
+/// Checks that a file can be written by opening it; an existing file is not changed.
+pub(crate) fn try_writing(path: &Path) -> std::io::Result<()> {
+    match std::fs::metadata(path) {
+        Ok(_) => OpenOptions::new().append(true).open(path).map(drop),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            drop(OpenOptions::new().write(true).create_new(true).open(path)?);
+            std::fs::remove_file(path)
+        }
+        Err(error) => Err(error),
+    }
 }

@@ -22,12 +22,11 @@ use patchboard_storage::journal::BoardSummary;
 use patchboard_workspace::boards::{ActivationGuard, Workspaces};
 use serde_json::json;
 
-use crate::architect::try_writing;
-use crate::cli::{DATA_DIR, DATA_DIR_ENV};
+use crate::arguments::{DATA_DIR, DATA_DIR_ENV};
 use crate::describe::NestedShortages;
 use crate::failure::Failure;
 use crate::outages::Outages;
-use crate::output::{Output, one_line};
+use crate::output::{Output, one_line, try_writing};
 use crate::reader::{Reader, storage};
 use patchboard_kernel::text::counted;
 use patchboard_server::model_arguments::flag;

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::Command;
 
 use patchboard_workshop::{Workshop, name};
-use patchboard_workspace::git::GitCode;
+use patchboard_workspace::edit_author::EditAuthor;
+use patchboard_workspace::git::error::GitCode;
 use patchboard_workspace::metrics::{Metrics, metrics};
-use patchboard_workspace::session::EditAuthor;
 use patchboard_workspace::worktree::{Worktree, merge};
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -20,7 +20,7 @@ use patchboard_protocols::negotiation::{NegotiationCode, StopReason};
 use patchboard_protocols::workflow::{Status, WorkflowCode};
 use patchboard_roles::departments::declared_tests;
 use patchboard_workspace::disk::{self, DiskCode};
-use patchboard_workspace::git::GitCode;
+use patchboard_workspace::git::error::GitCode;
 use patchboard_workspace::programs::ProgramCode;
 use patchboard_workspace::session::SessionCode;
 use patchboard_workspace::text::edit::EditCode;
@@ -65,7 +65,7 @@ fn page() -> String {
     page.push('\n');
     table(&mut page, "agents/workspace/src/programs.rs", "ProgramCode", ProgramCode::ALL, ProgramCode::as_str);
     page.push('\n');
-    table(&mut page, "agents/workspace/src/git.rs", "GitCode", GitCode::ALL, GitCode::as_str);
+    table(&mut page, "agents/workspace/src/git/error.rs", "GitCode", GitCode::ALL, GitCode::as_str);
     let errors = "agents/workspace/src/disk/error.rs";
     section(&mut page, "Directories", "What can go wrong with the directory of a workspace.");
     table(&mut page, errors, "DiskCode", DiskCode::ALL, DiskCode::as_str);

@@ -21,8 +21,9 @@ use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::Journal as _;
 use patchboard_storage::sqlite::SqliteJournal;
 use patchboard_workspace::disk::{Disk, DiskOptions};
+use patchboard_workspace::edit_author::EditAuthor;
 use patchboard_workspace::service::{OpenedWorkspace, Workspace};
-use patchboard_workspace::session::{CommandResult, EditAuthor, Session};
+use patchboard_workspace::session::{CommandResult, Session};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

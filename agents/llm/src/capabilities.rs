@@ -19,15 +19,14 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use super::downgrade::{Limit, OutputMode, Stream, Temperature};
 use super::exchange::ExchangeResult;
 use super::failure_codes::deferral_of;
 use super::inline_tool_calls::parse_inline_calls;
 use super::reply::Completion;
-use super::request::{ANSWER, RequestSource};
-use super::tool_loop::estimate_usage;
+use super::request::{ANSWER, PromptRequest, RequestSource, estimate_usage};
+use super::request_shape::{Limit, OutputMode, Stream, Temperature};
 use super::transport::{HttpFailure, Received};
-use super::{Chat, PromptRequest, Variables, api, reply_text};
+use super::{Chat, Variables, api, reply_text};
 use crate::config::{Api, Model, Streaming, Structured};
 use patchboard_runtime::tools::ToolDefinition;
 

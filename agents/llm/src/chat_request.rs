@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 
 use patchboard_runtime::tools::ToolDefinition;
 
-use super::downgrade::{Limit, OmittedMembers, OutputMode, RequestShape, Stream, Temperature, ToolForms};
 use super::request::{self, Message, Request, RequestSource, StreamOptions, Tool};
+use super::request_shape::{Limit, OmittedMembers, OutputMode, RequestShape, Stream, Temperature, ToolForms};
 use super::schema::{self, SchemaLevel};
 use super::{Chat, api};
 use crate::config::{Api, Streaming};

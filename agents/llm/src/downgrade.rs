@@ -5,199 +5,18 @@
 //! restored. Then the next part is tried. Finally all optional members are left out at once, and then the tools. The
 //! text of a rejection only decides which part is tried first.
 
-use super::provider_errors::{self, contains_words, is_key_refused};
+mod rejection_words;
+
+use self::rejection_words::{RequestPart, hinted, named_limit, named_parts, named_room};
+use super::provider_errors::{self, is_key_refused};
+use super::request_shape::{
+    Limit, OmittedMembers, OutputMode, RequestShape, Stream, Temperature, ToolForms, TurnFormat,
+};
+
+pub(super) use self::rejection_words::is_explained;
 
 /// Requests of one climb.
 const TRIES_MAX: usize = 28;
-
-/// Smallest useful room for a reply, in tokens.
-const ROOM_MIN: u32 = 16;
-
-/// Forms of a reply, from the richest to the plainest; the enum's order is the order of the steps.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub(super) enum OutputMode {
-    /// Form derived from the seat's contract.
-    #[default]
-    Derived,
-    /// Derived form with every object closed and every member required, sent as strict.
-    Strict,
-    /// Derived form without the keywords that many engines reject.
-    Plain,
-    /// Any patch of the granted operations.
-    Generic,
-    /// Any JSON object.
-    Object,
-    /// No form.
-    None,
-}
-
-/// Name of the member that limits the reply's tokens.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub(super) enum Limit {
-    #[default]
-    MaxTokens,
-    MaxCompletionTokens,
-    None,
-}
-
-/// Setting of the temperature.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub(super) enum Temperature {
-    #[default]
-    Given,
-    Positive,
-    None,
-}
-
-/// Form in which the turns of a conversation are sent back.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub(super) enum TurnFormat {
-    /// Unchanged, with members that only the provider understands.
-    #[default]
-    Unchanged,
-    /// Without such members.
-    Known,
-    /// Without such members, with an empty text if there is none, and the tool's name in its result.
-    Filled,
-}
-
-/// Form of the tools' parameter schemas.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub(super) enum ToolForms {
-    #[default]
-    Whole,
-    /// Without the keywords that many engines reject, and without `additionalProperties`.
-    Plain,
-}
-
-/// Request for a stream of events.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub(super) enum Stream {
-    #[default]
-    Off,
-    WithUsage,
-    On,
-}
-
-/// Shape of a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct RequestShape {
-    pub(super) form: OutputMode,
-    pub(super) limit: Limit,
-    /// Largest token limit that the server has named.
-    pub(super) cap: Option<u32>,
-    pub(super) temperature: Temperature,
-    pub(super) left_out: OmittedMembers,
-    /// The system message is part of the user message.
-    pub(super) folded: bool,
-    pub(super) stream: Stream,
-    pub(super) turns: TurnFormat,
-    pub(super) tool_forms: ToolForms,
-    /// The tools are left out.
-    pub(super) no_tools: bool,
-}
-
-impl RequestShape {
-    fn without(self, left_out: OmittedMembers) -> Self {
-        Self { left_out: self.left_out.or(left_out), ..self }
-    }
-
-    /// Returns true if the operator's settings are sent in only one of the two shapes.
-    pub(super) fn drops_settings_of(self, other: Self) -> bool {
-        self.temperature != other.temperature || self.left_out != other.left_out
-    }
-
-    /// Describes in words the difference from another shape.
-    pub(super) fn beside(self, other: Self) -> String {
-        let form = match self.form {
-            OutputMode::Derived => "the whole form of the reply",
-            OutputMode::Strict => "a strict form of the reply",
-            OutputMode::Plain => "a plainer form of the reply",
-            OutputMode::Generic => "the form of any patch",
-            OutputMode::Object => "the form of any JSON object",
-            OutputMode::None => "no form of the reply",
-        };
-        let limit = match self.limit {
-            Limit::MaxTokens => "max_tokens",
-            Limit::MaxCompletionTokens => "max_completion_tokens",
-            Limit::None => "no limit of tokens",
-        };
-        let temperature = match self.temperature {
-            Temperature::Given => "temperature",
-            Temperature::Positive => "a positive temperature",
-            Temperature::None => "no temperature",
-        };
-        let turns = match self.turns {
-            TurnFormat::Unchanged => "turns as they came",
-            TurnFormat::Known => "turns without unknown members",
-            TurnFormat::Filled => "turns without unknown members and empty contents",
-        };
-        let (left_out, before) = (self.left_out, other.left_out);
-        let parts = [
-            (self.form != other.form, form),
-            (self.limit != other.limit, limit),
-            (self.cap != other.cap, "a lower limit of tokens"),
-            (self.temperature != other.temperature, temperature),
-            (left_out.seed != before.seed, "no seed"),
-            (left_out.top_p != before.top_p, "no top_p"),
-            (left_out.stop != before.stop, "no stop"),
-            (left_out.effort != before.effort, "no reasoning_effort"),
-            (left_out.include != before.include, "no include"),
-            (self.folded != other.folded, "the system's message in the user's"),
-            (self.stream != other.stream, "a stream"),
-            (self.turns != other.turns, turns),
-            (self.tool_forms != other.tool_forms, "plainer descriptions of tools"),
-            (self.no_tools != other.no_tools, "no tools"),
-        ];
-        parts.into_iter().filter(|(differs, _)| *differs).map(|(_, words)| words).collect::<Vec<_>>().join(", ")
-    }
-}
-
-/// Optional members that are left out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct OmittedMembers {
-    pub(super) seed: bool,
-    pub(super) top_p: bool,
-    pub(super) stop: bool,
-    pub(super) effort: bool,
-    /// Request of the Responses API for encrypted reasoning.
-    pub(super) include: bool,
-}
-
-impl OmittedMembers {
-    pub(super) const ALL: Self = Self { seed: true, top_p: true, stop: true, effort: true, include: true };
-
-    /// Combines both sets of omissions.
-    pub(super) const fn or(self, other: Self) -> Self {
-        Self {
-            seed: self.seed || other.seed,
-            top_p: self.top_p || other.top_p,
-            stop: self.stop || other.stop,
-            effort: self.effort || other.effort,
-            include: self.include || other.include,
-        }
-    }
-}
-
-/// A part of a request that has plainer forms.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum RequestPart {
-    Form,
-    Limit,
-    Temperature,
-    Seed,
-    TopP,
-    Stop,
-    Effort,
-    Include,
-    System,
-    Stream,
-    Turns,
-    ToolForms,
-    Tools,
-    /// All optional members that a rejection names, if it names several.
-    Named,
-}
 
 /// Parts in the order of trial.
 const PARTS: [RequestPart; 14] = [
@@ -215,53 +34,6 @@ const PARTS: [RequestPart; 14] = [
     RequestPart::Turns,
     RequestPart::ToolForms,
     RequestPart::Tools,
-];
-
-/// Words of rejections that name a part; the first match is tried first.
-const HINTS: [(RequestPart, &[&str]); 13] = [
-    // Precedes the effort, because its words mention reasoning, too.
-    (RequestPart::Include, &["encrypted content", "encrypted_content", "'include'", "\"include\"", "`include`"]),
-    (
-        RequestPart::Limit,
-        &[
-            "max_completion_tokens",
-            "max_tokens",
-            "max_output_tokens",
-            "max tokens",
-            "completion tokens",
-            "output tokens",
-        ],
-    ),
-    (
-        RequestPart::Form,
-        &[
-            "response_format",
-            "response format",
-            "output_config.format",
-            "output_format",
-            "json_schema",
-            "json schema",
-            "grammar",
-            "structured",
-            "schema",
-            "guided",
-        ],
-    ),
-    (
-        RequestPart::System,
-        &["system role", "system message", "role 'system'", "developer instruction", "roles must alternate"],
-    ),
-    // Precedes the effort, because members of turns are named after reasoning.
-    (RequestPart::Turns, &["messages", "reasoning_content", "function_response"]),
-    (RequestPart::Temperature, &["temperature"]),
-    (RequestPart::Seed, &["seed"]),
-    (RequestPart::TopP, &["top_p"]),
-    (RequestPart::Stop, &["stop", "stop_sequences"]),
-    (RequestPart::Effort, &["reasoning_effort", "reasoning", "effort", "output_config"]),
-    (RequestPart::Stream, &["stream", "streaming"]),
-    (RequestPart::Tools, &["tool", "tool_choice", "function calling"]),
-    // Contains the effort and the form.
-    (RequestPart::Form, &["output_config"]),
 ];
 
 /// Words of rejections that usually concern the prompt, not its form. The plainest request is tried at once.
@@ -519,34 +291,6 @@ impl Downgrade {
     }
 }
 
-/// Returns true if the text of a rejection, in lower case, names a part of the request.
-pub(super) fn is_explained(words: &str) -> bool {
-    // Every request has messages.
-    hinted(words).is_some_and(|part| part != RequestPart::Turns)
-}
-
-/// Returns the first part that the text of a rejection, in lower case, names.
-fn hinted(words: &str) -> Option<RequestPart> {
-    HINTS.iter().find(|(_, all)| all.iter().any(|word| contains_words(words, word))).map(|(part, _)| *part)
-}
-
-/// Returns the optional members that the text of a rejection names.
-fn named_parts(words: &str) -> impl Iterator<Item = RequestPart> {
-    const OPTIONAL: [RequestPart; 7] = [
-        RequestPart::Form,
-        RequestPart::Temperature,
-        RequestPart::Seed,
-        RequestPart::TopP,
-        RequestPart::Stop,
-        RequestPart::Effort,
-        RequestPart::Stream,
-    ];
-    let is_named = |part: &RequestPart| {
-        HINTS.iter().any(|(named, all)| named == part && all.iter().any(|word| contains_words(words, word)))
-    };
-    OPTIONAL.into_iter().filter(is_named)
-}
-
 /// Returns a request without an optional member.
 fn plainest(shape: RequestShape, part: RequestPart) -> RequestShape {
     let without = OmittedMembers::default();
@@ -568,69 +312,6 @@ fn plainest(shape: RequestShape, part: RequestPart) -> RequestShape {
         | RequestPart::Tools
         | RequestPart::Named => shape,
     }
-}
-
-/// Computes the room for a reply from the numbers in a rejection: context minus prompt, in tokens.
-fn named_room(words: &str) -> Option<u32> {
-    // Anthropic's: "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000".
-    if let Some((_, sum)) = words.split_once("exceed context limit: ") {
-        let mut numbers = sum.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());
-        let (prompt, _, context) = (numbers.next()?, numbers.next()?, numbers.next()?);
-        return room(context.parse().ok()?, prompt.parse().ok()?);
-    }
-    const CONTEXT: [&str; 6] = [
-        "context length is ",
-        "context length of ",
-        "context window is ",
-        "context window of ",
-        "`max_new_tokens` must be <= ",
-        "context size is ",
-    ];
-    const PROMPT: [&str; 8] = [
-        " in the messages",
-        " in your prompt",
-        " in the prompt",
-        " input tokens",
-        " tokens from the input",
-        " of text input",
-        " `inputs` tokens",
-        " prompt tokens",
-    ];
-    let context = CONTEXT.iter().find_map(|lead| {
-        let rest = &words[words.find(lead)? + lead.len()..];
-        let digits: String = rest.chars().take_while(|c| c.is_ascii_digit() || *c == ',').collect();
-        digits.replace(',', "").parse().ok()
-    })?;
-    let prompt = PROMPT.iter().find_map(|tail| {
-        let before = words.match_indices(tail).filter_map(|(at, _)| {
-            let lead = words[..at].strip_suffix(" tokens").unwrap_or(&words[..at]);
-            let rest = lead.trim_end_matches(|c: char| c.is_ascii_digit() || c == ',');
-            let digits = &lead[rest.len()..];
-            digits.replace(',', "").parse().ok()
-        });
-        before.into_iter().next()
-    })?;
-    room(context, prompt)
-}
-
-/// Returns the tokens that a prompt leaves of a context, if they suffice for a request.
-fn room(context: u32, prompt: u32) -> Option<u32> {
-    context.checked_sub(prompt).filter(|room| *room >= ROOM_MIN)
-}
-
-/// Reads the largest token limit that a rejection names.
-fn named_limit(words: &str) -> Option<u32> {
-    // Anthropic's: "max_tokens: 9000 > 8192, which is the maximum allowed number of output tokens".
-    if let Some((before, _)) = words.split_once(", which is the maximum")
-        && let Some(limit) = before.rsplit("> ").next().and_then(|limit| limit.parse().ok()).filter(|limit| *limit > 0)
-    {
-        return Some(limit);
-    }
-    ["at most ", "less than or equal to ", "<= ", "maximum of ", "maximum value is "].iter().find_map(|lead| {
-        let rest = &words[words.find(lead)? + lead.len()..];
-        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        rest[..end].parse().ok().filter(|limit| *limit > 0)
-    })
 }
 
 #[cfg(test)]

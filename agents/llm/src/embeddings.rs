@@ -19,6 +19,7 @@ use tracing::Instrument as _;
 use super::credentials::Variables;
 use super::failure_codes::{code_of, deferral_of};
 use super::reply::estimate;
+use super::retries::retry_request;
 use super::transport::{self, Endpoint, HttpFailure};
 use crate::config::{Embeddings, Model};
 use crate::gate::{self, Gate, Permit, ProviderRejection};
@@ -140,7 +141,7 @@ impl Embedder {
             report(&permit, answer.as_ref().err());
             answer
         };
-        super::retry_request(self.server.max_tries, deadline, |_| true, send).await
+        retry_request(self.server.max_tries, deadline, |_| true, send).await
     }
 
     /// Waits for admission as long as the deadline allows.

@@ -9,13 +9,15 @@ use patchboard_kernel::view::Prompt;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::downgrade::{self, Certainty, Downgrade, DowngradeResult, OutputMode, RequestShape, Stream};
+use super::downgrade::{self, Certainty, Downgrade, DowngradeResult};
 use super::failure_codes::{self, deferral_of};
 use super::reply::estimate;
-use super::request::{Message, Request, RequestSource};
+use super::request::{Message, PromptRequest, Request, RequestSource};
+use super::request_shape::{OutputMode, RequestShape, Stream};
+use super::retries::retry_request;
 use super::server_profile::SchemaPlacement;
 use super::transport::{FailureCause, HttpAnswer, HttpFailure, Received};
-use super::{Chat, PromptRequest, provider_errors, retry_request};
+use super::{Chat, provider_errors};
 use crate::config::Streaming;
 use patchboard_runtime::tools::ToolDefinition;
 

@@ -19,7 +19,8 @@
 //! * `reply_text`: strips the text around the JSON of a reply.
 //! * `chat_request`: builds a request, without the parts that the server rejects.
 //! * `http_body`: decodes the bodies of answers.
-//! * `downgrade`: plainer forms of a rejected request.
+//! * `request_shape`: shape of a request, in which parts can be plainer.
+//! * `downgrade`: plainer forms of a rejected request; `downgrade/rejection_words`: parts that a rejection names.
 //! * `exchange`: sends a request and its plainer forms, until one is answered.
 //! * `server_profile`: findings about a server.
 //! * `interrupted`: conversations with tools that a deferral interrupted.
@@ -27,7 +28,7 @@
 //! * `stream`: assembles answers from events.
 //! * `provider_errors`: reads a provider's reason for a failure.
 //! * `reply_failures`: adapts an attempt after a reply that could not be judged.
-//! * `retry_after`: reads the pause that a provider asks for.
+//! * `retry_after`: reads the pause that a provider asks for; `retries`: repeats a request.
 //! * [`embeddings`]: client for an embeddings endpoint.
 //! * [`probe`]: checks that a server is reachable.
 //! * [`telemetry`]: spans of calls.
@@ -38,24 +39,21 @@ use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use backon::{ExponentialBuilder, Retryable as _};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::view::Prompt;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Failure, Permit};
 use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
-use self::failure_codes::{code_of, deferral_of, is_transient};
+use self::failure_codes::{code_of, deferral_of};
 pub use self::interrupted::InterruptedConversations;
 use self::reply::{Completion, FinishReason};
 use self::reply_failures::ReplyFailures;
-use self::request::{Attempt, Message, RequestSource};
+pub use self::request::PromptRequest;
+use self::request::{Attempt, Message, RequestSource, estimate_usage};
 use self::server_profile::{SchemaPlacement, ServerProfile};
-use self::tool_loop::estimate_usage;
 use self::transport::{HttpAnswer, HttpFailure, OnReplyStart, Received};
 use crate::config::Model;
 use patchboard_kernel::text::one_line;
@@ -84,6 +82,8 @@ pub mod reply;
 mod reply_failures;
 mod reply_text;
 mod request;
+mod request_shape;
+mod retries;
 mod retry_after;
 pub mod schema;
 mod server_profile;
@@ -93,13 +93,8 @@ mod tool_loop;
 pub mod transport;
 
 pub use self::credentials::Variables;
+pub use self::reply_text::unfence;
 pub use self::transport::install_tls_provider;
-
-/// First pause between retries, before jitter; each further one is twice as long, up to [`PAUSE_MAX`].
-const PAUSE_MIN: Duration = Duration::from_millis(500);
-
-/// Longest pause between retries, before jitter.
-const PAUSE_MAX: Duration = Duration::from_secs(8);
 
 /// Characters of a provider's message that are kept.
 const MESSAGE_MAX: usize = 300;
@@ -114,25 +109,6 @@ pub struct Chat {
     model: Model,
     server_profile: Mutex<ServerProfile>,
     interrupted: Arc<Mutex<InterruptedConversations>>,
-}
-
-/// A prompt to complete outside of a board.
-#[derive(Clone, Copy, Debug)]
-pub struct PromptRequest<'a> {
-    /// Name of the caller; findings about its schema are remembered by it.
-    pub caller: &'a str,
-    /// The prompt.
-    pub prompt: &'a Prompt,
-    /// JSON Schema of the reply. If the server rejects it, the schema of any object is sent, then none.
-    pub schema: &'a Value,
-    /// Order of the members in the text of the schema.
-    pub order: &'a [&'a str],
-    /// Token limit of the reply.
-    pub reply_tokens: u32,
-    /// Timeout, retries included.
-    pub timeout: Duration,
-    /// Waits for an unavailable provider until the timeout, beyond `max_tries`.
-    pub wait_for_provider: bool,
 }
 
 /// A model's reply.
@@ -399,43 +375,6 @@ fn advice(error: &HttpFailure) -> Option<Cow<'static, str>> {
     Some(words.into())
 }
 
-/// Sends a request until it is answered, fails for good, or may not be repeated.
-async fn retry_request<T, F: Future<Output = Result<T, HttpFailure>>>(
-    tries: u32,
-    deadline: Instant,
-    may: impl Fn(&HttpFailure) -> bool,
-    send: impl FnMut() -> F,
-) -> Result<T, HttpFailure> {
-    let pauses = ExponentialBuilder::new()
-        .with_min_delay(PAUSE_MIN)
-        .with_max_delay(PAUSE_MAX)
-        .with_max_times(usize::try_from(tries).unwrap_or(usize::MAX).saturating_sub(1))
-        .with_jitter();
-    send.retry(pauses)
-        .sleep(tokio::time::sleep)
-        .when(|failure| is_transient(failure) && may(failure))
-        .adjust(|failure, pause| wait(failure, pause?, deadline.saturating_duration_since(Instant::now())))
-        .notify(|failure, pause| {
-            let seconds = pause.as_secs_f64();
-            // An operator may be waiting at the terminal.
-            match seconds > 2.0 {
-                true => tracing::warn!("{failure}: asking again in {seconds:.1} s"),
-                false => tracing::info!("{failure}: asking again in {seconds:.1} s"),
-            }
-        })
-        .await
-}
-
-/// Returns the pause before a retry; `None` if there is no time for one.
-fn wait(failure: &HttpFailure, pause: Duration, left: Duration) -> Option<Duration> {
-    let asked = match failure {
-        HttpFailure::Status { wait, .. } => *wait,
-        _ => None,
-    };
-    let wait = asked.unwrap_or(pause);
-    (wait < left).then_some(wait)
-}
-
 /// Waits before a further attempt, if the trouble of the last one asks for it.
 async fn pause(task: RequestSource<'_>, deadline: Instant) {
     let left = deadline.saturating_duration_since(Instant::now());
@@ -469,7 +408,6 @@ fn mask_keys(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::transport::FailureCause;
     use super::*;
 
     #[test]
@@ -482,23 +420,6 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(mask_keys(text), expected);
-        }
-    }
-
-    #[test]
-    fn a_wait_never_passes_the_end_of_the_call() {
-        let secs = Duration::from_secs;
-        let asked = |wait| HttpFailure::Status { status: 429, wait, body: String::new(), cause: FailureCause::Unknown };
-        for (failure, left, expected) in [
-            (asked(Some(secs(20))), secs(60), Some(secs(20))),
-            (asked(Some(secs(61))), secs(60), None),
-            (asked(Some(secs(5))), secs(5), None),
-            (asked(Some(secs(5))), secs(6), Some(secs(5))),
-            (asked(None), secs(60), Some(secs(1))),
-            (asked(None), secs(1), None),
-            (HttpFailure::Connect("refused".into()), secs(60), Some(secs(1))),
-        ] {
-            assert_eq!(wait(&failure, secs(1), left), expected, "{failure:?} with {left:?} left");
         }
     }
 }

@@ -270,53 +270,9 @@ pub const fn estimate(chars: usize) -> u64 {
     (chars as u64).div_ceil(4)
 }
 
-/// Strips white space, and a code fence around the whole text.
-///
-/// The fence's first line must be three backticks and at most a language name, its last line three backticks, without
-/// a third fence between. Any other text is only trimmed.
-pub fn unfence(text: &str) -> &str {
-    let text = text.trim();
-    inside_fence(text).unwrap_or(text)
-}
-
-fn inside_fence(text: &str) -> Option<&str> {
-    let (info, rest) = text.strip_prefix("```")?.split_once('\n')?;
-    if !info.trim().chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '+')) {
-        return None;
-    }
-    let inside = rest.strip_suffix("```")?;
-    // The closing fence must be on its own line; JSON has no line that begins with a backtick.
-    let own_line = inside.is_empty() || inside.trim_end_matches([' ', '\t']).ends_with('\n');
-    let another = inside.lines().any(|line| line.trim_start().starts_with("```"));
-    (own_line && !another).then(|| inside.trim())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_a_fence_around_the_whole_text_is_taken_off() {
-        for (text, expected) in [
-            (" [] \n", "[]"),
-            ("```json\n[]\n```", "[]"),
-            ("```\n[\n]\n```\n", "[\n]"),
-            ("```json\r\n[]\r\n```", "[]"),
-            ("```json\n\n  []\n\n  ```", "[]"),
-            ("```\n```", ""),
-            // All texts below stay unchanged.
-            ("Here:\n```json\n[]\n```", "Here:\n```json\n[]\n```"),
-            ("```json\n[]\n```\nDone.", "```json\n[]\n```\nDone."),
-            ("```json\n[]```", "```json\n[]```"),
-            ("```json\n[]\n```\n```json\n[]\n```", "```json\n[]\n```\n```json\n[]\n```"),
-            ("```see below\n[]\n```", "```see below\n[]\n```"),
-            ("```[]```", "```[]```"),
-            ("```", "```"),
-            ("", ""),
-        ] {
-            assert_eq!(unfence(text), expected, "{text:?}");
-        }
-    }
 
     #[test]
     fn an_answer_is_read_whatever_a_vendor_leaves_out() {

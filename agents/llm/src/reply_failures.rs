@@ -12,8 +12,8 @@ use patchboard_kernel::digest::Digest;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::scheduler::AttemptHistory;
 
-use super::downgrade::OutputMode;
-use super::{PAUSE_MAX, PAUSE_MIN};
+use super::request_shape::OutputMode;
+use super::retries::{PAUSE_MAX, PAUSE_MIN};
 use crate::config::Model;
 
 /// Doublings of the room, at most.

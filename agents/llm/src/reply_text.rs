@@ -9,8 +9,6 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::reply::unfence;
-
 /// Candidate starts of JSON values per text, at most.
 const STARTS_MAX: usize = 256;
 
@@ -238,6 +236,27 @@ fn after_reasoning(mut text: &str) -> &str {
     text
 }
 
+/// Strips white space, and a code fence around the whole text.
+///
+/// The fence's first line must be three backticks and at most a language name, its last line three backticks, without
+/// a third fence between. Any other text is only trimmed.
+pub fn unfence(text: &str) -> &str {
+    let text = text.trim();
+    inside_fence(text).unwrap_or(text)
+}
+
+fn inside_fence(text: &str) -> Option<&str> {
+    let (info, rest) = text.strip_prefix("```")?.split_once('\n')?;
+    if !info.trim().chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '+')) {
+        return None;
+    }
+    let inside = rest.strip_suffix("```")?;
+    // The closing fence must be on its own line; JSON has no line that begins with a backtick.
+    let own_line = inside.is_empty() || inside.trim_end_matches([' ', '\t']).ends_with('\n');
+    let another = inside.lines().any(|line| line.trim_start().starts_with("```"));
+    (own_line && !another).then(|| inside.trim())
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -245,6 +264,29 @@ mod tests {
     use super::*;
 
     const PATCH: &str = r#"{"patch": [{"op": "add", "path": "/a", "value": "</think> ```"}]}"#;
+
+    #[test]
+    fn only_a_fence_around_the_whole_text_is_taken_off() {
+        for (text, expected) in [
+            (" [] \n", "[]"),
+            ("```json\n[]\n```", "[]"),
+            ("```\n[\n]\n```\n", "[\n]"),
+            ("```json\r\n[]\r\n```", "[]"),
+            ("```json\n\n  []\n\n  ```", "[]"),
+            ("```\n```", ""),
+            // All texts below stay unchanged.
+            ("Here:\n```json\n[]\n```", "Here:\n```json\n[]\n```"),
+            ("```json\n[]\n```\nDone.", "```json\n[]\n```\nDone."),
+            ("```json\n[]```", "```json\n[]```"),
+            ("```json\n[]\n```\n```json\n[]\n```", "```json\n[]\n```\n```json\n[]\n```"),
+            ("```see below\n[]\n```", "```see below\n[]\n```"),
+            ("```[]```", "```[]```"),
+            ("```", "```"),
+            ("", ""),
+        ] {
+            assert_eq!(unfence(text), expected, "{text:?}");
+        }
+    }
 
     #[test]
     fn one_json_text_is_found_in_every_wrapping() {

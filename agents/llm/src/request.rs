@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_openai::types::chat::Role;
 use patchboard_kernel::ablation::Interface;
+use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::view::Prompt;
 use patchboard_protocols::blackboard;
 use patchboard_runtime::agent::Call;
@@ -13,11 +14,10 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::PromptRequest;
-use super::downgrade::{RequestShape, ToolForms, TurnFormat};
 use super::markers;
-use super::reply::{Completion, ToolCall};
+use super::reply::{Completion, ToolCall, estimate};
 use super::reply_failures::ReplyFailures;
+use super::request_shape::{RequestShape, ToolForms, TurnFormat};
 use super::schema::{self, SchemaLevel};
 use super::server_profile::{CallKey, WorkerKey};
 use crate::admission::{self, await_limits};
@@ -26,6 +26,25 @@ use patchboard_runtime::tools::ToolDefinition;
 
 /// Name of the reply tool, for requests with tools: many servers apply no reply schema while tools are offered.
 pub(super) const ANSWER: &str = "answer";
+
+/// A prompt to complete outside of a board.
+#[derive(Clone, Copy, Debug)]
+pub struct PromptRequest<'a> {
+    /// Name of the caller; findings about its schema are remembered by it.
+    pub caller: &'a str,
+    /// The prompt.
+    pub prompt: &'a Prompt,
+    /// JSON Schema of the reply. If the server rejects it, the schema of any object is sent, then none.
+    pub schema: &'a Value,
+    /// Order of the members in the text of the schema.
+    pub order: &'a [&'a str],
+    /// Token limit of the reply.
+    pub reply_tokens: u32,
+    /// Timeout, retries included.
+    pub timeout: Duration,
+    /// Waits for an unavailable provider until the timeout, beyond `max_tries`.
+    pub wait_for_provider: bool,
+}
 
 /// Source of a request.
 #[derive(Clone, Copy)]
@@ -460,4 +479,16 @@ fn call(call: &ToolCall) -> Value {
     members.insert("type".to_owned(), json!("function"));
     members.insert("function".to_owned(), Value::Object(function));
     Value::Object(members)
+}
+
+/// Estimates the usage of a call without reported counts, from its messages and its completion.
+pub(super) fn estimate_usage(messages: &[Message<'_>], completion: &Completion) -> Usage {
+    let calls = completion.calls.iter().map(|call| call.name.chars().count() + call.arguments.chars().count());
+    Usage {
+        prompt: estimate(messages.iter().map(Message::chars).sum()),
+        completion: estimate(completion.text.chars().count() + calls.sum::<usize>()),
+        cached: 0,
+        estimated: true,
+        money: 0,
+    }
 }

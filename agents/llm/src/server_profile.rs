@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use patchboard_kernel::id::{BoardId, InvocationId};
 
-use super::downgrade::{Certainty, Downgrade, DowngradeResult, OutputMode, RequestShape, Stream};
+use super::downgrade::{Certainty, Downgrade, DowngradeResult};
+use super::request_shape::{OutputMode, RequestShape, Stream};
 use super::transport::HttpFailure;
 use crate::config::Structured;
 use patchboard_runtime::tools::ToolDefinition;
@@ -183,7 +184,7 @@ impl<K: Ord + Clone, V> Bounded<K, V> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::downgrade::{Limit, Temperature};
+    use super::super::request_shape::{Limit, Temperature};
     use super::*;
 
     fn key(worker: &str) -> WorkerKey {

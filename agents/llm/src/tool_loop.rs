@@ -325,18 +325,6 @@ fn no_object(error: &serde_json::Error) -> String {
     format!("the arguments are no JSON object: {error}")
 }
 
-/// Estimates the usage of a call without reported counts, from its messages and its completion.
-pub(super) fn estimate_usage(messages: &[Message<'_>], completion: &Completion) -> Usage {
-    let calls = completion.calls.iter().map(|call| call.name.chars().count() + call.arguments.chars().count());
-    Usage {
-        prompt: estimate(messages.iter().map(Message::chars).sum()),
-        completion: estimate(completion.text.chars().count() + calls.sum::<usize>()),
-        cached: 0,
-        estimated: true,
-        money: 0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,7 +11,8 @@ use patchboard_lint::source::Source;
 use patchboard_lint::{Diagnostic, Severity};
 use serde_json::{Value, json};
 
-use super::{DesignLimits, DesignRequest, Round, reply_schema};
+use super::{DesignRequest, Round, reply_schema};
+use crate::config::DesignLimits;
 use patchboard_kernel::text::one_line;
 use patchboard_llm::key_order::OrderedJson;
 

@@ -8,7 +8,7 @@
 use patchboard_lint::META_SCHEMA;
 use serde_json::{Map, Value, json};
 
-use super::DesignLimits;
+use crate::config::DesignLimits;
 
 /// Order of the members of a blueprint: parts that later ones depend on come first.
 pub const ORDER: &[&str] = &[

@@ -14,10 +14,11 @@ use patchboard_lint::{Diagnostic, FindingCode, Severity};
 use patchboard_runtime::agent::Failure;
 use serde_json::{Value, json};
 
-use super::{Caps, Design, DesignLimits, DesignRequest, Round, reply_schema, with_documents};
+use super::{Design, DesignRequest, Round, reply_schema, with_documents};
+use crate::config::{Caps, DesignLimits};
 use patchboard_kernel::text::one_line;
 use patchboard_llm::key_order::OrderedJson;
-use patchboard_llm::reply::unfence;
+use patchboard_llm::unfence;
 
 /// Findings in addition to the lint's: code, severity, meaning.
 pub const CODES: &[FindingCode] = &[

@@ -2,10 +2,9 @@
 
 use std::cell::RefCell;
 
-use patchboard_agents::architect::{
-    Caps, Design, DesignError, DesignLimits, DesignRequest, Document, Round, RoundsUsage, design,
-};
+use patchboard_agents::architect::{Design, DesignError, DesignRequest, Document, Round, RoundsUsage, design};
 use patchboard_agents::config::Model;
+use patchboard_agents::config::{Caps, DesignLimits};
 use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;

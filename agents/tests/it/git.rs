@@ -8,8 +8,9 @@ use patchboard_agents::config::Program;
 use patchboard_kernel::files::Access;
 use patchboard_runtime::tools::ROOM_MAX;
 use patchboard_workshop::{Workshop, path};
+use patchboard_workspace::edit_author::EditAuthor;
 use patchboard_workspace::git::{self, Window};
-use patchboard_workspace::session::{EditAuthor, Session};
+use patchboard_workspace::session::Session;
 use patchboard_workspace::tools::call;
 use serde_json::{Value, json};
 
@@ -66,7 +67,7 @@ async fn commit(
     who: &EditAuthor,
     message: &str,
     author: Option<&str>,
-) -> Result<Vec<git::Commit>, git::GitError> {
+) -> Result<Vec<git::Commit>, git::error::GitError> {
     review(shop, who).await;
     let committed = git::commit(&shop.workspace, who, message, author).await?;
     assert_eq!(committed.omissions.messages(), [""; 0]);

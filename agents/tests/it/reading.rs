@@ -6,7 +6,8 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::files::{FileRead, LineRange};
 use patchboard_runtime::agent::Failure;
 use patchboard_workshop::{Workshop, path};
-use patchboard_workspace::session::{CommandResult, EditAuthor, Session};
+use patchboard_workspace::edit_author::EditAuthor;
+use patchboard_workspace::session::{CommandResult, Session};
 use patchboard_workspace::sessions::{SESSIONS_MAX, Sessions};
 use serde_json::{Value, json};
 

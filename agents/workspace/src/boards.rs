@@ -19,10 +19,11 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::disk::watch::{ChangeNotice, Watch, watch};
 use super::disk::{Disk, DiskError, DiskOptions};
-use super::git::GIT;
+use super::edit_author::EditAuthor;
 use super::git::repository::Repository;
+use super::program::GIT;
 use super::service::{ExternalChanges, OpenedWorkspace, Workspace, WorkspaceError};
-use super::session::{EditAuthor, SessionAnswer, SessionRequest};
+use super::session::{SessionAnswer, SessionRequest};
 use super::sessions::Sessions;
 use crate::directory::Directory;
 

@@ -40,8 +40,8 @@ mod tests;
 pub mod watch;
 
 pub use error::{DiskCode, DiskError, NotServed, UnservedReason};
-pub use recover::{RecoveredChange, Recovery, StagedOutcome};
-pub use replace::{ApplyOutcome, ExternalContent, StagedChange};
+pub use recover::{RecoveredChange, Recovery};
+pub use replace::{ApplyOutcome, ExternalContent, StagedChange, StagedOutcome};
 pub use scan::{OmittedNames, Scan, ScannedFile};
 
 use ignore_rules::{ActiveRules, IgnoreRules, PRIVATE};

@@ -10,7 +10,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use patchboard_kernel::code_enum;
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::files::{FileEntry, FilePath};
 use tokio::time::Instant;
@@ -18,95 +17,39 @@ use tokio::time::Instant;
 pub use self::omissions::Omissions;
 
 use self::authors::{Authors, Histories};
+use self::change::Change;
+use self::error::{GitCode, GitError};
+use self::message_limits::{DIFF_CHARS_MAX, NAMES_CHARS_MAX, NAMES_PART, named};
 use self::omissions::{IncludeDecision, OmissionReason};
-use self::repository::{Change, Repository};
-use self::review::Reviews;
-use self::staging::ScannedFiles;
+use self::repository::Repository;
+use self::staging::{ScannedFiles, on_disk};
+use self::state::GitState;
 use super::disk::Disk;
 use super::disk::locks::{LockGuard, PathSet};
-use super::programs::ProgramError;
+use super::edit_author::EditAuthor;
 use super::service::{Workspace, WorkspaceError};
-use super::session::EditAuthor;
-use super::worktree::Trees;
 use patchboard_kernel::text::{counted, is_or_are, one_line};
 
 mod authors;
+mod change;
+pub mod error;
+mod message_limits;
 mod objects;
 mod omissions;
 mod process;
 pub(super) mod repository;
 mod review;
 mod staging;
-
-/// Grant that allows commits.
-pub const GIT: &str = "git";
-
-/// Maximum characters of a diff shown at once, and maximum number of file names listed.
-const DIFF_CHARS_MAX: usize = 32_000;
-const NAMES_MAX: usize = 100;
-
-/// Share of the room for file names where a diff does not fit (1/8).
-const NAMES_PART: usize = 8;
+pub mod state;
 
 /// Share of the room for the list of omitted files (1/4).
 const OMISSIONS_PART: usize = 4;
-
-/// Maximum characters of file names in a message.
-const NAMES_CHARS_MAX: usize = DIFF_CHARS_MAX / NAMES_PART;
 
 /// Maximum characters of the first line of a commit message.
 const SUBJECT_MAX: usize = 200;
 
 /// Longest wait for the lock on all files.
 const WAITS_MAX: Duration = Duration::from_secs(120);
-
-code_enum! {
-    /// Reasons why git did nothing.
-    GitCode {
-        /// The directory is not a git working tree.
-        NoRepository = "no_repository",
-        /// There is nothing to commit; omitted files are named.
-        NothingToCommit = "nothing_to_commit",
-        /// The commit message is empty.
-        EmptyMessage = "empty_message",
-        /// The committer has not been shown every change in its current form; nothing was committed.
-        NotReviewed = "not_reviewed",
-        /// Changes of others conflict with the merge; nothing was merged.
-        MergeConflict = "merge_conflict",
-        /// git reported an error.
-        GitRefused = "git_refused",
-    }
-}
-
-/// Errors of git operations.
-#[derive(Debug, thiserror::Error)]
-pub enum GitError {
-    /// Rejection with its code and message.
-    #[error("{1}")]
-    Git(GitCode, String),
-    /// Program that could not be run, or an error of the workspace.
-    #[error(transparent)]
-    Program(#[from] ProgramError),
-}
-
-impl GitError {
-    /// Returns the stable code.
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Git(code, _) => code.as_str(),
-            Self::Program(error) => error.code(),
-        }
-    }
-}
-
-/// Git state shared by the agents of a directory.
-#[derive(Default)]
-pub struct GitState {
-    /// Working trees in use.
-    pub(super) trees: Trees,
-    reviews: Reviews,
-    histories: Histories,
-}
 
 /// Section of a diff to show, in characters.
 #[derive(Clone, Copy, Debug)]
@@ -143,12 +86,6 @@ pub struct CommitResult {
     pub commits: Vec<Commit>,
     /// Omitted files of all authors.
     pub omissions: Omissions,
-}
-
-impl From<WorkspaceError> for GitError {
-    fn from(error: WorkspaceError) -> Self {
-        Self::Program(error.into())
-    }
 }
 
 /// Returns the uncommitted changes as a unified diff, new files included, below `paths` or of all files if that is
@@ -206,13 +143,6 @@ pub async fn diff(
     state.reviews.keep(&workspace.board().status().attempts);
     state.reviews.note(who, &changes, &review::sections(&text, &changes, left_out > 0), from..to);
     Ok(shown)
-}
-
-/// Joins file names into one line of at most `room` characters, with a note after it if there are too many names.
-fn named<'a>(names: impl ExactSizeIterator<Item = &'a str>, room: usize) -> String {
-    let more = if names.len() > NAMES_MAX { " and others" } else { "" };
-    let names: Vec<&str> = names.take(NAMES_MAX).collect();
-    format!("{}{more}", one_line(&names.join(", "), room))
 }
 
 /// Returns the byte offset of a character, or the length of the text.
@@ -389,11 +319,4 @@ async fn build_tree(
 
 fn is_within(path: &FilePath, above: &FilePath) -> bool {
     Path::new(path.as_str()).starts_with(above.as_str())
-}
-
-async fn on_disk<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, GitError> + Send + 'static,
-) -> Result<T, GitError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| WorkspaceError::Broken(error.to_string()))?
 }

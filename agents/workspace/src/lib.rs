@@ -5,7 +5,7 @@
 //! ([`patchboard_kernel::files`]).
 //!
 //! * [`service`]: a directory and its board; [`boards`]: those of all boards of this process.
-//! * [`session`]: one agent there: its requests, results and read set ([`reads`]).
+//! * [`session`]: one agent there ([`edit_author`]): its requests, results and read set ([`reads`]).
 //!   [`render`]: content of a view; [`sessions`]: those that live across calls.
 //! * [`programs`]: programs that run there, and their changes ([`active_programs`]); [`git`]: commits.
 //! * [`tools`]: its operations, for language models and for external processes.
@@ -18,6 +18,7 @@ pub mod active_programs;
 pub mod boards;
 pub mod directory;
 pub mod disk;
+pub mod edit_author;
 pub mod editor;
 pub mod environment;
 pub mod git;

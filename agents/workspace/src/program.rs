@@ -8,6 +8,9 @@ use patchboard_kernel::blueprint::Duration;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
+/// Grant that allows commits.
+pub const GIT: &str = "git";
+
 /// Program that answers calls; `docs/programs.md` has the protocol.
 #[derive(Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]

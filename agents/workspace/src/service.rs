@@ -7,7 +7,7 @@
 //!
 //! * `edits`: requests and results.
 //! * `exclusive`: commit of an edit and its replacement on disk.
-//! * `external`: detection and report of external changes.
+//! * `external`, `external_change`, `rejected_reports`: detection and report of external changes.
 //! * `read`: reads; `content_cache`: content cache; `edit_history`: edit history beyond the state.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +26,7 @@ use tokio::time::Instant;
 use super::active_programs::{ProgramGuard, RunningPrograms};
 use super::disk::locks::{Locks, PathSet, WAITS_MAX};
 use super::disk::{Contents, Disk, DiskError, Recovery};
-use super::git::GitState;
+use super::git::state::GitState;
 use super::reads::TextPool;
 use super::text::intent::author_name;
 
@@ -35,7 +35,9 @@ mod edit_history;
 mod edits;
 mod exclusive;
 mod external;
+mod external_change;
 mod read;
+mod rejected_reports;
 
 pub use edits::{
     CurrentFile, DecidedEdit, EditOutcome, ExternalChanges, ProposedChange, RejectedFiles, WorkspaceError,

@@ -13,10 +13,10 @@ mod transform;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
-use patchboard_kernel::blueprint::{Isolation, WorkspaceSpec};
+use patchboard_kernel::blueprint::Isolation;
 use patchboard_kernel::code_enum;
 use patchboard_kernel::digest::{Digest, sha256};
-use patchboard_kernel::files::{Access, EditAttempt, FilePath, LineRange};
+use patchboard_kernel::files::{FilePath, LineRange};
 use patchboard_kernel::id::IdempotencyKey;
 use patchboard_kernel::record::Principal;
 use patchboard_kernel::rejection::Code;
@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 pub use request::{Order, ReadHistory, RequestReads, SessionRequest};
 
 use super::disk::{DiskCode, DiskError};
-use super::git::GIT;
+use super::edit_author::EditAuthor;
 use super::reads::Reads;
 use super::service::{CurrentFile, DecidedEdit, Workspace, WorkspaceError};
 use super::text::command::Command;
@@ -169,33 +169,6 @@ impl From<CommandError> for CommandResult {
             CommandError::Lost(message, _) => Self::error(SessionCode::AnnotationLost.as_str(), message),
             CommandError::Shown(shown) => Self::from(shown.error),
         }
-    }
-}
-
-/// An agent that works in a workspace.
-#[derive(Clone, Debug)]
-pub struct EditAuthor {
-    /// Attempt of its invocation.
-    pub attempt: EditAttempt,
-    /// File grants.
-    pub access: Access,
-    /// Name of its worker.
-    pub worker: String,
-    /// Name of the agent, if several share a worker.
-    pub name: Option<String>,
-}
-
-impl EditAuthor {
-    /// Returns its name in files and in the state.
-    pub fn label(&self) -> &str {
-        self.name.as_deref().unwrap_or(&self.worker)
-    }
-
-    /// Returns whether it edits in a working tree of its own, provided that it runs in this process.
-    pub fn has_tree(&self, spec: &WorkspaceSpec) -> bool {
-        let access = self.access.spec();
-        let merges = access.run.iter().any(|name| name == GIT);
-        spec.isolation == Isolation::Worktree && !access.edit.is_empty() && !merges
     }
 }
 

@@ -8,8 +8,9 @@ use patchboard_kernel::id::InvocationId;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use super::edit_author::EditAuthor;
 use super::service::Workspace;
-use super::session::{EditAuthor, ReadHistory, Session, SessionAnswer, SessionRequest};
+use super::session::{ReadHistory, Session, SessionAnswer, SessionRequest};
 
 /// Maximum number of sessions; above it the least recently used is evicted, and its agent must read again.
 pub const SESSIONS_MAX: usize = 256;

@@ -14,10 +14,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::boards::Workspaces;
+use super::edit_author::EditAuthor;
 use super::editor::{self, EditConcurrency};
-use super::git::{self, CommitResult, GIT, Window, diff};
+use super::git::{self, CommitResult, Window, diff};
+use super::program::GIT;
 use super::programs::{ProgramCode, ProgramError, ProgramResult, Runner, run, run_in};
-use super::session::{CommandResult, EditAuthor, Session};
+use super::session::{CommandResult, Session};
 use super::worktree::{Worktree, merge};
 use crate::program::Program;
 use patchboard_kernel::text::counted;

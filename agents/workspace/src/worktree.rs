@@ -4,7 +4,6 @@
 //! below `.patchboard` of the directory and unknown to the board. Authors with the grant work in the directory itself
 //! and merge the trees into it, one at a time. A reopened tree is first updated with the commits merged meanwhile.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -14,11 +13,14 @@ use serde_json::{Value, json};
 
 use super::disk::locks::PathSet;
 use super::disk::{ApplyOutcome, Disk, DiskCode, DiskError, ExternalContent, StagedChange, UnservedReason};
+use super::edit_author::EditAuthor;
+use super::git::error::{GitCode, GitError};
 use super::git::repository::Repository;
-use super::git::{self, GitCode, GitError, GitState, run_to_completion};
+use super::git::state::{GitState, Trees};
+use super::git::{self, run_to_completion};
 use super::render;
 use super::service::{Workspace, WorkspaceError};
-use super::session::{CommandResult, EditAuthor};
+use super::session::CommandResult;
 use super::text::command::Command;
 use super::text::edit::{EditCommand, EditError, apply, begins_within};
 use super::text::hunks::blocks;
@@ -36,9 +38,6 @@ const TAKEN_BACK_CHARS_MAX: usize = 8_000;
 
 /// Prefix of the authors' branches.
 const BRANCH: &str = "workspace";
-
-/// Working trees in use, by author.
-pub type Trees = BTreeMap<String, Weak<Disk>>;
 
 /// Working tree of one author.
 pub struct Worktree {

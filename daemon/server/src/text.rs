@@ -132,6 +132,13 @@ const fn is_invisible_char(c: char) -> bool {
     )
 }
 
+/// Joins segments to a path and percent-encodes them.
+pub fn path(segments: &[&str]) -> String {
+    let mut url = reqwest::Url::parse("http://daemon").expect("it is an address");
+    url.path_segments_mut().expect("it has a path").clear().extend(segments);
+    url.path().to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::{clean, json_line, one_line, short};

@@ -12,13 +12,14 @@ use patchboard_runtime::runtime::RuntimeError;
 use serde_json::{Value, json};
 
 use super::inbox::{list_remote, question_with_command};
-use crate::cli::BoardArgument;
+use crate::arguments::BoardArgument;
 use crate::client::{Client, DaemonArgument};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line};
 use crate::queries::questions::QuestionInfo;
+use crate::questions::question_text;
 use crate::reader::Reader;
-use crate::runner::{self, AcquireMode, question_text};
+use crate::runner::{self, AcquireMode};
 use crate::worker_agents::WorkerAgentArguments;
 
 /// Arguments shared by `approve`, `deny` and `answer`.

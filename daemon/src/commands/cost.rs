@@ -9,7 +9,7 @@ use patchboard_kernel::money::Money;
 use patchboard_kernel::record::{Body, Budget};
 use serde_json::json;
 
-use crate::cli::BoardArgument;
+use crate::arguments::BoardArgument;
 use crate::describe::{self, grouped};
 use crate::failure::{Exit, Outcome};
 use crate::output::{Output, one_line, table};

@@ -8,7 +8,7 @@ use patchboard_kernel::tree::Node;
 use patchboard_workspace::metrics::{self, Drift, EditCounts, Metrics, Symptom};
 use serde_json::{Value, json};
 
-use crate::cli::BoardArgument;
+use crate::arguments::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line, table};
 use crate::reader::Reader;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 
-use crate::cli::BoardArgument;
+use crate::arguments::BoardArgument;
 use crate::failure::Outcome;
 use crate::output::Output;
 use crate::reader::Reader;

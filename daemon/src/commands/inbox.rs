@@ -11,8 +11,8 @@ use crate::client::{Client, DaemonArgument};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, json_line, one_line, short};
 use crate::queries::questions::InboxQuestion;
+use crate::questions::until;
 use crate::reader::{Reader, storage};
-use crate::runner::until;
 use crate::worker_agents::data_dir_flags;
 
 /// Maximum characters of a patch in a list.

@@ -9,7 +9,7 @@ use clap::builder::PossibleValuesParser;
 use owo_colors::OwoColorize as _;
 use patchboard_kernel::record::{self, Kind, Record};
 
-use crate::cli::BoardArgument;
+use crate::arguments::BoardArgument;
 use crate::describe::{self, ViewShortages};
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;

@@ -18,7 +18,7 @@ use patchboard_storage::journal::BoardSummary;
 use serde_json::json;
 
 use super::run::json_argument;
-use crate::cli::BoardArgument;
+use crate::arguments::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line};
 use crate::queries::redaction::{

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 use serde_json::json;
 
-use crate::cli::BoardArgument;
+use crate::arguments::BoardArgument;
 use crate::failure::Outcome;
 use crate::output::{Output, table};
 use crate::queries::rejections::{RejectionCountInfo, RejectionReport};

@@ -7,7 +7,7 @@ use patchboard_kernel::id::Seq;
 use patchboard_kernel::replay;
 use serde_json::json;
 
-use crate::cli::BoardArgument;
+use crate::arguments::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 use crate::reader::Reader;

@@ -6,13 +6,14 @@ use clap::Args;
 use patchboard_protocols::workflow::engine;
 use serde_json::json;
 
-use crate::cli::BoardArgument;
+use crate::arguments::BoardArgument;
 use crate::client::DaemonArgument;
 use crate::failure::Outcome;
 use crate::output::Output;
 use crate::progress::Totals;
 use crate::reader::Reader;
-use crate::runner::{self, AcquireMode, RunResult};
+use crate::runner::result::RunResult;
+use crate::runner::{self, AcquireMode};
 use crate::worker_agents::WorkerAgentArguments;
 
 /// Resume a paused, interrupted or crashed board

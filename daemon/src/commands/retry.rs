@@ -10,7 +10,7 @@ use patchboard_kernel::record::{Ended, LimitOverrides, Retried, WorkerLimitOverr
 use patchboard_runtime::runtime::RuntimeError;
 use serde_json::{Value, json};
 
-use crate::cli::BoardArgument;
+use crate::arguments::BoardArgument;
 use crate::client::DaemonArgument;
 use crate::failure::Outcome;
 use crate::output::Output;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::run::json_argument;
 use patchboard_runtime::runtime::RuntimeError;
 
-use crate::cli::BoardArgument;
+use crate::arguments::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line, short};
 use crate::queries::parts::HeadInfo;

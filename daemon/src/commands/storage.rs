@@ -14,7 +14,7 @@ use patchboard_storage::board_id;
 use patchboard_storage::journal::JournalError;
 use serde_json::json;
 
-use crate::cli::BoardArgument;
+use crate::arguments::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line, table};
 use crate::queries::storage::{ArchiveReport, RestoreReport, TombstoneInfo, failure};

@@ -6,7 +6,7 @@ use clap::Args;
 use patchboard_kernel::view::PlaceExplanation;
 use serde_json::{Value, json};
 
-use crate::cli::BoardArgument;
+use crate::arguments::BoardArgument;
 use crate::failure::{Exit, Outcome};
 use crate::output::{Output, clean, one_line, short, table};
 use crate::queries::view::{ViewResponse, binding, preview, reply_schema, worker_with_bindings};

@@ -8,7 +8,7 @@ use patchboard_kernel::id::Version;
 use patchboard_kernel::tree::Node;
 use serde_json::json;
 
-use crate::cli::BoardArgument;
+use crate::arguments::BoardArgument;
 use crate::describe::{self, EditLine};
 use crate::failure::{Exit, Outcome};
 use crate::output::{Output, one_line, short};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use patchboard_agents::architect::{DesignLimits, DesignRequest, design};
+use patchboard_agents::architect::{DesignRequest, design};
+use patchboard_agents::config::DesignLimits;
 use patchboard_kernel::ablation::{Component, Mode};
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::board::{Proposal, ProposalSource, ReplyBody};

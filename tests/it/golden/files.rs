@@ -11,8 +11,9 @@ use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::files::{Access, EditAttempt};
 use patchboard_workspace::boards::Workspaces;
+use patchboard_workspace::edit_author::EditAuthor;
 use patchboard_workspace::service::Workspace;
-use patchboard_workspace::session::{EditAuthor, Session};
+use patchboard_workspace::session::Session;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

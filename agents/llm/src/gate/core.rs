@@ -3,6 +3,8 @@
 //! Time is an argument and jitter an injected function. Every operation ends by serving the queues as far as possible.
 //! [`Core::wake_at`] returns the time by which [`Core::advance`] must be called if no other event arrives first.
 
+mod report;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +15,7 @@ use patchboard_kernel::id::BoardId;
 
 use super::model::{Call, Model, jittered};
 use super::route::{Candidate, choose};
-use super::types::{
-    BoardOutage, Endpoint, LimitWait, ModelKey, ModelState, Outage, ProviderRejection, RejectionOutcome, Request,
-    Ticket, Transition,
-};
+use super::types::{Endpoint, LimitWait, ModelKey, ProviderRejection, RejectionOutcome, Request, Ticket, Transition};
 
 /// Interval at which idle models are evicted.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -330,43 +329,6 @@ impl Core {
         !self.waiters.is_empty()
     }
 
-    /// Reports the state of every model.
-    pub(super) fn state(&mut self, now: Duration) -> Vec<ModelState> {
-        self.advance(now);
-        let now = self.now;
-        let states = self.models.iter().map(|(key, model)| ModelState {
-            key: key.clone(),
-            outage: outage(model, now).or_else(|| complaint(model, now)),
-            waiting: model.queue.len() + self.deferred.get(key).copied().unwrap_or_default(),
-            in_flight: model.in_flight(),
-            pace: model.pace(),
-            deferred: model.deferred_counts().clone(),
-        });
-        states.collect()
-    }
-
-    /// Reports the requests of a board that wait for unavailable models; `None` if there are none.
-    pub(super) fn board_outage(&mut self, now: Duration, board: &BoardId) -> Option<BoardOutage> {
-        self.advance(now);
-        let now = self.now;
-        let away = self.models.values().filter_map(|model| {
-            let (first, calls) = (model.queue.first_of(board)?, model.queue.len_of(board));
-            Some((outage(model, now)?, self.waiters.get(&first)?.asked_at, calls))
-        });
-        let away: Vec<(Outage, Duration, usize)> = away.collect();
-        let outage = away.iter().map(|(outage, ..)| *outage).min_by_key(|outage| outage.next_try)?;
-        let since = away.iter().map(|(_, asked_at, _)| *asked_at).min()?;
-        let calls = away.iter().map(|(.., calls)| calls).sum();
-        Some(BoardOutage { outage, calls, elapsed: outage.elapsed.min(now.saturating_sub(since)) })
-    }
-
-    /// Lists the boards with requests that wait for unavailable models.
-    pub(super) fn boards_waiting(&mut self, now: Duration) -> BTreeSet<BoardId> {
-        self.advance(now);
-        let away = self.models.values().filter(|model| model.absence(self.now).is_some());
-        away.flat_map(|model| model.queue.boards().cloned()).collect()
-    }
-
     /// Keeps time monotonic: a clock that steps back is treated as stopped.
     fn set_time(&mut self, now: Duration) {
         self.now = self.now.max(now);
@@ -496,16 +458,4 @@ impl Core {
             }
         }
     }
-}
-
-/// Complaint of a model that is not in an outage, reported as an outage without a next try.
-fn complaint(model: &Model, now: Duration) -> Option<Outage> {
-    let (reason, since) = model.complaint()?;
-    Some(Outage { reason, elapsed: now.saturating_sub(since), next_try: None })
-}
-
-fn outage(model: &Model, now: Duration) -> Option<Outage> {
-    let (absence, (reason, is_probed)) = (model.absence(now)?, model.outage()?);
-    let next_try = (!is_probed).then(|| absence.until.saturating_sub(now));
-    Some(Outage { reason, elapsed: now.saturating_sub(absence.since), next_try })
 }

@@ -1,10 +1,15 @@
 //! Converts the reply of a role to a patch.
 
+mod reply_parts;
+
 use std::collections::BTreeMap;
 
 use patchboard_kernel::blueprint::ReplyFormat;
 use serde_json::{Map, Value, json};
 
+use self::reply_parts::{
+    answer_of, boxed, critique, key, lines, member, member_of_any, prose, squash, value_text, words,
+};
 use super::lenient_json;
 use patchboard_kernel::text::one_line;
 
@@ -20,8 +25,6 @@ const PASS_CHARS_MAX: usize = 200;
 const PART_CHARS_MIN: usize = 20;
 /// Number of times that each member of a room speaks before all conclude.
 const ROUNDS: usize = 2;
-/// Greatest number of answer marks that are tried, from the last.
-const MARKS_MAX: usize = 64;
 /// Common ending of all sentinels.
 const WAITING: &str = "waiting for more information";
 
@@ -432,110 +435,6 @@ fn dictionary(text: &str, values: &[Value]) -> Option<Vec<(String, String)>> {
                 .collect::<Vec<_>>()
         })
     })
-}
-
-/// Joins the quoted error and its explanation.
-fn critique(entry: &Map<String, Value>) -> Option<String> {
-    let wrong = member(entry, "wrongmessage").map(value_text).unwrap_or_default();
-    let why = member(entry, "explanation").map(value_text).unwrap_or_default();
-    match (wrong.is_empty(), why.is_empty()) {
-        (true, true) => None,
-        (false, true) => Some(format!("Wrong: {wrong}")),
-        (true, false) => Some(why),
-        (false, false) => Some(format!("Wrong: {wrong}\nWhy: {why}")),
-    }
-}
-
-/// Returns the text itself, unless it attempts an object.
-fn prose(text: &str, values: &[Value]) -> Option<String> {
-    let text = text.trim();
-    (!values.iter().any(Value::is_object) && !text.contains("\"output\"") && !text.starts_with('{'))
-        .then(|| text.to_owned())
-}
-
-/// Returns the answer from its own member.
-fn answer_of(values: &[Value]) -> Option<String> {
-    let answer = member_of_any(values, "boxed").map(value_text)?;
-    // Some models mark it there once more.
-    let marked = boxed(&answer).map(|(inner, _)| inner);
-    let answer = marked.unwrap_or(answer);
-    (!answer.is_empty()).then_some(answer)
-}
-
-/// Returns the last bracketed answer after its mark, and the text that follows it. Brackets may be nested.
-fn boxed(text: &str) -> Option<(String, &str)> {
-    const MARK: &str = "boxed";
-    let lower = text.to_ascii_lowercase();
-    let mut marks = lower.rmatch_indices(MARK).map(|(at, _)| at + MARK.len()).take(MARKS_MAX);
-    marks.find_map(|at| {
-        let rest = text[at..].trim_start();
-        let open = rest.chars().next()?;
-        let close = match open {
-            '[' => ']',
-            '{' => '}',
-            '(' => ')',
-            _ => return None,
-        };
-        let mut depth = 0_usize;
-        for (at, c) in rest.char_indices() {
-            if c == open {
-                depth += 1;
-            } else if c == close {
-                depth -= 1;
-            }
-            if depth == 0 {
-                let answer = rest[open.len_utf8()..at].trim();
-                let is_empty = answer.is_empty() || answer.chars().all(|c| c == '.' || c == '…');
-                return (!is_empty).then(|| (answer.to_owned(), &rest[at + close.len_utf8()..]));
-            }
-        }
-        None
-    })
-}
-
-/// Returns the member of this name from the first object that has one.
-fn member_of_any<'v>(values: &'v [Value], name: &str) -> Option<&'v Value> {
-    values.iter().filter_map(Value::as_object).find_map(|object| member(object, name))
-}
-
-/// Returns the member of this name, in any spelling.
-fn member<'v>(object: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
-    object.iter().find(|(written, _)| key(written) == name).map(|(_, value)| value)
-}
-
-/// Reduces a name to its letters and digits, in lower case.
-fn key(name: &str) -> String {
-    name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
-}
-
-/// Converts a value to text: a string itself, parts of other values on a line each.
-fn value_text(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.trim().to_owned(),
-        Value::Array(items) => {
-            let parts: Vec<String> = items.iter().map(value_text).filter(|part| !part.is_empty()).collect();
-            parts.join("\n")
-        }
-        Value::Object(members) => lines(members),
-        Value::Bool(_) | Value::Number(_) => value.to_string(),
-    }
-}
-
-fn lines(members: &Map<String, Value>) -> String {
-    let line = |(name, value): (&String, &Value)| format!("{name}: {}", value_text(value));
-    members.iter().map(line).collect::<Vec<_>>().join("\n")
-}
-
-/// Returns the words of a text in lower case, separated by single spaces.
-fn words(text: &str) -> String {
-    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    words.map(str::to_lowercase).collect::<Vec<_>>().join(" ")
-}
-
-/// Collapses white space to single spaces.
-fn squash(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn add(path: &str, value: Value) -> Value {

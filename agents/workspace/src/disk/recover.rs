@@ -10,7 +10,7 @@ use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use super::error::DiskError;
-use super::replace::{ApplyOutcome, ChangeNote, SlotContent, StagedChange};
+use super::replace::{ApplyOutcome, ChangeNote, SlotContent, StagedChange, StagedOutcome};
 use super::{Disk, PathCheck, dir_fd};
 
 /// Maximum size of a note in bytes: one path in JSON and two hashes.
@@ -34,17 +34,6 @@ pub struct RecoveredChange {
     pub hash: Option<Digest>,
     /// Action taken.
     pub outcome: StagedOutcome,
-}
-
-/// Final outcome of a staged change.
-#[derive(Debug)]
-pub enum StagedOutcome {
-    /// Wanted, and applied now or before.
-    Applied(ApplyOutcome),
-    /// Not wanted, and discarded.
-    Discarded,
-    /// Wanted but impossible. The new content is kept in `.patchboard/displaced`.
-    Failed(DiskError),
 }
 
 impl Disk {

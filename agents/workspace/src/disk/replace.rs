@@ -18,7 +18,6 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::error::{DiskError, UnservedReason};
-use super::recover::StagedOutcome;
 use super::{Disk, PathCheck, dir_fd};
 
 /// Attempts at a replacement while external changes interfere with the name.
@@ -80,6 +79,17 @@ pub enum ApplyOutcome {
     Displaced(ExternalContent),
     /// Removal not applied, because the file has external content.
     Kept(ExternalContent),
+}
+
+/// Final outcome of a staged change.
+#[derive(Debug)]
+pub enum StagedOutcome {
+    /// Wanted, and applied now or before.
+    Applied(ApplyOutcome),
+    /// Not wanted, and discarded.
+    Discarded,
+    /// Wanted but impossible. The new content is kept in `.patchboard/displaced`.
+    Failed(DiskError),
 }
 
 /// Content written externally.

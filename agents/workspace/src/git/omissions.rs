@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use patchboard_kernel::files::FilePath;
 
-use super::{NAMES_CHARS_MAX, named};
+use super::message_limits::{NAMES_CHARS_MAX, named};
 use patchboard_kernel::text::{counted, is_or_are};
 
 /// Reason that a file is left out.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
-use super::{GitCode, GitError};
+use super::error::{GitCode, GitError};
 use crate::process_group::Group;
 use crate::programs::{ProgramCode, ProgramError};
 use patchboard_kernel::text::one_line;

@@ -18,11 +18,13 @@ use tempfile::TempDir;
 use tokio::process::Command;
 use uuid::Uuid;
 
+use super::change::Change;
+use super::error::{GitCode, GitError};
 use super::objects::{ObjectFormat, TreeEntry};
 use super::process::{GitOutput, complaint, git_failed, run_git, succeeded, text};
-use super::{GIT, GitCode, GitError};
 use crate::environment::Environment;
 use crate::environment::INHERITED;
+use crate::program::GIT;
 
 /// Options that keep git from running configured programs.
 const COMMAND_LINE: [&str; 13] = [
@@ -62,26 +64,6 @@ pub(crate) struct Repository {
 enum Index {
     Own,
     Users,
-}
-
-/// File that differs between two trees.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Change {
-    /// Path of the file.
-    pub(crate) path: FilePath,
-    /// Old and new modes and hashes.
-    pub(super) what: String,
-    /// Index entry: mode and hash; mode 0 removes the file.
-    entry: String,
-}
-
-impl Change {
-    /// Returns whether the file became another kind of entry; a diff shows that as a deletion and an addition.
-    pub(super) fn is_of_kind(&self) -> bool {
-        let mut modes = self.what.split(' ').map(|mode| mode.get(..3).unwrap_or_default());
-        let (was, is) = (modes.next(), modes.next());
-        was != is && was != Some("000") && is != Some("000")
-    }
 }
 
 impl Repository {

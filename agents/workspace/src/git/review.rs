@@ -10,8 +10,8 @@ use std::ops::Range;
 use patchboard_kernel::files::{EditAttempt, FilePath};
 use patchboard_kernel::id::InvocationId;
 
-use super::repository::Change;
-use crate::session::EditAuthor;
+use super::change::Change;
+use crate::edit_author::EditAuthor;
 
 /// Changes shown to each attempt and agent; several agents may share a worker.
 #[derive(Default)]

@@ -12,12 +12,13 @@ use std::sync::Arc;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::files::FilePath;
 
+use super::error::GitError;
 use super::objects::{ObjectFormat, TreeEntry};
 use super::omissions::{IncludeDecision, OmissionReason, Omissions};
 use super::process::git_failed;
 use super::repository::Repository;
-use super::{GitError, on_disk};
 use crate::disk::{Contents, Disk};
+use crate::service::WorkspaceError;
 
 const CRLF: &str = "\r\n";
 
@@ -271,4 +272,11 @@ mod tests {
             assert_eq!(sh(root, &format!("git ls-tree -r --name-only {tree}")), "x/b\ny/c\ny/d\n", "{form}");
         }
     }
+}
+
+pub(super) async fn on_disk<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, GitError> + Send + 'static,
+) -> Result<T, GitError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| WorkspaceError::Broken(error.to_string()))?
 }

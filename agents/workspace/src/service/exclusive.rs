@@ -22,7 +22,8 @@ use uuid::Uuid;
 use super::super::disk::{self, ApplyOutcome, DiskError, ExternalContent, Recovery, StagedChange};
 use super::Workspace;
 use super::edits::{CurrentFile, DecidedEdit, EditOutcome, ExternalChanges, ProposedChange, WorkspaceError};
-use super::external::{RejectedReports, external_change};
+use super::external_change::external_change;
+use super::rejected_reports::RejectedReports;
 
 /// Shortest and longest pause between proposals to a board that was interrupted.
 const PAUSE_MIN: Duration = Duration::from_millis(20);

@@ -6,36 +6,22 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem::take;
 use std::sync::Arc;
-use std::time::Duration;
 
-use patchboard_kernel::digest::{Digest, sha256};
-use patchboard_kernel::files::{Edit, FileChange, FileEntry, FilePath, Hunk, count};
-use patchboard_kernel::id::Version;
-use patchboard_kernel::rejection::Rejection;
+use patchboard_kernel::files::{Edit, FileChange, FileEntry, FilePath};
 use patchboard_kernel::state::State;
-use tokio::time::Instant;
 
 use super::super::active_programs::Attribution;
 use super::super::disk::{Contents, DiskError};
-use super::super::text::hunks::hunks;
-use super::content_cache::ContentCache;
 use super::edits::{CurrentFile, EditOutcome, ExternalChanges, RejectedFiles, WorkspaceError};
 use super::exclusive::WriteGuard;
+use super::external_change::{BYTES_AT_ONCE, bytes_of, external_change};
+use super::rejected_reports::RejectedReports;
 
-/// Maximum files of one report, and maximum bytes of its hunks and texts.
+/// Maximum files of one report.
 const FILES_AT_ONCE: usize = 2000;
-const BYTES_AT_ONCE: usize = 4 * 1024 * 1024;
 
 /// Maximum number of splits of rejected reports, per [`ExternalChanges`].
 const HALVED_MAX: usize = 32;
-
-/// Maximum number of rejected reports remembered: more than one scan can produce.
-const REJECTED_REPORTS_MAX: usize = 256;
-
-/// Shortest and longest time before a rejected report is repeated at another board version. The time doubles with each
-/// rejection.
-const RETRY_PAUSE_MIN: Duration = Duration::from_secs(1);
-const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// Changes reported together.
 #[derive(Default)]
@@ -189,76 +175,5 @@ impl WriteGuard {
             }
         }
         Ok(())
-    }
-}
-
-/// Builds the external change of a file from its recorded entry and its hash and text now; `None` if it is gone.
-pub(super) fn external_change(
-    path: &FilePath,
-    entry: Option<&FileEntry>,
-    texts: &ContentCache,
-    now: Option<(Digest, &str)>,
-) -> FileChange {
-    let from = entry.and_then(|entry| entry.hash);
-    let before = from.and_then(|hash| texts.get(path, hash));
-    let after = now.map_or("", |(_, text)| text);
-    let hunks = match (from, before) {
-        // Files that existed before the board are not copied into the journal.
-        (None, _) => entry.is_some().then(|| hunks("", after)),
-        (Some(_), Some(before)) => Some(hunks(&before, after)),
-        (Some(_), None) => None,
-    };
-    FileChange {
-        path: path.clone(),
-        from,
-        hash: now.map(|(hash, _)| hash),
-        lines: count(after),
-        bytes: after.len() as u64,
-        // Without hunks the whole file counts as changed, which is safe.
-        hunks: hunks.filter(|hunks| bytes_of(Some(hunks)) <= BYTES_AT_ONCE),
-    }
-}
-
-fn bytes_of(hunks: Option<&[Hunk]>) -> usize {
-    hunks.unwrap_or_default().iter().map(|hunk| hunk.was.len() + hunk.now.len()).sum()
-}
-
-/// Rejected reports, by their content. Avoids repeats, because every attempt adds a record.
-#[derive(Default)]
-pub(super) struct RejectedReports(BTreeMap<Digest, RejectedReport>);
-
-struct RejectedReport {
-    rejection: Rejection,
-    /// Board version at the rejection. A later version may accept the report.
-    version: Version,
-    pause: Duration,
-    again: Instant,
-}
-
-impl RejectedReports {
-    /// Returns the key of a report: its files and their content hashes.
-    fn key(changes: &[FileChange]) -> Digest {
-        let what: Vec<_> = changes.iter().map(|change| (&change.path, change.hash)).collect();
-        sha256(&serde_json::to_vec(&what).expect("names and hashes can be written"))
-    }
-
-    /// Returns the remembered rejection if the report must not be repeated yet.
-    fn get(&self, what: &Digest, version: Version) -> Option<Rejection> {
-        let report = self.0.get(what)?;
-        (report.version == version || Instant::now() < report.again).then(|| report.rejection.clone())
-    }
-
-    fn note(&mut self, what: Digest, version: Version, rejection: Rejection) {
-        let pause = self.0.get(&what).map_or(RETRY_PAUSE_MIN, |before| (before.pause * 2).min(RETRY_PAUSE_MAX));
-        if self.0.len() >= REJECTED_REPORTS_MAX
-            && let Some(first) = self.0.iter().min_by_key(|(_, refusal)| refusal.again).map(|(what, _)| *what)
-        {
-            self.0.remove(&first);
-        }
-        self.0.insert(what, RejectedReport { rejection, version, pause, again: Instant::now() + pause });
-    }
-
-    fn taken(&mut self, what: &Digest) {
-        self.0.remove(what);
     }
 }

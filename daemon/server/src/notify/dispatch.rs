@@ -3,8 +3,6 @@
 //! Notices are not queued. If a delivery fails, the board's cursor stays before the record, and the journal is read
 //! again later. Each board has at most one visit at a time, so its notices stay in order; other boards are not delayed.
 
-pub(super) mod wait;
-
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
@@ -17,11 +15,12 @@ use patchboard_storage::blocking::wait;
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
+use super::backoff;
 use super::cursors::Cursors;
 use super::feed::ChangeFeed;
 use super::heads::HeadSender;
 use super::notice::{Context, Cursor, Notice, Topic};
-use super::receiver::{DeliveryError, Receiver};
+use super::receiver::{DeliveryError, Receiver, outcome_of};
 use super::settings::Settings;
 use crate::failure::Failure;
 use crate::reader::storage;
@@ -95,15 +94,6 @@ impl Notifier {
         let heads = join_all(self.heads.into_iter().map(HeadSender::run));
         tokio::join!(join_all(self.dispatchers.into_iter().map(Dispatcher::run)), heads);
         std::future::pending().await
-    }
-}
-
-/// Returns the outcome of a delivery, as named in metrics.
-pub(super) fn outcome_of(delivered: &Result<(), DeliveryError>) -> &'static str {
-    match delivered {
-        Ok(()) => "delivered",
-        Err(undelivered) if undelivered.is_rejected => "refused",
-        Err(_) => "failed",
     }
 }
 
@@ -286,14 +276,14 @@ impl Dispatcher {
             Err(Interruption::Unreadable(problem)) => {
                 let failures = boards.failures.entry(board.clone()).or_default();
                 failures.0 += 1;
-                let wait = wait::after(failures.0, None, wait::random());
+                let wait = backoff::after(failures.0, None, backoff::random());
                 tracing::warn!(%board, code = problem.code, "notices of the board wait: its journal cannot be read");
                 boards.set_timer(&board, Some(Instant::now() + wait));
             }
             Err(Interruption::Undelivered(notice, undelivered)) => {
                 let failures = boards.failures.entry(board.clone()).or_default();
                 failures.0 += 1;
-                let wait = wait::after(failures.0, Some(&undelivered), wait::random());
+                let wait = backoff::after(failures.0, Some(&undelivered), backoff::random());
                 let (why, wait_s) = (&undelivered.why, wait.as_secs());
                 if undelivered.is_rejected && failures.1.as_ref() != Some(&notice) {
                     tracing::warn!(%board, %receiver, %notice, wait_s, "a notice is refused, mend [notify] or the receiver: {why}");

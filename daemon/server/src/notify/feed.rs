@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::serve::storage_recovery::StorageHealth;
+use crate::serve::storage_health::StorageHealth;
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::record::Kind;
 use patchboard_runtime::observer::{DurableStep, Observer, RestartScope};

@@ -11,9 +11,9 @@ use patchboard_storage::journal::BoardSummary;
 use serde::Serialize;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::dispatch::{outcome_of, wait};
+use super::backoff;
 use super::feed::ChangeFeed;
-use super::receiver::Receiver;
+use super::receiver::{Receiver, outcome_of};
 use crate::reader::{format_time, storage};
 use crate::serve::service::Daemon;
 use patchboard_kernel::text::counted;
@@ -97,7 +97,7 @@ impl HeadSender {
             let delivered = self.receiver.deliver(&id, &body).await;
             self.daemon.metrics.count_delivery(self.feed.receiver, outcome_of(&delivered));
             let Err(undelivered) = delivered else { break };
-            let wait = wait::after(failures, Some(&undelivered), wait::random());
+            let wait = backoff::after(failures, Some(&undelivered), backoff::random());
             let (why, wait_s) = (&undelivered.why, wait.as_secs());
             if failures == 1 {
                 tracing::warn!(%receiver, wait_s, "heads are not delivered yet: {why}");

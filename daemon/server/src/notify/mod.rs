@@ -2,9 +2,10 @@
 //! `docs/notify.md`.
 //!
 //! * [`notice`]: from records to notices, a pure function; [`cursors`]: delivery positions of boards.
-//! * [`feed`]: boards with new records; [`dispatch`]: reads and delivers them, one task for each receiver.
+//! * [`feed`]: boards with new records; [`dispatch`]: reads and delivers them, one task for each receiver; [`backoff`]: waits.
 //! * [`receiver`], [`sign`]: webhooks and programs; [`settings`]: the table.
 
+mod backoff;
 mod cursors;
 mod dispatch;
 pub(crate) mod feed;

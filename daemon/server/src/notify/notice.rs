@@ -15,8 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::describe::retry_option;
 use crate::reader::format_time;
-use crate::serve::path;
-use crate::text::short;
+use crate::text::{path, short};
 
 /// Maximum characters of a question.
 const QUESTION_CHARS_MAX: usize = 500;

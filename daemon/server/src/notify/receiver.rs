@@ -159,6 +159,15 @@ impl Program {
     }
 }
 
+/// Returns the outcome of a delivery, as named in metrics.
+pub(super) fn outcome_of(delivered: &Result<(), DeliveryError>) -> &'static str {
+    match delivered {
+        Ok(()) => "delivered",
+        Err(undelivered) if undelivered.is_rejected => "refused",
+        Err(_) => "failed",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use patchboard_kernel::id::Timestamp;

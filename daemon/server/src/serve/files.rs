@@ -10,7 +10,8 @@ use patchboard_kernel::files::{Access, EditAttempt};
 use patchboard_kernel::id::{BoardId, WorkerName};
 use patchboard_runtime::runtime::RuntimeError;
 use patchboard_runtime::tools::ROOM_MAX;
-use patchboard_workspace::session::{CommandResult, EditAuthor, SessionAnswer, SessionRequest};
+use patchboard_workspace::edit_author::EditAuthor;
+use patchboard_workspace::session::{CommandResult, SessionAnswer, SessionRequest};
 use patchboard_workspace::text::author::{NAME_RULE, is_author_name};
 
 use super::problem::{ApiResult, Code, Problem};

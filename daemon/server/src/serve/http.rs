@@ -1,8 +1,7 @@
-//! Shared by all routes: authentication, origin checks, and strict parsing of requests.
+//! Shared by all routes: authentication, and strict parsing of requests.
 
 use std::fmt::Display;
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -10,28 +9,28 @@ use std::time::Duration;
 use axum::Extension;
 use axum::body::{Body as AnswerBody, Bytes, HttpBody as _};
 use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Path, Query, RawPathParams, Request, State};
-use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, ORIGIN};
+use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::id::{BoardId, IdempotencyKey, WorkerName};
 use patchboard_kernel::json::{self, Limits};
-use patchboard_kernel::record::Principal;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
-use tower::{Layer as _, ServiceExt as _};
-use tower_http::cors::{AllowHeaders, AllowMethods, AllowOrigin, CorsLayer, ExposeHeaders};
+use tower::ServiceExt as _;
 
 use super::access::{Permission, Scope};
+use super::caller::{Caller, unauthorized};
 use super::connections::ConnectionSlot;
 use super::idempotency_keys::{KeyBoardIds, ScopedKey};
-use super::limits::{MemoryPermit, Peer, RateKey};
+use super::limits::{MemoryPermit, Peer};
 use super::problem::{ApiResult, Code, Problem};
 use super::processor_quota::{MeteredCaller, MeteredConnection};
-use super::service::{Daemon, no_such_board};
+use super::rate_key::RateKey;
+use super::service::Daemon;
 use super::tokens::Holder;
 
 /// Maximum bytes of a request body.
@@ -46,13 +45,6 @@ const DRAIN_TIME: Duration = Duration::from_secs(2);
 /// Maximum bytes of a body that holds names, numbers and short texts.
 const SMALL_BODY_BYTES_MAX: usize = 64 << 10;
 
-/// Response headers exposed to cross-origin pages.
-const EXPOSED_HEADERS: [&str; 6] =
-    ["correlation-id", "message-id", "in-reply-to", "idempotency-status", "idempotency-replayed", "retry-after"];
-
-/// Lifetime of a preflight result in the browser.
-const PREFLIGHT_TIME: Duration = Duration::from_secs(600);
-
 /// Maximum nesting of a body: a board's document may be 64 deep, and a patch in an MCP call adds the rest.
 const BODY_DEPTH_MAX: usize = 72;
 
@@ -65,159 +57,6 @@ pub const KEY_FORM: &str = "1 to 128 printable ASCII characters, without spaces"
 /// Returns true if a text is a valid `Idempotency-Key`.
 pub fn is_key(text: &str) -> bool {
     (1..=KEY_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
-}
-
-/// Host and origin policy.
-#[derive(Clone, Debug)]
-pub(crate) struct OriginPolicy {
-    /// Host names of the daemon, without ports.
-    pub(crate) hosts: Vec<String>,
-    /// Allowed origins of browser pages.
-    pub(crate) origins: Vec<String>,
-}
-
-/// Authenticated caller.
-#[derive(Clone, Debug)]
-pub(crate) struct Caller {
-    /// Scope of the caller.
-    pub(crate) scope: Scope,
-    /// Rate-limit key.
-    pub(crate) rate_key: RateKey,
-    /// Holder of the caller's token, if the token is stored.
-    pub(crate) holder: Option<Arc<Holder>>,
-}
-
-impl Caller {
-    /// Returns the caller as records name it.
-    pub(crate) fn principal(&self) -> Principal {
-        match (&self.holder, self.rate_key) {
-            (Some(holder), _) => {
-                // The records name one level; the list of tokens has the rest of the chain.
-                let made_by = holder.made_by.clone().map(|maker| match maker {
-                    Principal::Token { id, name, person, .. } => Principal::Token { id, name, person, made_by: None },
-                    maker => maker,
-                });
-                let (person, made_by) = (holder.scope.person().cloned(), made_by.map(Box::new));
-                Principal::Token { id: holder.id, name: holder.name.clone(), person, made_by }
-            }
-            (None, RateKey::Address(address)) => Principal::Address { address: address.to_string() },
-            (None, RateKey::Token(_)) => Principal::Host,
-        }
-    }
-
-    /// Returns the number of the caller's token, if that is stored.
-    pub(crate) fn token(&self) -> Option<i64> {
-        self.holder.as_ref().map(|holder| holder.id)
-    }
-
-    /// Checks a permission. A caller that may not know of a board gets the error for a missing one.
-    pub(crate) fn require(&self, need: &Permission) -> ApiResult<()> {
-        let is_known = self.holder.is_some();
-        if self.scope.allows(need)
-            || (!is_known && matches!(need, Permission::ActAsPerson(..)) && self.scope == Scope::Admin)
-        {
-            return Ok(());
-        }
-        if let Permission::ActAsPerson(board, person) = need
-            && self.scope.allows(&Permission::OperateOrActAs(board.clone()))
-        {
-            let detail = format!("{person} is a person, and a token of scope {} is not {person}'s", self.scope);
-            let help = format!("use a token of {person}: `patchboard token create --scope person:{person}` makes one");
-            return Err(Problem::from_code(Code::NotThePerson, detail).help(help));
-        }
-        if let Permission::View(board)
-        | Permission::Operate(board)
-        | Permission::OperateOrActAs(board)
-        | Permission::ViewAs(board, _)
-        | Permission::ActAs(board, _)
-        | Permission::ActAsPerson(board, _) = need
-            && !self.scope.may_know(board)
-        {
-            return Err(no_such_board(board));
-        }
-        let detail = format!("a token of scope {} does not allow this", self.scope);
-        Err(Problem::from_code(Code::Forbidden, detail).help("ask the operator for another token"))
-    }
-}
-
-impl FromRequestParts<Arc<Daemon>> for Caller {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &Arc<Daemon>) -> ApiResult<Self> {
-        parts.extensions.get::<Self>().cloned().ok_or_else(unauthorized)
-    }
-}
-
-/// State of [`check_origin`].
-#[derive(Clone)]
-pub(crate) struct OriginGuard {
-    policy: watch::Receiver<OriginPolicy>,
-    /// CORS for the origins that the operator has listed.
-    pages: CorsLayer,
-}
-
-impl OriginGuard {
-    pub(crate) fn new(policy: watch::Receiver<OriginPolicy>) -> Self {
-        let named = policy.clone();
-        let is_named = move |origin: &HeaderValue, _: &Parts| {
-            let origin = origin.to_str().unwrap_or_default();
-            named.borrow().origins.iter().any(|known| known == origin)
-        };
-        let pages = CorsLayer::new()
-            .allow_origin(AllowOrigin::predicate(is_named))
-            .allow_methods(AllowMethods::mirror_request())
-            .allow_headers(AllowHeaders::mirror_request())
-            .expose_headers(ExposeHeaders::list(EXPOSED_HEADERS.map(HeaderName::from_static)))
-            .max_age(PREFLIGHT_TIME);
-        Self { policy, pages }
-    }
-}
-
-/// Middleware: rejects a request for another host name or from a foreign page. A browser would send it with the rights
-/// of its user.
-pub(crate) async fn check_origin(State(guard): State<OriginGuard>, request: Request, next: Next) -> Response {
-    let entered = check_host_and_origin(&guard.policy.borrow(), request.headers(), request.uri());
-    match entered {
-        Ok(()) if request.headers().contains_key(ORIGIN) => {
-            guard.pages.layer(next).oneshot(request).await.unwrap_or_else(|never| match never {})
-        }
-        Ok(()) => next.run(request).await,
-        Err(problem) => problem.into_response(),
-    }
-}
-
-fn check_host_and_origin(policy: &OriginPolicy, headers: &HeaderMap, uri: &Uri) -> ApiResult<()> {
-    let named = headers.get(HOST).and_then(|host| host.to_str().ok()).or_else(|| uri.authority().map(|it| it.as_str()));
-    let host = named.map(without_port).unwrap_or_default();
-    if !policy.hosts.iter().any(|known| known.eq_ignore_ascii_case(host)) {
-        let problem = Problem::from_code(Code::UnknownHost, "this daemon has another name");
-        return Err(problem.help("the operator names further hosts under [serve] hosts in patchboard.toml"));
-    }
-    let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
-    let origin = origin.to_str().unwrap_or_default();
-    let is_own = origin.split_once("://").is_some_and(|(_, authority)| Some(authority) == named);
-    if is_own || policy.origins.iter().any(|known| known == origin) {
-        return Ok(());
-    }
-    let problem = Problem::from_code(Code::UnknownOrigin, "pages of this origin may not call");
-    Err(problem.help("the operator names origins under [serve] origins in patchboard.toml"))
-}
-
-/// Returns the host of an authority: `::1` for `[::1]:80`.
-fn without_port(authority: &str) -> &str {
-    match authority.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => authority.split(':').next().unwrap_or_default(),
-    }
-}
-
-/// Returns the host names of an address.
-pub(crate) fn names_of(address: SocketAddr) -> Vec<String> {
-    let mut names = vec![address.ip().to_string()];
-    if address.ip().is_loopback() || address.ip().is_unspecified() {
-        names.extend(["localhost", "127.0.0.1", "::1"].map(str::to_owned));
-    }
-    names
 }
 
 /// Middleware: authenticates the caller and applies its rate limit.
@@ -326,11 +165,6 @@ pub(crate) async fn limit_time(State(daemon): State<Arc<Daemon>>, request: Reque
             .help("what it asked for may have happened: repeat it with the same Idempotency-Key")
             .into_response(),
     }
-}
-
-fn unauthorized() -> Problem {
-    Problem::from_code(Code::Unauthorized, "this needs a token that is valid")
-        .help("send it as `Authorization: Bearer TOKEN`; `patchboard token create` makes one")
 }
 
 /// Permission required before the body is read. The handler checks the rest, by the contents of the body.
@@ -551,54 +385,5 @@ impl IdempotencyHeader {
     /// Returns the ids of the boards that a request with this key may have created.
     pub(crate) fn board_ids(&self) -> Option<KeyBoardIds> {
         self.0.as_ref().map(ScopedKey::board_ids)
-    }
-}
-
-/// Joins segments to a path and percent-encodes them.
-pub fn path(segments: &[&str]) -> String {
-    let mut url = reqwest::Url::parse("http://daemon").expect("it is an address");
-    url.path_segments_mut().expect("it has a path").clear().extend(segments);
-    url.path().to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use axum::http::{HeaderMap, HeaderValue, Uri};
-
-    use super::{OriginPolicy, check_host_and_origin, without_port};
-
-    #[test]
-    fn only_requests_by_a_known_name_and_of_a_known_page_come_in() {
-        let door = OriginPolicy {
-            hosts: vec!["localhost".into(), "::1".into()],
-            origins: vec!["https://board.example".into()],
-        };
-        for (host, origin, code) in [
-            ("localhost:7733", None, None),
-            ("LOCALHOST", None, None),
-            ("[::1]:7733", None, None),
-            ("localhost:7733", Some("http://localhost:7733"), None),
-            ("localhost:7733", Some("https://board.example"), None),
-            ("evil.example", None, Some("unknown_host")),
-            ("", None, Some("unknown_host")),
-            ("localhost:7733", Some("http://localhost:8000"), Some("unknown_origin")),
-            ("localhost:7733", Some("https://evil.example"), Some("unknown_origin")),
-            ("localhost:7733", Some("null"), Some("unknown_origin")),
-        ] {
-            let mut headers = HeaderMap::new();
-            headers.insert("host", HeaderValue::from_str(host).expect("a header"));
-            if let Some(origin) = origin {
-                headers.insert("origin", HeaderValue::from_static(origin));
-            }
-            let entered = check_host_and_origin(&door, &headers, &Uri::from_static("/v1/boards"));
-            assert_eq!(entered.err().map(|problem| problem.code), code, "{host} {origin:?}");
-        }
-    }
-
-    #[test]
-    fn a_port_is_no_part_of_a_name() {
-        for (authority, host) in [("a", "a"), ("a:1", "a"), ("[::1]:1", "::1"), ("[::1]", "::1"), ("", "")] {
-            assert_eq!(without_port(authority), host);
-        }
     }
 }

@@ -9,16 +9,13 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use patchboard_kernel::digest::Digest;
 use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::problem::{ApiResult, Code, Problem};
 use super::processor_quota::ProcessorQuota;
+use super::rate_key::{CALLERS_MAX, RateKey};
 use crate::sizes;
-
-/// Maximum number of callers with a recorded usage.
-pub(crate) const CALLERS_MAX: usize = 10_000;
 
 /// The table `[serve.limits]`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -103,15 +100,6 @@ impl LimitSettings {
         let burst = self.body_mib_per_minute.saturating_mul(1024);
         Rate { interval: Duration::from_secs(60) / burst, burst }
     }
-}
-
-/// Rate-limit key: the subject of a count.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum RateKey {
-    /// Holder of a token, by its hash.
-    Token(Digest),
-    /// All callers from an address.
-    Address(IpAddr),
 }
 
 /// Peer address of a connection.

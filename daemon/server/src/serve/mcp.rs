@@ -8,6 +8,7 @@
 //! `lease` or `base`. So no state is kept between requests, and a lost connection or a restart loses none.
 
 pub mod editor;
+mod own_records;
 mod protocol_errors;
 mod tools;
 pub(crate) mod worker_server;
@@ -240,9 +241,8 @@ impl ServerHandler for WorkerServer {
             // The stream ends with the board, or when the daemon stops.
             let Some(record) = record else { return Ok(()) };
             let record = record.map_err(|error| of_problem(Problem::from(error)))?;
-            let is_own = worker_server::own_entry(&record, &self.worker)
-                .map_err(|failure| of_problem(failure.into()))?
-                .is_some();
+            let is_own =
+                own_records::own_entry(&record, &self.worker).map_err(|failure| of_problem(failure.into()))?.is_some();
             let changed = [(record.kind == Kind::Committed, STATE), (is_own, LOG)];
             for (_, uri) in changed.iter().filter(|(is_changed, _)| *is_changed) {
                 let is_wanted = context.accepted().resource_subscriptions.iter().flatten().any(|wanted| wanted == uri);

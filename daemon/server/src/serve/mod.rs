@@ -9,25 +9,29 @@
 //! * `tls`: TLS, a feature.
 //! * [`retention`]: retention of ended boards; [`reload`]: configuration reload.
 //! * [`instance_lock`]: instance lock of a data directory; [`host`]: a daemon for the agents that share one directory.
-//! * [`http`], [`problem`], [`routes`]: the API; [`idempotency_keys`]: idempotency keys; [`access`], [`tokens`]:
-//!   authorization; [`limits`], [`processor_quota`]: limits.
+//! * [`http`], [`problem`], [`routes`]: the API; [`idempotency_keys`], [`idempotency_status`]: idempotency keys.
+//! * [`caller`], [`origins`], [`access`], [`tokens`]: authorization; [`limits`], [`processor_quota`]: limits.
 //! * [`metrics`], [`access_log`]: metrics and request log.
 
 pub mod access;
 mod access_log;
 pub mod agui;
+mod caller;
 mod connections;
 mod files;
 pub mod host;
 mod http;
 mod idempotency_keys;
+mod idempotency_status;
 pub mod instance_lock;
 mod limits;
 mod long_poll;
 pub mod mcp;
 mod metrics;
+mod origins;
 pub(crate) mod problem;
 pub(crate) mod processor_quota;
+mod rate_key;
 mod reload;
 mod request_ids;
 pub(crate) mod retention;
@@ -35,7 +39,8 @@ mod routes;
 pub(crate) mod service;
 pub mod settings;
 mod sorted_json;
-pub mod storage_recovery;
+pub(crate) mod storage_health;
+mod storage_recovery;
 #[cfg(feature = "tls")]
 mod tls;
 pub mod tokens;
@@ -66,8 +71,9 @@ use tokio::task::{JoinHandle, JoinSet};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use self::connections::{ConnectionAcceptor, Connections};
-use self::http::{BODY_BYTES_MAX, OriginGuard, OriginPolicy, authenticate, check_origin, limit_time};
-pub use self::http::{KEY_FORM, is_key, path};
+use self::http::{BODY_BYTES_MAX, authenticate, limit_time};
+pub use self::http::{KEY_FORM, is_key};
+use self::origins::{OriginGuard, OriginPolicy, check_origin};
 use self::problem::{Code, Problem};
 use self::reload::Reload;
 use self::retention::Retention;

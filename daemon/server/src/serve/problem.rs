@@ -6,12 +6,13 @@ use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use patchboard_kernel::board::BoardError;
+use patchboard_kernel::id::BoardId;
 use patchboard_kernel::rejection;
 use patchboard_runtime::runtime::RuntimeError;
 use patchboard_storage::journal::JournalError;
 use serde_json::{Map, Value, json};
 
-use super::request_ids::IdempotencyStatus;
+use super::idempotency_status::IdempotencyStatus;
 use crate::failure::{Exit, Failure};
 
 macro_rules! coded {
@@ -334,4 +335,10 @@ impl From<Failure> for Problem {
             details: error.details,
         }
     }
+}
+
+/// Returns the error for a missing board, and for one that the caller may not know of.
+pub(crate) fn no_such_board(board: &BoardId) -> Problem {
+    Problem::from_code(Code::NoSuchBoard, format!("there is no board {board}"))
+        .help("GET /v1/boards lists those you may see")
 }

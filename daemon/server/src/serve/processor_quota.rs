@@ -23,7 +23,7 @@ use patchboard_runtime::cpu_time::{self, thread_time};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
 
-use super::limits::{CALLERS_MAX, RateKey};
+use super::rate_key::{CALLERS_MAX, RateKey};
 
 /// Debt allowed before callers wait. They then wait until it is paid off, so that waiters are polled seldom.
 const BURST: Duration = Duration::from_millis(100);
@@ -308,7 +308,7 @@ mod tests {
     use patchboard_faults::random::Random;
 
     use super::{BURST, DebtAccount, LENIENCE, OWED_MAX};
-    use crate::serve::limits::RateKey;
+    use crate::serve::rate_key::RateKey;
 
     fn caller(number: u8) -> RateKey {
         RateKey::Address([10, 0, 0, number].into())

@@ -10,7 +10,7 @@ use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use tokio::sync::watch;
 
 use super::Arguments;
-use super::http::OriginPolicy;
+use super::origins::OriginPolicy;
 use super::retention::Retention;
 use super::service::Daemon;
 use super::settings::Settings;

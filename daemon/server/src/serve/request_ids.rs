@@ -20,44 +20,8 @@ use super::problem::{Code, Problem};
 const MESSAGE_ID: HeaderName = HeaderName::from_static("message-id");
 const IN_REPLY_TO: HeaderName = HeaderName::from_static("in-reply-to");
 const CORRELATION_ID: HeaderName = HeaderName::from_static("correlation-id");
-const STATUS: HeaderName = HeaderName::from_static("idempotency-status");
-const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
-
 /// Maximum characters of an identifier that is echoed.
 const CHARS_MAX: usize = 128;
-
-/// Relation of a request to earlier ones with its idempotency key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum IdempotencyStatus {
-    /// First request with the key.
-    New,
-    /// The first request has a result, which is replayed.
-    Replayed,
-    /// The first request waits for a person.
-    InProgress,
-}
-
-impl From<bool> for IdempotencyStatus {
-    fn from(is_repeated: bool) -> Self {
-        if is_repeated { Self::Replayed } else { Self::New }
-    }
-}
-
-impl IdempotencyStatus {
-    /// Returns the response headers.
-    pub(crate) fn headers(self) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        let is_repeated = if self == Self::New { "false" } else { "true" };
-        headers.insert(REPLAYED, HeaderValue::from_static(is_repeated));
-        let status = match self {
-            Self::New => return headers,
-            Self::Replayed => "DUPLICATE_DETECTED",
-            Self::InProgress => "ALREADY_IN_PROGRESS",
-        };
-        headers.insert(STATUS, HeaderValue::from_static(status));
-        headers
-    }
-}
 
 /// Middleware: adds the identifiers to every response. Rejects a request with an identifier that cannot be echoed.
 pub(crate) async fn identify(request: Request, next: Next) -> Response {

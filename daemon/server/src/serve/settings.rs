@@ -7,8 +7,8 @@ use clap::Args;
 use patchboard_kernel::blueprint::Duration;
 use serde::Deserialize;
 
-use super::http::{OriginPolicy, names_of};
 use super::limits::LimitSettings;
+use super::origins::{OriginPolicy, names_of};
 #[cfg(feature = "tls")]
 use super::tls::Files;
 use crate::failure::Failure;

@@ -1,6 +1,8 @@
 //! API tokens: random, stored as hashes, shown once; valid until revoked or expired.
 
+mod api_token;
 mod audit_log;
+mod document;
 mod stored;
 
 use std::path::Path;
@@ -15,20 +17,20 @@ use patchboard_kernel::record::Principal;
 use patchboard_storage::blocking::wait;
 use patchboard_storage::board_id;
 use patchboard_storage::documents::{Change, DocumentError, Documents, all, number_key, transact};
-use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 use tokio::sync::watch;
 use utoipa::ToSchema;
 
-pub use self::audit_log::{Action, AuditEntry};
+pub use self::api_token::ApiToken;
+pub use self::audit_log::{Action, AuditEntry, AuditedAction};
+use self::document::{corrupt, parsed};
 use self::stored::{
-    HASHES, KEYS, Numbers, StoredToken, TOKENS, TokenTransaction, fingerprint_keys, hash, parsed, secret,
+    HASHES, KEYS, Numbers, StoredToken, TOKENS, TokenTransaction, bytes, fingerprint_keys, hash, secret,
 };
 use super::access::Scope;
 use super::idempotency_keys::Secret;
 use super::problem::Code;
 use crate::failure::Failure;
-use crate::queries::parts::PrincipalInfo;
 use crate::text::one_line;
 
 /// File in the data directory, next to the journal, with the daemon's own data.
@@ -90,43 +92,6 @@ pub(crate) struct Holder {
     pub(crate) expires_at: Option<Timestamp>,
 }
 
-/// Token without its secret text.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-#[schema(as = TokenInfo)]
-pub struct ApiToken {
-    /// Number.
-    pub id: i64,
-    /// Purpose, as its creator described it.
-    pub name: String,
-    /// Scope, like `read` or `seat:BOARD/WORKER`.
-    #[serde(serialize_with = "display", deserialize_with = "parse")]
-    #[schema(value_type = String)]
-    pub scope: Scope,
-    /// Time of creation, in milliseconds since 1970.
-    #[schema(value_type = i64)]
-    pub created_at: Timestamp,
-    /// Caller that created the token; null if an earlier version did.
-    #[schema(required, value_type = Option<PrincipalInfo>)]
-    pub made_by: Option<Principal>,
-    /// Expiry, in milliseconds since 1970; null if there is none.
-    #[schema(required, value_type = Option<i64>)]
-    pub expires_at: Option<Timestamp>,
-    /// Time of revocation, in milliseconds since 1970; null if the token is not revoked.
-    #[schema(required, value_type = Option<i64>)]
-    pub revoked_at: Option<Timestamp>,
-}
-
-/// Action to be audited.
-#[derive(Clone, Copy, Debug)]
-pub struct AuditedAction<'a> {
-    /// Action.
-    pub action: Action,
-    /// Board; `None` if the action concerns all of them.
-    pub subject: Option<&'a str>,
-    /// Caller; `None` if the daemon acts on its own.
-    pub by: Option<&'a Principal>,
-}
-
 /// Result of a token request with an idempotency key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum TokenCreation {
@@ -134,21 +99,6 @@ pub(crate) enum TokenCreation {
     New(Box<ApiToken>, String),
     /// Number of the token that the key created before; its text was shown then.
     Existing(i64),
-}
-
-impl ApiToken {
-    /// Returns true if the token is valid.
-    pub fn is_valid(&self, now: Timestamp) -> bool {
-        self.revoked_at.is_none() && self.expires_at.is_none_or(|at| at > now)
-    }
-}
-
-fn display<S: serde::Serializer>(scope: &Scope, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(scope)
-}
-
-fn parse<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Scope, D::Error> {
-    String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
 }
 
 impl TokenStore {
@@ -370,14 +320,6 @@ pub fn random() -> Result<String, Failure> {
     Ok(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes::<BYTES>()?)))
 }
 
-/// Returns random bytes of the system.
-fn bytes<const COUNT: usize>() -> Result<[u8; COUNT], Failure> {
-    let mut random = [0; COUNT];
-    getrandom::fill(&mut random)
-        .map_err(|error| Failure::failed("no_randomness", format!("the system gives no random bytes: {error}")))?;
-    Ok(random)
-}
-
 /// Returns true for a valid worker name of a blueprint.
 fn is_name(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
@@ -419,10 +361,6 @@ impl From<DocumentError> for Failure {
     fn from(error: DocumentError) -> Self {
         Self::failed("tokens_io", format!("the tokens cannot be read or written: {error}"))
     }
-}
-
-fn corrupt(message: String) -> Failure {
-    Failure::failed("tokens_corrupt", format!("the tokens hold what is none: {message}"))
 }
 
 #[cfg(test)]

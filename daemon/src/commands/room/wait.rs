@@ -9,7 +9,7 @@ use patchboard_kernel::id::Version;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::cli::BoardArgument;
+use crate::arguments::BoardArgument;
 use crate::client::{Client, DaemonArgument, path};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;

@@ -10,28 +10,25 @@ use patchboard_kernel::blueprint::{AgentKind, Blueprint, WorkspaceSpec};
 use patchboard_kernel::board::{Board, Outcome, Proposal, ProposalSource, ReplyBody};
 use patchboard_kernel::expand_request;
 use patchboard_kernel::files::EditAttempt;
-use patchboard_kernel::id::{BoardId, Seq, Version, WorkerName};
-use patchboard_kernel::record::{Kind, Record};
+use patchboard_kernel::id::{BoardId, Version, WorkerName};
 use patchboard_kernel::view::Prompt;
 use patchboard_llm::schema::{self, SchemaLevel};
-use patchboard_storage::blocking::wait;
 use patchboard_workspace::session::{CommandResult, SessionRequest};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::own_records::read_own_records;
 use crate::codes;
 use crate::failure::Failure;
 use crate::queries::leases::LeasedCall;
 use crate::queries::view as views;
-use crate::reader::{Reader, storage};
+use crate::serve::caller::Caller;
 use crate::serve::files;
-use crate::serve::http::Caller;
-use crate::serve::limits::RateKey;
 use crate::serve::long_poll::WAIT_MAX;
 use crate::serve::problem::{ApiResult, Code, Problem};
-use crate::serve::routes::history;
+use crate::serve::rate_key::RateKey;
 use crate::serve::routes::leases;
-use crate::serve::routes::proposals::ProposalOutcome;
+use crate::serve::routes::proposal_outcome::ProposalOutcome;
 use crate::serve::service::Daemon;
 use crate::text::short;
 
@@ -49,35 +46,6 @@ pub(super) const NAME_MAX: usize = 80;
 
 /// Maximum entries of the log.
 const LOG_MAX: usize = 100;
-
-/// Records searched for the log, from the newest, and records per read.
-const SEARCHED_RECORDS_MAX: u64 = 10_000;
-const PAGE_RECORDS: u64 = 500;
-
-/// Record members that the record's own worker may read: nothing written by others, nor the raw reply.
-const VISIBLE_MEMBERS: &[&str] = &[
-    "seq",
-    "at",
-    "kind",
-    "invocation",
-    "attempt",
-    "by",
-    "base",
-    "version",
-    "stage",
-    "code",
-    "final",
-    "rejection",
-    "patch",
-    "pass",
-    "intent",
-    "expand",
-    "message",
-    "approver",
-    "expires",
-    "clarify",
-    "end",
-];
 
 /// A worker of a board, as used by a caller.
 #[derive(Clone)]
@@ -458,45 +426,6 @@ impl WorkerServer {
         };
         self.daemon.query_board(&self.board, None, masked).await
     }
-}
-
-fn read_own_records(
-    reader: &Reader,
-    board: &BoardId,
-    worker: &WorkerName,
-    head: Seq,
-    most: usize,
-    is_wanted: impl Fn(&Map<String, Value>) -> bool,
-) -> Result<Vec<Map<String, Value>>, Failure> {
-    let (mut found, mut end) = (Vec::new(), head.0 + 1);
-    let oldest = end.saturating_sub(SEARCHED_RECORDS_MAX);
-    while end > oldest && found.len() < most {
-        let begin = end.saturating_sub(PAGE_RECORDS).max(oldest);
-        let after = begin.checked_sub(1).map(Seq);
-        let count = usize::try_from(end - begin).unwrap_or(usize::MAX);
-        let records = wait(reader.journal.records(board, after, count)).map_err(storage)?;
-        for record in records.iter().rev() {
-            if let Some(entry) = own_entry(record, worker)?
-                && is_wanted(&entry)
-                && found.len() < most
-            {
-                found.push(entry);
-            }
-        }
-        end = begin;
-    }
-    Ok(found)
-}
-
-/// Returns the visible members of a record that is the worker's own, or the board's end.
-pub(crate) fn own_entry(record: &Record, worker: &WorkerName) -> Result<Option<Map<String, Value>>, Failure> {
-    let mut members = history::record_json(record)?;
-    let author = members.get("by").and_then(|by| by.get("worker")).or_else(|| members.get("worker"));
-    let is_own = author.is_some_and(|author| author == worker.as_str()) || record.kind == Kind::Ended;
-    // A trigger may come from paths that the worker cannot read, and a breaker counts the calls of others.
-    let is_about_others = matches!(record.kind, Kind::Scheduled | Kind::Breaker | Kind::Budget | Kind::Skipped);
-    members.retain(|name, _| VISIBLE_MEMBERS.contains(&name.as_str()));
-    Ok((is_own && !is_about_others).then_some(members))
 }
 
 fn worker_plan<'a>(board: &'a Board, worker: &WorkerName) -> Result<&'a patchboard_kernel::plan::WorkerPlan, Failure> {

@@ -10,11 +10,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::proposals::ProposalOutcome;
+use super::proposal_outcome::ProposalOutcome;
 use super::protocols::{MessageAuthor, propose};
-use crate::serve::http::{
-    BODY_BYTES_MAX, BoardPath, Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson,
-};
+use crate::serve::caller::Caller;
+use crate::serve::http::{BODY_BYTES_MAX, BoardPath, IdempotencyHeader, RequestBody, RoutePermission, StrictJson};
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
 

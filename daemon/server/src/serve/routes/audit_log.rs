@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::serve::access::Permission;
-use crate::serve::http::{Caller, StrictQuery, page_size};
+use crate::serve::caller::Caller;
+use crate::serve::http::{StrictQuery, page_size};
 use crate::serve::problem::ApiResult;
 use crate::serve::service::Daemon;
 use crate::serve::sorted_json::SortedJson;

@@ -14,7 +14,8 @@ use utoipa::ToSchema;
 
 use crate::diagnostics::{self, FindingInfo};
 use crate::serve::access::Permission;
-use crate::serve::http::{BODY_BYTES_MAX, Caller, RequestBody, RoutePermission, StrictJson};
+use crate::serve::caller::Caller;
+use crate::serve::http::{BODY_BYTES_MAX, RequestBody, RoutePermission, StrictJson};
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
 

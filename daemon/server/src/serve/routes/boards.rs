@@ -25,12 +25,12 @@ use crate::describe::UnshownInfo;
 use crate::outages::awaited_model;
 use crate::queries::parts::HeadInfo;
 use crate::serve::access::Permission;
+use crate::serve::caller::Caller;
 use crate::serve::http::{
-    BODY_BYTES_MAX, BoardPath, Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictQuery,
-    page_size,
+    BODY_BYTES_MAX, BoardPath, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictQuery, page_size,
 };
+use crate::serve::idempotency_status::IdempotencyStatus;
 use crate::serve::problem::{ApiResult, Code, Problem};
-use crate::serve::request_ids::IdempotencyStatus;
 use crate::serve::service::Daemon;
 
 /// Summary of a board.

@@ -14,10 +14,9 @@ use utoipa::ToSchema;
 use super::boards::replayed;
 use super::leases::attempt_of;
 use crate::serve::access::Permission;
+use crate::serve::caller::Caller;
 use crate::serve::files;
-use crate::serve::http::{
-    BODY_BYTES_MAX, Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath,
-};
+use crate::serve::http::{BODY_BYTES_MAX, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath};
 use crate::serve::problem::ApiResult;
 use crate::serve::service::Daemon;
 use crate::serve::sorted_json::SortedJson;

@@ -17,14 +17,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::proposals::ProposalOutcome;
+use super::proposal_outcome::ProposalOutcome;
 use super::protocols::{MessageAuthor, propose};
 use super::rooms::resolve_author;
 use crate::queries::handoffs::{HandoffContext, HandoffInfo, HandoffList};
 use crate::serve::access::Permission;
+use crate::serve::caller::Caller;
 use crate::serve::http::{
-    BODY_BYTES_MAX, BoardPath, Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath,
-    StrictQuery,
+    BODY_BYTES_MAX, BoardPath, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath, StrictQuery,
 };
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;

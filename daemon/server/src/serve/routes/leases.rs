@@ -21,11 +21,12 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use utoipa::ToSchema;
 
-use super::proposals::{ProposalOutcome, outcome_response};
+use super::proposal_outcome::{ProposalOutcome, outcome_response};
 use crate::queries::leases::{FailureReport, LeaseList, LeaseRenewal, LeasedCall, OpenCallInfo};
 use crate::serve::access::Permission;
+use crate::serve::caller::Caller;
 use crate::serve::http::{
-    BODY_BYTES_MAX, BoardPath, Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath,
+    BODY_BYTES_MAX, BoardPath, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath,
 };
 use crate::serve::long_poll::WAIT_MAX;
 use crate::serve::problem::{ApiResult, Code, Problem};

@@ -12,8 +12,9 @@ use utoipa::ToSchema;
 
 use super::{ProblemDocument, people};
 use crate::serve::access::Scope;
+use crate::serve::caller::Caller;
 use crate::serve::files;
-use crate::serve::http::{BODY_BYTES_MAX, Caller, RequestBody, RoutePermission, StrictJson, StrictPath};
+use crate::serve::http::{BODY_BYTES_MAX, RequestBody, RoutePermission, StrictJson, StrictPath};
 use crate::serve::mcp;
 use crate::serve::mcp::worker_server::WorkerServer;
 use crate::serve::problem::{ApiResult, Code, Problem};

@@ -16,7 +16,7 @@ use patchboard_storage::journal::BoardSummary;
 use super::boards::status;
 use crate::reader::storage;
 use crate::serve::access::Permission;
-use crate::serve::http::Caller;
+use crate::serve::caller::Caller;
 use crate::serve::metrics::{GaugeValues, MEDIA_TYPE};
 use crate::serve::problem::ApiResult;
 use crate::serve::service::Daemon;

@@ -30,6 +30,7 @@ pub(crate) mod mcp;
 pub(crate) mod metrics;
 pub(crate) mod negotiations;
 pub(crate) mod people;
+pub(crate) mod proposal_outcome;
 pub(crate) mod proposals;
 mod protocols;
 pub(crate) mod rooms;

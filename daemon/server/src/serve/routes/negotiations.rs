@@ -9,11 +9,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::proposals::ProposalOutcome;
+use super::proposal_outcome::ProposalOutcome;
 use super::protocols::{MessageAuthor, check_readable, propose};
 use crate::queries::negotiation::NegotiationStatus;
+use crate::serve::caller::Caller;
 use crate::serve::http::{
-    BODY_BYTES_MAX, BoardPath, Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictQuery,
+    BODY_BYTES_MAX, BoardPath, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictQuery,
 };
 use crate::serve::long_poll;
 use crate::serve::problem::{ApiResult, Code, Problem};

@@ -15,13 +15,14 @@ use patchboard_storage::blocking::wait;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::proposals::{ProposalOutcome, outcome_response};
+use super::proposal_outcome::{ProposalOutcome, outcome_response};
 use crate::queries::questions::InboxQuestion;
 use crate::reader::storage;
 use crate::serve::access::Permission;
-use crate::serve::http::{Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath};
-use crate::serve::problem::{ApiResult, Code, Problem};
-use crate::serve::service::{Daemon, no_such_board};
+use crate::serve::caller::Caller;
+use crate::serve::http::{IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath};
+use crate::serve::problem::{ApiResult, Code, Problem, no_such_board};
+use crate::serve::service::Daemon;
 use crate::serve::sorted_json::SortedJson;
 
 /// Open questions to people.

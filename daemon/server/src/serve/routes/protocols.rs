@@ -8,10 +8,11 @@ use patchboard_kernel::board::{Board, Proposal, ProposalSource, ReplyBody};
 use patchboard_kernel::id::{BoardId, WorkerName};
 use serde_json::Value;
 
-use super::proposals::outcome_response;
+use super::proposal_outcome::outcome_response;
 use super::{leases, people};
 use crate::serve::access::Permission;
-use crate::serve::http::{Caller, IdempotencyHeader};
+use crate::serve::caller::Caller;
+use crate::serve::http::IdempotencyHeader;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
 

@@ -12,12 +12,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::proposals::ProposalOutcome;
+use super::proposal_outcome::ProposalOutcome;
 use super::protocols::{self, MessageAuthor};
 use crate::queries::rooms::{DecisionError, DecisionInfo, DecisionStatus, READ, decision_status};
+use crate::serve::caller::Caller;
 use crate::serve::http::{
-    BODY_BYTES_MAX, BoardPath, Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath,
-    StrictQuery,
+    BODY_BYTES_MAX, BoardPath, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath, StrictQuery,
 };
 use crate::serve::long_poll;
 use crate::serve::problem::{ApiResult, Code, Problem};

@@ -10,9 +10,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::serve::access::{Permission, Scope};
-use crate::serve::http::{
-    Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath, StrictQuery,
-};
+use crate::serve::caller::Caller;
+use crate::serve::http::{IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath, StrictQuery};
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
 use crate::serve::sorted_json::SortedJson;

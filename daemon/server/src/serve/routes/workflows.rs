@@ -22,8 +22,9 @@ use crate::queries::signals::SignalReport;
 use crate::queries::workflow::{WorkflowReport, WorkflowStatus};
 use crate::reader::Reader;
 use crate::serve::access::Permission;
+use crate::serve::caller::Caller;
 use crate::serve::http::{
-    BODY_BYTES_MAX, BoardPath, Caller, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictQuery,
+    BODY_BYTES_MAX, BoardPath, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictQuery,
 };
 use crate::serve::long_poll;
 use crate::serve::problem::{ApiResult, Code, Problem};

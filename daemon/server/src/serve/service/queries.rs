@@ -9,10 +9,10 @@ use patchboard_kernel::record::{Body, Created};
 use patchboard_runtime::runtime::RuntimeError;
 use serde_json::Value;
 
-use super::{Daemon, no_such_board};
+use super::Daemon;
 use crate::failure::Failure;
 use crate::reader::Reader;
-use crate::serve::problem::{ApiResult, Code, Problem};
+use crate::serve::problem::{ApiResult, Code, Problem, no_such_board};
 use crate::serve::processor_quota::MeteredCaller;
 
 impl Daemon {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
 
-use super::stored::parsed;
+use super::document::parsed;
 use crate::failure::Failure;
 use crate::queries::parts::PrincipalInfo;
 
@@ -94,4 +94,15 @@ pub(super) async fn finish(documents: &dyn Documents, id: i64) -> Result<(), Fai
 pub(super) async fn list(documents: &dyn Documents, after: i64, limit: usize) -> Result<Vec<AuditEntry>, Failure> {
     let after = number_key(after.max(0));
     documents.page(ENTRIES, Some(&after), limit).await?.into_iter().map(parsed).collect()
+}
+
+/// Action to be audited.
+#[derive(Clone, Copy, Debug)]
+pub struct AuditedAction<'a> {
+    /// Action.
+    pub action: Action,
+    /// Board; `None` if the action concerns all of them.
+    pub subject: Option<&'a str>,
+    /// Caller; `None` if the daemon acts on its own.
+    pub by: Option<&'a Principal>,
 }

@@ -3,13 +3,13 @@
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::id::Timestamp;
 use patchboard_storage::documents::{CHANGES_MAX, Change, Document, Documents, number_key, transact};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::super::idempotency_keys::{SECRET_BYTES, Secret};
-use super::audit_log::{self, AuditEntry};
-use super::{ApiToken, AuditedAction, bytes, corrupt};
+use super::api_token::ApiToken;
+use super::audit_log::{self, AuditEntry, AuditedAction};
+use super::document::{corrupt, parsed};
 use crate::failure::Failure;
 
 /// Collection of the tokens, by number.
@@ -83,11 +83,6 @@ pub(super) fn hash(text: &str) -> String {
     sha256(text.as_bytes()).to_string()
 }
 
-/// Reads the content of a document.
-pub(super) fn parsed<T: DeserializeOwned>(document: Document) -> Result<T, Failure> {
-    serde_json::from_value(document.value).map_err(|error| corrupt(format!("{}: {error}", document.key)))
-}
-
 /// Returns the secret of the data directory; creates it if it is missing.
 pub(super) async fn secret(documents: &dyn Documents) -> Result<Secret, Failure> {
     let decide = async || -> Result<(String, Vec<Change>), Failure> {
@@ -128,4 +123,12 @@ async fn fingerprint_page(documents: &dyn Documents, secret: &Secret) -> Result<
         changes.push(Change::remove(PLAIN_KEYS, key).expecting(Some(revision)));
     }
     Ok((!changes.is_empty(), changes))
+}
+
+/// Returns random bytes of the system.
+pub(super) fn bytes<const COUNT: usize>() -> Result<[u8; COUNT], Failure> {
+    let mut random = [0; COUNT];
+    getrandom::fill(&mut random)
+        .map_err(|error| Failure::failed("no_randomness", format!("the system gives no random bytes: {error}")))?;
+    Ok(random)
 }

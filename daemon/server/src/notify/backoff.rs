@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::receiver::DeliveryError;
+use super::receiver::DeliveryError;
 
 /// Minimum and maximum wait.
 const WAIT_MIN: Duration = Duration::from_secs(1);
@@ -10,7 +10,7 @@ const WAIT_MAX: Duration = Duration::from_secs(300);
 
 /// Returns the wait after a number of consecutive failures; `random` is between 0 and 1. A refused notice waits
 /// longest.
-pub(in crate::notify) fn after(failures: u32, undelivered: Option<&DeliveryError>, random: f64) -> Duration {
+pub(super) fn after(failures: u32, undelivered: Option<&DeliveryError>, random: f64) -> Duration {
     let is_refused = undelivered.is_some_and(|undelivered| undelivered.is_rejected);
     let doublings = failures.saturating_sub(1).min(16);
     let most = if is_refused { WAIT_MAX } else { WAIT_MIN.saturating_mul(1 << doublings).min(WAIT_MAX) };
@@ -18,7 +18,7 @@ pub(in crate::notify) fn after(failures: u32, undelivered: Option<&DeliveryError
     most.mul_f64(0.5 + 0.5 * random.clamp(0.0, 1.0)).max(asked).clamp(WAIT_MIN, WAIT_MAX)
 }
 
-pub(in crate::notify) fn random() -> f64 {
+pub(super) fn random() -> f64 {
     // Without a random number there is only less jitter.
     f64::from(getrandom::u32().unwrap_or(u32::MAX)) / f64::from(u32::MAX)
 }

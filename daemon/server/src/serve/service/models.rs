@@ -1,0 +1,58 @@
+//! Models of this daemon: their context sizes and their availability.
+
+use std::collections::BTreeSet;
+
+use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::id::BoardId;
+use patchboard_llm::gate::{Availability, BoardOutage, ModelState};
+use patchboard_runtime::agent::Agent as _;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::Daemon;
+use crate::outages;
+
+impl Daemon {
+    /// Sets the view budgets of a blueprint from the context sizes of this daemon's models, as for a board of it.
+    pub(crate) fn fit_views(&self, blueprint: &mut Blueprint) {
+        let registry = self.registry.current();
+        blueprint.fit_views(&|model| registry.context_window(model));
+    }
+
+    /// Returns the recently used models, with their availability and number of waiting calls.
+    pub(crate) fn models(&self) -> Vec<ModelState> {
+        self.registry.current().gate().state()
+    }
+
+    /// Returns the unsent requests of a board that wait for unavailable models.
+    pub(crate) fn held(&self, board: &BoardId) -> Option<BoardOutage> {
+        self.registry.current().gate().board_outage(board)
+    }
+
+    /// Makes unavailable models be tried again at once.
+    pub(crate) fn try_models_again(&self) {
+        self.registry.current().probe_unavailable();
+    }
+
+    /// Returns the boards with requests that wait for unavailable models.
+    pub(crate) fn boards_held(&self) -> BTreeSet<BoardId> {
+        self.registry.current().gate().boards_waiting()
+    }
+
+    /// Logs a warning when a model becomes unavailable, and a notice when it is back. Never returns.
+    pub(crate) async fn log_outages(&self) {
+        let mut transitions = self.registry.current().gate().subscribe();
+        loop {
+            match transitions.recv().await {
+                Ok(transition) => {
+                    let told = outages::sentence(&transition);
+                    match transition.change {
+                        Availability::Unavailable { .. } => tracing::warn!(url = transition.key.url(), "{told}"),
+                        Availability::Recovered { .. } => tracing::info!(url = transition.key.url(), "{told}"),
+                    }
+                }
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return std::future::pending().await,
+            }
+        }
+    }
+}

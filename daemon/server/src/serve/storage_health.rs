@@ -1,0 +1,75 @@
+//! State of the storage, as writes have left it.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use patchboard_kernel::id::BoardId;
+use patchboard_runtime::observer::{DurableStep, Observer};
+use patchboard_runtime::runtime::RuntimeError;
+use patchboard_storage::journal::JournalError;
+
+/// Storage state of a daemon.
+#[derive(Default)]
+pub(crate) struct StorageHealth(Mutex<StorageState>);
+
+/// Error of the last write, and the boards that wait for the storage.
+#[derive(Default)]
+struct StorageState {
+    why: Option<JournalError>,
+    boards: BTreeSet<BoardId>,
+}
+
+impl StorageHealth {
+    /// Returns the error with which writes fail, if they do.
+    pub(crate) fn write_error(&self) -> Option<JournalError> {
+        self.locked().why.clone()
+    }
+
+    /// Records a failed write, if the storage is the cause.
+    pub(crate) fn failed(&self, why: &JournalError) {
+        if is_of_storage(why) {
+            self.locked().why = Some(why.clone());
+        }
+    }
+
+    /// Records that the storage accepts writes again.
+    pub(super) fn recovered(&self) {
+        self.locked().why = None;
+    }
+
+    pub(super) fn first(&self) -> Option<BoardId> {
+        self.locked().boards.first().cloned()
+    }
+
+    pub(super) fn forget(&self, board: &BoardId) {
+        self.locked().boards.remove(board);
+    }
+
+    fn locked(&self) -> MutexGuard<'_, StorageState> {
+        // Every update is atomic, so a poisoned lock is safe to use.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns true if the storage accepts no writes from any process.
+const fn is_of_storage(why: &JournalError) -> bool {
+    why.is_transient() || matches!(why, JournalError::ReadOnly | JournalError::Replaced(_))
+}
+
+impl Observer for StorageHealth {
+    fn on_durable_step(&self, _: &DurableStep<'_>) {
+        let mut state = self.locked();
+        if state.why.take().is_some() {
+            tracing::info!("the journal takes writes again");
+        }
+    }
+
+    fn on_board_closed(&self, board: &BoardId, why: &RuntimeError) {
+        if let RuntimeError::Journal(why) = why
+            && is_of_storage(why)
+        {
+            self.failed(why);
+            self.locked().boards.insert(board.clone());
+        }
+    }
+}
